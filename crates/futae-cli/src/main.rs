@@ -1,0 +1,2 @@
+//! The futae command line.
+fn main() {}

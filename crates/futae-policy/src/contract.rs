@@ -1,0 +1,163 @@
+//! One test of the policy contract that every registered policy must pass, and the means by
+//! which policies are held to their reference models.
+
+use crate::{
+    Access, AccessKind, BlockId, Class, Departure, HashIndex, Kind, Level, Outcome, Policy,
+    PolicySpec, Prng, Shape, build,
+};
+use std::collections::BTreeMap;
+
+/// The published procedure, written plainly: blocks by number, linear search.
+pub trait Reference {
+    /// One access; whether it hit.
+    fn access(&mut self, block: u64) -> bool;
+    /// What is resident, in any order.
+    fn resident(&self) -> Vec<u64>;
+}
+
+/// A level run by the policy that `text` names.
+pub fn level_of(text: &str, slots: u32, seed: u64) -> Level<Box<dyn Policy>> {
+    let spec: PolicySpec = text.parse().expect("a policy string");
+    let policy = build(&spec, &Shape { slots, seed }).expect("a known policy");
+    Level::new(policy, HashIndex::default(), slots)
+}
+
+/// The level after the given reads.
+pub fn run(text: &str, slots: u32, seed: u64, reads: &[u64]) -> Level<Box<dyn Policy>> {
+    let mut level = level_of(text, slots, seed);
+    for &index in reads {
+        level.access(&Access::read(BlockId::on_first(index)));
+        level.audit();
+    }
+    level
+}
+
+/// The blocks in order after the given reads: safest first, next victim last.
+pub fn order_after(text: &str, slots: u32, reads: &[u64]) -> Vec<u64> {
+    run(text, slots, 1, reads)
+        .order()
+        .into_iter()
+        .map(BlockId::index)
+        .collect()
+}
+
+/// Holds a policy to its reference model: hits and residency, access by access, over uniform,
+/// skewed and looping reads at many sizes.
+pub fn equals_reference<R: Reference>(text: &str, make: impl Fn(usize, u64) -> R) {
+    for slots in [1u32, 2, 3, 4, 5, 7, 8, 13, 16, 24] {
+        for seed in 1..25u64 {
+            let mut prng = Prng::new(seed.wrapping_mul(977) + u64::from(slots));
+            let mut level = level_of(text, slots, seed);
+            let mut model = make(slots as usize, seed);
+            let blocks = 1 + prng.below(3 * u64::from(slots) + 2);
+            for step in 0..1200u64 {
+                let index = match seed % 3 {
+                    0 => prng.below(blocks),
+                    1 => {
+                        let limit = 1 + prng.below(blocks);
+                        prng.below(limit)
+                    }
+                    _ if prng.below(8) == 0 => prng.below(blocks),
+                    _ => step % blocks,
+                };
+                let hit = matches!(
+                    level.access(&Access::read(BlockId::on_first(index))),
+                    Outcome::Hit(_)
+                );
+                let at = format!("{text}: {slots} slots, seed {seed}, step {step}, block {index}");
+                assert_eq!(hit, model.access(index), "{at}");
+                let mut held: Vec<u64> = level.order().into_iter().map(BlockId::index).collect();
+                let mut expected = model.resident();
+                held.sort_unstable();
+                expected.sort_unstable();
+                assert_eq!(held, expected, "{at}");
+            }
+        }
+    }
+}
+
+/// What the level and the policy promise each other, whatever the policy: residency and classes
+/// equal to a plain map under reads, writes, demotions, notices, removals, class changes and
+/// resizes; the victim named by `order` where the policy does not change its mind on a miss; no
+/// audit fails.
+pub fn check(kind: Kind) {
+    for seed in 1..40u64 {
+        let mut prng = Prng::new(seed);
+        let mut capacity = 1 + prng.below(16) as u32;
+        let mut level = level_of(kind.name(), capacity, seed);
+        let mut model: BTreeMap<BlockId, Class> = BTreeMap::new();
+        for _ in 0..3000 {
+            let block = BlockId::on_first(prng.below(48));
+            let class = [Class::NORMAL, Class::PROTECTED, Class::REMOTE][prng.below(3) as usize];
+            match prng.below(40) {
+                0 => {
+                    let why = [Departure::Promoted, Departure::Invalidated][prng.below(2) as usize];
+                    let gone = level.remove(block, why).map(|victim| victim.class);
+                    assert_eq!(gone, model.remove(&block));
+                }
+                1 => {
+                    level.reclass(block, class);
+                    if let Some(held) = model.get_mut(&block) {
+                        *held = class;
+                    }
+                }
+                2 => {
+                    capacity = 1 + prng.below(16) as u32;
+                    for victim in level.resize(capacity) {
+                        assert_eq!(model.remove(&victim.block), Some(victim.class));
+                    }
+                }
+                n => step(&mut level, &mut model, block, class, n),
+            }
+            assert_eq!(level.resident() as usize, model.len());
+            for (block, class) in &model {
+                let slot = level.find(*block).expect("resident in the model");
+                assert_eq!(
+                    (level.block_in(slot), level.class_in(slot)),
+                    (*block, *class)
+                );
+            }
+            level.audit();
+        }
+        let counters = level.counters();
+        assert_eq!(counters.requests, counters.hits + counters.misses);
+        assert!(counters.admissions >= counters.evictions);
+    }
+}
+
+fn step(
+    level: &mut Level<Box<dyn Policy>>,
+    model: &mut BTreeMap<BlockId, Class>,
+    block: BlockId,
+    class: Class,
+    n: u64,
+) {
+    let kind = match n {
+        3..=5 => AccessKind::Demotion,
+        6 => AccessKind::Notice,
+        7 => AccessKind::Preload,
+        8..=12 => AccessKind::Write,
+        _ => AccessKind::Read,
+    };
+    let before = level.resident();
+    match level.access(&Access::of(block, kind).classed(class)) {
+        Outcome::Hit(_) => {
+            *model.get_mut(&block).expect("a hit is resident") = class;
+        }
+        Outcome::Admitted { evicted, slot } => {
+            assert_eq!(level.find(block), Some(slot));
+            assert!(
+                evicted.is_none() || before == level.capacity(),
+                "evicted while not full"
+            );
+            if let Some(victim) = evicted {
+                assert_eq!(model.remove(&victim.block), Some(victim.class));
+            }
+            assert!(
+                model.insert(block, class).is_none(),
+                "admitted though resident"
+            );
+        }
+        Outcome::Bypassed => assert!(!model.contains_key(&block)),
+    }
+}

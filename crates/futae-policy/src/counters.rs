@@ -1,0 +1,60 @@
+//! What every level counts, by the names that every output uses.
+
+use serde::{Deserialize, Serialize};
+
+/// Event counts of one level (or one volume or class of it), in blocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Counters {
+    /// Demand accesses (reads and writes). `requests = hits + misses`.
+    pub requests: u64,
+    /// Demand accesses to resident blocks.
+    pub hits: u64,
+    /// Demand accesses to blocks that were not resident.
+    pub misses: u64,
+    /// Blocks placed, however they came.
+    pub admissions: u64,
+    /// Demand misses that were served and not placed.
+    pub bypasses: u64,
+    /// Blocks given up to make room.
+    pub evictions: u64,
+    /// Demotions received from the level above (blocks with data).
+    pub demotions_in: u64,
+    /// Demotions received that were not kept.
+    pub demotions_declined: u64,
+    /// Evicted blocks handed down to the level below.
+    pub demotions_out: u64,
+    /// Eviction notices received (blocks without data).
+    pub notices_in: u64,
+    /// Eviction notices sent to the level below.
+    pub notices_out: u64,
+    /// Resident blocks dropped because they were trimmed, overwritten below, or failed.
+    pub invalidations: u64,
+}
+
+impl Counters {
+    /// Hits per request, or `None` where nothing was asked for.
+    #[must_use]
+    pub fn hit_ratio(&self) -> Option<f64> {
+        (self.requests > 0).then(|| self.hits as f64 / self.requests as f64)
+    }
+
+    /// What was counted since `earlier`, a copy of the same counters.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            requests: self.requests - earlier.requests,
+            hits: self.hits - earlier.hits,
+            misses: self.misses - earlier.misses,
+            admissions: self.admissions - earlier.admissions,
+            bypasses: self.bypasses - earlier.bypasses,
+            evictions: self.evictions - earlier.evictions,
+            demotions_in: self.demotions_in - earlier.demotions_in,
+            demotions_declined: self.demotions_declined - earlier.demotions_declined,
+            demotions_out: self.demotions_out - earlier.demotions_out,
+            notices_in: self.notices_in - earlier.notices_in,
+            notices_out: self.notices_out - earlier.notices_out,
+            invalidations: self.invalidations - earlier.invalidations,
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! One line of a decision log: what came before a level, and what it decided.
+//!
+//! The simulator and the live engine write the same lines, so that a recorded live run can be
+//! replayed and compared line by line.
+
+use crate::{Access, AccessKind, BlockId, Outcome, VolumeId};
+use std::fmt;
+use std::str::FromStr;
+
+/// What a level decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Resident.
+    Hit,
+    /// Placed; the named block made room for it.
+    Admitted {
+        /// The block that was evicted, if any.
+        evicted: Option<BlockId>,
+    },
+    /// Not placed.
+    Bypassed,
+}
+
+/// A block put before a level and the level's verdict. Written as five or six fields:
+/// `read 0 17 admit 0 4`: kind, volume, block index, verdict, then volume and index of the
+/// evicted block if there was one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// How the block came.
+    pub kind: AccessKind,
+    /// Which block.
+    pub block: BlockId,
+    /// What became of it.
+    pub verdict: Verdict,
+}
+
+impl Decision {
+    /// The log line for an access and its outcome.
+    #[must_use]
+    pub fn new(access: &Access, outcome: &Outcome) -> Self {
+        let verdict = match outcome {
+            Outcome::Hit(_) => Verdict::Hit,
+            Outcome::Admitted { evicted, .. } => Verdict::Admitted {
+                evicted: evicted.map(|victim| victim.block),
+            },
+            Outcome::Bypassed => Verdict::Bypassed,
+        };
+        Self {
+            kind: access.kind,
+            block: access.block,
+            verdict,
+        }
+    }
+}
+
+impl fmt::Display for Decision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match self.kind {
+            AccessKind::Read => "read",
+            AccessKind::Write => "write",
+            AccessKind::Demotion => "demotion",
+            AccessKind::Notice => "notice",
+            AccessKind::Preload => "preload",
+        };
+        write!(
+            f,
+            "{kind} {} {} ",
+            self.block.volume().0,
+            self.block.index()
+        )?;
+        match self.verdict {
+            Verdict::Hit => f.write_str("hit"),
+            Verdict::Bypassed => f.write_str("bypass"),
+            Verdict::Admitted { evicted: None } => f.write_str("admit"),
+            Verdict::Admitted {
+                evicted: Some(victim),
+            } => {
+                write!(f, "admit {} {}", victim.volume().0, victim.index())
+            }
+        }
+    }
+}
+
+/// A line that is not a decision.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("not a decision log line: {0:?} (expected e.g. \"read 0 17 admit 0 4\")")]
+pub struct DecisionError(String);
+
+impl FromStr for Decision {
+    type Err = DecisionError;
+
+    fn from_str(line: &str) -> Result<Self, DecisionError> {
+        parse(line).ok_or_else(|| DecisionError(line.chars().take(80).collect()))
+    }
+}
+
+fn parse(line: &str) -> Option<Decision> {
+    let mut fields = line.split_ascii_whitespace();
+    let kind = match fields.next()? {
+        "read" => AccessKind::Read,
+        "write" => AccessKind::Write,
+        "demotion" => AccessKind::Demotion,
+        "notice" => AccessKind::Notice,
+        "preload" => AccessKind::Preload,
+        _ => return None,
+    };
+    let block = parse_block(&mut fields)?;
+    let verdict = match fields.next()? {
+        "hit" => Verdict::Hit,
+        "bypass" => Verdict::Bypassed,
+        "admit" if fields.clone().next().is_none() => Verdict::Admitted { evicted: None },
+        "admit" => Verdict::Admitted {
+            evicted: Some(parse_block(&mut fields)?),
+        },
+        _ => return None,
+    };
+    fields.next().is_none().then_some(Decision {
+        kind,
+        block,
+        verdict,
+    })
+}
+
+fn parse_block<'a>(fields: &mut impl Iterator<Item = &'a str>) -> Option<BlockId> {
+    let volume = VolumeId(fields.next()?.parse().ok()?);
+    let index: u64 = fields.next()?.parse().ok()?;
+    (index < BlockId::INDEX_LIMIT).then(|| BlockId::new(volume, index))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Decision;
+
+    #[test]
+    fn lines_read_back_as_written() {
+        for line in [
+            "read 0 17 hit",
+            "write 3 4 bypass",
+            "demotion 0 1 admit",
+            "notice 1 2 admit 1 9",
+        ] {
+            assert_eq!(line.parse::<Decision>().expect("valid").to_string(), line);
+        }
+        for line in [
+            "",
+            "read",
+            "read 0 17",
+            "peek 0 1 hit",
+            "read 0 1 hit 3",
+            "read 0 281474976710656 hit",
+        ] {
+            assert!(line.parse::<Decision>().is_err(), "{line:?}");
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! One cache level: the owner of residency.
+
+use crate::{
+    Access, AccessKind, Admission, BlockId, Class, Counters, Departure, HashIndex, Index, Policy,
+    Slot,
+};
+
+/// A block that leaves a level.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Victim {
+    /// Which block.
+    pub block: BlockId,
+    /// The slot that it leaves.
+    pub slot: Slot,
+    /// Its class at the time.
+    pub class: Class,
+}
+
+/// What a level decided about one access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The block is resident in this slot.
+    Hit(Slot),
+    /// The block was not resident and now has this slot, from which `evicted` had to go.
+    Admitted {
+        /// Where the block now is.
+        slot: Slot,
+        /// The block that made room, if the level was full.
+        evicted: Option<Victim>,
+    },
+    /// The block was not resident and was not given a slot.
+    Bypassed,
+}
+
+/// One cache: a policy, an index from block to slot, each slot's class, the free slots, and the
+/// counters. What the slots hold is somebody else's: frames of memory live, nothing in the
+/// simulator.
+#[derive(Debug)]
+pub struct Level<P, I = HashIndex> {
+    policy: P,
+    index: I,
+    capacity: u32,
+    resident: u32,
+    tick: u64,
+    blocks: Vec<BlockId>,
+    classes: Vec<Class>,
+    /// Slots that were used and are free again; those at or above `blocks.len()` were never used.
+    free: Vec<Slot>,
+    counters: Counters,
+}
+
+impl<P: Policy, I: Index> Level<P, I> {
+    /// A level of `capacity` slots, at least 1, empty.
+    pub fn new(policy: P, index: I, capacity: u32) -> Self {
+        assert!(capacity > 0, "a level has at least one slot");
+        Self {
+            policy,
+            index,
+            capacity,
+            resident: 0,
+            tick: 0,
+            blocks: Vec::new(),
+            classes: Vec::new(),
+            free: Vec::new(),
+            counters: Counters::default(),
+        }
+    }
+
+    /// Slots in all.
+    pub fn capacity(&self) -> u32 {
+        self.capacity
+    }
+
+    /// Blocks resident now.
+    pub fn resident(&self) -> u32 {
+        self.resident
+    }
+
+    /// The counts so far.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Counts an evicted block as handed down, with its data or by notice only.
+    pub fn note_sent_down(&mut self, kind: AccessKind) {
+        match kind {
+            AccessKind::Demotion => self.counters.demotions_out += 1,
+            AccessKind::Notice => self.counters.notices_out += 1,
+            AccessKind::Read | AccessKind::Write | AccessKind::Preload => {}
+        }
+    }
+
+    /// The slot of `block`, if resident. Not an access: changes and counts nothing.
+    #[inline]
+    pub fn find(&self, block: BlockId) -> Option<Slot> {
+        self.index.get(block)
+    }
+
+    /// The block in a slot that is in use.
+    pub fn block_in(&self, slot: Slot) -> BlockId {
+        self.blocks[slot.i()]
+    }
+
+    /// The class of the block in a slot that is in use.
+    pub fn class_in(&self, slot: Slot) -> Class {
+        self.classes[slot.i()]
+    }
+
+    /// Puts one block before the level: counts it, tells the policy, and says what became of it.
+    /// A mark of [`Class::DIRTY`] that a resident block has is kept; it goes by
+    /// [`reclass`](Self::reclass) only.
+    #[inline]
+    pub fn access(&mut self, access: &Access) -> Outcome {
+        let mut access = *access;
+        access.tick = self.tick;
+        self.tick += 1;
+        self.count_arrival(access.kind);
+        if let Some(slot) = self.index.get(access.block) {
+            if access.kind.is_demand() {
+                self.counters.hits += 1;
+            }
+            let dirty = self.classes[slot.i()].has(Class::DIRTY);
+            if dirty {
+                access.class = access.class.with(Class::DIRTY);
+            }
+            self.classes[slot.i()] = access.class;
+            self.policy.hit(slot, &access);
+            return Outcome::Hit(slot);
+        }
+        self.admit(&access)
+    }
+
+    #[inline]
+    fn count_arrival(&mut self, kind: AccessKind) {
+        match kind {
+            AccessKind::Read | AccessKind::Write => self.counters.requests += 1,
+            AccessKind::Demotion => self.counters.demotions_in += 1,
+            AccessKind::Notice => self.counters.notices_in += 1,
+            AccessKind::Preload => {}
+        }
+    }
+
+    #[inline]
+    fn admit(&mut self, access: &Access) -> Outcome {
+        if access.kind.is_demand() {
+            self.counters.misses += 1;
+        }
+        if self.policy.miss(access) == Admission::Bypass {
+            return self.decline(access.kind);
+        }
+        let (slot, evicted) = if self.resident < self.capacity {
+            (self.free_slot(), None)
+        } else {
+            let Some(slot) = self.policy.victim(access) else {
+                return self.decline(access.kind);
+            };
+            let victim = self.take(slot, Departure::Evicted);
+            self.counters.evictions += 1;
+            (slot, Some(victim))
+        };
+        self.blocks[slot.i()] = access.block;
+        self.classes[slot.i()] = access.class;
+        self.index.insert(access.block, slot);
+        self.resident += 1;
+        self.counters.admissions += 1;
+        self.policy.insert(slot, access);
+        Outcome::Admitted { slot, evicted }
+    }
+
+    fn decline(&mut self, kind: AccessKind) -> Outcome {
+        if kind.is_demand() {
+            self.counters.bypasses += 1;
+        } else if kind == AccessKind::Demotion {
+            self.counters.demotions_declined += 1;
+        }
+        Outcome::Bypassed
+    }
+
+    fn free_slot(&mut self) -> Slot {
+        if let Some(slot) = self.free.pop() {
+            return slot;
+        }
+        let slot = Slot(self.blocks.len() as u32);
+        self.blocks.push(BlockId::default());
+        self.classes.push(Class::NORMAL);
+        slot
+    }
+
+    fn take(&mut self, slot: Slot, why: Departure) -> Victim {
+        let victim = Victim {
+            block: self.blocks[slot.i()],
+            slot,
+            class: self.classes[slot.i()],
+        };
+        self.policy.remove(slot, why);
+        self.index.remove(victim.block);
+        self.resident -= 1;
+        victim
+    }
+
+    /// Drops `block` if resident; its slot is free afterwards.
+    pub fn remove(&mut self, block: BlockId, why: Departure) -> Option<Victim> {
+        let slot = self.index.get(block)?;
+        let victim = self.take(slot, why);
+        self.free.push(slot);
+        if why == Departure::Invalidated {
+            self.counters.invalidations += 1;
+        }
+        Some(victim)
+    }
+
+    /// Changes the class of a resident block.
+    pub fn reclass(&mut self, block: BlockId, class: Class) {
+        if let Some(slot) = self.index.get(block) {
+            self.classes[slot.i()] = class;
+            self.policy.reclass(slot, class);
+        }
+    }
+
+    /// Changes the number of slots to `capacity`, at least 1. On a shrink the blocks next in the
+    /// policy's order are evicted, and returned. Slot numbers do not move: a level that shrank
+    /// may use any of the slots that it ever had, but never more than `capacity` of them.
+    pub fn resize(&mut self, capacity: u32) -> Vec<Victim> {
+        assert!(capacity > 0, "a level has at least one slot");
+        let surplus = self.resident.saturating_sub(capacity) as usize;
+        let order = if surplus > 0 {
+            self.policy.order()
+        } else {
+            Vec::new()
+        };
+        let evicted = order
+            .iter()
+            .rev()
+            .take(surplus)
+            .map(|&slot| {
+                let victim = self.take(slot, Departure::Evicted);
+                self.free.push(slot);
+                self.counters.evictions += 1;
+                victim
+            })
+            .collect();
+        self.capacity = capacity;
+        self.policy.resize(capacity.max(self.blocks.len() as u32));
+        evicted
+    }
+
+    /// Resident blocks, safest first, next victim last.
+    pub fn order(&self) -> Vec<BlockId> {
+        self.policy
+            .order()
+            .into_iter()
+            .map(|slot| self.blocks[slot.i()])
+            .collect()
+    }
+
+    /// Panics unless residency, free slots and the policy agree. For tests.
+    pub fn audit(&self) {
+        assert!(
+            self.resident <= self.capacity,
+            "more resident than capacity"
+        );
+        assert_eq!(
+            self.blocks.len(),
+            self.free.len() + self.resident as usize,
+            "slots lost"
+        );
+        let order = self.policy.order();
+        assert_eq!(
+            order.len(),
+            self.resident as usize,
+            "order and residency differ"
+        );
+        let mut seen = vec![false; self.blocks.len()];
+        for slot in order {
+            assert!(
+                !std::mem::replace(&mut seen[slot.i()], true),
+                "slot {slot:?} twice in order"
+            );
+            assert_eq!(
+                self.index.get(self.blocks[slot.i()]),
+                Some(slot),
+                "index and order differ"
+            );
+        }
+        self.policy.audit(self.resident);
+    }
+}

@@ -1,0 +1,35 @@
+//! Replacement policies and the cache level that they steer.
+//!
+//! A [`Level`] owns *residency*: which block is in which slot, each slot's class, the free slots
+//! and all counting. A [`Policy`] owns *order* only: which slot goes next and which is safe.
+//! The same objects run in the simulator, where a slot is a number, and in the live caches,
+//! where slot *i* is frame *i* of the memory arena.
+//!
+//! Nothing in this crate knows files, clocks, threads, sockets or bytes.
+
+mod access;
+mod block;
+mod counters;
+mod decision;
+pub mod furniture;
+mod index;
+mod level;
+mod policy;
+mod prng;
+mod registry;
+pub mod replace;
+mod spec;
+
+pub use access::{Access, AccessKind, Class};
+pub use block::{BlockId, Slot, VolumeId};
+pub use counters::Counters;
+pub use decision::{Decision, DecisionError, Verdict};
+pub use index::{DenseIndex, HashIndex, Index};
+pub use level::{Level, Outcome, Victim};
+pub use policy::{Admission, Departure, Policy};
+pub use prng::Prng;
+pub use registry::{Card, Kind, Shape, Visit, build, cards, visit};
+pub use spec::{Arguments, PolicySpec, SpecError};
+
+#[cfg(test)]
+mod contract;

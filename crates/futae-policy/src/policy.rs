@@ -1,0 +1,105 @@
+//! The contract between a level and a replacement policy.
+
+use crate::{Access, Class, Slot};
+
+/// Whether a policy wants a missed block at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Admission {
+    /// Place it (if a victim can be found).
+    Admit,
+    /// Serve it and keep nothing.
+    Bypass,
+}
+
+/// Why a slot is given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Departure {
+    /// The policy chose it as a victim.
+    Evicted,
+    /// An upper level has taken the block over; not a verdict on its worth.
+    Promoted,
+    /// The block is gone or no longer true (trim, resize by the operator, error).
+    Invalidated,
+}
+
+/// A replacement order over the slots of one level.
+///
+/// The level calls, and promises:
+///
+/// * for an access to a resident block: [`hit`](Policy::hit);
+/// * for any other access: [`miss`](Policy::miss); if that admits and no slot is free,
+///   [`victim`](Policy::victim), then [`remove`](Policy::remove) of the slot it named; then
+///   [`insert`](Policy::insert). A slot is inserted only while it is not in the order, and
+///   hit or removed only while it is.
+///
+/// A policy has plain arrays over slots: no hashing but for names of departed blocks, no bytes,
+/// no clock, no errors. Slots are below the number given when it was built or last resized.
+pub trait Policy: Send {
+    /// A block that is not resident was asked for. Called before any victim is chosen, so that
+    /// history can be consulted before making room changes it.
+    #[inline]
+    fn miss(&mut self, _access: &Access) -> Admission {
+        Admission::Admit
+    }
+
+    /// A block was placed in `slot`.
+    fn insert(&mut self, slot: Slot, access: &Access);
+
+    /// The resident block in `slot` was asked for, or handed down again.
+    fn hit(&mut self, slot: Slot, access: &Access);
+
+    /// The slot to give up for `incoming`; `None` declines the newcomer.
+    fn victim(&mut self, incoming: &Access) -> Option<Slot>;
+
+    /// The block in `slot` leaves.
+    fn remove(&mut self, slot: Slot, why: Departure);
+
+    /// The block in `slot` changed class without being asked for.
+    #[inline]
+    fn reclass(&mut self, _slot: Slot, _class: Class) {}
+
+    /// The level now has `slots` slots. On a shrink, the surplus has been removed before.
+    fn resize(&mut self, _slots: u32) {}
+
+    /// The resident slots, safest first, next victim last.
+    fn order(&self) -> Vec<Slot>;
+
+    /// Panics unless the policy's own invariants hold with `resident` slots in order. For tests.
+    fn audit(&self, resident: u32);
+}
+
+impl<P: Policy + ?Sized> Policy for Box<P> {
+    #[inline]
+    fn miss(&mut self, access: &Access) -> Admission {
+        (**self).miss(access)
+    }
+    #[inline]
+    fn insert(&mut self, slot: Slot, access: &Access) {
+        (**self).insert(slot, access);
+    }
+    #[inline]
+    fn hit(&mut self, slot: Slot, access: &Access) {
+        (**self).hit(slot, access);
+    }
+    #[inline]
+    fn victim(&mut self, incoming: &Access) -> Option<Slot> {
+        (**self).victim(incoming)
+    }
+    #[inline]
+    fn remove(&mut self, slot: Slot, why: Departure) {
+        (**self).remove(slot, why);
+    }
+    #[inline]
+    fn reclass(&mut self, slot: Slot, class: Class) {
+        (**self).reclass(slot, class);
+    }
+    fn resize(&mut self, slots: u32) {
+        (**self).resize(slots);
+    }
+    fn order(&self) -> Vec<Slot> {
+        (**self).order()
+    }
+    fn audit(&self, resident: u32) {
+        (**self).audit(resident);
+    }
+}

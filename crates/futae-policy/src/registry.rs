@@ -1,0 +1,236 @@
+//! Every policy by name. A new policy is one file in `replace/` and one line here; its name on
+//! every command line, its card and its contract test follow from that line.
+
+use crate::replace;
+use crate::{Arguments, Policy, PolicySpec, SpecError};
+
+/// What a policy is built for.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    /// Slots of the level.
+    pub slots: u32,
+    /// Seed for policies that draw lots.
+    pub seed: u64,
+}
+
+/// Does something with a policy of a type known at compile time: the simulator's inner loop.
+pub trait Visit {
+    /// What comes of it.
+    type Output;
+    /// Receives the policy that the string named.
+    fn visit<P: Policy + 'static>(self, policy: P) -> Self::Output;
+}
+
+macro_rules! policies {
+    ($($module:ident = $name:literal),* $(,)?) => {
+        /// A registered policy.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[expect(non_camel_case_types, reason = "variants are the file names")]
+        pub enum Kind { $(
+            #[doc = $name]
+            $module
+        ),* }
+
+        impl Kind {
+            /// Every policy, in the order of the registry.
+            pub const ALL: &'static [Self] = &[$(Self::$module),*];
+
+            /// The name on command lines.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$module => $name),* }
+            }
+
+            fn source_text(self) -> &'static str {
+                match self { $(Self::$module => include_str!(concat!("replace/", stringify!($module), ".rs"))),* }
+            }
+        }
+
+        fn dispatch<V: Visit>(kind: Kind, arguments: &mut Arguments, shape: &Shape, visitor: V) -> Result<V::Output, SpecError> {
+            match kind {
+                $(Kind::$module => replace::$module::build(arguments, shape).map(|policy| visitor.visit(policy))),*
+            }
+        }
+
+        #[cfg(test)]
+        mod contract {
+            $(mod $module {
+                #[test]
+                fn obeys_the_contract() {
+                    crate::contract::check(crate::Kind::$module);
+                }
+            })*
+        }
+    };
+}
+
+policies! {
+    lru = "lru",
+    mru = "mru",
+    fifo = "fifo",
+    random = "random",
+    fix = "fix",
+    exclusive = "exclusive",
+}
+
+/// Builds the policy that `spec` names and hands it to `visitor`.
+pub fn visit<V: Visit>(
+    spec: &PolicySpec,
+    shape: &Shape,
+    visitor: V,
+) -> Result<V::Output, SpecError> {
+    let kind = find(&spec.name)?;
+    let mut arguments = Arguments::new(spec);
+    let output = dispatch(kind, &mut arguments, shape, visitor)?;
+    arguments.finish()?;
+    Ok(output)
+}
+
+/// Builds the policy that `spec` names.
+pub fn build(spec: &PolicySpec, shape: &Shape) -> Result<Box<dyn Policy>, SpecError> {
+    struct Boxed;
+    impl Visit for Boxed {
+        type Output = Box<dyn Policy>;
+        fn visit<P: Policy + 'static>(self, policy: P) -> Box<dyn Policy> {
+            Box::new(policy)
+        }
+    }
+    visit(spec, shape, Boxed)
+}
+
+fn find(name: &str) -> Result<Kind, SpecError> {
+    if let Some(kind) = Kind::ALL.iter().find(|kind| kind.name() == name) {
+        return Ok(*kind);
+    }
+    let mut scored: Vec<(f64, &'static str)> = Kind::ALL
+        .iter()
+        .map(|kind| (strsim::jaro_winkler(name, kind.name()), kind.name()))
+        .filter(|(score, _)| *score > 0.7)
+        .collect();
+    scored.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let candidates = scored.into_iter().take(3).map(|(_, name)| name).collect();
+    Err(SpecError::UnknownPolicy {
+        name: name.chars().take(60).collect(),
+        candidates,
+    })
+}
+
+/// What the comment at the top of a policy's file says of it.
+#[derive(Clone, Debug)]
+pub struct Card {
+    /// The name on command lines.
+    pub name: &'static str,
+    /// One sentence.
+    pub summary: String,
+    /// The other headings with their text: Source, Picture, Transitions, Parameters, Deviations,
+    /// Cost.
+    pub sections: Vec<(String, String)>,
+}
+
+impl Card {
+    /// The headings that every card has.
+    pub const HEADINGS: [&'static str; 6] = [
+        "Source",
+        "Picture",
+        "Transitions",
+        "Parameters",
+        "Deviations",
+        "Cost",
+    ];
+
+    /// The text under `heading`.
+    #[must_use]
+    pub fn section(&self, heading: &str) -> Option<&str> {
+        self.sections
+            .iter()
+            .find(|(name, _)| name == heading)
+            .map(|(_, text)| text.as_str())
+    }
+
+    /// Parameter names and defaults, from the lines `key default: meaning`.
+    #[must_use]
+    pub fn parameters(&self) -> Vec<(&str, &str, &str)> {
+        let lines = self.section("Parameters").unwrap_or("").lines();
+        lines
+            .filter_map(|line| {
+                let (head, meaning) = line.split_once(':')?;
+                let (key, default) = head.trim().split_once(' ')?;
+                Some((key, default.trim(), meaning.trim()))
+            })
+            .collect()
+    }
+
+    fn parse(name: &'static str, source_text: &str) -> Self {
+        let lines = source_text
+            .lines()
+            .map_while(|line| line.strip_prefix("//!"));
+        let (mut summary, mut sections) = (String::new(), Vec::<(String, String)>::new());
+        for line in lines.map(str::trim) {
+            if let Some(heading) = line.strip_prefix("# ") {
+                sections.push((heading.trim().to_owned(), String::new()));
+                continue;
+            }
+            let text = sections.last_mut().map_or(&mut summary, |(_, text)| text);
+            if !text.is_empty() && !line.is_empty() {
+                text.push('\n');
+            }
+            text.push_str(line);
+        }
+        Self {
+            name,
+            summary: summary.replace('\n', " "),
+            sections,
+        }
+    }
+}
+
+/// The card of every policy, in the order of the registry.
+#[must_use]
+pub fn cards() -> Vec<Card> {
+    Kind::ALL
+        .iter()
+        .map(|kind| Card::parse(kind.name(), kind.source_text()))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHAPE: Shape = Shape { slots: 16, seed: 1 };
+
+    #[test]
+    fn a_wrong_name_gets_the_near_ones() {
+        let error = build(&PolicySpec::plain("exklusive"), &SHAPE)
+            .map(|_| ())
+            .expect_err("unknown");
+        assert!(
+            error.to_string().contains("did you mean exclusive"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn every_card_is_complete_and_its_parameters_are_real() {
+        for card in cards() {
+            assert!(!card.summary.is_empty(), "{}: no summary", card.name);
+            for heading in Card::HEADINGS {
+                let text = card.section(heading).unwrap_or("");
+                assert!(!text.is_empty(), "{}: no text under # {heading}", card.name);
+            }
+            for (key, default, _) in card.parameters() {
+                let text = format!("{}({key}={default})", card.name);
+                let spec: PolicySpec = text.parse().expect("valid");
+                build(&spec, &SHAPE)
+                    .map(|_| ())
+                    .unwrap_or_else(|error| panic!("{text}: {error}"));
+            }
+            let unknown: PolicySpec = format!("{}(no_such=1)", card.name).parse().expect("valid");
+            assert!(
+                build(&unknown, &SHAPE).is_err(),
+                "{}: takes any parameter",
+                card.name
+            );
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! Exclusive lower cache: keeps what the level above gave up, not what it holds.
+//!
+//! # Source
+//! Sugimoto and Yamaguchi 2015, section 4 (SPEC 1.1); the same rule as DEMOTE of Wong and Wilkes
+//! 2002, with read hits made the first victims.
+//! # Picture
+//! victim ← HEAD [ just served upwards | demoted first ... demoted last ] TAIL ← demotion
+//! # Transitions
+//! hit: to HEAD, since the level above has it now | miss: served, not kept |
+//! demotion, notice: in at TAIL, or to TAIL if resident | victim: HEAD
+//! # Parameters
+//! none of its own; `exclusive(POLICY)` orders the demoted blocks by another policy
+//! # Deviations
+//! none for the default order `lru`: only demotions enter it, so it is first in, first out by
+//! demotion time (SPEC 1.2a)
+//! # Cost
+//! O(1) an access beside the inner order; 9 bytes a slot beside the inner order
+
+use crate::furniture::Queues;
+use crate::{
+    Access, Admission, Arguments, Class, Departure, Policy, PolicySpec, Shape, Slot, SpecError,
+};
+
+const SERVED: usize = 0;
+
+/// Blocks served upwards go first; demoted blocks are kept in the order of an inner policy.
+pub struct Exclusive {
+    /// Blocks that the level above was given and holds too, latest first: a stack of victims.
+    served: Queues,
+    is_served: Vec<bool>,
+    /// The order of the demoted blocks.
+    demoted: Box<dyn Policy>,
+}
+
+/// Builds the policy; the inner policy is its one argument, `lru` unless written.
+pub fn build(arguments: &mut Arguments, shape: &Shape) -> Result<Exclusive, SpecError> {
+    let inner = arguments
+        .inner()
+        .unwrap_or_else(|| PolicySpec::plain("lru"));
+    Ok(Exclusive {
+        served: Queues::new(1, shape.slots),
+        is_served: Vec::new(),
+        demoted: crate::build(&inner, shape)?,
+    })
+}
+
+impl Policy for Exclusive {
+    fn miss(&mut self, access: &Access) -> Admission {
+        if access.kind.is_demand() {
+            Admission::Bypass
+        } else {
+            self.demoted.miss(access)
+        }
+    }
+
+    fn insert(&mut self, slot: Slot, access: &Access) {
+        if self.is_served.len() <= slot.i() {
+            self.is_served.resize(slot.i() + 1, false);
+        }
+        self.is_served[slot.i()] = false;
+        self.demoted.insert(slot, access);
+    }
+
+    fn hit(&mut self, slot: Slot, access: &Access) {
+        match (access.kind.is_demand(), self.is_served[slot.i()]) {
+            (true, true) => {
+                self.served.remove(slot);
+                self.served.push_front(SERVED, slot);
+            }
+            (true, false) => {
+                self.demoted.hit(slot, access);
+                self.demoted.remove(slot, Departure::Promoted);
+                self.is_served[slot.i()] = true;
+                self.served.push_front(SERVED, slot);
+            }
+            (false, true) => {
+                self.served.remove(slot);
+                self.is_served[slot.i()] = false;
+                self.demoted.insert(slot, access);
+            }
+            (false, false) => self.demoted.hit(slot, access),
+        }
+    }
+
+    fn victim(&mut self, incoming: &Access) -> Option<Slot> {
+        self.served
+            .front(SERVED)
+            .or_else(|| self.demoted.victim(incoming))
+    }
+
+    fn remove(&mut self, slot: Slot, why: Departure) {
+        if std::mem::take(&mut self.is_served[slot.i()]) {
+            self.served.remove(slot);
+        } else {
+            self.demoted.remove(slot, why);
+        }
+    }
+
+    fn reclass(&mut self, slot: Slot, class: Class) {
+        if !self.is_served[slot.i()] {
+            self.demoted.reclass(slot, class);
+        }
+    }
+
+    fn resize(&mut self, slots: u32) {
+        self.demoted.resize(slots);
+    }
+
+    fn order(&self) -> Vec<Slot> {
+        let mut order = self.demoted.order();
+        order.extend(self.served.iter_back(SERVED));
+        order
+    }
+
+    fn audit(&self, resident: u32) {
+        let served = self.served.len(SERVED);
+        assert!(
+            self.served
+                .iter(SERVED)
+                .all(|slot| self.is_served[slot.i()])
+        );
+        self.demoted.audit(resident - served);
+    }
+}
+
+/// One list, as the paper draws it: HEAD first.
+#[cfg(test)]
+mod reference {
+    pub struct Exclusive {
+        pub slots: usize,
+        pub list: Vec<u64>,
+    }
+
+    impl Exclusive {
+        fn take(&mut self, block: u64) -> bool {
+            let at = self.list.iter().position(|&held| held == block);
+            at.map(|at| self.list.remove(at)).is_some()
+        }
+
+        pub fn read(&mut self, block: u64) -> bool {
+            let hit = self.take(block);
+            if hit {
+                self.list.insert(0, block);
+            }
+            hit
+        }
+
+        pub fn demote(&mut self, block: u64) {
+            if !self.take(block) && self.list.len() == self.slots {
+                self.list.remove(0);
+            }
+            self.list.push(block);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::reference;
+    use crate::contract::level_of;
+    use crate::{Access, AccessKind, BlockId, Outcome};
+    use proptest::prelude::*;
+
+    fn block(index: u64) -> BlockId {
+        BlockId::on_first(index)
+    }
+
+    fn demotion(index: u64) -> Access {
+        Access::of(block(index), AccessKind::Demotion)
+    }
+
+    fn head_to_tail(level: &crate::Level<Box<dyn crate::Policy>>) -> Vec<u64> {
+        level
+            .order()
+            .into_iter()
+            .rev()
+            .map(BlockId::index)
+            .collect()
+    }
+
+    /// Figures 9 to 11 of the paper: G is hit and becomes the next victim; the next demotion
+    /// takes its place; a miss changes nothing but what the demotion after it does.
+    #[test]
+    fn worked_example() {
+        let mut level = level_of("exclusive", 3, 1);
+        for index in [7, 9, 11] {
+            level.access(&demotion(index));
+        }
+        assert_eq!(head_to_tail(&level), [7, 9, 11]);
+        assert!(matches!(
+            level.access(&Access::read(block(9))),
+            Outcome::Hit(_)
+        ));
+        assert_eq!(head_to_tail(&level), [9, 7, 11]);
+        level.access(&demotion(20));
+        assert_eq!(
+            head_to_tail(&level),
+            [7, 11, 20],
+            "the block just served goes first"
+        );
+        assert_eq!(level.access(&Access::read(block(30))), Outcome::Bypassed);
+        assert_eq!(head_to_tail(&level), [7, 11, 20], "a miss is not kept");
+        level.access(&demotion(21));
+        assert_eq!(
+            head_to_tail(&level),
+            [11, 20, 21],
+            "then the block demoted first"
+        );
+        level.access(&demotion(11));
+        assert_eq!(head_to_tail(&level), [20, 21, 11], "demoted again: safest");
+    }
+
+    proptest! {
+        #[test]
+        fn equals_its_reference_model(
+            slots in 1u32..12,
+            steps in prop::collection::vec((0u64..24, 0u8..3), 0..600),
+        ) {
+            let mut level = level_of("exclusive", slots, 1);
+            let mut model = reference::Exclusive { slots: slots as usize, list: Vec::new() };
+            for (index, what) in steps {
+                if what == 0 {
+                    level.access(&demotion(index));
+                    model.demote(index);
+                } else {
+                    let hit = matches!(level.access(&Access::read(block(index))), Outcome::Hit(_));
+                    prop_assert_eq!(hit, model.read(index));
+                }
+                level.audit();
+                prop_assert_eq!(head_to_tail(&level), model.list.clone());
+            }
+        }
+
+        /// Any policy can order the demoted blocks.
+        #[test]
+        fn any_inner_order_obeys_the_contract(
+            inner in 0usize..5,
+            steps in prop::collection::vec((0u64..24, 0u8..3), 0..300),
+        ) {
+            let name = ["lru", "mru", "fifo", "random", "fix"][inner];
+            let mut level = level_of(&format!("exclusive({name})"), 5, 1);
+            for (index, what) in steps {
+                let access = if what == 0 { demotion(index) } else { Access::read(block(index)) };
+                level.access(&access);
+                level.audit();
+            }
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! First in, first out: the block placed longest ago goes first, used or not.
+//!
+//! # Source
+//! Belady, "A study of replacement algorithms for a virtual-storage computer", IBM Systems
+//! Journal 5(2), 1966.
+//! # Picture
+//! victim ← [ oldest ... newest ] ← new
+//! # Transitions
+//! hit: stay | miss: in at the newest end | demotion of a resident block: stay
+//! # Parameters
+//! none
+//! # Deviations
+//! none
+//! # Cost
+//! O(1) an access, nothing to do on a hit; 8 bytes a slot
+
+use crate::furniture::Queues;
+use crate::{Access, Arguments, Departure, Policy, Shape, Slot, SpecError};
+
+const ORDER: usize = 0;
+
+/// Placed longest ago first.
+#[derive(Debug)]
+pub struct Fifo {
+    order: Queues,
+}
+
+/// Builds the policy; it has no parameters.
+pub fn build(_arguments: &mut Arguments, shape: &Shape) -> Result<Fifo, SpecError> {
+    Ok(Fifo {
+        order: Queues::new(1, shape.slots),
+    })
+}
+
+impl Policy for Fifo {
+    #[inline]
+    fn insert(&mut self, slot: Slot, _access: &Access) {
+        self.order.push_back(ORDER, slot);
+    }
+
+    #[inline]
+    fn hit(&mut self, _slot: Slot, _access: &Access) {}
+
+    #[inline]
+    fn victim(&mut self, _incoming: &Access) -> Option<Slot> {
+        self.order.front(ORDER)
+    }
+
+    #[inline]
+    fn remove(&mut self, slot: Slot, _why: Departure) {
+        self.order.remove(slot);
+    }
+
+    fn order(&self) -> Vec<Slot> {
+        self.order.iter_back(ORDER).collect()
+    }
+
+    fn audit(&self, resident: u32) {
+        assert_eq!(self.order.len(ORDER), resident);
+    }
+}
+
+/// A list in order of arrival.
+#[cfg(test)]
+mod reference {
+    pub struct Fifo {
+        pub slots: usize,
+        pub blocks: Vec<u64>,
+    }
+
+    impl crate::contract::Reference for Fifo {
+        fn access(&mut self, block: u64) -> bool {
+            if self.blocks.contains(&block) {
+                return true;
+            }
+            if self.blocks.len() == self.slots {
+                self.blocks.remove(0);
+            }
+            self.blocks.push(block);
+            false
+        }
+
+        fn resident(&self) -> Vec<u64> {
+            self.blocks.clone()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::reference;
+    use crate::contract::{equals_reference, order_after};
+
+    #[test]
+    fn worked_example() {
+        assert_eq!(order_after("fifo", 3, &[1, 2, 3, 1]), [3, 2, 1]);
+        assert_eq!(order_after("fifo", 3, &[1, 2, 3, 1, 4]), [4, 3, 2]);
+    }
+
+    #[test]
+    fn equals_its_reference_model() {
+        equals_reference("fifo", |slots, _| reference::Fifo {
+            slots,
+            blocks: Vec::new(),
+        });
+    }
+}

@@ -1,0 +1,119 @@
+//! Least recently used: the block unused for longest goes first.
+//!
+//! # Source
+//! Mattson, Gecsei, Slutz and Traiger, "Evaluation techniques for storage hierarchies",
+//! IBM Systems Journal 9(2), 1970.
+//! # Picture
+//! victim ← [ least recent ... most recent ] ← new, hit
+//! # Transitions
+//! hit: to the most recent end | miss: in at the most recent end | demotion: as new or hit
+//! # Parameters
+//! none
+//! # Deviations
+//! none
+//! # Cost
+//! O(1) an access; 8 bytes a slot
+
+use crate::furniture::Queues;
+use crate::{Access, Arguments, Departure, Policy, Shape, Slot, SpecError};
+
+const ORDER: usize = 0;
+
+/// Least recently used first.
+#[derive(Debug)]
+pub struct Lru {
+    order: Queues,
+}
+
+/// Builds the policy; it has no parameters.
+pub fn build(_arguments: &mut Arguments, shape: &Shape) -> Result<Lru, SpecError> {
+    Ok(Lru::new(shape.slots))
+}
+
+impl Lru {
+    /// The order over `slots` slots, empty.
+    #[must_use]
+    pub fn new(slots: u32) -> Self {
+        Self {
+            order: Queues::new(1, slots),
+        }
+    }
+}
+
+impl Policy for Lru {
+    #[inline]
+    fn insert(&mut self, slot: Slot, _access: &Access) {
+        self.order.push_back(ORDER, slot);
+    }
+
+    #[inline]
+    fn hit(&mut self, slot: Slot, _access: &Access) {
+        self.order.move_back(ORDER, slot);
+    }
+
+    #[inline]
+    fn victim(&mut self, _incoming: &Access) -> Option<Slot> {
+        self.order.front(ORDER)
+    }
+
+    #[inline]
+    fn remove(&mut self, slot: Slot, _why: Departure) {
+        self.order.remove(slot);
+    }
+
+    fn order(&self) -> Vec<Slot> {
+        self.order.iter_back(ORDER).collect()
+    }
+
+    fn audit(&self, resident: u32) {
+        assert_eq!(self.order.len(ORDER), resident);
+    }
+}
+
+/// A list in order of last use, searched from end to end.
+#[cfg(test)]
+mod reference {
+    pub struct Lru {
+        pub slots: usize,
+        pub blocks: Vec<u64>,
+    }
+
+    impl crate::contract::Reference for Lru {
+        fn access(&mut self, block: u64) -> bool {
+            let at = self.blocks.iter().position(|&held| held == block);
+            match at {
+                Some(at) => drop(self.blocks.remove(at)),
+                None if self.blocks.len() == self.slots => drop(self.blocks.remove(0)),
+                None => {}
+            }
+            self.blocks.push(block);
+            at.is_some()
+        }
+
+        fn resident(&self) -> Vec<u64> {
+            self.blocks.clone()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::reference;
+    use crate::contract::{equals_reference, order_after};
+
+    #[test]
+    fn worked_example() {
+        // 3 slots; safest first, next victim last.
+        assert_eq!(order_after("lru", 3, &[1, 2, 3]), [3, 2, 1]);
+        assert_eq!(order_after("lru", 3, &[1, 2, 3, 1]), [1, 3, 2]);
+        assert_eq!(order_after("lru", 3, &[1, 2, 3, 1, 4]), [4, 1, 3]);
+    }
+
+    #[test]
+    fn equals_its_reference_model() {
+        equals_reference("lru", |slots, _| reference::Lru {
+            slots,
+            blocks: Vec::new(),
+        });
+    }
+}

@@ -1,0 +1,10 @@
+//! One replacement policy a file. Each opens with its card: source, picture, transitions,
+//! parameters, deviations, cost; and closes with a plain reference model of the published
+//! procedure, to which it is held access by access.
+
+pub mod exclusive;
+pub mod fifo;
+pub mod fix;
+pub mod lru;
+pub mod mru;
+pub mod random;

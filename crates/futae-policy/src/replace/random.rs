@@ -1,0 +1,152 @@
+//! Random: any resident block goes, all with equal chance.
+//!
+//! # Source
+//! Belady 1966; RAND in Sugimoto and Yamaguchi 2015 (SPEC 1.2h).
+//! # Picture
+//! new → { resident blocks } → one drawn by lot
+//! # Transitions
+//! hit: nothing | miss: in, in place of one drawn by lot
+//! # Parameters
+//! seed 0: added to the run's seed
+//! # Deviations
+//! the lot of the next victim is drawn when the previous one leaves, so that `order` can name it
+//! # Cost
+//! O(1) an access; 8 bytes a slot
+
+use crate::{Access, Arguments, Departure, Policy, Prng, Shape, Slot, SpecError};
+
+/// Any, by lot.
+#[derive(Debug)]
+pub struct Random {
+    prng: Prng,
+    /// The resident slots in any order; the next victim is the one at `drawn`.
+    held: Vec<Slot>,
+    /// Where each resident slot stands in `held`.
+    place: Vec<u32>,
+    drawn: Option<usize>,
+}
+
+/// Builds the policy; its parameter is `seed`.
+pub fn build(arguments: &mut Arguments, shape: &Shape) -> Result<Random, SpecError> {
+    let seed = arguments.count("seed", 0, 0)?;
+    Ok(Random {
+        prng: Prng::new(shape.seed.wrapping_add(seed)),
+        held: Vec::new(),
+        place: Vec::new(),
+        drawn: None,
+    })
+}
+
+impl Policy for Random {
+    #[inline]
+    fn insert(&mut self, slot: Slot, _access: &Access) {
+        if self.place.len() <= slot.i() {
+            self.place.resize(slot.i() + 1, 0);
+        }
+        self.place[slot.i()] = self.held.len() as u32;
+        self.held.push(slot);
+    }
+
+    #[inline]
+    fn hit(&mut self, _slot: Slot, _access: &Access) {}
+
+    #[inline]
+    fn victim(&mut self, _incoming: &Access) -> Option<Slot> {
+        if self.held.is_empty() {
+            return None;
+        }
+        let held = self.held.len() as u64;
+        let at = self
+            .drawn
+            .get_or_insert_with(|| self.prng.below(held) as usize);
+        Some(self.held[*at])
+    }
+
+    #[inline]
+    fn remove(&mut self, slot: Slot, _why: Departure) {
+        let at = self.place[slot.i()] as usize;
+        self.held.swap_remove(at);
+        if let Some(&moved) = self.held.get(at) {
+            self.place[moved.i()] = at as u32;
+        }
+        self.drawn = None;
+    }
+
+    fn order(&self) -> Vec<Slot> {
+        let mut order = self.held.clone();
+        if let Some(at) = self.drawn {
+            let victim = order.remove(at);
+            order.push(victim);
+        }
+        order
+    }
+
+    fn audit(&self, resident: u32) {
+        assert_eq!(self.held.len(), resident as usize);
+        for (at, slot) in self.held.iter().enumerate() {
+            assert_eq!(self.place[slot.i()] as usize, at);
+        }
+    }
+}
+
+/// A list from which `Vec::swap_remove` takes the one that the same generator names.
+#[cfg(test)]
+mod reference {
+    pub struct Random {
+        pub slots: usize,
+        pub blocks: Vec<u64>,
+        pub prng: crate::Prng,
+    }
+
+    impl crate::contract::Reference for Random {
+        fn access(&mut self, block: u64) -> bool {
+            if self.blocks.contains(&block) {
+                return true;
+            }
+            if self.blocks.len() == self.slots {
+                let at = self.prng.below(self.slots as u64) as usize;
+                self.blocks.swap_remove(at);
+            }
+            self.blocks.push(block);
+            false
+        }
+
+        fn resident(&self) -> Vec<u64> {
+            self.blocks.clone()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::reference;
+    use crate::contract::{equals_reference, order_after, run};
+    use crate::{BlockId, Prng};
+
+    #[test]
+    fn worked_example() {
+        assert_eq!(order_after("random", 3, &[1, 2, 3]), [1, 2, 3]);
+        let resident = order_after("random", 3, &[1, 2, 3, 4]);
+        assert!(resident.contains(&4) && resident.len() == 3, "{resident:?}");
+    }
+
+    #[test]
+    fn equals_its_reference_model() {
+        equals_reference("random", |slots, seed| reference::Random {
+            slots,
+            blocks: Vec::new(),
+            prng: Prng::new(seed),
+        });
+    }
+
+    #[test]
+    fn every_block_goes_equally_often() {
+        let mut gone = [0u32; 4];
+        for seed in 0..4000 {
+            let level = run("random", 4, seed, &[0, 1, 2, 3, 4]);
+            let lost = (0..4).find(|&b| level.find(BlockId::on_first(b)).is_none());
+            gone[lost.expect("one went") as usize] += 1;
+        }
+        assert!(gone.iter().all(|&n| (850..1150).contains(&n)), "{gone:?}");
+    }
+}

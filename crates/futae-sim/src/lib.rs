@@ -1,0 +1,1 @@
+//! futae-sim
