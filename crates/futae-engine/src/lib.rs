@@ -1,1 +1,18 @@
-//! futae-engine
+//! The live block cache.
+//!
+//! An [`Engine`] is one cache over any number of volumes: a [`futae_policy::Level`] decides what
+//! is resident, an arena holds one frame a slot, and each volume has a [`Store`] from which
+//! misses are read and to which writes go through. The upper cache in a guest and the lower cache
+//! on a host are both this engine; who asks (NBD, FUSE, a test) it does not know.
+
+mod buffer;
+mod engine;
+mod error;
+mod request;
+mod store;
+
+pub use buffer::{IoBuf, PAGE_BYTES};
+pub use engine::{Engine, EngineOptions, EngineStatus, HandDown, VolumeStatus};
+pub use error::{IoError, IoErrorKind, SetupError};
+pub use request::{ClientId, Done, Operation, Request};
+pub use store::{Extent, Store, StoreDone, StoreOperation, StoreResult};

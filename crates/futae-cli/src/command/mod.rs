@@ -1,0 +1,3 @@
+//! One subcommand a file: its arguments and what it does with them.
+
+pub mod policies;

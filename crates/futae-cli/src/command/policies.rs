@@ -1,0 +1,61 @@
+//! `futae policies`: what can stand wherever a policy is asked for.
+
+use crate::failure::Failure;
+use std::io::Write;
+
+/// List every policy: name, source, parameters and defaults
+#[derive(clap::Args)]
+pub struct Args {
+    /// Only this policy, with its whole card
+    name: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Prints the cards.
+pub fn run(args: &Args) -> Result<(), Failure> {
+    let mut cards = futae_policy::cards();
+    if let Some(name) = &args.name {
+        let shape = futae_policy::Shape { slots: 16, seed: 0 };
+        let spec = name.parse::<futae_policy::PolicySpec>().map_err(Failure::usage)?;
+        futae_policy::build(&spec, &shape).map_err(Failure::usage)?;
+        cards.retain(|card| card.name == spec.name);
+    }
+    let mut out = std::io::stdout().lock();
+    if args.json {
+        let list: Vec<_> = cards.iter().map(as_json).collect();
+        writeln!(out, "{}", serde_json::to_string_pretty(&serde_json::json!({ "policies": list }))?)?;
+        return Ok(());
+    }
+    for card in &cards {
+        writeln!(out, "{:<14} {}", card.name, card.summary)?;
+        let sections: &[&str] =
+            if args.name.is_some() { &futae_policy::Card::HEADINGS } else { &["Source", "Parameters"] };
+        for heading in sections {
+            let text = card.section(heading).unwrap_or("");
+            let indented = text.replace('\n', "\n                 ");
+            writeln!(out, "               {heading}: {indented}")?;
+        }
+        writeln!(out)?;
+    }
+    Ok(())
+}
+
+fn as_json(card: &futae_policy::Card) -> serde_json::Value {
+    let parameters: Vec<_> = card
+        .parameters()
+        .into_iter()
+        .map(|(name, default, meaning)| {
+            serde_json::json!({ "name": name, "default": default, "meaning": meaning })
+        })
+        .collect();
+    serde_json::json!({
+        "name": card.name,
+        "summary": card.summary,
+        "source": card.section("Source"),
+        "cost": card.section("Cost"),
+        "deviations": card.section("Deviations"),
+        "parameters": parameters,
+    })
+}

@@ -1,0 +1,106 @@
+//! What can go wrong with one request, and with setting a cache up.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// What kind of failure a request met; each front end maps it to what its caller expects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum IoErrorKind {
+    /// The range is not within the volume.
+    OutOfRange,
+    /// The volume may not be written.
+    ReadOnly,
+    /// The store has no room left.
+    NoSpace,
+    /// The store cannot do this.
+    Unsupported,
+    /// The store, or the way to it, failed.
+    Store,
+    /// The cache is being shut down.
+    Shutdown,
+}
+
+impl IoErrorKind {
+    /// The errno that a program expects, also the number that NBD sends.
+    #[must_use]
+    pub fn errno(self) -> i32 {
+        match self {
+            Self::OutOfRange => 22,  // EINVAL
+            Self::ReadOnly => 1,     // EPERM
+            Self::NoSpace => 28,     // ENOSPC
+            Self::Unsupported => 95, // ENOTSUP
+            Self::Store => 5,        // EIO
+            Self::Shutdown => 108,   // ESHUTDOWN
+        }
+    }
+}
+
+/// A failed request: what kind, and a sentence that names the store and the range. One failed
+/// store operation may be told to several waiting requests, so it can be cloned.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct IoError {
+    /// For callers to act on.
+    pub kind: IoErrorKind,
+    /// For people to read.
+    pub message: Arc<str>,
+}
+
+impl IoError {
+    /// An error of `kind` with a sentence that names what failed.
+    #[must_use]
+    pub fn new(kind: IoErrorKind, message: impl Into<String>) -> Self {
+        Self { kind, message: Arc::from(message.into()) }
+    }
+
+    /// What the operating system said while `what` was done.
+    #[must_use]
+    pub fn os(what: &str, error: &io::Error) -> Self {
+        let kind = match error.raw_os_error() {
+            Some(28 | 122) => IoErrorKind::NoSpace, // ENOSPC, EDQUOT
+            Some(95 | 38) => IoErrorKind::Unsupported, // ENOTSUP, ENOSYS
+            Some(1 | 30) => IoErrorKind::ReadOnly,  // EPERM, EROFS
+            _ => IoErrorKind::Store,
+        };
+        Self::new(kind, format!("{what}: {error}"))
+    }
+}
+
+/// Why a cache or a store could not be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum SetupError {
+    /// The store cannot be opened.
+    #[error("{}: {problem}", path.display())]
+    Open {
+        /// Which file or device.
+        path: PathBuf,
+        /// What is wrong and what to do.
+        problem: String,
+    },
+    /// The policy string names no policy or a wrong parameter.
+    #[error(transparent)]
+    Policy(#[from] futae_policy::SpecError),
+    /// A size cannot be used.
+    #[error("{0}")]
+    Size(String),
+    /// Memory for the cache cannot be had.
+    #[error("no memory for a cache of {bytes} bytes: {source}; choose a smaller --cache")]
+    Memory {
+        /// Bytes asked for.
+        bytes: u64,
+        /// What the operating system said.
+        source: io::Error,
+    },
+    /// The decision log cannot be written.
+    #[error("decision log {}: {source}", path.display())]
+    Log {
+        /// Where it was to go.
+        path: PathBuf,
+        /// What the operating system said.
+        source: io::Error,
+    },
+    /// Too many volumes for one cache.
+    #[error("a cache serves at most 65,535 volumes")]
+    TooManyVolumes,
+}

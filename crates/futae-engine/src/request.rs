@@ -1,0 +1,83 @@
+//! What a front end asks of the cache.
+
+use crate::{IoBuf, IoError};
+use futae_policy::VolumeId;
+
+/// One client of a cache (a connection, a mount), by a number that the cache gave out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ClientId(pub u64);
+
+/// What is asked. Offsets and lengths are in bytes and need not be aligned.
+#[derive(Debug)]
+pub enum Operation {
+    /// Read a range.
+    Read {
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        length: u64,
+    },
+    /// Write the data at a range.
+    Write {
+        /// First byte.
+        offset: u64,
+        /// The data.
+        data: IoBuf,
+        /// Answer only when the data is on stable storage.
+        fua: bool,
+    },
+    /// Bring everything that was answered before onto stable storage.
+    Flush,
+    /// The range is not needed any more.
+    Trim {
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        length: u64,
+    },
+    /// The range reads as zeroes afterwards.
+    WriteZeroes {
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        length: u64,
+        /// Answer only when it is on stable storage.
+        fua: bool,
+        /// Keep the space allocated.
+        no_hole: bool,
+    },
+    /// The client has evicted the range and would like it kept here. A hint, always answered
+    /// at once.
+    Notice {
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        length: u64,
+    },
+    /// The client has evicted the range and hands its data down. A hint, always answered at once.
+    Demote {
+        /// First byte.
+        offset: u64,
+        /// The data: whole blocks, but for the last block of the volume.
+        data: IoBuf,
+    },
+}
+
+/// Called once with the result: the data of a read, an empty buffer otherwise. It may be called
+/// before `submit` returns, and on any thread; it must not block and must not call the cache.
+pub type Done = Box<dyn FnOnce(Result<IoBuf, IoError>) + Send>;
+
+/// One request to the cache.
+pub struct Request {
+    /// Which volume.
+    pub volume: VolumeId,
+    /// Who asks.
+    pub client: ClientId,
+    /// The client's own number for the time at which it decided on this request. Only compared
+    /// between requests of one client; only needed of clients that demote.
+    pub sequence: u64,
+    /// What is asked.
+    pub operation: Operation,
+    /// Who gets the result.
+    pub done: Done,
+}

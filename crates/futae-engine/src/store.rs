@@ -1,0 +1,94 @@
+//! Where a volume's blocks live when no cache holds them.
+
+use crate::{IoBuf, IoError};
+
+/// One operation on a store. Offsets and lengths are in bytes and within the store's size.
+#[derive(Debug)]
+pub enum StoreOperation {
+    /// Fill the buffer from `offset` on.
+    Read {
+        /// First byte.
+        offset: u64,
+        /// As many bytes as are wanted.
+        buffer: IoBuf,
+    },
+    /// Write the buffer from `offset` on.
+    Write {
+        /// First byte.
+        offset: u64,
+        /// The data.
+        buffer: IoBuf,
+        /// Answer only when the data is on stable storage.
+        fua: bool,
+    },
+    /// Bring everything that was answered before onto stable storage.
+    Flush,
+    /// The range is not needed any more; it may read as anything afterwards.
+    Trim {
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        length: u64,
+    },
+    /// The range reads as zeroes afterwards.
+    WriteZeroes {
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        length: u64,
+        /// Answer only when it is on stable storage.
+        fua: bool,
+        /// Keep the space allocated.
+        no_hole: bool,
+    },
+}
+
+/// What comes of a store operation: the buffer of a read or a write back, an empty one otherwise.
+pub type StoreResult = Result<IoBuf, IoError>;
+
+/// Called once with the result, on a thread of the store's. It must not block.
+pub type StoreDone = Box<dyn FnOnce(StoreResult) + Send>;
+
+/// One run of bytes that is all data or all hole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// Bytes.
+    pub length: u64,
+    /// Whether nothing is stored there (it reads as zeroes).
+    pub hole: bool,
+}
+
+/// Where a volume's blocks live. Operations run concurrently and end in any order; whoever calls
+/// keeps overlapping writes apart.
+pub trait Store: Send + Sync {
+    /// Size in bytes; does not change.
+    fn size_bytes(&self) -> u64;
+
+    /// For messages and reports: what it is and how it is read.
+    fn describe(&self) -> String;
+
+    /// Whether writes are refused.
+    fn is_read_only(&self) -> bool;
+
+    /// Starts an operation and returns soon. `sequence` numbers the operations of one cache in
+    /// the order in which the cache decided on them; a store that is itself a cache needs it to
+    /// tell old data from new.
+    fn submit(&self, sequence: u64, operation: StoreOperation, done: StoreDone);
+
+    /// Whether [`demote`](Self::demote) does anything.
+    fn takes_demotions(&self) -> bool {
+        false
+    }
+
+    /// Hands down a block that the cache above has evicted, with its data, as of `sequence`. A
+    /// hint: it may be dropped, and nothing is answered.
+    fn demote(&self, _sequence: u64, _offset: u64, _data: IoBuf) {}
+
+    /// Says that the cache above has evicted a range, without its data. A hint.
+    fn notice(&self, _sequence: u64, _offset: u64, _length: u64) {}
+
+    /// The extents of a range, in order, covering it; one of data where the store cannot tell.
+    fn extents(&self, _offset: u64, length: u64) -> Result<Vec<Extent>, IoError> {
+        Ok(vec![Extent { length, hole: false }])
+    }
+}
