@@ -1,0 +1,34 @@
+//! Loop and scan: every block in order.
+//!
+//! Both ask for the same blocks. A loop is meant to come round: its size is smaller than what a
+//! run asks for. A scan is one pass, after which the workload is complete (a run that is not told
+//! how long to be ends there), and so no block comes back; inside `mix`, a scan that is larger
+//! than its share of the run does not come round either. A scan that is asked for more than one
+//! pass begins another, as nightly backups do.
+
+use super::generator::Source;
+
+#[derive(Clone)]
+pub struct Draw {
+    blocks: u64,
+    next: u64,
+}
+
+impl Draw {
+    pub fn new(blocks: u64) -> Self {
+        Self { blocks, next: 0 }
+    }
+}
+
+impl Source for Draw {
+    #[inline]
+    fn draw(&mut self) -> u64 {
+        let block = self.next;
+        self.next = if block + 1 == self.blocks {
+            0
+        } else {
+            block + 1
+        };
+        block
+    }
+}
