@@ -2,7 +2,7 @@
 //! futae's own extension to it: demotion.
 //!
 //! Nothing here opens a socket, starts a thread or keeps a buffer. A server owns its sockets and
-//! buffers, feeds what arrived to [`Handshake::feed`] until an export is agreed, then to
+//! buffers, sends [`greeting`], feeds what arrived to [`Handshake::feed`] until an export is agreed, then to
 //! [`parse_request`], asks [`RequestRules::check`] what to make of each request, and answers with
 //! the headers from [`reply`]; block data never passes through this crate. A client calls
 //! [`client::negotiate`] once on its connected stream (the only function here that blocks), then
@@ -13,7 +13,8 @@
 //! | [`constants`] | every number of the protocol, under its name in the specification |
 //! | [`export`] | what a server offers: [`ExportInfo`], [`ExportDirectory`] |
 //! | [`option`] | the server's side of the handshake |
-//! | [`request`] | requests, and which of them deserve which error |
+//! | [`request`] | requests |
+//! | [`rules`] | which requests deserve which error |
 //! | [`reply`] | replies, simple and structured |
 //! | [`client`] | the client's side of the handshake |
 //! | [`extension`] | demotion: its option and its command |
@@ -30,8 +31,10 @@ pub mod extension;
 pub mod option;
 pub mod reply;
 pub mod request;
+pub mod rules;
 pub mod uri;
 
+mod answer;
 mod bytes;
 mod meta;
 
@@ -39,7 +42,8 @@ pub use client::{ClientExport, ClientWish};
 pub use error::{ErrorNumber, WireError};
 pub use export::{Capabilities, ExportDirectory, ExportInfo, TransmissionFlags};
 pub use extension::{DemotionOffer, DemotionTerms, DemotionWish};
-pub use option::{Handshake, Negotiated, Outcome, Progress};
+pub use option::{Handshake, Negotiated, Outcome, Progress, greeting};
 pub use reply::{Extent, Reply, parse_reply};
-pub use request::{Command, CommandFlags, Refusal, RequestHeader, RequestRules, parse_request};
+pub use request::{Command, CommandFlags, RequestHeader, parse_request};
+pub use rules::{Refusal, RequestRules};
 pub use uri::{NbdUri, Transport};

@@ -1,11 +1,12 @@
 //! The server's side of the handshake: fixed newstyle, option by option, until an export is chosen.
 
+use crate::answer::{Answer, Answers, name, no_data};
 use crate::bytes::{Reader, pack};
 use crate::constants::*;
 use crate::error::{WireError, shown};
 use crate::export::{ExportDirectory, ExportInfo, TransmissionFlags};
 use crate::extension::{DEMOTION_VERSION, DemotionOffer, DemotionTerms, DemotionWish};
-use crate::meta::{Malformed, MetaQuery, name};
+use crate::meta::MetaQuery;
 
 /// What client and server agreed on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,6 +30,15 @@ impl Negotiated {
     pub fn transmission_flags(&self) -> TransmissionFlags {
         self.export.transmission_flags(self.structured_replies)
     }
+}
+
+/// The server's first words on every connection, to be sent at once.
+pub fn greeting() -> [u8; GREETING_BYTES] {
+    pack(&[
+        &NBD_MAGIC.to_be_bytes(),
+        &OPTION_MAGIC.to_be_bytes(),
+        &(FLAG_FIXED_NEWSTYLE | FLAG_NO_ZEROES).to_be_bytes(),
+    ])
 }
 
 /// Where the handshake stands after [`Handshake::feed`].
@@ -82,7 +92,7 @@ enum Step {
 }
 
 impl<D: ExportDirectory> Handshake<D> {
-    /// A handshake that offers these exports. Send [`Self::greeting`] at once.
+    /// A handshake that offers these exports. Send [`greeting`] at once.
     pub fn new(exports: D) -> Self {
         Self {
             exports,
@@ -93,15 +103,6 @@ impl<D: ExportDirectory> Handshake<D> {
             base_allocation_of: None,
             demotion: None,
         }
-    }
-
-    /// The server's first words on every connection.
-    pub fn greeting() -> [u8; GREETING_BYTES] {
-        pack(&[
-            &NBD_MAGIC.to_be_bytes(),
-            &OPTION_MAGIC.to_be_bytes(),
-            &(FLAG_FIXED_NEWSTYLE | FLAG_NO_ZEROES).to_be_bytes(),
-        ])
     }
 
     /// Deals with every complete message in `input` and appends the answers to `out`.
@@ -256,7 +257,7 @@ impl<D: ExportDirectory> Handshake<D> {
     }
 
     fn info(&self, data: &[u8], answers: &mut Answers<'_>) -> Answer<ExportInfo> {
-        const CUT: (u32, &str) = (REP_ERR_INVALID, "the option's data end too soon");
+        use crate::answer::CUT;
         let mut fields = Reader::new(data);
         let asked_name = name(fields.counted().ok_or(CUT)?)?;
         let count = fields.u16().ok_or(CUT)?;
@@ -355,26 +356,6 @@ impl<D: ExportDirectory> Handshake<D> {
     }
 }
 
-/// Success, or the error reply and its message.
-type Answer<T = ()> = Result<T, (u32, &'static str)>;
-
-impl From<Malformed> for (u32, &'static str) {
-    fn from(malformed: Malformed) -> Self {
-        match malformed {
-            Malformed::Invalid(why) => (REP_ERR_INVALID, why),
-            Malformed::TooBig(why) => (REP_ERR_TOO_BIG, why),
-        }
-    }
-}
-
-fn no_data(data: &[u8]) -> Answer {
-    if data.is_empty() {
-        Ok(())
-    } else {
-        Err((REP_ERR_INVALID, "the option takes no data"))
-    }
-}
-
 fn check_magic(found: u64) -> Result<(), WireError> {
     if found == OPTION_MAGIC {
         return Ok(());
@@ -384,35 +365,4 @@ fn check_magic(found: u64) -> Result<(), WireError> {
         expected: OPTION_MAGIC,
         found,
     })
-}
-
-/// Appends replies to one option.
-struct Answers<'a> {
-    option: u32,
-    out: &'a mut Vec<u8>,
-}
-
-impl Answers<'_> {
-    fn put(&mut self, reply: u32, parts: &[&[u8]]) {
-        let length: usize = parts.iter().map(|part| part.len()).sum();
-        self.out
-            .extend_from_slice(&OPTION_REPLY_MAGIC.to_be_bytes());
-        for field in [self.option, reply, length as u32] {
-            self.out.extend_from_slice(&field.to_be_bytes());
-        }
-        for part in parts {
-            self.out.extend_from_slice(part);
-        }
-    }
-
-    fn info(&mut self, kind: u16, parts: &[&[u8]]) {
-        let kind = kind.to_be_bytes();
-        let mut all = vec![&kind[..]];
-        all.extend_from_slice(parts);
-        self.put(REP_INFO, &all);
-    }
-
-    fn ack(&mut self) {
-        self.put(REP_ACK, &[]);
-    }
 }
