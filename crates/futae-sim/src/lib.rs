@@ -1,1 +1,26 @@
-//! futae-sim
+//! Simulation: hierarchies of caches fed by a workload or a trace, and what comes of it.
+//!
+//! * [`hierarchy`]: levels joined by links, and the one order of events that the simulator and
+//!   the live caches follow;
+//! * [`machine`]: the same for the common shapes, made for speed;
+//! * [`spec`]: levels and links as they are written on a command line;
+//! * [`run`]: a whole simulation, from spec to results;
+//! * [`theory`]: hit ratios in closed form, to hold results against;
+//! * [`replay`]: a recorded decision log against a fresh level.
+//!
+//! Nothing in this crate does live I/O.
+
+#![forbid(unsafe_code)]
+
+pub mod hierarchy;
+pub mod link;
+pub mod machine;
+pub mod replay;
+pub mod run;
+pub mod spec;
+pub mod theory;
+
+pub use hierarchy::{Hierarchy, HierarchyShape, LevelShape};
+pub use link::{Below, Link, Store, put};
+pub use run::{LevelResult, Report, Run, SimulationError, SimulationSpec, simulate, simulate_all};
+pub use spec::{LevelSpec, LevelSpecError, links};

@@ -1,0 +1,317 @@
+//! Levels joined by links, for any number of levels and guests.
+//!
+//! Every guest has levels of its own but for the last, which all share; with one level, that one
+//! is shared. Guests never share blocks: guest *g* of a hierarchy of *n* blocks a guest has the
+//! blocks `g * n .. (g + 1) * n` of volume 0.
+
+use crate::link::{Below, Link, Place, Store, put};
+use futae_policy::{
+    Access, AccessKind, BlockId, Counters, Decision, DenseIndex, Index, Level, Outcome, Policy,
+    PolicySpec, Prng, Shape, Slot, SpecError,
+};
+
+/// One level before it is built.
+#[derive(Clone, Debug)]
+pub struct LevelShape {
+    /// Its policy.
+    pub policy: PolicySpec,
+    /// Its capacity in slots, at least 1.
+    pub slots: u32,
+}
+
+/// A hierarchy before it is built.
+#[derive(Clone, Debug)]
+pub struct HierarchyShape {
+    /// Top down, at least one.
+    pub levels: Vec<LevelShape>,
+    /// Between adjacent levels, top down: one less than there are levels.
+    pub links: Vec<Link>,
+    /// Guests, at least 1.
+    pub guests: u32,
+    /// Blocks of each guest.
+    pub blocks: u64,
+    /// From which every level's policy gets a seed of its own.
+    pub seed: u64,
+}
+
+impl HierarchyShape {
+    /// The seed of the policy at level `level` (from the top, 0) of `guest`.
+    #[must_use]
+    pub fn policy_seed(&self, guest: u32, level: usize) -> u64 {
+        derived_seed(self.seed, u64::from(guest) << 32 | (level as u64 + 1))
+    }
+
+    /// What the policy at level `level` (from the top, 0) of `guest` is built for.
+    #[must_use]
+    pub fn policy_shape(&self, guest: u32, level: usize) -> Shape {
+        Shape {
+            slots: self.levels[level].slots,
+            seed: self.policy_seed(guest, level),
+        }
+    }
+
+    pub(crate) fn check(&self) {
+        assert!(
+            !self.levels.is_empty() && self.guests > 0,
+            "at least one level and one guest"
+        );
+        assert_eq!(
+            self.links.len() + 1,
+            self.levels.len(),
+            "one link between two levels"
+        );
+    }
+}
+
+/// A seed for stream number `stream` under `seed`. Stream 0 is `seed` itself.
+pub(crate) fn derived_seed(seed: u64, stream: u64) -> u64 {
+    if stream == 0 {
+        return seed;
+    }
+    let mixed = Prng::new(stream).bits();
+    Prng::new(seed ^ mixed).bits()
+}
+
+/// An index for the blocks of one guest.
+#[derive(Clone, Debug)]
+pub struct GuestIndex {
+    first: u64,
+    slots: DenseIndex,
+}
+
+impl GuestIndex {
+    /// An index for the blocks `first..first + blocks` of volume 0.
+    #[must_use]
+    pub fn new(first: u64, blocks: usize) -> Self {
+        Self {
+            first,
+            slots: DenseIndex::new(blocks),
+        }
+    }
+
+    #[inline]
+    fn own(&self, block: BlockId) -> BlockId {
+        BlockId::on_first(block.index() - self.first)
+    }
+}
+
+impl Index for GuestIndex {
+    #[inline]
+    fn get(&self, block: BlockId) -> Option<Slot> {
+        self.slots.get(self.own(block))
+    }
+    #[inline]
+    fn insert(&mut self, block: BlockId, slot: Slot) {
+        self.slots.insert(self.own(block), slot);
+    }
+    #[inline]
+    fn remove(&mut self, block: BlockId) {
+        self.slots.remove(self.own(block));
+    }
+}
+
+/// Receives every decision of one level, in order.
+pub type DecisionLog = Box<dyn FnMut(&Decision) + Send>;
+
+/// One level with the link to what is below it.
+struct Stage {
+    level: Level<Box<dyn Policy>, GuestIndex>,
+    link: Link,
+    log: Option<DecisionLog>,
+}
+
+impl Place for Stage {
+    #[inline]
+    fn access(&mut self, access: &Access) -> Outcome {
+        let outcome = self.level.access(access);
+        if let Some(log) = &mut self.log {
+            log(&Decision::new(access, &outcome));
+        }
+        outcome
+    }
+    #[inline]
+    fn note_sent_down(&mut self, kind: AccessKind) {
+        self.level.note_sent_down(kind);
+    }
+    fn invalidate(&mut self, block: BlockId) {
+        Place::invalidate(&mut self.level, block);
+    }
+}
+
+/// What is left below a level: a guest's own levels, then the shared one, then the store.
+struct Rest<'a> {
+    own: &'a mut [Stage],
+    shared: Option<&'a mut Stage>,
+    store: &'a mut Store,
+}
+
+impl Below for Rest<'_> {
+    fn access(&mut self, access: &Access) -> u32 {
+        if let Some((stage, own)) = self.own.split_first_mut() {
+            let shared = self.shared.as_deref_mut();
+            let link = stage.link;
+            put(
+                stage,
+                link,
+                &mut Rest {
+                    own,
+                    shared,
+                    store: self.store,
+                },
+                access,
+            )
+        } else if let Some(stage) = self.shared.as_deref_mut() {
+            put(stage, Link::Inclusive, self.store, access)
+        } else {
+            self.store.access(access)
+        }
+    }
+    fn fetch(&mut self, block: BlockId) {
+        self.store.fetch(block);
+    }
+    fn invalidate(&mut self, block: BlockId) {
+        let all = self.own.iter_mut().chain(self.shared.as_deref_mut());
+        all.for_each(|stage| Place::invalidate(stage, block));
+        self.store.invalidate(block);
+    }
+}
+
+/// Levels of any policies, joined by links, over one store.
+pub struct Hierarchy {
+    own: Vec<Vec<Stage>>,
+    shared: Stage,
+    store: Store,
+    blocks: u64,
+}
+
+impl Hierarchy {
+    /// Builds every level, empty. Panics unless the shape has levels, guests and one link less
+    /// than levels.
+    pub fn new(shape: &HierarchyShape) -> Result<Self, SpecError> {
+        shape.check();
+        let bottom = shape.levels.len() - 1;
+        let stage = |guest: u32, at: usize, index: GuestIndex| {
+            let level = &shape.levels[at];
+            let policy = futae_policy::build(&level.policy, &shape.policy_shape(guest, at))?;
+            Ok(Stage {
+                level: Level::new(policy, index, level.slots),
+                link: shape.links.get(at).copied().unwrap_or_default(),
+                log: None,
+            })
+        };
+        let own = |guest: u32| {
+            let first = u64::from(guest) * shape.blocks;
+            let index = || GuestIndex::new(first, shape.blocks as usize);
+            (0..bottom).map(|at| stage(guest, at, index())).collect()
+        };
+        let all = u64::from(shape.guests) * shape.blocks;
+        Ok(Self {
+            own: (0..shape.guests)
+                .map(own)
+                .collect::<Result<_, SpecError>>()?,
+            shared: stage(0, bottom, GuestIndex::new(0, all as usize))?,
+            store: Store::default(),
+            blocks: shape.blocks,
+        })
+    }
+
+    /// Levels, from top to bottom.
+    #[must_use]
+    pub fn levels(&self) -> usize {
+        self.own[0].len() + 1
+    }
+
+    /// Guests.
+    #[must_use]
+    pub fn guests(&self) -> u32 {
+        self.own.len() as u32
+    }
+
+    /// Sends one demand access of `guest`, to one of its own blocks, numbered from 0. Returns
+    /// which level served it, from 0; the number of levels stands for the store.
+    pub fn access(&mut self, guest: u32, block: u64, kind: AccessKind) -> u32 {
+        let block = self.block(guest, block);
+        self.put(guest, &Access::of(block, kind))
+    }
+
+    /// Sends an access to a block of `guest` under its number in the whole hierarchy.
+    #[inline]
+    pub(crate) fn put(&mut self, guest: u32, access: &Access) -> u32 {
+        self.rest(guest).access(access)
+    }
+
+    /// Drops a block of `guest` at every level: trimmed, or changed behind the caches' back.
+    pub fn invalidate(&mut self, guest: u32, block: u64) {
+        let block = self.block(guest, block);
+        self.rest(guest).invalidate(block);
+    }
+
+    fn rest(&mut self, guest: u32) -> Rest<'_> {
+        let own = &mut self.own[guest as usize];
+        Rest {
+            own,
+            shared: Some(&mut self.shared),
+            store: &mut self.store,
+        }
+    }
+
+    fn block(&self, guest: u32, block: u64) -> BlockId {
+        assert!(
+            block < self.blocks,
+            "block {block} of a guest with {} blocks",
+            self.blocks
+        );
+        BlockId::on_first(u64::from(guest) * self.blocks + block)
+    }
+
+    /// The guest that a block, under its number in the whole hierarchy, belongs to.
+    #[inline]
+    pub(crate) fn guest_of(&self, block: u64) -> u32 {
+        if self.own.len() == 1 {
+            0
+        } else {
+            (block / self.blocks) as u32
+        }
+    }
+
+    fn stage(&self, guest: u32, level: usize) -> &Stage {
+        self.own[guest as usize].get(level).unwrap_or(&self.shared)
+    }
+
+    /// The counts of one level; the last is the same for every guest.
+    #[must_use]
+    pub fn counters(&self, guest: u32, level: usize) -> &Counters {
+        self.stage(guest, level).level.counters()
+    }
+
+    /// The store's counts.
+    #[must_use]
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// The blocks at one level, safest first, next victim last, under their numbers in the whole
+    /// hierarchy.
+    #[must_use]
+    pub fn order(&self, guest: u32, level: usize) -> Vec<u64> {
+        self.stage(guest, level)
+            .level
+            .order()
+            .into_iter()
+            .map(BlockId::index)
+            .collect()
+    }
+
+    /// From now on hands every decision of one level to `log`. The blocks in it are those of the
+    /// whole hierarchy, on volume 0.
+    pub fn set_log(&mut self, guest: u32, level: usize, log: DecisionLog) {
+        let own = &mut self.own[guest as usize];
+        own.get_mut(level).unwrap_or(&mut self.shared).log = Some(log);
+    }
+
+    /// Panics unless every level agrees with its policy. For tests.
+    pub fn audit(&self) {
+        let stages = self.own.iter().flatten().chain([&self.shared]);
+        stages.for_each(|stage| stage.level.audit());
+    }
+}

@@ -1,0 +1,203 @@
+//! What crosses the boundary between two levels, and in which order.
+//!
+//! The whole law is [`put`]; the simulator's machines and the live caches follow it:
+//!
+//! 1. the level decides: hit, or policy miss, victim and insertion;
+//! 2. a read that missed goes down as a read; a write always goes down as a write;
+//! 3. then the block that was evicted in 1, if any, goes down as the link says.
+
+use futae_policy::{Access, AccessKind, BlockId, Departure, Index, Level, Outcome, Policy};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// How two adjacent levels are joined: what the upper one tells the lower one of its evictions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Link {
+    /// Nothing: a block may be in both.
+    #[default]
+    Inclusive,
+    /// Evicted blocks are handed down with their data ([`AccessKind::Demotion`]).
+    Demote,
+    /// Evicted blocks are named and the lower level fetches them ([`AccessKind::Notice`]).
+    Notice,
+}
+
+impl Link {
+    /// Every link.
+    pub const ALL: [Self; 3] = [Self::Inclusive, Self::Demote, Self::Notice];
+
+    /// The name on command lines.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Inclusive => "inclusive",
+            Self::Demote => "demote",
+            Self::Notice => "notice",
+        }
+    }
+
+    /// As what an evicted block goes down, if it does.
+    #[inline]
+    #[must_use]
+    pub fn message(self) -> Option<AccessKind> {
+        match self {
+            Self::Inclusive => None,
+            Self::Demote => Some(AccessKind::Demotion),
+            Self::Notice => Some(AccessKind::Notice),
+        }
+    }
+}
+
+impl fmt::Display for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A name that is no link.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unknown link {0:?}: a link is inclusive, demote or notice")]
+pub struct LinkError(String);
+
+impl FromStr for Link {
+    type Err = LinkError;
+
+    fn from_str(text: &str) -> Result<Self, LinkError> {
+        let found = Self::ALL
+            .into_iter()
+            .find(|link| link.name() == text.trim());
+        found.ok_or_else(|| LinkError(text.chars().take(60).collect()))
+    }
+}
+
+/// A level as [`put`] needs it.
+pub trait Place {
+    /// Puts one block before the level.
+    fn access(&mut self, access: &Access) -> Outcome;
+    /// Counts an evicted block as sent down.
+    fn note_sent_down(&mut self, kind: AccessKind);
+    /// Drops a block that is gone or no longer true.
+    fn invalidate(&mut self, block: BlockId);
+}
+
+impl<P: Policy, I: Index> Place for Level<P, I> {
+    #[inline]
+    fn access(&mut self, access: &Access) -> Outcome {
+        Self::access(self, access)
+    }
+    #[inline]
+    fn note_sent_down(&mut self, kind: AccessKind) {
+        Self::note_sent_down(self, kind);
+    }
+    fn invalidate(&mut self, block: BlockId) {
+        self.remove(block, Departure::Invalidated);
+    }
+}
+
+/// What is below a boundary: levels, or the store.
+///
+/// Its three methods are all that crosses a boundary, in the simulator and on the wire: reads,
+/// writes, demotions and notices; fetches that a notice causes; invalidations.
+pub trait Below {
+    /// Takes a read, write, demotion or notice. For a read or write: how many boundaries further
+    /// down it was served, 0 being the first level below this boundary.
+    fn access(&mut self, access: &Access) -> u32;
+    /// Reads a block for a level, not for the application, past the levels between.
+    fn fetch(&mut self, block: BlockId);
+    /// Drops a block everywhere below.
+    fn invalidate(&mut self, block: BlockId);
+}
+
+/// The bottom of every hierarchy, where all blocks are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Store {
+    /// Reads that no level could serve.
+    pub reads: u64,
+    /// Writes; all of them arrive here.
+    pub writes: u64,
+    /// Reads to fill a slot for an eviction notice (or a preload) that was admitted.
+    pub notice_reads: u64,
+}
+
+impl Store {
+    /// What was counted since `earlier`, a copy of the same counts.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            reads: self.reads - earlier.reads,
+            writes: self.writes - earlier.writes,
+            notice_reads: self.notice_reads - earlier.notice_reads,
+        }
+    }
+}
+
+impl Below for Store {
+    #[inline]
+    fn access(&mut self, access: &Access) -> u32 {
+        match access.kind {
+            AccessKind::Read => self.reads += 1,
+            AccessKind::Write => self.writes += 1,
+            // The store has the block already.
+            AccessKind::Demotion | AccessKind::Notice | AccessKind::Preload => {}
+        }
+        0
+    }
+    #[inline]
+    fn fetch(&mut self, _block: BlockId) {
+        self.notice_reads += 1;
+    }
+    fn invalidate(&mut self, _block: BlockId) {}
+}
+
+/// Puts one access before a level that is joined by `link` to what is `below`, and sends down
+/// what follows from it. Returns how far down a read or write was served: 0 by this level, 1 by
+/// the next, and so on; the store counts as the level after the last.
+///
+/// A demotion or notice that the level declines goes no further: its data is in the store.
+#[inline]
+pub fn put<L: Place, B: Below>(level: &mut L, link: Link, below: &mut B, access: &Access) -> u32 {
+    let (hit, placed, evicted) = match level.access(access) {
+        Outcome::Hit(_) => (true, false, None),
+        Outcome::Admitted { evicted, .. } => (false, true, evicted),
+        Outcome::Bypassed => (false, false, None),
+    };
+    let depth = match access.kind {
+        AccessKind::Read if hit => 0,
+        AccessKind::Read => 1 + below.access(access),
+        AccessKind::Write => {
+            let served = 1 + below.access(access);
+            if hit { 0 } else { served }
+        }
+        AccessKind::Demotion => 0,
+        AccessKind::Notice | AccessKind::Preload => {
+            if placed {
+                below.fetch(access.block);
+            }
+            0
+        }
+    };
+    if let (Some(victim), Some(kind)) = (evicted, link.message()) {
+        level.note_sent_down(kind);
+        below.access(&Access::of(victim.block, kind).classed(victim.class));
+    }
+    depth
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_read_back_as_written() {
+        for link in Link::ALL {
+            assert_eq!(link.to_string().parse(), Ok(link));
+        }
+        let error = "exclusive".parse::<Link>().expect_err("no link");
+        assert!(
+            error.to_string().contains("inclusive, demote or notice"),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,220 @@
+//! A recorded decision log against a fresh level.
+//!
+//! The simulator and the live caches write the same lines ([`Decision`]). Fed to a fresh level of
+//! the same policy, size and seed, the recorded accesses must give the recorded verdicts; the
+//! first that does not is where the two part.
+
+use futae_policy::{
+    Access, Decision, DecisionError, HashIndex, Level, PolicySpec, Shape, SpecError, build,
+};
+use std::fmt;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+use std::path::{Path, PathBuf};
+
+/// The level whose log is replayed.
+#[derive(Clone, Debug)]
+pub struct ReplaySpec {
+    /// Its policy.
+    pub policy: PolicySpec,
+    /// Its capacity in slots, at least 1.
+    pub slots: u32,
+    /// The seed that its policy was built with.
+    pub seed: u64,
+}
+
+/// Why a log cannot be replayed.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplayError {
+    /// The level cannot be built.
+    #[error(transparent)]
+    Policy(#[from] SpecError),
+    /// A level without slots.
+    #[error("a level has at least one slot")]
+    NoSlots,
+    /// The file cannot be opened.
+    #[error("cannot open decision log {}", .path.display())]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The file cannot be read to its end.
+    #[error("{}:{line}: cannot read", .path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The line, counted from 1.
+        line: u64,
+        /// Why.
+        source: io::Error,
+    },
+    /// A line is not a decision.
+    #[error("{}:{line}: {source}", .path.display())]
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// The line, counted from 1.
+        line: u64,
+        /// What is wrong with it.
+        source: DecisionError,
+    },
+}
+
+/// What came of a replay.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Replayed {
+    /// Decisions compared, the differing one included.
+    pub decisions: u64,
+    /// Where the log and the level part, if they do.
+    pub difference: Option<Difference>,
+}
+
+/// The first decision that the level takes otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// The line of the log, counted from 1.
+    pub line: u64,
+    /// What the log says.
+    pub recorded: Decision,
+    /// What the level decides.
+    pub replayed: Decision,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            line,
+            recorded,
+            replayed,
+        } = self;
+        write!(
+            f,
+            "line {line}: recorded `{recorded}`, replayed `{replayed}`"
+        )
+    }
+}
+
+/// Replays the log in a file.
+pub fn replay_file(spec: &ReplaySpec, path: &Path) -> Result<Replayed, ReplayError> {
+    let file = File::open(path).map_err(|source| ReplayError::Open {
+        path: path.to_owned(),
+        source,
+    })?;
+    replay(spec, BufReader::new(file), path)
+}
+
+/// Replays the log that `lines` holds, up to the first difference. Empty lines and lines that
+/// begin with `#` are passed over. `name` is what errors call the log.
+pub fn replay(
+    spec: &ReplaySpec,
+    lines: impl BufRead,
+    name: &Path,
+) -> Result<Replayed, ReplayError> {
+    if spec.slots == 0 {
+        return Err(ReplayError::NoSlots);
+    }
+    let policy = build(
+        &spec.policy,
+        &Shape {
+            slots: spec.slots,
+            seed: spec.seed,
+        },
+    )?;
+    let mut level = Level::new(policy, HashIndex::default(), spec.slots);
+    let mut decisions = 0;
+    for (line, text) in (1..).zip(lines.lines()) {
+        let path = || name.to_owned();
+        let text = text.map_err(|source| ReplayError::Read {
+            path: path(),
+            line,
+            source,
+        })?;
+        let text = text.trim();
+        if text.is_empty() || text.starts_with('#') {
+            continue;
+        }
+        let parsed = text.parse::<Decision>();
+        let recorded = parsed.map_err(|source| ReplayError::Line {
+            path: path(),
+            line,
+            source,
+        })?;
+        let access = Access::of(recorded.block, recorded.kind);
+        let replayed = Decision::new(&access, &level.access(&access));
+        decisions += 1;
+        if replayed != recorded {
+            let difference = Some(Difference {
+                line,
+                recorded,
+                replayed,
+            });
+            return Ok(Replayed {
+                decisions,
+                difference,
+            });
+        }
+    }
+    Ok(Replayed {
+        decisions,
+        difference: None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(policy: &str, log: &str) -> Result<Replayed, ReplayError> {
+        let policy = policy.parse().expect("a policy");
+        replay(
+            &ReplaySpec {
+                policy,
+                slots: 2,
+                seed: 1,
+            },
+            log.as_bytes(),
+            Path::new("upper.log"),
+        )
+    }
+
+    const LOG: &str = "# upper level\nread 0 1 admit\nread 3 1 admit\n\nwrite 0 1 hit\n\
+                       read 0 9 admit 3 1\n";
+
+    #[test]
+    fn the_recording_policy_agrees_and_another_does_not() {
+        let same = of("lru", LOG).expect("a log");
+        assert_eq!(
+            same,
+            Replayed {
+                decisions: 4,
+                difference: None
+            }
+        );
+        let other = of("fifo", LOG).expect("a log");
+        assert_eq!(other.decisions, 4);
+        assert_eq!(
+            other.difference.expect("fifo evicts block 1").to_string(),
+            "line 6: recorded `read 0 9 admit 3 1`, replayed `read 0 9 admit 0 1`"
+        );
+    }
+
+    #[test]
+    fn errors_name_file_and_line() {
+        let error = of("lru", "read 0 1 admit\nread 0\n")
+            .expect_err("half a line")
+            .to_string();
+        assert!(
+            error.starts_with("upper.log:2: not a decision log line: \"read 0\""),
+            "{error}"
+        );
+        let nowhere = ReplaySpec {
+            policy: PolicySpec::plain("lru"),
+            slots: 2,
+            seed: 1,
+        };
+        let error = replay_file(&nowhere, Path::new("/no/such.log")).expect_err("no file");
+        assert!(error.to_string().contains("/no/such.log"), "{error}");
+    }
+}

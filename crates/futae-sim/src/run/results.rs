@@ -1,0 +1,63 @@
+//! Results, as they are written for other programs.
+
+use crate::link::Link;
+use futae_policy::Counters;
+use serde::Serialize;
+
+/// What is printed by `futae sim --json`.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// One for each hierarchy.
+    pub runs: Vec<Run>,
+    /// The seed of all runs.
+    pub seed: u64,
+    /// Stands for the whole stream of requests, warm-up included: equal digests, equal requests.
+    pub trace_digest: String,
+    /// The version of futae.
+    pub version: &'static str,
+}
+
+/// What came of one hierarchy. All counts are without the warm-up.
+#[derive(Clone, Debug, Serialize)]
+pub struct Run {
+    /// Top down.
+    pub levels: Vec<LevelResult>,
+    /// Between the levels, top down.
+    pub links: Vec<Link>,
+    /// Requests that some level served, per request; none where there were no requests.
+    pub combined_hit_ratio: Option<f64>,
+    /// Reads that no level could serve.
+    pub store_reads: u64,
+    /// Writes that reached the store: all.
+    pub store_writes: u64,
+    /// Reads that only filled a level after an eviction notice. They are not in `store_reads`.
+    pub notice_reads: u64,
+    /// Requests counted.
+    pub requests: u64,
+    /// Requests before counting began.
+    pub warmup_requests: u64,
+    /// Size of a block.
+    pub block_bytes: u64,
+    /// Guests.
+    pub guests: u32,
+    /// Blocks that the requests can be for, of all guests together.
+    pub footprint_blocks: u64,
+    /// Wall-clock time, warm-up included.
+    pub seconds: f64,
+}
+
+/// What came of one level; of a level that each guest has, the sum.
+#[derive(Clone, Debug, Serialize)]
+pub struct LevelResult {
+    /// The policy, as written.
+    pub policy: String,
+    /// Blocks that it, or each guest's copy of it, can hold.
+    pub capacity_blocks: u64,
+    /// How many of it there are: one for each guest, or one that is shared.
+    pub copies: u32,
+    /// Its counts.
+    #[serde(flatten)]
+    pub counters: Counters,
+    /// Hits per request; none where there were no requests.
+    pub hit_ratio: Option<f64>,
+}

@@ -1,0 +1,234 @@
+//! Levels as they are written on a command line: `lru:2GiB`, `exclusive(lfu):1000blocks`,
+//! `2q(k_in=0.3):25%`.
+
+use crate::hierarchy::LevelShape;
+use crate::link::Link;
+use futae_policy::{PolicySpec, Shape, SpecError, build};
+use futae_trace::{Size, SizeError};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// One level: a policy and how much it holds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct LevelSpec {
+    /// The policy, known to the registry, with parameters that it takes.
+    pub policy: PolicySpec,
+    /// The capacity. A share is one of all the blocks that can reach the level: for a guest's own
+    /// level the guest's, for the shared one those of all guests.
+    pub size: Size,
+}
+
+/// What is wrong with a level.
+#[derive(Debug, PartialEq, thiserror::Error)]
+pub enum LevelSpecError {
+    /// The colon or what should stand before or after it is missing.
+    #[error("level {text:?} is not POLICY:SIZE, such as lru:2GiB or exclusive:1000blocks")]
+    Syntax {
+        /// What was written.
+        text: String,
+    },
+    /// The policy is unknown or takes other parameters.
+    #[error("level {text:?}: {source}")]
+    Policy {
+        /// What was written.
+        text: String,
+        /// What is wrong with the policy.
+        source: SpecError,
+    },
+    /// The size cannot be read or does not fit.
+    #[error("level {text:?}: {source}")]
+    Size {
+        /// What was written.
+        text: String,
+        /// What is wrong with the size.
+        source: SizeError,
+    },
+    /// No blocks, or more than slots can be numbered.
+    #[error(
+        "level {text:?} has {blocks} blocks; a level has between 1 and {}",
+        Self::BLOCKS_MAX
+    )]
+    Blocks {
+        /// What was written.
+        text: String,
+        /// The blocks it would have.
+        blocks: u64,
+    },
+}
+
+impl LevelSpecError {
+    /// The most blocks that a level can hold: slots have 32 bits, and one value stands for none.
+    pub const BLOCKS_MAX: u64 = u32::MAX as u64 - 1;
+}
+
+/// Slots of the level that a policy is tried out on while its string is read.
+const TRIAL_SLOTS: u32 = 16;
+
+impl LevelSpec {
+    /// The capacity in blocks of `block_bytes`, where `footprint_blocks` blocks can reach the
+    /// level.
+    pub fn slots(&self, block_bytes: u64, footprint_blocks: u64) -> Result<u32, LevelSpecError> {
+        let size = self.size.blocks_of(block_bytes, footprint_blocks);
+        let blocks = size.map_err(|source| LevelSpecError::Size {
+            text: self.to_string(),
+            source,
+        })?;
+        if blocks == 0 || blocks > LevelSpecError::BLOCKS_MAX {
+            return Err(LevelSpecError::Blocks {
+                text: self.to_string(),
+                blocks,
+            });
+        }
+        Ok(blocks as u32)
+    }
+
+    /// The level with its capacity in blocks; see [`slots`](Self::slots).
+    pub fn shape(
+        &self,
+        block_bytes: u64,
+        footprint_blocks: u64,
+    ) -> Result<LevelShape, LevelSpecError> {
+        let slots = self.slots(block_bytes, footprint_blocks)?;
+        Ok(LevelShape {
+            policy: self.policy.clone(),
+            slots,
+        })
+    }
+}
+
+/// The links between levels, top down. Where none is asked for, the link above an `exclusive`
+/// level is a demotion and every other inclusive.
+#[must_use]
+pub fn links(levels: &[LevelSpec], asked: Option<Link>) -> Vec<Link> {
+    let below_top = levels.iter().skip(1);
+    let usual = |level: &LevelSpec| match level.policy.name.as_str() {
+        "exclusive" => Link::Demote,
+        _ => Link::Inclusive,
+    };
+    below_top
+        .map(|level| asked.unwrap_or_else(|| usual(level)))
+        .collect()
+}
+
+impl fmt::Display for LevelSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.policy, self.size)
+    }
+}
+
+impl FromStr for LevelSpec {
+    type Err = LevelSpecError;
+
+    fn from_str(text: &str) -> Result<Self, LevelSpecError> {
+        let shown = || text.chars().take(200).collect::<String>();
+        let (policy, size) = text
+            .rsplit_once(':')
+            .filter(|(policy, size)| !policy.trim().is_empty() && !size.trim().is_empty())
+            .ok_or_else(|| LevelSpecError::Syntax { text: shown() })?;
+        let of_policy = |source| LevelSpecError::Policy {
+            text: shown(),
+            source,
+        };
+        let policy: PolicySpec = policy.parse().map_err(of_policy)?;
+        build(
+            &policy,
+            &Shape {
+                slots: TRIAL_SLOTS,
+                seed: 0,
+            },
+        )
+        .map_err(of_policy)?;
+        let size = size.parse();
+        let size = size.map_err(|source| LevelSpecError::Size {
+            text: shown(),
+            source,
+        })?;
+        Ok(Self { policy, size })
+    }
+}
+
+impl TryFrom<String> for LevelSpec {
+    type Error = LevelSpecError;
+
+    fn try_from(text: String) -> Result<Self, LevelSpecError> {
+        text.parse()
+    }
+}
+
+impl From<LevelSpec> for String {
+    fn from(spec: LevelSpec) -> Self {
+        spec.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn level(text: &str) -> LevelSpec {
+        text.parse().expect("a level")
+    }
+
+    #[test]
+    fn levels_read_back_as_written() {
+        for text in [
+            "lru:2GiB",
+            "exclusive(fifo):1000blocks",
+            "exclusive:4GiB",
+            "random:25%",
+        ] {
+            assert_eq!(level(text).to_string(), text);
+        }
+    }
+
+    #[test]
+    fn sizes_become_slots() {
+        assert_eq!(level("lru:2GiB").slots(4096, 1), Ok(524_288));
+        assert_eq!(level("lru:7blocks").slots(4096, 1), Ok(7));
+        assert_eq!(level("lru:25%").slots(4096, 1001), Ok(250));
+        assert_eq!(
+            level("lru:0.1%").slots(4096, 3),
+            Ok(1),
+            "at least one block"
+        );
+    }
+
+    #[test]
+    fn errors_show_what_was_written() {
+        for text in [
+            "",
+            "lru",
+            ":1GiB",
+            "lru:",
+            "2GiB:lru",
+            "lru(:1GiB",
+            "lur:1GiB",
+            "lru:1GB",
+        ] {
+            let error = text.parse::<LevelSpec>().expect_err("no level").to_string();
+            assert!(error.contains(&format!("{text:?}")), "{error}");
+        }
+        for text in ["lru:0", "lru:5000000000blocks", "lru:1000"] {
+            let error = level(text).slots(4096, 9).expect_err("no size").to_string();
+            assert!(error.contains(text), "{error}");
+        }
+    }
+
+    #[test]
+    fn an_exclusive_level_is_demoted_to_unless_asked_otherwise() {
+        let levels = ["exclusive:1GiB", "lru:1GiB", "exclusive(fifo):1GiB"].map(level);
+        assert_eq!(links(&levels, None), [Link::Inclusive, Link::Demote]);
+        assert_eq!(links(&levels, Some(Link::Notice)), [Link::Notice; 2]);
+        assert_eq!(links(&levels[..1], None), []);
+    }
+
+    proptest! {
+        #[test]
+        fn no_string_panics(text in ".{0,60}") {
+            let _ = text.parse::<LevelSpec>();
+        }
+    }
+}
