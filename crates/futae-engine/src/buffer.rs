@@ -29,7 +29,10 @@ impl IoBuf {
     #[must_use]
     pub fn new(length: usize) -> Self {
         if length > 0 && length <= PAGE_BYTES {
-            let spare = SPARE.try_with(|spare| spare.borrow_mut().pop()).ok().flatten();
+            let spare = SPARE
+                .try_with(|spare| spare.borrow_mut().pop())
+                .ok()
+                .flatten();
             if let Some(pages) = spare {
                 return Self { pages, length };
             }
@@ -40,7 +43,10 @@ impl IoBuf {
     /// A buffer of `length` zero bytes.
     #[must_use]
     pub fn zeroed(length: usize) -> Self {
-        Self { pages: bytemuck::zeroed_slice_box(length.div_ceil(PAGE_BYTES)), length }
+        Self {
+            pages: bytemuck::zeroed_slice_box(length.div_ceil(PAGE_BYTES)),
+            length,
+        }
     }
 
     /// A buffer with a copy of `bytes`.

@@ -1,9 +1,35 @@
-//! The engine's public face.
-use crate::{ClientId, Request, SetupError, Store, IoError, Extent, IoBuf};
-use futae_policy::{Class, Counters, PolicySpec, VolumeId};
-use serde::{Deserialize, Serialize};
+//! The cache's public face: one lock around the state, and all I/O outside of it.
+
+mod belief;
+mod effects;
+mod flights;
+mod hints;
+mod log;
+mod read;
+mod state;
+mod status;
+mod write;
+
+pub use status::{ClassStatus, EngineStatus, VolumeStatus};
+
+use crate::arena::Arena;
+use crate::{ClientId, Extent, IoBuf, IoError, IoErrorKind, Operation, Request, SetupError, Store};
+use effects::{Effects, Ticket};
+use futae_policy::{Class, HashIndex, Level, PolicySpec, Shape, VolumeId};
+use hashbrown::HashMap;
+use log::DecisionLog;
+use slab::Slab;
+use state::{State, Volume};
+use status::Tally;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+
+/// The smallest block in bytes: one page.
+const BLOCK_BYTES_MIN: u64 = 4 << 10;
+/// The largest block in bytes.
+const BLOCK_BYTES_MAX: u64 = 256 << 20;
+/// Blocks that one step of a shrink lets go at most, so that requests are not held up.
+const SHRINK_STEP_BLOCKS: u32 = 1024;
 
 /// What happens to a block that is evicted, when the store below is itself a cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,107 +60,242 @@ pub struct EngineOptions {
     pub decision_log: Option<PathBuf>,
 }
 
-/// What a cache has done so far, by the names that every output uses.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct EngineStatus {
-    /// The policy string.
-    pub policy: String,
-    /// Bytes of a block.
-    pub block_bytes: u64,
-    /// Slots.
-    pub capacity_blocks: u64,
-    /// Blocks resident now.
-    pub resident_blocks: u64,
-    /// Blocks that the store does not have yet.
-    pub dirty_blocks: u64,
-    /// Events at the level.
-    #[serde(flatten)]
-    pub counters: Counters,
-    /// Read operations sent to stores.
-    pub store_reads: u64,
-    /// Blocks read from stores.
-    pub store_read_blocks: u64,
-    /// Write operations sent to stores.
-    pub store_writes: u64,
-    /// Blocks read from stores because of a notice.
-    pub notice_reads: u64,
-    /// Bytes answered to readers.
-    pub bytes_read: u64,
-    /// Bytes accepted from writers.
-    pub bytes_written: u64,
-    /// Bytes read from stores.
-    pub bytes_store_read: u64,
-    /// Bytes written to stores.
-    pub bytes_store_written: u64,
-    /// Bytes of demoted data received.
-    pub bytes_demoted_in: u64,
-    /// Bytes of demoted data handed down.
-    pub bytes_demoted_out: u64,
-    /// Misses that waited for a read already under way instead of starting their own.
-    pub shared_reads: u64,
-    /// Demotions that were not believed (older than a write, or from a shared volume).
-    pub demotions_refused: u64,
-    /// Requests that failed.
-    pub errors: u64,
-    /// The volumes.
-    pub volumes: Vec<VolumeStatus>,
-}
-
-/// One volume of a cache.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct VolumeStatus {
-    /// Its name.
-    pub name: String,
-    /// Size in bytes.
-    pub size_bytes: u64,
-    /// What the store is and how it is read.
-    pub store: String,
-    /// Demand accesses, in blocks.
-    pub requests: u64,
-    /// Those that hit.
-    pub hits: u64,
-    /// Those that missed.
-    pub misses: u64,
-    /// Demotions received.
-    pub demotions_in: u64,
-    /// Notices received.
-    pub notices_in: u64,
-    /// Requests that failed.
-    pub errors: u64,
-}
-
 /// One cache over any number of volumes.
-pub struct Engine {}
+pub struct Engine {
+    block_bytes: u64,
+    policy: String,
+    state: Mutex<State>,
+}
 
 impl Engine {
     /// An empty cache.
-    pub fn new(_options: &EngineOptions) -> Result<Arc<Self>, SetupError> { todo!() }
+    pub fn new(options: &EngineOptions) -> Result<Arc<Self>, SetupError> {
+        check_sizes(options)?;
+        let shape = Shape {
+            slots: options.capacity_blocks,
+            seed: options.seed,
+        };
+        let policy = futae_policy::build(&options.policy, &shape)?;
+        let mut arena = Arena::new(options.block_bytes as usize);
+        arena.reserve(options.capacity_blocks)?;
+        let state = State {
+            block_bytes: options.block_bytes,
+            hand_down: options.hand_down,
+            level: Level::new(policy, HashIndex::default(), options.capacity_blocks),
+            arena,
+            frames: Vec::new(),
+            volumes: Vec::new(),
+            flights: Slab::new(),
+            flight_of: HashMap::new(),
+            readers: Slab::new(),
+            writes: Slab::new(),
+            flushes: Slab::new(),
+            sequence: 0,
+            next_client: 0,
+            tally: Tally::default(),
+            by_class: [Tally::default(); 8],
+            log: options
+                .decision_log
+                .as_deref()
+                .map(DecisionLog::create)
+                .transpose()?,
+        };
+        Ok(Arc::new(Self {
+            block_bytes: options.block_bytes,
+            policy: options.policy.to_string(),
+            state: Mutex::new(state),
+        }))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Decides under the lock, then acts without it.
+    fn act<T>(self: &Arc<Self>, decide: impl FnOnce(&mut State, &mut Effects) -> T) -> T {
+        let mut effects = Effects::default();
+        let value = decide(&mut self.lock(), &mut effects);
+        effects.run(self);
+        value
+    }
+
     /// Adds a volume. `class` marks its blocks (e.g. [`Class::REMOTE`]).
-    pub fn add_volume(&self, _name: &str, _store: Arc<dyn Store>, _class: Class) -> Result<VolumeId, SetupError> { todo!() }
+    pub fn add_volume(
+        &self,
+        name: &str,
+        store: Arc<dyn Store>,
+        class: Class,
+    ) -> Result<VolumeId, SetupError> {
+        let mut state = self.lock();
+        let volume = u16::try_from(state.volumes.len())
+            .ok()
+            .filter(|&id| id < u16::MAX);
+        let volume = VolumeId(volume.ok_or(SetupError::TooManyVolumes)?);
+        let size_bytes = store.size_bytes();
+        state.volumes.push(Volume {
+            name: name.to_owned(),
+            store,
+            size_bytes,
+            class,
+            belief: belief::Belief::default(),
+            tally: Tally::default(),
+        });
+        Ok(volume)
+    }
+
     /// Bytes of a block.
-    pub fn block_bytes(&self) -> u64 { todo!() }
+    pub fn block_bytes(&self) -> u64 {
+        self.block_bytes
+    }
+
     /// Size of a volume in bytes.
-    pub fn volume_bytes(&self, _volume: VolumeId) -> u64 { todo!() }
+    pub fn volume_bytes(&self, volume: VolumeId) -> u64 {
+        self.lock().volumes[usize::from(volume.0)].size_bytes
+    }
+
     /// Whether writes to a volume are refused.
-    pub fn is_read_only(&self, _volume: VolumeId) -> bool { todo!() }
-    /// A new client's identity; `leave` when it goes.
-    pub fn join(&self, _volume: VolumeId) -> ClientId { todo!() }
+    pub fn is_read_only(&self, volume: VolumeId) -> bool {
+        self.lock().volumes[usize::from(volume.0)]
+            .store
+            .is_read_only()
+    }
+
+    /// A new client's identity; call [`leave`](Self::leave) when it goes.
+    pub fn join(&self, volume: VolumeId) -> ClientId {
+        self.lock().join(volume)
+    }
+
     /// The client is gone.
-    pub fn leave(&self, _volume: VolumeId, _client: ClientId) { todo!() }
+    pub fn leave(&self, volume: VolumeId, client: ClientId) {
+        self.lock().volumes[usize::from(volume.0)]
+            .belief
+            .leave(client);
+    }
+
     /// Starts a request.
-    pub fn submit(self: &Arc<Self>, _request: Request) { todo!() }
+    pub fn submit(self: &Arc<Self>, request: Request) {
+        self.act(|state, effects| state.begin(request, effects));
+    }
+
     /// Starts several requests, decided in their order, taking the lock once.
-    pub fn submit_batch(self: &Arc<Self>, _requests: &mut Vec<Request>) { todo!() }
-    /// The extents of a range of the store (allocation).
-    pub fn extents(&self, _volume: VolumeId, _offset: u64, _length: u64) -> Result<Vec<Extent>, IoError> { todo!() }
-    /// Changes the number of slots; memory of surplus frames goes back to the kernel.
-    pub fn resize(&self, _capacity_blocks: u32) -> Result<(), SetupError> { todo!() }
+    pub fn submit_batch(self: &Arc<Self>, requests: &mut Vec<Request>) {
+        self.act(|state, effects| {
+            for request in requests.drain(..) {
+                state.begin(request, effects);
+            }
+        });
+    }
+
+    /// A store operation is over.
+    fn complete(self: &Arc<Self>, ticket: Ticket, result: Result<IoBuf, IoError>) {
+        self.act(|state, effects| match ticket {
+            Ticket::Flight(key) => state.finish_flight(key, result, effects),
+            Ticket::Write(key) => state.finish_write(key, result, effects),
+            Ticket::Flush(key) => state.finish_flush(key, result, effects),
+        });
+    }
+
+    /// The extents of a range of the store: what is data and what is hole.
+    pub fn extents(
+        &self,
+        volume: VolumeId,
+        offset: u64,
+        length: u64,
+    ) -> Result<Vec<Extent>, IoError> {
+        let store = self.lock().store(volume);
+        store.extents(offset, length)
+    }
+
+    /// Changes the number of slots. Evicted blocks are handed down as always; the memory of
+    /// their frames goes back to the kernel.
+    pub fn resize(self: &Arc<Self>, capacity_blocks: u32) -> Result<(), SetupError> {
+        if capacity_blocks == 0 {
+            return Err(SetupError::Size(
+                "a cache has at least one block".to_owned(),
+            ));
+        }
+        check_memory(u64::from(capacity_blocks) * self.block_bytes)?;
+        self.lock().arena.reserve(capacity_blocks)?;
+        while !self
+            .act(|state, effects| state.resize_step(capacity_blocks, SHRINK_STEP_BLOCKS, effects))
+        {
+        }
+        Ok(())
+    }
+
     /// What happened so far.
-    pub fn status(&self) -> EngineStatus { todo!() }
-    /// Reads and waits. For tests and tools.
-    pub fn read_blocking(self: &Arc<Self>, _volume: VolumeId, _client: ClientId, _offset: u64, _length: u64) -> Result<IoBuf, IoError> { todo!() }
+    pub fn status(&self) -> EngineStatus {
+        self.lock().status(&self.policy)
+    }
+
     /// Submits any operation and waits for its result. For tests and tools.
-    pub fn wait(self: &Arc<Self>, _volume: VolumeId, _client: ClientId, _operation: crate::Operation) -> Result<IoBuf, IoError> { todo!() }
+    pub fn wait(
+        self: &Arc<Self>,
+        volume: VolumeId,
+        client: ClientId,
+        operation: Operation,
+    ) -> Result<IoBuf, IoError> {
+        let (sender, receiver) = mpsc::sync_channel(1);
+        let done = Box::new(move |result| drop(sender.send(result)));
+        self.submit(Request {
+            volume,
+            client,
+            sequence: 0,
+            operation,
+            done,
+        });
+        let lost = || IoError::new(IoErrorKind::Shutdown, "the store went away unanswered");
+        receiver.recv().unwrap_or_else(|_| Err(lost()))
+    }
+
+    /// Reads and waits. For tests and tools.
+    pub fn read_blocking(
+        self: &Arc<Self>,
+        volume: VolumeId,
+        client: ClientId,
+        offset: u64,
+        length: u64,
+    ) -> Result<IoBuf, IoError> {
+        self.wait(volume, client, Operation::Read { offset, length })
+    }
+
     /// Writes the decision log out to its file.
-    pub fn sync_log(&self) { todo!() }
+    pub fn sync_log(&self) {
+        if let Some(log) = &mut self.lock().log {
+            log.sync();
+        }
+    }
+
+    /// Panics unless everything under way and resident fits together. For tests.
+    pub fn audit(&self) {
+        self.lock().audit();
+    }
+}
+
+fn check_sizes(options: &EngineOptions) -> Result<(), SetupError> {
+    let block = options.block_bytes;
+    if !block.is_power_of_two() || !(BLOCK_BYTES_MIN..=BLOCK_BYTES_MAX).contains(&block) {
+        let message =
+            format!("a block of {block} bytes: choose a power of two from 4 KiB to 256 MiB");
+        return Err(SetupError::Size(message));
+    }
+    if options.capacity_blocks == 0 {
+        let message = format!("a cache smaller than one block of {block} bytes holds nothing");
+        return Err(SetupError::Size(message));
+    }
+    check_memory(u64::from(options.capacity_blocks) * block)
+}
+
+fn check_memory(bytes: u64) -> Result<(), SetupError> {
+    let memory = rustix::system::sysinfo();
+    let total = memory
+        .totalram
+        .saturating_mul(u64::from(memory.mem_unit).max(1));
+    if bytes > total {
+        let message = format!(
+            "a cache of {bytes} bytes does not fit in this machine's {total} bytes of memory"
+        );
+        return Err(SetupError::Size(message));
+    }
+    Ok(())
 }

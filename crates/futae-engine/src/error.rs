@@ -51,16 +51,19 @@ impl IoError {
     /// An error of `kind` with a sentence that names what failed.
     #[must_use]
     pub fn new(kind: IoErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: Arc::from(message.into()) }
+        Self {
+            kind,
+            message: Arc::from(message.into()),
+        }
     }
 
     /// What the operating system said while `what` was done.
     #[must_use]
     pub fn os(what: &str, error: &io::Error) -> Self {
         let kind = match error.raw_os_error() {
-            Some(28 | 122) => IoErrorKind::NoSpace, // ENOSPC, EDQUOT
+            Some(28 | 122) => IoErrorKind::NoSpace,    // ENOSPC, EDQUOT
             Some(95 | 38) => IoErrorKind::Unsupported, // ENOTSUP, ENOSYS
-            Some(1 | 30) => IoErrorKind::ReadOnly,  // EPERM, EROFS
+            Some(1 | 30) => IoErrorKind::ReadOnly,     // EPERM, EROFS
             _ => IoErrorKind::Store,
         };
         Self::new(kind, format!("{what}: {error}"))

@@ -5,14 +5,17 @@
 //! misses are read and to which writes go through. The upper cache in a guest and the lower cache
 //! on a host are both this engine; who asks (NBD, FUSE, a test) it does not know.
 
+mod arena;
 mod buffer;
 mod engine;
 mod error;
+mod file;
 mod request;
 mod store;
 
 pub use buffer::{IoBuf, PAGE_BYTES};
-pub use engine::{Engine, EngineOptions, EngineStatus, HandDown, VolumeStatus};
+pub use engine::{ClassStatus, Engine, EngineOptions, EngineStatus, HandDown, VolumeStatus};
 pub use error::{IoError, IoErrorKind, SetupError};
+pub use file::FileStore;
 pub use request::{ClientId, Done, Operation, Request};
 pub use store::{Extent, Store, StoreDone, StoreOperation, StoreResult};

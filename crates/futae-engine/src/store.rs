@@ -89,6 +89,9 @@ pub trait Store: Send + Sync {
 
     /// The extents of a range, in order, covering it; one of data where the store cannot tell.
     fn extents(&self, _offset: u64, length: u64) -> Result<Vec<Extent>, IoError> {
-        Ok(vec![Extent { length, hole: false }])
+        Ok(vec![Extent {
+            length,
+            hole: false,
+        }])
     }
 }

@@ -1,0 +1,118 @@
+//! The memory of a cache: one frame a slot, given back to the kernel when the cache shrinks.
+//!
+//! The only `unsafe` here is the advice by which a frame's pages are given back.
+
+use crate::{PAGE_BYTES, SetupError};
+use futae_policy::Slot;
+use memmap2::{MmapMut, UncheckedAdvice};
+
+/// Bytes mapped at a time. Mapping costs nothing until a frame is used.
+const SEGMENT_BYTES: usize = 64 << 20;
+
+/// Frames of one block each, numbered by slot.
+pub struct Arena {
+    frame_bytes: usize,
+    frames_per_segment: usize,
+    segments: Vec<MmapMut>,
+}
+
+impl Arena {
+    /// An arena of frames of `frame_bytes`, a multiple of a page. Frames come as slots are used.
+    pub fn new(frame_bytes: usize) -> Self {
+        assert!(
+            frame_bytes > 0 && frame_bytes.is_multiple_of(PAGE_BYTES),
+            "frames are whole pages"
+        );
+        let frames_per_segment = (SEGMENT_BYTES / frame_bytes).max(1);
+        Self {
+            frame_bytes,
+            frames_per_segment,
+            segments: Vec::new(),
+        }
+    }
+
+    /// Makes sure that slots below `slots` have frames.
+    pub fn reserve(&mut self, slots: u32) -> Result<(), SetupError> {
+        let wanted = (slots as usize).div_ceil(self.frames_per_segment);
+        let bytes = self.frames_per_segment * self.frame_bytes;
+        while self.segments.len() < wanted {
+            let segment = MmapMut::map_anon(bytes).map_err(|source| SetupError::Memory {
+                bytes: u64::from(slots) * self.frame_bytes as u64,
+                source,
+            })?;
+            self.segments.push(segment);
+        }
+        Ok(())
+    }
+
+    fn place(&self, slot: Slot) -> (usize, usize) {
+        let (segment, frame) = (
+            slot.i() / self.frames_per_segment,
+            slot.i() % self.frames_per_segment,
+        );
+        (segment, frame * self.frame_bytes)
+    }
+
+    /// The frame of `slot`.
+    #[inline]
+    pub fn frame(&self, slot: Slot) -> &[u8] {
+        let (segment, at) = self.place(slot);
+        &self.segments[segment][at..at + self.frame_bytes]
+    }
+
+    /// The frame of `slot`, to write to.
+    #[inline]
+    pub fn frame_mut(&mut self, slot: Slot) -> &mut [u8] {
+        let (segment, at) = self.place(slot);
+        &mut self.segments[segment][at..at + self.frame_bytes]
+    }
+
+    /// Gives the memory of a frame that nobody uses back to the kernel; it reads as zeroes when
+    /// it is used again.
+    pub fn release(&mut self, slot: Slot) {
+        let (segment, at) = self.place(slot);
+        // SAFETY: the range lies within this private anonymous mapping and is whole pages
+        // (`new` checks the frame size); `&mut self` shows that no slice into it is alive.
+        #[expect(unsafe_code, reason = "the named place for giving frames back")]
+        let advised = unsafe {
+            self.segments[segment].unchecked_advise_range(
+                UncheckedAdvice::DontNeed,
+                at,
+                self.frame_bytes,
+            )
+        };
+        // Advice that fails leaves the frame as it was: memory is kept longer, nothing is lost.
+        drop(advised);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_are_apart_and_given_back() {
+        let mut arena = Arena::new(8192);
+        arena.reserve(10_000).expect("memory");
+        for slot in [0u32, 1, 8191, 8192, 9999] {
+            arena.frame_mut(Slot(slot)).fill(slot as u8 | 1);
+        }
+        for slot in [0u32, 1, 8191, 8192, 9999] {
+            assert!(
+                arena
+                    .frame(Slot(slot))
+                    .iter()
+                    .all(|&byte| byte == slot as u8 | 1)
+            );
+        }
+        arena.release(Slot(8191));
+        assert!(
+            arena.frame(Slot(8191)).iter().all(|&byte| byte == 0),
+            "the kernel took it back"
+        );
+        assert!(
+            arena.frame(Slot(8192)).iter().all(|&byte| byte == 1),
+            "its neighbour stays"
+        );
+    }
+}

@@ -1,0 +1,149 @@
+//! Whether demoted data may be believed: only from a volume's one client, and only while no newer
+//! write to that block has been seen.
+
+use crate::ClientId;
+use hashbrown::{HashMap, HashSet};
+use std::collections::VecDeque;
+
+/// Recent writes that are remembered, in blocks. Demotions older than the oldest are refused.
+const REMEMBERED_BLOCKS_MAX: usize = 65_536;
+
+/// A write to more blocks than this at once is remembered as a write to all blocks.
+const RANGE_BLOCKS_MAX: u64 = 1024;
+
+/// Who uses a volume and what was written lately.
+#[derive(Debug, Default)]
+pub struct Belief {
+    clients: HashSet<ClientId>,
+    /// Clients whose own cache may be out of date: somebody else wrote while they were there.
+    revoked: HashSet<ClientId>,
+    written: HashMap<u64, u64>,
+    order: VecDeque<(u64, u64)>,
+    /// No demotion decided at or before this is believed.
+    floor: u64,
+}
+
+impl Belief {
+    /// A client has come.
+    pub fn join(&mut self, client: ClientId) {
+        if self.clients.is_empty() {
+            // Sequences are the client's own: what another one wrote before does not compare,
+            // and this one has cached nothing yet.
+            self.written.clear();
+            self.order.clear();
+            self.floor = 0;
+        }
+        self.clients.insert(client);
+        if self.clients.len() > 1 {
+            // Their numbers cannot be compared any more once both have written.
+            self.revoked.extend(self.clients.iter().copied());
+        }
+    }
+
+    /// A client has gone.
+    pub fn leave(&mut self, client: ClientId) {
+        self.clients.remove(&client);
+        self.revoked.remove(&client);
+    }
+
+    /// `client` decided at `sequence` to write `blocks` blocks from index `first` on.
+    pub fn note_write(&mut self, client: ClientId, sequence: u64, first: u64, blocks: u64) {
+        if !self.clients.contains(&client) || self.clients.len() > 1 {
+            self.revoked.extend(self.clients.iter().copied());
+            return;
+        }
+        if self.revoked.contains(&client) {
+            return;
+        }
+        if blocks > RANGE_BLOCKS_MAX {
+            self.floor = self.floor.max(sequence);
+            return;
+        }
+        for block in first..first + blocks {
+            let newest = self.written.entry(block).or_insert(sequence);
+            *newest = sequence.max(*newest);
+            self.order.push_back((block, *newest));
+        }
+        while self.order.len() > REMEMBERED_BLOCKS_MAX {
+            let Some((block, sequence)) = self.order.pop_front() else {
+                break;
+            };
+            self.floor = self.floor.max(sequence);
+            if self.written.get(&block) == Some(&sequence) {
+                self.written.remove(&block);
+            }
+        }
+    }
+
+    /// Whether data of block `block` that `client` gave up at `sequence` is the newest there is.
+    pub fn believes(&self, client: ClientId, sequence: u64, block: u64) -> bool {
+        self.clients.len() == 1
+            && self.clients.contains(&client)
+            && !self.revoked.contains(&client)
+            && sequence > self.floor
+            && self
+                .written
+                .get(&block)
+                .is_none_or(|&written| sequence > written)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: ClientId = ClientId(1);
+    const B: ClientId = ClientId(2);
+
+    fn alone() -> Belief {
+        let mut belief = Belief::default();
+        belief.join(A);
+        belief
+    }
+
+    #[test]
+    fn older_than_a_write_is_refused_in_any_order_of_arrival() {
+        let mut belief = alone();
+        assert!(belief.believes(A, 5, 7));
+        belief.note_write(A, 6, 7, 1);
+        assert!(!belief.believes(A, 5, 7), "decided before the write");
+        assert!(belief.believes(A, 7, 7), "decided after the write");
+        assert!(belief.believes(A, 5, 8), "another block");
+        belief.note_write(A, 4, 7, 1);
+        assert!(
+            !belief.believes(A, 5, 7),
+            "an older write that arrives late changes nothing"
+        );
+    }
+
+    #[test]
+    fn a_stranger_or_a_second_client_ends_belief_for_good() {
+        let mut belief = alone();
+        belief.note_write(B, 1, 0, 1);
+        assert!(!belief.believes(A, 100, 9));
+        let mut belief = alone();
+        belief.join(B);
+        assert!(!belief.believes(A, 100, 9));
+        belief.leave(B);
+        assert!(!belief.believes(A, 100, 9), "B may have written");
+        belief.leave(A);
+        belief.join(B);
+        assert!(belief.believes(B, 1, 9), "a new client alone");
+    }
+
+    #[test]
+    fn memory_is_bounded_and_forgetting_is_safe() {
+        let mut belief = alone();
+        for sequence in 1..=200_000u64 {
+            belief.note_write(A, sequence, sequence, 1);
+        }
+        assert!(belief.order.len() <= REMEMBERED_BLOCKS_MAX);
+        assert!(
+            !belief.believes(A, 1000, 5_000_000),
+            "older than what is remembered"
+        );
+        assert!(belief.believes(A, 200_001, 3));
+        belief.note_write(A, 300_000, 0, 1 << 40);
+        assert!(!belief.believes(A, 299_999, 77), "a wide write covers all");
+    }
+}

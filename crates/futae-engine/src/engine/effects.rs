@@ -1,0 +1,68 @@
+//! What is left to do once the cache has decided, done after its lock is released.
+
+use super::Engine;
+use crate::{Done, IoBuf, IoError, Store, StoreOperation};
+use std::sync::Arc;
+
+/// Which piece of work a store operation belongs to.
+#[derive(Clone, Copy, Debug)]
+pub enum Ticket {
+    /// A read flight.
+    Flight(usize),
+    /// A write, trim or zeroing.
+    Write(usize),
+    /// A flush.
+    Flush(usize),
+}
+
+/// A block on its way to the level below.
+pub enum Handed {
+    /// With its data.
+    Data(IoBuf),
+    /// By name only: so many bytes.
+    Notice(u64),
+}
+
+/// Store operations, demotions and answers, in the order in which they were decided.
+#[derive(Default)]
+pub struct Effects {
+    operations: Vec<(Arc<dyn Store>, u64, StoreOperation, Ticket)>,
+    handed: Vec<(Arc<dyn Store>, u64, u64, Handed)>,
+    answers: Vec<(Done, Result<IoBuf, IoError>)>,
+}
+
+impl Effects {
+    /// A store operation to start.
+    pub fn start(&mut self, store: Arc<dyn Store>, sequence: u64, op: StoreOperation, of: Ticket) {
+        self.operations.push((store, sequence, op, of));
+    }
+
+    /// A block to hand down: store, sequence, byte offset.
+    pub fn hand_down(&mut self, store: Arc<dyn Store>, sequence: u64, offset: u64, what: Handed) {
+        self.handed.push((store, sequence, offset, what));
+    }
+
+    /// An answer to give.
+    pub fn answer(&mut self, done: Done, result: Result<IoBuf, IoError>) {
+        self.answers.push((done, result));
+    }
+
+    /// Does it all. The lock must not be held. Reads go out before the demotions of the same
+    /// decision, which is the order that the level below decides in.
+    pub fn run(self, engine: &Arc<Engine>) {
+        for (store, sequence, operation, ticket) in self.operations {
+            let engine = Arc::clone(engine);
+            let done = Box::new(move |result| engine.complete(ticket, result));
+            store.submit(sequence, operation, done);
+        }
+        for (store, sequence, offset, what) in self.handed {
+            match what {
+                Handed::Data(data) => store.demote(sequence, offset, data),
+                Handed::Notice(length) => store.notice(sequence, offset, length),
+            }
+        }
+        for (done, result) in self.answers {
+            done(result);
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Work under way: reads from stores, the requests that wait for them, and writes.
+
+use crate::{Done, IoBuf, IoError, Request};
+use futae_policy::{BlockId, Slot, VolumeId};
+
+/// Bytes on a volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// Which volume.
+    pub volume: VolumeId,
+    /// First byte.
+    pub offset: u64,
+    /// Bytes.
+    pub length: u64,
+}
+
+impl Span {
+    /// One past the last byte.
+    pub fn end(&self) -> u64 {
+        self.offset + self.length
+    }
+
+    /// The bytes in both, if any.
+    pub fn overlap(&self, other: &Self) -> Option<Self> {
+        let offset = self.offset.max(other.offset);
+        let end = self.end().min(other.end());
+        (self.volume == other.volume && offset < end).then(|| Self {
+            volume: self.volume,
+            offset,
+            length: end - offset,
+        })
+    }
+
+    /// Copies the bytes in both from a buffer that holds `self` to one that holds `other`.
+    pub fn copy(&self, from: &[u8], other: &Self, to: &mut [u8]) {
+        if let Some(both) = self.overlap(other) {
+            let source = (both.offset - self.offset) as usize;
+            let target = (both.offset - other.offset) as usize;
+            let length = both.length as usize;
+            to[target..target + length].copy_from_slice(&from[source..source + length]);
+        }
+    }
+}
+
+/// One read from a store. While it is under way, other misses on its blocks wait for it.
+#[derive(Default)]
+pub struct Flight {
+    /// What is read; grows while the flight is put together.
+    pub span: Option<Span>,
+    /// Whether whole blocks are read, so that others may wait for it and slots may be filled.
+    pub whole: bool,
+    /// Requests that want some of it, by key in the table of waiting reads.
+    pub readers: Vec<usize>,
+    /// Slots to fill.
+    pub targets: Vec<(BlockId, Slot)>,
+    /// Blocks that were evicted before they arrived and are to be handed down.
+    pub hand_down: Vec<BlockId>,
+    /// Writes that wait until it is over.
+    pub parked: Vec<Request>,
+}
+
+/// A read request that waits for flights.
+pub struct WaitingRead {
+    /// What was asked for.
+    pub span: Span,
+    /// Where it is put together.
+    pub buffer: IoBuf,
+    /// Flights still under way.
+    pub flights: u32,
+    /// The first failure.
+    pub error: Option<IoError>,
+    /// Who gets it.
+    pub done: Done,
+}
+
+/// A write, trim or zeroing under way. Requests that overlap its blocks wait.
+pub struct Write {
+    /// The bytes written.
+    pub span: Span,
+    /// The same, widened to whole blocks.
+    pub blocks: Span,
+    /// Whether there is data to update frames with.
+    pub has_data: bool,
+    /// Who gets the answer.
+    pub done: Done,
+    /// Requests that wait until it is over.
+    pub parked: Vec<Request>,
+}

@@ -1,0 +1,261 @@
+//! Reads: what is resident is copied, what is not is fetched once, adjacent blocks together.
+
+use super::effects::{Effects, Ticket};
+use super::flights::{Flight, Span, WaitingRead};
+use super::state::{Frame, State};
+use crate::{IoBuf, IoError, Request, StoreOperation};
+use futae_policy::{AccessKind, BlockId, Outcome, Slot};
+
+/// A read request while its blocks are gone through.
+struct Reading {
+    span: Span,
+    buffer: IoBuf,
+    /// Flights that it must wait for, each once.
+    waits: Vec<usize>,
+    /// Flights that were started for it.
+    started: Vec<usize>,
+}
+
+impl State {
+    /// Reads `span`: every block is decided on at once, in ascending order; data that is not here
+    /// yet comes with the flights that are under way or are started now.
+    pub fn read(&mut self, request: Request, span: Span, effects: &mut Effects) {
+        if span.length == 0 {
+            return effects.answer(request.done, Ok(IoBuf::new(0)));
+        }
+        if let Some(key) = self.write_over(&span) {
+            self.writes[key].parked.push(request);
+            return;
+        }
+        self.tally.bytes_read += span.length;
+        let buffer = IoBuf::new(span.length as usize);
+        let mut reading = Reading {
+            span,
+            buffer,
+            waits: Vec::new(),
+            started: Vec::new(),
+        };
+        let (first, end) = self.block_range(&span);
+        for index in first..end {
+            let block = BlockId::new(span.volume, index);
+            let outcome = self.offer(block, AccessKind::Read, effects);
+            match outcome {
+                Outcome::Hit(slot) => self.copy_or_wait(slot, block, &mut reading),
+                Outcome::Admitted { slot, .. } => self.fetch(block, Some(slot), &mut reading),
+                Outcome::Bypassed => self.fetch(block, None, &mut reading),
+            }
+        }
+        let Reading {
+            span,
+            buffer,
+            waits,
+            started,
+        } = reading;
+        if waits.is_empty() {
+            return effects.answer(request.done, Ok(buffer));
+        }
+        let flights = waits.len() as u32;
+        let reader = WaitingRead {
+            span,
+            buffer,
+            flights,
+            error: None,
+            done: request.done,
+        };
+        let key = self.readers.insert(reader);
+        for flight in waits {
+            self.flights[flight].readers.push(key);
+        }
+        self.launch(&started, effects);
+    }
+
+    fn copy_or_wait(&mut self, slot: Slot, block: BlockId, reading: &mut Reading) {
+        match self.frames[slot.i()] {
+            Frame::Awaits(flight) => {
+                self.tally.shared_reads += 1;
+                reading.wait_for(flight);
+            }
+            Frame::Ready | Frame::AwaitsWrite => {
+                let from = self.block_span(block);
+                let (span, frame) = (reading.span, self.arena.frame(slot));
+                from.copy(frame, &span, reading.buffer.as_mut_slice());
+            }
+        }
+    }
+
+    /// Has a missing block read: by the flight that is under way for it, by the one that is being
+    /// put together if the block is next to it, or by a new one.
+    fn fetch(&mut self, block: BlockId, slot: Option<Slot>, reading: &mut Reading) {
+        let flight = if let Some(&flight) = self.flight_of.get(&block) {
+            if !reading.started.contains(&flight) {
+                self.tally.shared_reads += 1;
+            }
+            flight
+        } else {
+            let whole = self.block_span(block);
+            // A block that is not kept is read no further than the request goes.
+            let wanted = if slot.is_some() {
+                whole
+            } else {
+                whole.overlap(&reading.span).unwrap_or(whole)
+            };
+            let flight = self.extend_or_start(wanted, wanted == whole, &mut reading.started);
+            if wanted == whole {
+                self.flight_of.insert(block, flight);
+            }
+            flight
+        };
+        if let Some(slot) = slot {
+            self.frames[slot.i()] = Frame::Awaits(flight);
+            self.flights[flight].targets.push((block, slot));
+        }
+        reading.wait_for(flight);
+    }
+
+    /// Adds `wanted` to the last of `started` if it continues it, else starts another flight.
+    pub fn extend_or_start(
+        &mut self,
+        wanted: Span,
+        whole: bool,
+        started: &mut Vec<usize>,
+    ) -> usize {
+        if let Some(&last) = started.last() {
+            let flight = &mut self.flights[last];
+            let adjacent = flight.span.filter(|span| span.end() == wanted.offset);
+            if let (Some(span), true) = (adjacent, flight.whole == whole) {
+                flight.span = Some(Span {
+                    length: span.length + wanted.length,
+                    ..span
+                });
+                return last;
+            }
+        }
+        let flight = Flight {
+            span: Some(wanted),
+            whole,
+            ..Flight::default()
+        };
+        let key = self.flights.insert(flight);
+        started.push(key);
+        key
+    }
+
+    /// Sends the reads of newly started flights to their stores.
+    pub fn launch(&mut self, started: &[usize], effects: &mut Effects) {
+        for &key in started {
+            let Some(span) = self.flights[key].span else {
+                continue;
+            };
+            self.tally.store_reads += 1;
+            self.tally.store_read_blocks += span.length.div_ceil(self.block_bytes);
+            self.tally.bytes_store_read += span.length;
+            let sequence = self.next_sequence();
+            let buffer = IoBuf::new(span.length as usize);
+            let operation = StoreOperation::Read {
+                offset: span.offset,
+                buffer,
+            };
+            effects.start(
+                self.store(span.volume),
+                sequence,
+                operation,
+                Ticket::Flight(key),
+            );
+        }
+    }
+
+    /// A read from a store is over: fills frames, answers who waited, lets parked writes go on.
+    pub fn finish_flight(
+        &mut self,
+        key: usize,
+        result: Result<IoBuf, IoError>,
+        effects: &mut Effects,
+    ) {
+        let flight = self.flights.remove(key);
+        let Some(span) = flight.span else { return };
+        let (first, end) = self.block_range(&span);
+        for index in first..end {
+            let block = BlockId::new(span.volume, index);
+            if self.flight_of.get(&block) == Some(&key) {
+                self.flight_of.remove(&block);
+            }
+        }
+        match &result {
+            Ok(buffer) => self.land(&flight, span, buffer, effects),
+            Err(_) => {
+                self.note_error(span.volume);
+                for (block, slot) in &flight.targets {
+                    self.frames[slot.i()] = Frame::Ready;
+                    self.invalidate(*block);
+                }
+            }
+        }
+        self.answer_readers(&flight.readers, span, result, effects);
+        for request in flight.parked {
+            self.begin(request, effects);
+        }
+    }
+
+    fn land(&mut self, flight: &Flight, span: Span, buffer: &IoBuf, effects: &mut Effects) {
+        for (block, slot) in &flight.targets {
+            let to = self.block_span(*block);
+            span.copy(buffer.as_slice(), &to, self.arena.frame_mut(*slot));
+            self.frames[slot.i()] = Frame::Ready;
+        }
+        for block in &flight.hand_down {
+            if self.level.find(*block).is_some() {
+                continue; // It came back before it could be handed down.
+            }
+            let of = self.block_span(*block);
+            let data = (self.hand_down == crate::HandDown::Data).then(|| {
+                let mut data = IoBuf::new(of.length as usize);
+                span.copy(buffer.as_slice(), &of, data.as_mut_slice());
+                data
+            });
+            self.hand(of, data, effects);
+        }
+    }
+
+    fn answer_readers(
+        &mut self,
+        readers: &[usize],
+        span: Span,
+        result: Result<IoBuf, IoError>,
+        effects: &mut Effects,
+    ) {
+        if let (&[key], Ok(_)) = (readers, &result) {
+            let reader = &self.readers[key];
+            if reader.span == span && reader.flights == 1 && reader.error.is_none() {
+                // The flight is the request: its buffer is the answer.
+                let reader = self.readers.remove(key);
+                return effects.answer(reader.done, result);
+            }
+        }
+        for &key in readers {
+            let reader = &mut self.readers[key];
+            reader.flights -= 1;
+            match &result {
+                Ok(buffer) => {
+                    let to = reader.span;
+                    span.copy(buffer.as_slice(), &to, reader.buffer.as_mut_slice());
+                }
+                Err(error) => {
+                    reader.error.get_or_insert_with(|| error.clone());
+                }
+            }
+            if reader.flights == 0 {
+                let reader = self.readers.remove(key);
+                let answer = reader.error.map_or(Ok(reader.buffer), Err);
+                effects.answer(reader.done, answer);
+            }
+        }
+    }
+}
+
+impl Reading {
+    fn wait_for(&mut self, flight: usize) {
+        if !self.waits.contains(&flight) {
+            self.waits.push(flight);
+        }
+    }
+}

@@ -1,0 +1,376 @@
+//! Everything that the cache's lock protects, and what all kinds of requests have in common.
+
+use super::belief::Belief;
+use super::effects::{Effects, Handed, Ticket};
+use super::flights::{Flight, Span, WaitingRead, Write};
+use super::log::DecisionLog;
+use super::status::Tally;
+use crate::StoreOperation;
+use crate::arena::Arena;
+use crate::{ClientId, Done, HandDown, IoBuf, IoError, IoErrorKind, Operation, Request, Store};
+use futae_policy::{
+    Access, AccessKind, BlockId, Class, Departure, Level, Outcome, Policy, Victim, VolumeId,
+};
+use hashbrown::HashMap;
+use slab::Slab;
+use std::sync::Arc;
+
+/// Whether a frame holds its block yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Frame {
+    /// It does.
+    Ready,
+    /// It will when this flight arrives.
+    Awaits(usize),
+    /// It will when the write that placed the block is over.
+    AwaitsWrite,
+}
+
+/// A volume of the cache.
+pub struct Volume {
+    pub name: String,
+    pub store: Arc<dyn Store>,
+    pub size_bytes: u64,
+    pub class: Class,
+    pub belief: Belief,
+    pub tally: Tally,
+}
+
+/// A flush under way.
+pub struct Flush {
+    pub volume: VolumeId,
+    pub done: Done,
+}
+
+/// The cache, under its lock.
+pub struct State {
+    pub block_bytes: u64,
+    pub hand_down: HandDown,
+    pub level: Level<Box<dyn Policy>>,
+    pub arena: Arena,
+    pub frames: Vec<Frame>,
+    pub volumes: Vec<Volume>,
+    pub flights: Slab<Flight>,
+    pub flight_of: HashMap<BlockId, usize>,
+    pub readers: Slab<WaitingRead>,
+    pub writes: Slab<Write>,
+    pub flushes: Slab<Flush>,
+    pub sequence: u64,
+    pub next_client: u64,
+    pub tally: Tally,
+    pub by_class: [Tally; 8],
+    pub log: Option<DecisionLog>,
+}
+
+impl State {
+    /// Decides on one request; what is left to do goes into `effects`.
+    pub fn begin(&mut self, request: Request, effects: &mut Effects) {
+        let volume = request.volume;
+        let span = match self.checked_span(&request) {
+            Ok(span) => span,
+            Err(error) => {
+                self.note_error(volume);
+                return effects.answer(request.done, Err(error));
+            }
+        };
+        match request.operation {
+            Operation::Read { .. } => self.read(request, span, effects),
+            Operation::Write { .. } | Operation::Trim { .. } | Operation::WriteZeroes { .. } => {
+                self.write(request, span, effects);
+            }
+            Operation::Flush => self.flush(volume, request.done, effects),
+            Operation::Notice { .. } => {
+                self.notice(span, effects);
+                effects.answer(request.done, Ok(IoBuf::new(0)));
+            }
+            Operation::Demote { data, .. } => {
+                self.demotion(request.client, request.sequence, span, &data, effects);
+                effects.answer(request.done, Ok(IoBuf::new(0)));
+            }
+        }
+    }
+
+    fn checked_span(&self, request: &Request) -> Result<Span, IoError> {
+        let (offset, length, writes) = match &request.operation {
+            Operation::Read { offset, length } | Operation::Notice { offset, length } => {
+                (*offset, *length, false)
+            }
+            Operation::Write { offset, data, .. } => (*offset, data.len() as u64, true),
+            Operation::Demote { offset, data } => (*offset, data.len() as u64, false),
+            Operation::Flush => (0, 0, false),
+            Operation::Trim { offset, length } | Operation::WriteZeroes { offset, length, .. } => {
+                (*offset, *length, true)
+            }
+        };
+        let Some(volume) = self.volumes.get(usize::from(request.volume.0)) else {
+            return Err(IoError::new(IoErrorKind::OutOfRange, "no such volume"));
+        };
+        if offset
+            .checked_add(length)
+            .is_none_or(|end| end > volume.size_bytes)
+        {
+            let (name, size) = (&volume.name, volume.size_bytes);
+            let message = format!("{name}: {length} bytes at {offset} are beyond its {size} bytes");
+            return Err(IoError::new(IoErrorKind::OutOfRange, message));
+        }
+        if writes && volume.store.is_read_only() {
+            let message = format!("{}: read-only", volume.name);
+            return Err(IoError::new(IoErrorKind::ReadOnly, message));
+        }
+        Ok(Span {
+            volume: request.volume,
+            offset,
+            length,
+        })
+    }
+
+    fn flush(&mut self, volume: VolumeId, done: Done, effects: &mut Effects) {
+        let key = self.flushes.insert(Flush { volume, done });
+        let sequence = self.next_sequence();
+        effects.start(
+            self.store(volume),
+            sequence,
+            StoreOperation::Flush,
+            Ticket::Flush(key),
+        );
+    }
+
+    /// A flush is over.
+    pub fn finish_flush(
+        &mut self,
+        key: usize,
+        result: Result<IoBuf, IoError>,
+        effects: &mut Effects,
+    ) {
+        let flush = self.flushes.remove(key);
+        if result.is_err() {
+            self.note_error(flush.volume);
+        }
+        effects.answer(flush.done, result);
+    }
+
+    /// Puts a block before the level, counts, logs, and sees to the block that it evicts.
+    pub fn offer(&mut self, block: BlockId, kind: AccessKind, effects: &mut Effects) -> Outcome {
+        let class = self.volumes[usize::from(block.volume().0)].class;
+        let access = Access::of(block, kind).classed(class);
+        let outcome = self.level.access(&access);
+        let hit = matches!(outcome, Outcome::Hit(_));
+        self.tally.count(kind, hit);
+        self.volumes[usize::from(block.volume().0)]
+            .tally
+            .count(kind, hit);
+        self.by_class[class.number()].count(kind, hit);
+        if let Some(log) = &mut self.log {
+            log.write(&access, &outcome);
+        }
+        if let Outcome::Admitted { slot, evicted } = outcome {
+            if self.frames.len() <= slot.i() {
+                self.frames.resize(slot.i() + 1, Frame::Ready);
+            }
+            if let Some(victim) = evicted {
+                self.see_off(&victim, effects);
+            }
+        }
+        outcome
+    }
+
+    /// An evicted block: hands it down if there is a cache below that should have it.
+    pub fn see_off(&mut self, victim: &Victim, effects: &mut Effects) {
+        let frame = std::mem::replace(&mut self.frames[victim.slot.i()], Frame::Ready);
+        if let Frame::Awaits(key) = frame {
+            let flight = &mut self.flights[key];
+            flight.targets.retain(|(_, slot)| *slot != victim.slot);
+            if self.hand_down != HandDown::Nothing {
+                flight.hand_down.push(victim.block);
+            }
+            return;
+        }
+        if frame == Frame::AwaitsWrite || self.hand_down == HandDown::Nothing {
+            return;
+        }
+        let span = self.block_span(victim.block);
+        if self.write_over(&span).is_some() {
+            return; // What the frame holds is being replaced below.
+        }
+        let data = match self.hand_down {
+            HandDown::Data => {
+                let frame = self.arena.frame(victim.slot);
+                Some(IoBuf::copy_of(&frame[..span.length as usize]))
+            }
+            HandDown::Notice | HandDown::Nothing => None,
+        };
+        self.hand(span, data, effects);
+    }
+
+    /// Sends a block to the level below, with its data or by name.
+    pub fn hand(&mut self, span: Span, data: Option<IoBuf>, effects: &mut Effects) {
+        let store = self.store(span.volume);
+        if data.is_some() && !store.takes_demotions() {
+            return;
+        }
+        let (kind, what) = match data {
+            Some(data) => {
+                self.tally.bytes_demoted_out += span.length;
+                (AccessKind::Demotion, Handed::Data(data))
+            }
+            None => (AccessKind::Notice, Handed::Notice(span.length)),
+        };
+        self.level.note_sent_down(kind);
+        let sequence = self.next_sequence();
+        effects.hand_down(store, sequence, span.offset, what);
+    }
+
+    /// Drops a block whose content is no longer true.
+    pub fn invalidate(&mut self, block: BlockId) {
+        if let Some(victim) = self.level.remove(block, Departure::Invalidated) {
+            let frame = std::mem::replace(&mut self.frames[victim.slot.i()], Frame::Ready);
+            if let Frame::Awaits(key) = frame {
+                self.flights[key]
+                    .targets
+                    .retain(|(_, slot)| *slot != victim.slot);
+            }
+        }
+    }
+
+    /// A write under way whose blocks overlap `span`.
+    pub fn write_over(&self, span: &Span) -> Option<usize> {
+        if self.writes.is_empty() {
+            return None;
+        }
+        let mut writes = self.writes.iter();
+        writes
+            .find(|(_, write)| write.blocks.overlap(span).is_some())
+            .map(|(key, _)| key)
+    }
+
+    /// A read of whole blocks under way that overlaps `span`.
+    pub fn flight_over(&self, span: &Span) -> Option<usize> {
+        let overlaps = |flight: &Flight| {
+            flight.whole && flight.span.is_some_and(|read| read.overlap(span).is_some())
+        };
+        self.flights
+            .iter()
+            .find(|(_, flight)| overlaps(flight))
+            .map(|(key, _)| key)
+    }
+
+    /// The indexes of the blocks that `span` touches: first, and one past the last.
+    pub fn block_range(&self, span: &Span) -> (u64, u64) {
+        (
+            span.offset / self.block_bytes,
+            span.end().div_ceil(self.block_bytes),
+        )
+    }
+
+    /// The bytes of a block; the last one of a volume may be short.
+    pub fn block_span(&self, block: BlockId) -> Span {
+        let size = self.volumes[usize::from(block.volume().0)].size_bytes;
+        let offset = block.index() * self.block_bytes;
+        let length = self.block_bytes.min(size - offset);
+        Span {
+            volume: block.volume(),
+            offset,
+            length,
+        }
+    }
+
+    /// `span` widened to whole blocks, within the volume.
+    pub fn widened(&self, span: &Span) -> Span {
+        let size = self.volumes[usize::from(span.volume.0)].size_bytes;
+        let (first, end) = self.block_range(span);
+        let offset = first * self.block_bytes;
+        Span {
+            volume: span.volume,
+            offset,
+            length: (end * self.block_bytes).min(size) - offset,
+        }
+    }
+
+    pub fn store(&self, volume: VolumeId) -> Arc<dyn Store> {
+        Arc::clone(&self.volumes[usize::from(volume.0)].store)
+    }
+
+    pub fn next_sequence(&mut self) -> u64 {
+        self.sequence += 1;
+        self.sequence
+    }
+
+    pub fn note_error(&mut self, volume: VolumeId) {
+        self.tally.errors += 1;
+        if let Some(volume) = self.volumes.get_mut(usize::from(volume.0)) {
+            volume.tally.errors += 1;
+        }
+    }
+
+    /// A client of a volume has come.
+    pub fn join(&mut self, volume: VolumeId) -> ClientId {
+        self.next_client += 1;
+        let client = ClientId(self.next_client);
+        self.volumes[usize::from(volume.0)].belief.join(client);
+        client
+    }
+
+    /// Lets up to `surplus_max` blocks go on the way to `capacity_blocks` slots; whether it got
+    /// there.
+    pub fn resize_step(
+        &mut self,
+        capacity_blocks: u32,
+        surplus_max: u32,
+        effects: &mut Effects,
+    ) -> bool {
+        let bounded = self.level.resident().saturating_sub(surplus_max);
+        let capacity = capacity_blocks.max(bounded);
+        for victim in self.level.resize(capacity) {
+            self.see_off(&victim, effects);
+            self.arena.release(victim.slot);
+        }
+        capacity == capacity_blocks
+    }
+}
+
+impl State {
+    /// Panics unless the level, the frames and the work under way fit together. For tests.
+    pub fn audit(&self) {
+        self.level.audit();
+        for (key, flight) in &self.flights {
+            for (block, slot) in &flight.targets {
+                assert_eq!(
+                    self.level.find(*block),
+                    Some(*slot),
+                    "a target lost its slot"
+                );
+                assert_eq!(
+                    self.frames[slot.i()],
+                    Frame::Awaits(key),
+                    "a target not awaited"
+                );
+            }
+        }
+        for block in self.level.order() {
+            let slot = self.level.find(block).expect("ordered blocks are resident");
+            match self.frames[slot.i()] {
+                Frame::Ready => {}
+                Frame::Awaits(key) => {
+                    let targets = &self.flights[key].targets;
+                    assert!(
+                        targets.contains(&(block, slot)),
+                        "awaits a flight that forgot it"
+                    );
+                }
+                Frame::AwaitsWrite => {
+                    let span = self.block_span(block);
+                    assert!(
+                        self.write_over(&span).is_some(),
+                        "awaits a write that is over"
+                    );
+                }
+            }
+        }
+        for (block, key) in &self.flight_of {
+            assert!(
+                self.flights.contains(*key),
+                "block {block:?} waits for a flight that is over"
+            );
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! Counting, and the report of it.
+
+use super::state::State;
+use futae_policy::{AccessKind, Counters};
+use serde::{Deserialize, Serialize};
+
+/// Running counts; one for the cache, one a volume, one a class.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tally {
+    pub requests: u64,
+    pub hits: u64,
+    pub demotions_in: u64,
+    pub notices_in: u64,
+    pub store_reads: u64,
+    pub store_read_blocks: u64,
+    pub store_writes: u64,
+    pub notice_reads: u64,
+    pub write_around_blocks: u64,
+    pub shared_reads: u64,
+    pub demotions_refused: u64,
+    pub bytes_read: u64,
+    pub bytes_written: u64,
+    pub bytes_store_read: u64,
+    pub bytes_store_written: u64,
+    pub bytes_demoted_in: u64,
+    pub bytes_demoted_out: u64,
+    pub errors: u64,
+}
+
+impl Tally {
+    /// Counts one block put before the level.
+    #[inline]
+    pub fn count(&mut self, kind: AccessKind, hit: bool) {
+        match kind {
+            AccessKind::Read | AccessKind::Write => {
+                self.requests += 1;
+                self.hits += u64::from(hit);
+            }
+            AccessKind::Demotion => self.demotions_in += 1,
+            AccessKind::Notice => self.notices_in += 1,
+            AccessKind::Preload => {}
+        }
+    }
+}
+
+/// What a cache has done so far, by the names that every output uses. Events are counted in
+/// blocks, operations as operations, bytes as bytes.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct EngineStatus {
+    /// The policy string.
+    pub policy: String,
+    /// Bytes of a block.
+    pub block_bytes: u64,
+    /// Slots.
+    pub capacity_blocks: u64,
+    /// Blocks resident now.
+    pub resident_blocks: u64,
+    /// Blocks that the store does not have yet.
+    pub dirty_blocks: u64,
+    /// Events at the level.
+    #[serde(flatten)]
+    pub counters: Counters,
+    /// Read operations sent to stores.
+    pub store_reads: u64,
+    /// Blocks read from stores.
+    pub store_read_blocks: u64,
+    /// Write operations sent to stores (trims and zeroings included).
+    pub store_writes: u64,
+    /// Blocks read from stores because of a notice.
+    pub notice_reads: u64,
+    /// Blocks written in part that were not resident: not offered to the policy.
+    pub write_around_blocks: u64,
+    /// Misses that waited for a read already under way instead of starting their own.
+    pub shared_reads: u64,
+    /// Demoted blocks that were not believed (older than a write, or from a shared volume).
+    pub demotions_refused: u64,
+    /// Bytes answered to readers.
+    pub bytes_read: u64,
+    /// Bytes accepted from writers.
+    pub bytes_written: u64,
+    /// Bytes read from stores.
+    pub bytes_store_read: u64,
+    /// Bytes written to stores.
+    pub bytes_store_written: u64,
+    /// Bytes of demoted data received and believed.
+    pub bytes_demoted_in: u64,
+    /// Bytes of demoted data handed down.
+    pub bytes_demoted_out: u64,
+    /// Requests that failed, and store reads that failed.
+    pub errors: u64,
+    /// The volumes.
+    pub volumes: Vec<VolumeStatus>,
+    /// The classes of which any block was asked for, by the number of their marks.
+    pub classes: Vec<ClassStatus>,
+}
+
+/// One volume of a cache.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct VolumeStatus {
+    /// Its name.
+    pub name: String,
+    /// Size in bytes.
+    pub size_bytes: u64,
+    /// What the store is and how it is read.
+    pub store: String,
+    /// Demand accesses, in blocks.
+    pub requests: u64,
+    /// Those that hit.
+    pub hits: u64,
+    /// Those that missed.
+    pub misses: u64,
+    /// Demotions received, in blocks.
+    pub demotions_in: u64,
+    /// Notices received, in blocks.
+    pub notices_in: u64,
+    /// Requests that failed.
+    pub errors: u64,
+}
+
+/// One class of blocks.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct ClassStatus {
+    /// The marks as a number: 1 protected, 2 remote, 4 dirty.
+    pub class: usize,
+    /// Demand accesses, in blocks.
+    pub requests: u64,
+    /// Those that hit.
+    pub hits: u64,
+    /// Those that missed.
+    pub misses: u64,
+}
+
+impl State {
+    /// The report as of now.
+    pub fn status(&self, policy: &str) -> EngineStatus {
+        let tally = &self.tally;
+        EngineStatus {
+            policy: policy.to_owned(),
+            block_bytes: self.block_bytes,
+            capacity_blocks: u64::from(self.level.capacity()),
+            resident_blocks: u64::from(self.level.resident()),
+            dirty_blocks: 0,
+            counters: *self.level.counters(),
+            store_reads: tally.store_reads,
+            store_read_blocks: tally.store_read_blocks,
+            store_writes: tally.store_writes,
+            notice_reads: tally.notice_reads,
+            write_around_blocks: tally.write_around_blocks,
+            shared_reads: tally.shared_reads,
+            demotions_refused: tally.demotions_refused,
+            bytes_read: tally.bytes_read,
+            bytes_written: tally.bytes_written,
+            bytes_store_read: tally.bytes_store_read,
+            bytes_store_written: tally.bytes_store_written,
+            bytes_demoted_in: tally.bytes_demoted_in,
+            bytes_demoted_out: tally.bytes_demoted_out,
+            errors: tally.errors,
+            volumes: self.volume_status(),
+            classes: self.class_status(),
+        }
+    }
+
+    fn volume_status(&self) -> Vec<VolumeStatus> {
+        let report = |volume: &super::state::Volume| VolumeStatus {
+            name: volume.name.clone(),
+            size_bytes: volume.size_bytes,
+            store: volume.store.describe(),
+            requests: volume.tally.requests,
+            hits: volume.tally.hits,
+            misses: volume.tally.requests - volume.tally.hits,
+            demotions_in: volume.tally.demotions_in,
+            notices_in: volume.tally.notices_in,
+            errors: volume.tally.errors,
+        };
+        self.volumes.iter().map(report).collect()
+    }
+
+    fn class_status(&self) -> Vec<ClassStatus> {
+        let used = self
+            .by_class
+            .iter()
+            .enumerate()
+            .filter(|(_, tally)| tally.requests > 0);
+        used.map(|(class, tally)| ClassStatus {
+            class,
+            requests: tally.requests,
+            hits: tally.hits,
+            misses: tally.requests - tally.hits,
+        })
+        .collect()
+    }
+}

@@ -1,0 +1,319 @@
+//! A file or block device as a store, read past the kernel's page cache.
+
+mod io;
+mod threads;
+mod uring;
+
+use crate::{
+    Extent, IoBuf, IoError, IoErrorKind, PAGE_BYTES, SetupError, Store, StoreDone, StoreOperation,
+};
+use io::{Io, Job, Work};
+use rustix::fs::{FallocateFlags, FileType, FlockOperation, Mode, OFlags, SeekFrom};
+use rustix::io::Errno;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Zeroes that are written at a time where the store cannot zero by itself.
+const ZERO_CHUNK_BYTES: u64 = 1 << 20;
+
+/// A disk image or block device.
+///
+/// It is opened with `O_DIRECT`, so that the kernel does not cache the same data again, and read
+/// with io_uring. Where the file system refuses the one or the kernel the other, plain reads or a
+/// few threads do the work, and [`Store::describe`] says so. Ranges that are not whole pages go
+/// through the page cache and are dropped from it again.
+pub struct FileStore {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    path: PathBuf,
+    size_bytes: u64,
+    read_only: bool,
+    direct: Option<Arc<File>>,
+    buffered: Arc<File>,
+    io: Io,
+}
+
+impl FileStore {
+    /// Opens a regular file or block device and locks it against other users of this program
+    /// (exclusively, or shared for reading).
+    pub fn open(path: &Path, read_only: bool) -> Result<Self, SetupError> {
+        let refused = |problem: String| SetupError::Open {
+            path: path.to_owned(),
+            problem,
+        };
+        let access = if read_only {
+            OFlags::RDONLY
+        } else {
+            OFlags::RDWR
+        };
+        let open = |extra| rustix::fs::open(path, access | OFlags::CLOEXEC | extra, Mode::empty());
+        let buffered = open(OFlags::empty()).map_err(|errno| refused(opening(errno)))?;
+        let stat = rustix::fs::fstat(&buffered).map_err(|errno| refused(errno.to_string()))?;
+        let size_bytes = match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => stat.st_size as u64,
+            FileType::BlockDevice => rustix::fs::seek(&buffered, SeekFrom::End(0))
+                .map_err(|errno| refused(errno.to_string()))?,
+            _ => {
+                return Err(refused(
+                    "is neither a regular file nor a block device".to_owned(),
+                ));
+            }
+        };
+        if size_bytes == 0 {
+            return Err(refused(
+                "is empty; give it a size first (truncate -s SIZE)".to_owned(),
+            ));
+        }
+        let lock = if read_only {
+            FlockOperation::NonBlockingLockShared
+        } else {
+            FlockOperation::NonBlockingLockExclusive
+        };
+        rustix::fs::flock(&buffered, lock)
+            .map_err(|_| refused("is in use by another process; stop that one first".to_owned()))?;
+        let direct = open(OFlags::DIRECT).ok().map(|fd| Arc::new(File::from(fd)));
+        let inner = Inner {
+            path: path.to_owned(),
+            size_bytes,
+            read_only,
+            direct,
+            buffered: Arc::new(File::from(buffered)),
+            io: Io::new(),
+        };
+        Ok(Self {
+            inner: Arc::new(inner),
+        })
+    }
+}
+
+fn opening(errno: Errno) -> String {
+    match errno {
+        Errno::NOENT => "no such file; give the path of a disk image or block device".to_owned(),
+        Errno::ACCESS | Errno::PERM => format!("{errno}; run as a user who may open it"),
+        Errno::ROFS => "is on a read-only file system; export it read-only".to_owned(),
+        _ => errno.to_string(),
+    }
+}
+
+impl Inner {
+    /// The descriptor for a range: direct if it is whole pages.
+    fn file_for(&self, offset: u64, length: u64) -> &Arc<File> {
+        let page = PAGE_BYTES as u64;
+        match &self.direct {
+            Some(direct) if offset.is_multiple_of(page) && length.is_multiple_of(page) => direct,
+            _ => &self.buffered,
+        }
+    }
+
+    fn failure(&self, what: &str, offset: u64, length: u64, error: &std::io::Error) -> IoError {
+        let path = self.path.display();
+        IoError::os(
+            &format!("{path}: {what} of {length} bytes at {offset}"),
+            error,
+        )
+    }
+
+    fn transfer(self: &Arc<Self>, work: Work, offset: u64, buffer: IoBuf, done: StoreDone) {
+        let (inner, length) = (Arc::clone(self), buffer.len() as u64);
+        let what = if matches!(work, Work::Read) {
+            "read"
+        } else {
+            "write"
+        };
+        let file = Arc::clone(self.file_for(offset, length));
+        let uncached = Arc::ptr_eq(&file, &self.buffered).then(|| Arc::clone(&file));
+        let finish = Box::new(move |result: std::io::Result<IoBuf>| {
+            if let Some(file) = uncached {
+                // Only advice: where it fails, the page cache keeps the pages a little longer.
+                let advice = rustix::fs::Advice::DontNeed;
+                let length = std::num::NonZeroU64::new(length);
+                let _ = rustix::fs::fadvise(&*file, offset, length, advice);
+            }
+            done(result.map_err(|error| inner.failure(what, offset, length, &error)));
+        });
+        self.io.start(Job {
+            file,
+            work,
+            offset,
+            length,
+            buffer,
+            done: finish,
+        });
+    }
+
+    /// Makes a range a hole or zeroes in place; `next` gets what the file system said.
+    fn allocate(
+        &self,
+        mode: FallocateFlags,
+        offset: u64,
+        length: u64,
+        next: impl FnOnce(std::io::Result<()>) + Send + 'static,
+    ) {
+        self.io.start(Job {
+            file: Arc::clone(&self.buffered),
+            work: Work::Allocate(mode),
+            offset,
+            length,
+            buffer: IoBuf::new(0),
+            done: Box::new(move |result| next(result.map(drop))),
+        });
+    }
+
+    fn flush(self: &Arc<Self>, done: StoreDone) {
+        let inner = Arc::clone(self);
+        self.io.start(Job {
+            file: Arc::clone(&self.buffered),
+            work: Work::Flush,
+            offset: 0,
+            length: 0,
+            buffer: IoBuf::new(0),
+            done: Box::new(move |result| {
+                done(result.map_err(|error| inner.failure("flush", 0, inner.size_bytes, &error)));
+            }),
+        });
+    }
+
+    fn trim(self: &Arc<Self>, offset: u64, length: u64, done: StoreDone) {
+        let inner = Arc::clone(self);
+        let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        self.allocate(mode, offset, length, move |result| {
+            done(match result {
+                Err(error) if !cannot(&error) => Err(inner.failure("trim", offset, length, &error)),
+                // A store that cannot trim keeps the data, which is allowed.
+                Ok(()) | Err(_) => Ok(IoBuf::new(0)),
+            });
+        });
+    }
+
+    fn write_zeroes(self: &Arc<Self>, span: (u64, u64), fua: bool, no_hole: bool, done: StoreDone) {
+        let inner = Arc::clone(self);
+        let how = if no_hole {
+            FallocateFlags::ZERO_RANGE
+        } else {
+            FallocateFlags::PUNCH_HOLE
+        };
+        let (offset, length) = span;
+        let mode = how | FallocateFlags::KEEP_SIZE;
+        self.allocate(mode, offset, length, move |result| match result {
+            Ok(()) if fua => inner.flush(done),
+            Ok(()) => done(Ok(IoBuf::new(0))),
+            Err(error) if cannot(&error) => inner.fill_zeroes(offset, offset + length, fua, done),
+            Err(error) => done(Err(inner.failure("zeroing", offset, length, &error))),
+        });
+    }
+
+    /// Writes zeroes, chunk after chunk.
+    fn fill_zeroes(self: &Arc<Self>, offset: u64, end: u64, fua: bool, done: StoreDone) {
+        if offset == end {
+            return done(Ok(IoBuf::new(0)));
+        }
+        // Up to a chunk boundary, so that all but the ends are whole pages.
+        let chunk_end = ((offset / ZERO_CHUNK_BYTES + 1) * ZERO_CHUNK_BYTES).min(end);
+        let buffer = IoBuf::zeroed((chunk_end - offset) as usize);
+        let inner = Arc::clone(self);
+        let next: StoreDone = Box::new(move |result| match result {
+            Ok(_) => inner.fill_zeroes(chunk_end, end, fua, done),
+            Err(error) => done(Err(error)),
+        });
+        self.transfer(Work::Write { fua }, offset, buffer, next);
+    }
+}
+
+/// Whether the file system says that it has no such operation.
+fn cannot(error: &std::io::Error) -> bool {
+    matches!(
+        error.raw_os_error().map(Errno::from_raw_os_error),
+        Some(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL | Errno::NODEV)
+    )
+}
+
+impl Store for FileStore {
+    fn size_bytes(&self) -> u64 {
+        self.inner.size_bytes
+    }
+
+    fn describe(&self) -> String {
+        let cached = if self.inner.direct.is_some() {
+            "O_DIRECT"
+        } else {
+            "no O_DIRECT here"
+        };
+        format!(
+            "{} ({cached}, {})",
+            self.inner.path.display(),
+            self.inner.io.name()
+        )
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.inner.read_only
+    }
+
+    fn submit(&self, _sequence: u64, operation: StoreOperation, done: StoreDone) {
+        let inner = &self.inner;
+        match operation {
+            StoreOperation::Read { offset, buffer } => {
+                inner.transfer(Work::Read, offset, buffer, done);
+            }
+            StoreOperation::Write {
+                offset,
+                buffer,
+                fua,
+            } => {
+                inner.transfer(Work::Write { fua }, offset, buffer, done);
+            }
+            StoreOperation::Flush => inner.flush(done),
+            StoreOperation::Trim { offset, length } => inner.trim(offset, length, done),
+            StoreOperation::WriteZeroes {
+                offset,
+                length,
+                fua,
+                no_hole,
+            } => {
+                inner.write_zeroes((offset, length), fua, no_hole, done);
+            }
+        }
+    }
+
+    fn extents(&self, offset: u64, length: u64) -> Result<Vec<Extent>, IoError> {
+        let end = offset + length;
+        let (mut at, mut extents) = (offset, Vec::new());
+        while at < end {
+            let data = self.seek(SeekFrom::Data(at), end)?;
+            if data > at {
+                extents.push(Extent {
+                    length: data - at,
+                    hole: true,
+                });
+            }
+            if data == end {
+                break;
+            }
+            at = self.seek(SeekFrom::Hole(data), end)?;
+            extents.push(Extent {
+                length: at - data,
+                hole: false,
+            });
+        }
+        Ok(extents)
+    }
+}
+
+impl FileStore {
+    /// Where the next data or hole begins, `end` if there is none before it.
+    fn seek(&self, to: SeekFrom, end: u64) -> Result<u64, IoError> {
+        match rustix::fs::seek(&*self.inner.buffered, to) {
+            Ok(at) => Ok(at.min(end)),
+            Err(Errno::NXIO) => Ok(end),
+            // A store that cannot tell: all of it is data.
+            Err(Errno::INVAL) => Ok(if let SeekFrom::Data(at) = to { at } else { end }),
+            Err(errno) => {
+                let message = format!("{}: {errno}", self.inner.path.display());
+                Err(IoError::new(IoErrorKind::Store, message))
+            }
+        }
+    }
+}

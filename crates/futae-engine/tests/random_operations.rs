@@ -1,0 +1,258 @@
+//! The cache over a store that ends operations in any order, now and then badly, is always equal
+//! to a plain array of bytes; and what it hands down is always what the store holds.
+
+mod common;
+
+use common::{Answer, BLOCK, Setup, initial, setup, take, write};
+use futae_engine::{ClientId, HandDown, IoBuf, Operation};
+use futae_policy::Prng;
+
+const BLOCKS: u64 = 24;
+const BYTES: u64 = BLOCKS * BLOCK;
+
+struct Running {
+    answer: Answer,
+    offset: u64,
+    length: u64,
+    what: What,
+}
+
+enum What {
+    /// The bytes as they were when the read began; none where a write was under way at any time
+    /// during the read.
+    Read(Vec<Option<u8>>),
+    Write(Vec<u8>),
+    Zeroes,
+    Flush,
+}
+
+/// One run: the array of bytes that were acknowledged, and for each byte whether a write that was
+/// under way or failed makes it unknown for now.
+struct Model {
+    bytes: Vec<u8>,
+    running: Vec<Running>,
+    /// Bytes of which a failed write leaves the content open, until they are written again.
+    torn: Vec<bool>,
+}
+
+impl Model {
+    fn overlaps_write(&self, offset: u64, length: u64) -> bool {
+        self.running.iter().any(|op| {
+            !matches!(op.what, What::Read(_) | What::Flush)
+                && op.offset < offset + length
+                && offset < op.offset + op.length
+        })
+    }
+
+    /// What a read of these bytes must see.
+    fn known(&self, offset: u64, length: u64) -> Vec<Option<u8>> {
+        let known = |at: u64| {
+            let settled = !self.torn[at as usize] && !self.overlaps_write(at, 1);
+            settled.then(|| self.bytes[at as usize])
+        };
+        (offset..offset + length).map(known).collect()
+    }
+
+    /// A write begins: reads under way may see these bytes before or after it.
+    fn forget(&mut self, offset: u64, length: u64) {
+        for op in &mut self.running {
+            let What::Read(before) = &mut op.what else {
+                continue;
+            };
+            for (at, byte) in (op.offset..).zip(before) {
+                if (offset..offset + length).contains(&at) {
+                    *byte = None;
+                }
+            }
+        }
+    }
+
+    fn collect(&mut self) {
+        let mut at = 0;
+        while at < self.running.len() {
+            let Some(result) = take(&self.running[at].answer) else {
+                at += 1;
+                continue;
+            };
+            let op = self.running.remove(at);
+            let range = op.offset as usize..(op.offset + op.length) as usize;
+            match (op.what, result) {
+                (What::Read(before), Ok(data)) => {
+                    assert_eq!(data.len(), before.len());
+                    for (i, byte) in range.enumerate() {
+                        let right = before[i].is_none_or(|before| before == data[i]);
+                        assert!(right, "byte {byte} is wrong");
+                    }
+                }
+                (What::Write(data), Ok(_)) => {
+                    self.torn[range.clone()].fill(false);
+                    self.bytes[range].copy_from_slice(&data);
+                }
+                (What::Zeroes, Ok(_)) => {
+                    self.torn[range.clone()].fill(false);
+                    self.bytes[range].fill(0);
+                }
+                (What::Write(_) | What::Zeroes, Err(_)) => self.torn[range].fill(true),
+                (What::Flush, _) | (What::Read(_), Err(_)) => {}
+            }
+        }
+    }
+}
+
+fn random_span(prng: &mut Prng) -> (u64, u64) {
+    match prng.below(3) {
+        0 => {
+            let first = prng.below(BLOCKS);
+            let blocks = 1 + prng.below((BLOCKS - first).min(4));
+            (first * BLOCK, blocks * BLOCK)
+        }
+        1 => (prng.below(BLOCKS) * BLOCK, BLOCK),
+        _ => {
+            let offset = prng.below(BYTES);
+            (offset, 1 + prng.below((BYTES - offset).min(3 * BLOCK)))
+        }
+    }
+}
+
+fn start(setup: &Setup, model: &mut Model, client: ClientId, sequence: u64, prng: &mut Prng) {
+    let (offset, length) = random_span(prng);
+    let (operation, what) = match prng.below(20) {
+        0 => (Operation::Flush, What::Flush),
+        1 => (
+            Operation::WriteZeroes {
+                offset,
+                length,
+                fua: false,
+                no_hole: false,
+            },
+            What::Zeroes,
+        ),
+        2..=7 => {
+            let data: Vec<u8> = (0..length).map(|_| prng.bits() as u8).collect();
+            (write(offset, &data), What::Write(data))
+        }
+        8 => {
+            setup.start(client, sequence, Operation::Notice { offset, length });
+            return;
+        }
+        _ => (
+            Operation::Read { offset, length },
+            What::Read(model.known(offset, length)),
+        ),
+    };
+    // Two writes to the same bytes at once may end either way: not what is tested here.
+    if !matches!(what, What::Read(_) | What::Flush) && model.overlaps_write(offset, length) {
+        return;
+    }
+    if !matches!(what, What::Read(_) | What::Flush) {
+        model.forget(offset, length);
+    }
+    let answer = setup.start(client, sequence, operation);
+    model.running.push(Running {
+        answer,
+        offset,
+        length,
+        what,
+    });
+}
+
+fn run(policy: &str, slots: u32, hand_down: HandDown, seed: u64) {
+    let setup = setup(policy, slots, BLOCKS, hand_down);
+    let client = setup.engine.join(setup.volume);
+    let mut prng = Prng::new(seed);
+    let bytes: Vec<u8> = (0..BYTES).map(initial).collect();
+    let mut model = Model {
+        torn: vec![false; bytes.len()],
+        bytes,
+        running: Vec::new(),
+    };
+    setup.store.set(|inside| inside.hold = true);
+    for sequence in 1..1500u64 {
+        let held = setup.store.get(|inside| inside.held.len()) as u64;
+        if held > 0 && (held > 12 || prng.below(2) == 0) {
+            let which = prng.below(held) as usize;
+            setup.store.release(which, prng.below(40) == 0);
+        } else if prng.below(300) == 0 {
+            setup
+                .engine
+                .resize(1 + prng.below(u64::from(slots) * 2) as u32)
+                .expect("resize");
+        } else {
+            start(&setup, &mut model, client, sequence, &mut prng);
+        }
+        model.collect();
+        setup.engine.audit();
+        check_handed_down(&setup, &model);
+        demote_back(&setup, client, sequence, &mut prng);
+    }
+    setup.store.release_all();
+    model.collect();
+    assert!(
+        model.running.is_empty(),
+        "{policy}: requests were never answered"
+    );
+    setup.store.set(|inside| inside.hold = false);
+    let all = setup
+        .engine
+        .read_blocking(setup.volume, client, 0, BYTES)
+        .expect("a read");
+    for at in 0..BYTES as usize {
+        assert!(
+            model.torn[at] || all.as_slice()[at] == model.bytes[at],
+            "byte {at} is wrong"
+        );
+    }
+    let stored = setup.store.get(|inside| inside.bytes.clone());
+    assert_eq!(
+        all.as_slice(),
+        stored,
+        "{policy}: the cache differs from its store"
+    );
+}
+
+/// Data that is handed down is what the store holds, unless a write to it is under way or failed.
+fn check_handed_down(setup: &Setup, model: &Model) {
+    let demotions = setup.store.get(|inside| inside.demotions.clone());
+    setup.store.set(|inside| inside.demotions.clear());
+    for (_, offset, data) in demotions {
+        if model.overlaps_write(offset, data.len() as u64) {
+            continue;
+        }
+        for (i, byte) in data.iter().enumerate() {
+            let at = offset as usize + i;
+            assert!(
+                model.torn[at] || *byte == model.bytes[at],
+                "stale byte {at} handed down"
+            );
+        }
+    }
+}
+
+/// Now and then the client demotes what it has just read to be true.
+fn demote_back(setup: &Setup, client: ClientId, sequence: u64, prng: &mut Prng) {
+    if prng.below(6) != 0 {
+        return;
+    }
+    let offset = prng.below(BLOCKS) * BLOCK;
+    let range = offset as usize..(offset + BLOCK) as usize;
+    let truth = setup.store.get(|inside| inside.bytes[range].to_vec());
+    let data = IoBuf::copy_of(&truth);
+    setup.start(client, sequence, Operation::Demote { offset, data });
+}
+
+#[test]
+fn equal_to_a_plain_array_under_every_policy() {
+    for policy in ["lru", "fifo", "mru", "random", "fix", "exclusive"] {
+        for (slots, hand_down) in [
+            (1, HandDown::Data),
+            (3, HandDown::Nothing),
+            (7, HandDown::Data),
+            (12, HandDown::Notice),
+            (30, HandDown::Data),
+        ] {
+            for seed in 0..6 {
+                run(policy, slots, hand_down, seed * 1000 + u64::from(slots));
+            }
+        }
+    }
+}
