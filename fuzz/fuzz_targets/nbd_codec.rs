@@ -1,0 +1,161 @@
+//! Arbitrary bytes into every parser of futae-wire. The first byte chooses the parser.
+
+#![no_main]
+
+use std::io::{Cursor, Read, Result, Write};
+
+use futae_wire::client::negotiate;
+use futae_wire::constants::{MAX_OPTIONS, MAX_PAYLOAD_BYTES};
+use futae_wire::*;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|input: &[u8]| {
+    let Some((&choice, input)) = input.split_first() else {
+        return;
+    };
+    match choice % 5 {
+        0 => handshake(input),
+        1 => requests(input),
+        2 => replies(input),
+        3 => client(input),
+        _ => uri(input),
+    }
+});
+
+struct Shelf(DemotionOffer);
+
+impl ExportDirectory for Shelf {
+    fn list(&self) -> Vec<ExportInfo> {
+        let export = |name: &str| ExportInfo {
+            name: name.into(),
+            description: "a disk".into(),
+            size_bytes: (64 << 20) + 100,
+            read_only: name == "b",
+            preferred_block_bytes: 65536,
+            capabilities: Capabilities::all(),
+        };
+        vec![export("a"), export("b")]
+    }
+    fn demotion(&self) -> DemotionOffer {
+        self.0
+    }
+}
+
+/// The answers and the end of a handshake fed in pieces of `step` bytes.
+fn run(input: &[u8], step: usize) -> (Vec<u8>, String) {
+    let terms = DemotionTerms::new(65536).expect("a block");
+    let mut handshake = Handshake::new(Shelf(DemotionOffer::Terms(terms)));
+    let (mut out, mut start, mut end) = (Vec::new(), 0, 0);
+    loop {
+        match handshake.feed(&input[start..end], &mut out) {
+            Err(error) => return (out, error.to_string()),
+            Ok(progress) => {
+                start += progress.consumed;
+                assert!(start <= end);
+                if let Outcome::Done(negotiated) = &progress.outcome {
+                    judge(&RequestRules::new(negotiated), &input[start..]);
+                }
+                if progress.outcome != Outcome::NeedMore || end == input.len() {
+                    return (
+                        out,
+                        format!("{progress:?} at {start}").replace("consumed", ""),
+                    );
+                }
+            }
+        }
+        end = (end + step).min(input.len());
+    }
+}
+
+fn handshake(input: &[u8]) {
+    let (out, end) = run(input, input.len().max(1));
+    assert!(out.len() <= (MAX_OPTIONS as usize + 1) * 300);
+    let (split_out, split_end) = run(input, 1);
+    assert_eq!(out, split_out);
+    // Only how much the last call consumed may differ.
+    let outcome = |end: &str| end.split_once("outcome").map(|(_, rest)| rest.to_owned());
+    assert_eq!(outcome(&end), outcome(&split_end));
+}
+
+/// Reads requests until the input ends, and holds the rules to their promise.
+fn judge(rules: &RequestRules, mut input: &[u8]) {
+    while let Ok(Some((request, length))) = parse_request(input) {
+        assert_eq!(request.encode()[..], input[..length]);
+        let verdict = rules.check(&request);
+        if verdict.is_ok() && request.command != Command::Disconnect {
+            let end = request.offset.checked_add(request.length_bytes.into());
+            assert!(end.is_some_and(|end| end <= rules.size_bytes));
+            assert!(request.payload_bytes() <= MAX_PAYLOAD_BYTES);
+        }
+        if matches!(verdict, Err(Refusal::Drop(_))) {
+            return;
+        }
+        input = input[length..]
+            .get(request.payload_bytes() as usize..)
+            .unwrap_or_default();
+    }
+}
+
+fn requests(input: &[u8]) {
+    let shelf = Shelf(DemotionOffer::Forbidden);
+    for export in shelf.list() {
+        let mut rules = RequestRules::plain(&export);
+        judge(&rules, input);
+        rules.demotion = DemotionTerms::new(65536);
+        rules.structured_replies = true;
+        rules.base_allocation = true;
+        rules.flags = export.transmission_flags(true);
+        judge(&rules, input);
+    }
+}
+
+fn replies(mut input: &[u8]) {
+    while let Ok(Some((reply, length))) = parse_reply(input) {
+        // No prefix of a message is a whole message.
+        assert!(matches!(parse_reply(&input[..length - 1]), Ok(None)));
+        if let Reply::BlockStatus { extents, .. } = reply {
+            assert!(extents.count() > 0);
+        }
+        input = &input[length..];
+    }
+}
+
+/// A server that says the input and hears nothing.
+struct Script<'a>(Cursor<&'a [u8]>);
+
+impl Read for Script<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
+        self.0.read(buffer)
+    }
+}
+
+impl Write for Script<'_> {
+    fn write(&mut self, bytes: &[u8]) -> Result<usize> {
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> Result<()> {
+        Ok(())
+    }
+}
+
+fn client(input: &[u8]) {
+    let wish = ClientWish {
+        structured: true,
+        base_allocation: true,
+        demotion_block_bytes: Some(65536),
+    };
+    if let Ok(granted) = negotiate(&mut Script(Cursor::new(input)), "a", &wish) {
+        assert!(granted.minimum_block_bytes.is_power_of_two());
+        assert!(granted.payload_bytes_max <= MAX_PAYLOAD_BYTES);
+    }
+}
+
+fn uri(input: &[u8]) {
+    let Ok(text) = std::str::from_utf8(input) else {
+        return;
+    };
+    if let Ok(uri) = text.parse::<NbdUri>() {
+        let again = uri.to_string().parse::<NbdUri>();
+        assert_eq!(again.expect("what was written parses"), uri);
+    }
+}
