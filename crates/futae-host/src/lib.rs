@@ -1,1 +1,40 @@
-//! futae-host
+//! The host's side: volumes behind a live cache, served over NBD.
+//!
+//! A [`Server`] listens on unix sockets and TCP ports and offers [`Export`]s, each a volume of a
+//! [`futae_engine::Engine`]. Every connection has one thread. It reads as many requests as have
+//! arrived, gives them to the cache in one batch, and sends every reply that is ready with one
+//! system call; at depth, that is most of the speed of a block server.
+//!
+//! | room | holds |
+//! | --- | --- |
+//! | `server`, `registry` | the life of the server: start, accept, count, stop |
+//! | `listen` | addresses, and sockets that leave no file behind |
+//! | `connection` | one client from greeting to goodbye |
+//! | `pump` | the loop of the transmission phase |
+//! | `intake`, `outbox`, `mailbox` | its three sides: requests in, replies out, completions |
+//! | `answer` | what a completion looks like on the wire |
+//! | `control` | status and resizing over a socket of their own |
+//!
+//! Nothing here knows policies, frames or stores.
+
+mod answer;
+mod connection;
+mod control;
+mod error;
+mod export;
+mod intake;
+mod listen;
+mod mailbox;
+mod memory;
+mod outbox;
+mod pump;
+mod registry;
+mod server;
+mod status;
+
+pub use error::HostError;
+pub use export::Export;
+pub use listen::Listen;
+pub use memory::check_cache_bytes;
+pub use server::{Server, ServerOptions, StopReport};
+pub use status::{EngineReport, ExportReport, ServerStatus, Traffic};

@@ -1,0 +1,182 @@
+//! One client from greeting to goodbye.
+
+use crate::export::ExportTable;
+use crate::pump::{Ending, Limits, Pump, Session};
+use crate::registry::{Link, Phase};
+use futae_engine::{ClientId, Engine};
+use futae_policy::VolumeId;
+use futae_wire::constants::{MAX_OPTION_BYTES, OPTION_HEADER_BYTES};
+use futae_wire::{Handshake, Negotiated, Outcome, RequestRules, WireError, option};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How a connection is to be treated.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Manners {
+    pub(crate) handshake_timeout: Duration,
+    pub(crate) limits: Limits,
+}
+
+/// How a connection ended.
+#[derive(Debug)]
+pub(crate) enum End {
+    /// The peer left, or was told to.
+    Gone,
+    /// The peer did not finish its handshake in time.
+    TooSlow,
+    /// The peer broke the protocol.
+    Broken(WireError),
+}
+
+/// Serves a client until it is gone.
+pub(crate) fn serve(exports: &Arc<ExportTable>, link: &Link, manners: &Manners) -> End {
+    let mut greeter = Greeter {
+        socket: &link.socket,
+        deadline: Instant::now() + manners.handshake_timeout,
+        received: Vec::new(),
+    };
+    let negotiated = match greeter.negotiate(exports) {
+        Ok(negotiated) => negotiated,
+        Err(end) => return end,
+    };
+    let Some(export) = exports.get(&negotiated.export.name) else {
+        return End::Gone;
+    };
+    let demotes = negotiated.demotion.is_some();
+    link.enter(Phase::Transmission {
+        export: export.name.clone(),
+        demotes,
+    });
+    let guest = Guest::join(&export.engine, export.volume);
+    let session = Session {
+        engine: Arc::clone(&export.engine),
+        volume: export.volume,
+        client: guest.client,
+        rules: RequestRules::new(&negotiated),
+    };
+    let pump = Pump::new(
+        &link.socket,
+        session,
+        &greeter.received,
+        manners.limits,
+        &link.traffic,
+    );
+    drop(greeter);
+    // Without a descriptor to be woken by, the connection cannot be served.
+    let ending = pump.map_or(Ok(()), Pump::run);
+    drop(guest);
+    match ending {
+        Ending::Ok(()) => End::Gone,
+        Err(error) => End::Broken(error),
+    }
+}
+
+/// A client of the cache, for as long as this lives.
+struct Guest<'a> {
+    engine: &'a Engine,
+    volume: VolumeId,
+    client: ClientId,
+}
+
+impl<'a> Guest<'a> {
+    fn join(engine: &'a Engine, volume: VolumeId) -> Self {
+        Self {
+            engine,
+            volume,
+            client: engine.join(volume),
+        }
+    }
+}
+
+impl Drop for Guest<'_> {
+    fn drop(&mut self) {
+        self.engine.leave(self.volume, self.client);
+    }
+}
+
+/// The handshake on a socket, all of it before a deadline.
+struct Greeter<'a> {
+    socket: &'a OwnedFd,
+    deadline: Instant,
+    /// What arrived and is not dealt with.
+    received: Vec<u8>,
+}
+
+impl Greeter<'_> {
+    fn negotiate(&mut self, exports: &Arc<ExportTable>) -> Result<Box<Negotiated>, End> {
+        let mut handshake = Handshake::new(Arc::clone(exports));
+        let mut out = option::greeting().to_vec();
+        loop {
+            self.send(&out)?;
+            out.clear();
+            self.receive()?;
+            let progress = handshake.feed(&self.received, &mut out);
+            let progress = match progress {
+                Ok(progress) => progress,
+                Err(error) => {
+                    let _ = self.send(&out);
+                    return Err(End::Broken(error));
+                }
+            };
+            self.received.drain(..progress.consumed);
+            match progress.outcome {
+                Outcome::NeedMore => {}
+                Outcome::Done(negotiated) => {
+                    self.send(&out)?;
+                    return Ok(negotiated);
+                }
+                Outcome::Aborted => {
+                    let _ = self.send(&out);
+                    return Err(End::Gone);
+                }
+            }
+        }
+    }
+
+    fn send(&self, mut out: &[u8]) -> Result<(), End> {
+        while !out.is_empty() {
+            match send(self.socket, out, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+                Ok(sent) => out = &out[sent..],
+                Err(Errno::AGAIN) => self.wait(PollFlags::OUT)?,
+                Err(Errno::INTR) => {}
+                Err(_) => return Err(End::Gone),
+            }
+        }
+        Ok(())
+    }
+
+    /// Receives once, at most as much as one option can need.
+    fn receive(&mut self) -> Result<(), End> {
+        let mut chunk = [0; 4096];
+        let room = (MAX_OPTION_BYTES + OPTION_HEADER_BYTES).saturating_sub(self.received.len());
+        let room = room.clamp(1, chunk.len());
+        loop {
+            match recv(self.socket, &mut chunk[..room], RecvFlags::DONTWAIT) {
+                Ok((0, _)) => return Err(End::Gone),
+                Ok((received, _)) => {
+                    self.received.extend_from_slice(&chunk[..received]);
+                    return Ok(());
+                }
+                Err(Errno::AGAIN) => self.wait(PollFlags::IN)?,
+                Err(Errno::INTR) => {}
+                Err(_) => return Err(End::Gone),
+            }
+        }
+    }
+
+    fn wait(&self, flags: PollFlags) -> Result<(), End> {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(End::TooSlow);
+        }
+        let timeout = Timespec::try_from(left).ok();
+        match poll(&mut [PollFd::new(self.socket, flags)], timeout.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(_) => Err(End::Gone),
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! Why a server cannot start.
+
+use futae_wire::WireError;
+use std::io;
+use std::path::PathBuf;
+
+/// What stands in the way of serving, each in a sentence that says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum HostError {
+    /// An address that cannot be understood.
+    #[error("{text:?}: {problem}; write unix:PATH or tcp:HOST:PORT")]
+    Address {
+        /// What was written.
+        text: String,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// Somebody listens there already.
+    #[error("{address}: socket in use; stop the server that answers there or listen elsewhere")]
+    InUse {
+        /// The address.
+        address: String,
+    },
+    /// The path of a socket is taken by something else.
+    #[error("{}: exists and is not a socket; remove it or listen elsewhere", path.display())]
+    NotASocket {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The operating system does not let us listen.
+    #[error("{address}: cannot listen: {source}")]
+    Listen {
+        /// The address.
+        address: String,
+        /// What it said.
+        source: io::Error,
+    },
+    /// Two exports of one name.
+    #[error("two exports are named {name:?}; a name is given once")]
+    DuplicateExport {
+        /// The name.
+        name: String,
+    },
+    /// Nothing to offer.
+    #[error("a server needs at least one export")]
+    NoExport,
+    /// Nowhere to offer it.
+    #[error("a server needs at least one address to listen on")]
+    NoAddress,
+    /// An export cannot be described to clients.
+    #[error(transparent)]
+    Export(#[from] WireError),
+    /// No thread or descriptor to run on.
+    #[error("cannot start serving: {0}")]
+    Start(#[from] io::Error),
+}

@@ -1,0 +1,116 @@
+//! What a server offers, by name.
+
+use crate::HostError;
+use futae_engine::Engine;
+use futae_policy::VolumeId;
+use futae_wire::{Capabilities, DemotionOffer, DemotionTerms, ExportDirectory, ExportInfo};
+use std::sync::Arc;
+
+/// A volume of a cache under the name by which clients choose it.
+#[derive(Clone)]
+pub struct Export {
+    /// The name.
+    pub name: String,
+    /// A line for people; may be empty.
+    pub description: String,
+    /// The cache.
+    pub engine: Arc<Engine>,
+    /// The volume in it.
+    pub volume: VolumeId,
+    /// Refuse writes even if the store would take them.
+    pub read_only: bool,
+}
+
+impl Export {
+    /// Whether writes are refused, for either reason.
+    #[must_use]
+    pub fn is_read_only(&self) -> bool {
+        self.read_only || self.engine.is_read_only(self.volume)
+    }
+
+    fn info(&self) -> ExportInfo {
+        ExportInfo {
+            name: self.name.clone(),
+            description: self.description.clone(),
+            size_bytes: self.engine.volume_bytes(self.volume),
+            read_only: self.is_read_only(),
+            preferred_block_bytes: u32::try_from(self.engine.block_bytes()).unwrap_or(1 << 31),
+            capabilities: Capabilities::all(),
+        }
+    }
+}
+
+/// All exports of a server, with what the handshake says of them.
+pub(crate) struct ExportTable {
+    exports: Vec<Export>,
+    infos: Vec<ExportInfo>,
+    offer: DemotionOffer,
+}
+
+impl ExportTable {
+    pub(crate) fn new(exports: Vec<Export>, demotion: bool) -> Result<Self, HostError> {
+        if exports.is_empty() {
+            return Err(HostError::NoExport);
+        }
+        let infos: Vec<_> = exports.iter().map(Export::info).collect();
+        for (at, info) in infos.iter().enumerate() {
+            info.check()?;
+            if infos[..at].iter().any(|other| other.name == info.name) {
+                return Err(HostError::DuplicateExport {
+                    name: info.name.clone(),
+                });
+            }
+        }
+        let offer = if demotion {
+            offer(&infos)
+        } else {
+            DemotionOffer::Forbidden
+        };
+        Ok(Self {
+            exports,
+            infos,
+            offer,
+        })
+    }
+
+    pub(crate) fn all(&self) -> &[Export] {
+        &self.exports
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<&Export> {
+        self.exports.iter().find(|export| export.name == name)
+    }
+
+    /// Every cache once, in the order of the exports.
+    pub(crate) fn engines(&self) -> Vec<Arc<Engine>> {
+        let mut engines: Vec<Arc<Engine>> = Vec::new();
+        for export in &self.exports {
+            if !engines
+                .iter()
+                .any(|known| Arc::ptr_eq(known, &export.engine))
+            {
+                engines.push(Arc::clone(&export.engine));
+            }
+        }
+        engines
+    }
+}
+
+/// Terms are agreed before the export is chosen, so the largest block speaks for all: whole
+/// blocks of it are whole blocks of the smaller ones. Blocks over 32 MiB cannot be demoted.
+fn offer(infos: &[ExportInfo]) -> DemotionOffer {
+    let largest = infos.iter().map(|info| info.preferred_block_bytes).max();
+    largest
+        .and_then(DemotionTerms::new)
+        .map_or(DemotionOffer::Forbidden, DemotionOffer::Terms)
+}
+
+impl ExportDirectory for ExportTable {
+    fn list(&self) -> Vec<ExportInfo> {
+        self.infos.clone()
+    }
+
+    fn demotion(&self) -> DemotionOffer {
+        self.offer
+    }
+}

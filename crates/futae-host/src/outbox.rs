@@ -1,0 +1,238 @@
+//! Replies on their way out: as many as the kernel takes leave in one system call, and block data
+//! are never copied on the way.
+
+use futae_engine::IoBuf;
+use rustix::fd::AsFd;
+use rustix::io::Errno;
+use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
+
+/// Most buffers in one system call (`IOV_MAX`).
+const SLICES_MAX: usize = 1024;
+const HEAD_BYTES_MAX: usize = 32;
+
+/// What follows a reply's header.
+enum Body {
+    None,
+    Data(IoBuf),
+    Bytes(Vec<u8>),
+}
+
+/// One reply.
+pub(crate) struct Frame {
+    head: [u8; HEAD_BYTES_MAX],
+    head_bytes: u8,
+    body: Body,
+    held_bytes: u64,
+}
+
+impl Frame {
+    fn new(head: &[u8], body: Body, held_bytes: u64) -> Self {
+        let mut frame = Self {
+            head: [0; HEAD_BYTES_MAX],
+            head_bytes: head.len() as u8,
+            body,
+            held_bytes,
+        };
+        frame.head[..head.len()].copy_from_slice(head);
+        frame
+    }
+
+    /// A header alone.
+    pub(crate) fn head<const N: usize>(head: &[u8; N], held_bytes: u64) -> Self {
+        const { assert!(N <= HEAD_BYTES_MAX) };
+        Self::new(head, Body::None, held_bytes)
+    }
+
+    /// A header and block data.
+    pub(crate) fn data<const N: usize>(head: &[u8; N], data: IoBuf, held_bytes: u64) -> Self {
+        const { assert!(N <= HEAD_BYTES_MAX) };
+        Self::new(head, Body::Data(data), held_bytes)
+    }
+
+    /// A reply that was written out in full.
+    pub(crate) fn bytes(bytes: Vec<u8>, held_bytes: u64) -> Self {
+        Self::new(&[], Body::Bytes(bytes), held_bytes)
+    }
+
+    /// Bytes that it keeps in memory until it has left.
+    pub(crate) fn held_bytes(&self) -> u64 {
+        self.held_bytes
+    }
+
+    fn parts(&self) -> [&[u8]; 2] {
+        let body: &[u8] = match &self.body {
+            Body::None => &[],
+            Body::Data(data) => data.as_slice(),
+            Body::Bytes(bytes) => bytes,
+        };
+        [&self.head[..usize::from(self.head_bytes)], body]
+    }
+
+    fn len(&self) -> usize {
+        self.parts().iter().map(|part| part.len()).sum()
+    }
+}
+
+/// What left in one call of [`Outbox::send`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Sent {
+    /// Replies that left in full.
+    pub(crate) replies: u64,
+    /// System calls.
+    pub(crate) calls: u64,
+    /// Bytes that those replies kept in memory.
+    pub(crate) released_bytes: u64,
+}
+
+/// Replies in the order in which they leave.
+#[derive(Default)]
+pub(crate) struct Outbox {
+    frames: VecDeque<Frame>,
+    /// Bytes of the first frame that have left.
+    front_sent: usize,
+}
+
+impl Outbox {
+    pub(crate) fn push(&mut self, frame: Frame) {
+        self.frames.push_back(frame);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.frames.is_empty()
+    }
+
+    /// Forgets everything, for a peer that is gone.
+    pub(crate) fn clear(&mut self) {
+        self.frames.clear();
+        self.front_sent = 0;
+    }
+
+    /// Sends as much as the socket takes without waiting.
+    pub(crate) fn send(&mut self, socket: impl AsFd) -> io::Result<Sent> {
+        let mut sent = Sent::default();
+        while !self.frames.is_empty() {
+            let (offered, taken) = self.send_once(&socket)?;
+            sent.calls += 1;
+            self.advance(taken, &mut sent);
+            if taken < offered {
+                break;
+            }
+        }
+        Ok(sent)
+    }
+
+    /// One system call: bytes offered and bytes taken.
+    fn send_once(&self, socket: impl AsFd) -> io::Result<(usize, usize)> {
+        let mut slices = Vec::with_capacity(SLICES_MAX.min(2 * self.frames.len()));
+        let mut skip = self.front_sent;
+        let mut offered = 0;
+        'frames: for frame in &self.frames {
+            for part in frame.parts() {
+                let rest = &part[skip.min(part.len())..];
+                skip -= part.len() - rest.len();
+                if rest.is_empty() {
+                    continue;
+                }
+                if slices.len() == SLICES_MAX {
+                    break 'frames;
+                }
+                offered += rest.len();
+                slices.push(IoSlice::new(rest));
+            }
+        }
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        loop {
+            match sendmsg(&socket, &slices, &mut SendAncillaryBuffer::default(), flags) {
+                Ok(taken) => return Ok((offered, taken)),
+                Err(Errno::AGAIN) => return Ok((offered, 0)),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    fn advance(&mut self, taken: usize, sent: &mut Sent) {
+        self.front_sent += taken;
+        while let Some(front) = self.frames.front() {
+            let length = front.len();
+            if self.front_sent < length {
+                break;
+            }
+            self.front_sent -= length;
+            sent.replies += 1;
+            sent.released_bytes += front.held_bytes;
+            self.frames.pop_front();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn everything_arrives_in_order_through_a_narrow_socket() {
+        let (ours, mut theirs) = UnixStream::pair().expect("a pair");
+        let mut outbox = Outbox::default();
+        let mut expected = Vec::new();
+        for i in 0..3000usize {
+            let fill = (i % 251) as u8;
+            let head = [fill; 16];
+            expected.extend_from_slice(&head);
+            let length = (i * 37) % 9000;
+            match i % 3 {
+                0 => outbox.push(Frame::head(&head, 1)),
+                1 => {
+                    let data = IoBuf::copy_of(&vec![fill; length]);
+                    outbox.push(Frame::data(&head, data, 1));
+                    expected.extend(std::iter::repeat_n(fill, length));
+                }
+                _ => {
+                    expected.extend(std::iter::repeat_n(fill, length));
+                    outbox.push(Frame::bytes([&head[..], &vec![fill; length]].concat(), 1));
+                }
+            }
+        }
+        let mut received = Vec::new();
+        let mut total = Sent::default();
+        let mut chunk = vec![0; 70_001];
+        while received.len() < expected.len() {
+            let sent = outbox.send(&ours).expect("send");
+            total.replies += sent.replies;
+            total.released_bytes += sent.released_bytes;
+            let got = theirs.read(&mut chunk).expect("read");
+            received.extend_from_slice(&chunk[..got]);
+        }
+        assert!(received == expected, "the bytes differ");
+        assert!(outbox.is_empty());
+        assert_eq!((total.replies, total.released_bytes), (3000, 3000));
+    }
+
+    #[test]
+    fn many_replies_need_few_calls() {
+        let (ours, mut theirs) = UnixStream::pair().expect("a pair");
+        let mut outbox = Outbox::default();
+        for _ in 0..512 {
+            outbox.push(Frame::head(&[7; 16], 0));
+        }
+        let sent = outbox.send(&ours).expect("send");
+        assert_eq!((sent.replies, sent.calls), (512, 1));
+        theirs.read_exact(&mut [0; 512 * 16]).expect("all of it");
+    }
+
+    #[test]
+    fn a_peer_that_is_gone_is_an_error_and_no_signal() {
+        let (ours, theirs) = UnixStream::pair().expect("a pair");
+        drop(theirs);
+        let mut outbox = Outbox::default();
+        outbox.push(Frame::head(&[0; 16], 0));
+        assert_eq!(
+            outbox.send(&ours).expect_err("gone").kind(),
+            io::ErrorKind::BrokenPipe
+        );
+    }
+}

@@ -1,0 +1,367 @@
+//! The transmission phase of one connection: requests to the cache in batches, replies out in
+//! batches, and one wait for whatever comes first.
+//!
+//! A round sends what is ready, hands the cache what has arrived, and receives; only when none of
+//! these can go on does the thread sleep. With nothing under way, the receive itself is the sleep,
+//! so that a client with one request at a time costs two system calls a request; at depth many
+//! requests share both.
+
+use crate::answer;
+use crate::intake::{Filled, Intake, Item, is_empty};
+use crate::mailbox::{Completion, Mailbox, Tag, TagKind};
+use crate::outbox::{Frame, Outbox};
+use crate::status::TrafficCounters;
+use futae_engine::{ClientId, Engine, IoBuf, Operation, Request};
+use futae_policy::VolumeId;
+use futae_wire::{Command, CommandFlags, RequestHeader, RequestRules, WireError};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use rustix::net::{Shutdown, shutdown};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+/// How much one connection may have under way, replies that have not left included. A request
+/// that goes beyond is the last one read until others are done.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    pub(crate) requests: usize,
+    pub(crate) bytes: u64,
+    /// How long a peer that has said goodbye may take to receive what it is owed.
+    pub(crate) linger: Duration,
+}
+
+/// Whose requests these are.
+pub(crate) struct Session {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) volume: VolumeId,
+    pub(crate) client: ClientId,
+    pub(crate) rules: RequestRules,
+}
+
+/// Why the peer could not be understood any more, if so. A peer that is gone is no error.
+pub(crate) type Ending = Result<(), WireError>;
+
+pub(crate) struct Pump<'a> {
+    socket: &'a OwnedFd,
+    session: Session,
+    limits: Limits,
+    traffic: &'a TrafficCounters,
+    mailbox: Arc<Mailbox>,
+    intake: Intake,
+    outbox: Outbox,
+    batch: Vec<Request>,
+    completions: Vec<Completion>,
+    /// Requests that the cache has.
+    in_flight: usize,
+    /// Those, and replies that have not left.
+    held_requests: usize,
+    held_bytes: u64,
+    arrivals: u64,
+    reading: bool,
+    goodbye: Option<Instant>,
+    ending: Ending,
+}
+
+impl<'a> Pump<'a> {
+    pub(crate) fn new(
+        socket: &'a OwnedFd,
+        session: Session,
+        received: &[u8],
+        limits: Limits,
+        traffic: &'a TrafficCounters,
+    ) -> io::Result<Self> {
+        Ok(Self {
+            socket,
+            session,
+            limits,
+            traffic,
+            mailbox: Arc::new(Mailbox::new()?),
+            intake: Intake::new(received),
+            outbox: Outbox::default(),
+            batch: Vec::new(),
+            completions: Vec::new(),
+            in_flight: 0,
+            held_requests: 0,
+            held_bytes: 0,
+            arrivals: 0,
+            reading: true,
+            goodbye: None,
+            ending: Ok(()),
+        })
+    }
+
+    /// Serves until the peer is gone and the cache is done with its requests.
+    pub(crate) fn run(mut self) -> Ending {
+        loop {
+            self.collect();
+            self.send();
+            if self.take_requests() {
+                continue;
+            }
+            if !self.reading && self.in_flight == 0 && self.outbox.is_empty() {
+                return self.ending;
+            }
+            if self.reading && self.has_room() && self.receive() {
+                continue;
+            }
+            self.sleep();
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        self.held_requests < self.limits.requests && self.held_bytes < self.limits.bytes
+    }
+
+    fn stop_reading(&mut self) {
+        self.reading = false;
+        self.goodbye.get_or_insert_with(Instant::now);
+    }
+
+    /// The peer is gone: nothing more can be said, but the cache still finishes what it has.
+    fn lose_peer(&mut self) {
+        self.stop_reading();
+        // Half a reply may have left; nothing may follow it.
+        let _ = shutdown(self.socket, Shutdown::Both);
+        self.outbox.clear();
+        self.held_requests = self.in_flight;
+    }
+
+    /// Turns what the cache is done with into replies.
+    fn collect(&mut self) {
+        if self.in_flight == 0 {
+            return;
+        }
+        let mut completions = std::mem::take(&mut self.completions);
+        self.mailbox.take(&mut completions);
+        for completion in completions.drain(..) {
+            self.in_flight -= 1;
+            if completion.tag.kind == TagKind::ThenFlush && completion.result.is_ok() {
+                let tag = Tag {
+                    kind: TagKind::Plain,
+                    ..completion.tag
+                };
+                self.enqueue(self.arrivals, tag, Operation::Flush);
+                continue;
+            }
+            let held_bytes = completion.tag.held_bytes;
+            match answer::completed(completion, self.session.rules.structured_replies) {
+                Some(frame) => self.outbox.push(frame),
+                None => {
+                    self.held_requests = self.held_requests.saturating_sub(1);
+                    self.held_bytes -= held_bytes;
+                }
+            }
+        }
+        self.completions = completions;
+        self.submit();
+    }
+
+    fn send(&mut self) {
+        if self.outbox.is_empty() {
+            return;
+        }
+        match self.outbox.send(self.socket) {
+            Ok(sent) => {
+                self.held_requests = self.held_requests.saturating_sub(sent.replies as usize);
+                self.held_bytes -= sent.released_bytes;
+                self.traffic.replies.fetch_add(sent.replies, Relaxed);
+                self.traffic.sends.fetch_add(sent.calls, Relaxed);
+            }
+            Err(_) => self.lose_peer(),
+        }
+    }
+
+    /// Hands the cache every request that has arrived; whether there was any.
+    fn take_requests(&mut self) -> bool {
+        let mut taken = 0;
+        while self.reading && self.has_room() {
+            match self.intake.next(&self.session.rules) {
+                Ok(Some(item)) => {
+                    taken += 1;
+                    self.take(item);
+                }
+                Ok(None) => break,
+                Err(error) => {
+                    self.ending = Err(error);
+                    self.stop_reading();
+                }
+            }
+        }
+        self.traffic.requests.fetch_add(taken, Relaxed);
+        self.submit();
+        taken > 0
+    }
+
+    fn take(&mut self, item: Item) {
+        match item {
+            Item::Request(header, payload) => self.carry_out(&header, payload),
+            Item::Refused(header, error, why) => {
+                let structured = self.session.rules.structured_replies;
+                self.traffic.refused_requests.fetch_add(1, Relaxed);
+                self.reply(answer::failure(header.cookie, error, why, structured, 0), 0);
+            }
+            Item::Ignored => {
+                self.traffic.misshapen_demotions.fetch_add(1, Relaxed);
+            }
+        }
+    }
+
+    fn reply(&mut self, frame: Frame, held_bytes: u64) {
+        self.held_requests += 1;
+        self.held_bytes += held_bytes;
+        self.outbox.push(frame);
+    }
+
+    fn carry_out(&mut self, header: &RequestHeader, payload: Option<IoBuf>) {
+        self.arrivals += 1;
+        if is_empty(header) {
+            return self.answer_empty(header);
+        }
+        let (offset, length) = (header.offset, u64::from(header.length_bytes));
+        let fua = header.flags.contains(CommandFlags::FUA);
+        let no_hole = header.flags.contains(CommandFlags::NO_HOLE);
+        let data = payload.unwrap_or_else(|| IoBuf::new(0));
+        let (kind, held_bytes, operation) = match header.command {
+            Command::Read => (TagKind::Read, length, Operation::Read { offset, length }),
+            Command::Write => (
+                TagKind::Plain,
+                length,
+                Operation::Write { offset, data, fua },
+            ),
+            Command::Flush => (TagKind::Plain, 0, Operation::Flush),
+            Command::Trim if fua => (TagKind::ThenFlush, 0, Operation::Trim { offset, length }),
+            Command::Trim => (TagKind::Plain, 0, Operation::Trim { offset, length }),
+            Command::Cache => (TagKind::Plain, 0, Operation::Notice { offset, length }),
+            Command::WriteZeroes => (
+                TagKind::Plain,
+                0,
+                Operation::WriteZeroes {
+                    offset,
+                    length,
+                    fua,
+                    no_hole,
+                },
+            ),
+            Command::Demote => (TagKind::Silent, length, Operation::Demote { offset, data }),
+            Command::BlockStatus => return self.block_status(header),
+            // The rules let no other command through.
+            Command::Disconnect | Command::Unknown(_) => return self.stop_reading(),
+        };
+        let tag = Tag {
+            cookie: header.cookie,
+            offset,
+            held_bytes,
+            kind,
+        };
+        self.held_requests += 1;
+        self.held_bytes += held_bytes;
+        let agreed = self.session.rules.demotion.is_some();
+        self.enqueue(
+            if agreed { header.cookie } else { self.arrivals },
+            tag,
+            operation,
+        );
+    }
+
+    fn answer_empty(&mut self, header: &RequestHeader) {
+        let structured = self.session.rules.structured_replies;
+        let cookie = header.cookie;
+        match header.command {
+            Command::Read => self.reply(answer::empty_read(cookie, structured), 0),
+            Command::BlockStatus => {
+                let error = futae_wire::ErrorNumber::Invalid;
+                let why = "a block status needs a range";
+                self.reply(answer::failure(cookie, error, why, structured, 0), 0);
+            }
+            Command::Demote => {}
+            _ => self.reply(answer::success(cookie, 0), 0),
+        }
+    }
+
+    fn block_status(&mut self, header: &RequestHeader) {
+        let (volume, length) = (self.session.volume, header.length_bytes);
+        let extents = self
+            .session
+            .engine
+            .extents(volume, header.offset, length.into());
+        let only_first = header.flags.contains(CommandFlags::REQ_ONE);
+        let frame = answer::block_status(header.cookie, extents, length, only_first);
+        let held_bytes = frame.held_bytes();
+        self.reply(frame, held_bytes);
+    }
+
+    fn enqueue(&mut self, sequence: u64, tag: Tag, operation: Operation) {
+        self.in_flight += 1;
+        let mailbox = Arc::clone(&self.mailbox);
+        self.batch.push(Request {
+            volume: self.session.volume,
+            client: self.session.client,
+            sequence,
+            operation,
+            done: Box::new(move |result| mailbox.put(Completion { tag, result })),
+        });
+    }
+
+    fn submit(&mut self) {
+        if !self.batch.is_empty() {
+            self.traffic.batches.fetch_add(1, Relaxed);
+            self.session.engine.submit_batch(&mut self.batch);
+            debug_assert!(self.batch.is_empty(), "the cache takes every request");
+        }
+    }
+
+    /// Receives; whether that changed anything. Waits if there is nothing else to wait for.
+    fn receive(&mut self) -> bool {
+        let idle = self.in_flight == 0 && self.outbox.is_empty();
+        match self.intake.fill(self.socket, idle) {
+            Ok(Filled::Bytes) => true,
+            Ok(Filled::WouldBlock) => false,
+            Ok(Filled::End) => {
+                self.stop_reading();
+                true
+            }
+            Err(_) => {
+                self.lose_peer();
+                true
+            }
+        }
+    }
+
+    /// Waits until the socket can go on or the cache is done with something.
+    fn sleep(&mut self) {
+        if self.in_flight > 0 && !self.mailbox.may_sleep() {
+            return;
+        }
+        let mut wanted = PollFlags::empty();
+        wanted.set(PollFlags::IN, self.reading && self.has_room());
+        wanted.set(PollFlags::OUT, !self.outbox.is_empty());
+        let mailbox = Arc::clone(&self.mailbox);
+        // A socket of which nothing is wanted would still report that its peer is gone, again
+        // and again, so it is left out.
+        let mut fds = [
+            PollFd::from_borrowed_fd(mailbox.bell(), PollFlags::IN),
+            PollFd::new(self.socket, wanted),
+        ];
+        let count = if wanted.is_empty() { 1 } else { 2 };
+        match poll(&mut fds[..count], self.patience().as_ref()) {
+            Ok(0) => self.lose_peer(),
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(_) => std::thread::sleep(Duration::from_millis(10)), // out of kernel memory
+        }
+        // The bell may have been rung for an earlier sleep that something else ended.
+        let rung = fds[0].revents().contains(PollFlags::IN);
+        if rung || self.in_flight > 0 {
+            mailbox.awake(rung);
+        }
+    }
+
+    /// How long to wait for a peer that has said goodbye.
+    fn patience(&self) -> Option<Timespec> {
+        let goodbye = self.goodbye.filter(|_| !self.outbox.is_empty())?;
+        let left = self.limits.linger.saturating_sub(goodbye.elapsed());
+        Timespec::try_from(left).ok()
+    }
+}

@@ -1,0 +1,112 @@
+//! What a server says of itself.
+
+use futae_engine::EngineStatus;
+use serde::{Deserialize, Serialize};
+use std::ops::AddAssign;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// What went over connections.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Traffic {
+    /// Requests received.
+    pub requests: u64,
+    /// Batches in which the cache got them.
+    pub batches: u64,
+    /// Replies sent.
+    pub replies: u64,
+    /// System calls that sent them.
+    pub sends: u64,
+    /// Requests answered with an error before the cache saw them.
+    pub refused_requests: u64,
+    /// Demotions that broke a rule of shape.
+    pub misshapen_demotions: u64,
+}
+
+impl AddAssign for Traffic {
+    fn add_assign(&mut self, other: Self) {
+        self.requests += other.requests;
+        self.batches += other.batches;
+        self.replies += other.replies;
+        self.sends += other.sends;
+        self.refused_requests += other.refused_requests;
+        self.misshapen_demotions += other.misshapen_demotions;
+    }
+}
+
+/// The traffic of one connection while it lives.
+#[derive(Debug, Default)]
+pub(crate) struct TrafficCounters {
+    pub(crate) requests: AtomicU64,
+    pub(crate) batches: AtomicU64,
+    pub(crate) replies: AtomicU64,
+    pub(crate) sends: AtomicU64,
+    pub(crate) refused_requests: AtomicU64,
+    pub(crate) misshapen_demotions: AtomicU64,
+}
+
+impl TrafficCounters {
+    pub(crate) fn read(&self) -> Traffic {
+        Traffic {
+            requests: self.requests.load(Relaxed),
+            batches: self.batches.load(Relaxed),
+            replies: self.replies.load(Relaxed),
+            sends: self.sends.load(Relaxed),
+            refused_requests: self.refused_requests.load(Relaxed),
+            misshapen_demotions: self.misshapen_demotions.load(Relaxed),
+        }
+    }
+}
+
+/// A server at one moment.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct ServerStatus {
+    /// The version of futae.
+    pub version: String,
+    /// Time since the start, in seconds.
+    pub uptime_seconds: f64,
+    /// Connections now, those in their handshake included.
+    pub connections: u64,
+    /// Connections still in their handshake.
+    pub handshakes: u64,
+    /// Connections that may demote.
+    pub demotion_clients: u64,
+    /// Connections ever accepted.
+    pub accepted: u64,
+    /// Connections closed at once because there were too many.
+    pub turned_away: u64,
+    /// Connections that ended because the peer broke the protocol or did not finish a handshake.
+    pub protocol_errors: u64,
+    /// What the last of them did wrong.
+    pub last_protocol_error: Option<String>,
+    /// What went over all connections.
+    #[serde(flatten)]
+    pub traffic: Traffic,
+    /// The caches.
+    pub engines: Vec<EngineReport>,
+    /// The exports.
+    pub exports: Vec<ExportReport>,
+}
+
+/// One cache of a server.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct EngineReport {
+    /// The exports whose blocks it holds.
+    pub exports: Vec<String>,
+    /// What it has done.
+    #[serde(flatten)]
+    pub engine: EngineStatus,
+}
+
+/// One export of a server.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct ExportReport {
+    /// Its name.
+    pub name: String,
+    /// Size in bytes.
+    pub size_bytes: u64,
+    /// Whether writes are refused.
+    pub read_only: bool,
+    /// Connections that use it now.
+    pub connections: u64,
+}
