@@ -35,7 +35,7 @@ pub struct TestStore {
 
 impl TestStore {
     pub fn new(blocks: u64) -> Arc<Self> {
-        let bytes = (0..blocks * BLOCK).map(|at| initial(at)).collect();
+        let bytes = (0..blocks * BLOCK).map(initial).collect();
         Arc::new(Self {
             inside: Mutex::new(Inside {
                 bytes,
@@ -129,7 +129,7 @@ impl Store for TestStore {
         self.set(|inside| {
             inside
                 .demotions
-                .push((sequence, offset, data.as_slice().to_vec()))
+                .push((sequence, offset, data.as_slice().to_vec()));
         });
     }
     fn notice(&self, _sequence: u64, offset: u64, length: u64) {

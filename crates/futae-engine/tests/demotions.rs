@@ -1,0 +1,174 @@
+//! Demoted data is believed only under the rules: never when a newer write has been seen, never
+//! from a volume that several clients use.
+
+mod common;
+
+use common::{BLOCK, Setup, initial, setup, take, write};
+use futae_engine::{ClientId, HandDown, IoBuf, Operation};
+use futae_policy::Prng;
+
+fn demote(block: u64, fill: u8) -> Operation {
+    let data = IoBuf::copy_of(&vec![fill; BLOCK as usize]);
+    Operation::Demote {
+        offset: block * BLOCK,
+        data,
+    }
+}
+
+fn read_block(setup: &Setup, client: ClientId, block: u64) -> Vec<u8> {
+    let read = setup
+        .engine
+        .read_blocking(setup.volume, client, block * BLOCK, BLOCK);
+    read.expect("a read").as_slice().to_vec()
+}
+
+fn fresh(block: u64) -> Vec<u8> {
+    (block * BLOCK..(block + 1) * BLOCK).map(initial).collect()
+}
+
+#[test]
+fn a_demoted_block_is_served_from_memory() {
+    let setup = setup("exclusive", 4, 16, HandDown::Nothing);
+    let client = setup.engine.join(setup.volume);
+    let data = fresh(3);
+    setup.start(
+        client,
+        1,
+        Operation::Demote {
+            offset: 3 * BLOCK,
+            data: IoBuf::copy_of(&data),
+        },
+    );
+    assert_eq!(read_block(&setup, client, 3), data);
+    assert!(
+        setup.store.get(|inside| inside.reads.is_empty()),
+        "the store was not asked"
+    );
+    assert_eq!(read_block(&setup, client, 4), fresh(4));
+    assert_eq!(read_block(&setup, client, 4), fresh(4));
+    assert_eq!(
+        setup.store.get(|inside| inside.reads.len()),
+        2,
+        "a missed block is not kept"
+    );
+}
+
+#[test]
+fn older_than_a_write_is_never_served() {
+    for write_is_held in [false, true] {
+        for demotion_first in [false, true] {
+            let setup = setup("exclusive", 4, 16, HandDown::Nothing);
+            let client = setup.engine.join(setup.volume);
+            setup.store.set(|inside| inside.hold = write_is_held);
+            if demotion_first {
+                setup.start(client, 5, demote(2, 0xAA));
+            }
+            let answer = setup.start(client, 9, write(2 * BLOCK, &[0xBB; BLOCK as usize]));
+            if !demotion_first {
+                setup.start(client, 5, demote(2, 0xAA));
+            }
+            setup.store.release_all();
+            setup.store.set(|inside| inside.hold = false);
+            take(&answer).expect("answered").expect("written");
+            let case = format!("write held: {write_is_held}, demotion first: {demotion_first}");
+            assert_eq!(
+                read_block(&setup, client, 2),
+                [0xBB; BLOCK as usize],
+                "{case}"
+            );
+            setup.start(client, 6, demote(2, 0xAA));
+            assert_eq!(
+                read_block(&setup, client, 2),
+                [0xBB; BLOCK as usize],
+                "{case}, again"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_trim_or_zeroing_counts_as_a_write() {
+    let setup = setup("exclusive", 4, 16, HandDown::Nothing);
+    let client = setup.engine.join(setup.volume);
+    let zero = Operation::WriteZeroes {
+        offset: 0,
+        length: 4 * BLOCK,
+        fua: false,
+        no_hole: false,
+    };
+    setup.start(client, 9, zero);
+    setup.start(client, 8, demote(1, 0xAA));
+    assert_eq!(read_block(&setup, client, 1), [0; BLOCK as usize]);
+    assert_eq!(setup.engine.status().demotions_refused, 1);
+}
+
+#[test]
+fn never_from_a_volume_that_several_clients_use() {
+    let setup = setup("exclusive", 4, 16, HandDown::Nothing);
+    let first = setup.engine.join(setup.volume);
+    let second = setup.engine.join(setup.volume);
+    setup.start(second, 1, write(2 * BLOCK, &[0xBB; BLOCK as usize]));
+    setup.start(first, 100, demote(2, 0xAA));
+    assert_eq!(read_block(&setup, first, 2), [0xBB; BLOCK as usize]);
+    setup.engine.leave(setup.volume, second);
+    setup.start(first, 101, demote(2, 0xAA));
+    assert_eq!(
+        read_block(&setup, first, 2),
+        [0xBB; BLOCK as usize],
+        "its cache may be out of date"
+    );
+    assert_eq!(setup.engine.status().demotions_refused, 2);
+}
+
+#[test]
+fn a_part_of_a_block_is_not_a_block() {
+    let setup = setup("exclusive", 4, 16, HandDown::Nothing);
+    let client = setup.engine.join(setup.volume);
+    let data = IoBuf::copy_of(&[0xAA; 512]);
+    setup.start(client, 1, Operation::Demote { offset: 0, data });
+    assert_eq!(read_block(&setup, client, 0), fresh(0));
+}
+
+/// A client with a cache of its own that decides in one order while its messages arrive in
+/// another: whatever the order, a read never sees anything but the last acknowledged write.
+#[test]
+fn any_order_of_arrival_is_safe() {
+    for seed in 0..300 {
+        let setup = setup("exclusive", 3, 4, HandDown::Nothing);
+        let client = setup.engine.join(setup.volume);
+        let mut prng = Prng::new(seed);
+        let mut truth: Vec<Vec<u8>> = (0..4).map(fresh).collect();
+        let mut late: Vec<(u64, u64, Vec<u8>)> = Vec::new();
+        for sequence in 1..400u64 {
+            let block = prng.below(4);
+            match prng.below(4) {
+                // Decided now, with what is true now; sent some time later.
+                0 => late.push((sequence, block, truth[block as usize].clone())),
+                1 => {
+                    let data = vec![prng.bits() as u8; BLOCK as usize];
+                    setup.start(client, sequence, write(block * BLOCK, &data));
+                    truth[block as usize] = data;
+                }
+                2 if !late.is_empty() => {
+                    let (then, block, data) = late.remove(prng.below(late.len() as u64) as usize);
+                    let data = IoBuf::copy_of(&data);
+                    setup.start(
+                        client,
+                        then,
+                        Operation::Demote {
+                            offset: block * BLOCK,
+                            data,
+                        },
+                    );
+                }
+                _ => assert_eq!(read_block(&setup, client, block), truth[block as usize]),
+            }
+            setup.engine.audit();
+        }
+        let status = setup.engine.status();
+        assert!(
+            status.demotions_refused > 0 && status.counters.hits > 0,
+            "seed {seed}"
+        );
+    }
+}

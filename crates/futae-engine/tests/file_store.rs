@@ -1,0 +1,256 @@
+//! A real file as a store: direct and unaligned I/O, holes, zeroing, a full disk.
+
+use futae_engine::{Extent, FileStore, IoBuf, IoError, IoErrorKind, Store, StoreOperation};
+use futae_policy::Prng;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::Command;
+use std::sync::mpsc;
+
+fn wait(store: &FileStore, operation: StoreOperation) -> Result<IoBuf, IoError> {
+    let (sender, receiver) = mpsc::sync_channel(1);
+    store.submit(
+        0,
+        operation,
+        Box::new(move |result| sender.send(result).expect("waits")),
+    );
+    receiver.recv().expect("answered")
+}
+
+fn image(directory: &Path, bytes: u64) -> std::path::PathBuf {
+    let path = directory.join("disk.img");
+    File::create(&path)
+        .expect("an image")
+        .set_len(bytes)
+        .expect("its size");
+    path
+}
+
+#[test]
+fn equal_to_a_plain_array_at_any_alignment() {
+    const BYTES: u64 = 1_000_003; // no whole number of pages
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = image(directory.path(), BYTES);
+    let store = FileStore::open(&path, false).expect("a store");
+    let mut model = vec![0u8; BYTES as usize];
+    let mut prng = Prng::new(3);
+    for _ in 0..800 {
+        let offset = match prng.below(2) {
+            0 => prng.below(BYTES / 4096) * 4096,
+            _ => prng.below(BYTES),
+        };
+        let length = (1 + prng.below(4)) * 4096 - prng.below(2) * prng.below(4096);
+        let length = length.min(BYTES - offset);
+        let range = offset as usize..(offset + length) as usize;
+        match prng.below(6) {
+            0 => {
+                let no_hole = prng.below(2) == 0;
+                let zero = StoreOperation::WriteZeroes {
+                    offset,
+                    length,
+                    fua: true,
+                    no_hole,
+                };
+                wait(&store, zero).expect("zeroed");
+                model[range].fill(0);
+            }
+            1..=3 => {
+                let data: Vec<u8> = (0..length).map(|_| prng.bits() as u8).collect();
+                let (buffer, fua) = (IoBuf::copy_of(&data), prng.below(4) == 0);
+                wait(
+                    &store,
+                    StoreOperation::Write {
+                        offset,
+                        buffer,
+                        fua,
+                    },
+                )
+                .expect("written");
+                model[range].copy_from_slice(&data);
+            }
+            _ => {
+                let buffer = IoBuf::new(length as usize);
+                let read = wait(&store, StoreOperation::Read { offset, buffer }).expect("read");
+                assert_eq!(read.as_slice(), &model[range], "{length} bytes at {offset}");
+            }
+        }
+    }
+    wait(&store, StoreOperation::Flush).expect("flushed");
+    assert_eq!(std::fs::read(&path).expect("the image"), model);
+}
+
+#[test]
+fn holes_are_reported_and_made() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = image(directory.path(), 1 << 20);
+    let store = FileStore::open(&path, false).expect("a store");
+    let buffer = IoBuf::copy_of(&[7; 65536]);
+    wait(
+        &store,
+        StoreOperation::Write {
+            offset: 65536,
+            buffer,
+            fua: false,
+        },
+    )
+    .expect("written");
+    wait(&store, StoreOperation::Flush).expect("flushed");
+    let extents = store.extents(0, 1 << 20).expect("extents");
+    let hole = |length| Extent { length, hole: true };
+    let data = |length| Extent {
+        length,
+        hole: false,
+    };
+    assert_eq!(
+        extents,
+        [hole(65536), data(65536), hole((1 << 20) - 131_072)]
+    );
+    wait(
+        &store,
+        StoreOperation::Trim {
+            offset: 65536,
+            length: 65536,
+        },
+    )
+    .expect("trimmed");
+    assert_eq!(store.extents(0, 1 << 20).expect("extents"), [hole(1 << 20)]);
+}
+
+#[test]
+fn many_operations_at_once_all_end() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = image(directory.path(), 16 << 20);
+    let store = FileStore::open(&path, false).expect("a store");
+    let (sender, receiver) = mpsc::channel();
+    for block in 0..4096u64 {
+        let sender = sender.clone();
+        let buffer = IoBuf::copy_of(&[block as u8; 4096]);
+        let write = StoreOperation::Write {
+            offset: block * 4096,
+            buffer,
+            fua: false,
+        };
+        store.submit(
+            0,
+            write,
+            Box::new(move |result| sender.send(result.map(drop)).expect("waits")),
+        );
+    }
+    for _ in 0..4096 {
+        receiver.recv().expect("answered").expect("written");
+    }
+    drop(store);
+    let bytes = std::fs::read(&path).expect("the image");
+    assert!(
+        bytes
+            .iter()
+            .zip(0usize..)
+            .all(|(&byte, at)| byte == (at / 4096) as u8)
+    );
+}
+
+#[test]
+fn what_cannot_be_opened_is_said() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let message = |path: &Path| match FileStore::open(path, false) {
+        Ok(_) => panic!("{} was opened", path.display()),
+        Err(error) => error.to_string(),
+    };
+    assert!(message(&directory.path().join("absent.img")).contains("absent.img: no such file"));
+    assert!(
+        message(directory.path()).contains("directory"),
+        "{}",
+        message(directory.path())
+    );
+    assert!(message(&image(directory.path(), 0)).contains("is empty"));
+    let path = image(directory.path(), 4096);
+    let _held = FileStore::open(&path, false).expect("a store");
+    assert!(message(&path).contains("in use"));
+}
+
+#[test]
+fn a_file_that_was_cut_short_fails_and_recovers() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = image(directory.path(), 1 << 20);
+    let store = FileStore::open(&path, false).expect("a store");
+    let file = File::options().write(true).open(&path).expect("the image");
+    file.set_len(4096).expect("cut");
+    let read = |offset| {
+        wait(
+            &store,
+            StoreOperation::Read {
+                offset,
+                buffer: IoBuf::new(4096),
+            },
+        )
+    };
+    assert_eq!(
+        read(65536).expect_err("beyond the end").kind,
+        IoErrorKind::Store
+    );
+    file.set_len(1 << 20).expect("restored");
+    file.write_at(&[5; 4096], 65536).expect("written");
+    assert_eq!(read(65536).expect("read").as_slice(), [5; 4096]);
+}
+
+/// A mounted file system of 1 MiB, unmounted in the end.
+struct SmallDisk(tempfile::TempDir);
+
+impl SmallDisk {
+    fn mount() -> Option<Self> {
+        let directory = tempfile::tempdir().expect("a directory");
+        let mount = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "size=1m", "none"])
+            .arg(directory.path())
+            .output();
+        let mounted = mount.is_ok_and(|output| output.status.success());
+        mounted.then(|| Self(directory))
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(self.0.path()).output();
+    }
+}
+
+#[test]
+fn a_full_disk_is_an_error_that_says_so_and_reads_go_on() {
+    let Some(disk) = SmallDisk::mount() else {
+        eprintln!("skipped: mounting a tmpfs is not permitted here (run as root)");
+        return;
+    };
+    let path = image(disk.0.path(), 8 << 20);
+    let store = FileStore::open(&path, false).expect("a store");
+    let write = |offset: u64| {
+        let buffer = IoBuf::copy_of(&[1; 65536]);
+        wait(
+            &store,
+            StoreOperation::Write {
+                offset,
+                buffer,
+                fua: false,
+            },
+        )
+    };
+    let results: Vec<_> = (0..64).map(|i| write(i * 65536).map(drop)).collect();
+    assert!(results[0].is_ok(), "the first fits");
+    let full = results
+        .iter()
+        .find_map(|result| result.as_ref().err())
+        .expect("64 × 64 KiB do not fit");
+    assert_eq!(
+        (full.kind, full.kind.errno()),
+        (IoErrorKind::NoSpace, 28),
+        "{full}"
+    );
+    let read = wait(
+        &store,
+        StoreOperation::Read {
+            offset: 0,
+            buffer: IoBuf::new(4096),
+        },
+    );
+    assert_eq!(read.expect("a read").as_slice(), [1; 4096]);
+}
