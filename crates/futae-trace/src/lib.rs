@@ -2,15 +2,24 @@
 //!
 //! A [`WorkloadSpec`] is what a user writes (`zipf(1.0):10GiB`); its [`Generator`] draws an endless
 //! stream of [`BlockRequest`]s from a seed, the same on every machine. A [`Request`] is one record
-//! of a trace, in bytes; a block size turns it into block requests.
+//! of a trace, in bytes, which a [`TraceReader`] takes out of a file of any known format and
+//! compression; a [`View`] turns it into block requests, and [`DenseTrace`] holds a whole trace of
+//! them with its blocks numbered densely.
 //!
 //! Nothing in this crate knows caches.
 
+mod dense;
+mod format;
 mod request;
 mod size;
 mod stream;
 mod workload;
 
+pub use dense::{DenseStream, DenseTrace, View};
+pub use format::{
+    Columns, Compression, Format, RequestReader, TraceError, TraceErrorKind, TraceOptions,
+    TraceReader,
+};
 pub use request::{Request, RequestKind};
 pub use size::{
     BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, SIMULATED_BLOCK_BYTES_MIN, Size, SizeError, parse_block_bytes,

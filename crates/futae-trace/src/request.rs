@@ -35,6 +35,7 @@ pub struct Request {
     pub length_bytes: u64,
     /// Read or write.
     pub kind: RequestKind,
-    /// When, since the trace's own zero; none where the trace has no times.
+    /// When, in microseconds from whatever zero the trace has; none where it has no times. Not
+    /// every trace is sorted by time.
     pub time_us: Option<u64>,
 }

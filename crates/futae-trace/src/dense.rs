@@ -1,0 +1,240 @@
+//! Traces as dense block numbers, so that any number of runs index plain arrays.
+
+use crate::format::RequestReader;
+use crate::{BlockRequest, BlockStream, Request, RequestKind, TraceError, TraceErrorKind};
+use futae_policy::VolumeId;
+use hashbrown::HashMap;
+use std::ops::RangeInclusive;
+
+const SECTOR_BYTES: u64 = 512;
+
+/// What of a request is a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum View {
+    /// One block a request, named by its volume and the sector (512 bytes) where it starts; the
+    /// length is ignored. Cache simulators call it "ignore object size".
+    Start,
+    /// The blocks of so many bytes that the request touches, wholly or partly, in order.
+    Blocks(u64),
+}
+
+impl View {
+    /// The numbers, on the request's volume, of the blocks that it touches. A request without a
+    /// length touches one.
+    #[must_use]
+    pub fn blocks(self, request: &Request) -> RangeInclusive<u64> {
+        let first = request.offset_bytes;
+        match self {
+            Self::Start => first / SECTOR_BYTES..=first / SECTOR_BYTES,
+            Self::Blocks(bytes) => {
+                let last = first.saturating_add(request.length_bytes.saturating_sub(1));
+                first / bytes..=last / bytes
+            }
+        }
+    }
+}
+
+/// A whole trace, its distinct blocks numbered from 0 in the order of their first access.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DenseTrace {
+    ids: Vec<u32>,
+    /// One bit an access.
+    writes: Vec<u64>,
+    distinct: u32,
+    requests: u64,
+}
+
+impl DenseTrace {
+    /// Reads all of a trace. The block size of the view must not be 0.
+    pub fn read(reader: &mut impl RequestReader, view: View) -> Result<Self, TraceError> {
+        let mut numbering = Numbering::default();
+        while let Some(request) = reader.next() {
+            numbering.add(&request?, view).map_err(|kind| TraceError {
+                path: reader.path().to_owned(),
+                at: None,
+                kind,
+            })?;
+        }
+        Ok(numbering.trace)
+    }
+
+    /// Numbers the blocks of requests that are at hand.
+    pub fn from_requests<'a>(
+        requests: impl IntoIterator<Item = &'a Request>,
+        view: View,
+    ) -> Result<Self, TraceErrorKind> {
+        let mut numbering = Numbering::default();
+        requests
+            .into_iter()
+            .try_for_each(|request| numbering.add(request, view))?;
+        Ok(numbering.trace)
+    }
+
+    /// The blocks asked for, in order.
+    #[must_use]
+    pub fn ids(&self) -> &[u32] {
+        &self.ids
+    }
+
+    /// Whether access `index` is a write.
+    #[inline]
+    #[must_use]
+    pub fn is_write(&self, index: usize) -> bool {
+        self.writes
+            .get(index / 64)
+            .is_some_and(|word| word >> (index % 64) & 1 == 1)
+    }
+
+    /// How many distinct blocks there are; every id is below it.
+    #[must_use]
+    pub fn distinct(&self) -> u32 {
+        self.distinct
+    }
+
+    /// How many requests there were; each is one access or more.
+    #[must_use]
+    pub fn requests(&self) -> u64 {
+        self.requests
+    }
+
+    /// The accesses as a stream, from the first.
+    #[must_use]
+    pub fn stream(&self) -> DenseStream<'_> {
+        DenseStream {
+            trace: self,
+            next: 0,
+        }
+    }
+}
+
+/// The accesses of a [`DenseTrace`].
+#[derive(Clone, Debug)]
+pub struct DenseStream<'a> {
+    trace: &'a DenseTrace,
+    next: usize,
+}
+
+impl BlockStream for DenseStream<'_> {
+    fn fill(&mut self, out: &mut [BlockRequest]) -> usize {
+        let ids = &self.trace.ids[self.next..];
+        let count = ids.len().min(out.len());
+        for ((request, &id), index) in out.iter_mut().zip(ids).zip(self.next..) {
+            let read = BlockRequest::read(u64::from(id));
+            *request = if self.trace.is_write(index) {
+                BlockRequest::write(u64::from(id))
+            } else {
+                read
+            };
+        }
+        self.next += count;
+        count
+    }
+}
+
+/// Numbers blocks as they come.
+#[derive(Default)]
+struct Numbering {
+    numbers: HashMap<(u64, VolumeId), u32>,
+    trace: DenseTrace,
+}
+
+impl Numbering {
+    fn add(&mut self, request: &Request, view: View) -> Result<(), TraceErrorKind> {
+        let is_write = request.kind == RequestKind::Write;
+        self.trace.requests += 1;
+        for block in view.blocks(request) {
+            let next = self.trace.distinct;
+            let id = *self.numbers.entry((block, request.volume)).or_insert(next);
+            if id == next {
+                self.trace.distinct = next.checked_add(1).ok_or(TraceErrorKind::TooManyBlocks)?;
+            }
+            let index = self.trace.ids.len();
+            self.trace.ids.push(id);
+            if index % 64 == 0 {
+                self.trace.writes.push(0);
+            }
+            if let (true, Some(word)) = (is_write, self.trace.writes.last_mut()) {
+                *word |= 1 << (index % 64);
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BlockRequest, BlockStream, DenseTrace, Request, RequestKind, View, VolumeId};
+
+    fn request(volume: u16, offset_bytes: u64, length_bytes: u64, kind: RequestKind) -> Request {
+        let volume = VolumeId(volume);
+        Request {
+            guest: 0,
+            volume,
+            offset_bytes,
+            length_bytes,
+            kind,
+            time_us: None,
+        }
+    }
+
+    #[test]
+    fn a_view_cuts_requests_into_blocks() {
+        let blocks = |view: View, offset, length| {
+            view.blocks(&request(0, offset, length, RequestKind::Read))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(blocks(View::Start, 5 * 512 + 3, 1 << 20), [5]);
+        assert_eq!(blocks(View::Blocks(4096), 0, 4096), [0]);
+        assert_eq!(blocks(View::Blocks(4096), 0, 4097), [0, 1]);
+        assert_eq!(blocks(View::Blocks(4096), 4095, 2), [0, 1]);
+        assert_eq!(blocks(View::Blocks(4096), 8192, 0), [2]);
+        assert_eq!(blocks(View::Blocks(4096), 512, 512), [0]);
+    }
+
+    #[test]
+    fn blocks_are_numbered_as_they_come() -> Result<(), Box<dyn std::error::Error>> {
+        let requests = [
+            request(0, 8192, 8192, RequestKind::Read),
+            request(1, 8192, 4096, RequestKind::Write),
+            request(0, 12288, 4096, RequestKind::Write),
+        ];
+        let trace = DenseTrace::from_requests(&requests, View::Blocks(4096))?;
+        assert_eq!(
+            (trace.ids(), trace.distinct(), trace.requests()),
+            (&[0, 1, 2, 1][..], 3, 3)
+        );
+        let mut out = [BlockRequest::default(); 3];
+        let mut stream = trace.stream();
+        assert_eq!(stream.fill(&mut out), 3);
+        assert_eq!(
+            out,
+            [
+                BlockRequest::read(0),
+                BlockRequest::read(1),
+                BlockRequest::write(2)
+            ]
+        );
+        assert_eq!((stream.fill(&mut out), out[0]), (1, BlockRequest::write(1)));
+        assert_eq!(stream.fill(&mut out), 0);
+        Ok(())
+    }
+
+    #[test]
+    fn every_write_has_its_bit() -> Result<(), Box<dyn std::error::Error>> {
+        let is_write = |i: u64| i % 3 == 0 || i > 190;
+        let kind = |i| {
+            if is_write(i) {
+                RequestKind::Write
+            } else {
+                RequestKind::Read
+            }
+        };
+        let requests: Vec<Request> = (0..200)
+            .map(|i| request(0, i * 512, 512, kind(i)))
+            .collect();
+        let trace = DenseTrace::from_requests(&requests, View::Start)?;
+        assert!((0..200).all(|i| trace.is_write(i as usize) == is_write(i)));
+        assert!(!trace.is_write(200));
+        Ok(())
+    }
+}

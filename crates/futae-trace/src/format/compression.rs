@@ -1,0 +1,69 @@
+//! Compressed traces, recognised by their first bytes.
+
+use std::io::{self, BufReader, Cursor, Read};
+
+/// How a trace file is compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Compression {
+    /// Not at all.
+    None,
+    /// gzip, any number of members.
+    Gzip,
+    /// Zstandard, any number of frames.
+    Zstd,
+    /// xz, any number of streams.
+    Xz,
+    /// bzip2, any number of streams.
+    Bzip2,
+}
+
+/// The longest of the marks that files begin with.
+const MARK_BYTES: usize = 6;
+const BUFFER_BYTES: usize = 256 << 10;
+
+impl Compression {
+    /// The compression of a file that begins with these bytes.
+    #[must_use]
+    pub fn of(head: &[u8]) -> Self {
+        match head {
+            [0x1f, 0x8b, ..] => Self::Gzip,
+            [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Self::Zstd,
+            [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Self::Xz,
+            [b'B', b'Z', b'h', b'1'..=b'9', ..] => Self::Bzip2,
+            _ => Self::None,
+        }
+    }
+
+    /// The suffix of file names, without the dot; empty for none.
+    #[must_use]
+    pub fn suffix(self) -> &'static str {
+        match self {
+            Self::None => "",
+            Self::Gzip => "gz",
+            Self::Zstd => "zst",
+            Self::Xz => "xz",
+            Self::Bzip2 => "bz2",
+        }
+    }
+}
+
+/// Uncompressed data, or what decompresses it.
+pub type Bytes = BufReader<Box<dyn Read + Send>>;
+
+/// Looks at the first bytes of `raw` and decompresses it if needed.
+pub fn decompress(mut raw: Box<dyn Read + Send>) -> io::Result<(Compression, Bytes)> {
+    let mut head = Vec::with_capacity(MARK_BYTES);
+    raw.by_ref()
+        .take(MARK_BYTES as u64)
+        .read_to_end(&mut head)?;
+    let compression = Compression::of(&head);
+    let whole = BufReader::with_capacity(BUFFER_BYTES, Cursor::new(head).chain(raw));
+    let plain: Box<dyn Read + Send> = match compression {
+        Compression::None => Box::new(whole),
+        Compression::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(whole)),
+        Compression::Zstd => Box::new(zstd::Decoder::with_buffer(whole)?),
+        Compression::Xz => Box::new(liblzma::bufread::XzDecoder::new_multi_decoder(whole)),
+        Compression::Bzip2 => Box::new(bzip2::bufread::MultiBzDecoder::new(whole)),
+    };
+    Ok((compression, BufReader::with_capacity(BUFFER_BYTES, plain)))
+}

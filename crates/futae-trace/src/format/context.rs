@@ -1,0 +1,119 @@
+//! What a reader remembers from record to record: the numbers of volumes and of hashed keys.
+
+use super::TraceErrorKind;
+use crate::{Request, RequestKind};
+use futae_policy::VolumeId;
+use hashbrown::HashMap;
+
+/// The longest request that is believed.
+const REQUEST_BYTES_MAX: u64 = 1 << 30;
+
+/// Makes requests of what the formats find in their records.
+pub struct Context {
+    guest: u16,
+    /// How large a block is in formats that number blocks and do not say.
+    unit_bytes: u64,
+    numbers: HashMap<String, u16>,
+    volumes: Vec<String>,
+    last: u16,
+    hashed: HashMap<u64, u64>,
+}
+
+/// What a record says, before it is checked.
+pub struct Raw {
+    pub volume: VolumeId,
+    pub offset_bytes: u64,
+    pub length_bytes: u64,
+    pub kind: RequestKind,
+    pub time_us: Option<u64>,
+}
+
+impl Context {
+    pub fn new(guest: u16, unit_bytes: u64) -> Self {
+        Self {
+            guest,
+            unit_bytes: unit_bytes.max(1),
+            numbers: HashMap::new(),
+            volumes: Vec::new(),
+            last: 0,
+            hashed: HashMap::new(),
+        }
+    }
+
+    /// The names of the volumes, by number.
+    pub fn volumes(&self) -> &[String] {
+        &self.volumes
+    }
+
+    /// The number of the volume with this name; a new one gets the next number.
+    pub fn volume(&mut self, name: &str) -> Result<VolumeId, TraceErrorKind> {
+        if self
+            .volumes
+            .get(usize::from(self.last))
+            .is_some_and(|last| last == name)
+        {
+            return Ok(VolumeId(self.last));
+        }
+        if let Some(&number) = self.numbers.get(name) {
+            self.last = number;
+            return Ok(VolumeId(number));
+        }
+        let number = u16::try_from(self.volumes.len());
+        let number = number.map_err(|_| TraceErrorKind::TooManyVolumes)?;
+        self.numbers.insert(name.to_owned(), number);
+        self.volumes.push(name.to_owned());
+        self.last = number;
+        Ok(VolumeId(number))
+    }
+
+    /// A checked request.
+    pub fn request(&self, raw: Raw) -> Result<Request, TraceErrorKind> {
+        let Raw {
+            volume,
+            offset_bytes,
+            length_bytes,
+            kind,
+            time_us,
+        } = raw;
+        if length_bytes > REQUEST_BYTES_MAX {
+            return Err(TraceErrorKind::TooLong {
+                bytes: length_bytes,
+            });
+        }
+        offset_bytes
+            .checked_add(length_bytes)
+            .ok_or(TraceErrorKind::OutOfRange)?;
+        Ok(Request {
+            guest: self.guest,
+            volume,
+            offset_bytes,
+            length_bytes,
+            kind,
+            time_us,
+        })
+    }
+
+    /// A read of the one block that a key names.
+    ///
+    /// Keys that are block numbers keep their order. Keys too large for one are hashes: they are
+    /// numbered as they come, above all block numbers, so that different keys stay different.
+    pub fn key(&mut self, key: u64, time_us: Option<u64>) -> Result<Request, TraceErrorKind> {
+        let limit = (1u64 << 62) / self.unit_bytes;
+        let block = if key < limit {
+            key
+        } else {
+            let next = limit + self.hashed.len() as u64;
+            *self.hashed.entry(key).or_insert(next)
+        };
+        let offset_bytes = block
+            .checked_mul(self.unit_bytes)
+            .ok_or(TraceErrorKind::OutOfRange)?;
+        self.request(Raw {
+            volume: VolumeId(0),
+            offset_bytes,
+            length_bytes: self.unit_bytes,
+            kind: RequestKind::Read,
+            time_us,
+        })
+    }
+}

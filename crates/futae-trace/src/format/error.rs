@@ -1,0 +1,143 @@
+//! What can be wrong with a trace file.
+
+use super::Format;
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+/// A trace that cannot be read: which file, where in it, and what is wrong.
+#[derive(Debug)]
+pub struct TraceError {
+    /// The file, as it was named.
+    pub path: PathBuf,
+    /// The record, counted from 1 (in text, the line), and the byte where it begins in the data
+    /// after decompression; none where no record is to blame.
+    pub at: Option<(u64, u64)>,
+    /// What is wrong.
+    pub kind: TraceErrorKind,
+}
+
+/// What is wrong with a trace or a record.
+#[derive(Debug, thiserror::Error)]
+pub enum TraceErrorKind {
+    /// The file cannot be opened, read or decompressed.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// Nothing in the data tells which format it has.
+    #[error(
+        "the format cannot be told from the data; name one of {}",
+        Format::names()
+    )]
+    UnknownFormat,
+    /// A format was named that does not exist.
+    #[error("unknown trace format `{name}`{}; known are {}", suggest(.near.as_deref()), Format::names())]
+    NoSuchFormat {
+        /// What was written.
+        name: String,
+        /// A format with a similar name.
+        near: Option<String>,
+    },
+    /// The generic format needs to be told which column is which.
+    #[error("a csv trace needs a map of its columns, such as `offset=1:512,length=2:512,kind=3`")]
+    NoColumns,
+    /// A column map that cannot be used.
+    #[error("`{text}` in the column map is not {expected}")]
+    Columns {
+        /// What was written.
+        text: String,
+        /// What belongs there.
+        expected: &'static str,
+    },
+    /// A line with fewer fields than the format has.
+    #[error("the record has {found} fields, and the {field} should be field {wanted}")]
+    Missing {
+        /// What the field holds.
+        field: &'static str,
+        /// Where it should be, counted from 1.
+        wanted: usize,
+        /// How many fields there are.
+        found: usize,
+    },
+    /// A field that does not hold what it should.
+    #[error("`{text}` is not {expected}")]
+    Field {
+        /// What was found.
+        text: String,
+        /// What belongs there.
+        expected: &'static str,
+    },
+    /// A binary record that is not of this format.
+    #[error("the bytes are not a {format} record")]
+    NotARecord {
+        /// The format.
+        format: &'static str,
+    },
+    /// The data ends inside a record.
+    #[error("the data ends after {found} of the record's {wanted} bytes")]
+    Truncated {
+        /// Bytes of the record that are there.
+        found: usize,
+        /// Bytes that a record has.
+        wanted: usize,
+    },
+    /// A line longer than any record.
+    #[error("the line is longer than {limit} bytes")]
+    LineTooLong {
+        /// The longest line that is read.
+        limit: usize,
+    },
+    /// A request beyond the end of the largest possible volume.
+    #[error("the request ends beyond 2^64 bytes")]
+    OutOfRange,
+    /// A request longer than any storage device takes, so probably damage.
+    #[error("the request is {bytes} bytes long, more than 1 GiB")]
+    TooLong {
+        /// Its length.
+        bytes: u64,
+    },
+    /// More volumes than can be numbered.
+    #[error("the trace has more than 65536 volumes")]
+    TooManyVolumes,
+    /// More distinct blocks than can be numbered.
+    #[error("the trace touches more than 2^32 distinct blocks; use larger blocks")]
+    TooManyBlocks,
+}
+
+impl TraceErrorKind {
+    /// Whether only this record is bad, so that a reader may go on with the next.
+    pub(super) fn is_of_record(&self) -> bool {
+        matches!(
+            self,
+            Self::Missing { .. }
+                | Self::Field { .. }
+                | Self::NotARecord { .. }
+                | Self::Truncated { .. }
+                | Self::LineTooLong { .. }
+                | Self::OutOfRange
+                | Self::TooLong { .. }
+        )
+    }
+}
+
+fn suggest(near: Option<&str>) -> String {
+    near.map_or_else(String::new, |near| format!(" (did you mean `{near}`?)"))
+}
+
+impl fmt::Display for TraceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "trace {}", self.path.display())?;
+        if let Some((record, byte)) = self.at {
+            write!(f, ", record {record} at byte {byte}")?;
+        }
+        write!(f, ": {}", self.kind)
+    }
+}
+
+impl std::error::Error for TraceError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.kind {
+            TraceErrorKind::Io(e) => e.source(),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! What `fio --write_iolog` writes: `file action [offset length]`, and in version 3 the
+//! microseconds since the start before it.
+//!
+//! Reads and writes are requests, each file is a volume, and all other actions are passed over;
+//! in version 2 a `wait` moves the clock on.
+
+use super::TraceErrorKind;
+use super::columns::Fields;
+use super::context::{Context, Raw};
+use super::fields::{self, TimeUnit};
+use super::reader::LineDecoder;
+use crate::{Request, RequestKind};
+
+const VERSION_2: &str = "fio version 2 iolog";
+const VERSION_3: &str = "fio version 3 iolog";
+
+pub struct Iolog {
+    timed: bool,
+    waited_us: u64,
+}
+
+impl Iolog {
+    pub fn new(head: &[u8]) -> Self {
+        Self {
+            timed: head.starts_with(VERSION_3.as_bytes()),
+            waited_us: 0,
+        }
+    }
+}
+
+/// Whether the data begins as such a log does.
+pub fn looks_like(head: &[u8]) -> bool {
+    [VERSION_2, VERSION_3]
+        .iter()
+        .any(|mark| head.starts_with(mark.as_bytes()))
+}
+
+impl LineDecoder for Iolog {
+    fn decode(
+        &mut self,
+        line: &str,
+        context: &mut Context,
+    ) -> Result<Option<Request>, TraceErrorKind> {
+        if line == VERSION_2 || line == VERSION_3 {
+            return Ok(None);
+        }
+        let fields = Fields::split(line, true);
+        let first = usize::from(self.timed);
+        let file = fields.get(first, "file")?;
+        let kind = match fields.get(first + 1, "action")? {
+            "read" => RequestKind::Read,
+            "write" => RequestKind::Write,
+            "wait" if !self.timed => {
+                let wait = fields::number(fields.get(2, "wait")?)?;
+                self.waited_us = self.waited_us.saturating_add(wait);
+                return Ok(None);
+            }
+            "add" | "open" | "close" | "sync" | "datasync" | "trim" => return Ok(None),
+            other => {
+                let text = other.chars().take(40).collect();
+                return Err(TraceErrorKind::Field {
+                    text,
+                    expected: "an action of an iolog",
+                });
+            }
+        };
+        let time_us = match self.timed {
+            true => fields::time_us(fields.get(0, "time")?, TimeUnit::Micros)?,
+            false => self.waited_us,
+        };
+        let raw = Raw {
+            offset_bytes: fields::number(fields.get(first + 2, "offset")?)?,
+            length_bytes: fields::number(fields.get(first + 3, "length")?)?,
+            kind,
+            time_us: Some(time_us),
+            volume: context.volume(file)?,
+        };
+        context.request(raw).map(Some)
+    }
+}

@@ -1,0 +1,16 @@
+//! FlashNet's replay logs: `milliseconds,latency,1|0,bytes,offset,submitted,bytes done`; 1 is a
+//! read. The times go in steps of a second and sometimes back.
+
+use super::columns::Columns;
+use super::fields::{KindCode, TimeUnit};
+
+pub fn columns() -> Columns {
+    Columns {
+        blanks: false,
+        time: Some((0, TimeUnit::Millis)),
+        volume: Vec::new(),
+        offset: (4, 1),
+        length: Some((3, 1)),
+        kind: Some((2, KindCode::ReadIs1)),
+    }
+}

@@ -1,0 +1,53 @@
+//! Plain numbers, one a request: block numbers or keys, as text or binary; reads, no times.
+//!
+//! In text a line may also be a mark `*`, as the LIRS paper's files have them.
+
+use super::TraceErrorKind;
+use super::context::Context;
+use super::fields::number;
+use super::reader::{LineDecoder, RecordDecoder};
+use crate::Request;
+
+/// One decimal number a line.
+pub struct Text;
+
+impl LineDecoder for Text {
+    fn decode(
+        &mut self,
+        line: &str,
+        context: &mut Context,
+    ) -> Result<Option<Request>, TraceErrorKind> {
+        match line {
+            "*" => Ok(None),
+            _ => context.key(number(line)?, None).map(Some),
+        }
+    }
+}
+
+macro_rules! binary {
+    ($name:ident, $integer:ty, $read:path, $what:literal) => {
+        #[doc = $what]
+        pub struct $name;
+
+        impl RecordDecoder for $name {
+            fn record_bytes(&self) -> usize {
+                size_of::<$integer>()
+            }
+
+            fn decode(
+                &mut self,
+                record: &[u8],
+                context: &mut Context,
+            ) -> Result<Option<Request>, TraceErrorKind> {
+                let bytes = record.try_into();
+                let bytes = bytes.map_err(|_| TraceErrorKind::NotARecord { format: $what })?;
+                context.key(u64::from($read(bytes)), None).map(Some)
+            }
+        }
+    };
+}
+
+binary!(Le32, u32, u32::from_le_bytes, "little-endian 32-bit");
+binary!(Le64, u64, u64::from_le_bytes, "little-endian 64-bit");
+binary!(Be32, u32, u32::from_be_bytes, "big-endian 32-bit");
+binary!(Be64, u64, u64::from_be_bytes, "big-endian 64-bit");

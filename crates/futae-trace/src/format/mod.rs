@@ -1,0 +1,219 @@
+//! Trace files: one file for each format.
+//!
+//! Most text formats are a map of [`Columns`]; binary ones take their records apart themselves.
+//! A new format is a new file, and its line in each of the three lists below.
+
+mod alibaba;
+mod arc;
+mod blkparse;
+mod blktrace;
+mod columns;
+mod compression;
+mod context;
+mod disksim;
+mod error;
+mod fields;
+mod fio;
+mod flashnet;
+mod ids;
+mod msr;
+mod oracle;
+mod reader;
+mod sniff;
+mod spc;
+mod systor;
+mod tencent;
+mod vscsi;
+
+pub use columns::Columns;
+pub use compression::Compression;
+pub use error::{TraceError, TraceErrorKind};
+pub use reader::{RequestReader, TraceOptions, TraceReader};
+
+use columns::ColumnDecoder;
+use reader::Decoder;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// A format of trace files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "&'static str")]
+pub enum Format {
+    /// libCacheSim's oracleGeneral: binary, 24 bytes a request.
+    OracleGeneral,
+    /// VMware vscsiStats, version 1: binary, 32 bytes a request.
+    Vscsi1,
+    /// VMware vscsiStats, version 2: binary, 40 bytes a request.
+    Vscsi2,
+    /// Microsoft Research Cambridge, CSV.
+    Msr,
+    /// The ARC paper's `.lis` files.
+    Arc,
+    /// One number a line; the LIRS paper's files, too.
+    Ids,
+    /// One little-endian 32-bit number a request.
+    Le32,
+    /// One little-endian 64-bit number a request.
+    Le64,
+    /// One big-endian 32-bit number a request.
+    Be32,
+    /// One big-endian 64-bit number a request.
+    Be64,
+    /// Tencent cloud block storage, CSV.
+    Tencent,
+    /// SYSTOR '17 virtual desktops, CSV.
+    Systor,
+    /// DiskSim's ASCII format.
+    DiskSim,
+    /// Storage Performance Council (Financial, WebSearch).
+    Spc,
+    /// Alibaba cloud block storage, CSV.
+    Alibaba,
+    /// FlashNet's replay logs, CSV.
+    FlashNet,
+    /// Any CSV whose columns are named, in its first line or by the user.
+    Csv,
+    /// What `blktrace` writes, one CPU's file.
+    Blktrace,
+    /// What `blkparse` prints.
+    Blkparse,
+    /// What `fio --write_iolog` writes, versions 2 and 3.
+    FioIolog,
+}
+
+impl Format {
+    /// Every format.
+    pub const ALL: [Self; 20] = [
+        Self::OracleGeneral,
+        Self::Vscsi1,
+        Self::Vscsi2,
+        Self::Msr,
+        Self::Arc,
+        Self::Ids,
+        Self::Le32,
+        Self::Le64,
+        Self::Be32,
+        Self::Be64,
+        Self::Tencent,
+        Self::Systor,
+        Self::DiskSim,
+        Self::Spc,
+        Self::Alibaba,
+        Self::FlashNet,
+        Self::Csv,
+        Self::Blktrace,
+        Self::Blkparse,
+        Self::FioIolog,
+    ];
+
+    /// The name on command lines.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::OracleGeneral => "oracle-general",
+            Self::Vscsi1 => "vscsi1",
+            Self::Vscsi2 => "vscsi2",
+            Self::Msr => "msr",
+            Self::Arc => "arc",
+            Self::Ids => "ids",
+            Self::Le32 => "le32",
+            Self::Le64 => "le64",
+            Self::Be32 => "be32",
+            Self::Be64 => "be64",
+            Self::Tencent => "tencent",
+            Self::Systor => "systor",
+            Self::DiskSim => "disksim",
+            Self::Spc => "spc",
+            Self::Alibaba => "alibaba",
+            Self::FlashNet => "flashnet",
+            Self::Csv => "csv",
+            Self::Blktrace => "blktrace",
+            Self::Blkparse => "blkparse",
+            Self::FioIolog => "fio-iolog",
+        }
+    }
+
+    /// All names, for messages.
+    pub(crate) fn names() -> String {
+        Self::ALL.map(Self::name).join(", ")
+    }
+
+    fn decoder(self, columns: Option<Columns>, head: &[u8]) -> Result<Decoder, TraceErrorKind> {
+        let by_columns = |columns| Decoder::Lines(Box::new(ColumnDecoder::new(columns)));
+        Ok(match self {
+            Self::OracleGeneral => Decoder::Records(Box::new(oracle::Oracle)),
+            Self::Vscsi1 => Decoder::Records(Box::new(vscsi::Version1)),
+            Self::Vscsi2 => Decoder::Records(Box::new(vscsi::Version2)),
+            Self::Msr => by_columns(msr::columns()),
+            Self::Arc => by_columns(arc::columns()),
+            Self::Ids => Decoder::Lines(Box::new(ids::Text)),
+            Self::Le32 => Decoder::Records(Box::new(ids::Le32)),
+            Self::Le64 => Decoder::Records(Box::new(ids::Le64)),
+            Self::Be32 => Decoder::Records(Box::new(ids::Be32)),
+            Self::Be64 => Decoder::Records(Box::new(ids::Be64)),
+            Self::Tencent => by_columns(tencent::columns()),
+            Self::Systor => by_columns(systor::columns()),
+            Self::DiskSim => by_columns(disksim::columns(head)),
+            Self::Spc => by_columns(spc::columns()),
+            Self::Alibaba => by_columns(alibaba::columns()),
+            Self::FlashNet => by_columns(flashnet::columns()),
+            Self::Csv => by_columns(
+                columns
+                    .or_else(|| sniff::header(head))
+                    .ok_or(TraceErrorKind::NoColumns)?,
+            ),
+            Self::Blktrace => Decoder::Records(Box::new(blktrace::Blktrace::new(head))),
+            Self::Blkparse => Decoder::Lines(Box::new(blkparse::Blkparse)),
+            Self::FioIolog => Decoder::Lines(Box::new(fio::Iolog::new(head))),
+        })
+    }
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Format {
+    type Err = TraceErrorKind;
+
+    fn from_str(name: &str) -> Result<Self, TraceErrorKind> {
+        let name = name.trim().to_ascii_lowercase();
+        let alias = match name.as_str() {
+            "oraclegeneral" => Some(Self::OracleGeneral),
+            "vscsi" => Some(Self::Vscsi1),
+            "lirs" | "txt" => Some(Self::Ids),
+            "lis" => Some(Self::Arc),
+            "fio" | "iolog" => Some(Self::FioIolog),
+            _ => Self::ALL.into_iter().find(|format| format.name() == name),
+        };
+        alias.ok_or_else(|| {
+            let distance = |format: &Self| strsim::damerau_levenshtein(format.name(), &name);
+            let near = Self::ALL.into_iter().min_by_key(distance);
+            let near = near.filter(|format| distance(format) <= format.name().len() / 3);
+            TraceErrorKind::NoSuchFormat {
+                name,
+                near: near.map(|f| f.name().to_owned()),
+            }
+        })
+    }
+}
+
+impl TryFrom<String> for Format {
+    type Error = TraceErrorKind;
+
+    fn try_from(name: String) -> Result<Self, TraceErrorKind> {
+        name.parse()
+    }
+}
+
+impl From<Format> for &'static str {
+    fn from(format: Format) -> Self {
+        format.name()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,57 @@
+//! libCacheSim's oracleGeneral, packed and little-endian: u32 seconds, u64 object, u32 size,
+//! i64 position of the object's next request (none: -1 or the largest).
+//!
+//! An object is one block whatever its size, since its number need not be an address. The next
+//! request is not read: whoever wants to know the future looks at the whole trace.
+
+use super::TraceErrorKind;
+use super::context::Context;
+use super::reader::RecordDecoder;
+use crate::Request;
+
+pub const RECORD_BYTES: usize = 24;
+
+/// The number at `at` in a record that is long enough.
+pub fn le<const N: usize>(record: &[u8], at: usize) -> u64 {
+    let mut bytes = [0; 8];
+    bytes[..N].copy_from_slice(&record[at..at + N]);
+    u64::from_le_bytes(bytes)
+}
+
+pub struct Oracle;
+
+impl RecordDecoder for Oracle {
+    fn record_bytes(&self) -> usize {
+        RECORD_BYTES
+    }
+
+    fn decode(
+        &mut self,
+        record: &[u8],
+        context: &mut Context,
+    ) -> Result<Option<Request>, TraceErrorKind> {
+        let (seconds, object) = (le::<4>(record, 0), le::<8>(record, 4));
+        context.key(object, Some(seconds * 1_000_000)).map(Some)
+    }
+}
+
+/// Whether the data can be oracleGeneral: times do not go back, sizes are not absurd, and every
+/// next request lies ahead.
+pub fn looks_like(head: &[u8]) -> bool {
+    let records: Vec<&[u8]> = head.chunks_exact(RECORD_BYTES).take(64).collect();
+    let ordered = records
+        .windows(2)
+        .all(|pair| le::<4>(pair[0], 0) <= le::<4>(pair[1], 0));
+    let plausible = records.iter().zip(1..).all(|(record, position)| {
+        let (size, next) = (le::<4>(record, 12), le::<8>(record, 16).cast_signed());
+        size < 1 << 30 && (next == -1 || next > position)
+    });
+    let linked = records
+        .iter()
+        .filter(|r| (1..1 << 40).contains(&le::<8>(r, 16)))
+        .count();
+    !records.is_empty()
+        && ordered
+        && plausible
+        && (linked > 0 || records.iter().all(|r| le::<8>(r, 16) >= 1 << 62))
+}

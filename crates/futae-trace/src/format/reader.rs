@@ -1,0 +1,293 @@
+//! Reads any trace file as a stream of requests.
+
+use super::compression::{Bytes, Compression, decompress};
+use super::context::Context;
+use super::{Columns, Format, TraceError, TraceErrorKind, sniff};
+use crate::Request;
+use std::fs::File;
+use std::io::{self, BufRead, Cursor, Read};
+use std::path::{Path, PathBuf};
+
+/// How much of the data is looked at to tell the format.
+const HEAD_BYTES: usize = 16 << 10;
+/// The longest line that is read.
+const LINE_BYTES_MAX: usize = 64 << 10;
+
+/// Takes requests out of the lines of a text.
+pub trait LineDecoder: Send {
+    /// The request of a line; none if the line has none and should not.
+    fn decode(
+        &mut self,
+        line: &str,
+        context: &mut Context,
+    ) -> Result<Option<Request>, TraceErrorKind>;
+}
+
+/// Takes requests out of binary records.
+pub trait RecordDecoder: Send {
+    /// Bytes of a record.
+    fn record_bytes(&self) -> usize;
+
+    /// Bytes that follow this record and belong to it.
+    fn tail_bytes(&self, _record: &[u8]) -> usize {
+        0
+    }
+
+    /// The request of a record; none if the record has none and should not.
+    fn decode(
+        &mut self,
+        record: &[u8],
+        context: &mut Context,
+    ) -> Result<Option<Request>, TraceErrorKind>;
+}
+
+/// Takes requests out of a format's data.
+pub enum Decoder {
+    Lines(Box<dyn LineDecoder>),
+    Records(Box<dyn RecordDecoder>),
+}
+
+/// How a trace is to be read.
+#[derive(Clone, Debug)]
+pub struct TraceOptions {
+    /// The format; none to tell it from the data and the file's name.
+    pub format: Option<Format>,
+    /// Which column is what; makes the format [`Format::Csv`].
+    pub columns: Option<Columns>,
+    /// How large a block is in formats that number blocks and do not say how large they are.
+    pub unit_bytes: u64,
+    /// Whether bad records are counted and left out, rather than ending the trace.
+    pub skip_bad: bool,
+    /// The guest whose requests these are.
+    pub guest: u16,
+}
+
+impl Default for TraceOptions {
+    fn default() -> Self {
+        Self {
+            format: None,
+            columns: None,
+            unit_bytes: 4096,
+            skip_bad: false,
+            guest: 0,
+        }
+    }
+}
+
+/// A stream of requests, or of what is wrong with them. After an error it has ended.
+pub trait RequestReader: Iterator<Item = Result<Request, TraceError>> {
+    /// What the trace is called in errors.
+    fn path(&self) -> &Path;
+}
+
+impl RequestReader for TraceReader {
+    fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// An open trace file.
+pub struct TraceReader {
+    path: PathBuf,
+    format: Format,
+    compression: Compression,
+    input: Bytes,
+    decoder: Decoder,
+    context: Context,
+    skip_bad: bool,
+    /// Records read so far; in text, lines.
+    record: u64,
+    /// Where the next record begins, after decompression.
+    byte: u64,
+    skipped: u64,
+    ended: bool,
+    buffer: Vec<u8>,
+}
+
+impl TraceReader {
+    /// Opens a trace file, compressed or not.
+    pub fn open(path: &Path, options: &TraceOptions) -> Result<Self, TraceError> {
+        match File::open(path) {
+            Ok(file) => Self::new(path, file, options),
+            Err(e) => Err(TraceError {
+                path: path.to_owned(),
+                at: None,
+                kind: e.into(),
+            }),
+        }
+    }
+
+    /// Reads a trace from anywhere; `path` is its name in errors and helps to tell its format.
+    pub fn new(
+        path: &Path,
+        raw: impl Read + Send + 'static,
+        options: &TraceOptions,
+    ) -> Result<Self, TraceError> {
+        Self::start(path, Box::new(raw), options).map_err(|kind| TraceError {
+            path: path.to_owned(),
+            at: None,
+            kind,
+        })
+    }
+
+    fn start(
+        path: &Path,
+        raw: Box<dyn Read + Send>,
+        options: &TraceOptions,
+    ) -> Result<Self, TraceErrorKind> {
+        let (compression, mut bytes) = decompress(raw)?;
+        let mut head = Vec::new();
+        bytes
+            .by_ref()
+            .take(HEAD_BYTES as u64)
+            .read_to_end(&mut head)?;
+        let (format, columns) = match (options.format, &options.columns) {
+            (_, Some(columns)) => (Format::Csv, Some(columns.clone())),
+            (Some(format), None) => (format, None),
+            (None, None) => (sniff::format(path, &head)?, None),
+        };
+        let decoder = format.decoder(columns, &head)?;
+        let whole: Box<dyn Read + Send> = Box::new(Cursor::new(head).chain(bytes));
+        Ok(Self {
+            path: path.to_owned(),
+            format,
+            compression,
+            input: Bytes::with_capacity(64 << 10, whole),
+            decoder,
+            context: Context::new(options.guest, options.unit_bytes),
+            skip_bad: options.skip_bad,
+            record: 0,
+            byte: 0,
+            skipped: 0,
+            ended: false,
+            buffer: Vec::new(),
+        })
+    }
+
+    /// The format of the data.
+    #[must_use]
+    pub fn format(&self) -> Format {
+        self.format
+    }
+
+    /// How the file is compressed.
+    #[must_use]
+    pub fn compression(&self) -> Compression {
+        self.compression
+    }
+
+    /// How many bad records were left out so far.
+    #[must_use]
+    pub fn skipped(&self) -> u64 {
+        self.skipped
+    }
+
+    /// The trace's names for its volumes, in the order of their numbers; none where the format
+    /// knows only one volume.
+    #[must_use]
+    pub fn volumes(&self) -> &[String] {
+        self.context.volumes()
+    }
+
+    /// The request of the next record, if it has one. At the end of the data nothing is read.
+    fn step(&mut self) -> Result<Option<Request>, TraceErrorKind> {
+        match &mut self.decoder {
+            Decoder::Lines(decoder) => {
+                self.byte += read_line(&mut self.input, &mut self.buffer)?;
+                if self.buffer.len() > LINE_BYTES_MAX {
+                    return Err(TraceErrorKind::LineTooLong {
+                        limit: LINE_BYTES_MAX,
+                    });
+                }
+                let line = str::from_utf8(&self.buffer).map_err(|_| TraceErrorKind::Field {
+                    text: String::from_utf8_lossy(&self.buffer)
+                        .chars()
+                        .take(40)
+                        .collect(),
+                    expected: "text",
+                })?;
+                let line = line.trim();
+                if line.is_empty() || line.starts_with('#') {
+                    return Ok(None);
+                }
+                decoder.decode(line, &mut self.context)
+            }
+            Decoder::Records(decoder) => {
+                let wanted = decoder.record_bytes();
+                let found = fill(&mut self.input, &mut self.buffer, wanted)?;
+                self.byte += found as u64;
+                if found < wanted {
+                    return Err(TraceErrorKind::Truncated { found, wanted });
+                }
+                let tail = decoder.tail_bytes(&self.buffer) as u64;
+                let skipped = io::copy(&mut self.input.by_ref().take(tail), &mut io::sink())?;
+                self.byte += skipped;
+                if skipped < tail {
+                    let (found, wanted) = (wanted + skipped as usize, wanted + tail as usize);
+                    return Err(TraceErrorKind::Truncated { found, wanted });
+                }
+                decoder.decode(&self.buffer, &mut self.context)
+            }
+        }
+    }
+
+    fn at_end(&mut self) -> Result<bool, TraceErrorKind> {
+        Ok(self.input.fill_buf()?.is_empty())
+    }
+}
+
+/// Reads a line, of which no more than the limit and a byte is kept, and returns its length.
+fn read_line(input: &mut Bytes, line: &mut Vec<u8>) -> io::Result<u64> {
+    line.clear();
+    let limit = LINE_BYTES_MAX as u64 + 1;
+    let mut bytes = input.by_ref().take(limit).read_until(b'\n', line)? as u64;
+    if bytes == limit && line.last() != Some(&b'\n') {
+        bytes += input.skip_until(b'\n')? as u64;
+    }
+    Ok(bytes)
+}
+
+/// Reads `wanted` bytes, or as many as there are.
+fn fill(input: &mut Bytes, buffer: &mut Vec<u8>, wanted: usize) -> io::Result<usize> {
+    buffer.resize(wanted, 0);
+    let mut found = 0;
+    while found < wanted {
+        match input.read(&mut buffer[found..]) {
+            Ok(0) => break,
+            Ok(bytes) => found += bytes,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(found)
+}
+
+impl Iterator for TraceReader {
+    type Item = Result<Request, TraceError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        while !self.ended {
+            let byte = self.byte;
+            let outcome = match self.at_end() {
+                Ok(true) => break,
+                Ok(false) => {
+                    self.record += 1;
+                    self.step()
+                }
+                Err(kind) => Err(kind),
+            };
+            match outcome {
+                Ok(Some(request)) => return Some(Ok(request)),
+                Ok(None) => {}
+                Err(kind) if self.skip_bad && kind.is_of_record() => self.skipped += 1,
+                Err(kind) => {
+                    self.ended = true;
+                    let (path, at) = (self.path.clone(), Some((self.record, byte)));
+                    return Some(Err(TraceError { path, at, kind }));
+                }
+            }
+        }
+        self.ended = true;
+        None
+    }
+}

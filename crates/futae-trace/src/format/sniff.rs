@@ -1,0 +1,173 @@
+//! Tells a format from the first bytes of the data and the name of the file.
+
+use super::columns::{Columns, Fields};
+use super::{Format, TraceErrorKind, blkparse, blktrace, fio, oracle, vscsi};
+use std::path::Path;
+
+/// The format of a trace. Marks in the data come first, then the file's name, then what the data
+/// looks like.
+pub fn format(path: &Path, head: &[u8]) -> Result<Format, TraceErrorKind> {
+    if blktrace::looks_like(head) {
+        return Ok(Format::Blktrace);
+    }
+    if fio::looks_like(head) {
+        return Ok(Format::FioIolog);
+    }
+    if let Some(format) = by_name(path) {
+        return Ok(format);
+    }
+    let found = if is_text(head) {
+        by_text(head)
+    } else {
+        by_records(head)
+    };
+    found.ok_or(TraceErrorKind::UnknownFormat)
+}
+
+/// Names that leave no doubt. What is between the last two dots counts where the last part is
+/// the compression's.
+fn by_name(path: &Path) -> Option<Format> {
+    let name = path.file_name()?.to_str()?.to_ascii_lowercase();
+    let mut parts = name.rsplit('.');
+    let mut last = parts.next()?;
+    if matches!(last, "gz" | "zst" | "xz" | "bz2") {
+        last = parts.next()?;
+    }
+    if last == "bin" && parts.next() == Some("oraclegeneral") {
+        return Some(Format::OracleGeneral);
+    }
+    match last {
+        "oraclegeneral" => Some(Format::OracleGeneral),
+        "lis" => Some(Format::Arc),
+        "spc" => Some(Format::Spc),
+        "le32" => Some(Format::Le32),
+        "le64" => Some(Format::Le64),
+        "be32" => Some(Format::Be32),
+        "be64" => Some(Format::Be64),
+        _ => None,
+    }
+}
+
+/// Whether this is UTF-8 without control characters; the last character may be cut off.
+fn is_text(head: &[u8]) -> bool {
+    let is_plain = |&b: &u8| matches!(b, b'\t' | b'\n' | b'\r' | b' '..=b'~' | 128..);
+    let is_utf8 = str::from_utf8(head).map_or_else(|e| e.error_len().is_none(), |_| true);
+    !head.is_empty() && head.iter().all(is_plain) && is_utf8
+}
+
+fn by_records(head: &[u8]) -> Option<Format> {
+    match vscsi::version(head) {
+        Some(1) => Some(Format::Vscsi1),
+        Some(_) => Some(Format::Vscsi2),
+        None => oracle::looks_like(head).then_some(Format::OracleGeneral),
+    }
+}
+
+/// The column map that the first line of a CSV names.
+pub fn header(head: &[u8]) -> Option<Columns> {
+    let text = String::from_utf8_lossy(head);
+    let first = lines(&text).next()?;
+    Columns::of_header(Fields::split(first, false).all())
+}
+
+fn lines(text: &str) -> impl Iterator<Item = &str> {
+    text.lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty() && !line.starts_with('#'))
+}
+
+fn by_text(head: &[u8]) -> Option<Format> {
+    let text = String::from_utf8_lossy(head);
+    let mut first = lines(&text);
+    let line = first.next()?;
+    let commas = Fields::split(line, false);
+    let names = commas.all();
+    if names
+        .iter()
+        .take(6)
+        .eq(["Timestamp", "Response", "IOType", "LUN", "Offset", "Size"].iter())
+    {
+        return Some(Format::Systor);
+    }
+    if names.len() > 1 && Columns::of_header(names).is_some() {
+        return Some(Format::Csv);
+    }
+    // The formats have no header, but copies of them may: then the second line tells.
+    let starts_with_letter = |text: &&str| text.starts_with(|c: char| c.is_alphabetic());
+    let headed = names.len() > 1 && names.iter().all(starts_with_letter);
+    let line = if headed { first.next()? } else { line };
+    by_blanks(line).or_else(|| by_commas(Fields::split(line, false).all()))
+}
+
+fn is_whole(text: &str) -> bool {
+    text.parse::<u64>().is_ok()
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit() || b == b'.')
+}
+
+fn is_kind(text: &str) -> bool {
+    ["r", "w", "read", "write"]
+        .iter()
+        .any(|kind| text.eq_ignore_ascii_case(kind))
+}
+
+fn by_blanks(line: &str) -> Option<Format> {
+    let fields = Fields::split(line, true);
+    let all = fields.all();
+    if blkparse::is_event(all) {
+        return Some(Format::Blkparse);
+    }
+    match all {
+        ["*"] => Some(Format::Ids),
+        [id] if is_whole(id) => Some(Format::Ids),
+        [a, b, c, d] if [a, b, c, d].iter().all(|f| is_whole(f)) => Some(Format::Arc),
+        [time, rest @ ..]
+            if rest.len() == 4 && is_number(time) && rest.iter().all(|f| is_whole(f)) =>
+        {
+            Some(Format::DiskSim)
+        }
+        _ => None,
+    }
+}
+
+fn by_commas(all: &[&str]) -> Option<Format> {
+    match *all {
+        [time, _, _, kind, offset, size, _]
+            if is_whole(time) && is_kind(kind) && is_whole(offset) && is_whole(size) =>
+        {
+            Some(Format::Msr)
+        }
+        [time, _, "0" | "1", size, offset, _, _]
+            if is_number(time) && is_whole(size) && is_whole(offset) =>
+        {
+            Some(Format::FlashNet)
+        }
+        [time, offset, size, "0" | "1", _]
+            if is_number(time) && is_whole(offset) && is_whole(size) =>
+        {
+            Some(Format::Tencent)
+        }
+        [_, kind, offset, size, time]
+            if is_kind(kind) && is_whole(offset) && is_whole(size) && is_whole(time) =>
+        {
+            Some(Format::Alibaba)
+        }
+        [unit, address, size, kind, time, ..]
+            if is_whole(unit)
+                && is_whole(address)
+                && is_whole(size)
+                && is_kind(kind)
+                && is_number(time) =>
+        {
+            Some(Format::Spc)
+        }
+        [time, _, kind, _, offset, size]
+            if is_number(time) && is_kind(kind) && is_whole(offset) && is_whole(size) =>
+        {
+            Some(Format::Systor)
+        }
+        _ => None,
+    }
+}

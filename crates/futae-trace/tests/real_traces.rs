@@ -1,0 +1,109 @@
+//! Reads real traces and compares what is in them with counts made by other means.
+//!
+//! The traces are not part of this repository: they are looked for where `FUTAE_TRACES` says, or
+//! in `shared/traces` beside it, with a table `truth.tsv` of requests and distinct blocks.
+
+use futae_trace::{DenseTrace, RequestKind, TraceOptions, TraceReader, View};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+fn traces() -> Option<PathBuf> {
+    let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces");
+    let path = std::env::var_os("FUTAE_TRACES").map_or(beside, PathBuf::from);
+    if path.join("truth.tsv").is_file() {
+        return Some(path);
+    }
+    println!(
+        "skipped: no truth.tsv in {} (set FUTAE_TRACES)",
+        path.display()
+    );
+    None
+}
+
+fn open(path: &Path) -> TraceReader {
+    TraceReader::open(path, &TraceOptions::default()).unwrap_or_else(|e| panic!("{e}"))
+}
+
+#[test]
+fn requests_and_distinct_blocks_are_those_of_the_table() {
+    let Some(traces) = traces() else { return };
+    let table = std::fs::read_to_string(traces.join("truth.tsv")).unwrap_or_default();
+    let mut expected = BTreeMap::new();
+    for line in table.lines().skip(1) {
+        let fields: Vec<&str> = line.split('\t').collect();
+        if let [file, _, _, requests, _, view, distinct] = fields[..] {
+            expected.insert(
+                (file.to_owned(), view.to_owned()),
+                (requests.parse(), distinct.parse()),
+            );
+        }
+    }
+    assert!(expected.len() > 30);
+    for ((file, view_name), (accesses, distinct)) in expected {
+        let view = match view_name.as_str() {
+            "page4k" => View::Blocks(4096),
+            "block512" => View::Blocks(512),
+            _ => View::Start,
+        };
+        let mut reader = open(&traces.join(&file));
+        let trace = DenseTrace::read(&mut reader, view).unwrap_or_else(|e| panic!("{e}"));
+        let found = (Ok(trace.ids().len()), Ok(trace.distinct()));
+        assert_eq!(
+            found,
+            (accesses, distinct),
+            "{file} as {}, {view_name}",
+            reader.format()
+        );
+    }
+}
+
+#[test]
+fn reads_writes_volumes_and_bytes_are_those_of_the_list() {
+    let Some(traces) = traces() else { return };
+    let rows = [
+        ("cloudphysics.vscsi.zst", "vscsi1", 46_974, 66_898, 0),
+        ("msps-dtrs.trace.zst", "disksim", 113_123, 13_920, 1),
+        (
+            "tencent-rw_60_40.490.csv.zst",
+            "flashnet",
+            30_012,
+            19_988,
+            0,
+        ),
+        (
+            "tencent-cbs-sample.csv.bz2",
+            "tencent",
+            24_521,
+            25_479,
+            2038,
+        ),
+        ("msr-rsrch_1.csv.zst", "msr", 42, 13_738, 1),
+        ("msr-hm_0-first1000.csv", "msr", 508, 492, 1),
+        ("systor17-first1000.csv.gz", "systor", 826, 173, 1),
+        ("ocas-ycsba-rocksdb-20200702.csv.zst", "csv", 1, 64_188, 0),
+        ("mqsim-tpcc-small.trace.zst", "disksim", 4381, 2618, 16),
+        ("takeoverjp-sample.blktrace.0.zst", "blktrace", 963, 0, 1),
+        ("arc-P3.lis.zst", "arc", 238_578, 0, 0),
+        ("lirs-multi1.trace.gz", "ids", 15_858, 0, 0),
+    ];
+    for (file, format, reads, writes, volumes) in rows {
+        let mut reader = open(&traces.join(file));
+        let kinds: Vec<RequestKind> = reader
+            .by_ref()
+            .map(|r| r.unwrap_or_else(|e| panic!("{e}")).kind)
+            .collect();
+        let written = kinds
+            .iter()
+            .filter(|&&kind| kind == RequestKind::Write)
+            .count();
+        let found = (kinds.len() - written, written, reader.volumes().len());
+        assert_eq!(found, (reads, writes, volumes), "{file}");
+        assert_eq!(reader.format().name(), format, "{file}");
+    }
+    let bytes = open(&traces.join("cloudphysics.vscsi.zst"));
+    let bytes: u64 = bytes
+        .filter_map(Result::ok)
+        .map(|request| request.length_bytes)
+        .sum();
+    assert_eq!(bytes, 4_205_978_112);
+}
