@@ -1,9 +1,10 @@
 //! The Network Block Device protocol as pure functions over byte slices, both sides of it, and
 //! futae's own extension to it: demotion.
 //!
-//! Nothing here opens a socket, starts a thread or keeps a buffer. A server owns its sockets and
-//! buffers, sends [`greeting`], feeds what arrived to [`Handshake::feed`] until an export is agreed, then to
-//! [`parse_request`], asks [`RequestRules::check`] what to make of each request, and answers with
+//! But for [`nbd_store`], nothing here opens a socket, starts a thread or keeps a buffer. A server
+//! owns its sockets and buffers, sends [`greeting`], feeds what arrived to [`Handshake::feed`]
+//! until an export is agreed, then to [`parse_request`], asks [`RequestRules::check`] what to make
+//! of each request, and answers with
 //! the headers from [`reply`]; block data never passes through this crate. A client calls
 //! [`client::negotiate`] once on its connected stream (the only function here that blocks), then
 //! writes [`RequestHeader::encode`] and reads [`parse_reply`].
@@ -19,6 +20,7 @@
 //! | [`client`] | the client's side of the handshake |
 //! | [`extension`] | demotion: its option and its command |
 //! | [`uri`] | `nbd://` and `nbd+unix://` addresses |
+//! | [`nbd_store`] | an export as a store of the engine: sockets, threads, reconnection |
 //!
 //! The wire format of the extension and the rules by which a server believes demoted data are in
 //! `docs/wire.md`.
@@ -28,6 +30,7 @@ pub mod constants;
 pub mod error;
 pub mod export;
 pub mod extension;
+pub mod nbd_store;
 pub mod option;
 pub mod reply;
 pub mod request;
@@ -42,6 +45,7 @@ pub use client::{ClientExport, ClientWish};
 pub use error::{ErrorNumber, WireError};
 pub use export::{Capabilities, ExportDirectory, ExportInfo, TransmissionFlags};
 pub use extension::{DemotionOffer, DemotionTerms, DemotionWish};
+pub use nbd_store::NbdStore;
 pub use option::{Handshake, Negotiated, Outcome, Progress, greeting};
 pub use reply::{Extent, Reply, parse_reply};
 pub use request::{Command, CommandFlags, RequestHeader, parse_request};

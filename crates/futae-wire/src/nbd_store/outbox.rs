@@ -35,7 +35,9 @@ pub(super) struct Frame {
 
 impl Frame {
     fn payload_bytes(&self) -> &[u8] {
-        self.payload.as_ref().map_or(&[], |(data, range)| &data.as_slice()[range.clone()])
+        self.payload
+            .as_ref()
+            .map_or(&[], |(data, range)| &data.as_slice()[range.clone()])
     }
 
     fn len(&self) -> usize {
@@ -99,7 +101,11 @@ impl Outbox {
             ending: false,
             closed: false,
         };
-        Self { state: Mutex::new(state), work: Condvar::new(), dropped: AtomicU64::new(0) }
+        Self {
+            state: Mutex::new(state),
+            work: Condvar::new(),
+            dropped: AtomicU64::new(0),
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -238,7 +244,10 @@ impl Outbox {
             if state.hints == hints_before {
                 state.worker = Worker::Asleep;
                 while state.worker == Worker::Asleep {
-                    state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
+                    state = self
+                        .work
+                        .wait(state)
+                        .unwrap_or_else(PoisonError::into_inner);
                 }
                 break;
             }
@@ -258,7 +267,10 @@ impl Batch {
     fn take(state: &mut State) -> Self {
         state.hint_bytes = 0;
         let sent = std::mem::take(&mut state.sent);
-        Self { frames: std::mem::take(&mut state.queue), sent }
+        Self {
+            frames: std::mem::take(&mut state.queue),
+            sent,
+        }
     }
 
     fn put_back(&mut self, state: &mut State) {

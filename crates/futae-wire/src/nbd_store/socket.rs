@@ -29,17 +29,24 @@ impl Socket {
         uri: &NbdUri,
         wish: &ClientWish,
     ) -> Result<(Self, ClientExport), ConnectError> {
-        let fail = |problem: String| ConnectError { uri: uri.to_string(), problem };
+        let fail = |problem: String| ConnectError {
+            uri: uri.to_string(),
+            problem,
+        };
         let mut socket = Self::connect(uri)
             .map_err(|error| fail(format!("cannot connect: {error}; is the server running?")))?;
-        socket.set_timeout(Some(PATIENCE)).map_err(|error| fail(error.to_string()))?;
+        socket
+            .set_timeout(Some(PATIENCE))
+            .map_err(|error| fail(error.to_string()))?;
         let export = negotiate(&mut socket, &uri.export, wish).map_err(|error| {
             match std::error::Error::source(&error) {
                 Some(source) => fail(format!("{error}: {source}")),
                 None => fail(error.to_string()),
             }
         })?;
-        socket.set_timeout(None).map_err(|error| fail(error.to_string()))?;
+        socket
+            .set_timeout(None)
+            .map_err(|error| fail(error.to_string()))?;
         Ok((socket, export))
     }
 

@@ -1,0 +1,134 @@
+//! The store's own thread: it gives results that are known at once, so that they never come on
+//! the caller's thread, and it connects again after a connection was lost.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use futae_engine::{IoBuf, IoError, StoreDone};
+
+use super::session::{Finish, Session};
+use super::socket::Socket;
+use super::{ConnectError, Shared, receiver};
+use crate::client::ClientExport;
+use crate::export::TransmissionFlags;
+
+/// Shortest time between two attempts to connect.
+const ATTEMPT_INTERVAL: Duration = Duration::from_secs(1);
+
+/// What the thread is asked to do.
+pub(super) enum Errand {
+    Refuse(Finish, IoError),
+    Succeed(StoreDone, IoBuf),
+    /// A connection is gone.
+    Lost(Arc<Session>),
+    /// An attempt to connect ended.
+    Connected(Box<Result<(Socket, ClientExport), ConnectError>>),
+    /// The store is gone.
+    End,
+}
+
+/// Runs errands until the store is gone.
+pub(super) fn run(shared: &Arc<Shared>, errands: &Receiver<Errand>) {
+    let mut next_attempt: Option<Instant> = None;
+    let mut last_attempt = Instant::now();
+    loop {
+        let errand = match next_attempt {
+            None => errands.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            Some(at) => errands.recv_timeout(at.saturating_duration_since(Instant::now())),
+        };
+        match errand {
+            Ok(Errand::Refuse(finish, error)) => finish.fail(error),
+            Ok(Errand::Succeed(done, buffer)) => done(Ok(buffer)),
+            Ok(Errand::Lost(session)) => {
+                if session.has_unflushed_writes() {
+                    shared.note_lost_writes();
+                }
+                next_attempt = Some(last_attempt + ATTEMPT_INTERVAL);
+            }
+            Ok(Errand::Connected(outcome)) => {
+                let accepted = outcome.and_then(|(socket, export)| accept(shared, socket, export));
+                if accepted.is_err() {
+                    next_attempt = Some(last_attempt + ATTEMPT_INTERVAL);
+                }
+            }
+            Err(RecvTimeoutError::Timeout) => {
+                next_attempt = None;
+                last_attempt = Instant::now();
+                attempt(shared);
+            }
+            Ok(Errand::End) | Err(RecvTimeoutError::Disconnected) => return,
+        }
+    }
+}
+
+/// Tries to connect, beside this thread, for that can take many seconds.
+fn attempt(shared: &Arc<Shared>) {
+    let (uri, wish, errands) = (shared.uri.clone(), shared.wish, shared.errands.clone());
+    let work = move || {
+        let outcome = Socket::open(&uri, &wish);
+        // If nobody takes it, the store is gone, and the connection with it.
+        let _ = errands.send(Errand::Connected(Box::new(outcome)));
+    };
+    if let Err(error) = thread::Builder::new()
+        .name("futae-nbd-open".into())
+        .spawn(work)
+    {
+        let outcome = Err(shared.connect_error(format!("cannot start a thread: {error}")));
+        let _ = shared.errands.send(Errand::Connected(Box::new(outcome)));
+    }
+}
+
+/// Takes a new connection into use if it is to the same volume.
+fn accept(shared: &Shared, socket: Socket, export: ClientExport) -> Result<(), ConnectError> {
+    if export.size_bytes != shared.size_bytes {
+        let problem = format!(
+            "the export has {} bytes now, not {}; start again to use it",
+            export.size_bytes, shared.size_bytes
+        );
+        return Err(shared.connect_error(problem));
+    }
+    if export.flags.contains(TransmissionFlags::READ_ONLY) && !shared.read_only {
+        return Err(shared.connect_error("the export is read-only now".into()));
+    }
+    let session = start(&shared.name, &shared.errands, socket, export)?;
+    shared.replace(session);
+    Ok(())
+}
+
+/// Starts the two threads of a connection.
+pub(super) fn start(
+    name: &Arc<str>,
+    errands: &Sender<Errand>,
+    socket: Socket,
+    export: ClientExport,
+) -> Result<Arc<Session>, ConnectError> {
+    let session = Arc::new(Session::new(
+        Arc::clone(name),
+        socket,
+        export,
+        errands.clone(),
+    ));
+    let spawn = |thread: &str, work: Box<dyn FnOnce() + Send>| {
+        let thread = thread::Builder::new().name(thread.into()).spawn(work);
+        thread.map_err(|error| ConnectError {
+            uri: name.to_string(),
+            problem: format!("cannot start a thread: {error}"),
+        })
+    };
+    let sending = Arc::clone(&session);
+    spawn(
+        "futae-nbd-send",
+        Box::new(move || sending.outbox.run(&sending.socket)),
+    )?;
+    let receiving = Arc::clone(&session);
+    let receiving = spawn(
+        "futae-nbd-recv",
+        Box::new(move || receiver::run(&receiving)),
+    );
+    if receiving.is_err() {
+        session.outbox.close();
+    }
+    receiving.map(|_| session)
+}

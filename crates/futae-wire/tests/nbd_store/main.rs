@@ -1,0 +1,5 @@
+//! The NBD store against servers that people run, and against one that misbehaves on command.
+
+mod common;
+mod own_server;
+mod real_servers;
