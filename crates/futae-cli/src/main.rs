@@ -2,6 +2,8 @@
 
 mod command;
 mod failure;
+mod progress;
+mod table;
 
 use clap::{Parser, Subcommand};
 use failure::Failure;
@@ -17,12 +19,14 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    Sim(command::sim::Args),
     Policies(command::policies::Args),
 }
 
 impl Command {
     fn run(self) -> Result<(), Failure> {
         match self {
+            Self::Sim(args) => command::sim::run(&args),
             Self::Policies(args) => command::policies::run(&args),
         }
     }

@@ -18,20 +18,29 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let mut cards = futae_policy::cards();
     if let Some(name) = &args.name {
         let shape = futae_policy::Shape { slots: 16, seed: 0 };
-        let spec = name.parse::<futae_policy::PolicySpec>().map_err(Failure::usage)?;
+        let spec = name
+            .parse::<futae_policy::PolicySpec>()
+            .map_err(Failure::usage)?;
         futae_policy::build(&spec, &shape).map_err(Failure::usage)?;
         cards.retain(|card| card.name == spec.name);
     }
     let mut out = std::io::stdout().lock();
     if args.json {
         let list: Vec<_> = cards.iter().map(as_json).collect();
-        writeln!(out, "{}", serde_json::to_string_pretty(&serde_json::json!({ "policies": list }))?)?;
+        writeln!(
+            out,
+            "{}",
+            serde_json::to_string_pretty(&serde_json::json!({ "policies": list }))?
+        )?;
         return Ok(());
     }
     for card in &cards {
         writeln!(out, "{:<14} {}", card.name, card.summary)?;
-        let sections: &[&str] =
-            if args.name.is_some() { &futae_policy::Card::HEADINGS } else { &["Source", "Parameters"] };
+        let sections: &[&str] = if args.name.is_some() {
+            &futae_policy::Card::HEADINGS
+        } else {
+            &["Source", "Parameters"]
+        };
         for heading in sections {
             let text = card.section(heading).unwrap_or("");
             let indented = text.replace('\n', "\n                 ");
