@@ -150,7 +150,7 @@ impl Numbering {
             }
             let index = self.trace.ids.len();
             self.trace.ids.push(id);
-            if index % 64 == 0 {
+            if index.is_multiple_of(64) {
                 self.trace.writes.push(0);
             }
             if let (true, Some(word)) = (is_write, self.trace.writes.last_mut()) {
@@ -221,7 +221,7 @@ mod tests {
 
     #[test]
     fn every_write_has_its_bit() -> Result<(), Box<dyn std::error::Error>> {
-        let is_write = |i: u64| i % 3 == 0 || i > 190;
+        let is_write = |i: u64| i.is_multiple_of(3) || i > 190;
         let kind = |i| {
             if is_write(i) {
                 RequestKind::Write

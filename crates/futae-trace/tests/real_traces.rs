@@ -3,7 +3,7 @@
 //! The traces are not part of this repository: they are looked for where `FUTAE_TRACES` says, or
 //! in `shared/traces` beside it, with a table `truth.tsv` of requests and distinct blocks.
 
-use futae_trace::{DenseTrace, RequestKind, TraceOptions, TraceReader, View};
+use futae_trace::{DenseTrace, Request, RequestKind, TraceOptions, TraceReader, View};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -61,14 +61,22 @@ fn requests_and_distinct_blocks_are_those_of_the_table() {
 fn reads_writes_volumes_and_bytes_are_those_of_the_list() {
     let Some(traces) = traces() else { return };
     let rows = [
-        ("cloudphysics.vscsi.zst", "vscsi1", 46_974, 66_898, 0),
-        ("msps-dtrs.trace.zst", "disksim", 113_123, 13_920, 1),
+        (
+            "cloudphysics.vscsi.zst",
+            "vscsi1",
+            46_974,
+            66_898,
+            0,
+            Some(7200.1),
+        ),
+        ("msps-dtrs.trace.zst", "disksim", 113_123, 13_920, 1, None),
         (
             "tencent-rw_60_40.490.csv.zst",
             "flashnet",
             30_012,
             19_988,
             0,
+            Some(147.0),
         ),
         (
             "tencent-cbs-sample.csv.bz2",
@@ -76,22 +84,59 @@ fn reads_writes_volumes_and_bytes_are_those_of_the_list() {
             24_521,
             25_479,
             2038,
+            None,
         ),
-        ("msr-rsrch_1.csv.zst", "msr", 42, 13_738, 1),
-        ("msr-hm_0-first1000.csv", "msr", 508, 492, 1),
-        ("systor17-first1000.csv.gz", "systor", 826, 173, 1),
-        ("ocas-ycsba-rocksdb-20200702.csv.zst", "csv", 1, 64_188, 0),
-        ("mqsim-tpcc-small.trace.zst", "disksim", 4381, 2618, 16),
-        ("takeoverjp-sample.blktrace.0.zst", "blktrace", 963, 0, 1),
-        ("arc-P3.lis.zst", "arc", 238_578, 0, 0),
-        ("lirs-multi1.trace.gz", "ids", 15_858, 0, 0),
+        ("msr-rsrch_1.csv.zst", "msr", 42, 13_738, 1, Some(576_557.6)),
+        ("msr-hm_0-first1000.csv", "msr", 508, 492, 1, Some(127.2)),
+        (
+            "systor17-first1000.csv.gz",
+            "systor",
+            826,
+            173,
+            1,
+            Some(2.4),
+        ),
+        (
+            "ocas-ycsba-rocksdb-20200702.csv.zst",
+            "csv",
+            1,
+            64_188,
+            0,
+            Some(24.7),
+        ),
+        (
+            "mqsim-tpcc-small.trace.zst",
+            "disksim",
+            4381,
+            2618,
+            16,
+            Some(0.1),
+        ),
+        (
+            "takeoverjp-sample.blktrace.0.zst",
+            "blktrace",
+            963,
+            0,
+            1,
+            Some(0.3),
+        ),
+        ("arc-P3.lis.zst", "arc", 238_578, 0, 0, None),
+        ("lirs-multi1.trace.gz", "ids", 15_858, 0, 0, None),
     ];
-    for (file, format, reads, writes, volumes) in rows {
+    for (file, format, reads, writes, volumes, seconds) in rows {
         let mut reader = open(&traces.join(file));
-        let kinds: Vec<RequestKind> = reader
+        let requests: Vec<Request> = reader
             .by_ref()
-            .map(|r| r.unwrap_or_else(|e| panic!("{e}")).kind)
+            .map(|r| r.unwrap_or_else(|e| panic!("{e}")))
             .collect();
+        let kinds: Vec<RequestKind> = requests.iter().map(|r| r.kind).collect();
+        let times = requests.iter().filter_map(|r| r.time_us);
+        if let (Some(first), Some(last), Some(seconds)) =
+            (times.clone().min(), times.max(), seconds)
+        {
+            let span: f64 = (last - first) as f64 / 1e6;
+            assert!((span - seconds).abs() < 0.06, "{file}: {span} seconds");
+        }
         let written = kinds
             .iter()
             .filter(|&&kind| kind == RequestKind::Write)

@@ -4,9 +4,9 @@
 //! actions, messages and the summary at the end are passed over.
 
 use super::TraceErrorKind;
-use super::columns::Fields;
 use super::context::{Context, Raw};
 use super::fields::{self, TimeUnit};
+use super::line::Fields;
 use super::reader::LineDecoder;
 use crate::{Request, RequestKind};
 

@@ -4,13 +4,11 @@
 use super::TraceErrorKind;
 use super::context::{Context, Raw};
 use super::fields::{self, KindCode, TimeUnit};
+use super::line::{FIELDS_MAX, Fields};
 use super::reader::LineDecoder;
 use crate::{Request, RequestKind};
 use futae_policy::VolumeId;
 use std::str::FromStr;
-
-/// Columns beyond this are not looked at.
-const FIELDS_MAX: usize = 32;
 
 /// Which column is what, columns counted from 0.
 ///
@@ -254,53 +252,5 @@ impl LineDecoder for ColumnDecoder {
             volume: self.volume(&fields, context)?,
         };
         context.request(raw).map(Some)
-    }
-}
-
-/// The fields of a line.
-pub struct Fields<'a> {
-    fields: [&'a str; FIELDS_MAX],
-    count: usize,
-}
-
-impl<'a> Fields<'a> {
-    /// Splits at commas, or at runs of blanks.
-    pub fn split(line: &'a str, blanks: bool) -> Self {
-        let mut all = Self {
-            fields: [""; FIELDS_MAX],
-            count: 0,
-        };
-        if blanks {
-            line.split_ascii_whitespace()
-                .take(FIELDS_MAX)
-                .for_each(|field| all.push(field));
-        } else {
-            line.split(',')
-                .take(FIELDS_MAX)
-                .for_each(|field| all.push(field.trim()));
-        }
-        all
-    }
-
-    fn push(&mut self, field: &'a str) {
-        self.fields[self.count] = field;
-        self.count += 1;
-    }
-
-    /// All of them.
-    pub fn all(&self) -> &[&'a str] {
-        &self.fields[..self.count]
-    }
-
-    /// The field of a column, which holds `field`.
-    pub fn get(&self, column: usize, field: &'static str) -> Result<&'a str, TraceErrorKind> {
-        self.all()
-            .get(column)
-            .copied()
-            .ok_or(TraceErrorKind::Missing {
-                field,
-                wanted: column + 1,
-                found: self.count,
-            })
     }
 }

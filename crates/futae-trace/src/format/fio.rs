@@ -5,9 +5,9 @@
 //! in version 2 a `wait` moves the clock on.
 
 use super::TraceErrorKind;
-use super::columns::Fields;
 use super::context::{Context, Raw};
 use super::fields::{self, TimeUnit};
+use super::line::Fields;
 use super::reader::LineDecoder;
 use crate::{Request, RequestKind};
 

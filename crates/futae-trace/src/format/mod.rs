@@ -16,6 +16,7 @@ mod fields;
 mod fio;
 mod flashnet;
 mod ids;
+mod line;
 mod msr;
 mod oracle;
 mod reader;

@@ -1,6 +1,7 @@
 //! Tells a format from the first bytes of the data and the name of the file.
 
-use super::columns::{Columns, Fields};
+use super::columns::Columns;
+use super::line::Fields;
 use super::{Format, TraceErrorKind, blkparse, blktrace, fio, oracle, vscsi};
 use std::path::Path;
 

@@ -1,0 +1,212 @@
+//! Errors, compression, column maps, and input that is no trace at all.
+
+use super::{reader, show};
+use crate::TraceError;
+use crate::format::{Columns, Compression, Format, TraceErrorKind, TraceOptions, TraceReader};
+use proptest::prelude::{any, prop, proptest};
+use std::io::Write;
+use std::path::Path;
+
+fn message(data: &[u8], format: Format) -> String {
+    let options = TraceOptions {
+        format: Some(format),
+        ..TraceOptions::default()
+    };
+    let reader = reader("t", data, &options).unwrap_or_else(|e| panic!("{e}"));
+    let errors: Vec<TraceError> = reader.filter_map(Result::err).collect();
+    assert_eq!(errors.len(), 1, "a reader ends at its first error");
+    errors[0].to_string()
+}
+
+#[test]
+fn an_error_names_file_record_and_byte() {
+    let text = |data: &str, format| message(data.as_bytes(), format);
+    assert_eq!(
+        text("1\n22\nx3\n4\n", Format::Ids),
+        "trace t, record 3 at byte 5: `x3` is not a whole number below 2^64"
+    );
+    assert_eq!(
+        text("1,2,3\n", Format::Msr),
+        "trace t, record 1 at byte 0: the record has 3 fields, and the offset should be field 5"
+    );
+    assert_eq!(
+        text("1,0,8,5,9\n", Format::Tencent),
+        "trace t, record 1 at byte 0: `5` is not a read or a write"
+    );
+    assert_eq!(
+        message(&[0; 6], Format::Le32),
+        "trace t, record 2 at byte 4: the data ends after 2 of the record's 4 bytes"
+    );
+    assert_eq!(
+        message(&[0; 32], Format::Vscsi1),
+        "trace t, record 1 at byte 0: the bytes are not a vscsi version 1 record"
+    );
+    assert!(text("0 9999999999 0 0\n", Format::Arc).ends_with("more than 1 GiB"));
+    assert!(text("36028797018963968 8 0 0\n", Format::Arc).ends_with("ends beyond 2^64 bytes"));
+    assert!(text(&"9".repeat(70_000), Format::Ids).ends_with("longer than 65536 bytes"));
+}
+
+#[test]
+fn bad_records_can_be_counted_and_left_out() {
+    let long = "9".repeat(70_000);
+    let data = format!("1\nx\n{long}\n2\n-3\n");
+    let format = Some(Format::Ids);
+    let options = TraceOptions {
+        format,
+        skip_bad: true,
+        ..TraceOptions::default()
+    };
+    let mut reader = reader("t", data.as_bytes(), &options).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(reader.by_ref().filter_map(Result::ok).count(), 2);
+    assert_eq!(reader.skipped(), 3);
+}
+
+#[test]
+fn what_cannot_be_told_is_asked_for() {
+    let error = |data: &[u8]| match reader("t", data, &TraceOptions::default()) {
+        Ok(reader) => panic!("{}", reader.format()),
+        Err(e) => e.to_string(),
+    };
+    for data in [&b""[..], b"hello world\n", &[1, 2, 3, 4]] {
+        let message = error(data);
+        assert!(
+            message.starts_with("trace t: the format cannot be told"),
+            "{message}"
+        );
+        assert!(
+            message.contains("vscsi1") && message.contains("fio-iolog"),
+            "{message}"
+        );
+    }
+    let wrong = "vscsi3".parse::<Format>().map_err(|e| e.to_string());
+    assert!(wrong.is_err_and(|e| e.contains("did you mean `vscsi1`?") && e.contains("msr")));
+    for format in Format::ALL {
+        assert_eq!(format.name().parse::<Format>().ok(), Some(format));
+    }
+    assert!(matches!(
+        TraceReader::open(Path::new("/nowhere/t"), &TraceOptions::default()).map_err(|e| e.kind),
+        Err(TraceErrorKind::Io(_))
+    ));
+}
+
+#[test]
+fn a_column_map_reads_any_table() {
+    let columns = |text: &str| text.parse::<Columns>();
+    let map = "separator=blank, kind=0:read1, offset=2:4096, length=1:4096, time=3:ms, volume=4";
+    let options = TraceOptions {
+        columns: columns(map).ok(),
+        ..TraceOptions::default()
+    };
+    let table = reader("t", b"k n o t v\n1 2 3 1.5 a\n0 1 9 2 b\n", &options);
+    let requests: Vec<String> = table
+        .unwrap_or_else(|e| panic!("{e}"))
+        .map(|r| show(&r.unwrap_or_else(|e| panic!("{e}"))))
+        .collect();
+    assert_eq!(requests, ["0 R 12288+8192 @1500", "1 W 36864+4096 @2000"]);
+    for bad in [
+        "",
+        "length=1",
+        "offset=x",
+        "offset=99",
+        "offset=1:0",
+        "offset=1,kind=2:maybe",
+        "offset=1,time=0:weeks",
+        "offset=1,colour=2",
+        "offset=1,separator=tab",
+    ] {
+        let message = columns(bad).map_err(|e| e.to_string());
+        assert!(
+            message.is_err_and(|e| e.contains("in the column map is not")),
+            "{bad}"
+        );
+    }
+    let options = TraceOptions {
+        format: Some(Format::Csv),
+        ..TraceOptions::default()
+    };
+    let error = reader("t", b"1,2\n", &options).err().map(|e| e.to_string());
+    assert!(error.is_some_and(|e| e.contains("needs a map of its columns")));
+}
+
+#[test]
+fn every_compression_is_recognised() -> std::io::Result<()> {
+    let plain = "7\n8\n9\n".repeat(20_000).into_bytes();
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(&plain)?;
+    let mut xz = liblzma::write::XzEncoder::new(Vec::new(), 1);
+    xz.write_all(&plain)?;
+    let mut bzip2 = bzip2::write::BzEncoder::new(Vec::new(), bzip2::Compression::fast());
+    bzip2.write_all(&plain)?;
+    let zstd = zstd::encode_all(&plain[..], 1)?;
+    let cases = [
+        (Compression::None, plain),
+        (Compression::Gzip, gzip.finish()?),
+        (Compression::Xz, xz.finish()?),
+        (Compression::Bzip2, bzip2.finish()?),
+        (Compression::Zstd, zstd),
+    ];
+    for (compression, data) in cases {
+        for (copies, whole) in [
+            (1, data.clone()),
+            (2, [data.clone(), data.clone()].concat()),
+        ] {
+            let mut reader =
+                reader("t", &whole, &TraceOptions::default()).unwrap_or_else(|e| panic!("{e}"));
+            assert_eq!(reader.compression(), compression);
+            let count = reader.by_ref().filter_map(Result::ok).count();
+            assert_eq!(count, copies * 60_000, "{compression:?}");
+        }
+        let cut = reader("t", &data[..data.len() / 2], &TraceOptions::default());
+        let ends_in_error = cut.map_or(true, |reader| reader.last().is_some_and(|r| r.is_err()));
+        assert!(
+            ends_in_error || compression == Compression::None,
+            "{compression:?}"
+        );
+    }
+    Ok(())
+}
+
+#[test]
+fn volumes_beyond_the_limit_end_the_trace() {
+    let data: String = (0..=65_536)
+        .map(|volume| format!("{volume},R,0,512,0\n"))
+        .collect();
+    let reader = reader("t", data.as_bytes(), &TraceOptions::default());
+    let results: Vec<_> = reader.unwrap_or_else(|e| panic!("{e}")).collect();
+    assert_eq!(results.len(), 65_537);
+    let last = results.last().and_then(|r| r.as_ref().err());
+    assert!(matches!(
+        last.map(|e| &e.kind),
+        Some(TraceErrorKind::TooManyVolumes)
+    ));
+}
+
+proptest! {
+    #[test]
+    fn garbage_never_panics(
+        data in prop::collection::vec(any::<u8>(), 0..300),
+        format in prop::option::of(prop::sample::select(Format::ALL.to_vec())),
+        skip_bad in any::<bool>(),
+    ) {
+        let options = TraceOptions { format, skip_bad, ..TraceOptions::default() };
+        if let Ok(reader) = reader("t", &data, &options) {
+            reader.for_each(drop);
+        }
+    }
+
+    #[test]
+    fn garbled_text_never_panics(
+        data in "[-0-9a-zA-Z.,+*# \n\t]{0,200}",
+        format in prop::option::of(prop::sample::select(Format::ALL.to_vec())),
+    ) {
+        let options = TraceOptions { format, skip_bad: true, ..TraceOptions::default() };
+        if let Ok(reader) = reader("t", data.as_bytes(), &options) {
+            reader.for_each(drop);
+        }
+    }
+
+    #[test]
+    fn garbled_column_maps_never_panic(text in "[a-z]{0,8}(=[0-9:a-z]{0,6},?){0,4}|\\PC{0,30}") {
+        let _ = text.parse::<Columns>();
+    }
+}
