@@ -136,12 +136,25 @@ impl<Q: Policy> Below for Lower<'_, Q> {
     }
 }
 
-/// One level above another, for one guest.
-struct TwoLevels<P, Q> {
+/// One level above another, for one guest, with policies known at compile time.
+pub struct TwoLevels<P, Q> {
     upper: Level<P, DenseIndex>,
     link: Link,
     lower: Level<Q, DenseIndex>,
     store: Store,
+}
+
+impl<P: Policy, Q: Policy> TwoLevels<P, Q> {
+    /// Joins two levels, whose indexes must cover the same blocks.
+    #[must_use]
+    pub fn new(upper: Level<P, DenseIndex>, link: Link, lower: Level<Q, DenseIndex>) -> Self {
+        Self {
+            upper,
+            link,
+            lower,
+            store: Store::default(),
+        }
+    }
 }
 
 struct MakeTwo {
@@ -154,16 +167,10 @@ struct MakeTwo {
 impl Visit for MakeTwo {
     type Output = Box<dyn Machine>;
     fn visit<Q: Policy + 'static>(self, policy: Q) -> Self::Output {
-        Box::new(TwoLevels {
-            upper: Level::new(
-                Lru::new(self.upper),
-                DenseIndex::new(self.blocks),
-                self.upper,
-            ),
-            link: self.link,
-            lower: Level::new(policy, DenseIndex::new(self.blocks), self.slots),
-            store: Store::default(),
-        })
+        let index = || DenseIndex::new(self.blocks);
+        let upper = Level::new(Lru::new(self.upper), index(), self.upper);
+        let lower = Level::new(policy, index(), self.slots);
+        Box::new(TwoLevels::new(upper, self.link, lower))
     }
 }
 
