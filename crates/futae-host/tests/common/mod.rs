@@ -1,0 +1,148 @@
+//! What the tests of the server share: a store in memory that fails or stalls on command, a
+//! client that speaks NBD by `futae-wire`, and a server on a socket in a directory of its own.
+#![allow(
+    dead_code,
+    unused_imports,
+    clippy::allow_attributes,
+    reason = "no test uses all of it"
+)]
+
+mod client;
+mod store;
+
+pub use client::{Answer, Client};
+pub use store::{MemoryStore, StoreEvent};
+
+use futae_engine::{Engine, EngineOptions, HandDown};
+use futae_host::{Export, Listen, Server, ServerOptions};
+use futae_policy::{Class, PolicySpec};
+use futae_wire::ClientWish;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+pub const BLOCK: u64 = 4096;
+
+/// A server with one export, `disk`, over one store in memory.
+pub struct Rig {
+    pub server: Server,
+    pub engine: Arc<Engine>,
+    pub store: Arc<MemoryStore>,
+    pub socket: PathBuf,
+    pub directory: TempDir,
+}
+
+pub fn engine(policy: &str, capacity_blocks: u32) -> Arc<Engine> {
+    let policy: PolicySpec = policy.parse().expect("a policy");
+    let options = EngineOptions {
+        block_bytes: BLOCK,
+        capacity_blocks,
+        policy,
+        seed: 1,
+        hand_down: HandDown::Nothing,
+        decision_log: None,
+    };
+    Engine::new(&options).expect("a cache")
+}
+
+pub fn export(engine: &Arc<Engine>, name: &str, store: &Arc<MemoryStore>) -> Export {
+    let store = Arc::clone(store) as Arc<dyn futae_engine::Store>;
+    let volume = engine
+        .add_volume(name, store, Class::NORMAL)
+        .expect("a volume");
+    let description = format!("the {name} of a test");
+    Export {
+        name: name.into(),
+        description,
+        engine: Arc::clone(engine),
+        volume,
+        read_only: false,
+    }
+}
+
+impl Rig {
+    pub fn new(policy: &str, capacity_blocks: u32, content: Vec<u8>) -> Self {
+        Self::with(policy, capacity_blocks, content, |_| {})
+    }
+
+    pub fn with(
+        policy: &str,
+        capacity_blocks: u32,
+        content: Vec<u8>,
+        adjust: impl FnOnce(&mut ServerOptions),
+    ) -> Self {
+        let directory = tempfile::tempdir().expect("a directory");
+        let (store, engine) = (MemoryStore::new(content), engine(policy, capacity_blocks));
+        let mut options = ServerOptions {
+            listen: vec![Listen::Unix(directory.path().to_owned())],
+            patience: Duration::from_secs(5),
+            ..ServerOptions::default()
+        };
+        adjust(&mut options);
+        let exports = vec![export(&engine, "disk", &store)];
+        let server = Server::start(options, exports).expect("a server");
+        let socket = directory.path().join("futae.sock");
+        Self {
+            server,
+            engine,
+            store,
+            socket,
+            directory,
+        }
+    }
+
+    pub fn client(&self, wish: &ClientWish) -> Client {
+        Client::unix(&self.socket, "disk", wish)
+    }
+
+    /// A client that negotiates nothing.
+    pub fn plain(&self) -> Client {
+        self.client(&ClientWish::default())
+    }
+
+    pub fn structured(&self) -> Client {
+        self.client(&ClientWish {
+            structured: true,
+            base_allocation: true,
+            ..Default::default()
+        })
+    }
+
+    pub fn demoting(&self) -> Client {
+        let demotion_block_bytes = Some(BLOCK as u32);
+        let client = self.client(&ClientWish {
+            demotion_block_bytes,
+            ..Default::default()
+        });
+        assert!(client.export.demotion.is_some(), "demotion is agreed");
+        client
+    }
+
+    pub fn uri(&self) -> String {
+        format!("nbd+unix:///disk?socket={}", self.socket.display())
+    }
+}
+
+/// Bytes that differ from block to block and from seed to seed.
+pub fn pattern(seed: u64, bytes: usize) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    let mut out = Vec::with_capacity(bytes + 8);
+    while out.len() < bytes {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        out.extend_from_slice(&state.to_le_bytes());
+    }
+    out.truncate(bytes);
+    out
+}
+
+/// Waits for something that another thread does.
+pub fn eventually(what: &str, mut done: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !done() {
+        assert!(Instant::now() < deadline, "not within ten seconds: {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}

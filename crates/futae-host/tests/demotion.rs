@@ -1,0 +1,228 @@
+//! Demoted data are served while they are the newest there is, and never after.
+
+mod common;
+
+use common::{BLOCK, Rig, eventually, pattern};
+use futae_wire::constants::CMD_DEMOTE;
+use futae_wire::{ClientWish, Command, RequestHeader};
+
+const SIZE: usize = 1 << 20;
+
+fn block(fill: u8) -> Vec<u8> {
+    vec![fill; BLOCK as usize]
+}
+
+fn rig() -> Rig {
+    Rig::new("exclusive", 64, pattern(1, SIZE))
+}
+
+#[test]
+fn a_demoted_block_is_the_next_reads_hit_with_that_data() {
+    let rig = rig();
+    let mut client = rig.demoting();
+    let sequence = client.number();
+    // Not what the store holds, so that it shows where the data come from.
+    client.demote_as(sequence, 3 * BLOCK, &block(0xD0));
+    assert_eq!(client.read(3 * BLOCK, 4096).expect("read"), block(0xD0));
+    assert_eq!(rig.store.reads(), 0);
+    let status = rig.engine.status();
+    assert_eq!((status.counters.demotions_in, status.counters.hits), (1, 1));
+    assert_eq!(
+        (
+            status.demotions_refused,
+            rig.server.status().demotion_clients
+        ),
+        (0, 1)
+    );
+}
+
+#[test]
+fn several_blocks_and_the_short_last_one_can_be_demoted() {
+    let rig = Rig::new("exclusive", 64, pattern(1, 5 * BLOCK as usize + 100));
+    let mut client = rig.demoting();
+    let data: Vec<u8> = [block(1), block(2), vec![3; 100]].concat();
+    let sequence = client.number();
+    client.demote_as(sequence, 3 * BLOCK, &data);
+    assert_eq!(
+        client.read(3 * BLOCK, data.len() as u32).expect("read"),
+        data
+    );
+    assert_eq!(rig.store.reads(), 0);
+}
+
+#[test]
+fn a_newer_write_wins_in_both_orders_of_arrival() {
+    for demotion_first in [true, false] {
+        let rig = rig();
+        let mut client = rig.demoting();
+        let (evicted, written) = (client.number(), client.number());
+        if demotion_first {
+            client.demote_as(evicted, 0, &block(0xAA));
+        }
+        client.send_write_as(written, 0, &block(0xBB));
+        assert_eq!(client.receive().error, None);
+        if !demotion_first {
+            client.demote_as(evicted, 0, &block(0xAA));
+        }
+        for _ in 0..3 {
+            assert_eq!(client.read(0, 4096).expect("read"), block(0xBB));
+        }
+    }
+}
+
+#[test]
+fn a_write_under_way_wins() {
+    for read_meanwhile in [false, true] {
+        let rig = rig();
+        let mut client = rig.demoting();
+        let (evicted, written) = (client.number(), client.number());
+        rig.store.hold_writes();
+        client.send_write_as(written, 0, &block(0xBB));
+        client.demote_as(evicted, 0, &block(0xAA));
+        eventually("the write reaches the store", || rig.store.held() == 1);
+        if read_meanwhile {
+            let cookie = client.send_read(0, 4096);
+            rig.store.release();
+            for answer in [client.receive(), client.receive()] {
+                let stale = answer.cookie == cookie && answer.data == block(0xAA);
+                assert!(!stale, "a read beside the write got the demoted block");
+            }
+        } else {
+            rig.store.release();
+            assert_eq!(client.receive().error, None);
+        }
+        for _ in 0..3 {
+            assert_eq!(client.read(0, 4096).expect("read"), block(0xBB));
+        }
+    }
+}
+
+#[test]
+fn trims_and_zeroes_count_as_writes() {
+    for command in [Command::Trim, Command::WriteZeroes] {
+        let rig = rig();
+        let mut client = rig.demoting();
+        let evicted = client.number();
+        assert_eq!(client.simple(command, 0, 4096).error, None);
+        client.demote_as(evicted, 0, &block(0xAA));
+        assert_ne!(client.read(0, 4096).expect("read"), block(0xAA));
+    }
+}
+
+#[test]
+fn after_a_write_of_another_client_nothing_is_believed() {
+    let rig = rig();
+    let mut client = rig.demoting();
+    let old = client.read(0, 4096).expect("read");
+    let mut other = rig.plain();
+    assert_eq!(other.write(0, &block(0xCC)), None);
+    let sequence = client.number();
+    client.demote_as(sequence, 0, &old);
+    client.settle();
+    assert_eq!(client.read(0, 4096).expect("read"), block(0xCC));
+    assert_eq!(other.read(0, 4096).expect("read"), block(0xCC));
+    assert!(rig.engine.status().demotions_refused > 0);
+    drop(other);
+    eventually("the other leaves", || rig.server.status().connections == 1);
+    let sequence = client.number();
+    client.demote_as(sequence, 0, &old);
+    assert_eq!(
+        client.read(0, 4096).expect("read"),
+        block(0xCC),
+        "nor after it has left"
+    );
+}
+
+#[test]
+fn two_demoting_clients_are_not_believed() {
+    let rig = rig();
+    let (mut one, mut two) = (rig.demoting(), rig.demoting());
+    let sequence = one.number();
+    one.demote_as(sequence, 0, &block(0xAA));
+    one.settle();
+    assert_ne!(two.read(0, 4096).expect("read"), block(0xAA));
+}
+
+#[test]
+fn misshapen_demotions_are_counted_and_the_connection_goes_on() {
+    let rig = rig();
+    let mut client = rig.demoting();
+    for (offset, length) in [(1, 4096), (0, 100), (SIZE as u64, 4096), (0, 0)] {
+        let sequence = client.number();
+        client.demote_as(sequence, offset, &vec![7; length]);
+    }
+    client.settle();
+    assert_eq!(rig.engine.status().counters.demotions_in, 0);
+    assert_eq!(rig.server.status().traffic.misshapen_demotions, 4);
+    assert_ne!(client.read(0, 4096).expect("read"), vec![7; 4096]);
+}
+
+#[test]
+fn a_client_that_did_not_agree_is_cut_off() {
+    let rig = rig();
+    let mut client = rig.plain();
+    let header = RequestHeader::new(Command::Demote, 1, 0, 4096);
+    assert_eq!(header.command.code(), CMD_DEMOTE);
+    client
+        .send_raw(&[&header.encode()[..], &block(1)].concat())
+        .expect("send");
+    assert!(client.try_receive().is_err(), "the connection is closed");
+    eventually("counted", || rig.server.status().protocol_errors == 1);
+}
+
+#[test]
+fn an_operator_can_forbid_it() {
+    let rig = Rig::with("exclusive", 64, pattern(1, SIZE), |options| {
+        options.demotion = false
+    });
+    let wish = ClientWish {
+        demotion_block_bytes: Some(4096),
+        ..ClientWish::default()
+    };
+    let mut client = rig.client(&wish);
+    assert_eq!(client.export.demotion, None);
+    assert!(client.read(0, 4096).is_ok());
+}
+
+/// A client that keeps the promises of `docs/wire.md`, with a cache of its own, over a lower
+/// cache that is far too small: whatever it reads must be what it wrote.
+#[test]
+fn a_caching_client_never_reads_what_it_has_overwritten() {
+    let mut model = pattern(1, SIZE);
+    let rig = Rig::new("exclusive", 16, model.clone());
+    let mut client = rig.demoting();
+    let mut prng = futae_policy::Prng::new(5);
+    let mut upper: Vec<(u64, Vec<u8>)> = Vec::new();
+    for step in 0..4000u64 {
+        let at = prng.below(48);
+        let range = (at * BLOCK) as usize..((at + 1) * BLOCK) as usize;
+        if prng.below(4) == 0 {
+            let data = pattern(step, BLOCK as usize);
+            upper.retain(|(held, _)| *held != at);
+            model[range].copy_from_slice(&data);
+            assert_eq!(client.write(at * BLOCK, &data), None);
+            upper.push((at, data));
+        } else if let Some(found) = upper.iter().position(|(held, _)| *held == at) {
+            assert!(upper[found].1 == model[range]);
+        } else {
+            let data = client.read(at * BLOCK, BLOCK as u32).expect("read");
+            assert!(
+                data == model[range],
+                "stale data of block {at} at step {step}"
+            );
+            upper.push((at, data));
+        }
+        if upper.len() > 12 {
+            let (evicted, data) = upper.remove(prng.below(12) as usize);
+            let sequence = client.number();
+            client.demote_as(sequence, evicted * BLOCK, &data);
+        }
+    }
+    let status = rig.engine.status();
+    assert_eq!(status.demotions_refused, 0);
+    assert!(
+        status.counters.hits > 300,
+        "the demotions were of use: {}",
+        status.counters.hits
+    );
+}
