@@ -1,1 +1,21 @@
-//! futae-guest
+//! The upper cache where applications meet it: a FUSE mount that shows one volume of an
+//! [`Engine`](futae_engine::Engine) as one file of the volume's size.
+//!
+//! Every read and write becomes a request to the engine, and its answer is sent from whatever
+//! thread completes it, so as many requests are in flight as applications start. The file is
+//! opened past the kernel's page cache, which would only hold the same blocks a second time;
+//! `mmap`, `O_DIRECT` and loop devices work on it all the same. The file's size cannot change and
+//! nothing else can be made in the mount.
+//!
+//! This crate knows neither NBD nor image formats: the engine's store does.
+
+mod error;
+mod file;
+mod mount;
+mod mountpoint;
+mod tree;
+
+pub use error::MountError;
+pub use mount::{Mount, MountOptions, Unmounted, default_file_name};
+pub use mountpoint::check_mountpoint;
+pub use tree::Granted;

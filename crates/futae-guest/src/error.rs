@@ -1,0 +1,48 @@
+//! Why a mount cannot be made, or could not be ended as it should.
+
+use futae_engine::IoError;
+use std::io;
+use std::path::PathBuf;
+
+/// What went wrong, in a sentence that says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum MountError {
+    /// The mountpoint cannot be used.
+    #[error("mountpoint {}: {problem}", path.display())]
+    Mountpoint {
+        /// The mountpoint.
+        path: PathBuf,
+        /// What is wrong and what to do.
+        problem: String,
+    },
+    /// This machine or user cannot mount FUSE file systems.
+    #[error("{0}")]
+    NoFuse(String),
+    /// The file's name cannot be one.
+    #[error("{name:?} is no file name; choose another with --name")]
+    Name {
+        /// The name.
+        name: String,
+    },
+    /// The kernel refused to mount.
+    #[error("cannot mount at {}: {source}", path.display())]
+    Mount {
+        /// The mountpoint.
+        path: PathBuf,
+        /// What the kernel or fusermount3 said.
+        source: io::Error,
+    },
+    /// The mount could not be ended.
+    #[error(
+        "cannot unmount {}: {source}; run: umount -l {}", path.display(), path.display()
+    )]
+    Unmount {
+        /// The mountpoint.
+        path: PathBuf,
+        /// What the kernel or fusermount3 said.
+        source: io::Error,
+    },
+    /// The mount ended, but what was written last may not be on stable storage.
+    #[error("unmounted, but the last writes may be lost: {0}")]
+    Flush(#[source] IoError),
+}

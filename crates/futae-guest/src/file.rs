@@ -1,0 +1,224 @@
+//! The one file: its contents are the engine's volume.
+
+use fuser::Errno;
+use futae_engine::{ClientId, Done, Engine, IoBuf, IoError, IoErrorKind, Operation, Request};
+use futae_policy::VolumeId;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
+
+/// `fallocate` modes, from `linux/falloc.h`.
+mod mode {
+    pub(super) const KEEP_SIZE: i32 = 0x01;
+    pub(super) const PUNCH_HOLE: i32 = 0x02;
+    pub(super) const ZERO_RANGE: i32 = 0x10;
+}
+
+/// `lseek` origins, from `linux/fs.h`.
+const SEEK_DATA: i32 = 3;
+const SEEK_HOLE: i32 = 4;
+
+/// The volume as a file.
+pub(crate) struct VolumeFile {
+    engine: Arc<Engine>,
+    volume: VolumeId,
+    client: ClientId,
+    pub(crate) size_bytes: u64,
+    pub(crate) read_only: bool,
+    /// When it was mounted; `modified_nanos` count from here.
+    epoch: SystemTime,
+    modified_nanos: AtomicU64,
+    /// Requests so far, by which the client's decisions are numbered.
+    sequence: AtomicU64,
+    longest: AtomicU32,
+}
+
+impl VolumeFile {
+    pub(crate) fn new(engine: Arc<Engine>, volume: VolumeId) -> Self {
+        Self {
+            client: engine.join(volume),
+            size_bytes: engine.volume_bytes(volume),
+            read_only: engine.is_read_only(volume),
+            engine,
+            volume,
+            epoch: SystemTime::now(),
+            modified_nanos: AtomicU64::new(0),
+            sequence: AtomicU64::new(0),
+            longest: AtomicU32::new(0),
+        }
+    }
+
+    pub(crate) fn epoch(&self) -> SystemTime {
+        self.epoch
+    }
+
+    pub(crate) fn modified(&self) -> SystemTime {
+        self.epoch + Duration::from_nanos(self.modified_nanos.load(Ordering::Relaxed))
+    }
+
+    fn touch(&self) {
+        let nanos = self.epoch.elapsed().unwrap_or_default().as_nanos();
+        self.modified_nanos
+            .fetch_max(nanos as u64, Ordering::Relaxed);
+    }
+
+    /// The longest read or write that the kernel has sent.
+    pub(crate) fn longest_request_bytes(&self) -> u32 {
+        self.longest.load(Ordering::Relaxed)
+    }
+
+    fn note_length(&self, length: u32) {
+        if length > self.longest.load(Ordering::Relaxed) {
+            self.longest.fetch_max(length, Ordering::Relaxed);
+        }
+    }
+
+    fn submit(&self, operation: Operation, done: Done) {
+        let sequence = self.sequence.fetch_add(1, Ordering::Relaxed) + 1;
+        let (volume, client) = (self.volume, self.client);
+        self.engine.submit(Request {
+            volume,
+            client,
+            sequence,
+            operation,
+            done,
+        });
+    }
+
+    /// Reads what there is of a range.
+    pub(crate) fn read(
+        &self,
+        offset: u64,
+        length: u32,
+        done: impl FnOnce(Result<&[u8], Errno>) + Send + 'static,
+    ) {
+        self.note_length(length);
+        let length = u64::from(length).min(self.size_bytes.saturating_sub(offset));
+        if length == 0 {
+            return done(Ok(&[]));
+        }
+        let answer = move |result: Result<IoBuf, IoError>| match result {
+            Ok(data) => done(Ok(data.as_slice())),
+            Err(error) => done(Err(errno(&error))),
+        };
+        self.submit(Operation::Read { offset, length }, Box::new(answer));
+    }
+
+    /// Writes what fits of the data and says how much that was. Like a disk, the file does not
+    /// grow.
+    pub(crate) fn write(
+        &self,
+        offset: u64,
+        data: &[u8],
+        fua: bool,
+        done: impl FnOnce(Result<u32, Errno>) + Send + 'static,
+    ) {
+        self.note_length(data.len() as u32);
+        let length = (data.len() as u64).min(self.size_bytes.saturating_sub(offset));
+        if data.is_empty() {
+            return done(Ok(0));
+        }
+        if length == 0 {
+            return done(Err(Errno::ENOSPC));
+        }
+        self.touch();
+        let data = IoBuf::copy_of(&data[..length as usize]);
+        let answer = move |result: Result<IoBuf, IoError>| {
+            done(result.map(|_| length as u32).map_err(|error| errno(&error)));
+        };
+        self.submit(Operation::Write { offset, data, fua }, Box::new(answer));
+    }
+
+    /// Brings what was answered onto stable storage.
+    pub(crate) fn flush(&self, done: impl FnOnce(Result<(), Errno>) + Send + 'static) {
+        self.submit(Operation::Flush, without_data(done));
+    }
+
+    /// As [`flush`](Self::flush), and waits.
+    pub(crate) fn flush_and_wait(&self) -> Result<(), IoError> {
+        self.engine
+            .wait(self.volume, self.client, Operation::Flush)
+            .map(drop)
+    }
+
+    /// Punches a hole or zeroes a range. Both must read as zeroes afterwards, so a hole is zeroes
+    /// that may be deallocated, not a trim.
+    pub(crate) fn allocate(
+        &self,
+        offset: u64,
+        length: u64,
+        what: i32,
+        done: impl FnOnce(Result<(), Errno>) + Send + 'static,
+    ) {
+        let no_hole = match what & !mode::KEEP_SIZE {
+            mode::PUNCH_HOLE => false,
+            mode::ZERO_RANGE => true,
+            _ => return done(Err(Errno::EOPNOTSUPP)),
+        };
+        let end = offset.saturating_add(length);
+        if what & mode::KEEP_SIZE == 0 && end > self.size_bytes {
+            return done(Err(Errno::ENOSPC));
+        }
+        let length = end.min(self.size_bytes).saturating_sub(offset);
+        if length == 0 {
+            return done(Ok(()));
+        }
+        self.touch();
+        let fua = false;
+        let operation = Operation::WriteZeroes {
+            offset,
+            length,
+            fua,
+            no_hole,
+        };
+        self.submit(operation, without_data(done));
+    }
+
+    /// Where the next data or hole begins, at or after `offset`.
+    pub(crate) fn seek(&self, offset: u64, whence: i32) -> Result<u64, Errno> {
+        let wants_hole = match whence {
+            SEEK_DATA => false,
+            SEEK_HOLE => true,
+            _ => return Err(Errno::EINVAL),
+        };
+        if offset >= self.size_bytes {
+            return Err(Errno::ENXIO);
+        }
+        let length = self.size_bytes - offset;
+        let extents = self.engine.extents(self.volume, offset, length);
+        let mut at = offset;
+        for extent in extents.map_err(|error| errno(&error))? {
+            if extent.hole == wants_hole {
+                return Ok(at);
+            }
+            at += extent.length;
+        }
+        // Behind the last byte is a hole.
+        if wants_hole {
+            Ok(self.size_bytes)
+        } else {
+            Err(Errno::ENXIO)
+        }
+    }
+}
+
+impl Drop for VolumeFile {
+    fn drop(&mut self) {
+        self.engine.leave(self.volume, self.client);
+    }
+}
+
+fn without_data(done: impl FnOnce(Result<(), Errno>) + Send + 'static) -> Done {
+    Box::new(move |result| done(result.map(drop).map_err(|error| errno(&error))))
+}
+
+/// What a program is told. Whatever is wrong with the store is an I/O error to it.
+fn errno(error: &IoError) -> Errno {
+    match error.kind {
+        IoErrorKind::OutOfRange => Errno::EINVAL,
+        IoErrorKind::ReadOnly => Errno::EROFS,
+        IoErrorKind::NoSpace => Errno::ENOSPC,
+        IoErrorKind::Unsupported => Errno::EOPNOTSUPP,
+        IoErrorKind::Store | IoErrorKind::Shutdown => Errno::EIO,
+    }
+}

@@ -1,0 +1,387 @@
+//! The file system: a root directory and one file in it.
+
+use crate::file::VolumeFile;
+use fuser::{
+    AccessFlags, BsdFileFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags,
+    Generation, INodeNo, InitFlags, KernelConfig, LockOwner, OpenAccMode, OpenFlags, ReplyAttr,
+    ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs,
+    ReplyWrite, Request, TimeOrNow, WriteFlags,
+};
+use rustix::fs::OFlags;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, SystemTime};
+
+const ROOT: INodeNo = INodeNo(1);
+const FILE: INodeNo = INodeNo(2);
+/// Nobody but the kernel's own writers changes anything, so what it knows stays true.
+const FOREVER: Duration = Duration::from_secs(24 * 3600);
+/// The unit of `stat` and `statfs`, in bytes.
+const STAT_BLOCK_BYTES: u32 = 4096;
+
+/// Longest request to ask the kernel for, in bytes.
+const REQUEST_BYTES: u32 = 1 << 20;
+/// Background requests (read-ahead, asynchronous I/O) that the kernel may have in flight.
+const BACKGROUND_REQUESTS: u16 = 256;
+
+/// Of a handle that may write, so that closing it flushes.
+const WRITABLE: FileHandle = FileHandle(1);
+const READABLE: FileHandle = FileHandle(0);
+
+/// What the kernel agreed to when the mount was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Granted {
+    /// Version of the kernel's FUSE protocol.
+    pub protocol: (u32, u32),
+    /// Longest read or write asked for, in bytes; the kernel may send less.
+    pub request_bytes: u32,
+    /// Longest read-ahead, in bytes.
+    pub readahead_bytes: u32,
+    /// Background requests in flight.
+    pub background_requests: u16,
+    /// Whether a file opened past the page cache can be mapped shared (since Linux 6.6).
+    pub shared_mmap: bool,
+}
+
+/// The file system of one mount.
+pub(crate) struct Tree {
+    pub(crate) file: Arc<VolumeFile>,
+    pub(crate) name: OsString,
+    /// Whether the kernel's page cache may hold the file.
+    pub(crate) kernel_cache: bool,
+    pub(crate) granted: Arc<OnceLock<Granted>>,
+}
+
+impl Tree {
+    fn attributes(&self, inode: INodeNo) -> Option<FileAttr> {
+        let (kind, perm, nlink, size) = match inode {
+            ROOT => (FileType::Directory, 0o700, 2, 0),
+            FILE if self.file.read_only => (FileType::RegularFile, 0o400, 1, self.file.size_bytes),
+            FILE => (FileType::RegularFile, 0o600, 1, self.file.size_bytes),
+            _ => return None,
+        };
+        let changed = if inode == FILE {
+            self.file.modified()
+        } else {
+            self.file.epoch()
+        };
+        Some(FileAttr {
+            ino: inode,
+            size,
+            blocks: size.div_ceil(512),
+            atime: changed,
+            mtime: changed,
+            ctime: changed,
+            crtime: self.file.epoch(),
+            kind,
+            perm,
+            nlink,
+            uid: rustix::process::getuid().as_raw(),
+            gid: rustix::process::getgid().as_raw(),
+            rdev: 0,
+            blksize: STAT_BLOCK_BYTES,
+            flags: 0,
+        })
+    }
+
+    fn answer_attributes(&self, inode: INodeNo, reply: ReplyAttr) {
+        match self.attributes(inode) {
+            Some(attributes) => reply.attr(&FOREVER, &attributes),
+            None => reply.error(Errno::ENOENT),
+        }
+    }
+}
+
+/// For operations that return nothing.
+fn settle(reply: ReplyEmpty) -> impl FnOnce(Result<(), Errno>) + Send + 'static {
+    move |result| match result {
+        Ok(()) => reply.ok(),
+        Err(errno) => reply.error(errno),
+    }
+}
+
+impl Filesystem for Tree {
+    fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
+        // Each is a wish: where the kernel has a lower limit, it is taken.
+        if let Err(nearest) = config.set_max_write(REQUEST_BYTES) {
+            let _ = config.set_max_write(nearest);
+        }
+        let mut readahead_bytes = REQUEST_BYTES;
+        if let Err(nearest) = config.set_max_readahead(REQUEST_BYTES) {
+            readahead_bytes = nearest;
+            let _ = config.set_max_readahead(nearest);
+        }
+        let _ = config.set_max_background(BACKGROUND_REQUESTS);
+        let wanted = [
+            InitFlags::FUSE_ASYNC_DIO,
+            InitFlags::FUSE_PARALLEL_DIROPS,
+            InitFlags::FUSE_HANDLE_KILLPRIV,
+        ];
+        for capability in wanted {
+            let _ = config.add_capabilities(capability);
+        }
+        let shared_mmap = config
+            .add_capabilities(InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP)
+            .is_ok();
+        let abi = config.kernel_abi();
+        let granted = Granted {
+            protocol: (abi.0, abi.1),
+            request_bytes: REQUEST_BYTES,
+            readahead_bytes,
+            background_requests: BACKGROUND_REQUESTS,
+            shared_mmap,
+        };
+        let _ = self.granted.set(granted);
+        Ok(())
+    }
+
+    fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        match self.attributes(FILE) {
+            Some(attributes) if parent == ROOT && name == self.name => {
+                reply.entry(&FOREVER, &attributes, Generation(0));
+            }
+            _ => reply.error(Errno::ENOENT),
+        }
+    }
+
+    fn getattr(
+        &self,
+        _request: &Request,
+        inode: INodeNo,
+        _handle: Option<FileHandle>,
+        reply: ReplyAttr,
+    ) {
+        self.answer_attributes(inode, reply);
+    }
+
+    fn setattr(
+        &self,
+        _request: &Request,
+        inode: INodeNo,
+        mode: Option<u32>,
+        uid: Option<u32>,
+        gid: Option<u32>,
+        size: Option<u64>,
+        _accessed: Option<TimeOrNow>,
+        _modified: Option<TimeOrNow>,
+        _changed: Option<SystemTime>,
+        _handle: Option<FileHandle>,
+        _created: Option<SystemTime>,
+        _attributes_changed: Option<SystemTime>,
+        _backed_up: Option<SystemTime>,
+        _flags: Option<BsdFileFlags>,
+        reply: ReplyAttr,
+    ) {
+        // The size is the volume's, owner and mode are the mount's; times are the mount's, too,
+        // but programs that copy files set them and mean no harm.
+        let other_size = size.is_some_and(|size| inode != FILE || size != self.file.size_bytes);
+        if other_size || mode.is_some() || uid.is_some() || gid.is_some() {
+            return reply.error(Errno::EPERM);
+        }
+        self.answer_attributes(inode, reply);
+    }
+
+    fn mknod(
+        &self,
+        _request: &Request,
+        _parent: INodeNo,
+        _name: &OsStr,
+        _mode: u32,
+        _umask: u32,
+        _device: u32,
+        reply: ReplyEntry,
+    ) {
+        reply.error(Errno::EPERM);
+    }
+
+    fn mkdir(
+        &self,
+        _request: &Request,
+        _parent: INodeNo,
+        _name: &OsStr,
+        _mode: u32,
+        _umask: u32,
+        reply: ReplyEntry,
+    ) {
+        reply.error(Errno::EPERM);
+    }
+
+    fn unlink(&self, _request: &Request, _parent: INodeNo, _name: &OsStr, reply: ReplyEmpty) {
+        reply.error(Errno::EPERM);
+    }
+
+    fn rmdir(&self, _request: &Request, _parent: INodeNo, _name: &OsStr, reply: ReplyEmpty) {
+        reply.error(Errno::EPERM);
+    }
+
+    fn rename(
+        &self,
+        _request: &Request,
+        _parent: INodeNo,
+        _name: &OsStr,
+        _new_parent: INodeNo,
+        _new_name: &OsStr,
+        _flags: fuser::RenameFlags,
+        reply: ReplyEmpty,
+    ) {
+        reply.error(Errno::EPERM);
+    }
+
+    fn access(&self, _request: &Request, _inode: INodeNo, _mask: AccessFlags, reply: ReplyEmpty) {
+        // The kernel has judged by the mode (default_permissions).
+        reply.ok();
+    }
+
+    fn open(&self, _request: &Request, inode: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        if inode != FILE {
+            return reply.error(Errno::EISDIR);
+        }
+        let writes = flags.acc_mode() != OpenAccMode::O_RDONLY;
+        if writes && self.file.read_only {
+            return reply.error(Errno::EROFS);
+        }
+        let mut how = if self.kernel_cache {
+            FopenFlags::FOPEN_KEEP_CACHE
+        } else {
+            FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES
+        };
+        how.set(FopenFlags::FOPEN_NOFLUSH, !writes);
+        reply.opened(if writes { WRITABLE } else { READABLE }, how);
+    }
+
+    fn read(
+        &self,
+        _request: &Request,
+        _inode: INodeNo,
+        _handle: FileHandle,
+        offset: u64,
+        size: u32,
+        _flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        self.file.read(offset, size, move |result| match result {
+            Ok(data) => reply.data(data),
+            Err(errno) => reply.error(errno),
+        });
+    }
+
+    fn write(
+        &self,
+        _request: &Request,
+        _inode: INodeNo,
+        _handle: FileHandle,
+        offset: u64,
+        data: &[u8],
+        _write_flags: WriteFlags,
+        flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        // O_SYNC contains O_DSYNC, and the kernel sets it for RWF_DSYNC, too.
+        let fua = OFlags::from_bits_retain(flags.0 as u32).contains(OFlags::DSYNC);
+        self.file
+            .write(offset, data, fua, move |result| match result {
+                Ok(written) => reply.written(written),
+                Err(errno) => reply.error(errno),
+            });
+    }
+
+    fn flush(
+        &self,
+        _request: &Request,
+        _inode: INodeNo,
+        handle: FileHandle,
+        _lock_owner: LockOwner,
+        reply: ReplyEmpty,
+    ) {
+        if handle == WRITABLE {
+            self.file.flush(settle(reply));
+        } else {
+            reply.ok();
+        }
+    }
+
+    fn fsync(
+        &self,
+        _request: &Request,
+        _inode: INodeNo,
+        _handle: FileHandle,
+        _data_only: bool,
+        reply: ReplyEmpty,
+    ) {
+        self.file.flush(settle(reply));
+    }
+
+    fn readdir(
+        &self,
+        _request: &Request,
+        inode: INodeNo,
+        _handle: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectory,
+    ) {
+        if inode != ROOT {
+            return reply.error(Errno::ENOTDIR);
+        }
+        let entries = [
+            (ROOT, FileType::Directory, OsStr::new(".")),
+            (ROOT, FileType::Directory, OsStr::new("..")),
+            (FILE, FileType::RegularFile, self.name.as_os_str()),
+        ];
+        for (next, (inode, kind, name)) in (1u64..).zip(entries).skip(offset.min(3) as usize) {
+            if reply.add(inode, next, kind, name) {
+                break;
+            }
+        }
+        reply.ok();
+    }
+
+    fn fsyncdir(
+        &self,
+        _request: &Request,
+        _inode: INodeNo,
+        _handle: FileHandle,
+        _data_only: bool,
+        reply: ReplyEmpty,
+    ) {
+        self.file.flush(settle(reply));
+    }
+
+    fn statfs(&self, _request: &Request, _inode: INodeNo, reply: ReplyStatfs) {
+        let blocks = self.file.size_bytes.div_ceil(STAT_BLOCK_BYTES.into());
+        reply.statfs(blocks, 0, 0, 2, 0, STAT_BLOCK_BYTES, 255, STAT_BLOCK_BYTES);
+    }
+
+    fn fallocate(
+        &self,
+        _request: &Request,
+        _inode: INodeNo,
+        _handle: FileHandle,
+        offset: u64,
+        length: u64,
+        mode: i32,
+        reply: ReplyEmpty,
+    ) {
+        self.file.allocate(offset, length, mode, settle(reply));
+    }
+
+    fn lseek(
+        &self,
+        _request: &Request,
+        _inode: INodeNo,
+        _handle: FileHandle,
+        offset: i64,
+        whence: i32,
+        reply: ReplyLseek,
+    ) {
+        let found = u64::try_from(offset)
+            .map_err(|_| Errno::ENXIO)
+            .and_then(|offset| self.file.seek(offset, whence));
+        match found {
+            Ok(offset) => reply.offset(offset as i64),
+            Err(errno) => reply.error(errno),
+        }
+    }
+}
