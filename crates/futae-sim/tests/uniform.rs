@@ -100,18 +100,16 @@ fn the_first_experiment_of_the_paper() {
             assert!(hit >= hits[0], "{at}: {hit} is below lru {}", hits[0]);
         }
     }
-    let row = |cell: usize| &hits[cell * POLICIES.len()..][..POLICIES.len()];
-    for cell in 4..cells.len() {
-        let (less, more) = (row(cell - 4), row(cell));
+    // Four sizes of the lower cache for each of the upper.
+    for (at, cell) in cells.iter().enumerate().skip(4) {
+        let of = |at: usize, policy: usize| hits[at * POLICIES.len() + policy];
         assert!(
-            more[5] > less[5],
-            "exclusive does not rise with U at {:?}",
-            cells[cell]
+            of(at, 5) > of(at - 4, 5),
+            "exclusive does not rise with U at {cell:?}"
         );
         assert!(
-            more[0] <= less[0],
-            "lru does not fall with U at {:?}",
-            cells[cell]
+            of(at, 0) <= of(at - 4, 0),
+            "lru does not fall with U at {cell:?}"
         );
     }
 }
