@@ -1,10 +1,11 @@
 //! Traces as dense block numbers, so that any number of runs index plain arrays.
 
 use crate::format::RequestReader;
+use crate::numbering::Numbering;
 use crate::{BlockRequest, BlockStream, Request, RequestKind, TraceError, TraceErrorKind};
 use futae_policy::VolumeId;
-use hashbrown::HashMap;
 use std::ops::RangeInclusive;
+use std::path::Path;
 
 const SECTOR_BYTES: u64 = 512;
 
@@ -47,15 +48,18 @@ pub struct DenseTrace {
 impl DenseTrace {
     /// Reads all of a trace. The block size of the view must not be 0.
     pub fn read(reader: &mut impl RequestReader, view: View) -> Result<Self, TraceError> {
-        let mut numbering = Numbering::default();
+        let mut builder = Builder::default();
+        let failed = |kind, path: &Path| TraceError {
+            path: path.to_owned(),
+            at: None,
+            kind,
+        };
         while let Some(request) = reader.next() {
-            numbering.add(&request?, view).map_err(|kind| TraceError {
-                path: reader.path().to_owned(),
-                at: None,
-                kind,
-            })?;
+            builder
+                .add(&request?, view)
+                .map_err(|kind| failed(kind, reader.path()))?;
         }
-        Ok(numbering.trace)
+        builder.finish().map_err(|kind| failed(kind, reader.path()))
     }
 
     /// Numbers the blocks of requests that are at hand.
@@ -63,11 +67,11 @@ impl DenseTrace {
         requests: impl IntoIterator<Item = &'a Request>,
         view: View,
     ) -> Result<Self, TraceErrorKind> {
-        let mut numbering = Numbering::default();
+        let mut builder = Builder::default();
         requests
             .into_iter()
-            .try_for_each(|request| numbering.add(request, view))?;
-        Ok(numbering.trace)
+            .try_for_each(|request| builder.add(request, view))?;
+        builder.finish()
     }
 
     /// The blocks asked for, in order.
@@ -131,33 +135,53 @@ impl BlockStream for DenseStream<'_> {
     }
 }
 
-/// Numbers blocks as they come.
+/// So many accesses are numbered at a time.
+const BATCH: usize = 64;
+
+/// A trace that is being read.
 #[derive(Default)]
-struct Numbering {
-    numbers: HashMap<(u64, VolumeId), u32>,
+struct Builder {
+    numbering: Numbering,
+    /// Accesses that wait for their numbers; their writes are noted already.
+    waiting: Vec<(VolumeId, u64)>,
     trace: DenseTrace,
 }
 
-impl Numbering {
+impl Builder {
     fn add(&mut self, request: &Request, view: View) -> Result<(), TraceErrorKind> {
         let is_write = request.kind == RequestKind::Write;
         self.trace.requests += 1;
         for block in view.blocks(request) {
-            let next = self.trace.distinct;
-            let id = *self.numbers.entry((block, request.volume)).or_insert(next);
-            if id == next {
-                self.trace.distinct = next.checked_add(1).ok_or(TraceErrorKind::TooManyBlocks)?;
-            }
-            let index = self.trace.ids.len();
-            self.trace.ids.push(id);
+            let index = self.trace.ids.len() + self.waiting.len();
             if index.is_multiple_of(64) {
                 self.trace.writes.push(0);
             }
             if let (true, Some(word)) = (is_write, self.trace.writes.last_mut()) {
                 *word |= 1 << (index % 64);
             }
+            self.waiting.push((request.volume, block));
+            if self.waiting.len() == BATCH {
+                self.number()?;
+            }
         }
         Ok(())
+    }
+
+    fn number(&mut self) -> Result<(), TraceErrorKind> {
+        self.numbering.warm(&self.waiting);
+        for (volume, block) in self.waiting.drain(..) {
+            let number = self.numbering.number(volume, block);
+            self.trace
+                .ids
+                .push(number.ok_or(TraceErrorKind::TooManyBlocks)?);
+        }
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<DenseTrace, TraceErrorKind> {
+        self.number()?;
+        self.trace.distinct = self.numbering.count();
+        Ok(self.trace)
     }
 }
 
@@ -216,6 +240,16 @@ mod tests {
         );
         assert_eq!((stream.fill(&mut out), out[0]), (1, BlockRequest::write(1)));
         assert_eq!(stream.fill(&mut out), 0);
+        Ok(())
+    }
+
+    #[test]
+    fn volumes_and_far_blocks_are_kept_apart() -> Result<(), Box<dyn std::error::Error>> {
+        let far = 1u64 << 60;
+        let places = [(0, far), (1, far), (0, 0), (1, 0), (0, far), (1, 0)];
+        let requests = places.map(|(volume, at)| request(volume, at, 512, RequestKind::Read));
+        let trace = DenseTrace::from_requests(&requests, View::Start)?;
+        assert_eq!(trace.ids(), [0, 1, 2, 3, 0, 3]);
         Ok(())
     }
 

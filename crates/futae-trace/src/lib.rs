@@ -10,6 +10,7 @@
 
 mod dense;
 mod format;
+mod numbering;
 mod request;
 mod size;
 mod stream;
