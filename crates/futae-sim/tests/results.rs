@@ -185,9 +185,9 @@ fn a_stream_that_ends_early_or_asks_too_much() {
         warmup_requests: 2,
         requests: u64::MAX,
     };
-    let trace = |blocks: &[u64]| Trace(blocks.to_vec().into_iter());
+    let trace = |blocks: [u64; 5]| Trace(Vec::from(blocks).into_iter());
     let (run, _) = plan
-        .run(&mut trace(&[0, 1, 1, 2, 0]), &mut |_| {})
+        .run(&mut trace([0, 1, 1, 2, 0]), &mut |_| {})
         .expect("a trace");
     assert_eq!(
         (
@@ -198,7 +198,7 @@ fn a_stream_that_ends_early_or_asks_too_much() {
         (2, 3, 1)
     );
     let error = plan
-        .run(&mut trace(&[0, 1, 3, 4, 0]), &mut |_| {})
+        .run(&mut trace([0, 1, 3, 4, 0]), &mut |_| {})
         .expect_err("block 4 of 4");
     assert_eq!(
         error.to_string(),
