@@ -1,6 +1,7 @@
 //! The futae command line: arguments in, tables or JSON out. All work is done by the libraries.
 
 mod command;
+mod demo;
 mod failure;
 mod progress;
 mod table;
@@ -19,14 +20,18 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    Demo(command::demo::Args),
     Sim(command::sim::Args),
+    Serve(command::serve::Args),
     Policies(command::policies::Args),
 }
 
 impl Command {
     fn run(self) -> Result<(), Failure> {
         match self {
+            Self::Demo(args) => command::demo::run(&args),
             Self::Sim(args) => command::sim::run(&args),
+            Self::Serve(args) => command::serve::run(&args),
             Self::Policies(args) => command::policies::run(&args),
         }
     }

@@ -1,4 +1,6 @@
 //! One subcommand a file: its arguments and what it does with them.
 
+pub mod demo;
 pub mod policies;
+pub mod serve;
 pub mod sim;

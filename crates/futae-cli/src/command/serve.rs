@@ -67,7 +67,10 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let Some((name, problem)) = report.flush_errors.first() else {
         return Ok(());
     };
-    Err(anyhow::anyhow!("export {name}: the last writes may not be on stable storage: {problem}").into())
+    Err(
+        anyhow::anyhow!("export {name}: the last writes may not be on stable storage: {problem}")
+            .into(),
+    )
 }
 
 /// One `--export`.
@@ -93,7 +96,10 @@ impl FromStr for ExportSpec {
             if option == "read-only" {
                 read_only = true;
             } else if let Some(size) = option.strip_prefix("share=") {
-                share = Some(size.parse().map_err(|error| format!("export {name}: {error}"))?);
+                share = Some(
+                    size.parse()
+                        .map_err(|error| format!("export {name}: {error}"))?,
+                );
             } else if Path::new(rest).exists() {
                 break;
             } else {
@@ -105,9 +111,16 @@ impl FromStr for ExportSpec {
             rest = before;
         }
         if rest.is_empty() {
-            return Err(format!("export {name}: the file is missing; write {name}=FILE"));
+            return Err(format!(
+                "export {name}: the file is missing; write {name}=FILE"
+            ));
         }
-        Ok(Self { name: name.to_owned(), path: rest.into(), share, read_only })
+        Ok(Self {
+            name: name.to_owned(),
+            path: rest.into(),
+            share,
+            read_only,
+        })
     }
 }
 
@@ -125,11 +138,20 @@ struct Plan {
 impl Plan {
     fn new(args: &Args) -> Result<Self, Failure> {
         let policy: PolicySpec = args.policy.parse().map_err(Failure::usage)?;
-        futae_policy::build(&policy, &Shape { slots: 16, seed: args.seed }).map_err(Failure::usage)?;
+        futae_policy::build(
+            &policy,
+            &Shape {
+                slots: 16,
+                seed: args.seed,
+            },
+        )
+        .map_err(Failure::usage)?;
         let block_bytes = parse_block_bytes(&args.block, BLOCK_BYTES_MIN, BLOCK_BYTES_MAX)
             .map_err(|error| Failure::usage(format!("--block: {error}")))?;
-        let cache: Size =
-            args.cache.parse().map_err(|error| Failure::usage(format!("--cache: {error}")))?;
+        let cache: Size = args
+            .cache
+            .parse()
+            .map_err(|error| Failure::usage(format!("--cache: {error}")))?;
         let total_blocks = blocks_of("--cache", cache, block_bytes)?;
         check_cache_bytes(u64::from(total_blocks) * block_bytes).map_err(Failure::usage)?;
         let exports: Vec<ExportSpec> = args
@@ -140,14 +162,20 @@ impl Plan {
             .map_err(Failure::usage)?;
         for (at, export) in exports.iter().enumerate() {
             if exports[..at].iter().any(|other| other.name == export.name) {
-                return Err(Failure::usage(format!("two exports are named {:?}", export.name)));
+                return Err(Failure::usage(format!(
+                    "two exports are named {:?}",
+                    export.name
+                )));
             }
         }
         let own_blocks: Vec<Option<u32>> = exports
             .iter()
             .map(|export| {
                 let of = format!("export {}: share", export.name);
-                export.share.map(|share| blocks_of(&of, share, block_bytes)).transpose()
+                export
+                    .share
+                    .map(|share| blocks_of(&of, share, block_bytes))
+                    .transpose()
             })
             .collect::<Result<_, _>>()?;
         let common_blocks = what_is_left(total_blocks, &own_blocks, block_bytes)?;
@@ -167,11 +195,18 @@ impl Plan {
             hand_down: HandDown::Nothing,
             decision_log: args.decision_log.clone(),
         };
-        Ok(Self { exports, own_blocks, common_blocks, cache, server })
+        Ok(Self {
+            exports,
+            own_blocks,
+            common_blocks,
+            cache,
+            server,
+        })
     }
 
     /// Opens the images, then makes the caches.
     fn open(&self) -> Result<Vec<Export>, Failure> {
+        self.refuse_double_use()?;
         let mut stores = Vec::new();
         for spec in &self.exports {
             stores.push(Arc::new(FileStore::open(&spec.path, spec.read_only)?));
@@ -182,9 +217,7 @@ impl Plan {
             let engine = match (own, &common) {
                 (Some(blocks), _) => self.engine(*blocks, Some(&spec.name))?,
                 (None, Some(engine)) => Arc::clone(engine),
-                (None, None) => {
-                    Arc::clone(common.insert(self.engine(self.common_blocks, None)?))
-                }
+                (None, None) => Arc::clone(common.insert(self.engine(self.common_blocks, None)?)),
             };
             let volume = engine.add_volume(&spec.name, store, Class::NORMAL)?;
             exports.push(Export {
@@ -198,13 +231,38 @@ impl Plan {
         Ok(exports)
     }
 
+    /// Two exports of one file would each cache it, and not see what is written to the other.
+    fn refuse_double_use(&self) -> Result<(), Failure> {
+        for (at, one) in self.exports.iter().enumerate() {
+            let Ok(path) = one.path.canonicalize() else {
+                continue;
+            };
+            let other = self.exports[..at].iter().find(|other| {
+                !(one.read_only && other.read_only)
+                    && other.path.canonicalize().is_ok_and(|found| found == path)
+            });
+            if let Some(other) = other {
+                return Err(Failure::usage(format!(
+                    "exports {} and {} are the same file; serve it once, several clients may \
+                     connect, or make both read-only",
+                    other.name, one.name
+                )));
+            }
+        }
+        Ok(())
+    }
+
     fn engine(&self, capacity_blocks: u32, owner: Option<&str>) -> Result<Arc<Engine>, Failure> {
         let log = self.cache.decision_log.as_ref();
         let decision_log = log.map(|path| match owner {
             None => path.clone(),
             Some(name) => with_suffix(path, name),
         });
-        Ok(Engine::new(&EngineOptions { capacity_blocks, decision_log, ..self.cache.clone() })?)
+        Ok(Engine::new(&EngineOptions {
+            capacity_blocks,
+            decision_log,
+            ..self.cache.clone()
+        })?)
     }
 }
 
@@ -220,7 +278,9 @@ fn blocks_of(what: &str, size: Size, block_bytes: u64) -> Result<u32, Failure> {
         .blocks(block_bytes)
         .map_err(|error| Failure::usage(format!("{what}: {error}")))?;
     match u32::try_from(blocks) {
-        Ok(0) => Err(Failure::usage(format!("{what}: a cache has at least one block"))),
+        Ok(0) => Err(Failure::usage(format!(
+            "{what}: a cache has at least one block"
+        ))),
         Ok(blocks) => Ok(blocks),
         Err(_) => Err(Failure::usage(format!(
             "{what}: {size} are {blocks} blocks, but a cache has at most {}; use a larger --block",
@@ -232,9 +292,14 @@ fn blocks_of(what: &str, size: Size, block_bytes: u64) -> Result<u32, Failure> {
 /// Blocks for the exports without a share.
 fn what_is_left(total: u32, own: &[Option<u32>], block_bytes: u64) -> Result<u32, Failure> {
     let shares: u64 = own.iter().flatten().map(|&blocks| u64::from(blocks)).sum();
-    let left = u64::from(total).checked_sub(shares).and_then(|left| u32::try_from(left).ok());
+    let left = u64::from(total)
+        .checked_sub(shares)
+        .and_then(|left| u32::try_from(left).ok());
     let Some(left) = left else {
-        let (shares, total) = (shares.saturating_mul(block_bytes), u64::from(total) * block_bytes);
+        let (shares, total) = (
+            shares.saturating_mul(block_bytes),
+            u64::from(total) * block_bytes,
+        );
         return Err(Failure::usage(format!(
             "the shares are {} together, more than --cache {}",
             Size::Bytes(shares),
@@ -253,21 +318,40 @@ fn what_is_left(total: u32, own: &[Option<u32>], block_bytes: u64) -> Result<u32
 fn raise_descriptor_limit() {
     let limit = getrlimit(Resource::Nofile);
     // The server runs with fewer, too.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+    let _ = setrlimit(
+        Resource::Nofile,
+        Rlimit {
+            current: limit.maximum,
+            ..limit
+        },
+    );
 }
 
 fn uri(address: &Listen, export: &str) -> String {
     let transport = match address {
-        Listen::Unix(path) => Transport::Unix { socket: path.clone() },
-        Listen::Tcp { host, port } => Transport::Tcp { host: host.clone(), port: *port },
+        Listen::Unix(path) => Transport::Unix {
+            socket: path.clone(),
+        },
+        Listen::Tcp { host, port } => Transport::Tcp {
+            host: host.clone(),
+            port: *port,
+        },
     };
-    NbdUri { transport, export: export.to_owned() }.to_string()
+    NbdUri {
+        transport,
+        export: export.to_owned(),
+    }
+    .to_string()
 }
 
 fn announce(server: &Server, as_json: bool) -> Result<(), Failure> {
     let status = server.status();
     let uris = |name: &str| -> Vec<String> {
-        server.addresses().iter().map(|address| uri(address, name)).collect()
+        server
+            .addresses()
+            .iter()
+            .map(|address| uri(address, name))
+            .collect()
     };
     let mut out = std::io::stdout().lock();
     if as_json {
@@ -289,7 +373,12 @@ fn announce(server: &Server, as_json: bool) -> Result<(), Failure> {
         for export in &status.exports {
             let size = Size::Bytes(export.size_bytes);
             let mode = if export.read_only { ", read-only" } else { "" };
-            writeln!(out, "{} ({size}{mode}): {}", export.name, uris(&export.name).join(" "))?;
+            writeln!(
+                out,
+                "{} ({size}{mode}): {}",
+                export.name,
+                uris(&export.name).join(" ")
+            )?;
         }
     }
     out.flush()?;
@@ -319,7 +408,11 @@ fn say_goodbye(report: &StopReport, as_json: bool) -> Result<(), Failure> {
         demotions += cache.engine.counters.demotions_in;
         reads += cache.engine.store_reads;
     }
-    let ratio = if requests == 0 { 0.0 } else { 100.0 * hits as f64 / requests as f64 };
+    let ratio = if requests == 0 {
+        0.0
+    } else {
+        100.0 * hits as f64 / requests as f64
+    };
     writeln!(
         out,
         "served {requests} blocks in {:.1} s: {ratio:.1} % hits, {reads} store reads, \
@@ -344,7 +437,10 @@ mod tests {
         };
         assert_eq!(spec, expected);
         let plain: ExportSpec = "a=b=c".parse().expect("valid");
-        assert_eq!((plain.name.as_str(), plain.path), ("a", PathBuf::from("b=c")));
+        assert_eq!(
+            (plain.name.as_str(), plain.path),
+            ("a", PathBuf::from("b=c"))
+        );
         for text in ["", "disk.img", "=x", "a=", "a=x,share=lots", "a=x,readonly"] {
             assert!(text.parse::<ExportSpec>().is_err(), "{text:?}");
         }
