@@ -7,7 +7,6 @@ use fuser::{
     ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs,
     ReplyWrite, Request, TimeOrNow, WriteFlags,
 };
-use rustix::fs::OFlags;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::sync::{Arc, OnceLock};
@@ -19,6 +18,9 @@ const FILE: INodeNo = INodeNo(2);
 const FOREVER: Duration = Duration::from_secs(24 * 3600);
 /// The unit of `stat` and `statfs`, in bytes.
 const STAT_BLOCK_BYTES: u32 = 4096;
+
+/// `O_DSYNC` of `open`, as `asm-generic/fcntl.h` has it (rustix knows it only as `O_SYNC`).
+const O_DSYNC: i32 = 0o10000;
 
 /// Longest request to ask the kernel for, in bytes.
 const REQUEST_BYTES: u32 = 1 << 20;
@@ -280,7 +282,7 @@ impl Filesystem for Tree {
         reply: ReplyWrite,
     ) {
         // O_SYNC contains O_DSYNC, and the kernel sets it for RWF_DSYNC, too.
-        let fua = OFlags::from_bits_retain(flags.0 as u32).contains(OFlags::DSYNC);
+        let fua = flags.0 & O_DSYNC != 0;
         self.file
             .write(offset, data, fua, move |result| match result {
                 Ok(written) => reply.written(written),

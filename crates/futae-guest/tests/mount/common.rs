@@ -1,0 +1,217 @@
+//! A volume, an engine over it, and a mount that is detached whatever happens.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use futae_engine::{
+    Engine, EngineOptions, FileStore, HandDown, IoBuf, IoError, IoErrorKind, Store, StoreDone,
+    StoreOperation,
+};
+use futae_guest::{Mount, MountOptions};
+use futae_policy::{Class, VolumeId};
+use rustix::mount::UnmountFlags;
+use tempfile::TempDir;
+
+pub(crate) const BLOCK: u64 = 4096;
+const O_DIRECT: i32 = 0o40000;
+
+/// Whether FUSE can be used here; says why not.
+pub(crate) fn has_fuse() -> bool {
+    match OpenOptions::new().read(true).write(true).open("/dev/fuse") {
+        Ok(_) => true,
+        Err(error) => {
+            println!("skipped: /dev/fuse: {error}; run where FUSE is permitted");
+            false
+        }
+    }
+}
+
+/// Runs a program; `None`, with the reason printed, if it is not installed.
+pub(crate) fn tool(program: &str, arguments: &[&str]) -> Option<Output> {
+    match Command::new(program).args(arguments).output() {
+        Ok(output) => Some(output),
+        Err(error) => {
+            println!("skipped: cannot run {program} ({error}); install it to run this test");
+            None
+        }
+    }
+}
+
+/// A mountpoint in a folder of its own, detached at the end.
+pub(crate) struct Place {
+    pub(crate) folder: TempDir,
+}
+
+impl Place {
+    pub(crate) fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        std::fs::create_dir(folder.path().join("mnt")).expect("a mountpoint");
+        Self { folder }
+    }
+
+    pub(crate) fn mountpoint(&self) -> PathBuf {
+        self.folder.path().join("mnt")
+    }
+
+    /// A sparse image of so many bytes.
+    pub(crate) fn image(&self, bytes: u64) -> PathBuf {
+        let path = self.folder.path().join("image");
+        File::create(&path)
+            .and_then(|file| file.set_len(bytes))
+            .expect("an image");
+        path
+    }
+
+    pub(crate) fn options(&self) -> MountOptions {
+        MountOptions {
+            mountpoint: self.mountpoint(),
+            file_name: "volume".into(),
+            source: "test".into(),
+            kernel_cache: false,
+            threads: None,
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // Nothing is mounted if the test went well.
+        while rustix::mount::unmount(self.mountpoint(), UnmountFlags::DETACH).is_ok() {}
+    }
+}
+
+/// An engine of `capacity_blocks` blocks of 4 KiB over one store.
+pub(crate) fn engine(store: Arc<dyn Store>, capacity_blocks: u32) -> (Arc<Engine>, VolumeId) {
+    let options = EngineOptions {
+        block_bytes: BLOCK,
+        capacity_blocks,
+        policy: "lru".parse().expect("a policy"),
+        seed: 1,
+        hand_down: HandDown::Nothing,
+        decision_log: None,
+    };
+    let engine = Engine::new(&options).expect("an engine");
+    let volume = engine
+        .add_volume("test", store, Class::default())
+        .expect("a volume");
+    (engine, volume)
+}
+
+/// Mounts an image file.
+pub(crate) fn mount_image(
+    place: &Place,
+    image: &Path,
+    capacity_blocks: u32,
+    options: &MountOptions,
+) -> (Arc<Engine>, Mount) {
+    let _ = place;
+    let store = FileStore::open(image, false).expect("a store");
+    let (engine, volume) = engine(Arc::new(store), capacity_blocks);
+    let mount = Mount::start(Arc::clone(&engine), volume, options).expect("mounted");
+    (engine, mount)
+}
+
+pub(crate) fn open(path: &Path, direct: bool) -> File {
+    let flags = if direct { O_DIRECT } else { 0 };
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .custom_flags(flags)
+        .open(path)
+        .expect("opened")
+}
+
+/// Numbers that look random.
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % end
+    }
+}
+
+/// A volume in memory that fails on command and remembers what it was asked.
+#[derive(Default)]
+pub(crate) struct MemoryStore {
+    pub(crate) bytes: Mutex<Vec<u8>>,
+    pub(crate) fails: AtomicBool,
+    pub(crate) read_only: bool,
+    /// Writes since the last flush.
+    pub(crate) unflushed: AtomicU64,
+    pub(crate) flushes: AtomicU64,
+    pub(crate) forced: AtomicU64,
+}
+
+impl MemoryStore {
+    pub(crate) fn new(bytes: usize) -> Self {
+        Self {
+            bytes: Mutex::new(vec![0; bytes]),
+            ..Self::default()
+        }
+    }
+
+    fn run(&self, operation: StoreOperation) -> Result<IoBuf, IoError> {
+        if self.fails.load(Ordering::SeqCst) {
+            return Err(IoError::new(IoErrorKind::Store, "told to fail"));
+        }
+        let mut bytes = self.bytes.lock().expect("no panic");
+        match operation {
+            StoreOperation::Read { offset, mut buffer } => {
+                let at = offset as usize;
+                let length = buffer.len();
+                buffer
+                    .as_mut_slice()
+                    .copy_from_slice(&bytes[at..at + length]);
+                Ok(buffer)
+            }
+            StoreOperation::Write {
+                offset,
+                buffer,
+                fua,
+            } => {
+                let at = offset as usize;
+                bytes[at..at + buffer.len()].copy_from_slice(buffer.as_slice());
+                let counter = if fua { &self.forced } else { &self.unflushed };
+                counter.fetch_add(1, Ordering::SeqCst);
+                Ok(buffer)
+            }
+            StoreOperation::WriteZeroes { offset, length, .. } => {
+                bytes[offset as usize..(offset + length) as usize].fill(0);
+                self.unflushed.fetch_add(1, Ordering::SeqCst);
+                Ok(IoBuf::new(0))
+            }
+            StoreOperation::Trim { .. } => Ok(IoBuf::new(0)),
+            StoreOperation::Flush => {
+                self.unflushed.store(0, Ordering::SeqCst);
+                self.flushes.fetch_add(1, Ordering::SeqCst);
+                Ok(IoBuf::new(0))
+            }
+        }
+    }
+}
+
+impl Store for MemoryStore {
+    fn size_bytes(&self) -> u64 {
+        self.bytes.lock().expect("no panic").len() as u64
+    }
+
+    fn describe(&self) -> String {
+        "memory of a test".into()
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+
+    fn submit(&self, _sequence: u64, operation: StoreOperation, done: StoreDone) {
+        let result = self.run(operation);
+        std::thread::spawn(move || done(result));
+    }
+}

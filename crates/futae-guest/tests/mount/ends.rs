@@ -1,0 +1,146 @@
+//! How mounts end, and what is left behind.
+
+use std::fs::{File, OpenOptions};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use futae_guest::{Mount, MountError, check_mountpoint};
+use rustix::mount::{MountFlags, UnmountFlags};
+
+use crate::common::{MemoryStore, Place, engine, has_fuse, open};
+
+fn mounted(place: &Place) -> (Arc<MemoryStore>, Mount) {
+    let store = Arc::new(MemoryStore::new(1 << 20));
+    let (engine, volume) = engine(Arc::clone(&store) as Arc<_>, 100);
+    let mount = Mount::start(engine, volume, &place.options()).expect("mounted");
+    (store, mount)
+}
+
+fn is_empty(place: &Place) -> bool {
+    std::fs::read_dir(place.mountpoint())
+        .expect("a directory")
+        .next()
+        .is_none()
+}
+
+#[test]
+fn unmounting_flushes() {
+    if !has_fuse() {
+        return;
+    }
+    let place = Place::new();
+    let (store, mount) = mounted(&place);
+    let file = open(mount.path(), false);
+    file.write_all_at(&[1; 4096], 0).expect("written");
+    assert_eq!(store.unflushed.load(Ordering::SeqCst), 1);
+    // Closing the file flushes as well; this one is still open, so the mount is busy.
+    let clock = Instant::now();
+    let writer = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(500));
+        file.write_all_at(&[2; 4096], 8192).expect("still works");
+    });
+    mount.unmount().expect("unmounted");
+    writer.join().expect("written");
+    assert!(
+        clock.elapsed() >= Duration::from_millis(500),
+        "it waited for the writer"
+    );
+    assert_eq!(store.unflushed.load(Ordering::SeqCst), 0);
+    assert_eq!(store.bytes.lock().expect("no panic")[8192], 2);
+    assert!(is_empty(&place));
+}
+
+#[test]
+fn a_flush_that_fails_at_the_end_is_told() {
+    if !has_fuse() {
+        return;
+    }
+    let place = Place::new();
+    let (store, mount) = mounted(&place);
+    store.fails.store(true, Ordering::SeqCst);
+    assert!(matches!(mount.unmount(), Err(MountError::Flush(_))));
+    assert!(is_empty(&place));
+}
+
+#[test]
+fn a_busy_mount_is_detached() {
+    if !has_fuse() {
+        return;
+    }
+    let place = Place::new();
+    let (_store, mount) = mounted(&place);
+    let file = open(mount.path(), false);
+    let clock = Instant::now();
+    let ended = mount.unmount().expect("unmounted");
+    assert!(ended.was_busy && ended.is_in_use);
+    assert!(clock.elapsed() < Duration::from_secs(10));
+    assert!(is_empty(&place), "out of the tree");
+    drop(file);
+}
+
+#[test]
+fn somebody_else_may_unmount() {
+    if !has_fuse() {
+        return;
+    }
+    let place = Place::new();
+    let (_store, mount) = mounted(&place);
+    assert!(!mount.is_over());
+    match rustix::mount::unmount(place.mountpoint(), UnmountFlags::empty()) {
+        Ok(()) => {}
+        Err(error) => return println!("skipped: umount: {error}; run as root"),
+    }
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !mount.is_over() {
+        assert!(Instant::now() < deadline, "the end is noticed");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    mount.unmount().expect("flushed");
+}
+
+#[test]
+fn a_dropped_mount_is_gone() {
+    if !has_fuse() {
+        return;
+    }
+    let place = Place::new();
+    drop(mounted(&place));
+    assert!(is_empty(&place));
+}
+
+#[test]
+fn a_dead_mount_is_cleaned_up() {
+    if !has_fuse() {
+        return;
+    }
+    let place = Place::new();
+    // What a killed process leaves: a mount whose device is closed.
+    let device: File = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open("/dev/fuse")
+        .expect("the device");
+    let data = format!(
+        "fd={},rootmode=40000,user_id=0,group_id=0\0",
+        device.as_raw_fd()
+    );
+    let data = std::ffi::CStr::from_bytes_with_nul(data.as_bytes()).expect("a C string");
+    let made = rustix::mount::mount(
+        "dead",
+        place.mountpoint(),
+        "fuse",
+        MountFlags::empty(),
+        Some(data),
+    );
+    if let Err(error) = made {
+        return println!("skipped: mount: {error}; run as root");
+    }
+    drop(device);
+    assert!(std::fs::read_dir(place.mountpoint()).is_err(), "it is dead");
+    check_mountpoint(&place.mountpoint()).expect("cleaned up");
+    let (_store, mount) = mounted(&place);
+    mount.unmount().expect("unmounted");
+}

@@ -1,0 +1,8 @@
+//! Real mounts. Every test says why it is skipped where FUSE or a tool is missing, and leaves
+//! nothing mounted, also when it fails.
+
+mod common;
+mod contents;
+mod ends;
+mod loops;
+mod refusals;
