@@ -24,7 +24,7 @@ const SOCKET_NAME: &str = "futae.sock";
 const CONTROL_NAME: &str = "control.sock";
 /// A connection's thread calls into the cache and no deeper.
 const STACK_BYTES: usize = 512 * 1024;
-/// Asked for on unix sockets, so that a batch of replies leaves at once; the kernel grants less.
+/// Asked for on unix sockets, so that a batch of replies leaves at once.
 const SEND_BUFFER_BYTES: usize = 4 << 20;
 /// How long to let be when descriptors or threads have run out.
 const SHORTAGE_PAUSE: Duration = Duration::from_millis(20);
@@ -331,7 +331,8 @@ fn prepare(socket: &OwnedFd, tcp: bool) {
     if tcp {
         let _ = sockopt::set_tcp_nodelay(socket, true);
         let _ = sockopt::set_socket_keepalive(socket, true);
-    } else {
+    } else if sockopt::set_socket_send_buffer_size_force(socket, SEND_BUFFER_BYTES).is_err() {
+        // Without privilege, as much as the system's limit allows.
         let _ = sockopt::set_socket_send_buffer_size(socket, SEND_BUFFER_BYTES);
     }
 }

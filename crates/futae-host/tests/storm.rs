@@ -32,7 +32,7 @@ fn misbehave(rig: &Rig, prng: &mut Prng) -> Option<UnixStream> {
     let kind = prng.below(8);
     if kind < 5 {
         let wish = ClientWish {
-            structured: kind % 2 == 0,
+            structured: kind.is_multiple_of(2),
             ..ClientWish::default()
         };
         // The server may be dismissing half-open connections at this moment.
