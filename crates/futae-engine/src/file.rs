@@ -13,6 +13,7 @@ use rustix::io::Errno;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Zeroes that are written at a time where the store cannot zero by itself.
 const ZERO_CHUNK_BYTES: u64 = 1 << 20;
@@ -34,12 +35,17 @@ struct Inner {
     direct: Option<Arc<File>>,
     buffered: Arc<File>,
     io: Io,
+    detours: AtomicU64,
 }
 
 impl FileStore {
     /// Opens a regular file or block device and locks it against other users of this program
     /// (exclusively, or shared for reading).
     pub fn open(path: &Path, read_only: bool) -> Result<Self, SetupError> {
+        Self::open_with(path, read_only, Io::new())
+    }
+
+    fn open_with(path: &Path, read_only: bool, io: Io) -> Result<Self, SetupError> {
         let refused = |problem: String| SetupError::Open {
             path: path.to_owned(),
             problem,
@@ -81,7 +87,8 @@ impl FileStore {
             read_only,
             direct,
             buffered: Arc::new(File::from(buffered)),
-            io: Io::new(),
+            io,
+            detours: AtomicU64::new(0),
         };
         Ok(Self {
             inner: Arc::new(inner),
@@ -125,6 +132,9 @@ impl Inner {
         };
         let file = Arc::clone(self.file_for(offset, length));
         let uncached = Arc::ptr_eq(&file, &self.buffered).then(|| Arc::clone(&file));
+        if uncached.is_some() || !self.io.is_uring() {
+            self.detours.fetch_add(1, Ordering::Relaxed);
+        }
         let finish = Box::new(move |result: std::io::Result<IoBuf>| {
             if let Some(file) = uncached {
                 // Only advice: where it fails, the page cache keeps the pages a little longer.
@@ -252,6 +262,10 @@ impl Store for FileStore {
         self.inner.read_only
     }
 
+    fn detours(&self) -> u64 {
+        self.inner.detours.load(Ordering::Relaxed)
+    }
+
     fn submit(&self, _sequence: u64, operation: StoreOperation, done: StoreDone) {
         let inner = &self.inner;
         match operation {
@@ -315,5 +329,70 @@ impl FileStore {
                 Err(IoError::new(IoErrorKind::Store, message))
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::threads::Threads;
+    use super::*;
+    use std::sync::mpsc;
+
+    #[test]
+    fn threads_do_the_same_where_there_is_no_io_uring() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("disk.img");
+        File::create(&path)
+            .expect("an image")
+            .set_len(1 << 20)
+            .expect("its size");
+        let io = Io::Threads(Threads::new());
+        let store = FileStore::open_with(&path, false, io).expect("a store");
+        let wait = |operation| {
+            let (sender, receiver) = mpsc::sync_channel(1);
+            store.submit(
+                0,
+                operation,
+                Box::new(move |result| drop(sender.send(result))),
+            );
+            receiver.recv().expect("answered")
+        };
+        let buffer = IoBuf::copy_of(&[7; 8192]);
+        wait(StoreOperation::Write {
+            offset: 4096,
+            buffer,
+            fua: true,
+        })
+        .expect("written");
+        let zero = StoreOperation::WriteZeroes {
+            offset: 0,
+            length: 8192,
+            fua: true,
+            no_hole: false,
+        };
+        wait(zero).expect("zeroed");
+        wait(StoreOperation::Flush).expect("flushed");
+        let read = StoreOperation::Read {
+            offset: 0,
+            buffer: IoBuf::new(16384),
+        };
+        let bytes = wait(read).expect("read");
+        let written: Vec<usize> = (0..16384).filter(|&at| bytes.as_slice()[at] == 7).collect();
+        assert_eq!(written, (8192..12288).collect::<Vec<_>>());
+        assert!(store.describe().contains("threads") && store.detours() >= 2);
+        File::options()
+            .write(true)
+            .open(&path)
+            .expect("the image")
+            .set_len(4096)
+            .expect("cut");
+        let read = StoreOperation::Read {
+            offset: 65536,
+            buffer: IoBuf::new(4096),
+        };
+        assert_eq!(
+            wait(read).expect_err("beyond the end").kind,
+            IoErrorKind::Store
+        );
     }
 }

@@ -87,6 +87,12 @@ pub trait Store: Send + Sync {
     /// Says that the cache above has evicted a range, without its data. A hint.
     fn notice(&self, _sequence: u64, _offset: u64, _length: u64) {}
 
+    /// Operations so far that could not go the direct way: through the page cache where `O_DIRECT`
+    /// is refused or the range is not whole pages, or by threads where io_uring is refused.
+    fn detours(&self) -> u64 {
+        0
+    }
+
     /// The extents of a range, in order, covering it; one of data where the store cannot tell.
     fn extents(&self, _offset: u64, length: u64) -> Result<Vec<Extent>, IoError> {
         Ok(vec![Extent {

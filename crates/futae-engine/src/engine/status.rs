@@ -103,6 +103,9 @@ pub struct VolumeStatus {
     pub size_bytes: u64,
     /// What the store is and how it is read.
     pub store: String,
+    /// Store operations that could not go the direct way: through the page cache instead of
+    /// `O_DIRECT`, or by threads instead of io_uring.
+    pub store_detours: u64,
     /// Demand accesses, in blocks.
     pub requests: u64,
     /// Those that hit.
@@ -165,6 +168,7 @@ impl State {
             name: volume.name.clone(),
             size_bytes: volume.size_bytes,
             store: volume.store.describe(),
+            store_detours: volume.store.detours(),
             requests: volume.tally.requests,
             hits: volume.tally.hits,
             misses: volume.tally.requests - volume.tally.hits,

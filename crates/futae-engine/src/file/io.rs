@@ -47,6 +47,11 @@ impl Io {
         Uring::new().map_or_else(|_| Self::Threads(Threads::new()), Self::Uring)
     }
 
+    /// Whether the kernel does the work.
+    pub fn is_uring(&self) -> bool {
+        matches!(self, Self::Uring(_))
+    }
+
     /// For reports.
     pub fn name(&self) -> &'static str {
         match self {
