@@ -1,6 +1,6 @@
 //! A small pipelining NBD client that measures hot random reads of any server.
 //!
-//!     cargo run --release -p futae-host --example pipeline -- SOCKET [EXPORT] [SECONDS]
+//!     cargo run --release -p futae-host --example pipeline -- SOCKET [EXPORT] [SECONDS] [DEPTH]
 //!
 //! It reads the whole export once, then for each queue depth keeps that many 4 KiB reads under
 //! way: replies are received as they come, and as many new requests leave in one write.
@@ -18,14 +18,15 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let socket = arguments
         .next()
-        .ok_or("usage: pipeline SOCKET [EXPORT] [SECONDS]")?;
+        .ok_or("usage: pipeline SOCKET [EXPORT] [SECONDS] [DEPTH]")?;
     let name = arguments.next().unwrap_or_default();
     let seconds: f64 = arguments.next().map_or(Ok(1.0), |text| text.parse())?;
+    let only: Option<usize> = arguments.next().map(|text| text.parse()).transpose()?;
     let mut stream = UnixStream::connect(socket)?;
     let export = client::negotiate(&mut stream, &name, &ClientWish::default())?;
     warm(&mut stream, export.size_bytes)?;
     let mut prng = futae_policy::Prng::new(1);
-    for depth in [1, 4, 16, 64, 128] {
+    for depth in only.map_or_else(|| vec![1, 4, 16, 64, 128], |depth| vec![depth]) {
         let rate = measure(&mut stream, &mut prng, export.size_bytes, depth, seconds)?;
         println!("depth {depth:>3}: {:>8.1} thousand reads/s", rate / 1e3);
     }

@@ -173,7 +173,7 @@ fn a_client_that_did_not_agree_is_cut_off() {
 #[test]
 fn an_operator_can_forbid_it() {
     let rig = Rig::with("exclusive", 64, pattern(1, SIZE), |options| {
-        options.demotion = false
+        options.demotion = false;
     });
     let wish = ClientWish {
         demotion_block_bytes: Some(4096),
