@@ -4,10 +4,11 @@
 //! is shared. Guests never share blocks: guest *g* of a hierarchy of *n* blocks a guest has the
 //! blocks `g * n .. (g + 1) * n` of volume 0.
 
+use crate::index::BackedIndex;
 use crate::link::{Below, Link, Place, Store, put};
 use futae_policy::{
-    Access, AccessKind, BlockId, Counters, Decision, DenseIndex, Index, Level, Outcome, Policy,
-    PolicySpec, Prng, Shape, Slot, SpecError,
+    Access, AccessKind, BlockId, Counters, Decision, Level, Outcome, Policy, PolicySpec, Prng,
+    Shape, SpecError,
 };
 
 /// One level before it is built.
@@ -72,50 +73,12 @@ pub(crate) fn derived_seed(seed: u64, stream: u64) -> u64 {
     Prng::new(seed ^ mixed).bits()
 }
 
-/// An index for the blocks of one guest.
-#[derive(Clone, Debug)]
-pub struct GuestIndex {
-    first: u64,
-    slots: DenseIndex,
-}
-
-impl GuestIndex {
-    /// An index for the blocks `first..first + blocks` of volume 0.
-    #[must_use]
-    pub fn new(first: u64, blocks: usize) -> Self {
-        Self {
-            first,
-            slots: DenseIndex::new(blocks),
-        }
-    }
-
-    #[inline]
-    fn own(&self, block: BlockId) -> BlockId {
-        BlockId::on_first(block.index() - self.first)
-    }
-}
-
-impl Index for GuestIndex {
-    #[inline]
-    fn get(&self, block: BlockId) -> Option<Slot> {
-        self.slots.get(self.own(block))
-    }
-    #[inline]
-    fn insert(&mut self, block: BlockId, slot: Slot) {
-        self.slots.insert(self.own(block), slot);
-    }
-    #[inline]
-    fn remove(&mut self, block: BlockId) {
-        self.slots.remove(self.own(block));
-    }
-}
-
 /// Receives every decision of one level, in order.
 pub type DecisionLog = Box<dyn FnMut(&Decision) + Send>;
 
 /// One level with the link to what is below it.
 struct Stage {
-    level: Level<Box<dyn Policy>, GuestIndex>,
+    level: Level<Box<dyn Policy>, BackedIndex>,
     link: Link,
     log: Option<DecisionLog>,
 }
@@ -190,7 +153,7 @@ impl Hierarchy {
     pub fn new(shape: &HierarchyShape) -> Result<Self, SpecError> {
         shape.check();
         let bottom = shape.levels.len() - 1;
-        let stage = |guest: u32, at: usize, index: GuestIndex| {
+        let stage = |guest: u32, at: usize, index: BackedIndex| {
             let level = &shape.levels[at];
             let policy = futae_policy::build(&level.policy, &shape.policy_shape(guest, at))?;
             Ok(Stage {
@@ -201,7 +164,7 @@ impl Hierarchy {
         };
         let own = |guest: u32| {
             let first = u64::from(guest) * shape.blocks;
-            let index = || GuestIndex::new(first, shape.blocks as usize);
+            let index = || BackedIndex::new(first, shape.blocks);
             (0..bottom).map(|at| stage(guest, at, index())).collect()
         };
         let all = u64::from(shape.guests) * shape.blocks;
@@ -209,7 +172,7 @@ impl Hierarchy {
             own: (0..shape.guests)
                 .map(own)
                 .collect::<Result<_, SpecError>>()?,
-            shared: stage(0, bottom, GuestIndex::new(0, all as usize))?,
+            shared: stage(0, bottom, BackedIndex::new(0, all))?,
             store: Store::default(),
             blocks: shape.blocks,
         })

@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 pub mod hierarchy;
+mod index;
 pub mod link;
 pub mod machine;
 pub mod replay;
@@ -21,6 +22,7 @@ pub mod spec;
 pub mod theory;
 
 pub use hierarchy::{Hierarchy, HierarchyShape, LevelShape};
+pub use index::BackedIndex;
 pub use link::{Below, Link, Store, put};
 pub use run::{LevelResult, Report, Run, SimulationError, SimulationSpec, simulate, simulate_all};
 pub use spec::{LevelSpec, LevelSpecError, links};

@@ -2,11 +2,10 @@
 //! (one level; LRU above anything) with every call known at compile time.
 
 use crate::hierarchy::{Hierarchy, HierarchyShape};
+use crate::index::BackedIndex;
 use crate::link::{Below, Link, Place, Store, put};
 use futae_policy::replace::lru::Lru;
-use futae_policy::{
-    Access, BlockId, Counters, DenseIndex, Index, Level, Policy, SpecError, Visit, visit,
-};
+use futae_policy::{Access, BlockId, Counters, Index, Level, Policy, SpecError, Visit, visit};
 use futae_trace::BlockRequest;
 use std::hint::black_box;
 
@@ -25,7 +24,7 @@ pub trait Machine: Send {
 pub fn build(shape: &HierarchyShape) -> Result<Box<dyn Machine>, SpecError> {
     shape.check();
     let bottom = shape.levels.len() - 1;
-    let blocks = (u64::from(shape.guests) * shape.blocks) as usize;
+    let blocks = u64::from(shape.guests) * shape.blocks;
     let level = &shape.levels[bottom];
     let policy = shape.policy_shape(0, bottom);
     let lru_above = bottom == 1
@@ -76,19 +75,19 @@ fn look_ahead<P: Policy, I: Index>(level: &Level<P, I>, requests: &[BlockRequest
 
 /// One level over the store.
 struct One<P> {
-    level: Level<P, DenseIndex>,
+    level: Level<P, BackedIndex>,
     store: Store,
 }
 
 struct MakeOne {
     slots: u32,
-    blocks: usize,
+    blocks: u64,
 }
 
 impl Visit for MakeOne {
     type Output = Box<dyn Machine>;
     fn visit<P: Policy + 'static>(self, policy: P) -> Self::Output {
-        let level = Level::new(policy, DenseIndex::new(self.blocks), self.slots);
+        let level = Level::new(policy, BackedIndex::new(0, self.blocks), self.slots);
         Box::new(One {
             level,
             store: Store::default(),
@@ -117,7 +116,7 @@ impl<P: Policy> Machine for One<P> {
 
 /// A level over the store, below another level.
 struct Lower<'a, Q> {
-    level: &'a mut Level<Q, DenseIndex>,
+    level: &'a mut Level<Q, BackedIndex>,
     store: &'a mut Store,
 }
 
@@ -138,16 +137,16 @@ impl<Q: Policy> Below for Lower<'_, Q> {
 
 /// One level above another, for one guest, with policies known at compile time.
 pub struct TwoLevels<P, Q> {
-    upper: Level<P, DenseIndex>,
+    upper: Level<P, BackedIndex>,
     link: Link,
-    lower: Level<Q, DenseIndex>,
+    lower: Level<Q, BackedIndex>,
     store: Store,
 }
 
 impl<P: Policy, Q: Policy> TwoLevels<P, Q> {
     /// Joins two levels, whose indexes must cover the same blocks.
     #[must_use]
-    pub fn new(upper: Level<P, DenseIndex>, link: Link, lower: Level<Q, DenseIndex>) -> Self {
+    pub fn new(upper: Level<P, BackedIndex>, link: Link, lower: Level<Q, BackedIndex>) -> Self {
         Self {
             upper,
             link,
@@ -161,13 +160,13 @@ struct MakeTwo {
     upper: u32,
     link: Link,
     slots: u32,
-    blocks: usize,
+    blocks: u64,
 }
 
 impl Visit for MakeTwo {
     type Output = Box<dyn Machine>;
     fn visit<Q: Policy + 'static>(self, policy: Q) -> Self::Output {
-        let index = || DenseIndex::new(self.blocks);
+        let index = || BackedIndex::new(0, self.blocks);
         let upper = Level::new(Lru::new(self.upper), index(), self.upper);
         let lower = Level::new(policy, index(), self.slots);
         Box::new(TwoLevels::new(upper, self.link, lower))

@@ -1,6 +1,7 @@
 //! A whole simulation, from spec to results.
 
 use crate::hierarchy::{HierarchyShape, derived_seed};
+use crate::index::BackedIndex;
 use crate::link::Link;
 use crate::machine;
 use crate::spec::{LevelSpec, LevelSpecError};
@@ -73,7 +74,7 @@ pub enum SimulationError {
     },
     /// More blocks than can be simulated.
     #[error(
-        "{guests} guests with {blocks} blocks each are more than the 2^32 blocks of a simulation"
+        "{guests} guests with {blocks} blocks each are more than the 2^32 - 1 blocks of a simulation"
     )]
     TooManyBlocks {
         /// Guests.
@@ -192,7 +193,7 @@ pub fn simulate_all(
 fn footprint(guests: u32, blocks: u64) -> Result<u64, SimulationError> {
     let all = blocks
         .checked_mul(u64::from(guests))
-        .filter(|&all| all <= 1 << 32);
+        .filter(|&all| all <= BackedIndex::BLOCKS_MAX);
     all.ok_or(SimulationError::TooManyBlocks { guests, blocks })
 }
 

@@ -157,7 +157,7 @@ fn wrong_specs_are_refused() {
     assert!(error(size).contains("not a multiple of the block size"));
     let mut many = good();
     many.guests = u32::MAX;
-    assert!(error(many).contains("2^32 blocks"));
+    assert!(error(many).contains("2^32 - 1 blocks"));
 }
 
 /// A trace, which ends, and whose block numbers may be wrong.

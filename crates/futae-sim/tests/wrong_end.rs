@@ -6,9 +6,9 @@ mod common;
 use common::{lower_hit, run};
 use futae_policy::furniture::Queues;
 use futae_policy::replace::lru::Lru;
-use futae_policy::{Access, Admission, Counters, DenseIndex, Departure, Level, Policy, Slot};
+use futae_policy::{Access, Admission, Counters, Departure, Level, Policy, Slot};
 use futae_sim::machine::{Machine, TwoLevels};
-use futae_sim::{Link, theory};
+use futae_sim::{BackedIndex, Link, theory};
 use futae_trace::{BlockRequest, BlockStream, WorkloadSpec};
 
 /// The exclusive policy with the mistake: a demoted block is the next victim.
@@ -50,7 +50,7 @@ fn wrong(upper: u32, lower: u32, workload: &str, passes: (u64, u64)) -> f64 {
     let workload: WorkloadSpec = workload.parse().expect("a workload");
     let blocks = workload.blocks(4096).expect("whole blocks");
     let mut stream = workload.generator(4096, common::SEED).expect("fits");
-    let index = || DenseIndex::new(blocks as usize);
+    let index = || BackedIndex::new(0, blocks);
     let mut machine = TwoLevels::new(
         Level::new(Lru::new(upper), index(), upper),
         Link::Demote,

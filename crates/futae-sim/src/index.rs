@@ -1,0 +1,133 @@
+//! From block to slot, for blocks that are numbered densely.
+
+use futae_policy::{BlockId, Index, Slot};
+
+/// A flat array that forgets lazily, which makes an eviction cheap.
+///
+/// Beside each block's slot it keeps each slot's block, and believes the first only where the
+/// second agrees. So an eviction, a removal followed by an insertion into the same slot, need not
+/// touch the evicted block's entry, which lies anywhere in memory; only the slot's, which is at
+/// hand.
+#[derive(Clone, Debug)]
+pub struct BackedIndex {
+    first: u64,
+    /// The slot that each block was last in.
+    slots: Vec<u32>,
+    /// The block that was last in each slot.
+    blocks: Vec<u32>,
+    /// A block that was removed, and is still in the arrays.
+    removed: u32,
+}
+
+/// No block: there are at most 2^32 - 1 of them.
+const NONE: u32 = u32::MAX;
+
+impl BackedIndex {
+    /// Blocks that an index can have.
+    pub const BLOCKS_MAX: u64 = NONE as u64;
+
+    /// An index for the blocks `first..first + blocks` of volume 0.
+    #[must_use]
+    pub fn new(first: u64, blocks: u64) -> Self {
+        assert!(
+            blocks <= Self::BLOCKS_MAX,
+            "more blocks than can be numbered"
+        );
+        Self {
+            first,
+            slots: vec![0; blocks as usize],
+            blocks: Vec::new(),
+            removed: NONE,
+        }
+    }
+
+    #[inline]
+    fn own(&self, block: BlockId) -> u32 {
+        (block.index() - self.first) as u32
+    }
+
+    #[inline]
+    fn slot_of(&self, own: u32) -> Option<u32> {
+        let slot = self.slots[own as usize];
+        (self.blocks.get(slot as usize) == Some(&own)).then_some(slot)
+    }
+
+    /// Removes from the arrays what was removed and not yet overwritten.
+    #[cold]
+    fn settle(&mut self) {
+        if let Some(slot) = self.slot_of(self.removed) {
+            self.blocks[slot as usize] = NONE;
+        }
+        self.removed = NONE;
+    }
+}
+
+impl Index for BackedIndex {
+    #[inline]
+    fn get(&self, block: BlockId) -> Option<Slot> {
+        let own = self.own(block);
+        let slot = self.slot_of(own)?;
+        (own != self.removed).then_some(Slot(slot))
+    }
+
+    #[inline]
+    fn insert(&mut self, block: BlockId, slot: Slot) {
+        let own = self.own(block);
+        if self.blocks.len() <= slot.i() {
+            self.blocks.resize(slot.i() + 1, NONE);
+        }
+        if self.removed != NONE {
+            if self.blocks[slot.i()] == self.removed {
+                self.removed = NONE;
+            } else {
+                self.settle();
+            }
+        }
+        self.blocks[slot.i()] = own;
+        self.slots[own as usize] = slot.0;
+    }
+
+    #[inline]
+    fn remove(&mut self, block: BlockId) {
+        if self.removed != NONE {
+            self.settle();
+        }
+        self.removed = self.own(block);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+
+    proptest! {
+        /// Equal to a map under any insertions and removals that a level may make.
+        #[test]
+        fn equal_to_a_map(steps in prop::collection::vec((0u64..12, 0u32..6), 0..200)) {
+            let mut index = BackedIndex::new(100, 12);
+            let mut model: BTreeMap<u64, u32> = BTreeMap::new();
+            for (block, slot) in steps {
+                let id = BlockId::on_first(100 + block);
+                if model.contains_key(&block) {
+                    index.remove(id);
+                    model.remove(&block);
+                } else {
+                    // The slot may be taken; then its block goes first, as in an eviction.
+                    let held = model.iter().find(|&(_, &s)| s == slot).map(|(&held, _)| held);
+                    if let Some(held) = held {
+                        index.remove(BlockId::on_first(100 + held));
+                        model.remove(&held);
+                    }
+                    index.insert(id, Slot(slot));
+                    model.insert(block, slot);
+                }
+                for block in 0..12 {
+                    let expected = model.get(&block).map(|&slot| Slot(slot));
+                    prop_assert_eq!(index.get(BlockId::on_first(100 + block)), expected);
+                }
+            }
+        }
+    }
+}
