@@ -116,6 +116,9 @@ fn random_requests_at_depth_agree_with_a_plain_model() {
     for (seed, policy) in [(1, "lru"), (2, "exclusive"), (3, "random"), (4, "fix")] {
         let mut model = pattern(seed, SIZE);
         let rig = Rig::new(policy, 64, model.clone());
+        if seed > 1 {
+            rig.store.shuffle();
+        }
         let mut client = if seed % 2 == 0 {
             rig.plain()
         } else {
@@ -139,6 +142,7 @@ fn random_requests_at_depth_agree_with_a_plain_model() {
 fn connections_share_the_volume_and_keep_their_replies_apart() {
     let model = pattern(9, SIZE);
     let rig = Rig::new("lru", 100, model.clone());
+    rig.store.shuffle();
     let part = SIZE as u64 / 4;
     let models: Vec<Vec<u8>> = std::thread::scope(|scope| {
         let workers: Vec<_> = (0..4u64)

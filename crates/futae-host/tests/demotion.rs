@@ -5,6 +5,7 @@ mod common;
 use common::{BLOCK, Rig, eventually, pattern};
 use futae_wire::constants::CMD_DEMOTE;
 use futae_wire::{ClientWish, Command, RequestHeader};
+use std::collections::HashMap;
 
 const SIZE: usize = 1 << 20;
 
@@ -182,6 +183,96 @@ fn an_operator_can_forbid_it() {
     let mut client = rig.client(&wish);
     assert_eq!(client.export.demotion, None);
     assert!(client.read(0, 4096).is_ok());
+}
+
+#[test]
+fn a_demotion_beside_its_own_unfinished_write_is_not_believed() {
+    for fails in [false, true] {
+        let rig = rig();
+        let before = rig.store.content()[..BLOCK as usize].to_vec();
+        let mut client = rig.demoting();
+        let (written, evicted) = (client.number(), client.number());
+        rig.store.hold_writes();
+        client.send_write_as(written, 0, &block(0xBB));
+        eventually("the write reaches the store", || rig.store.held() == 1);
+        client.demote_as(evicted, 0, &block(0xBB));
+        rig.store.fail_writes(fails);
+        rig.store.release();
+        assert_eq!(client.receive().error.is_some(), fails);
+        let expected = if fails { before } else { block(0xBB) };
+        assert_eq!(client.read(0, 4096).expect("read"), expected);
+    }
+}
+
+/// What a pipelining client has under way for a block.
+enum Under {
+    Read(u64),
+    Write(u64, Vec<u8>),
+}
+
+/// Requests at depth, demotions sent long after they were decided, a store that answers in any
+/// order: whatever is read is what was written last.
+#[test]
+fn late_demotions_never_bring_old_data_back() {
+    for seed in 1..=6 {
+        let mut model = pattern(seed, SIZE);
+        let rig = Rig::new("exclusive", 24, model.clone());
+        rig.store.shuffle();
+        let mut client = rig.demoting();
+        let mut prng = futae_policy::Prng::new(seed);
+        let mut upper: Vec<(u64, Vec<u8>)> = Vec::new();
+        let mut late: Vec<(u64, u64, Vec<u8>)> = Vec::new();
+        let mut under: HashMap<u64, Under> = HashMap::new();
+        let at = |block: u64| (block * BLOCK) as usize..((block + 1) * BLOCK) as usize;
+        for step in 0..3000u64 {
+            let block = prng.below(40);
+            let busy = under.values().any(|u| match u {
+                Under::Read(other) | Under::Write(other, _) => *other == block,
+            });
+            if !busy && prng.below(3) == 0 {
+                let data = pattern(seed << 32 | step, BLOCK as usize);
+                upper.retain(|(held, _)| *held != block);
+                model[at(block)].copy_from_slice(&data);
+                let cookie = client.send_write(block * BLOCK, &data);
+                under.insert(cookie, Under::Write(block, data));
+            } else if !busy && !upper.iter().any(|(held, _)| *held == block) {
+                let cookie = client.send_read(block * BLOCK, BLOCK as u32);
+                under.insert(cookie, Under::Read(block));
+            }
+            if upper.len() > 8 {
+                let (evicted, data) = upper.swap_remove(prng.below(8) as usize);
+                late.push((client.number(), evicted, data));
+            }
+            if late.len() > prng.below(6) as usize {
+                let (sequence, evicted, data) =
+                    late.swap_remove(prng.below(late.len() as u64) as usize);
+                client.demote_as(sequence, evicted * BLOCK, &data);
+            }
+            while under.len() > prng.below(10) as usize {
+                let answer = client.receive();
+                assert_eq!(answer.error, None);
+                match under
+                    .remove(&answer.cookie)
+                    .expect("a reply to a request of ours")
+                {
+                    Under::Write(block, data) => upper.push((block, data)),
+                    Under::Read(block) => {
+                        assert!(
+                            answer.data == model[at(block)],
+                            "{seed}: stale at step {step}"
+                        );
+                        upper.push((block, answer.data));
+                    }
+                }
+            }
+        }
+        let status = rig.engine.status();
+        assert!(
+            status.counters.demotions_in > 200,
+            "{}",
+            status.counters.demotions_in
+        );
+    }
 }
 
 /// A client that keeps the promises of `docs/wire.md`, with a cache of its own, over a lower

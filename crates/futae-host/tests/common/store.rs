@@ -3,9 +3,11 @@
 use futae_engine::{
     Extent, IoBuf, IoError, IoErrorKind, Store, StoreDone, StoreOperation, StoreResult,
 };
+use futae_policy::Prng;
 use std::ops::Range;
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 /// An operation that reached the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +29,7 @@ struct State {
     full: bool,
     hold_reads: Option<Range<u64>>,
     hold_writes: bool,
+    shuffle: bool,
     held: Vec<(StoreOperation, StoreDone)>,
 }
 
@@ -61,14 +64,7 @@ impl MemoryStore {
         }));
         let (queue, incoming) = channel::<(StoreOperation, StoreDone)>();
         let shared = Arc::clone(&state);
-        std::thread::spawn(move || {
-            for (operation, done) in incoming {
-                let ready = shared.lock().expect("state").carry_out(operation, done);
-                if let Some((result, done)) = ready {
-                    done(result);
-                }
-            }
-        });
+        std::thread::spawn(move || work(&incoming, &shared));
         Arc::new(Self {
             state,
             queue: Mutex::new(queue),
@@ -124,6 +120,11 @@ impl MemoryStore {
         self.with(|state| state.hold_writes = true);
     }
 
+    /// Carries operations out in any order and after any time, as a disk may.
+    pub fn shuffle(&self) {
+        self.with(|state| state.shuffle = true);
+    }
+
     pub fn held(&self) -> usize {
         self.with(|state| state.held.len())
     }
@@ -140,6 +141,34 @@ impl MemoryStore {
                 .expect("queue")
                 .send(waiting)
                 .expect("the thread lives");
+        }
+    }
+}
+
+/// Carries out what comes, in order, or with [`MemoryStore::shuffle`] in any order.
+fn work(incoming: &Receiver<(StoreOperation, StoreDone)>, shared: &Mutex<State>) {
+    let mut waiting = Vec::new();
+    let mut prng = Prng::new(1);
+    while let Ok(first) = incoming.recv() {
+        waiting.push(first);
+        while !waiting.is_empty() {
+            waiting.extend(incoming.try_iter());
+            let mut state = shared.lock().expect("state");
+            let among = if state.shuffle {
+                waiting.len() as u64
+            } else {
+                1
+            };
+            let (operation, done) = waiting.remove(prng.below(among) as usize);
+            let ready = state.carry_out(operation, done);
+            let slow = state.shuffle && prng.below(4) == 0;
+            drop(state);
+            if slow {
+                std::thread::sleep(Duration::from_micros(prng.below(300)));
+            }
+            if let Some((result, done)) = ready {
+                done(result);
+            }
         }
     }
 }
