@@ -88,7 +88,8 @@ impl Mount {
             granted: Arc::clone(&answer),
         };
         let config = config(options, file.read_only);
-        let mut session = Session::new(tree, &mountpoint, &config).map_err(refused)?;
+        let mut session = Session::new(tree, &mountpoint, &config)
+            .map_err(|error| not_permitted(&error).unwrap_or_else(|| refused(error)))?;
         let unmounter = session.unmount_callable();
         let granted = answer.get().copied().ok_or_else(|| {
             refused(io::Error::other(
@@ -210,6 +211,20 @@ impl Drop for Mount {
             self.wait(DETACHED_PATIENCE);
         }
     }
+}
+
+/// The error for a user or container that may not mount.
+fn not_permitted(error: &io::Error) -> Option<MountError> {
+    let known = matches!(
+        error.kind(),
+        io::ErrorKind::PermissionDenied | io::ErrorKind::NotFound
+    ) || error.to_string().contains("fusermount");
+    known.then(|| {
+        MountError::NoFuse(format!(
+            "this user may not mount ({error}); run as root (in a container with --cap-add \
+             SYS_ADMIN), or install fusermount3"
+        ))
+    })
 }
 
 fn check_name(name: &str) -> Result<(), MountError> {

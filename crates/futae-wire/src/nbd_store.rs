@@ -55,6 +55,8 @@ pub struct ConnectError {
 /// A volume behind an NBD connection.
 pub struct NbdStore {
     shared: Arc<Shared>,
+    /// Whether writes are refused, whatever the server says.
+    refuses_writes: bool,
 }
 
 struct Shared {
@@ -133,6 +135,7 @@ impl NbdStore {
         });
         let store = Self {
             shared: Arc::clone(&shared),
+            refuses_writes: false,
         };
         thread::Builder::new()
             .name("futae-nbd".into())
@@ -143,6 +146,19 @@ impl NbdStore {
                     .connect_error(format!("cannot start a thread: {error}"))
             })?;
         Ok(store)
+    }
+
+    /// The same, refusing writes whatever the server says.
+    #[must_use]
+    pub fn read_only(mut self) -> Self {
+        self.refuses_writes = true;
+        self
+    }
+
+    /// Whether the server takes eviction notices.
+    #[must_use]
+    pub fn takes_notices(&self) -> bool {
+        self.shared.session().has(TransmissionFlags::SEND_CACHE)
     }
 
     /// Demotions and notices that were dropped because the server did not keep up.
@@ -172,7 +188,7 @@ impl Store for NbdStore {
     }
 
     fn is_read_only(&self) -> bool {
-        self.shared.read_only
+        self.shared.read_only || self.refuses_writes
     }
 
     fn submit(&self, sequence: u64, operation: StoreOperation, done: StoreDone) {
@@ -182,7 +198,7 @@ impl Store for NbdStore {
             operation,
             StoreOperation::Read { .. } | StoreOperation::Flush
         );
-        if writes && self.shared.read_only {
+        if writes && self.is_read_only() {
             let error = session.error("the export is read-only");
             let error = IoError {
                 kind: IoErrorKind::ReadOnly,
