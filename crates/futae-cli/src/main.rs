@@ -23,6 +23,7 @@ enum Command {
     Demo(command::demo::Args),
     Sim(command::sim::Args),
     Serve(command::serve::Args),
+    Mount(command::mount::Args),
     Policies(command::policies::Args),
 }
 
@@ -32,6 +33,7 @@ impl Command {
             Self::Demo(args) => command::demo::run(&args),
             Self::Sim(args) => command::sim::run(&args),
             Self::Serve(args) => command::serve::run(&args),
+            Self::Mount(args) => command::mount::run(&args),
             Self::Policies(args) => command::policies::run(&args),
         }
     }
