@@ -1,0 +1,47 @@
+# Names for what one does here; see README.md. CARGO_TARGET_DIR is honoured everywhere.
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-unit test-crates test-e2e fuzz bench lint
+
+CARGO ?= cargo
+# How long `make fuzz` looks for crashes.
+FUZZ_SECONDS ?= 60
+# Arguments of `make demo`, e.g. make demo ARGS="--image 2GiB --lower 1GiB".
+ARGS ?=
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
+
+demo: ## the two-level cache live on this machine, beside its prediction
+	@scripts/install-deps demo
+	$(CARGO) run --release --locked -p futae-cli --bin futae -- demo $(ARGS)
+
+test: ## every test, cheap ones first, then a minute of fuzzing
+	@scripts/install-deps test
+	$(MAKE) test-unit
+	$(MAKE) test-crates
+	$(MAKE) test-e2e
+	$(MAKE) fuzz
+
+test-unit: ## unit tests and examples in the documentation
+	$(CARGO) test --workspace --locked --lib --bins
+	$(CARGO) test --workspace --locked --doc
+
+test-crates: ## each crate's own integration tests
+	$(CARGO) test --workspace --locked --exclude futae-tests --test '*'
+
+test-e2e: ## the tidy test, and the real binary from end to end
+	$(CARGO) test --locked -p futae-tests --tests
+
+fuzz: ## the fuzz target on stable Rust, for FUZZ_SECONDS
+	@scripts/fuzz $(FUZZ_SECONDS)
+
+bench: ## speed figures, for docs/performance.md
+	@scripts/install-deps bench
+	@scripts/bench
+
+lint: ## format, clippy and documentation, without a warning
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --locked --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --locked --no-deps
+	for script in scripts/* .ci/run; do bash -n "$$script" || exit 1; done

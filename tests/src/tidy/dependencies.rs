@@ -1,0 +1,129 @@
+//! One direction: a crate uses only crates before it.
+
+use super::{Finding, Source, mask, words};
+use serde_json::Value;
+
+/// The crates, lowest first.
+pub const ORDER: [&str; 8] = [
+    "futae-policy",
+    "futae-trace",
+    "futae-sim",
+    "futae-engine",
+    "futae-wire",
+    "futae-host",
+    "futae-guest",
+    "futae-cli",
+];
+
+/// Edges that the order would allow and that must not be.
+const FORBIDDEN: [(&str, &str, &str); 3] = [
+    (
+        "futae-guest",
+        "futae-host",
+        "a guest knows nothing of exports",
+    ),
+    (
+        "futae-engine",
+        "futae-sim",
+        "a live cache does not simulate",
+    ),
+    (
+        "futae-wire",
+        "futae-sim",
+        "what is on the wire does not depend on simulations",
+    ),
+];
+
+/// The standard library's modules that policies must not know: files, clocks, threads, sockets.
+const NOT_FOR_POLICIES: [&str; 8] = [
+    "fs", "io", "net", "thread", "time", "sync", "process", "env",
+];
+
+fn rank(name: &str) -> Option<usize> {
+    ORDER.iter().position(|&other| other == name)
+}
+
+/// Why `from` must not use `to`, if it must not.
+fn objection(from: &str, to: &str) -> Option<String> {
+    let (low, high) = (rank(to)?, rank(from));
+    if high == Some(low) {
+        return None;
+    }
+    if high.is_some_and(|high| high < low) {
+        return Some(format!("{from} uses {to}, which comes after it"));
+    }
+    let edge = FORBIDDEN.iter().find(|(a, b, _)| (*a, *b) == (from, to));
+    edge.map(|(_, _, why)| format!("{from} uses {to}: {why}"))
+}
+
+/// What the manifests say; `metadata` is the output of `cargo metadata --no-deps`.
+#[must_use]
+pub fn check_manifests(metadata: &Value) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for package in metadata["packages"].as_array().into_iter().flatten() {
+        let name = package["name"].as_str().unwrap_or_default();
+        let mut report = |problem: String| {
+            findings.push(Finding {
+                path: format!("{name}/Cargo.toml"),
+                line: 1,
+                problem,
+            });
+        };
+        if name == "futae-tests" {
+            continue;
+        }
+        if rank(name).is_none() {
+            report(format!("{name} has no place in the order of crates"));
+        }
+        for dependency in package["dependencies"].as_array().into_iter().flatten() {
+            let on = dependency["name"].as_str().unwrap_or_default();
+            if let Some(problem) = objection(name, on) {
+                report(problem);
+            }
+        }
+    }
+    findings
+}
+
+/// What the sources say.
+#[must_use]
+pub fn check_uses(sources: &[Source]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for source in sources.iter().filter(|source| source.is_rust()) {
+        let Some(from) = source.crate_name() else {
+            continue;
+        };
+        let code = mask(&source.text);
+        for (at, line) in code.lines().enumerate() {
+            for (_, word) in words(line) {
+                let to = word.replace('_', "-");
+                if let Some(problem) = objection(from, &to) {
+                    findings.push(source.finding(at, problem));
+                }
+            }
+        }
+    }
+    findings
+}
+
+/// Policies know neither files nor clocks nor threads nor sockets.
+#[must_use]
+pub fn check_policies(sources: &[Source]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let is_policy = |source: &&Source| source.path.starts_with("crates/futae-policy/src/");
+    for source in sources.iter().filter(is_policy) {
+        let code = mask(&source.text);
+        for (at, line) in code.lines().enumerate() {
+            let found: Vec<_> = words(line).collect();
+            for pair in found.windows(2) {
+                let [(_, "std"), (column, module)] = pair else {
+                    continue;
+                };
+                if NOT_FOR_POLICIES.contains(module) && line[..*column].ends_with("std::") {
+                    findings.push(source.finding(at, format!("a policy uses std::{module}")));
+                }
+            }
+        }
+    }
+    findings
+}

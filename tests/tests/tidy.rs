@@ -1,0 +1,300 @@
+//! This source tree is as it should be, and each rule that says so can be broken.
+
+use futae_tests::tidy::{
+    Finding, Source, cards, dependencies, documents, root, sizes, sources, unsafety, words,
+};
+use std::process::Command;
+
+fn nothing(findings: &[Finding]) {
+    let list: Vec<_> = findings.iter().map(ToString::to_string).collect();
+    assert!(list.is_empty(), "\n{}", list.join("\n"));
+}
+
+#[test]
+fn no_manifest_is_against_the_order_of_crates() {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args([
+        "metadata",
+        "--no-deps",
+        "--format-version",
+        "1",
+        "--offline",
+    ]);
+    let output = cargo.current_dir(root()).output().expect("cargo starts");
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let metadata: serde_json::Value =
+        serde_json::from_slice(&output.stdout).expect("cargo metadata prints JSON");
+    let names = metadata["packages"].as_array().map_or(0, Vec::len);
+    assert!(
+        names >= dependencies::ORDER.len(),
+        "cargo found only {names} packages"
+    );
+    nothing(&dependencies::check_manifests(&metadata));
+}
+
+#[test]
+fn no_source_is_against_the_order_of_crates() {
+    nothing(&dependencies::check_uses(&sources()));
+}
+
+#[test]
+fn policies_know_no_files_clocks_threads_or_sockets() {
+    nothing(&dependencies::check_policies(&sources()));
+}
+
+#[test]
+fn no_source_is_too_long() {
+    nothing(&sizes::check(&sources()));
+}
+
+#[test]
+fn unsafe_is_where_it_is_named_and_explained() {
+    nothing(&unsafety::check(&sources()));
+}
+
+#[test]
+fn every_policy_has_its_card_and_its_reference() {
+    let sources = sources();
+    nothing(&cards::check(&sources));
+}
+
+#[test]
+fn nothing_is_unfinished() {
+    nothing(&words::check_unfinished(&sources()));
+}
+
+#[test]
+fn no_test_is_ignored() {
+    nothing(&words::check_ignored(&sources()));
+}
+
+#[test]
+fn no_path_is_of_one_machine() {
+    nothing(&words::check_workplaces(&sources()));
+}
+
+#[test]
+fn every_document_has_one_title() {
+    nothing(&documents::check_titles(&sources()));
+}
+
+#[test]
+fn the_change_log_has_its_shape() {
+    for source in sources() {
+        if source.path == "CHANGELOG.md" {
+            nothing(&documents::check_changelog(&source));
+        }
+    }
+}
+
+/// Every rule fires on a tree that breaks it, and only there.
+mod rules {
+    use super::*;
+    use futae_tests::tidy::mask;
+
+    fn one(path: &str, text: &str) -> Vec<Source> {
+        vec![Source::new(path, text)]
+    }
+
+    #[test]
+    fn comments_and_literals_are_not_code() {
+        let text =
+            "a /* b /* c */ d */ e // f\n\"g\\\" h\" i r#\"j\" k\"# l 'm' '\\'' 'n b\"o\" br\"p\"";
+        let code = mask(text);
+        let left: Vec<_> = code.split_whitespace().collect();
+        assert_eq!(left, ["a", "e", "i", "l", "'n"]);
+        assert_eq!(code.len(), text.len());
+        assert_eq!(
+            mask("for b in r { '\\u{1F600}' }").trim_end(),
+            "for b in r {             }"
+        );
+    }
+
+    #[test]
+    fn a_manifest_against_the_order_is_found() {
+        let on = |from: &str, to: &str| {
+            let packages = serde_json::json!([{ "name": from, "dependencies": [{ "name": to }] }]);
+            dependencies::check_manifests(&serde_json::json!({ "packages": packages })).len()
+        };
+        assert_eq!(on("futae-policy", "futae-sim"), 1);
+        assert_eq!(on("futae-host", "futae-guest"), 1);
+        assert_eq!(on("futae-guest", "futae-host"), 1);
+        assert_eq!(on("futae-new", "serde"), 1);
+        assert_eq!(on("futae-sim", "futae-policy"), 0);
+        assert_eq!(on("futae-cli", "futae-guest"), 0);
+    }
+
+    #[test]
+    fn a_use_against_the_order_is_found() {
+        let uses = |path: &str, text: &str| dependencies::check_uses(&one(path, text)).len();
+        let policy = "crates/futae-policy/src/lib.rs";
+        assert_eq!(uses(policy, "use futae_sim::Hierarchy;"), 1);
+        assert_eq!(uses(policy, "fn f() { ::futae_engine::run() }"), 1);
+        assert_eq!(
+            uses("crates/futae-engine/tests/x.rs", "use futae_wire as w;"),
+            1
+        );
+        assert_eq!(
+            uses("crates/futae-guest/src/lib.rs", "use futae_host::Server;"),
+            1
+        );
+        assert_eq!(
+            uses(
+                policy,
+                "//! See [`futae_sim::Run`].\nuse futae_policy::Slot;"
+            ),
+            0
+        );
+        assert_eq!(
+            uses("crates/futae-cli/src/main.rs", "use futae_host::Server;"),
+            0
+        );
+    }
+
+    #[test]
+    fn a_policy_that_looks_at_a_clock_is_found() {
+        let check = |text: &str| {
+            dependencies::check_policies(&one("crates/futae-policy/src/replace/x.rs", text)).len()
+        };
+        assert_eq!(check("use std::time::Instant;"), 1);
+        assert_eq!(check("let file = std::fs::read(path);"), 1);
+        assert_eq!(check("use std::collections::VecDeque; // not std::time"), 0);
+    }
+
+    #[test]
+    fn a_long_file_is_found_and_its_tests_do_not_count() {
+        let length = |text: &str| sizes::check(&one("crates/a/src/lib.rs", text)).len();
+        let code = "fn f() {}\n".repeat(sizes::LINES_MAX);
+        let tests = "#[cfg(test)]\nmod tests {\n    fn g() { '}'; }\n}\n";
+        assert_eq!(length(&code), 0);
+        assert_eq!(length(&format!("{code}{}", tests.repeat(30))), 0);
+        assert_eq!(length(&format!("{code}#[cfg(test)]\nmod reference;\n")), 0);
+        assert_eq!(length(&format!("{tests}{code}fn h() {{}}\n")), 1);
+        assert_eq!(length(&format!("{code}// a comment is a line\n")), 1);
+    }
+
+    #[test]
+    fn unsafe_in_the_wrong_place_or_unexplained_is_found() {
+        let check = |path: &str, text: &str| unsafety::check(&one(path, text)).len();
+        let named = unsafety::NAMED[0];
+        let explained =
+            "// SAFETY: it is sound,\n// really.\n#[expect(x)]\nlet a = unsafe { b() };";
+        assert_eq!(check(named, explained), 0);
+        assert_eq!(check(named, "let a = unsafe { b() };"), 1);
+        let far = format!("{explained}\nlet c = 1;\nlet a = unsafe {{ b() }};");
+        assert_eq!(check(named, &far), 1);
+        assert_eq!(check("crates/futae-sim/src/lib.rs", explained), 1);
+        let in_words = "// unsafe\n#![forbid(unsafe_code)]\nlet a = \"unsafe\";";
+        assert_eq!(check("crates/futae-sim/src/lib.rs", in_words), 0);
+        assert_eq!(
+            check(named, "fn safe() {}"),
+            1,
+            "a list that is out of date"
+        );
+    }
+
+    const CARD: &str = "//! Goes first.\n//!\n//! # Source\n//! a\n//! # Picture\n//! b\n\
+        //! # Transitions\n//! c\n//! # Parameters\n//! none\n//! # Deviations\n//! none\n\
+        //! # Cost\n//! O(1)\n\n#[cfg(test)]\nmod reference {}\n#[cfg(test)]\nmod tests {}\n";
+
+    #[test]
+    fn an_incomplete_policy_is_found() {
+        let registry = Source::new(
+            "crates/futae-policy/src/registry.rs",
+            "policies! {\n    good = \"good\",\n}",
+        );
+        let check = |name: &str, text: &str| {
+            let path = format!("crates/futae-policy/src/replace/{name}.rs");
+            cards::check(&[Source::new(&path, text), registry.clone()]).len()
+        };
+        assert_eq!(check("good", CARD), 0);
+        assert_eq!(check("mod", "pub mod good;"), 0);
+        assert_eq!(check("other", CARD), 1);
+        assert_eq!(check("good", &CARD.replace("//! # Cost\n", "")), 1);
+        assert_eq!(check("good", &CARD.replace("//! O(1)\n", "")), 1);
+        assert_eq!(check("good", &CARD.replace("//! Goes first.\n", "")), 1);
+        assert_eq!(
+            check("good", &CARD.replace("mod reference", "mod model")),
+            1
+        );
+        assert_eq!(
+            check(
+                "good",
+                &CARD.replace("#[cfg(test)]\nmod tests", "mod tests")
+            ),
+            1
+        );
+        assert_eq!(check("good", &CARD.replace("mod tests", "// mod tests")), 1);
+    }
+
+    #[test]
+    fn unfinished_work_is_found() {
+        let check = |path: &str, text: String| words::check_unfinished(&one(path, &text)).len();
+        for mark in [
+            concat!("TO", "DO"),
+            concat!("FIX", "ME"),
+            concat!("XX", "X"),
+        ] {
+            assert_eq!(check("a.rs", format!("// {mark}: later")), 1);
+            assert_eq!(check("README.md", format!("{mark}: write this")), 1);
+            assert_eq!(check("a.sh", format!("mktemp {mark}{mark}")), 0);
+        }
+        assert_eq!(check("a.rs", format!("fn f() {{ {}!() }}", "todo")), 1);
+        assert_eq!(
+            check("a.rs", format!("fn f() {{ {}!(\"x\") }}", "unimplemented")),
+            1
+        );
+        assert_eq!(
+            check("a.rs", "// unimplemented so far\nlet todo = 1;".to_owned()),
+            0
+        );
+    }
+
+    #[test]
+    fn an_ignored_test_is_found() {
+        let check = |text: &str| words::check_ignored(&one("a.rs", text)).len();
+        assert_eq!(check("#[test]\n#[ignore]\nfn f() {}"), 1);
+        assert_eq!(check("#[test]\n    #[ignore = \"slow\"]\nfn f() {}"), 1);
+        assert_eq!(check("// #[ignore]\n#[ignored_by(x)]\nfn f() {}"), 0);
+    }
+
+    #[test]
+    fn a_path_of_one_machine_is_found() {
+        let check = |text: &str| words::check_workplaces(&one("a.md", text)).len();
+        for place in ["wo:rk", "ho:me", "ro:ot", "Us:ers"].map(|name| name.replace(':', "")) {
+            assert_eq!(check(&format!("see /{place}/x/y")), 1);
+            assert_eq!(check(&format!("\"/{place}/x\"")), 1);
+            assert_eq!(
+                check(&format!("net/{place}/x, ../{place}/x, $D/{place}/x")),
+                0
+            );
+        }
+    }
+
+    #[test]
+    fn a_second_title_is_found() {
+        let check = |text: &str| documents::check_titles(&one("docs/a.md", text)).len();
+        assert_eq!(check("# A\n\n## B\n\n```sh\n# a comment\n```\n"), 0);
+        assert_eq!(check("# A\n\n# B\n"), 1);
+        assert_eq!(check("A\n"), 1);
+    }
+
+    #[test]
+    fn a_change_log_out_of_shape_is_found() {
+        let check =
+            |text: &str| documents::check_changelog(&Source::new("CHANGELOG.md", text)).len();
+        let good = "# Changelog\n\nWords.\n\n## Unreleased\n\n### Added\n\n- a\n  b\n\n\
+                    ## 0.2.0 - 2030-01-31\n\n- c\n\n## 0.1.0 - 2029-01-31\n\n- d\n";
+        assert_eq!(check(good), 0);
+        assert_eq!(check(&good.replace("# Changelog", "# Changes")), 1);
+        assert_eq!(check(&good.replace("0.2.0 -", "0.0.9 -")), 1);
+        assert_eq!(check(&good.replace("2030-01-31", "soon")), 1);
+        assert_eq!(check(&good.replace("- c", "c")), 1);
+        assert_eq!(check(&good.replace("Words.", "- word")), 1);
+        assert_eq!(check("# Changelog\n"), 1);
+    }
+}
