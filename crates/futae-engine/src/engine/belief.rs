@@ -27,17 +27,14 @@ impl Belief {
     /// A client has come.
     pub fn join(&mut self, client: ClientId) {
         if self.clients.is_empty() {
-            // Sequences are the client's own: what another one wrote before does not compare,
-            // and this one has cached nothing yet.
+            // What was written before does not matter: this client has cached nothing yet.
+            // (Sequences of several clients do not compare. Where they get mixed below, the
+            // higher one stands, which can only refuse too much.)
             self.written.clear();
             self.order.clear();
             self.floor = 0;
         }
         self.clients.insert(client);
-        if self.clients.len() > 1 {
-            // Their numbers cannot be compared any more once both have written.
-            self.revoked.extend(self.clients.iter().copied());
-        }
     }
 
     /// A client has gone.
@@ -48,13 +45,9 @@ impl Belief {
 
     /// `client` decided at `sequence` to write `blocks` blocks from index `first` on.
     pub fn note_write(&mut self, client: ClientId, sequence: u64, first: u64, blocks: u64) {
-        if !self.clients.contains(&client) || self.clients.len() > 1 {
-            self.revoked.extend(self.clients.iter().copied());
-            return;
-        }
-        if self.revoked.contains(&client) {
-            return;
-        }
+        // What the others have cached may be out of date from now on.
+        let others = self.clients.iter().filter(|other| **other != client);
+        self.revoked.extend(others.copied());
         if blocks > RANGE_BLOCKS_MAX {
             self.floor = self.floor.max(sequence);
             return;
@@ -117,15 +110,29 @@ mod tests {
     }
 
     #[test]
-    fn a_stranger_or_a_second_client_ends_belief_for_good() {
+    fn a_second_client_suspends_belief_and_its_write_ends_it() {
+        let mut belief = alone();
+        belief.join(B);
+        assert!(!belief.believes(A, 100, 9) && !belief.believes(B, 100, 9));
+        belief.leave(B);
+        assert!(belief.believes(A, 100, 9), "B only looked");
+        belief.join(B);
+        belief.note_write(A, 101, 3, 1);
+        belief.leave(B);
+        assert!(belief.believes(A, 102, 3), "A knows what it wrote");
+        assert!(!belief.believes(A, 100, 3));
+    }
+
+    #[test]
+    fn a_strangers_write_ends_belief_for_good() {
         let mut belief = alone();
         belief.note_write(B, 1, 0, 1);
         assert!(!belief.believes(A, 100, 9));
         let mut belief = alone();
         belief.join(B);
-        assert!(!belief.believes(A, 100, 9));
+        belief.note_write(B, 1, 0, 1);
         belief.leave(B);
-        assert!(!belief.believes(A, 100, 9), "B may have written");
+        assert!(!belief.believes(A, 100, 9), "B has written");
         belief.leave(A);
         belief.join(B);
         assert!(belief.believes(B, 1, 9), "a new client alone");
