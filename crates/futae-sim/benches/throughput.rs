@@ -4,7 +4,7 @@
 use futae_sim::{LevelSpec, SimulationSpec, links, simulate};
 
 const ROUNDS: usize = 5;
-const REQUESTS: u64 = 20_000_000;
+const REQUESTS: u64 = 10_000_000;
 
 fn main() {
     println!(

@@ -5,7 +5,9 @@ use crate::hierarchy::{Hierarchy, HierarchyShape};
 use crate::index::BackedIndex;
 use crate::link::{Below, Link, Place, Store, put};
 use futae_policy::replace::lru::Lru;
-use futae_policy::{Access, BlockId, Counters, Index, Level, Policy, SpecError, Visit, visit};
+use futae_policy::{
+    Access, BlockId, Counters, DenseIndex, Index, Level, Policy, SpecError, Visit, visit,
+};
 use futae_trace::BlockRequest;
 use std::hint::black_box;
 
@@ -116,7 +118,7 @@ impl<P: Policy> Machine for One<P> {
 
 /// A level over the store, below another level.
 struct Lower<'a, Q> {
-    level: &'a mut Level<Q, BackedIndex>,
+    level: &'a mut Level<Q, DenseIndex>,
     store: &'a mut Store,
 }
 
@@ -136,17 +138,20 @@ impl<Q: Policy> Below for Lower<'_, Q> {
 }
 
 /// One level above another, for one guest, with policies known at compile time.
+///
+/// The lower level is asked for demoted blocks, of which most were there before and are no longer:
+/// an index that forgets lazily would need two looks for each.
 pub struct TwoLevels<P, Q> {
     upper: Level<P, BackedIndex>,
     link: Link,
-    lower: Level<Q, BackedIndex>,
+    lower: Level<Q, DenseIndex>,
     store: Store,
 }
 
 impl<P: Policy, Q: Policy> TwoLevels<P, Q> {
     /// Joins two levels, whose indexes must cover the same blocks.
     #[must_use]
-    pub fn new(upper: Level<P, BackedIndex>, link: Link, lower: Level<Q, BackedIndex>) -> Self {
+    pub fn new(upper: Level<P, BackedIndex>, link: Link, lower: Level<Q, DenseIndex>) -> Self {
         Self {
             upper,
             link,
@@ -166,9 +171,9 @@ struct MakeTwo {
 impl Visit for MakeTwo {
     type Output = Box<dyn Machine>;
     fn visit<Q: Policy + 'static>(self, policy: Q) -> Self::Output {
-        let index = || BackedIndex::new(0, self.blocks);
-        let upper = Level::new(Lru::new(self.upper), index(), self.upper);
-        let lower = Level::new(policy, index(), self.slots);
+        let index = BackedIndex::new(0, self.blocks);
+        let upper = Level::new(Lru::new(self.upper), index, self.upper);
+        let lower = Level::new(policy, DenseIndex::new(self.blocks as usize), self.slots);
         Box::new(TwoLevels::new(upper, self.link, lower))
     }
 }

@@ -6,7 +6,7 @@ mod common;
 use common::{lower_hit, run};
 use futae_policy::furniture::Queues;
 use futae_policy::replace::lru::Lru;
-use futae_policy::{Access, Admission, Counters, Departure, Level, Policy, Slot};
+use futae_policy::{Access, Admission, Counters, DenseIndex, Departure, Level, Policy, Slot};
 use futae_sim::machine::{Machine, TwoLevels};
 use futae_sim::{BackedIndex, Link, theory};
 use futae_trace::{BlockRequest, BlockStream, WorkloadSpec};
@@ -50,11 +50,14 @@ fn wrong(upper: u32, lower: u32, workload: &str, passes: (u64, u64)) -> f64 {
     let workload: WorkloadSpec = workload.parse().expect("a workload");
     let blocks = workload.blocks(4096).expect("whole blocks");
     let mut stream = workload.generator(4096, common::SEED).expect("fits");
-    let index = || BackedIndex::new(0, blocks);
     let mut machine = TwoLevels::new(
-        Level::new(Lru::new(upper), index(), upper),
+        Level::new(Lru::new(upper), BackedIndex::new(0, blocks), upper),
         Link::Demote,
-        Level::new(WrongEnd(Queues::new(1, lower)), index(), lower),
+        Level::new(
+            WrongEnd(Queues::new(1, lower)),
+            DenseIndex::new(blocks as usize),
+            lower,
+        ),
     );
     let mut send = |requests: u64| -> Counters {
         let mut batch = vec![BlockRequest::default(); requests as usize];
