@@ -208,7 +208,6 @@ fn a_demotion_beside_its_own_unfinished_write_is_not_believed() {
 }
 
 #[test]
-#[ignore = "the cache forgets which writes failed; rule 5 of docs/wire.md asks it not to"]
 fn a_demotion_after_its_own_failed_write_is_not_believed() {
     let rig = rig();
     let before = rig.store.content()[..BLOCK as usize].to_vec();

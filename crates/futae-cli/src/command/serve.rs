@@ -39,15 +39,24 @@ pub struct Args {
     /// Write every decision of the cache to FILE; of an export with a share, to FILE.NAME
     #[arg(long, value_name = "FILE")]
     decision_log: Option<PathBuf>,
-    /// Take no evicted blocks from clients
-    #[arg(long)]
-    no_demotion: bool,
+    /// Whether to take evicted blocks from clients that offer them. auto: if the policy is
+    /// exclusive, which lives on them
+    #[arg(long, value_name = "WHETHER", default_value = "auto")]
+    demotion: Demotion,
     /// Seed for policies that draw lots
     #[arg(long, default_value_t = 0)]
     seed: u64,
     /// Print JSON, one line at the start and one at the end
     #[arg(long)]
     json: bool,
+}
+
+/// Whether clients may hand evicted blocks down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Demotion {
+    Auto,
+    On,
+    Off,
 }
 
 /// Serves until SIGTERM or SIGINT.

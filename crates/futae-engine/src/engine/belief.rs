@@ -21,6 +21,8 @@ pub struct Belief {
     order: VecDeque<(u64, u64)>,
     /// No demotion decided at or before this is believed.
     floor: u64,
+    /// Blocks to which a write has failed: nobody knows what the store holds.
+    unknown: HashSet<u64>,
 }
 
 impl Belief {
@@ -68,12 +70,30 @@ impl Belief {
         }
     }
 
+    /// A write to these blocks has failed.
+    pub fn note_failure(&mut self, first: u64, blocks: u64) {
+        if blocks > RANGE_BLOCKS_MAX || self.unknown.len() >= REMEMBERED_BLOCKS_MAX {
+            self.floor = u64::MAX;
+        } else {
+            self.unknown.extend(first..first + blocks);
+        }
+    }
+
+    /// These whole blocks have been written, and the store has them.
+    pub fn note_success(&mut self, first: u64, blocks: u64) {
+        if !self.unknown.is_empty() {
+            self.unknown
+                .retain(|block| !(first..first + blocks).contains(block));
+        }
+    }
+
     /// Whether data of block `block` that `client` gave up at `sequence` is the newest there is.
     pub fn believes(&self, client: ClientId, sequence: u64, block: u64) -> bool {
         self.clients.len() == 1
             && self.clients.contains(&client)
             && !self.revoked.contains(&client)
             && sequence > self.floor
+            && !self.unknown.contains(&block)
             && self
                 .written
                 .get(&block)
@@ -136,6 +156,19 @@ mod tests {
         belief.leave(A);
         belief.join(B);
         assert!(belief.believes(B, 1, 9), "a new client alone");
+    }
+
+    #[test]
+    fn after_a_failed_write_only_a_good_one_restores_belief() {
+        let mut belief = alone();
+        belief.note_write(A, 1, 4, 2);
+        belief.note_failure(4, 2);
+        assert!(!belief.believes(A, 2, 4) && !belief.believes(A, 2, 5));
+        belief.note_write(A, 3, 4, 1);
+        belief.note_success(4, 1);
+        assert!(belief.believes(A, 4, 4) && !belief.believes(A, 4, 5));
+        belief.note_failure(0, 1 << 30);
+        assert!(!belief.believes(A, 5, 77));
     }
 
     #[test]

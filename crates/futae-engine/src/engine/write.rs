@@ -100,6 +100,7 @@ impl State {
         effects: &mut Effects,
     ) {
         let write = self.writes.remove(key);
+        self.note_outcome(&write, result.is_ok());
         match &result {
             Ok(data) if write.has_data => self.update_frames(&write.span, data),
             Ok(_) => {}
@@ -111,6 +112,27 @@ impl State {
         effects.answer(write.done, result.map(|_| IoBuf::new(0)));
         for request in write.parked {
             self.begin(request, effects);
+        }
+    }
+
+    /// Tells the judge of demotions whether the store's content is known after a write.
+    fn note_outcome(&mut self, write: &Write, good: bool) {
+        let bytes = self.block_bytes;
+        let (first, end) = self.block_range(&write.span);
+        let size = self.volumes[usize::from(write.span.volume.0)].size_bytes;
+        // Blocks that were written whole; the last one of a volume may be short.
+        let whole_first = write.span.offset.div_ceil(bytes);
+        let reaches_end = write.span.end() == size;
+        let whole_end = if reaches_end {
+            end
+        } else {
+            write.span.end() / bytes
+        };
+        let belief = &mut self.volumes[usize::from(write.span.volume.0)].belief;
+        if good {
+            belief.note_success(whole_first, whole_end.saturating_sub(whole_first));
+        } else {
+            belief.note_failure(first, end - first);
         }
     }
 

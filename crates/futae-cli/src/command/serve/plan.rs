@@ -1,6 +1,6 @@
 //! What the arguments of `futae serve` come to, checked before anything is opened or made.
 
-use super::Args;
+use super::{Args, Demotion};
 use crate::failure::Failure;
 use futae_engine::{Engine, EngineOptions, FileStore, HandDown};
 use futae_host::{Export, Listen, ServerOptions, check_cache_bytes};
@@ -124,7 +124,11 @@ impl Plan {
         let server = ServerOptions {
             listen: listen.collect::<Result<_, _>>().map_err(Failure::usage)?,
             control: control.transpose().map_err(Failure::usage)?,
-            demotion: !args.no_demotion,
+            demotion: match args.demotion {
+                Demotion::Auto => policy.name == "exclusive",
+                Demotion::On => true,
+                Demotion::Off => false,
+            },
             ..ServerOptions::default()
         };
         let cache = EngineOptions {
