@@ -215,13 +215,15 @@ impl Drop for Mount {
 
 /// The error for a user or container that may not mount.
 fn not_permitted(error: &io::Error) -> Option<MountError> {
+    let said = error.to_string();
+    let said = said.trim_end();
     let known = matches!(
         error.kind(),
         io::ErrorKind::PermissionDenied | io::ErrorKind::NotFound
-    ) || error.to_string().contains("fusermount");
+    ) || said.contains("fusermount");
     known.then(|| {
         MountError::NoFuse(format!(
-            "this user may not mount ({error}); run as root (in a container with --cap-add \
+            "this user may not mount ({said}); run as root (in a container with --cap-add \
              SYS_ADMIN), or install fusermount3"
         ))
     })

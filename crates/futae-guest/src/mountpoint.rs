@@ -61,9 +61,11 @@ fn check_fuse() -> Result<(), MountError> {
 
 /// Removes mounts whose process is gone.
 fn remove_stale(path: &Path) -> Result<(), MountError> {
+    // While it is dying, the answer is the second.
+    let dead = [Errno::NOTCONN, Errno::CONNABORTED].map(|errno| Some(errno.raw_os_error()));
     for _ in 0..STALE_MOUNTS_MAX {
         match fs::metadata(path) {
-            Err(error) if error.raw_os_error() == Some(Errno::NOTCONN.raw_os_error()) => {}
+            Err(error) if dead.contains(&error.raw_os_error()) => {}
             _ => return Ok(()),
         }
         if let Err(error) = detach(path) {

@@ -252,15 +252,15 @@ fn forced_writes_are_flushed_where_the_server_cannot_force() {
     };
     let path = listen_with(&folder, plain, move |mut stream| {
         while let Some((header, payload)) = request(&mut stream) {
+            heard
+                .send((header.command, header.length_bytes))
+                .expect("the test listens");
             if header.command != Command::Disconnect {
                 stream
                     .write_all(&reply::simple(header.cookie, None))
                     .expect("answered");
             }
             assert!(payload.iter().all(|&byte| byte == 0));
-            heard
-                .send((header.command, header.length_bytes))
-                .expect("the test listens");
         }
     });
     let store = connect(&path);

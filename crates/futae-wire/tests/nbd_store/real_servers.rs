@@ -155,11 +155,21 @@ fn what_a_server_cannot_do_is_said_or_done_otherwise() {
     let mut checked = Checked::new(connect(&socket));
     checked.roam(100, 100_000);
     drop(checked);
+    let socket = folder.path().join("w");
+    let Some(_server) = nbdkit(&socket.to_string_lossy(), &["memory", "8M"]) else {
+        return;
+    };
+    let mut checked = Checked::new(connect(&socket).read_only());
+    refuses_writes(&mut checked);
     let socket = folder.path().join("r");
     let Some(_server) = nbdkit(&socket.to_string_lossy(), &["-r", "memory", "8M"]) else {
         return;
     };
     let mut checked = Checked::new(connect(&socket));
+    refuses_writes(&mut checked);
+}
+
+fn refuses_writes(checked: &mut Checked) {
     assert!(checked.store.is_read_only());
     let buffer = IoBuf::zeroed(512);
     let refused = checked.run(StoreOperation::Write {
