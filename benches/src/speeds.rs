@@ -1,0 +1,70 @@
+//! The simulator's requests per second.
+
+use futae_sim::{LevelSpec, SimulationSpec, links, simulate};
+
+/// A hierarchy under a workload.
+#[derive(Clone, Copy, Debug)]
+pub struct Case {
+    /// The workload, as on the command line.
+    pub workload: &'static str,
+    /// The levels, as on the command line.
+    pub levels: &'static [&'static str],
+}
+
+/// What is measured: one level and two.
+pub const CASES: &[Case] = &[
+    Case {
+        workload: "uniform:10GiB",
+        levels: &["lru:1GiB"],
+    },
+    Case {
+        workload: "zipf(1.0):1000000blocks",
+        levels: &["lru:91474blocks"],
+    },
+    Case {
+        workload: "uniform:10GiB",
+        levels: &["lru:3GiB", "exclusive:3GiB"],
+    },
+];
+
+impl Case {
+    /// Workload and levels in a line.
+    #[must_use]
+    pub fn name(&self) -> String {
+        format!("{}, {}", self.workload, self.levels.join(" + "))
+    }
+}
+
+/// Simulates `requests` requests, without warm-up, and returns how many a second there were.
+pub fn measure(case: &Case, requests: u64) -> anyhow::Result<f64> {
+    let levels = case.levels.iter().map(|text| text.parse());
+    let levels: Vec<LevelSpec> = levels.collect::<Result<_, _>>()?;
+    let spec = SimulationSpec {
+        links: links(&levels, None),
+        levels,
+        guests: 1,
+        workload: case.workload.parse()?,
+        block_bytes: 4096,
+        seed: 1,
+        warmup_requests: Some(0),
+        requests: Some(requests),
+    };
+    let report = simulate(&spec, &mut |_| {})?;
+    Ok(requests as f64 / report.runs[0].seconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_case_can_be_simulated() {
+        for case in CASES {
+            assert!(
+                measure(case, 1000).expect("a rate") > 0.0,
+                "{}",
+                case.name()
+            );
+        }
+    }
+}
