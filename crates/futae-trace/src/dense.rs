@@ -48,18 +48,23 @@ pub struct DenseTrace {
 impl DenseTrace {
     /// Reads all of a trace. The block size of the view must not be 0.
     pub fn read(reader: &mut impl RequestReader, view: View) -> Result<Self, TraceError> {
-        let mut builder = Builder::default();
+        let mut builder = Builder::new(view);
         let failed = |kind, path: &Path| TraceError {
             path: path.to_owned(),
             at: None,
             kind,
         };
-        while let Some(request) = reader.next() {
+        let mut batch = Vec::with_capacity(READ_BATCH);
+        loop {
+            batch.clear();
+            reader.read_batch(&mut batch, READ_BATCH)?;
+            if batch.is_empty() {
+                return builder.finish().map_err(|kind| failed(kind, reader.path()));
+            }
             builder
-                .add(&request?, view)
+                .add_all(&batch)
                 .map_err(|kind| failed(kind, reader.path()))?;
         }
-        builder.finish().map_err(|kind| failed(kind, reader.path()))
     }
 
     /// Numbers the blocks of requests that are at hand.
@@ -67,10 +72,10 @@ impl DenseTrace {
         requests: impl IntoIterator<Item = &'a Request>,
         view: View,
     ) -> Result<Self, TraceErrorKind> {
-        let mut builder = Builder::default();
-        requests
-            .into_iter()
-            .try_for_each(|request| builder.add(request, view))?;
+        let mut builder = Builder::new(view);
+        for request in requests {
+            builder.add_all(std::slice::from_ref(request))?;
+        }
         builder.finish()
     }
 
@@ -135,51 +140,112 @@ impl BlockStream for DenseStream<'_> {
     }
 }
 
-/// So many accesses are numbered at a time.
+/// So many requests are read at a time.
+const READ_BATCH: usize = 1024;
+/// So many accesses are numbered at a time: those whose write marks are in one word.
 const BATCH: usize = 64;
 
 /// A trace that is being read.
-#[derive(Default)]
 struct Builder {
+    /// Bytes of a block, and their power of two if they are one.
+    block: (u64, Option<u32>),
+    /// Whether a request is one block, whatever its length.
+    start: bool,
     numbering: Numbering,
-    /// Accesses that wait for their numbers; their writes are noted already.
-    waiting: Vec<(VolumeId, u64)>,
+    /// Accesses that wait for their numbers, and their write marks.
+    volumes: [VolumeId; BATCH],
+    blocks: [u64; BATCH],
+    marks: u64,
+    waiting: usize,
     trace: DenseTrace,
 }
 
 impl Builder {
-    fn add(&mut self, request: &Request, view: View) -> Result<(), TraceErrorKind> {
-        let is_write = request.kind == RequestKind::Write;
-        self.trace.requests += 1;
-        for block in view.blocks(request) {
-            let index = self.trace.ids.len() + self.waiting.len();
-            if index.is_multiple_of(64) {
-                self.trace.writes.push(0);
-            }
-            if let (true, Some(word)) = (is_write, self.trace.writes.last_mut()) {
-                *word |= 1 << (index % 64);
-            }
-            self.waiting.push((request.volume, block));
-            if self.waiting.len() == BATCH {
-                self.number()?;
+    fn new(view: View) -> Self {
+        let (start, bytes) = match view {
+            View::Start => (true, SECTOR_BYTES),
+            View::Blocks(bytes) => (false, bytes),
+        };
+        let shift = bytes.is_power_of_two().then_some(bytes.trailing_zeros());
+        Self {
+            block: (bytes, shift),
+            start,
+            numbering: Numbering::default(),
+            volumes: [VolumeId(0); BATCH],
+            blocks: [0; BATCH],
+            marks: 0,
+            waiting: 0,
+            trace: DenseTrace::default(),
+        }
+    }
+
+    /// As [`View::blocks`], but without division where the view allows it.
+    fn add_all(&mut self, requests: &[Request]) -> Result<(), TraceErrorKind> {
+        let start = self.start;
+        match self.block {
+            (_, Some(shift)) => self.add_by(requests, start, |byte| byte >> shift),
+            (bytes, None) => self.add_by(requests, start, |byte| byte / bytes),
+        }
+    }
+
+    #[inline(always)]
+    fn add_by(
+        &mut self,
+        requests: &[Request],
+        start: bool,
+        block: impl Fn(u64) -> u64,
+    ) -> Result<(), TraceErrorKind> {
+        self.trace.requests += requests.len() as u64;
+        for request in requests {
+            let is_write = request.kind == RequestKind::Write;
+            let length = if start { 0 } else { request.length_bytes };
+            let first = request.offset_bytes;
+            let last = block(first.saturating_add(length.saturating_sub(1)));
+            let mut next = block(first);
+            loop {
+                self.access(request.volume, next, is_write)?;
+                if next >= last {
+                    break;
+                }
+                next += 1;
             }
         }
         Ok(())
     }
 
-    fn number(&mut self) -> Result<(), TraceErrorKind> {
-        self.numbering.warm(&self.waiting);
-        for (volume, block) in self.waiting.drain(..) {
-            let number = self.numbering.number(volume, block);
-            self.trace
-                .ids
-                .push(number.ok_or(TraceErrorKind::TooManyBlocks)?);
+    #[inline(always)]
+    fn access(
+        &mut self,
+        volume: VolumeId,
+        block: u64,
+        is_write: bool,
+    ) -> Result<(), TraceErrorKind> {
+        let at = self.waiting % BATCH;
+        self.volumes[at] = volume;
+        self.blocks[at] = block;
+        self.marks |= u64::from(is_write) << at;
+        self.waiting += 1;
+        if self.waiting == BATCH {
+            self.number()?;
         }
         Ok(())
+    }
+
+    #[inline(never)]
+    fn number(&mut self) -> Result<(), TraceErrorKind> {
+        let waiting = std::mem::take(&mut self.waiting);
+        let (volumes, blocks) = (&self.volumes[..waiting], &self.blocks[..waiting]);
+        let numbered = self
+            .numbering
+            .number_all(volumes, blocks, &mut self.trace.ids);
+        self.trace.writes.push(std::mem::take(&mut self.marks));
+        numbered.ok_or(TraceErrorKind::TooManyBlocks)
     }
 
     fn finish(mut self) -> Result<DenseTrace, TraceErrorKind> {
-        self.number()?;
+        if self.waiting > 0 {
+            self.number()?;
+        }
         self.trace.distinct = self.numbering.count();
         Ok(self.trace)
     }

@@ -1,122 +1,155 @@
 //! Numbers for the distinct blocks of a trace.
 
+mod far;
+
+use far::Far;
 use futae_policy::VolumeId;
 
-/// A hash table from blocks to numbers that only grows: open addressing, an entry of 16 bytes, and
-/// so one cache miss where a general table has two. Numbering is what reading a trace costs most.
+/// Gives blocks numbers, in the order in which they first come.
+///
+/// Numbering is what reading a trace costs most, and what it costs is memory that is not in the
+/// processor's cache. So small block numbers of the first volume, which is what most traces have,
+/// index a plain array; all others are in a hash table, from which they move to the array once
+/// they fill at least an eighth of it. Block numbers that are all multiples of a power of two are
+/// divided by it first: the array is indexed by the block's bits, rotated.
+///
+/// The memory is at most 16 MiB, as far as it is touched, and 64 bytes a distinct block.
 pub struct Numbering {
-    entries: Box<[Entry]>,
-    /// The upper bits of a hash that are a place in `entries`.
-    shift: u32,
+    /// Numbers plus one of the blocks whose rotated bits are below its length; 0 is none yet.
+    near: Vec<u32>,
+    far: Far,
+    /// How far the bits are rotated; none before the first blocks were seen.
+    turn: Option<u32>,
     used: u32,
 }
 
-#[derive(Clone, Copy)]
-struct Entry {
-    block: u64,
-    volume: VolumeId,
-    number: u32,
-}
-
-/// The number in an empty entry; no block gets it.
-const NONE: u32 = u32::MAX;
-const EMPTY: Entry = Entry {
-    block: 0,
-    volume: VolumeId(0),
-    number: NONE,
-};
-const START_BITS: u32 = 12;
+const NEAR_START: usize = 1 << 22;
+const NEAR_MAX: usize = 1 << 34;
+/// The array has at most so many places for each block in it.
+const NEAR_SPARSE: usize = 8;
 
 impl Default for Numbering {
     fn default() -> Self {
-        Self::of_bits(START_BITS)
+        Self {
+            near: vec![0; NEAR_START],
+            far: Far::default(),
+            turn: None,
+            used: 0,
+        }
     }
 }
 
 impl Numbering {
-    fn of_bits(bits: u32) -> Self {
-        let entries = vec![EMPTY; 1 << bits].into_boxed_slice();
-        Self {
-            entries,
-            shift: u64::BITS - bits,
-            used: 0,
-        }
-    }
-
     /// How many blocks have a number.
     pub fn count(&self) -> u32 {
         self.used
     }
 
+    /// Appends the numbers of `blocks` of these volumes, as many, to `numbers`; none if there is
+    /// no number left.
+    #[inline]
+    pub fn number_all(
+        &mut self,
+        volumes: &[VolumeId],
+        blocks: &[u64],
+        numbers: &mut Vec<u32>,
+    ) -> Option<()> {
+        let turn = match self.turn {
+            Some(turn) => turn,
+            None => self.choose_turn(blocks),
+        };
+        if !self.far.is_empty() {
+            self.far.warm(volumes, blocks);
+        }
+        numbers.reserve(blocks.len());
+        for (&volume, &block) in volumes.iter().zip(blocks) {
+            let number = match self.near.get(block.rotate_right(turn) as usize) {
+                Some(&known) if known != 0 && volume.0 == 0 => known - 1,
+                _ => self.number_slowly(volume, block)?,
+            };
+            numbers.push(number);
+        }
+        Some(())
+    }
+
     /// The block's number: the next one if it has none yet; none if there is no number left.
-    #[inline]
     pub fn number(&mut self, volume: VolumeId, block: u64) -> Option<u32> {
-        let place = self.find(volume, block);
-        match self.entries[place].number {
-            NONE => self.add(place, volume, block),
-            number => Some(number),
+        if self.turn.is_none() {
+            self.choose_turn(&[block]);
         }
-    }
-
-    /// Brings the entries where the search for these blocks begins into the processor's cache.
-    /// These reads do not wait for each other, as those of one search after another do.
-    pub fn warm(&self, blocks: &[(VolumeId, u64)]) {
-        let touched = blocks.iter().fold(0, |sum, &(volume, block)| {
-            let place = (hash(volume, block) >> self.shift) as usize;
-            sum ^ self.entries[place].number
-        });
-        std::hint::black_box(touched);
-    }
-
-    /// Where the block is, or where it would be.
-    #[inline]
-    fn find(&self, volume: VolumeId, block: u64) -> usize {
-        let mut place = (hash(volume, block) >> self.shift) as usize;
-        loop {
-            let entry = &self.entries[place];
-            if entry.number == NONE || (entry.block == block && entry.volume == volume) {
-                return place;
-            }
-            place = (place + 1) & (self.entries.len() - 1);
-        }
+        self.number_slowly(volume, block)
     }
 
     #[cold]
-    fn add(&mut self, place: usize, volume: VolumeId, block: u64) -> Option<u32> {
+    fn choose_turn(&mut self, blocks: &[u64]) -> u32 {
+        let bits = blocks.iter().fold(0, |bits, block| bits | block);
+        let turn = if bits == 0 { 0 } else { bits.trailing_zeros() };
+        self.turn = Some(turn);
+        turn
+    }
+
+    fn turned(&self, block: u64) -> u64 {
+        block.rotate_right(self.turn.unwrap_or(0))
+    }
+
+    #[inline(never)]
+    fn number_slowly(&mut self, volume: VolumeId, block: u64) -> Option<u32> {
+        let place = usize::try_from(self.turned(block)).unwrap_or(usize::MAX);
+        if volume.0 == 0 && place < self.near.len() {
+            if self.near[place] == 0 {
+                self.near[place] = self.used.checked_add(1)?;
+                self.used += 1;
+            }
+            return Some(self.near[place] - 1);
+        }
+        if let Some(number) = self.far.get(volume, block) {
+            return Some(number);
+        }
         let number = self.used;
-        if number == NONE {
-            return None;
+        self.used = number.checked_add(1)?;
+        if self.far.is_full() {
+            self.widen();
+            if volume.0 == 0 && place < self.near.len() {
+                self.near[place] = self.used;
+                return Some(number);
+            }
         }
-        self.used += 1;
-        self.entries[place] = Entry {
-            block,
-            volume,
-            number,
-        };
-        if self.used as usize > self.entries.len() / 2 {
-            self.grow();
-        }
+        self.far.add(volume, block, number);
         Some(number)
     }
 
-    fn grow(&mut self) {
-        let mut larger = Self::of_bits(u64::BITS - self.shift + 1);
-        larger.used = self.used;
-        for entry in self.entries.iter().filter(|entry| entry.number != NONE) {
-            let place = larger.find(entry.volume, entry.block);
-            larger.entries[place] = *entry;
+    /// Makes the array as long as the blocks in the hash table warrant, and moves them there.
+    fn widen(&mut self) {
+        // How many there are below each power of two.
+        let mut below = [0usize; 65];
+        for (volume, block, _) in self.far.iter() {
+            if volume.0 == 0 {
+                below[(u64::BITS - self.turned(block).leading_zeros()) as usize] += 1;
+            }
         }
-        *self = larger;
+        let mut length = self.near.len();
+        let mut held = self.used as usize - self.far.len();
+        for (bits, &count) in below.iter().enumerate().take(NEAR_MAX.ilog2() as usize + 1) {
+            held += count;
+            if 1 << bits > length && held >= (1 << bits) / NEAR_SPARSE {
+                length = 1 << bits;
+            }
+        }
+        if length == self.near.len() {
+            return;
+        }
+        let mut near = vec![0; length];
+        near[..self.near.len()].copy_from_slice(&self.near);
+        let mut far = Far::default();
+        for (volume, block, number) in self.far.iter() {
+            match near.get_mut(usize::try_from(self.turned(block)).unwrap_or(usize::MAX)) {
+                Some(place) if volume.0 == 0 => *place = number + 1,
+                _ => far.add(volume, block, number),
+            }
+        }
+        self.near = near;
+        self.far = far;
     }
-}
-
-/// Spreads blocks over all 64 bits: both halves of a long product, so that no bit of the block is
-/// without influence on the upper ones.
-#[inline]
-fn hash(volume: VolumeId, block: u64) -> u64 {
-    let mixed = block ^ u64::from(volume.0).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    let product = u128::from(mixed ^ 0xA076_1D64_78BD_642F) * 0xE703_7ED1_A0B4_28DB;
-    (product >> 64) as u64 ^ product as u64
 }
 
 #[cfg(test)]
@@ -129,30 +162,63 @@ mod tests {
         #[test]
         fn it_equals_a_map(
             blocks in prop::collection::vec(
-                (0u16..3, prop_oneof![0u64..50, any::<u64>()]), 0..200)
+                (0u16..3, prop_oneof![0u64..50, any::<u64>(), (0u64..1 << 23).prop_map(|b| b * 8)]),
+                0..200)
         ) {
-            let mut numbering = Numbering::default();
+            let (mut one, mut all) = (Numbering::default(), Numbering::default());
             let mut map = HashMap::new();
-            for (volume, block) in blocks {
+            let mut expected = Vec::new();
+            for &(volume, block) in &blocks {
                 let next = map.len() as u32;
-                let expected = *map.entry((volume, block)).or_insert(next);
-                prop_assert_eq!(numbering.number(VolumeId(volume), block), Some(expected));
-                prop_assert_eq!(numbering.count() as usize, map.len());
+                expected.push(*map.entry((volume, block)).or_insert(next));
+                prop_assert_eq!(one.number(VolumeId(volume), block), expected.last().copied());
+                prop_assert_eq!(one.count() as usize, map.len());
+            }
+            let mut found = Vec::new();
+            for batch in blocks.chunks(64) {
+                let volumes: Vec<VolumeId> = batch.iter().map(|b| VolumeId(b.0)).collect();
+                let batch: Vec<u64> = batch.iter().map(|b| b.1).collect();
+                prop_assert_eq!(all.number_all(&volumes, &batch, &mut found), Some(()));
+            }
+            prop_assert_eq!(found, expected);
+        }
+    }
+
+    use proptest::strategy::Strategy;
+
+    #[test]
+    fn numbers_stay_when_the_tables_grow() {
+        for (volume, step) in [
+            (7, 1u64),
+            (0, 1),
+            (0, 50),
+            (7, 4096),
+            (0, 1 << 32),
+            (7, 1 << 44),
+        ] {
+            // Beyond the first array, below and above it in turn.
+            let start = if step == 50 { 1 << 22 } else { 0 };
+            let mut numbering = Numbering::default();
+            for round in 0..2 {
+                for i in 0..50_000u32 {
+                    let block = (u64::from(i) ^ 1).wrapping_mul(step).wrapping_add(start);
+                    let found = numbering.number(VolumeId(volume), block);
+                    assert_eq!(found, Some(i), "step {step}, round {round}");
+                }
             }
         }
     }
 
     #[test]
-    fn numbers_stay_when_the_table_grows() {
-        for step in [1u64, 8, 4096, 1 << 32, 1 << 44] {
-            let mut numbering = Numbering::default();
-            for round in 0..2 {
-                for i in 0..20_000u32 {
-                    let block = u64::from(i).wrapping_mul(step);
-                    let found = numbering.number(VolumeId(7), block);
-                    assert_eq!(found, Some(i), "step {step}, round {round}");
-                }
+    fn many_far_blocks_become_near() {
+        let mut numbering = Numbering::default();
+        let count = 1_500_000;
+        for _ in 0..2 {
+            for i in 0..count {
+                let block = u64::from(i) * 5 + 1;
+                assert_eq!(numbering.number(VolumeId(0), block), Some(i));
             }
         }
+        assert!(numbering.near.len() > 1 << 22 && numbering.far.len() < count as usize / 4);
     }
 }

@@ -60,6 +60,10 @@ impl RecordDecoder for Blktrace {
         RECORD_BYTES
     }
 
+    fn has_tails(&self) -> bool {
+        true
+    }
+
     fn tail_bytes(&self, record: &[u8]) -> usize {
         let [a, b] = [record[46], record[47]];
         usize::from(if self.big_endian {

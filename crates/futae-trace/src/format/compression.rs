@@ -1,5 +1,7 @@
 //! Compressed traces, recognised by their first bytes.
 
+use liblzma::bufread::XzDecoder;
+use liblzma::stream::{CONCATENATED, Stream};
 use std::io::{self, BufReader, Cursor, Read};
 
 /// How a trace file is compressed.
@@ -20,6 +22,8 @@ pub enum Compression {
 /// The longest of the marks that files begin with.
 const MARK_BYTES: usize = 6;
 const BUFFER_BYTES: usize = 256 << 10;
+/// What decompressing xz may take; `xz -9` needs 65 MiB.
+const XZ_MEMORY_BYTES_MAX: u64 = 512 << 20;
 
 impl Compression {
     /// The compression of a file that begins with these bytes.
@@ -47,23 +51,31 @@ impl Compression {
     }
 }
 
-/// Uncompressed data, or what decompresses it.
-pub type Bytes = BufReader<Box<dyn Read + Send>>;
+/// Any source of bytes.
+pub type Source = Box<dyn Read + Send>;
 
 /// Looks at the first bytes of `raw` and decompresses it if needed.
-pub fn decompress(mut raw: Box<dyn Read + Send>) -> io::Result<(Compression, Bytes)> {
+pub fn decompress(mut raw: Source) -> io::Result<(Compression, Source)> {
     let mut head = Vec::with_capacity(MARK_BYTES);
     raw.by_ref()
         .take(MARK_BYTES as u64)
         .read_to_end(&mut head)?;
     let compression = Compression::of(&head);
-    let whole = BufReader::with_capacity(BUFFER_BYTES, Cursor::new(head).chain(raw));
-    let plain: Box<dyn Read + Send> = match compression {
+    let whole = Cursor::new(head).chain(raw);
+    if compression == Compression::None {
+        return Ok((compression, Box::new(whole)));
+    }
+    let whole = BufReader::with_capacity(BUFFER_BYTES, whole);
+    let plain: Source = match compression {
         Compression::None => Box::new(whole),
         Compression::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(whole)),
         Compression::Zstd => Box::new(zstd::Decoder::with_buffer(whole)?),
-        Compression::Xz => Box::new(liblzma::bufread::XzDecoder::new_multi_decoder(whole)),
+        Compression::Xz => {
+            let decoder = Stream::new_stream_decoder(XZ_MEMORY_BYTES_MAX, CONCATENATED)
+                .map_err(io::Error::from)?;
+            Box::new(XzDecoder::new_stream(whole, decoder))
+        }
         Compression::Bzip2 => Box::new(bzip2::bufread::MultiBzDecoder::new(whole)),
     };
-    Ok((compression, BufReader::with_capacity(BUFFER_BYTES, plain)))
+    Ok((compression, plain))
 }

@@ -6,13 +6,19 @@ use futae_policy::VolumeId;
 use hashbrown::HashMap;
 
 /// The longest request that is believed.
-const REQUEST_BYTES_MAX: u64 = 1 << 30;
+pub const REQUEST_BYTES_MAX: u64 = 1 << 30;
+/// Where the blocks of hashed keys begin.
+const KEYED_BYTES: u64 = 1 << 62;
+/// The longest name of a volume.
+const NAME_BYTES_MAX: usize = 1024;
 
 /// Makes requests of what the formats find in their records.
 pub struct Context {
     guest: u16,
     /// How large a block is in formats that number blocks and do not say.
     unit_bytes: u64,
+    /// Keys below this are block numbers.
+    keys: u64,
     numbers: HashMap<String, u16>,
     volumes: Vec<String>,
     last: u16,
@@ -30,9 +36,11 @@ pub struct Raw {
 
 impl Context {
     pub fn new(guest: u16, unit_bytes: u64) -> Self {
+        let unit_bytes = unit_bytes.max(1);
         Self {
             guest,
-            unit_bytes: unit_bytes.max(1),
+            unit_bytes,
+            keys: KEYED_BYTES / unit_bytes,
             numbers: HashMap::new(),
             volumes: Vec::new(),
             last: 0,
@@ -58,6 +66,12 @@ impl Context {
             self.last = number;
             return Ok(VolumeId(number));
         }
+        if name.len() > NAME_BYTES_MAX {
+            return Err(TraceErrorKind::Field {
+                text: name.chars().take(40).collect(),
+                expected: "a name of at most 1024 bytes",
+            });
+        }
         let number = u16::try_from(self.volumes.len());
         let number = number.map_err(|_| TraceErrorKind::TooManyVolumes)?;
         self.numbers.insert(name.to_owned(), number);
@@ -67,6 +81,7 @@ impl Context {
     }
 
     /// A checked request.
+    #[inline]
     pub fn request(&self, raw: Raw) -> Result<Request, TraceErrorKind> {
         let Raw {
             volume,
@@ -97,13 +112,12 @@ impl Context {
     ///
     /// Keys that are block numbers keep their order. Keys too large for one are hashes: they are
     /// numbered as they come, above all block numbers, so that different keys stay different.
+    #[inline]
     pub fn key(&mut self, key: u64, time_us: Option<u64>) -> Result<Request, TraceErrorKind> {
-        let limit = (1u64 << 62) / self.unit_bytes;
-        let block = if key < limit {
+        let block = if key < self.keys {
             key
         } else {
-            let next = limit + self.hashed.len() as u64;
-            *self.hashed.entry(key).or_insert(next)
+            self.hashed(key)
         };
         let offset_bytes = block
             .checked_mul(self.unit_bytes)
@@ -115,5 +129,11 @@ impl Context {
             kind: RequestKind::Read,
             time_us,
         })
+    }
+
+    #[cold]
+    fn hashed(&mut self, key: u64) -> u64 {
+        let next = self.keys + self.hashed.len() as u64;
+        *self.hashed.entry(key).or_insert(next)
     }
 }

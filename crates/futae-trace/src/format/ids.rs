@@ -12,6 +12,7 @@ use crate::Request;
 pub struct Text;
 
 impl LineDecoder for Text {
+    #[inline]
     fn decode(
         &mut self,
         line: &str,
@@ -34,6 +35,7 @@ macro_rules! binary {
                 size_of::<$integer>()
             }
 
+            #[inline]
             fn decode(
                 &mut self,
                 record: &[u8],

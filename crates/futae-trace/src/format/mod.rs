@@ -17,6 +17,7 @@ mod fio;
 mod flashnet;
 mod ids;
 mod line;
+mod meter;
 mod msr;
 mod oracle;
 mod reader;

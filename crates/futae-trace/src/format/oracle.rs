@@ -12,6 +12,7 @@ use crate::Request;
 pub const RECORD_BYTES: usize = 24;
 
 /// The number at `at` in a record that is long enough.
+#[inline]
 pub fn le<const N: usize>(record: &[u8], at: usize) -> u64 {
     let mut bytes = [0; 8];
     bytes[..N].copy_from_slice(&record[at..at + N]);
@@ -25,6 +26,7 @@ impl RecordDecoder for Oracle {
         RECORD_BYTES
     }
 
+    #[inline]
     fn decode(
         &mut self,
         record: &[u8],

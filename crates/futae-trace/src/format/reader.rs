@@ -1,15 +1,17 @@
 //! Reads any trace file as a stream of requests.
 
-use super::compression::{Bytes, Compression, decompress};
+use super::compression::{Compression, Source, decompress};
 use super::context::Context;
+use super::meter::{Limited, Meter, Metered};
 use super::{Columns, Format, TraceError, TraceErrorKind, sniff};
 use crate::Request;
 use std::fs::File;
-use std::io::{self, BufRead, Cursor, Read};
+use std::io::{self, BufRead, BufReader, Cursor, Read};
 use std::path::{Path, PathBuf};
 
 /// How much of the data is looked at to tell the format.
 const HEAD_BYTES: usize = 16 << 10;
+const BUFFER_BYTES: usize = 256 << 10;
 /// The longest line that is read.
 const LINE_BYTES_MAX: usize = 64 << 10;
 
@@ -28,7 +30,12 @@ pub trait RecordDecoder: Send {
     /// Bytes of a record.
     fn record_bytes(&self) -> usize;
 
-    /// Bytes that follow this record and belong to it.
+    /// Whether a record may be followed by bytes that belong to it.
+    fn has_tails(&self) -> bool {
+        false
+    }
+
+    /// How many bytes follow this record and belong to it.
     fn tail_bytes(&self, _record: &[u8]) -> usize {
         0
     }
@@ -39,6 +46,23 @@ pub trait RecordDecoder: Send {
         record: &[u8],
         context: &mut Context,
     ) -> Result<Option<Request>, TraceErrorKind>;
+
+    /// Appends the requests of records that follow each other, without tails, up to the first bad
+    /// one, and returns how many records were good.
+    fn decode_run(
+        &mut self,
+        records: &[u8],
+        context: &mut Context,
+        requests: &mut Vec<Request>,
+    ) -> usize {
+        for (good, record) in records.chunks_exact(self.record_bytes()).enumerate() {
+            match self.decode(record, context) {
+                Ok(request) => requests.extend(request),
+                Err(_) => return good,
+            }
+        }
+        records.len() / self.record_bytes()
+    }
 }
 
 /// Takes requests out of a format's data.
@@ -60,6 +84,9 @@ pub struct TraceOptions {
     pub skip_bad: bool,
     /// The guest whose requests these are.
     pub guest: u16,
+    /// How much data is read, after decompression, before it is an error: a bound for files that
+    /// nobody vouches for, since a small compressed file can hold any amount. None is no bound.
+    pub data_bytes_max: Option<u64>,
 }
 
 impl Default for TraceOptions {
@@ -70,6 +97,7 @@ impl Default for TraceOptions {
             unit_bytes: 4096,
             skip_bad: false,
             guest: 0,
+            data_bytes_max: None,
         }
     }
 }
@@ -78,11 +106,37 @@ impl Default for TraceOptions {
 pub trait RequestReader: Iterator<Item = Result<Request, TraceError>> {
     /// What the trace is called in errors.
     fn path(&self) -> &Path;
+
+    /// Appends the next requests to `batch` until it holds `limit` of them; fewer only if the
+    /// trace ends. Before an error the requests that precede it are appended. Reading in batches
+    /// is faster than one by one.
+    fn read_batch(&mut self, batch: &mut Vec<Request>, limit: usize) -> Result<(), TraceError> {
+        while batch.len() < limit {
+            match self.next() {
+                Some(request) => batch.push(request?),
+                None => break,
+            }
+        }
+        Ok(())
+    }
 }
 
 impl RequestReader for TraceReader {
     fn path(&self) -> &Path {
         &self.path
+    }
+
+    fn read_batch(&mut self, batch: &mut Vec<Request>, limit: usize) -> Result<(), TraceError> {
+        while batch.len() < limit {
+            if self.read_run(batch, limit) {
+                continue;
+            }
+            match self.next() {
+                Some(request) => batch.push(request?),
+                None => break,
+            }
+        }
+        Ok(())
     }
 }
 
@@ -91,7 +145,8 @@ pub struct TraceReader {
     path: PathBuf,
     format: Format,
     compression: Compression,
-    input: Bytes,
+    input: BufReader<Source>,
+    meter: Meter,
     decoder: Decoder,
     context: Context,
     skip_bad: bool,
@@ -135,7 +190,10 @@ impl TraceReader {
         raw: Box<dyn Read + Send>,
         options: &TraceOptions,
     ) -> Result<Self, TraceErrorKind> {
-        let (compression, mut bytes) = decompress(raw)?;
+        let meter = Meter::default();
+        let raw = Box::new(Metered::new(raw, meter.clone()));
+        let (compression, bytes) = decompress(raw)?;
+        let mut bytes = Limited::new(bytes, options.data_bytes_max);
         let mut head = Vec::new();
         bytes
             .by_ref()
@@ -147,12 +205,13 @@ impl TraceReader {
             (None, None) => (sniff::format(path, &head)?, None),
         };
         let decoder = format.decoder(columns, &head)?;
-        let whole: Box<dyn Read + Send> = Box::new(Cursor::new(head).chain(bytes));
+        let whole: Source = Box::new(Cursor::new(head).chain(bytes));
         Ok(Self {
             path: path.to_owned(),
             format,
             compression,
-            input: Bytes::with_capacity(64 << 10, whole),
+            input: BufReader::with_capacity(BUFFER_BYTES, whole),
+            meter,
             decoder,
             context: Context::new(options.guest, options.unit_bytes),
             skip_bad: options.skip_bad,
@@ -180,6 +239,13 @@ impl TraceReader {
     #[must_use]
     pub fn skipped(&self) -> u64 {
         self.skipped
+    }
+
+    /// How many bytes of the file were read so far, before decompression: what progress is
+    /// measured by.
+    #[must_use]
+    pub fn file_bytes_read(&self) -> u64 {
+        self.meter.bytes()
     }
 
     /// The trace's names for its volumes, in the order of their numbers; none where the format
@@ -231,13 +297,32 @@ impl TraceReader {
         }
     }
 
+    /// Appends the requests of whole records that are in memory; false if there are none, or if the
+    /// next record is bad.
+    fn read_run(&mut self, batch: &mut Vec<Request>, limit: usize) -> bool {
+        let Decoder::Records(decoder) = &mut self.decoder else {
+            return false;
+        };
+        let bytes = decoder.record_bytes();
+        let data = self.input.buffer();
+        let records = (data.len() / bytes).min(limit - batch.len());
+        if self.ended || decoder.has_tails() || records == 0 {
+            return false;
+        }
+        let good = decoder.decode_run(&data[..records * bytes], &mut self.context, batch);
+        self.input.consume(good * bytes);
+        self.record += good as u64;
+        self.byte += (good * bytes) as u64;
+        good > 0
+    }
+
     fn at_end(&mut self) -> Result<bool, TraceErrorKind> {
         Ok(self.input.fill_buf()?.is_empty())
     }
 }
 
 /// Reads a line, of which no more than the limit and a byte is kept, and returns its length.
-fn read_line(input: &mut Bytes, line: &mut Vec<u8>) -> io::Result<u64> {
+fn read_line(input: &mut BufReader<Source>, line: &mut Vec<u8>) -> io::Result<u64> {
     line.clear();
     let limit = LINE_BYTES_MAX as u64 + 1;
     let mut bytes = input.by_ref().take(limit).read_until(b'\n', line)? as u64;
@@ -248,7 +333,7 @@ fn read_line(input: &mut Bytes, line: &mut Vec<u8>) -> io::Result<u64> {
 }
 
 /// Reads `wanted` bytes, or as many as there are.
-fn fill(input: &mut Bytes, buffer: &mut Vec<u8>, wanted: usize) -> io::Result<usize> {
+fn fill(input: &mut BufReader<Source>, buffer: &mut Vec<u8>, wanted: usize) -> io::Result<usize> {
     buffer.resize(wanted, 0);
     let mut found = 0;
     while found < wanted {
