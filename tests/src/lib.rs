@@ -2,5 +2,28 @@
 //!
 //! The tests are in `tests/tests/`; this library is what they share. Everything in it panics
 //! when something goes wrong, since a test is the only caller.
+//!
+//! | room | holds |
+//! | --- | --- |
+//! | [`binary`] | the `futae` binary, built like the test itself |
+//! | [`process`] | a running program, which does not outlive its test |
+//! | [`stage`] | a disk image, `futae serve` and `futae mount` in a directory of their own |
+//! | [`tools`] | other programs, and what to do where something is missing |
+//! | [`direct`] | files past the page cache |
+//! | [`nbd`] | a plain NBD client |
+//! | [`stamp`] | blocks that say which one and which version they are |
+//! | [`predict`] | what the simulator says about the very same requests |
+//! | [`tidy`] | the rules for this source tree |
 
+pub mod binary;
+pub mod direct;
+pub mod nbd;
+pub mod predict;
+pub mod process;
+pub mod stage;
+pub mod stamp;
 pub mod tidy;
+pub mod tools;
+
+/// Bytes of a block, in every test that does not say otherwise.
+pub const BLOCK: usize = 4096;

@@ -1,0 +1,67 @@
+//! The `futae` binary under test.
+
+use serde_json::Value;
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
+
+/// Where a binary to test is, if it is not to be built: for trying the tests on a broken one.
+const OVERRIDE: &str = "FUTAE_BINARY";
+
+/// The binary, built from this workspace in the profile of the test.
+pub fn binary() -> &'static Path {
+    static PATH: OnceLock<PathBuf> = OnceLock::new();
+    PATH.get_or_init(|| env::var_os(OVERRIDE).map_or_else(build, PathBuf::from))
+}
+
+fn build() -> PathBuf {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["build", "--package", "futae-cli", "--bin", "futae"]);
+    cargo.arg("--message-format=json-render-diagnostics");
+    if !cfg!(debug_assertions) {
+        cargo.arg("--release");
+    }
+    cargo.current_dir(crate::tidy::root());
+    let output = cargo
+        .stderr(Stdio::inherit())
+        .output()
+        .expect("cargo starts");
+    assert!(output.status.success(), "the futae binary does not build");
+    let messages = String::from_utf8_lossy(&output.stdout).into_owned();
+    let mut executables = messages.lines().filter_map(|line| {
+        let message: Value = serde_json::from_str(line).ok()?;
+        let is_it =
+            message["target"]["name"] == "futae" && message["reason"] == "compiler-artifact";
+        let path = message["executable"].as_str().filter(|_| is_it)?;
+        Some(PathBuf::from(path))
+    });
+    let last = executables.next_back();
+    last.expect("cargo says where the binary is")
+}
+
+/// `futae` with arguments, ready to start.
+#[must_use]
+pub fn futae(arguments: &[&str]) -> Command {
+    let mut command = Command::new(binary());
+    command.args(arguments).stdin(Stdio::null());
+    command
+}
+
+/// Runs `futae` to its end.
+#[must_use]
+pub fn run(arguments: &[&str]) -> Output {
+    futae(arguments).output().expect("futae starts")
+}
+
+/// Runs `futae`, which must succeed, and reads what it printed as JSON.
+#[must_use]
+pub fn run_json(arguments: &[&str]) -> Value {
+    let output = run(arguments);
+    assert!(
+        output.status.success(),
+        "futae {arguments:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    serde_json::from_slice(&output.stdout).expect("futae --json prints JSON")
+}

@@ -1,0 +1,136 @@
+//! A running program, which does not outlive its test.
+
+use rustix::process::{Pid, Signal, kill_process};
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// How long a program may take to say that it is ready, or to end when it is told to.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A running program. Dropping it kills it.
+pub struct Running {
+    what: String,
+    child: Child,
+    lines: Receiver<String>,
+    errors: Option<JoinHandle<String>>,
+}
+
+/// How a program ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// Its exit status.
+    pub status: ExitStatus,
+    /// The lines of its standard output that nobody had read before.
+    pub lines: Vec<String>,
+    /// Its standard error.
+    pub errors: String,
+}
+
+impl Running {
+    /// Starts a program; `what` is what messages call it.
+    #[must_use]
+    pub fn start(what: &str, mut command: Command) -> Self {
+        command.stdin(Stdio::null());
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command
+            .spawn()
+            .unwrap_or_else(|error| panic!("{what}: {error}"));
+        let (sender, lines) = mpsc::channel();
+        let out = child.stdout.take().expect("its output is piped");
+        thread::spawn(move || {
+            for line in BufReader::new(out).lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        let mut err = child.stderr.take().expect("its errors are piped");
+        let errors = thread::spawn(move || {
+            let mut text = Vec::new();
+            // What was read until then is as much as there is.
+            let _ = err.read_to_end(&mut text);
+            String::from_utf8_lossy(&text).into_owned()
+        });
+        Self {
+            what: what.to_owned(),
+            child,
+            lines,
+            errors: Some(errors),
+        }
+    }
+
+    /// Its process number.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The next line that it prints.
+    pub fn line(&mut self) -> String {
+        match self.lines.recv_timeout(PATIENCE) {
+            Ok(line) => line,
+            Err(_) => {
+                self.signal(Signal::KILL);
+                let ended = self.wait();
+                panic!(
+                    "{} did not say anything: {} {}",
+                    self.what, ended.status, ended.errors
+                );
+            }
+        }
+    }
+
+    /// Sends a signal, unless it has ended.
+    pub fn signal(&mut self, signal: Signal) {
+        let has_ended = matches!(self.child.try_wait(), Ok(Some(_)));
+        if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw)
+            && !has_ended
+        {
+            kill_process(pid, signal).expect("a child of ours can be signalled");
+        }
+    }
+
+    /// Asks it to end, as an operator would.
+    pub fn stop(mut self) -> Ended {
+        self.signal(Signal::TERM);
+        self.wait()
+    }
+
+    /// Ends it at once.
+    pub fn kill(mut self) -> Ended {
+        self.signal(Signal::KILL);
+        self.wait()
+    }
+
+    /// Waits for its end.
+    pub fn wait(&mut self) -> Ended {
+        let deadline = Instant::now() + PATIENCE;
+        let status = loop {
+            match self.child.try_wait().expect("a child can be waited for") {
+                Some(status) => break status,
+                None if Instant::now() > deadline => {
+                    self.signal(Signal::KILL);
+                    panic!("{} does not end", self.what);
+                }
+                None => thread::sleep(Duration::from_millis(5)),
+            }
+        };
+        let errors = self.errors.take().map(JoinHandle::join);
+        Ended {
+            status,
+            lines: self.lines.iter().collect(),
+            errors: errors.and_then(Result::ok).unwrap_or_default(),
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

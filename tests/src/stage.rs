@@ -1,0 +1,207 @@
+//! A disk image, `futae serve` and `futae mount`, in a directory of their own. Whatever happens
+//! to a test, nothing stays running and nothing stays mounted.
+
+use crate::BLOCK;
+use crate::binary::futae;
+use crate::process::{Ended, Running};
+use crate::stamp::Stamp;
+use crate::tools::text;
+use rustix::mount::{UnmountFlags, unmount};
+use serde_json::Value;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use tempfile::TempDir;
+
+/// The name of the one export.
+pub const EXPORT: &str = "disk";
+
+/// Where a test plays.
+pub struct Stage {
+    serve: Option<Running>,
+    mount: Option<Running>,
+    /// The disk image.
+    pub image: PathBuf,
+    /// Where the server listens.
+    pub socket: PathBuf,
+    /// Where the server takes orders.
+    pub control: PathBuf,
+    /// Where the file is mounted.
+    pub mountpoint: PathBuf,
+    directory: Option<TempDir>,
+}
+
+impl Stage {
+    /// A stage with an image of `blocks` blocks, each stamped as version 0.
+    #[must_use]
+    pub fn new(blocks: u64) -> Self {
+        let stage = Self::bare();
+        let mut out = BufWriter::new(File::create(&stage.image).expect("the image can be made"));
+        let mut bytes = vec![0; BLOCK];
+        for block in 0..blocks {
+            Stamp { block, version: 0 }.fill(&mut bytes);
+            out.write_all(&bytes).expect("the image can be written");
+        }
+        out.flush().expect("the image can be written");
+        stage
+    }
+
+    /// A stage without an image.
+    #[must_use]
+    pub fn bare() -> Self {
+        let directory = tempfile::Builder::new().prefix("futae-test-").tempdir();
+        let directory = directory.expect("a directory can be made");
+        let path = |name: &str| directory.path().join(name);
+        let mountpoint = path("mnt");
+        fs::create_dir(&mountpoint).expect("a directory can be made");
+        Self {
+            serve: None,
+            mount: None,
+            image: path("disk.img"),
+            socket: path("futae.sock"),
+            control: path("control.sock"),
+            mountpoint,
+            directory: Some(directory),
+        }
+    }
+
+    /// A path in the stage's directory.
+    #[must_use]
+    pub fn path(&self, name: &str) -> PathBuf {
+        let directory = self.directory.as_ref().expect("there until the end");
+        directory.path().join(name)
+    }
+
+    /// The address of the export.
+    #[must_use]
+    pub fn uri(&self) -> String {
+        format!("nbd+unix:///{EXPORT}?socket={}", self.socket.display())
+    }
+
+    /// Starts `futae serve` over the image and waits until it is ready.
+    pub fn serve(&mut self, arguments: &[&str]) {
+        let export = format!("{EXPORT}={}", self.image.display());
+        let listen = format!("unix:{}", self.socket.display());
+        let control = format!("unix:{}", self.control.display());
+        let mut command = futae(&["serve", "--json", "--export", &export, "--listen", &listen]);
+        command.args(["--control", &control]).args(arguments);
+        let mut running = Running::start("futae serve", command);
+        let ready: Value = serde_json::from_str(&running.line()).expect("JSON");
+        assert_eq!(ready["exports"][0]["uris"][0], self.uri(), "{ready}");
+        self.serve = Some(running);
+    }
+
+    /// Starts `futae mount` over the server and waits until it is ready.
+    pub fn mount(&mut self, arguments: &[&str]) {
+        let mountpoint = text(&self.mountpoint).to_owned();
+        let mut command = futae(&["mount", &self.uri(), &mountpoint, "--json"]);
+        command.args(arguments);
+        let mut running = Running::start("futae mount", command);
+        let ready: Value = serde_json::from_str(&running.line()).expect("JSON");
+        assert_eq!(ready["path"], text(&self.file()), "{ready}");
+        self.mount = Some(running);
+    }
+
+    /// The mounted file.
+    #[must_use]
+    pub fn file(&self) -> PathBuf {
+        self.mountpoint.join(EXPORT)
+    }
+
+    /// What the server says of itself, by its control socket.
+    #[must_use]
+    pub fn status(&self) -> Value {
+        let stream = UnixStream::connect(&self.control).expect("the control socket answers");
+        (&stream)
+            .write_all(b"{\"command\":\"status\"}\n")
+            .expect("it takes an order");
+        let mut line = String::new();
+        let got = BufReader::new(&stream).read_line(&mut line);
+        got.expect("it answers");
+        serde_json::from_str(&line).expect("JSON")
+    }
+
+    /// Ends the mount as an operator would; what it said of itself at its end.
+    pub fn stop_mount(&mut self) -> Value {
+        let running = self.mount.take().expect("it is mounted");
+        let last = goodbye("futae mount", &running.stop());
+        assert!(!is_mountpoint(&self.mountpoint), "it is still mounted");
+        last
+    }
+
+    /// Ends the server as an operator would; what it said of itself at its end.
+    pub fn stop_serve(&mut self) -> Value {
+        let running = self.serve.take().expect("it is served");
+        let last = goodbye("futae serve", &running.stop());
+        assert!(!self.socket.exists(), "the socket is still there");
+        assert!(!self.control.exists(), "the control socket is still there");
+        last
+    }
+
+    /// Kills the mount, if there is one, and takes what is left of it away.
+    pub fn kill_mount(&mut self) {
+        if let Some(running) = self.mount.take() {
+            running.kill();
+        }
+        detach(&self.mountpoint);
+    }
+
+    /// Kills the server, if there is one.
+    pub fn kill_serve(&mut self) {
+        if let Some(running) = self.serve.take() {
+            running.kill();
+        }
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        self.kill_mount();
+        self.kill_serve();
+        if is_mountpoint(&self.mountpoint)
+            && let Some(directory) = self.directory.take()
+        {
+            // Removing it would remove what is mounted.
+            let path = directory.keep();
+            crate::tools::skip(&format!("removing {}: still mounted", path.display()));
+        }
+    }
+}
+
+/// The last line of a program that ended as it should.
+fn goodbye(what: &str, ended: &Ended) -> Value {
+    assert!(
+        ended.status.success(),
+        "{what}: {} {}",
+        ended.status,
+        ended.errors
+    );
+    assert_eq!(ended.errors, "", "{what} complains");
+    let last = ended.lines.last().expect("a last line");
+    serde_json::from_str(last).expect("JSON")
+}
+
+/// Whether something is mounted at a path.
+#[must_use]
+pub fn is_mountpoint(path: &Path) -> bool {
+    let mounts = fs::read_to_string("/proc/self/mounts").expect("the list of mounts");
+    let at = |line: &str| line.split(' ').nth(1) == Some(text(path));
+    mounts.lines().any(at)
+}
+
+/// Takes whatever is mounted at a path out of the tree.
+pub fn detach(path: &Path) {
+    for _ in 0..4 {
+        if !is_mountpoint(path) {
+            return;
+        }
+        let flags = UnmountFlags::DETACH | UnmountFlags::NOFOLLOW;
+        if unmount(path, flags).is_err() {
+            let mut helper = Command::new("fusermount3");
+            // Whether it worked is seen in the list of mounts.
+            let _ = helper.args(["-u", "-z", "-q"]).arg(path).output();
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! Live equals simulated. With one reader, every decision of both live levels is the simulator's,
+//! log for log; with several, every ratio is.
+
+use futae_policy::AccessKind;
+use futae_sim::Link;
+use futae_tests::direct::{Buffer, Direct};
+use futae_tests::predict::{Ratios, TwoLevels, assert_same_log, requests, writes};
+use futae_tests::stage::Stage;
+use futae_tests::stamp::Stamp;
+use futae_tests::{BLOCK, tools};
+use futae_trace::BlockRequest;
+use serde_json::Value;
+use std::path::Path;
+use std::sync::Barrier;
+
+const BLOCKS: u64 = 10_240;
+const UPPER: u32 = 3_072;
+const LOWER: u32 = 4_096;
+const REQUESTS: usize = 20_000;
+const SEED: u64 = 11;
+
+fn levels(upper: &'static str, lower: &'static str, link: Link) -> TwoLevels {
+    TwoLevels {
+        upper: (upper, UPPER),
+        lower: (lower, LOWER),
+        link,
+        blocks: BLOCKS,
+        seed: SEED,
+    }
+}
+
+/// Both live levels over a stamped image, each writing its log.
+fn start(levels: &TwoLevels) -> Stage {
+    let mut stage = Stage::new(levels.blocks);
+    let [upper_log, lower_log] = ["upper.log", "lower.log"].map(|name| stage.path(name));
+    let seeds = [0, 1].map(|level| levels.level_seed(level).to_string());
+    let (policy, slots) = levels.lower;
+    let size = format!("{slots}blocks");
+    let mut serve = vec!["--cache", &size, "--policy", policy];
+    serve.extend([
+        "--seed",
+        &seeds[1],
+        "--decision-log",
+        tools::text(&lower_log),
+    ]);
+    stage.serve(&serve);
+    let (policy, slots) = levels.upper;
+    let size = format!("{slots}blocks");
+    let hand_down = match levels.link {
+        Link::Demote => "data",
+        Link::Notice => "notice",
+        Link::Inclusive => "nothing",
+    };
+    let mut mount = vec!["--cache", &size, "--policy", policy];
+    mount.extend([
+        "--seed",
+        &seeds[0],
+        "--decision-log",
+        tools::text(&upper_log),
+    ]);
+    mount.extend(["--hand-down", hand_down]);
+    stage.mount(&mount);
+    stage
+}
+
+/// Sends every request, checking what it reads.
+fn play(file: &Path, requests: &[BlockRequest]) {
+    let file = Direct::open(file).expect("the mounted file opens");
+    let mut buffer = Buffer::new(BLOCK);
+    let mut versions = vec![0u64; BLOCKS as usize];
+    for request in requests {
+        let block = request.block();
+        let (offset, version) = (block * BLOCK as u64, &mut versions[block as usize]);
+        if request.kind() == AccessKind::Write {
+            *version += 1;
+            let version = *version;
+            Stamp { block, version }.fill(buffer.get_mut());
+            file.write(offset, &buffer).expect("a write");
+        } else {
+            file.read(offset, &mut buffer).expect("a read");
+            let version = *version;
+            assert_eq!(Stamp::read(buffer.get()), Some(Stamp { block, version }));
+        }
+    }
+}
+
+fn count(status: &Value, name: &str) -> u64 {
+    let value = status[name].as_u64();
+    value.unwrap_or_else(|| panic!("no {name} in {status}"))
+}
+
+fn ratios(upper: &Value, lower: &Value) -> Ratios {
+    let of = |status: &Value| (count(status, "requests"), count(status, "hits"));
+    Ratios::new(of(upper), of(lower))
+}
+
+/// One reader: both logs are the simulator's, line by line, and so is what was counted.
+fn logs_are_equal(levels: &TwoLevels, workload: &str) {
+    if !tools::has_fuse() {
+        return;
+    }
+    let requests = requests(workload, SEED, REQUESTS);
+    let mut stage = start(levels);
+    play(&stage.file(), &requests);
+    let upper = stage.stop_mount();
+    let lower = stage.stop_serve();
+    let predicted = levels.predict(&requests);
+    let [upper_log, lower_log] = ["upper.log", "lower.log"].map(|name| stage.path(name));
+    levels.assert_replays(0, &upper_log);
+    levels.assert_replays(1, &lower_log);
+    assert_same_log("upper", &upper_log, &predicted.upper_log);
+    assert_same_log("lower", &lower_log, &predicted.lower_log);
+    let lower = &lower["status"]["engines"][0];
+    assert_eq!(ratios(&upper["status"], lower), predicted.ratios);
+    assert_eq!(count(lower, "store_reads"), predicted.store_reads);
+    assert_eq!(count(lower, "store_writes"), writes(&requests) as u64);
+    assert_eq!(
+        (count(lower, "errors"), count(lower, "demotions_refused")),
+        (0, 0)
+    );
+}
+
+#[test]
+fn uniform_over_an_exclusive_level() {
+    let workload = format!("uniform:{BLOCKS}blocks");
+    logs_are_equal(&levels("lru", "exclusive", Link::Demote), &workload);
+}
+
+#[test]
+fn uniform_with_writes_over_an_exclusive_level() {
+    let workload = format!("uniform(writes=0.2):{BLOCKS}blocks");
+    logs_are_equal(&levels("lru", "exclusive", Link::Demote), &workload);
+}
+
+#[test]
+fn uniform_over_an_lru_level() {
+    let workload = format!("uniform:{BLOCKS}blocks");
+    logs_are_equal(&levels("lru", "lru", Link::Inclusive), &workload);
+}
+
+#[test]
+fn zipf_with_writes_over_an_exclusive_level() {
+    let workload = format!("zipf(0.8, writes=0.1):{BLOCKS}blocks");
+    logs_are_equal(&levels("lru", "exclusive", Link::Demote), &workload);
+}
+
+#[test]
+fn zipf_with_writes_over_an_lru_level() {
+    let workload = format!("zipf(0.8, writes=0.1):{BLOCKS}blocks");
+    logs_are_equal(&levels("lru", "lru", Link::Inclusive), &workload);
+}
+
+#[test]
+fn a_loop_that_only_both_levels_together_hold() {
+    let workload = format!("loop:{}blocks", UPPER + LOWER - 1);
+    logs_are_equal(&levels("lru", "exclusive", Link::Demote), &workload);
+}
+
+#[test]
+fn a_loop_over_an_lru_level() {
+    let workload = format!("loop(writes=0.05):{}blocks", LOWER + 500);
+    logs_are_equal(&levels("lru", "lru", Link::Inclusive), &workload);
+}
+
+#[test]
+fn notices_to_an_exclusive_level() {
+    let workload = format!("uniform(writes=0.1):{BLOCKS}blocks");
+    logs_are_equal(&levels("lru", "exclusive", Link::Notice), &workload);
+}
+
+#[test]
+fn policies_that_draw_lots_draw_the_same() {
+    let workload = format!("uniform:{BLOCKS}blocks");
+    logs_are_equal(
+        &levels("random", "exclusive(random)", Link::Demote),
+        &workload,
+    );
+}
+
+/// Several readers take turns as they come: the order differs, the ratios hardly.
+fn ratios_are_close(levels: &TwoLevels, workload: &str) {
+    const THREADS: usize = 6;
+    if !tools::has_fuse() {
+        return;
+    }
+    let requests = requests(workload, SEED, 2 * REQUESTS);
+    let mut stage = start(levels);
+    let begin = Barrier::new(THREADS);
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (file, requests, begin) = (stage.file(), &requests, &begin);
+            scope.spawn(move || {
+                let own = requests.iter().skip(thread).step_by(THREADS);
+                let own: Vec<_> = own.copied().collect();
+                begin.wait();
+                play(&file, &own);
+            });
+        }
+    });
+    let upper = stage.stop_mount();
+    let lower = stage.stop_serve();
+    let live = ratios(&upper["status"], &lower["status"]["engines"][0]);
+    let predicted = levels.predict(&requests).ratios;
+    let distance = live.distance(predicted);
+    assert!(distance < 0.005, "live {live:?}, predicted {predicted:?}");
+}
+
+#[test]
+fn six_readers_over_an_exclusive_level() {
+    let workload = format!("uniform:{BLOCKS}blocks");
+    ratios_are_close(&levels("lru", "exclusive", Link::Demote), &workload);
+}
+
+#[test]
+fn six_readers_over_an_lru_level() {
+    let workload = format!("zipf(0.8):{BLOCKS}blocks");
+    ratios_are_close(&levels("lru", "lru", Link::Inclusive), &workload);
+}

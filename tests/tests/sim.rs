@@ -1,0 +1,81 @@
+//! `futae sim` as a user runs it, at the full size of the paper's experiment.
+
+use futae_tests::binary::run_json;
+use serde_json::Value;
+
+fn lower_hit_ratio(lower: &str) -> f64 {
+    let report = run_json(&[
+        "sim",
+        "uniform:10GiB",
+        "--block",
+        "4KiB",
+        "--level",
+        "lru:3GiB",
+        "--level",
+        lower,
+        "--json",
+    ]);
+    let run = &report["runs"][0];
+    assert_eq!(run["footprint_blocks"], 2_621_440, "the full size");
+    let number = |value: &Value| value.as_f64().expect("a number");
+    let upper = number(&run["levels"][0]["hit_ratio"]);
+    assert!((upper - 0.3).abs() < 0.003, "upper hit ratio {upper}");
+    let ratio = number(&run["levels"][1]["hit_ratio"]);
+    let combined = number(&run["combined_hit_ratio"]);
+    let expected = upper + (1.0 - upper) * ratio;
+    assert!(
+        (combined - expected).abs() < 1e-9,
+        "{combined} is not {expected}"
+    );
+    ratio
+}
+
+#[test]
+fn an_exclusive_lower_level_serves_four_sevenths() {
+    let ratio = lower_hit_ratio("exclusive:4GiB");
+    assert!((ratio - 0.571).abs() <= 0.003, "lower hit ratio {ratio}");
+}
+
+#[test]
+fn an_lru_lower_level_serves_a_sixth() {
+    let ratio = lower_hit_ratio("lru:4GiB");
+    assert!((ratio - 0.164).abs() <= 0.005, "lower hit ratio {ratio}");
+}
+
+#[test]
+fn a_report_says_what_it_was_made_of() {
+    let report = run_json(&[
+        "sim",
+        "zipf(1.0):1000blocks",
+        "--policy",
+        "lru,fifo",
+        "--sizes",
+        "10%,50%",
+        "--seed",
+        "5",
+        "--json",
+    ]);
+    let runs = report["runs"].as_array().expect("runs");
+    let names: Vec<_> = runs
+        .iter()
+        .map(|run| {
+            let level = &run["levels"][0];
+            (level["policy"].as_str(), level["capacity_blocks"].as_u64())
+        })
+        .collect();
+    let expected = [("lru", 100), ("lru", 500), ("fifo", 100), ("fifo", 500)];
+    assert_eq!(names, expected.map(|(name, size)| (Some(name), Some(size))));
+    assert_eq!(report["seed"], 5);
+    for key in ["trace_digest", "version"] {
+        assert!(
+            report[key].as_str().is_some_and(|text| !text.is_empty()),
+            "{key}"
+        );
+    }
+    for key in ["combined_hit_ratio", "store_reads", "requests", "seconds"] {
+        assert!(runs[0][key].is_number(), "{key}: {}", runs[0]);
+    }
+    for key in ["requests", "hits", "misses", "hit_ratio"] {
+        assert!(runs[0]["levels"][0][key].is_number(), "{key}: {}", runs[0]);
+    }
+}
