@@ -66,6 +66,9 @@ pub struct DemoReport {
     pub version: &'static str,
 }
 
+type OfRatios = fn(&Ratios) -> Option<f64>;
+type OfRun = fn(&DemoRun) -> String;
+
 fn ratio(hits: u64, requests: u64) -> Option<f64> {
     (requests > 0).then(|| hits as f64 / requests as f64)
 }
@@ -121,9 +124,19 @@ impl DemoReport {
         }
     }
 
+    fn in_theory(&self, run: &DemoRun) -> Ratios {
+        let upper = f64::from(self.upper_blocks);
+        let upper = theory::uniform_upper_hit(upper, self.image_blocks as f64);
+        Ratios {
+            upper_hit: Some(upper),
+            lower_hit: run.closed_form,
+            combined_hit: Some(theory::combined(upper, run.closed_form)),
+        }
+    }
+
     /// The report for people.
     pub fn render(&self) -> String {
-        let mib = |blocks: u64| blocks * self.block_bytes >> 20;
+        let mib = |blocks: u64| (blocks * self.block_bytes) >> 20;
         let mut text = format!(
             "{} uniformly random reads of {} bytes from a disk image of {} MiB, after {} of warm-up\n\
              upper cache {} MiB (lru), lower cache {} MiB; {}\n\n",
@@ -136,48 +149,37 @@ impl DemoReport {
             self.carrier,
         );
         let mut table = Table::new(["", "lower cache", "live", "predicted", "closed form"]);
-        let theory = |run: &DemoRun, of: fn(&Ratios) -> Option<f64>| {
-            let upper =
-                theory::uniform_upper_hit(f64::from(self.upper_blocks), self.image_blocks as f64);
-            of(&Ratios {
-                upper_hit: Some(upper),
-                lower_hit: run.closed_form,
-                combined_hit: Some(theory::combined(upper, run.closed_form)),
-            })
+        let name = |name: &str, at: usize| {
+            if at == 0 {
+                name.to_owned()
+            } else {
+                String::new()
+            }
         };
-        let lines: [(&str, fn(&Ratios) -> Option<f64>); 3] = [
+        let ratios: [(&str, OfRatios); 3] = [
             ("upper hit ratio", |ratios| ratios.upper_hit),
             ("lower hit ratio", |ratios| ratios.lower_hit),
             ("combined hit ratio", |ratios| ratios.combined_hit),
         ];
-        for (name, of) in lines {
+        for (what, of) in ratios {
             for (at, run) in self.runs.iter().enumerate() {
                 table.row([
-                    if at == 0 {
-                        name.to_owned()
-                    } else {
-                        String::new()
-                    },
+                    name(what, at),
                     run.policy.clone(),
                     percent(of(&run.measured)),
                     percent(of(&run.predicted)),
-                    percent(theory(run, of)),
+                    percent(of(&self.in_theory(run))),
                 ]);
             }
         }
-        let counts: [(&str, fn(&DemoRun) -> String); 2] = [
+        let counts: [(&str, OfRun); 2] = [
             ("store reads", |run| count(run.store_reads)),
             ("reads per second", |run| count(run.reads_per_second as u64)),
         ];
-        for (name, of) in counts {
+        for (what, of) in counts {
             for (at, run) in self.runs.iter().enumerate() {
-                let name = if at == 0 {
-                    name.to_owned()
-                } else {
-                    String::new()
-                };
                 table.row([
-                    name,
+                    name(what, at),
                     run.policy.clone(),
                     of(run),
                     String::new(),
