@@ -5,7 +5,7 @@ use crate::BLOCK;
 use crate::binary::futae;
 use crate::process::{Ended, Running};
 use crate::stamp::Stamp;
-use crate::tools::text;
+use crate::tools::{skip, text};
 use rustix::mount::{UnmountFlags, unmount};
 use serde_json::Value;
 use std::fs::{self, File};
@@ -160,12 +160,15 @@ impl Drop for Stage {
     fn drop(&mut self) {
         self.kill_mount();
         self.kill_serve();
-        if is_mountpoint(&self.mountpoint)
-            && let Some(directory) = self.directory.take()
-        {
+        let Some(directory) = self.directory.take() else {
+            return;
+        };
+        let left = || mountpoints().filter(|path| path.starts_with(directory.path()));
+        left().for_each(|path| detach(&path));
+        if left().next().is_some() {
             // Removing it would remove what is mounted.
             let path = directory.keep();
-            crate::tools::skip(&format!("removing {}: still mounted", path.display()));
+            skip(&format!("removing {}: still mounted", path.display()));
         }
     }
 }
@@ -183,12 +186,18 @@ fn goodbye(what: &str, ended: &Ended) -> Value {
     serde_json::from_str(last).expect("JSON")
 }
 
+/// Where something is mounted, what was mounted last first.
+fn mountpoints() -> impl Iterator<Item = PathBuf> {
+    let mounts = fs::read_to_string("/proc/self/mounts").expect("the list of mounts");
+    let paths = mounts.lines().filter_map(|line| line.split(' ').nth(1));
+    let paths: Vec<_> = paths.map(PathBuf::from).collect();
+    paths.into_iter().rev()
+}
+
 /// Whether something is mounted at a path.
 #[must_use]
 pub fn is_mountpoint(path: &Path) -> bool {
-    let mounts = fs::read_to_string("/proc/self/mounts").expect("the list of mounts");
-    let at = |line: &str| line.split(' ').nth(1) == Some(text(path));
-    mounts.lines().any(at)
+    mountpoints().any(|at| at == path)
 }
 
 /// Takes whatever is mounted at a path out of the tree.
