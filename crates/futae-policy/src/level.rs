@@ -240,7 +240,7 @@ impl<P: Policy, I: Index> Level<P, I> {
             })
             .collect();
         self.capacity = capacity;
-        self.policy.resize(capacity.max(self.blocks.len() as u32));
+        self.policy.resize(capacity);
         evicted
     }
 

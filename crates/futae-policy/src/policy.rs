@@ -33,7 +33,8 @@ pub enum Departure {
 ///   hit or removed only while it is.
 ///
 /// A policy has plain arrays over slots: no hashing but for names of departed blocks, no bytes,
-/// no clock, no errors. Slots are below the number given when it was built or last resized.
+/// no clock, no errors. The number of slots given when it was built or last resized is the number
+/// of blocks that can be resident; a slot's own number can be higher after a shrink.
 pub trait Policy: Send {
     /// A block that is not resident was asked for. Called before any victim is chosen, so that
     /// history can be consulted before making room changes it.
@@ -58,7 +59,8 @@ pub trait Policy: Send {
     #[inline]
     fn reclass(&mut self, _slot: Slot, _class: Class) {}
 
-    /// The level now has `slots` slots. On a shrink, the surplus has been removed before.
+    /// The level can now hold `slots` blocks: whatever was derived from that number must be derived
+    /// anew. On a shrink, the surplus has been removed before.
     fn resize(&mut self, _slots: u32) {}
 
     /// The resident slots, safest first, next victim last.
