@@ -71,6 +71,7 @@ policies! {
     random = "random",
     fix = "fix",
     exclusive = "exclusive",
+    lfu = "lfu",
 }
 
 /// Builds the policy that `spec` names and hands it to `visitor`.

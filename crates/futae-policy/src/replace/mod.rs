@@ -5,6 +5,7 @@
 pub mod exclusive;
 pub mod fifo;
 pub mod fix;
+pub mod lfu;
 pub mod lru;
 pub mod mru;
 pub mod random;
