@@ -72,6 +72,7 @@ policies! {
     fix = "fix",
     exclusive = "exclusive",
     lfu = "lfu",
+    lfu_in_cache = "lfu-in-cache",
 }
 
 /// Builds the policy that `spec` names and hands it to `visitor`.

@@ -6,6 +6,7 @@ pub mod exclusive;
 pub mod fifo;
 pub mod fix;
 pub mod lfu;
+pub mod lfu_in_cache;
 pub mod lru;
 pub mod mru;
 pub mod random;
