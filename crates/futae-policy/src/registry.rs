@@ -73,6 +73,7 @@ policies! {
     exclusive = "exclusive",
     lfu = "lfu",
     lfu_in_cache = "lfu-in-cache",
+    two_q = "2q",
 }
 
 /// Builds the policy that `spec` names and hands it to `visitor`.

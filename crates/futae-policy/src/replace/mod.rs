@@ -10,3 +10,4 @@ pub mod lfu_in_cache;
 pub mod lru;
 pub mod mru;
 pub mod random;
+pub mod two_q;
