@@ -74,6 +74,7 @@ policies! {
     lfu = "lfu",
     lfu_in_cache = "lfu-in-cache",
     two_q = "2q",
+    mq = "mq",
 }
 
 /// Builds the policy that `spec` names and hands it to `visitor`.

@@ -8,6 +8,7 @@ pub mod fix;
 pub mod lfu;
 pub mod lfu_in_cache;
 pub mod lru;
+pub mod mq;
 pub mod mru;
 pub mod random;
 pub mod two_q;
