@@ -149,6 +149,7 @@ fn equals_libcachesim() {
         ("lfu-in-cache", ".7907"),
         ("sieve", ".7907"),
         ("s3-fifo", ".7553"),
+        ("s3-fifo(fill_main=true)", ".7553"),
         ("2q", ".7742"),
         ("arc", ".7728"),
         ("lirs", ".7518"),

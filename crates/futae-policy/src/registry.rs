@@ -75,6 +75,7 @@ policies! {
     lfu_in_cache = "lfu-in-cache",
     two_q = "2q",
     mq = "mq",
+    clock = "clock",
 }
 
 /// Builds the policy that `spec` names and hands it to `visitor`.
