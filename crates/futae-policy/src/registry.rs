@@ -76,6 +76,7 @@ policies! {
     two_q = "2q",
     mq = "mq",
     clock = "clock",
+    sieve = "sieve",
 }
 
 /// Builds the policy that `spec` names and hands it to `visitor`.

@@ -12,4 +12,5 @@ pub mod lru;
 pub mod mq;
 pub mod mru;
 pub mod random;
+pub mod sieve;
 pub mod two_q;
