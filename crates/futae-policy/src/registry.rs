@@ -77,6 +77,7 @@ policies! {
     mq = "mq",
     clock = "clock",
     sieve = "sieve",
+    s3_fifo = "s3-fifo",
 }
 
 /// Builds the policy that `spec` names and hands it to `visitor`.

@@ -12,5 +12,6 @@ pub mod lru;
 pub mod mq;
 pub mod mru;
 pub mod random;
+pub mod s3_fifo;
 pub mod sieve;
 pub mod two_q;
