@@ -78,6 +78,7 @@ policies! {
     clock = "clock",
     sieve = "sieve",
     s3_fifo = "s3-fifo",
+    arc = "arc",
 }
 
 /// Builds the policy that `spec` names and hands it to `visitor`.

@@ -2,6 +2,7 @@
 //! parameters, deviations, cost; and closes with a plain reference model of the published
 //! procedure, to which it is held access by access.
 
+pub mod arc;
 pub mod clock;
 pub mod exclusive;
 pub mod fifo;
