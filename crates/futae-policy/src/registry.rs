@@ -79,6 +79,7 @@ policies! {
     sieve = "sieve",
     s3_fifo = "s3-fifo",
     arc = "arc",
+    slru = "slru",
 }
 
 /// Builds the policy that `spec` names and hands it to `visitor`.

@@ -15,4 +15,5 @@ pub mod mru;
 pub mod random;
 pub mod s3_fifo;
 pub mod sieve;
+pub mod slru;
 pub mod two_q;
