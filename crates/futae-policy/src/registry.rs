@@ -80,6 +80,7 @@ policies! {
     s3_fifo = "s3-fifo",
     arc = "arc",
     slru = "slru",
+    opt = "opt",
 }
 
 /// Builds the policy that `spec` names and hands it to `visitor`.

@@ -12,6 +12,7 @@ pub mod lfu_in_cache;
 pub mod lru;
 pub mod mq;
 pub mod mru;
+pub mod opt;
 pub mod random;
 pub mod s3_fifo;
 pub mod sieve;
