@@ -81,6 +81,7 @@ policies! {
     arc = "arc",
     slru = "slru",
     opt = "opt",
+    lirs = "lirs",
 }
 
 /// Builds the policy that `spec` names and hands it to `visitor`.

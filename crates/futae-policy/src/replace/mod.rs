@@ -9,6 +9,7 @@ pub mod fifo;
 pub mod fix;
 pub mod lfu;
 pub mod lfu_in_cache;
+pub mod lirs;
 pub mod lru;
 pub mod mq;
 pub mod mru;
