@@ -82,6 +82,7 @@ policies! {
     slru = "slru",
     opt = "opt",
     lirs = "lirs",
+    w_tinylfu = "w-tinylfu",
 }
 
 /// Builds the policy that `spec` names and hands it to `visitor`.
