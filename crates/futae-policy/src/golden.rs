@@ -44,6 +44,7 @@ impl Trace {
             let mut access = Access::read(BlockId::on_first(block));
             access.next_use = next_use;
             level.access(&access);
+            crate::contract::carry_out_reviews(&mut level);
         }
         level.counters().misses
     }

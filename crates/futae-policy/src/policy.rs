@@ -1,6 +1,6 @@
 //! The contract between a level and a replacement policy.
 
-use crate::{Access, Class, Slot};
+use crate::{Access, BlockId, Class, Slot};
 
 /// Whether a policy wants a missed block at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +59,17 @@ pub trait Policy: Send {
     #[inline]
     fn reclass(&mut self, _slot: Slot, _class: Class) {}
 
+    /// A block that the policy wants placed though nobody asks for it now: a policy that chooses
+    /// its contents at reviews names what to load here. Asked after every access until there is
+    /// none. The block comes back as an access of kind [`Preload`](crate::AccessKind::Preload),
+    /// at once in the simulator and when it has been loaded live, by the usual calls:
+    /// [`victim`](Policy::victim) then names the slot that is dropped for it, or declines if that
+    /// is no longer a gain. Until then nothing changes, and a block that never comes is no matter.
+    #[inline]
+    fn review(&mut self) -> Option<BlockId> {
+        None
+    }
+
     /// The level can now hold `slots` blocks: whatever was derived from that number must be derived
     /// anew. On a shrink, the surplus has been removed before.
     fn resize(&mut self, _slots: u32) {}
@@ -94,6 +105,10 @@ impl<P: Policy + ?Sized> Policy for Box<P> {
     #[inline]
     fn reclass(&mut self, slot: Slot, class: Class) {
         (**self).reclass(slot, class);
+    }
+    #[inline]
+    fn review(&mut self) -> Option<BlockId> {
+        (**self).review()
     }
     fn resize(&mut self, slots: u32) {
         (**self).resize(slots);

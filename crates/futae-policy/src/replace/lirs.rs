@@ -92,7 +92,7 @@ impl Lirs {
         self.known.at(number)
     }
 
-    fn to_top(&mut self, number: Slot) {
+    fn put_on_top(&mut self, number: Slot) {
         if std::mem::replace(&mut self.known(number).in_s, true) {
             self.stack.move_back(S, number);
         } else {
@@ -127,7 +127,7 @@ impl Lirs {
     fn become_lir(&mut self, number: Slot) {
         self.known(number).status = Status::Lir;
         self.lirs += 1;
-        self.to_top(number);
+        self.put_on_top(number);
         self.demote_surplus();
     }
 
@@ -187,7 +187,7 @@ impl Policy for Lirs {
         } else {
             self.queues.push_back(Q, number);
             if self.lir_limit > 0 {
-                self.to_top(number);
+                self.put_on_top(number);
             }
         }
         self.limit_stack();
@@ -200,7 +200,7 @@ impl Policy for Lirs {
                 status: Status::Lir,
                 ..
             } => {
-                self.to_top(number);
+                self.put_on_top(number);
                 self.prune();
             }
             Known { in_s, .. } if self.lir_limit > 0 && (in_s || self.lirs < self.lir_limit) => {
@@ -210,7 +210,7 @@ impl Policy for Lirs {
             _ => {
                 self.queues.move_back(Q, number);
                 if self.lir_limit > 0 {
-                    self.to_top(number);
+                    self.put_on_top(number);
                 }
             }
         }
