@@ -83,6 +83,7 @@ policies! {
     opt = "opt",
     lirs = "lirs",
     w_tinylfu = "w-tinylfu",
+    lfu_history = "lfu-history",
 }
 
 /// Builds the policy that `spec` names and hands it to `visitor`.

@@ -8,6 +8,7 @@ pub mod exclusive;
 pub mod fifo;
 pub mod fix;
 pub mod lfu;
+pub mod lfu_history;
 pub mod lfu_in_cache;
 pub mod lirs;
 pub mod lru;
