@@ -84,6 +84,7 @@ policies! {
     lirs = "lirs",
     w_tinylfu = "w-tinylfu",
     lfu_history = "lfu-history",
+    constant = "const",
 }
 
 /// Builds the policy that `spec` names and hands it to `visitor`.

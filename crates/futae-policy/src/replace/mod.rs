@@ -4,6 +4,7 @@
 
 pub mod arc;
 pub mod clock;
+pub mod constant;
 pub mod exclusive;
 pub mod fifo;
 pub mod fix;
