@@ -85,6 +85,7 @@ policies! {
     w_tinylfu = "w-tinylfu",
     lfu_history = "lfu-history",
     constant = "const",
+    directory = "directory",
 }
 
 /// Builds the policy that `spec` names and hands it to `visitor`.
