@@ -86,6 +86,7 @@ policies! {
     lfu_history = "lfu-history",
     constant = "const",
     directory = "directory",
+    fifo_second_chance = "fifo-second-chance",
 }
 
 /// Builds the policy that `spec` names and hands it to `visitor`.

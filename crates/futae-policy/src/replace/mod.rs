@@ -8,6 +8,7 @@ pub mod constant;
 pub mod directory;
 pub mod exclusive;
 pub mod fifo;
+pub mod fifo_second_chance;
 pub mod fix;
 pub mod lfu;
 pub mod lfu_history;
