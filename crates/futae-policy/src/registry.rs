@@ -87,6 +87,7 @@ policies! {
     constant = "const",
     directory = "directory",
     fifo_second_chance = "fifo-second-chance",
+    cost = "cost",
 }
 
 /// Builds the policy that `spec` names and hands it to `visitor`.

@@ -5,6 +5,7 @@
 pub mod arc;
 pub mod clock;
 pub mod constant;
+pub mod cost;
 pub mod directory;
 pub mod exclusive;
 pub mod fifo;
