@@ -88,6 +88,7 @@ policies! {
     directory = "directory",
     fifo_second_chance = "fifo-second-chance",
     cost = "cost",
+    linux = "linux",
 }
 
 /// Builds the policy that `spec` names and hands it to `visitor`.

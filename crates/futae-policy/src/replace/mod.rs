@@ -14,6 +14,7 @@ pub mod fix;
 pub mod lfu;
 pub mod lfu_history;
 pub mod lfu_in_cache;
+pub mod linux;
 pub mod lirs;
 pub mod lru;
 pub mod mq;
