@@ -89,6 +89,7 @@ policies! {
     fifo_second_chance = "fifo-second-chance",
     cost = "cost",
     linux = "linux",
+    two_handed_clock = "two-handed-clock",
 }
 
 /// Builds the policy that `spec` names and hands it to `visitor`.

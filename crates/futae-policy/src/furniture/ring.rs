@@ -35,6 +35,20 @@ impl Ring {
         self.length == 0
     }
 
+    /// Places in the ring, taken or not.
+    #[inline]
+    #[must_use]
+    pub fn places(&self) -> u32 {
+        self.marks.len() as u32
+    }
+
+    /// Whether `slot` is in the ring.
+    #[inline]
+    #[must_use]
+    pub fn has(&self, slot: Slot) -> bool {
+        self.marks.get(slot.i()).is_some_and(|&mark| mark != ABSENT)
+    }
+
     /// Puts `slot`, which must not be in the ring, into it with `mark`, at most 254.
     #[inline]
     pub fn insert(&mut self, slot: Slot, mark: u8) {
@@ -129,6 +143,9 @@ mod tests {
                 prop_assert_eq!(ring.at_or_after(slot).map(|slot| slot.0), expected.first().copied());
                 prop_assert_eq!(round, expected);
                 prop_assert_eq!(ring.len() as usize, model.len());
+                for slot in 0..24 {
+                    prop_assert_eq!(ring.has(Slot(slot)), model.contains_key(&slot));
+                }
                 for (&slot, &mark) in &model {
                     prop_assert_eq!(ring.mark(Slot(slot)), mark);
                 }

@@ -24,5 +24,6 @@ pub mod random;
 pub mod s3_fifo;
 pub mod sieve;
 pub mod slru;
+pub mod two_handed_clock;
 pub mod two_q;
 pub mod w_tinylfu;
