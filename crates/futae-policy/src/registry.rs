@@ -90,6 +90,7 @@ policies! {
     cost = "cost",
     linux = "linux",
     two_handed_clock = "two-handed-clock",
+    car = "car",
 }
 
 /// Builds the policy that `spec` names and hands it to `visitor`.

@@ -3,6 +3,7 @@
 //! procedure, to which it is held access by access.
 
 pub mod arc;
+pub mod car;
 pub mod clock;
 pub mod constant;
 pub mod cost;
