@@ -91,6 +91,7 @@ policies! {
     linux = "linux",
     two_handed_clock = "two-handed-clock",
     car = "car",
+    lrfu = "lrfu",
 }
 
 /// Builds the policy that `spec` names and hands it to `visitor`.

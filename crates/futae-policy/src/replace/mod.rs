@@ -17,6 +17,7 @@ pub mod lfu_history;
 pub mod lfu_in_cache;
 pub mod linux;
 pub mod lirs;
+pub mod lrfu;
 pub mod lru;
 pub mod mq;
 pub mod mru;
