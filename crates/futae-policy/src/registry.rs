@@ -92,6 +92,7 @@ policies! {
     two_handed_clock = "two-handed-clock",
     car = "car",
     lrfu = "lrfu",
+    hyperbolic = "hyperbolic",
 }
 
 /// Builds the policy that `spec` names and hands it to `visitor`.

@@ -12,6 +12,7 @@ pub mod exclusive;
 pub mod fifo;
 pub mod fifo_second_chance;
 pub mod fix;
+pub mod hyperbolic;
 pub mod lfu;
 pub mod lfu_history;
 pub mod lfu_in_cache;
