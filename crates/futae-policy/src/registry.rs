@@ -93,6 +93,7 @@ policies! {
     car = "car",
     lrfu = "lrfu",
     hyperbolic = "hyperbolic",
+    lhd = "lhd",
 }
 
 /// Builds the policy that `spec` names and hands it to `visitor`.

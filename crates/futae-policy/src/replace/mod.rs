@@ -16,6 +16,7 @@ pub mod hyperbolic;
 pub mod lfu;
 pub mod lfu_history;
 pub mod lfu_in_cache;
+pub mod lhd;
 pub mod linux;
 pub mod lirs;
 pub mod lrfu;
