@@ -94,6 +94,7 @@ policies! {
     lrfu = "lrfu",
     hyperbolic = "hyperbolic",
     lhd = "lhd",
+    lecar = "lecar",
 }
 
 /// Builds the policy that `spec` names and hands it to `visitor`.

@@ -13,6 +13,7 @@ pub mod fifo;
 pub mod fifo_second_chance;
 pub mod fix;
 pub mod hyperbolic;
+pub mod lecar;
 pub mod lfu;
 pub mod lfu_history;
 pub mod lfu_in_cache;
