@@ -95,6 +95,7 @@ policies! {
     hyperbolic = "hyperbolic",
     lhd = "lhd",
     lecar = "lecar",
+    gdsf = "gdsf",
 }
 
 /// Builds the policy that `spec` names and hands it to `visitor`.

@@ -12,6 +12,7 @@ pub mod exclusive;
 pub mod fifo;
 pub mod fifo_second_chance;
 pub mod fix;
+pub mod gdsf;
 pub mod hyperbolic;
 pub mod lecar;
 pub mod lfu;
