@@ -40,6 +40,12 @@ impl BlockId {
         VolumeId((self.0 >> 48) as u16)
     }
 
+    /// Volume and index as one number.
+    #[inline]
+    pub(crate) fn raw(self) -> u64 {
+        self.0
+    }
+
     /// The block's index on its volume, in blocks.
     #[inline]
     pub fn index(self) -> u64 {

@@ -2,7 +2,7 @@
 //! which policies are held to their reference models.
 
 use crate::{
-    Access, AccessKind, BlockId, Class, Departure, HashIndex, Kind, Level, Outcome, Policy,
+    Access, AccessKind, BlockId, Class, Departure, HashIndex, Index, Kind, Level, Outcome, Policy,
     PolicySpec, Prng, Shape, build,
 };
 use std::collections::BTreeMap;
@@ -27,9 +27,17 @@ pub fn run(text: &str, slots: u32, seed: u64, reads: &[u64]) -> Level<Box<dyn Po
     let mut level = level_of(text, slots, seed);
     for &index in reads {
         level.access(&Access::read(BlockId::on_first(index)));
+        carry_out_reviews(&mut level);
         level.audit();
     }
     level
+}
+
+/// Places at once what the policy asks for by itself.
+pub fn carry_out_reviews<P: Policy, I: Index>(level: &mut Level<P, I>) {
+    while let Some(block) = level.review() {
+        level.access(&Access::of(block, AccessKind::Preload));
+    }
 }
 
 /// The blocks in order after the given reads: safest first, next victim last.
@@ -65,6 +73,7 @@ pub fn equals_reference<R: Reference>(text: &str, make: impl Fn(usize, u64) -> R
                     Outcome::Hit(_)
                 );
                 let at = format!("{text}: {slots} slots, seed {seed}, step {step}, block {index}");
+                carry_out_reviews(&mut level);
                 assert_eq!(hit, model.access(index), "{at}");
                 let mut held: Vec<u64> = level.order().into_iter().map(BlockId::index).collect();
                 let mut expected = model.resident();
@@ -109,6 +118,9 @@ pub fn check(kind: Kind) {
                 }
                 n => step(&mut level, &mut model, block, class, n),
             }
+            while let Some(block) = level.review() {
+                step(&mut level, &mut model, block, class, PRELOAD);
+            }
             assert_eq!(level.resident() as usize, model.len());
             for (block, class) in &model {
                 let slot = level.find(*block).expect("resident in the model");
@@ -125,6 +137,8 @@ pub fn check(kind: Kind) {
     }
 }
 
+const PRELOAD: u64 = 7;
+
 fn step(
     level: &mut Level<Box<dyn Policy>>,
     model: &mut BTreeMap<BlockId, Class>,
@@ -135,7 +149,7 @@ fn step(
     let kind = match n {
         3..=5 => AccessKind::Demotion,
         6 => AccessKind::Notice,
-        7 => AccessKind::Preload,
+        PRELOAD => AccessKind::Preload,
         8..=12 => AccessKind::Write,
         _ => AccessKind::Read,
     };

@@ -13,7 +13,8 @@ pub trait Index: Send {
     fn remove(&mut self, block: BlockId);
 }
 
-/// A flat array, where blocks were numbered densely from 0 on volume 0 (the simulator).
+/// A flat array, where blocks were numbered densely from 0 on volume 0 (the simulator). It grows
+/// when a block with a higher number is placed.
 #[derive(Clone, Debug)]
 pub struct DenseIndex {
     slots: Vec<u32>,
@@ -34,12 +35,16 @@ impl DenseIndex {
 impl Index for DenseIndex {
     #[inline]
     fn get(&self, block: BlockId) -> Option<Slot> {
-        let slot = self.slots[block.index() as usize];
+        let slot = *self.slots.get(block.index() as usize)?;
         (slot != ABSENT).then_some(Slot(slot))
     }
     #[inline]
     fn insert(&mut self, block: BlockId, slot: Slot) {
-        self.slots[block.index() as usize] = slot.0;
+        let at = block.index() as usize;
+        if self.slots.len() <= at {
+            self.slots.resize(at + 1, ABSENT);
+        }
+        self.slots[at] = slot.0;
     }
     #[inline]
     fn remove(&mut self, block: BlockId) {

@@ -198,6 +198,20 @@ impl<P: Policy, I: Index> Level<P, I> {
         victim
     }
 
+    /// The next block that the policy wants placed though nobody asks for it, if any. To be asked
+    /// after every access until there is none; each block that it names is loaded, and then put
+    /// before the level as a [`Preload`](AccessKind::Preload). It may be named again while it is
+    /// being loaded.
+    #[inline]
+    pub fn review(&mut self) -> Option<BlockId> {
+        loop {
+            let block = self.policy.review()?;
+            if self.index.get(block).is_none() {
+                return Some(block);
+            }
+        }
+    }
+
     /// Drops `block` if resident; its slot is free afterwards.
     pub fn remove(&mut self, block: BlockId, why: Departure) -> Option<Victim> {
         let slot = self.index.get(block)?;
@@ -240,7 +254,7 @@ impl<P: Policy, I: Index> Level<P, I> {
             })
             .collect();
         self.capacity = capacity;
-        self.policy.resize(capacity.max(self.blocks.len() as u32));
+        self.policy.resize(capacity);
         evicted
     }
 

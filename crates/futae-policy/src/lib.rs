@@ -33,3 +33,5 @@ pub use spec::{Arguments, PolicySpec, SpecError};
 
 #[cfg(test)]
 mod contract;
+#[cfg(test)]
+mod golden;

@@ -1,6 +1,6 @@
 //! The contract between a level and a replacement policy.
 
-use crate::{Access, Class, Slot};
+use crate::{Access, BlockId, Class, Slot};
 
 /// Whether a policy wants a missed block at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +33,8 @@ pub enum Departure {
 ///   hit or removed only while it is.
 ///
 /// A policy has plain arrays over slots: no hashing but for names of departed blocks, no bytes,
-/// no clock, no errors. Slots are below the number given when it was built or last resized.
+/// no clock, no errors. The number of slots given when it was built or last resized is the number
+/// of blocks that can be resident; a slot's own number can be higher after a shrink.
 pub trait Policy: Send {
     /// A block that is not resident was asked for. Called before any victim is chosen, so that
     /// history can be consulted before making room changes it.
@@ -58,7 +59,19 @@ pub trait Policy: Send {
     #[inline]
     fn reclass(&mut self, _slot: Slot, _class: Class) {}
 
-    /// The level now has `slots` slots. On a shrink, the surplus has been removed before.
+    /// A block that the policy wants placed though nobody asks for it now: a policy that chooses
+    /// its contents at reviews names what to load here. Asked after every access until there is
+    /// none. The block comes back as an access of kind [`Preload`](crate::AccessKind::Preload),
+    /// at once in the simulator and when it has been loaded live, by the usual calls:
+    /// [`victim`](Policy::victim) then names the slot that is dropped for it, or declines if that
+    /// is no longer a gain. Until then nothing changes, and a block that never comes is no matter.
+    #[inline]
+    fn review(&mut self) -> Option<BlockId> {
+        None
+    }
+
+    /// The level can now hold `slots` blocks: whatever was derived from that number must be derived
+    /// anew. On a shrink, the surplus has been removed before.
     fn resize(&mut self, _slots: u32) {}
 
     /// The resident slots, safest first, next victim last.
@@ -93,6 +106,10 @@ impl<P: Policy + ?Sized> Policy for Box<P> {
     fn reclass(&mut self, slot: Slot, class: Class) {
         (**self).reclass(slot, class);
     }
+    #[inline]
+    fn review(&mut self) -> Option<BlockId> {
+        (**self).review()
+    }
     fn resize(&mut self, slots: u32) {
         (**self).resize(slots);
     }
@@ -102,4 +119,18 @@ impl<P: Policy + ?Sized> Policy for Box<P> {
     fn audit(&self, resident: u32) {
         (**self).audit(resident);
     }
+}
+
+/// The order in which an unchanged copy of `policy` would evict everything, safest first: for
+/// policies whose next victims are easier to find by going on than by looking.
+pub(crate) fn order_by_evicting<P: Policy + Clone>(policy: &P) -> Vec<Slot> {
+    let nobody = Access::read(BlockId::default());
+    let mut copy = policy.clone();
+    let mut order = Vec::new();
+    while let Some(slot) = copy.victim(&nobody) {
+        copy.remove(slot, Departure::Evicted);
+        order.push(slot);
+    }
+    order.reverse();
+    order
 }

@@ -1,5 +1,24 @@
-//! What policies are made of: queues over slots, and bounded memories of departed blocks.
+//! What policies are made of: queues over slots, heaps, rings and frequency lists, bounded
+//! memories of departed blocks, and a sketch of how often blocks were asked for.
 
+mod counts;
+mod ghosts;
+mod heap;
+mod names;
+mod noted;
+mod pool;
 mod queues;
+mod ring;
+mod sketch;
+mod table;
 
+pub use counts::Counts;
+pub use ghosts::Ghosts;
+pub use heap::{Heap, Real};
+pub use names::Names;
+pub use noted::Noted;
+pub use pool::Pool;
 pub use queues::Queues;
+pub use ring::Ring;
+pub use sketch::Sketch;
+pub use table::Table;

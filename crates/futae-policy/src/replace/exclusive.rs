@@ -18,7 +18,8 @@
 
 use crate::furniture::Queues;
 use crate::{
-    Access, Admission, Arguments, Class, Departure, Policy, PolicySpec, Shape, Slot, SpecError,
+    Access, Admission, Arguments, BlockId, Class, Departure, Policy, PolicySpec, Shape, Slot,
+    SpecError,
 };
 
 const SERVED: usize = 0;
@@ -100,6 +101,10 @@ impl Policy for Exclusive {
         if !self.is_served[slot.i()] {
             self.demoted.reclass(slot, class);
         }
+    }
+
+    fn review(&mut self) -> Option<BlockId> {
+        self.demoted.review()
     }
 
     fn resize(&mut self, slots: u32) {

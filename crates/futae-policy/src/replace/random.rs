@@ -13,16 +13,15 @@
 //! # Cost
 //! O(1) an access; 8 bytes a slot
 
+use crate::furniture::Pool;
 use crate::{Access, Arguments, Departure, Policy, Prng, Shape, Slot, SpecError};
 
 /// Any, by lot.
 #[derive(Debug)]
 pub struct Random {
     prng: Prng,
-    /// The resident slots in any order; the next victim is the one at `drawn`.
-    held: Vec<Slot>,
-    /// Where each resident slot stands in `held`.
-    place: Vec<u32>,
+    pool: Pool,
+    /// The place in the pool of the next victim.
     drawn: Option<usize>,
 }
 
@@ -31,8 +30,7 @@ pub fn build(arguments: &mut Arguments, shape: &Shape) -> Result<Random, SpecErr
     let seed = arguments.count("seed", 0, 0)?;
     Ok(Random {
         prng: Prng::new(shape.seed.wrapping_add(seed)),
-        held: Vec::new(),
-        place: Vec::new(),
+        pool: Pool::new(shape.slots),
         drawn: None,
     })
 }
@@ -40,11 +38,7 @@ pub fn build(arguments: &mut Arguments, shape: &Shape) -> Result<Random, SpecErr
 impl Policy for Random {
     #[inline]
     fn insert(&mut self, slot: Slot, _access: &Access) {
-        if self.place.len() <= slot.i() {
-            self.place.resize(slot.i() + 1, 0);
-        }
-        self.place[slot.i()] = self.held.len() as u32;
-        self.held.push(slot);
+        self.pool.insert(slot);
     }
 
     #[inline]
@@ -52,28 +46,25 @@ impl Policy for Random {
 
     #[inline]
     fn victim(&mut self, _incoming: &Access) -> Option<Slot> {
-        if self.held.is_empty() {
+        let held = self.pool.slots();
+        if held.is_empty() {
             return None;
         }
-        let held = self.held.len() as u64;
+        let below = held.len() as u64;
         let at = self
             .drawn
-            .get_or_insert_with(|| self.prng.below(held) as usize);
-        Some(self.held[*at])
+            .get_or_insert_with(|| self.prng.below(below) as usize);
+        Some(held[*at])
     }
 
     #[inline]
     fn remove(&mut self, slot: Slot, _why: Departure) {
-        let at = self.place[slot.i()] as usize;
-        self.held.swap_remove(at);
-        if let Some(&moved) = self.held.get(at) {
-            self.place[moved.i()] = at as u32;
-        }
+        self.pool.remove(slot);
         self.drawn = None;
     }
 
     fn order(&self) -> Vec<Slot> {
-        let mut order = self.held.clone();
+        let mut order = self.pool.slots().to_vec();
         if let Some(at) = self.drawn {
             let victim = order.remove(at);
             order.push(victim);
@@ -82,10 +73,7 @@ impl Policy for Random {
     }
 
     fn audit(&self, resident: u32) {
-        assert_eq!(self.held.len(), resident as usize);
-        for (at, slot) in self.held.iter().enumerate() {
-            assert_eq!(self.place[slot.i()] as usize, at);
-        }
+        assert_eq!(self.pool.slots().len(), resident as usize);
     }
 }
 

@@ -1,0 +1,108 @@
+//! The resident slots in any order, to draw from by lot.
+
+use crate::{Prng, Slot};
+
+/// A set of slots from which one can be drawn, each with equal chance. Constant time; 8 bytes a
+/// slot.
+#[derive(Clone, Debug, Default)]
+pub struct Pool {
+    held: Vec<Slot>,
+    /// Where each slot stands in `held`.
+    places: Vec<u32>,
+}
+
+impl Pool {
+    /// An empty pool with room for `slots` slots; more are added as they come.
+    #[must_use]
+    pub fn new(slots: u32) -> Self {
+        Self {
+            held: Vec::with_capacity(slots as usize),
+            places: Vec::with_capacity(slots as usize),
+        }
+    }
+
+    /// The slots in the pool: in order of arrival, but that the last takes the place of each that
+    /// leaves.
+    #[inline]
+    #[must_use]
+    pub fn slots(&self) -> &[Slot] {
+        &self.held
+    }
+
+    /// Puts `slot`, which must not be in the pool, into it.
+    #[inline]
+    pub fn insert(&mut self, slot: Slot) {
+        if self.places.len() <= slot.i() {
+            self.places.resize(slot.i() + 1, 0);
+        }
+        self.places[slot.i()] = self.held.len() as u32;
+        self.held.push(slot);
+    }
+
+    /// Takes `slot`, which must be in the pool, out of it.
+    #[inline]
+    pub fn remove(&mut self, slot: Slot) {
+        let place = self.places[slot.i()] as usize;
+        debug_assert_eq!(self.held[place], slot, "slot is not in the pool");
+        self.held.swap_remove(place);
+        if let Some(&moved) = self.held.get(place) {
+            self.places[moved.i()] = place as u32;
+        }
+    }
+
+    /// Of `sample` slots drawn with replacement, or of all where they are no more than that, the
+    /// first with the lowest rank.
+    #[inline]
+    pub fn lowest_of<K: PartialOrd>(
+        &self,
+        sample: u32,
+        prng: &mut Prng,
+        rank: impl Fn(Slot) -> K,
+    ) -> Option<Slot> {
+        let all = self.held.len();
+        let draws = (sample as usize).min(all);
+        let mut lowest: Option<(K, Slot)> = None;
+        for draw in 0..draws {
+            let place = if all <= sample as usize {
+                draw
+            } else {
+                prng.below(all as u64) as usize
+            };
+            let slot = self.held[place];
+            let rank = rank(slot);
+            if lowest.as_ref().is_none_or(|(least, _)| rank < *least) {
+                lowest = Some((rank, slot));
+            }
+        }
+        lowest.map(|(_, slot)| slot)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Equal to a plain list with `swap_remove`; the lowest of all is the lowest.
+        #[test]
+        fn equal_to_a_plain_list(steps in prop::collection::vec(0u32..20, 0..300)) {
+            let (mut pool, mut model) = (Pool::new(4), Vec::new());
+            let mut prng = Prng::new(1);
+            for slot in steps {
+                if let Some(at) = model.iter().position(|&held| held == Slot(slot)) {
+                    pool.remove(Slot(slot));
+                    model.swap_remove(at);
+                } else {
+                    pool.insert(Slot(slot));
+                    model.push(Slot(slot));
+                }
+                prop_assert_eq!(pool.slots(), &model[..]);
+                let lowest = pool.lowest_of(20, &mut prng, |slot| slot.0);
+                prop_assert_eq!(lowest, model.iter().min().copied());
+                let one = pool.lowest_of(1, &mut prng, |slot| slot.0);
+                prop_assert!(one.is_none_or(|slot| model.contains(&slot)));
+            }
+        }
+    }
+}

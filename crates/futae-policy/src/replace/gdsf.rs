@@ -1,0 +1,141 @@
+//! GDSF: uses count from a floor that rises with every eviction, so that old fame fades.
+//!
+//! # Source
+//! Cherkasova, "Improving WWW proxies performance with greedy-dual-size-frequency caching policy",
+//! HP Labs HPL-98-69R1, 1998.
+//! # Picture
+//! victim ← [ least floor + uses ... most ]; floor ← that of the victim
+//! # Transitions
+//! hit: one use more, counted from the floor of now | miss: in with one use from the floor |
+//! evicted: the floor rises to the victim's priority
+//! # Parameters
+//! none
+//! # Deviations
+//! all blocks have the same size and cost here, so size and cost drop out of the priority
+//! floor + uses × cost ÷ size: what is left is LFU with dynamic aging. Ties go by time of last use
+//! # Cost
+//! O(log slots) an access; 32 bytes a slot
+
+use crate::furniture::{Heap, Table};
+use crate::{Access, Arguments, Departure, Policy, Shape, Slot, SpecError};
+
+/// Lowest priority first.
+#[derive(Debug)]
+pub struct Gdsf {
+    floor: u64,
+    now: u64,
+    uses: Table<u32>,
+    /// Priority, and the time of the last use.
+    priorities: Heap<(u64, u64)>,
+}
+
+/// Builds the policy; it has no parameters.
+pub fn build(_arguments: &mut Arguments, shape: &Shape) -> Result<Gdsf, SpecError> {
+    Ok(Gdsf {
+        floor: 0,
+        now: 0,
+        uses: Table::new(shape.slots),
+        priorities: Heap::new(shape.slots),
+    })
+}
+
+impl Gdsf {
+    #[inline]
+    fn set(&mut self, slot: Slot, uses: u32) {
+        self.now += 1;
+        self.uses.set(slot, uses);
+        let priority = self.floor + u64::from(uses);
+        self.priorities.set(slot, (priority, self.now));
+    }
+}
+
+impl Policy for Gdsf {
+    #[inline]
+    fn insert(&mut self, slot: Slot, _access: &Access) {
+        self.set(slot, 1);
+    }
+
+    #[inline]
+    fn hit(&mut self, slot: Slot, _access: &Access) {
+        self.set(slot, self.uses.get(slot).saturating_add(1));
+    }
+
+    #[inline]
+    fn victim(&mut self, _incoming: &Access) -> Option<Slot> {
+        self.priorities.top().map(|(_, slot)| slot)
+    }
+
+    #[inline]
+    fn remove(&mut self, slot: Slot, why: Departure) {
+        if why == Departure::Evicted
+            && let Some((priority, _)) = self.priorities.key(slot)
+        {
+            self.floor = self.floor.max(priority);
+        }
+        self.priorities.remove(slot);
+    }
+
+    fn order(&self) -> Vec<Slot> {
+        self.priorities.highest_first()
+    }
+
+    fn audit(&self, resident: u32) {
+        assert_eq!(self.priorities.len(), resident);
+    }
+}
+
+/// A list of (priority, time of last use, uses, block), searched for its least.
+#[cfg(test)]
+mod reference {
+    pub struct Gdsf {
+        pub slots: usize,
+        pub floor: u64,
+        pub now: u64,
+        pub blocks: Vec<(u64, u64, u64, u64)>,
+    }
+
+    impl crate::contract::Reference for Gdsf {
+        fn access(&mut self, block: u64) -> bool {
+            self.now += 1;
+            if let Some(held) = self.blocks.iter_mut().find(|held| held.3 == block) {
+                *held = (self.floor + held.2 + 1, self.now, held.2 + 1, block);
+                return true;
+            }
+            if self.blocks.len() == self.slots {
+                self.blocks.sort_unstable();
+                self.floor = self.blocks.remove(0).0;
+            }
+            self.blocks.push((self.floor + 1, self.now, 1, block));
+            false
+        }
+
+        fn resident(&self) -> Vec<u64> {
+            self.blocks.iter().map(|held| held.3).collect()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::reference;
+    use crate::contract::{equals_reference, order_after};
+
+    #[test]
+    fn worked_example() {
+        // 1 has 3 uses. Each newcomer starts one above the last victim: 2 at 1, 3 at 2, 4 at 3,
+        // and 4, as high as 1 and used later, outlives it.
+        assert_eq!(order_after("gdsf", 2, &[1, 1, 1, 2, 3]), [1, 3]);
+        assert_eq!(order_after("gdsf", 2, &[1, 1, 1, 2, 3, 4]), [4, 1]);
+        assert_eq!(order_after("gdsf", 2, &[1, 1, 1, 2, 3, 4, 5]), [5, 4]);
+    }
+
+    #[test]
+    fn equals_its_reference_model() {
+        equals_reference("gdsf", |slots, _| reference::Gdsf {
+            slots,
+            floor: 0,
+            now: 0,
+            blocks: Vec::new(),
+        });
+    }
+}

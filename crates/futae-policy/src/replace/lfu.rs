@@ -1,0 +1,172 @@
+//! Least frequently used, perfect: the block with the fewest uses in all its past goes first.
+//!
+//! # Source
+//! Sugimoto and Yamaguchi 2015, section 5 ("keeps the past access history, evicts the least
+//! frequently accessed so far"; SPEC 1.2j).
+//! # Picture
+//! victim ← [ fewest uses: oldest ... newest ] ... [ most uses ] ; out → (count by name) → in
+//! # Transitions
+//! hit: one use more | miss: in with its count of the past, and one more | demotion: as new or
+//! hit | evicted, promoted: the count is kept by name | invalidated: the count is forgotten
+//! # Parameters
+//! history 0: departed blocks whose counts are kept, oldest forgotten first; 0: all
+//! # Deviations
+//! none; ties go by time of last use, the oldest first. libCacheSim's LFU forgets the count of
+//! an evicted block and is `lfu-in-cache` here
+//! # Cost
+//! O(1) a hit; to enter with a count of the past, as many steps as there are different lower
+//! counts; 20 bytes a slot, about 28 a departed block
+
+use crate::furniture::{Counts, Ghosts, Noted, Table};
+use crate::{Access, Admission, Arguments, BlockId, Departure, Policy, Shape, Slot, SpecError};
+
+/// Fewest uses, past and present, first.
+#[derive(Debug)]
+pub struct Lfu {
+    uses: Counts,
+    names: Table<BlockId>,
+    past: Ghosts<u32>,
+    /// The past uses of the block that missed last.
+    found: Noted<u32>,
+}
+
+/// Builds the policy; its parameter is `history`.
+pub fn build(arguments: &mut Arguments, shape: &Shape) -> Result<Lfu, SpecError> {
+    let history = match arguments.count("history", 0, 0)? {
+        0 => u32::MAX,
+        limit => u32::try_from(limit).unwrap_or(u32::MAX),
+    };
+    Ok(Lfu {
+        uses: Counts::new(shape.slots),
+        names: Table::new(shape.slots),
+        past: Ghosts::new(history),
+        found: Noted::new(),
+    })
+}
+
+impl Policy for Lfu {
+    #[inline]
+    fn miss(&mut self, access: &Access) -> Admission {
+        let uses = self.past.get(access.block).unwrap_or(0);
+        self.found.set(access.block, uses);
+        Admission::Admit
+    }
+
+    #[inline]
+    fn insert(&mut self, slot: Slot, access: &Access) {
+        let found = self.found.take(access.block);
+        let uses = match found {
+            Some(0) => 0,
+            _ => self.past.take(access.block).or(found).unwrap_or(0),
+        };
+        self.uses.insert(slot, uses.saturating_add(1));
+        self.names.set(slot, access.block);
+    }
+
+    #[inline]
+    fn hit(&mut self, slot: Slot, _access: &Access) {
+        self.uses.bump(slot);
+    }
+
+    #[inline]
+    fn victim(&mut self, _incoming: &Access) -> Option<Slot> {
+        self.uses.lowest()
+    }
+
+    #[inline]
+    fn remove(&mut self, slot: Slot, why: Departure) {
+        if why != Departure::Invalidated {
+            self.past.push(self.names.get(slot), self.uses.count(slot));
+        }
+        self.uses.remove(slot);
+    }
+
+    fn order(&self) -> Vec<Slot> {
+        let mut order: Vec<Slot> = self.uses.iter().collect();
+        order.reverse();
+        order
+    }
+
+    fn audit(&self, resident: u32) {
+        assert_eq!(self.uses.len(), resident);
+        for slot in self.uses.iter() {
+            assert!(
+                self.past.get(self.names.get(slot)).is_none(),
+                "counted twice"
+            );
+        }
+    }
+}
+
+/// Every block ever seen with (uses, time of last use), and a list of what is resident.
+#[cfg(test)]
+mod reference {
+    use std::collections::BTreeMap;
+
+    #[derive(Default)]
+    pub struct Lfu {
+        pub slots: usize,
+        pub now: u64,
+        pub uses: BTreeMap<u64, (u32, u64)>,
+        pub blocks: Vec<u64>,
+    }
+
+    impl crate::contract::Reference for Lfu {
+        fn access(&mut self, block: u64) -> bool {
+            self.now += 1;
+            let hit = self.blocks.contains(&block);
+            if !hit {
+                if self.blocks.len() == self.slots {
+                    let least = self
+                        .blocks
+                        .iter()
+                        .min_by_key(|&held| self.uses[held])
+                        .copied();
+                    self.blocks.retain(|&held| Some(held) != least);
+                }
+                self.blocks.push(block);
+            }
+            let uses = self.uses.entry(block).or_default();
+            *uses = (uses.0 + 1, self.now);
+            hit
+        }
+
+        fn resident(&self) -> Vec<u64> {
+            self.blocks.clone()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::reference;
+    use crate::contract::{equals_reference, order_after, run};
+    use crate::{Access, BlockId, Departure};
+
+    #[test]
+    fn worked_example() {
+        // 2 returns with its three uses and one more; 3 and 4 have one each.
+        assert_eq!(order_after("lfu", 3, &[1, 2, 3, 1]), [1, 3, 2]);
+        assert_eq!(order_after("lfu", 1, &[2, 2, 2, 3]), [3]);
+        let reads = [2, 2, 2, 1, 1, 1, 1, 3, 2, 4];
+        assert_eq!(order_after("lfu", 2, &reads[..8]), [1, 3]);
+        assert_eq!(order_after("lfu", 2, &reads[..9]), [2, 1], "four uses each");
+        assert_eq!(order_after("lfu", 2, &reads), [2, 4]);
+    }
+
+    #[test]
+    fn a_trimmed_block_starts_anew() {
+        let mut level = run("lfu", 2, 1, &[1, 1, 1, 2, 2]);
+        level.remove(BlockId::on_first(1), Departure::Invalidated);
+        level.access(&Access::read(BlockId::on_first(1)));
+        assert_eq!(level.order().last(), Some(&BlockId::on_first(1)));
+    }
+
+    #[test]
+    fn equals_its_reference_model() {
+        equals_reference("lfu", |slots, _| reference::Lfu {
+            slots,
+            ..Default::default()
+        });
+    }
+}

@@ -1,0 +1,316 @@
+//! LHD: of some blocks drawn by lot, the one from which the fewest hits can be expected for the
+//! space and time it will take.
+//!
+//! # Source
+//! Beckmann, Chen and Cidon, "LHD: improving cache hit rate by maximizing hit density", NSDI 2018.
+//! # Picture
+//! { resident blocks } → a sample → victim: least hit density, by class and age; densities are
+//! learned from the ages at which blocks of the class were hit and evicted
+//! # Transitions
+//! hit: counted at its age; age starts anew, the class follows from the ages at the last two hits
+//! | miss: in, in the class of blocks never hit | evicted: counted at its age | after each period:
+//! densities are computed, and the counts fade
+//! # Parameters
+//! sample 64: blocks drawn at a time (paper 64); all, where there are no more than that
+//! period 0: accesses between two computations; 0: four for each slot, at least 4096
+//! decay 0.9: what is left of the counts after a period (paper 0.9)
+//! # Deviations
+//! unit size. The unit of age is fixed to a 64th of the slots, where the paper adapts it; blocks
+//! of 16 times the slots and more count as equally old. No explorers. `order` lists all by their
+//! rank: the lot may find another than the last of it
+//! # Cost
+//! O(1) a hit, O(sample) an eviction; 24 bytes a slot, 288 KiB of counts
+
+use crate::furniture::{Pool, Table};
+use crate::{Access, Arguments, Departure, Policy, Prng, Shape, Slot, SpecError};
+
+const AGES: usize = 1024;
+const CLASSES: usize = 12;
+
+/// When a block was used last, and its ages at the last two hits, added.
+#[derive(Clone, Copy, Debug, Default)]
+struct Known {
+    used: u64,
+    age_at_hit: u16,
+    class: u8,
+}
+
+/// What was seen of the blocks of one class, by age, and what follows from it.
+#[derive(Clone, Debug)]
+struct Seen {
+    hits: Vec<f64>,
+    evictions: Vec<f64>,
+    density: Vec<f64>,
+}
+
+/// Least hit density first, of a sample.
+#[derive(Debug)]
+pub struct Lhd {
+    sample: u32,
+    period_given: u64,
+    decay: f64,
+    period: u64,
+    /// Accesses that make one step of age.
+    age_unit: u64,
+    now: u64,
+    prng: Prng,
+    pool: Pool,
+    known: Table<Known>,
+    seen: Vec<Seen>,
+}
+
+/// Builds the policy; its parameters are `sample`, `period` and `decay`.
+pub fn build(arguments: &mut Arguments, shape: &Shape) -> Result<Lhd, SpecError> {
+    let sample = arguments.take("sample", "1 to 65536", |n: &u32| (1..=1 << 16).contains(n))?;
+    let unknown = Seen {
+        hits: vec![0.0; AGES],
+        evictions: vec![0.0; AGES],
+        density: (0..AGES).map(|age| 1.0 / (age + 1) as f64).collect(),
+    };
+    let mut policy = Lhd {
+        sample: sample.unwrap_or(64),
+        period_given: arguments.count("period", 0, 0)?,
+        decay: arguments.share("decay", 0.9)?,
+        period: 1,
+        age_unit: 1,
+        now: 0,
+        prng: Prng::new(shape.seed),
+        pool: Pool::new(shape.slots),
+        known: Table::new(shape.slots),
+        seen: vec![unknown; CLASSES],
+    };
+    policy.resize(shape.slots);
+    Ok(policy)
+}
+
+impl Seen {
+    /// For each age a: hits to come, Σ hits(x ≥ a), by time to come, Σ (x − a + 1) × events(x ≥ a).
+    fn learn(&mut self, decay: f64) {
+        let (mut hits, mut events, mut time) = (0.0, 0.0, 0.0);
+        for age in (0..AGES).rev() {
+            hits += self.hits[age];
+            events += self.hits[age] + self.evictions[age];
+            time += events;
+            self.density[age] = if time > 0.0 { hits / time } else { 0.0 };
+            self.hits[age] *= decay;
+            self.evictions[age] *= decay;
+        }
+    }
+}
+
+impl Lhd {
+    fn age(&self, known: Known) -> usize {
+        (((self.now - known.used) / self.age_unit) as usize).min(AGES - 1)
+    }
+
+    #[inline]
+    fn tick(&mut self) {
+        self.now += 1;
+        if self.now.is_multiple_of(self.period) {
+            self.seen.iter_mut().for_each(|seen| seen.learn(self.decay));
+        }
+    }
+
+    fn rank(&self, slot: Slot) -> f64 {
+        let known = self.known.get(slot);
+        self.seen[usize::from(known.class)].density[self.age(known)]
+    }
+}
+
+impl Policy for Lhd {
+    #[inline]
+    fn insert(&mut self, slot: Slot, _access: &Access) {
+        self.pool.insert(slot);
+        let known = Known {
+            used: self.now,
+            age_at_hit: AGES as u16,
+            class: 0,
+        };
+        self.known.set(slot, known);
+        self.tick();
+    }
+
+    fn hit(&mut self, slot: Slot, _access: &Access) {
+        let known = self.known.get(slot);
+        let age = self.age(known);
+        self.seen[usize::from(known.class)].hits[age] += 1.0;
+        let both = known.age_at_hit + age as u16;
+        let known = Known {
+            used: self.now,
+            age_at_hit: age as u16,
+            class: CLASSES as u8 - 1 - (both + 1).ilog2().min(CLASSES as u32 - 1) as u8,
+        };
+        self.known.set(slot, known);
+        self.tick();
+    }
+
+    fn victim(&mut self, _incoming: &Access) -> Option<Slot> {
+        let mut prng = self.prng.clone();
+        let victim = self
+            .pool
+            .lowest_of(self.sample, &mut prng, |slot| self.rank(slot));
+        self.prng = prng;
+        victim
+    }
+
+    fn remove(&mut self, slot: Slot, why: Departure) {
+        if why == Departure::Evicted {
+            let known = self.known.get(slot);
+            let age = self.age(known);
+            self.seen[usize::from(known.class)].evictions[age] += 1.0;
+        }
+        self.pool.remove(slot);
+    }
+
+    fn resize(&mut self, slots: u32) {
+        self.age_unit = u64::from(slots / 64).max(1);
+        self.period = match self.period_given {
+            0 => (u64::from(slots) * 4).max(4096),
+            given => given,
+        };
+    }
+
+    fn order(&self) -> Vec<Slot> {
+        let mut next = self.pool.slots().to_vec();
+        next.sort_by(|&a, &b| self.rank(a).total_cmp(&self.rank(b)));
+        next.reverse();
+        next
+    }
+
+    fn audit(&self, resident: u32) {
+        assert_eq!(self.pool.slots().len(), resident as usize);
+        let densities = self.seen.iter().flat_map(|seen| &seen.density);
+        assert!(
+            densities
+                .into_iter()
+                .all(|density| (0.0..=1.0).contains(density))
+        );
+    }
+}
+
+/// Every event of each class by age, and densities by their definition.
+#[cfg(test)]
+mod reference {
+    use std::collections::BTreeMap;
+
+    #[derive(Clone, Copy)]
+    pub struct Held {
+        block: u64,
+        used: u64,
+        hit_age: u64,
+        class: usize,
+    }
+
+    /// Hits and evictions by class and age.
+    type Events = BTreeMap<(usize, u64), (f64, f64)>;
+
+    pub struct Lhd {
+        pub slots: usize,
+        pub period: u64,
+        pub now: u64,
+        pub blocks: Vec<Held>,
+        pub events: Events,
+        pub learned: Option<Events>,
+    }
+
+    impl Lhd {
+        pub fn new(slots: usize, period: u64) -> Self {
+            Self {
+                slots,
+                period,
+                now: 0,
+                blocks: Vec::new(),
+                events: Events::new(),
+                learned: None,
+            }
+        }
+
+        fn density(&self, held: &Held) -> f64 {
+            let age = (self.now - held.used).min(1023);
+            let Some(learned) = &self.learned else {
+                return 1.0 / (age + 1) as f64;
+            };
+            let (mut hits, mut time) = (0.0, 0.0);
+            for (&(_, at), &(hit, evicted)) in learned.range((held.class, age)..(held.class + 1, 0))
+            {
+                hits += hit;
+                time += (at - age + 1) as f64 * (hit + evicted);
+            }
+            if time > 0.0 { hits / time } else { 0.0 }
+        }
+
+        fn tick(&mut self) {
+            self.now += 1;
+            if self.now.is_multiple_of(self.period) {
+                self.learned = Some(self.events.clone());
+                for (hits, evictions) in self.events.values_mut() {
+                    (*hits, *evictions) = (*hits / 2.0, *evictions / 2.0);
+                }
+            }
+        }
+    }
+
+    impl crate::contract::Reference for Lhd {
+        fn access(&mut self, block: u64) -> bool {
+            let now = self.now;
+            if let Some(held) = self.blocks.iter_mut().find(|held| held.block == block) {
+                let age = (now - held.used).min(1023);
+                self.events.entry((held.class, age)).or_default().0 += 1.0;
+                let both = (held.hit_age + age + 1) as f64;
+                held.class = 11 - (both.log2().floor() as usize).min(11);
+                (held.used, held.hit_age) = (now, age);
+                self.tick();
+                return true;
+            }
+            if self.blocks.len() == self.slots {
+                let density = |at: &usize| self.density(&self.blocks[*at]);
+                let least = (0..self.slots).min_by(|a, b| density(a).total_cmp(&density(b)));
+                let victim = self.blocks.swap_remove(least.expect("full"));
+                let age = (now - victim.used).min(1023);
+                self.events.entry((victim.class, age)).or_default().1 += 1.0;
+            }
+            self.blocks.push(Held {
+                block,
+                used: now,
+                hit_age: 1024,
+                class: 0,
+            });
+            self.tick();
+            false
+        }
+
+        fn resident(&self) -> Vec<u64> {
+            self.blocks.iter().map(|held| held.block).collect()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{AGES, Seen, reference};
+    use crate::contract::{equals_reference, order_after};
+
+    #[test]
+    fn worked_example() {
+        // Nothing has been learned yet: the block unused for longest goes.
+        assert_eq!(order_after("lhd", 3, &[1, 2, 3, 1, 4]), [4, 1, 3]);
+        // One block hit at age 0, two evicted at age 2.
+        let mut seen = Seen {
+            hits: vec![0.0; AGES],
+            evictions: vec![0.0; AGES],
+            density: vec![0.0; AGES],
+        };
+        (seen.hits[0], seen.evictions[2]) = (1.0, 2.0);
+        seen.learn(0.5);
+        // At age 0: one hit in 1 + 2 × 3 steps to come; later none.
+        assert_eq!(seen.density[..3], [1.0 / 7.0, 0.0, 0.0]);
+        assert_eq!((seen.hits[0], seen.evictions[2]), (0.5, 1.0));
+    }
+
+    #[test]
+    fn equals_its_reference_model() {
+        equals_reference("lhd(period=200,decay=0.5)", |slots, _| {
+            reference::Lhd::new(slots, 200)
+        });
+    }
+}

@@ -1,0 +1,242 @@
+//! Linux: the file pages of the kernel: active and inactive lists, and refault distances.
+//!
+//! # Source
+//! Linux mainline, the lists that are used unless multi-generational LRU is on: `mm/swap.c`
+//! (`folio_mark_accessed`), `mm/vmscan.c` (`inactive_is_low`, `shrink_active_list`),
+//! `mm/workingset.c` (its opening comment), as of 6.x; read as a description, not copied.
+//! # Picture
+//! new → [ inactive ] → out, with a shadow; second use → [ active ] → oldest back to inactive when
+//! inactive is low; back soon enough by its shadow → active at once
+//! # Transitions
+//! hit: marked; if it was: from inactive to the recent end of active, mark off | miss: to the
+//! recent end of inactive, marked (its first use); to active if, since it left, no more blocks
+//! left or were activated than active has | victim: while inactive is low, the oldest of active
+//! becomes the newest of inactive; then the oldest of inactive
+//! # Parameters
+//! ratio 0: active may be this many times as long as inactive; 0: from the size, as the kernel:
+//! √(10 × GiB) for a GiB and more, else 1
+//! block_kib 4: KiB a block, to know the size in GiB
+//! # Deviations
+//! one page at a time, where the kernel reclaims 32 and has a daemon ahead of need; no mapped
+//! pages, anonymous memory, cgroups or read-ahead; dirty pages go like clean ones
+//! # Cost
+//! O(1) an access, amortised; 18 bytes a slot, about 32 a shadow, at most as many as slots
+
+use crate::furniture::{Ghosts, Queues, Table};
+use crate::policy::order_by_evicting;
+use crate::{Access, Arguments, BlockId, Departure, Policy, Shape, Slot, SpecError};
+
+const INACTIVE: usize = 0;
+const ACTIVE: usize = 1;
+
+/// Two lists, and shadows of who left.
+#[derive(Clone, Debug)]
+pub struct Linux {
+    ratio_given: u32,
+    block_kib: u64,
+    ratio: u32,
+    lists: Queues,
+    referenced: Table<bool>,
+    names: Table<BlockId>,
+    /// Departures and activations so far: the kernel's `nonresident_age`.
+    age: u64,
+    /// Departed blocks with the age at which they left.
+    shadows: Ghosts<u64>,
+}
+
+/// Builds the policy; its parameters are `ratio` and `block_kib`.
+pub fn build(arguments: &mut Arguments, shape: &Shape) -> Result<Linux, SpecError> {
+    let ratio = arguments.take("ratio", "0 to 10000", |ratio: &u32| *ratio <= 10_000)?;
+    let block_kib = arguments.take("block_kib", "1 to 1048576", |kib: &u64| {
+        (1..=1 << 20).contains(kib)
+    })?;
+    let mut policy = Linux {
+        ratio_given: ratio.unwrap_or(0),
+        block_kib: block_kib.unwrap_or(4),
+        ratio: 1,
+        lists: Queues::new(2, shape.slots),
+        referenced: Table::new(shape.slots),
+        names: Table::new(shape.slots),
+        age: 0,
+        shadows: Ghosts::new(0),
+    };
+    policy.resize(shape.slots);
+    Ok(policy)
+}
+
+impl Linux {
+    fn inactive_is_low(&self) -> bool {
+        let inactive = u64::from(self.lists.len(INACTIVE)) * u64::from(self.ratio);
+        inactive < u64::from(self.lists.len(ACTIVE))
+    }
+}
+
+impl Policy for Linux {
+    fn insert(&mut self, slot: Slot, access: &Access) {
+        let left = self.shadows.take(access.block);
+        let distance = left.map(|left| self.age - left);
+        let refaults = distance.is_some_and(|it| it <= u64::from(self.lists.len(ACTIVE)));
+        if refaults {
+            self.age += 1;
+        }
+        self.lists
+            .push_back(if refaults { ACTIVE } else { INACTIVE }, slot);
+        self.referenced.set(slot, true);
+        self.names.set(slot, access.block);
+    }
+
+    #[inline]
+    fn hit(&mut self, slot: Slot, _access: &Access) {
+        if !std::mem::replace(self.referenced.at(slot), true) {
+            return;
+        }
+        if self.lists.queue_of(slot) == INACTIVE {
+            self.lists.remove(slot);
+            self.lists.push_back(ACTIVE, slot);
+            self.referenced.set(slot, false);
+            self.age += 1;
+        }
+    }
+
+    #[inline]
+    fn victim(&mut self, _incoming: &Access) -> Option<Slot> {
+        while self.inactive_is_low() {
+            if let Some(oldest) = self.lists.front(ACTIVE) {
+                self.lists.remove(oldest);
+                self.lists.push_back(INACTIVE, oldest);
+            }
+        }
+        self.lists.front(INACTIVE)
+    }
+
+    #[inline]
+    fn remove(&mut self, slot: Slot, why: Departure) {
+        if why == Departure::Evicted {
+            self.shadows.push(self.names.get(slot), self.age);
+            self.age += 1;
+        }
+        self.lists.remove(slot);
+    }
+
+    fn resize(&mut self, slots: u32) {
+        let gib = (u64::from(slots) * self.block_kib) >> 20;
+        self.ratio = match (self.ratio_given, gib) {
+            (0, 0) => 1,
+            (0, gib) => (10 * gib).isqrt() as u32,
+            (given, _) => given,
+        };
+        // Who left longer ago is farther away than active can be long.
+        self.shadows.set_limit(slots);
+    }
+
+    fn order(&self) -> Vec<Slot> {
+        order_by_evicting(self)
+    }
+
+    fn audit(&self, resident: u32) {
+        assert_eq!(self.lists.total(), resident);
+        for slot in self.lists.iter(INACTIVE).chain(self.lists.iter(ACTIVE)) {
+            assert!(
+                self.shadows.get(self.names.get(slot)).is_none(),
+                "resident and departed"
+            );
+        }
+    }
+}
+
+/// Two lists of (block, referenced), oldest first, and every departure ever.
+#[cfg(test)]
+mod reference {
+    use std::collections::BTreeMap;
+
+    #[derive(Default)]
+    pub struct Linux {
+        pub slots: usize,
+        pub inactive: Vec<(u64, bool)>,
+        pub active: Vec<(u64, bool)>,
+        pub age: usize,
+        pub shadows: BTreeMap<u64, usize>,
+    }
+
+    impl crate::contract::Reference for Linux {
+        fn access(&mut self, block: u64) -> bool {
+            if let Some(held) = self.active.iter_mut().find(|held| held.0 == block) {
+                held.1 = true;
+                return true;
+            }
+            if let Some(at) = self.inactive.iter().position(|held| held.0 == block) {
+                if self.inactive[at].1 {
+                    self.inactive.remove(at);
+                    self.active.push((block, false));
+                    self.age += 1;
+                } else {
+                    self.inactive[at].1 = true;
+                }
+                return true;
+            }
+            if self.inactive.len() + self.active.len() == self.slots {
+                while self.inactive.len() < self.active.len() {
+                    self.inactive.push(self.active.remove(0));
+                }
+                let victim = self.inactive.remove(0).0;
+                self.shadows.insert(victim, self.age);
+                self.age += 1;
+            }
+            let left = self.shadows.remove(&block);
+            if left.is_some_and(|left| self.age - left <= self.active.len()) {
+                self.active.push((block, true));
+                self.age += 1;
+            } else {
+                self.inactive.push((block, true));
+            }
+            false
+        }
+
+        fn resident(&self) -> Vec<u64> {
+            let all = self.active.iter().chain(&self.inactive);
+            all.map(|held| held.0).collect()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Linux, reference};
+    use crate::contract::{equals_reference, order_after};
+    use crate::{Arguments, PolicySpec, Shape};
+
+    #[test]
+    fn worked_example() {
+        // The second use activates 1 and 2; 3 and 4 are inactive.
+        assert_eq!(order_after("linux", 4, &[1, 2, 1, 2, 3, 4]), [2, 1, 4, 3]);
+        // 5 takes the place of 3. 3 is back after one departure beside its own, and active has
+        // two blocks: activated at once, in the place of 4.
+        assert_eq!(
+            order_after("linux", 4, &[1, 2, 1, 2, 3, 4, 5, 3]),
+            [3, 2, 1, 5]
+        );
+    }
+
+    #[test]
+    fn the_ratio_is_that_of_the_kernel() {
+        let ratio = |text: &str, slots: u32| {
+            let spec: PolicySpec = text.parse().expect("valid");
+            let shape = Shape { slots, seed: 1 };
+            let policy: Result<Linux, _> = super::build(&mut Arguments::new(&spec), &shape);
+            policy.expect("valid").ratio
+        };
+        // The table in the kernel's comment: 100 MiB, 1 GiB, 10 GiB, 100 GiB.
+        let blocks = [25_600, 262_144, 2_621_440, 26_214_400];
+        assert_eq!(blocks.map(|slots| ratio("linux", slots)), [1, 3, 10, 31]);
+        assert_eq!(ratio("linux(block_kib=1024)", 10_240), 10);
+        assert_eq!(ratio("linux(ratio=2)", 2_621_440), 2);
+    }
+
+    #[test]
+    fn equals_its_reference_model() {
+        equals_reference("linux", |slots, _| reference::Linux {
+            slots,
+            ..Default::default()
+        });
+    }
+}
