@@ -1,0 +1,131 @@
+//! Killed in the middle of writes: nothing that was answered is lost, nothing is torn.
+
+use futae_policy::Prng;
+use futae_tests::direct::{Buffer, Direct};
+use futae_tests::ledger::{Ledger, Volume};
+use futae_tests::nbd::{Answer, Client};
+use futae_tests::stage::{EXPORT, Stage};
+use futae_tests::tools::has_fuse;
+use std::io;
+use std::thread;
+use std::time::Duration;
+
+const ROUNDS: u64 = 50;
+const WRITERS: u64 = 3;
+const BLOCKS: u64 = 3 * 1024;
+
+impl Volume for Mounted {
+    fn read(&mut self, offset: u64, buffer: &mut Buffer) -> io::Result<()> {
+        self.0.read(offset, buffer)
+    }
+    fn write(&mut self, offset: u64, buffer: &Buffer) -> io::Result<()> {
+        self.0.write(offset, buffer)
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.sync()
+    }
+}
+
+/// The mounted file.
+struct Mounted(Direct);
+
+/// The server without a mount.
+struct Served(Client);
+
+fn answered<T>(answer: Answer<T>) -> io::Result<T> {
+    answer?.map_err(io::Error::other)
+}
+
+impl Volume for Served {
+    fn read(&mut self, offset: u64, buffer: &mut Buffer) -> io::Result<()> {
+        let data = answered(self.0.read(offset, buffer.get().len()))?;
+        buffer.get_mut().copy_from_slice(&data);
+        Ok(())
+    }
+    fn write(&mut self, offset: u64, buffer: &Buffer) -> io::Result<()> {
+        answered(self.0.write(offset, buffer.get()))
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        answered(self.0.flush())
+    }
+}
+
+fn ledgers() -> Vec<Ledger> {
+    let each = BLOCKS / WRITERS;
+    (0..WRITERS)
+        .map(|writer| Ledger::new(writer * each, (writer + 1) * each, writer))
+        .collect()
+}
+
+/// All writers work until `kill`, which comes at a random moment; then the image is checked.
+fn one_round<V: Volume + Send>(
+    ledgers: &mut [Ledger],
+    volumes: Vec<V>,
+    prng: &mut Prng,
+    stage: &mut Stage,
+    kill: impl FnOnce(&mut Stage),
+) {
+    thread::scope(|scope| {
+        for (ledger, mut volume) in ledgers.iter_mut().zip(volumes) {
+            scope.spawn(move || ledger.work(&mut volume));
+        }
+        thread::sleep(Duration::from_millis(20 + prng.below(180)));
+        kill(stage);
+    });
+    for ledger in ledgers {
+        ledger.check(&stage.image);
+    }
+}
+
+fn assert_busy(ledgers: &[Ledger]) {
+    for ledger in ledgers {
+        let (writes, flushes) = (ledger.writes, ledger.flushes);
+        let enough = writes > 10 * ROUNDS && flushes > ROUNDS;
+        assert!(enough, "only {writes} writes and {flushes} flushes");
+    }
+}
+
+#[test]
+fn server_or_mount_killed_under_an_exclusive_level() {
+    if !has_fuse() {
+        return;
+    }
+    let (mut stage, mut ledgers) = (Stage::new(BLOCKS), ledgers());
+    let mut prng = Prng::new(1);
+    for round in 0..ROUNDS {
+        stage.serve(&["--cache", "4MiB", "--policy", "exclusive"]);
+        stage.mount(&["--cache", "3MiB"]);
+        let open = |_| Mounted(Direct::open(&stage.file()).expect("the mounted file"));
+        let volumes = (0..WRITERS).map(open).collect();
+        one_round(&mut ledgers, volumes, &mut prng, &mut stage, |stage| {
+            if round % 2 == 0 {
+                stage.kill_serve();
+            } else {
+                stage.kill_mount();
+            }
+        });
+        stage.kill_mount();
+        stage.kill_serve();
+    }
+    assert_busy(&ledgers);
+}
+
+#[test]
+fn server_killed_under_plain_clients() {
+    let (mut stage, mut ledgers) = (Stage::new(BLOCKS), ledgers());
+    let mut prng = Prng::new(2);
+    for round in 0..ROUNDS {
+        let policy = ["lru", "exclusive", "random"][round as usize % 3];
+        stage.serve(&["--cache", "4MiB", "--policy", policy]);
+        let connect = |_| Served(Client::connect(&stage.socket, EXPORT).expect("a connection"));
+        let volumes = (0..WRITERS).map(connect).collect();
+        one_round(
+            &mut ledgers,
+            volumes,
+            &mut prng,
+            &mut stage,
+            Stage::kill_serve,
+        );
+    }
+    assert_busy(&ledgers);
+}
