@@ -17,23 +17,60 @@ pub struct IoBuf {
     length: usize,
 }
 
-/// Single pages that were dropped on this thread, kept for the next one who needs a page.
+/// Single pages that a thread keeps at most.
 const SPARE_PAGES_MAX: usize = 256;
+/// Longer buffers that a thread keeps at most, and the longest of them in pages. New ones would be
+/// zeroed before they are filled, and often mapped and unmapped.
+const SPARE_LONG_MAX: usize = 16;
+const SPARE_LONG_PAGES_MAX: usize = 32;
+
+/// Buffers that were dropped on a thread, kept for the next one who needs such a buffer there.
+struct Spares {
+    pages: Vec<Box<[Page]>>,
+    long: Vec<Box<[Page]>>,
+}
 
 thread_local! {
-    static SPARE: RefCell<Vec<Box<[Page]>>> = const { RefCell::new(Vec::new()) };
+    static SPARES: RefCell<Spares> = const {
+        RefCell::new(Spares {
+            pages: Vec::new(),
+            long: Vec::new(),
+        })
+    };
+}
+
+impl Spares {
+    fn take(&mut self, pages: usize) -> Option<Box<[Page]>> {
+        if pages == 1 {
+            return self.pages.pop();
+        }
+        let at = self.long.iter().rposition(|spare| spare.len() == pages)?;
+        Some(self.long.swap_remove(at))
+    }
+
+    fn keep(&mut self, pages: Box<[Page]>) {
+        let (spares, most) = match pages.len() {
+            1 => (&mut self.pages, SPARE_PAGES_MAX),
+            2..=SPARE_LONG_PAGES_MAX => (&mut self.long, SPARE_LONG_MAX),
+            _ => return,
+        };
+        if spares.len() < most {
+            spares.push(pages);
+        } else if pages.len() > 1 {
+            // Else lengths that nobody asks for any more would stay for ever.
+            spares[0] = pages;
+        }
+    }
 }
 
 impl IoBuf {
     /// A buffer of `length` bytes with any content.
     #[must_use]
     pub fn new(length: usize) -> Self {
-        if length > 0 && length <= PAGE_BYTES {
-            let spare = SPARE
-                .try_with(|spare| spare.borrow_mut().pop())
-                .ok()
-                .flatten();
-            if let Some(pages) = spare {
+        let pages = length.div_ceil(PAGE_BYTES);
+        if (1..=SPARE_LONG_PAGES_MAX).contains(&pages) {
+            let spare = SPARES.try_with(|spares| spares.borrow_mut().take(pages));
+            if let Some(pages) = spare.ok().flatten() {
                 return Self { pages, length };
             }
         }
@@ -83,17 +120,12 @@ impl IoBuf {
 
 impl Drop for IoBuf {
     fn drop(&mut self) {
-        if self.pages.len() != 1 {
+        if !(1..=SPARE_LONG_PAGES_MAX).contains(&self.pages.len()) {
             return;
         }
         let pages = std::mem::take(&mut self.pages);
-        // A thread that is ending has no spares any more; the page is simply freed then.
-        let _ = SPARE.try_with(|spare| {
-            let mut spare = spare.borrow_mut();
-            if spare.len() < SPARE_PAGES_MAX {
-                spare.push(pages);
-            }
-        });
+        // A thread that is ending has no spares any more; the buffer is simply freed then.
+        let _ = SPARES.try_with(|spares| spares.borrow_mut().keep(pages));
     }
 }
 
@@ -117,5 +149,37 @@ mod tests {
             assert!(buffer.as_slice().iter().all(|&byte| byte == 0xA5));
         }
         assert!(IoBuf::zeroed(100).as_slice().iter().all(|&byte| byte == 0));
+    }
+
+    #[test]
+    fn spare_buffers_are_used_again_by_length_and_never_as_zeroed_ones() {
+        for length in [1usize, 4096, 8192, 128 << 10, 132 << 10] {
+            let used: Vec<IoBuf> = (0..40)
+                .map(|_| {
+                    let mut buffer = IoBuf::new(length);
+                    buffer.as_mut_slice().fill(0x5A);
+                    buffer
+                })
+                .collect();
+            drop(used);
+            assert_eq!(IoBuf::new(length).len(), length);
+            assert!(
+                IoBuf::zeroed(length)
+                    .as_slice()
+                    .iter()
+                    .all(|&byte| byte == 0)
+            );
+        }
+        SPARES.with_borrow(|spares| {
+            assert!(spares.pages.len() <= SPARE_PAGES_MAX && spares.long.len() <= SPARE_LONG_MAX);
+            assert!(
+                spares
+                    .long
+                    .iter()
+                    .all(|spare| spare.len() <= SPARE_LONG_PAGES_MAX)
+            );
+            // The last length that is kept has not been shut out by those before it.
+            assert!(spares.long.iter().any(|spare| spare.len() == 32));
+        });
     }
 }

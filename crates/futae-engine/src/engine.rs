@@ -5,6 +5,7 @@ mod effects;
 mod flights;
 mod hints;
 mod log;
+mod preload;
 mod read;
 mod state;
 mod status;
@@ -76,6 +77,9 @@ impl Engine {
             seed: options.seed,
         };
         let policy = futae_policy::build(&options.policy, &shape)?;
+        if policy.needs_future() {
+            return Err(SetupError::NeedsFuture(options.policy.to_string()));
+        }
         let mut arena = Arena::new(options.block_bytes as usize);
         arena.reserve(options.capacity_blocks)?;
         let state = State {
@@ -87,6 +91,7 @@ impl Engine {
             volumes: Vec::new(),
             flights: Slab::new(),
             flight_of: HashMap::new(),
+            preloading: 0,
             readers: Slab::new(),
             writes: Slab::new(),
             flushes: Slab::new(),
@@ -114,7 +119,12 @@ impl Engine {
     /// Decides under the lock, then acts without it.
     fn act<T>(self: &Arc<Self>, decide: impl FnOnce(&mut State, &mut Effects) -> T) -> T {
         let mut effects = Effects::default();
-        let value = decide(&mut self.lock(), &mut effects);
+        let value = {
+            let mut state = self.lock();
+            let value = decide(&mut state, &mut effects);
+            state.preload(&mut effects);
+            value
+        };
         effects.run(self);
         value
     }
@@ -180,6 +190,7 @@ impl Engine {
     /// Starts several requests, decided in their order, taking the lock once.
     pub fn submit_batch(self: &Arc<Self>, requests: &mut Vec<Request>) {
         self.act(|state, effects| {
+            state.touch(requests);
             for request in requests.drain(..) {
                 state.begin(request, effects);
             }
