@@ -84,6 +84,9 @@ pub enum SetupError {
     /// The policy string names no policy or a wrong parameter.
     #[error(transparent)]
     Policy(#[from] futae_policy::SpecError),
+    /// The policy needs to know what will be asked for next.
+    #[error("policy {0:?} needs to know the future and runs in the simulator only; choose another")]
+    NeedsFuture(String),
     /// A size cannot be used.
     #[error("{0}")]
     Size(String),

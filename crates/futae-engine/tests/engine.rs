@@ -225,3 +225,43 @@ fn sizes_that_cannot_be_are_refused() {
         );
     }
 }
+
+#[test]
+fn a_policy_that_chooses_its_contents_gets_what_it_asks_for() {
+    let setup = setup("const(pin=2-4)", 3, 16, HandDown::Nothing);
+    let client = setup.engine.join(setup.volume);
+    for block in [9, 2, 3, 4, 9] {
+        let data = setup
+            .engine
+            .read_blocking(setup.volume, client, block * BLOCK, BLOCK);
+        assert_eq!(
+            data.expect("read").as_slice()[5],
+            initial(block * BLOCK + 5)
+        );
+    }
+    let status = setup.engine.status();
+    assert_eq!(
+        (
+            status.preload_reads,
+            status.counters.hits,
+            status.counters.misses
+        ),
+        (3, 3, 2)
+    );
+}
+
+#[test]
+fn a_policy_that_needs_the_future_is_refused() {
+    let options = EngineOptions {
+        block_bytes: BLOCK,
+        capacity_blocks: 4,
+        policy: "exclusive(opt)".parse().expect("a policy"),
+        seed: 0,
+        hand_down: HandDown::Nothing,
+        decision_log: None,
+    };
+    let error = Engine::new(&options)
+        .map(drop)
+        .expect_err("nobody knows the future");
+    assert!(matches!(error, SetupError::NeedsFuture(_)), "{error}");
+}

@@ -242,7 +242,17 @@ fn demote_back(setup: &Setup, client: ClientId, sequence: u64, prng: &mut Prng) 
 
 #[test]
 fn equal_to_a_plain_array_under_every_policy() {
-    for policy in ["lru", "fifo", "mru", "random", "fix", "exclusive"] {
+    for policy in [
+        "lru",
+        "random",
+        "fix",
+        "exclusive",
+        "exclusive(lfu)",
+        "2q",
+        "arc",
+        "lfu-history(history=20,review=3,min_gain=0)",
+        "const(pin=3-9)",
+    ] {
         for (slots, hand_down) in [
             (1, HandDown::Data),
             (3, HandDown::Nothing),

@@ -70,6 +70,11 @@ pub trait Policy: Send {
         None
     }
 
+    /// Whether the policy decides by [`Access::next_use`] and so cannot run live.
+    fn needs_future(&self) -> bool {
+        false
+    }
+
     /// The level can now hold `slots` blocks: whatever was derived from that number must be derived
     /// anew. On a shrink, the surplus has been removed before.
     fn resize(&mut self, _slots: u32) {}
@@ -109,6 +114,9 @@ impl<P: Policy + ?Sized> Policy for Box<P> {
     #[inline]
     fn review(&mut self) -> Option<BlockId> {
         (**self).review()
+    }
+    fn needs_future(&self) -> bool {
+        (**self).needs_future()
     }
     fn resize(&mut self, slots: u32) {
         (**self).resize(slots);

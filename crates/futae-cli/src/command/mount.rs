@@ -86,7 +86,9 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         ..plan.cache
     };
     let engine = Engine::new(&cache).map_err(|error| match error {
-        SetupError::Policy(_) | SetupError::Size(_) => Failure::usage(error),
+        SetupError::Policy(_) | SetupError::Size(_) | SetupError::NeedsFuture(_) => {
+            Failure::usage(error)
+        }
         other => other.into(),
     })?;
     let volume = engine.add_volume(&plan.file_name, store, Class::NORMAL)?;

@@ -55,6 +55,8 @@ pub struct Flight {
     pub targets: Vec<(BlockId, Slot)>,
     /// Blocks that were evicted before they arrived and are to be handed down.
     pub hand_down: Vec<BlockId>,
+    /// The block that the policy has asked for by itself, if that is why it is read.
+    pub preload: Option<BlockId>,
     /// Writes that wait until it is over.
     pub parked: Vec<Request>,
 }

@@ -52,6 +52,8 @@ pub struct State {
     pub volumes: Vec<Volume>,
     pub flights: Slab<Flight>,
     pub flight_of: HashMap<BlockId, usize>,
+    /// Blocks being loaded because the policy asked for them.
+    pub preloading: u64,
     pub readers: Slab<WaitingRead>,
     pub writes: Slab<Write>,
     pub flushes: Slab<Flush>,

@@ -15,6 +15,7 @@ pub struct Tally {
     pub store_read_blocks: u64,
     pub store_writes: u64,
     pub notice_reads: u64,
+    pub preload_reads: u64,
     pub write_around_blocks: u64,
     pub shared_reads: u64,
     pub demotions_refused: u64,
@@ -68,6 +69,8 @@ pub struct EngineStatus {
     pub store_writes: u64,
     /// Blocks read from stores because of a notice.
     pub notice_reads: u64,
+    /// Blocks read from stores because the policy asked for them by itself.
+    pub preload_reads: u64,
     /// Blocks written in part that were not resident: not offered to the policy.
     pub write_around_blocks: u64,
     /// Misses that waited for a read already under way instead of starting their own.
@@ -148,6 +151,7 @@ impl State {
             store_read_blocks: tally.store_read_blocks,
             store_writes: tally.store_writes,
             notice_reads: tally.notice_reads,
+            preload_reads: tally.preload_reads,
             write_around_blocks: tally.write_around_blocks,
             shared_reads: tally.shared_reads,
             demotions_refused: tally.demotions_refused,

@@ -186,6 +186,10 @@ impl Policy for Directory {
         self.normal.review().or_else(|| self.protected.review())
     }
 
+    fn needs_future(&self) -> bool {
+        self.normal.needs_future()
+    }
+
     fn resize(&mut self, slots: u32) {
         self.normal.resize(slots);
         self.protected.resize(slots);

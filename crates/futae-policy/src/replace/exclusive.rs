@@ -107,6 +107,10 @@ impl Policy for Exclusive {
         self.demoted.review()
     }
 
+    fn needs_future(&self) -> bool {
+        self.demoted.needs_future()
+    }
+
     fn resize(&mut self, slots: u32) {
         self.demoted.resize(slots);
     }
