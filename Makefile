@@ -6,7 +6,7 @@
 CARGO ?= cargo
 # How long `make fuzz` looks for crashes.
 FUZZ_SECONDS ?= 60
-# Arguments of `make demo`, e.g. make demo ARGS="--image 2GiB --lower 1GiB".
+# Arguments of `make demo` and `make bench`, e.g. make demo ARGS="--image 2GiB --lower 1GiB".
 ARGS ?=
 
 help: ## this list
@@ -38,7 +38,7 @@ fuzz: ## the fuzz target on stable Rust, for FUZZ_SECONDS
 
 bench: ## speed figures, for docs/performance.md
 	@scripts/install-deps bench
-	@scripts/bench
+	@scripts/bench $(ARGS)
 
 lint: ## format, clippy and documentation, without a warning
 	$(CARGO) fmt --all --check

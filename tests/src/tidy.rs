@@ -10,7 +10,7 @@ pub mod sizes;
 pub mod unsafety;
 pub mod words;
 
-pub use mask::mask;
+pub use mask::{mask, test_modules, without_tests};
 
 use std::fmt;
 use std::fs;

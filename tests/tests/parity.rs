@@ -11,7 +11,7 @@ use futae_tests::{BLOCK, tools};
 use futae_trace::BlockRequest;
 use serde_json::Value;
 use std::path::Path;
-use std::sync::Barrier;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 const BLOCKS: u64 = 10_240;
 const UPPER: u32 = 3_072;
@@ -64,7 +64,7 @@ fn start(levels: &TwoLevels) -> Stage {
 }
 
 /// Sends every request, checking what it reads.
-fn play(file: &Path, requests: &[BlockRequest]) {
+fn play(file: &Path, requests: impl Iterator<Item = BlockRequest>) {
     let file = Direct::open(file).expect("the mounted file opens");
     let mut buffer = Buffer::new(BLOCK);
     let mut versions = vec![0u64; BLOCKS as usize];
@@ -101,7 +101,7 @@ fn logs_are_equal(levels: &TwoLevels, workload: &str) {
     }
     let requests = requests(workload, SEED, REQUESTS);
     let mut stage = start(levels);
-    play(&stage.file(), &requests);
+    play(&stage.file(), requests.iter().copied());
     let upper = stage.stop_mount();
     let lower = stage.stop_serve();
     let predicted = levels.predict(&requests);
@@ -185,15 +185,13 @@ fn ratios_are_close(levels: &TwoLevels, workload: &str) {
     }
     let requests = requests(workload, SEED, 2 * REQUESTS);
     let mut stage = start(levels);
-    let begin = Barrier::new(THREADS);
+    let (file, next) = (stage.file(), AtomicUsize::new(0));
     std::thread::scope(|scope| {
-        for thread in 0..THREADS {
-            let (file, requests, begin) = (stage.file(), &requests, &begin);
-            scope.spawn(move || {
-                let own = requests.iter().skip(thread).step_by(THREADS);
-                let own: Vec<_> = own.copied().collect();
-                begin.wait();
-                play(&file, &own);
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                let turns = std::iter::repeat_with(|| next.fetch_add(1, Ordering::Relaxed));
+                let own = turns.map_while(|at| requests.get(at).copied());
+                play(&file, own);
             });
         }
     });

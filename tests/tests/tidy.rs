@@ -124,6 +124,8 @@ mod rules {
         assert_eq!(on("futae-host", "futae-guest"), 1);
         assert_eq!(on("futae-guest", "futae-host"), 1);
         assert_eq!(on("futae-new", "serde"), 1);
+        assert_eq!(on("futae-cli", "futae-tests"), 1);
+        assert_eq!(on("futae-bench", "futae-sim"), 0);
         assert_eq!(on("futae-sim", "futae-policy"), 0);
         assert_eq!(on("futae-cli", "futae-guest"), 0);
     }
@@ -163,6 +165,18 @@ mod rules {
         assert_eq!(check("use std::time::Instant;"), 1);
         assert_eq!(check("let file = std::fs::read(path);"), 1);
         assert_eq!(check("use std::collections::VecDeque; // not std::time"), 0);
+        assert_eq!(check("#[cfg(test)]\nmod tests {\n    use std::fs;\n}"), 0);
+        let golden = "use std::fs;";
+        let of = |root: &str| {
+            let place = "crates/futae-policy/src";
+            dependencies::check_policies(&[
+                Source::new(&format!("{place}/lib.rs"), root),
+                Source::new(&format!("{place}/golden.rs"), golden),
+            ])
+            .len()
+        };
+        assert_eq!(of("mod golden;"), 1);
+        assert_eq!(of("#[cfg(test)]\nmod golden;"), 0);
     }
 
     #[test]
@@ -212,6 +226,10 @@ mod rules {
             cards::check(&[Source::new(&path, text), registry.clone()]).len()
         };
         assert_eq!(check("good", CARD), 0);
+        assert_eq!(
+            check("good", &CARD.replace("mod ref", "pub(super) mod ref")),
+            0
+        );
         assert_eq!(check("mod", "pub mod good;"), 0);
         assert_eq!(check("other", CARD), 1);
         assert_eq!(check("good", &CARD.replace("//! # Cost\n", "")), 1);

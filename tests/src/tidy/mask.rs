@@ -1,4 +1,7 @@
-//! Rust source with its comments and literals blanked out, so that rules see code only.
+//! Rust source with its comments and literals blanked out, so that rules see code only; and with
+//! its tests left out.
+
+use super::words;
 
 /// The text with every comment, string and character literal replaced by spaces. Lines and
 /// columns (in characters) stay where they are.
@@ -102,4 +105,60 @@ fn character(text: &[char]) -> usize {
         ['\'', _, '\'', ..] => 3,
         _ => 0,
     }
+}
+
+/// The lines of masked code, numbered from 0, that are in no item marked `#[cfg(test)]`.
+#[must_use]
+pub fn without_tests(text: &str) -> Vec<(usize, String)> {
+    let code = mask(text);
+    let lines: Vec<&str> = code.lines().collect();
+    let (mut kept, mut at) = (Vec::new(), 0);
+    while at < lines.len() {
+        if is_for_tests(lines[at]) {
+            at = end_of_item(&lines, at);
+        } else {
+            kept.push((at, lines[at].to_owned()));
+            at += 1;
+        }
+    }
+    kept
+}
+
+/// The modules that are files of their own and marked `#[cfg(test)]`.
+#[must_use]
+pub fn test_modules(text: &str) -> Vec<String> {
+    let code = mask(text);
+    let lines: Vec<&str> = code.lines().collect();
+    let marked = lines.windows(2).filter(|pair| is_for_tests(pair[0]));
+    let named = marked.filter_map(|pair| {
+        let item = pair[1].trim().strip_suffix(';')?;
+        let mut parts = words(item).map(|(_, word)| word);
+        parts.find(|&word| word == "mod")?;
+        parts.next().map(str::to_owned)
+    });
+    named.collect()
+}
+
+fn is_for_tests(line: &str) -> bool {
+    line.trim_start().starts_with("#[cfg(test)]")
+}
+
+/// The line after the item that begins at `first`: it ends with its braces, or at a semicolon
+/// before any.
+fn end_of_item(lines: &[&str], first: usize) -> usize {
+    let (mut depth, mut opened) = (0usize, false);
+    for (at, line) in lines.iter().enumerate().skip(first) {
+        for c in line.chars() {
+            match c {
+                '{' => (depth, opened) = (depth + 1, true),
+                '}' => depth = depth.saturating_sub(1),
+                ';' if !opened => return at + 1,
+                _ => {}
+            }
+        }
+        if opened && depth == 0 {
+            return at + 1;
+        }
+    }
+    lines.len()
 }

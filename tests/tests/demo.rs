@@ -1,0 +1,202 @@
+//! `futae demo` on a small scale: what it prints, that it comes out as predicted, and that it
+//! leaves nothing behind.
+
+use futae_tests::binary::{binary, futae};
+use futae_tests::process::{Ended, Running};
+use futae_tests::stage::{Stage, is_mountpoint};
+use futae_tests::tools::{has, has_fuse, has_root, skip, text};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+const SIZES: [&str; 6] = ["--image", "40MiB", "--upper", "12MiB", "--lower", "16MiB"];
+
+/// A place for the demonstration's files, which must be empty afterwards.
+struct Place {
+    stage: Stage,
+    directory: PathBuf,
+}
+
+impl Place {
+    fn new() -> Self {
+        let stage = Stage::bare();
+        let directory = stage.path("tmp");
+        fs::create_dir(&directory).expect("a directory");
+        Self { stage, directory }
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = futae(&[&["demo"], &SIZES[..], arguments].concat());
+        command.env("TMPDIR", &self.directory);
+        command
+    }
+
+    fn assert_clean(&self) {
+        let left: Vec<_> = fs::read_dir(&self.directory)
+            .expect("the place is there")
+            .map(|entry| entry.expect("an entry").path())
+            .collect();
+        assert!(left.is_empty(), "left behind: {left:?}");
+        assert!(!is_mountpoint(&self.stage.mountpoint));
+        let mounts = fs::read_to_string("/proc/self/mounts").expect("the list of mounts");
+        assert!(
+            !mounts.contains(text(&self.directory)),
+            "left mounted:\n{mounts}"
+        );
+    }
+}
+
+fn report(ended: &Ended) -> Value {
+    assert!(ended.status.success(), "{}", ended.errors);
+    serde_json::from_str(&ended.lines.join("\n")).expect("the report is JSON")
+}
+
+fn number(value: &Value, key: &str) -> f64 {
+    let number = value[key].as_f64();
+    number.unwrap_or_else(|| panic!("{key} is no number in {value}"))
+}
+
+/// Both runs have every key, and every ratio is at most `tolerance` from the predicted one.
+fn assert_as_predicted(report: &Value, tolerance: f64) {
+    let runs = report["runs"].as_array().expect("runs");
+    let names: Vec<_> = runs
+        .iter()
+        .map(|run| (&run["policy"], &run["link"]))
+        .collect();
+    assert_eq!(names.len(), 2, "{report}");
+    assert!(
+        names[0].0 == "lru" && names[0].1 == "inclusive",
+        "{names:?}"
+    );
+    assert!(
+        names[1].0 == "exclusive" && names[1].1 == "demote",
+        "{names:?}"
+    );
+    for run in runs {
+        for key in ["upper_hit", "lower_hit", "combined_hit"] {
+            let (live, predicted) = (number(run, key), number(&run["predicted"], key));
+            let distance = (live - predicted).abs();
+            assert!(
+                distance <= tolerance,
+                "{key}: live {live}, predicted {predicted}: {run}"
+            );
+        }
+        assert!(number(run, "store_reads") > 0.0);
+        assert!(number(run, "reads_per_second") > 0.0);
+        // Requests are finite, so this is near and not equal.
+        let distance = (number(run, "closed_form") - number(run, "lower_hit")).abs();
+        assert!(distance < 0.03, "far from the closed form: {run}");
+    }
+}
+
+#[test]
+fn one_reader_comes_out_exactly_as_predicted() {
+    if !has_fuse() {
+        return;
+    }
+    let place = Place::new();
+    let command = place.command(&["--threads", "1", "--json"]);
+    let ended = Running::start("futae demo", command).wait();
+    assert_as_predicted(&report(&ended), 1e-9);
+    place.assert_clean();
+}
+
+#[test]
+fn several_readers_come_out_within_half_a_point() {
+    if !has_fuse() {
+        return;
+    }
+    let place = Place::new();
+    let ended = Running::start("futae demo", place.command(&["--json"])).wait();
+    let report = report(&ended);
+    assert_as_predicted(&report, 0.005);
+    let carrier = report["carrier"].as_str().expect("it says how it read");
+    assert!(carrier.contains("FUSE"), "{carrier}");
+    assert_eq!(ended.errors, "", "nothing is shown where nobody looks");
+    place.assert_clean();
+}
+
+#[test]
+fn people_get_a_table() {
+    if !has_fuse() {
+        return;
+    }
+    let place = Place::new();
+    let ended = Running::start("futae demo", place.command(&[])).wait();
+    assert!(ended.status.success(), "{}", ended.errors);
+    let table = ended.lines.join("\n");
+    for word in [
+        "upper",
+        "lower",
+        "combined",
+        "store reads",
+        "lru",
+        "exclusive",
+        "predicted",
+    ] {
+        assert!(table.contains(word), "{word} is missing in\n{table}");
+    }
+    place.assert_clean();
+}
+
+#[test]
+fn an_interrupted_one_cleans_up() {
+    if !has_fuse() {
+        return;
+    }
+    for signal in [Signal::INT, Signal::TERM] {
+        let place = Place::new();
+        let mut running = Running::start("futae demo", place.command(&["--reads", "100000000"]));
+        let is_mounted = || {
+            let mounts = fs::read_to_string("/proc/self/mounts").expect("the list of mounts");
+            mounts.contains(text(&place.directory))
+        };
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while !is_mounted() {
+            assert!(Instant::now() < deadline, "it does not mount");
+            thread::sleep(Duration::from_millis(10));
+        }
+        thread::sleep(Duration::from_millis(300));
+        running.signal(signal);
+        let ended = running.wait();
+        assert_eq!(ended.status.code(), Some(1), "{}", ended.errors);
+        assert!(ended.errors.contains("interrupted"), "{}", ended.errors);
+        place.assert_clean();
+    }
+}
+
+/// Without FUSE it says so and reads through clients of its own.
+#[test]
+fn a_machine_without_fuse() {
+    if !has_root() || !has("unshare") {
+        return;
+    }
+    let place = Place::new();
+    let script = "mount -t tmpfs none /dev && exec \"$@\"";
+    let mut command = Command::new("unshare");
+    command.args([
+        "--mount",
+        "--propagation",
+        "private",
+        "sh",
+        "-c",
+        script,
+        "sh",
+    ]);
+    command.arg(binary()).arg("demo").args(SIZES).arg("--json");
+    command.env("TMPDIR", Path::new(&place.directory));
+    let ended = Running::start("futae demo", command).wait();
+    if ended.errors.contains("unshare:") || ended.errors.contains("mount:") {
+        return skip(&format!("no mount namespaces here: {}", ended.errors));
+    }
+    let report = report(&ended);
+    assert_as_predicted(&report, 0.005);
+    let carrier = report["carrier"].as_str().expect("it says how it read");
+    assert!(carrier.contains("/dev/fuse"), "{carrier}");
+    assert!(ended.errors.contains("in-process"), "{}", ended.errors);
+    place.assert_clean();
+}
