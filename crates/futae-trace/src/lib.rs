@@ -3,8 +3,8 @@
 //! A [`WorkloadSpec`] is what a user writes (`zipf(1.0):10GiB`); its [`Generator`] draws an endless
 //! stream of [`BlockRequest`]s from a seed, the same on every machine. A [`Request`] is one record
 //! of a trace, in bytes, which a [`TraceReader`] takes out of a file of any known format and
-//! compression; a [`View`] turns it into block requests, and [`DenseTrace`] holds a whole trace of
-//! them with its blocks numbered densely.
+//! compression, and which a [`TraceWriter`] puts into one; a [`View`] turns it into block requests,
+//! and [`DenseTrace`] holds a whole trace of them with its blocks numbered densely.
 //!
 //! Nothing in this crate knows caches.
 
@@ -14,7 +14,9 @@ mod numbering;
 mod request;
 mod size;
 mod stream;
+mod summary;
 mod workload;
+mod write;
 
 pub use dense::{DenseStream, DenseTrace, View};
 pub use format::{
@@ -26,6 +28,8 @@ pub use size::{
     BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, SIMULATED_BLOCK_BYTES_MIN, Size, SizeError, parse_block_bytes,
 };
 pub use stream::{BlockRequest, BlockStream};
+pub use summary::{Summarizer, Summary};
 pub use workload::{
-    Generator, Workload, WorkloadError, WorkloadErrorKind, WorkloadSpec, workloads,
+    Generator, Workload, WorkloadError, WorkloadErrorKind, WorkloadReader, WorkloadSpec, workloads,
 };
+pub use write::{TraceWriter, WriteOptions};

@@ -5,9 +5,9 @@
 
 use super::TraceErrorKind;
 use super::context::{Context, Raw};
+use super::decoder::LineDecoder;
 use super::fields::{self, TimeUnit};
 use super::line::Fields;
-use super::reader::LineDecoder;
 use crate::{Request, RequestKind};
 
 pub struct Blkparse;

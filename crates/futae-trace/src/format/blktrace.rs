@@ -7,7 +7,7 @@
 
 use super::TraceErrorKind;
 use super::context::{Context, Raw};
-use super::reader::RecordDecoder;
+use super::decoder::RecordDecoder;
 use crate::{Request, RequestKind};
 
 const RECORD_BYTES: usize = 48;

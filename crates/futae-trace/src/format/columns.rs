@@ -3,9 +3,9 @@
 
 use super::TraceErrorKind;
 use super::context::{Context, Raw};
+use super::decoder::LineDecoder;
 use super::fields::{self, KindCode, TimeUnit};
 use super::line::{FIELDS_MAX, Fields};
-use super::reader::LineDecoder;
 use crate::{Request, RequestKind};
 use futae_policy::VolumeId;
 use std::str::FromStr;
@@ -246,7 +246,11 @@ impl LineDecoder for ColumnDecoder {
                 None => RequestKind::Read,
             },
             time_us: match self.columns.time {
-                Some((column, unit)) => Some(fields::time_us(fields.get(column, "time")?, unit)?),
+                // An empty field is a time that is not known.
+                Some((column, unit)) => match fields.get(column, "time")? {
+                    "" => None,
+                    time => Some(fields::time_us(time, unit)?),
+                },
                 None => None,
             },
             volume: self.volume(&fields, context)?,

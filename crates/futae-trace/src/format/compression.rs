@@ -38,6 +38,19 @@ impl Compression {
         }
     }
 
+    /// What a file's name without the compression's suffix is, and the compression.
+    #[must_use]
+    pub fn of_name(name: &str) -> (&str, Self) {
+        [Self::Gzip, Self::Zstd, Self::Xz, Self::Bzip2]
+            .into_iter()
+            .find_map(|compression| {
+                let (name, suffix) = name.rsplit_once('.')?;
+                let is_it = suffix.eq_ignore_ascii_case(compression.suffix());
+                is_it.then_some((name, compression))
+            })
+            .unwrap_or((name, Self::None))
+    }
+
     /// The suffix of file names, without the dot; empty for none.
     #[must_use]
     pub fn suffix(self) -> &'static str {

@@ -101,6 +101,44 @@ pub enum TraceErrorKind {
     /// More distinct blocks than can be numbered.
     #[error("the trace touches more than 2^32 distinct blocks; use larger blocks")]
     TooManyBlocks,
+    /// A Parquet file that cannot be read or written.
+    #[error("Parquet: {0}")]
+    Parquet(String),
+    /// A build without Parquet.
+    #[error("this futae was built without Parquet (the cargo feature `parquet`)")]
+    NoParquet,
+    /// A format that is read but not written.
+    #[error(
+        "{format} traces are read, not written; written are {}",
+        Format::writable_names()
+    )]
+    Unwritable {
+        /// The format.
+        format: &'static str,
+    },
+    /// A file name that does not say which format to write.
+    #[error(
+        "the name does not tell which format to write; name one of {}",
+        Format::writable_names()
+    )]
+    NoFormatNamed,
+    /// A block that a format of numbers has no number for.
+    #[error("block {block} of volume {volume} has no number in a {format} trace")]
+    Unfit {
+        /// The block.
+        block: u64,
+        /// Its volume.
+        volume: u16,
+        /// The format.
+        format: &'static str,
+    },
+}
+
+#[cfg(feature = "parquet")]
+impl From<parquet::errors::ParquetError> for TraceErrorKind {
+    fn from(error: parquet::errors::ParquetError) -> Self {
+        Self::Parquet(error.to_string())
+    }
 }
 
 impl TraceErrorKind {

@@ -6,9 +6,9 @@
 
 use super::TraceErrorKind;
 use super::context::{Context, Raw};
+use super::decoder::LineDecoder;
 use super::fields::{self, TimeUnit};
 use super::line::Fields;
-use super::reader::LineDecoder;
 use crate::{Request, RequestKind};
 
 const VERSION_2: &str = "fio version 2 iolog";

@@ -4,8 +4,8 @@
 
 use super::TraceErrorKind;
 use super::context::Context;
+use super::decoder::{LineDecoder, RecordDecoder};
 use super::fields::number;
-use super::reader::{LineDecoder, RecordDecoder};
 use crate::Request;
 
 /// One decimal number a line.

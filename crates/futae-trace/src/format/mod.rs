@@ -10,6 +10,7 @@ mod blktrace;
 mod columns;
 mod compression;
 mod context;
+mod decoder;
 mod disksim;
 mod error;
 mod fields;
@@ -20,6 +21,8 @@ mod line;
 mod meter;
 mod msr;
 mod oracle;
+#[cfg(feature = "parquet")]
+mod parquet;
 mod reader;
 mod sniff;
 mod spc;
@@ -33,7 +36,7 @@ pub use error::{TraceError, TraceErrorKind};
 pub use reader::{RequestReader, TraceOptions, TraceReader};
 
 use columns::ColumnDecoder;
-use reader::Decoder;
+use decoder::Decoder;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -82,11 +85,25 @@ pub enum Format {
     Blkparse,
     /// What `fio --write_iolog` writes, versions 2 and 3.
     FioIolog,
+    /// Parquet, with columns named as in a CSV.
+    Parquet,
 }
 
 impl Format {
+    /// The formats that can be written.
+    pub const WRITABLE: [Self; 8] = [
+        Self::OracleGeneral,
+        Self::Csv,
+        Self::Parquet,
+        Self::Ids,
+        Self::Le32,
+        Self::Le64,
+        Self::Be32,
+        Self::Be64,
+    ];
+
     /// Every format.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 21] = [
         Self::OracleGeneral,
         Self::Vscsi1,
         Self::Vscsi2,
@@ -107,6 +124,7 @@ impl Format {
         Self::Blktrace,
         Self::Blkparse,
         Self::FioIolog,
+        Self::Parquet,
     ];
 
     /// The name on command lines.
@@ -133,12 +151,43 @@ impl Format {
             Self::Blktrace => "blktrace",
             Self::Blkparse => "blkparse",
             Self::FioIolog => "fio-iolog",
+            Self::Parquet => "parquet",
         }
     }
 
     /// All names, for messages.
     pub(crate) fn names() -> String {
         Self::ALL.map(Self::name).join(", ")
+    }
+
+    /// The names of those that can be written.
+    pub(crate) fn writable_names() -> String {
+        Self::WRITABLE.map(Self::name).join(", ")
+    }
+
+    /// Endings of file names, without the dot, that mean this format where one is written.
+    #[must_use]
+    pub fn suffixes(self) -> &'static [&'static str] {
+        match self {
+            Self::OracleGeneral => &["oracleGeneral", "oracleGeneral.bin"],
+            Self::Csv => &["csv"],
+            Self::Parquet => &["parquet"],
+            Self::Ids => &["ids", "txt"],
+            Self::Le32 => &["le32"],
+            Self::Le64 => &["le64"],
+            Self::Be32 => &["be32"],
+            Self::Be64 => &["be64"],
+            _ => &[],
+        }
+    }
+
+    /// Whether a record is the number of one block, of a size that the format does not say.
+    #[must_use]
+    pub fn has_block_numbers(self) -> bool {
+        matches!(
+            self,
+            Self::OracleGeneral | Self::Ids | Self::Le32 | Self::Le64 | Self::Be32 | Self::Be64
+        )
     }
 
     fn decoder(self, columns: Option<Columns>, head: &[u8]) -> Result<Decoder, TraceErrorKind> {
@@ -168,6 +217,7 @@ impl Format {
             Self::Blktrace => Decoder::Records(Box::new(blktrace::Blktrace::new(head))),
             Self::Blkparse => Decoder::Lines(Box::new(blkparse::Blkparse)),
             Self::FioIolog => Decoder::Lines(Box::new(fio::Iolog::new(head))),
+            Self::Parquet => return Err(TraceErrorKind::NoParquet),
         })
     }
 }

@@ -6,7 +6,7 @@
 
 use super::TraceErrorKind;
 use super::context::Context;
-use super::reader::RecordDecoder;
+use super::decoder::RecordDecoder;
 use crate::Request;
 
 pub const RECORD_BYTES: usize = 24;

@@ -2,6 +2,7 @@
 
 use super::compression::{Compression, Source, decompress};
 use super::context::Context;
+use super::decoder::Decoder;
 use super::meter::{Limited, Meter, Metered};
 use super::{Columns, Format, TraceError, TraceErrorKind, sniff};
 use crate::Request;
@@ -14,62 +15,6 @@ const HEAD_BYTES: usize = 16 << 10;
 const BUFFER_BYTES: usize = 256 << 10;
 /// The longest line that is read.
 const LINE_BYTES_MAX: usize = 64 << 10;
-
-/// Takes requests out of the lines of a text.
-pub trait LineDecoder: Send {
-    /// The request of a line; none if the line has none and should not.
-    fn decode(
-        &mut self,
-        line: &str,
-        context: &mut Context,
-    ) -> Result<Option<Request>, TraceErrorKind>;
-}
-
-/// Takes requests out of binary records.
-pub trait RecordDecoder: Send {
-    /// Bytes of a record.
-    fn record_bytes(&self) -> usize;
-
-    /// Whether a record may be followed by bytes that belong to it.
-    fn has_tails(&self) -> bool {
-        false
-    }
-
-    /// How many bytes follow this record and belong to it.
-    fn tail_bytes(&self, _record: &[u8]) -> usize {
-        0
-    }
-
-    /// The request of a record; none if the record has none and should not.
-    fn decode(
-        &mut self,
-        record: &[u8],
-        context: &mut Context,
-    ) -> Result<Option<Request>, TraceErrorKind>;
-
-    /// Appends the requests of records that follow each other, without tails, up to the first bad
-    /// one, and returns how many records were good.
-    fn decode_run(
-        &mut self,
-        records: &[u8],
-        context: &mut Context,
-        requests: &mut Vec<Request>,
-    ) -> usize {
-        for (good, record) in records.chunks_exact(self.record_bytes()).enumerate() {
-            match self.decode(record, context) {
-                Ok(request) => requests.extend(request),
-                Err(_) => return good,
-            }
-        }
-        records.len() / self.record_bytes()
-    }
-}
-
-/// Takes requests out of a format's data.
-pub enum Decoder {
-    Lines(Box<dyn LineDecoder>),
-    Records(Box<dyn RecordDecoder>),
-}
 
 /// How a trace is to be read.
 #[derive(Clone, Debug)]
@@ -162,14 +107,22 @@ pub struct TraceReader {
 impl TraceReader {
     /// Opens a trace file, compressed or not.
     pub fn open(path: &Path, options: &TraceOptions) -> Result<Self, TraceError> {
-        match File::open(path) {
-            Ok(file) => Self::new(path, file, options),
-            Err(e) => Err(TraceError {
-                path: path.to_owned(),
-                at: None,
-                kind: e.into(),
-            }),
-        }
+        let kind = match File::open(path) {
+            // Reading a directory would fail too, but not say why.
+            Ok(file) => match file.metadata().map(|metadata| metadata.is_dir()) {
+                Ok(true) => io::Error::from(io::ErrorKind::IsADirectory).into(),
+                _ => match Self::start(path, Box::new(file), options, true) {
+                    Ok(reader) => return Ok(reader),
+                    Err(kind) => kind,
+                },
+            },
+            Err(e) => e.into(),
+        };
+        Err(TraceError {
+            path: path.to_owned(),
+            at: None,
+            kind,
+        })
     }
 
     /// Reads a trace from anywhere; `path` is its name in errors and helps to tell its format.
@@ -178,7 +131,7 @@ impl TraceReader {
         raw: impl Read + Send + 'static,
         options: &TraceOptions,
     ) -> Result<Self, TraceError> {
-        Self::start(path, Box::new(raw), options).map_err(|kind| TraceError {
+        Self::start(path, Box::new(raw), options, false).map_err(|kind| TraceError {
             path: path.to_owned(),
             at: None,
             kind,
@@ -187,8 +140,9 @@ impl TraceReader {
 
     fn start(
         path: &Path,
-        raw: Box<dyn Read + Send>,
+        raw: Source,
         options: &TraceOptions,
+        is_file: bool,
     ) -> Result<Self, TraceErrorKind> {
         let meter = Meter::default();
         let raw = Box::new(Metered::new(raw, meter.clone()));
@@ -199,13 +153,23 @@ impl TraceReader {
             .by_ref()
             .take(HEAD_BYTES as u64)
             .read_to_end(&mut head)?;
-        let (format, columns) = match (options.format, &options.columns) {
-            (_, Some(columns)) => (Format::Csv, Some(columns.clone())),
-            (Some(format), None) => (format, None),
-            (None, None) => (sniff::format(path, &head)?, None),
+        let columns = options.columns.clone();
+        let format = match (options.format, &columns) {
+            (Some(Format::Parquet), _) => Format::Parquet,
+            (_, Some(_)) if sniff::is_parquet(&head) => Format::Parquet,
+            (_, Some(_)) => Format::Csv,
+            (Some(format), None) => format,
+            (None, None) => sniff::format(path, &head)?,
         };
-        let decoder = format.decoder(columns, &head)?;
-        let whole: Source = Box::new(Cursor::new(head).chain(bytes));
+        let (decoder, whole) = if format == Format::Parquet {
+            let plain = is_file && compression == Compression::None;
+            let data: Source = Box::new(Cursor::new(head).chain(bytes));
+            let decoder = table(plain.then_some(path), data, columns)?;
+            (decoder, Box::new(io::empty()) as Source)
+        } else {
+            let decoder = format.decoder(columns, &head)?;
+            (decoder, Box::new(Cursor::new(head).chain(bytes)) as Source)
+        };
         Ok(Self {
             path: path.to_owned(),
             format,
@@ -294,6 +258,7 @@ impl TraceReader {
                 }
                 decoder.decode(&self.buffer, &mut self.context)
             }
+            Decoder::Table(decoder) => decoder.decode(&mut self.context),
         }
     }
 
@@ -317,8 +282,37 @@ impl TraceReader {
     }
 
     fn at_end(&mut self) -> Result<bool, TraceErrorKind> {
+        if let Decoder::Table(decoder) = &mut self.decoder {
+            let ended = decoder.at_end();
+            self.byte = decoder.byte();
+            return ended;
+        }
         Ok(self.input.fill_buf()?.is_empty())
     }
+}
+
+/// A decoder for data that has to be in a file, and is copied to one if it is not.
+#[cfg(feature = "parquet")]
+fn table(
+    path: Option<&Path>,
+    mut data: Source,
+    columns: Option<Columns>,
+) -> Result<Decoder, TraceErrorKind> {
+    let file = match path {
+        Some(path) => File::open(path)?,
+        None => {
+            let mut file = tempfile::tempfile()?;
+            io::copy(&mut data, &mut file)?;
+            file
+        }
+    };
+    let table = super::parquet::Parquet::new(file, columns)?;
+    Ok(Decoder::Table(Box::new(table)))
+}
+
+#[cfg(not(feature = "parquet"))]
+fn table(_: Option<&Path>, _: Source, _: Option<Columns>) -> Result<Decoder, TraceErrorKind> {
+    Err(TraceErrorKind::NoParquet)
 }
 
 /// Reads a line, of which no more than the limit and a byte is kept, and returns its length.
@@ -352,8 +346,9 @@ impl Iterator for TraceReader {
 
     fn next(&mut self) -> Option<Self::Item> {
         while !self.ended {
+            let outcome = self.at_end();
             let byte = self.byte;
-            let outcome = match self.at_end() {
+            let outcome = match outcome {
                 Ok(true) => break,
                 Ok(false) => {
                     self.record += 1;

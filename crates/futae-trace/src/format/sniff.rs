@@ -14,6 +14,9 @@ pub fn format(path: &Path, head: &[u8]) -> Result<Format, TraceErrorKind> {
     if fio::looks_like(head) {
         return Ok(Format::FioIolog);
     }
+    if is_parquet(head) {
+        return Ok(Format::Parquet);
+    }
     if let Some(format) = by_name(path) {
         return Ok(format);
     }
@@ -23,6 +26,11 @@ pub fn format(path: &Path, head: &[u8]) -> Result<Format, TraceErrorKind> {
         by_records(head)
     };
     found.ok_or(TraceErrorKind::UnknownFormat)
+}
+
+/// Whether data begins with Parquet's mark.
+pub fn is_parquet(head: &[u8]) -> bool {
+    head.starts_with(b"PAR1")
 }
 
 /// Names that leave no doubt. What is between the last two dots counts where the last part is

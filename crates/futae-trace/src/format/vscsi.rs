@@ -7,8 +7,8 @@
 
 use super::TraceErrorKind;
 use super::context::{Context, Raw};
+use super::decoder::RecordDecoder;
 use super::oracle::le;
-use super::reader::RecordDecoder;
 use crate::{Request, RequestKind};
 use futae_policy::VolumeId;
 

@@ -13,6 +13,7 @@ mod parse;
 mod phase;
 mod piece;
 mod region;
+mod requests;
 mod scatter;
 mod shift;
 mod spec;
@@ -21,6 +22,7 @@ mod zipf;
 
 pub use error::{WorkloadError, WorkloadErrorKind};
 pub use generator::Generator;
+pub use requests::WorkloadReader;
 pub use spec::WorkloadSpec;
 
 use parse::Raw;

@@ -1,0 +1,228 @@
+//! Writes trace files.
+
+mod labels;
+mod oracle;
+#[cfg(feature = "parquet")]
+mod parquet;
+mod sink;
+mod text;
+
+use crate::format::{Compression, Format, TraceError, TraceErrorKind};
+use crate::{Request, View};
+use futae_policy::VolumeId;
+use sink::Sink;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// How a trace is to be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WriteOptions {
+    /// One of [`Format::WRITABLE`].
+    pub format: Format,
+    /// How the file is compressed.
+    pub compression: Compression,
+    /// What of a request is a record: with [`View::Start`] each is one, with [`View::Blocks`] each
+    /// of its blocks. It also says what the number of a block is, where a format has numbers: the
+    /// sector of 512 bytes where the request starts, or the block.
+    pub view: View,
+}
+
+impl WriteOptions {
+    /// What a file's name asks for: the format of `.oracleGeneral` (or `.oracleGeneral.bin`),
+    /// `.csv`, `.parquet`, `.ids` or `.txt`, `.le32`, `.le64`, `.be32` and `.be64`, and the
+    /// compression of a further `.gz`, `.zst`, `.xz` or `.bz2`. A format that is given goes before
+    /// that of the name.
+    pub fn of_name(path: &Path, format: Option<Format>, view: View) -> Result<Self, TraceError> {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let (name, compression) = Compression::of_name(&name);
+        let named = Format::WRITABLE.into_iter().find(|format| {
+            let suffixes = format.suffixes().iter();
+            suffixes.copied().any(|suffix| {
+                let dot = name.len().checked_sub(suffix.len() + 1);
+                let (name, suffix) = (name.as_bytes(), suffix.as_bytes());
+                dot.is_some_and(|dot| {
+                    name[dot] == b'.' && name[dot + 1..].eq_ignore_ascii_case(suffix)
+                })
+            })
+        });
+        match format.or(named) {
+            Some(format) => Ok(Self {
+                format,
+                compression,
+                view,
+            }),
+            None => Err(TraceError {
+                path: path.to_owned(),
+                at: None,
+                kind: TraceErrorKind::NoFormatNamed,
+            }),
+        }
+    }
+}
+
+/// One record to be written.
+struct Record<'a> {
+    request: Request,
+    /// The block's number, where the format has numbers.
+    block: u64,
+    /// The volume's name, where the trace has names.
+    volume: Option<&'a str>,
+}
+
+impl Record<'_> {
+    /// A number that stands for the block and its volume. Blocks of volume 0 keep theirs.
+    fn id(&self, format: Format) -> Result<u64, TraceErrorKind> {
+        let volume = self.request.volume.0;
+        if volume > 0 && self.block >> ID_VOLUME_SHIFT > 0 {
+            return Err(self.unfit(format));
+        }
+        Ok(u64::from(volume) << ID_VOLUME_SHIFT | self.block)
+    }
+
+    fn unfit(&self, format: Format) -> TraceErrorKind {
+        TraceErrorKind::Unfit {
+            block: self.block,
+            volume: self.request.volume.0,
+            format: format.name(),
+        }
+    }
+}
+
+/// Where the volume is in an id.
+const ID_VOLUME_SHIFT: u32 = 48;
+
+/// Puts records into a format.
+trait Encoder: Send {
+    fn write(&mut self, record: &Record<'_>) -> Result<(), TraceErrorKind>;
+
+    /// Writes what is left and returns where all was written to.
+    fn finish(self: Box<Self>) -> Result<Sink, TraceErrorKind>;
+}
+
+/// A trace file that is being written.
+///
+/// Requests are written as they come, in bounded memory. oracleGeneral is the exception, since
+/// each of its records names the next request for its object: its records wait in a temporary file
+/// beside the trace, of 24 bytes each, and [`finish`](Self::finish) goes through them backward with
+/// at most 72 bytes of memory for each distinct object.
+///
+/// The file has its name only when it is complete: a trace that was given up leaves nothing behind.
+pub struct TraceWriter {
+    path: PathBuf,
+    view: View,
+    encoder: Box<dyn Encoder>,
+    records: u64,
+}
+
+impl TraceWriter {
+    /// Begins a file, in place of one that may be there.
+    pub fn create(path: &Path, options: &WriteOptions) -> Result<Self, TraceError> {
+        let directory = match path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        };
+        let sink = Sink::create(path, directory, options.compression).map_err(Into::into);
+        Self::start(path, sink, directory, options)
+    }
+
+    /// Writes a trace to anywhere; `path` is its name in errors.
+    pub fn new(
+        path: &Path,
+        out: impl Write + Send + 'static,
+        options: &WriteOptions,
+    ) -> Result<Self, TraceError> {
+        let sink = Sink::new(Box::new(out), options.compression).map_err(Into::into);
+        Self::start(path, sink, &std::env::temp_dir(), options)
+    }
+
+    fn start(
+        path: &Path,
+        sink: Result<Sink, TraceErrorKind>,
+        directory: &Path,
+        options: &WriteOptions,
+    ) -> Result<Self, TraceError> {
+        let encoder = sink.and_then(|sink| encoder(options.format, sink, directory));
+        Ok(Self {
+            path: path.to_owned(),
+            view: options.view,
+            encoder: encoder.map_err(|kind| TraceError {
+                path: path.to_owned(),
+                at: None,
+                kind,
+            })?,
+            records: 0,
+        })
+    }
+
+    /// Writes a request. `volumes` has the names of volumes by number, as
+    /// [`TraceReader::volumes`](crate::TraceReader::volumes) returns them; a volume without a name
+    /// is called by its number.
+    pub fn write(&mut self, request: &Request, volumes: &[String]) -> Result<(), TraceError> {
+        let name = volumes.get(usize::from(request.volume.0));
+        let mut record = Record {
+            request: *request,
+            block: 0,
+            volume: name.map(String::as_str),
+        };
+        for block in self.view.blocks(request) {
+            record.block = block;
+            if let View::Blocks(bytes) = self.view {
+                record.request.offset_bytes = block * bytes;
+                record.request.length_bytes = bytes;
+            }
+            self.records += 1;
+            self.encoder.write(&record).map_err(|kind| TraceError {
+                path: self.path.clone(),
+                at: None,
+                kind,
+            })?;
+        }
+        Ok(())
+    }
+
+    /// How many records were written so far.
+    #[must_use]
+    pub fn records(&self) -> u64 {
+        self.records
+    }
+
+    /// Completes the file. Without this there is none.
+    pub fn finish(self) -> Result<(), TraceError> {
+        let path = self.path;
+        let finished = self.encoder.finish();
+        finished
+            .and_then(|sink| sink.finish().map_err(Into::into))
+            .map_err(|kind| TraceError {
+                path,
+                at: None,
+                kind,
+            })
+    }
+}
+
+fn encoder(
+    format: Format,
+    sink: Sink,
+    directory: &Path,
+) -> Result<Box<dyn Encoder>, TraceErrorKind> {
+    Ok(match format {
+        Format::OracleGeneral => Box::new(oracle::Oracle::new(sink, directory)?),
+        Format::Csv => Box::new(text::Csv::new(sink)?),
+        Format::Ids => Box::new(text::Ids::new(sink)),
+        Format::Le32 | Format::Le64 | Format::Be32 | Format::Be64 => {
+            Box::new(text::Binary::new(sink, format))
+        }
+        #[cfg(feature = "parquet")]
+        Format::Parquet => Box::new(parquet::Parquet::new(sink)?),
+        #[cfg(not(feature = "parquet"))]
+        Format::Parquet => return Err(TraceErrorKind::NoParquet),
+        _ => {
+            return Err(TraceErrorKind::Unwritable {
+                format: format.name(),
+            });
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests;

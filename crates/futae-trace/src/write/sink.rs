@@ -1,0 +1,105 @@
+//! Where a trace is written: compressed or not, and under its name only when it is whole.
+
+use crate::format::Compression;
+use std::fs::{File, Permissions};
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use tempfile::TempPath;
+
+type Out = BufWriter<Box<dyn Write + Send>>;
+
+const BUFFER_BYTES: usize = 256 << 10;
+const ZSTD_LEVEL: i32 = 3;
+const XZ_LEVEL: u32 = 6;
+
+/// Takes the bytes of a trace.
+pub struct Sink {
+    out: Compressor,
+    /// The file's temporary name, and what it is to be.
+    names: Option<(TempPath, PathBuf)>,
+}
+
+enum Compressor {
+    None(Out),
+    Gzip(flate2::write::GzEncoder<Out>),
+    Zstd(zstd::Encoder<'static, Out>),
+    Xz(liblzma::write::XzEncoder<Out>),
+    Bzip2(bzip2::write::BzEncoder<Out>),
+}
+
+impl Sink {
+    /// A file at `path`, which is in `directory`. What is there and no regular file (a pipe, a
+    /// terminal) is written to directly.
+    pub fn create(path: &Path, directory: &Path, compression: Compression) -> io::Result<Self> {
+        if path.exists() && !path.is_file() {
+            let file = File::options().write(true).open(path)?;
+            return Self::new(Box::new(file), compression);
+        }
+        let (file, temporary) = tempfile::Builder::new()
+            .prefix(".futae-")
+            .permissions(Permissions::from_mode(0o666))
+            .tempfile_in(directory)?
+            .into_parts();
+        let mut sink = Self::new(Box::new(file), compression)?;
+        sink.names = Some((temporary, path.to_owned()));
+        Ok(sink)
+    }
+
+    pub fn new(out: Box<dyn Write + Send>, compression: Compression) -> io::Result<Self> {
+        let out = BufWriter::with_capacity(BUFFER_BYTES, out);
+        let out = match compression {
+            Compression::None => Compressor::None(out),
+            Compression::Gzip => Compressor::Gzip(flate2::write::GzEncoder::new(
+                out,
+                flate2::Compression::default(),
+            )),
+            Compression::Zstd => Compressor::Zstd(zstd::Encoder::new(out, ZSTD_LEVEL)?),
+            Compression::Xz => Compressor::Xz(liblzma::write::XzEncoder::new(out, XZ_LEVEL)),
+            Compression::Bzip2 => Compressor::Bzip2(bzip2::write::BzEncoder::new(
+                out,
+                bzip2::Compression::best(),
+            )),
+        };
+        Ok(Self { out, names: None })
+    }
+
+    /// Writes what is left and gives the file its name.
+    pub fn finish(self) -> io::Result<()> {
+        let mut out = match self.out {
+            Compressor::None(out) => out,
+            Compressor::Gzip(out) => out.finish()?,
+            Compressor::Zstd(out) => out.finish()?,
+            Compressor::Xz(out) => out.finish()?,
+            Compressor::Bzip2(out) => out.finish()?,
+        };
+        out.flush()?;
+        match self.names {
+            Some((temporary, path)) => temporary.persist(path).map_err(|e| e.error),
+            None => Ok(()),
+        }
+    }
+
+    fn inner(&mut self) -> &mut dyn Write {
+        match &mut self.out {
+            Compressor::None(out) => out,
+            Compressor::Gzip(out) => out,
+            Compressor::Zstd(out) => out,
+            Compressor::Xz(out) => out,
+            Compressor::Bzip2(out) => out,
+        }
+    }
+}
+
+impl Write for Sink {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match &mut self.out {
+            Compressor::None(out) => out.write(bytes),
+            _ => self.inner().write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner().flush()
+    }
+}
