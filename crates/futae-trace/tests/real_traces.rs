@@ -3,7 +3,9 @@
 //! The traces are not part of this repository: they are looked for where `FUTAE_TRACES` says, or
 //! in `shared/traces` beside it, with a table `truth.tsv` of requests and distinct blocks.
 
-use futae_trace::{DenseTrace, Request, RequestKind, TraceOptions, TraceReader, View};
+use futae_trace::{
+    DenseTrace, Request, RequestKind, Summarizer, Summary, TraceOptions, TraceReader, View,
+};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -151,4 +153,100 @@ fn reads_writes_volumes_and_bytes_are_those_of_the_list() {
         .map(|request| request.length_bytes)
         .sum();
     assert_eq!(bytes, 4_205_978_112);
+}
+
+/// A row of the list of traces: its name, and the figures that it gives.
+struct Row {
+    file: String,
+    requests: u64,
+    reads_and_writes: Option<(u64, u64)>,
+    distinct: u64,
+    accesses_and_pages: Option<(u64, u64)>,
+    volumes: Option<u64>,
+    monotonic: Option<bool>,
+}
+
+fn row(line: &str) -> Option<Row> {
+    let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+    let [
+        _,
+        file,
+        bytes,
+        _,
+        _,
+        _,
+        requests,
+        kinds,
+        distinct,
+        pages,
+        _,
+        span,
+        ..,
+    ] = cells[..]
+    else {
+        return None;
+    };
+    bytes.parse::<u64>().ok()?;
+    let pair = |text: &str| {
+        let (a, b) = text.split(';').next()?.split_once('/')?;
+        Some((a.trim().parse().ok()?, b.trim().parse().ok()?))
+    };
+    let monotonic = match span.rsplit(", ").next() {
+        Some("m") => Some(true),
+        Some("not m") => Some(false),
+        _ => None,
+    };
+    Some(Row {
+        file: file.to_owned(),
+        requests: requests.parse().ok()?,
+        reads_and_writes: pair(kinds),
+        distinct: distinct.trim_start_matches("start ").parse().ok()?,
+        accesses_and_pages: pair(pages),
+        volumes: span.split(' ').next().and_then(|n| n.parse().ok()),
+        monotonic,
+    })
+}
+
+fn summary(path: &Path) -> Summary {
+    let mut summarizer = Summarizer::new(4096);
+    for request in open(path) {
+        let request = request.unwrap_or_else(|e| panic!("{e}"));
+        summarizer
+            .add(&request)
+            .unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    }
+    summarizer.finish()
+}
+
+#[test]
+fn figures_are_those_of_the_list() {
+    let Some(traces) = traces() else { return };
+    let Ok(list) = std::fs::read_to_string(traces.join("README.md")) else {
+        println!("skipped: no README.md in {}", traces.display());
+        return;
+    };
+    let rows: Vec<Row> = list.lines().filter_map(row).collect();
+    assert!(rows.len() > 20);
+    for row in rows {
+        let found = summary(&traces.join(&row.file));
+        let file = &row.file;
+        assert_eq!(
+            (found.requests, found.distinct_starts),
+            (row.requests, row.distinct),
+            "{file}"
+        );
+        if let Some(expected) = row.reads_and_writes {
+            assert_eq!((found.reads, found.writes), expected, "{file}");
+        }
+        if let Some(expected) = row.accesses_and_pages {
+            let pages = (found.block_accesses, found.distinct_blocks);
+            assert_eq!(pages, expected, "{file}");
+        }
+        if let Some(volumes) = row.volumes {
+            assert_eq!(found.volumes, volumes, "{file}");
+        }
+        if let Some(monotonic) = row.monotonic {
+            assert_eq!(found.monotonic, Some(monotonic), "{file}");
+        }
+    }
 }

@@ -1,0 +1,224 @@
+//! Large traces are read and written in bounded memory, and cut ones end in an error that says
+//! where.
+
+use futae_policy::VolumeId;
+use futae_trace::{
+    Compression, Format, Request, RequestKind, TraceError, TraceErrorKind, TraceOptions,
+    TraceReader, TraceWriter, View, WriteOptions,
+};
+use std::error::Error;
+use std::io::{self, Read, Write};
+use std::path::Path;
+
+/// oracleGeneral records of 64 blocks in turn, made as they are read.
+struct Endless {
+    left: u64,
+    at: u64,
+}
+
+const RECORD_BYTES: usize = 24;
+
+impl Read for Endless {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let room = (buffer.len() / RECORD_BYTES) as u64;
+        let records = room.min(self.left);
+        if room == 0 && self.left > 0 {
+            return Err(io::Error::other("a buffer smaller than a record"));
+        }
+        for out in buffer.chunks_exact_mut(RECORD_BYTES).take(records as usize) {
+            let object = (self.at % 64).to_le_bytes();
+            out[..4].copy_from_slice(&((self.at / 100_000) as u32).to_le_bytes());
+            out[4..12].copy_from_slice(&object);
+            out[12..16].copy_from_slice(&4096u32.to_le_bytes());
+            out[16..].copy_from_slice(&(self.at + 65).to_le_bytes());
+            self.at += 1;
+        }
+        self.left -= records;
+        Ok(records as usize * RECORD_BYTES)
+    }
+}
+
+/// The most memory that this process ever had, in KiB.
+fn peak_kib() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
+    line.split_whitespace().nth(1)?.parse().ok()
+}
+
+struct Counted(u64);
+
+impl Write for Counted {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 += bytes.len() as u64;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_trace_of_any_length_streams_through() -> Result<(), Box<dyn Error>> {
+    // 240 MB in, 360 MB out.
+    let records = 10_000_000;
+    let endless = Endless {
+        left: records,
+        at: 0,
+    };
+    let mut options = TraceOptions {
+        format: Some(Format::OracleGeneral),
+        ..TraceOptions::default()
+    };
+    let mut reader = TraceReader::new(Path::new("t"), endless, &options)?;
+    let to = WriteOptions {
+        format: Format::Csv,
+        compression: Compression::None,
+        view: View::Start,
+    };
+    let mut writer = TraceWriter::new(Path::new("t"), Counted(0), &to)?;
+    while let Some(request) = reader.next() {
+        writer.write(&request?, reader.volumes())?;
+    }
+    assert_eq!(writer.records(), records);
+    writer.finish()?;
+
+    // A line that never ends.
+    options.format = Some(Format::Ids);
+    let line = io::repeat(b'7').take(200 << 20);
+    let errors = TraceReader::new(Path::new("t"), line, &options)?.filter_map(Result::err);
+    assert!(
+        errors
+            .last()
+            .is_some_and(|e| e.to_string().contains("longer than"))
+    );
+    match peak_kib() {
+        Some(kib) => assert!(kib < 60 << 10, "{kib} KiB"),
+        None => println!("skipped: this system does not tell how much memory was used"),
+    }
+    Ok(())
+}
+
+#[test]
+fn more_data_than_allowed_is_an_error() -> Result<(), Box<dyn Error>> {
+    let mut bomb = Vec::new();
+    let mut encoder = zstd::Encoder::new(&mut bomb, 19)?;
+    io::copy(&mut io::repeat(b'\n').take(100 << 20), &mut encoder)?;
+    encoder.finish()?;
+    assert!(bomb.len() < 100_000);
+    let options = TraceOptions {
+        format: Some(Format::Ids),
+        data_bytes_max: Some(1 << 20),
+        ..TraceOptions::default()
+    };
+    let reader = TraceReader::new(Path::new("t"), io::Cursor::new(bomb), &options)?;
+    let errors: Vec<TraceError> = reader.filter_map(Result::err).collect();
+    assert!(errors.len() == 1 && errors[0].to_string().contains("more data than the limit"));
+    Ok(())
+}
+
+/// A trace of each format with three records, and where the third begins; of text, no fewer
+/// lines than that.
+fn samples() -> Vec<(Format, Vec<u8>, usize)> {
+    let text = |format, line: &str| {
+        let (lines, at) = (line.repeat(3), line.len() * 2);
+        (format, lines.into_bytes(), at)
+    };
+    let binary = |format, record: &[u8]| (format, record.repeat(3), record.len() * 2);
+    let mut vscsi1 = [0; 32];
+    (vscsi1[12], vscsi1[15]) = (0x28, 1);
+    let mut vscsi2 = [0; 40];
+    (vscsi2[0], vscsi2[3]) = (0x28, 2);
+    let mut blktrace = [0; 48];
+    blktrace[..4].copy_from_slice(&0x6561_7407u32.to_le_bytes());
+    vec![
+        binary(Format::OracleGeneral, &[1; 24]),
+        binary(Format::Vscsi1, &vscsi1),
+        binary(Format::Vscsi2, &vscsi2),
+        binary(Format::Le32, &[1; 4]),
+        binary(Format::Le64, &[1; 8]),
+        binary(Format::Be32, &[1; 4]),
+        binary(Format::Be64, &[1; 8]),
+        binary(Format::Blktrace, &blktrace),
+        text(Format::Msr, "1,h,0,Read,0,512,1\n"),
+        text(Format::Arc, "1 2 0 1\n"),
+        text(Format::Tencent, "1,2,3,0,7\n"),
+        text(Format::Systor, "1,0,R,3,4096,512\n"),
+        text(Format::DiskSim, "1 0 8 8 1\n"),
+        text(Format::Spc, "0,8,512,R,1\n"),
+        text(Format::Alibaba, "3,R,0,512,9\n"),
+        text(Format::FlashNet, "1,2,1,512,0,1,512\n"),
+    ]
+}
+
+#[test]
+fn a_cut_trace_says_where_it_ends() -> Result<(), Box<dyn Error>> {
+    for (format, data, third) in samples() {
+        let options = TraceOptions {
+            format: Some(format),
+            ..TraceOptions::default()
+        };
+        let outcome = |cut: usize| -> Result<Vec<_>, TraceError> {
+            let data = io::Cursor::new(data[..cut].to_vec());
+            Ok(TraceReader::new(Path::new("t"), data, &options)?.collect())
+        };
+        assert!(outcome(data.len())?.iter().all(Result::is_ok), "{format}");
+        // A line may be cut so that what is left is a line: that cannot be told.
+        let cut = match data.get(third + 3) {
+            Some(_) => third + 3,
+            None => third + 1,
+        };
+        let last = outcome(cut)?.pop();
+        let Some(Err(error)) = last else {
+            panic!("{format}: {last:?}");
+        };
+        assert_eq!(error.at, Some((3, third as u64)), "{format}: {error}");
+    }
+    Ok(())
+}
+
+#[test]
+fn cut_compressed_data_and_tables_are_errors() -> Result<(), Box<dyn Error>> {
+    let directory = tempfile::tempdir()?;
+    let names = [
+        "t.ids.gz",
+        "t.ids.zst",
+        "t.ids.xz",
+        "t.ids.bz2",
+        "t.parquet",
+    ];
+    for name in names {
+        let path = directory.path().join(name);
+        let options = WriteOptions::of_name(&path, None, View::Start)?;
+        let mut writer = match TraceWriter::create(&path, &options) {
+            Err(e) if matches!(e.kind, TraceErrorKind::NoParquet) => {
+                println!("skipped: {e}");
+                continue;
+            }
+            writer => writer?,
+        };
+        for number in 0..10_000u64 {
+            let request = Request {
+                guest: 0,
+                volume: VolumeId(0),
+                offset_bytes: number * number * 512,
+                length_bytes: 512,
+                kind: RequestKind::Read,
+                time_us: Some(number),
+            };
+            writer.write(&request, &[])?;
+        }
+        writer.finish()?;
+        let data = std::fs::read(&path)?;
+        for cut in [data.len() / 2, data.len() - 1] {
+            std::fs::write(&path, &data[..cut])?;
+            let error = match TraceReader::open(&path, &TraceOptions::default()) {
+                Ok(reader) => reader.filter_map(Result::err).last(),
+                Err(e) => Some(e),
+            };
+            let message = error.map(|e| e.to_string()).unwrap_or_default();
+            assert!(message.contains(name), "{name} cut at {cut}: {message}");
+        }
+    }
+    Ok(())
+}
