@@ -1,0 +1,400 @@
+//! `futae trace`: looks into trace files, and makes them.
+
+use crate::failure::Failure;
+use crate::progress::Progress;
+use crate::table::{Table, count};
+use anyhow::Context;
+use futae_trace::{
+    BLOCK_BYTES_MAX, Columns, Format, Request, RequestKind, SIMULATED_BLOCK_BYTES_MIN, Summarizer,
+    Summary, TraceError, TraceErrorKind, TraceOptions, TraceReader, TraceWriter, View,
+    WorkloadReader, WorkloadSpec, WriteOptions, parse_block_bytes,
+};
+use serde_json::json;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// Read and write trace files
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(clap::Subcommand)]
+enum Command {
+    Info(InfoArgs),
+    Head(HeadArgs),
+    Convert(ConvertArgs),
+}
+
+/// What is read.
+#[derive(clap::Args)]
+struct InputArgs {
+    /// A trace file, compressed or not, or a workload such as zipf(1.0):1GiB
+    #[arg(value_name = "TRACE|WORKLOAD")]
+    trace: String,
+    /// The format [default: told by the data and the file's name]
+    #[arg(long)]
+    format: Option<String>,
+    /// Which column is what in a table, such as time=0:s,offset=1:512,length=2:512,kind=3:read0
+    #[arg(long, value_name = "MAP")]
+    columns: Option<String>,
+    /// Count bad records and leave them out
+    #[arg(long)]
+    skip_bad: bool,
+    /// Bytes of a block, a power of two; of a workload, and of traces that number blocks
+    #[arg(long, default_value = "4KiB")]
+    block: String,
+    /// How many requests of a workload
+    #[arg(long)]
+    requests: Option<u64>,
+    /// All randomness of a workload comes from this number
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+/// Say what is in a trace: format, requests, volumes, footprint, time
+///
+/// The whole trace is read; memory depends only on its distinct blocks.
+#[derive(clap::Args)]
+struct InfoArgs {
+    #[command(flatten)]
+    input: InputArgs,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Show the first requests of a trace
+#[derive(clap::Args)]
+struct HeadArgs {
+    #[command(flatten)]
+    input: InputArgs,
+    /// How many
+    #[arg(short = 'n', default_value_t = 10, value_name = "REQUESTS")]
+    count: u64,
+    /// Print JSON, one request a line
+    #[arg(long)]
+    json: bool,
+}
+
+/// Write a trace in another format, or a workload as a trace
+///
+/// The name of the new file tells its format (.oracleGeneral .csv .parquet .ids .le32 .le64 .be32
+/// .be64) and its compression (.gz .zst .xz .bz2 after it).
+#[derive(clap::Args)]
+struct ConvertArgs {
+    #[command(flatten)]
+    input: InputArgs,
+    /// The new file
+    out: PathBuf,
+    /// Its format
+    #[arg(long)]
+    to: Option<String>,
+    /// What becomes a record: `start`, each request (a number is the sector where it starts), or
+    /// `blocks`, each block of each request [default: blocks where the old trace numbers blocks]
+    #[arg(long)]
+    view: Option<String>,
+    /// Stop after so many requests
+    #[arg(long, value_name = "REQUESTS")]
+    limit: Option<u64>,
+}
+
+/// Does what is asked.
+pub fn run(args: &Args) -> Result<(), Failure> {
+    let outcome = match &args.command {
+        Command::Info(args) => info(args),
+        Command::Head(args) => head(args),
+        Command::Convert(args) => convert(args),
+    };
+    match outcome {
+        // Whoever reads the output has read enough.
+        Err(Failure::Failed(e)) if is_broken_pipe(&e) => Ok(()),
+        outcome => outcome,
+    }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    let error = error.downcast_ref::<io::Error>();
+    error.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
+
+/// An open trace or workload.
+struct Input {
+    name: String,
+    block_bytes: u64,
+    source: Source,
+    /// What there is to read: bytes of the file, or requests.
+    whole: u64,
+}
+
+enum Source {
+    File(Box<TraceReader>),
+    Workload(Box<WorkloadReader>),
+}
+
+impl Input {
+    fn open(args: &InputArgs) -> Result<Self, Failure> {
+        let range = (SIMULATED_BLOCK_BYTES_MIN, BLOCK_BYTES_MAX);
+        let block_bytes = parse_block_bytes(&args.block, range.0, range.1);
+        let block_bytes = block_bytes.map_err(Failure::usage)?;
+        let path = Path::new(&args.trace);
+        let workload = args.trace.parse::<WorkloadSpec>();
+        let (source, whole) = match workload {
+            Ok(spec) if !path.exists() => {
+                let natural = spec.natural_requests(block_bytes).map_err(Failure::usage)?;
+                let requests = args.requests.or(natural).ok_or_else(|| {
+                    Failure::usage(format!("say how much of {spec}: --requests N"))
+                })?;
+                let reader = WorkloadReader::new(&spec, block_bytes, args.seed, requests);
+                let reader = reader.map_err(Failure::usage)?;
+                (Source::Workload(Box::new(reader)), requests)
+            }
+            Err(e) if !path.exists() && args.trace.contains(':') => {
+                let message = format!("{} is neither a file nor a workload: {e}", args.trace);
+                return Err(Failure::usage(message));
+            }
+            _ => {
+                let options = trace_options(args, block_bytes)?;
+                let reader = TraceReader::open(path, &options)?;
+                let bytes = path.metadata().map_or(0, |metadata| metadata.len());
+                (Source::File(Box::new(reader)), bytes)
+            }
+        };
+        Ok(Self {
+            name: args.trace.clone(),
+            block_bytes,
+            source,
+            whole,
+        })
+    }
+
+    /// The next request, and the names of the volumes so far.
+    fn next(&mut self) -> Option<Result<(Request, &[String]), TraceError>> {
+        match &mut self.source {
+            Source::File(reader) => {
+                let request = reader.next()?;
+                Some(request.map(|request| (request, reader.volumes())))
+            }
+            Source::Workload(reader) => Some(reader.next()?.map(|request| (request, &[][..]))),
+        }
+    }
+
+    /// Does something with at most `limit` requests.
+    fn each(
+        &mut self,
+        limit: Option<u64>,
+        progress: &Progress,
+        mut act: impl FnMut(&Request, &[String]) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let limit = limit.unwrap_or(u64::MAX);
+        for number in 0..limit {
+            let Some(next) = self.next() else { break };
+            let (request, volumes) = next?;
+            act(&request, volumes)?;
+            if number % (1 << 14) == 0 {
+                let done = match &self.source {
+                    Source::File(reader) => reader.file_bytes_read(),
+                    Source::Workload(reader) => self.whole - reader.left(),
+                };
+                let read = done as f64 / self.whole.max(1) as f64;
+                progress.set(read.max(number as f64 / limit as f64));
+            }
+        }
+        Ok(())
+    }
+
+    fn file(&self) -> Option<&TraceReader> {
+        match &self.source {
+            Source::File(reader) => Some(reader),
+            Source::Workload(_) => None,
+        }
+    }
+
+    fn skipped(&self) -> u64 {
+        self.file().map_or(0, TraceReader::skipped)
+    }
+
+    fn compression(&self) -> Option<&'static str> {
+        let suffix = self.file()?.compression().suffix();
+        (!suffix.is_empty()).then_some(suffix)
+    }
+}
+
+fn trace_options(args: &InputArgs, block_bytes: u64) -> Result<TraceOptions, Failure> {
+    if args.requests.is_some() {
+        let message = "--requests is for workloads; a trace has as many as it has (see --limit)";
+        return Err(Failure::usage(message));
+    }
+    let format = args.format.as_deref().map(str::parse::<Format>);
+    let columns = args.columns.as_deref().map(str::parse::<Columns>);
+    Ok(TraceOptions {
+        format: format.transpose().map_err(Failure::usage)?,
+        columns: columns.transpose().map_err(Failure::usage)?,
+        unit_bytes: block_bytes,
+        skip_bad: args.skip_bad,
+        ..TraceOptions::default()
+    })
+}
+
+fn info(args: &InfoArgs) -> Result<(), Failure> {
+    let mut input = Input::open(&args.input)?;
+    let mut summarizer = Summarizer::new(input.block_bytes);
+    let progress = Progress::new("reading", args.json);
+    let name = input.name.clone();
+    input.each(None, &progress, |request, _| {
+        let added = summarizer.add(request);
+        Ok(added.with_context(|| format!("trace {name}"))?)
+    })?;
+    drop(progress);
+    let summary = summarizer.finish();
+    let mut out = io::stdout().lock();
+    if args.json {
+        let json = InfoJson {
+            trace: &input.name,
+            format: input.file().map(TraceReader::format),
+            compression: input.compression(),
+            records_skipped: input.skipped(),
+            summary: &summary,
+            seconds: summary.seconds(),
+            volume_names: input.file().map_or(&[], TraceReader::volumes),
+        };
+        writeln!(out, "{}", serde_json::to_string_pretty(&json)?)?;
+    } else {
+        write!(out, "{}", info_table(&input, &summary))?;
+    }
+    Ok(())
+}
+
+#[derive(serde::Serialize)]
+struct InfoJson<'a> {
+    trace: &'a str,
+    format: Option<Format>,
+    compression: Option<&'a str>,
+    records_skipped: u64,
+    #[serde(flatten)]
+    summary: &'a Summary,
+    seconds: Option<f64>,
+    volume_names: &'a [String],
+}
+
+fn info_table(input: &Input, summary: &Summary) -> String {
+    let none = || "–".to_owned();
+    let format = input.file().map_or("workload", |r| r.format().name());
+    let block = format!("of {} bytes", summary.block_bytes);
+    let mib = summary.footprint_bytes as f64 / f64::from(1 << 20);
+    let sorted = |sorted| if sorted { "yes" } else { "no" }.to_owned();
+    let rows = [
+        ("format", format.to_owned()),
+        (
+            "compression",
+            input.compression().unwrap_or("none").to_owned(),
+        ),
+        ("requests", count(summary.requests)),
+        ("reads", count(summary.reads)),
+        ("writes", count(summary.writes)),
+        ("bytes read", count(summary.bytes_read)),
+        ("bytes written", count(summary.bytes_written)),
+        ("largest request, bytes", count(summary.request_bytes_max)),
+        ("distinct starts", count(summary.distinct_starts)),
+        (
+            &format!("accesses to blocks {block}"),
+            count(summary.block_accesses),
+        ),
+        (
+            &format!("distinct blocks {block}"),
+            count(summary.distinct_blocks),
+        ),
+        ("footprint", format!("{mib:.1} MiB")),
+        ("volumes", count(summary.volumes)),
+        (
+            "time span",
+            summary.seconds().map_or_else(none, |s| format!("{s:.1} s")),
+        ),
+        (
+            "sorted by time",
+            summary.monotonic.map_or_else(none, sorted),
+        ),
+        ("bad records left out", count(input.skipped())),
+    ];
+    let mut table = Table::new(["trace", &input.name]);
+    for (name, value) in rows {
+        table.row([name.to_owned(), value]);
+    }
+    table.render()
+}
+
+fn head(args: &HeadArgs) -> Result<(), Failure> {
+    let mut input = Input::open(&args.input)?;
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    let mut table = Table::new(["time, s", "volume", "kind", "offset", "length"]);
+    let quiet = Progress::new("reading", true);
+    let outcome = input.each(Some(args.count), &quiet, |request, volumes| {
+        let number = request.volume.0;
+        let volume = volumes.get(usize::from(number)).cloned();
+        let volume = volume.unwrap_or_else(|| number.to_string());
+        let kind = match request.kind {
+            RequestKind::Read => "read",
+            RequestKind::Write => "write",
+        };
+        let (offset, length) = (request.offset_bytes, request.length_bytes);
+        let time = request.time_us.map(|us| us as f64 / 1e6);
+        if args.json {
+            let json = json!({"time": time, "volume": volume, "kind": kind,
+                "offset_bytes": offset, "length_bytes": length});
+            writeln!(out, "{json}")?;
+        } else {
+            let time = time.map_or_else(|| "–".to_owned(), |s| format!("{s:.6}"));
+            let (offset, length) = (offset.to_string(), length.to_string());
+            table.row([time, volume, kind.to_owned(), offset, length]);
+        }
+        Ok(())
+    });
+    // What could be read is shown also where an error follows.
+    if !args.json {
+        write!(out, "{}", table.render())?;
+    }
+    out.flush()?;
+    outcome
+}
+
+fn convert(args: &ConvertArgs) -> Result<(), Failure> {
+    let mut input = Input::open(&args.input)?;
+    let of_blocks = View::Blocks(input.block_bytes);
+    let view = match args.view.as_deref() {
+        Some("start") => View::Start,
+        Some("blocks") => of_blocks,
+        Some(other) => {
+            let message = format!("unknown view `{other}`; there are start and blocks");
+            return Err(Failure::usage(message));
+        }
+        None if input
+            .file()
+            .is_none_or(|reader| reader.format().has_block_numbers()) =>
+        {
+            of_blocks
+        }
+        None => View::Start,
+    };
+    let format = args.to.as_deref().map(str::parse::<Format>).transpose();
+    let options = WriteOptions::of_name(&args.out, format.map_err(Failure::usage)?, view);
+    let options = options.map_err(Failure::usage)?;
+    let mut writer = TraceWriter::create(&args.out, &options).map_err(|e| match e.kind {
+        TraceErrorKind::Unwritable { .. } => Failure::usage(e),
+        _ => Failure::from(e),
+    })?;
+    let progress = Progress::new("converting", false);
+    input.each(args.limit, &progress, |request, volumes| {
+        Ok(writer.write(request, volumes)?)
+    })?;
+    let records = writer.records();
+    writer.finish()?;
+    drop(progress);
+    if input.skipped() > 0 {
+        let skipped = count(input.skipped());
+        eprintln!("futae: {skipped} bad records of {} left out", input.name);
+    }
+    let (records, path) = (count(records), args.out.display());
+    eprintln!("futae: {path}: {records} records, {}", options.format);
+    Ok(())
+}
