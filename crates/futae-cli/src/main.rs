@@ -24,6 +24,7 @@ enum Command {
     Sim(command::sim::Args),
     Serve(command::serve::Args),
     Mount(command::mount::Args),
+    Top(command::top::Args),
     Policies(command::policies::Args),
 }
 
@@ -34,6 +35,7 @@ impl Command {
             Self::Sim(args) => command::sim::run(&args),
             Self::Serve(args) => command::serve::run(&args),
             Self::Mount(args) => command::mount::run(&args),
+            Self::Top(args) => command::top::run(&args),
             Self::Policies(args) => command::policies::run(&args),
         }
     }

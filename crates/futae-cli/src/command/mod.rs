@@ -5,3 +5,4 @@ pub mod mount;
 pub mod policies;
 pub mod serve;
 pub mod sim;
+pub mod top;

@@ -1,0 +1,146 @@
+//! `futae top`: what a running server's caches are doing.
+
+use crate::failure::Failure;
+use crate::table::{Table, count, percent};
+use anyhow::Context;
+use futae_host::{EngineReport, ServerStatus};
+use std::io::{BufRead, BufReader, IsTerminal, Write};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// A status of many exports is long, but not this long.
+const ANSWER_BYTES_MAX: u64 = 16 << 20;
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Watch the caches of a running server
+///
+/// The server must have been started with --control. On a terminal the table is shown anew every
+/// interval; piped, or with --once, it is printed once.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The server's control socket: unix:PATH or PATH
+    control: String,
+    /// Seconds from one look to the next
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
+    interval: f64,
+    /// Look once
+    #[arg(long)]
+    once: bool,
+    /// Print everything as JSON, once
+    #[arg(long)]
+    json: bool,
+}
+
+/// Shows until interrupted, or once.
+pub fn run(args: &Args) -> Result<(), Failure> {
+    if !(0.05..=86_400.0).contains(&args.interval) {
+        return Err(Failure::usage(
+            "--interval is between 0.05 seconds and a day",
+        ));
+    }
+    let path = PathBuf::from(args.control.strip_prefix("unix:").unwrap_or(&args.control));
+    let mut out = std::io::stdout().lock();
+    let mut last = look(&path)?;
+    if args.json {
+        writeln!(out, "{}", serde_json::to_string_pretty(&last)?)?;
+        return Ok(());
+    }
+    if args.once || !out.is_terminal() {
+        write!(out, "{}", render(&last, None))?;
+        return Ok(());
+    }
+    loop {
+        std::thread::sleep(Duration::from_secs_f64(args.interval));
+        let now = look(&path)?;
+        // To the upper left corner, and clear what is below.
+        write!(out, "\x1b[H\x1b[J{}", render(&now, Some(&last)))?;
+        out.flush()?;
+        last = now;
+    }
+}
+
+fn look(path: &PathBuf) -> Result<ServerStatus, Failure> {
+    let context = || {
+        format!(
+            "{}: no futae server answers here; start one with --control unix:PATH",
+            path.display()
+        )
+    };
+    let mut stream = UnixStream::connect(path).with_context(context)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream
+        .write_all(b"{\"command\":\"status\"}\n")
+        .with_context(context)?;
+    let mut line = String::new();
+    let stream = std::io::Read::take(stream, ANSWER_BYTES_MAX);
+    BufReader::new(stream)
+        .read_line(&mut line)
+        .with_context(context)?;
+    Ok(serde_json::from_str(&line).with_context(context)?)
+}
+
+fn render(now: &ServerStatus, before: Option<&ServerStatus>) -> String {
+    let seconds = before.map(|before| now.uptime_seconds - before.uptime_seconds);
+    let mut text = format!(
+        "futae {}, up {:.0} s, {} connections, {} may demote; {}\n\n",
+        now.version,
+        now.uptime_seconds,
+        now.connections,
+        now.demotion_clients,
+        seconds.map_or_else(
+            || "counts since the start".to_owned(),
+            |seconds| format!("rates of the last {seconds:.1} s")
+        ),
+    );
+    let mut table = Table::new([
+        "cache",
+        "policy",
+        "full",
+        "requests",
+        "hit ratio",
+        "store reads",
+        "demoted in",
+        "refused",
+        "errors",
+    ]);
+    for (at, report) in now.engines.iter().enumerate() {
+        let earlier = before.and_then(|before| before.engines.get(at));
+        add_row(&mut table, report, earlier, seconds);
+    }
+    text.push_str(&table.render());
+    text
+}
+
+fn add_row(
+    table: &mut Table,
+    now: &EngineReport,
+    before: Option<&EngineReport>,
+    seconds: Option<f64>,
+) {
+    let engine = &now.engine;
+    let counters = before.map_or(engine.counters, |b| {
+        engine.counters.since(&b.engine.counters)
+    });
+    let rate = |n: u64, earlier: fn(&EngineReport) -> u64| {
+        let n = n - before.map_or(0, earlier);
+        seconds.map_or_else(
+            || count(n),
+            |s| format!("{}/s", count((n as f64 / s) as u64)),
+        )
+    };
+    let full = engine.resident_blocks as f64 / engine.capacity_blocks.max(1) as f64;
+    table.row([
+        now.exports.join(","),
+        engine.policy.clone(),
+        percent(Some(full)),
+        rate(engine.counters.requests, |r| r.engine.counters.requests),
+        percent(counters.hit_ratio()),
+        rate(engine.store_reads, |r| r.engine.store_reads),
+        rate(engine.counters.demotions_in, |r| {
+            r.engine.counters.demotions_in
+        }),
+        count(engine.demotions_refused),
+        count(engine.errors),
+    ]);
+}
