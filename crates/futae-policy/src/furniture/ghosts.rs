@@ -61,8 +61,8 @@ impl<T: Copy> Ghosts<T> {
     /// Forgets `block`; its value, if it was remembered.
     #[inline]
     pub fn take(&mut self, block: BlockId) -> Option<T> {
-        let number = self.names.find(block)?;
-        self.forget(number);
+        let number = self.names.take(block)?;
+        self.order.remove(Slot(number));
         Some(self.values[number as usize])
     }
 
@@ -94,14 +94,9 @@ impl<T: Copy> Ghosts<T> {
     pub fn pop_oldest(&mut self) -> Option<(BlockId, T)> {
         let number = self.order.front(ORDER)?.0;
         let oldest = (self.names.block(number), self.values[number as usize]);
-        self.forget(number);
-        Some(oldest)
-    }
-
-    #[inline]
-    fn forget(&mut self, number: u32) {
         self.order.remove(Slot(number));
         self.names.remove(number);
+        Some(oldest)
     }
 
     /// The names with their values, oldest first.

@@ -2,6 +2,7 @@
 //! memories of departed blocks, and a sketch of how often blocks were asked for.
 
 mod counts;
+mod ghost_lists;
 mod ghosts;
 mod heap;
 mod names;
@@ -13,6 +14,7 @@ mod sketch;
 mod table;
 
 pub use counts::Counts;
+pub use ghost_lists::GhostLists;
 pub use ghosts::Ghosts;
 pub use heap::{Heap, Real};
 pub use names::Names;

@@ -66,6 +66,18 @@ impl Names {
         self.blocks[number as usize]
     }
 
+    /// Removes `block`; the number that it had, if it was in the set.
+    #[inline]
+    pub fn take(&mut self, block: BlockId) -> Option<u32> {
+        let blocks = &self.blocks;
+        let found = self
+            .numbers
+            .find_entry(hash(block), |&number| blocks[number as usize] == block);
+        let (number, _) = found.ok()?.remove();
+        self.free.push(number);
+        Some(number)
+    }
+
     /// Removes the block with this number, which must be in the set.
     #[inline]
     pub fn remove(&mut self, number: u32) {
@@ -89,19 +101,23 @@ mod tests {
     proptest! {
         /// Equal to a plain map from block to number under any sequence of operations.
         #[test]
-        fn equal_to_a_plain_map(steps in prop::collection::vec((any::<bool>(), 0u64..40), 0..400)) {
+        fn equal_to_a_plain_map(steps in prop::collection::vec((0u8..3, 0u64..40), 0..400)) {
             let mut names = Names::default();
             let mut model = BTreeMap::new();
-            for (add, index) in steps {
+            for (what, index) in steps {
                 let block = BlockId::on_first(index);
-                match (add, model.get(&index).copied()) {
-                    (true, None) => {
+                match (what, model.get(&index).copied()) {
+                    (0, None) => {
                         let number = names.add(block);
                         prop_assert!(model.values().all(|&held| held != number));
                         prop_assert!((number as usize) < 40);
                         model.insert(index, number);
                     }
-                    (false, Some(number)) => {
+                    (1, known) => {
+                        prop_assert_eq!(names.take(block), known);
+                        model.remove(&index);
+                    }
+                    (2, Some(number)) => {
                         names.remove(number);
                         model.remove(&index);
                     }

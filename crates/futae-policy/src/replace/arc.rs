@@ -14,20 +14,13 @@
 //! # Cost
 //! O(1) an access; 17 bytes a slot, about 24 a name, at most as many names as slots
 
-use crate::furniture::{Ghosts, Noted, Queues, Table};
+use crate::furniture::{GhostLists, Noted, Queues, Table};
 use crate::{Access, Admission, Arguments, BlockId, Departure, Policy, Shape, Slot, SpecError};
 
 const T1: usize = 0;
 const T2: usize = 1;
-
-/// Where a block that missed was known from.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Known {
-    #[default]
-    Nowhere,
-    B1,
-    B2,
-}
+const B1: usize = 0;
+const B2: usize = 1;
 
 /// Two LRU lists, the names of those who left each, and a target.
 #[derive(Debug)]
@@ -37,9 +30,10 @@ pub struct Arc {
     p: f64,
     lists: Queues,
     names: Table<BlockId>,
-    b1: Ghosts,
-    b2: Ghosts,
-    known: Noted<Known>,
+    /// B1 and B2.
+    gone: GhostLists,
+    /// The list for the block that missed last.
+    list: Noted<usize>,
     from_b2: bool,
     /// T1 fills its half of the directory alone: its oldest leaves without a name.
     forget: bool,
@@ -52,9 +46,8 @@ pub fn build(_arguments: &mut Arguments, shape: &Shape) -> Result<Arc, SpecError
         p: 0.0,
         lists: Queues::new(2, shape.slots),
         names: Table::new(shape.slots),
-        b1: Ghosts::new(u32::MAX),
-        b2: Ghosts::new(u32::MAX),
-        known: Noted::new(),
+        gone: GhostLists::new(2),
+        list: Noted::new(),
         from_b2: false,
         forget: false,
     })
@@ -62,28 +55,31 @@ pub fn build(_arguments: &mut Arguments, shape: &Shape) -> Result<Arc, SpecError
 
 impl Arc {
     /// The paper's four cases but for the eviction: adapts p, and keeps T1 + B1 within the number
-    /// of slots and the whole directory within twice that.
-    fn consult(&mut self, block: BlockId) -> Known {
-        let (b1, b2) = (f64::from(self.b1.len()), f64::from(self.b2.len()));
+    /// of slots and the whole directory within twice that. The list for `block`.
+    fn consult(&mut self, block: BlockId) -> usize {
+        let (b1, b2) = (f64::from(self.gone.len(B1)), f64::from(self.gone.len(B2)));
         (self.from_b2, self.forget) = (false, false);
-        if self.b1.take(block).is_some() {
-            self.p = (self.p + (b2 / b1).max(1.0)).min(f64::from(self.slots));
-            return Known::B1;
-        }
-        if self.b2.take(block).is_some() {
-            self.p = (self.p - (b1 / b2).max(1.0)).max(0.0);
-            self.from_b2 = true;
-            return Known::B2;
-        }
-        let l1 = self.lists.len(T1) + self.b1.len();
-        if l1 >= self.slots {
-            if self.b1.pop_oldest().is_none() {
-                self.forget = true;
+        match self.gone.take(block) {
+            Some(B1) => self.p = (self.p + (b2 / b1).max(1.0)).min(f64::from(self.slots)),
+            Some(_) => {
+                self.p = (self.p - (b1 / b2).max(1.0)).max(0.0);
+                self.from_b2 = true;
             }
-        } else if l1 + self.lists.len(T2) + self.b2.len() >= self.slots.saturating_mul(2) {
-            self.b2.pop_oldest();
+            None => {
+                let l1 = self.lists.len(T1) + self.gone.len(B1);
+                if l1 >= self.slots {
+                    self.forget = !self.gone.pop_oldest(B1);
+                } else if self.directory() >= self.slots.saturating_mul(2) {
+                    self.gone.pop_oldest(B2);
+                }
+                return T1;
+            }
         }
-        Known::Nowhere
+        T2
+    }
+
+    fn directory(&self) -> u32 {
+        self.lists.total() + self.gone.total()
     }
 
     fn t1_gives(&self) -> bool {
@@ -94,31 +90,25 @@ impl Arc {
 
     /// After blocks were removed or slots taken away, the directory can be too large.
     fn trim(&mut self) {
-        while self.lists.len(T1) + self.b1.len() > self.slots && !self.b1.is_empty() {
-            self.b1.pop_oldest();
-        }
-        let total = |this: &Self| this.lists.total() + this.b1.len() + this.b2.len();
-        while total(self) > self.slots.saturating_mul(2) && !self.b2.is_empty() {
-            self.b2.pop_oldest();
-        }
+        while self.lists.len(T1) + self.gone.len(B1) > self.slots && self.gone.pop_oldest(B1) {}
+        while self.directory() > self.slots.saturating_mul(2) && self.gone.pop_oldest(B2) {}
     }
 }
 
 impl Policy for Arc {
     #[inline]
     fn miss(&mut self, access: &Access) -> Admission {
-        let known = self.consult(access.block);
-        self.known.set(access.block, known);
+        let list = self.consult(access.block);
+        self.list.set(access.block, list);
         Admission::Admit
     }
 
     #[inline]
     fn insert(&mut self, slot: Slot, access: &Access) {
-        let known = match self.known.take(access.block) {
-            Some(known) => known,
+        let list = match self.list.take(access.block) {
+            Some(list) => list,
             None => self.consult(access.block),
         };
-        let list = if known == Known::Nowhere { T1 } else { T2 };
         self.lists.push_back(list, slot);
         self.names.set(slot, access.block);
         (self.from_b2, self.forget) = (false, false);
@@ -140,8 +130,8 @@ impl Policy for Arc {
         if why == Departure::Evicted {
             match self.lists.queue_of(slot) {
                 T1 if self.forget => self.forget = false,
-                T1 => self.b1.push(self.names.get(slot), ()),
-                _ => self.b2.push(self.names.get(slot), ()),
+                T1 => self.gone.push(B1, self.names.get(slot)),
+                _ => self.gone.push(B2, self.names.get(slot)),
             }
         }
         self.lists.remove(slot);
@@ -171,11 +161,13 @@ impl Policy for Arc {
             (0.0..=f64::from(self.slots)).contains(&self.p),
             "p out of range"
         );
-        assert!(self.b1.is_empty() || self.lists.len(T1) + self.b1.len() <= self.slots);
-        assert!(resident + self.b1.len() + self.b2.len() <= 2 * self.slots);
+        assert!(self.gone.is_empty(B1) || self.lists.len(T1) + self.gone.len(B1) <= self.slots);
+        assert!(self.directory() <= 2 * self.slots);
         for slot in self.lists.iter(T1).chain(self.lists.iter(T2)) {
-            let name = self.names.get(slot);
-            assert!(self.b1.get(name).is_none() && self.b2.get(name).is_none());
+            assert!(
+                !self.gone.has(self.names.get(slot)),
+                "resident and departed"
+            );
         }
     }
 }

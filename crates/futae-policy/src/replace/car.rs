@@ -15,12 +15,14 @@
 //! # Cost
 //! O(1) an access, amortised; 18 bytes a slot, about 24 a name, at most as many names as slots
 
-use crate::furniture::{Ghosts, Queues, Table};
+use crate::furniture::{GhostLists, Queues, Table};
 use crate::policy::order_by_evicting;
 use crate::{Access, Arguments, BlockId, Departure, Policy, Shape, Slot, SpecError};
 
 const T1: usize = 0;
 const T2: usize = 1;
+const B1: usize = 0;
+const B2: usize = 1;
 
 /// Two clocks, the names of those who left each, and a target.
 #[derive(Clone, Debug)]
@@ -31,8 +33,8 @@ pub struct Car {
     clocks: Queues,
     marked: Table<bool>,
     names: Table<BlockId>,
-    b1: Ghosts,
-    b2: Ghosts,
+    /// B1 and B2.
+    gone: GhostLists,
 }
 
 /// Builds the policy; it has no parameters.
@@ -43,33 +45,31 @@ pub fn build(_arguments: &mut Arguments, shape: &Shape) -> Result<Car, SpecError
         clocks: Queues::new(2, shape.slots),
         marked: Table::new(shape.slots),
         names: Table::new(shape.slots),
-        b1: Ghosts::new(u32::MAX),
-        b2: Ghosts::new(u32::MAX),
+        gone: GhostLists::new(2),
     })
 }
 
 impl Car {
     fn directory(&self) -> u32 {
-        self.clocks.total() + self.b1.len() + self.b2.len()
+        self.clocks.total() + self.gone.total()
     }
 
     /// Adapts p if `block` left not long ago, else makes room for its name; the clock it enters.
     fn consult(&mut self, block: BlockId) -> usize {
-        let (b1, b2) = (f64::from(self.b1.len()), f64::from(self.b2.len()));
-        if self.b1.take(block).is_some() {
-            self.p = (self.p + (b2 / b1).max(1.0)).min(f64::from(self.slots));
-            return T2;
+        let (b1, b2) = (f64::from(self.gone.len(B1)), f64::from(self.gone.len(B2)));
+        match self.gone.take(block) {
+            Some(B1) => self.p = (self.p + (b2 / b1).max(1.0)).min(f64::from(self.slots)),
+            Some(_) => self.p = (self.p - (b1 / b2).max(1.0)).max(0.0),
+            None => {
+                if self.clocks.len(T1) + self.gone.len(B1) >= self.slots {
+                    self.gone.pop_oldest(B1);
+                } else if self.directory() >= self.slots.saturating_mul(2) {
+                    self.gone.pop_oldest(B2);
+                }
+                return T1;
+            }
         }
-        if self.b2.take(block).is_some() {
-            self.p = (self.p - (b1 / b2).max(1.0)).max(0.0);
-            return T2;
-        }
-        if self.clocks.len(T1) + self.b1.len() >= self.slots {
-            self.b1.pop_oldest();
-        } else if self.directory() >= self.slots.saturating_mul(2) {
-            self.b2.pop_oldest();
-        }
-        T1
+        T2
     }
 }
 
@@ -102,8 +102,8 @@ impl Policy for Car {
     fn remove(&mut self, slot: Slot, why: Departure) {
         if why == Departure::Evicted {
             let from_t1 = self.clocks.queue_of(slot) == T1;
-            let ghosts = if from_t1 { &mut self.b1 } else { &mut self.b2 };
-            ghosts.push(self.names.get(slot), ());
+            let list = if from_t1 { B1 } else { B2 };
+            self.gone.push(list, self.names.get(slot));
         }
         self.clocks.remove(slot);
     }
@@ -111,8 +111,8 @@ impl Policy for Car {
     fn resize(&mut self, slots: u32) {
         self.slots = slots;
         self.p = self.p.min(f64::from(slots));
-        while self.clocks.len(T1) + self.b1.len() > slots && self.b1.pop_oldest().is_some() {}
-        while self.directory() > slots.saturating_mul(2) && self.b2.pop_oldest().is_some() {}
+        while self.clocks.len(T1) + self.gone.len(B1) > slots && self.gone.pop_oldest(B1) {}
+        while self.directory() > slots.saturating_mul(2) && self.gone.pop_oldest(B2) {}
     }
 
     fn order(&self) -> Vec<Slot> {
@@ -125,11 +125,13 @@ impl Policy for Car {
             (0.0..=f64::from(self.slots)).contains(&self.p),
             "p out of range"
         );
-        assert!(self.clocks.len(T1) + self.b1.len() <= self.slots);
+        assert!(self.clocks.len(T1) + self.gone.len(B1) <= self.slots);
         assert!(self.directory() <= 2 * self.slots);
         for slot in self.clocks.iter(T1).chain(self.clocks.iter(T2)) {
-            let name = self.names.get(slot);
-            assert!(self.b1.get(name).is_none() && self.b2.get(name).is_none());
+            assert!(
+                !self.gone.has(self.names.get(slot)),
+                "resident and departed"
+            );
         }
     }
 }

@@ -293,7 +293,7 @@ mod reference {
 mod tests {
     use super::reference;
     use crate::contract::level_of;
-    use crate::{Access, BlockId, Class, Level, Outcome, Policy};
+    use crate::{Access, BlockId, Class, Kind, Level, Outcome, Policy};
     use proptest::prelude::*;
 
     fn access(level: &mut Level<Box<dyn Policy>>, index: u64, priority: bool) -> bool {
@@ -378,11 +378,11 @@ mod tests {
         /// Any policy can order the pools, and the protected share is kept.
         #[test]
         fn any_inner_order_obeys_the_contract(
-            inner in 0usize..7,
+            inner in prop::sample::select(Kind::ALL),
             steps in prop::collection::vec((0u64..24, 0u8..8), 0..300),
         ) {
-            let name = ["mru", "random", "2q", "arc", "lirs", "clock", "fix"][inner];
-            let mut level = level_of(&format!("directory({name},max_protected=0.5)"), 6, 1);
+            let text = format!("directory({},max_protected=0.5)", inner.name());
+            let mut level = level_of(&text, 6, 1);
             for (index, what) in steps {
                 match what {
                     0 => level.reclass(BlockId::on_first(index), Class::NORMAL),

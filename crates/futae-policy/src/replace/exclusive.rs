@@ -167,7 +167,7 @@ mod reference {
 mod tests {
     use super::reference;
     use crate::contract::level_of;
-    use crate::{Access, AccessKind, BlockId, Outcome};
+    use crate::{Access, AccessKind, BlockId, Kind, Outcome};
     use proptest::prelude::*;
 
     fn block(index: u64) -> BlockId {
@@ -243,11 +243,10 @@ mod tests {
         /// Any policy can order the demoted blocks.
         #[test]
         fn any_inner_order_obeys_the_contract(
-            inner in 0usize..5,
+            inner in prop::sample::select(Kind::ALL),
             steps in prop::collection::vec((0u64..24, 0u8..3), 0..300),
         ) {
-            let name = ["lru", "mru", "fifo", "random", "fix"][inner];
-            let mut level = level_of(&format!("exclusive({name})"), 5, 1);
+            let mut level = level_of(&format!("exclusive({})", inner.name()), 5, 1);
             for (index, what) in steps {
                 let access = if what == 0 { demotion(index) } else { Access::read(block(index)) };
                 level.access(&access);

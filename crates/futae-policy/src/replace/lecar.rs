@@ -14,7 +14,9 @@
 //! discount 0.005: what is left of a regret after as many accesses as there are slots (paper)
 //! # Deviations
 //! ties among least often used go by time of last use. The lot for the next victim is drawn when
-//! the one before it leaves, so that `order` can name it
+//! the one before it leaves, so that `order` can name it. A name keeps the block's uses, of which
+//! the paper does not speak. libCacheSim's stays near LRU where this one learns (0.2290 against
+//! 0.1883 misses on Zipf 1.0, 0.8049 against 0.8044 on its own sample)
 //! # Cost
 //! O(1) an access; 28 bytes a slot, about 40 a name, at most twice as many names as slots
 

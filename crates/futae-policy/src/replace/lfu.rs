@@ -9,37 +9,35 @@
 //! hit: one use more | miss: in with its count of the past, and one more | demotion: as new or
 //! hit | evicted, promoted: the count is kept by name | invalidated: the count is forgotten
 //! # Parameters
-//! history 0: departed blocks whose counts are kept, oldest forgotten first; 0: all
+//! none
 //! # Deviations
 //! none; ties go by time of last use, the oldest first. libCacheSim's LFU forgets the count of
 //! an evicted block and is `lfu-in-cache` here
 //! # Cost
 //! O(1) a hit; to enter with a count of the past, as many steps as there are different lower
-//! counts; 20 bytes a slot, about 28 a departed block
+//! counts; 20 bytes a slot, about 24 a departed block
 
-use crate::furniture::{Counts, Ghosts, Noted, Table};
+use crate::furniture::{Counts, Noted, Table};
 use crate::{Access, Admission, Arguments, BlockId, Departure, Policy, Shape, Slot, SpecError};
+use hashbrown::HashMap;
 
 /// Fewest uses, past and present, first.
 #[derive(Debug)]
 pub struct Lfu {
     uses: Counts,
     names: Table<BlockId>,
-    past: Ghosts<u32>,
+    /// The counts of departed blocks.
+    past: HashMap<BlockId, u32>,
     /// The past uses of the block that missed last.
     found: Noted<u32>,
 }
 
-/// Builds the policy; its parameter is `history`.
-pub fn build(arguments: &mut Arguments, shape: &Shape) -> Result<Lfu, SpecError> {
-    let history = match arguments.count("history", 0, 0)? {
-        0 => u32::MAX,
-        limit => u32::try_from(limit).unwrap_or(u32::MAX),
-    };
+/// Builds the policy; it has no parameters.
+pub fn build(_arguments: &mut Arguments, shape: &Shape) -> Result<Lfu, SpecError> {
     Ok(Lfu {
         uses: Counts::new(shape.slots),
         names: Table::new(shape.slots),
-        past: Ghosts::new(history),
+        past: HashMap::new(),
         found: Noted::new(),
     })
 }
@@ -47,17 +45,16 @@ pub fn build(arguments: &mut Arguments, shape: &Shape) -> Result<Lfu, SpecError>
 impl Policy for Lfu {
     #[inline]
     fn miss(&mut self, access: &Access) -> Admission {
-        let uses = self.past.get(access.block).unwrap_or(0);
+        let uses = self.past.remove(&access.block).unwrap_or(0);
         self.found.set(access.block, uses);
         Admission::Admit
     }
 
     #[inline]
     fn insert(&mut self, slot: Slot, access: &Access) {
-        let found = self.found.take(access.block);
-        let uses = match found {
-            Some(0) => 0,
-            _ => self.past.take(access.block).or(found).unwrap_or(0),
+        let uses = match self.found.take(access.block) {
+            Some(uses) => uses,
+            None => self.past.remove(&access.block).unwrap_or(0),
         };
         self.uses.insert(slot, uses.saturating_add(1));
         self.names.set(slot, access.block);
@@ -76,7 +73,8 @@ impl Policy for Lfu {
     #[inline]
     fn remove(&mut self, slot: Slot, why: Departure) {
         if why != Departure::Invalidated {
-            self.past.push(self.names.get(slot), self.uses.count(slot));
+            self.past
+                .insert(self.names.get(slot), self.uses.count(slot));
         }
         self.uses.remove(slot);
     }
@@ -91,7 +89,7 @@ impl Policy for Lfu {
         assert_eq!(self.uses.len(), resident);
         for slot in self.uses.iter() {
             assert!(
-                self.past.get(self.names.get(slot)).is_none(),
+                !self.past.contains_key(&self.names.get(slot)),
                 "counted twice"
             );
         }

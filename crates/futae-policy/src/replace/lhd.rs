@@ -15,9 +15,11 @@
 //! period 0: accesses between two computations; 0: four for each slot, at least 4096
 //! decay 0.9: what is left of the counts after a period (paper 0.9)
 //! # Deviations
-//! unit size. The unit of age is fixed to a 64th of the slots, where the paper adapts it; blocks
-//! of 16 times the slots and more count as equally old. No explorers. `order` lists all by their
-//! rank: the lot may find another than the last of it
+//! unit size. The unit of age is fixed to a 16th of the slots, where the paper adapts it; ages of
+//! 64 times the slots and more count as equal. No explorers. `order` lists all by their
+//! rank: the lot may find another than the last of it. libCacheSim has the authors' code, with
+//! explorers, the latest newcomers in every sample and an adapted unit of age, and misses less
+//! often (0.1974 against 0.2107 on Zipf 1.0, 0.8040 against 0.8056 on its own sample)
 //! # Cost
 //! O(1) a hit, O(sample) an eviction; 24 bytes a slot, 288 KiB of counts
 
@@ -163,7 +165,7 @@ impl Policy for Lhd {
     }
 
     fn resize(&mut self, slots: u32) {
-        self.age_unit = u64::from(slots / 64).max(1);
+        self.age_unit = u64::from(slots / 16).max(1);
         self.period = match self.period_given {
             0 => (u64::from(slots) * 4).max(4096),
             given => given,

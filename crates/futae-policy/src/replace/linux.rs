@@ -5,8 +5,8 @@
 //! (`folio_mark_accessed`), `mm/vmscan.c` (`inactive_is_low`, `shrink_active_list`),
 //! `mm/workingset.c` (its opening comment), as of 6.x; read as a description, not copied.
 //! # Picture
-//! new → [ inactive ] → out, with a shadow; second use → [ active ] → oldest back to inactive when
-//! inactive is low; back soon enough by its shadow → active at once
+//! new → [ inactive, fifo ] → out, with a shadow; second use → [ active, fifo ] → back to inactive
+//! when that is low; asked for again soon enough by its shadow → active at once
 //! # Transitions
 //! hit: marked; if it was: from inactive to the recent end of active, mark off | miss: to the
 //! recent end of inactive, marked (its first use); to active if, since it left, no more blocks

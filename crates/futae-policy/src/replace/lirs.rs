@@ -18,7 +18,7 @@
 //! the paper bounds S by memory only. libCacheSim also makes room among the LIR blocks, to no
 //! use, when a HIR block is hit in Q and not in S
 //! # Cost
-//! O(1) an access, amortised; about 41 bytes a slot, and as much a departed block in S
+//! O(1) an access, amortised; about 45 bytes a slot, and 40 a departed block in S
 
 use crate::furniture::{Names, Noted, Queues, Table};
 use crate::{Access, Admission, Arguments, BlockId, Departure, Policy, Shape, Slot, SpecError};

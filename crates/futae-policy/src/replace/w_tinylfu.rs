@@ -19,9 +19,10 @@
 //! # Deviations
 //! the window climbs as the paper has it: every ten accesses a slot, by a sixteenth of the slots
 //! at first, in the same direction while hits grow, back otherwise, each time by 2 % less, and
-//! from the start again when the hit ratio moves by 5 points. No doorkeeper
+//! from the start again when the hit ratio moves by 5 points. No doorkeeper. libCacheSim's window
+//! is fixed and its sketch another: the two differ by a point or two either way
 //! # Cost
-//! O(1) an access, amortised; 33 to 49 bytes a slot with the sketch
+//! O(1) an access, amortised; 25 to 33 bytes a slot with the sketch
 
 use crate::furniture::{Queues, Sketch, Table};
 use crate::{Access, Admission, Arguments, BlockId, Departure, Policy, Shape, Slot, SpecError};

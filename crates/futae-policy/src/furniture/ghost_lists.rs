@@ -1,0 +1,121 @@
+//! Names of departed blocks in several lists.
+
+use super::{Names, Queues};
+use crate::{BlockId, Slot};
+
+/// Names of departed blocks in several lists, oldest first in each; a name is in one list only, so
+/// that one look-up finds it wherever it is. Constant time; about 25 bytes a name.
+#[derive(Clone, Debug)]
+pub struct GhostLists {
+    names: Names,
+    /// The names' numbers.
+    lists: Queues,
+}
+
+impl GhostLists {
+    /// So many empty lists.
+    #[must_use]
+    pub fn new(lists: usize) -> Self {
+        Self {
+            names: Names::default(),
+            lists: Queues::new(lists, 0),
+        }
+    }
+
+    /// Names in `list`.
+    #[inline]
+    #[must_use]
+    pub fn len(&self, list: usize) -> u32 {
+        self.lists.len(list)
+    }
+
+    /// Whether `list` is empty.
+    #[inline]
+    #[must_use]
+    pub fn is_empty(&self, list: usize) -> bool {
+        self.lists.is_empty(list)
+    }
+
+    /// Names in all lists together.
+    #[inline]
+    #[must_use]
+    pub fn total(&self) -> u32 {
+        self.names.len()
+    }
+
+    /// Whether `block` is in any list.
+    #[must_use]
+    pub fn has(&self, block: BlockId) -> bool {
+        self.names.find(block).is_some()
+    }
+
+    /// Takes `block` out; the list that it was in, if it was in one.
+    #[inline]
+    pub fn take(&mut self, block: BlockId) -> Option<usize> {
+        let number = Slot(self.names.take(block)?);
+        let list = self.lists.queue_of(number);
+        self.lists.remove(number);
+        Some(list)
+    }
+
+    /// Puts `block`, which must be in none, into `list` as its newest name.
+    #[inline]
+    pub fn push(&mut self, list: usize, block: BlockId) {
+        let number = self.names.add(block);
+        self.lists.push_back(list, Slot(number));
+    }
+
+    /// Forgets the oldest name of `list`; whether there was one.
+    #[inline]
+    pub fn pop_oldest(&mut self, list: usize) -> bool {
+        let Some(number) = self.lists.front(list) else {
+            return false;
+        };
+        self.lists.remove(number);
+        self.names.remove(number.0);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// Equal to plain lists under any sequence of operations.
+        #[test]
+        fn equal_to_plain_lists(steps in prop::collection::vec((0u8..4, 0usize..2, 0u64..16), 0..400)) {
+            let mut ghosts = GhostLists::new(2);
+            let mut model: [Vec<u64>; 2] = Default::default();
+            for (what, list, index) in steps {
+                let block = BlockId::on_first(index);
+                let home = model.iter().position(|names| names.contains(&index));
+                match what {
+                    0 => {
+                        prop_assert_eq!(ghosts.take(block), home);
+                        model.iter_mut().for_each(|names| names.retain(|&name| name != index));
+                    }
+                    1 => {
+                        prop_assert_eq!(ghosts.pop_oldest(list), !model[list].is_empty());
+                        model[list].drain(..1.min(model[list].len()));
+                    }
+                    _ if home.is_none() => {
+                        ghosts.push(list, block);
+                        model[list].push(index);
+                    }
+                    _ => {}
+                }
+                for (list, names) in model.iter().enumerate() {
+                    prop_assert_eq!(ghosts.len(list) as usize, names.len());
+                    prop_assert_eq!(ghosts.is_empty(list), names.is_empty());
+                }
+                prop_assert_eq!(ghosts.total() as usize, model.concat().len());
+                for index in 0..16 {
+                    let known = model.concat().contains(&index);
+                    prop_assert_eq!(ghosts.has(BlockId::on_first(index)), known);
+                }
+            }
+        }
+    }
+}
