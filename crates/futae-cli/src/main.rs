@@ -22,6 +22,7 @@ struct Cli {
 enum Command {
     Demo(command::demo::Args),
     Sim(command::sim::Args),
+    Trace(command::trace::Args),
     Serve(command::serve::Args),
     Mount(command::mount::Args),
     Top(command::top::Args),
@@ -33,6 +34,7 @@ impl Command {
         match self {
             Self::Demo(args) => command::demo::run(&args),
             Self::Sim(args) => command::sim::run(&args),
+            Self::Trace(args) => command::trace::run(&args),
             Self::Serve(args) => command::serve::run(&args),
             Self::Mount(args) => command::mount::run(&args),
             Self::Top(args) => command::top::run(&args),

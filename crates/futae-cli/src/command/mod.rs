@@ -6,3 +6,4 @@ pub mod policies;
 pub mod serve;
 pub mod sim;
 pub mod top;
+pub mod trace;
