@@ -8,9 +8,11 @@
 
 #![forbid(unsafe_code)]
 
+mod aoki;
 mod kotoge;
 mod report;
 mod sugimoto;
+mod yoshida;
 
 pub use report::{Check, Grid, Options, PaperError, Progress, Reproduction, Source};
 
@@ -45,5 +47,11 @@ impl Experiment {
 /// Every experiment that can be run, by paper and figure.
 #[must_use]
 pub fn experiments() -> Vec<Experiment> {
-    [sugimoto::EXPERIMENTS, kotoge::EXPERIMENTS].concat()
+    [
+        sugimoto::EXPERIMENTS,
+        aoki::EXPERIMENTS,
+        yoshida::EXPERIMENTS,
+        kotoge::EXPERIMENTS,
+    ]
+    .concat()
 }
