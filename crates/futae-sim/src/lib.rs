@@ -6,15 +6,19 @@
 //! * [`spec`]: levels and links as they are written on a command line;
 //! * [`run`]: a whole simulation, from spec to results;
 //! * [`theory`]: hit ratios in closed form, to hold results against;
+//! * [`curve`]: miss-ratio curves, exact and from samples;
+//! * [`locality`]: re-access intervals between the levels;
 //! * [`replay`]: a recorded decision log against a fresh level.
 //!
 //! Nothing in this crate does live I/O.
 
 #![forbid(unsafe_code)]
 
+pub mod curve;
 pub mod hierarchy;
 mod index;
 pub mod link;
+pub mod locality;
 pub mod machine;
 pub mod replay;
 pub mod run;

@@ -1,0 +1,51 @@
+//! LRU at every size, exactly.
+
+use super::{Curve, StackDistances};
+
+/// The exact curve of LRU, in one pass: a request is a hit if fewer distinct other blocks than
+/// the cache holds were asked for since the last request for the same block.
+#[derive(Clone, Debug, Default)]
+pub struct ExactLru {
+    distances: StackDistances,
+    /// By distance: how many requests.
+    counts: Vec<u64>,
+    requests: u64,
+}
+
+impl ExactLru {
+    /// Distinct blocks that there can be.
+    pub const BLOCKS_MAX: u64 = 1 << 30;
+
+    /// Takes the next request; blocks are numbered densely, below [`Self::BLOCKS_MAX`].
+    #[inline]
+    pub fn access(&mut self, block: u32) {
+        self.requests += 1;
+        if let Some(distance) = self.distances.access(block) {
+            let at = distance as usize;
+            if at >= self.counts.len() {
+                self.counts.resize(at + 1, 0);
+            }
+            self.counts[at] += 1;
+        }
+    }
+
+    /// Distinct blocks so far.
+    #[must_use]
+    pub fn distinct(&self) -> u32 {
+        self.distances.distinct()
+    }
+
+    /// Requests so far.
+    #[must_use]
+    pub fn requests(&self) -> u64 {
+        self.requests
+    }
+
+    /// The curve so far: a point for every size at which it changes.
+    #[must_use]
+    pub fn curve(&self) -> Curve {
+        let used = (1..).zip(&self.counts).filter(|&(_, &count)| count > 0);
+        let positions = used.map(|(position, &count)| (position, count as f64));
+        Curve::from_positions(positions, self.requests.max(1) as f64)
+    }
+}

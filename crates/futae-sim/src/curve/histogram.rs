@@ -1,0 +1,124 @@
+//! Weights by value, in bins that are fine everywhere.
+
+/// Bins of each power of two, as a power of two.
+const FINE_BITS: u32 = 10;
+const FINE: u64 = 1 << FINE_BITS;
+
+/// How much weight lies where. Values below 2,048 have a bin each; above, a bin is at most a
+/// thousandth of its value wide, so that memory is bounded (55 thousand bins) and no scale has to
+/// be chosen.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Histogram {
+    weights: Vec<f64>,
+    total: f64,
+}
+
+impl Histogram {
+    /// Adds weight at a value.
+    #[inline]
+    pub fn add(&mut self, value: u64, weight: f64) {
+        let bin = bin_of(value);
+        if bin >= self.weights.len() {
+            self.weights.resize(bin + 1, 0.0);
+        }
+        self.weights[bin] += weight;
+        self.total += weight;
+    }
+
+    /// All weight.
+    #[must_use]
+    pub fn total(&self) -> f64 {
+        self.total
+    }
+
+    /// The bins that hold any weight, in order: lowest value, lowest value of the next bin, weight.
+    pub fn bins(&self) -> impl Iterator<Item = (u64, u64, f64)> + '_ {
+        let bins = self.weights.iter().enumerate();
+        bins.filter(|&(_, &weight)| weight != 0.0)
+            .map(|(bin, &weight)| (low_of(bin), low_of(bin + 1), weight))
+    }
+
+    /// The weight at values below `value`, which may lie inside a bin: its weight is taken for
+    /// evenly spread.
+    #[must_use]
+    pub fn below(&self, value: f64) -> f64 {
+        let mut sum = 0.0;
+        for (low, high, weight) in self.bins() {
+            if value <= low as f64 {
+                break;
+            }
+            let share = (value - low as f64) / (high as f64 - low as f64);
+            sum += weight * share.min(1.0);
+        }
+        sum
+    }
+
+    /// The value that this share of the weight, from 0 to 1, lies below; 0 without any weight.
+    #[must_use]
+    pub fn quantile(&self, share: f64) -> f64 {
+        let (wanted, mut sum, mut end) = (share * self.total, 0.0, 0.0);
+        for (low, high, weight) in self.bins() {
+            if sum + weight >= wanted {
+                let along = ((wanted - sum) / weight).clamp(0.0, 1.0);
+                return low as f64 + along * (high - low) as f64;
+            }
+            sum += weight;
+            end = high as f64;
+        }
+        end
+    }
+
+    /// The end of the highest bin that holds any weight.
+    #[must_use]
+    pub fn end(&self) -> u64 {
+        self.bins().last().map_or(0, |(_, high, _)| high)
+    }
+}
+
+#[inline]
+fn bin_of(value: u64) -> usize {
+    let shift = (64 - value.leading_zeros()).saturating_sub(FINE_BITS + 1);
+    (u64::from(shift) * FINE + (value >> shift)) as usize
+}
+
+fn low_of(bin: usize) -> u64 {
+    let bin = bin as u64;
+    let shift = (bin / FINE).saturating_sub(1);
+    let value = u128::from(bin - shift * FINE) << shift;
+    u64::try_from(value).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_value_lies_in_its_bin() {
+        let powers = (0..64).flat_map(|bit| {
+            let power = 1u64 << bit;
+            [power - 1, power, power + power / 3]
+        });
+        for value in powers.chain([u64::MAX - 1]) {
+            let bin = bin_of(value);
+            let (low, high) = (low_of(bin), low_of(bin + 1));
+            assert!(low <= value && value < high, "{value}: {low}..{high}");
+            assert!((high - low) as f64 <= 1.0 + value as f64 / FINE as f64);
+        }
+        assert!((0..5000).all(|bin| bin_of(low_of(bin)) == bin));
+    }
+
+    #[test]
+    fn shares_and_quantiles_are_inverse() {
+        let mut histogram = Histogram::default();
+        for value in 100..200 {
+            histogram.add(value, 2.0);
+        }
+        assert_eq!(histogram.total(), 200.0);
+        assert_eq!(histogram.below(100.0), 0.0);
+        assert_eq!(histogram.below(150.0), 100.0);
+        assert_eq!(histogram.below(1e9), 200.0);
+        assert_eq!(histogram.quantile(0.5), 150.0);
+        assert_eq!(histogram.end(), 200);
+        assert_eq!(Histogram::default().quantile(0.5), 0.0);
+    }
+}

@@ -1,0 +1,158 @@
+//! Any policy's curve by miniature simulation (Waldspurger, Saemundsson, Ahmad and Park, ATC
+//! 2017): the requests for a sample of the blocks, in a cache scaled down by the same rate.
+
+use super::sample::ByHash;
+use super::{Curve, Point, Sample, SampleError};
+use futae_policy::{Access, AccessKind, BlockId, DenseIndex, Level, PolicySpec, Shape, SpecError};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// The requests for the blocks of a sample, kept in memory: four bytes each, and a bit.
+#[derive(Clone, Debug)]
+pub struct MiniTrace {
+    sample: Sample,
+    keys: ByHash<u32>,
+    ids: Vec<u32>,
+    /// A bit for each of `ids`: whether it is a write.
+    writes: Vec<u64>,
+    requests: u64,
+}
+
+impl MiniTrace {
+    /// An empty trace that will take the requests for this share of the blocks, above 0 and at
+    /// most 1; at 1 it takes all, and simulations are of full size.
+    pub fn new(rate: f64, seed: u64) -> Result<Self, SampleError> {
+        Ok(Self {
+            sample: Sample::new(rate, seed)?,
+            keys: ByHash::default(),
+            ids: Vec::new(),
+            writes: Vec::new(),
+            requests: 0,
+        })
+    }
+
+    /// Takes the next request, for any block below 2^63; at most 2^32 - 1 distinct ones may be in
+    /// the sample.
+    #[inline]
+    pub fn access(&mut self, block: u64, is_write: bool) {
+        self.requests += 1;
+        let Some(hash) = self.sample.take(block) else {
+            return;
+        };
+        let known = self.keys.len() as u32;
+        let id = *self.keys.entry(hash).or_insert(known);
+        let bit = self.ids.len() % 64;
+        if bit == 0 {
+            self.writes.push(0);
+        }
+        if let Some(word) = self.writes.last_mut() {
+            *word |= u64::from(is_write) << bit;
+        }
+        self.ids.push(id);
+    }
+
+    /// Requests in the sample.
+    #[must_use]
+    pub fn sampled_requests(&self) -> u64 {
+        self.ids.len() as u64
+    }
+
+    /// The sampling rate.
+    #[must_use]
+    pub fn rate(&self) -> f64 {
+        self.sample.rate()
+    }
+
+    /// Slots of the small cache that stands for one of so many blocks, at least 1.
+    #[must_use]
+    pub fn slots(&self, blocks: u64) -> u32 {
+        let slots = (blocks as f64 * self.rate()).round();
+        slots.clamp(1.0, f64::from(u32::MAX - 1)) as u32
+    }
+
+    /// The miss ratio of a cache of so many blocks under a policy.
+    ///
+    /// Misses are taken of the requests that the sample should have had: those that it has too
+    /// few or too many are the most popular blocks' and mostly hits, as with SHARDS-adj.
+    pub fn simulate(&self, policy: &PolicySpec, blocks: u64, seed: u64) -> Result<f64, SpecError> {
+        let next_uses = self.next_uses(policy);
+        self.misses(policy, &next_uses, blocks, seed)
+    }
+
+    fn misses(
+        &self,
+        policy: &PolicySpec,
+        next_uses: &[u64],
+        blocks: u64,
+        seed: u64,
+    ) -> Result<f64, SpecError> {
+        let slots = self.slots(blocks);
+        let policy = futae_policy::build(policy, &Shape { slots, seed })?;
+        let mut level = Level::new(policy, DenseIndex::new(self.keys.len()), slots);
+        for (at, &id) in self.ids.iter().enumerate() {
+            let kind = if self.writes[at / 64] >> (at % 64) & 1 == 1 {
+                AccessKind::Write
+            } else {
+                AccessKind::Read
+            };
+            let mut access = Access::of(BlockId::on_first(u64::from(id)), kind);
+            if let Some(&next_use) = next_uses.get(at) {
+                access.next_use = next_use;
+            }
+            level.access(&access);
+        }
+        let expected = self.requests as f64 * self.rate();
+        Ok((level.counters().misses as f64 / expected.max(1.0)).min(1.0))
+    }
+
+    /// For each request when its block is next asked for, where the policy sees the future.
+    fn next_uses(&self, policy: &PolicySpec) -> Vec<u64> {
+        if policy.name != "opt" {
+            return Vec::new();
+        }
+        let mut next_uses = vec![Access::UNKNOWN; self.ids.len()];
+        let mut seen = vec![Access::UNKNOWN; self.keys.len()];
+        for (at, &id) in self.ids.iter().enumerate().rev() {
+            next_uses[at] = std::mem::replace(&mut seen[id as usize], at as u64);
+        }
+        next_uses
+    }
+}
+
+/// The curve of a policy at these sizes, in blocks, each simulated on its own, on as many threads
+/// as `threads` says (at least one). `progress` is given the fraction done.
+pub fn simulate_sizes(
+    trace: &MiniTrace,
+    policy: &PolicySpec,
+    sizes: &[u64],
+    seed: u64,
+    threads: usize,
+    progress: &(dyn Fn(f64) + Sync),
+) -> Result<Curve, SpecError> {
+    let next_uses = trace.next_uses(policy);
+    let next = AtomicUsize::new(0);
+    let done = AtomicUsize::new(0);
+    let results = Mutex::new(Vec::new());
+    let work = || {
+        while let Some(&blocks) = sizes.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let miss_ratio = trace.misses(policy, &next_uses, blocks, seed);
+            let point = miss_ratio.map(|miss_ratio| Point { blocks, miss_ratio });
+            let mut results = results.lock().unwrap_or_else(|poison| poison.into_inner());
+            results.push(point);
+            drop(results);
+            let done = done.fetch_add(1, Ordering::Relaxed) + 1;
+            progress(done as f64 / sizes.len() as f64);
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..threads.clamp(1, sizes.len().max(1)) {
+            scope.spawn(work);
+        }
+        work();
+    });
+    let results = results
+        .into_inner()
+        .unwrap_or_else(|poison| poison.into_inner());
+    let points = results.into_iter().collect::<Result<_, _>>()?;
+    Ok(Curve::samples(points))
+}

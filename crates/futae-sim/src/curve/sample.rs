@@ -1,0 +1,102 @@
+//! Which blocks are in a sample: spatial hash sampling, all requests of a block or none.
+
+use futae_policy::Prng;
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// Hashes are below this.
+const HASHES: u64 = 1 << 63;
+
+/// A block is in the sample if its hash is below a threshold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sample {
+    threshold: u64,
+    salt: u64,
+}
+
+/// A rate that is none.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+#[error("a sampling rate is above 0 and at most 1, not {0}")]
+pub struct SampleError(pub f64);
+
+impl Sample {
+    /// A sample of this share of all blocks, above 0 and at most 1; which ones depends on `seed`.
+    pub fn new(rate: f64, seed: u64) -> Result<Self, SampleError> {
+        if !(rate > 0.0 && rate <= 1.0) {
+            return Err(SampleError(rate));
+        }
+        Ok(Self {
+            threshold: ((rate * HASHES as f64) as u64).max(1),
+            salt: Prng::new(seed).bits(),
+        })
+    }
+
+    /// The share of all blocks that is in the sample.
+    #[must_use]
+    pub fn rate(&self) -> f64 {
+        self.threshold as f64 / HASHES as f64
+    }
+
+    /// The block's hash, if it is in the sample. Different blocks below 2^63 rarely share one.
+    #[inline]
+    #[must_use]
+    pub fn take(&self, block: u64) -> Option<u64> {
+        let hash = mixed(block ^ self.salt) >> 1;
+        (hash < self.threshold).then_some(hash)
+    }
+
+    /// From now on only hashes below this are in the sample.
+    pub(super) fn lower(&mut self, threshold: u64) {
+        self.threshold = self.threshold.min(threshold);
+    }
+}
+
+/// The finaliser of splitmix64 (Steele, Lea and Flood, 2014): every bit of the result depends on
+/// every bit of the argument.
+#[inline]
+fn mixed(mut z: u64) -> u64 {
+    z = z.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
+}
+
+/// A map by hashes of sampled blocks, which need no more hashing.
+pub type ByHash<V> = HashMap<u64, V, BuildHasherDefault<Hashed>>;
+
+/// Takes a hash for itself.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Hashed(u64);
+
+impl Hasher for Hashed {
+    fn finish(&self) -> u64 {
+        // A sample's hashes are small: their upper bits are alike, and a map wants those.
+        self.0.rotate_left(32)
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.0 = mixed(self.0 ^ u64::from(byte));
+        }
+    }
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sample_has_its_share_whatever_the_seed() {
+        for (rate, seed) in [(0.01, 1), (0.1, 2), (1.0, 3)] {
+            let sample = Sample::new(rate, seed).expect("a rate");
+            let taken = (0..100_000).filter(|&block| sample.take(block).is_some());
+            let share = taken.count() as f64 / 1e5;
+            assert!((share - rate).abs() < 0.003, "{rate}: {share}");
+        }
+        for rate in [0.0, -1.0, 1.1, f64::NAN] {
+            assert!(Sample::new(rate, 1).is_err(), "{rate}");
+        }
+    }
+}

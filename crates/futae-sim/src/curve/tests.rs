@@ -1,0 +1,166 @@
+use super::*;
+use futae_policy::{Access, BlockId, DenseIndex, Level, PolicySpec, Prng, Shape};
+use futae_trace::View;
+use proptest::prelude::*;
+
+const BLOCK_BYTES: u64 = 4096;
+
+fn workload(text: &str, requests: u64) -> Source {
+    Source::open(text, View::Start, BLOCK_BYTES, Some(requests), 1).expect("a workload")
+}
+
+fn exact(source: &Source) -> ExactLru {
+    let mut exact = ExactLru::default();
+    let each = source.each(|r| exact.access(r.block() as u32), &|_| {});
+    each.expect("a workload");
+    exact
+}
+
+fn brute_force_misses(requests: &[u32], slots: u32) -> u64 {
+    let policy = PolicySpec::plain("lru");
+    let policy = futae_policy::build(&policy, &Shape { slots, seed: 0 }).expect("lru");
+    let mut level = Level::new(policy, DenseIndex::new(0), slots);
+    for &block in requests {
+        level.access(&Access::read(BlockId::on_first(u64::from(block))));
+    }
+    level.counters().misses
+}
+
+#[test]
+fn exact_is_an_lru_cache_at_every_size() {
+    for text in [
+        "uniform:4MiB",
+        "zipf(1.0):8MiB",
+        "loop:2MiB",
+        "mix(0.7*zipf(0.8):4MiB, 0.3*scan:8MiB)",
+    ] {
+        let source = workload(text, 30_000);
+        let mut requests = Vec::new();
+        let each = source.each(|r| requests.push(r.block() as u32), &|_| {});
+        each.expect("a workload");
+        let exact = exact(&source);
+        let curve = exact.curve();
+        assert_eq!(curve.miss_ratio_at(0), 1.0);
+        for slots in (1..20).chain((20..exact.distinct() + 40).step_by(37)) {
+            let misses = brute_force_misses(&requests, slots) as f64;
+            let ratio = curve.miss_ratio_at(u64::from(slots));
+            assert!((ratio * 30_000.0 - misses).abs() < 1e-6, "{text} {slots}");
+        }
+    }
+}
+
+#[test]
+fn distances_survive_closing_up_and_forgetting() {
+    let (mut distances, mut stack) = (StackDistances::default(), Vec::<u32>::new());
+    let mut prng = Prng::new(3);
+    for at in 0..60_000u64 {
+        let key = prng.below(if at < 30_000 { 300 } else { 3000 }) as u32;
+        let place = stack.iter().rposition(|&other| other == key);
+        let expected = place.map(|place| {
+            stack.remove(place);
+            (stack.len() - place) as u32
+        });
+        if at % 7 == 0 {
+            if expected.is_some() {
+                distances.forget(key);
+                distances.forget(key);
+            }
+        } else {
+            stack.push(key);
+            assert_eq!(distances.access(key), expected, "access {at}");
+        }
+        assert_eq!(distances.distinct() as usize, stack.len());
+    }
+}
+
+#[test]
+fn a_sample_of_everything_is_exact() {
+    let source = workload("zipf(0.9):4MiB", 50_000);
+    let truth = exact(&source).curve();
+    let mut shards = Shards::fixed_rate(1.0, 7).expect("a rate");
+    let mut mini = MiniTrace::new(1.0, 7).expect("a rate");
+    let each = source.each(
+        |r| {
+            shards.access(r.block());
+            mini.access(r.block(), r.is_write());
+        },
+        &|_| {},
+    );
+    each.expect("a workload");
+    let sizes = even_sizes(20, 1024);
+    assert_eq!(truth.mean_absolute_error(&shards.curve(), &sizes), 0.0);
+    let lru = PolicySpec::plain("lru");
+    let mini = simulate_sizes(&mini, &lru, &sizes, 1, 2, &|_| {}).expect("lru");
+    assert!(truth.mean_absolute_error(&mini, &sizes) < 1e-12);
+}
+
+#[test]
+fn fixed_size_keeps_its_bound() {
+    let source = workload("zipf(0.8):256MiB", 1_000_000);
+    let truth = exact(&source);
+    let mut shards = Shards::fixed_size(2048, 1.0, 5).expect("a rate");
+    let each = source.each(
+        |r| {
+            shards.access(r.block());
+            assert!(shards.sampled_blocks() <= 2048);
+        },
+        &|_| {},
+    );
+    each.expect("a workload");
+    assert!(shards.rate() < 0.05, "{}", shards.rate());
+    let distinct = f64::from(truth.distinct());
+    assert!((shards.distinct() as f64 / distinct - 1.0).abs() < 0.1);
+    let sizes = even_sizes(40, u64::from(truth.distinct()));
+    let error = truth.curve().mean_absolute_error(&shards.curve(), &sizes);
+    assert!(error < 0.015, "{error}");
+}
+
+#[test]
+fn curves_between_points() {
+    let points = || {
+        let point = |(blocks, miss_ratio)| Point { blocks, miss_ratio };
+        [(20, 0.5), (10, 0.8)].map(point).to_vec()
+    };
+    let (steps, samples) = (Curve::steps(points()), Curve::samples(points()));
+    let at = |curve: &Curve| [0, 5, 10, 15, 20, 99].map(|blocks| curve.miss_ratio_at(blocks));
+    assert_eq!(at(&steps), [1.0, 1.0, 0.8, 0.8, 0.5, 0.5]);
+    assert_eq!(at(&samples), [1.0, 0.9, 0.8, 0.65, 0.5, 0.5]);
+    let error = steps.mean_absolute_error(&samples, &[5, 15]);
+    assert!((error - 0.125).abs() < 1e-12, "{error}");
+    assert_eq!(steps.mean_absolute_error(&samples, &[]), 0.0);
+    assert_eq!(even_sizes(4, 10), [2, 5, 7, 10]);
+    assert_eq!(even_sizes(4, 2), [1, 2]);
+    assert_eq!(even_sizes(0, 2), []);
+}
+
+#[test]
+fn what_is_no_source_is_said() {
+    let open = |text| Source::open(text, View::Start, BLOCK_BYTES, None, 1);
+    let error = open("/no/such.trace").expect_err("no file").to_string();
+    assert!(error.contains("neither a file nor a workload"), "{error}");
+    assert!(open("uniform:1").is_err(), "less than a block");
+    let scan = open("scan:4MiB").expect("a workload");
+    assert_eq!((scan.requests(), scan.blocks()), (1024, 1024));
+}
+
+proptest! {
+    #[test]
+    fn any_requests_give_a_falling_curve(
+        requests in proptest::collection::vec(0u32..60, 1..400),
+        rate in 0.05f64..1.0,
+    ) {
+        let mut exact = ExactLru::default();
+        let mut shards = Shards::fixed_size(9, rate, 1).expect("a rate");
+        for &block in &requests {
+            exact.access(block);
+            shards.access(u64::from(block));
+        }
+        for curve in [exact.curve(), shards.curve()] {
+            let ratios: Vec<f64> = (0..70).map(|size| curve.miss_ratio_at(size)).collect();
+            prop_assert!(ratios.iter().all(|ratio| (0.0..=1.0).contains(ratio)));
+            prop_assert!(ratios.is_sorted_by(|a, b| a >= b), "{ratios:?}");
+        }
+        let cold = f64::from(exact.distinct()) / requests.len() as f64;
+        prop_assert!((exact.curve().miss_ratio_at(70) - cold).abs() < 1e-12);
+    }
+}

@@ -1,0 +1,16 @@
+//! Locality as a cache at each level sees it: how much else is asked for before a block is asked
+//! for again (SPEC 1.2n and E2).
+//!
+//! The *re-access interval* of a request is the bytes of the other requests, at the same level,
+//! between it and the request before it for the same block. Below an LRU cache no block comes
+//! back at once: its re-access density is about 0 up to a *gap* ([`Intervals::gap_bytes`],
+//! [`theory::shortest_gap`](crate::theory::shortest_gap)), and a lower LRU or FIFO cache that is
+//! smaller than the gap has no hits.
+
+mod intervals;
+mod taps;
+#[cfg(test)]
+mod tests;
+
+pub use intervals::{Bin, Bins, GAP_THRESHOLD, Intervals};
+pub use taps::{Locality, LocalityError, Tap};

@@ -1,0 +1,109 @@
+//! Streams of requests between the levels of a hierarchy.
+
+use super::Intervals;
+use crate::hierarchy::{Hierarchy, HierarchyShape};
+use crate::index::BackedIndex;
+use crate::link::Link;
+use crate::spec::{LevelSpec, LevelSpecError};
+use futae_policy::SpecError;
+use futae_trace::BlockRequest;
+
+/// The requests at one place of a hierarchy.
+#[derive(Clone, Debug)]
+pub struct Tap {
+    /// Where: `application`, or `below` and a level.
+    pub place: String,
+    /// The intervals there.
+    pub intervals: Intervals,
+}
+
+/// A hierarchy with a tap above each level and one below the last. One guest.
+pub struct Locality {
+    hierarchy: Option<Hierarchy>,
+    taps: Vec<Tap>,
+}
+
+/// Why a hierarchy cannot be tapped.
+#[derive(Debug, thiserror::Error)]
+pub enum LocalityError {
+    /// A level cannot be built.
+    #[error(transparent)]
+    Level(#[from] LevelSpecError),
+    /// A policy cannot be built at the size of its level.
+    #[error(transparent)]
+    Policy(#[from] SpecError),
+    /// More blocks than can be simulated.
+    #[error("{0} blocks are more than the 2^32 - 1 of a simulation; take larger blocks")]
+    Blocks(u64),
+}
+
+impl Locality {
+    /// Levels, top down, none at all or any number, joined by `links`, one less. The data has
+    /// `blocks` blocks of `block_bytes`.
+    pub fn new(
+        levels: &[LevelSpec],
+        links: &[Link],
+        block_bytes: u64,
+        blocks: u64,
+        seed: u64,
+    ) -> Result<Self, LocalityError> {
+        if blocks > BackedIndex::BLOCKS_MAX {
+            return Err(LocalityError::Blocks(blocks));
+        }
+        let shapes = levels.iter().map(|level| level.shape(block_bytes, blocks));
+        let shape = HierarchyShape {
+            levels: shapes.collect::<Result<_, _>>()?,
+            links: links.to_vec(),
+            guests: 1,
+            blocks,
+            seed,
+        };
+        let hierarchy = match levels {
+            [] => None,
+            _ => Some(Hierarchy::new(&shape)?),
+        };
+        let below = levels.iter().map(|level| format!("below {level}"));
+        let places = std::iter::once("application".to_owned()).chain(below);
+        let taps = places.map(|place| Tap {
+            place,
+            intervals: Intervals::new(block_bytes),
+        });
+        Ok(Self {
+            hierarchy,
+            taps: taps.collect(),
+        })
+    }
+
+    /// Takes the next request of the application. Every tap down to where it is served sees it; a
+    /// write goes all the way down. What one level tells another (demotions, notices and what
+    /// they fetch) is no request.
+    #[inline]
+    pub fn access(&mut self, request: BlockRequest) {
+        let block = request.block();
+        let served = match &mut self.hierarchy {
+            Some(hierarchy) => hierarchy.access(0, block, request.kind()) as usize,
+            None => 0,
+        };
+        let reached = if request.is_write() {
+            self.taps.len()
+        } else {
+            served + 1
+        };
+        for tap in self.taps.iter_mut().take(reached) {
+            tap.intervals.access(block as u32);
+        }
+    }
+
+    /// Ends a warm-up: intervals are counted anew, the caches and last requests remembered.
+    pub fn restart(&mut self) {
+        for tap in &mut self.taps {
+            tap.intervals.restart();
+        }
+    }
+
+    /// The taps, top down: at the application, then below each level.
+    #[must_use]
+    pub fn taps(&self) -> &[Tap] {
+        &self.taps
+    }
+}
