@@ -11,6 +11,7 @@
 mod aoki;
 mod kotoge;
 mod report;
+mod sudo;
 mod sugimoto;
 mod yoshida;
 
@@ -52,6 +53,7 @@ pub fn experiments() -> Vec<Experiment> {
         aoki::EXPERIMENTS,
         yoshida::EXPERIMENTS,
         kotoge::EXPERIMENTS,
+        sudo::EXPERIMENTS,
     ]
     .concat()
 }
