@@ -163,14 +163,17 @@ fn simulate(args: &Args) -> anyhow::Result<Vec<SimulatorReport>> {
     for round in 0..args.rounds {
         eprintln!("simulating, round {} of {}", round + 1, args.rounds);
         for (case, rates) in speeds::CASES.iter().zip(&mut rates) {
-            rates.push(speeds::measure(case, args.simulate)? / 1e6);
+            rates.push(speeds::measure(case, args.simulate)?);
         }
     }
     let cases = speeds::CASES.iter().zip(rates);
     Ok(cases
         .map(|(case, rates)| SimulatorReport {
             case: case.name(),
-            million_per_second: Spread::of(rates.into_iter()),
+            million_per_second: Spread::of(rates.iter().map(|speed| speed.per_second / 1e6)),
+            million_per_cpu_second: Spread::of(
+                rates.iter().map(|speed| speed.per_cpu_second / 1e6),
+            ),
         })
         .collect())
 }
