@@ -1,0 +1,400 @@
+//! `futae mrc`: which share of requests a cache of each size would miss.
+
+use crate::failure::Failure;
+use crate::progress::Progress;
+use crate::table::count;
+use anyhow::Context;
+use futae_policy::{PolicySpec, Shape};
+use futae_sim::curve::plot::{Line, Plot};
+use futae_sim::curve::{
+    Curve, ExactLru, MiniTrace, Shards, Source, SourceError, even_sizes, simulate_sizes,
+};
+use futae_trace::{BLOCK_BYTES_MAX, SIMULATED_BLOCK_BYTES_MIN, Size, View, parse_block_bytes};
+use serde_json::json;
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+/// Compute a miss-ratio curve: misses by cache size
+///
+/// Without a method the curve is exact: of LRU by stack distances in one pass, of any other policy
+/// by a simulation of each size. Caches begin empty, and first requests count as misses.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    source: SourceArgs,
+    /// The policy, such as lru, sieve or 2q(k_in=0.3)
+    #[arg(long, default_value = "lru")]
+    policy: String,
+    /// The exact curve; with others, also how far they are from it
+    #[arg(long)]
+    exact: bool,
+    /// Sample this share of the blocks (SHARDS, fixed rate; lru only)
+    #[arg(long, value_name = "RATE")]
+    shards: Option<f64>,
+    /// Sample so many blocks (SHARDS, fixed size; lru only), beginning at the rate of --shards, or
+    /// else with all
+    #[arg(long, value_name = "BLOCKS")]
+    shards_blocks: Option<usize>,
+    /// Simulate small caches under the requests for this share of the blocks (any policy)
+    #[arg(long, value_name = "RATE")]
+    mini: Option<f64>,
+    /// Cache sizes, such as 1%,10%,1GiB [default: evenly spaced up to all blocks]
+    #[arg(long, value_name = "SIZE,...")]
+    sizes: Option<String>,
+    /// How many evenly spaced sizes
+    #[arg(long, default_value_t = 40, conflicts_with = "sizes")]
+    points: usize,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// Print CSV
+    #[arg(long, conflicts_with = "json")]
+    csv: bool,
+    /// Draw the curves into a file
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+}
+
+/// Where requests come from.
+#[derive(clap::Args)]
+pub(super) struct SourceArgs {
+    /// A trace file, compressed or not, or a workload such as zipf(1.0):1GiB
+    #[arg(value_name = "TRACE|WORKLOAD")]
+    pub source: String,
+    /// What of a trace's request is a block: `start`, one for each place where a request starts,
+    /// or `blocks`, every block that it touches
+    #[arg(long, default_value = "blocks")]
+    view: String,
+    /// Bytes of a block: a power of two from 512 to 256MiB
+    #[arg(long, default_value = "4KiB")]
+    block: String,
+    /// Use so many requests [default: all of a trace, 10 times the blocks of a workload]
+    #[arg(long)]
+    requests: Option<u64>,
+    /// All randomness comes from this number
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+}
+
+impl SourceArgs {
+    /// Opens it; also the bytes of a block.
+    pub fn open(&self) -> Result<(Source, u64), Failure> {
+        let range = (SIMULATED_BLOCK_BYTES_MIN, BLOCK_BYTES_MAX);
+        let block_bytes = parse_block_bytes(&self.block, range.0, range.1);
+        let block_bytes = block_bytes.map_err(Failure::usage)?;
+        let view = match self.view.as_str() {
+            "start" => View::Start,
+            "blocks" => View::Blocks(block_bytes),
+            other => {
+                let message = format!("--view is start or blocks, not {other:?}");
+                return Err(Failure::usage(message));
+            }
+        };
+        let source = Source::open(&self.source, view, block_bytes, self.requests, self.seed);
+        match source {
+            Ok(source) => Ok((source, block_bytes)),
+            Err(SourceError::Trace(e)) => Err(e.into()),
+            Err(e) => Err(Failure::usage(e)),
+        }
+    }
+}
+
+/// A curve and how it was found.
+struct Found {
+    method: String,
+    curve: Curve,
+    /// Mean absolute error against the exact curve, from 0 to 1.
+    error: Option<f64>,
+}
+
+/// What is asked for, and what it was read as.
+struct Asked<'a> {
+    args: &'a Args,
+    policy: PolicySpec,
+    source: Source,
+    block_bytes: u64,
+    sizes: Vec<u64>,
+}
+
+/// Computes and prints.
+pub fn run(args: &Args) -> Result<(), Failure> {
+    let asked = Asked::read(args)?;
+    let found = asked.find()?;
+    let plot = asked.plot(&found);
+    if let Some(path) = &args.svg {
+        save(path, &plot.svg())?;
+    }
+    let text = if args.json {
+        let value = asked.as_json(&found);
+        format!("{}\n", serde_json::to_string_pretty(&value)?)
+    } else if args.csv {
+        asked.csv(&found)
+    } else {
+        format!("{}\n{}", plot.text(72, 18), asked.table(&found))
+    };
+    print(&text)
+}
+
+/// Writes a file of the user's.
+pub(super) fn save(path: &Path, text: &str) -> Result<(), Failure> {
+    let saved = std::fs::write(path, text);
+    saved.with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(())
+}
+
+/// Prints; whoever closed the pipe has read enough.
+pub(super) fn print(text: &str) -> Result<(), Failure> {
+    match io::stdout().lock().write_all(text.as_bytes()) {
+        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => Err(e.into()),
+        _ => Ok(()),
+    }
+}
+
+/// The unit that an axis up to so many bytes is in, with its name.
+pub(super) fn axis_unit(bytes: f64) -> (f64, &'static str) {
+    let units = [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)];
+    let units = units.map(|(name, bits)| ((1u64 << bits) as f64, name));
+    let found = units.into_iter().find(|(unit, _)| bytes >= 2.0 * unit);
+    found.unwrap_or((1.0, "bytes"))
+}
+
+fn read_sizes(text: &str, block_bytes: u64, blocks: u64) -> Result<Vec<u64>, Failure> {
+    let mut sizes = Vec::new();
+    for size in text.split(',') {
+        let size: Size = size.parse().map_err(Failure::usage)?;
+        let size = size
+            .blocks_of(block_bytes, blocks)
+            .map_err(Failure::usage)?;
+        if size == 0 {
+            return Err(Failure::usage("a cache of --sizes has at least one block"));
+        }
+        sizes.push(size);
+    }
+    sizes.sort_unstable();
+    sizes.dedup();
+    Ok(sizes)
+}
+
+impl<'a> Asked<'a> {
+    fn read(args: &'a Args) -> Result<Self, Failure> {
+        let policy: PolicySpec = args.policy.parse().map_err(Failure::usage)?;
+        let shape = Shape { slots: 16, seed: 0 };
+        futae_policy::build(&policy, &shape).map_err(Failure::usage)?;
+        let by_distance = args.shards.is_some() || args.shards_blocks.is_some();
+        if by_distance && policy.name != "lru" {
+            let message = format!(
+                "--shards and --shards-blocks are for lru; for {policy} there is --mini, such as \
+                 --mini 0.1"
+            );
+            return Err(Failure::usage(message));
+        }
+        if args.shards_blocks == Some(0) || args.points == 0 {
+            return Err(Failure::usage(
+                "--shards-blocks and --points are at least 1",
+            ));
+        }
+        let (source, block_bytes) = args.source.open()?;
+        let sizes = match &args.sizes {
+            Some(text) => read_sizes(text, block_bytes, source.blocks())?,
+            None => even_sizes(args.points, source.blocks()),
+        };
+        Ok(Self {
+            args,
+            policy,
+            source,
+            block_bytes,
+            sizes,
+        })
+    }
+
+    /// Every curve that is asked for, the exact one first: one pass over the requests, and the
+    /// simulations after it.
+    fn find(&self) -> Result<Vec<Found>, Failure> {
+        let (args, seed) = (self.args, self.args.source.seed);
+        let (rate, bound) = (args.shards, args.shards_blocks);
+        let is_sampled = rate.is_some() || bound.is_some() || args.mini.is_some();
+        let is_exact = args.exact || !is_sampled;
+        let is_lru = self.policy == PolicySpec::plain("lru");
+        if is_exact && is_lru && self.source.blocks() > ExactLru::BLOCKS_MAX {
+            let message = "too many blocks for an exact curve: take --shards, or a larger --block";
+            return Err(Failure::usage(message));
+        }
+        let mini = |rate| MiniTrace::new(rate, seed).map_err(Failure::usage);
+        let fixed_size = |blocks| Shards::fixed_size(blocks, rate.unwrap_or(1.0), seed);
+        let mut exact = (is_exact && is_lru).then(ExactLru::default);
+        let mut shards = match bound {
+            Some(blocks) => Some(fixed_size(blocks)),
+            None => rate.map(|rate| Shards::fixed_rate(rate, seed)),
+        }
+        .transpose()
+        .map_err(Failure::usage)?;
+        let full = (is_exact && !is_lru).then(|| mini(1.0)).transpose()?;
+        let small = args.mini.map(mini).transpose()?;
+        let mut minis = [full, small];
+        {
+            let progress = Progress::new("reading", args.json || args.csv);
+            let act = |request: futae_trace::BlockRequest| {
+                let block = request.block();
+                if let Some(exact) = &mut exact {
+                    exact.access(block as u32);
+                }
+                if let Some(shards) = &mut shards {
+                    shards.access(block);
+                }
+                for mini in minis.iter_mut().flatten() {
+                    mini.access(block, request.is_write());
+                }
+            };
+            self.source.each(act, &|fraction| progress.set(fraction))?;
+        }
+        let [full, small] = minis;
+        let mut found = Vec::new();
+        let mut add = |method: String, curve: Curve| {
+            let (curve, error) = (curve.at(&self.sizes), None);
+            found.push(Found {
+                method,
+                curve,
+                error,
+            });
+        };
+        if let Some(exact) = exact {
+            add("exact".to_owned(), exact.curve());
+        }
+        if let Some(full) = full {
+            add("exact".to_owned(), self.simulate(&full)?);
+        }
+        if let Some(shards) = shards {
+            let sampled = count(shards.sampled_blocks() as u64);
+            let name = format!("shards {:.3} % ({sampled} blocks)", 100.0 * shards.rate());
+            add(name, shards.curve());
+        }
+        if let Some(small) = small {
+            let name = format!("mini {}", small.rate());
+            add(name, self.simulate(&small)?);
+        }
+        if is_exact {
+            let truth = found[0].curve.clone();
+            for other in &mut found[1..] {
+                other.error = Some(truth.mean_absolute_error(&other.curve, &self.sizes));
+            }
+        }
+        Ok(found)
+    }
+
+    fn simulate(&self, trace: &MiniTrace) -> Result<Curve, Failure> {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let progress = Progress::new("simulating", self.args.json || self.args.csv);
+        let set = |fraction| progress.set(fraction);
+        let seed = self.args.source.seed;
+        let curve = simulate_sizes(trace, &self.policy, &self.sizes, seed, threads, &set);
+        curve.map_err(Failure::usage)
+    }
+
+    fn bytes(&self, blocks: u64) -> f64 {
+        blocks as f64 * self.block_bytes as f64
+    }
+
+    fn plot(&self, found: &[Found]) -> Plot {
+        let largest = self.sizes.last().copied().unwrap_or(1);
+        let (unit, name) = axis_unit(self.bytes(largest));
+        let line = |found: &Found| Line {
+            name: found.method.clone(),
+            points: std::iter::once((0.0, 1.0))
+                .chain(found.curve.points().iter().map(|point| {
+                    let x = self.bytes(point.blocks) / unit;
+                    (x, point.miss_ratio)
+                }))
+                .collect(),
+        };
+        Plot {
+            title: format!("{} on {}", self.policy, self.args.source.source),
+            x_label: format!(
+                "cache size, {name}, in blocks of {} bytes",
+                self.block_bytes
+            ),
+            y_label: "miss ratio".to_owned(),
+            log_x: false,
+            lines: found.iter().map(line).collect(),
+        }
+    }
+
+    fn table(&self, found: &[Found]) -> String {
+        let mut text = format!(
+            "{} requests, {} blocks of {} bytes, seed {}\n\n{:>15}",
+            count(self.source.requests()),
+            count(self.source.blocks()),
+            self.block_bytes,
+            self.args.source.seed,
+            "cache blocks"
+        );
+        let short = |found: &Found| found.method.split(' ').next().unwrap_or("").to_owned();
+        // Writing to a string cannot fail.
+        for found in found {
+            let _ = write!(text, "  {:>10}", short(found));
+        }
+        text.push('\n');
+        for &size in &self.sizes {
+            let _ = write!(text, "{:>15}", count(size));
+            for found in found {
+                let percent = 100.0 * found.curve.miss_ratio_at(size);
+                let _ = write!(text, "  {percent:>8.2} %");
+            }
+            text.push('\n');
+        }
+        for found in found {
+            if let Some(error) = found.error {
+                let (method, error) = (&found.method, 100.0 * error);
+                let _ = writeln!(text, "\nmean absolute error of {method}: {error:.3} points");
+            }
+        }
+        text
+    }
+
+    fn csv(&self, found: &[Found]) -> String {
+        let mut text = "method,cache_blocks,cache_bytes,miss_ratio\n".to_owned();
+        for found in found {
+            for point in found.curve.points() {
+                let (method, blocks) = (found.method.replace(',', ""), point.blocks);
+                let bytes = u128::from(blocks) * u128::from(self.block_bytes);
+                let _ = writeln!(text, "{method},{blocks},{bytes},{}", point.miss_ratio);
+            }
+        }
+        text
+    }
+
+    fn as_json(&self, found: &[Found]) -> serde_json::Value {
+        let curve = |found: &Found| {
+            json!({
+                "method": found.method,
+                "mean_absolute_error": found.error,
+                "points": found.curve.points(),
+            })
+        };
+        json!({
+            "source": self.args.source.source,
+            "policy": self.policy.to_string(),
+            "block_bytes": self.block_bytes,
+            "requests": self.source.requests(),
+            "blocks": self.source.blocks(),
+            "seed": self.args.source.seed,
+            "version": env!("CARGO_PKG_VERSION"),
+            "curves": found.iter().map(curve).collect::<Vec<_>>(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{axis_unit, read_sizes};
+
+    #[test]
+    fn sizes_are_sorted_and_none_is_empty() {
+        let sizes = read_sizes("10%,4MiB,7blocks", 4096, 1000).ok();
+        assert_eq!(sizes, Some(vec![7, 100, 1024]));
+        assert!(read_sizes("0blocks", 4096, 1000).is_err());
+        assert!(read_sizes("", 4096, 1000).is_err());
+        assert_eq!(axis_unit(2e9).1, "MiB");
+        assert_eq!(axis_unit(5e9).1, "GiB");
+    }
+}
