@@ -138,6 +138,8 @@ fn after_a_write_of_another_client_nothing_is_believed() {
 fn two_demoting_clients_are_not_believed() {
     let rig = rig();
     let (mut one, mut two) = (rig.demoting(), rig.demoting());
+    // A client is one from its first request on, whenever the handshake's last answer came.
+    two.settle();
     let sequence = one.number();
     one.demote_as(sequence, 0, &block(0xAA));
     one.settle();
