@@ -5,7 +5,7 @@
 //! blocks `g * n .. (g + 1) * n` of volume 0.
 
 use crate::index::BackedIndex;
-use crate::link::{Below, Link, Place, Store, put};
+use crate::link::{Below, Link, Place, Reach, Store, put};
 use futae_policy::{
     Access, AccessKind, BlockId, Counters, Decision, Level, Outcome, Policy, PolicySpec, Prng,
     Shape, SpecError,
@@ -78,7 +78,7 @@ pub type DecisionLog = Box<dyn FnMut(&Decision) + Send>;
 
 /// One level with the link to what is below it.
 struct Stage {
-    level: Level<Box<dyn Policy>, BackedIndex>,
+    reach: Reach<Box<dyn Policy>, BackedIndex>,
     link: Link,
     log: Option<DecisionLog>,
 }
@@ -86,18 +86,22 @@ struct Stage {
 impl Place for Stage {
     #[inline]
     fn access(&mut self, access: &Access) -> Outcome {
-        let outcome = self.level.access(access);
+        let outcome = self.reach.access(access);
         if let Some(log) = &mut self.log {
             log(&Decision::new(access, &outcome));
         }
         outcome
     }
     #[inline]
+    fn review(&mut self) -> Option<BlockId> {
+        self.reach.review()
+    }
+    #[inline]
     fn note_sent_down(&mut self, kind: AccessKind) {
-        self.level.note_sent_down(kind);
+        self.reach.note_sent_down(kind);
     }
     fn invalidate(&mut self, block: BlockId) {
-        Place::invalidate(&mut self.level, block);
+        self.reach.invalidate(block);
     }
 }
 
@@ -132,6 +136,9 @@ impl Below for Rest<'_> {
     fn fetch(&mut self, block: BlockId) {
         self.store.fetch(block);
     }
+    fn preload(&mut self, block: BlockId) {
+        self.store.preload(block);
+    }
     fn invalidate(&mut self, block: BlockId) {
         let all = self.own.iter_mut().chain(self.shared.as_deref_mut());
         all.for_each(|stage| Place::invalidate(stage, block));
@@ -153,26 +160,31 @@ impl Hierarchy {
     pub fn new(shape: &HierarchyShape) -> Result<Self, SpecError> {
         shape.check();
         let bottom = shape.levels.len() - 1;
-        let stage = |guest: u32, at: usize, index: BackedIndex| {
+        let stage = |guest: u32, at: usize, first: u64, blocks: u64| {
             let level = &shape.levels[at];
             let policy = futae_policy::build(&level.policy, &shape.policy_shape(guest, at))?;
+            let index = BackedIndex::new(first, blocks);
             Ok(Stage {
-                level: Level::new(policy, index, level.slots),
+                reach: Reach {
+                    level: Level::new(policy, index, level.slots),
+                    blocks: first..first + blocks,
+                },
                 link: shape.links.get(at).copied().unwrap_or_default(),
                 log: None,
             })
         };
         let own = |guest: u32| {
             let first = u64::from(guest) * shape.blocks;
-            let index = || BackedIndex::new(first, shape.blocks);
-            (0..bottom).map(|at| stage(guest, at, index())).collect()
+            (0..bottom)
+                .map(|at| stage(guest, at, first, shape.blocks))
+                .collect()
         };
         let all = u64::from(shape.guests) * shape.blocks;
         Ok(Self {
             own: (0..shape.guests)
                 .map(own)
                 .collect::<Result<_, SpecError>>()?,
-            shared: stage(0, bottom, BackedIndex::new(0, all))?,
+            shared: stage(0, bottom, 0, all)?,
             store: Store::default(),
             blocks: shape.blocks,
         })
@@ -244,7 +256,7 @@ impl Hierarchy {
     /// The counts of one level; the last is the same for every guest.
     #[must_use]
     pub fn counters(&self, guest: u32, level: usize) -> &Counters {
-        self.stage(guest, level).level.counters()
+        self.stage(guest, level).reach.level.counters()
     }
 
     /// The store's counts.
@@ -258,6 +270,7 @@ impl Hierarchy {
     #[must_use]
     pub fn order(&self, guest: u32, level: usize) -> Vec<u64> {
         self.stage(guest, level)
+            .reach
             .level
             .order()
             .into_iter()
@@ -275,6 +288,6 @@ impl Hierarchy {
     /// Panics unless every level agrees with its policy. For tests.
     pub fn audit(&self) {
         let stages = self.own.iter().flatten().chain([&self.shared]);
-        stages.for_each(|stage| stage.level.audit());
+        stages.for_each(|stage| stage.reach.level.audit());
     }
 }

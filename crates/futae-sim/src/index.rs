@@ -43,12 +43,14 @@ impl BackedIndex {
 
     #[inline]
     fn own(&self, block: BlockId) -> u32 {
-        (block.index() - self.first) as u32
+        // Blocks that the index has no place for get a number that has none either.
+        let own = block.index().wrapping_sub(self.first);
+        own.min(u64::from(NONE)) as u32
     }
 
     #[inline]
     fn slot_of(&self, own: u32) -> Option<u32> {
-        let slot = self.slots[own as usize];
+        let slot = *self.slots.get(own as usize)?;
         (self.blocks.get(slot as usize) == Some(&own)).then_some(slot)
     }
 

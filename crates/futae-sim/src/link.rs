@@ -4,11 +4,14 @@
 //!
 //! 1. the level decides: hit, or policy miss, victim and insertion;
 //! 2. a read that missed goes down as a read; a write always goes down as a write;
-//! 3. then the block that was evicted in 1, if any, goes down as the link says.
+//! 3. then the block that was evicted in 1, if any, goes down as the link says;
+//! 4. then, until it has no more, each block that the level's policy asks for by itself is read
+//!    from the store and put before the level as a preload, as in 1 and 3.
 
-use futae_policy::{Access, AccessKind, BlockId, Departure, Index, Level, Outcome, Policy};
+use futae_policy::{Access, AccessKind, BlockId, Departure, Index, Level, Outcome, Policy, Victim};
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::ops::Range;
 use std::str::FromStr;
 
 /// How two adjacent levels are joined: what the upper one tells the lower one of its evictions.
@@ -76,36 +79,61 @@ impl FromStr for Link {
 pub trait Place {
     /// Puts one block before the level.
     fn access(&mut self, access: &Access) -> Outcome;
+    /// The next block that the policy wants placed though nobody asks for it.
+    fn review(&mut self) -> Option<BlockId>;
     /// Counts an evicted block as sent down.
     fn note_sent_down(&mut self, kind: AccessKind);
     /// Drops a block that is gone or no longer true.
     fn invalidate(&mut self, block: BlockId);
 }
 
-impl<P: Policy, I: Index> Place for Level<P, I> {
+/// A level, and which blocks there are for it to hold.
+pub struct Reach<P, I> {
+    /// The level.
+    pub level: Level<P, I>,
+    /// All blocks that can come to it, on volume 0.
+    pub blocks: Range<u64>,
+}
+
+impl<P: Policy, I: Index> Place for Reach<P, I> {
     #[inline]
     fn access(&mut self, access: &Access) -> Outcome {
-        Self::access(self, access)
+        self.level.access(access)
+    }
+    /// Blocks that do not exist, which a policy may well have been told to hold, are passed over.
+    #[inline]
+    fn review(&mut self) -> Option<BlockId> {
+        loop {
+            let block = self.level.review()?;
+            if block.index() >= self.blocks.end {
+                return None;
+            }
+            if block.index() >= self.blocks.start {
+                return Some(block);
+            }
+        }
     }
     #[inline]
     fn note_sent_down(&mut self, kind: AccessKind) {
-        Self::note_sent_down(self, kind);
+        self.level.note_sent_down(kind);
     }
     fn invalidate(&mut self, block: BlockId) {
-        self.remove(block, Departure::Invalidated);
+        self.level.remove(block, Departure::Invalidated);
     }
 }
 
 /// What is below a boundary: levels, or the store.
 ///
-/// Its three methods are all that crosses a boundary, in the simulator and on the wire: reads,
-/// writes, demotions and notices; fetches that a notice causes; invalidations.
+/// Its methods are all that crosses a boundary, in the simulator and on the wire: reads, writes,
+/// demotions and notices; fetches that a notice causes, or that a policy asks for; invalidations.
 pub trait Below {
     /// Takes a read, write, demotion or notice. For a read or write: how many boundaries further
     /// down it was served, 0 being the first level below this boundary.
     fn access(&mut self, access: &Access) -> u32;
     /// Reads a block for a level, not for the application, past the levels between.
     fn fetch(&mut self, block: BlockId);
+    /// As [`fetch`](Self::fetch), for a level's policy that asks by itself.
+    fn preload(&mut self, block: BlockId);
     /// Drops a block everywhere below.
     fn invalidate(&mut self, block: BlockId);
 }
@@ -117,8 +145,10 @@ pub struct Store {
     pub reads: u64,
     /// Writes; all of them arrive here.
     pub writes: u64,
-    /// Reads to fill a slot for an eviction notice (or a preload) that was admitted.
+    /// Reads to fill a slot for an eviction notice that was admitted.
     pub notice_reads: u64,
+    /// Reads of blocks that a policy asked for by itself.
+    pub preload_reads: u64,
 }
 
 impl Store {
@@ -129,6 +159,7 @@ impl Store {
             reads: self.reads - earlier.reads,
             writes: self.writes - earlier.writes,
             notice_reads: self.notice_reads - earlier.notice_reads,
+            preload_reads: self.preload_reads - earlier.preload_reads,
         }
     }
 }
@@ -147,6 +178,10 @@ impl Below for Store {
     #[inline]
     fn fetch(&mut self, _block: BlockId) {
         self.notice_reads += 1;
+    }
+    #[inline]
+    fn preload(&mut self, _block: BlockId) {
+        self.preload_reads += 1;
     }
     fn invalidate(&mut self, _block: BlockId) {}
 }
@@ -170,19 +205,35 @@ pub fn put<L: Place, B: Below>(level: &mut L, link: Link, below: &mut B, access:
             let served = 1 + below.access(access);
             if hit { 0 } else { served }
         }
-        AccessKind::Demotion => 0,
-        AccessKind::Notice | AccessKind::Preload => {
-            if placed {
-                below.fetch(access.block);
-            }
+        AccessKind::Notice if placed => {
+            below.fetch(access.block);
             0
         }
+        AccessKind::Demotion | AccessKind::Notice | AccessKind::Preload => 0,
     };
+    send_down(level, link, below, evicted);
+    while let Some(block) = level.review() {
+        below.preload(block);
+        if let Outcome::Admitted { evicted, .. } =
+            level.access(&Access::of(block, AccessKind::Preload))
+        {
+            send_down(level, link, below, evicted);
+        }
+    }
+    depth
+}
+
+#[inline]
+fn send_down<L: Place, B: Below>(
+    level: &mut L,
+    link: Link,
+    below: &mut B,
+    evicted: Option<Victim>,
+) {
     if let (Some(victim), Some(kind)) = (evicted, link.message()) {
         level.note_sent_down(kind);
         below.access(&Access::of(victim.block, kind).classed(victim.class));
     }
-    depth
 }
 
 #[cfg(test)]

@@ -3,19 +3,55 @@
 
 use crate::hierarchy::{Hierarchy, HierarchyShape};
 use crate::index::BackedIndex;
-use crate::link::{Below, Link, Place, Store, put};
+use crate::link::{Below, Link, Place, Reach, Store, put};
 use futae_policy::replace::lru::Lru;
 use futae_policy::{
     Access, BlockId, Counters, DenseIndex, Index, Level, Policy, SpecError, Visit, visit,
 };
 use futae_trace::BlockRequest;
+use serde::Serialize;
 use std::hint::black_box;
+
+/// The next requests, and what is known of them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Batch<'a> {
+    /// Blocks carry their number in the whole hierarchy, which must be below guests × blocks.
+    pub requests: &'a [BlockRequest],
+    /// For each request the number of the next one for the same block, counted from the first of
+    /// all, or [`NEVER`]; empty if that is not known.
+    pub next_uses: &'a [u32],
+    /// For each request its length in bytes; empty if all are equal.
+    pub bytes: &'a [u32],
+}
+
+/// The next use of a block that is not asked for again.
+pub const NEVER: u32 = u32::MAX;
+
+impl<'a> From<&'a [BlockRequest]> for Batch<'a> {
+    fn from(requests: &'a [BlockRequest]) -> Self {
+        Self {
+            requests,
+            ..Self::default()
+        }
+    }
+}
+
+/// Requests that one level, or the store, had the block for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Served {
+    /// Reads.
+    pub reads: u64,
+    /// Writes. All of them go to the store, but this is where the block was.
+    pub writes: u64,
+    /// Bytes of both.
+    pub bytes: u64,
+}
 
 /// A hierarchy that takes requests in batches.
 pub trait Machine: Send {
-    /// Takes the next requests. Blocks carry their number in the whole hierarchy, which must be
-    /// below guests × blocks. Returns how many requests some level served.
-    fn feed(&mut self, requests: &[BlockRequest]) -> u64;
+    /// Takes the next requests, and adds to `served`, which has a place for each level and one for
+    /// the store, where each was served. Bytes are only added where the batch says how many.
+    fn feed(&mut self, batch: &Batch<'_>, served: &mut [Served]);
     /// The counts of each level, top down, summed over guests.
     fn counters(&self) -> Vec<Counters>;
     /// The store's counts.
@@ -59,9 +95,26 @@ pub fn build(shape: &HierarchyShape) -> Result<Box<dyn Machine>, SpecError> {
     }
 }
 
-#[inline]
-fn access_of(request: BlockRequest) -> Access {
-    Access::of(BlockId::on_first(request.block()), request.kind())
+/// Puts each request of a batch; `put` says how far down it was served.
+#[inline(always)]
+fn each(batch: &Batch<'_>, served: &mut [Served], mut put: impl FnMut(&Access) -> u32) {
+    for (at, &request) in batch.requests.iter().enumerate() {
+        let mut access = Access::of(BlockId::on_first(request.block()), request.kind());
+        if let Some(&next) = batch.next_uses.get(at)
+            && next != NEVER
+        {
+            access.next_use = u64::from(next);
+        }
+        let place = &mut served[put(&access) as usize];
+        if request.is_write() {
+            place.writes += 1;
+        } else {
+            place.reads += 1;
+        }
+        if let Some(&bytes) = batch.bytes.get(at) {
+            place.bytes += u64::from(bytes);
+        }
+    }
 }
 
 /// Looks every block of a batch up before its turn comes, so that the memory reads of a whole
@@ -77,7 +130,7 @@ fn look_ahead<P: Policy, I: Index>(level: &Level<P, I>, requests: &[BlockRequest
 
 /// One level over the store.
 struct One<P> {
-    level: Level<P, BackedIndex>,
+    reach: Reach<P, BackedIndex>,
     store: Store,
 }
 
@@ -91,25 +144,24 @@ impl Visit for MakeOne {
     fn visit<P: Policy + 'static>(self, policy: P) -> Self::Output {
         let level = Level::new(policy, BackedIndex::new(0, self.blocks), self.slots);
         Box::new(One {
-            level,
+            reach: Reach {
+                level,
+                blocks: 0..self.blocks,
+            },
             store: Store::default(),
         })
     }
 }
 
 impl<P: Policy> Machine for One<P> {
-    fn feed(&mut self, requests: &[BlockRequest]) -> u64 {
-        look_ahead(&self.level, requests);
-        let mut served = 0;
-        for &request in requests {
-            let access = access_of(request);
-            let depth = put(&mut self.level, Link::Inclusive, &mut self.store, &access);
-            served += u64::from(depth == 0);
-        }
-        served
+    fn feed(&mut self, batch: &Batch<'_>, served: &mut [Served]) {
+        look_ahead(&self.reach.level, batch.requests);
+        each(batch, served, |access| {
+            put(&mut self.reach, Link::Inclusive, &mut self.store, access)
+        });
     }
     fn counters(&self) -> Vec<Counters> {
-        vec![*self.level.counters()]
+        vec![*self.reach.level.counters()]
     }
     fn store(&self) -> Store {
         self.store
@@ -118,21 +170,25 @@ impl<P: Policy> Machine for One<P> {
 
 /// A level over the store, below another level.
 struct Lower<'a, Q> {
-    level: &'a mut Level<Q, DenseIndex>,
+    reach: &'a mut Reach<Q, DenseIndex>,
     store: &'a mut Store,
 }
 
 impl<Q: Policy> Below for Lower<'_, Q> {
     #[inline]
     fn access(&mut self, access: &Access) -> u32 {
-        put(self.level, Link::Inclusive, self.store, access)
+        put(self.reach, Link::Inclusive, self.store, access)
     }
     #[inline]
     fn fetch(&mut self, block: BlockId) {
         self.store.fetch(block);
     }
+    #[inline]
+    fn preload(&mut self, block: BlockId) {
+        self.store.preload(block);
+    }
     fn invalidate(&mut self, block: BlockId) {
-        Place::invalidate(self.level, block);
+        self.reach.invalidate(block);
         self.store.invalidate(block);
     }
 }
@@ -142,20 +198,31 @@ impl<Q: Policy> Below for Lower<'_, Q> {
 /// The lower level is asked for demoted blocks, of which most were there before and are no longer:
 /// an index that forgets lazily would need two looks for each.
 pub struct TwoLevels<P, Q> {
-    upper: Level<P, BackedIndex>,
+    upper: Reach<P, BackedIndex>,
     link: Link,
-    lower: Level<Q, DenseIndex>,
+    lower: Reach<Q, DenseIndex>,
     store: Store,
 }
 
 impl<P: Policy, Q: Policy> TwoLevels<P, Q> {
-    /// Joins two levels, whose indexes must cover the same blocks.
+    /// Joins two levels, whose indexes must cover the blocks `0..blocks`.
     #[must_use]
-    pub fn new(upper: Level<P, BackedIndex>, link: Link, lower: Level<Q, DenseIndex>) -> Self {
+    pub fn new(
+        upper: Level<P, BackedIndex>,
+        link: Link,
+        lower: Level<Q, DenseIndex>,
+        blocks: u64,
+    ) -> Self {
         Self {
-            upper,
+            upper: Reach {
+                level: upper,
+                blocks: 0..blocks,
+            },
             link,
-            lower,
+            lower: Reach {
+                level: lower,
+                blocks: 0..blocks,
+            },
             store: Store::default(),
         }
     }
@@ -174,27 +241,24 @@ impl Visit for MakeTwo {
         let index = BackedIndex::new(0, self.blocks);
         let upper = Level::new(Lru::new(self.upper), index, self.upper);
         let lower = Level::new(policy, DenseIndex::new(self.blocks as usize), self.slots);
-        Box::new(TwoLevels::new(upper, self.link, lower))
+        Box::new(TwoLevels::new(upper, self.link, lower, self.blocks))
     }
 }
 
 impl<P: Policy, Q: Policy> Machine for TwoLevels<P, Q> {
-    fn feed(&mut self, requests: &[BlockRequest]) -> u64 {
-        look_ahead(&self.upper, requests);
-        look_ahead(&self.lower, requests);
-        let mut served = 0;
-        for &request in requests {
+    fn feed(&mut self, batch: &Batch<'_>, served: &mut [Served]) {
+        look_ahead(&self.upper.level, batch.requests);
+        look_ahead(&self.lower.level, batch.requests);
+        each(batch, served, |access| {
             let below = &mut Lower {
-                level: &mut self.lower,
+                reach: &mut self.lower,
                 store: &mut self.store,
             };
-            let depth = put(&mut self.upper, self.link, below, &access_of(request));
-            served += u64::from(depth < 2);
-        }
-        served
+            put(&mut self.upper, self.link, below, access)
+        });
     }
     fn counters(&self) -> Vec<Counters> {
-        vec![*self.upper.counters(), *self.lower.counters()]
+        vec![*self.upper.level.counters(), *self.lower.level.counters()]
     }
     fn store(&self) -> Store {
         self.store
@@ -202,14 +266,11 @@ impl<P: Policy, Q: Policy> Machine for TwoLevels<P, Q> {
 }
 
 impl Machine for Hierarchy {
-    fn feed(&mut self, requests: &[BlockRequest]) -> u64 {
-        let levels = self.levels() as u32;
-        let mut served = 0;
-        for &request in requests {
-            let guest = self.guest_of(request.block());
-            served += u64::from(self.put(guest, &access_of(request)) < levels);
-        }
-        served
+    fn feed(&mut self, batch: &Batch<'_>, served: &mut [Served]) {
+        each(batch, served, |access| {
+            let guest = self.guest_of(access.block.index());
+            self.put(guest, access)
+        });
     }
 
     fn counters(&self) -> Vec<Counters> {

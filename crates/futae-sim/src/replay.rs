@@ -143,6 +143,9 @@ pub fn replay(
         })?;
         let access = Access::of(recorded.block, recorded.kind);
         let replayed = Decision::new(&access, &level.access(&access));
+        // What the policy asks for by itself comes as the next line, or later where it was loaded
+        // meanwhile: so the policy is asked once a line, as it was then.
+        level.review();
         decisions += 1;
         if replayed != recorded {
             let difference = Some(Difference {

@@ -1,25 +1,30 @@
 //! A whole simulation, from spec to results.
 
-use crate::hierarchy::{HierarchyShape, derived_seed};
+use crate::hierarchy::derived_seed;
 use crate::index::BackedIndex;
 use crate::link::Link;
-use crate::machine;
 use crate::spec::{LevelSpec, LevelSpecError};
-use futae_policy::{Counters, SpecError};
-use futae_trace::{BlockStream, WorkloadError, WorkloadSpec};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Instant;
+use futae_policy::SpecError;
+use futae_trace::{TraceError, WorkloadError, WorkloadSpec};
 
+mod csv;
 mod digest;
 mod drive;
 mod interleave;
+mod latency;
+mod parallel;
+mod plan;
 mod results;
+mod traces;
 
 use digest::Digest;
-use drive::Drive;
+use drive::{Drive, Known};
 pub use interleave::Interleave;
+pub use latency::{AccessTimes, Latency, LatencyError};
+use parallel::in_parallel;
+pub use plan::Plan;
 pub use results::{LevelResult, Report, Run};
+pub use traces::{TraceFacts, TraceSimulation, Traces, ViewChoice};
 
 /// Passes over the blocks, as many requests as there are blocks, that warm the caches and that
 /// are measured, where nothing else is asked for.
@@ -61,6 +66,17 @@ pub enum SimulationError {
     /// The workload does not fit the block size.
     #[error(transparent)]
     Workload(#[from] WorkloadError),
+    /// A trace cannot be read.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    /// A policy must know a future that is not known.
+    #[error(
+        "level {0:?} must know what will be asked of it, which is known for the first level only"
+    )]
+    Future(String),
+    /// More requests than can be numbered.
+    #[error("a policy that must know the future takes at most 2^32 - 2 requests")]
+    TooLong,
     /// Nothing to simulate.
     #[error("a simulation needs at least one level and one guest")]
     Empty,
@@ -102,21 +118,38 @@ pub fn simulate(
     spec: &SimulationSpec,
     progress: &mut dyn FnMut(f64),
 ) -> Result<Report, SimulationError> {
-    if spec.levels.is_empty() || spec.guests == 0 {
+    footprint(spec.guests, spec.workload.blocks(spec.block_bytes)?)?;
+    let workloads = vec![&spec.workload; spec.guests as usize];
+    simulate_one(spec, &workloads, progress)
+}
+
+/// Simulates one hierarchy under a workload for each guest, of the same blocks or not.
+fn simulate_one(
+    spec: &SimulationSpec,
+    workloads: &[&WorkloadSpec],
+    progress: &mut dyn FnMut(f64),
+) -> Result<Report, SimulationError> {
+    if spec.levels.is_empty() || workloads.is_empty() {
         return Err(SimulationError::Empty);
     }
-    let blocks = spec.workload.blocks(spec.block_bytes)?;
-    let natural = spec.workload.natural_requests(spec.block_bytes)?;
-    let all = footprint(spec.guests, blocks)?;
-    let usual = |natural: Option<u64>| {
-        natural.map_or(all.saturating_mul(PASSES_DEFAULT), |n| {
-            n * u64::from(spec.guests)
-        })
+    let guests = workloads.len() as u32;
+    let of_each = |workload: &&WorkloadSpec| {
+        let blocks = workload.blocks(spec.block_bytes)?;
+        Ok((blocks, workload.natural_requests(spec.block_bytes)?))
     };
+    let each: Vec<(u64, Option<u64>)> = workloads
+        .iter()
+        .map(of_each)
+        .collect::<Result<_, WorkloadError>>()?;
+    let blocks = each.iter().map(|guest| guest.0).max().unwrap_or(0);
+    footprint(guests, blocks)?;
+    let all: u64 = each.iter().map(|guest| guest.0).sum();
+    let natural: Option<u64> = each.iter().map(|guest| guest.1).sum();
+    let usual = |natural: Option<u64>| natural.unwrap_or(all.saturating_mul(PASSES_DEFAULT));
     let plan = Plan {
         levels: &spec.levels,
         links: &spec.links,
-        guests: spec.guests,
+        guests,
         blocks,
         block_bytes: spec.block_bytes,
         seed: spec.seed,
@@ -125,9 +158,9 @@ pub fn simulate(
             .unwrap_or_else(|| usual(natural.map(|_| 0))),
         requests: spec.requests.unwrap_or_else(|| usual(natural)),
     };
-    let streams = (0..spec.guests).map(|guest| {
-        let seed = derived_seed(spec.seed, u64::from(guest));
-        spec.workload.generator(spec.block_bytes, seed)
+    let streams = workloads.iter().zip(0..).map(|(workload, guest)| {
+        let seed = derived_seed(spec.seed, guest);
+        workload.generator(spec.block_bytes, seed)
     });
     let streams = streams.collect::<Result<Vec<_>, _>>()?;
     let (run, trace_digest) = plan.run(&mut Interleave::new(streams, blocks), progress)?;
@@ -139,6 +172,7 @@ fn report(runs: Vec<Run>, seed: u64, trace_digest: String) -> Report {
         runs,
         seed,
         trace_digest,
+        trace: None,
         version: env!("CARGO_PKG_VERSION"),
     }
 }
@@ -150,32 +184,32 @@ pub fn simulate_all(
     threads: usize,
     progress: &(dyn Fn(f64) + Sync),
 ) -> Result<Report, SimulationError> {
-    let next = AtomicUsize::new(0);
-    let done = Mutex::new(vec![0.0; specs.len()]);
-    let results: Mutex<Vec<Option<_>>> = Mutex::new(specs.iter().map(|_| None).collect());
-    let work = || {
-        loop {
-            let at = next.fetch_add(1, Ordering::Relaxed);
-            let Some(spec) = specs.get(at) else { return };
-            let result = simulate(spec, &mut |fraction| {
-                let mut done = done.lock().unwrap_or_else(|poison| poison.into_inner());
-                done[at] = fraction;
-                progress(done.iter().sum::<f64>() / specs.len() as f64);
-            });
-            let mut results = results.lock().unwrap_or_else(|poison| poison.into_inner());
-            results[at] = Some(result);
-        }
-    };
-    std::thread::scope(|scope| {
-        for _ in 1..threads.clamp(1, specs.len().max(1)) {
-            scope.spawn(work);
-        }
-        work();
-    });
-    let results = results
-        .into_inner()
-        .unwrap_or_else(|poison| poison.into_inner());
-    let mut reports = results.into_iter().flatten();
+    combine(in_parallel(
+        specs.len(),
+        threads,
+        progress,
+        |at, progress| simulate(&specs[at], progress),
+    ))
+}
+
+/// As [`simulate_all`], with a workload for each guest in place of that of the specs.
+pub fn simulate_guests(
+    specs: &[SimulationSpec],
+    workloads: &[WorkloadSpec],
+    threads: usize,
+    progress: &(dyn Fn(f64) + Sync),
+) -> Result<Report, SimulationError> {
+    let workloads: Vec<_> = workloads.iter().collect();
+    combine(in_parallel(
+        specs.len(),
+        threads,
+        progress,
+        |at, progress| simulate_one(&specs[at], &workloads, progress),
+    ))
+}
+
+fn combine(reports: Vec<Result<Report, SimulationError>>) -> Result<Report, SimulationError> {
+    let mut reports = reports.into_iter();
     let mut all = reports.next().ok_or(SimulationError::Empty)??;
     for one in reports {
         let one = one?;
@@ -195,116 +229,4 @@ fn footprint(guests: u32, blocks: u64) -> Result<u64, SimulationError> {
         .checked_mul(u64::from(guests))
         .filter(|&all| all <= BackedIndex::BLOCKS_MAX);
     all.ok_or(SimulationError::TooManyBlocks { guests, blocks })
-}
-
-/// A simulation with every number settled, for any stream of requests: a workload's, or a
-/// trace's whose blocks were numbered densely.
-#[derive(Clone, Debug)]
-pub struct Plan<'a> {
-    /// Top down, at least one.
-    pub levels: &'a [LevelSpec],
-    /// Between the levels, top down.
-    pub links: &'a [Link],
-    /// Guests, at least 1.
-    pub guests: u32,
-    /// Blocks of each guest. The stream numbers the blocks of guest *g* from `g * blocks`.
-    pub blocks: u64,
-    /// Size of a block.
-    pub block_bytes: u64,
-    /// For policies that draw lots.
-    pub seed: u64,
-    /// Requests before counting begins.
-    pub warmup_requests: u64,
-    /// Requests that are counted; fewer if the stream ends.
-    pub requests: u64,
-}
-
-impl Plan<'_> {
-    /// Runs it. Returns the results and the digest of the requests.
-    pub fn run(
-        &self,
-        stream: &mut dyn BlockStream,
-        progress: &mut dyn FnMut(f64),
-    ) -> Result<(Run, String), SimulationError> {
-        let begin = Instant::now();
-        let shape = self.shape()?;
-        let mut machine = machine::build(&shape)?;
-        let total = self.warmup_requests.saturating_add(self.requests);
-        let mut drive = Drive {
-            stream,
-            machine: machine.as_mut(),
-            blocks: footprint(self.guests, self.blocks)?,
-            digest: Digest::default(),
-            sent: 0,
-            total,
-            progress,
-        };
-        drive.send(self.warmup_requests)?;
-        let warmup_requests = drive.sent;
-        let (counters, store) = (drive.machine.counters(), drive.machine.store());
-        let served = drive.send(self.requests)?;
-        let requests = drive.sent - warmup_requests;
-        let (digest, now) = (drive.digest, drive.machine.counters());
-        let store = drive.machine.store().since(&store);
-        let counters: Vec<_> = now
-            .iter()
-            .zip(&counters)
-            .map(|(n, then)| n.since(then))
-            .collect();
-        let run = Run {
-            levels: self.level_results(&shape, &counters),
-            links: self.links.to_vec(),
-            combined_hit_ratio: (requests > 0).then(|| served as f64 / requests as f64),
-            store_reads: store.reads,
-            store_writes: store.writes,
-            notice_reads: store.notice_reads,
-            requests,
-            warmup_requests,
-            block_bytes: self.block_bytes,
-            guests: self.guests,
-            footprint_blocks: footprint(self.guests, self.blocks)?,
-            seconds: begin.elapsed().as_secs_f64(),
-        };
-        Ok((run, digest.hex()))
-    }
-
-    fn shape(&self) -> Result<HierarchyShape, SimulationError> {
-        if self.levels.is_empty() || self.guests == 0 {
-            return Err(SimulationError::Empty);
-        }
-        let (levels, links) = (self.levels.len(), self.links.len());
-        if links + 1 != levels {
-            return Err(SimulationError::Links { levels, links });
-        }
-        let all = footprint(self.guests, self.blocks)?;
-        let shape = |(at, level): (usize, &LevelSpec)| {
-            let reach = if at + 1 == levels { all } else { self.blocks };
-            level.shape(self.block_bytes, reach)
-        };
-        Ok(HierarchyShape {
-            levels: self
-                .levels
-                .iter()
-                .enumerate()
-                .map(shape)
-                .collect::<Result<_, _>>()?,
-            links: self.links.to_vec(),
-            guests: self.guests,
-            blocks: self.blocks,
-            seed: self.seed,
-        })
-    }
-
-    fn level_results(&self, shape: &HierarchyShape, counters: &[Counters]) -> Vec<LevelResult> {
-        let last = shape.levels.len() - 1;
-        let all = shape.levels.iter().zip(counters).enumerate();
-        all.map(|(at, (level, counters))| LevelResult {
-            policy: level.policy.to_string(),
-            capacity_blocks: u64::from(level.slots),
-            copies: if at == last { 1 } else { self.guests },
-            counters: *counters,
-            hit_ratio: counters.hit_ratio(),
-        })
-        .collect()
-    }
 }

@@ -84,6 +84,16 @@ impl LevelSpec {
         Ok(blocks as u32)
     }
 
+    /// Whether the policy, or one inside it, must know what will be asked for.
+    #[must_use]
+    pub fn needs_future(&self) -> bool {
+        let shape = Shape {
+            slots: TRIAL_SLOTS,
+            seed: 0,
+        };
+        build(&self.policy, &shape).is_ok_and(|policy| policy.needs_future())
+    }
+
     /// The level with its capacity in blocks; see [`slots`](Self::slots).
     pub fn shape(
         &self,

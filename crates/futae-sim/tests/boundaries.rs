@@ -5,7 +5,7 @@ mod common;
 
 use common::{SEED, guests, hierarchy};
 use futae_policy::{AccessKind, Counters, Decision, Kind, PolicySpec};
-use futae_sim::machine::{self, Machine};
+use futae_sim::machine::{self, Machine, Served};
 use futae_sim::replay::{ReplaySpec, replay};
 use futae_sim::{Hierarchy, HierarchyShape, LevelShape, Link};
 use futae_trace::{BlockRequest, BlockStream, WorkloadSpec};
@@ -220,8 +220,10 @@ fn fast_machines_count_what_the_general_one_counts() {
                 let mut fast = machine::build(&shape).expect("known policies");
                 let mut general = Hierarchy::new(&shape).expect("known policies");
                 for batch in stream(u64::from(guests)).chunks(777) {
-                    let served = Machine::feed(&mut general, batch);
-                    assert_eq!(fast.feed(batch), served, "{levels:?}, {link}");
+                    let mut served = [[Served::default(); 3]; 2];
+                    Machine::feed(&mut general, &batch.into(), &mut served[0]);
+                    fast.feed(&batch.into(), &mut served[1]);
+                    assert_eq!(served[0], served[1], "{levels:?}, {link}");
                     let expected: Vec<Counters> = Machine::counters(&general);
                     assert_eq!(fast.counters(), expected, "{levels:?}, {link}");
                     assert_eq!(fast.store(), *general.store(), "{levels:?}, {link}");
@@ -239,7 +241,11 @@ fn counts_add_up_at_every_boundary() {
             let levels = [(kind.name(), 20), ("fifo", 30), (kind.name(), 60)];
             let shape = shape(&levels, link, 2);
             let mut three = Hierarchy::new(&shape).expect("known policies");
-            Machine::feed(&mut three, &stream(2));
+            Machine::feed(
+                &mut three,
+                &stream(2)[..].into(),
+                &mut [Served::default(); 4],
+            );
             three.audit();
             let all = Machine::counters(&three);
             let at = format!("{}, {link}", kind.name());
@@ -275,7 +281,11 @@ fn logs_replay() {
         let shape = shape(&[("lru", 40), (kind.name(), 50)], Link::Demote, 1);
         let mut two = Hierarchy::new(&shape).expect("known policies");
         let log = logged(&mut two, 0);
-        Machine::feed(&mut two, &stream(1)[..3000]);
+        Machine::feed(
+            &mut two,
+            &stream(1)[..3000].into(),
+            &mut [Served::default(); 3],
+        );
         let log = log.lock().expect("no panic before");
         for level in 0..2 {
             let own = log.iter().filter(|(at, _)| *at == level);

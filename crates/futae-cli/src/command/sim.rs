@@ -1,25 +1,31 @@
-//! `futae sim`: what a hierarchy of caches would do with a workload.
+//! `futae sim`: what a hierarchy of caches would do with a workload or a trace.
 
 use crate::failure::Failure;
 use crate::progress::Progress;
 use crate::table::{Table, count, percent};
-use futae_sim::{LevelSpec, Link, Report, Run, SimulationSpec, links, simulate_all};
-use futae_trace::{
-    BLOCK_BYTES_MAX, SIMULATED_BLOCK_BYTES_MIN, Size, WorkloadSpec, parse_block_bytes,
+use futae_sim::run::{Latency, TraceSimulation, Traces, ViewChoice, simulate_guests};
+use futae_sim::{
+    LevelSpec, Link, Report, Run, SimulationError, SimulationSpec, links, simulate_all,
 };
-
+use futae_trace::{
+    BLOCK_BYTES_MAX, Columns, Format, SIMULATED_BLOCK_BYTES_MIN, Size, TraceErrorKind,
+    TraceOptions, WorkloadSpec, parse_block_bytes,
+};
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-/// Simulate a hierarchy of caches under a workload
+/// Simulate a hierarchy of caches under a workload or a trace
 ///
 /// Levels are given top down, once each: `--level lru:3GiB --level exclusive:4GiB` is a guest's
 /// LRU cache over a host's exclusive one. Instead of levels, `--policy` and `--sizes` (both may
-/// name several, separated by commas) give one run per policy and size of a single level.
+/// name several, separated by commas) give one run per policy and size of a single level. A trace
+/// is read once for all runs, and counted from its first request to its last. Several workloads,
+/// or several traces, are one for each guest.
 #[derive(clap::Args)]
 pub struct Args {
-    /// What is asked for, such as uniform:10GiB, zipf(1.0):10GiB, loop:6GiB, normal(0.25):2GiB
-    workload: String,
+    /// What is asked for: a trace file, or e.g. uniform:10GiB, zipf(1.0):10GiB, loop:6GiB
+    #[arg(value_name = "TRACE|WORKLOAD", required = true)]
+    sources: Vec<String>,
     /// A level, top down, as POLICY:SIZE
     #[arg(long = "level", value_name = "POLICY:SIZE")]
     levels: Vec<String>,
@@ -27,19 +33,21 @@ pub struct Args {
     /// level, inclusive elsewhere]
     #[arg(long)]
     link: Option<Link>,
-    /// Guests: each has its own copy of all levels but the last, which they share
-    #[arg(long, default_value_t = 1)]
-    guests: u32,
+    /// Guests: each has its own copy of all levels but the last, which they share [default: as
+    /// many as there are traces or workloads]
+    #[arg(long)]
+    guests: Option<u32>,
     /// Bytes of a block: a power of two from 512 to 256MiB
     #[arg(long, default_value = "4KiB")]
     block: String,
     /// All randomness comes from this number
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Requests before counting begins [default: 5 times the blocks of the workload]
+    /// Requests before counting begins [default: 5 times the blocks of the workload; none of a
+    /// trace]
     #[arg(long, value_name = "REQUESTS")]
     warmup: Option<u64>,
-    /// Requests that are counted [default: 5 times the blocks of the workload]
+    /// Requests that are counted [default: 5 times the blocks of the workload; all of a trace]
     #[arg(long)]
     requests: Option<u64>,
     /// Policies of a single level
@@ -53,50 +61,182 @@ pub struct Args {
         conflicts_with = "levels"
     )]
     sizes: Option<String>,
+    /// The trace's format [default: told by the data and the file's name]
+    #[arg(long)]
+    format: Option<String>,
+    /// Which column of a table is what, such as time=0:s,offset=1:512,length=2:512,kind=3:read0
+    #[arg(long, value_name = "MAP")]
+    columns: Option<String>,
+    /// Count bad records of a trace and leave them out
+    #[arg(long)]
+    skip_bad: bool,
+    /// What of a trace's request is a block: start (one, whatever its length) or blocks (all that
+    /// it touches) [default: start where the trace numbers its blocks, otherwise blocks]
+    #[arg(long)]
+    view: Option<String>,
+    /// Tell how long requests take, such as upper=1us,lower=10us,store=100us,link=5us
+    #[arg(long, value_name = "PLACE=TIME,...")]
+    latency: Option<Latency>,
+    /// Threads [default: one for each processor]
+    #[arg(long)]
+    threads: Option<usize>,
     /// Print JSON
     #[arg(long)]
     json: bool,
+    /// Print CSV
+    #[arg(long, conflicts_with = "json")]
+    csv: bool,
 }
 
 /// Simulates and prints.
 pub fn run(args: &Args) -> Result<(), Failure> {
-    let specs = simulations(args)?;
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let report = {
-        let progress = Progress::new("simulating", args.json);
-        simulate_all(&specs, threads, &|fraction| progress.set(fraction)).map_err(Failure::usage)?
+    let is_file = |source: &&String| Path::new(source).exists();
+    let mut report = match args.sources.iter().filter(is_file).count() {
+        0 => of_workloads(args)?,
+        files if files == args.sources.len() => of_traces(args)?,
+        _ => {
+            return Err(Failure::usage(
+                "either all guests have traces, or all have workloads",
+            ));
+        }
     };
+    if let Some(latency) = &args.latency {
+        report
+            .runs
+            .iter_mut()
+            .for_each(|run| run.set_latency(latency));
+    }
     let mut out = std::io::stdout().lock();
     if args.json {
         writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?;
+    } else if args.csv {
+        write!(out, "{}", report.csv())?;
     } else {
-        write!(out, "{}", render(&report, &args.workload))?;
+        write!(out, "{}", render(&report, &args.sources.join(", ")))?;
     }
     Ok(())
 }
 
-fn simulations(args: &Args) -> Result<Vec<SimulationSpec>, Failure> {
-    if Path::new(&args.workload).exists() {
-        let message = format!(
-            "{} is a file; this version simulates workloads such as uniform:10GiB",
-            args.workload
-        );
-        return Err(Failure::usage(message));
+fn threads(args: &Args) -> usize {
+    let usual = || std::thread::available_parallelism().map_or(1, usize::from);
+    args.threads.unwrap_or_else(usual)
+}
+
+fn block_bytes(args: &Args) -> Result<u64, Failure> {
+    let bytes = parse_block_bytes(&args.block, SIMULATED_BLOCK_BYTES_MIN, BLOCK_BYTES_MAX);
+    bytes.map_err(Failure::usage)
+}
+
+fn of_workloads(args: &Args) -> Result<Report, Failure> {
+    let for_traces = [
+        ("--format", args.format.is_some()),
+        ("--columns", args.columns.is_some()),
+        ("--skip-bad", args.skip_bad),
+        ("--view", args.view.is_some()),
+    ];
+    let parsed = args.sources.iter().map(|source| {
+        let parsed = source.parse::<WorkloadSpec>();
+        parsed.map_err(|error| match source.contains(':') {
+            true => Failure::usage(error),
+            false => Failure::usage(format!("{source} is no file, and no workload: {error}")),
+        })
+    });
+    let workloads = parsed.collect::<Result<Vec<_>, _>>()?;
+    if let Some((option, _)) = for_traces.iter().find(|option| option.1) {
+        return Err(Failure::usage(format!("{option} is for trace files")));
     }
-    let workload: WorkloadSpec = args.workload.parse().map_err(Failure::usage)?;
-    let block_bytes = parse_block_bytes(&args.block, SIMULATED_BLOCK_BYTES_MIN, BLOCK_BYTES_MAX)
-        .map_err(Failure::usage)?;
+    let several = workloads.len() > 1;
+    let guests = match args.guests {
+        Some(guests) if several && guests as usize != workloads.len() => {
+            let message = format!(
+                "--guests {guests} does not fit {} workloads",
+                workloads.len()
+            );
+            return Err(Failure::usage(message));
+        }
+        guests => guests.unwrap_or(workloads.len() as u32),
+    };
+    let block_bytes = block_bytes(args)?;
     let one = |levels: Vec<LevelSpec>| SimulationSpec {
         links: links(&levels, args.link),
         levels,
-        guests: args.guests,
-        workload: workload.clone(),
+        guests,
+        workload: workloads[0].clone(),
         block_bytes,
         seed: args.seed,
         warmup_requests: args.warmup,
         requests: args.requests,
     };
-    Ok(hierarchies(args)?.into_iter().map(one).collect())
+    let specs: Vec<_> = hierarchies(args)?.into_iter().map(one).collect();
+    let progress = Progress::new("simulating", args.json);
+    let set = |fraction| progress.set(fraction);
+    let report = match several {
+        true => simulate_guests(&specs, &workloads, threads(args), &set),
+        false => simulate_all(&specs, threads(args), &set),
+    };
+    report.map_err(Failure::usage)
+}
+
+fn of_traces(args: &Args) -> Result<Report, Failure> {
+    let guests = args.sources.len();
+    if args.guests.is_some_and(|asked| asked as usize != guests) {
+        return Err(Failure::usage(
+            "each guest has a trace of its own: name one for each",
+        ));
+    }
+    let view = match args.view.as_deref() {
+        None => ViewChoice::Usual,
+        Some("start") => ViewChoice::Start,
+        Some("blocks") => ViewChoice::Blocks,
+        Some(other) => {
+            let message = format!("unknown view {other:?}; there are start and blocks");
+            return Err(Failure::usage(message));
+        }
+    };
+    let block_bytes = block_bytes(args)?;
+    let format = args.format.as_deref().map(str::parse::<Format>);
+    let columns = args.columns.as_deref().map(str::parse::<Columns>);
+    let options = TraceOptions {
+        format: format.transpose().map_err(Failure::usage)?,
+        columns: columns.transpose().map_err(Failure::usage)?,
+        unit_bytes: block_bytes,
+        skip_bad: args.skip_bad,
+        ..TraceOptions::default()
+    };
+    let one = |levels: Vec<LevelSpec>| TraceSimulation {
+        links: links(&levels, args.link),
+        levels,
+        seed: args.seed,
+        warmup_requests: args.warmup.unwrap_or(0),
+        requests: args.requests,
+    };
+    let hierarchies: Vec<_> = hierarchies(args)?.into_iter().map(one).collect();
+    let paths: Vec<PathBuf> = args.sources.iter().map(PathBuf::from).collect();
+    let progress = Progress::new("reading", args.json);
+    let traces = Traces::read(&paths, &options, view, &mut |done| progress.set(done));
+    let traces = traces.map_err(failure)?;
+    drop(progress);
+    let skipped = traces.facts().records_skipped;
+    if skipped > 0 {
+        eprintln!("futae: {} bad records left out", count(skipped));
+    }
+    let progress = Progress::new("simulating", args.json);
+    let set = |fraction| progress.set(fraction);
+    traces
+        .simulate(&hierarchies, block_bytes, threads(args), &set)
+        .map_err(failure)
+}
+
+/// A trace that cannot be read is no mistake in the arguments, unless its format is.
+fn failure(error: SimulationError) -> Failure {
+    match error {
+        SimulationError::Trace(error)
+            if error.at.is_some() || matches!(error.kind, TraceErrorKind::Io(_)) =>
+        {
+            Failure::from(error)
+        }
+        error => Failure::usage(error),
+    }
 }
 
 /// The levels of each run.
@@ -145,7 +285,7 @@ fn split_policies(text: &str) -> Vec<&str> {
     text.split(outside).collect()
 }
 
-fn render(report: &Report, workload: &str) -> String {
+fn render(report: &Report, source: &str) -> String {
     let mut table = Table::new([
         "level",
         "blocks",
@@ -153,6 +293,7 @@ fn render(report: &Report, workload: &str) -> String {
         "hits",
         "misses",
         "hit ratio",
+        "byte misses",
         "demoted in",
     ]);
     for run in &report.runs {
@@ -161,19 +302,52 @@ fn render(report: &Report, workload: &str) -> String {
     let Some(first) = report.runs.first() else {
         return table.render();
     };
-    format!(
-        "{workload}: {} blocks of {} bytes, seed {}, {} requests after {} of warm-up, digest {}\n\n{}",
+    let blocks = match &report.trace {
+        Some(trace) if trace.view == "start" => "blocks, one a request".to_owned(),
+        _ => format!("blocks of {} bytes", first.block_bytes),
+    };
+    let mut text = format!(
+        "{source}: {} {blocks}, seed {}, {} requests ({} writes) after {} of warm-up, digest {}\n\n{}",
         count(first.footprint_blocks),
-        first.block_bytes,
         report.seed,
         count(first.requests),
+        count(first.writes),
         count(first.warmup_requests),
         report.trace_digest,
         table.render()
-    )
+    );
+    if let Some(times) = times(report) {
+        text.push('\n');
+        text.push_str(&times);
+    }
+    text
+}
+
+/// How long requests take, if that was asked for.
+fn times(report: &Report) -> Option<String> {
+    let mut table = Table::new(["access time, us", "mean", "p50", "p90", "p99"]);
+    for run in &report.runs {
+        let times = run.access_times?;
+        let us = |seconds: Option<f64>| {
+            seconds.map_or_else(|| "–".to_owned(), |seconds| format!("{:.2}", seconds * 1e6))
+        };
+        let name = |level: &futae_sim::LevelResult| {
+            format!("{} of {}", level.policy, count(level.capacity_blocks))
+        };
+        let names: Vec<String> = run.levels.iter().map(name).collect();
+        table.row([
+            names.join(", "),
+            us(times.mean_access_seconds),
+            us(times.p50_access_seconds),
+            us(times.p90_access_seconds),
+            us(times.p99_access_seconds),
+        ]);
+    }
+    Some(table.render())
 }
 
 fn add_run(table: &mut Table, run: &Run, several: bool) {
+    let single = several && run.levels.len() == 1;
     for level in &run.levels {
         let copies = if level.copies > 1 {
             format!(" × {}", level.copies)
@@ -187,10 +361,15 @@ fn add_run(table: &mut Table, run: &Run, several: bool) {
             count(level.counters.hits),
             count(level.counters.misses),
             percent(level.hit_ratio),
+            if single {
+                percent(run.byte_miss_ratio)
+            } else {
+                String::new()
+            },
             count(level.counters.demotions_in),
         ]);
     }
-    if several && run.levels.len() == 1 {
+    if single {
         return;
     }
     table.row([
@@ -200,6 +379,7 @@ fn add_run(table: &mut Table, run: &Run, several: bool) {
         String::new(),
         count(run.store_reads),
         percent(run.combined_hit_ratio),
+        percent(run.byte_miss_ratio),
         String::new(),
     ]);
 }

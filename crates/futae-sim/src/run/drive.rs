@@ -1,18 +1,29 @@
 //! Requests from a stream into a machine.
 
 use super::{Digest, SimulationError};
-use crate::machine::Machine;
+use crate::machine::{Batch, Machine, Served};
 use futae_trace::{BlockRequest, BlockStream};
 
 /// Requests in one batch.
 const BATCH: usize = 1024;
 
+/// What is known of the requests of a stream beside what they ask for.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Known<'a> {
+    /// For each request the number of the next one for the same block; empty if unknown.
+    pub next_uses: &'a [u32],
+    /// The length of each request; empty if all are equal.
+    pub bytes: &'a [u32],
+}
+
 /// A machine being fed from a stream.
 pub struct Drive<'a> {
     pub stream: &'a mut dyn BlockStream,
+    pub known: Known<'a>,
     pub machine: &'a mut dyn Machine,
     pub blocks: u64,
-    pub digest: Digest,
+    /// None where the digest is known already.
+    pub digest: Option<Digest>,
     pub sent: u64,
     pub total: u64,
     pub progress: &'a mut dyn FnMut(f64),
@@ -22,17 +33,29 @@ pub struct Drive<'a> {
 const BATCHES_PER_PROGRESS: u64 = 1024;
 
 impl Drive<'_> {
-    /// Sends the next `requests`, or what the stream has left; how many some level served.
-    pub fn send(&mut self, requests: u64) -> Result<u64, SimulationError> {
+    /// Sends the next `requests`, or what the stream has left, and adds up where they were served.
+    pub fn send(&mut self, requests: u64, served: &mut [Served]) -> Result<(), SimulationError> {
         let mut batch = vec![BlockRequest::default(); BATCH];
-        let (mut left, mut served) = (requests, 0);
+        let mut left = requests;
         while left > 0 {
             let wanted = left.min(BATCH as u64) as usize;
             let got = self.stream.fill(&mut batch[..wanted]);
             let requests = &batch[..got];
-            self.check(requests)?;
-            self.digest.add(requests);
-            served += self.machine.feed(requests);
+            check(requests, self.sent, self.blocks)?;
+            if let Some(digest) = &mut self.digest {
+                digest.add(requests);
+            }
+            let of_batch = |all: &'_ [u32]| -> std::ops::Range<usize> {
+                let begin = all.len().min(self.sent as usize);
+                begin..all.len().min(begin + got)
+            };
+            let (next_uses, bytes) = (self.known.next_uses, self.known.bytes);
+            let batch = Batch {
+                requests,
+                next_uses: &next_uses[of_batch(next_uses)],
+                bytes: &bytes[of_batch(bytes)],
+            };
+            self.machine.feed(&batch, served);
             self.sent += got as u64;
             left -= got as u64;
             if left == 0 || (self.sent / BATCH as u64).is_multiple_of(BATCHES_PER_PROGRESS) {
@@ -42,22 +65,24 @@ impl Drive<'_> {
                 break;
             }
         }
-        Ok(served)
+        Ok(())
     }
+}
 
-    fn check(&self, requests: &[BlockRequest]) -> Result<(), SimulationError> {
-        let highest = requests.iter().map(|request| request.block()).max();
-        if highest.is_none_or(|highest| highest < self.blocks) {
-            return Ok(());
-        }
-        let at = requests
-            .iter()
-            .position(|request| request.block() >= self.blocks)
-            .unwrap_or(0);
-        Err(SimulationError::BlockRange {
-            request: self.sent + at as u64,
-            block: requests[at].block(),
-            blocks: self.blocks,
-        })
+/// An error if one of the requests, of which the first has number `first`, is for a block that
+/// does not exist.
+pub fn check(requests: &[BlockRequest], first: u64, blocks: u64) -> Result<(), SimulationError> {
+    let highest = requests.iter().map(|request| request.block()).max();
+    if highest.is_none_or(|highest| highest < blocks) {
+        return Ok(());
     }
+    let at = requests
+        .iter()
+        .position(|request| request.block() >= blocks)
+        .unwrap_or(0);
+    Err(SimulationError::BlockRange {
+        request: first + at as u64,
+        block: requests[at].block(),
+        blocks,
+    })
 }

@@ -3,16 +3,13 @@
 use futae_trace::{BlockRequest, BlockStream};
 
 /// Guests that take turns, request by request. The blocks of guest *g* are numbered from
-/// `g * blocks`. Ends when one of the guests does.
+/// `g * blocks`. A guest that has no more requests takes no more turns.
 pub struct Interleave<S> {
     guests: Vec<S>,
     blocks: u64,
     turn: usize,
-    /// What each guest asks for next, a batch at a time.
-    batches: Vec<Vec<BlockRequest>>,
-    /// Requests of the current batches, and how many of them have been used.
-    filled: usize,
-    used: usize,
+    /// What each guest asks for next, and how much of it has been used.
+    batches: Vec<(Vec<BlockRequest>, usize)>,
 }
 
 /// Requests drawn from a guest at a time.
@@ -22,38 +19,37 @@ impl<S: BlockStream> Interleave<S> {
     /// The streams of guests with `blocks` blocks each.
     #[must_use]
     pub fn new(guests: Vec<S>, blocks: u64) -> Self {
-        let batches = vec![vec![BlockRequest::default(); BATCH]; guests.len()];
+        let batches = vec![(Vec::new(), 0); guests.len()];
         Self {
             guests,
             blocks,
             turn: 0,
             batches,
-            filled: 0,
-            used: 0,
         }
     }
 
-    /// The next request, when it is the turn of guest `turn`.
+    /// The next request of guest `turn`, or of the next one that has one.
     fn next(&mut self) -> Option<BlockRequest> {
-        if self.used == self.filled {
-            let pairs = self.guests.iter_mut().zip(&mut self.batches);
-            self.filled = pairs
-                .map(|(guest, batch)| guest.fill(batch))
-                .min()
-                .unwrap_or(0);
-            self.used = 0;
-            if self.filled == 0 {
-                return None;
+        for _ in 0..self.guests.len() {
+            let turn = self.turn;
+            self.turn = (turn + 1) % self.guests.len();
+            let (batch, used) = &mut self.batches[turn];
+            if *used == batch.len() {
+                // After its last, shorter batch a stream has no more.
+                if *used > 0 && *used < BATCH {
+                    continue;
+                }
+                batch.resize(BATCH, BlockRequest::default());
+                let got = self.guests[turn].fill(batch);
+                batch.truncate(got);
+                *used = 0;
+            }
+            if let Some(request) = batch.get(*used) {
+                *used += 1;
+                return Some(request.at(turn as u64 * self.blocks + request.block()));
             }
         }
-        let request = self.batches[self.turn][self.used];
-        let block = self.turn as u64 * self.blocks + request.block();
-        self.turn += 1;
-        if self.turn == self.guests.len() {
-            self.turn = 0;
-            self.used += 1;
-        }
-        Some(request.at(block))
+        None
     }
 }
 
@@ -88,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn guests_take_turns_and_the_shortest_ends_it() {
+    fn guests_take_turns_until_all_have_ended() {
         let mut both = Interleave::new(vec![Count(0..300), Count(5..302)], 1000);
         let mut out = vec![BlockRequest::default(); 7];
         let mut all = Vec::new();
@@ -99,8 +95,9 @@ mod tests {
                 break;
             }
         }
-        assert_eq!(all.len(), 2 * 297);
+        assert_eq!(all.len(), 300 + 297);
         assert_eq!(all[..3], [0, 1005, 1].map(BlockRequest::write));
-        assert_eq!(all[2 * 296..], [296, 1301].map(BlockRequest::write));
+        let end = [296, 1301, 297, 298, 299].map(BlockRequest::write);
+        assert_eq!(all[2 * 296..], end);
     }
 }

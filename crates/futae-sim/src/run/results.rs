@@ -1,6 +1,9 @@
 //! Results, as they are written for other programs.
 
+use super::latency::AccessTimes;
+use super::traces::TraceFacts;
 use crate::link::Link;
+use crate::machine::Served;
 use futae_policy::Counters;
 use serde::Serialize;
 
@@ -13,6 +16,9 @@ pub struct Report {
     pub seed: u64,
     /// Stands for the whole stream of requests, warm-up included: equal digests, equal requests.
     pub trace_digest: String,
+    /// What was read, if it was traces.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trace: Option<TraceFacts>,
     /// The version of futae.
     pub version: &'static str,
 }
@@ -26,12 +32,30 @@ pub struct Run {
     pub links: Vec<Link>,
     /// Requests that some level served, per request; none where there were no requests.
     pub combined_hit_ratio: Option<f64>,
+    /// Requests that no level could serve, per request.
+    pub miss_ratio: Option<f64>,
+    /// Bytes of those requests, per byte asked for: by the length of each request where a request
+    /// is one block whatever its length; otherwise all blocks are equal.
+    pub byte_miss_ratio: Option<f64>,
+    /// Reads that no level could serve, per read.
+    pub read_miss_ratio: Option<f64>,
+    /// Requests that were reads.
+    pub reads: u64,
+    /// Requests that were writes.
+    pub writes: u64,
+    /// Where the requests were served: at each level, top down, and last by the store.
+    pub served: Vec<Served>,
+    /// How long requests take, if that was asked for.
+    #[serde(flatten)]
+    pub access_times: Option<AccessTimes>,
     /// Reads that no level could serve.
     pub store_reads: u64,
     /// Writes that reached the store: all.
     pub store_writes: u64,
     /// Reads that only filled a level after an eviction notice. They are not in `store_reads`.
     pub notice_reads: u64,
+    /// Reads of blocks that policies asked for by themselves. They are not in `store_reads`.
+    pub preload_reads: u64,
     /// Requests counted.
     pub requests: u64,
     /// Requests before counting began.

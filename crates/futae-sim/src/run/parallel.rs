@@ -1,0 +1,39 @@
+//! Independent works on several threads.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// Does the works `0..count` on at most `threads` threads, at least one, and returns what came of
+/// them in their order. `progress` is given the fraction of all that is done.
+pub fn in_parallel<T: Send>(
+    count: usize,
+    threads: usize,
+    progress: &(dyn Fn(f64) + Sync),
+    work: impl Fn(usize, &mut dyn FnMut(f64)) -> T + Sync,
+) -> Vec<T> {
+    let next = AtomicUsize::new(0);
+    let done = Mutex::new(vec![0.0; count]);
+    let results: Mutex<Vec<Option<T>>> = Mutex::new((0..count).map(|_| None).collect());
+    let one_after_another = || {
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            if at >= count {
+                return;
+            }
+            let result = work(at, &mut |fraction| {
+                let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
+                done[at] = fraction;
+                progress(done.iter().sum::<f64>() / count as f64);
+            });
+            results.lock().unwrap_or_else(PoisonError::into_inner)[at] = Some(result);
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..threads.clamp(1, count.max(1)) {
+            scope.spawn(one_after_another);
+        }
+        one_after_another();
+    });
+    let results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
+    results.into_iter().flatten().collect()
+}

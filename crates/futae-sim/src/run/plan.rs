@@ -1,0 +1,233 @@
+//! One simulation with every number settled.
+
+use super::drive::check;
+use super::{Digest, Drive, Known, LevelResult, Run, SimulationError, footprint};
+use crate::hierarchy::HierarchyShape;
+use crate::link::Link;
+use crate::machine::{self, NEVER, Served};
+use crate::spec::LevelSpec;
+use futae_policy::Counters;
+use futae_trace::{BlockRequest, BlockStream};
+use std::time::Instant;
+
+/// What a run is told beside its plan.
+pub struct Extras<'a> {
+    /// Distinct blocks of all guests, where not each has as many as it may.
+    pub footprint: Option<u64>,
+    pub known: Known<'a>,
+    /// Whether the digest of the requests is wanted.
+    pub digest: bool,
+}
+
+impl Default for Extras<'_> {
+    fn default() -> Self {
+        Self {
+            footprint: None,
+            known: Known::default(),
+            digest: true,
+        }
+    }
+}
+
+/// For each request, the number of the next one for the same of the blocks `0..blocks`.
+pub fn next_uses<T>(requests: &[T], blocks: u64, block: impl Fn(&T) -> u64) -> Vec<u32> {
+    let mut seen = vec![NEVER; blocks as usize];
+    let mut next_uses = vec![NEVER; requests.len()];
+    for (at, request) in requests.iter().enumerate().rev() {
+        next_uses[at] = std::mem::replace(&mut seen[block(request) as usize], at as u32);
+    }
+    next_uses
+}
+
+/// Requests that were drawn before.
+struct Drawn<'a>(&'a [BlockRequest]);
+
+impl BlockStream for Drawn<'_> {
+    fn fill(&mut self, out: &mut [BlockRequest]) -> usize {
+        let (now, later) = self.0.split_at(out.len().min(self.0.len()));
+        out[..now.len()].copy_from_slice(now);
+        self.0 = later;
+        now.len()
+    }
+}
+
+/// A simulation with every number settled, for any stream of requests: a workload's, or a
+/// trace's whose blocks were numbered densely.
+#[derive(Clone, Debug)]
+pub struct Plan<'a> {
+    /// Top down, at least one.
+    pub levels: &'a [LevelSpec],
+    /// Between the levels, top down.
+    pub links: &'a [Link],
+    /// Guests, at least 1.
+    pub guests: u32,
+    /// Blocks of each guest. The stream numbers the blocks of guest *g* from `g * blocks`.
+    pub blocks: u64,
+    /// Size of a block.
+    pub block_bytes: u64,
+    /// For policies that draw lots.
+    pub seed: u64,
+    /// Requests before counting begins.
+    pub warmup_requests: u64,
+    /// Requests that are counted; fewer if the stream ends.
+    pub requests: u64,
+}
+
+impl Plan<'_> {
+    /// Runs it. Returns the results and the digest of the requests.
+    pub fn run(
+        &self,
+        stream: &mut dyn BlockStream,
+        progress: &mut dyn FnMut(f64),
+    ) -> Result<(Run, String), SimulationError> {
+        if !self.needs_future()? {
+            return self.run_with(&Extras::default(), stream, progress);
+        }
+        // What will be asked for must be drawn before, to know it.
+        let total = self.warmup_requests.saturating_add(self.requests);
+        if total >= u64::from(u32::MAX) {
+            return Err(SimulationError::TooLong);
+        }
+        let mut all = vec![BlockRequest::default(); total as usize];
+        let got = stream.fill(&mut all);
+        all.truncate(got);
+        let blocks = footprint(self.guests, self.blocks)?;
+        check(&all, 0, blocks)?;
+        let extras = Extras {
+            known: Known {
+                next_uses: &next_uses(&all, blocks, |request| request.block()),
+                bytes: &[],
+            },
+            ..Extras::default()
+        };
+        self.run_with(&extras, &mut Drawn(&all), progress)
+    }
+
+    /// Whether some policy must know the future: then it must be that of the first level, where
+    /// what comes is what the application asks for.
+    pub(super) fn needs_future(&self) -> Result<bool, SimulationError> {
+        let mut needs = self.levels.iter().map(LevelSpec::needs_future);
+        let first = needs.next().unwrap_or(false);
+        match needs.position(|needs| needs) {
+            Some(at) => Err(SimulationError::Future(self.levels[at + 1].to_string())),
+            None => Ok(first),
+        }
+    }
+
+    /// Runs it with what else is known. The digest is empty where it is not asked for.
+    pub(super) fn run_with(
+        &self,
+        extras: &Extras<'_>,
+        stream: &mut dyn BlockStream,
+        progress: &mut dyn FnMut(f64),
+    ) -> Result<(Run, String), SimulationError> {
+        let begin = Instant::now();
+        let distinct = match extras.footprint {
+            Some(distinct) => distinct,
+            None => footprint(self.guests, self.blocks)?,
+        };
+        let shape = self.shape(distinct)?;
+        let mut machine = machine::build(&shape)?;
+        let total = self.warmup_requests.saturating_add(self.requests);
+        let mut drive = Drive {
+            stream,
+            known: extras.known,
+            machine: machine.as_mut(),
+            blocks: footprint(self.guests, self.blocks)?,
+            digest: extras.digest.then(Digest::default),
+            sent: 0,
+            total,
+            progress,
+        };
+        let mut served = vec![Served::default(); shape.levels.len() + 1];
+        drive.send(self.warmup_requests, &mut served)?;
+        let warmup_requests = drive.sent;
+        let (counters, store) = (drive.machine.counters(), drive.machine.store());
+        served.fill(Served::default());
+        drive.send(self.requests, &mut served)?;
+        let requests = drive.sent - warmup_requests;
+        let (digest, now) = (drive.digest, drive.machine.counters());
+        let store = drive.machine.store().since(&store);
+        let counters: Vec<_> = now
+            .iter()
+            .zip(&counters)
+            .map(|(n, then)| n.since(then))
+            .collect();
+        if extras.known.bytes.is_empty() {
+            for served in &mut served {
+                served.bytes = (served.reads + served.writes) * self.block_bytes;
+            }
+        }
+        let below = |count: fn(&Served) -> u64| {
+            let all: u64 = served.iter().map(count).sum();
+            let missed = served.last().map_or(0, count);
+            (all > 0).then(|| missed as f64 / all as f64)
+        };
+        let run = Run {
+            levels: self.level_results(&shape, &counters),
+            links: self.links.to_vec(),
+            combined_hit_ratio: (requests > 0).then(|| {
+                let missed = served.last().map_or(0, |at| at.reads + at.writes);
+                (requests - missed) as f64 / requests as f64
+            }),
+            miss_ratio: below(|at| at.reads + at.writes),
+            byte_miss_ratio: below(|at| at.bytes),
+            read_miss_ratio: below(|at| at.reads),
+            reads: served.iter().map(|at| at.reads).sum(),
+            writes: served.iter().map(|at| at.writes).sum(),
+            served,
+            access_times: None,
+            store_reads: store.reads,
+            store_writes: store.writes,
+            notice_reads: store.notice_reads,
+            preload_reads: store.preload_reads,
+            requests,
+            warmup_requests,
+            block_bytes: self.block_bytes,
+            guests: self.guests,
+            footprint_blocks: distinct,
+            seconds: begin.elapsed().as_secs_f64(),
+        };
+        Ok((run, digest.map_or_else(String::new, |digest| digest.hex())))
+    }
+
+    fn shape(&self, all: u64) -> Result<HierarchyShape, SimulationError> {
+        if self.levels.is_empty() || self.guests == 0 {
+            return Err(SimulationError::Empty);
+        }
+        let (levels, links) = (self.levels.len(), self.links.len());
+        if links + 1 != levels {
+            return Err(SimulationError::Links { levels, links });
+        }
+        footprint(self.guests, self.blocks)?;
+        let shape = |(at, level): (usize, &LevelSpec)| {
+            let reach = if at + 1 == levels { all } else { self.blocks };
+            level.shape(self.block_bytes, reach)
+        };
+        Ok(HierarchyShape {
+            levels: self
+                .levels
+                .iter()
+                .enumerate()
+                .map(shape)
+                .collect::<Result<_, _>>()?,
+            links: self.links.to_vec(),
+            guests: self.guests,
+            blocks: self.blocks,
+            seed: self.seed,
+        })
+    }
+
+    fn level_results(&self, shape: &HierarchyShape, counters: &[Counters]) -> Vec<LevelResult> {
+        let last = shape.levels.len() - 1;
+        let all = shape.levels.iter().zip(counters).enumerate();
+        all.map(|(at, (level, counters))| LevelResult {
+            policy: level.policy.to_string(),
+            capacity_blocks: u64::from(level.slots),
+            copies: if at == last { 1 } else { self.guests },
+            counters: *counters,
+            hit_ratio: counters.hit_ratio(),
+        })
+        .collect()
+    }
+}

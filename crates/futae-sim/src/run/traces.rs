@@ -1,0 +1,336 @@
+//! Simulations of traces: read once, for any number of hierarchies.
+
+use super::parallel::in_parallel;
+use super::plan::{Extras, next_uses};
+use super::{Digest, Interleave, Known, Plan, Report, SimulationError, report};
+use crate::link::Link;
+use crate::spec::LevelSpec;
+use futae_trace::{
+    BlockRequest, BlockStream, DenseTrace, Request, RequestReader, TraceError, TraceOptions,
+    TraceReader, View,
+};
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::time::Instant;
+
+/// Traces in memory, one for each guest; the guests take turns, access by access.
+pub struct Traces {
+    guests: Vec<DenseTrace>,
+    /// The length of each access of all guests; empty if all are equal.
+    bytes: Vec<u32>,
+    next_uses: OnceLock<Vec<u32>>,
+    digest: OnceLock<String>,
+    facts: TraceFacts,
+}
+
+/// What was read.
+#[derive(Clone, Debug, Serialize)]
+pub struct TraceFacts {
+    /// The files, one for each guest.
+    pub files: Vec<String>,
+    /// Their formats.
+    pub formats: Vec<&'static str>,
+    /// What of a request is a block: `start` (one, whatever its length) or `blocks`.
+    pub view: &'static str,
+    /// Requests in the files.
+    pub trace_requests: u64,
+    /// Accesses to blocks that they came to.
+    pub accesses: u64,
+    /// Distinct blocks.
+    pub distinct_blocks: u64,
+    /// Bad records that were left out.
+    pub records_skipped: u64,
+    /// Wall-clock time of reading.
+    pub read_seconds: f64,
+}
+
+/// How requests become blocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ViewChoice {
+    /// Starts where the trace numbers its blocks, otherwise blocks.
+    #[default]
+    Usual,
+    /// One block a request, whatever its length.
+    Start,
+    /// All blocks that a request touches.
+    Blocks,
+}
+
+/// One hierarchy for traces.
+#[derive(Clone, Debug)]
+pub struct TraceSimulation {
+    /// Top down, at least one. A share of blocks is, for a guest's own level, one of the blocks of
+    /// the guest that has most.
+    pub levels: Vec<LevelSpec>,
+    /// Between the levels, top down.
+    pub links: Vec<Link>,
+    /// For policies that draw lots.
+    pub seed: u64,
+    /// Accesses before counting begins.
+    pub warmup_requests: u64,
+    /// Accesses that are counted; none for all that are left.
+    pub requests: Option<u64>,
+}
+
+/// Lengths of requests, written down only once they differ.
+#[derive(Default)]
+struct Lengths {
+    all: Vec<u32>,
+    equal: usize,
+    first: u32,
+}
+
+impl Lengths {
+    fn add(&mut self, length: u64) {
+        let length = u32::try_from(length).unwrap_or(u32::MAX);
+        if self.all.is_empty() {
+            if self.equal == 0 {
+                self.first = length;
+            }
+            if length == self.first {
+                self.equal += 1;
+                return;
+            }
+            self.all = vec![self.first; self.equal];
+        }
+        self.all.push(length);
+    }
+
+    fn get(&self, at: usize) -> u32 {
+        self.all.get(at).copied().unwrap_or(self.first)
+    }
+}
+
+/// A reader that writes lengths down.
+struct Noting<'a> {
+    reader: TraceReader,
+    lengths: Option<Lengths>,
+    whole: u64,
+    progress: &'a mut dyn FnMut(f64),
+}
+
+impl Iterator for Noting<'_> {
+    type Item = Result<Request, TraceError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let next = self.reader.next();
+        if let (Some(lengths), Some(Ok(request))) = (&mut self.lengths, &next) {
+            lengths.add(request.length_bytes);
+        }
+        next
+    }
+}
+
+impl RequestReader for Noting<'_> {
+    fn path(&self) -> &Path {
+        self.reader.path()
+    }
+
+    fn read_batch(&mut self, batch: &mut Vec<Request>, limit: usize) -> Result<(), TraceError> {
+        let before = batch.len();
+        let outcome = self.reader.read_batch(batch, limit);
+        if let Some(lengths) = &mut self.lengths {
+            let new = &batch[before..];
+            new.iter()
+                .for_each(|request| lengths.add(request.length_bytes));
+        }
+        (self.progress)(self.reader.file_bytes_read() as f64 / self.whole.max(1) as f64);
+        outcome
+    }
+}
+
+impl Traces {
+    /// Reads a trace for each guest, with blocks of `options.unit_bytes`. `progress` is given the
+    /// fraction read, from 0 to 1.
+    pub fn read(
+        paths: &[PathBuf],
+        options: &TraceOptions,
+        view: ViewChoice,
+        progress: &mut dyn FnMut(f64),
+    ) -> Result<Self, SimulationError> {
+        let begin = Instant::now();
+        let mut facts = TraceFacts {
+            files: paths
+                .iter()
+                .map(|path| path.display().to_string())
+                .collect(),
+            formats: Vec::new(),
+            view: "start",
+            trace_requests: 0,
+            accesses: 0,
+            distinct_blocks: 0,
+            records_skipped: 0,
+            read_seconds: 0.0,
+        };
+        let (mut guests, mut lengths) = (Vec::new(), Vec::new());
+        for (at, path) in paths.iter().enumerate() {
+            let reader = TraceReader::open(path, options)?;
+            let format = reader.format();
+            let start = match view {
+                ViewChoice::Usual => format.has_block_numbers(),
+                ViewChoice::Start => true,
+                ViewChoice::Blocks => false,
+            };
+            let mut noting = Noting {
+                reader,
+                lengths: start.then(Lengths::default),
+                whole: path.metadata().map_or(0, |metadata| metadata.len()),
+                progress: &mut |part| progress((at as f64 + part) / paths.len() as f64),
+            };
+            let view = match start {
+                true => View::Start,
+                false => View::Blocks(options.unit_bytes),
+            };
+            let trace = DenseTrace::read(&mut noting, view)?;
+            if !start {
+                facts.view = "blocks";
+            }
+            facts.formats.push(format.name());
+            facts.trace_requests += trace.requests();
+            facts.accesses += trace.ids().len() as u64;
+            facts.distinct_blocks += u64::from(trace.distinct());
+            facts.records_skipped += noting.reader.skipped();
+            guests.push(trace);
+            lengths.push(noting.lengths.unwrap_or_else(|| Lengths {
+                first: u32::try_from(options.unit_bytes).unwrap_or(u32::MAX),
+                ..Lengths::default()
+            }));
+        }
+        if guests.is_empty() {
+            return Err(SimulationError::Empty);
+        }
+        facts.read_seconds = begin.elapsed().as_secs_f64();
+        let bytes = in_turns(&guests, lengths);
+        Ok(Self {
+            guests,
+            bytes,
+            next_uses: OnceLock::new(),
+            digest: OnceLock::new(),
+            facts,
+        })
+    }
+
+    /// What was read.
+    #[must_use]
+    pub fn facts(&self) -> &TraceFacts {
+        &self.facts
+    }
+
+    /// Blocks of the guest that has most.
+    fn blocks(&self) -> u64 {
+        let blocks = self.guests.iter().map(|guest| u64::from(guest.distinct()));
+        blocks.max().unwrap_or(0)
+    }
+
+    fn with_stream<T>(&self, act: impl FnOnce(&mut dyn BlockStream) -> T) -> T {
+        match &self.guests[..] {
+            [only] => act(&mut only.stream()),
+            guests => {
+                let streams = guests.iter().map(DenseTrace::stream).collect();
+                act(&mut Interleave::new(streams, self.blocks()))
+            }
+        }
+    }
+
+    /// For each access, the number of the next to the same block.
+    fn next_uses(&self) -> Result<&[u32], SimulationError> {
+        if self.facts.accesses >= u64::from(u32::MAX) {
+            return Err(SimulationError::TooLong);
+        }
+        Ok(self.next_uses.get_or_init(|| match &self.guests[..] {
+            [only] => next_uses(only.ids(), u64::from(only.distinct()), |&id| u64::from(id)),
+            guests => {
+                let mut all = vec![BlockRequest::default(); self.facts.accesses as usize];
+                self.with_stream(|stream| stream.fill(&mut all));
+                next_uses(&all, self.blocks() * guests.len() as u64, |r| r.block())
+            }
+        }))
+    }
+
+    fn digest(&self) -> &str {
+        self.digest.get_or_init(|| {
+            let (mut digest, mut batch) = (Digest::default(), [BlockRequest::default(); 1024]);
+            self.with_stream(|stream| {
+                loop {
+                    let got = stream.fill(&mut batch);
+                    digest.add(&batch[..got]);
+                    if got < batch.len() {
+                        return digest.hex();
+                    }
+                }
+            })
+        })
+    }
+
+    /// Simulates each hierarchy, on at most `threads` threads. The runs are in the order of the
+    /// hierarchies. `block_bytes` is the size of a block.
+    pub fn simulate(
+        &self,
+        hierarchies: &[TraceSimulation],
+        block_bytes: u64,
+        threads: usize,
+        progress: &(dyn Fn(f64) + Sync),
+    ) -> Result<Report, SimulationError> {
+        let seed = hierarchies.first().map_or(0, |first| first.seed);
+        let runs = in_parallel(hierarchies.len(), threads, progress, |at, progress| {
+            self.simulate_one(&hierarchies[at], block_bytes, progress)
+        });
+        let runs = runs.into_iter().collect::<Result<_, _>>()?;
+        let mut report = report(runs, seed, self.digest().to_owned());
+        report.trace = Some(self.facts.clone());
+        Ok(report)
+    }
+
+    fn simulate_one(
+        &self,
+        spec: &TraceSimulation,
+        block_bytes: u64,
+        progress: &mut dyn FnMut(f64),
+    ) -> Result<super::Run, SimulationError> {
+        let left = self.facts.accesses.saturating_sub(spec.warmup_requests);
+        let plan = Plan {
+            levels: &spec.levels,
+            links: &spec.links,
+            guests: self.guests.len() as u32,
+            blocks: self.blocks(),
+            block_bytes,
+            seed: spec.seed,
+            warmup_requests: spec.warmup_requests.min(self.facts.accesses),
+            requests: spec.requests.unwrap_or(left).min(left),
+        };
+        let future = plan.needs_future()?;
+        let extras = Extras {
+            footprint: Some(self.facts.distinct_blocks),
+            known: Known {
+                next_uses: if future { self.next_uses()? } else { &[] },
+                bytes: &self.bytes,
+            },
+            digest: false,
+        };
+        self.with_stream(|stream| plan.run_with(&extras, stream, progress))
+            .map(|(run, _)| run)
+    }
+}
+
+/// The lengths of all guests' accesses in the order of their turns; none if all are equal.
+fn in_turns(guests: &[DenseTrace], mut lengths: Vec<Lengths>) -> Vec<u32> {
+    if let [only] = &mut lengths[..] {
+        return std::mem::take(&mut only.all);
+    }
+    let first = lengths.first().map_or(0, |lengths| lengths.first);
+    if lengths
+        .iter()
+        .all(|one| one.all.is_empty() && one.first == first)
+    {
+        return Vec::new();
+    }
+    let counts: Vec<usize> = guests.iter().map(|guest| guest.ids().len()).collect();
+    let longest = counts.iter().copied().max().unwrap_or(0);
+    let of_turn = |at| {
+        let pairs = counts.iter().zip(&lengths);
+        let left = pairs.filter(move |&(&count, _)| at < count);
+        left.map(move |(_, lengths)| lengths.get(at))
+    };
+    (0..longest).flat_map(of_turn).collect()
+}
