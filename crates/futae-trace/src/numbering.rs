@@ -23,6 +23,9 @@ pub struct Numbering {
     used: u32,
 }
 
+/// So many blocks are numbered together.
+pub const BATCH: usize = 64;
+
 const NEAR_START: usize = 1 << 22;
 const NEAR_MAX: usize = 1 << 34;
 /// The array has at most so many places for each block in it.
@@ -61,13 +64,23 @@ impl Numbering {
         if !self.far.is_empty() {
             self.far.warm(volumes, blocks);
         }
-        numbers.reserve(blocks.len());
-        for (&volume, &block) in volumes.iter().zip(blocks) {
-            let number = match self.near.get(block.rotate_right(turn) as usize) {
-                Some(&known) if known != 0 && volume.0 == 0 => known - 1,
-                _ => self.number_slowly(volume, block)?,
-            };
-            numbers.push(number);
+        // All that is known is fetched before any of it is looked at: these reads do not wait for
+        // each other, nor does a wrong guess about one throw away those after it.
+        let mut known = [0; BATCH];
+        for (volumes, blocks) in volumes.chunks(BATCH).zip(blocks.chunks(BATCH)) {
+            for (known, &block) in known.iter_mut().zip(blocks) {
+                let place = self.near.get(block.rotate_right(turn) as usize);
+                *known = place.copied().unwrap_or(0);
+            }
+            let accesses = known.iter_mut().zip(volumes).zip(blocks);
+            for ((known, &volume), &block) in accesses {
+                *known = if *known != 0 && volume.0 == 0 {
+                    *known - 1
+                } else {
+                    self.number_slowly(volume, block)?
+                };
+            }
+            numbers.extend_from_slice(&known[..blocks.len()]);
         }
         Some(())
     }
@@ -155,7 +168,7 @@ impl Numbering {
 #[cfg(test)]
 mod tests {
     use super::{Numbering, VolumeId};
-    use proptest::prelude::{any, prop, prop_assert_eq, prop_oneof, proptest};
+    use proptest::prelude::{Strategy, any, prop, prop_assert_eq, prop_oneof, proptest};
     use std::collections::HashMap;
 
     proptest! {
@@ -175,7 +188,7 @@ mod tests {
                 prop_assert_eq!(one.count() as usize, map.len());
             }
             let mut found = Vec::new();
-            for batch in blocks.chunks(64) {
+            for batch in blocks.chunks(100) {
                 let volumes: Vec<VolumeId> = batch.iter().map(|b| VolumeId(b.0)).collect();
                 let batch: Vec<u64> = batch.iter().map(|b| b.1).collect();
                 prop_assert_eq!(all.number_all(&volumes, &batch, &mut found), Some(()));
@@ -183,8 +196,6 @@ mod tests {
             prop_assert_eq!(found, expected);
         }
     }
-
-    use proptest::strategy::Strategy;
 
     #[test]
     fn numbers_stay_when_the_tables_grow() {

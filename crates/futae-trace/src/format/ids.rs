@@ -45,6 +45,21 @@ macro_rules! binary {
                 let bytes = bytes.map_err(|_| TraceErrorKind::NotARecord { format: $what })?;
                 context.key(u64::from($read(bytes)), None).map(Some)
             }
+
+            fn decode_run(
+                &mut self,
+                records: &[u8],
+                context: &mut Context,
+                requests: &mut Vec<Request>,
+            ) -> usize {
+                let records = records.chunks_exact(size_of::<$integer>());
+                let key = |record: &[u8]| {
+                    let mut bytes = [0; size_of::<$integer>()];
+                    bytes.copy_from_slice(record);
+                    (u64::from($read(bytes)), None)
+                };
+                context.keys(records, key, requests)
+            }
         }
     };
 }

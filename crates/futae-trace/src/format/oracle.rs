@@ -21,6 +21,12 @@ pub fn le<const N: usize>(record: &[u8], at: usize) -> u64 {
 
 pub struct Oracle;
 
+/// The object, and when it is asked for.
+#[inline]
+fn fields(record: &[u8]) -> (u64, Option<u64>) {
+    (le::<8>(record, 4), Some(le::<4>(record, 0) * 1_000_000))
+}
+
 impl RecordDecoder for Oracle {
     fn record_bytes(&self) -> usize {
         RECORD_BYTES
@@ -32,8 +38,17 @@ impl RecordDecoder for Oracle {
         record: &[u8],
         context: &mut Context,
     ) -> Result<Option<Request>, TraceErrorKind> {
-        let (seconds, object) = (le::<4>(record, 0), le::<8>(record, 4));
-        context.key(object, Some(seconds * 1_000_000)).map(Some)
+        let (object, time_us) = fields(record);
+        context.key(object, time_us).map(Some)
+    }
+
+    fn decode_run(
+        &mut self,
+        records: &[u8],
+        context: &mut Context,
+        requests: &mut Vec<Request>,
+    ) -> usize {
+        context.keys(records.chunks_exact(RECORD_BYTES), fields, requests)
     }
 }
 

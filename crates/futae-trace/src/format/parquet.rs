@@ -100,7 +100,7 @@ impl Parquet {
         self.byte = metadata
             .columns()
             .iter()
-            .map(|column| u64::try_from(column.byte_range().0).unwrap_or(0))
+            .map(|column| column.byte_range().0)
             .min()
             .unwrap_or(0);
         self.group += 1;

@@ -162,7 +162,7 @@ proptest! {
         for (i, record) in data.chunks_exact(24).enumerate() {
             let later = blocks[i + 1..].iter().position(|block| *block == blocks[i]);
             let next = later.map_or(-1, |distance| (i + 1 + distance + 1) as i64);
-            let block = blocks[i] % 3 << 48 | blocks[i] / 3;
+            let block = ((blocks[i] % 3) << 48) | (blocks[i] / 3);
             let mut expected = (i as u32).to_le_bytes().to_vec();
             expected.extend(block.to_le_bytes());
             expected.extend(700u32.to_le_bytes());
