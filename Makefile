@@ -4,7 +4,7 @@
 .PHONY: help demo test test-unit test-crates test-e2e fuzz bench lint
 
 CARGO ?= cargo
-# How long `make fuzz` looks for crashes.
+# How long each target of `make fuzz` looks for crashes.
 FUZZ_SECONDS ?= 60
 # Arguments of `make demo` and `make bench`, e.g. make demo ARGS="--image 2GiB --lower 1GiB".
 ARGS ?=
@@ -16,7 +16,7 @@ demo: ## the two-level cache live on this machine, beside its prediction
 	@scripts/install-deps demo
 	$(CARGO) run --release --locked -p futae-cli --bin futae -- demo $(ARGS)
 
-test: ## every test, cheap ones first, then a minute of fuzzing
+test: ## every test, cheap ones first, then some fuzzing
 	@scripts/install-deps test
 	$(MAKE) test-unit
 	$(MAKE) test-crates
@@ -33,7 +33,7 @@ test-crates: ## each crate's own integration tests
 test-e2e: ## the tidy test, and the real binary from end to end
 	$(CARGO) test --locked -p futae-tests --tests
 
-fuzz: ## the fuzz target on stable Rust, for FUZZ_SECONDS
+fuzz: ## every fuzz target on stable Rust, FUZZ_SECONDS each
 	@scripts/fuzz $(FUZZ_SECONDS)
 
 bench: ## speed figures, for docs/performance.md

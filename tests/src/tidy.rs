@@ -41,9 +41,12 @@ impl Source {
         self.path.ends_with(".rs")
     }
 
-    /// The crate that it belongs to, for files below `crates/`.
+    /// The crate that it belongs to, for files below `crates/` and `papers/`.
     #[must_use]
     pub fn crate_name(&self) -> Option<&str> {
+        if self.path.starts_with("papers/") {
+            return Some("futae-papers");
+        }
         self.path.strip_prefix("crates/")?.split('/').next()
     }
 

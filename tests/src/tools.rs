@@ -48,6 +48,36 @@ pub fn has_root() -> bool {
     is_root()
 }
 
+/// A command that runs the program and arguments added to it where there is no FUSE device: in a
+/// mount namespace with an empty `/dev`. None, and it says why, where that cannot be had.
+#[must_use]
+pub fn without_fuse() -> Option<Command> {
+    if !has_root() || !has("unshare") {
+        return None;
+    }
+    let command = || {
+        let script = "mount -t tmpfs none /dev && exec \"$@\"";
+        let mut command = Command::new("unshare");
+        command.args([
+            "--mount",
+            "--propagation",
+            "private",
+            "sh",
+            "-c",
+            script,
+            "sh",
+        ]);
+        command
+    };
+    let tried = command().arg("true").output().expect("unshare starts");
+    if !tried.status.success() {
+        let why = String::from_utf8_lossy(&tried.stderr);
+        skip(&format!("no mount namespaces here: {}", why.trim()));
+        return None;
+    }
+    Some(command())
+}
+
 /// Runs a program that must succeed.
 pub fn run(tool: &str, arguments: &[&str]) -> Output {
     let mut command = Command::new(tool);

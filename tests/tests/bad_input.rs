@@ -4,9 +4,9 @@
 use futae_tests::binary::{binary, futae, run};
 use futae_tests::process::Running;
 use futae_tests::stage::{EXPORT, Stage, is_mountpoint};
-use futae_tests::tools::{has, has_fuse, has_root, text};
+use futae_tests::tools::{has_fuse, text, without_fuse};
 use std::fs;
-use std::process::{Command, Output};
+use std::process::Output;
 
 /// A command line, its exit status, and what its one line of complaint must contain.
 struct Case<'a> {
@@ -324,32 +324,6 @@ fn a_dead_mount_is_no_obstacle() {
     stage.stop_serve();
 }
 
-/// `futae` where there is no FUSE device: in a mount namespace with an empty `/dev`.
-fn without_fuse(arguments: &[&str]) -> Option<Output> {
-    if !has_root() || !has("unshare") {
-        return None;
-    }
-    let script = "mount -t tmpfs none /dev && exec \"$@\"";
-    let mut command = Command::new("unshare");
-    command.args([
-        "--mount",
-        "--propagation",
-        "private",
-        "sh",
-        "-c",
-        script,
-        "sh",
-    ]);
-    let output = command.arg(binary()).args(arguments).output();
-    let output = output.expect("unshare starts");
-    let complaint = String::from_utf8_lossy(&output.stderr);
-    if complaint.contains("unshare:") || complaint.contains("mount:") {
-        futae_tests::tools::skip(&format!("no mount namespaces here: {complaint}"));
-        return None;
-    }
-    Some(output)
-}
-
 #[test]
 fn a_machine_without_fuse() {
     let stage = Stage::new(64);
@@ -360,9 +334,11 @@ fn a_machine_without_fuse() {
         "--cache",
         "1MiB",
     ];
-    let Some(output) = without_fuse(&arguments) else {
+    let Some(mut command) = without_fuse() else {
         return;
     };
+    let output = command.arg(binary()).args(arguments).output();
+    let output = output.expect("unshare starts");
     check_output(
         &output,
         &case(&arguments, 1, &["/dev/fuse", "modprobe fuse"]),

@@ -4,11 +4,11 @@
 use futae_tests::binary::{binary, futae};
 use futae_tests::process::{Ended, Running};
 use futae_tests::stage::{Stage, is_mountpoint};
-use futae_tests::tools::{has, has_fuse, has_root, skip, text};
+use futae_tests::tools::{has_fuse, text, without_fuse};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -172,27 +172,13 @@ fn an_interrupted_one_cleans_up() {
 /// Without FUSE it says so and reads through clients of its own.
 #[test]
 fn a_machine_without_fuse() {
-    if !has_root() || !has("unshare") {
+    let Some(mut command) = without_fuse() else {
         return;
-    }
+    };
     let place = Place::new();
-    let script = "mount -t tmpfs none /dev && exec \"$@\"";
-    let mut command = Command::new("unshare");
-    command.args([
-        "--mount",
-        "--propagation",
-        "private",
-        "sh",
-        "-c",
-        script,
-        "sh",
-    ]);
     command.arg(binary()).arg("demo").args(SIZES).arg("--json");
-    command.env("TMPDIR", Path::new(&place.directory));
+    command.env("TMPDIR", &place.directory);
     let ended = Running::start("futae demo", command).wait();
-    if ended.errors.contains("unshare:") || ended.errors.contains("mount:") {
-        return skip(&format!("no mount namespaces here: {}", ended.errors));
-    }
     let report = report(&ended);
     assert_as_predicted(&report, 0.005);
     let carrier = report["carrier"].as_str().expect("it says how it read");

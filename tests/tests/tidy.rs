@@ -140,6 +140,7 @@ mod rules {
             uses("crates/futae-engine/tests/x.rs", "use futae_wire as w;"),
             1
         );
+        assert_eq!(uses("papers/src/lib.rs", "use futae_tests::BLOCK;"), 1);
         assert_eq!(
             uses("crates/futae-guest/src/lib.rs", "use futae_host::Server;"),
             1

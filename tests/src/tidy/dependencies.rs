@@ -4,7 +4,7 @@ use super::{Finding, Source, mask, test_modules, without_tests, words};
 use serde_json::Value;
 
 /// The crates, lowest first.
-pub const ORDER: [&str; 8] = [
+pub const ORDER: [&str; 9] = [
     "futae-policy",
     "futae-trace",
     "futae-sim",
@@ -12,6 +12,7 @@ pub const ORDER: [&str; 8] = [
     "futae-wire",
     "futae-host",
     "futae-guest",
+    "futae-papers",
     "futae-cli",
 ];
 
