@@ -134,7 +134,7 @@ fn a_chosen_set_above_makes_the_host_cache_work() {
         workload,
         (10, 300),
     );
-    assert_eq!(common::lower_hit(&set), 1.0);
+    assert_eq!(set.levels[1].hit_ratio, Some(1.0));
     assert_eq!(
         (set.store_reads, set.preload_reads),
         (0, 0),

@@ -377,7 +377,7 @@ fn add_run(table: &mut Table, run: &Run, several: bool) {
         String::new(),
         count(run.requests),
         String::new(),
-        count(run.store_reads),
+        count(run.served.last().map_or(0, |at| at.reads + at.writes)),
         percent(run.combined_hit_ratio),
         percent(run.byte_miss_ratio),
         String::new(),
