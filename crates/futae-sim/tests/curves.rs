@@ -52,7 +52,7 @@ fn miniature_simulation_of_several_policies() {
         },
     );
     let sizes = even_sizes(8, 96 * 1024);
-    for policy in ["lru", "sieve", "arc", "2q", "lirs", "opt"] {
+    for policy in ["lru", "sieve", "arc", "2q", "lirs", "opt", "lfu-history"] {
         let policy = PolicySpec::plain(policy);
         let curve = |trace| simulate_sizes(trace, &policy, &sizes, 1, 2, &|_| {});
         let (full, small) = (curve(&full).expect("full"), curve(&small).expect("small"));

@@ -73,7 +73,8 @@ impl MiniTrace {
     /// The miss ratio of a cache of so many blocks under a policy.
     ///
     /// Misses are taken of the requests that the sample should have had: those that it has too
-    /// few or too many are the most popular blocks' and mostly hits, as with SHARDS-adj.
+    /// few or too many are the most popular blocks' and mostly hits, as with SHARDS-adj. Blocks
+    /// have other numbers here, so a policy that is told numbers (`const`) holds other blocks.
     pub fn simulate(&self, policy: &PolicySpec, blocks: u64, seed: u64) -> Result<f64, SpecError> {
         let next_uses = self.next_uses(policy);
         self.misses(policy, &next_uses, blocks, seed)
@@ -100,6 +101,13 @@ impl MiniTrace {
                 access.next_use = next_use;
             }
             level.access(&access);
+            // As in the simulator: blocks that do not exist are passed over.
+            while let Some(block) = level.review() {
+                if block.index() >= self.keys.len() as u64 {
+                    break;
+                }
+                level.access(&Access::of(block, AccessKind::Preload));
+            }
         }
         let expected = self.requests as f64 * self.rate();
         Ok((level.counters().misses as f64 / expected.max(1.0)).min(1.0))
