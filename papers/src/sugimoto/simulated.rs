@@ -22,6 +22,8 @@ const GIB: u64 = 1 << 30;
 const DATA: u64 = 10;
 const UPPERS: [u64; 3] = [2, 3, 4];
 const LOWERS: [u64; 4] = [2, 3, 4, 5];
+/// Requests a block of the runs at other sizes of the upper cache, at most.
+const TREND_PASSES: u64 = 20;
 /// As in the registry, LRU first and the proposed one last.
 const POLICIES: [&str; 9] = [
     "lru",
@@ -65,24 +67,21 @@ struct Cell {
     policy: &'static str,
 }
 
-/// This figure's runs, and those of the other figures that its trends are seen against.
-fn cells(upper: u64) -> Vec<Cell> {
-    let mut cells = Vec::new();
+/// The runs of this figure and, apart, those of the other two that its trends are seen against.
+fn cells(upper: u64) -> [Vec<Cell>; 2] {
+    let (mut own, mut others) = (Vec::new(), Vec::new());
     for lower in LOWERS {
-        for policy in POLICIES {
-            for other in UPPERS {
-                let trend = policy == "lru" || policy == "exclusive";
-                if other == upper || trend {
-                    cells.push(Cell {
-                        upper: other,
-                        lower,
-                        policy,
-                    });
-                }
-            }
+        let cell = |upper, policy| Cell {
+            upper,
+            lower,
+            policy,
+        };
+        own.extend(POLICIES.map(|policy| cell(upper, policy)));
+        for other in UPPERS.into_iter().filter(|&other| other != upper) {
+            others.extend(["lru", "exclusive"].map(|policy| cell(other, policy)));
         }
     }
-    cells
+    [own, others]
 }
 
 fn simulation(cell: Cell, options: &Options, passes: u64) -> Result<SimulationSpec, PaperError> {
@@ -121,14 +120,19 @@ fn run(upper: u64, options: &Options, progress: &Progress<'_>) -> Result<Reprodu
     let passes = options
         .passes
         .unwrap_or(if options.scale == 1 { 10 } else { 100 });
-    let cells = cells(upper);
-    let specs = cells.iter().map(|&cell| simulation(cell, options, passes));
-    let specs = specs.collect::<Result<Vec<_>, _>>()?;
-    let report = simulate_all(&specs, options.threads, progress)?;
-    let results = Results {
-        cells,
-        runs: report.runs,
+    let simulate = |cells: &[Cell], passes: u64, progress: &Progress<'_>| {
+        let specs = cells.iter().map(|&cell| simulation(cell, options, passes));
+        let specs = specs.collect::<Result<Vec<_>, _>>()?;
+        Ok::<_, PaperError>(simulate_all(&specs, options.threads, progress)?)
     };
+    let [mut cells, others] = cells(upper);
+    let report = simulate(&cells, passes, progress)?;
+    // A trend is larger than what short runs leave in doubt.
+    let trend = simulate(&others, passes.min(TREND_PASSES), &|_| ())?;
+    cells.extend(others);
+    let mut runs = report.runs;
+    runs.extend(trend.runs);
+    let results = Results { cells, runs };
     Ok(Reproduction {
         parameters: vec![
             (
@@ -145,7 +149,10 @@ fn run(upper: u64, options: &Options, progress: &Progress<'_>) -> Result<Reprodu
             ("lower cache", format!("2, 3, 4, 5 GiB / {}", options.scale)),
             (
                 "requests",
-                format!("{passes} a block of warm-up, {passes} a block measured"),
+                format!(
+                    "{passes} a block of warm-up, {passes} a block measured; {} at other upper caches",
+                    passes.min(TREND_PASSES)
+                ),
             ),
             ("trace digest", report.trace_digest),
         ],

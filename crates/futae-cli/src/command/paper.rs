@@ -1,0 +1,278 @@
+//! `futae paper`: the experiments of the source papers, reproduced in simulation.
+
+use crate::failure::Failure;
+use crate::progress::Progress;
+use crate::table::percent;
+use clap::Subcommand;
+use futae_papers::{Check, Experiment, Grid, Options, Reproduction, Source, experiments};
+use std::io::Write;
+
+/// Reproduce the experiments of the source papers
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// List papers and figures
+    List {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Run one paper's experiments, or one figure's, and check them
+    ///
+    /// Exits with 1 if a check fails.
+    Run(RunArgs),
+}
+
+#[derive(clap::Args)]
+struct RunArgs {
+    /// The paper, such as sugimoto-2015
+    name: String,
+    /// Only this figure, such as fig12
+    figure: Option<String>,
+    /// Divide sizes by this; 1 is the paper's full size
+    #[arg(long, default_value_t = 64)]
+    scale: u64,
+    /// All randomness comes from this number
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Requests of warm-up and of measurement, as a multiple of the blocks [default: as the
+    /// experiment prescribes]
+    #[arg(long)]
+    passes: Option<u64>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Lists or runs.
+pub fn run(args: &Args) -> Result<(), Failure> {
+    match &args.action {
+        Action::List { json } => list(*json),
+        Action::Run(args) => reproduce(args),
+    }
+}
+
+fn list(json: bool) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    if json {
+        let all: Vec<_> = experiments()
+            .iter()
+            .map(|experiment| {
+                serde_json::json!({
+                    "paper": experiment.paper,
+                    "figure": experiment.figure,
+                    "title": experiment.title,
+                })
+            })
+            .collect();
+        let list = serde_json::json!({ "experiments": all });
+        writeln!(out, "{}", serde_json::to_string_pretty(&list)?)?;
+        return Ok(());
+    }
+    for Experiment {
+        paper,
+        figure,
+        title,
+        ..
+    } in experiments()
+    {
+        writeln!(out, "{paper:<14} {figure:<7} {title}")?;
+    }
+    Ok(())
+}
+
+fn reproduce(args: &RunArgs) -> Result<(), Failure> {
+    let chosen = choose(args)?;
+    if !args.scale.is_power_of_two() || args.scale > 1024 {
+        return Err(Failure::usage(format!(
+            "--scale {} is not a power of two from 1 to 1024",
+            args.scale
+        )));
+    }
+    if args.passes == Some(0) {
+        return Err(Failure::usage("--passes must be at least 1"));
+    }
+    let options = Options {
+        scale: args.scale,
+        seed: args.seed,
+        passes: args.passes,
+        ..Options::default()
+    };
+    let mut made = Vec::new();
+    for experiment in chosen {
+        let what = format!("{} {}", experiment.paper, experiment.figure);
+        let progress = Progress::new(&what, args.json);
+        let reproduction = experiment.run(&options, &|fraction| progress.set(fraction))?;
+        drop(progress);
+        if !args.json {
+            write!(std::io::stdout().lock(), "{}", render(&reproduction))?;
+        }
+        made.push(reproduction);
+    }
+    if args.json {
+        let text = serde_json::to_string_pretty(&as_json(&made))?;
+        writeln!(std::io::stdout().lock(), "{text}")?;
+    }
+    let checks = made.iter().flat_map(|one| &one.checks);
+    match checks.filter(|check| !check.ok).count() {
+        0 => Ok(()),
+        1 => Err(anyhow::anyhow!("1 check failed").into()),
+        failed => Err(anyhow::anyhow!("{failed} checks failed").into()),
+    }
+}
+
+/// The experiments that are asked for, or what could be.
+fn choose(args: &RunArgs) -> Result<Vec<Experiment>, Failure> {
+    let all = experiments();
+    let of_paper: Vec<_> = all
+        .iter()
+        .copied()
+        .filter(|experiment| experiment.paper == args.name)
+        .collect();
+    if of_paper.is_empty() {
+        let mut known: Vec<_> = all.iter().map(|experiment| experiment.paper).collect();
+        known.dedup();
+        let message = format!(
+            "unknown paper {:?}; there are: {}",
+            args.name,
+            known.join(", ")
+        );
+        return Err(Failure::usage(message));
+    }
+    let Some(figure) = &args.figure else {
+        return Ok(of_paper);
+    };
+    let found = of_paper.iter().find(|one| one.figure == figure.as_str());
+    found.map(|&one| vec![one]).ok_or_else(|| {
+        let known: Vec<_> = of_paper.iter().map(|one| one.figure).collect();
+        Failure::usage(format!(
+            "{} has no figure {figure:?}; there are: {}",
+            args.name,
+            known.join(", ")
+        ))
+    })
+}
+
+/// One figure as itself, several under `figures`; all checks together in `checks`.
+fn as_json(made: &[Reproduction]) -> serde_json::Value {
+    let checks: Vec<_> = made
+        .iter()
+        .flat_map(|one| one.checks.iter().map(move |check| (one.figure, check)))
+        .map(|(figure, check)| {
+            serde_json::json!({
+                "figure": figure,
+                "name": check.name,
+                "value": check.value,
+                "low": check.low,
+                "high": check.high,
+                "ok": check.ok,
+                "source": check.source,
+            })
+        })
+        .collect();
+    serde_json::json!({
+        "figures": made,
+        "checks": checks,
+        "ok": made.iter().all(Reproduction::ok),
+        "version": env!("CARGO_PKG_VERSION"),
+    })
+}
+
+fn render(made: &Reproduction) -> String {
+    let mut text = format!("{} {}: {}\n\n", made.paper, made.figure, made.title);
+    let mut line = |line: String| {
+        text.push_str(line.trim_end());
+        text.push('\n');
+    };
+    line(format!("  {:<14} {}", "seed", made.seed));
+    for (name, value) in &made.parameters {
+        line(format!("  {name:<14} {value}"));
+    }
+    line(String::new());
+    grid(&made.result).into_iter().for_each(&mut line);
+    for (head, sentences) in [("published:", &made.published), ("errata:", &made.errata)] {
+        line(format!("\n{head}"));
+        sentences
+            .iter()
+            .for_each(|sentence| line(format!("  {sentence}")));
+    }
+    line("\nchecks:".to_owned());
+    made.checks.iter().map(verdict).for_each(&mut line);
+    let passed = made.checks.iter().filter(|check| check.ok).count();
+    let all = made.checks.len();
+    let share = (all > 0).then(|| passed as f64 / all as f64);
+    line(format!("{passed} of {all} passed ({})\n", percent(share)));
+    text
+}
+
+/// A table's lines, columns to the right but for the first.
+fn grid(grid: &Grid) -> Vec<String> {
+    let rows = || std::iter::once(&grid.heads).chain(&grid.rows);
+    let width = |column: usize| {
+        let cells = rows().filter_map(|row| row.get(column));
+        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..grid.heads.len()).map(width).collect();
+    let line = |row: &Vec<String>| {
+        let mut text = String::from("  ");
+        for (at, (cell, width)) in row.iter().zip(&widths).enumerate() {
+            let gap = " ".repeat(width - cell.chars().count());
+            if at == 0 {
+                text.push_str(cell);
+                text.push_str(&gap);
+            } else {
+                text.push_str("  ");
+                text.push_str(&gap);
+                text.push_str(cell);
+            }
+        }
+        text
+    };
+    rows().map(line).collect()
+}
+
+fn verdict(check: &Check) -> String {
+    let shown = |value: Option<f64>, none: &str| value.map_or_else(|| none.to_owned(), number);
+    let bounds = match (check.low, check.high) {
+        (Some(low), None) if low == f64::MIN_POSITIVE => "above 0".to_owned(),
+        (Some(low), None) => format!("at least {}", number(low)),
+        (None, Some(high)) => format!("at most {}", number(high)),
+        (Some(low), Some(high)) if low == high => format!("exactly {}", number(low)),
+        (low, high) => format!("{} to {}", shown(low, "–"), shown(high, "–")),
+    };
+    let source = match check.source {
+        Source::Published => "published",
+        Source::Model => "model",
+    };
+    let word = if check.ok { "ok" } else { "FAILED" };
+    let value = shown(check.value, "undefined");
+    format!("  {word:<6} {}: {value} ({bounds}; {source})", check.name)
+}
+
+/// Up to three decimals.
+fn number(value: f64) -> String {
+    let text = format!("{value:.3}");
+    let text = text.trim_end_matches('0').trim_end_matches('.');
+    if text == "-0" { "0" } else { text }.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn verdicts_show_value_and_bounds() {
+        let check = Check::within(Source::Model, "hits", 0.25, 0.2, 0.3);
+        assert_eq!(verdict(&check), "  ok     hits: 0.25 (0.2 to 0.3; model)");
+        let check = Check::within(Source::Published, "gap", f64::NAN, f64::MIN_POSITIVE, None);
+        assert_eq!(
+            verdict(&check),
+            "  FAILED gap: undefined (above 0; published)"
+        );
+    }
+}
