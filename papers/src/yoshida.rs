@@ -243,7 +243,7 @@ fn hit_checks(
             0.01,
         ),
         Check::within(
-            Source::Published,
+            Source::Model,
             "LFU Cache FS with min_gain 10, host hit ratio (published 0.92)",
             gain.host_hit,
             0.89,
@@ -281,7 +281,7 @@ fn disk_checks(
 ) -> Vec<Check> {
     vec![
         Check::within(
-            Source::Published,
+            Source::Model,
             "LFU Cache FS with min_gain 10 needs less of the disk than the ordinary cache, MiB a MiB less",
             normal.disk - gain.disk,
             f64::MIN_POSITIVE,
