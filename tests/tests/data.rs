@@ -112,13 +112,8 @@ fn one_wrong_byte_is_seen() {
     let image = File::options().write(true).open(&stage.image);
     let image = image.expect("the image");
     image.write_at(&[0x5A], 1_000_000).expect("a byte");
-    let verify = || {
-        fio(
-            &stage,
-            &stage.image,
-            &[&psync[..], &["--verify_only"]].concat(),
-        )
-    };
+    let again = [&psync[..], &["--verify_only"]].concat();
+    let verify = || fio(&stage, &stage.image, &again);
     let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(verify));
     assert!(outcome.is_err(), "fio does not see a wrong byte");
 }

@@ -22,7 +22,10 @@ struct Cli {
 enum Command {
     Demo(command::demo::Args),
     Sim(command::sim::Args),
+    Mrc(command::mrc::Args),
+    Locality(command::locality::Args),
     Trace(command::trace::Args),
+    Paper(command::paper::Args),
     Serve(command::serve::Args),
     Mount(command::mount::Args),
     Top(command::top::Args),
@@ -34,6 +37,9 @@ impl Command {
         match self {
             Self::Demo(args) => command::demo::run(&args),
             Self::Sim(args) => command::sim::run(&args),
+            Self::Mrc(args) => command::mrc::run(&args),
+            Self::Locality(args) => command::locality::run(&args),
+            Self::Paper(args) => command::paper::run(&args),
             Self::Trace(args) => command::trace::run(&args),
             Self::Serve(args) => command::serve::run(&args),
             Self::Mount(args) => command::mount::run(&args),

@@ -1,7 +1,10 @@
 //! One subcommand a file: its arguments and what it does with them.
 
 pub mod demo;
+pub mod locality;
 pub mod mount;
+pub mod mrc;
+pub mod paper;
 pub mod policies;
 pub mod serve;
 pub mod sim;
