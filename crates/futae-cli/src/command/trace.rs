@@ -135,9 +135,8 @@ enum Source {
 
 impl Input {
     fn open(args: &InputArgs) -> Result<Self, Failure> {
-        let range = (SIMULATED_BLOCK_BYTES_MIN, BLOCK_BYTES_MAX);
-        let block_bytes = parse_block_bytes(&args.block, range.0, range.1);
-        let block_bytes = block_bytes.map_err(Failure::usage)?;
+        let (min, max) = (SIMULATED_BLOCK_BYTES_MIN, BLOCK_BYTES_MAX);
+        let block_bytes = parse_block_bytes(&args.block, min, max).map_err(Failure::usage)?;
         let path = Path::new(&args.trace);
         let workload = args.trace.parse::<WorkloadSpec>();
         let (source, whole) = match workload {
