@@ -26,7 +26,7 @@ pub struct Args {
     /// Who chooses what stays; `futae policies` lists them
     #[arg(long, default_value = "exclusive")]
     policy: String,
-    /// What to serve: NAME=FILE[,share=SIZE][,read-only]. An export with a share has that much of
+    /// What to serve: `NAME=FILE[,share=SIZE][,read-only]`. An export with a share has that much of
     /// the cache for itself; the others have the rest together
     #[arg(long = "export", value_name = "NAME=FILE", required = true)]
     exports: Vec<String>,
