@@ -75,6 +75,12 @@ pub trait Store: Send + Sync {
     /// tell old data from new.
     fn submit(&self, sequence: u64, operation: StoreOperation, done: StoreDone);
 
+    /// Runs `submit`, once, which submits operations and hands blocks down, so that no answer to
+    /// any of them comes before all of them are on their way.
+    fn together(&self, submit: &mut dyn FnMut()) {
+        submit();
+    }
+
     /// Whether [`demote`](Self::demote) does anything.
     fn takes_demotions(&self) -> bool {
         false

@@ -216,6 +216,13 @@ impl Store for NbdStore {
         Task::new(session, Arc::clone(&self.shared.fence), sequence).run(operation, done);
     }
 
+    fn together(&self, submit: &mut dyn FnMut()) {
+        let session = self.shared.session();
+        session.outbox.hold();
+        submit();
+        session.outbox.release(&session.socket);
+    }
+
     fn takes_demotions(&self) -> bool {
         let block_bytes = self.shared.wish.demotion_block_bytes;
         let terms = self.shared.session().export.demotion;

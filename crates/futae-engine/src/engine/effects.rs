@@ -23,11 +23,16 @@ pub enum Handed {
     Notice(u64),
 }
 
+/// A store operation, its sequence and what it is for.
+type Started = (Arc<dyn Store>, u64, StoreOperation, Ticket);
+/// A block on its way down, its sequence and its byte offset.
+type HandedDown = (Arc<dyn Store>, u64, u64, Handed);
+
 /// Store operations, demotions and answers, in the order in which they were decided.
 #[derive(Default)]
 pub struct Effects {
-    operations: Vec<(Arc<dyn Store>, u64, StoreOperation, Ticket)>,
-    handed: Vec<(Arc<dyn Store>, u64, u64, Handed)>,
+    operations: Vec<Started>,
+    handed: Vec<HandedDown>,
     answers: Vec<(Done, Result<IoBuf, IoError>)>,
 }
 
@@ -48,21 +53,45 @@ impl Effects {
     }
 
     /// Does it all. The lock must not be held. Reads go out before the demotions of the same
-    /// decision, which is the order that the level below decides in.
+    /// decision, which is the order that the level below decides in; and together with them, since
+    /// an answer to the read would let the next request overtake the demotion.
     pub fn run(self, engine: &Arc<Engine>) {
-        for (store, sequence, operation, ticket) in self.operations {
-            let engine = Arc::clone(engine);
-            let done = Box::new(move |result| engine.complete(ticket, result));
-            store.submit(sequence, operation, done);
-        }
-        for (store, sequence, offset, what) in self.handed {
-            match what {
-                Handed::Data(data) => store.demote(sequence, offset, data),
-                Handed::Notice(length) => store.notice(sequence, offset, length),
+        let Self {
+            operations,
+            handed,
+            answers,
+        } = self;
+        match handed.first().map(|(store, ..)| Arc::clone(store)) {
+            None => start_all(operations, engine),
+            Some(store) => {
+                let mut both = Some((operations, handed));
+                store.together(&mut || {
+                    if let Some((operations, handed)) = both.take() {
+                        start_all(operations, engine);
+                        hand_all(handed);
+                    }
+                });
             }
         }
-        for (done, result) in self.answers {
+        for (done, result) in answers {
             done(result);
+        }
+    }
+}
+
+fn start_all(operations: Vec<Started>, engine: &Arc<Engine>) {
+    for (store, sequence, operation, ticket) in operations {
+        let engine = Arc::clone(engine);
+        let done = Box::new(move |result| engine.complete(ticket, result));
+        store.submit(sequence, operation, done);
+    }
+}
+
+fn hand_all(handed: Vec<HandedDown>) {
+    for (store, sequence, offset, what) in handed {
+        match what {
+            Handed::Data(data) => store.demote(sequence, offset, data),
+            Handed::Notice(length) => store.notice(sequence, offset, length),
         }
     }
 }

@@ -25,6 +25,8 @@ const HINT_BYTES_MAX: usize = 64 << 20;
 const FRAMES_PER_SEND: usize = 500;
 /// How often one caller sends on behalf of others before it leaves them to the thread.
 const INLINE_ROUNDS_MAX: usize = 4;
+/// Frames from which on groups that follow one another without a gap are sent all the same.
+const HELD_FRAMES_MAX: usize = 64;
 
 /// One command on its way: a header, and perhaps a part of a buffer.
 #[derive(Debug)]
@@ -72,6 +74,8 @@ struct State {
     /// Bytes of the first frame that were already sent.
     sent: usize,
     sending: bool,
+    /// Callers that add several frames which are to leave together; nothing is sent meanwhile.
+    holders: u32,
     worker: Worker,
     hint_bytes: usize,
     hints: u64,
@@ -95,6 +99,7 @@ impl Outbox {
             queue: VecDeque::new(),
             sent: 0,
             sending: false,
+            holders: 0,
             worker: Worker::Awake,
             hint_bytes: 0,
             hints: 0,
@@ -132,7 +137,7 @@ impl Outbox {
             state.hints += 1;
         }
         state.queue.push_back(frame);
-        if state.sending {
+        if state.sending || state.holders > 0 {
             return;
         }
         match urgency {
@@ -143,6 +148,26 @@ impl Outbox {
                     self.wake(&mut state);
                 }
             }
+        }
+    }
+
+    /// Begins a group of frames that leave together: nothing is sent until
+    /// [`release`](Self::release).
+    pub(super) fn hold(&self) {
+        self.lock().holders += 1;
+    }
+
+    /// Sends what was added meanwhile.
+    pub(super) fn release(&self, socket: &Socket) {
+        let mut state = self.lock();
+        state.holders -= 1;
+        // Holders that follow one another without a gap must not keep everything back.
+        let may_go = state.holders == 0 || state.queue.len() >= HELD_FRAMES_MAX;
+        let is_free = may_go && !state.sending && !state.closed;
+        if is_free && !state.queue.is_empty() {
+            self.send_inline(state, socket);
+        } else if is_free {
+            self.wake(&mut state);
         }
     }
 
@@ -161,7 +186,11 @@ impl Outbox {
             let outcome = batch.send(socket, false);
             state = self.lock();
             match outcome {
-                Ok(()) if batch.frames.is_empty() && !state.queue.is_empty() => continue,
+                Ok(())
+                    if batch.frames.is_empty() && !state.queue.is_empty() && state.holders == 0 =>
+                {
+                    continue;
+                }
                 Ok(()) => batch.put_back(&mut state),
                 Err(_) => Self::fail(&mut state, socket),
             }
@@ -205,7 +234,7 @@ impl Outbox {
             if state.closed {
                 return;
             }
-            if state.sending {
+            if state.sending || state.holders > 0 {
                 state = self.sleep(state);
             } else if !state.queue.is_empty() {
                 state.sending = true;
@@ -237,7 +266,7 @@ impl Outbox {
                 .unwrap_or_else(PoisonError::into_inner)
                 .0;
             let told = state.worker == Worker::Awake;
-            let ready = !state.queue.is_empty() && !state.sending;
+            let ready = !state.queue.is_empty() && !state.sending && state.holders == 0;
             if told || ready {
                 break;
             }
