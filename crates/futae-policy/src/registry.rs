@@ -129,7 +129,7 @@ fn find(name: &str) -> Result<Kind, SpecError> {
     }
     let mut scored: Vec<(f64, &'static str)> = Kind::ALL
         .iter()
-        .map(|kind| (strsim::jaro_winkler(name, kind.name()), kind.name()))
+        .map(|kind| (likeness(name, kind.name()), kind.name()))
         .filter(|(score, _)| *score > 0.7)
         .collect();
     scored.sort_by(|a, b| b.0.total_cmp(&a.0));
@@ -138,6 +138,13 @@ fn find(name: &str) -> Result<Kind, SpecError> {
         name: name.chars().take(60).collect(),
         candidates,
     })
+}
+
+/// How alike two names are, from 0 to 1. One slip of the finger is always close, which short names
+/// would not be by the usual measure.
+fn likeness(a: &str, b: &str) -> f64 {
+    let slip = strsim::damerau_levenshtein(a, b) <= 1;
+    strsim::jaro_winkler(a, b).max(if slip { 0.9 } else { 0.0 })
 }
 
 /// What the comment at the top of a policy's file says of it.
