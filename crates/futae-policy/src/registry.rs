@@ -240,6 +240,9 @@ mod tests {
             error.to_string().contains("did you mean exclusive"),
             "{error}"
         );
+        let error = build(&PolicySpec::plain("lur"), &SHAPE).map(|_| ());
+        let error = error.expect_err("unknown").to_string();
+        assert!(error.contains("did you mean lru"), "{error}");
     }
 
     #[test]
