@@ -23,6 +23,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
+/// How long to look for the next request before going to sleep.
+const LOOK_BEFORE_SLEEP: Duration = Duration::from_micros(30);
+/// A request that comes within this of the reply before it promises another such one.
+const CLOSE: Duration = Duration::from_micros(150);
+
 /// How much one connection may have under way, replies that have not left included. A request
 /// that goes beyond is the last one read until others are done.
 #[derive(Clone, Copy, Debug)]
@@ -61,6 +66,8 @@ pub(crate) struct Pump<'a> {
     held_bytes: u64,
     arrivals: u64,
     reading: bool,
+    /// The last request came soon after the reply before it.
+    follows_closely: bool,
     goodbye: Option<Instant>,
     ending: Ending,
 }
@@ -88,6 +95,7 @@ impl<'a> Pump<'a> {
             held_bytes: 0,
             arrivals: 0,
             reading: true,
+            follows_closely: false,
             goodbye: None,
             ending: Ok(()),
         })
@@ -316,7 +324,12 @@ impl<'a> Pump<'a> {
     /// Receives; whether that changed anything. Waits if there is nothing else to wait for.
     fn receive(&mut self) -> bool {
         let idle = self.in_flight == 0 && self.outbox.is_empty();
-        match self.intake.fill(self.socket, idle) {
+        let filled = if idle {
+            self.wait_for_request()
+        } else {
+            self.intake.fill(self.socket, false)
+        };
+        match filled {
             Ok(Filled::Bytes) => true,
             Ok(Filled::WouldBlock) => false,
             Ok(Filled::End) => {
@@ -328,6 +341,23 @@ impl<'a> Pump<'a> {
                 true
             }
         }
+    }
+
+    /// Waits for the next request when there is nothing else to do. Going to sleep and being woken
+    /// takes longer than a client that asks for one block at a time needs to ask for the next, so
+    /// as long as requests follow closely it looks for a moment before it sleeps, and lets others
+    /// run in between.
+    fn wait_for_request(&mut self) -> io::Result<Filled> {
+        let begin = Instant::now();
+        while self.follows_closely && begin.elapsed() < LOOK_BEFORE_SLEEP {
+            match self.intake.fill(self.socket, false)? {
+                Filled::WouldBlock => std::thread::yield_now(),
+                filled => return Ok(filled),
+            }
+        }
+        let filled = self.intake.fill(self.socket, true);
+        self.follows_closely = begin.elapsed() < CLOSE;
+        filled
     }
 
     /// Waits until the socket can go on or the cache is done with something.
