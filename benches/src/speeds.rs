@@ -14,6 +14,11 @@ pub struct Case {
 
 /// What is measured: one level and two.
 pub const CASES: &[Case] = &[
+    // Small enough for a processor's caches, and larger than them.
+    Case {
+        workload: "uniform:1GiB",
+        levels: &["lru:100MiB"],
+    },
     Case {
         workload: "uniform:10GiB",
         levels: &["lru:1GiB"],
