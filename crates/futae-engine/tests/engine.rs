@@ -265,3 +265,21 @@ fn a_policy_that_needs_the_future_is_refused() {
         .expect_err("nobody knows the future");
     assert!(matches!(error, SetupError::NeedsFuture(_)), "{error}");
 }
+
+#[test]
+fn a_stalled_store_holds_up_its_own_blocks_only() {
+    let setup = setup("lru", 8, 64, HandDown::Nothing);
+    let client = setup.engine.join(setup.volume);
+    setup.store.set(|inside| inside.hold = true);
+    let stalled = setup.start(client, 0, setup.read(3, 1));
+    setup.store.set(|inside| inside.hold = false);
+    let same = setup.start(client, 0, setup.read(3, 1));
+    let other = setup.start(client, 0, setup.read(9, 1));
+    assert!(take(&other).expect("answered").is_ok());
+    assert!(take(&stalled).is_none() && take(&same).is_none());
+    setup.store.release_all();
+    for answer in [stalled, same] {
+        let data = take(&answer).expect("answered").expect("read");
+        assert_eq!(data[0], initial(3 * BLOCK));
+    }
+}
