@@ -1,7 +1,7 @@
 //! The simulator's requests per second.
 
 use crate::process::own_cpu_seconds;
-use futae_sim::{LevelSpec, SimulationSpec, links, simulate};
+use futae_sim::{LevelSpec, SimulationSpec, WriteMode, links, simulate};
 
 /// A hierarchy under a workload.
 #[derive(Clone, Copy, Debug)]
@@ -57,6 +57,7 @@ pub fn measure(case: &Case, requests: u64) -> anyhow::Result<Speed> {
     let spec = SimulationSpec {
         links: links(&levels, None),
         levels,
+        write_mode: WriteMode::WriteThrough,
         guests: 1,
         workload: case.workload.parse()?,
         block_bytes: 4096,

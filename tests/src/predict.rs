@@ -2,7 +2,7 @@
 
 use futae_policy::AccessKind;
 use futae_sim::replay::{ReplaySpec, replay};
-use futae_sim::{Hierarchy, HierarchyShape, LevelShape, Link};
+use futae_sim::{Hierarchy, HierarchyShape, LevelShape, Link, WriteMode};
 use futae_trace::{BlockRequest, WorkloadSpec};
 use std::fs::{self, File};
 use std::io::BufReader;
@@ -83,6 +83,7 @@ impl TwoLevels {
         HierarchyShape {
             levels: vec![level(self.upper), level(self.lower)],
             links: vec![self.link],
+            write_mode: WriteMode::WriteThrough,
             guests: 1,
             blocks: self.blocks,
             seed: self.seed,

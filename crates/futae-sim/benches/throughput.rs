@@ -1,7 +1,7 @@
 //! Requests per second of the simulator, for the common shapes: generation, digest and warm-up
 //! included, best and median of several rounds. `cargo bench -p futae-sim`.
 
-use futae_sim::{LevelSpec, SimulationSpec, links, simulate};
+use futae_sim::{LevelSpec, SimulationSpec, WriteMode, links, simulate};
 
 const ROUNDS: usize = 5;
 const REQUESTS: u64 = 10_000_000;
@@ -50,6 +50,7 @@ fn one(name: &str, workload: &str, levels: &[&str]) {
     let spec = SimulationSpec {
         links: links(&levels, None),
         levels,
+        write_mode: WriteMode::WriteThrough,
         guests: 1,
         workload: workload.parse().expect("a workload"),
         block_bytes: 4096,

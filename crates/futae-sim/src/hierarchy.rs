@@ -6,9 +6,10 @@
 
 use crate::index::BackedIndex;
 use crate::link::{Below, Link, Place, Reach, Store, put};
+use crate::write_back::{BelowBack, Dirt, DirtyPlace, Landed, WriteMode, Written, put_back};
 use futae_policy::{
-    Access, AccessKind, BlockId, Counters, Decision, Level, Outcome, Policy, PolicySpec, Prng,
-    Shape, SpecError,
+    Access, AccessKind, BlockId, Class, Counters, Decision, Level, Outcome, Policy, PolicySpec,
+    Prng, Shape, SpecError,
 };
 
 /// One level before it is built.
@@ -27,6 +28,8 @@ pub struct HierarchyShape {
     pub levels: Vec<LevelShape>,
     /// Between adjacent levels, top down: one less than there are levels.
     pub links: Vec<Link>,
+    /// When written data goes to the store.
+    pub write_mode: WriteMode,
     /// Guests, at least 1.
     pub guests: u32,
     /// Blocks of each guest.
@@ -80,6 +83,7 @@ pub type DecisionLog = Box<dyn FnMut(&Decision) + Send>;
 struct Stage {
     reach: Reach<Box<dyn Policy>, BackedIndex>,
     link: Link,
+    dirt: Dirt,
     log: Option<DecisionLog>,
 }
 
@@ -101,7 +105,21 @@ impl Place for Stage {
         self.reach.note_sent_down(kind);
     }
     fn invalidate(&mut self, block: BlockId) {
+        if self.is_dirty(block) {
+            self.dirt.discard();
+        }
         self.reach.invalidate(block);
+    }
+}
+
+impl DirtyPlace for Stage {
+    fn is_dirty(&self, block: BlockId) -> bool {
+        let level = &self.reach.level;
+        let slot = level.find(block);
+        slot.is_some_and(|slot| level.class_in(slot).has(Class::DIRTY))
+    }
+    fn dirt(&mut self) -> &mut Dirt {
+        &mut self.dirt
     }
 }
 
@@ -134,15 +152,45 @@ impl Below for Rest<'_> {
         }
     }
     fn fetch(&mut self, block: BlockId) {
-        self.store.fetch(block);
+        if !self.is_dirty(block) {
+            self.store.fetch(block);
+        }
     }
     fn preload(&mut self, block: BlockId) {
-        self.store.preload(block);
+        if !self.is_dirty(block) {
+            self.store.preload(block);
+        }
     }
     fn invalidate(&mut self, block: BlockId) {
         let all = self.own.iter_mut().chain(self.shared.as_deref_mut());
         all.for_each(|stage| Place::invalidate(stage, block));
         self.store.invalidate(block);
+    }
+}
+
+impl Rest<'_> {
+    /// Whether some level has data for the block that the store does not have.
+    fn is_dirty(&self, block: BlockId) -> bool {
+        let mut all = self.own.iter().chain(self.shared.as_deref());
+        all.any(|stage| stage.is_dirty(block))
+    }
+}
+
+impl BelowBack for Rest<'_> {
+    fn put_back(&mut self, access: &Access) -> Landed {
+        if let Some((stage, own)) = self.own.split_first_mut() {
+            let shared = self.shared.as_deref_mut();
+            let link = stage.link;
+            let store = &mut *self.store;
+            put_back(stage, link, &mut Rest { own, shared, store }, access)
+        } else if let Some(stage) = self.shared.as_deref_mut() {
+            put_back(stage, Link::Inclusive, self.store, access)
+        } else {
+            self.store.put_back(access)
+        }
+    }
+    fn store_depth(&self) -> u32 {
+        self.own.len() as u32 + u32::from(self.shared.is_some())
     }
 }
 
@@ -152,6 +200,8 @@ pub struct Hierarchy {
     shared: Stage,
     store: Store,
     blocks: u64,
+    /// Under write-back, the application's writes by the level that took them.
+    taken: Option<Vec<u64>>,
 }
 
 impl Hierarchy {
@@ -170,6 +220,7 @@ impl Hierarchy {
                     blocks: first..first + blocks,
                 },
                 link: shape.links.get(at).copied().unwrap_or_default(),
+                dirt: Dirt::default(),
                 log: None,
             })
         };
@@ -187,6 +238,8 @@ impl Hierarchy {
             shared: stage(0, bottom, 0, all)?,
             store: Store::default(),
             blocks: shape.blocks,
+            taken: (shape.write_mode == WriteMode::WriteBack)
+                .then(|| vec![0; shape.levels.len() + 1]),
         })
     }
 
@@ -212,7 +265,14 @@ impl Hierarchy {
     /// Sends an access to a block of `guest` under its number in the whole hierarchy.
     #[inline]
     pub(crate) fn put(&mut self, guest: u32, access: &Access) -> u32 {
-        self.rest(guest).access(access)
+        if self.taken.is_none() {
+            return self.rest(guest).access(access);
+        }
+        let landed = self.rest(guest).put_back(access);
+        if let (Some(taken), AccessKind::Write) = (&mut self.taken, access.kind) {
+            taken[landed.ended as usize] += 1;
+        }
+        landed.served
     }
 
     /// Drops a block of `guest` at every level: trimmed, or changed behind the caches' back.
@@ -259,6 +319,18 @@ impl Hierarchy {
         self.stage(guest, level).reach.level.counters()
     }
 
+    /// Where writes went; none under write-through, where all go to the store.
+    #[must_use]
+    pub fn written(&self) -> Option<Written> {
+        let taken = self.taken.clone()?;
+        let own = (0..self.levels() - 1).map(|level| {
+            let all = self.own.iter().map(|stages| stages[level].dirt);
+            all.fold(Dirt::default(), |sum, dirt| sum.plus(&dirt))
+        });
+        let levels = own.chain([self.shared.dirt]).collect();
+        Some(Written { levels, taken })
+    }
+
     /// The store's counts.
     #[must_use]
     pub fn store(&self) -> &Store {
@@ -285,9 +357,15 @@ impl Hierarchy {
         own.get_mut(level).unwrap_or(&mut self.shared).log = Some(log);
     }
 
-    /// Panics unless every level agrees with its policy. For tests.
+    /// Panics unless every level agrees with its policy and with its count of dirty blocks. For
+    /// tests.
     pub fn audit(&self) {
-        let stages = self.own.iter().flatten().chain([&self.shared]);
-        stages.for_each(|stage| stage.reach.level.audit());
+        for stage in self.own.iter().flatten().chain([&self.shared]) {
+            let level = &stage.reach.level;
+            level.audit();
+            let blocks = level.order().into_iter();
+            let dirty = blocks.filter(|&block| stage.is_dirty(block)).count();
+            assert_eq!(dirty as u64, stage.dirt.blocks, "dirty blocks miscounted");
+        }
     }
 }

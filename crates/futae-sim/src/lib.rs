@@ -2,6 +2,7 @@
 //!
 //! * [`hierarchy`]: levels joined by links, and the one order of events that the simulator and
 //!   the live caches follow;
+//! * [`write_back`]: the same where caches keep what is written;
 //! * [`machine`]: the same for the common shapes, made for speed;
 //! * [`spec`]: levels and links as they are written on a command line;
 //! * [`run`]: a whole simulation, from spec to results;
@@ -24,9 +25,11 @@ pub mod replay;
 pub mod run;
 pub mod spec;
 pub mod theory;
+pub mod write_back;
 
 pub use hierarchy::{Hierarchy, HierarchyShape, LevelShape};
 pub use index::BackedIndex;
 pub use link::{Below, Link, Store, put};
 pub use run::{LevelResult, Report, Run, SimulationError, SimulationSpec, simulate, simulate_all};
 pub use spec::{LevelSpec, LevelSpecError, links};
+pub use write_back::WriteMode;

@@ -4,6 +4,7 @@
 use crate::hierarchy::{Hierarchy, HierarchyShape};
 use crate::index::BackedIndex;
 use crate::link::{Below, Link, Place, Reach, Store, put};
+use crate::write_back::{WriteMode, Written};
 use futae_policy::replace::lru::Lru;
 use futae_policy::{
     Access, BlockId, Counters, DenseIndex, Index, Level, Policy, SpecError, Visit, visit,
@@ -56,6 +57,10 @@ pub trait Machine: Send {
     fn counters(&self) -> Vec<Counters>;
     /// The store's counts.
     fn store(&self) -> Store;
+    /// Where writes went under write-back.
+    fn written(&self) -> Option<Written> {
+        None
+    }
 }
 
 /// Builds the fastest machine for a shape.
@@ -68,7 +73,9 @@ pub fn build(shape: &HierarchyShape) -> Result<Box<dyn Machine>, SpecError> {
     let lru_above = bottom == 1
         && shape.guests == 1
         && shape.levels[0].policy == futae_policy::PolicySpec::plain("lru");
-    if bottom == 0 {
+    if shape.write_mode == WriteMode::WriteBack {
+        Ok(Box::new(Hierarchy::new(shape)?))
+    } else if bottom == 0 {
         visit(
             &level.policy,
             &policy,
@@ -285,6 +292,10 @@ impl Machine for Hierarchy {
 
     fn store(&self) -> Store {
         *Self::store(self)
+    }
+
+    fn written(&self) -> Option<Written> {
+        Self::written(self)
     }
 }
 

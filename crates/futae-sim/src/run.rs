@@ -4,6 +4,7 @@ use crate::hierarchy::derived_seed;
 use crate::index::BackedIndex;
 use crate::link::Link;
 use crate::spec::{LevelSpec, LevelSpecError};
+use crate::write_back::WriteMode;
 use futae_policy::SpecError;
 use futae_trace::{TraceError, WorkloadError, WorkloadSpec};
 
@@ -37,6 +38,8 @@ pub struct SimulationSpec {
     pub levels: Vec<LevelSpec>,
     /// Between the levels, top down: see [`links`](crate::spec::links).
     pub links: Vec<Link>,
+    /// When written data goes to the store.
+    pub write_mode: WriteMode,
     /// Guests, at least 1. They take turns, request by request, each with its own copy of the
     /// workload and a seed of its own.
     pub guests: u32,
@@ -149,6 +152,7 @@ fn simulate_one(
     let plan = Plan {
         levels: &spec.levels,
         links: &spec.links,
+        write_mode: spec.write_mode,
         guests,
         blocks,
         block_bytes: spec.block_bytes,

@@ -7,7 +7,7 @@ use common::{SEED, guests, hierarchy};
 use futae_policy::{AccessKind, Counters, Decision, Kind, PolicySpec};
 use futae_sim::machine::{self, Machine, Served};
 use futae_sim::replay::{ReplaySpec, replay};
-use futae_sim::{Hierarchy, HierarchyShape, LevelShape, Link};
+use futae_sim::{Hierarchy, HierarchyShape, LevelShape, Link, WriteMode};
 use futae_trace::{BlockRequest, BlockStream, WorkloadSpec};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -187,6 +187,7 @@ fn shape(levels: &[(&str, u32)], link: Link, guests: u32) -> HierarchyShape {
     HierarchyShape {
         levels,
         links,
+        write_mode: WriteMode::WriteThrough,
         guests,
         blocks: BLOCKS,
         seed: SEED,

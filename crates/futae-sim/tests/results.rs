@@ -4,7 +4,7 @@ mod common;
 
 use common::{run, spec};
 use futae_sim::run::Plan;
-use futae_sim::{LevelSpec, Link, SimulationError, simulate, simulate_all};
+use futae_sim::{LevelSpec, Link, SimulationError, WriteMode, simulate, simulate_all};
 use futae_trace::{BlockRequest, BlockStream};
 
 fn json(levels: &[&str], workload: &str, guests: u32) -> serde_json::Value {
@@ -178,6 +178,7 @@ fn a_stream_that_ends_early_or_asks_too_much() {
     let plan = Plan {
         levels: &levels,
         links: &[],
+        write_mode: WriteMode::WriteThrough,
         guests: 1,
         blocks: 4,
         block_bytes: 4096,

@@ -4,6 +4,7 @@
 //! `FUTAE_TRACES` names, or in `../shared/traces` beside the checkout; where they are absent, the
 //! test says so and passes.
 
+use futae_sim::WriteMode;
 use futae_sim::run::{TraceSimulation, Traces, ViewChoice};
 use futae_trace::TraceOptions;
 use std::collections::BTreeMap;
@@ -81,6 +82,7 @@ fn check(path: &Path, view: &str, rows: &[Row]) {
             let level = format!("{}:{}%", row.policy, share(row));
             TraceSimulation {
                 levels: vec![level.parse().expect("a level")],
+                write_mode: WriteMode::WriteThrough,
                 links: Vec::new(),
                 seed: 1,
                 warmup_requests: 0,

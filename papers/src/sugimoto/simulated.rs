@@ -15,7 +15,7 @@
 use crate::Experiment;
 use crate::report::{Check, Grid, Options, PaperError, Progress, Reproduction, Source};
 use futae_sim::theory::uniform_lower_hit;
-use futae_sim::{LevelSpec, Run, SimulationSpec, links, simulate_all};
+use futae_sim::{LevelSpec, Run, SimulationSpec, WriteMode, links, simulate_all};
 
 const BLOCK_BYTES: u64 = 4096;
 const GIB: u64 = 1 << 30;
@@ -106,6 +106,7 @@ fn simulation(cell: Cell, options: &Options, passes: u64) -> Result<SimulationSp
     Ok(SimulationSpec {
         links: links(&levels, None),
         levels,
+        write_mode: WriteMode::WriteThrough,
         guests: 1,
         workload: format!("uniform:{blocks}blocks").parse()?,
         block_bytes: BLOCK_BYTES,

@@ -13,7 +13,7 @@
 
 use crate::Experiment;
 use crate::report::{Check, Grid, Options, PaperError, Progress, Reproduction, Source};
-use futae_sim::{LevelSpec, Run, SimulationSpec, links, simulate_all};
+use futae_sim::{LevelSpec, Run, SimulationSpec, WriteMode, links, simulate_all};
 
 macro_rules! figure {
     ($figure:literal, $memory:literal) => {
@@ -73,6 +73,7 @@ fn simulation(sizes: Sizes, policy: &str, options: &Options) -> Result<Simulatio
     Ok(SimulationSpec {
         links: links(&levels, None),
         levels,
+        write_mode: WriteMode::WriteThrough,
         guests: 1,
         workload: format!("uniform:{blocks}blocks").parse()?,
         block_bytes: 4096,

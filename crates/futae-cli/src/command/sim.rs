@@ -5,7 +5,7 @@ use crate::progress::Progress;
 use crate::table::{Table, count, percent};
 use futae_sim::run::{Latency, TraceSimulation, Traces, ViewChoice, simulate_guests};
 use futae_sim::{
-    LevelSpec, Link, Report, Run, SimulationError, SimulationSpec, links, simulate_all,
+    LevelSpec, Link, Report, Run, SimulationError, SimulationSpec, WriteMode, links, simulate_all,
 };
 use futae_trace::{
     BLOCK_BYTES_MAX, Columns, Format, SIMULATED_BLOCK_BYTES_MIN, Size, TraceErrorKind,
@@ -33,6 +33,10 @@ pub struct Args {
     /// level, inclusive elsewhere]
     #[arg(long)]
     link: Option<Link>,
+    /// When written data goes to the store: write-through (at once) or write-back (when the block
+    /// is evicted)
+    #[arg(long, value_name = "MODE", default_value_t)]
+    write_mode: WriteMode,
     /// Guests: each has its own copy of all levels but the last, which they share [default: as
     /// many as there are traces or workloads]
     #[arg(long)]
@@ -160,6 +164,7 @@ fn of_workloads(args: &Args) -> Result<Report, Failure> {
     let one = |levels: Vec<LevelSpec>| SimulationSpec {
         links: links(&levels, args.link),
         levels,
+        write_mode: args.write_mode,
         guests,
         workload: workloads[0].clone(),
         block_bytes,
@@ -206,6 +211,7 @@ fn of_traces(args: &Args) -> Result<Report, Failure> {
     let one = |levels: Vec<LevelSpec>| TraceSimulation {
         links: links(&levels, args.link),
         levels,
+        write_mode: args.write_mode,
         seed: args.seed,
         warmup_requests: args.warmup.unwrap_or(0),
         requests: args.requests,
@@ -316,11 +322,49 @@ fn render(report: &Report, source: &str) -> String {
         report.trace_digest,
         table.render()
     );
+    if first.write_mode == WriteMode::WriteBack {
+        text.push('\n');
+        text.push_str(&writes(report));
+    }
     if let Some(times) = times(report) {
         text.push('\n');
         text.push_str(&times);
     }
     text
+}
+
+/// Where written data went.
+fn writes(report: &Report) -> String {
+    let mut table = Table::new([
+        "written back",
+        "writes taken",
+        "overwritten",
+        "dirty evicted",
+        "dirty left",
+        "to the store",
+    ]);
+    for run in &report.runs {
+        let levels = run.levels.iter().zip(&run.writes_taken);
+        for (level, &taken) in levels {
+            table.row([
+                format!("{} of {}", level.policy, count(level.capacity_blocks)),
+                count(taken),
+                count(level.overwrites),
+                count(level.dirty_evictions),
+                count(level.dirty_blocks),
+                String::new(),
+            ]);
+        }
+        table.row([
+            "all together".to_owned(),
+            count(run.writes),
+            count(run.levels.iter().map(|level| level.overwrites).sum()),
+            count(run.dirty_evictions),
+            count(run.dirty_blocks),
+            count(run.store_writes),
+        ]);
+    }
+    table.render()
 }
 
 /// How long requests take, if that was asked for.

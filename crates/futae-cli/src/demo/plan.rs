@@ -3,7 +3,7 @@
 use crate::demo::Ratios;
 use crate::failure::Failure;
 use futae_sim::run::Plan;
-use futae_sim::{LevelSpec, links};
+use futae_sim::{LevelSpec, WriteMode, links};
 use futae_trace::{BlockRequest, BlockStream, WorkloadSpec};
 
 /// Sizes in blocks, and every request there will be.
@@ -50,6 +50,7 @@ impl DemoPlan {
         let plan = Plan {
             levels: &levels,
             links: &links,
+            write_mode: WriteMode::WriteThrough,
             guests: 1,
             blocks: self.image_blocks,
             block_bytes: self.block_bytes,

@@ -5,6 +5,7 @@ use crate::hierarchy::{Hierarchy, HierarchyShape};
 use crate::index::BackedIndex;
 use crate::link::Link;
 use crate::spec::{LevelSpec, LevelSpecError};
+use crate::write_back::WriteMode;
 use futae_policy::SpecError;
 use futae_trace::BlockRequest;
 
@@ -54,6 +55,7 @@ impl Locality {
         let shape = HierarchyShape {
             levels: shapes.collect::<Result<_, _>>()?,
             links: links.to_vec(),
+            write_mode: WriteMode::WriteThrough,
             guests: 1,
             blocks,
             seed,

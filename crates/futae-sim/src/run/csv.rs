@@ -8,7 +8,9 @@ const HEAD: &str = "run,level,policy,capacity_blocks,copies,requests,hits,misses
     notices_out,all_requests,all_reads,all_writes,all_miss_ratio,all_byte_miss_ratio,\
     all_read_miss_ratio,store_reads,store_writes,notice_reads,preload_reads,warmup_requests,\
     block_bytes,guests,footprint_blocks,seconds,seed,trace_digest,mean_access_seconds,\
-    p50_access_seconds,p90_access_seconds,p99_access_seconds\n";
+    p50_access_seconds,p90_access_seconds,p99_access_seconds,write_mode,overwrites,\
+    dirty_evictions,dirty_blocks,all_dirty_evictions,all_dirty_blocks,\
+    all_dirty_blocks_at_start\n";
 
 /// Empty where there is none.
 fn ratio(ratio: Option<f64>) -> String {
@@ -78,6 +80,16 @@ impl Report {
                 cells.extend([run.seconds.to_string(), self.seed.to_string()]);
                 cells.push(self.trace_digest.clone());
                 cells.extend(times.map(ratio));
+                cells.push(run.write_mode.to_string());
+                let counts = [
+                    level.overwrites,
+                    level.dirty_evictions,
+                    level.dirty_blocks,
+                    run.dirty_evictions,
+                    run.dirty_blocks,
+                    run.dirty_blocks_at_start,
+                ];
+                cells.extend(counts.map(|n| n.to_string()));
                 // Writing to a string cannot fail.
                 let _ = writeln!(text, "{}", cells.join(","));
             }

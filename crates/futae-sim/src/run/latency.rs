@@ -9,8 +9,9 @@ use std::str::FromStr;
 /// is not written takes no time.
 ///
 /// A read takes the time of the level that served it, and that of a link for each boundary between
-/// levels above it; one that the store served takes the store's time and that of all links. Writes
-/// go through to the store, so all take as long as a read that it serves.
+/// levels above it; one that the store served takes the store's time and that of all links. A write
+/// takes as long as a read from where it ends: the store, or under write-back the level that takes
+/// it. Writing a dirty block down keeps nobody waiting.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Latency {
     /// The first level.
@@ -98,17 +99,18 @@ impl Latency {
         place + self.link * depth.min(levels.saturating_sub(1)) as f64
     }
 
-    /// The times of requests that were served so, top down, the store last.
+    /// The times of reads that were served so, and of writes that were taken so, top down, the
+    /// store last.
     #[must_use]
-    pub fn access_times(&self, served: &[Served]) -> AccessTimes {
+    pub fn access_times(&self, served: &[Served], writes_taken: &[u64]) -> AccessTimes {
         let levels = served.len().saturating_sub(1);
         let mut groups: Vec<(f64, u64)> = served
             .iter()
             .enumerate()
             .map(|(depth, served)| (self.read_seconds(depth, levels), served.reads))
             .collect();
-        let writes = served.iter().map(|served| served.writes).sum();
-        groups.push((self.read_seconds(levels, levels), writes));
+        let writes = writes_taken.iter().enumerate();
+        groups.extend(writes.map(|(depth, &writes)| (self.read_seconds(depth, levels), writes)));
         groups.sort_by(|a, b| a.0.total_cmp(&b.0));
         let total: u64 = groups.iter().map(|group| group.1).sum();
         let sum: f64 = groups
@@ -136,7 +138,7 @@ impl Latency {
 impl Run {
     /// Adds how long the requests take under `latency`.
     pub fn set_latency(&mut self, latency: &Latency) {
-        self.access_times = Some(latency.access_times(&self.served));
+        self.access_times = Some(latency.access_times(&self.served, &self.writes_taken));
     }
 }
 
@@ -176,14 +178,14 @@ mod tests {
             reads,
             ..Served::default()
         };
-        let times = latency.access_times(&[reads(50), reads(41), reads(9)]);
+        let times = latency.access_times(&[reads(50), reads(41), reads(9)], &[]);
         let mean = (50.0 + 41.0 * 15.0 + 9.0 * 105.0) / 100.0;
         assert_eq!(times.mean_access_seconds, Some(mean));
         assert_eq!(times.p50_access_seconds, Some(1.0));
         assert_eq!(times.p90_access_seconds, Some(15.0));
         assert_eq!(times.p99_access_seconds, Some(105.0));
         assert_eq!(
-            latency.access_times(&[reads(0); 3]).p50_access_seconds,
+            latency.access_times(&[reads(0); 3], &[]).p50_access_seconds,
             None
         );
     }

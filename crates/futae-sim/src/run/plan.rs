@@ -6,6 +6,7 @@ use crate::hierarchy::HierarchyShape;
 use crate::link::Link;
 use crate::machine::{self, NEVER, Served};
 use crate::spec::LevelSpec;
+use crate::write_back::{Dirt, WriteMode, Written};
 use futae_policy::Counters;
 use futae_trace::{BlockRequest, BlockStream};
 use std::time::Instant;
@@ -59,6 +60,8 @@ pub struct Plan<'a> {
     pub levels: &'a [LevelSpec],
     /// Between the levels, top down.
     pub links: &'a [Link],
+    /// When written data goes to the store.
+    pub write_mode: WriteMode,
     /// Guests, at least 1.
     pub guests: u32,
     /// Blocks of each guest. The stream numbers the blocks of guest *g* from `g * blocks`.
@@ -143,11 +146,13 @@ impl Plan<'_> {
         drive.send(self.warmup_requests, &mut served)?;
         let warmup_requests = drive.sent;
         let (counters, store) = (drive.machine.counters(), drive.machine.store());
+        let written = drive.machine.written();
         served.fill(Served::default());
         drive.send(self.requests, &mut served)?;
         let requests = drive.sent - warmup_requests;
         let (digest, now) = (drive.digest, drive.machine.counters());
         let store = drive.machine.store().since(&store);
+        let (written_now, written_then) = (drive.machine.written(), written);
         let counters: Vec<_> = now
             .iter()
             .zip(&counters)
@@ -163,8 +168,20 @@ impl Plan<'_> {
             let missed = served.last().map_or(0, count);
             (all > 0).then(|| missed as f64 / all as f64)
         };
+        let writes = served.iter().map(|at| at.writes).sum();
+        let dirty_blocks_at_start = written_then.iter().flat_map(|then| &then.levels);
+        let dirty_blocks_at_start = dirty_blocks_at_start.map(|dirt| dirt.blocks).sum();
+        let written = match written_now.zip(written_then) {
+            Some((now, then)) => now.since(&then),
+            None => Written::through(shape.levels.len(), writes),
+        };
         let run = Run {
-            levels: self.level_results(&shape, &counters),
+            write_mode: self.write_mode,
+            dirty_evictions: written.levels.iter().map(|dirt| dirt.evictions).sum(),
+            dirty_blocks: written.levels.iter().map(|dirt| dirt.blocks).sum(),
+            dirty_blocks_at_start,
+            levels: self.level_results(&shape, &counters, &written.levels),
+            writes_taken: written.taken,
             links: self.links.to_vec(),
             combined_hit_ratio: (requests > 0).then(|| {
                 let missed = served.last().map_or(0, |at| at.reads + at.writes);
@@ -174,7 +191,7 @@ impl Plan<'_> {
             byte_miss_ratio: below(|at| at.bytes),
             read_miss_ratio: below(|at| at.reads),
             reads: served.iter().map(|at| at.reads).sum(),
-            writes: served.iter().map(|at| at.writes).sum(),
+            writes,
             served,
             access_times: None,
             store_reads: store.reads,
@@ -212,21 +229,30 @@ impl Plan<'_> {
                 .map(shape)
                 .collect::<Result<_, _>>()?,
             links: self.links.to_vec(),
+            write_mode: self.write_mode,
             guests: self.guests,
             blocks: self.blocks,
             seed: self.seed,
         })
     }
 
-    fn level_results(&self, shape: &HierarchyShape, counters: &[Counters]) -> Vec<LevelResult> {
+    fn level_results(
+        &self,
+        shape: &HierarchyShape,
+        counters: &[Counters],
+        dirt: &[Dirt],
+    ) -> Vec<LevelResult> {
         let last = shape.levels.len() - 1;
-        let all = shape.levels.iter().zip(counters).enumerate();
-        all.map(|(at, (level, counters))| LevelResult {
+        let all = shape.levels.iter().zip(counters).zip(dirt).enumerate();
+        all.map(|(at, ((level, counters), dirt))| LevelResult {
             policy: level.policy.to_string(),
             capacity_blocks: u64::from(level.slots),
             copies: if at == last { 1 } else { self.guests },
             counters: *counters,
             hit_ratio: counters.hit_ratio(),
+            overwrites: dirt.overwrites,
+            dirty_evictions: dirt.evictions,
+            dirty_blocks: dirt.blocks,
         })
         .collect()
     }

@@ -4,6 +4,7 @@ use super::latency::AccessTimes;
 use super::traces::TraceFacts;
 use crate::link::Link;
 use crate::machine::Served;
+use crate::write_back::WriteMode;
 use futae_policy::Counters;
 use serde::Serialize;
 
@@ -30,6 +31,8 @@ pub struct Run {
     pub levels: Vec<LevelResult>,
     /// Between the levels, top down.
     pub links: Vec<Link>,
+    /// When written data went to the store.
+    pub write_mode: WriteMode,
     /// Requests that some level served, per request; none where there were no requests.
     pub combined_hit_ratio: Option<f64>,
     /// Requests that no level could serve, per request.
@@ -50,8 +53,17 @@ pub struct Run {
     pub access_times: Option<AccessTimes>,
     /// Reads that no level could serve.
     pub store_reads: u64,
-    /// Writes that reached the store: all.
+    /// Writes that reached the store: all of them under write-through; under write-back those that
+    /// every level bypassed, and dirty blocks that were evicted.
     pub store_writes: u64,
+    /// Dirty blocks that the levels evicted and so wrote down; none under write-through.
+    pub dirty_evictions: u64,
+    /// Blocks that the levels hold dirty at the end.
+    pub dirty_blocks: u64,
+    /// Blocks that they held dirty when counting began.
+    pub dirty_blocks_at_start: u64,
+    /// The requests that were writes by the level that took them, top down, the store last.
+    pub writes_taken: Vec<u64>,
     /// Reads that only filled a level after an eviction notice. They are not in `store_reads`.
     pub notice_reads: u64,
     /// Reads of blocks that policies asked for by themselves. They are not in `store_reads`.
@@ -84,4 +96,10 @@ pub struct LevelResult {
     pub counters: Counters,
     /// Hits per request; none where there were no requests.
     pub hit_ratio: Option<f64>,
+    /// Writes that found their block dirty; none under write-through, as all that follow.
+    pub overwrites: u64,
+    /// Dirty blocks that were evicted, and written down.
+    pub dirty_evictions: u64,
+    /// Blocks that are dirty at the end.
+    pub dirty_blocks: u64,
 }

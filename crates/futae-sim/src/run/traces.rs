@@ -5,6 +5,7 @@ use super::plan::{Extras, next_uses};
 use super::{Digest, Interleave, Known, Plan, Report, SimulationError, report};
 use crate::link::Link;
 use crate::spec::LevelSpec;
+use crate::write_back::WriteMode;
 use futae_trace::{
     BlockRequest, BlockStream, DenseTrace, Request, RequestReader, TraceError, TraceOptions,
     TraceReader, View,
@@ -65,6 +66,8 @@ pub struct TraceSimulation {
     pub levels: Vec<LevelSpec>,
     /// Between the levels, top down.
     pub links: Vec<Link>,
+    /// When written data goes to the store.
+    pub write_mode: WriteMode,
     /// For policies that draw lots.
     pub seed: u64,
     /// Accesses before counting begins.
@@ -292,6 +295,7 @@ impl Traces {
         let plan = Plan {
             levels: &spec.levels,
             links: &spec.links,
+            write_mode: spec.write_mode,
             guests: self.guests.len() as u32,
             blocks: self.blocks(),
             block_bytes,

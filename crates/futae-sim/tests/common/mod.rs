@@ -2,7 +2,9 @@
 #![expect(dead_code, reason = "each test file uses a part")]
 
 use futae_policy::PolicySpec;
-use futae_sim::{Hierarchy, HierarchyShape, LevelShape, Link, Run, SimulationSpec, links};
+use futae_sim::{
+    Hierarchy, HierarchyShape, LevelShape, Link, Run, SimulationSpec, WriteMode, links,
+};
 
 pub const SEED: u64 = 1;
 
@@ -20,6 +22,7 @@ pub fn guests(levels: &[(&str, u32)], link: Link, blocks: u64, guests: u32) -> H
     let shape = HierarchyShape {
         levels: levels.iter().map(shape).collect(),
         links: vec![link; levels.len() - 1],
+        write_mode: WriteMode::WriteThrough,
         guests,
         blocks,
         seed: SEED,
@@ -43,6 +46,7 @@ pub fn spec(
     SimulationSpec {
         links: links(&levels, link),
         levels,
+        write_mode: WriteMode::WriteThrough,
         guests: 1,
         workload,
         block_bytes: 4096,
