@@ -98,6 +98,26 @@ impl Stage {
         let mountpoint = text(&self.mountpoint).to_owned();
         let mut command = futae(&["mount", &self.uri(), &mountpoint, "--json"]);
         command.args(arguments);
+        self.start_mount(command);
+    }
+
+    /// Starts `futae mount` over the image itself, without a server, and waits until it is ready.
+    pub fn mount_image(&mut self, arguments: &[&str]) {
+        let command = self.mount_image_command(arguments);
+        self.start_mount(command);
+    }
+
+    /// The command of [`mount_image`](Self::mount_image).
+    #[must_use]
+    pub fn mount_image_command(&self, arguments: &[&str]) -> Command {
+        let (image, mountpoint) = (text(&self.image), text(&self.mountpoint));
+        let mut command = futae(&["mount", image, mountpoint, "--json", "--name", EXPORT]);
+        command.args(arguments);
+        command
+    }
+
+    /// Starts a command that comes to `futae mount --json`, and waits until it is ready.
+    pub fn start_mount(&mut self, command: Command) {
         let mut running = Running::start("futae mount", command);
         let ready: Value = serde_json::from_str(&running.line()).expect("JSON");
         assert_eq!(ready["path"], text(&self.file()), "{ready}");
@@ -110,12 +130,18 @@ impl Stage {
         self.mountpoint.join(EXPORT)
     }
 
-    /// What the server says of itself, by its control socket.
+    /// What the server, or a mount that was given its control socket, says of itself by it.
     #[must_use]
     pub fn status(&self) -> Value {
+        self.order("{\"command\":\"status\"}")
+    }
+
+    /// The answer to an order at the control socket.
+    #[must_use]
+    pub fn order(&self, order: &str) -> Value {
         let stream = UnixStream::connect(&self.control).expect("the control socket answers");
         (&stream)
-            .write_all(b"{\"command\":\"status\"}\n")
+            .write_all(format!("{order}\n").as_bytes())
             .expect("it takes an order");
         let mut line = String::new();
         let got = BufReader::new(&stream).read_line(&mut line);

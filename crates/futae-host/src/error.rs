@@ -1,8 +1,8 @@
 //! Why a server cannot start.
 
+use futae_control::SocketError;
 use futae_wire::WireError;
 use std::io;
-use std::path::PathBuf;
 
 /// What stands in the way of serving, each in a sentence that says what to do.
 #[derive(Debug, thiserror::Error)]
@@ -21,12 +21,9 @@ pub enum HostError {
         /// The address.
         address: String,
     },
-    /// The path of a socket is taken by something else.
-    #[error("{}: exists and is not a socket; remove it or listen elsewhere", path.display())]
-    NotASocket {
-        /// The path.
-        path: PathBuf,
-    },
+    /// A unix socket cannot be listened on.
+    #[error(transparent)]
+    Socket(#[from] SocketError),
     /// The operating system does not let us listen.
     #[error("{address}: cannot listen: {source}")]
     Listen {

@@ -8,12 +8,12 @@
 //! | room | holds |
 //! | --- | --- |
 //! | `server`, `registry` | the life of the server: start, accept, count, stop |
-//! | `listen` | addresses, and sockets that leave no file behind |
+//! | `listen` | addresses |
 //! | `connection` | one client from greeting to goodbye |
 //! | `pump` | the loop of the transmission phase |
 //! | `intake`, `outbox`, `mailbox` | its three sides: requests in, replies out, completions |
 //! | `answer` | what a completion looks like on the wire |
-//! | `control` | status and resizing over a socket of their own |
+//! | `control` | what can be told over the control socket |
 //!
 //! Nothing here knows policies, frames or stores.
 
@@ -25,7 +25,6 @@ mod export;
 mod intake;
 mod listen;
 mod mailbox;
-mod memory;
 mod outbox;
 mod pump;
 mod registry;
@@ -35,6 +34,5 @@ mod status;
 pub use error::HostError;
 pub use export::Export;
 pub use listen::Listen;
-pub use memory::check_cache_bytes;
 pub use server::{Server, ServerOptions, StopReport};
-pub use status::{EngineReport, ExportReport, ServerStatus, Traffic};
+pub use status::{ExportReport, ServerStatus, Traffic};

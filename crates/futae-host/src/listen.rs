@@ -1,14 +1,12 @@
-//! Addresses to listen on, and sockets that leave no file behind.
+//! Addresses to listen on.
 
 use crate::HostError;
+use futae_control::UnixSocket;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::fmt;
-use std::fs;
 use std::io;
 use std::net::TcpListener;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
 
 /// Where a server listens.
@@ -77,18 +75,10 @@ impl Listen {
     pub(crate) fn bind(&self, name_in_directory: &str) -> Result<Listener, HostError> {
         match self {
             Self::Unix(path) => {
-                let path = if path.is_dir() {
-                    path.join(name_in_directory)
-                } else {
-                    path.clone()
-                };
-                let (socket, file) = bind_unix(&path)?;
-                let address = Self::Unix(file.path.clone());
-                Ok(Listener {
-                    socket,
-                    address,
-                    _file: Some(file),
-                })
+                let socket = UnixSocket::bind(path, name_in_directory)?;
+                let address = Self::Unix(socket.path().to_owned());
+                let socket = Socket::Unix(socket);
+                Ok(Listener { socket, address })
             }
             Self::Tcp { host, port } => {
                 let socket = TcpListener::bind((host.as_str(), *port))
@@ -104,11 +94,8 @@ impl Listen {
                     host: host.clone(),
                     port,
                 };
-                Ok(Listener {
-                    socket: socket.into(),
-                    address,
-                    _file: None,
-                })
+                let socket = Socket::Tcp(socket.into());
+                Ok(Listener { socket, address })
             }
         }
     }
@@ -125,10 +112,15 @@ impl Listen {
 /// A socket that accepts connections; never waits.
 #[derive(Debug)]
 pub(crate) struct Listener {
-    socket: OwnedFd,
+    socket: Socket,
     /// Where it really is: the port chosen, the path completed.
     pub(crate) address: Listen,
-    _file: Option<SocketFile>,
+}
+
+#[derive(Debug)]
+enum Socket {
+    Unix(UnixSocket),
+    Tcp(OwnedFd),
 }
 
 impl Listener {
@@ -139,68 +131,10 @@ impl Listener {
 
 impl AsFd for Listener {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
-    }
-}
-
-/// The file of a unix socket, removed with it; unless somebody has put another in its place.
-#[derive(Debug)]
-struct SocketFile {
-    path: PathBuf,
-    device: u64,
-    inode: u64,
-}
-
-impl Drop for SocketFile {
-    fn drop(&mut self) {
-        let ours = fs::symlink_metadata(&self.path)
-            .is_ok_and(|found| (found.dev(), found.ino()) == (self.device, self.inode));
-        if ours {
-            let _ = fs::remove_file(&self.path);
+        match &self.socket {
+            Socket::Unix(socket) => socket.as_fd(),
+            Socket::Tcp(socket) => socket.as_fd(),
         }
-    }
-}
-
-fn bind_unix(path: &Path) -> Result<(OwnedFd, SocketFile), HostError> {
-    let address = Listen::Unix(path.to_owned());
-    let socket = match UnixListener::bind(path) {
-        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-            clear_stale(path)?;
-            UnixListener::bind(path)
-        }
-        other => other,
-    };
-    let socket = socket.map_err(|source| address.refused(source))?;
-    let found = fs::symlink_metadata(path).map_err(|source| address.refused(source))?;
-    // A relative path must still be found at the end, wherever the process has gone.
-    let path = std::path::absolute(path).map_err(|source| address.refused(source))?;
-    let file = SocketFile {
-        path,
-        device: found.dev(),
-        inode: found.ino(),
-    };
-    socket
-        .set_nonblocking(true)
-        .map_err(|source| address.refused(source))?;
-    Ok((socket.into(), file))
-}
-
-/// Removes a socket at which nobody answers, left by a server that was killed.
-fn clear_stale(path: &Path) -> Result<(), HostError> {
-    let address = Listen::Unix(path.to_owned());
-    let found = fs::symlink_metadata(path).map_err(|source| address.refused(source))?;
-    if !found.file_type().is_socket() {
-        return Err(HostError::NotASocket {
-            path: path.to_owned(),
-        });
-    }
-    match UnixStream::connect(path) {
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-            fs::remove_file(path).map_err(|source| address.refused(source))
-        }
-        _ => Err(HostError::InUse {
-            address: address.to_string(),
-        }),
     }
 }
 
@@ -224,41 +158,5 @@ mod tests {
         ] {
             assert!(text.parse::<Listen>().is_err(), "{text:?}");
         }
-    }
-
-    #[test]
-    fn a_dead_socket_is_replaced_a_living_one_is_not() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let listen = Listen::Unix(directory.path().to_owned());
-        let path = directory.path().join("x.sock");
-        drop(UnixListener::bind(&path).expect("bind")); // leaves its file behind
-        let listener = listen.bind("x.sock").expect("the dead one is replaced");
-        let error = listen.bind("x.sock").expect_err("in use");
-        assert!(error.to_string().contains("in use"), "{error}");
-        drop(listener);
-        assert!(!path.exists());
-    }
-
-    #[test]
-    fn a_file_in_the_way_stays() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let path = directory.path().join("data");
-        fs::write(&path, "precious").expect("write");
-        let error = Listen::Unix(path.clone())
-            .bind("")
-            .expect_err("not a socket");
-        assert!(error.to_string().contains("not a socket"), "{error}");
-        assert_eq!(fs::read_to_string(&path).expect("read"), "precious");
-    }
-
-    #[test]
-    fn a_socket_of_another_server_is_left_alone() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let path = directory.path().join("x.sock");
-        let ours = Listen::Unix(path.clone()).bind("").expect("bind");
-        fs::remove_file(&path).expect("remove");
-        let _theirs = UnixListener::bind(&path).expect("bind");
-        drop(ours);
-        assert!(path.exists());
     }
 }

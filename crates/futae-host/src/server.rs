@@ -6,22 +6,22 @@ use crate::export::ExportTable;
 use crate::listen::Listener;
 use crate::pump::Limits;
 use crate::registry::{Phase, Place, Registry};
-use crate::status::{EngineReport, ExportReport, ServerStatus};
+use crate::status::{ExportReport, ServerStatus};
 use crate::{Export, HostError, Listen};
+use futae_control::{Control, EngineReport};
 use futae_engine::{Engine, Operation, Request};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::{Shutdown, SocketFlags, accept_with, sockopt};
 use std::io;
-use std::sync::atomic::AtomicUsize;
+use std::path::Path;
 use std::sync::{Arc, mpsc};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// What a socket in a directory is called.
 const SOCKET_NAME: &str = "futae.sock";
-const CONTROL_NAME: &str = "control.sock";
 /// A connection's thread calls into the cache and no deeper.
 const STACK_BYTES: usize = 512 * 1024;
 /// Asked for on unix sockets, so that a batch of replies leaves at once.
@@ -82,7 +82,6 @@ pub(crate) struct Shared {
     pub(crate) exports: Arc<ExportTable>,
     pub(crate) registry: Arc<Registry>,
     pub(crate) options: ServerOptions,
-    pub(crate) controllers: AtomicUsize,
     started: Instant,
     /// Becomes readable, for good, when the server stops.
     pub(crate) stop: OwnedFd,
@@ -92,7 +91,7 @@ pub(crate) struct Shared {
 pub struct Server {
     shared: Arc<Shared>,
     addresses: Vec<Listen>,
-    control: Option<Listen>,
+    control: Option<Control>,
     acceptors: Vec<JoinHandle<()>>,
     stopped: bool,
 }
@@ -103,30 +102,28 @@ impl Server {
         if options.listen.is_empty() {
             return Err(HostError::NoAddress);
         }
-        if let Some(control @ Listen::Tcp { .. }) = &options.control {
-            let text = control.to_string();
-            return Err(HostError::Address {
-                text,
-                problem: "orders are taken on unix sockets only",
-            });
-        }
+        let control_path = match &options.control {
+            None => None,
+            Some(Listen::Unix(path)) => Some(path.clone()),
+            Some(control @ Listen::Tcp { .. }) => {
+                let text = control.to_string();
+                return Err(HostError::Address {
+                    text,
+                    problem: "orders are taken on unix sockets only",
+                });
+            }
+        };
         let exports = Arc::new(ExportTable::new(exports, options.demotion)?);
         let listeners: Vec<Listener> = options
             .listen
             .iter()
             .map(|address| address.bind(SOCKET_NAME))
             .collect::<Result<_, _>>()?;
-        let control = options
-            .control
-            .as_ref()
-            .map(|address| address.bind(CONTROL_NAME))
-            .transpose()?;
         let stop = eventfd(0, EventfdFlags::CLOEXEC).map_err(io::Error::from)?;
         let shared = Arc::new(Shared {
             exports,
             registry: Arc::default(),
             options,
-            controllers: AtomicUsize::new(0),
             started: Instant::now(),
             stop,
         });
@@ -135,25 +132,26 @@ impl Server {
                 .iter()
                 .map(|listener| listener.address.clone())
                 .collect(),
-            control: control.as_ref().map(|listener| listener.address.clone()),
+            control: None,
             acceptors: Vec::new(),
             stopped: false,
             shared,
         };
         for listener in listeners {
-            server.accept_on(listener, "accept", welcome)?;
+            server.accept_on(listener)?;
         }
-        if let Some(listener) = control {
-            server.accept_on(listener, "control", control::welcome)?;
+        if let Some(path) = control_path {
+            let orders = control::orders(&server.shared);
+            server.control = Some(Control::start(&path, orders)?);
         }
         Ok(server)
     }
 
-    fn accept_on(&mut self, listener: Listener, name: &str, each: Welcome) -> io::Result<()> {
+    fn accept_on(&mut self, listener: Listener) -> io::Result<()> {
         let shared = Arc::clone(&self.shared);
-        let thread = Builder::new().name(name.into()).stack_size(STACK_BYTES);
+        let thread = Builder::new().name("accept".into()).stack_size(STACK_BYTES);
         self.acceptors
-            .push(thread.spawn(move || accept_all(&shared, &listener, each))?);
+            .push(thread.spawn(move || accept_all(&shared, &listener))?);
         Ok(())
     }
 
@@ -165,8 +163,8 @@ impl Server {
 
     /// Where it takes orders, if anywhere.
     #[must_use]
-    pub fn control_address(&self) -> Option<&Listen> {
-        self.control.as_ref()
+    pub fn control_path(&self) -> Option<&Path> {
+        self.control.as_ref().map(Control::path)
     }
 
     /// What there is to say of it.
@@ -188,6 +186,7 @@ impl Server {
         }
         let patience = self.shared.options.patience;
         let deadline = Instant::now() + patience;
+        self.control = None;
         let _ = rustix::io::write(&self.shared.stop, &1u64.to_ne_bytes());
         for acceptor in self.acceptors.drain(..) {
             let _ = acceptor.join();
@@ -301,10 +300,7 @@ fn flush_all(exports: &ExportTable, timeout: Duration) -> Vec<(String, String)> 
     errors
 }
 
-/// What is done with each new connection; it must not wait.
-type Welcome = fn(&Arc<Shared>, OwnedFd);
-
-fn accept_all(shared: &Arc<Shared>, listener: &Listener, each: Welcome) {
+fn accept_all(shared: &Arc<Shared>, listener: &Listener) {
     loop {
         let mut fds = [
             PollFd::new(&shared.stop, PollFlags::IN),
@@ -317,7 +313,7 @@ fn accept_all(shared: &Arc<Shared>, listener: &Listener, each: Welcome) {
         match accept_with(listener, SocketFlags::CLOEXEC) {
             Ok(socket) => {
                 prepare(&socket, listener.is_tcp());
-                each(shared, socket);
+                welcome(shared, socket);
             }
             Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => {}
             // Descriptors or memory have run out; they come back when connections end.

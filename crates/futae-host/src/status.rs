@@ -1,6 +1,6 @@
 //! What a server says of itself.
 
-use futae_engine::EngineStatus;
+use futae_control::EngineReport;
 use serde::{Deserialize, Serialize};
 use std::ops::AddAssign;
 use std::sync::atomic::AtomicU64;
@@ -86,16 +86,6 @@ pub struct ServerStatus {
     pub engines: Vec<EngineReport>,
     /// The exports.
     pub exports: Vec<ExportReport>,
-}
-
-/// One cache of a server.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct EngineReport {
-    /// The exports whose blocks it holds.
-    pub exports: Vec<String>,
-    /// What it has done.
-    #[serde(flatten)]
-    pub engine: EngineStatus,
 }
 
 /// One export of a server.

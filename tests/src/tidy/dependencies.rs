@@ -4,12 +4,13 @@ use super::{Finding, Source, mask, test_modules, without_tests, words};
 use serde_json::Value;
 
 /// The crates, lowest first.
-pub const ORDER: [&str; 9] = [
+pub const ORDER: [&str; 10] = [
     "futae-policy",
     "futae-trace",
     "futae-sim",
     "futae-engine",
     "futae-wire",
+    "futae-control",
     "futae-host",
     "futae-guest",
     "futae-papers",

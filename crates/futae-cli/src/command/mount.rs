@@ -1,7 +1,12 @@
 //! `futae mount`: the upper cache, as one file in a directory.
 
+mod orders;
+
+pub use orders::MountStatus;
+
 use crate::failure::Failure;
 use anyhow::Context;
+use futae_control::Control;
 use futae_engine::{Engine, EngineOptions, EngineStatus, FileStore, HandDown, SetupError, Store};
 use futae_guest::{Mount, MountError, MountOptions, check_mountpoint, default_file_name};
 use futae_policy::{Class, PolicySpec, Shape};
@@ -55,6 +60,9 @@ pub struct Args {
     /// Threads that take requests from the kernel
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     threads: Option<u16>,
+    /// Take orders (status, resize) on this unix socket, unix:PATH
+    #[arg(long, value_name = "ADDRESS")]
+    control: Option<String>,
     /// Write every decision of the cache to FILE
     #[arg(long, value_name = "FILE")]
     decision_log: Option<PathBuf>,
@@ -94,16 +102,22 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let volume = engine.add_volume(&plan.file_name, store, Class::NORMAL)?;
     let options = MountOptions {
         mountpoint: args.mountpoint.clone(),
-        file_name: plan.file_name,
+        file_name: plan.file_name.clone(),
         source: args.source.clone(),
         kernel_cache: args.kernel_cache,
         threads: args.threads.map(usize::from),
     };
     let mount = Mount::start(Arc::clone(&engine), volume, &options).map_err(failure)?;
-    announce(args, &mount, &engine, hand_down)?;
+    let control = plan.control.map(|path| {
+        let orders = orders::of_file(&engine, &args.source, &mount, plan.file_name);
+        Control::start(&path, orders)
+    });
+    let control = control.transpose()?;
+    announce(args, &mount, &engine, hand_down, control.as_ref())?;
     while signals.pending().next().is_none() && !mount.is_over() {
         thread::sleep(LOOK_INTERVAL);
     }
+    drop(control);
     let granted = mount.longest_request_bytes();
     let ended = mount.unmount();
     engine.sync_log();
@@ -136,6 +150,7 @@ struct Plan {
     source: Source,
     file_name: String,
     cache: EngineOptions,
+    control: Option<PathBuf>,
 }
 
 impl Plan {
@@ -176,10 +191,12 @@ impl Plan {
             hand_down: HandDown::Nothing,
             decision_log: args.decision_log.clone(),
         };
+        let control = args.control.as_deref().map(orders::socket_path);
         Ok(Self {
             source,
             file_name: args.name.clone().unwrap_or(own_name),
             cache,
+            control: control.transpose()?,
         })
     }
 
@@ -252,6 +269,7 @@ fn announce(
     mount: &Mount,
     engine: &Engine,
     hand_down: HandDown,
+    control: Option<&Control>,
 ) -> Result<(), Failure> {
     let status = engine.status();
     let volume = status.volumes.first().context("the cache has no volume")?;
@@ -272,6 +290,7 @@ fn announce(
             "block_bytes": status.block_bytes,
             "capacity_blocks": status.capacity_blocks,
             "hand_down": hand_down,
+            "control": control.map(|control| format!("unix:{}", control.path().display())),
             "fuse": {
                 "protocol": format!("{}.{}", granted.protocol.0, granted.protocol.1),
                 "request_bytes": granted.request_bytes,

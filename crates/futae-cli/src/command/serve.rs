@@ -133,7 +133,8 @@ fn announce(server: &Server, as_json: bool) -> Result<(), Failure> {
                 })
             })
             .collect();
-        let control = server.control_address().map(ToString::to_string);
+        let control = server.control_path();
+        let control = control.map(|path| format!("unix:{}", path.display()));
         writeln!(out, "{}", json!({ "exports": exports, "control": control }))?;
     } else {
         for export in &status.exports {

@@ -1,25 +1,24 @@
-//! `futae top`: what a running server's caches are doing.
+//! `futae top`: what the caches of a running server or mount are doing.
 
+use super::mount::MountStatus;
 use crate::failure::Failure;
 use crate::table::{Table, count, percent};
 use anyhow::Context;
-use futae_host::{EngineReport, ServerStatus};
-use std::io::{BufRead, BufReader, IsTerminal, Write};
-use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use futae_control::{EngineReport, ask};
+use futae_host::ServerStatus;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// A status of many exports is long, but not this long.
-const ANSWER_BYTES_MAX: u64 = 16 << 20;
-const PATIENCE: Duration = Duration::from_secs(10);
-
-/// Watch the caches of a running server
+/// Watch the caches of a running server or mount
 ///
-/// The server must have been started with --control. On a terminal the table is shown anew every
+/// The server or mount must have been started with --control. On a terminal the table is shown anew every
 /// interval; piped, or with --once, it is printed once.
 #[derive(clap::Args)]
 pub struct Args {
-    /// The server's control socket: unix:PATH or PATH
+    /// Its control socket: unix:PATH or PATH
     control: String,
     /// Seconds from one look to the next
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
@@ -30,6 +29,47 @@ pub struct Args {
     /// Print everything as JSON, once
     #[arg(long)]
     json: bool,
+}
+
+/// Whoever answers.
+#[derive(Deserialize, Serialize)]
+#[serde(untagged)]
+enum Status {
+    Server(ServerStatus),
+    Mount(MountStatus),
+}
+
+impl Status {
+    fn engines(&self) -> &[EngineReport] {
+        match self {
+            Self::Server(server) => &server.engines,
+            Self::Mount(mount) => &mount.engines,
+        }
+    }
+
+    fn uptime_seconds(&self) -> f64 {
+        match self {
+            Self::Server(server) => server.uptime_seconds,
+            Self::Mount(mount) => mount.uptime_seconds,
+        }
+    }
+
+    /// What is not of one cache.
+    fn headline(&self) -> String {
+        match self {
+            Self::Server(server) => format!(
+                "futae {}, up {:.0} s, {} connections, {} may demote",
+                server.version, server.uptime_seconds, server.connections, server.demotion_clients
+            ),
+            Self::Mount(mount) => format!(
+                "futae {}, up {:.0} s, {} at {}",
+                mount.version,
+                mount.uptime_seconds,
+                mount.source,
+                mount.path.display()
+            ),
+        }
+    }
 }
 
 /// Shows until interrupted, or once.
@@ -60,34 +100,22 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     }
 }
 
-fn look(path: &PathBuf) -> Result<ServerStatus, Failure> {
-    let context = || {
+fn look(path: &Path) -> Result<Status, Failure> {
+    let answer = ask(path, &json!({ "command": "status" }))?;
+    let said = || {
         format!(
-            "{}: no futae server answers here; start one with --control unix:PATH",
+            "{}: whoever answers here is of another version",
             path.display()
         )
     };
-    let mut stream = UnixStream::connect(path).with_context(context)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream
-        .write_all(b"{\"command\":\"status\"}\n")
-        .with_context(context)?;
-    let mut line = String::new();
-    let stream = std::io::Read::take(stream, ANSWER_BYTES_MAX);
-    BufReader::new(stream)
-        .read_line(&mut line)
-        .with_context(context)?;
-    Ok(serde_json::from_str(&line).with_context(context)?)
+    Ok(serde_json::from_value(answer).with_context(said)?)
 }
 
-fn render(now: &ServerStatus, before: Option<&ServerStatus>) -> String {
-    let seconds = before.map(|before| now.uptime_seconds - before.uptime_seconds);
+fn render(now: &Status, before: Option<&Status>) -> String {
+    let seconds = before.map(|before| now.uptime_seconds() - before.uptime_seconds());
     let mut text = format!(
-        "futae {}, up {:.0} s, {} connections, {} may demote; {}\n\n",
-        now.version,
-        now.uptime_seconds,
-        now.connections,
-        now.demotion_clients,
+        "{}; {}\n\n",
+        now.headline(),
         seconds.map_or_else(
             || "counts since the start".to_owned(),
             |seconds| format!("rates of the last {seconds:.1} s")
@@ -104,8 +132,8 @@ fn render(now: &ServerStatus, before: Option<&ServerStatus>) -> String {
         "refused",
         "errors",
     ]);
-    for (at, report) in now.engines.iter().enumerate() {
-        let earlier = before.and_then(|before| before.engines.get(at));
+    for (at, report) in now.engines().iter().enumerate() {
+        let earlier = before.and_then(|before| before.engines().get(at));
         add_row(&mut table, report, earlier, seconds);
     }
     text.push_str(&table.render());

@@ -2,8 +2,9 @@
 
 use super::{Args, Demotion};
 use crate::failure::Failure;
+use futae_control::check_cache_bytes;
 use futae_engine::{Engine, EngineOptions, FileStore, HandDown};
-use futae_host::{Export, Listen, ServerOptions, check_cache_bytes};
+use futae_host::{Export, Listen, ServerOptions};
 use futae_policy::{Class, PolicySpec, Shape};
 use futae_trace::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, Size, parse_block_bytes};
 use std::ffi::OsString;

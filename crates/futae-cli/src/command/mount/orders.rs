@@ -1,0 +1,71 @@
+//! What a mount can be told over its control socket.
+//!
+//! | line | answer |
+//! | --- | --- |
+//! | `{"command":"status"}` | a [`MountStatus`] |
+//! | `{"command":"resize","cache":"1GiB"}` | `{"capacity_blocks":N}` |
+
+use crate::failure::Failure;
+use futae_control::{EngineReport, NoArguments, Orders, resize};
+use futae_engine::Engine;
+use futae_guest::Mount;
+use futae_trace::Size;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// A mount at one moment.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct MountStatus {
+    /// The version of futae.
+    pub version: String,
+    /// Time since the mount was made, in seconds.
+    pub uptime_seconds: f64,
+    /// What is mounted, as it was written.
+    pub source: String,
+    /// Where the mounted file is.
+    pub path: PathBuf,
+    /// The cache; one.
+    pub engines: Vec<EngineReport>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Resize {
+    cache: Size,
+}
+
+/// The orders that the mount of one file takes.
+pub fn of_file(engine: &Arc<Engine>, source: &str, mount: &Mount, file_name: String) -> Orders {
+    let (asked, resized) = (Arc::clone(engine), Arc::clone(engine));
+    let (source, path) = (source.to_owned(), mount.path().to_owned());
+    let started = Instant::now();
+    let status = move |NoArguments {}| {
+        let report = EngineReport {
+            exports: vec![file_name.clone()],
+            engine: asked.status(),
+        };
+        let status = MountStatus {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            uptime_seconds: started.elapsed().as_secs_f64(),
+            source: source.clone(),
+            path: path.clone(),
+            engines: vec![report],
+        };
+        serde_json::to_value(status).map_err(|error| error.to_string())
+    };
+    Orders::new()
+        .with("status", status)
+        .with("resize", move |Resize { cache }| resize(&resized, cache))
+}
+
+/// The path in `--control unix:PATH`.
+pub fn socket_path(address: &str) -> Result<PathBuf, Failure> {
+    match address.strip_prefix("unix:") {
+        Some(path) if !path.is_empty() => Ok(path.into()),
+        _ => Err(Failure::usage(format!(
+            "--control {address}: orders are taken on unix sockets only; write unix:PATH"
+        ))),
+    }
+}

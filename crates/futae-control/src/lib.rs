@@ -1,0 +1,23 @@
+//! Orders to a running cache: one JSON line in, one JSON line out, over a unix socket.
+//!
+//! | line | answer |
+//! | --- | --- |
+//! | `{"command":NAME}`, with the command's arguments as further members | an object |
+//! | anything else, and whatever cannot be done | `{"error":SENTENCE}` |
+//!
+//! Several lines may follow one another on a connection. Which commands there are is said by the
+//! program that listens ([`Orders`]); every cache offers `status`, and most `resize`.
+//!
+//! Nothing here knows NBD, FUSE or policies.
+
+mod cache;
+mod client;
+mod orders;
+mod server;
+mod socket;
+
+pub use cache::{EngineReport, check_cache_bytes, resize};
+pub use client::{AskError, ask};
+pub use orders::{NoArguments, Orders};
+pub use server::Control;
+pub use socket::{SocketError, UnixSocket};
