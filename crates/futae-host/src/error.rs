@@ -23,7 +23,7 @@ pub enum HostError {
     },
     /// A unix socket cannot be listened on.
     #[error(transparent)]
-    Socket(#[from] SocketError),
+    Socket(SocketError),
     /// The operating system does not let us listen.
     #[error("{address}: cannot listen: {source}")]
     Listen {
@@ -50,4 +50,15 @@ pub enum HostError {
     /// No thread or descriptor to run on.
     #[error("cannot start serving: {0}")]
     Start(#[from] io::Error),
+}
+
+impl From<SocketError> for HostError {
+    fn from(error: SocketError) -> Self {
+        match error {
+            SocketError::InUse { path } => Self::InUse {
+                address: format!("unix:{}", path.display()),
+            },
+            other => Self::Socket(other),
+        }
+    }
 }
