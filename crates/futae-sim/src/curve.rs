@@ -26,7 +26,7 @@ pub use histogram::Histogram;
 pub use mini::{MiniTrace, simulate_sizes};
 pub use sample::{Sample, SampleError};
 pub use shards::Shards;
-pub use source::{Source, SourceError};
+pub use source::{Source, SourceError, TraceStream};
 
 use serde::Serialize;
 

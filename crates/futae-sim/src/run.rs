@@ -17,6 +17,7 @@ mod parallel;
 mod plan;
 mod results;
 mod traces;
+mod view;
 
 use digest::Digest;
 use drive::{Drive, Known};
@@ -25,7 +26,8 @@ pub use latency::{AccessTimes, Latency, LatencyError};
 use parallel::in_parallel;
 pub use plan::Plan;
 pub use results::{LevelResult, Report, Run};
-pub use traces::{TraceFacts, TraceSimulation, Traces, ViewChoice};
+pub use traces::{TraceFacts, TraceSimulation, Traces};
+pub use view::{ViewChoice, ViewError};
 
 /// Passes over the blocks, as many requests as there are blocks, that warm the caches and that
 /// are measured, where nothing else is asked for.

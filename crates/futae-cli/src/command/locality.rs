@@ -1,6 +1,7 @@
 //! `futae locality`: how soon blocks come back, at the application and below each cache.
 
-use super::mrc::{SourceArgs, axis_unit, print, save};
+use super::mrc::{axis_unit, print, save};
+use super::source_args::SourceArgs;
 use crate::failure::Failure;
 use crate::progress::Progress;
 use crate::table::{Table, count};
@@ -84,7 +85,7 @@ impl<'a> Shown<'a> {
             .iter()
             .map(|level| level.parse().map_err(Failure::usage));
         let levels: Vec<LevelSpec> = levels.collect::<Result<_, _>>()?;
-        let (source, block_bytes) = args.source.open()?;
+        let (source, block_bytes) = args.source.open_whole()?;
         let joined = links(&levels, args.link);
         let (blocks, seed) = (source.blocks(), args.source.seed);
         let locality = Locality::new(&levels, &joined, block_bytes, blocks, seed);

@@ -8,5 +8,7 @@ pub mod paper;
 pub mod policies;
 pub mod serve;
 pub mod sim;
+mod source_args;
 pub mod top;
 pub mod trace;
+mod trace_args;

@@ -1,15 +1,15 @@
 //! `futae mrc`: which share of requests a cache of each size would miss.
 
+use super::source_args::{Input, SourceArgs};
+use super::trace_args::say_skipped;
 use crate::failure::Failure;
 use crate::progress::Progress;
 use crate::table::count;
 use anyhow::Context;
 use futae_policy::{PolicySpec, Shape};
 use futae_sim::curve::plot::{Line, Plot};
-use futae_sim::curve::{
-    Curve, ExactLru, MiniTrace, Shards, Source, SourceError, even_sizes, simulate_sizes,
-};
-use futae_trace::{BLOCK_BYTES_MAX, SIMULATED_BLOCK_BYTES_MIN, Size, View, parse_block_bytes};
+use futae_sim::curve::{Curve, ExactLru, MiniTrace, Shards, even_sizes, simulate_sizes};
+use futae_trace::{BlockRequest, Size};
 use serde_json::json;
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
@@ -18,7 +18,8 @@ use std::path::{Path, PathBuf};
 /// Compute a miss-ratio curve: misses by cache size
 ///
 /// Without a method the curve is exact: of LRU by stack distances in one pass, of any other policy
-/// by a simulation of each size. Caches begin empty, and first requests count as misses.
+/// by a simulation of each size; a trace is then read into memory. Sampled curves are made while it
+/// is read, in memory for the sample. Caches begin empty, and first requests count as misses.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
@@ -56,50 +57,6 @@ pub struct Args {
     svg: Option<PathBuf>,
 }
 
-/// Where requests come from.
-#[derive(clap::Args)]
-pub(super) struct SourceArgs {
-    /// A trace file, compressed or not, or a workload such as zipf(1.0):1GiB
-    #[arg(value_name = "TRACE|WORKLOAD")]
-    pub source: String,
-    /// What of a trace's request is a block: `start`, one for each place where a request starts,
-    /// or `blocks`, every block that it touches
-    #[arg(long, default_value = "blocks")]
-    view: String,
-    /// Bytes of a block: a power of two from 512 to 256MiB
-    #[arg(long, default_value = "4KiB")]
-    block: String,
-    /// Use so many requests [default: all of a trace, 10 times the blocks of a workload]
-    #[arg(long)]
-    requests: Option<u64>,
-    /// All randomness comes from this number
-    #[arg(long, default_value_t = 1)]
-    pub seed: u64,
-}
-
-impl SourceArgs {
-    /// Opens it; also the bytes of a block.
-    pub fn open(&self) -> Result<(Source, u64), Failure> {
-        let range = (SIMULATED_BLOCK_BYTES_MIN, BLOCK_BYTES_MAX);
-        let block_bytes = parse_block_bytes(&self.block, range.0, range.1);
-        let block_bytes = block_bytes.map_err(Failure::usage)?;
-        let view = match self.view.as_str() {
-            "start" => View::Start,
-            "blocks" => View::Blocks(block_bytes),
-            other => {
-                let message = format!("--view is start or blocks, not {other:?}");
-                return Err(Failure::usage(message));
-            }
-        };
-        let source = Source::open(&self.source, view, block_bytes, self.requests, self.seed);
-        match source {
-            Ok(source) => Ok((source, block_bytes)),
-            Err(SourceError::Trace(e)) => Err(e.into()),
-            Err(e) => Err(Failure::usage(e)),
-        }
-    }
-}
-
 /// A curve, how it was found, and its mean absolute error against the exact one, from 0 to 1.
 struct Found {
     method: String,
@@ -111,15 +68,27 @@ struct Found {
 struct Asked<'a> {
     args: &'a Args,
     policy: PolicySpec,
-    source: Source,
     block_bytes: u64,
+    requests: u64,
+    /// Distinct blocks, and whether that is what the sample says.
+    blocks: u64,
+    is_estimate: bool,
     sizes: Vec<u64>,
+}
+
+/// What is made of the requests as they pass.
+struct Makings {
+    exact: Option<ExactLru>,
+    shards: Option<Shards>,
+    /// All requests, for exact curves of any policy.
+    full: Option<MiniTrace>,
+    small: Option<MiniTrace>,
 }
 
 /// Computes and prints.
 pub fn run(args: &Args) -> Result<(), Failure> {
-    let asked = Asked::read(args)?;
-    let found = asked.find()?;
+    let (asked, makings) = Asked::read(args)?;
+    let found = asked.find(makings)?;
     let plot = asked.plot(&found);
     if let Some(path) = &args.svg {
         save(path, &plot.svg())?;
@@ -175,8 +144,58 @@ fn read_sizes(text: &str, block_bytes: u64, blocks: u64) -> Result<Vec<u64>, Fai
     Ok(sizes)
 }
 
+impl Makings {
+    fn new(args: &Args, policy: &PolicySpec) -> Result<Self, Failure> {
+        let (rate, bound, seed) = (args.shards, args.shards_blocks, args.source.seed);
+        let is_exact = args.is_exact();
+        let is_lru = *policy == PolicySpec::plain("lru");
+        let mini = |rate| MiniTrace::new(rate, seed).map_err(Failure::usage);
+        let fixed_size = |blocks| Shards::fixed_size(blocks, rate.unwrap_or(1.0), seed);
+        let shards = match bound {
+            Some(blocks) => Some(fixed_size(blocks)),
+            None => rate.map(|rate| Shards::fixed_rate(rate, seed)),
+        };
+        Ok(Self {
+            exact: (is_exact && is_lru).then(ExactLru::default),
+            shards: shards.transpose().map_err(Failure::usage)?,
+            full: (is_exact && !is_lru).then(|| mini(1.0)).transpose()?,
+            small: args.mini.map(mini).transpose()?,
+        })
+    }
+
+    #[inline]
+    fn take(&mut self, request: BlockRequest) {
+        let block = request.block();
+        if let Some(exact) = &mut self.exact {
+            exact.access(block as u32);
+        }
+        if let Some(shards) = &mut self.shards {
+            shards.access(block);
+        }
+        for mini in [&mut self.full, &mut self.small].into_iter().flatten() {
+            mini.access(block, request.is_write());
+        }
+    }
+
+    /// Distinct blocks as the sample has it.
+    fn distinct(&self) -> u64 {
+        let shards = self.shards.as_ref().map(Shards::distinct);
+        let small = self.small.as_ref().map(MiniTrace::distinct);
+        shards.or(small).unwrap_or(0)
+    }
+}
+
+impl Args {
+    fn is_exact(&self) -> bool {
+        let is_sampled =
+            self.shards.is_some() || self.shards_blocks.is_some() || self.mini.is_some();
+        self.exact || !is_sampled
+    }
+}
+
 impl<'a> Asked<'a> {
-    fn read(args: &'a Args) -> Result<Self, Failure> {
+    /// Goes through the requests once.
+    fn read(args: &'a Args) -> Result<(Self, Makings), Failure> {
         let policy: PolicySpec = args.policy.parse().map_err(Failure::usage)?;
         let shape = Shape { slots: 16, seed: 0 };
         futae_policy::build(&policy, &shape).map_err(Failure::usage)?;
@@ -193,61 +212,61 @@ impl<'a> Asked<'a> {
                 "--shards-blocks and --points are at least 1",
             ));
         }
-        let (source, block_bytes) = args.source.open()?;
-        let sizes = match &args.sizes {
-            Some(text) => read_sizes(text, block_bytes, source.blocks())?,
-            None => even_sizes(args.points, source.blocks()),
-        };
-        Ok(Self {
-            args,
-            policy,
-            source,
-            block_bytes,
-            sizes,
-        })
-    }
-
-    /// Every curve that is asked for, the exact one first: one pass over the requests, and the
-    /// simulations after it.
-    fn find(&self) -> Result<Vec<Found>, Failure> {
-        let (args, seed) = (self.args, self.args.source.seed);
-        let (rate, bound) = (args.shards, args.shards_blocks);
-        let is_sampled = rate.is_some() || bound.is_some() || args.mini.is_some();
-        let is_exact = args.exact || !is_sampled;
-        let is_lru = self.policy == PolicySpec::plain("lru");
-        if is_exact && is_lru && self.source.blocks() > ExactLru::BLOCKS_MAX {
+        let mut makings = Makings::new(args, &policy)?;
+        let (source, block_bytes) = args.source.open(args.is_exact())?;
+        if let Input::Whole(source) = &source
+            && makings.exact.is_some()
+            && source.blocks() > ExactLru::BLOCKS_MAX
+        {
             let message = "too many blocks for an exact curve: take --shards, or a larger --block";
             return Err(Failure::usage(message));
         }
-        let mini = |rate| MiniTrace::new(rate, seed).map_err(Failure::usage);
-        let fixed_size = |blocks| Shards::fixed_size(blocks, rate.unwrap_or(1.0), seed);
-        let mut exact = (is_exact && is_lru).then(ExactLru::default);
-        let mut shards = match bound {
-            Some(blocks) => Some(fixed_size(blocks)),
-            None => rate.map(|rate| Shards::fixed_rate(rate, seed)),
-        }
-        .transpose()
-        .map_err(Failure::usage)?;
-        let full = (is_exact && !is_lru).then(|| mini(1.0)).transpose()?;
-        let small = args.mini.map(mini).transpose()?;
-        let mut minis = [full, small];
-        {
-            let progress = Progress::new("reading", args.json || args.csv);
-            let act = |request: futae_trace::BlockRequest| {
-                let block = request.block();
-                if let Some(exact) = &mut exact {
-                    exact.access(block as u32);
-                }
-                if let Some(shards) = &mut shards {
-                    shards.access(block);
-                }
-                for mini in minis.iter_mut().flatten() {
-                    mini.access(block, request.is_write());
-                }
+        let progress = Progress::new("reading", args.json || args.csv);
+        let set = |fraction| progress.set(fraction);
+        let (requests, blocks, is_estimate) = match source {
+            Input::Whole(source) => {
+                source.each(|request| makings.take(request), &set)?;
+                (source.requests(), source.blocks(), false)
+            }
+            Input::Stream(mut stream) => {
+                let limit = args.source.requests.unwrap_or(u64::MAX);
+                let requests = stream.each(limit, |request| makings.take(request), &set)?;
+                say_skipped(stream.skipped());
+                (requests, makings.distinct(), true)
+            }
+        };
+        drop(progress);
+        if blocks == 0 {
+            let message = match requests {
+                0 => format!("{} has no requests", args.source.source),
+                _ => "no block is in the sample: take a higher rate".to_owned(),
             };
-            self.source.each(act, &|fraction| progress.set(fraction))?;
+            return Err(Failure::usage(message));
         }
-        let [full, small] = minis;
+        let sizes = match &args.sizes {
+            Some(text) => read_sizes(text, block_bytes, blocks)?,
+            None => even_sizes(args.points, blocks),
+        };
+        let asked = Self {
+            args,
+            policy,
+            block_bytes,
+            requests,
+            blocks,
+            is_estimate,
+            sizes,
+        };
+        Ok((asked, makings))
+    }
+
+    /// Every curve that is asked for, the exact one first.
+    fn find(&self, makings: Makings) -> Result<Vec<Found>, Failure> {
+        let Makings {
+            exact,
+            shards,
+            full,
+            small,
+        } = makings;
         let mut found = Vec::new();
         let mut add = |method: String, curve: Curve| {
             let (curve, error) = (curve.at(&self.sizes), None);
@@ -272,7 +291,7 @@ impl<'a> Asked<'a> {
             let name = format!("mini {}", small.rate());
             add(name, self.simulate(&small)?);
         }
-        if is_exact {
+        if self.args.is_exact() {
             let truth = found[0].curve.clone();
             for other in &mut found[1..] {
                 other.error = Some(truth.mean_absolute_error(&other.curve, &self.sizes));
@@ -320,9 +339,10 @@ impl<'a> Asked<'a> {
 
     fn table(&self, found: &[Found]) -> String {
         let mut text = format!(
-            "{} requests, {} blocks of {} bytes, seed {}\n\n{:>15}",
-            count(self.source.requests()),
-            count(self.source.blocks()),
+            "{} requests, {}{} blocks of {} bytes, seed {}\n\n{:>15}",
+            count(self.requests),
+            if self.is_estimate { "about " } else { "" },
+            count(self.blocks),
             self.block_bytes,
             self.args.source.seed,
             "cache blocks"
@@ -374,8 +394,9 @@ impl<'a> Asked<'a> {
             "source": self.args.source.source,
             "policy": self.policy.to_string(),
             "block_bytes": self.block_bytes,
-            "requests": self.source.requests(),
-            "blocks": self.source.blocks(),
+            "requests": self.requests,
+            "blocks": self.blocks,
+            "blocks_estimated": self.is_estimate,
             "seed": self.args.source.seed,
             "version": env!("CARGO_PKG_VERSION"),
             "curves": found.iter().map(curve).collect::<Vec<_>>(),

@@ -1,16 +1,14 @@
 //! `futae sim`: what a hierarchy of caches would do with a workload or a trace.
 
+use super::trace_args::{TraceArgs, ViewArgs, say_skipped};
 use crate::failure::Failure;
 use crate::progress::Progress;
 use crate::table::{Table, count, percent};
-use futae_sim::run::{Latency, TraceSimulation, Traces, ViewChoice, simulate_guests};
+use futae_sim::run::{Latency, TraceSimulation, Traces, simulate_guests};
 use futae_sim::{
     LevelSpec, Link, Report, Run, SimulationError, SimulationSpec, WriteMode, links, simulate_all,
 };
-use futae_trace::{
-    BLOCK_BYTES_MAX, Columns, Format, SIMULATED_BLOCK_BYTES_MIN, Size, TraceErrorKind,
-    TraceOptions, WorkloadSpec, parse_block_bytes,
-};
+use futae_trace::{Size, TraceErrorKind, WorkloadSpec};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -41,9 +39,6 @@ pub struct Args {
     /// many as there are traces or workloads]
     #[arg(long)]
     guests: Option<u32>,
-    /// Bytes of a block: a power of two from 512 to 256MiB
-    #[arg(long, default_value = "4KiB")]
-    block: String,
     /// All randomness comes from this number
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -65,19 +60,10 @@ pub struct Args {
         conflicts_with = "levels"
     )]
     sizes: Option<String>,
-    /// The trace's format [default: told by the data and the file's name]
-    #[arg(long)]
-    format: Option<String>,
-    /// Which column of a table is what, such as time=0:s,offset=1:512,length=2:512,kind=3:read0
-    #[arg(long, value_name = "MAP")]
-    columns: Option<String>,
-    /// Count bad records of a trace and leave them out
-    #[arg(long)]
-    skip_bad: bool,
-    /// What of a trace's request is a block: start (one, whatever its length) or blocks (all that
-    /// it touches) [default: start where the trace numbers its blocks, otherwise blocks]
-    #[arg(long)]
-    view: Option<String>,
+    #[command(flatten)]
+    trace: TraceArgs,
+    #[command(flatten)]
+    view: ViewArgs,
     /// Tell how long requests take, such as upper=1us,lower=10us,store=100us,link=5us
     #[arg(long, value_name = "PLACE=TIME,...")]
     latency: Option<Latency>,
@@ -126,18 +112,7 @@ fn threads(args: &Args) -> usize {
     args.threads.unwrap_or_else(usual)
 }
 
-fn block_bytes(args: &Args) -> Result<u64, Failure> {
-    let bytes = parse_block_bytes(&args.block, SIMULATED_BLOCK_BYTES_MIN, BLOCK_BYTES_MAX);
-    bytes.map_err(Failure::usage)
-}
-
 fn of_workloads(args: &Args) -> Result<Report, Failure> {
-    let for_traces = [
-        ("--format", args.format.is_some()),
-        ("--columns", args.columns.is_some()),
-        ("--skip-bad", args.skip_bad),
-        ("--view", args.view.is_some()),
-    ];
     let parsed = args.sources.iter().map(|source| {
         let parsed = source.parse::<WorkloadSpec>();
         parsed.map_err(|error| match source.contains(':') {
@@ -146,9 +121,8 @@ fn of_workloads(args: &Args) -> Result<Report, Failure> {
         })
     });
     let workloads = parsed.collect::<Result<Vec<_>, _>>()?;
-    if let Some((option, _)) = for_traces.iter().find(|option| option.1) {
-        return Err(Failure::usage(format!("{option} is for trace files")));
-    }
+    args.trace.refuse()?;
+    args.view.refuse()?;
     let several = workloads.len() > 1;
     let guests = match args.guests {
         Some(guests) if several && guests as usize != workloads.len() => {
@@ -160,7 +134,7 @@ fn of_workloads(args: &Args) -> Result<Report, Failure> {
         }
         guests => guests.unwrap_or(workloads.len() as u32),
     };
-    let block_bytes = block_bytes(args)?;
+    let block_bytes = args.trace.block_bytes()?;
     let one = |levels: Vec<LevelSpec>| SimulationSpec {
         links: links(&levels, args.link),
         levels,
@@ -189,25 +163,8 @@ fn of_traces(args: &Args) -> Result<Report, Failure> {
             "each guest has a trace of its own: name one for each",
         ));
     }
-    let view = match args.view.as_deref() {
-        None => ViewChoice::Usual,
-        Some("start") => ViewChoice::Start,
-        Some("blocks") => ViewChoice::Blocks,
-        Some(other) => {
-            let message = format!("unknown view {other:?}; there are start and blocks");
-            return Err(Failure::usage(message));
-        }
-    };
-    let block_bytes = block_bytes(args)?;
-    let format = args.format.as_deref().map(str::parse::<Format>);
-    let columns = args.columns.as_deref().map(str::parse::<Columns>);
-    let options = TraceOptions {
-        format: format.transpose().map_err(Failure::usage)?,
-        columns: columns.transpose().map_err(Failure::usage)?,
-        unit_bytes: block_bytes,
-        skip_bad: args.skip_bad,
-        ..TraceOptions::default()
-    };
+    let view = args.view.choice()?;
+    let options = args.trace.options()?;
     let one = |levels: Vec<LevelSpec>| TraceSimulation {
         links: links(&levels, args.link),
         levels,
@@ -222,14 +179,11 @@ fn of_traces(args: &Args) -> Result<Report, Failure> {
     let traces = Traces::read(&paths, &options, view, &mut |done| progress.set(done));
     let traces = traces.map_err(failure)?;
     drop(progress);
-    let skipped = traces.facts().records_skipped;
-    if skipped > 0 {
-        eprintln!("futae: {} bad records left out", count(skipped));
-    }
+    say_skipped(traces.facts().records_skipped);
     let progress = Progress::new("simulating", args.json);
     let set = |fraction| progress.set(fraction);
     traces
-        .simulate(&hierarchies, block_bytes, threads(args), &set)
+        .simulate(&hierarchies, options.unit_bytes, threads(args), &set)
         .map_err(failure)
 }
 

@@ -1,13 +1,13 @@
 //! `futae trace`: looks into trace files, and makes them.
 
+use super::trace_args::TraceArgs;
 use crate::failure::Failure;
 use crate::progress::Progress;
 use crate::table::{Table, count};
 use anyhow::Context;
 use futae_trace::{
-    BLOCK_BYTES_MAX, Columns, Format, Request, RequestKind, SIMULATED_BLOCK_BYTES_MIN, Summarizer,
-    Summary, TraceError, TraceErrorKind, TraceOptions, TraceReader, TraceWriter, View,
-    WorkloadReader, WorkloadSpec, WriteOptions, parse_block_bytes,
+    Format, Request, RequestKind, Summarizer, Summary, TraceError, TraceErrorKind, TraceOptions,
+    TraceReader, TraceWriter, View, WorkloadReader, WorkloadSpec, WriteOptions,
 };
 use serde_json::json;
 use std::io::{self, Write};
@@ -33,18 +33,8 @@ struct InputArgs {
     /// A trace file, compressed or not, or a workload such as zipf(1.0):1GiB
     #[arg(value_name = "TRACE|WORKLOAD")]
     trace: String,
-    /// The format [default: told by the data and the file's name]
-    #[arg(long)]
-    format: Option<String>,
-    /// Which column is what in a table, such as time=0:s,offset=1:512,length=2:512,kind=3:read0
-    #[arg(long, value_name = "MAP")]
-    columns: Option<String>,
-    /// Count bad records and leave them out
-    #[arg(long)]
-    skip_bad: bool,
-    /// Bytes of a block, a power of two; of a workload, and of traces that number blocks
-    #[arg(long, default_value = "4KiB")]
-    block: String,
+    #[command(flatten)]
+    how: TraceArgs,
     /// How many requests of a workload
     #[arg(long)]
     requests: Option<u64>,
@@ -135,12 +125,12 @@ enum Source {
 
 impl Input {
     fn open(args: &InputArgs) -> Result<Self, Failure> {
-        let (min, max) = (SIMULATED_BLOCK_BYTES_MIN, BLOCK_BYTES_MAX);
-        let block_bytes = parse_block_bytes(&args.block, min, max).map_err(Failure::usage)?;
+        let block_bytes = args.how.block_bytes()?;
         let path = Path::new(&args.trace);
         let workload = args.trace.parse::<WorkloadSpec>();
         let (source, whole) = match workload {
             Ok(spec) if !path.exists() => {
+                args.how.refuse()?;
                 let natural = spec.natural_requests(block_bytes).map_err(Failure::usage)?;
                 let requests = args.requests.or(natural).ok_or_else(|| {
                     Failure::usage(format!("say how much of {spec}: --requests N"))
@@ -154,7 +144,7 @@ impl Input {
                 return Err(Failure::usage(message));
             }
             _ => {
-                let options = trace_options(args, block_bytes)?;
+                let options = trace_options(args)?;
                 let reader = TraceReader::open(path, &options)?;
                 let bytes = path.metadata().map_or(0, |metadata| metadata.len());
                 (Source::File(Box::new(reader)), bytes)
@@ -220,20 +210,12 @@ impl Input {
     }
 }
 
-fn trace_options(args: &InputArgs, block_bytes: u64) -> Result<TraceOptions, Failure> {
+fn trace_options(args: &InputArgs) -> Result<TraceOptions, Failure> {
     if args.requests.is_some() {
         let message = "--requests is for workloads; a trace has as many as it has (see --limit)";
         return Err(Failure::usage(message));
     }
-    let format = args.format.as_deref().map(str::parse::<Format>);
-    let columns = args.columns.as_deref().map(str::parse::<Columns>);
-    Ok(TraceOptions {
-        format: format.transpose().map_err(Failure::usage)?,
-        columns: columns.transpose().map_err(Failure::usage)?,
-        unit_bytes: block_bytes,
-        skip_bad: args.skip_bad,
-        ..TraceOptions::default()
-    })
+    args.how.options()
 }
 
 fn info(args: &InfoArgs) -> Result<(), Failure> {

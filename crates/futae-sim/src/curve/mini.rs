@@ -57,6 +57,12 @@ impl MiniTrace {
         self.ids.len() as u64
     }
 
+    /// Distinct blocks in all, as the sample has it.
+    #[must_use]
+    pub fn distinct(&self) -> u64 {
+        (self.keys.len() as f64 / self.rate()).round() as u64
+    }
+
     /// The sampling rate.
     #[must_use]
     pub fn rate(&self) -> f64 {

@@ -1,8 +1,10 @@
 //! Where requests come from: a trace file or a workload, whichever a string names.
 
+use crate::run::ViewChoice;
+use futae_policy::VolumeId;
 use futae_trace::{
-    BlockRequest, BlockStream, DenseTrace, TraceError, TraceOptions, TraceReader, View,
-    WorkloadError, WorkloadSpec,
+    BlockRequest, BlockStream, DenseTrace, RequestKind, RequestReader, TraceError, TraceOptions,
+    TraceReader, View, WorkloadError, WorkloadSpec,
 };
 use std::path::Path;
 
@@ -75,9 +77,7 @@ impl Source {
                 unit_bytes: block_bytes,
                 ..TraceOptions::default()
             };
-            let trace = DenseTrace::read(&mut TraceReader::open(path, &options)?, view)?;
-            let requests = requests.unwrap_or(u64::MAX).min(trace.ids().len() as u64);
-            Self::Trace { trace, requests }
+            Self::of_reader(&mut TraceReader::open(path, &options)?, view, requests)?
         } else {
             let spec: WorkloadSpec =
                 text.parse()
@@ -100,6 +100,33 @@ impl Source {
             return Err(SourceError::Empty(text.chars().take(200).collect()));
         }
         Ok(source)
+    }
+
+    /// Reads all of a trace file, of which at most `requests` accesses are used, and returns how
+    /// many bad records were left out.
+    pub fn of_trace(
+        path: &Path,
+        view: ViewChoice,
+        options: &TraceOptions,
+        requests: Option<u64>,
+    ) -> Result<(Self, u64), SourceError> {
+        let mut reader = TraceReader::open(path, options)?;
+        let view = view.view(reader.format(), options.unit_bytes);
+        let source = Self::of_reader(&mut reader, view, requests)?;
+        if source.requests() == 0 {
+            return Err(SourceError::Empty(path.display().to_string()));
+        }
+        Ok((source, reader.skipped()))
+    }
+
+    fn of_reader(
+        reader: &mut TraceReader,
+        view: View,
+        requests: Option<u64>,
+    ) -> Result<Self, SourceError> {
+        let trace = DenseTrace::read(reader, view)?;
+        let requests = requests.unwrap_or(u64::MAX).min(trace.ids().len() as u64);
+        Ok(Self::Trace { trace, requests })
     }
 
     /// Requests that [`each`](Self::each) goes through.
@@ -155,4 +182,83 @@ impl Source {
         }
         Ok(())
     }
+}
+
+/// Requests that are read at a time.
+const READ_BATCH: usize = 256;
+/// Batches between two calls of the progress callback.
+const BATCHES_PER_PROGRESS: u64 = 256;
+
+/// The accesses of a trace file, which are gone through once and not kept: in memory that does not
+/// depend on the trace.
+///
+/// Blocks are not numbered anew, as that would need a table of all of them. Those of the first
+/// volume keep their numbers, and those of others get theirs from number and volume, such that two
+/// blocks hardly ever share one: good enough for a sample by hash.
+pub struct TraceStream {
+    reader: TraceReader,
+    view: View,
+    file_bytes: u64,
+}
+
+impl TraceStream {
+    /// Opens a trace file.
+    pub fn open(
+        path: &Path,
+        view: ViewChoice,
+        options: &TraceOptions,
+    ) -> Result<Self, SourceError> {
+        let reader = TraceReader::open(path, options)?;
+        Ok(Self {
+            view: view.view(reader.format(), options.unit_bytes),
+            reader,
+            file_bytes: path.metadata().map_or(0, |metadata| metadata.len()),
+        })
+    }
+
+    /// Goes through at most `limit` accesses, and returns how many there were.
+    pub fn each(
+        &mut self,
+        limit: u64,
+        mut act: impl FnMut(BlockRequest),
+        progress: &dyn Fn(f64),
+    ) -> Result<u64, SourceError> {
+        let mut batch = Vec::with_capacity(READ_BATCH);
+        let mut taken = 0;
+        for number in 0u64.. {
+            batch.clear();
+            self.reader.read_batch(&mut batch, READ_BATCH)?;
+            if batch.is_empty() {
+                break;
+            }
+            for request in &batch {
+                for block in self.view.blocks(request) {
+                    if taken == limit {
+                        return Ok(taken);
+                    }
+                    taken += 1;
+                    let block = key(request.volume, block);
+                    act(match request.kind {
+                        RequestKind::Read => BlockRequest::read(block),
+                        RequestKind::Write => BlockRequest::write(block),
+                    });
+                }
+            }
+            if number % BATCHES_PER_PROGRESS == 0 && self.file_bytes > 0 {
+                progress(self.reader.file_bytes_read() as f64 / self.file_bytes as f64);
+            }
+        }
+        Ok(taken)
+    }
+
+    /// Bad records that were left out so far.
+    #[must_use]
+    pub fn skipped(&self) -> u64 {
+        self.reader.skipped()
+    }
+}
+
+/// A number below 2^63 for a block of any volume.
+fn key(volume: VolumeId, block: u64) -> u64 {
+    (block ^ u64::from(volume.0).wrapping_mul(0x9E37_79B9_7F4A_7C15)) & (u64::MAX >> 1)
 }

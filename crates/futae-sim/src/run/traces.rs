@@ -2,6 +2,7 @@
 
 use super::parallel::in_parallel;
 use super::plan::{Extras, next_uses};
+use super::view::ViewChoice;
 use super::{Digest, Interleave, Known, Plan, Report, SimulationError, report};
 use crate::link::Link;
 use crate::spec::LevelSpec;
@@ -44,18 +45,6 @@ pub struct TraceFacts {
     pub records_skipped: u64,
     /// Wall-clock time of reading.
     pub read_seconds: f64,
-}
-
-/// How requests become blocks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ViewChoice {
-    /// Starts where the trace numbers its blocks, otherwise blocks.
-    #[default]
-    Usual,
-    /// One block a request, whatever its length.
-    Start,
-    /// All blocks that a request touches.
-    Blocks,
 }
 
 /// One hierarchy for traces.
@@ -170,20 +159,13 @@ impl Traces {
         for (at, path) in paths.iter().enumerate() {
             let reader = TraceReader::open(path, options)?;
             let format = reader.format();
-            let start = match view {
-                ViewChoice::Usual => format.has_block_numbers(),
-                ViewChoice::Start => true,
-                ViewChoice::Blocks => false,
-            };
+            let view = view.view(format, options.unit_bytes);
+            let start = view == View::Start;
             let mut noting = Noting {
                 reader,
                 lengths: start.then(Lengths::default),
                 whole: path.metadata().map_or(0, |metadata| metadata.len()),
                 progress: &mut |part| progress((at as f64 + part) / paths.len() as f64),
-            };
-            let view = match start {
-                true => View::Start,
-                false => View::Blocks(options.unit_bytes),
             };
             let trace = DenseTrace::read(&mut noting, view)?;
             if !start {

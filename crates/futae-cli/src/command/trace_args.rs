@@ -1,0 +1,96 @@
+//! How trace files are read: the same options for every command that reads them.
+
+use crate::failure::Failure;
+use crate::table::count;
+use futae_sim::run::ViewChoice;
+use futae_trace::{
+    BLOCK_BYTES_MAX, Columns, Format, SIMULATED_BLOCK_BYTES_MIN, TraceOptions, parse_block_bytes,
+};
+
+/// How a trace file is read.
+#[derive(clap::Args)]
+pub(super) struct TraceArgs {
+    /// Bytes of a block: a power of two from 512 to 256MiB. Also what a number stands for in
+    /// traces that number blocks
+    #[arg(long, default_value = "4KiB")]
+    block: String,
+    /// The trace's format [default: told by the data and the file's name]
+    #[arg(long)]
+    format: Option<String>,
+    /// Which column of a table is what, such as time=0:s,offset=1:512,length=2:512,kind=3:read0
+    #[arg(long, value_name = "MAP")]
+    columns: Option<String>,
+    /// Count bad records of a trace and leave them out
+    #[arg(long)]
+    skip_bad: bool,
+}
+
+/// What of a request is a block.
+#[derive(clap::Args)]
+pub(super) struct ViewArgs {
+    /// What of a trace's request is a block: start (one, whatever its length) or blocks (all that
+    /// it touches) [default: start where the trace numbers its blocks, otherwise blocks]
+    #[arg(long)]
+    view: Option<String>,
+}
+
+impl TraceArgs {
+    /// Bytes of a block.
+    pub fn block_bytes(&self) -> Result<u64, Failure> {
+        let bytes = parse_block_bytes(&self.block, SIMULATED_BLOCK_BYTES_MIN, BLOCK_BYTES_MAX);
+        bytes.map_err(Failure::usage)
+    }
+
+    /// What a reader of traces is told.
+    pub fn options(&self) -> Result<TraceOptions, Failure> {
+        let format = self.format.as_deref().map(str::parse::<Format>);
+        let columns = self.columns.as_deref().map(str::parse::<Columns>);
+        Ok(TraceOptions {
+            format: format.transpose().map_err(Failure::usage)?,
+            columns: columns.transpose().map_err(Failure::usage)?,
+            unit_bytes: self.block_bytes()?,
+            skip_bad: self.skip_bad,
+            ..TraceOptions::default()
+        })
+    }
+
+    /// An error if an option is there that says how to read a file, where there is none.
+    pub fn refuse(&self) -> Result<(), Failure> {
+        let given = [
+            ("--format", self.format.is_some()),
+            ("--columns", self.columns.is_some()),
+            ("--skip-bad", self.skip_bad),
+        ];
+        refuse(&given)
+    }
+}
+
+impl ViewArgs {
+    /// What was chosen.
+    pub fn choice(&self) -> Result<ViewChoice, Failure> {
+        let view = self.view.as_deref().map(str::parse);
+        Ok(view
+            .transpose()
+            .map_err(Failure::usage)?
+            .unwrap_or_default())
+    }
+
+    /// An error if the option is there, where there is no file.
+    pub fn refuse(&self) -> Result<(), Failure> {
+        refuse(&[("--view", self.view.is_some())])
+    }
+}
+
+fn refuse(given: &[(&str, bool)]) -> Result<(), Failure> {
+    match given.iter().find(|option| option.1) {
+        Some((option, _)) => Err(Failure::usage(format!("{option} is for trace files"))),
+        None => Ok(()),
+    }
+}
+
+/// Says how many bad records were left out, if any were.
+pub(super) fn say_skipped(skipped: u64) {
+    if skipped > 0 {
+        eprintln!("futae: {} bad records left out", count(skipped));
+    }
+}
