@@ -3,6 +3,7 @@
 mod command;
 mod demo;
 mod failure;
+mod load;
 mod progress;
 mod table;
 
@@ -28,6 +29,7 @@ enum Command {
     Paper(command::paper::Args),
     Serve(command::serve::Args),
     Mount(command::mount::Args),
+    Load(command::load::Args),
     Top(command::top::Args),
     Policies(command::policies::Args),
 }
@@ -43,6 +45,7 @@ impl Command {
             Self::Trace(args) => command::trace::run(&args),
             Self::Serve(args) => command::serve::run(&args),
             Self::Mount(args) => command::mount::run(&args),
+            Self::Load(args) => command::load::run(&args),
             Self::Top(args) => command::top::run(&args),
             Self::Policies(args) => command::policies::run(&args),
         }

@@ -1,0 +1,164 @@
+//! `futae load`: reads and writes real paths at random.
+
+use crate::failure::Failure;
+use crate::load::{self, Files, LoadPlan, Until};
+use crate::progress::Progress;
+use anyhow::anyhow;
+use futae_trace::Size;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Read and write files or a device at random, and say how fast that went
+///
+/// Operations are aligned to their size. The same seed asks for the same operations in the same
+/// order, however many threads there are. Exits with 1 if --verify found wrong data.
+#[derive(clap::Args)]
+pub struct Args {
+    /// A directory for files named load-0000.dat and so on, or one file or block device
+    path: PathBuf,
+    /// How many files, in a directory [default: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    files: Option<u32>,
+    /// Size of each file; the first part of a longer one is used [default: as long as they are]
+    #[arg(long, value_name = "SIZE")]
+    file_size: Option<String>,
+    /// How much one operation reads or writes: whole sectors of 512 bytes, up to 1GiB
+    #[arg(long, value_name = "SIZE", default_value = "4KiB")]
+    operation: String,
+    /// How the next place is chosen among all: uniform, zipf(EXPONENT), normal(SIGMA), loop, scan
+    #[arg(long, default_value = "uniform")]
+    choice: String,
+    /// The share of writes among the operations, from 0 to 1
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
+    writes: f64,
+    /// Threads, each with one operation under way
+    #[arg(long, value_name = "N", default_value_t = 1,
+          value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: u16,
+    /// How long [default: 10, unless --operations is given]
+    #[arg(long, conflicts_with = "operations")]
+    seconds: Option<f64>,
+    /// How many operations
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    operations: Option<u64>,
+    /// All randomness comes from this number
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Past the kernel's page cache (O_DIRECT)
+    #[arg(long)]
+    direct: bool,
+    /// Check what is read against what was written
+    #[arg(long)]
+    verify: bool,
+    /// Make the files that are missing
+    #[arg(long)]
+    create: bool,
+    /// Fill files and devices that exist with a load's data first; what they hold is lost
+    #[arg(long)]
+    overwrite: bool,
+    /// Write the operations to FILE as a trace, which `futae sim` and others read; the name tells
+    /// the format, e.g. load.csv.zst
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// The longest operation.
+const OPERATION_BYTES_MAX: u64 = 1 << 30;
+const SECTOR: u64 = 512;
+/// A year; more cannot be meant.
+const SECONDS_MAX: f64 = 366.0 * 86_400.0;
+const SECONDS: f64 = 10.0;
+
+/// Runs and prints.
+pub fn run(args: &Args) -> Result<(), Failure> {
+    let plan = plan(args)?;
+    let stopped = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&stopped))?;
+    }
+    let progress = Progress::new("making the files", args.json);
+    let files = Files::open(&plan, &mut |fraction| {
+        progress.set(fraction);
+        !stopped.load(Ordering::Relaxed)
+    })?;
+    drop(progress);
+    let progress = Progress::new("load", args.json);
+    let report = load::work(&plan, &files, &stopped, &mut |fraction| {
+        progress.set(fraction);
+    })?;
+    drop(progress);
+    let mut out = std::io::stdout().lock();
+    if args.json {
+        writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?;
+    } else {
+        write!(out, "{}", report.render())?;
+    }
+    out.flush()?;
+    if report.verify_errors > 0 {
+        let (wrong, told) = (report.verify_errors, report.faults.join("; "));
+        return Err(anyhow!("{wrong} reads gave wrong data: {told}").into());
+    }
+    if stopped.load(Ordering::Relaxed) {
+        return Err(anyhow!("interrupted; the figures are of what was done until then").into());
+    }
+    Ok(())
+}
+
+fn plan(args: &Args) -> Result<LoadPlan, Failure> {
+    let size = |what: &str, text: &str| -> Result<u64, Failure> {
+        let size = text.parse().and_then(|size: Size| size.bytes(SECTOR));
+        size.map_err(|error| Failure::usage(format!("--{what}: {error}")))
+    };
+    let operation_bytes = size("operation", &args.operation)?;
+    if operation_bytes == 0
+        || operation_bytes % SECTOR != 0
+        || operation_bytes > OPERATION_BYTES_MAX
+    {
+        let message = format!(
+            "--operation {} is not a multiple of 512 bytes up to 1GiB",
+            args.operation
+        );
+        return Err(Failure::usage(message));
+    }
+    if !(0.0..=1.0).contains(&args.writes) {
+        let message = format!("--writes {} is not a share from 0 to 1", args.writes);
+        return Err(Failure::usage(message));
+    }
+    let until = match (args.operations, args.seconds) {
+        (Some(operations), _) => Until::Operations(operations),
+        (None, seconds) => {
+            let seconds = seconds.unwrap_or(SECONDS);
+            if !(seconds > 0.0 && seconds <= SECONDS_MAX) {
+                let message = format!("--seconds {seconds} is not a time above 0, up to a year");
+                return Err(Failure::usage(message));
+            }
+            Until::Time(Duration::from_secs_f64(seconds))
+        }
+    };
+    // Wrong choices are told before files are made.
+    load::choice(&args.choice, args.writes, Size::Bytes(operation_bytes))?;
+    let file_bytes = args.file_size.as_deref();
+    Ok(LoadPlan {
+        path: args.path.clone(),
+        files: args.files,
+        file_bytes: file_bytes.map(|text| size("file-size", text)).transpose()?,
+        operation_bytes,
+        choice: args.choice.clone(),
+        writes: args.writes,
+        threads: args.threads.into(),
+        until,
+        seed: args.seed,
+        direct: args.direct,
+        verify: args.verify,
+        create: args.create,
+        overwrite: args.overwrite,
+        record: args.record.clone(),
+    })
+}

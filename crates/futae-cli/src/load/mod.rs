@@ -1,0 +1,19 @@
+//! A reader and writer of real paths: chosen at random, timed, and checked if that is asked for.
+//!
+//! | file | holds |
+//! | --- | --- |
+//! | `plan` | what is asked for, and where on which file each operation goes |
+//! | `files` | the files: found, made, opened |
+//! | `stamp` | what is written, so that a wrong read is known |
+//! | `work` | the threads |
+//! | `report` | what came of it |
+
+mod files;
+mod plan;
+mod report;
+mod stamp;
+mod work;
+
+pub use files::Files;
+pub use plan::{LoadPlan, Until, choice};
+pub use work::work;
