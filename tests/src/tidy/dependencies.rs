@@ -4,7 +4,8 @@ use super::{Finding, Source, mask, test_modules, without_tests, words};
 use serde_json::Value;
 
 /// The crates, lowest first.
-pub const ORDER: [&str; 10] = [
+pub const ORDER: [&str; 11] = [
+    "futae-machine",
     "futae-policy",
     "futae-trace",
     "futae-sim",

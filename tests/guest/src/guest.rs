@@ -1,0 +1,276 @@
+//! A running guest.
+
+use crate::channel::Channel;
+use crate::error::{GuestError, file, host};
+use crate::initramfs::{self, Contents};
+use crate::modules::Modules;
+use crate::packages::Packages;
+use crate::plan::{Disk, HostCache, Plan};
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+const QEMU: &str = "qemu-system-x86_64";
+/// Lines of a log that an error shows.
+const LOG_LINES: usize = 40;
+
+/// What a command in the guest did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Output {
+    /// Its exit status.
+    pub status: i32,
+    /// Its standard output.
+    pub stdout: String,
+    /// Its standard error.
+    pub stderr: String,
+}
+
+/// A guest that takes orders. Dropping it ends it.
+pub struct Guest {
+    qemu: Child,
+    channel: Channel,
+    release: String,
+    deadline: Instant,
+    limit: Duration,
+    directory: TempDir,
+}
+
+impl Guest {
+    pub(crate) fn boot(plan: &Plan) -> Result<Self, GuestError> {
+        let packages = Packages::open(&plan.cache)?;
+        let kernel = packages.kernel(plan.kernel)?;
+        let busybox = packages.busybox()?;
+        drop(packages);
+        let directory = tempfile::Builder::new().prefix("futae-guest-").tempdir();
+        let directory = directory.map_err(host("no temporary directory"))?;
+        let initramfs = directory.path().join("initramfs");
+        let contents = Contents {
+            busybox: &busybox,
+            modules: &Modules::find(&kernel)?.resolve(&plan.modules)?,
+            files: &plan.files,
+        };
+        initramfs::write(&initramfs, &contents)?;
+        let begin = Instant::now();
+        let deadline = begin + plan.limit;
+        let orders = directory.path().join("orders.sock");
+        let command = command(plan, &image(&kernel)?, directory.path())?;
+        let mut slot = None;
+        let channel = accept(&orders, deadline, command, &mut slot);
+        let Some(mut qemu) = slot else {
+            let error = channel.err().unwrap_or(io::ErrorKind::NotFound.into());
+            return Err(not_started(error));
+        };
+        let mut channel = match channel {
+            Ok(channel) => channel,
+            Err(error) => {
+                end(&mut qemu);
+                let what = ("its start", plan.limit);
+                return Err(failure(&error, what, directory.path()));
+            }
+        };
+        let ready = channel.line(deadline);
+        // From here on it is ended by being dropped.
+        let mut guest = Self {
+            qemu,
+            channel,
+            release: String::new(),
+            deadline,
+            limit: plan.limit,
+            directory,
+        };
+        let ready = ready.map_err(|error| guest.fail(&error, "boot"))?;
+        guest.release = ready.trim_start_matches("ready ").to_owned();
+        Ok(guest)
+    }
+
+    /// The kernel's release, as `uname -r` prints it.
+    #[must_use]
+    pub fn release(&self) -> &str {
+        &self.release
+    }
+
+    /// The process number of QEMU.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.qemu.id()
+    }
+
+    /// Runs a shell script in the guest to its end.
+    pub fn run(&mut self, script: &str) -> Result<Output, GuestError> {
+        self.exchange(script)
+            .map_err(|error| self.fail(&error, script))
+    }
+
+    fn exchange(&mut self, script: &str) -> io::Result<Output> {
+        self.channel.order(script)?;
+        let line = self.channel.line(self.deadline)?;
+        let numbers: Vec<u64> = line
+            .split_whitespace()
+            .filter_map(|word| word.parse().ok())
+            .collect();
+        let &[status, out, err] = numbers.as_slice() else {
+            let message = format!("the guest answers {line:?}");
+            return Err(io::Error::new(io::ErrorKind::InvalidData, message));
+        };
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        Ok(Output {
+            status: i32::try_from(status).unwrap_or(i32::MAX),
+            stdout: text(self.channel.bytes(out, self.deadline)?),
+            stderr: text(self.channel.bytes(err, self.deadline)?),
+        })
+    }
+
+    /// The end of the guest's console and of what QEMU said.
+    #[must_use]
+    pub fn log(&self) -> String {
+        log(self.directory.path())
+    }
+
+    fn fail(&mut self, error: &io::Error, during: &str) -> GuestError {
+        end(&mut self.qemu);
+        failure(error, (during, self.limit), self.directory.path())
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        end(&mut self.qemu);
+    }
+}
+
+/// Kills QEMU, and waits until it is gone; it may be already.
+fn end(qemu: &mut Child) {
+    let _ = qemu.kill();
+    let _ = qemu.wait();
+}
+
+fn accept(
+    path: &Path,
+    deadline: Instant,
+    mut command: Command,
+    slot: &mut Option<Child>,
+) -> io::Result<Channel> {
+    let child = std::cell::RefCell::new(slot);
+    let is_alive = || {
+        let mut child = child.borrow_mut();
+        let ended = child.as_mut().and_then(|child| child.try_wait().ok());
+        ended.flatten().is_none()
+    };
+    let start = || {
+        **child.borrow_mut() = Some(command.spawn()?);
+        Ok(())
+    };
+    Channel::accept(path, deadline, is_alive, start)
+}
+
+fn not_started(error: io::Error) -> GuestError {
+    if error.kind() == io::ErrorKind::NotFound {
+        return GuestError::Missing(format!("{QEMU} is not installed"));
+    }
+    host(format!("{QEMU} cannot be started"))(error)
+}
+
+fn failure(error: &io::Error, (during, limit): (&str, Duration), directory: &Path) -> GuestError {
+    let during = during.to_owned();
+    let log = log(directory);
+    if error.kind() == io::ErrorKind::TimedOut {
+        return GuestError::TimedOut { during, limit, log };
+    }
+    GuestError::Ended { during, log }
+}
+
+fn log(directory: &Path) -> String {
+    let tail = |name: &str| {
+        // What cannot be read was never written.
+        let bytes = fs::read(directory.join(name)).unwrap_or_default();
+        let text = String::from_utf8_lossy(&bytes).replace('\r', "");
+        let lines: Vec<_> = text.lines().filter(|line| !line.is_empty()).collect();
+        let first = lines.len().saturating_sub(LOG_LINES);
+        lines[first..].join("\n")
+    };
+    let (console, errors) = (tail("console.log"), tail("qemu.log"));
+    let errors = match errors.as_str() {
+        "" => errors,
+        _ => format!("\nQEMU: {errors}"),
+    };
+    format!("{console}{errors}")
+}
+
+/// The kernel in its package.
+fn image(package: &Path) -> Result<PathBuf, GuestError> {
+    let boot = package.join("boot");
+    let entries = fs::read_dir(&boot).map_err(file(&boot))?;
+    let mut paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
+    let is_kernel = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        name.starts_with("vmlinuz-")
+    };
+    let found = paths.find(is_kernel);
+    found.ok_or_else(|| GuestError::Missing(format!("{} has no kernel", boot.display())))
+}
+
+/// QEMU with everything it is told. `setpriv` has the kernel kill it when the thread that starts it
+/// dies.
+fn command(plan: &Plan, kernel: &Path, directory: &Path) -> Result<Command, GuestError> {
+    let at = |name: &str| escaped(&directory.join(name));
+    let has_setpriv = Command::new("setpriv").arg("--version").output().is_ok();
+    let mut command = if has_setpriv {
+        let found = Command::new(QEMU).arg("--version").output();
+        found.map_err(not_started)?;
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL", QEMU]);
+        command
+    } else {
+        Command::new(QEMU)
+    };
+    let memory = format!("{}M", plan.memory_mib);
+    let prealloc = if plan.preallocate { "on" } else { "off" };
+    command.args(["-accel", "tcg,thread=single", "-cpu", "max", "-smp", "1"]);
+    command.args(["-machine", "q35,memory-backend=memory", "-m", &memory]);
+    command.arg("-object");
+    command.arg(format!(
+        "memory-backend-ram,id=memory,size={memory},prealloc={prealloc}"
+    ));
+    command.args(["-nodefaults", "-no-reboot", "-display", "none"]);
+    command.arg("-kernel").arg(kernel);
+    command.arg("-initrd").arg(directory.join("initramfs"));
+    let words = "console=ttyS0 quiet panic=-1 tsc=unstable no_timer_check";
+    command.args(["-append", words]);
+    command.args(["-serial", &format!("file:{}", at("console.log"))]);
+    command.args(["-device", "virtio-serial-pci", "-chardev"]);
+    command.arg(format!("socket,id=orders,path={}", at("orders.sock")));
+    command.args(["-device", "virtserialport,chardev=orders,name=futae.orders"]);
+    for (number, disk) in plan.disks.iter().enumerate() {
+        command.args(["-drive", &format!("{},id=disk{number}", drive(disk)?)]);
+        command.args(["-device", &format!("virtio-blk-pci,drive=disk{number}")]);
+    }
+    let errors = directory.join("qemu.log");
+    let errors = File::create(&errors).map_err(file(&errors))?;
+    command.stdin(Stdio::null()).stdout(Stdio::null());
+    command.stderr(errors);
+    Ok(command)
+}
+
+fn drive(disk: &Disk) -> Result<String, GuestError> {
+    let (target, cache) = match disk {
+        Disk::Nbd { uri } => (uri.replace(',', ",,"), "none"),
+        Disk::Image { path, cache } => {
+            // QEMU would say so as well, in more words.
+            File::open(path).map_err(file(path))?;
+            let cache = match cache {
+                HostCache::None => "none",
+                HostCache::Writeback => "writeback",
+            };
+            (escaped(path), cache)
+        }
+    };
+    Ok(format!("file={target},if=none,format=raw,cache={cache}"))
+}
+
+/// A path as QEMU takes it among options.
+fn escaped(path: &Path) -> String {
+    path.to_string_lossy().replace(',', ",,")
+}
