@@ -13,7 +13,7 @@ mod kotoge;
 mod report;
 mod sudo;
 mod sugimoto;
-mod yoshida;
+pub mod yoshida;
 
 pub use report::{Check, Grid, Options, PaperError, Progress, Reproduction, Source};
 

@@ -40,24 +40,61 @@ pub const EXPERIMENTS: &[Experiment] = &[
     },
 ];
 
-const UNIT: u64 = 64 << 10;
-const REQUEST: u64 = 1 << 20;
-const BLOCK: u64 = 128 << 20;
-const FILE: u64 = 4 << 30;
-const SLOTS: u32 = 21;
-const HOST_GIB: f64 = 1.45;
-const ORDINARY_GIB: f64 = 2.59;
-const WARMUP: u64 = 20_000;
-const REQUESTS: u64 = 20_000;
-const UNITS_A_REQUEST: u64 = REQUEST / UNIT;
-const UNITS_A_BLOCK: u64 = BLOCK / UNIT;
-
-fn units(gib: f64) -> u32 {
-    (gib * (1u64 << 30) as f64 / UNIT as f64) as u32
+/// The sizes of the experiment, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sizes {
+    /// The file that is read.
+    pub file: u64,
+    /// A block of the guest's file system.
+    pub block: u64,
+    /// What one request reads.
+    pub request: u64,
+    /// What the host's cache, and an ordinary guest's, keep or give up at a time.
+    pub unit: u64,
+    /// Blocks that the guest's file system keeps.
+    pub slots: u32,
+    /// The host's cache.
+    pub host: u64,
+    /// The cache of an ordinary guest.
+    pub ordinary: u64,
 }
 
-fn level(policy: &str, slots: u32, blocks: u64, seed: u64) -> Result<Upper, PaperError> {
+impl Sizes {
+    /// As printed, and as read above where nothing is.
+    pub const PRINTED: Self = Self {
+        file: 4 << 30,
+        block: 128 << 20,
+        request: 1 << 20,
+        unit: 64 << 10,
+        slots: 21,
+        host: (HOST_GIB * GIB) as u64,
+        ordinary: (ORDINARY_GIB * GIB) as u64,
+    };
+
+    /// Every size a sixteenth: 256 MiB in blocks of 8 MiB, read by 64 KiB.
+    pub const SIXTEENTH: Self = Self {
+        file: Self::PRINTED.file / 16,
+        block: Self::PRINTED.block / 16,
+        request: Self::PRINTED.request / 16,
+        unit: Self::PRINTED.unit / 16,
+        slots: Self::PRINTED.slots,
+        host: Self::PRINTED.host / 16,
+        ordinary: Self::PRINTED.ordinary / 16,
+    };
+}
+
+const GIB: f64 = (1u64 << 30) as f64;
+const HOST_GIB: f64 = 1.45;
+const ORDINARY_GIB: f64 = 2.59;
+/// Requests before counting begins.
+pub const WARMUP: u64 = 20_000;
+/// Requests that are counted.
+pub const REQUESTS: u64 = 20_000;
+
+fn level(policy: &str, slots: u64, blocks: u64, seed: u64) -> Result<Upper, PaperError> {
     let policy = policy.parse::<PolicySpec>()?;
+    // No cache of the paper has more slots than its file has units.
+    let slots = slots.min(blocks) as u32;
     let policy = build(&policy, &Shape { slots, seed })?;
     Ok(Level::new(policy, DenseIndex::new(blocks as usize), slots))
 }
@@ -82,13 +119,12 @@ impl Host {
     }
 }
 
-/// Puts one request before the guest's cache, and what it misses before the host's.
-fn request(guest: &mut Upper, unit: u64, host: &mut Host, first: u64) {
-    let end = first + UNITS_A_REQUEST;
-    let mut at = first;
-    while at < end {
+/// Puts the units of one request before the guest's cache, and what it misses before the host's.
+fn request(guest: &mut Upper, unit: u64, host: &mut Host, units: std::ops::Range<u64>) {
+    let mut at = units.start;
+    while at < units.end {
         let block = at / unit;
-        let next = end.min((block + 1) * unit);
+        let next = units.end.min((block + 1) * unit);
         let access = Access::read(BlockId::on_first(block));
         if !matches!(guest.access(&access), Outcome::Hit(_)) {
             host.read(at..next);
@@ -106,56 +142,76 @@ fn request(guest: &mut Upper, unit: u64, host: &mut Host, first: u64) {
 }
 
 /// What came of one policy in the guest.
-struct Measured {
-    guest_hit: f64,
-    host_hit: f64,
-    /// MiB that the disk reads for each MiB asked for.
-    disk: f64,
+#[derive(Clone, Copy, Debug)]
+pub struct Measured {
+    /// Hit ratio of the guest's cache; NaN if it was not asked.
+    pub guest_hit: f64,
+    /// Hit ratio of the host's cache, by volume; NaN if it was not asked.
+    pub host_hit: f64,
+    /// Bytes that the disk reads for each byte asked for.
+    pub disk: f64,
     /// Whole blocks loaded, as a share of the volume to the host.
-    loads: f64,
+    pub loads: f64,
 }
 
-fn measure(policy: &str, host_gib: f64, options: &Options) -> Result<Measured, PaperError> {
-    // The ordinary guest caches units, the file system caches blocks.
-    let ordinary = policy == "lru";
-    let (unit, slots) = if ordinary {
-        (1, units(ORDINARY_GIB))
+/// Simulates one policy in the guest (`lru` is the ordinary guest's cache, which works in units)
+/// above the host's LRU. `requests` are the numbers of requests within the file; those after the
+/// first `warmup` are counted.
+pub fn simulate(
+    sizes: &Sizes,
+    policy: &str,
+    seed: u64,
+    warmup: u64,
+    requests: impl IntoIterator<Item = u64>,
+) -> Result<Measured, PaperError> {
+    let units = sizes.file / sizes.unit;
+    let (unit, slots) = if policy == ORDINARY {
+        (1, sizes.ordinary / sizes.unit)
     } else {
-        (UNITS_A_BLOCK, SLOTS)
+        (sizes.block / sizes.unit, sizes.slots.into())
     };
-    let mut guest = level(policy, slots, FILE / UNIT / unit, options.seed)?;
-    let cache = level("lru", units(host_gib), FILE / UNIT, options.seed)?;
+    let mut guest = level(policy, slots, units / unit, seed)?;
+    let cache = level("lru", sizes.host / sizes.unit, units, seed)?;
     let mut host = Host {
         cache,
         asked: 0,
         loads: 0,
         disk: 0,
     };
-    let mut prng = Prng::new(options.seed);
     let mut then = (*guest.counters(), 0, 0, 0);
-    for number in 0..WARMUP + REQUESTS {
-        if number == WARMUP {
+    let units_a_request = sizes.request / sizes.unit;
+    let mut number = 0;
+    for at in requests {
+        if number == warmup {
             then = (*guest.counters(), host.asked, host.loads, host.disk);
         }
-        let first = prng.below(FILE / REQUEST) * UNITS_A_REQUEST;
-        request(&mut guest, unit, &mut host, first);
+        let first = at * units_a_request;
+        request(&mut guest, unit, &mut host, first..first + units_a_request);
+        number += 1;
     }
     let counters = guest.counters().since(&then.0);
     let (asked, loads, disk) = (host.asked - then.1, host.loads - then.2, host.disk - then.3);
     let asked_or_none = if asked == 0 { f64::NAN } else { asked as f64 };
+    let counted = number.saturating_sub(warmup) * units_a_request;
     Ok(Measured {
         guest_hit: counters.hit_ratio().unwrap_or(f64::NAN),
         host_hit: 1.0 - disk as f64 / asked_or_none,
-        disk: disk as f64 / (REQUESTS * UNITS_A_REQUEST) as f64,
+        disk: disk as f64 / counted as f64,
         loads: loads as f64 / asked_or_none,
     })
 }
 
-const LITERAL: &str = "lfu-history(min_gain=0)";
-const GAIN: &str = "lfu-history(min_gain=10)";
+/// The policy that stands for the cache of an ordinary guest.
+pub const ORDINARY: &str = "lru";
+/// Const Cache FS.
+pub const CHOSEN: &str = "const";
+/// LFU Cache FS as printed.
+pub const LITERAL: &str = "lfu-history(min_gain=0)";
+/// LFU Cache FS with a margin, which the paper has not.
+pub const GAIN: &str = "lfu-history(min_gain=10)";
 const VARIANTS: [(&str, &str); 5] = [
-    ("ordinary guest cache (lru)", "lru"),
-    ("Const Cache FS", "const"),
+    ("ordinary guest cache (lru)", ORDINARY),
+    ("Const Cache FS", CHOSEN),
     ("LFU Cache FS, as printed (N=100, K=10)", LITERAL),
     ("LFU Cache FS, N=100, min_gain 10", GAIN),
     (
@@ -178,7 +234,10 @@ fn run(
     ]);
     let mut all = Vec::new();
     for (at, (name, policy)) in VARIANTS.into_iter().enumerate() {
-        let measured = measure(policy, HOST_GIB, options)?;
+        let sizes = Sizes::PRINTED;
+        let mut prng = Prng::new(options.seed);
+        let requests = (0..WARMUP + REQUESTS).map(|_| prng.below(sizes.file / sizes.request));
+        let measured = simulate(&sizes, policy, options.seed, WARMUP, requests)?;
         result.row([
             name.to_owned(),
             format!("{:.1} %", 100.0 * measured.guest_hit),
@@ -205,7 +264,10 @@ fn run(
             ),
             (
                 "guest",
-                format!("{SLOTS} blocks (2.625 GiB), or an lru of {ORDINARY_GIB} GiB"),
+                format!(
+                    "{} blocks (2.625 GiB), or an lru of {ORDINARY_GIB} GiB",
+                    Sizes::PRINTED.slots
+                ),
             ),
             ("host", format!("lru of {HOST_GIB} GiB in units of 64 KiB")),
             (
