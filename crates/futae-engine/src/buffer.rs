@@ -1,6 +1,9 @@
 //! Buffers that the kernel can read and write directly: whole pages, aligned to a page.
 
+mod mapped;
+
 use bytemuck::{Pod, Zeroable};
+use mapped::Mapped;
 use std::cell::RefCell;
 use std::fmt;
 
@@ -13,8 +16,16 @@ struct Page([u8; PAGE_BYTES]);
 
 /// Page-aligned bytes in memory of their own.
 pub struct IoBuf {
-    pages: Box<[Page]>,
+    memory: Memory,
     length: usize,
+}
+
+/// Where the bytes are.
+enum Memory {
+    /// On the heap.
+    Pages(Box<[Page]>),
+    /// In a mapping of their own: the heap would keep what long buffers leave.
+    Mapped(Mapped),
 }
 
 /// Single pages that a thread keeps at most.
@@ -71,19 +82,35 @@ impl IoBuf {
         if (1..=SPARE_LONG_PAGES_MAX).contains(&pages) {
             let spare = SPARES.try_with(|spares| spares.borrow_mut().take(pages));
             if let Some(pages) = spare.ok().flatten() {
-                return Self { pages, length };
+                let memory = Memory::Pages(pages);
+                return Self { memory, length };
             }
+        } else if pages > 0
+            && let Some(mapped) = Mapped::new(pages * PAGE_BYTES)
+        {
+            let memory = Memory::Mapped(mapped);
+            return Self { memory, length };
         }
-        Self::zeroed(length)
+        Self::on_heap(length)
     }
 
     /// A buffer of `length` zero bytes.
     #[must_use]
     pub fn zeroed(length: usize) -> Self {
-        Self {
-            pages: bytemuck::zeroed_slice_box(length.div_ceil(PAGE_BYTES)),
-            length,
+        let pages = length.div_ceil(PAGE_BYTES);
+        if pages > SPARE_LONG_PAGES_MAX
+            && let Some(mapped) = Mapped::zeroed(pages * PAGE_BYTES)
+        {
+            let memory = Memory::Mapped(mapped);
+            return Self { memory, length };
         }
+        Self::on_heap(length)
+    }
+
+    fn on_heap(length: usize) -> Self {
+        let pages = length.div_ceil(PAGE_BYTES);
+        let memory = Memory::Pages(bytemuck::zeroed_slice_box(pages));
+        Self { memory, length }
     }
 
     /// A buffer with a copy of `bytes`.
@@ -109,21 +136,30 @@ impl IoBuf {
     /// The bytes.
     #[must_use]
     pub fn as_slice(&self) -> &[u8] {
-        &bytemuck::cast_slice(&self.pages)[..self.length]
+        match &self.memory {
+            Memory::Pages(pages) => &bytemuck::cast_slice(pages)[..self.length],
+            Memory::Mapped(mapped) => &mapped.bytes()[..self.length],
+        }
     }
 
     /// The bytes, to write to.
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
-        &mut bytemuck::cast_slice_mut(&mut self.pages)[..self.length]
+        match &mut self.memory {
+            Memory::Pages(pages) => &mut bytemuck::cast_slice_mut(pages)[..self.length],
+            Memory::Mapped(mapped) => &mut mapped.bytes_mut()[..self.length],
+        }
     }
 }
 
 impl Drop for IoBuf {
     fn drop(&mut self) {
-        if !(1..=SPARE_LONG_PAGES_MAX).contains(&self.pages.len()) {
+        let Memory::Pages(pages) = &mut self.memory else {
+            return;
+        };
+        if !(1..=SPARE_LONG_PAGES_MAX).contains(&pages.len()) {
             return;
         }
-        let pages = std::mem::take(&mut self.pages);
+        let pages = std::mem::take(pages);
         // A thread that is ending has no spares any more; the buffer is simply freed then.
         let _ = SPARES.try_with(|spares| spares.borrow_mut().keep(pages));
     }
@@ -149,6 +185,23 @@ mod tests {
             assert!(buffer.as_slice().iter().all(|&byte| byte == 0xA5));
         }
         assert!(IoBuf::zeroed(100).as_slice().iter().all(|&byte| byte == 0));
+    }
+
+    #[test]
+    fn long_buffers_are_used_again_and_never_as_zeroed_ones() {
+        for length in [200 << 10, 1 << 20, (1 << 20) + 1, 9 << 20] {
+            let mut used = IoBuf::new(length);
+            used.as_mut_slice().fill(0x5A);
+            drop(used);
+            let again = IoBuf::new(length);
+            assert_eq!(again.len(), length);
+            drop(again);
+            let zeroed = IoBuf::zeroed(length);
+            assert!(zeroed.as_slice().iter().all(|&byte| byte == 0));
+        }
+        let many: Vec<_> = (0..64).map(|_| IoBuf::new(1 << 20)).collect();
+        drop(many);
+        assert!(mapped::spare_bytes() <= mapped::SPARE_BYTES_MAX);
     }
 
     #[test]

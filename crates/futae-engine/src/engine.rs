@@ -4,8 +4,8 @@ mod belief;
 mod effects;
 mod flights;
 mod hints;
+mod loads;
 mod log;
-mod preload;
 mod read;
 mod state;
 mod status;
@@ -14,7 +14,9 @@ mod write;
 pub use status::{ClassStatus, EngineStatus, VolumeStatus};
 
 use crate::arena::Arena;
-use crate::{ClientId, Extent, IoBuf, IoError, IoErrorKind, Operation, Request, SetupError, Store};
+use crate::{
+    ClientId, Extent, IoBuf, IoError, IoErrorKind, Memory, Operation, Request, SetupError, Store,
+};
 use effects::{Effects, Ticket};
 use futae_policy::{Class, HashIndex, Level, PolicySpec, Shape, VolumeId};
 use hashbrown::HashMap;
@@ -91,7 +93,7 @@ impl Engine {
             volumes: Vec::new(),
             flights: Slab::new(),
             flight_of: HashMap::new(),
-            preloading: 0,
+            loads: loads::Loads::default(),
             readers: Slab::new(),
             writes: Slab::new(),
             flushes: Slab::new(),
@@ -232,6 +234,35 @@ impl Engine {
         {
         }
         Ok(())
+    }
+
+    /// Begins to load what the policy wants loaded before anybody asks for anything.
+    pub fn begin_loading(self: &Arc<Self>) {
+        self.act(|_, _| ());
+    }
+
+    /// What a restart need not lose. Takes the lock for as long as the order of all blocks takes
+    /// to find.
+    pub fn memory(&self) -> Memory {
+        let state = self.lock();
+        Memory {
+            residents: state.level.order(),
+            history: state.level.history(),
+        }
+    }
+
+    /// Takes up what an earlier cache over the same volumes remembered, before the first request:
+    /// its history at once, its blocks as their data has been loaded. Blocks that are beyond a
+    /// volume or for which there is no room are left out, those next to go first.
+    pub fn recall(self: &Arc<Self>, memory: &Memory) {
+        let capacity = self.lock().level.capacity() as usize;
+        let kept = memory.residents.len().min(capacity);
+        let mut blocks = memory.residents[..kept].to_vec();
+        blocks.reverse();
+        self.act(|state, effects| {
+            state.level.recall(&memory.history);
+            state.restore(&blocks, effects);
+        });
     }
 
     /// What happened so far.

@@ -10,6 +10,7 @@ mod buffer;
 mod engine;
 mod error;
 mod file;
+mod memory;
 mod request;
 mod store;
 
@@ -17,5 +18,6 @@ pub use buffer::{IoBuf, PAGE_BYTES};
 pub use engine::{ClassStatus, Engine, EngineOptions, EngineStatus, HandDown, VolumeStatus};
 pub use error::{IoError, IoErrorKind, SetupError};
 pub use file::FileStore;
+pub use memory::{Identity, Memory, MemoryError};
 pub use request::{ClientId, Done, Operation, Request};
 pub use store::{Extent, Store, StoreDone, StoreOperation, StoreResult};

@@ -17,6 +17,15 @@ pub enum Operation {
         /// Bytes.
         length: u64,
     },
+    /// Read a range that goes on where another read began: the rest of a request that came in
+    /// parts. The block that it begins in was counted with the part before, and is not counted
+    /// again.
+    ReadOn {
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        length: u64,
+    },
     /// Write the data at a range.
     Write {
         /// First byte.

@@ -3,12 +3,34 @@
 
 mod common;
 
-use common::{Answer, BLOCK, Setup, initial, setup, take, write};
+use common::{Answer, BLOCK, Setup, initial, setup_of, take, write};
 use futae_engine::{ClientId, HandDown, IoBuf, Operation};
 use futae_policy::Prng;
 
-const BLOCKS: u64 = 24;
-const BYTES: u64 = BLOCKS * BLOCK;
+/// What is cached.
+#[derive(Clone, Copy)]
+struct Disk {
+    block: u64,
+    blocks: u64,
+}
+
+impl Disk {
+    fn bytes(self) -> u64 {
+        self.block * self.blocks
+    }
+
+    /// Small blocks, fetched whole.
+    const SMALL: Self = Self {
+        block: BLOCK,
+        blocks: 24,
+    };
+
+    /// Blocks that are loaded in pieces: two of them, each.
+    const LARGE: Self = Self {
+        block: 2 << 20,
+        blocks: 5,
+    };
+}
 
 struct Running {
     answer: Answer,
@@ -99,23 +121,40 @@ impl Model {
     }
 }
 
-fn random_span(prng: &mut Prng) -> (u64, u64) {
+fn random_span(disk: Disk, prng: &mut Prng) -> (u64, u64) {
+    let bytes = disk.bytes();
     match prng.below(3) {
-        0 => {
-            let first = prng.below(BLOCKS);
-            let blocks = 1 + prng.below((BLOCKS - first).min(4));
-            (first * BLOCK, blocks * BLOCK)
+        // Near the edges of large blocks and of their pieces, so that requests meet.
+        0 | 1 if disk.block > BLOCK => {
+            let edge = prng.below(bytes / (1 << 20)) << 20;
+            let offset = (edge + prng.below(3 * BLOCK)).saturating_sub(BLOCK);
+            let length = 1 + prng.below(4 * BLOCK);
+            (offset, length.min(bytes - offset))
         }
-        1 => (prng.below(BLOCKS) * BLOCK, BLOCK),
+        0 => {
+            let first = prng.below(disk.blocks);
+            let blocks = 1 + prng.below((disk.blocks - first).min(4));
+            (first * disk.block, blocks * disk.block)
+        }
+        1 => (prng.below(disk.blocks) * disk.block, disk.block),
+        _ if disk.block > BLOCK && prng.below(20) == 0 => {
+            (prng.below(disk.blocks) * disk.block, disk.block)
+        }
         _ => {
-            let offset = prng.below(BYTES);
-            (offset, 1 + prng.below((BYTES - offset).min(3 * BLOCK)))
+            let offset = prng.below(bytes);
+            (offset, 1 + prng.below((bytes - offset).min(3 * BLOCK)))
         }
     }
 }
 
-fn start(setup: &Setup, model: &mut Model, client: ClientId, sequence: u64, prng: &mut Prng) {
-    let (offset, length) = random_span(prng);
+fn start(
+    setup: &Setup,
+    model: &mut Model,
+    client: ClientId,
+    (disk, sequence): (Disk, u64),
+    prng: &mut Prng,
+) {
+    let (offset, length) = random_span(disk, prng);
     let (operation, what) = match prng.below(20) {
         0 => (Operation::Flush, What::Flush),
         1 => (
@@ -135,6 +174,10 @@ fn start(setup: &Setup, model: &mut Model, client: ClientId, sequence: u64, prng
             setup.start(client, sequence, Operation::Notice { offset, length });
             return;
         }
+        9 => (
+            Operation::ReadOn { offset, length },
+            What::Read(model.known(offset, length)),
+        ),
         _ => (
             Operation::Read { offset, length },
             What::Read(model.known(offset, length)),
@@ -156,11 +199,11 @@ fn start(setup: &Setup, model: &mut Model, client: ClientId, sequence: u64, prng
     });
 }
 
-fn run(policy: &str, slots: u32, hand_down: HandDown, seed: u64) {
-    let setup = setup(policy, slots, BLOCKS, hand_down);
+fn run(disk: Disk, policy: &str, slots: u32, hand_down: HandDown, seed: u64) {
+    let setup = setup_of(disk.block, policy, slots, disk.bytes(), hand_down);
     let client = setup.engine.join(setup.volume);
     let mut prng = Prng::new(seed);
-    let bytes: Vec<u8> = (0..BYTES).map(initial).collect();
+    let bytes: Vec<u8> = (0..disk.bytes()).map(initial).collect();
     let mut model = Model {
         torn: vec![false; bytes.len()],
         bytes,
@@ -178,12 +221,12 @@ fn run(policy: &str, slots: u32, hand_down: HandDown, seed: u64) {
                 .resize(1 + prng.below(u64::from(slots) * 2) as u32)
                 .expect("resize");
         } else {
-            start(&setup, &mut model, client, sequence, &mut prng);
+            start(&setup, &mut model, client, (disk, sequence), &mut prng);
         }
         model.collect();
         setup.engine.audit();
         check_handed_down(&setup, &model);
-        demote_back(&setup, client, sequence, &mut prng);
+        demote_back(&setup, client, (disk, sequence), &mut prng);
     }
     setup.store.release_all();
     model.collect();
@@ -194,9 +237,9 @@ fn run(policy: &str, slots: u32, hand_down: HandDown, seed: u64) {
     setup.store.set(|inside| inside.hold = false);
     let all = setup
         .engine
-        .read_blocking(setup.volume, client, 0, BYTES)
+        .read_blocking(setup.volume, client, 0, disk.bytes())
         .expect("a read");
-    for at in 0..BYTES as usize {
+    for at in 0..disk.bytes() as usize {
         assert!(
             model.torn[at] || all.as_slice()[at] == model.bytes[at],
             "byte {at} is wrong"
@@ -229,12 +272,13 @@ fn check_handed_down(setup: &Setup, model: &Model) {
 }
 
 /// Now and then the client demotes what it has just read to be true.
-fn demote_back(setup: &Setup, client: ClientId, sequence: u64, prng: &mut Prng) {
-    if prng.below(6) != 0 {
+fn demote_back(setup: &Setup, client: ClientId, (disk, sequence): (Disk, u64), prng: &mut Prng) {
+    let seldom = if disk.block > BLOCK { 100 } else { 6 };
+    if prng.below(seldom) != 0 {
         return;
     }
-    let offset = prng.below(BLOCKS) * BLOCK;
-    let range = offset as usize..(offset + BLOCK) as usize;
+    let offset = prng.below(disk.blocks) * disk.block;
+    let range = offset as usize..(offset + disk.block) as usize;
     let truth = setup.store.get(|inside| inside.bytes[range].to_vec());
     let data = IoBuf::copy_of(&truth);
     setup.start(client, sequence, Operation::Demote { offset, data });
@@ -261,8 +305,29 @@ fn equal_to_a_plain_array_under_every_policy() {
             (30, HandDown::Data),
         ] {
             for seed in 0..6 {
-                run(policy, slots, hand_down, seed * 1000 + u64::from(slots));
+                let seed = seed * 1000 + u64::from(slots);
+                run(Disk::SMALL, policy, slots, hand_down, seed);
             }
+        }
+    }
+}
+
+#[test]
+fn equal_to_a_plain_array_in_pieces() {
+    for policy in [
+        "lru",
+        "exclusive",
+        "lfu-history(history=20,review=3,min_gain=0)",
+        "const(pin=1-3)",
+    ] {
+        for (slots, hand_down) in [
+            (1, HandDown::Nothing),
+            (2, HandDown::Data),
+            (3, HandDown::Notice),
+            (6, HandDown::Nothing),
+        ] {
+            let seed = 77 + u64::from(slots);
+            run(Disk::LARGE, policy, slots, hand_down, seed);
         }
     }
 }

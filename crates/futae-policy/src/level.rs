@@ -267,6 +267,16 @@ impl<P: Policy, I: Index> Level<P, I> {
             .collect()
     }
 
+    /// What the policy remembers beyond residency; see [`Policy::history`].
+    pub fn history(&self) -> Vec<BlockId> {
+        self.policy.history()
+    }
+
+    /// Gives the policy of a level that has seen nothing yet a history that was saved.
+    pub fn recall(&mut self, history: &[BlockId]) {
+        self.policy.recall(history);
+    }
+
     /// Panics unless residency, free slots and the policy agree. For tests.
     pub fn audit(&self) {
         assert!(

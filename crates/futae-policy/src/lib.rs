@@ -29,7 +29,7 @@ pub use level::{Level, Outcome, Victim};
 pub use policy::{Admission, Departure, Policy};
 pub use prng::Prng;
 pub use registry::{Card, Kind, Shape, Visit, build, cards, visit};
-pub use spec::{Arguments, PolicySpec, SpecError};
+pub use spec::{Argument, Arguments, PolicySpec, SpecError};
 
 #[cfg(test)]
 mod contract;

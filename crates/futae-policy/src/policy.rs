@@ -61,14 +61,23 @@ pub trait Policy: Send {
 
     /// A block that the policy wants placed though nobody asks for it now: a policy that chooses
     /// its contents at reviews names what to load here. Asked after every access until there is
-    /// none. The block comes back as an access of kind [`Preload`](crate::AccessKind::Preload),
-    /// at once in the simulator and when it has been loaded live, by the usual calls:
+    /// none; live, not before the block named last has been loaded. The block comes back as an
+    /// access of kind [`Preload`](crate::AccessKind::Preload) by the usual calls:
     /// [`victim`](Policy::victim) then names the slot that is dropped for it, or declines if that
     /// is no longer a gain. Until then nothing changes, and a block that never comes is no matter.
     #[inline]
     fn review(&mut self) -> Option<BlockId> {
         None
     }
+
+    /// What the policy remembers beyond which blocks are resident and that a restart need not
+    /// lose, oldest first: the blocks of its history of accesses, if it keeps one.
+    fn history(&self) -> Vec<BlockId> {
+        Vec::new()
+    }
+
+    /// Takes up a [`history`](Self::history) that was saved. Called before any other call.
+    fn recall(&mut self, _history: &[BlockId]) {}
 
     /// Whether the policy decides by [`Access::next_use`] and so cannot run live.
     fn needs_future(&self) -> bool {
@@ -114,6 +123,12 @@ impl<P: Policy + ?Sized> Policy for Box<P> {
     #[inline]
     fn review(&mut self) -> Option<BlockId> {
         (**self).review()
+    }
+    fn history(&self) -> Vec<BlockId> {
+        (**self).history()
+    }
+    fn recall(&mut self, history: &[BlockId]) {
+        (**self).recall(history);
     }
     fn needs_future(&self) -> bool {
         (**self).needs_future()

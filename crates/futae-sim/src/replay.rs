@@ -5,7 +5,8 @@
 //! first that does not is where the two part.
 
 use futae_policy::{
-    Access, Decision, DecisionError, HashIndex, Level, PolicySpec, Shape, SpecError, build,
+    Access, AccessKind, Decision, DecisionError, HashIndex, Level, PolicySpec, Shape, SpecError,
+    build,
 };
 use std::fmt;
 use std::fs::File;
@@ -142,10 +143,11 @@ pub fn replay(
             source,
         })?;
         let access = Access::of(recorded.block, recorded.kind);
+        if access.kind == AccessKind::Preload {
+            // The policy was asked what it wants, and this is what it said.
+            level.review();
+        }
         let replayed = Decision::new(&access, &level.access(&access));
-        // What the policy asks for by itself comes as the next line, or later where it was loaded
-        // meanwhile: so the policy is asked once a line, as it was then.
-        level.review();
         decisions += 1;
         if replayed != recorded {
             let difference = Some(Difference {

@@ -42,6 +42,18 @@ impl Span {
     }
 }
 
+/// Whether a read is for nobody yet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Background {
+    /// Somebody waits for it.
+    #[default]
+    No,
+    /// A block that is loaded in the background.
+    Whole,
+    /// A piece of one.
+    Piece,
+}
+
 /// One read from a store. While it is under way, other misses on its blocks wait for it.
 #[derive(Default)]
 pub struct Flight {
@@ -55,8 +67,8 @@ pub struct Flight {
     pub targets: Vec<(BlockId, Slot)>,
     /// Blocks that were evicted before they arrived and are to be handed down.
     pub hand_down: Vec<BlockId>,
-    /// The block that the policy has asked for by itself, if that is why it is read.
-    pub preload: Option<BlockId>,
+    /// Whether it is read for nobody yet.
+    pub background: Background,
     /// Writes that wait until it is over.
     pub parked: Vec<Request>,
 }

@@ -53,6 +53,11 @@ impl State {
             let Outcome::Admitted { slot, .. } = outcome else {
                 continue;
             };
+            if self.in_pieces() {
+                self.tally.notice_reads += 1;
+                self.load_later(block, slot);
+                continue;
+            }
             let flight = if let Some(&flight) = self.flight_of.get(&block) {
                 flight
             } else {

@@ -1,7 +1,7 @@
 //! Reads: what is resident is copied, what is not is fetched once, adjacent blocks together.
 
 use super::effects::{Effects, Ticket};
-use super::flights::{Flight, Span, WaitingRead};
+use super::flights::{Background, Flight, Span, WaitingRead};
 use super::state::{Frame, State};
 use crate::{IoBuf, IoError, Operation, Request, StoreOperation};
 use futae_policy::{AccessKind, BlockId, Outcome, Slot};
@@ -24,9 +24,10 @@ struct Reading {
 }
 
 impl State {
-    /// Reads `span`: every block is decided on at once, in ascending order; data that is not here
-    /// yet comes with the flights that are under way or are started now.
-    pub fn read(&mut self, request: Request, span: Span, effects: &mut Effects) {
+    /// Reads `span`: every block is decided on at once, in ascending order, but for the first one
+    /// where this is the rest of a request; data that is not here yet comes with the flights that
+    /// are under way or are started now.
+    pub fn read(&mut self, request: Request, span: Span, goes_on: bool, effects: &mut Effects) {
         if span.length == 0 {
             return effects.answer(request.done, Ok(IoBuf::new(0)));
         }
@@ -45,9 +46,18 @@ impl State {
         let (first, end) = self.block_range(&span);
         for index in first..end {
             let block = BlockId::new(span.volume, index);
-            let outcome = self.offer(block, AccessKind::Read, effects);
+            let outcome = if goes_on && index == first {
+                let slot = self.level.find(block);
+                slot.map_or(Outcome::Bypassed, Outcome::Hit)
+            } else {
+                self.offer(block, AccessKind::Read, effects)
+            };
             match outcome {
                 Outcome::Hit(slot) => self.copy_or_wait(slot, block, &mut reading),
+                Outcome::Admitted { slot, .. } if self.in_pieces() => {
+                    self.load_later(block, slot);
+                    self.fetch(block, None, &mut reading);
+                }
                 Outcome::Admitted { slot, .. } => self.fetch(block, Some(slot), &mut reading),
                 Outcome::Bypassed => self.fetch(block, None, &mut reading),
             }
@@ -110,6 +120,11 @@ impl State {
             Frame::Awaits(flight) => {
                 self.tally.shared_reads += 1;
                 reading.wait_for(flight);
+            }
+            Frame::Loading => {
+                self.tally.loading_reads += 1;
+                let slot = (!self.in_pieces()).then_some(slot);
+                self.fetch(block, slot, reading);
             }
             Frame::Ready | Frame::AwaitsWrite => {
                 let from = self.block_span(block);
@@ -226,8 +241,10 @@ impl State {
                 }
             }
         }
-        if let Some(block) = flight.preload {
-            self.land_preload(block, result.as_ref().ok(), effects);
+        match flight.background {
+            Background::No => {}
+            Background::Whole => self.land_whole(),
+            Background::Piece => self.land_piece(span, &result),
         }
         self.answer_readers(&flight.readers, span, result, effects);
         for request in flight.parked {

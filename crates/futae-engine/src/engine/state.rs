@@ -2,7 +2,8 @@
 
 use super::belief::Belief;
 use super::effects::{Effects, Handed, Ticket};
-use super::flights::{Flight, Span, WaitingRead, Write};
+use super::flights::{Background, Flight, Span, WaitingRead, Write};
+use super::loads::{Loads, PAGE_BYTES};
 use super::log::DecisionLog;
 use super::status::Tally;
 use crate::StoreOperation;
@@ -24,6 +25,8 @@ pub enum Frame {
     Awaits(usize),
     /// It will when the write that placed the block is over.
     AwaitsWrite,
+    /// It will when the block has been loaded in the background.
+    Loading,
 }
 
 /// A volume of the cache.
@@ -52,8 +55,8 @@ pub struct State {
     pub volumes: Vec<Volume>,
     pub flights: Slab<Flight>,
     pub flight_of: HashMap<BlockId, usize>,
-    /// Blocks being loaded because the policy asked for them.
-    pub preloading: u64,
+    /// What is loaded in the background.
+    pub loads: Loads,
     pub readers: Slab<WaitingRead>,
     pub writes: Slab<Write>,
     pub flushes: Slab<Flush>,
@@ -76,7 +79,8 @@ impl State {
             }
         };
         match request.operation {
-            Operation::Read { .. } => self.read(request, span, effects),
+            Operation::Read { .. } => self.read(request, span, false, effects),
+            Operation::ReadOn { .. } => self.read(request, span, true, effects),
             Operation::Write { .. } | Operation::Trim { .. } | Operation::WriteZeroes { .. } => {
                 self.write(request, span, effects);
             }
@@ -94,9 +98,9 @@ impl State {
 
     fn checked_span(&self, request: &Request) -> Result<Span, IoError> {
         let (offset, length, writes) = match &request.operation {
-            Operation::Read { offset, length } | Operation::Notice { offset, length } => {
-                (*offset, *length, false)
-            }
+            Operation::Read { offset, length }
+            | Operation::ReadOn { offset, length }
+            | Operation::Notice { offset, length } => (*offset, *length, false),
             Operation::Write { offset, data, .. } => (*offset, data.len() as u64, true),
             Operation::Demote { offset, data } => (*offset, data.len() as u64, false),
             Operation::Flush => (0, 0, false),
@@ -187,7 +191,11 @@ impl State {
             }
             return;
         }
-        if frame == Frame::AwaitsWrite || self.hand_down == HandDown::Nothing {
+        if frame == Frame::Loading {
+            self.loads.give_up(victim.block);
+        }
+        let has_data = frame == Frame::Ready || self.hand_down == HandDown::Notice;
+        if !has_data || self.hand_down == HandDown::Nothing {
             return;
         }
         let span = self.block_span(victim.block);
@@ -231,6 +239,9 @@ impl State {
                     .targets
                     .retain(|(_, slot)| *slot != victim.slot);
             }
+            if frame == Frame::Loading {
+                self.loads.give_up(block);
+            }
         }
     }
 
@@ -245,10 +256,11 @@ impl State {
             .map(|(key, _)| key)
     }
 
-    /// A read of whole blocks under way that overlaps `span`.
+    /// A read under way that fills frames, or may be waited for by others, and overlaps `span`.
     pub fn flight_over(&self, span: &Span) -> Option<usize> {
         let overlaps = |flight: &Flight| {
-            flight.whole && flight.span.is_some_and(|read| read.overlap(span).is_some())
+            let counts = flight.whole || flight.background == Background::Piece;
+            counts && flight.span.is_some_and(|read| read.overlap(span).is_some())
         };
         self.flights
             .iter()
@@ -276,15 +288,20 @@ impl State {
         }
     }
 
-    /// `span` widened to whole blocks, within the volume.
+    /// `span` widened to what a write keeps others away from, within the volume: whole blocks; for
+    /// blocks that are loaded in pieces, pages.
     pub fn widened(&self, span: &Span) -> Span {
         let size = self.volumes[usize::from(span.volume.0)].size_bytes;
-        let (first, end) = self.block_range(span);
-        let offset = first * self.block_bytes;
+        let unit = if self.in_pieces() {
+            PAGE_BYTES
+        } else {
+            self.block_bytes
+        };
+        let offset = span.offset / unit * unit;
         Span {
             volume: span.volume,
             offset,
-            length: (end * self.block_bytes).min(size) - offset,
+            length: span.end().next_multiple_of(unit).min(size) - offset,
         }
     }
 
@@ -351,7 +368,7 @@ impl State {
         for block in self.level.order() {
             let slot = self.level.find(block).expect("ordered blocks are resident");
             match self.frames[slot.i()] {
-                Frame::Ready => {}
+                Frame::Ready | Frame::Loading => {}
                 Frame::Awaits(key) => {
                     let targets = &self.flights[key].targets;
                     assert!(

@@ -16,6 +16,7 @@ pub struct Tally {
     pub store_writes: u64,
     pub notice_reads: u64,
     pub preload_reads: u64,
+    pub loading_reads: u64,
     pub write_around_blocks: u64,
     pub shared_reads: u64,
     pub demotions_refused: u64,
@@ -71,6 +72,12 @@ pub struct EngineStatus {
     pub notice_reads: u64,
     /// Blocks read from stores because the policy asked for them by itself.
     pub preload_reads: u64,
+    /// Hits that were answered from the store, since the block was still being loaded.
+    #[serde(default)]
+    pub loading_reads: u64,
+    /// Blocks that have a slot and not yet their data: they are loaded in the background.
+    #[serde(default)]
+    pub loading_blocks: u64,
     /// Blocks written in part that were not resident: not offered to the policy.
     pub write_around_blocks: u64,
     /// Misses that waited for a read already under way instead of starting their own.
@@ -152,6 +159,8 @@ impl State {
             store_writes: tally.store_writes,
             notice_reads: tally.notice_reads,
             preload_reads: tally.preload_reads,
+            loading_reads: tally.loading_reads,
+            loading_blocks: self.loading_blocks(),
             write_around_blocks: tally.write_around_blocks,
             shared_reads: tally.shared_reads,
             demotions_refused: tally.demotions_refused,

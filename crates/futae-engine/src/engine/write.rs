@@ -143,6 +143,13 @@ impl State {
             if let Some(slot) = self.level.find(block) {
                 let to = self.block_span(block);
                 span.copy(data.as_slice(), &to, self.arena.frame_mut(slot));
+                let is_whole = to.overlap(span) == Some(to);
+                if self.frames[slot.i()] == Frame::Loading {
+                    if !is_whole {
+                        continue; // The rest is still to come.
+                    }
+                    self.loads.give_up(block);
+                }
                 self.frames[slot.i()] = Frame::Ready;
             }
         }
@@ -169,6 +176,7 @@ fn store_operation(operation: Operation) -> Option<StoreOperation> {
             no_hole,
         }),
         Operation::Read { .. }
+        | Operation::ReadOn { .. }
         | Operation::Flush
         | Operation::Notice { .. }
         | Operation::Demote { .. } => None,

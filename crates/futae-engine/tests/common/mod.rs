@@ -153,8 +153,19 @@ pub struct Setup {
 }
 
 pub fn setup(policy: &str, slots: u32, blocks: u64, hand_down: HandDown) -> Setup {
+    setup_of(BLOCK, policy, slots, blocks * BLOCK, hand_down)
+}
+
+/// Blocks of another size, over a store of so many bytes.
+pub fn setup_of(
+    block_bytes: u64,
+    policy: &str,
+    slots: u32,
+    bytes: u64,
+    hand_down: HandDown,
+) -> Setup {
     let options = EngineOptions {
-        block_bytes: BLOCK,
+        block_bytes,
         capacity_blocks: slots,
         policy: policy.parse().expect("a policy"),
         seed: 1,
@@ -162,7 +173,7 @@ pub fn setup(policy: &str, slots: u32, blocks: u64, hand_down: HandDown) -> Setu
         decision_log: None,
     };
     let engine = Engine::new(&options).expect("an engine");
-    let store = TestStore::new(blocks);
+    let store = TestStore::new(bytes / BLOCK);
     let below: Arc<dyn Store> = Arc::clone(&store) as _;
     let volume = engine
         .add_volume("test", below, Class::NORMAL)

@@ -198,6 +198,17 @@ impl Policy for LfuHistory {
         self.wanted
     }
 
+    fn history(&self) -> Vec<BlockId> {
+        let block = |&number: &u32| self.names.block(number);
+        self.history.iter().map(block).collect()
+    }
+
+    fn recall(&mut self, history: &[BlockId]) {
+        for &block in history {
+            self.remember(block);
+        }
+    }
+
     fn resize(&mut self, slots: u32) {
         self.slots = slots;
     }
@@ -319,6 +330,25 @@ mod tests {
         }
         let late = level.access(&Access::of(block(2), AccessKind::Preload));
         assert_eq!((late, level.order()), (Outcome::Bypassed, vec![block(1)]));
+    }
+
+    #[test]
+    fn a_history_goes_on_where_it_was_saved() {
+        let text = "lfu-history(review=2,min_gain=0,history=6)";
+        let mut first = level_of(text, 1, 1);
+        let block = BlockId::on_first;
+        for index in [7, 8, 8, 9, 8, 7, 7, 9] {
+            first.access(&Access::read(block(index)));
+        }
+        let history = first.history();
+        assert_eq!(history, [8, 9, 8, 7, 7, 9].map(block));
+        let mut second = level_of(text, 1, 1);
+        second.recall(&history);
+        assert_eq!(second.history(), history);
+        // 7 and one miss more: 7 has most counts now, as it has where nothing was saved.
+        second.access(&Access::read(block(7)));
+        second.access(&Access::read(block(1)));
+        assert_eq!(second.review(), Some(block(7)));
     }
 
     #[test]
