@@ -1,5 +1,6 @@
 //! The one file: its contents are the engine's volume.
 
+use crate::runs::Runs;
 use fuser::Errno;
 use futae_engine::{ClientId, Done, Engine, IoBuf, IoError, IoErrorKind, Operation, Request};
 use futae_policy::VolumeId;
@@ -31,11 +32,13 @@ pub(crate) struct VolumeFile {
     /// Requests so far, by which the client's decisions are numbered.
     sequence: AtomicU64,
     longest: AtomicU32,
+    runs: Runs,
 }
 
 impl VolumeFile {
-    pub(crate) fn new(engine: Arc<Engine>, volume: VolumeId) -> Self {
+    pub(crate) fn new(engine: Arc<Engine>, volume: VolumeId, join_reads_bytes: u64) -> Self {
         Self {
+            runs: Runs::new(engine.block_bytes(), join_reads_bytes),
             client: engine.join(volume),
             size_bytes: engine.volume_bytes(volume),
             read_only: engine.is_read_only(volume),
@@ -101,7 +104,12 @@ impl VolumeFile {
             Ok(data) => done(Ok(data.as_slice())),
             Err(error) => done(Err(errno(&error))),
         };
-        self.submit(Operation::Read { offset, length }, Box::new(answer));
+        let operation = if self.runs.goes_on(offset, length) {
+            Operation::ReadOn { offset, length }
+        } else {
+            Operation::Read { offset, length }
+        };
+        self.submit(operation, Box::new(answer));
     }
 
     /// Writes what fits of the data and says how much that was. Like a disk, the file does not

@@ -13,6 +13,7 @@ mod error;
 mod file;
 mod mount;
 mod mountpoint;
+mod runs;
 mod tree;
 
 pub use error::MountError;

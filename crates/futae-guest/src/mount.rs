@@ -36,6 +36,9 @@ pub struct MountOptions {
     /// Let the kernel's page cache hold the file as well. Reads that hit there are several times
     /// faster, but this cache does not see them, and the data is in memory twice.
     pub kernel_cache: bool,
+    /// Count reads that lie next to each other as one access to a block, up to so many bytes:
+    /// what the kernel sends of one request of the application. 0: count each.
+    pub join_reads_bytes: u64,
     /// Threads that take requests from the kernel; a few, if not given.
     pub threads: Option<usize>,
 }
@@ -79,7 +82,7 @@ impl Mount {
         };
         // Absolute, so that it can be unmounted from any working directory.
         let mountpoint = options.mountpoint.canonicalize().map_err(refused)?;
-        let file = Arc::new(VolumeFile::new(engine, volume));
+        let file = Arc::new(VolumeFile::new(engine, volume, options.join_reads_bytes));
         let answer = Arc::new(OnceLock::new());
         let tree = Tree {
             file: Arc::clone(&file),

@@ -1,6 +1,7 @@
 //! The file system: a root directory and one file in it.
 
 use crate::file::VolumeFile;
+use crate::runs::longest_request_bytes;
 use fuser::{
     AccessFlags, BsdFileFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags,
     Generation, INodeNo, InitFlags, KernelConfig, LockOwner, OpenAccMode, OpenFlags, ReplyAttr,
@@ -22,8 +23,6 @@ const STAT_BLOCK_BYTES: u32 = 4096;
 /// `O_DSYNC` of `open`, as `asm-generic/fcntl.h` has it (rustix knows it only as `O_SYNC`).
 const O_DSYNC: i32 = 0o10000;
 
-/// Longest request to ask the kernel for, in bytes.
-const REQUEST_BYTES: u32 = 1 << 20;
 /// Background requests (read-ahead, asynchronous I/O) that the kernel may have in flight.
 const BACKGROUND_REQUESTS: u16 = 256;
 
@@ -36,7 +35,7 @@ const READABLE: FileHandle = FileHandle(0);
 pub struct Granted {
     /// Version of the kernel's FUSE protocol.
     pub protocol: (u32, u32),
-    /// Longest read or write asked for, in bytes; the kernel may send less.
+    /// Longest read or write asked for, the longest that this kernel sends; in bytes.
     pub request_bytes: u32,
     /// Longest read-ahead, in bytes.
     pub readahead_bytes: u32,
@@ -106,11 +105,12 @@ fn settle(reply: ReplyEmpty) -> impl FnOnce(Result<(), Errno>) + Send + 'static 
 impl Filesystem for Tree {
     fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
         // Each is a wish: where the kernel has a lower limit, it is taken.
-        if let Err(nearest) = config.set_max_write(REQUEST_BYTES) {
+        let request_bytes = longest_request_bytes();
+        if let Err(nearest) = config.set_max_write(request_bytes) {
             let _ = config.set_max_write(nearest);
         }
-        let mut readahead_bytes = REQUEST_BYTES;
-        if let Err(nearest) = config.set_max_readahead(REQUEST_BYTES) {
+        let mut readahead_bytes = request_bytes;
+        if let Err(nearest) = config.set_max_readahead(request_bytes) {
             readahead_bytes = nearest;
             let _ = config.set_max_readahead(nearest);
         }
@@ -129,7 +129,7 @@ impl Filesystem for Tree {
         let abi = config.kernel_abi();
         let granted = Granted {
             protocol: (abi.0, abi.1),
-            request_bytes: REQUEST_BYTES,
+            request_bytes,
             readahead_bytes,
             background_requests: BACKGROUND_REQUESTS,
             shared_mmap,

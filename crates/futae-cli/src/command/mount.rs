@@ -1,11 +1,14 @@
 //! `futae mount`: the upper cache, as one file in a directory.
 
+mod choice;
 mod orders;
+mod state;
 
 pub use orders::MountStatus;
 
 use crate::failure::Failure;
 use anyhow::Context;
+use choice::{Choice, Pins};
 use futae_control::Control;
 use futae_engine::{Engine, EngineOptions, EngineStatus, FileStore, HandDown, SetupError, Store};
 use futae_guest::{Mount, MountError, MountOptions, check_mountpoint, default_file_name};
@@ -16,6 +19,7 @@ use futae_wire::nbd_store::NbdStore;
 use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use state::StateArgs;
 use std::ffi::OsStr;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -25,6 +29,11 @@ use std::time::Duration;
 
 /// How often to look whether somebody else has unmounted it.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+
+/// The largest blocks that are handed down without being asked to.
+const HANDED_DOWN_BYTES_MAX: u64 = 1 << 20;
+/// The unit of access of the paper behind `lfu-history`.
+const JOIN_READS_BYTES: u64 = 1 << 20;
 
 /// Mount a volume as one file, cached in this process
 #[derive(clap::Args)]
@@ -40,11 +49,12 @@ pub struct Args {
     /// Size of a block, a power of two from 4KiB to 256MiB
     #[arg(long, value_name = "SIZE", default_value = "4KiB")]
     block: String,
-    /// Who chooses what stays; `futae policies` lists them
-    #[arg(long, default_value = "lru")]
-    policy: String,
+    #[command(flatten)]
+    choice: Choice,
+    #[command(flatten)]
+    state: StateArgs,
     /// What to tell the cache below of an evicted block: its data, a notice without data, or
-    /// nothing. auto: its data if the source takes it
+    /// nothing. auto: its data if the source takes it and a block is not more than 1MiB
     #[arg(long, value_name = "WHAT", default_value = "auto")]
     hand_down: Tell,
     /// Name of the file; by default the source's or the export's own, or `disk`
@@ -57,6 +67,11 @@ pub struct Args {
     /// twice, and this cache does not see the reads that hit there
     #[arg(long)]
     kernel_cache: bool,
+    /// Count reads that lie next to each other as one access to a block, up to SIZE: what the
+    /// kernel sends of one request of the application. 0 counts each. By default 1MiB for
+    /// lfu-history, whose history counts requests, otherwise 0
+    #[arg(long, value_name = "SIZE")]
+    join_reads: Option<String>,
     /// Threads that take requests from the kernel
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     threads: Option<u16>,
@@ -100,10 +115,15 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         other => other.into(),
     })?;
     let volume = engine.add_volume(&plan.file_name, store, Class::NORMAL)?;
+    if let Some(pins) = &plan.pins {
+        let size_bytes = engine.volume_bytes(volume);
+        pins.check_source(args.source.as_ref(), size_bytes, engine.block_bytes())?;
+    }
     let options = MountOptions {
         mountpoint: args.mountpoint.clone(),
         file_name: plan.file_name.clone(),
         source: args.source.clone(),
+        join_reads_bytes: plan.join_reads_bytes,
         kernel_cache: args.kernel_cache,
         threads: args.threads.map(usize::from),
     };
@@ -113,14 +133,36 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         Control::start(&path, orders)
     });
     let control = control.transpose()?;
-    announce(args, &mount, &engine, hand_down, control.as_ref())?;
+    let mut warm_blocks = 0;
+    let mut state = args
+        .state
+        .recall(&engine, &args.source)
+        .map(|(file, warm)| {
+            warm_blocks = warm;
+            file
+        });
+    engine.begin_loading();
+    announce(
+        args,
+        &mount,
+        &engine,
+        hand_down,
+        control.as_ref(),
+        warm_blocks,
+    )?;
     while signals.pending().next().is_none() && !mount.is_over() {
         thread::sleep(LOOK_INTERVAL);
+        if let Some(state) = &mut state {
+            state.save_in_time(&engine);
+        }
     }
     drop(control);
     let granted = mount.longest_request_bytes();
     let ended = mount.unmount();
     engine.sync_log();
+    if let Some(state) = &mut state {
+        state.save(&engine);
+    }
     let ended = ended?;
     let point = args.mountpoint.display();
     if ended.is_in_use {
@@ -150,30 +192,28 @@ struct Plan {
     source: Source,
     file_name: String,
     cache: EngineOptions,
+    pins: Option<Pins>,
+    join_reads_bytes: u64,
     control: Option<PathBuf>,
 }
 
 impl Plan {
     fn new(args: &Args) -> Result<Self, Failure> {
-        let policy: PolicySpec = args.policy.parse().map_err(Failure::usage)?;
+        let (policy, pins) = args.choice.spec()?;
+        args.state.check()?;
         let shape = Shape {
             slots: 16,
             seed: args.seed,
         };
-        futae_policy::build(&policy, &shape).map_err(Failure::usage)?;
+        futae_policy::build(&policy, &shape)
+            .map_err(|error| Failure::usage(format!("--policy: {error}")))?;
         let block_bytes = parse_block_bytes(&args.block, BLOCK_BYTES_MIN, BLOCK_BYTES_MAX)
             .map_err(|error| Failure::usage(format!("--block: {error}")))?;
-        let blocks = args
-            .cache
-            .parse()
-            .and_then(|size: Size| size.blocks(block_bytes))
-            .map_err(|error| Failure::usage(format!("--cache: {error}")))?;
-        let capacity_blocks = u32::try_from(blocks).map_err(|_| {
-            let most = u32::MAX;
-            Failure::usage(format!(
-                "--cache: {blocks} blocks, but a cache has at most {most}; use a larger --block"
-            ))
-        })?;
+        let capacity_blocks = capacity_blocks(&args.cache, block_bytes)?;
+        if let Some(pins) = &pins {
+            pins.check_capacity(capacity_blocks, block_bytes)?;
+        }
+        let join_reads_bytes = join_reads_bytes(args, &policy)?;
         let source = if args.source.contains("://") {
             Source::Nbd(args.source.parse().map_err(Failure::usage)?)
         } else {
@@ -196,6 +236,8 @@ impl Plan {
             source,
             file_name: args.name.clone().unwrap_or(own_name),
             cache,
+            pins,
+            join_reads_bytes,
             control: control.transpose()?,
         })
     }
@@ -220,6 +262,42 @@ impl Plan {
     }
 }
 
+/// The slots of a cache of the size that was asked for, which is at least one block.
+fn capacity_blocks(cache: &str, block_bytes: u64) -> Result<u32, Failure> {
+    let wrong = |error| Failure::usage(format!("--cache: {error}"));
+    let size: Size = cache.parse().map_err(wrong)?;
+    if size
+        .bytes(block_bytes)
+        .is_ok_and(|bytes| bytes < block_bytes)
+    {
+        let block = Size::Bytes(block_bytes);
+        return Err(Failure::usage(format!(
+            "--cache {cache} is less than one block of {block}; give it more, or choose a smaller --block"
+        )));
+    }
+    let blocks = size.blocks(block_bytes).map_err(wrong)?;
+    u32::try_from(blocks).map_err(|_| {
+        let most = u32::MAX;
+        Failure::usage(format!(
+            "--cache: {blocks} blocks, but a cache has at most {most}; use a larger --block"
+        ))
+    })
+}
+
+/// The longest request that the application is taken to make.
+fn join_reads_bytes(args: &Args, policy: &PolicySpec) -> Result<u64, Failure> {
+    let Some(text) = &args.join_reads else {
+        let counts_requests = policy.name == "lfu-history";
+        return Ok(if counts_requests { JOIN_READS_BYTES } else { 0 });
+    };
+    match text.parse() {
+        Ok(Size::Bytes(bytes)) => Ok(bytes),
+        _ => Err(Failure::usage(format!(
+            "--join-reads {text}: write a size such as 1MiB, or 0"
+        ))),
+    }
+}
+
 /// A source in the mountpoint would disappear behind the mount.
 fn refuse_inside(source: &Path, mountpoint: &Path) -> Result<(), Failure> {
     let (Ok(source), Ok(mountpoint)) = (source.canonicalize(), mountpoint.canonicalize()) else {
@@ -237,7 +315,9 @@ fn open_nbd(
     args: &Args,
     block_bytes: u64,
 ) -> Result<(Arc<dyn Store>, HandDown), Failure> {
-    let wants_data = matches!(args.hand_down, Tell::Auto | Tell::Data);
+    // A large block would be copied and sent while somebody waits: only where that is asked for.
+    let is_small = block_bytes <= HANDED_DOWN_BYTES_MAX;
+    let wants_data = args.hand_down == Tell::Data || args.hand_down == Tell::Auto && is_small;
     let block_bytes = u32::try_from(block_bytes).context("the block is too large")?;
     let mut store = NbdStore::connect(uri, wants_data.then_some(block_bytes))?;
     if args.read_only {
@@ -270,6 +350,7 @@ fn announce(
     engine: &Engine,
     hand_down: HandDown,
     control: Option<&Control>,
+    warm_blocks: u64,
 ) -> Result<(), Failure> {
     let status = engine.status();
     let volume = status.volumes.first().context("the cache has no volume")?;
@@ -290,6 +371,7 @@ fn announce(
             "block_bytes": status.block_bytes,
             "capacity_blocks": status.capacity_blocks,
             "hand_down": hand_down,
+            "warm_blocks": warm_blocks,
             "control": control.map(|control| format!("unix:{}", control.path().display())),
             "fuse": {
                 "protocol": format!("{}.{}", granted.protocol.0, granted.protocol.1),

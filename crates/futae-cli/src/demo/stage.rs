@@ -168,6 +168,7 @@ fn mount(
         mountpoint: point.to_owned(),
         file_name: "demo.img".to_owned(),
         source: "futae-demo".to_owned(),
+        join_reads_bytes: 0,
         kernel_cache: false,
         threads: None,
     };

@@ -71,6 +71,7 @@ impl Place {
             mountpoint: self.mountpoint(),
             file_name: "volume".into(),
             source: "test".into(),
+            join_reads_bytes: 0,
             kernel_cache: false,
             threads: None,
         }

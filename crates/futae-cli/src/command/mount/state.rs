@@ -1,0 +1,122 @@
+//! `--state`: what the cache remembers over a restart.
+
+use crate::failure::Failure;
+use futae_engine::{Engine, Identity, Memory};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// How often it is saved.
+const EVERY_SECONDS_DEFAULT: f64 = 60.0;
+
+/// The flags.
+#[derive(clap::Args)]
+pub struct StateArgs {
+    /// Keep in FILE which blocks are resident and their history, so that the next mount with it
+    /// begins warm
+    #[arg(long, value_name = "FILE")]
+    state: Option<PathBuf>,
+    /// Seconds from one saving of --state to the next; it is saved at the end in any case
+    #[arg(long, value_name = "SECONDS", requires = "state")]
+    state_every: Option<f64>,
+}
+
+/// Where the state is kept, and when it was saved.
+pub struct StateFile {
+    path: PathBuf,
+    every: Duration,
+    saved: Instant,
+    identity: Identity,
+    /// Whether somebody has been told that it cannot be saved.
+    complained: bool,
+}
+
+impl StateArgs {
+    /// Whether the flags can be meant.
+    pub fn check(&self) -> Result<(), Failure> {
+        if !(0.1..=1e6).contains(&self.every_seconds()) {
+            return Err(Failure::usage(
+                "--state-every is between 0.1 and a million seconds",
+            ));
+        }
+        let Some(path) = &self.state else {
+            return Ok(());
+        };
+        let directory = path.parent().filter(|path| !path.as_os_str().is_empty());
+        let directory = directory.unwrap_or(Path::new("."));
+        if path.is_dir() || !directory.is_dir() {
+            return Err(Failure::usage(format!(
+                "--state {}: name a file in a directory that exists",
+                path.display()
+            )));
+        }
+        Ok(())
+    }
+
+    fn every_seconds(&self) -> f64 {
+        self.state_every.unwrap_or(EVERY_SECONDS_DEFAULT)
+    }
+
+    /// Gives the cache what an earlier one has saved, if that is of use; otherwise says why not.
+    /// Returns where to save, and how many blocks are being loaded again.
+    pub fn recall(
+        &self,
+        engine: &std::sync::Arc<Engine>,
+        source: &str,
+    ) -> Option<(StateFile, u64)> {
+        let path = self.state.clone()?;
+        let status = engine.status();
+        let identity = Identity {
+            source: name_of(source),
+            size_bytes: status.volumes.first().map_or(0, |volume| volume.size_bytes),
+            block_bytes: status.block_bytes,
+            policy: status.policy,
+        };
+        match Memory::load(&path, &identity) {
+            Ok(None) => {}
+            Ok(Some(memory)) => engine.recall(&memory),
+            Err(error) => eprintln!(
+                "futae: --state {}: {error}; it is ignored, and the cache begins cold",
+                path.display()
+            ),
+        }
+        let file = StateFile {
+            path,
+            every: Duration::from_secs_f64(self.every_seconds()),
+            saved: Instant::now(),
+            identity,
+            complained: false,
+        };
+        Some((file, engine.status().resident_blocks))
+    }
+}
+
+/// A file is known by where it really is.
+fn name_of(source: &str) -> String {
+    std::fs::canonicalize(source).map_or_else(
+        |_| source.to_owned(),
+        |path| path.to_string_lossy().into_owned(),
+    )
+}
+
+impl StateFile {
+    /// Saves if it is time.
+    pub fn save_in_time(&mut self, engine: &Engine) {
+        if self.saved.elapsed() >= self.every {
+            self.save(engine);
+        }
+    }
+
+    /// Saves. A state that cannot be saved is no reason to end: it is said once.
+    pub fn save(&mut self, engine: &Engine) {
+        self.saved = Instant::now();
+        match engine.memory().save(&self.path, &self.identity) {
+            Ok(()) => self.complained = false,
+            Err(error) => {
+                if !std::mem::replace(&mut self.complained, true) {
+                    let path = self.path.display();
+                    eprintln!("futae: --state {path}: cannot be saved: {error}");
+                }
+            }
+        }
+    }
+}
