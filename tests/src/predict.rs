@@ -187,3 +187,47 @@ pub fn writes(requests: &[BlockRequest]) -> usize {
     let is_write = |request: &&BlockRequest| request.kind() == AccessKind::Write;
     requests.iter().filter(is_write).count()
 }
+
+/// Every decision of one level over its store, one a line, for reads of these blocks.
+#[must_use]
+pub fn one_level(policy: &str, slots: u32, blocks: u64, reads: &[u64]) -> String {
+    let shape = HierarchyShape {
+        levels: vec![LevelShape {
+            policy: policy.parse().expect("a policy"),
+            slots,
+        }],
+        links: Vec::new(),
+        write_mode: WriteMode::WriteThrough,
+        guests: 1,
+        blocks,
+        seed: 0,
+    };
+    let mut hierarchy = Hierarchy::new(&shape).expect("a hierarchy");
+    let log = Arc::new(Mutex::new(String::new()));
+    let to = Arc::clone(&log);
+    let add = move |decision: &futae_policy::Decision| {
+        let mut text = to.lock().unwrap_or_else(PoisonError::into_inner);
+        text.push_str(&format!("{decision}\n"));
+    };
+    hierarchy.set_log(0, 0, Box::new(add));
+    for &block in reads {
+        hierarchy.access(0, block, AccessKind::Read);
+    }
+    let text = log.lock().unwrap_or_else(PoisonError::into_inner);
+    text.clone()
+}
+
+/// Panics unless the recorded log of a single level is that of its policy, decision by decision.
+pub fn assert_replays_one(policy: &str, slots: u32, log: &Path) {
+    let spec = ReplaySpec {
+        policy: policy.parse().expect("a policy"),
+        slots,
+        seed: 0,
+    };
+    let file = BufReader::new(File::open(log).expect("the log is there"));
+    let replayed = replay(&spec, file, log).expect("the log is one");
+    if let Some(difference) = replayed.difference {
+        panic!("{}: {difference}", log.display());
+    }
+    assert!(replayed.decisions > 0, "{} is empty", log.display());
+}

@@ -229,6 +229,7 @@ fn mount() {
     let leak = |text: &str| -> &'static str { text.to_owned().leak() };
     let (image, point, uri) = (leak(&image), leak(&point), leak(&uri));
     let absent = leak(text(&absent));
+    let absent_file = leak(&format!("{absent}/state"));
     let cases = [
         case(&mount(image, leak(full), &[]), 1, &["full", "not empty"]),
         case(&mount(image, absent, &[]), 1, &["absent"]),
@@ -263,7 +264,68 @@ fn mount() {
             2,
             &["--cache", "1000000"],
         ),
-        case(&["mount", image, point, "--cache", "0"], 2, &["cache"]),
+        case(&["mount", image, point, "--cache", "0"], 2, &["--cache 0"]),
+        case(
+            &[
+                "mount", image, point, "--cache", "64MiB", "--block", "128MiB",
+            ],
+            2,
+            &["--cache 64MiB", "128MiB", "--block"],
+        ),
+        case(
+            &mount(image, point, &["--policy", "lfu-history(hysteria=3)"]),
+            2,
+            &["--policy", "hysteria", "history"],
+        ),
+        case(
+            &mount(image, point, &["--history", "100"]),
+            2,
+            &["--history", "--policy lfu-history"],
+        ),
+        case(
+            &mount(image, point, &["--policy", "lfu-history", "--history", "0"]),
+            2,
+            &["history"],
+        ),
+        case(
+            &mount(image, point, &["--policy", "const", "--pin", "0-9,5"]),
+            2,
+            &["--pin", "5 overlaps 0-9"],
+        ),
+        case(
+            &mount(image, point, &["--policy", "const", "--pin", "9-0"]),
+            2,
+            &["--pin", "9-0"],
+        ),
+        case(
+            &mount(image, point, &["--policy", "const", "--pin", "60-64"]),
+            2,
+            &["--pin 60-64", "block 64", "64 blocks"],
+        ),
+        case(
+            &mount(image, point, &["--policy", "const", "--pin", "0-256"]),
+            2,
+            &["--pin 0-256", "257 blocks", "--cache"],
+        ),
+        case(
+            &mount(
+                image,
+                point,
+                &["--policy", "const", "--pin-file", leak(&missing)],
+            ),
+            2,
+            &["--pin-file", "disk.img.not"],
+        ),
+        case(
+            &mount(image, point, &["--state", absent_file]),
+            2,
+            &["--state", "absent"],
+        ),
+        case(
+            &mount(image, point, &["--join-reads", "many"]),
+            2,
+            &["--join-reads many", "1MiB"],
+        ),
         case(
             &["mount", image, point, "--cache", "8192GiB"],
             2,

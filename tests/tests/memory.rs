@@ -1,0 +1,143 @@
+//! A mount takes no more memory than it was given, and a tenth.
+
+use futae_tests::direct::{Buffer, Direct};
+use futae_tests::stage::Stage;
+use futae_tests::tools::{has_fuse, has_root, skip, text};
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread::scope;
+
+const CACHE: u64 = 256 << 20;
+const IMAGE: u64 = 384 << 20;
+const READ: usize = 1 << 20;
+
+/// A group of processes whose memory is counted, gone at the end.
+struct Group {
+    path: PathBuf,
+    /// The file that holds the most it ever had.
+    peak: &'static str,
+}
+
+impl Group {
+    /// A new group; says why if there can be none.
+    fn new(name: &str) -> Option<Self> {
+        let places = [
+            ("/sys/fs/cgroup/memory", "memory.max_usage_in_bytes"),
+            ("/sys/fs/cgroup", "memory.peak"),
+        ];
+        for (root, peak) in places {
+            let path = Path::new(root).join(format!("futae-{name}-{}", std::process::id()));
+            if fs::create_dir(&path).is_err() {
+                continue;
+            }
+            let group = Self { path, peak };
+            if group.path.join(peak).exists() {
+                return Some(group);
+            }
+        }
+        skip("no memory cgroup can be made here");
+        None
+    }
+
+    /// A command that runs in the group.
+    fn run(&self, command: &Command) -> Command {
+        let enter = "echo $$ > \"$0\" && exec \"$@\"";
+        let mut within = Command::new("sh");
+        within
+            .args(["-c", enter])
+            .arg(self.path.join("cgroup.procs"));
+        within.arg(command.get_program()).args(command.get_args());
+        within
+    }
+
+    fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.path.join(name)).expect("a file of the group")
+    }
+
+    fn peak_bytes(&self) -> u64 {
+        self.read(self.peak).trim().parse().expect("a number")
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // It may take a moment until the kernel has seen the last process go.
+        for _ in 0..100 {
+            if fs::remove_dir(&self.path).is_ok() {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        skip(&format!("removing {}", self.path.display()));
+    }
+}
+
+/// Reads everything twice with four threads and writes some of it.
+fn load(file: &Path) {
+    let reads = IMAGE / READ as u64;
+    scope(|scope| {
+        for thread in 0..4 {
+            scope.spawn(move || {
+                let file = Direct::open(file).expect("the file opens");
+                let mut buffer = Buffer::new(READ);
+                for at in (0..2 * reads).filter(|at| at % 4 == thread) {
+                    let offset = at * 7 % reads * READ as u64;
+                    file.read(offset, &mut buffer).expect("a read");
+                    if at % 5 == 0 {
+                        file.write(offset, &buffer).expect("a write");
+                    }
+                }
+            });
+        }
+    });
+}
+
+fn stays_within(name: &str, words: &[&str]) {
+    if !has_fuse() || !has_root() {
+        return;
+    }
+    let Some(group) = Group::new(name) else {
+        return;
+    };
+    let mut stage = Stage::bare();
+    let image = File::create(&stage.image).expect("the image");
+    image.set_len(IMAGE).expect("its size");
+    let control = format!("unix:{}", stage.control.display());
+    let all = [&["--cache", "256MiB", "--control", &control], words].concat();
+    let command = group.run(&stage.mount_image_command(&all));
+    stage.start_mount(command);
+    load(&stage.file());
+    let full = stage.status()["engines"][0]["resident_blocks"].clone();
+    stage.stop_mount();
+    let (peak, most) = (group.peak_bytes(), CACHE / 10 * 11);
+    let detail = || {
+        format!(
+            "{}: {full} blocks\n{}",
+            text(&group.path),
+            group.read("memory.stat")
+        )
+    };
+    assert!(peak <= most, "{peak} bytes, at most {most}: {}", detail());
+    assert!(
+        peak > CACHE / 2,
+        "only {peak} bytes: the load is none: {}",
+        detail()
+    );
+}
+
+#[test]
+fn small_blocks() {
+    stays_within("small", &["--policy", "lru"]);
+}
+
+#[test]
+fn large_blocks_that_come_and_go() {
+    stays_within("large", &["--policy", "lru", "--block", "16MiB"]);
+}
+
+#[test]
+fn large_blocks_that_a_history_chooses() {
+    let policy = "lfu-history(min_gain=0,review=3,prefill=true)";
+    stays_within("history", &["--policy", policy, "--block", "8MiB"]);
+}
