@@ -9,6 +9,7 @@
 //! | [`process`] | a running program, which does not outlive its test |
 //! | [`stage`] | a disk image, `futae serve` and `futae mount` in a directory of their own |
 //! | [`tools`] | other programs, and what to do where something is missing |
+//! | [`browser`] | a browser that shows what a page looks like |
 //! | [`direct`] | files past the page cache |
 //! | [`nbd`] | a plain NBD client |
 //! | [`stamp`] | blocks that say which one and which version they are |
@@ -17,6 +18,7 @@
 //! | [`tidy`] | the rules for this source tree |
 
 pub mod binary;
+pub mod browser;
 pub mod direct;
 pub mod ledger;
 pub mod nbd;

@@ -2,9 +2,13 @@
 
 mod command;
 mod demo;
+mod densities;
 mod failure;
 mod load;
+mod plot;
 mod progress;
+mod report;
+mod save;
 mod table;
 
 use clap::{Parser, Subcommand};

@@ -13,7 +13,6 @@ mod distance;
 mod exact;
 mod histogram;
 mod mini;
-pub mod plot;
 mod sample;
 mod shards;
 mod source;

@@ -1,6 +1,5 @@
 //! A whole simulation, from spec to results.
 
-use crate::hierarchy::derived_seed;
 use crate::index::BackedIndex;
 use crate::link::Link;
 use crate::spec::{LevelSpec, LevelSpecError};
@@ -8,23 +7,27 @@ use crate::write_back::WriteMode;
 use futae_policy::SpecError;
 use futae_trace::{TraceError, WorkloadError, WorkloadSpec};
 
-mod csv;
+mod columns;
 mod digest;
 mod drive;
 mod interleave;
 mod latency;
 mod parallel;
 mod plan;
+mod requests;
 mod results;
 mod traces;
 mod view;
 
+pub use columns::{Column, Values};
 use digest::Digest;
 use drive::{Drive, Known};
 pub use interleave::Interleave;
 pub use latency::{AccessTimes, Latency, LatencyError};
 use parallel::in_parallel;
 pub use plan::Plan;
+pub use requests::Requests;
+use requests::interleaved;
 pub use results::{LevelResult, Report, Run};
 pub use traces::{TraceFacts, TraceSimulation, Traces};
 pub use view::{ViewChoice, ViewError};
@@ -164,12 +167,8 @@ fn simulate_one(
             .unwrap_or_else(|| usual(natural.map(|_| 0))),
         requests: spec.requests.unwrap_or_else(|| usual(natural)),
     };
-    let streams = workloads.iter().zip(0..).map(|(workload, guest)| {
-        let seed = derived_seed(spec.seed, guest);
-        workload.generator(spec.block_bytes, seed)
-    });
-    let streams = streams.collect::<Result<Vec<_>, _>>()?;
-    let (run, trace_digest) = plan.run(&mut Interleave::new(streams, blocks), progress)?;
+    let mut stream = interleaved(workloads, blocks, spec.block_bytes, spec.seed)?;
+    let (run, trace_digest) = plan.run(&mut stream, progress)?;
     Ok(report(vec![run], spec.seed, trace_digest))
 }
 

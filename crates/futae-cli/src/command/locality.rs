@@ -1,12 +1,13 @@
 //! `futae locality`: how soon blocks come back, at the application and below each cache.
 
-use super::mrc::{axis_unit, print, save};
 use super::source_args::SourceArgs;
+use crate::densities::{Densities, GIB, Height};
 use crate::failure::Failure;
+use crate::plot::Plot;
 use crate::progress::Progress;
+use crate::save::{Picture, print};
 use crate::table::{Table, count};
 use futae_sim::curve::Source;
-use futae_sim::curve::plot::{Line, Plot};
 use futae_sim::locality::{Bins, GAP_THRESHOLD, Locality, Tap};
 use futae_sim::theory::shortest_gap;
 use futae_sim::{LevelSpec, Link, links};
@@ -38,17 +39,13 @@ pub struct Args {
     /// Bins of growing width, for intervals of all lengths
     #[arg(long)]
     log: bool,
-    /// Draw the densities into a file
-    #[arg(long, value_name = "FILE")]
-    svg: Option<PathBuf>,
+    /// Draw the densities into a file, .svg or .png
+    #[arg(long, visible_alias = "svg", value_name = "FILE")]
+    plot: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
-
-/// What linear bins reach up to: the interval that this share of the re-accesses is below.
-const SHOWN: f64 = 0.995;
-const GIB: f64 = (1u64 << 30) as f64;
 
 /// The result, with what it was found by.
 struct Shown<'a> {
@@ -65,10 +62,11 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     if args.bins == 0 {
         return Err(Failure::usage("--bins is at least 1"));
     }
+    let picture = args.plot.as_deref().map(Picture::new).transpose()?;
     let shown = Shown::find(args)?;
     let plot = shown.plot();
-    if let Some(path) = &args.svg {
-        save(path, &plot.svg())?;
+    if let Some(picture) = picture {
+        picture.write(&plot)?;
     }
     let text = if args.json {
         format!("{}\n", serde_json::to_string_pretty(&shown.as_json())?)
@@ -136,47 +134,24 @@ impl<'a> Shown<'a> {
         gap.is_finite().then_some(gap * self.block_bytes as f64)
     }
 
-    fn kind(&self) -> Bins {
-        if self.args.log {
-            Bins::Log
-        } else {
-            Bins::Linear
-        }
-    }
-
-    /// Where the bins of all taps end.
-    fn end_bytes(&self) -> f64 {
-        let share = if self.args.log { 1.0 } else { SHOWN };
+    fn densities(&self) -> Densities<'_> {
         let taps = self.locality.taps().iter();
-        let ends = taps.filter_map(|tap| tap.intervals.quantile_bytes(share));
-        ends.fold(self.block_bytes as f64, f64::max)
-    }
-
-    fn density(&self, tap: &Tap) -> Vec<futae_sim::locality::Bin> {
-        let end = Some(self.end_bytes());
-        tap.intervals.density(self.args.bins, self.kind(), end)
+        Densities {
+            places: taps
+                .map(|tap| (tap.place.clone(), &tap.intervals))
+                .collect(),
+            bins: self.args.bins,
+            kind: match self.args.log {
+                true => Bins::Log,
+                false => Bins::Linear,
+            },
+            block_bytes: self.block_bytes,
+        }
     }
 
     fn plot(&self) -> Plot {
-        let (unit, name) = axis_unit(self.end_bytes());
-        let line = |tap: &Tap| Line {
-            name: tap.place.clone(),
-            points: self
-                .density(tap)
-                .iter()
-                .map(|bin| {
-                    let middle = f64::midpoint(bin.low_bytes, bin.high_bytes);
-                    (middle / unit, bin.density_per_gb)
-                })
-                .collect(),
-        };
-        Plot {
-            title: format!("re-access intervals of {}", self.args.source.source),
-            x_label: format!("interval, {name} of other requests"),
-            y_label: "density per GB (2^30 bytes)".to_owned(),
-            log_x: self.args.log,
-            lines: self.locality.taps().iter().map(line).collect(),
-        }
+        let title = format!("re-access intervals of {}", self.args.source.source);
+        self.densities().plot(title, Height::Density)
     }
 
     fn table(&self) -> String {
@@ -219,6 +194,7 @@ impl<'a> Shown<'a> {
     }
 
     fn as_json(&self) -> serde_json::Value {
+        let densities = self.densities();
         let tap = |(at, tap): (usize, &Tap)| {
             json!({
                 "place": tap.place,
@@ -226,7 +202,7 @@ impl<'a> Shown<'a> {
                 "median_bytes": tap.intervals.quantile_bytes(0.5),
                 "gap_bytes": tap.intervals.gap_bytes(),
                 "theory_gap_bytes": self.theory_bytes(at),
-                "bins": self.density(tap),
+                "bins": densities.of(&tap.intervals),
             })
         };
         let taps = self.locality.taps().iter().enumerate().map(tap);

@@ -3,17 +3,16 @@
 use super::source_args::{Input, SourceArgs};
 use super::trace_args::say_skipped;
 use crate::failure::Failure;
+use crate::plot::{Line, Look, Plot, Scale, axis_unit};
 use crate::progress::Progress;
+use crate::save::{Picture, print};
 use crate::table::count;
-use anyhow::Context;
 use futae_policy::{PolicySpec, Shape};
-use futae_sim::curve::plot::{Line, Plot};
 use futae_sim::curve::{Curve, ExactLru, MiniTrace, Shards, even_sizes, simulate_sizes};
 use futae_trace::{BlockRequest, Size};
 use serde_json::json;
 use std::fmt::Write as _;
-use std::io::{self, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Compute a miss-ratio curve: misses by cache size
 ///
@@ -52,9 +51,9 @@ pub struct Args {
     /// Print CSV
     #[arg(long, conflicts_with = "json")]
     csv: bool,
-    /// Draw the curves into a file
-    #[arg(long, value_name = "FILE")]
-    svg: Option<PathBuf>,
+    /// Draw the curves into a file, .svg or .png
+    #[arg(long, visible_alias = "svg", value_name = "FILE")]
+    plot: Option<PathBuf>,
 }
 
 /// A curve, how it was found, and its mean absolute error against the exact one, from 0 to 1.
@@ -87,11 +86,12 @@ struct Makings {
 
 /// Computes and prints.
 pub fn run(args: &Args) -> Result<(), Failure> {
+    let picture = args.plot.as_deref().map(Picture::new).transpose()?;
     let (asked, makings) = Asked::read(args)?;
     let found = asked.find(makings)?;
     let plot = asked.plot(&found);
-    if let Some(path) = &args.svg {
-        save(path, &plot.svg())?;
+    if let Some(picture) = picture {
+        picture.write(&plot)?;
     }
     let text = if args.json {
         let value = asked.as_json(&found);
@@ -102,29 +102,6 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         format!("{}\n{}", plot.text(72, 18), asked.table(&found))
     };
     print(&text)
-}
-
-/// Writes a file of the user's.
-pub(super) fn save(path: &Path, text: &str) -> Result<(), Failure> {
-    let saved = std::fs::write(path, text);
-    saved.with_context(|| format!("cannot write {}", path.display()))?;
-    Ok(())
-}
-
-/// Prints; whoever closed the pipe has read enough.
-pub(super) fn print(text: &str) -> Result<(), Failure> {
-    match io::stdout().lock().write_all(text.as_bytes()) {
-        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => Err(e.into()),
-        _ => Ok(()),
-    }
-}
-
-/// The unit that an axis up to so many bytes is in, with its name.
-pub(super) fn axis_unit(bytes: f64) -> (f64, &'static str) {
-    let units = [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)];
-    let units = units.map(|(name, bits)| ((1u64 << bits) as f64, name));
-    let found = units.into_iter().find(|(unit, _)| bytes >= 2.0 * unit);
-    found.unwrap_or((1.0, "bytes"))
 }
 
 fn read_sizes(text: &str, block_bytes: u64, blocks: u64) -> Result<Vec<u64>, Failure> {
@@ -324,6 +301,7 @@ impl<'a> Asked<'a> {
                     (x, point.miss_ratio)
                 }))
                 .collect(),
+            look: Look::Line,
         };
         Plot {
             title: format!("{} on {}", self.policy, self.args.source.source),
@@ -331,9 +309,12 @@ impl<'a> Asked<'a> {
                 "cache size, {name}, in blocks of {} bytes",
                 self.block_bytes
             ),
+            x_unit: name,
             y_label: "miss ratio".to_owned(),
+            y_scale: Scale::Number,
             log_x: false,
             lines: found.iter().map(line).collect(),
+            rules: Vec::new(),
         }
     }
 
@@ -406,7 +387,7 @@ impl<'a> Asked<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::{axis_unit, read_sizes};
+    use super::read_sizes;
 
     #[test]
     fn sizes_are_sorted_and_none_is_empty() {
@@ -414,7 +395,5 @@ mod tests {
         assert_eq!(sizes, Some(vec![7, 100, 1024]));
         assert!(read_sizes("0blocks", 4096, 1000).is_err());
         assert!(read_sizes("", 4096, 1000).is_err());
-        assert_eq!(axis_unit(2e9).1, "MiB");
-        assert_eq!(axis_unit(5e9).1, "GiB");
     }
 }

@@ -29,13 +29,19 @@ impl ExactLru {
         }
     }
 
+    /// Ends a warm-up: requests are counted anew, the caches remembered.
+    pub fn restart(&mut self) {
+        self.counts.clear();
+        self.requests = 0;
+    }
+
     /// Distinct blocks so far.
     #[must_use]
     pub fn distinct(&self) -> u32 {
         self.distances.distinct()
     }
 
-    /// Requests so far.
+    /// Requests counted so far.
     #[must_use]
     pub fn requests(&self) -> u64 {
         self.requests

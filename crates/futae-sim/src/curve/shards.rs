@@ -90,6 +90,13 @@ impl Shards {
         }
     }
 
+    /// Ends a warm-up: requests are counted anew, the caches remembered.
+    pub fn restart(&mut self) {
+        self.positions = Histogram::default();
+        self.requests = 0;
+        self.expected = 0.0;
+    }
+
     /// The sampling rate now.
     #[must_use]
     pub fn rate(&self) -> f64 {

@@ -18,9 +18,12 @@ pub struct Tap {
     pub intervals: Intervals,
 }
 
-/// A hierarchy with a tap above each level and one below the last. One guest.
+/// A hierarchy with a tap above each level and one below the last. What guests have of their own
+/// is one place, where all their requests are seen.
 pub struct Locality {
     hierarchy: Option<Hierarchy>,
+    /// Blocks of each guest.
+    blocks: u64,
     taps: Vec<Tap>,
 }
 
@@ -48,15 +51,32 @@ impl Locality {
         blocks: u64,
         seed: u64,
     ) -> Result<Self, LocalityError> {
-        if blocks > BackedIndex::BLOCKS_MAX {
-            return Err(LocalityError::Blocks(blocks));
+        Self::of_guests(levels, links, block_bytes, (1, blocks), seed)
+    }
+
+    /// As [`new`](Self::new), for so many guests with so many blocks each; those of guest *g* are
+    /// numbered from *g* times that.
+    pub fn of_guests(
+        levels: &[LevelSpec],
+        links: &[Link],
+        block_bytes: u64,
+        (guests, blocks): (u32, u64),
+        seed: u64,
+    ) -> Result<Self, LocalityError> {
+        let all = blocks.saturating_mul(u64::from(guests));
+        if all > BackedIndex::BLOCKS_MAX {
+            return Err(LocalityError::Blocks(all));
         }
-        let shapes = levels.iter().map(|level| level.shape(block_bytes, blocks));
+        let shape = |(at, level): (usize, &LevelSpec)| {
+            let reach = if at + 1 == levels.len() { all } else { blocks };
+            level.shape(block_bytes, reach)
+        };
+        let shapes = levels.iter().enumerate().map(shape);
         let shape = HierarchyShape {
             levels: shapes.collect::<Result<_, _>>()?,
             links: links.to_vec(),
             write_mode: WriteMode::WriteThrough,
-            guests: 1,
+            guests,
             blocks,
             seed,
         };
@@ -72,6 +92,7 @@ impl Locality {
         });
         Ok(Self {
             hierarchy,
+            blocks,
             taps: taps.collect(),
         })
     }
@@ -83,7 +104,13 @@ impl Locality {
     pub fn access(&mut self, request: BlockRequest) {
         let block = request.block();
         let served = match &mut self.hierarchy {
-            Some(hierarchy) => hierarchy.access(0, block, request.kind()) as usize,
+            Some(hierarchy) if block < self.blocks => {
+                hierarchy.access(0, block, request.kind()) as usize
+            }
+            Some(hierarchy) => {
+                let (guest, block) = (block / self.blocks, block % self.blocks);
+                hierarchy.access(guest as u32, block, request.kind()) as usize
+            }
             None => 0,
         };
         let reached = if request.is_write() {

@@ -203,12 +203,12 @@ impl Traces {
     }
 
     /// Blocks of the guest that has most.
-    fn blocks(&self) -> u64 {
+    pub(super) fn blocks(&self) -> u64 {
         let blocks = self.guests.iter().map(|guest| u64::from(guest.distinct()));
         blocks.max().unwrap_or(0)
     }
 
-    fn with_stream<T>(&self, act: impl FnOnce(&mut dyn BlockStream) -> T) -> T {
+    pub(super) fn with_stream<T>(&self, act: impl FnOnce(&mut dyn BlockStream) -> T) -> T {
         match &self.guests[..] {
             [only] => act(&mut only.stream()),
             guests => {

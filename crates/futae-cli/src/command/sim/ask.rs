@@ -1,0 +1,199 @@
+//! From arguments to results.
+
+use super::Args;
+use crate::command::trace_args::say_skipped;
+use crate::failure::Failure;
+use crate::progress::Progress;
+use futae_sim::run::{Requests, TraceSimulation, Traces, simulate_guests};
+use futae_sim::{LevelSpec, Report, SimulationError, SimulationSpec, links, simulate_all};
+use futae_trace::{Size, TraceErrorKind, WorkloadSpec};
+use std::path::{Path, PathBuf};
+
+/// What was simulated, to be gone through again.
+pub enum Source {
+    /// Trace files.
+    Traces(Box<Traces>),
+    /// Workloads, one for each guest, with the size of a block and the seed.
+    Workloads(Vec<WorkloadSpec>, u64, u64),
+}
+
+impl Source {
+    /// The requests of the simulation.
+    pub fn requests(&self) -> Requests<'_> {
+        match self {
+            Self::Traces(traces) => Requests::Traces(traces),
+            Self::Workloads(workloads, block_bytes, seed) => Requests::Workloads {
+                workloads,
+                block_bytes: *block_bytes,
+                seed: *seed,
+            },
+        }
+    }
+}
+
+/// Simulates what is asked for.
+pub fn simulate(args: &Args) -> Result<(Report, Source), Failure> {
+    let is_file = |source: &&String| Path::new(source).exists();
+    match args.sources.iter().filter(is_file).count() {
+        0 => of_workloads(args),
+        files if files == args.sources.len() => of_traces(args),
+        _ => Err(Failure::usage(
+            "either all guests have traces, or all have workloads",
+        )),
+    }
+}
+
+fn threads(args: &Args) -> usize {
+    let usual = || std::thread::available_parallelism().map_or(1, usize::from);
+    args.threads.unwrap_or_else(usual)
+}
+
+fn of_workloads(args: &Args) -> Result<(Report, Source), Failure> {
+    let parsed = args.sources.iter().map(|source| {
+        let parsed = source.parse::<WorkloadSpec>();
+        parsed.map_err(|error| match source.contains(':') {
+            true => Failure::usage(error),
+            false => Failure::usage(format!("{source} is no file, and no workload: {error}")),
+        })
+    });
+    let workloads = parsed.collect::<Result<Vec<_>, _>>()?;
+    args.trace.refuse()?;
+    args.view.refuse()?;
+    let several = workloads.len() > 1;
+    let guests = match args.guests {
+        Some(guests) if several && guests as usize != workloads.len() => {
+            let message = format!(
+                "--guests {guests} does not fit {} workloads",
+                workloads.len()
+            );
+            return Err(Failure::usage(message));
+        }
+        guests => guests.unwrap_or(workloads.len() as u32),
+    };
+    let block_bytes = args.trace.block_bytes()?;
+    let one = |levels: Vec<LevelSpec>| SimulationSpec {
+        links: links(&levels, args.link),
+        levels,
+        write_mode: args.write_mode,
+        guests,
+        workload: workloads[0].clone(),
+        block_bytes,
+        seed: args.seed,
+        warmup_requests: args.warmup,
+        requests: args.requests,
+    };
+    let specs: Vec<_> = hierarchies(args)?.into_iter().map(one).collect();
+    let progress = Progress::new("simulating", args.json);
+    let set = |fraction| progress.set(fraction);
+    let report = match several {
+        true => simulate_guests(&specs, &workloads, threads(args), &set),
+        false => simulate_all(&specs, threads(args), &set),
+    };
+    let report = report.map_err(Failure::usage)?;
+    let workloads = match several {
+        true => workloads,
+        false => vec![workloads[0].clone(); guests as usize],
+    };
+    Ok((report, Source::Workloads(workloads, block_bytes, args.seed)))
+}
+
+fn of_traces(args: &Args) -> Result<(Report, Source), Failure> {
+    let guests = args.sources.len();
+    if args.guests.is_some_and(|asked| asked as usize != guests) {
+        return Err(Failure::usage(
+            "each guest has a trace of its own: name one for each",
+        ));
+    }
+    let view = args.view.choice()?;
+    let options = args.trace.options()?;
+    let one = |levels: Vec<LevelSpec>| TraceSimulation {
+        links: links(&levels, args.link),
+        levels,
+        write_mode: args.write_mode,
+        seed: args.seed,
+        warmup_requests: args.warmup.unwrap_or(0),
+        requests: args.requests,
+    };
+    let hierarchies: Vec<_> = hierarchies(args)?.into_iter().map(one).collect();
+    let paths: Vec<PathBuf> = args.sources.iter().map(PathBuf::from).collect();
+    let progress = Progress::new("reading", args.json);
+    let traces = Traces::read(&paths, &options, view, &mut |done| progress.set(done));
+    let traces = traces.map_err(failure)?;
+    drop(progress);
+    say_skipped(traces.facts().records_skipped);
+    let progress = Progress::new("simulating", args.json);
+    let set = |fraction| progress.set(fraction);
+    let report = traces.simulate(&hierarchies, options.unit_bytes, threads(args), &set);
+    Ok((report.map_err(failure)?, Source::Traces(Box::new(traces))))
+}
+
+/// A trace that cannot be read is no mistake in the arguments, unless its format is.
+fn failure(error: SimulationError) -> Failure {
+    match error {
+        SimulationError::Trace(error)
+            if error.at.is_some() || matches!(error.kind, TraceErrorKind::Io(_)) =>
+        {
+            Failure::from(error)
+        }
+        error => Failure::usage(error),
+    }
+}
+
+/// The levels of each run.
+fn hierarchies(args: &Args) -> Result<Vec<Vec<LevelSpec>>, Failure> {
+    if let Some(policies) = &args.policies {
+        let Some(sizes) = &args.sizes else {
+            return Err(Failure::usage(
+                "--policy needs --sizes, such as --sizes 1%,10%",
+            ));
+        };
+        let mut runs = Vec::new();
+        for policy in split_policies(policies) {
+            for size in sizes.split(',') {
+                size.parse::<Size>().map_err(Failure::usage)?;
+                runs.push(vec![
+                    format!("{policy}:{size}").parse().map_err(Failure::usage)?,
+                ]);
+            }
+        }
+        return Ok(runs);
+    }
+    if args.levels.is_empty() {
+        return Err(Failure::usage(
+            "say what to simulate: --level POLICY:SIZE once per level, top down \
+             (e.g. --level lru:3GiB --level exclusive:4GiB)",
+        ));
+    }
+    let levels = args
+        .levels
+        .iter()
+        .map(|level| level.parse().map_err(Failure::usage));
+    Ok(vec![levels.collect::<Result<_, _>>()?])
+}
+
+/// Splits at commas outside of parentheses.
+fn split_policies(text: &str) -> Vec<&str> {
+    let mut depth = 0;
+    let outside = |c: char| {
+        match c {
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            _ => {}
+        }
+        c == ',' && depth == 0
+    };
+    text.split(outside).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::split_policies;
+
+    #[test]
+    fn commas_inside_parentheses_do_not_separate_policies() {
+        assert_eq!(
+            split_policies("lru,2q(a=1,b=2),fifo"),
+            ["lru", "2q(a=1,b=2)", "fifo"]
+        );
+    }
+}

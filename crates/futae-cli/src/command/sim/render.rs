@@ -1,0 +1,142 @@
+//! Results as tables for people.
+
+use crate::table::{Table, count, percent};
+use futae_sim::{Report, Run, WriteMode};
+
+/// The whole report.
+pub fn render(report: &Report, source: &str) -> String {
+    let mut table = Table::new([
+        "level",
+        "blocks",
+        "requests",
+        "hits",
+        "misses",
+        "hit ratio",
+        "byte misses",
+        "demoted in",
+    ]);
+    for run in &report.runs {
+        add_run(&mut table, run, report.runs.len() > 1);
+    }
+    let Some(first) = report.runs.first() else {
+        return table.render();
+    };
+    let blocks = match &report.trace {
+        Some(trace) if trace.view == "start" => "blocks, one a request".to_owned(),
+        _ => format!("blocks of {} bytes", first.block_bytes),
+    };
+    let mut text = format!(
+        "{source}: {} {blocks}, seed {}, {} requests ({} writes) after {} of warm-up, digest {}\n\n{}",
+        count(first.footprint_blocks),
+        report.seed,
+        count(first.requests),
+        count(first.writes),
+        count(first.warmup_requests),
+        report.trace_digest,
+        table.render()
+    );
+    if first.write_mode == WriteMode::WriteBack {
+        text.push('\n');
+        text.push_str(&writes(report));
+    }
+    if let Some(times) = times(report) {
+        text.push('\n');
+        text.push_str(&times);
+    }
+    text
+}
+
+/// Where written data went.
+fn writes(report: &Report) -> String {
+    let mut table = Table::new([
+        "written back",
+        "writes taken",
+        "overwritten",
+        "dirty evicted",
+        "dirty left",
+        "to the store",
+    ]);
+    for run in &report.runs {
+        let levels = run.levels.iter().zip(&run.writes_taken);
+        for (level, &taken) in levels {
+            table.row([
+                format!("{} of {}", level.policy, count(level.capacity_blocks)),
+                count(taken),
+                count(level.overwrites),
+                count(level.dirty_evictions),
+                count(level.dirty_blocks),
+                String::new(),
+            ]);
+        }
+        table.row([
+            "all together".to_owned(),
+            count(run.writes),
+            count(run.levels.iter().map(|level| level.overwrites).sum()),
+            count(run.dirty_evictions),
+            count(run.dirty_blocks),
+            count(run.store_writes),
+        ]);
+    }
+    table.render()
+}
+
+/// How long requests take, if that was asked for.
+fn times(report: &Report) -> Option<String> {
+    let mut table = Table::new(["access time, us", "mean", "p50", "p90", "p99"]);
+    for run in &report.runs {
+        let times = run.access_times?;
+        let us = |seconds: Option<f64>| {
+            seconds.map_or_else(|| "–".to_owned(), |seconds| format!("{:.2}", seconds * 1e6))
+        };
+        let name = |level: &futae_sim::LevelResult| {
+            format!("{} of {}", level.policy, count(level.capacity_blocks))
+        };
+        let names: Vec<String> = run.levels.iter().map(name).collect();
+        table.row([
+            names.join(", "),
+            us(times.mean_access_seconds),
+            us(times.p50_access_seconds),
+            us(times.p90_access_seconds),
+            us(times.p99_access_seconds),
+        ]);
+    }
+    Some(table.render())
+}
+
+fn add_run(table: &mut Table, run: &Run, several: bool) {
+    let single = several && run.levels.len() == 1;
+    for level in &run.levels {
+        let copies = if level.copies > 1 {
+            format!(" × {}", level.copies)
+        } else {
+            String::new()
+        };
+        table.row([
+            format!("{}{copies}", level.policy),
+            count(level.capacity_blocks),
+            count(level.counters.requests),
+            count(level.counters.hits),
+            count(level.counters.misses),
+            percent(level.hit_ratio),
+            if single {
+                percent(run.byte_miss_ratio)
+            } else {
+                String::new()
+            },
+            count(level.counters.demotions_in),
+        ]);
+    }
+    if single {
+        return;
+    }
+    table.row([
+        "all together".to_owned(),
+        String::new(),
+        count(run.requests),
+        String::new(),
+        count(run.served.last().map_or(0, |at| at.reads + at.writes)),
+        percent(run.combined_hit_ratio),
+        percent(run.byte_miss_ratio),
+        String::new(),
+    ]);
+}

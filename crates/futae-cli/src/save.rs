@@ -1,0 +1,205 @@
+//! Files that a user asks for: whole under their names, or not there at all.
+
+use crate::failure::Failure;
+use crate::plot::Plot;
+use anyhow::{Context, anyhow};
+use futae_sim::run::Column;
+use std::fs::{self, File, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use tempfile::NamedTempFile;
+
+#[cfg(feature = "parquet")]
+mod parquet;
+
+/// A file that can be written, found out before the work begins whose result it is to hold.
+pub struct Output {
+    path: PathBuf,
+}
+
+impl Output {
+    /// Tries whether `path` can be written, and leaves it as it was.
+    pub fn new(path: &Path) -> Result<Self, Failure> {
+        let output = Self {
+            path: path.to_owned(),
+        };
+        if path.is_dir() {
+            let why = anyhow!("cannot write {}: it is a directory", path.display());
+            return Err(why.into());
+        }
+        output.begun().with_context(|| output.refusal())?;
+        Ok(output)
+    }
+
+    fn refusal(&self) -> String {
+        format!("cannot write {}", self.path.display())
+    }
+
+    /// What is there and no regular file (a pipe, a terminal) is written to directly.
+    fn is_direct(&self) -> bool {
+        self.path.exists() && !self.path.is_file()
+    }
+
+    /// A temporary file beside the one to be; none where it is written to directly.
+    fn begun(&self) -> io::Result<Option<(NamedTempFile, PathBuf)>> {
+        if self.is_direct() {
+            return Ok(None);
+        }
+        // A name that is a link goes on being one.
+        let path = fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone());
+        let directory = match path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        };
+        let file = tempfile::Builder::new()
+            .prefix(".futae-")
+            .permissions(Permissions::from_mode(0o666))
+            .tempfile_in(directory);
+        match file {
+            Ok(file) => Ok(Some((file, path))),
+            // The name of the temporary file would only confuse.
+            Err(error) => Err(error.raw_os_error().map_or_else(
+                || io::Error::from(error.kind()),
+                io::Error::from_raw_os_error,
+            )),
+        }
+    }
+
+    /// Writes the file, in place of one that may be there.
+    pub fn write(&self, bytes: &[u8]) -> Result<(), Failure> {
+        self.written(bytes).with_context(|| self.refusal())?;
+        Ok(())
+    }
+
+    fn written(&self, bytes: &[u8]) -> io::Result<()> {
+        let Some((mut file, path)) = self.begun()? else {
+            return File::options()
+                .write(true)
+                .open(&self.path)?
+                .write_all(bytes);
+        };
+        file.write_all(bytes)?;
+        file.persist(path).map_err(|error| error.error)?;
+        Ok(())
+    }
+}
+
+/// A picture that can be written: SVG or PNG, as its name says.
+pub struct Picture {
+    output: Output,
+    is_png: bool,
+}
+
+impl Picture {
+    /// As [`Output::new`]; the name ends in `.svg` or `.png`.
+    pub fn new(path: &Path) -> Result<Self, Failure> {
+        let ending = path.extension().map(|ending| ending.to_ascii_lowercase());
+        let is_png = match ending.as_ref().and_then(|ending| ending.to_str()) {
+            Some("svg") => false,
+            Some("png") if cfg!(feature = "png") => true,
+            Some("png") => {
+                let message = "this futae was built without PNG (feature png): take .svg";
+                return Err(Failure::usage(message));
+            }
+            _ => {
+                let shown = path.display();
+                let message = format!("{shown} is neither .svg nor .png, which are the pictures");
+                return Err(Failure::usage(message));
+            }
+        };
+        let output = Output::new(path)?;
+        Ok(Self { output, is_png })
+    }
+
+    /// Draws and writes it.
+    pub fn write(&self, plot: &Plot) -> Result<(), Failure> {
+        #[cfg(feature = "png")]
+        if self.is_png {
+            return self.output.write(&plot.png()?);
+        }
+        debug_assert!(!self.is_png, "refused before");
+        self.output.write(plot.svg().as_bytes())
+    }
+}
+
+/// A table of results that can be written, as Parquet.
+pub struct TableFile(Output);
+
+impl TableFile {
+    /// As [`Output::new`].
+    pub fn new(path: &Path) -> Result<Self, Failure> {
+        if !cfg!(feature = "parquet") {
+            let message = "this futae was built without Parquet (the cargo feature `parquet`); \
+                           there is --csv";
+            return Err(Failure::usage(message));
+        }
+        Ok(Self(Output::new(path)?))
+    }
+
+    /// Writes it.
+    pub fn write(&self, columns: &[Column]) -> Result<(), Failure> {
+        #[cfg(feature = "parquet")]
+        return self.0.write(&parquet::parquet(columns)?);
+        #[cfg(not(feature = "parquet"))]
+        unreachable!("{} columns: refused before", columns.len());
+    }
+}
+
+/// Prints; whoever closed the pipe has read enough.
+pub fn print(text: &str) -> Result<(), Failure> {
+    match io::stdout().lock().write_all(text.as_bytes()) {
+        Err(e) if e.kind() != io::ErrorKind::BrokenPipe => Err(e.into()),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_whole_or_as_it_was() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("a");
+        let output = Output::new(&path).map_err(|e| e.to_string()).expect("new");
+        assert!(!path.exists(), "trying leaves nothing");
+        assert!(output.write(b"one").is_ok());
+        let link = directory.path().join("link");
+        std::os::unix::fs::symlink("a", &link).expect("a link");
+        let output = Output::new(&link).map_err(|e| e.to_string()).expect("new");
+        assert!(output.write(b"two").is_ok());
+        assert_eq!(fs::read(&path).expect("there"), b"two");
+        assert!(link.is_symlink());
+        fs::remove_file(&link).expect("removed");
+        assert_eq!(fs::read_dir(&directory).expect("there").count(), 1);
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_said_at_once() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let at = directory.path();
+        for path in [at.to_owned(), at.join("no/file"), "/proc/futae".into()] {
+            let error = Output::new(&path).err().expect("refused").to_string();
+            let shown = format!("cannot write {}", path.display());
+            assert!(error.starts_with(&shown), "{error}");
+            assert!(!error.contains(".futae-"), "{error}");
+        }
+        assert!(matches!(
+            Picture::new(&at.join("a.gif")),
+            Err(Failure::Usage(_))
+        ));
+    }
+
+    #[cfg(feature = "png")]
+    #[test]
+    fn a_png_has_its_labels_whatever_is_installed() {
+        let plot = |title: &str| Plot {
+            title: title.to_owned(),
+            ..Plot::default()
+        };
+        let drawn = |title: &str| plot(title).png().expect("a PNG");
+        assert!(drawn("a title").starts_with(b"\x89PNG"));
+        assert_ne!(drawn("a title"), drawn("another"));
+    }
+}

@@ -1,0 +1,153 @@
+//! Results as a table for other programs: named columns, from which CSV and Parquet are made.
+
+use super::{LevelResult, Report, Run};
+use std::fmt::Write;
+
+/// One column of the table of results.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Column {
+    /// Its name: as in the JSON, with `all_` before those of the whole run that have a namesake
+    /// of one level.
+    pub name: &'static str,
+    /// One value for each row.
+    pub values: Values,
+}
+
+/// The values of a column, row by row.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Values {
+    /// Counts and sizes.
+    Counts(Vec<u64>),
+    /// Ratios and seconds; none where there is none.
+    Numbers(Vec<Option<f64>>),
+    /// Names.
+    Texts(Vec<String>),
+}
+
+impl Values {
+    /// As in a CSV: empty where there is none.
+    fn cell(&self, row: usize) -> String {
+        match self {
+            Self::Counts(counts) => counts[row].to_string(),
+            Self::Numbers(numbers) => numbers[row].map_or_else(String::new, |n| n.to_string()),
+            Self::Texts(texts) => quoted(&texts[row]),
+        }
+    }
+}
+
+fn quoted(text: &str) -> String {
+    if text.contains([',', '"']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
+    }
+}
+
+/// A row: a run and one of its levels, both with their numbers from 0.
+struct Row<'a> {
+    report: &'a Report,
+    run: (u64, &'a Run),
+    level: (u64, &'a LevelResult),
+}
+
+impl Report {
+    /// The report as a table: a row for each level of each run, both counted from 0.
+    #[must_use]
+    pub fn columns(&self) -> Vec<Column> {
+        let rows = (0..).zip(&self.runs).flat_map(|run| {
+            let levels = (0..).zip(&run.1.levels);
+            levels.map(move |level| Row {
+                report: self,
+                run,
+                level,
+            })
+        });
+        let rows: Vec<Row<'_>> = rows.collect();
+        let counts = |name, of: fn(&Row<'_>) -> u64| Column {
+            name,
+            values: Values::Counts(rows.iter().map(of).collect()),
+        };
+        let numbers = |name, of: fn(&Row<'_>) -> Option<f64>| Column {
+            name,
+            values: Values::Numbers(rows.iter().map(of).collect()),
+        };
+        let texts = |name, of: fn(&Row<'_>) -> String| Column {
+            name,
+            values: Values::Texts(rows.iter().map(of).collect()),
+        };
+        vec![
+            counts("run", |row| row.run.0),
+            counts("level", |row| row.level.0),
+            texts("policy", |row| row.level.1.policy.clone()),
+            counts("capacity_blocks", |row| row.level.1.capacity_blocks),
+            counts("copies", |row| u64::from(row.level.1.copies)),
+            counts("requests", |row| row.level.1.counters.requests),
+            counts("hits", |row| row.level.1.counters.hits),
+            counts("misses", |row| row.level.1.counters.misses),
+            numbers("hit_ratio", |row| row.level.1.hit_ratio),
+            counts("admissions", |row| row.level.1.counters.admissions),
+            counts("bypasses", |row| row.level.1.counters.bypasses),
+            counts("evictions", |row| row.level.1.counters.evictions),
+            counts("demotions_in", |row| row.level.1.counters.demotions_in),
+            counts("demotions_declined", |row| {
+                row.level.1.counters.demotions_declined
+            }),
+            counts("demotions_out", |row| row.level.1.counters.demotions_out),
+            counts("notices_in", |row| row.level.1.counters.notices_in),
+            counts("notices_out", |row| row.level.1.counters.notices_out),
+            counts("all_requests", |row| row.run.1.requests),
+            counts("all_reads", |row| row.run.1.reads),
+            counts("all_writes", |row| row.run.1.writes),
+            numbers("all_miss_ratio", |row| row.run.1.miss_ratio),
+            numbers("all_byte_miss_ratio", |row| row.run.1.byte_miss_ratio),
+            numbers("all_read_miss_ratio", |row| row.run.1.read_miss_ratio),
+            counts("store_reads", |row| row.run.1.store_reads),
+            counts("store_writes", |row| row.run.1.store_writes),
+            counts("notice_reads", |row| row.run.1.notice_reads),
+            counts("preload_reads", |row| row.run.1.preload_reads),
+            counts("warmup_requests", |row| row.run.1.warmup_requests),
+            counts("block_bytes", |row| row.run.1.block_bytes),
+            counts("guests", |row| u64::from(row.run.1.guests)),
+            counts("footprint_blocks", |row| row.run.1.footprint_blocks),
+            numbers("seconds", |row| Some(row.run.1.seconds)),
+            counts("seed", |row| row.report.seed),
+            texts("trace_digest", |row| row.report.trace_digest.clone()),
+            numbers("mean_access_seconds", |row| {
+                row.run.1.access_times?.mean_access_seconds
+            }),
+            numbers("p50_access_seconds", |row| {
+                row.run.1.access_times?.p50_access_seconds
+            }),
+            numbers("p90_access_seconds", |row| {
+                row.run.1.access_times?.p90_access_seconds
+            }),
+            numbers("p99_access_seconds", |row| {
+                row.run.1.access_times?.p99_access_seconds
+            }),
+            texts("write_mode", |row| row.run.1.write_mode.to_string()),
+            counts("overwrites", |row| row.level.1.overwrites),
+            counts("dirty_evictions", |row| row.level.1.dirty_evictions),
+            counts("dirty_blocks", |row| row.level.1.dirty_blocks),
+            counts("all_dirty_evictions", |row| row.run.1.dirty_evictions),
+            counts("all_dirty_blocks", |row| row.run.1.dirty_blocks),
+            counts("all_dirty_blocks_at_start", |row| {
+                row.run.1.dirty_blocks_at_start
+            }),
+        ]
+    }
+
+    /// The [columns](Self::columns) as CSV, under their names.
+    #[must_use]
+    pub fn csv(&self) -> String {
+        let columns = self.columns();
+        let names: Vec<&str> = columns.iter().map(|column| column.name).collect();
+        let mut text = names.join(",") + "\n";
+        let rows = self.runs.iter().map(|run| run.levels.len()).sum();
+        for row in 0..rows {
+            let cells = columns.iter().map(|column| column.values.cell(row));
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "{}", cells.collect::<Vec<_>>().join(","));
+        }
+        text
+    }
+}

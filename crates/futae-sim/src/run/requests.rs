@@ -1,0 +1,90 @@
+//! The requests of a simulation once more, for other measures of the same.
+
+use super::{Interleave, SimulationError, Traces};
+use crate::hierarchy::derived_seed;
+use futae_trace::{BlockRequest, BlockStream, Generator, WorkloadError, WorkloadSpec};
+
+/// What levels are asked for in a simulation, as often as it is wanted.
+#[derive(Clone, Copy)]
+pub enum Requests<'a> {
+    /// Of traces, one for each guest.
+    Traces(&'a Traces),
+    /// Of workloads, one for each guest, all at the block size and the seed of the simulation.
+    Workloads {
+        /// What is asked for.
+        workloads: &'a [WorkloadSpec],
+        /// Size of a block.
+        block_bytes: u64,
+        /// All randomness comes from here.
+        seed: u64,
+    },
+}
+
+const BATCH: usize = 4096;
+
+impl Requests<'_> {
+    /// Blocks of each guest: those of guest *g* are numbered from *g* times this.
+    pub fn blocks(&self) -> Result<u64, SimulationError> {
+        match self {
+            Self::Traces(traces) => Ok(traces.blocks()),
+            Self::Workloads {
+                workloads,
+                block_bytes,
+                ..
+            } => {
+                let blocks = workloads.iter().map(|one| one.blocks(*block_bytes));
+                let all = blocks.collect::<Result<Vec<_>, _>>()?;
+                Ok(all.into_iter().max().unwrap_or(0))
+            }
+        }
+    }
+
+    /// Goes through the first `limit` requests, or all there are.
+    pub fn each(&self, limit: u64, act: impl FnMut(BlockRequest)) -> Result<(), SimulationError> {
+        match self {
+            Self::Traces(traces) => {
+                traces.with_stream(|stream| each(stream, limit, act));
+            }
+            Self::Workloads {
+                workloads,
+                block_bytes,
+                seed,
+            } => {
+                let blocks = self.blocks()?;
+                let each_workload: Vec<_> = workloads.iter().collect();
+                let mut stream = interleaved(&each_workload, blocks, *block_bytes, *seed)?;
+                each(&mut stream, limit, act);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn each(stream: &mut dyn BlockStream, limit: u64, mut act: impl FnMut(BlockRequest)) {
+    let mut batch = vec![BlockRequest::default(); BATCH];
+    let mut left = limit;
+    while left > 0 {
+        let wanted = left.min(BATCH as u64) as usize;
+        let got = stream.fill(&mut batch[..wanted]);
+        batch[..got].iter().for_each(|&request| act(request));
+        left -= got as u64;
+        if got < wanted {
+            return;
+        }
+    }
+}
+
+/// The workloads of guests that take turns, each with `blocks` numbers and a seed of its own.
+pub(super) fn interleaved(
+    workloads: &[&WorkloadSpec],
+    blocks: u64,
+    block_bytes: u64,
+    seed: u64,
+) -> Result<Interleave<Generator>, WorkloadError> {
+    let streams = workloads
+        .iter()
+        .zip(0..)
+        .map(|(workload, guest)| workload.generator(block_bytes, derived_seed(seed, guest)));
+    let streams = streams.collect::<Result<Vec<_>, _>>()?;
+    Ok(Interleave::new(streams, blocks))
+}
