@@ -100,11 +100,20 @@ fn levels_are_tapped_in_turn() {
         "below level 2: exclusive of 9.38 MiB",
     ];
     assert_eq!(names, ["application", below[0], below[1]]);
-    let seen = |at: usize| study.places[at].1.requests();
     let run = &one.report.runs[0];
-    assert_eq!(seen(0), run.requests);
-    assert_eq!(seen(1), run.levels[1].counters.requests);
-    assert_eq!(seen(2), run.store_reads);
+    let below = &run.levels[1].counters;
+    for (at, requests) in [run.requests, below.requests, run.store_reads]
+        .into_iter()
+        .enumerate()
+    {
+        let again = study.places[at].1.reaccesses();
+        // Nearly every block was asked for in the warm-up.
+        let least = requests - requests / 20;
+        assert!(
+            again <= requests && again >= least,
+            "{at}: {again} of {requests}"
+        );
+    }
 }
 
 #[test]
