@@ -22,6 +22,7 @@ use crate::report::{Check, Grid, Options, PaperError, Progress, Reproduction, So
 use futae_policy::{
     Access, BlockId, DenseIndex, Level, Outcome, Policy, PolicySpec, Prng, Shape, build,
 };
+use futae_sim::run::in_parallel;
 use futae_trace::{Generator, WorkloadSpec};
 
 /// The experiments of this paper.
@@ -271,12 +272,20 @@ fn run(options: &Options, progress: &Progress<'_>) -> Result<Reproduction, Paper
         "end G2",
     ]);
     let mut nearest = Vec::new();
+    let count = SETTINGS.len() * WHEN.len();
+    let cells = in_parallel(count, options.threads, progress, |cell, progress| {
+        let (setting, when) = (&SETTINGS[cell / WHEN.len()], WHEN[cell % WHEN.len()].1);
+        let compared = compare(setting, when, &seeds);
+        progress(1.0);
+        compared
+    });
+    let mut cells = cells.into_iter();
     for (row, setting) in SETTINGS.iter().enumerate() {
-        for (column, (name, when)) in WHEN.into_iter().enumerate() {
-            let compared = compare(setting, when, &seeds)?;
+        for ((name, _), compared) in WHEN.iter().zip(cells.by_ref()) {
+            let compared = compared?;
             result.row([
                 setting.name.to_owned(),
-                name.to_owned(),
+                (*name).to_owned(),
                 format!("{:.2}", compared.hits),
                 format!("{:.1}", compared.wins),
                 format!("{:.1}", compared.first_end),
@@ -286,8 +295,6 @@ fn run(options: &Options, progress: &Progress<'_>) -> Result<Reproduction, Paper
             if row == 0 {
                 nearest.push(compared);
             }
-            let done = row * WHEN.len() + column + 1;
-            progress(done as f64 / (SETTINGS.len() * WHEN.len()) as f64);
         }
     }
     Ok(Reproduction {

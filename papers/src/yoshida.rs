@@ -23,6 +23,7 @@ use crate::report::{Check, Grid, Options, PaperError, Progress, Reproduction, So
 use futae_policy::{
     Access, AccessKind, BlockId, DenseIndex, Level, Outcome, Policy, PolicySpec, Prng, Shape, build,
 };
+use futae_sim::run::in_parallel;
 
 /// The figures of this paper.
 pub const EXPERIMENTS: &[Experiment] = &[
@@ -233,20 +234,25 @@ fn run(
         "share of loads",
     ]);
     let mut all = Vec::new();
-    for (at, (name, policy)) in VARIANTS.into_iter().enumerate() {
+    let count = VARIANTS.len();
+    let each = in_parallel(count, options.threads, progress, |at, progress| {
         let sizes = Sizes::PRINTED;
         let mut prng = Prng::new(options.seed);
         let requests = (0..WARMUP + REQUESTS).map(|_| prng.below(sizes.file / sizes.request));
-        let measured = simulate(&sizes, policy, options.seed, WARMUP, requests)?;
+        let measured = simulate(&sizes, VARIANTS[at].1, options.seed, WARMUP, requests);
+        progress(1.0);
+        measured
+    });
+    for ((name, _), measured) in VARIANTS.iter().zip(each) {
+        let measured = measured?;
         result.row([
-            name.to_owned(),
+            (*name).to_owned(),
             format!("{:.1} %", 100.0 * measured.guest_hit),
             format!("{:.1} %", 100.0 * measured.host_hit),
             format!("{:.3}", measured.disk),
             format!("{:.0} %", 100.0 * measured.loads),
         ]);
         all.push(measured);
-        progress((at + 1) as f64 / VARIANTS.len() as f64);
     }
     let [normal, chosen, literal, gain, _] = all.as_slice() else {
         return Ok(Reproduction::default());

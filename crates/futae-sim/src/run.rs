@@ -24,7 +24,7 @@ use digest::Digest;
 use drive::{Drive, Known};
 pub use interleave::Interleave;
 pub use latency::{AccessTimes, Latency, LatencyError};
-use parallel::in_parallel;
+pub use parallel::in_parallel;
 pub use plan::Plan;
 pub use requests::Requests;
 use requests::interleaved;

@@ -22,6 +22,7 @@ mod workload;
 use crate::Experiment;
 use crate::report::{Check, Grid, Options, PaperError, Progress, Reproduction, Source};
 use futae_policy::{Access, BlockId, Class, DenseIndex, Level, Outcome, PolicySpec, Shape, build};
+use futae_sim::run::in_parallel;
 use workload::{Page, Session};
 
 macro_rules! figure {
@@ -133,16 +134,21 @@ fn time(weight: u32, nfs: bool, session: &Session, seed: u64) -> Result<Times, P
 /// The times of every weight, means over the seeds.
 fn times(nfs: bool, options: &Options, progress: &Progress<'_>) -> Result<Vec<Times>, PaperError> {
     let mut all = vec![Times::default(); WEIGHTS.len()];
-    for number in 0..SEEDS {
-        let seed = options.seed.wrapping_add(number);
+    let seeds = SEEDS as usize;
+    let each = in_parallel(seeds, options.threads, progress, |number, progress| {
+        let seed = options.seed.wrapping_add(number as u64);
         let session = Session::new(seed);
-        for (sum, weight) in all.iter_mut().zip(WEIGHTS) {
-            let times = time(weight, nfs, &session, seed)?;
+        let times = WEIGHTS.map(|weight| time(weight, nfs, &session, seed));
+        progress(1.0);
+        times
+    });
+    for times in each {
+        for (sum, times) in all.iter_mut().zip(times) {
+            let times = times?;
             sum.start += times.start / SEEDS as f64;
             sum.total += times.total / SEEDS as f64;
             sum.replaced += times.replaced / SEEDS as f64;
         }
-        progress((number + 1) as f64 / SEEDS as f64);
     }
     Ok(all)
 }
