@@ -59,6 +59,8 @@ fn a_large_block_is_loaded_in_pieces_and_read_around_until_it_is_whole() {
     setup.store.release_all();
     let status = setup.engine.status();
     assert_eq!((status.loading_blocks, status.loading_reads), (0, 1));
+    // Three reads that were passed on, and two blocks in four pieces each.
+    assert_eq!((status.store_read_blocks, status.store_reads), (5, 11));
     assert_eq!(
         lengths(&setup),
         [

@@ -119,6 +119,9 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         let size_bytes = engine.volume_bytes(volume);
         pins.check_source(args.source.as_ref(), size_bytes, engine.block_bytes())?;
     }
+    // Before the first request can come.
+    let (mut state, warm_blocks) = args.state.recall(&engine, &args.source).unzip();
+    engine.begin_loading();
     let options = MountOptions {
         mountpoint: args.mountpoint.clone(),
         file_name: plan.file_name.clone(),
@@ -133,22 +136,13 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         Control::start(&path, orders)
     });
     let control = control.transpose()?;
-    let mut warm_blocks = 0;
-    let mut state = args
-        .state
-        .recall(&engine, &args.source)
-        .map(|(file, warm)| {
-            warm_blocks = warm;
-            file
-        });
-    engine.begin_loading();
     announce(
         args,
         &mount,
         &engine,
         hand_down,
         control.as_ref(),
-        warm_blocks,
+        warm_blocks.unwrap_or_default(),
     )?;
     while signals.pending().next().is_none() && !mount.is_over() {
         thread::sleep(LOOK_INTERVAL);

@@ -194,11 +194,20 @@ impl State {
     /// Sends the reads of newly started flights to their stores.
     pub fn launch(&mut self, started: &[usize], effects: &mut Effects) {
         for &key in started {
-            let Some(span) = self.flights[key].span else {
+            let Flight {
+                span: Some(span),
+                background,
+                ..
+            } = self.flights[key]
+            else {
                 continue;
             };
             self.tally.store_reads += 1;
-            self.tally.store_read_blocks += span.length.div_ceil(self.block_bytes);
+            // A block that comes in pieces counts with its first one.
+            let is_first = span.offset.is_multiple_of(self.block_bytes);
+            if background != Background::Piece || is_first {
+                self.tally.store_read_blocks += span.length.div_ceil(self.block_bytes);
+            }
             self.tally.bytes_store_read += span.length;
             let sequence = self.next_sequence();
             let buffer = IoBuf::new(span.length as usize);
