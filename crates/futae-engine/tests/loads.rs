@@ -133,8 +133,10 @@ fn a_block_that_goes_while_it_is_loaded_and_comes_again_is_loaded_anew() {
     setup.store.release(0, false);
     // One piece is there, the second on its way. The block goes, is written to, and comes again.
     setup.start(client, 0, read(LARGE, 1));
-    setup.start(client, 0, write(0, &[9; 4]));
-    setup.start(client, 0, read(5, 1));
+    let written = setup.start(client, 0, write(0, &[9; 4]));
+    setup.store.release(2, false);
+    assert!(take(&written).expect("answered").is_ok());
+    setup.start(client, 0, read(2 * common::BLOCK, 1));
     setup.store.set(|inside| inside.hold = false);
     setup.store.release_all();
     setup.engine.audit();
