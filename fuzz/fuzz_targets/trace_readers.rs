@@ -1,40 +1,97 @@
-//! Arbitrary bytes as a trace file. The first byte chooses the format, or that it is to be told
-//! from the data; the second how it is read. Compressed data is read as any other.
+//! Arbitrary bytes as a trace file. The environment variable `FUTAE_FUZZ_FORMAT` names the format,
+//! or is `any`, where it is to be told from the data, or `columns`, for maps of columns; `list`
+//! lists them all. The first byte of an input says how it is read.
 
 #![no_main]
+
+mod formats;
+mod seeds;
 
 use futae_trace::{
     Columns, Compression, DenseTrace, Format, Request, RequestReader, TraceOptions, TraceReader,
     TraceWriter, View, WriteOptions,
 };
 use libfuzzer_sys::fuzz_target;
+use seeds::Shelf;
 use std::collections::HashMap;
-use std::io::{Cursor, Result, Write};
+use std::io::Cursor;
 use std::path::Path;
-use std::sync::{Arc, Mutex, Once};
+use std::sync::OnceLock;
 
 /// What is read of an input at most: small files can hold any amount of compressed data.
 const DATA_BYTES_MAX: u64 = 1 << 20;
 const ACCESSES_MAX: u64 = 1 << 16;
+const COLUMNS: &str = "time=1:ms,volume=0,volume=2,offset=4:512,length=3:512,kind=5:read1";
 
-fuzz_target!(|input: &[u8]| {
+/// Flags that say what is done with what was read.
+const NUMBER: u8 = 8;
+const WRITE: u8 = 16;
+
+/// What an input is taken for.
+enum Subject {
+    Columns,
+    Any,
+    One(Format),
+}
+
+static SUBJECT: OnceLock<Subject> = OnceLock::new();
+
+fn subject() -> &'static Subject {
+    SUBJECT.get_or_init(|| {
+        let name = std::env::var("FUTAE_FUZZ_FORMAT");
+        match name.as_deref() {
+            Ok("list") => {
+                let names: Vec<&str> = Format::ALL.iter().map(|format| format.name()).collect();
+                println!("any\ncolumns\n{}", names.join("\n"));
+                std::process::exit(0);
+            }
+            Ok("columns") => Subject::Columns,
+            Ok("any") | Err(_) => Subject::Any,
+            Ok(name) => Subject::One(name.parse().expect("FUTAE_FUZZ_FORMAT names a format")),
+        }
+    })
+}
+
+fn begin() {
     // libFuzzer's hook ends the process at every panic, also at those that are caught, as those
-    // of the Parquet library are; without it only panics that leave this function do.
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| drop(std::panic::take_hook()));
-    let [choice, flags, data @ ..] = input else {
+    // of the Parquet library are; without it only panics that leave the target do.
+    drop(std::panic::take_hook());
+    let traces: Vec<Vec<u8>> = match subject() {
+        Subject::Columns => vec![COLUMNS.into(), b"separator=blank,offset=2:512".to_vec()],
+        Subject::Any => Format::ALL
+            .into_iter()
+            .flat_map(formats::of_format)
+            .collect(),
+        Subject::One(format) => formats::of_format(*format),
+    };
+    let flagged = |flags: u8| {
+        traces
+            .iter()
+            .map(move |trace| [&[flags][..], trace].concat())
+    };
+    seeds::plant(
+        &flagged(0)
+            .chain(flagged(NUMBER | WRITE))
+            .collect::<Vec<_>>(),
+    );
+}
+
+fuzz_target!(init: begin(), |input: &[u8]| {
+    let [flags, data @ ..] = input else {
         return;
     };
-    let choice = usize::from(*choice) % (Format::ALL.len() + 2);
-    if choice == Format::ALL.len() {
-        let _ = String::from_utf8_lossy(data).parse::<Columns>();
-        return;
-    }
-    let columns = "time=1:ms,volume=0,volume=2,offset=4:512,length=3:512,kind=5:read1";
+    let format = match subject() {
+        Subject::Columns => {
+            let _ = String::from_utf8_lossy(data).parse::<Columns>();
+            return;
+        }
+        Subject::Any => None,
+        Subject::One(format) => Some(*format),
+    };
     let options = TraceOptions {
-        format: Format::ALL.get(choice).copied(),
+        format,
         skip_bad: flags & 1 > 0,
-        columns: columns.parse().ok().filter(|_| flags & 2 > 0),
+        columns: COLUMNS.parse().ok().filter(|_| flags & 2 > 0),
         unit_bytes: if flags & 4 > 0 { 512 } else { 4096 },
         data_bytes_max: Some(DATA_BYTES_MAX),
         ..TraceOptions::default()
@@ -57,8 +114,13 @@ fuzz_target!(|input: &[u8]| {
     assert_eq!(outcome.err().map(|e| e.to_string()), error);
     assert_eq!(batch, requests);
     assert_eq!(batched.skipped(), one_by_one.skipped());
-    number(&requests);
-    write(&requests, one_by_one.volumes());
+    // Both take many times as long as reading.
+    if flags & NUMBER > 0 {
+        number(&requests);
+    }
+    if flags & WRITE > 0 {
+        write(&requests, one_by_one.volumes());
+    }
 });
 
 /// Blocks are numbered as they come.
@@ -81,20 +143,6 @@ fn number(requests: &[Request]) {
     }
 }
 
-#[derive(Clone, Default)]
-struct Shelf(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Shelf {
-    fn write(&mut self, bytes: &[u8]) -> Result<usize> {
-        self.0.lock().expect("one thread").extend_from_slice(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> Result<()> {
-        Ok(())
-    }
-}
-
 /// What was read can be written and read again.
 fn write(requests: &[Request], volumes: &[String]) {
     let options = WriteOptions {
@@ -109,8 +157,7 @@ fn write(requests: &[Request], volumes: &[String]) {
         writer.write(request, volumes).expect("memory");
     }
     writer.finish().expect("memory");
-    let data = std::mem::take(&mut *shelf.0.lock().expect("one thread"));
-    let reader = TraceReader::new(path, Cursor::new(data), &TraceOptions::default());
+    let reader = TraceReader::new(path, Cursor::new(shelf.take()), &TraceOptions::default());
     let again: Vec<Request> = reader
         .expect("a header")
         .map(|request| request.expect("a request"))
@@ -122,6 +169,12 @@ fn write(requests: &[Request], volumes: &[String]) {
         let number = renumbered.entry(expected.volume).or_insert(found.volume);
         assert_eq!(*number, found.volume);
         let volume = found.volume;
-        assert_eq!(*found, Request { volume, ..*expected });
+        assert_eq!(
+            *found,
+            Request {
+                volume,
+                ..*expected
+            }
+        );
     }
 }
