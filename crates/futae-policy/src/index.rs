@@ -1,23 +1,43 @@
-//! From block to slot: two indexes behind one interface.
+//! Which block is in which slot, both ways: two indexes behind one interface.
 
 use crate::{BlockId, Slot};
-use hashbrown::HashMap;
+use hashbrown::{DefaultHashBuilder, HashTable};
+use std::hash::BuildHasher;
 
-/// Finds the slot of a resident block.
+/// Finds the slot of a resident block, and the block in a slot.
 pub trait Index: Send {
     /// The slot that holds `block`, if any.
     fn get(&self, block: BlockId) -> Option<Slot>;
-    /// Notes that `block`, so far absent, is in `slot`.
+    /// The block that is in `slot`; of a slot that is free, any block.
+    fn block_in(&self, slot: Slot) -> BlockId;
+    /// Notes that `block`, so far absent, is in `slot`, so far free.
     fn insert(&mut self, block: BlockId, slot: Slot);
-    /// Forgets `block`.
-    fn remove(&mut self, block: BlockId);
+    /// Forgets `block`, which is in `slot`.
+    fn remove(&mut self, block: BlockId, slot: Slot);
+    /// Puts `new`, so far absent, into `slot` in place of `old`.
+    #[inline]
+    fn replace(&mut self, old: BlockId, slot: Slot, new: BlockId) {
+        self.remove(old, slot);
+        self.insert(new, slot);
+    }
+}
+
+/// Notes `block` at place `slot` of an array that grows by one slot after the other.
+#[inline]
+fn note<T: Copy + Default>(blocks: &mut Vec<T>, slot: Slot, block: T) {
+    if blocks.len() <= slot.i() {
+        blocks.resize(slot.i() + 1, T::default());
+    }
+    blocks[slot.i()] = block;
 }
 
 /// A flat array, where blocks were numbered densely from 0 on volume 0 (the simulator). It grows
-/// when a block with a higher number is placed.
+/// when a block with a higher number is placed. Block numbers must be below 2^32. 4 bytes a block
+/// that there is and 4 a slot.
 #[derive(Clone, Debug)]
 pub struct DenseIndex {
     slots: Vec<u32>,
+    blocks: Vec<u32>,
 }
 
 const ABSENT: u32 = u32::MAX;
@@ -28,6 +48,7 @@ impl DenseIndex {
     pub fn new(blocks: usize) -> Self {
         Self {
             slots: vec![ABSENT; blocks],
+            blocks: Vec::new(),
         }
     }
 }
@@ -39,36 +60,65 @@ impl Index for DenseIndex {
         (slot != ABSENT).then_some(Slot(slot))
     }
     #[inline]
+    fn block_in(&self, slot: Slot) -> BlockId {
+        BlockId::on_first(u64::from(self.blocks[slot.i()]))
+    }
+    #[inline]
     fn insert(&mut self, block: BlockId, slot: Slot) {
         let at = block.index() as usize;
+        debug_assert!(u32::try_from(at).is_ok(), "too high a block number");
         if self.slots.len() <= at {
             self.slots.resize(at + 1, ABSENT);
         }
         self.slots[at] = slot.0;
+        note(&mut self.blocks, slot, at as u32);
     }
     #[inline]
-    fn remove(&mut self, block: BlockId) {
+    fn remove(&mut self, block: BlockId, _slot: Slot) {
         self.slots[block.index() as usize] = ABSENT;
     }
 }
 
-/// A hash table, for any block ids (the live caches).
+/// A hash table of slots, for any block ids (the live caches). Which block a slot holds stands in
+/// a plain array, so the table has 5 bytes a place. 14 to 19 bytes a block in all.
 #[derive(Clone, Debug, Default)]
 pub struct HashIndex {
-    slots: HashMap<BlockId, Slot>,
+    slots: HashTable<u32>,
+    blocks: Vec<BlockId>,
+    /// Seeded anew in each process: clients choose block numbers.
+    hasher: DefaultHashBuilder,
+}
+
+impl HashIndex {
+    #[inline]
+    fn hash(&self, block: BlockId) -> u64 {
+        self.hasher.hash_one(block)
+    }
 }
 
 impl Index for HashIndex {
     #[inline]
     fn get(&self, block: BlockId) -> Option<Slot> {
-        self.slots.get(&block).copied()
+        let held = |&slot: &u32| self.blocks[slot as usize] == block;
+        let found = self.slots.find(self.hash(block), held);
+        found.map(|&slot| Slot(slot))
+    }
+    #[inline]
+    fn block_in(&self, slot: Slot) -> BlockId {
+        self.blocks[slot.i()]
     }
     #[inline]
     fn insert(&mut self, block: BlockId, slot: Slot) {
-        self.slots.insert(block, slot);
+        note(&mut self.blocks, slot, block);
+        let (hash, blocks, hasher) = (self.hash(block), &self.blocks, &self.hasher);
+        let again = |&slot: &u32| hasher.hash_one(blocks[slot as usize]);
+        self.slots.insert_unique(hash, slot.0, again);
     }
     #[inline]
-    fn remove(&mut self, block: BlockId) {
-        self.slots.remove(&block);
+    fn remove(&mut self, block: BlockId, slot: Slot) {
+        let hash = self.hash(block);
+        if let Ok(entry) = self.slots.find_entry(hash, |&held| held == slot.0) {
+            entry.remove();
+        }
     }
 }

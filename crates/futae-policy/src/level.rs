@@ -42,9 +42,8 @@ pub struct Level<P, I = HashIndex> {
     capacity: u32,
     resident: u32,
     tick: u64,
-    blocks: Vec<BlockId>,
     classes: Vec<Class>,
-    /// Slots that were used and are free again; those at or above `blocks.len()` were never used.
+    /// Slots that were used and are free again; those at or above `classes.len()` were never used.
     free: Vec<Slot>,
     counters: Counters,
 }
@@ -59,7 +58,6 @@ impl<P: Policy, I: Index> Level<P, I> {
             capacity,
             resident: 0,
             tick: 0,
-            blocks: Vec::new(),
             classes: Vec::new(),
             free: Vec::new(),
             counters: Counters::default(),
@@ -98,7 +96,7 @@ impl<P: Policy, I: Index> Level<P, I> {
 
     /// The block in a slot that is in use.
     pub fn block_in(&self, slot: Slot) -> BlockId {
-        self.blocks[slot.i()]
+        self.index.block_in(slot)
     }
 
     /// The class of the block in a slot that is in use.
@@ -149,19 +147,21 @@ impl<P: Policy, I: Index> Level<P, I> {
             return self.decline(access.kind);
         }
         let (slot, evicted) = if self.resident < self.capacity {
-            (self.free_slot(), None)
+            let slot = self.free_slot();
+            self.index.insert(access.block, slot);
+            self.resident += 1;
+            (slot, None)
         } else {
             let Some(slot) = self.policy.victim(access) else {
                 return self.decline(access.kind);
             };
-            let victim = self.take(slot, Departure::Evicted);
+            let victim = self.in_slot(slot);
+            self.policy.remove(slot, Departure::Evicted);
+            self.index.replace(victim.block, slot, access.block);
             self.counters.evictions += 1;
             (slot, Some(victim))
         };
-        self.blocks[slot.i()] = access.block;
         self.classes[slot.i()] = access.class;
-        self.index.insert(access.block, slot);
-        self.resident += 1;
         self.counters.admissions += 1;
         self.policy.insert(slot, access);
         Outcome::Admitted { slot, evicted }
@@ -180,20 +180,24 @@ impl<P: Policy, I: Index> Level<P, I> {
         if let Some(slot) = self.free.pop() {
             return slot;
         }
-        let slot = Slot(self.blocks.len() as u32);
-        self.blocks.push(BlockId::default());
+        let slot = Slot(self.classes.len() as u32);
         self.classes.push(Class::NORMAL);
         slot
     }
 
-    fn take(&mut self, slot: Slot, why: Departure) -> Victim {
-        let victim = Victim {
-            block: self.blocks[slot.i()],
+    #[inline]
+    fn in_slot(&self, slot: Slot) -> Victim {
+        Victim {
+            block: self.index.block_in(slot),
             slot,
             class: self.classes[slot.i()],
-        };
+        }
+    }
+
+    fn take(&mut self, slot: Slot, why: Departure) -> Victim {
+        let victim = self.in_slot(slot);
         self.policy.remove(slot, why);
-        self.index.remove(victim.block);
+        self.index.remove(victim.block, slot);
         self.resident -= 1;
         victim
     }
@@ -263,7 +267,7 @@ impl<P: Policy, I: Index> Level<P, I> {
         self.policy
             .order()
             .into_iter()
-            .map(|slot| self.blocks[slot.i()])
+            .map(|slot| self.index.block_in(slot))
             .collect()
     }
 
@@ -284,7 +288,7 @@ impl<P: Policy, I: Index> Level<P, I> {
             "more resident than capacity"
         );
         assert_eq!(
-            self.blocks.len(),
+            self.classes.len(),
             self.free.len() + self.resident as usize,
             "slots lost"
         );
@@ -294,14 +298,14 @@ impl<P: Policy, I: Index> Level<P, I> {
             self.resident as usize,
             "order and residency differ"
         );
-        let mut seen = vec![false; self.blocks.len()];
+        let mut seen = vec![false; self.classes.len()];
         for slot in order {
             assert!(
                 !std::mem::replace(&mut seen[slot.i()], true),
                 "slot {slot:?} twice in order"
             );
             assert_eq!(
-                self.index.get(self.blocks[slot.i()]),
+                self.index.get(self.index.block_in(slot)),
                 Some(slot),
                 "index and order differ"
             );

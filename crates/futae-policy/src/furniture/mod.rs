@@ -1,10 +1,11 @@
-//! What policies are made of: queues over slots, heaps, rings and frequency lists, bounded
+//! What policies are made of: queues over slots (linked, or as logs), heaps, rings and frequency lists, bounded
 //! memories of departed blocks, and a sketch of how often blocks were asked for.
 
 mod counts;
 mod ghost_lists;
 mod ghosts;
 mod heap;
+mod lines;
 mod names;
 mod noted;
 mod pool;
@@ -17,6 +18,7 @@ pub use counts::Counts;
 pub use ghost_lists::GhostLists;
 pub use ghosts::Ghosts;
 pub use heap::{Heap, Real};
+pub use lines::Lines;
 pub use names::Names;
 pub use noted::Noted;
 pub use pool::Pool;

@@ -12,9 +12,9 @@
 //! # Deviations
 //! none
 //! # Cost
-//! O(1) an access; 8 bytes a slot
+//! O(1) an access; 14 bytes a slot
 
-use crate::furniture::Queues;
+use crate::furniture::Lines;
 use crate::{Access, Arguments, Departure, Policy, Shape, Slot, SpecError};
 
 const ORDER: usize = 0;
@@ -22,7 +22,7 @@ const ORDER: usize = 0;
 /// Least recently used first.
 #[derive(Debug)]
 pub struct Lru {
-    order: Queues,
+    order: Lines,
 }
 
 /// Builds the policy; it has no parameters.
@@ -35,7 +35,7 @@ impl Lru {
     #[must_use]
     pub fn new(slots: u32) -> Self {
         Self {
-            order: Queues::new(1, slots),
+            order: Lines::new(slots),
         }
     }
 }

@@ -1,0 +1,427 @@
+//! Several queues over one space of slots, kept as logs.
+
+use crate::Slot;
+
+const NIL: u32 = u32::MAX;
+/// Of a log's cells, so many a time are looked at to close gaps.
+const SWEEP: u32 = 64;
+/// While gaps are being closed, that is done once in so many appends.
+const PACE: u32 = 8;
+
+/// As [`Queues`](super::Queues), but there are at most 16 and slots enter at the back only. 14
+/// bytes a slot with one queue.
+///
+/// Each queue is a log of slots; a slot that leaves or moves just leaves a gap. What is next in the
+/// queue so stands next in memory, and not, as in a linked list, anywhere: an append writes one
+/// place beside the log, where a list would read and write the links of three slots. Gaps at the
+/// front are passed at once. Those elsewhere are closed in passing, a few cells with each append,
+/// so that no single operation takes long.
+#[derive(Clone, Debug)]
+pub struct Lines<const QUEUES: usize = 1> {
+    logs: [Log; QUEUES],
+    /// For each slot its cell, and in the bits above that the queue; `NIL` where it is in none.
+    places: Vec<u32>,
+    /// Slots that the queues were made for.
+    slots: u32,
+}
+
+/// Slots in a circle of cells. A cell's slot counts only where its place says so too.
+#[derive(Clone, Debug, Default)]
+struct Log {
+    cells: Vec<u32>,
+    /// The first slot's cell, where there is one.
+    head: u32,
+    /// Cells from the head on, gaps among them.
+    used: u32,
+    /// Slots in the queue.
+    length: u32,
+    /// Gaps are looked for when so many cells are used.
+    tidy_at: u32,
+    sweep: Option<Sweep>,
+}
+
+/// Gaps being closed: from the back to the front, slots move up to close them.
+#[derive(Clone, Copy, Debug)]
+struct Sweep {
+    /// Cells, counted from the head, that are still to be looked at.
+    left: u32,
+    /// The highest cell that a slot can move to.
+    to: u32,
+}
+
+impl Log {
+    /// The cell `ahead` cells after `cell`.
+    #[inline]
+    fn after(&self, cell: u32, ahead: u32) -> u32 {
+        let at = u64::from(cell) + u64::from(ahead);
+        let cells = self.cells.len() as u64;
+        (if at >= cells { at - cells } else { at }) as u32
+    }
+
+    /// The cell before `cell`.
+    #[inline]
+    fn before(&self, cell: u32) -> u32 {
+        (if cell == 0 {
+            self.cells.len() as u32
+        } else {
+            cell
+        }) - 1
+    }
+
+    fn end_sweep(&mut self) {
+        self.sweep = None;
+        self.tidy_at = (self.cells.len() as u64 * 7 / 8) as u32;
+    }
+}
+
+impl<const QUEUES: usize> Lines<QUEUES> {
+    /// Bits of a place that name the cell.
+    const CELL_BITS: u32 = u32::BITS - QUEUES.next_power_of_two().ilog2();
+
+    /// Empty queues, with room for `slots` slots together; more are added as they come.
+    #[must_use]
+    pub fn new(slots: u32) -> Self {
+        const { assert!(QUEUES >= 1 && QUEUES <= 16, "between 1 and 16 queues") };
+        Self {
+            logs: std::array::from_fn(|_| Log::default()),
+            places: Vec::with_capacity(slots as usize),
+            slots,
+        }
+    }
+
+    #[inline]
+    fn place(q: usize, cell: u32) -> u32 {
+        // With one queue there are no bits to shift by.
+        if QUEUES == 1 {
+            cell
+        } else {
+            (q as u32) << Self::CELL_BITS | cell
+        }
+    }
+
+    /// Whether `cell` of queue `q` is where its slot is.
+    #[inline]
+    fn holds(&self, q: usize, cell: u32) -> bool {
+        let slot = self.logs[q].cells[cell as usize];
+        self.places[slot as usize] == Self::place(q, cell)
+    }
+
+    /// Slots in queue `q`.
+    #[inline]
+    #[must_use]
+    pub fn len(&self, q: usize) -> u32 {
+        self.logs[q].length
+    }
+
+    /// Whether queue `q` is empty.
+    #[inline]
+    #[must_use]
+    pub fn is_empty(&self, q: usize) -> bool {
+        self.logs[q].length == 0
+    }
+
+    /// Slots in all queues together.
+    #[must_use]
+    pub fn total(&self) -> u32 {
+        self.logs.iter().map(|log| log.length).sum()
+    }
+
+    /// The first slot of queue `q`.
+    #[inline]
+    #[must_use]
+    pub fn front(&self, q: usize) -> Option<Slot> {
+        let log = &self.logs[q];
+        (log.length > 0).then(|| Slot(log.cells[log.head as usize]))
+    }
+
+    /// The last slot of queue `q`.
+    #[must_use]
+    pub fn back(&self, q: usize) -> Option<Slot> {
+        self.iter_back(q).next()
+    }
+
+    /// The queue that `slot`, which must be in one, is in.
+    #[inline]
+    #[must_use]
+    pub fn queue_of(&self, slot: Slot) -> usize {
+        debug_assert_ne!(self.places[slot.i()], NIL, "slot is in no queue");
+        if QUEUES == 1 {
+            0
+        } else {
+            (self.places[slot.i()] >> Self::CELL_BITS) as usize
+        }
+    }
+
+    /// Appends `slot`, which must be in no queue, to queue `q`.
+    #[inline]
+    pub fn push_back(&mut self, q: usize, slot: Slot) {
+        if self.places.len() <= slot.i() {
+            self.places.resize(slot.i() + 1, NIL);
+        }
+        debug_assert_eq!(self.places[slot.i()], NIL, "slot is in a queue");
+        self.make_room(q);
+        self.append(q, slot);
+        self.logs[q].length += 1;
+    }
+
+    #[inline]
+    fn make_room(&mut self, q: usize) {
+        if self.logs[q].used >= self.logs[q].tidy_at {
+            self.tidy(q);
+        }
+    }
+
+    #[inline]
+    fn append(&mut self, q: usize, slot: Slot) {
+        let log = &mut self.logs[q];
+        let cell = log.after(log.head, log.used);
+        log.cells[cell as usize] = slot.0;
+        log.used += 1;
+        self.places[slot.i()] = Self::place(q, cell);
+    }
+
+    /// Takes `slot`, which must be in a queue, out of it.
+    #[inline]
+    pub fn remove(&mut self, slot: Slot) {
+        let q = self.queue_of(slot);
+        let place = std::mem::replace(&mut self.places[slot.i()], NIL);
+        self.logs[q].length -= 1;
+        if place == Self::place(q, self.logs[q].head) {
+            self.pass_gaps(q);
+        }
+    }
+
+    /// Moves `slot` from its queue to the back of queue `q`.
+    #[inline]
+    pub fn move_back(&mut self, q: usize, slot: Slot) {
+        // First of all, since it may move the slot.
+        self.make_room(q);
+        let from = self.queue_of(slot);
+        let place = self.places[slot.i()];
+        self.append(q, slot);
+        self.logs[q].length += 1;
+        self.logs[from].length -= 1;
+        if place == Self::place(from, self.logs[from].head) {
+            self.pass_gaps(from);
+        }
+    }
+
+    /// Moves the head of queue `q`, whose cell has become a gap, to the next slot.
+    #[inline]
+    fn pass_gaps(&mut self, q: usize) {
+        if self.logs[q].length == 0 {
+            self.logs[q].used = 0;
+            self.logs[q].end_sweep();
+            return;
+        }
+        loop {
+            let log = &mut self.logs[q];
+            log.head = log.after(log.head, 1);
+            log.used -= 1;
+            if let Some(sweep) = &mut log.sweep {
+                sweep.left -= 1;
+                if sweep.left == 0 {
+                    log.end_sweep();
+                }
+            }
+            if self.holds(q, self.logs[q].head) {
+                return;
+            }
+        }
+    }
+
+    /// Closes some gaps, or makes room.
+    #[cold]
+    #[inline(never)]
+    fn tidy(&mut self, q: usize) {
+        let log = &mut self.logs[q];
+        if log.sweep.is_none() {
+            if u64::from(log.length) * 4 > log.cells.len() as u64 * 3 || log.cells.is_empty() {
+                self.grow(q);
+                return;
+            }
+            log.sweep = Some(Sweep {
+                left: log.used,
+                to: log.after(log.head, log.used - 1),
+            });
+        }
+        let full = log.used as usize == log.cells.len();
+        log.tidy_at = (log.used + PACE).min(log.cells.len() as u32);
+        self.sweep(q, if full { u32::MAX } else { SWEEP });
+    }
+
+    /// Looks at up to `cells` cells.
+    fn sweep(&mut self, q: usize, cells: u32) {
+        let Some(Sweep { mut left, mut to }) = self.logs[q].sweep else {
+            return;
+        };
+        let mut cell = self.logs[q].after(self.logs[q].head, left.saturating_sub(1));
+        for _ in 0..left.min(cells) {
+            if self.holds(q, cell) {
+                if cell != to {
+                    let slot = self.logs[q].cells[cell as usize];
+                    self.logs[q].cells[to as usize] = slot;
+                    self.places[slot as usize] = Self::place(q, to);
+                }
+                to = self.logs[q].before(to);
+            }
+            cell = self.logs[q].before(cell);
+            left -= 1;
+        }
+        let log = &mut self.logs[q];
+        log.sweep = Some(Sweep { left, to });
+        if left == 0 {
+            // All slots are behind `to` now, without gaps but for those made since.
+            let head = log.after(to, 1);
+            let passed = if head >= log.head {
+                head - log.head
+            } else {
+                head + (log.cells.len() as u32 - log.head)
+            };
+            log.head = head;
+            log.used -= passed;
+            log.end_sweep();
+        }
+    }
+
+    /// Gives queue `q` more cells.
+    fn grow(&mut self, q: usize) {
+        let wanted = match self.logs[q].cells.len() {
+            0 if QUEUES == 1 => self.slots as usize * 5 / 2,
+            cells => cells * 2,
+        };
+        let wanted = wanted.max(64);
+        assert!(
+            (wanted as u64) < 1 << Self::CELL_BITS,
+            "more slots than can be queued"
+        );
+        let held: Vec<Slot> = self.iter(q).collect();
+        let log = &mut self.logs[q];
+        log.cells = vec![0; wanted];
+        log.head = 0;
+        log.used = held.len() as u32;
+        log.end_sweep();
+        for (cell, slot) in held.into_iter().enumerate() {
+            self.logs[q].cells[cell] = slot.0;
+            self.places[slot.i()] = Self::place(q, cell as u32);
+        }
+    }
+
+    /// The slots of queue `q`, front to back.
+    pub fn iter(&self, q: usize) -> impl Iterator<Item = Slot> + '_ {
+        self.cells(q, 0..self.logs[q].used)
+    }
+
+    /// The slots of queue `q`, back to front.
+    pub fn iter_back(&self, q: usize) -> impl Iterator<Item = Slot> + '_ {
+        self.cells(q, (0..self.logs[q].used).rev())
+    }
+
+    fn cells(&self, q: usize, steps: impl Iterator<Item = u32>) -> impl Iterator<Item = Slot> {
+        let log = &self.logs[q];
+        steps
+            .map(move |ahead| log.after(log.head, ahead))
+            .filter(move |&cell| self.holds(q, cell))
+            .map(move |cell| Slot(log.cells[cell as usize]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::VecDeque;
+
+    /// Equal to plain deques under these operations; all is compared after every `every`th.
+    fn equals_plain<const QUEUES: usize>(slots: u32, steps: &[(u8, usize, u32)], every: usize) {
+        let mut lines = Lines::<QUEUES>::new(slots);
+        let mut model: Vec<VecDeque<u32>> = vec![VecDeque::new(); QUEUES];
+        for (at, &(what, q, s)) in steps.iter().enumerate() {
+            let q = q % QUEUES;
+            let home = (0..QUEUES).find(|&q| model[q].contains(&s));
+            match (what, home) {
+                (0, None) | (1, None) => {
+                    lines.push_back(q, Slot(s));
+                    model[q].push_back(s);
+                }
+                (0, Some(at)) => {
+                    lines.remove(Slot(s));
+                    model[at].retain(|&x| x != s);
+                }
+                (1..=5, Some(at)) => {
+                    assert_eq!(lines.queue_of(Slot(s)), at);
+                    lines.move_back(q, Slot(s));
+                    model[at].retain(|&x| x != s);
+                    model[q].push_back(s);
+                }
+                _ => {
+                    if let Some(first) = lines.front(q) {
+                        lines.remove(first);
+                        assert_eq!(model[q].pop_front(), Some(first.0));
+                    }
+                }
+            }
+            if at % every != 0 {
+                continue;
+            }
+            for (q, plain) in model.iter().enumerate() {
+                let front: Vec<u32> = lines.iter(q).map(|s| s.0).collect();
+                let mut back: Vec<u32> = lines.iter_back(q).map(|s| s.0).collect();
+                back.reverse();
+                assert_eq!(front, Vec::from(plain.clone()));
+                assert_eq!(back, front);
+                assert_eq!(lines.len(q) as usize, plain.len());
+                assert_eq!(lines.is_empty(q), plain.is_empty());
+                assert_eq!(lines.front(q).map(|s| s.0), plain.front().copied());
+                assert_eq!(lines.back(q).map(|s| s.0), plain.back().copied());
+            }
+            assert_eq!(
+                lines.total() as usize,
+                model.iter().map(VecDeque::len).sum::<usize>()
+            );
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn equal_to_plain_deques(
+            steps in prop::collection::vec((0u8..8, 0usize..3, 0u32..60), 0..600)
+        ) {
+            equals_plain::<1>(60, &steps, 1);
+            equals_plain::<3>(60, &steps, 1);
+        }
+    }
+
+    #[test]
+    fn gaps_are_closed_many_times_over() {
+        for (kinds, slots) in [(7, 500), (60, 500), (60, 20)] {
+            let mut random = crate::Prng::new(7);
+            let mut pick = |below| random.below(below);
+            // Few of many kinds are removals: then mostly moves.
+            let steps: Vec<_> = (0..60_000)
+                .map(|_| {
+                    let what = (pick(kinds) as u8).clamp(0, 6);
+                    let what = if kinds > 7 && what > 0 {
+                        1 + what % 5
+                    } else {
+                        what
+                    };
+                    (what, pick(3) as usize, pick(slots) as u32)
+                })
+                .collect();
+            equals_plain::<1>(slots as u32, &steps, 997);
+            equals_plain::<3>(slots as u32, &steps, 997);
+        }
+    }
+
+    #[test]
+    fn the_log_stays_short() {
+        let mut lines = Lines::<1>::new(1000);
+        (0..1000).for_each(|s| lines.push_back(0, Slot(s)));
+        let mut random = crate::Prng::new(1);
+        for _ in 0..100_000 {
+            lines.move_back(0, Slot(random.below(999) as u32));
+        }
+        assert_eq!(lines.logs[0].cells.len(), 2500);
+    }
+}
