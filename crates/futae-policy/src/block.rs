@@ -21,6 +21,9 @@ impl BlockId {
     /// Blocks that a volume can have.
     pub const INDEX_LIMIT: u64 = 1 << 48;
 
+    /// A block that no store has.
+    pub(crate) const LAST: Self = Self(u64::MAX);
+
     /// The block at `index` (in blocks) of `volume`.
     #[inline]
     pub fn new(volume: VolumeId, index: u64) -> Self {

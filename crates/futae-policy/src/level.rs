@@ -4,6 +4,7 @@ use crate::{
     Access, AccessKind, Admission, BlockId, Class, Counters, Departure, HashIndex, Index, Policy,
     Slot,
 };
+use std::ops::Range;
 
 /// A block that leaves a level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,6 +93,33 @@ impl<P: Policy, I: Index> Level<P, I> {
     #[inline]
     pub fn find(&self, block: BlockId) -> Option<Slot> {
         self.index.get(block)
+    }
+
+    /// Says, before anything else, that all blocks to come are these, of volume 0.
+    pub fn number_blocks(&mut self, blocks: Range<u64>) {
+        self.policy.number_blocks(blocks);
+    }
+
+    /// Looks up what accesses to `blocks` will need, and says anything: done for some blocks ahead
+    /// of their accesses, it makes their reads from memory wait together, and not one after the
+    /// other.
+    #[inline]
+    pub fn look_ahead(&self, blocks: impl ExactSizeIterator<Item = BlockId>) -> u32 {
+        let mut seen = 0u32;
+        if self.resident == self.capacity {
+            for ahead in 0..blocks.len() as u32 {
+                let Some(slot) = self.policy.foresee(ahead) else {
+                    break;
+                };
+                seen = seen.wrapping_add(self.index.block_in(slot).index() as u32);
+                seen = seen.wrapping_add(self.classes[slot.i()].number() as u32);
+            }
+        }
+        for block in blocks {
+            let slot = self.index.get(block).map_or(0, |slot| slot.0);
+            seen = seen.wrapping_add(slot.wrapping_add(self.policy.glance(block)));
+        }
+        seen
     }
 
     /// The block in a slot that is in use.

@@ -214,9 +214,11 @@ impl Hierarchy {
             let level = &shape.levels[at];
             let policy = futae_policy::build(&level.policy, &shape.policy_shape(guest, at))?;
             let index = BackedIndex::new(first, blocks);
+            let mut level = Level::new(policy, index, level.slots);
+            level.number_blocks(first..first + blocks);
             Ok(Stage {
                 reach: Reach {
-                    level: Level::new(policy, index, level.slots),
+                    level,
                     blocks: first..first + blocks,
                 },
                 link: shape.links.get(at).copied().unwrap_or_default(),

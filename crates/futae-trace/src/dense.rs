@@ -127,13 +127,10 @@ impl BlockStream for DenseStream<'_> {
     fn fill(&mut self, out: &mut [BlockRequest]) -> usize {
         let ids = &self.trace.ids[self.next..];
         let count = ids.len().min(out.len());
-        for ((request, &id), index) in out.iter_mut().zip(ids).zip(self.next..) {
-            let read = BlockRequest::read(u64::from(id));
-            *request = if self.trace.is_write(index) {
-                BlockRequest::write(u64::from(id))
-            } else {
-                read
-            };
+        let writes = &self.trace.writes;
+        for (request, (&id, index)) in out.iter_mut().zip(ids.iter().zip(self.next..)) {
+            let is_write = writes[index / 64] >> (index % 64) & 1 == 1;
+            *request = BlockRequest::new(u64::from(id), is_write);
         }
         self.next += count;
         count

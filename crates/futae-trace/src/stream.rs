@@ -26,6 +26,14 @@ impl BlockRequest {
         Self(block | WRITE)
     }
 
+    /// A write or a read of `block`, which must be below 2^63.
+    #[inline]
+    #[must_use]
+    pub fn new(block: u64, is_write: bool) -> Self {
+        debug_assert!(block & WRITE == 0);
+        Self(block | u64::from(is_write) << 63)
+    }
+
     /// The same request for another block.
     #[inline]
     #[must_use]

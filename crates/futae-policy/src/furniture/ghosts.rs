@@ -1,18 +1,19 @@
 //! Names of departed blocks.
 
-use super::{Names, Queues};
+use super::{Lines, Names};
 use crate::{BlockId, Slot};
+use std::ops::Range;
 
 const ORDER: usize = 0;
 
 /// Names of departed blocks, oldest first, at most `limit` of them, each with a value that is
-/// remembered with it. Constant time; about 24 bytes a name beside the value.
+/// remembered with it. Constant time; about 28 bytes a name beside the value.
 #[derive(Clone, Debug)]
 pub struct Ghosts<T = ()> {
     limit: u32,
     names: Names,
     /// The names' numbers, oldest first.
-    order: Queues,
+    order: Lines,
     values: Vec<T>,
 }
 
@@ -23,9 +24,14 @@ impl<T: Copy> Ghosts<T> {
         Self {
             limit,
             names: Names::default(),
-            order: Queues::new(1, 0),
+            order: Lines::new(0),
             values: Vec::new(),
         }
+    }
+
+    /// Says that all blocks to come are these; see [`Names::number_blocks`].
+    pub fn number_blocks(&mut self, blocks: Range<u64>) {
+        self.names.number_blocks(blocks);
     }
 
     /// Names remembered now.
@@ -66,15 +72,12 @@ impl<T: Copy> Ghosts<T> {
         Some(self.values[number as usize])
     }
 
-    /// Remembers `block` as the newest name; the oldest is forgotten where the limit is passed.
+    /// Remembers `block`, which must not be remembered, as the newest name; the oldest is
+    /// forgotten where the limit is passed.
     #[inline]
     pub fn push(&mut self, block: BlockId, value: T) {
+        debug_assert!(self.names.find(block).is_none(), "remembered already");
         if self.limit == 0 {
-            return;
-        }
-        if let Some(number) = self.names.find(block) {
-            self.values[number as usize] = value;
-            self.order.move_back(ORDER, Slot(number));
             return;
         }
         if self.len() >= self.limit {
@@ -136,13 +139,13 @@ mod tests {
                         let got = ghosts.pop_oldest().map(|(block, value)| (block.index(), value));
                         prop_assert_eq!(got, expected);
                     }
-                    _ => {
+                    _ if known.is_none() => {
                         ghosts.push(block, at);
                         if limit > 0 {
-                            known.map(|place| model.remove(place));
                             model.push((index, at));
                         }
                     }
+                    _ => {}
                 }
                 model.drain(..model.len().saturating_sub(limit));
                 let held: Vec<_> = ghosts.iter().map(|(block, value)| (block.index(), value)).collect();

@@ -1,6 +1,7 @@
 //! Several queues over one space of slots, kept as logs.
 
 use crate::Slot;
+use std::hint::black_box;
 
 const NIL: u32 = u32::MAX;
 /// Of a log's cells, so many a time are looked at to close gaps.
@@ -78,6 +79,9 @@ impl<const QUEUES: usize> Lines<QUEUES> {
     /// Bits of a place that name the cell.
     const CELL_BITS: u32 = u32::BITS - QUEUES.next_power_of_two().ilog2();
 
+    /// The cell in a place.
+    const CELLS: u32 = u32::MAX >> (u32::BITS - Self::CELL_BITS);
+
     /// Empty queues, with room for `slots` slots together; more are added as they come.
     #[must_use]
     pub fn new(slots: u32) -> Self {
@@ -134,10 +138,42 @@ impl<const QUEUES: usize> Lines<QUEUES> {
         (log.length > 0).then(|| Slot(log.cells[log.head as usize]))
     }
 
+    /// About the slot that is `ahead` places behind the first of queue `q`: gaps count as places,
+    /// and where one is, it is any slot. For looking ahead in time; what passing over it will need
+    /// has been read then.
+    #[inline]
+    #[must_use]
+    pub fn about(&self, q: usize, ahead: u32) -> Option<Slot> {
+        let log = &self.logs[q];
+        if ahead >= log.used {
+            return None;
+        }
+        let slot = log.cells[log.after(log.head, ahead) as usize];
+        black_box(self.places[slot as usize]);
+        Some(Slot(slot))
+    }
+
     /// The last slot of queue `q`.
     #[must_use]
     pub fn back(&self, q: usize) -> Option<Slot> {
         self.iter_back(q).next()
+    }
+
+    /// The slot after `slot` in its queue. Constant time but for the gaps between.
+    #[inline]
+    #[must_use]
+    pub fn after(&self, slot: Slot) -> Option<Slot> {
+        let q = self.queue_of(slot);
+        let log = &self.logs[q];
+        let mut cell = self.places[slot.i()] & Self::CELLS;
+        let back = log.after(log.head, log.used - 1);
+        while cell != back {
+            cell = log.after(cell, 1);
+            if self.holds(q, cell) {
+                return Some(Slot(log.cells[cell as usize]));
+            }
+        }
+        None
     }
 
     /// The queue that `slot`, which must be in one, is in.
@@ -370,6 +406,12 @@ mod tests {
                 back.reverse();
                 assert_eq!(front, Vec::from(plain.clone()));
                 assert_eq!(back, front);
+                for pair in front.windows(2) {
+                    assert_eq!(lines.after(Slot(pair[0])), Some(Slot(pair[1])));
+                }
+                if let Some(&last) = front.last() {
+                    assert_eq!(lines.after(Slot(last)), None);
+                }
                 assert_eq!(lines.len(q) as usize, plain.len());
                 assert_eq!(lines.is_empty(q), plain.is_empty());
                 assert_eq!(lines.front(q).map(|s| s.0), plain.front().copied());

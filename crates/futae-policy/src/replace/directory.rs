@@ -24,6 +24,7 @@ use crate::{
     Access, Admission, Arguments, BlockId, Class, Departure, Policy, PolicySpec, Shape, Slot,
     SpecError,
 };
+use std::ops::Range;
 
 /// Where a resident slot is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -134,6 +135,11 @@ impl Directory {
 }
 
 impl Policy for Directory {
+    fn number_blocks(&mut self, blocks: Range<u64>) {
+        self.normal.number_blocks(blocks.clone());
+        self.protected.number_blocks(blocks);
+    }
+
     fn miss(&mut self, access: &Access) -> Admission {
         self.pool(access.class).miss(access)
     }

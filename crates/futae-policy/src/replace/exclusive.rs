@@ -21,6 +21,7 @@ use crate::{
     Access, Admission, Arguments, BlockId, Class, Departure, Policy, PolicySpec, Shape, Slot,
     SpecError,
 };
+use std::ops::Range;
 
 const SERVED: usize = 0;
 
@@ -46,6 +47,15 @@ pub fn build(arguments: &mut Arguments, shape: &Shape) -> Result<Exclusive, Spec
 }
 
 impl Policy for Exclusive {
+    fn number_blocks(&mut self, blocks: Range<u64>) {
+        self.demoted.number_blocks(blocks);
+    }
+
+    #[inline]
+    fn glance(&self, block: BlockId) -> u32 {
+        self.demoted.glance(block)
+    }
+
     fn miss(&mut self, access: &Access) -> Admission {
         if access.kind.is_demand() {
             Admission::Bypass

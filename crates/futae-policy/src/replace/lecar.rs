@@ -23,6 +23,7 @@
 use crate::SpecError;
 use crate::furniture::{Counts, Ghosts, Queues, Table};
 use crate::{Access, Admission, Arguments, BlockId, Departure, Policy, Prng, Shape, Slot};
+use std::ops::Range;
 
 const ORDER: usize = 0;
 
@@ -116,6 +117,16 @@ impl LeCar {
 }
 
 impl Policy for LeCar {
+    fn number_blocks(&mut self, blocks: Range<u64>) {
+        self.left_by_lru.number_blocks(blocks.clone());
+        self.left_by_lfu.number_blocks(blocks);
+    }
+
+    #[inline]
+    fn glance(&self, block: BlockId) -> u32 {
+        u32::from(self.left_by_lru.get(block).is_some() || self.left_by_lfu.get(block).is_some())
+    }
+
     fn miss(&mut self, access: &Access) -> Admission {
         let uses = self.consult(access.block);
         self.known.set(access.block, uses);

@@ -17,9 +17,9 @@
 //! O(1) a hit; to enter with a count of the past, as many steps as there are different lower
 //! counts; 20 bytes a slot, about 24 a departed block
 
-use crate::furniture::{Counts, Noted, Table};
+use crate::furniture::{Counts, Memory, Noted, Table};
 use crate::{Access, Admission, Arguments, BlockId, Departure, Policy, Shape, Slot, SpecError};
-use hashbrown::HashMap;
+use std::ops::Range;
 
 /// Fewest uses, past and present, first.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ pub struct Lfu {
     uses: Counts,
     names: Table<BlockId>,
     /// The counts of departed blocks.
-    past: HashMap<BlockId, u32>,
+    past: Memory,
     /// The past uses of the block that missed last.
     found: Noted<u32>,
 }
@@ -37,15 +37,24 @@ pub fn build(_arguments: &mut Arguments, shape: &Shape) -> Result<Lfu, SpecError
     Ok(Lfu {
         uses: Counts::new(shape.slots),
         names: Table::new(shape.slots),
-        past: HashMap::new(),
+        past: Memory::default(),
         found: Noted::new(),
     })
 }
 
 impl Policy for Lfu {
+    fn number_blocks(&mut self, blocks: Range<u64>) {
+        self.past.number_blocks(blocks);
+    }
+
+    #[inline]
+    fn glance(&self, block: BlockId) -> u32 {
+        self.past.get(block)
+    }
+
     #[inline]
     fn miss(&mut self, access: &Access) -> Admission {
-        let uses = self.past.remove(&access.block).unwrap_or(0);
+        let uses = self.past.take(access.block);
         self.found.set(access.block, uses);
         Admission::Admit
     }
@@ -54,7 +63,7 @@ impl Policy for Lfu {
     fn insert(&mut self, slot: Slot, access: &Access) {
         let uses = match self.found.take(access.block) {
             Some(uses) => uses,
-            None => self.past.remove(&access.block).unwrap_or(0),
+            None => self.past.take(access.block),
         };
         self.uses.insert(slot, uses.saturating_add(1));
         self.names.set(slot, access.block);
@@ -73,8 +82,7 @@ impl Policy for Lfu {
     #[inline]
     fn remove(&mut self, slot: Slot, why: Departure) {
         if why != Departure::Invalidated {
-            self.past
-                .insert(self.names.get(slot), self.uses.count(slot));
+            self.past.set(self.names.get(slot), self.uses.count(slot));
         }
         self.uses.remove(slot);
     }
@@ -88,10 +96,7 @@ impl Policy for Lfu {
     fn audit(&self, resident: u32) {
         assert_eq!(self.uses.len(), resident);
         for slot in self.uses.iter() {
-            assert!(
-                !self.past.contains_key(&self.names.get(slot)),
-                "counted twice"
-            );
+            assert!(self.past.get(self.names.get(slot)) == 0, "counted twice");
         }
     }
 }

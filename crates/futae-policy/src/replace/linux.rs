@@ -25,6 +25,7 @@
 use crate::furniture::{Ghosts, Queues, Table};
 use crate::policy::order_by_evicting;
 use crate::{Access, Arguments, BlockId, Departure, Policy, Shape, Slot, SpecError};
+use std::ops::Range;
 
 const INACTIVE: usize = 0;
 const ACTIVE: usize = 1;
@@ -72,6 +73,15 @@ impl Linux {
 }
 
 impl Policy for Linux {
+    fn number_blocks(&mut self, blocks: Range<u64>) {
+        self.shadows.number_blocks(blocks);
+    }
+
+    #[inline]
+    fn glance(&self, block: BlockId) -> u32 {
+        u32::from(self.shadows.get(block).is_some())
+    }
+
     fn insert(&mut self, slot: Slot, access: &Access) {
         let left = self.shadows.take(access.block);
         let distance = left.map(|left| self.age - left);

@@ -18,10 +18,11 @@
 //! the paper bounds S by memory only. libCacheSim also makes room among the LIR blocks, to no
 //! use, when a HIR block is hit in Q and not in S
 //! # Cost
-//! O(1) an access, amortised; about 45 bytes a slot, and 40 a departed block in S
+//! O(1) an access, amortised; about 55 bytes a slot, and 46 a departed block in S
 
-use crate::furniture::{Names, Noted, Queues, Table};
+use crate::furniture::{Lines, Names, Noted, Table};
 use crate::{Access, Admission, Arguments, BlockId, Departure, Policy, Shape, Slot, SpecError};
+use std::ops::Range;
 
 const S: usize = 0;
 /// Resident HIR blocks, the next victim first.
@@ -60,8 +61,8 @@ pub struct Lirs {
     known: Table<Known>,
     /// The number of the block in each slot.
     numbers: Table<u32>,
-    stack: Queues,
-    queues: Queues,
+    stack: Lines,
+    queues: Lines<2>,
     was_in_s: Noted<bool>,
 }
 
@@ -79,8 +80,8 @@ pub fn build(arguments: &mut Arguments, shape: &Shape) -> Result<Lirs, SpecError
         names: Names::default(),
         known: Table::new(shape.slots),
         numbers: Table::new(shape.slots),
-        stack: Queues::new(1, shape.slots),
-        queues: Queues::new(2, shape.slots),
+        stack: Lines::new(shape.slots),
+        queues: Lines::new(shape.slots),
         was_in_s: Noted::new(),
     };
     policy.resize(shape.slots);
@@ -163,6 +164,15 @@ impl Lirs {
 }
 
 impl Policy for Lirs {
+    fn number_blocks(&mut self, blocks: Range<u64>) {
+        self.names.number_blocks(blocks);
+    }
+
+    #[inline]
+    fn glance(&self, block: BlockId) -> u32 {
+        self.names.find(block).unwrap_or(0)
+    }
+
     #[inline]
     fn miss(&mut self, access: &Access) -> Admission {
         let was_in_s = self.recall(access.block);

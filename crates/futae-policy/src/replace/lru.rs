@@ -42,6 +42,11 @@ impl Lru {
 
 impl Policy for Lru {
     #[inline]
+    fn foresee(&self, ahead: u32) -> Option<Slot> {
+        self.order.about(ORDER, ahead)
+    }
+
+    #[inline]
     fn insert(&mut self, slot: Slot, _access: &Access) {
         self.order.push_back(ORDER, slot);
     }

@@ -22,6 +22,7 @@
 
 use crate::furniture::{Ghosts, Queues, Table};
 use crate::{Access, Arguments, BlockId, Departure, Policy, Shape, Slot, SpecError};
+use std::ops::Range;
 
 /// What is known of a resident block.
 #[derive(Clone, Copy, Debug, Default)]
@@ -94,6 +95,15 @@ impl Mq {
 }
 
 impl Policy for Mq {
+    fn number_blocks(&mut self, blocks: Range<u64>) {
+        self.out.number_blocks(blocks);
+    }
+
+    #[inline]
+    fn glance(&self, block: BlockId) -> u32 {
+        self.out.get(block).unwrap_or(0)
+    }
+
     #[inline]
     fn insert(&mut self, slot: Slot, access: &Access) {
         let uses = self.out.take(access.block).unwrap_or(0);
