@@ -3,6 +3,7 @@
 mod belief;
 mod effects;
 mod flights;
+mod growing;
 mod hints;
 mod loads;
 mod log;
@@ -91,6 +92,7 @@ impl Engine {
             arena,
             frames: Vec::new(),
             volumes: Vec::new(),
+            free_volumes: Vec::new(),
             flights: Slab::new(),
             flight_of: HashMap::new(),
             loads: loads::Loads::default(),
@@ -151,6 +153,7 @@ impl Engine {
             class,
             belief: belief::Belief::default(),
             tally: Tally::default(),
+            grows: false,
         });
         Ok(volume)
     }

@@ -45,6 +45,8 @@ pub struct IoError {
     pub kind: IoErrorKind,
     /// For people to read.
     pub message: Arc<str>,
+    /// What the operating system called it, if it was asked.
+    pub os_error: Option<i32>,
 }
 
 impl IoError {
@@ -54,6 +56,7 @@ impl IoError {
         Self {
             kind,
             message: Arc::from(message.into()),
+            os_error: None,
         }
     }
 
@@ -66,7 +69,10 @@ impl IoError {
             Some(1 | 30) => IoErrorKind::ReadOnly,     // EPERM, EROFS
             _ => IoErrorKind::Store,
         };
-        Self::new(kind, format!("{what}: {error}"))
+        Self {
+            os_error: error.raw_os_error(),
+            ..Self::new(kind, format!("{what}: {error}"))
+        }
     }
 }
 

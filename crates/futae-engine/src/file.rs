@@ -28,13 +28,37 @@ pub struct FileStore {
     inner: Arc<Inner>,
 }
 
+/// Where the I/O of many files is done: one ring, or one set of threads, for all of them.
+#[derive(Clone)]
+pub struct FileIo(Arc<Io>);
+
+impl FileIo {
+    /// io_uring, or threads where the kernel refuses it.
+    #[must_use]
+    pub fn new() -> Self {
+        Self(Arc::new(Io::new()))
+    }
+
+    /// How it is done, for reports.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        self.0.name()
+    }
+}
+
+impl Default for FileIo {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 struct Inner {
     path: PathBuf,
     size_bytes: u64,
     read_only: bool,
     direct: Option<Arc<File>>,
     buffered: Arc<File>,
-    io: Io,
+    io: Arc<Io>,
     detours: AtomicU64,
 }
 
@@ -87,12 +111,54 @@ impl FileStore {
             read_only,
             direct,
             buffered: Arc::new(File::from(buffered)),
-            io,
+            io: Arc::new(io),
             detours: AtomicU64::new(0),
         };
         Ok(Self {
             inner: Arc::new(inner),
         })
+    }
+}
+
+impl FileStore {
+    /// A store on files that were opened already, one of many with the same `io`: `direct` with
+    /// `O_DIRECT` if that could be had, `buffered` without. `path` is for messages. Nothing is
+    /// locked, and the size is that of the file now.
+    ///
+    /// # Errors
+    ///
+    /// What `fstat` says.
+    pub fn of_file(
+        io: &FileIo,
+        path: PathBuf,
+        buffered: File,
+        direct: Option<File>,
+        read_only: bool,
+    ) -> std::io::Result<Self> {
+        let inner = Inner {
+            path,
+            size_bytes: buffered.metadata()?.len(),
+            read_only,
+            direct: direct.map(Arc::new),
+            buffered: Arc::new(buffered),
+            io: Arc::clone(&io.0),
+            detours: AtomicU64::new(0),
+        };
+        Ok(Self {
+            inner: Arc::new(inner),
+        })
+    }
+
+    /// The file, through the page cache.
+    #[must_use]
+    pub fn file(&self) -> &File {
+        &self.inner.buffered
+    }
+
+    /// Brings the data and all attributes onto stable storage; a flush leaves out what is not
+    /// needed to find the data.
+    pub fn sync(&self, done: StoreDone) {
+        self.inner.flush(Work::Sync, done);
     }
 }
 
@@ -172,11 +238,11 @@ impl Inner {
         });
     }
 
-    fn flush(self: &Arc<Self>, done: StoreDone) {
+    fn flush(self: &Arc<Self>, work: Work, done: StoreDone) {
         let inner = Arc::clone(self);
         self.io.start(Job {
             file: Arc::clone(&self.buffered),
-            work: Work::Flush,
+            work,
             offset: 0,
             length: 0,
             buffer: IoBuf::new(0),
@@ -208,7 +274,7 @@ impl Inner {
         let (offset, length) = span;
         let mode = how | FallocateFlags::KEEP_SIZE;
         self.allocate(mode, offset, length, move |result| match result {
-            Ok(()) if fua => inner.flush(done),
+            Ok(()) if fua => inner.flush(Work::Flush, done),
             Ok(()) => done(Ok(IoBuf::new(0))),
             Err(error) if cannot(&error) => inner.fill_zeroes(offset, offset + length, fua, done),
             Err(error) => done(Err(inner.failure("zeroing", offset, length, &error))),
@@ -279,7 +345,7 @@ impl Store for FileStore {
             } => {
                 inner.transfer(Work::Write { fua }, offset, buffer, done);
             }
-            StoreOperation::Flush => inner.flush(done),
+            StoreOperation::Flush => inner.flush(Work::Flush, done),
             StoreOperation::Trim { offset, length } => inner.trim(offset, length, done),
             StoreOperation::WriteZeroes {
                 offset,

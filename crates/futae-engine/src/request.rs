@@ -2,6 +2,7 @@
 
 use crate::{IoBuf, IoError};
 use futae_policy::VolumeId;
+use std::fmt;
 
 /// One client of a cache (a connection, a mount), by a number that the cache gave out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -30,6 +31,13 @@ pub enum Operation {
     Write {
         /// First byte.
         offset: u64,
+        /// The data.
+        data: IoBuf,
+        /// Answer only when the data is on stable storage.
+        fua: bool,
+    },
+    /// Write the data at the end of a growing volume, wherever that then is.
+    Append {
         /// The data.
         data: IoBuf,
         /// Answer only when the data is on stable storage.
@@ -70,6 +78,25 @@ pub enum Operation {
         /// The data: whole blocks, but for the last block of the volume.
         data: IoBuf,
     },
+    /// The store is changed past the cache; only [`crate::Engine::change`] asks for it.
+    Change(Change),
+}
+
+/// A change of a store that is made past the cache; see [`crate::Engine::change`].
+pub struct Change {
+    pub(crate) offset: u64,
+    pub(crate) length: u64,
+    /// The size that the store will have, if it changes: the range is then all that is behind the
+    /// lower of both sizes.
+    pub(crate) size_bytes: Option<u64>,
+    /// Called, with the key of the change, once nothing else is under way in the range.
+    pub(crate) granted: Box<dyn FnOnce(usize) + Send>,
+}
+
+impl fmt::Debug for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Change({} bytes at {})", self.length, self.offset)
+    }
 }
 
 /// Called once with the result: the data of a read, an empty buffer otherwise. It may be called

@@ -15,6 +15,22 @@ pub enum MountError {
         /// What is wrong and what to do.
         problem: String,
     },
+    /// The directory that is to be shown cannot be.
+    #[error("{}: {problem}", path.display())]
+    Source {
+        /// The directory.
+        path: PathBuf,
+        /// What is wrong.
+        problem: String,
+    },
+    /// A directory cannot be protected.
+    #[error("cannot protect {}: {problem}", path.display())]
+    Protect {
+        /// The directory.
+        path: PathBuf,
+        /// What is wrong.
+        problem: String,
+    },
     /// This machine or user cannot mount FUSE file systems.
     #[error("{0}")]
     NoFuse(String),

@@ -13,10 +13,14 @@ mod error;
 mod file;
 mod mount;
 mod mountpoint;
+mod passthrough;
 mod runs;
+mod session;
 mod tree;
 
 pub use error::MountError;
-pub use mount::{Mount, MountOptions, Unmounted, default_file_name};
+pub use mount::{Mount, MountOptions, default_file_name};
 pub use mountpoint::check_mountpoint;
+pub use passthrough::{TreeMount, TreeOptions, control_attribute};
+pub use session::Unmounted;
 pub use tree::Granted;

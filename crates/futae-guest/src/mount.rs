@@ -2,9 +2,10 @@
 
 use crate::MountError;
 use crate::file::VolumeFile;
-use crate::mountpoint::{check_mountpoint, detach, unmount};
+use crate::mountpoint::check_mountpoint;
+use crate::session::{Mounted, Unmounted};
 use crate::tree::{Granted, Tree};
-use fuser::{Config, MountOption, Session, SessionUnmounter};
+use fuser::{Config, MountOption};
 use futae_engine::Engine;
 use futae_policy::VolumeId;
 use std::ffi::OsStr;
@@ -13,14 +14,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
-use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
 
-/// How long the end of a mount waits for its users before it is detached under them.
-const BUSY_PATIENCE: Duration = Duration::from_secs(2);
-/// How long a detached mount may take to end.
-const DETACHED_PATIENCE: Duration = Duration::from_secs(3);
-const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Threads that take requests from the kernel, if not said otherwise.
 const THREADS_DEFAULT: usize = 2;
 
@@ -43,24 +37,12 @@ pub struct MountOptions {
     pub threads: Option<usize>,
 }
 
-/// How a mount ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Unmounted {
-    /// It was in use, and taken out of the tree under its users.
-    pub was_busy: bool,
-    /// It still is in use; what its users do from now on fails once this process ends.
-    pub is_in_use: bool,
-}
-
 /// A mounted volume. Dropping it detaches the mount; [`unmount`](Self::unmount) ends it properly.
 pub struct Mount {
-    mountpoint: PathBuf,
     path: PathBuf,
     file: Arc<VolumeFile>,
     granted: Granted,
-    /// Ends the mount, once.
-    unmounter: Option<SessionUnmounter>,
-    session: Option<JoinHandle<io::Result<()>>>,
+    mounted: Mounted,
 }
 
 impl Mount {
@@ -91,28 +73,20 @@ impl Mount {
             granted: Arc::clone(&answer),
         };
         let config = config(options, file.read_only);
-        let mut session = Session::new(tree, &mountpoint, &config)
-            .map_err(|error| not_permitted(&error).unwrap_or_else(|| refused(error)))?;
-        let unmounter = session.unmount_callable();
+        let (mounted, _) = Mounted::start(tree, &mountpoint, &config)?;
         let granted = answer.get().copied().ok_or_else(|| {
             refused(io::Error::other(
                 "the kernel did not begin the FUSE session",
             ))
         })?;
-        let session = thread::Builder::new()
-            .name("futae-mount".into())
-            .spawn(move || session.run())
-            .map_err(refused)?;
         if options.kernel_cache {
             raise_readahead(&mountpoint);
         }
         Ok(Self {
             path: mountpoint.join(&options.file_name),
-            mountpoint,
             file,
             granted,
-            unmounter: Some(unmounter),
-            session: Some(session),
+            mounted,
         })
     }
 
@@ -137,7 +111,7 @@ impl Mount {
     /// Whether the mount has ended, for example because somebody ran `umount`.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        self.session.as_ref().is_none_or(JoinHandle::is_finished)
+        self.mounted.is_over()
     }
 
     /// Ends the mount and brings everything onto stable storage. A mount that stays in use for
@@ -147,89 +121,10 @@ impl Mount {
     ///
     /// [`MountError::Unmount`], or [`MountError::Flush`] if the store failed at the end.
     pub fn unmount(mut self) -> Result<Unmounted, MountError> {
-        let was_busy = self.release()?;
-        let is_in_use = !self.wait(DETACHED_PATIENCE);
+        let ended = self.mounted.end()?;
         self.file.flush_and_wait().map_err(MountError::Flush)?;
-        Ok(Unmounted {
-            was_busy,
-            is_in_use,
-        })
+        Ok(ended)
     }
-
-    /// Takes the mount out of the tree; true if that had to be done under its users.
-    fn release(&mut self) -> Result<bool, MountError> {
-        let failed = |source| MountError::Unmount {
-            path: self.mountpoint.clone(),
-            source,
-        };
-        let Some(mut unmounter) = self.unmounter.take() else {
-            return Ok(false);
-        };
-        if self.session.as_ref().is_none_or(JoinHandle::is_finished) {
-            return Ok(false);
-        }
-        // It tries once, and never again: what is mounted here later is not ours.
-        let mut outcome = unmounter.unmount();
-        let deadline = Instant::now() + BUSY_PATIENCE;
-        loop {
-            match outcome {
-                Ok(()) => return Ok(false),
-                // Somebody else unmounted it.
-                Err(error) if error.kind() == io::ErrorKind::InvalidInput => return Ok(false),
-                Err(error) if error.kind() != io::ErrorKind::ResourceBusy => {
-                    return Err(failed(error));
-                }
-                Err(_) if Instant::now() < deadline => {}
-                Err(_) => break,
-            }
-            thread::sleep(POLL_INTERVAL);
-            outcome = unmount(&self.mountpoint);
-        }
-        detach(&self.mountpoint).map_err(failed)?;
-        Ok(true)
-    }
-
-    /// Waits until the kernel has ended the session; false if it does not in time.
-    fn wait(&mut self, patience: Duration) -> bool {
-        let deadline = Instant::now() + patience;
-        while !self.is_over() {
-            if Instant::now() >= deadline {
-                return false;
-            }
-            thread::sleep(POLL_INTERVAL);
-        }
-        if let Some(session) = self.session.take() {
-            // How it ended does not matter any more.
-            drop(session.join());
-        }
-        true
-    }
-}
-
-impl Drop for Mount {
-    fn drop(&mut self) {
-        if self.unmounter.take().is_some() && !self.is_over() {
-            // There is nobody to tell if this fails.
-            drop(detach(&self.mountpoint));
-            self.wait(DETACHED_PATIENCE);
-        }
-    }
-}
-
-/// The error for a user or container that may not mount.
-fn not_permitted(error: &io::Error) -> Option<MountError> {
-    let said = error.to_string();
-    let said = said.trim_end();
-    let known = matches!(
-        error.kind(),
-        io::ErrorKind::PermissionDenied | io::ErrorKind::NotFound
-    ) || said.contains("fusermount");
-    known.then(|| {
-        MountError::NoFuse(format!(
-            "this user may not mount ({said}); run as root (in a container with --cap-add \
-             SYS_ADMIN), or install fusermount3"
-        ))
-    })
 }
 
 fn check_name(name: &str) -> Result<(), MountError> {

@@ -263,6 +263,17 @@ impl<P: Policy, I: Index> Level<P, I> {
         }
     }
 
+    /// Changes the class of a resident block, and has the policy act on it without waiting for the
+    /// block's next use.
+    pub fn reclass_at_once(&mut self, block: BlockId, class: Class) {
+        if let Some(slot) = self.index.get(block) {
+            self.classes[slot.i()] = class;
+            let mut access = Access::of(block, AccessKind::Preload).classed(class);
+            access.tick = self.tick;
+            self.policy.reclass_at_once(slot, &access);
+        }
+    }
+
     /// Changes the number of slots to `capacity`, at least 1. On a shrink the blocks next in the
     /// policy's order are evicted, and returned. Slot numbers do not move: a level that shrank
     /// may use any of the slots that it ever had, but never more than `capacity` of them.

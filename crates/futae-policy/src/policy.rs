@@ -78,6 +78,12 @@ pub trait Policy: Send {
     #[inline]
     fn reclass(&mut self, _slot: Slot, _class: Class) {}
 
+    /// As [`reclass`](Self::reclass), for a policy that would wait for the slot's next use before
+    /// it moves it: it is moved now. `access` names its block and its new class, and is no use.
+    fn reclass_at_once(&mut self, slot: Slot, access: &Access) {
+        self.reclass(slot, access.class);
+    }
+
     /// A block that the policy wants placed though nobody asks for it now: a policy that chooses
     /// its contents at reviews names what to load here. Asked after every access until there is
     /// none; live, not before the block named last has been loaded. The block comes back as an
@@ -159,6 +165,9 @@ impl<P: Policy + ?Sized> Policy for Box<P> {
     }
     fn recall(&mut self, history: &[BlockId]) {
         (**self).recall(history);
+    }
+    fn reclass_at_once(&mut self, slot: Slot, access: &Access) {
+        (**self).reclass_at_once(slot, access);
     }
     fn needs_future(&self) -> bool {
         (**self).needs_future()

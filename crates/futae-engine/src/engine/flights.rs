@@ -95,6 +95,8 @@ pub struct Write {
     pub blocks: Span,
     /// Whether there is data to update frames with.
     pub has_data: bool,
+    /// The size of its volume before, if the write made it grow.
+    pub grown_from: Option<u64>,
     /// Who gets the answer.
     pub done: Done,
     /// Requests that wait until it is over.

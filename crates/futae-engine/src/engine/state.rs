@@ -37,6 +37,8 @@ pub struct Volume {
     pub class: Class,
     pub belief: Belief,
     pub tally: Tally,
+    /// Whether its size changes while it is in use; see [`super::growing`].
+    pub grows: bool,
 }
 
 /// A flush under way.
@@ -53,6 +55,8 @@ pub struct State {
     pub arena: Arena,
     pub frames: Vec<Frame>,
     pub volumes: Vec<Volume>,
+    /// Numbers of volumes that were removed.
+    pub free_volumes: Vec<VolumeId>,
     pub flights: Slab<Flight>,
     pub flight_of: HashMap<BlockId, usize>,
     /// What is loaded in the background.
@@ -71,6 +75,10 @@ impl State {
     /// Decides on one request; what is left to do goes into `effects`.
     pub fn begin(&mut self, request: Request, effects: &mut Effects) {
         let volume = request.volume;
+        let grows = |volume: &Volume| volume.grows;
+        if self.volumes.get(usize::from(volume.0)).is_some_and(grows) {
+            return self.begin_growing(request, effects);
+        }
         let span = match self.checked_span(&request) {
             Ok(span) => span,
             Err(error) => {
@@ -84,6 +92,8 @@ impl State {
             Operation::Write { .. } | Operation::Trim { .. } | Operation::WriteZeroes { .. } => {
                 self.write(request, span, effects);
             }
+            // Their spans were refused: they are for volumes that grow.
+            Operation::Append { .. } | Operation::Change(_) => {}
             Operation::Flush => self.flush(volume, request.done, effects),
             Operation::Notice { .. } => {
                 self.notice(span, effects);
@@ -102,6 +112,7 @@ impl State {
             | Operation::ReadOn { offset, length }
             | Operation::Notice { offset, length } => (*offset, *length, false),
             Operation::Write { offset, data, .. } => (*offset, data.len() as u64, true),
+            Operation::Append { .. } | Operation::Change(_) => (u64::MAX, 1, true),
             Operation::Demote { offset, data } => (*offset, data.len() as u64, false),
             Operation::Flush => (0, 0, false),
             Operation::Trim { offset, length } | Operation::WriteZeroes { offset, length, .. } => {
@@ -130,7 +141,7 @@ impl State {
         })
     }
 
-    fn flush(&mut self, volume: VolumeId, done: Done, effects: &mut Effects) {
+    pub fn flush(&mut self, volume: VolumeId, done: Done, effects: &mut Effects) {
         let key = self.flushes.insert(Flush { volume, done });
         let sequence = self.next_sequence();
         effects.start(
@@ -280,7 +291,7 @@ impl State {
     pub fn block_span(&self, block: BlockId) -> Span {
         let size = self.volumes[usize::from(block.volume().0)].size_bytes;
         let offset = block.index() * self.block_bytes;
-        let length = self.block_bytes.min(size - offset);
+        let length = self.block_bytes.min(size.saturating_sub(offset));
         Span {
             volume: block.volume(),
             offset,

@@ -189,7 +189,8 @@ impl State {
             notices_in: volume.tally.notices_in,
             errors: volume.tally.errors,
         };
-        self.volumes.iter().map(report).collect()
+        let listed = self.volumes.iter().filter(|volume| !volume.grows);
+        listed.map(report).collect()
     }
 
     fn class_status(&self) -> Vec<ClassStatus> {

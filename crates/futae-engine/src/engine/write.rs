@@ -36,6 +36,7 @@ impl State {
             span,
             blocks,
             has_data,
+            grown_from: None,
             done,
             parked: Vec::new(),
         };
@@ -59,7 +60,7 @@ impl State {
 
     /// Decides on the written blocks. A block that is written in part is updated if it is
     /// resident; otherwise the write goes around the cache, since there is no whole block to keep.
-    fn place_written(&mut self, span: &Span, effects: &mut Effects) {
+    pub fn place_written(&mut self, span: &Span, effects: &mut Effects) {
         let (first, end) = self.block_range(span);
         for index in first..end {
             let block = BlockId::new(span.volume, index);
@@ -75,7 +76,7 @@ impl State {
         }
     }
 
-    fn invalidate_range(&mut self, blocks: &Span) {
+    pub fn invalidate_range(&mut self, blocks: &Span) {
         let (first, end) = self.block_range(blocks);
         if end - first <= u64::from(self.level.resident()) {
             for index in first..end {
@@ -102,11 +103,15 @@ impl State {
         let write = self.writes.remove(key);
         self.note_outcome(&write, result.is_ok());
         match &result {
-            Ok(data) if write.has_data => self.update_frames(&write.span, data),
+            Ok(data) if write.has_data => {
+                self.settle_growth(&write);
+                self.update_frames(&write.span, data);
+            }
             Ok(_) => {}
             Err(_) => {
                 self.note_error(write.span.volume);
                 self.invalidate_range(&write.blocks);
+                self.settle_failure(write.span.volume);
             }
         }
         effects.answer(write.done, result.map(|_| IoBuf::new(0)));
@@ -117,6 +122,9 @@ impl State {
 
     /// Tells the judge of demotions whether the store's content is known after a write.
     fn note_outcome(&mut self, write: &Write, good: bool) {
+        if self.volumes[usize::from(write.span.volume.0)].grows {
+            return; // Nothing is handed down to it.
+        }
         let bytes = self.block_bytes;
         let (first, end) = self.block_range(&write.span);
         let size = self.volumes[usize::from(write.span.volume.0)].size_bytes;
@@ -178,6 +186,8 @@ fn store_operation(operation: Operation) -> Option<StoreOperation> {
         Operation::Read { .. }
         | Operation::ReadOn { .. }
         | Operation::Flush
+        | Operation::Append { .. }
+        | Operation::Change(_)
         | Operation::Notice { .. }
         | Operation::Demote { .. } => None,
     }

@@ -19,6 +19,8 @@ pub enum Work {
     },
     /// Bring written data onto stable storage.
     Flush,
+    /// The same for the file's attributes as well.
+    Sync,
     /// Change how a range is allocated.
     Allocate(FallocateFlags),
 }

@@ -59,6 +59,7 @@ fn perform(job: &mut Job) -> std::io::Result<()> {
             if fua { job.file.sync_data() } else { Ok(()) }
         }
         Work::Flush => job.file.sync_data(),
+        Work::Sync => job.file.sync_all(),
         Work::Allocate(mode) => Ok(rustix::fs::fallocate(
             &*job.file, mode, job.offset, job.length,
         )?),

@@ -182,7 +182,7 @@ impl Shared {
                     None
                 }
             }
-            (_, Work::Flush | Work::Allocate(_)) => Some(Ok(())),
+            (_, Work::Flush | Work::Sync | Work::Allocate(_)) => Some(Ok(())),
         };
         match outcome {
             None => self.start(running),
@@ -216,6 +216,7 @@ fn entry_for(running: &mut Running) -> squeue::Entry {
         Work::Flush => opcode::Fsync::new(fd)
             .flags(types::FsyncFlags::DATASYNC)
             .build(),
+        Work::Sync => opcode::Fsync::new(fd).build(),
         Work::Allocate(mode) => opcode::Fallocate::new(fd, job.length)
             .offset(job.offset)
             .mode(mode.bits() as i32)

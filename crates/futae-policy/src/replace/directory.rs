@@ -7,7 +7,7 @@
 //! victim ← [ normal pool ]; only when it is empty: victim ← [ protected pool ]
 //! # Transitions
 //! hit: as its pool has it, after a move to the pool of its class | miss: into the pool of its
-//! class | a block is designated: it moves when it is next used (SPEC 4.2c) | a designation is
+//! class | a block is designated: it moves when it is next used, or at once (SPEC 4.2c) | a designation is
 //! taken back: the block is normal at once, by the time of its last use (SPEC 4.2d)
 //! # Parameters
 //! max_protected 1: share of the slots that the protected pool may take; beyond it, its own next
@@ -188,6 +188,16 @@ impl Policy for Directory {
         }
     }
 
+    fn reclass_at_once(&mut self, slot: Slot, access: &Access) {
+        let moves = self.homes.get(slot) != Home::Protected && self.is_protected(access.class);
+        if moves {
+            self.leave(slot, Departure::Promoted);
+            self.enter(slot, access);
+        } else {
+            self.reclass(slot, access.class);
+        }
+    }
+
     fn review(&mut self) -> Option<BlockId> {
         self.normal.review().or_else(|| self.protected.review())
     }
@@ -340,6 +350,22 @@ mod tests {
         level.reclass(BlockId::on_first(4), Class::NORMAL);
         access(&mut level, 8, false);
         assert_eq!(order(&level), [7, 8, 5], "released blocks go by last use");
+    }
+
+    #[test]
+    fn designated_at_once_they_move_before_their_next_use() {
+        let mut level = level_of("directory", 4, 1);
+        for index in [1, 2, 3, 4] {
+            access(&mut level, index, false);
+        }
+        for index in [1, 2] {
+            level.reclass_at_once(BlockId::on_first(index), Class::PROTECTED);
+            level.audit();
+        }
+        assert_eq!(order(&level), [2, 1, 4, 3]);
+        access(&mut level, 5, false);
+        level.reclass_at_once(BlockId::on_first(1), Class::NORMAL);
+        assert_eq!(order(&level), [2, 5, 4, 1], "and back, by last use");
     }
 
     /// The experiment of the paper at a hundredth: case 3 keeps what is designated.

@@ -1,0 +1,169 @@
+//! Attributes, plain and extended.
+
+use super::Passthrough;
+use super::lower::magic;
+use super::node::Node;
+use super::stat::{Stamp, seconds_and_nanos};
+use fuser::{FileType, TimeOrNow};
+use rustix::fs::{
+    AtFlags, Gid, Mode, Stat, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid, XattrFlags,
+};
+use rustix::io::Errno;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStringExt;
+use std::sync::Arc;
+
+/// Names of attributes that this program answers itself, on the root.
+const OWN_PREFIX: &str = "user.futae.";
+/// Where the mount takes orders, by an attribute of its root.
+pub(crate) const CONTROL: &str = "user.futae.control";
+/// Longest attribute value and list of names, by the kernel's limits.
+const XATTR_BYTES_MAX: usize = 64 << 10;
+
+/// What to change.
+#[derive(Default)]
+pub(crate) struct Wanted {
+    pub(crate) mode: Option<u32>,
+    pub(crate) user: Option<u32>,
+    pub(crate) group: Option<u32>,
+    pub(crate) size: Option<u64>,
+    pub(crate) accessed: Option<TimeOrNow>,
+    pub(crate) modified: Option<TimeOrNow>,
+}
+
+impl Passthrough {
+    pub(crate) fn attributes_of(&self, id: u64) -> Result<Stat, Errno> {
+        let node = self.nodes.get(id)?;
+        let stat = self.stat(&node)?;
+        if let Some(contents) = node.contents() {
+            contents.notice(&Stamp::of(&stat));
+        }
+        Ok(stat)
+    }
+
+    pub(crate) fn set_attributes(&self, id: u64, wanted: &Wanted) -> Result<Stat, Errno> {
+        let node = self.nodes.get(id)?;
+        let place = self.nodes.place(&node)?;
+        // The owner first: the kernel below takes rights away with it that the mode gives back.
+        if wanted.user.is_some() || wanted.group.is_some() {
+            let (user, group) = (
+                wanted.user.map(Uid::from_raw),
+                wanted.group.map(Gid::from_raw),
+            );
+            rustix::fs::chownat(&*place, "", user, group, AtFlags::EMPTY_PATH)?;
+        }
+        if let Some(mode) = wanted.mode {
+            let mode = Mode::from_raw_mode(mode & 0o7777);
+            rustix::fs::chmod(magic(&place), mode)?;
+        }
+        if let Some(size) = wanted.size {
+            self.set_size(&node, size)?;
+        }
+        if wanted.accessed.is_some() || wanted.modified.is_some() {
+            let times = Timestamps {
+                last_access: time(wanted.accessed),
+                last_modification: time(wanted.modified),
+            };
+            rustix::fs::utimensat(&*place, "", &times, AtFlags::EMPTY_PATH)?;
+        }
+        self.attributes_changed(&node, wanted.modified.is_some());
+        self.stat(&node)
+    }
+
+    fn set_size(&self, node: &Arc<Node>, size: u64) -> Result<(), Errno> {
+        if node.kind != FileType::RegularFile {
+            return Err(Errno::INVAL);
+        }
+        let place = self.nodes.place(node)?;
+        let cut = || rustix::fs::ftruncate(self.writable(node, &place)?, size);
+        match node.contents().filter(|contents| !contents.is_gone()) {
+            Some(contents) => contents.change_size(size, cut),
+            None => cut(),
+        }
+    }
+
+    /// After a change of attributes of our own.
+    pub(crate) fn attributes_changed(&self, node: &Node, times_were_set: bool) {
+        if let Some(contents) = node.contents() {
+            contents.attributes_changed(times_were_set);
+        }
+    }
+
+    pub(crate) fn xattr(&self, id: u64, name: &OsStr) -> Result<Vec<u8>, Errno> {
+        let node = self.nodes.get(id)?;
+        if let Some(own) = self.own_xattr(&node, name) {
+            return own;
+        }
+        let place = self.nodes.place(&node)?;
+        let mut value = vec![0; XATTR_BYTES_MAX];
+        let length = rustix::fs::getxattr(magic(&place), name, &mut value[..])?;
+        value.truncate(length);
+        Ok(value)
+    }
+
+    fn own_xattr(&self, node: &Node, name: &OsStr) -> Option<Result<Vec<u8>, Errno>> {
+        let is_own = Arc::as_ptr(self.nodes.root()) == std::ptr::from_ref(node)
+            && name.as_encoded_bytes().starts_with(OWN_PREFIX.as_bytes());
+        is_own.then(|| {
+            let control = self.control.get().filter(|_| name == CONTROL);
+            control
+                .map(|path| path.clone().into_os_string().into_vec())
+                .ok_or(Errno::NODATA)
+        })
+    }
+
+    pub(crate) fn xattr_names(&self, id: u64) -> Result<Vec<u8>, Errno> {
+        let place = self.nodes.place(&self.nodes.get(id)?)?;
+        let mut names = vec![0; XATTR_BYTES_MAX];
+        let length = rustix::fs::listxattr(magic(&place), &mut names[..])?;
+        names.truncate(length);
+        Ok(names)
+    }
+
+    pub(crate) fn set_xattr(
+        &self,
+        id: u64,
+        name: &OsStr,
+        value: &[u8],
+        flags: i32,
+    ) -> Result<(), Errno> {
+        let node = self.nodes.get(id)?;
+        if self.own_xattr(&node, name).is_some() {
+            return Err(Errno::PERM);
+        }
+        let place = self.nodes.place(&node)?;
+        let flags = XattrFlags::from_bits_retain(flags as u32);
+        rustix::fs::setxattr(magic(&place), name, value, flags)?;
+        self.attributes_changed(&node, false);
+        Ok(())
+    }
+
+    pub(crate) fn remove_xattr(&self, id: u64, name: &OsStr) -> Result<(), Errno> {
+        let node = self.nodes.get(id)?;
+        if self.own_xattr(&node, name).is_some() {
+            return Err(Errno::PERM);
+        }
+        let place = self.nodes.place(&node)?;
+        rustix::fs::removexattr(magic(&place), name)?;
+        self.attributes_changed(&node, false);
+        Ok(())
+    }
+}
+
+/// The name of the attribute that tells where a mount takes orders.
+#[must_use]
+pub fn control_attribute() -> OsString {
+    CONTROL.into()
+}
+
+fn time(wanted: Option<TimeOrNow>) -> Timespec {
+    let (tv_sec, tv_nsec) = match wanted {
+        None => (0, UTIME_OMIT),
+        Some(TimeOrNow::Now) => (0, UTIME_NOW),
+        Some(TimeOrNow::SpecificTime(time)) => {
+            let (seconds, nanos) = seconds_and_nanos(time);
+            (seconds, nanos as _)
+        }
+    };
+    Timespec { tv_sec, tv_nsec }
+}

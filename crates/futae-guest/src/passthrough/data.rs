@@ -1,0 +1,255 @@
+//! What is done to the data of regular files.
+
+use super::Passthrough;
+use super::contents::Contents;
+use super::lower::magic;
+use super::node::Node;
+use fuser::{Errno as FuseErrno, FileHandle, FileType};
+use futae_engine::{IoBuf, IoError, IoErrorKind, Operation, StoreDone};
+use rustix::fs::{FallocateFlags, Mode, OFlags, SeekFrom};
+use rustix::io::Errno;
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+/// What a handle may do, as its number.
+const READS: u64 = 1;
+const WRITES: u64 = 2;
+/// `lseek` origins, from `linux/fs.h`.
+const SEEK_DATA: i32 = 3;
+const SEEK_HOLE: i32 = 4;
+/// Rights that a file gives to whoever runs it, and that a write takes away.
+const SET_ID_BITS: u32 = 0o6000;
+
+/// How a file is opened.
+#[derive(Clone, Copy)]
+pub(crate) struct Access {
+    reads: bool,
+    writes: bool,
+}
+
+impl Access {
+    pub(crate) fn of(flags: i32) -> Self {
+        let mode = OFlags::from_bits_retain(flags as u32) & OFlags::RWMODE;
+        Self {
+            reads: mode != OFlags::WRONLY,
+            writes: mode != OFlags::RDONLY,
+        }
+    }
+
+    pub(crate) fn writes(self) -> bool {
+        self.writes
+    }
+
+    pub(crate) fn handle(self) -> FileHandle {
+        FileHandle(u64::from(self.reads) * READS | u64::from(self.writes) * WRITES)
+    }
+}
+
+/// A failed request as the kernel below or the cache calls it.
+pub(crate) fn errno_of(error: &IoError) -> Errno {
+    let known = error.os_error.map(Errno::from_raw_os_error);
+    known.unwrap_or(match error.kind {
+        IoErrorKind::OutOfRange => Errno::FBIG,
+        IoErrorKind::ReadOnly => Errno::ROFS,
+        IoErrorKind::NoSpace => Errno::NOSPC,
+        IoErrorKind::Unsupported => Errno::OPNOTSUPP,
+        IoErrorKind::Store | IoErrorKind::Shutdown => Errno::IO,
+    })
+}
+
+pub(crate) fn fuse(errno: Errno) -> FuseErrno {
+    FuseErrno::from_i32(errno.raw_os_error())
+}
+
+impl Passthrough {
+    pub(crate) fn open_file(&self, node: &Arc<Node>, access: Access) -> Result<(), Errno> {
+        if node.kind != FileType::RegularFile {
+            return Err(Errno::INVAL);
+        }
+        let class = self.priority.class_of(&self.nodes, node);
+        let how = (access.reads, access.writes);
+        let (_, changed) = self.library.open(&self.nodes, node, how, class)?;
+        if changed && let Some(notifier) = self.notifier.get() {
+            // Its size, above all. A kernel that does not know the file needs not be told.
+            let _ = notifier.inval_inode(fuser::INodeNo(node.id), -1, 0);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn close_file(&self, id: u64, handle: FileHandle) {
+        if let Some(contents) = self.nodes.get(id).ok().and_then(|node| node.contents()) {
+            contents.close(handle.0 & READS != 0, handle.0 & WRITES != 0);
+        }
+    }
+
+    fn contents(&self, id: u64) -> Result<Arc<Contents>, Errno> {
+        self.nodes.get(id)?.contents().ok_or(Errno::BADF)
+    }
+
+    /// Reads what there is of a range. A file that turns out to be shorter than it was is looked
+    /// at again, once.
+    pub(crate) fn read(
+        self: &Arc<Self>,
+        id: u64,
+        offset: u64,
+        length: u32,
+        done: impl FnOnce(Result<&[u8], Errno>) + Send + 'static,
+    ) {
+        let contents = match self.contents(id) {
+            Ok(contents) => contents,
+            Err(errno) => return done(Err(errno)),
+        };
+        let length = u64::from(length);
+        let (tree, again) = (Arc::clone(self), Arc::clone(&contents));
+        let first: StoreDone = Box::new(move |result| match result {
+            Err(error) if error.kind == IoErrorKind::Store => {
+                // Not on this thread, which may be the one that brings the answers.
+                std::thread::spawn(move || {
+                    if !again.revalidate().unwrap_or(false) {
+                        return done(Err(tree.read_failed(id, &error)));
+                    }
+                    let last: StoreDone =
+                        Box::new(move |result| tree.answer_read(id, result, done));
+                    again.submit(Operation::Read { offset, length }, last);
+                });
+            }
+            result => tree.answer_read(id, result, done),
+        });
+        contents.submit(Operation::Read { offset, length }, first);
+    }
+
+    fn answer_read(
+        &self,
+        id: u64,
+        result: Result<IoBuf, IoError>,
+        done: impl FnOnce(Result<&[u8], Errno>),
+    ) {
+        match result {
+            Ok(data) => done(Ok(data.as_slice())),
+            Err(error) => done(Err(self.read_failed(id, &error))),
+        }
+    }
+
+    fn read_failed(&self, id: u64, error: &IoError) -> Errno {
+        let errno = errno_of(error);
+        self.complain("reading", id, errno);
+        errno
+    }
+
+    pub(crate) fn write(
+        self: &Arc<Self>,
+        id: u64,
+        operation: Operation,
+        done: impl FnOnce(Result<(), Errno>) + Send + 'static,
+    ) {
+        let contents = match self.contents(id) {
+            Ok(contents) => contents,
+            Err(errno) => return done(Err(errno)),
+        };
+        let tree = Arc::clone(self);
+        contents.submit(
+            operation,
+            Box::new(move |result| {
+                done(result.map(drop).map_err(|error| {
+                    let errno = errno_of(&error);
+                    tree.complain("writing", id, errno);
+                    errno
+                }));
+            }),
+        );
+    }
+
+    /// Somebody who may not keep them writes to a file with set-user-id or set-group-id bits.
+    pub(crate) fn drop_set_id(&self, id: u64) -> Result<(), Errno> {
+        let node = self.nodes.get(id)?;
+        let mode = self.stat(&node)?.st_mode;
+        // Without the right to run it by the group, the bit means something else.
+        let kept = if mode & 0o010 == 0 { 0o2000 } else { 0 };
+        let dropped = mode & SET_ID_BITS & !kept;
+        if dropped != 0 {
+            let mode = Mode::from_raw_mode(mode & 0o7777 & !dropped);
+            rustix::fs::chmod(magic(&*self.nodes.place(&node)?), mode)?;
+            self.attributes_changed(&node, false);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn sync(
+        self: &Arc<Self>,
+        id: u64,
+        data_only: bool,
+        done: impl FnOnce(Result<(), Errno>) + Send + 'static,
+    ) {
+        let store = self.contents(id).and_then(|contents| contents.lower.any());
+        let store = match store {
+            Ok(store) => store,
+            Err(errno) => return done(Err(errno)),
+        };
+        let tree = Arc::clone(self);
+        let finish: StoreDone = Box::new(move |result| {
+            done(result.map(drop).map_err(|error| {
+                let errno = errno_of(&error);
+                tree.complain("syncing", id, errno);
+                errno
+            }));
+        });
+        if data_only {
+            futae_engine::Store::submit(&*store, 0, futae_engine::StoreOperation::Flush, finish);
+        } else {
+            store.sync(finish);
+        }
+    }
+
+    pub(crate) fn allocate(
+        &self,
+        id: u64,
+        offset: u64,
+        length: u64,
+        mode: i32,
+    ) -> Result<(), Errno> {
+        let contents = self.contents(id)?;
+        let mode = FallocateFlags::from_bits_retain(mode as u32);
+        let end = offset.checked_add(length).ok_or(Errno::FBIG)?;
+        let writer = contents.lower.writer()?;
+        let work = || rustix::fs::fallocate(writer.file(), mode, offset, length);
+        let size = rustix::fs::fstat(writer.file())?.st_size as u64;
+        let grows = !mode.contains(FallocateFlags::KEEP_SIZE) && end > size;
+        let rewrites = FallocateFlags::PUNCH_HOLE | FallocateFlags::ZERO_RANGE;
+        if grows {
+            // All that is behind the beginning, or the old end if that comes first.
+            contents.change_size(offset.min(size), work)
+        } else if mode.intersects(rewrites) {
+            contents.change(offset, length, work)
+        } else {
+            let result = work();
+            contents.attributes_changed(true);
+            result
+        }
+    }
+
+    pub(crate) fn seek(&self, id: u64, offset: i64, whence: i32) -> Result<i64, Errno> {
+        let offset = u64::try_from(offset).map_err(|_| Errno::NXIO)?;
+        let to = match whence {
+            SEEK_DATA => SeekFrom::Data(offset),
+            SEEK_HOLE => SeekFrom::Hole(offset),
+            _ => return Err(Errno::INVAL),
+        };
+        let reader = self.contents(id)?.lower.any()?;
+        let found = rustix::fs::seek(reader.file(), to)?;
+        i64::try_from(found).map_err(|_| Errno::OVERFLOW)
+    }
+
+    /// A descriptor for changing the size of a file, opened by somebody or for this only.
+    pub(crate) fn writable(&self, node: &Node, place: &OwnedFd) -> Result<File, Errno> {
+        if let Some(contents) = node.contents()
+            && contents.lower.is_open()
+            && let Ok(writer) = contents.lower.writer()
+        {
+            let copy = writer.file().try_clone();
+            return copy.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO));
+        }
+        let flags = OFlags::WRONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        Ok(rustix::fs::open(magic(place), flags, Mode::empty())?.into())
+    }
+}

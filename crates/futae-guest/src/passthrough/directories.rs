@@ -1,0 +1,134 @@
+//! Reading directories.
+
+use super::Passthrough;
+use super::node::locked;
+use super::stat::{attributes, kind_of};
+use fuser::{Generation, INodeNo, ReplyDirectory, ReplyDirectoryPlus};
+use rustix::fs::{AtFlags, Mode, OFlags, RawDir, SeekFrom};
+use rustix::io::Errno;
+use std::ffi::{OsStr, OsString};
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::sync::Arc;
+
+/// Bytes of entries that are asked for at a time.
+const ENTRIES_BYTES: usize = 32 << 10;
+
+struct Entry {
+    inode: u64,
+    /// Where to go on after it.
+    next: u64,
+    kind: fuser::FileType,
+    name: OsString,
+}
+
+impl Passthrough {
+    pub(crate) fn open_directory(&self, id: u64) -> Result<u64, Errno> {
+        let place = self.nodes.place(&self.nodes.get(id)?)?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let opened = rustix::fs::openat(&*place, ".", flags, Mode::empty())?;
+        let mut directories = locked(&self.directories);
+        let handle = directories.next;
+        directories.next += 1;
+        directories.opened.insert(handle, Arc::new(opened.into()));
+        Ok(handle)
+    }
+
+    pub(crate) fn close_directory(&self, handle: u64) {
+        let closed = locked(&self.directories).opened.remove(&handle);
+        drop(closed);
+    }
+
+    pub(crate) fn sync_directory(&self, handle: u64, data_only: bool) -> Result<(), Errno> {
+        let opened = self.opened_directory(handle)?;
+        let opened = locked(&opened);
+        if data_only {
+            rustix::fs::fdatasync(&*opened)
+        } else {
+            rustix::fs::fsync(&*opened)
+        }
+    }
+
+    fn opened_directory(&self, handle: u64) -> Result<Arc<std::sync::Mutex<OwnedFd>>, Errno> {
+        let opened = locked(&self.directories).opened.get(&handle).cloned();
+        opened.ok_or(Errno::BADF)
+    }
+
+    pub(crate) fn read_directory(
+        &self,
+        handle: u64,
+        offset: u64,
+        reply: &mut ReplyDirectory,
+    ) -> Result<(), Errno> {
+        let opened = self.opened_directory(handle)?;
+        each_entry(&opened, offset, |_, entry| {
+            reply.add(INodeNo(entry.inode), entry.next, entry.kind, &entry.name)
+        })
+    }
+
+    /// Entries with their attributes; each is then known to the kernel as if it had been looked up.
+    pub(crate) fn read_directory_plus(
+        &self,
+        id: u64,
+        handle: u64,
+        offset: u64,
+        reply: &mut ReplyDirectoryPlus,
+    ) -> Result<(), Errno> {
+        let opened = self.opened_directory(handle)?;
+        each_entry(&opened, offset, |directory, entry| {
+            let add = |inode, stat: &rustix::fs::Stat, reply: &mut ReplyDirectoryPlus| {
+                let attributes = attributes(stat, inode);
+                let generation = Generation(0);
+                let (inode, ttl) = (INodeNo(inode), super::FRESH);
+                reply.add(
+                    inode,
+                    entry.next,
+                    &entry.name,
+                    &ttl,
+                    &attributes,
+                    generation,
+                )
+            };
+            if entry.name == OsStr::new(".") || entry.name == OsStr::from_bytes(b"..") {
+                // Of these the kernel takes the number only, and knows the node already.
+                let stat = rustix::fs::statat(directory, &entry.name, AtFlags::SYMLINK_NOFOLLOW);
+                return stat.is_ok_and(|stat| add(entry.inode, &stat, reply));
+            }
+            // One that is gone meanwhile, or cannot be looked at, is left out.
+            let Ok((node, stat)) = self.lookup_node(id, &entry.name) else {
+                return false;
+            };
+            let is_full = add(node.id, &stat, reply);
+            if is_full {
+                self.forget_node(node.id, 1);
+            }
+            is_full
+        })
+    }
+}
+
+/// Shows entries from `offset` on to `take`, until it has enough or there are no more.
+fn each_entry(
+    opened: &std::sync::Mutex<OwnedFd>,
+    offset: u64,
+    mut take: impl FnMut(&OwnedFd, &Entry) -> bool,
+) -> Result<(), Errno> {
+    let opened = locked(opened);
+    rustix::fs::seek(&*opened, SeekFrom::Start(offset))?;
+    let mut bytes = [MaybeUninit::uninit(); ENTRIES_BYTES];
+    let mut entries = RawDir::new(&*opened, &mut bytes);
+    while let Some(entry) = entries.next() {
+        let entry = entry?;
+        let entry = Entry {
+            inode: entry.ino(),
+            next: entry.next_entry_cookie(),
+            kind: kind_of(entry.file_type()),
+            name: OsString::from_vec(entry.file_name().to_bytes().to_vec()),
+        };
+        if take(&opened, &entry) {
+            break;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,490 @@
+//! The tree as the kernel asks for it: requests in, answers out.
+
+use super::attributes::Wanted;
+use super::data::{Access, fuse};
+use super::names::Making;
+use super::node::Node;
+use super::stat::attributes;
+use super::{FRESH, Passthrough};
+use fuser::{
+    AccessFlags, BsdFileFlags, FileHandle, Filesystem, FopenFlags, Generation, INodeNo,
+    KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
+    ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs,
+    ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+};
+use futae_engine::{IoBuf, Operation};
+use rustix::fs::{AtFlags, OFlags, Stat};
+use rustix::io::Errno;
+use std::ffi::OsStr;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+/// `O_DSYNC` of `open`, as `asm-generic/fcntl.h` has it (rustix knows it only as `O_SYNC`).
+const O_DSYNC: i32 = 0o10000;
+
+/// What the kernel talks to.
+pub(crate) struct Front(pub(crate) Arc<Passthrough>);
+
+impl Front {
+    /// Answers, or says why not.
+    fn entry(&self, what: &str, parent: INodeNo, made: Made, reply: ReplyEntry) {
+        match made {
+            Ok((node, stat)) => {
+                reply.entry(&FRESH, &attributes(&stat, node.id), Generation(0));
+            }
+            Err(errno) => reply.error(self.failed(what, parent, errno)),
+        }
+    }
+
+    fn empty(&self, what: &str, inode: INodeNo, done: Result<(), Errno>, reply: ReplyEmpty) {
+        match done {
+            Ok(()) => reply.ok(),
+            Err(errno) => reply.error(self.failed(what, inode, errno)),
+        }
+    }
+
+    fn failed(&self, what: &str, inode: INodeNo, errno: Errno) -> fuser::Errno {
+        self.0.complain(what, inode.0, errno);
+        fuse(errno)
+    }
+}
+
+type Made = Result<(Arc<Node>, Stat), Errno>;
+
+fn making(request: &Request, mode: u32, umask: u32) -> Making {
+    Making {
+        user: request.uid(),
+        group: request.gid(),
+        mode,
+        umask,
+    }
+}
+
+fn opened(access: Access) -> FopenFlags {
+    let mut how = FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES;
+    how.set(FopenFlags::FOPEN_NOFLUSH, !access.writes());
+    how
+}
+
+fn settle(reply: ReplyEmpty) -> impl FnOnce(Result<(), Errno>) + Send + 'static {
+    move |result| match result {
+        Ok(()) => reply.ok(),
+        Err(errno) => reply.error(fuse(errno)),
+    }
+}
+
+impl Filesystem for Front {
+    fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
+        self.0.agree(config);
+        Ok(())
+    }
+
+    fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let found = self.0.lookup_node(parent.0, name);
+        self.entry("looking up", parent, found, reply);
+    }
+
+    fn forget(&self, _request: &Request, inode: INodeNo, times: u64) {
+        self.0.forget_node(inode.0, times);
+    }
+
+    fn getattr(&self, _: &Request, inode: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+        match self.0.attributes_of(inode.0) {
+            Ok(stat) => reply.attr(&FRESH, &attributes(&stat, self.0.shown_number(&stat))),
+            Err(errno) => reply.error(self.failed("attributes", inode, errno)),
+        }
+    }
+
+    fn setattr(
+        &self,
+        _request: &Request,
+        inode: INodeNo,
+        mode: Option<u32>,
+        user: Option<u32>,
+        group: Option<u32>,
+        size: Option<u64>,
+        accessed: Option<TimeOrNow>,
+        modified: Option<TimeOrNow>,
+        _changed: Option<SystemTime>,
+        _handle: Option<FileHandle>,
+        _created: Option<SystemTime>,
+        _attributes_changed: Option<SystemTime>,
+        _backed_up: Option<SystemTime>,
+        _flags: Option<BsdFileFlags>,
+        reply: ReplyAttr,
+    ) {
+        let wanted = Wanted {
+            mode,
+            user,
+            group,
+            size,
+            accessed,
+            modified,
+        };
+        match self.0.set_attributes(inode.0, &wanted) {
+            Ok(stat) => reply.attr(&FRESH, &attributes(&stat, self.0.shown_number(&stat))),
+            Err(errno) => reply.error(self.failed("changing attributes", inode, errno)),
+        }
+    }
+
+    fn readlink(&self, _request: &Request, inode: INodeNo, reply: ReplyData) {
+        match self.0.target_of(inode.0) {
+            Ok(target) => reply.data(&target),
+            Err(errno) => reply.error(self.failed("reading a link", inode, errno)),
+        }
+    }
+
+    fn mknod(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        device: u32,
+        reply: ReplyEntry,
+    ) {
+        let what = making(request, mode, umask);
+        let made = self.0.make_node(parent.0, name, what, device);
+        self.entry("making a file", parent, made, reply);
+    }
+
+    fn mkdir(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        reply: ReplyEntry,
+    ) {
+        let what = making(request, mode, umask);
+        let made = self.0.make_directory(parent.0, name, what);
+        self.entry("making a directory", parent, made, reply);
+    }
+
+    fn unlink(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let done = self.0.remove(parent.0, name, AtFlags::empty());
+        self.empty("removing a file", parent, done, reply);
+    }
+
+    fn rmdir(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let done = self.0.remove(parent.0, name, AtFlags::REMOVEDIR);
+        self.empty("removing a directory", parent, done, reply);
+    }
+
+    fn symlink(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        target: &Path,
+        reply: ReplyEntry,
+    ) {
+        let owner = (request.uid(), request.gid());
+        let made = self.0.make_symlink(parent.0, name, target, owner);
+        self.entry("making a link", parent, made, reply);
+    }
+
+    fn rename(
+        &self,
+        _request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        new_parent: INodeNo,
+        new_name: &OsStr,
+        flags: RenameFlags,
+        reply: ReplyEmpty,
+    ) {
+        let (from, to) = ((parent.0, name), (new_parent.0, new_name));
+        let done = self.0.move_name(from, to, flags.bits());
+        self.empty("renaming", parent, done, reply);
+    }
+
+    fn link(
+        &self,
+        _request: &Request,
+        inode: INodeNo,
+        parent: INodeNo,
+        name: &OsStr,
+        reply: ReplyEntry,
+    ) {
+        let made = self.0.link_node(inode.0, parent.0, name);
+        self.entry("making a link", parent, made, reply);
+    }
+
+    fn open(&self, _request: &Request, inode: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        let access = Access::of(flags.0);
+        let node = self.0.nodes.get(inode.0);
+        match node.and_then(|node| self.0.open_file(&node, access)) {
+            Ok(()) => reply.opened(access.handle(), opened(access)),
+            Err(errno) => reply.error(self.failed("opening", inode, errno)),
+        }
+    }
+
+    fn create(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        umask: u32,
+        flags: i32,
+        reply: ReplyCreate,
+    ) {
+        let what = making(request, mode, umask);
+        let exclusively = OFlags::from_bits_retain(flags as u32).contains(OFlags::EXCL);
+        let access = Access::of(flags);
+        let made = self.0.make_file(parent.0, name, what, exclusively);
+        let made = made.and_then(|(node, _)| {
+            let ready = self.0.open_file(&node, access);
+            self.0.settle_mode(&node, parent.0, what);
+            let ready = ready.and_then(|()| self.0.stat(&node));
+            if ready.is_err() {
+                self.0.forget_node(node.id, 1);
+            }
+            ready.map(|stat| (node, stat))
+        });
+        match made {
+            Ok((node, stat)) => {
+                let (attributes, handle) = (attributes(&stat, node.id), access.handle());
+                reply.created(&FRESH, &attributes, Generation(0), handle, opened(access));
+            }
+            Err(errno) => reply.error(self.failed("making a file", parent, errno)),
+        }
+    }
+
+    fn read(
+        &self,
+        _request: &Request,
+        inode: INodeNo,
+        _handle: FileHandle,
+        offset: u64,
+        size: u32,
+        _flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        self.0
+            .read(inode.0, offset, size, move |result| match result {
+                Ok(data) => reply.data(data),
+                Err(errno) => reply.error(fuse(errno)),
+            });
+    }
+
+    fn write(
+        &self,
+        _request: &Request,
+        inode: INodeNo,
+        _handle: FileHandle,
+        offset: u64,
+        data: &[u8],
+        how: WriteFlags,
+        flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        reply: ReplyWrite,
+    ) {
+        if how.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID)
+            && let Err(errno) = self.0.drop_set_id(inode.0)
+        {
+            return reply.error(self.failed("changing attributes", inode, errno));
+        }
+        let (length, data) = (data.len() as u32, IoBuf::copy_of(data));
+        let opened = OFlags::from_bits_retain(flags.0 as u32);
+        // O_SYNC contains O_DSYNC, and the kernel sets it for RWF_DSYNC, too.
+        let fua = flags.0 & O_DSYNC != 0;
+        // What was mapped has its place; what is appended goes where the end is by now.
+        let appends =
+            opened.contains(OFlags::APPEND) && !how.contains(WriteFlags::FUSE_WRITE_CACHE);
+        let operation = if appends {
+            Operation::Append { data, fua }
+        } else {
+            Operation::Write { offset, data, fua }
+        };
+        self.0
+            .write(inode.0, operation, move |result| match result {
+                Ok(()) => reply.written(length),
+                Err(errno) => reply.error(fuse(errno)),
+            });
+    }
+
+    fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
+        // What was written is below already, as if it had been written there.
+        reply.ok();
+    }
+
+    fn release(
+        &self,
+        _request: &Request,
+        inode: INodeNo,
+        handle: FileHandle,
+        _flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        _flush: bool,
+        reply: ReplyEmpty,
+    ) {
+        self.0.close_file(inode.0, handle);
+        reply.ok();
+    }
+
+    fn fsync(
+        &self,
+        _request: &Request,
+        inode: INodeNo,
+        _handle: FileHandle,
+        data_only: bool,
+        reply: ReplyEmpty,
+    ) {
+        self.0.sync(inode.0, data_only, settle(reply));
+    }
+
+    fn opendir(&self, _request: &Request, inode: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        match self.0.open_directory(inode.0) {
+            Ok(handle) => reply.opened(FileHandle(handle), FopenFlags::empty()),
+            Err(errno) => reply.error(self.failed("opening a directory", inode, errno)),
+        }
+    }
+
+    fn readdir(
+        &self,
+        _request: &Request,
+        inode: INodeNo,
+        handle: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectory,
+    ) {
+        match self.0.read_directory(handle.0, offset, &mut reply) {
+            Ok(()) => reply.ok(),
+            Err(errno) => reply.error(self.failed("reading a directory", inode, errno)),
+        }
+    }
+
+    fn readdirplus(
+        &self,
+        _request: &Request,
+        inode: INodeNo,
+        handle: FileHandle,
+        offset: u64,
+        mut reply: ReplyDirectoryPlus,
+    ) {
+        let done = self
+            .0
+            .read_directory_plus(inode.0, handle.0, offset, &mut reply);
+        match done {
+            Ok(()) => reply.ok(),
+            Err(errno) => reply.error(self.failed("reading a directory", inode, errno)),
+        }
+    }
+
+    fn releasedir(
+        &self,
+        _request: &Request,
+        _inode: INodeNo,
+        handle: FileHandle,
+        _flags: OpenFlags,
+        reply: ReplyEmpty,
+    ) {
+        self.0.close_directory(handle.0);
+        reply.ok();
+    }
+
+    fn fsyncdir(
+        &self,
+        _request: &Request,
+        inode: INodeNo,
+        handle: FileHandle,
+        data_only: bool,
+        reply: ReplyEmpty,
+    ) {
+        let done = self.0.sync_directory(handle.0, data_only);
+        self.empty("syncing a directory", inode, done, reply);
+    }
+
+    fn statfs(&self, _request: &Request, inode: INodeNo, reply: ReplyStatfs) {
+        match self.0.statfs(inode.0) {
+            Ok(s) => reply.statfs(
+                s.f_blocks,
+                s.f_bfree,
+                s.f_bavail,
+                s.f_files,
+                s.f_ffree,
+                s.f_bsize as u32,
+                s.f_namemax as u32,
+                s.f_frsize as u32,
+            ),
+            Err(errno) => reply.error(self.failed("statfs", inode, errno)),
+        }
+    }
+
+    fn setxattr(
+        &self,
+        _request: &Request,
+        inode: INodeNo,
+        name: &OsStr,
+        value: &[u8],
+        flags: i32,
+        _position: u32,
+        reply: ReplyEmpty,
+    ) {
+        let done = self.0.set_xattr(inode.0, name, value, flags);
+        self.empty("setting an attribute", inode, done, reply);
+    }
+
+    fn getxattr(&self, _: &Request, inode: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        answer_xattr(self.0.xattr(inode.0, name), size, reply);
+    }
+
+    fn listxattr(&self, _request: &Request, inode: INodeNo, size: u32, reply: ReplyXattr) {
+        answer_xattr(self.0.xattr_names(inode.0), size, reply);
+    }
+
+    fn removexattr(&self, _request: &Request, inode: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let done = self.0.remove_xattr(inode.0, name);
+        self.empty("removing an attribute", inode, done, reply);
+    }
+
+    fn access(&self, _request: &Request, _inode: INodeNo, _mask: AccessFlags, reply: ReplyEmpty) {
+        // The kernel has judged by the mode (default_permissions).
+        reply.ok();
+    }
+
+    fn fallocate(
+        &self,
+        _request: &Request,
+        inode: INodeNo,
+        _handle: FileHandle,
+        offset: u64,
+        length: u64,
+        mode: i32,
+        reply: ReplyEmpty,
+    ) {
+        let done = self.0.allocate(inode.0, offset, length, mode);
+        self.empty("allocating", inode, done, reply);
+    }
+
+    fn lseek(
+        &self,
+        _request: &Request,
+        inode: INodeNo,
+        _handle: FileHandle,
+        offset: i64,
+        whence: i32,
+        reply: ReplyLseek,
+    ) {
+        match self.0.seek(inode.0, offset, whence) {
+            Ok(offset) => reply.offset(offset),
+            Err(errno) => reply.error(fuse(errno)),
+        }
+    }
+}
+
+fn answer_xattr(value: Result<Vec<u8>, Errno>, size: u32, reply: ReplyXattr) {
+    match value {
+        Ok(value) if size == 0 => reply.size(value.len() as u32),
+        Ok(value) if value.len() > size as usize => reply.error(fuse(Errno::RANGE)),
+        Ok(value) => reply.data(&value),
+        Err(errno) => reply.error(fuse(errno)),
+    }
+}

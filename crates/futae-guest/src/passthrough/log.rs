@@ -1,0 +1,61 @@
+//! One line for what goes wrong below and is not the program's doing, naming the path.
+
+use super::node::locked;
+use rustix::io::Errno;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+/// The same is not said again so soon.
+const SILENCE: Duration = Duration::from_secs(60);
+/// Complaints that are remembered.
+const REMEMBERED_MAX: usize = 256;
+
+/// What an operator should know of: the disk is full, broken or gone, or this process may not.
+fn matters(errno: Errno) -> bool {
+    matches!(
+        errno,
+        Errno::IO
+            | Errno::NOSPC
+            | Errno::DQUOT
+            | Errno::ACCESS
+            | Errno::ROFS
+            | Errno::NFILE
+            | Errno::MFILE
+            | Errno::NOMEM
+            | Errno::NODEV
+            | Errno::NXIO
+    )
+}
+
+/// Says each thing once a minute.
+#[derive(Default)]
+pub(crate) struct Log {
+    said: Mutex<HashMap<(PathBuf, i32), Instant>>,
+}
+
+impl Log {
+    /// `what` was done to `path`, and failed.
+    pub(crate) fn note(&self, what: &str, path: &Path, errno: Errno) {
+        if matters(errno) && self.is_news(path, errno.raw_os_error()) {
+            eprintln!("futae: {}: {what}: {errno}", path.display());
+        }
+    }
+
+    fn is_news(&self, path: &Path, errno: i32) -> bool {
+        let mut said = locked(&self.said);
+        if said.len() >= REMEMBERED_MAX {
+            said.retain(|_, when| when.elapsed() < SILENCE);
+        }
+        if said.len() >= REMEMBERED_MAX {
+            return false;
+        }
+        let what = (path.to_owned(), errno);
+        let is_news = said.get(&what).is_none_or(|when| when.elapsed() >= SILENCE);
+        if is_news {
+            said.insert(what, Instant::now());
+        }
+        is_news
+    }
+}

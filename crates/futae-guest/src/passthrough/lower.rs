@@ -1,0 +1,195 @@
+//! A lower file as a store: opened while somebody has it open, for reading and writing apart.
+
+use super::node::locked;
+use futae_engine::{FileIo, FileStore, IoError, IoErrorKind, Store, StoreDone, StoreOperation};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use std::fs::File;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+/// The path by which whatever a descriptor stands for can be reached again.
+pub(crate) fn magic(place: &OwnedFd) -> String {
+    format!("/proc/self/fd/{}", place.as_raw_fd())
+}
+
+#[derive(Default)]
+struct Opened {
+    reader: Option<Arc<FileStore>>,
+    readers: u32,
+    writer: Option<Arc<FileStore>>,
+    writers: u32,
+}
+
+/// The lower file.
+pub(crate) struct LowerFile {
+    io: FileIo,
+    /// None while the kernel has forgotten the file.
+    place: Mutex<Option<Arc<OwnedFd>>>,
+    /// Where it was when it was opened last, for messages.
+    path: Mutex<PathBuf>,
+    opened: Mutex<Opened>,
+}
+
+impl LowerFile {
+    pub(crate) fn new(io: FileIo) -> Self {
+        Self {
+            io,
+            place: Mutex::new(None),
+            path: Mutex::default(),
+            opened: Mutex::default(),
+        }
+    }
+
+    /// Where the file is from now on.
+    pub(crate) fn found(&self, place: Arc<OwnedFd>, path: PathBuf) {
+        *locked(&self.place) = Some(place);
+        *locked(&self.path) = path;
+    }
+
+    /// The kernel has forgotten that this is the file's place.
+    pub(crate) fn lost(&self, place: &Arc<OwnedFd>) {
+        let mut known = locked(&self.place);
+        if known
+            .as_ref()
+            .is_some_and(|known| Arc::ptr_eq(known, place))
+        {
+            *known = None;
+        }
+    }
+
+    pub(crate) fn place(&self) -> Result<Arc<OwnedFd>, Errno> {
+        locked(&self.place).clone().ok_or(Errno::STALE)
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        let opened = locked(&self.opened);
+        opened.readers + opened.writers > 0
+    }
+
+    /// Somebody opens it.
+    pub(crate) fn open(&self, reads: bool, writes: bool) -> Result<(), Errno> {
+        let mut opened = locked(&self.opened);
+        if reads && opened.reader.is_none() {
+            opened.reader = Some(self.store(OFlags::RDONLY)?);
+        }
+        if writes && opened.writer.is_none() {
+            match self.store(OFlags::WRONLY) {
+                Ok(writer) => opened.writer = Some(writer),
+                Err(errno) => {
+                    if opened.readers == 0 {
+                        opened.reader = None;
+                    }
+                    return Err(errno);
+                }
+            }
+        }
+        opened.readers += u32::from(reads);
+        opened.writers += u32::from(writes);
+        Ok(())
+    }
+
+    /// Somebody who opened it so closes it.
+    pub(crate) fn close(&self, reads: bool, writes: bool) {
+        let mut opened = locked(&self.opened);
+        opened.readers = opened.readers.saturating_sub(reads.into());
+        opened.writers = opened.writers.saturating_sub(writes.into());
+        let (mut reader, mut writer) = (None, None);
+        if opened.readers == 0 {
+            reader = opened.reader.take();
+        }
+        if opened.writers == 0 {
+            writer = opened.writer.take();
+        }
+        drop(opened);
+        // Closing may take its time.
+        drop((reader, writer));
+    }
+
+    /// A store on the file for reading: the one that is open, or one for this time only.
+    pub(crate) fn reader(&self) -> Result<Arc<FileStore>, Errno> {
+        match &locked(&self.opened).reader {
+            Some(reader) => Ok(Arc::clone(reader)),
+            None => self.store(OFlags::RDONLY),
+        }
+    }
+
+    /// The same for writing.
+    pub(crate) fn writer(&self) -> Result<Arc<FileStore>, Errno> {
+        match &locked(&self.opened).writer {
+            Some(writer) => Ok(Arc::clone(writer)),
+            None => self.store(OFlags::WRONLY),
+        }
+    }
+
+    /// Whichever is open.
+    pub(crate) fn any(&self) -> Result<Arc<FileStore>, Errno> {
+        let opened = locked(&self.opened);
+        match opened.writer.as_ref().or(opened.reader.as_ref()) {
+            Some(store) => Ok(Arc::clone(store)),
+            None => {
+                drop(opened);
+                self.reader()
+            }
+        }
+    }
+
+    fn store(&self, access: OFlags) -> Result<Arc<FileStore>, Errno> {
+        let path = magic(&*self.place()?);
+        let flags = access | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let buffered = rustix::fs::open(&path, flags, Mode::empty())?;
+        let direct = rustix::fs::open(&path, flags | OFlags::DIRECT, Mode::empty());
+        let name = locked(&self.path).clone();
+        let store = FileStore::of_file(
+            &self.io,
+            name,
+            buffered.into(),
+            direct.ok().map(File::from),
+            access == OFlags::RDONLY,
+        );
+        let store = store.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+        Ok(Arc::new(store))
+    }
+
+    fn failure(&self, errno: Errno) -> IoError {
+        let path = locked(&self.path).display().to_string();
+        IoError::os(&path, &errno.into())
+    }
+}
+
+impl Store for LowerFile {
+    fn size_bytes(&self) -> u64 {
+        let stat = self.place().and_then(|place| stat_of(&place));
+        stat.map_or(0, |stat| stat.st_size as u64)
+    }
+
+    fn describe(&self) -> String {
+        format!("{} ({})", locked(&self.path).display(), self.io.name())
+    }
+
+    fn is_read_only(&self) -> bool {
+        false
+    }
+
+    fn submit(&self, sequence: u64, operation: StoreOperation, done: StoreDone) {
+        let store = match &operation {
+            StoreOperation::Read { .. } => self.reader(),
+            StoreOperation::Write { .. } => self.writer(),
+            StoreOperation::Flush => self.any(),
+            StoreOperation::Trim { .. } | StoreOperation::WriteZeroes { .. } => {
+                let message = "a file of a tree is punched past the cache";
+                return done(Err(IoError::new(IoErrorKind::Unsupported, message)));
+            }
+        };
+        match store {
+            Ok(store) => store.submit(sequence, operation, done),
+            Err(errno) => done(Err(self.failure(errno))),
+        }
+    }
+}
+
+/// `fstat`, also of what is only a place.
+pub(crate) fn stat_of(place: &OwnedFd) -> Result<rustix::fs::Stat, Errno> {
+    rustix::fs::statat(place, "", rustix::fs::AtFlags::EMPTY_PATH)
+}

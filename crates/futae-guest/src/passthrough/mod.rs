@@ -1,0 +1,148 @@
+//! A directory tree as it is, with the data of its regular files in the cache.
+//!
+//! | file | holds |
+//! | --- | --- |
+//! | `filesystem.rs` | requests of the kernel, and their answers |
+//! | `names.rs`, `attributes.rs`, `directories.rs`, `data.rs` | what they come to |
+//! | `node.rs` | the files that the kernel knows of |
+//! | `contents.rs`, `lower.rs` | the data of a file: a volume of the engine, and its store |
+//! | `priority.rs` | which files are protected |
+
+mod attributes;
+mod caller;
+mod contents;
+mod data;
+mod directories;
+mod filesystem;
+mod log;
+mod lower;
+mod mount;
+mod names;
+mod node;
+mod priority;
+mod stat;
+
+pub use attributes::control_attribute;
+pub use mount::{TreeMount, TreeOptions};
+
+use crate::tree::Granted;
+use contents::Library;
+use fuser::{FileType, InitFlags, KernelConfig, Notifier};
+use node::{Node, Nodes};
+use priority::Priority;
+use rustix::fs::{Stat, StatVfs};
+use rustix::io::Errno;
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+/// How long the kernel may believe names and attributes without asking.
+pub(crate) const FRESH: Duration = Duration::from_secs(1);
+
+/// Longest request to ask the kernel for, in bytes.
+const REQUEST_BYTES: u32 = 1 << 20;
+/// Background requests (read-ahead, asynchronous I/O) that the kernel may have in flight.
+const BACKGROUND_REQUESTS: u16 = 256;
+
+/// Directories that are open.
+#[derive(Default)]
+pub(crate) struct Directories {
+    opened: HashMap<u64, Arc<Mutex<OwnedFd>>>,
+    next: u64,
+}
+
+/// All that is known of a mounted tree.
+pub(crate) struct Passthrough {
+    nodes: Nodes,
+    library: Library,
+    priority: Priority,
+    directories: Mutex<Directories>,
+    log: log::Log,
+    /// Where the mount takes orders, if it does.
+    control: OnceLock<PathBuf>,
+    notifier: OnceLock<Notifier>,
+    granted: OnceLock<Granted>,
+}
+
+impl Passthrough {
+    /// Asks the kernel for what helps. Each is a wish: where it has a lower limit, that is taken.
+    fn agree(&self, config: &mut KernelConfig) {
+        if let Err(nearest) = config.set_max_write(REQUEST_BYTES) {
+            let _ = config.set_max_write(nearest);
+        }
+        let mut readahead_bytes = REQUEST_BYTES;
+        if let Err(nearest) = config.set_max_readahead(REQUEST_BYTES) {
+            readahead_bytes = nearest;
+            let _ = config.set_max_readahead(nearest);
+        }
+        let _ = config.set_max_background(BACKGROUND_REQUESTS);
+        let wanted = [
+            InitFlags::FUSE_ASYNC_DIO,
+            InitFlags::FUSE_PARALLEL_DIROPS,
+            InitFlags::FUSE_DO_READDIRPLUS,
+            InitFlags::FUSE_READDIRPLUS_AUTO,
+            InitFlags::FUSE_POSIX_ACL,
+            InitFlags::FUSE_DONT_MASK,
+        ];
+        for capability in wanted {
+            let _ = config.add_capabilities(capability);
+        }
+        let shared_mmap = config
+            .add_capabilities(InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP)
+            .is_ok();
+        let abi = config.kernel_abi();
+        let _ = self.granted.set(Granted {
+            protocol: (abi.0, abi.1),
+            request_bytes: REQUEST_BYTES,
+            readahead_bytes,
+            background_requests: BACKGROUND_REQUESTS,
+            shared_mmap,
+        });
+    }
+
+    /// The inode number that programs see: the lower one, but for files of devices mounted below.
+    fn shown_number(&self, stat: &Stat) -> u64 {
+        match self.nodes.id_of(stat) {
+            node::ROOT => stat.st_ino,
+            id => id,
+        }
+    }
+
+    fn statfs(&self, id: u64) -> Result<StatVfs, Errno> {
+        let place = self.nodes.place(&self.nodes.get(id)?)?;
+        rustix::fs::fstatvfs(&*place)
+    }
+
+    /// Says what went wrong, once, if an operator should know.
+    fn complain(&self, what: &str, id: u64, errno: Errno) {
+        if let Ok(node) = self.nodes.get(id) {
+            self.log.note(what, &self.nodes.path_of(&node), errno);
+        }
+    }
+
+    /// A file's names have changed: so may its class.
+    fn judge_again(&self, node: &Node) {
+        if let Some(contents) = node.contents().filter(|contents| !contents.is_gone()) {
+            let class = self.priority.class_of(&self.nodes, node);
+            let engine = self.library.engine();
+            engine.set_classes(&[(contents.volume(), class)], false);
+        }
+    }
+
+    /// What is designated has changed: so may the class of any file.
+    fn judge_all_again(&self, at_once: bool) {
+        let mut classes = Vec::new();
+        for node in self.nodes.with_contents() {
+            if node.kind != FileType::RegularFile {
+                continue;
+            }
+            if let Some(contents) = node.contents().filter(|contents| !contents.is_gone()) {
+                let class = self.priority.class_of(&self.nodes, &node);
+                classes.push((contents.volume(), class));
+            }
+        }
+        self.library.engine().set_classes(&classes, at_once);
+    }
+}

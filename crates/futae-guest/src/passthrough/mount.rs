@@ -1,0 +1,260 @@
+//! A mounted tree from its start to its end.
+
+use super::contents::Library;
+use super::filesystem::Front;
+use super::lower::magic;
+use super::node::Nodes;
+use super::priority::Priority;
+use super::{Passthrough, log};
+use crate::session::{Mounted, Unmounted};
+use crate::{Granted, MountError, check_mountpoint};
+use fuser::{Config, MountOption, SessionACL};
+use futae_engine::Engine;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock};
+
+/// Threads that take requests from the kernel, if not said otherwise.
+const THREADS_DEFAULT: usize = 4;
+/// Of the descriptors that this process may have, one in so many stands for a known file; the
+/// others are left for files that are open.
+const KNOWN_SHARE: u64 = 4;
+/// Known files with a descriptor at most.
+const KNOWN_MAX: u64 = 65_536;
+
+/// How a tree is mounted.
+#[derive(Clone, Debug)]
+pub struct TreeOptions {
+    /// The directory that is shown.
+    pub source: PathBuf,
+    /// An empty directory.
+    pub mountpoint: PathBuf,
+    /// Directories in the source whose files are protected.
+    pub protect: Vec<PathBuf>,
+    /// Whether the files in directories below those are protected as well.
+    pub recursive: bool,
+    /// Whether changes are refused.
+    pub read_only: bool,
+    /// Threads that take requests from the kernel; a few, if not given.
+    pub threads: Option<usize>,
+}
+
+/// A mounted tree. Dropping it detaches the mount; [`unmount`](Self::unmount) ends it properly.
+pub struct TreeMount {
+    mountpoint: PathBuf,
+    source: PathBuf,
+    root: OwnedFd,
+    tree: Arc<Passthrough>,
+    mounted: Mounted,
+}
+
+impl TreeMount {
+    /// Mounts a directory, with the data of its files in `engine`.
+    ///
+    /// The process makes files with modes of its callers from now on, so its own `umask` is 0.
+    ///
+    /// # Errors
+    ///
+    /// [`MountError`]; nothing is left mounted then.
+    pub fn start(engine: Arc<Engine>, options: &TreeOptions) -> Result<Self, MountError> {
+        let unusable = |problem: String| MountError::Source {
+            path: options.source.clone(),
+            problem,
+        };
+        let source = options.source.canonicalize();
+        let source = source.map_err(|error| unusable(error.to_string()))?;
+        check_mountpoint(&options.mountpoint)?;
+        let refused = |error| MountError::Mount {
+            path: options.mountpoint.clone(),
+            source: error,
+        };
+        let mountpoint = options.mountpoint.canonicalize().map_err(refused)?;
+        let open = || {
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            rustix::fs::open(&source, flags, Mode::empty())
+        };
+        let told = |errno: Errno| unusable(errno.to_string());
+        let (root, root_again) = (open().map_err(told)?, open().map_err(told)?);
+        std::fs::metadata(magic(&root)).map_err(|error| {
+            unusable(format!(
+                "a tree is reached through /proc, mount that first ({error})"
+            ))
+        })?;
+        let priority = Priority::new(options.recursive);
+        for directory in &options.protect {
+            let path = inside(&source, &mountpoint, directory)?;
+            priority
+                .protect(&root, &path)
+                .map_err(|errno| unprotectable(directory, errno))?;
+        }
+        let tree = Arc::new(Passthrough {
+            nodes: Nodes::new(root_again, source.clone(), known_max()).map_err(told)?,
+            library: Library::new(engine),
+            priority,
+            directories: Mutex::default(),
+            log: log::Log::default(),
+            control: OnceLock::new(),
+            notifier: OnceLock::new(),
+            granted: OnceLock::new(),
+        });
+        rustix::process::umask(Mode::empty());
+        let front = Front(Arc::clone(&tree));
+        let (mounted, notifier) = Mounted::start(front, &mountpoint, &config(&source, options))?;
+        let _ = tree.notifier.set(notifier);
+        Ok(Self {
+            mountpoint,
+            source,
+            root,
+            tree,
+            mounted,
+        })
+    }
+
+    /// Where it is mounted.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.mountpoint
+    }
+
+    /// What the kernel agreed to.
+    #[must_use]
+    pub fn granted(&self) -> Option<Granted> {
+        self.tree.granted.get().copied()
+    }
+
+    /// Tells, by an attribute of the mount's root, where it takes orders.
+    pub fn set_control(&self, path: PathBuf) {
+        let _ = self.tree.control.set(path);
+    }
+
+    /// Protects the files directly in a directory: a path in the mount, in the source, or from the
+    /// root of either on. With `at_once` their blocks are moved now, not when they are used next.
+    ///
+    /// # Errors
+    ///
+    /// [`MountError::Protect`] if it is no directory of the tree.
+    pub fn protect(&self, directory: &Path, at_once: bool) -> Result<(), MountError> {
+        let path = inside(&self.source, &self.mountpoint, directory)?;
+        let done = self.tree.priority.protect(&self.root, &path);
+        done.map_err(|errno| unprotectable(directory, errno))?;
+        self.tree.judge_all_again(at_once);
+        Ok(())
+    }
+
+    /// Takes it back.
+    ///
+    /// # Errors
+    ///
+    /// [`MountError::Protect`] if it is no directory of the tree, or was not protected.
+    pub fn unprotect(&self, directory: &Path) -> Result<(), MountError> {
+        let path = inside(&self.source, &self.mountpoint, directory)?;
+        let done = self.tree.priority.unprotect(&self.root, &path);
+        if !done.map_err(|errno| unprotectable(directory, errno))? {
+            return Err(MountError::Protect {
+                path: directory.to_owned(),
+                problem: "is not protected".to_owned(),
+            });
+        }
+        self.tree.judge_all_again(false);
+        Ok(())
+    }
+
+    /// The protected directories, as they are called now.
+    #[must_use]
+    pub fn protected(&self) -> Vec<String> {
+        self.tree.priority.paths()
+    }
+
+    /// Whether the mount has ended, for example because somebody ran `umount`.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.mounted.is_over()
+    }
+
+    /// Ends the mount. What was written is below already; what was not synced is in the hands of
+    /// the lower file system.
+    ///
+    /// # Errors
+    ///
+    /// [`MountError::Unmount`].
+    pub fn unmount(mut self) -> Result<Unmounted, MountError> {
+        self.mounted.end()
+    }
+}
+
+/// The path of a directory from the root on.
+fn inside(source: &Path, mountpoint: &Path, directory: &Path) -> Result<PathBuf, MountError> {
+    if directory.is_relative() {
+        return Ok(directory.to_owned());
+    }
+    // By its real path, unless that is behind the mount, which must not be asked here: this
+    // process would have to answer.
+    if let Ok(path) = directory.strip_prefix(mountpoint) {
+        return Ok(path.to_owned());
+    }
+    if let Ok(path) = directory.strip_prefix(source) {
+        return Ok(path.to_owned());
+    }
+    let real = directory.canonicalize();
+    let outside = |problem: String| MountError::Protect {
+        path: directory.to_owned(),
+        problem,
+    };
+    let real = real.map_err(|error| outside(error.to_string()))?;
+    let path = real.strip_prefix(source);
+    path.map(Path::to_owned)
+        .map_err(|_| outside(format!("is not in {}", source.display())))
+}
+
+fn unprotectable(directory: &Path, errno: Errno) -> MountError {
+    let problem = match errno {
+        Errno::XDEV => "leads out of the tree".to_owned(),
+        Errno::NOTDIR => "is not a directory; name the directory whose files to protect".to_owned(),
+        Errno::NOENT => "there is no such directory in the tree".to_owned(),
+        _ => errno.to_string(),
+    };
+    MountError::Protect {
+        path: directory.to_owned(),
+        problem,
+    }
+}
+
+/// Raises the number of descriptors that this process may have to what it can be; how many of them
+/// known files get.
+fn known_max() -> usize {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        ..limit
+    };
+    let most = if setrlimit(Resource::Nofile, raised).is_ok() {
+        limit.maximum
+    } else {
+        limit.current
+    };
+    let known = most.map_or(KNOWN_MAX, |most| (most / KNOWN_SHARE).min(KNOWN_MAX));
+    usize::try_from(known).unwrap_or(usize::MAX).max(16)
+}
+
+fn config(source: &Path, options: &TreeOptions) -> Config {
+    let mut config = Config::default();
+    // Commas separate mount options.
+    let name = source.display().to_string().replace(',', "_");
+    config.mount_options = vec![
+        MountOption::FSName(name),
+        MountOption::Subtype("futae".into()),
+        MountOption::DefaultPermissions,
+    ];
+    if options.read_only {
+        config.mount_options.push(MountOption::RO);
+    }
+    // Others only where it is root who lets them: their rights are judged by the kernel.
+    if rustix::process::geteuid().is_root() {
+        config.acl = SessionACL::All;
+    }
+    config.n_threads = Some(options.threads.unwrap_or(THREADS_DEFAULT).max(1));
+    config
+}

@@ -1,0 +1,212 @@
+//! What is done to names: looking up, making, removing, moving.
+
+use super::Passthrough;
+use super::caller::Caller;
+use super::lower::{magic, stat_of};
+use super::node::Node;
+use fuser::FileType;
+use rustix::fs::{AtFlags, FileType as LowerType, Mode, OFlags, RenameFlags, Stat};
+use rustix::io::Errno;
+use std::ffi::OsStr;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::Arc;
+
+/// The attribute in which a directory keeps what its new files may be used for.
+const DEFAULT_ACL: &str = "system.posix_acl_default";
+/// What a process that is not root gives itself until it has opened the file that it makes.
+const OWN_ACCESS: u32 = 0o600;
+
+/// What a new file is to be, and for whom.
+#[derive(Clone, Copy)]
+pub(crate) struct Making {
+    pub(crate) user: u32,
+    pub(crate) group: u32,
+    pub(crate) mode: u32,
+    pub(crate) umask: u32,
+}
+
+impl Making {
+    /// The mode in a directory: one with a default access list decides by that alone.
+    fn mode_in(&self, directory: &OwnedFd) -> Mode {
+        let has_list = rustix::fs::getxattr(magic(directory), DEFAULT_ACL, &mut [0; 0][..]).is_ok();
+        let mode = if has_list {
+            self.mode
+        } else {
+            self.mode & !self.umask
+        };
+        Mode::from_raw_mode(mode & 0o7777)
+    }
+}
+
+type Known = Result<(Arc<Node>, Stat), Errno>;
+
+impl Passthrough {
+    pub(crate) fn lookup_node(&self, parent: u64, name: &OsStr) -> Known {
+        let (node, stat) = self.nodes.lookup(parent, name)?;
+        if let Some(contents) = node.contents() {
+            contents.notice(&super::stat::Stamp::of(&stat));
+        }
+        Ok((node, stat))
+    }
+
+    fn directory(&self, id: u64) -> Result<Arc<OwnedFd>, Errno> {
+        self.nodes.place(&self.nodes.get(id)?)
+    }
+
+    pub(crate) fn make_node(&self, parent: u64, name: &OsStr, what: Making, device: u32) -> Known {
+        let directory = self.directory(parent)?;
+        let kind = LowerType::from_raw_mode(what.mode);
+        let device = super::stat::decode_device(device);
+        let mode = what.mode_in(&directory);
+        let caller = Caller::become_one(what.user, what.group);
+        rustix::fs::mknodat(&*directory, name, kind, mode, device)?;
+        drop(caller);
+        self.lookup_node(parent, name)
+    }
+
+    pub(crate) fn make_directory(&self, parent: u64, name: &OsStr, what: Making) -> Known {
+        let directory = self.directory(parent)?;
+        let mode = what.mode_in(&directory);
+        let caller = Caller::become_one(what.user, what.group);
+        rustix::fs::mkdirat(&*directory, name, mode)?;
+        drop(caller);
+        self.lookup_node(parent, name)
+    }
+
+    pub(crate) fn make_symlink(
+        &self,
+        parent: u64,
+        name: &OsStr,
+        target: &Path,
+        (user, group): (u32, u32),
+    ) -> Known {
+        let directory = self.directory(parent)?;
+        let caller = Caller::become_one(user, group);
+        rustix::fs::symlinkat(target, &*directory, name)?;
+        drop(caller);
+        self.lookup_node(parent, name)
+    }
+
+    /// Makes a regular file, or finds it; it is to be opened next.
+    pub(crate) fn make_file(
+        &self,
+        parent: u64,
+        name: &OsStr,
+        what: Making,
+        exclusively: bool,
+    ) -> Known {
+        let directory = self.directory(parent)?;
+        let mode = what.mode_in(&directory);
+        let is_root = rustix::process::geteuid().is_root();
+        let at_first = if is_root {
+            mode
+        } else {
+            mode | Mode::from_raw_mode(OWN_ACCESS)
+        };
+        let caller = Caller::become_one(what.user, what.group);
+        let common = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let flags = common | OFlags::CREATE | OFlags::EXCL;
+        let made = rustix::fs::openat(&*directory, name, flags, at_first);
+        drop(caller);
+        match made {
+            Ok(_) => self.lookup_node(parent, name),
+            // Somebody else was quicker.
+            Err(Errno::EXIST) if !exclusively => {
+                let (node, stat) = self.lookup_node(parent, name)?;
+                if node.kind == FileType::RegularFile {
+                    Ok((node, stat))
+                } else {
+                    self.forget_node(node.id, 1);
+                    Err(Errno::STALE)
+                }
+            }
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// Gives a file that was made for a process that is not root the mode that it was to have.
+    pub(crate) fn settle_mode(&self, node: &Arc<Node>, parent: u64, what: Making) {
+        if rustix::process::geteuid().is_root() {
+            return;
+        }
+        let mode = self.directory(parent).map(|at| what.mode_in(&at));
+        if let (Ok(mode), Ok(place)) = (mode, self.nodes.place(node)) {
+            // It was made with all of this and more; should it fail, more is what stays.
+            let _ = rustix::fs::chmod(magic(&place), mode);
+            self.attributes_changed(node, false);
+        }
+    }
+
+    pub(crate) fn link_node(&self, id: u64, parent: u64, name: &OsStr) -> Known {
+        let node = self.nodes.get(id)?;
+        let place = self.nodes.place(&node)?;
+        let directory = self.directory(parent)?;
+        let flags = AtFlags::SYMLINK_FOLLOW;
+        rustix::fs::linkat(rustix::fs::CWD, magic(&place), &*directory, name, flags)?;
+        let known = self.nodes.lookup(parent, name)?;
+        self.attributes_changed(&known.0, false);
+        self.judge_again(&known.0);
+        Ok(known)
+    }
+
+    pub(crate) fn remove(&self, parent: u64, name: &OsStr, flags: AtFlags) -> Result<(), Errno> {
+        let directory = self.directory(parent)?;
+        let node = self.nodes.named(parent, name);
+        if let Some(node) = &node {
+            // Without a name it is found by its descriptor only.
+            let _ = self.nodes.place(node);
+        }
+        rustix::fs::unlinkat(&*directory, name, flags)?;
+        self.nodes.forget_name(parent, name);
+        if let Some(node) = node {
+            self.attributes_changed(&node, false);
+            self.judge_again(&node);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn move_name(
+        &self,
+        from: (u64, &OsStr),
+        to: (u64, &OsStr),
+        flags: u32,
+    ) -> Result<(), Errno> {
+        let (old, new) = (self.directory(from.0)?, self.directory(to.0)?);
+        let flags = RenameFlags::from_bits_retain(flags);
+        let both = [from, to].map(|(parent, name)| self.nodes.named(parent, name));
+        if let Some(replaced) = &both[1] {
+            let _ = self.nodes.place(replaced);
+        }
+        rustix::fs::renameat_with(&*old, from.1, &*new, to.1, flags)?;
+        self.nodes
+            .rename(from, to, flags.contains(RenameFlags::EXCHANGE));
+        for node in both.into_iter().flatten() {
+            self.attributes_changed(&node, false);
+            if node.kind == FileType::Directory && self.priority.is_recursive() {
+                self.judge_all_again(false);
+            } else {
+                self.judge_again(&node);
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn target_of(&self, id: u64) -> Result<Vec<u8>, Errno> {
+        let place = self.nodes.place(&self.nodes.get(id)?)?;
+        let target = rustix::fs::readlinkat(&*place, "", Vec::new())?;
+        Ok(target.into_bytes())
+    }
+
+    /// The kernel forgets a node.
+    pub(crate) fn forget_node(&self, id: u64, times: u64) {
+        if let Some((node, place)) = self.nodes.forget(id, times) {
+            self.library.forget(&node, place.as_ref());
+        }
+    }
+
+    /// Attributes of a node as they are below.
+    pub(crate) fn stat(&self, node: &Arc<Node>) -> Result<Stat, Errno> {
+        stat_of(&*self.nodes.place(node)?)
+    }
+}

@@ -1,0 +1,380 @@
+//! The files that the kernel knows of, each by its lower device and inode number, so that renames
+//! do not matter. A node is reached through an `O_PATH` descriptor; there are a limited number of
+//! those, and one that was given up is found again by the node's names.
+
+use super::contents::Contents;
+use fuser::FileType;
+use rustix::fs::{AtFlags, Mode, OFlags, Stat};
+use rustix::io::Errno;
+use std::collections::{HashMap, VecDeque};
+use std::ffi::{OsStr, OsString};
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+/// The number of the tree's root, by the FUSE protocol.
+pub(crate) const ROOT: u64 = 1;
+
+/// Descriptors to give up that are looked at, at most, when one is opened.
+const LOOKED_AT_MAX: usize = 64;
+
+pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Device and inode number: what a file is, whatever its names are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Key {
+    device: u64,
+    inode: u64,
+}
+
+impl Key {
+    pub(crate) fn of(stat: &Stat) -> Self {
+        Self {
+            device: stat.st_dev,
+            inode: stat.st_ino,
+        }
+    }
+}
+
+/// A file that the kernel knows of.
+pub(crate) struct Node {
+    pub(crate) id: u64,
+    pub(crate) key: Key,
+    pub(crate) kind: FileType,
+    /// Where it is, as far as known: parent and name.
+    names: Mutex<Vec<(u64, OsString)>>,
+    place: Mutex<Option<Arc<OwnedFd>>>,
+    /// Whether `place` was used since it was last looked at.
+    used: AtomicBool,
+    /// Its data, once it has been opened.
+    contents: RwLock<Option<Arc<Contents>>>,
+}
+
+impl Node {
+    pub(crate) fn contents(&self) -> Option<Arc<Contents>> {
+        let contents = self.contents.read();
+        contents.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn opened_as(&self, contents: &Arc<Contents>) {
+        let mut known = self
+            .contents
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        *known = Some(Arc::clone(contents));
+    }
+
+    pub(crate) fn names(&self) -> Vec<(u64, OsString)> {
+        locked(&self.names).clone()
+    }
+}
+
+struct Table {
+    nodes: HashMap<u64, (Arc<Node>, u64)>,
+    /// Which node is known by a name.
+    entries: HashMap<(u64, OsString), u64>,
+    /// Devices below the root's, by number; part of the numbers of their files.
+    devices: Vec<u64>,
+}
+
+/// All of them.
+pub(crate) struct Nodes {
+    table: RwLock<Table>,
+    /// Nodes with a descriptor, the longest opened first.
+    opened: Mutex<VecDeque<Arc<Node>>>,
+    opened_max: usize,
+    root: Arc<Node>,
+    path: PathBuf,
+}
+
+impl Nodes {
+    /// The root, already opened at `path`; `opened_max` descriptors are kept.
+    pub(crate) fn new(root: OwnedFd, path: PathBuf, opened_max: usize) -> Result<Self, Errno> {
+        let stat = rustix::fs::fstat(&root)?;
+        let root = Arc::new(Node {
+            id: ROOT,
+            key: Key::of(&stat),
+            kind: FileType::Directory,
+            names: Mutex::default(),
+            place: Mutex::new(Some(Arc::new(root))),
+            used: AtomicBool::new(true),
+            contents: RwLock::default(),
+        });
+        let table = Table {
+            nodes: HashMap::from([(ROOT, (Arc::clone(&root), 1))]),
+            entries: HashMap::new(),
+            devices: vec![stat.st_dev],
+        };
+        Ok(Self {
+            table: RwLock::new(table),
+            opened: Mutex::default(),
+            opened_max,
+            root,
+            path,
+        })
+    }
+
+    fn read<T>(&self, look: impl FnOnce(&Table) -> T) -> T {
+        look(&self.table.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn write<T>(&self, change: impl FnOnce(&mut Table) -> T) -> T {
+        change(&mut self.table.write().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// A node by its number.
+    pub(crate) fn get(&self, id: u64) -> Result<Arc<Node>, Errno> {
+        let node = self.read(|table| table.nodes.get(&id).map(|(node, _)| Arc::clone(node)));
+        node.ok_or(Errno::STALE)
+    }
+
+    /// Which node a name was last seen to be.
+    pub(crate) fn named(&self, parent: u64, name: &OsStr) -> Option<Arc<Node>> {
+        let entry = (parent, name.to_owned());
+        self.read(|table| {
+            let id = table.entries.get(&entry)?;
+            table.nodes.get(id).map(|(node, _)| Arc::clone(node))
+        })
+    }
+
+    /// All nodes whose contents are known.
+    pub(crate) fn with_contents(&self) -> Vec<Arc<Node>> {
+        self.read(|table| {
+            let nodes = table.nodes.values().map(|(node, _)| node);
+            nodes
+                .filter(|node| node.contents().is_some())
+                .cloned()
+                .collect()
+        })
+    }
+
+    /// The descriptor of a node, to be used and let go soon.
+    pub(crate) fn place(&self, node: &Arc<Node>) -> Result<Arc<OwnedFd>, Errno> {
+        if let Some(place) = &*locked(&node.place) {
+            node.used.store(true, Ordering::Relaxed);
+            return Ok(Arc::clone(place));
+        }
+        for (parent, name) in node.names() {
+            let Ok(parent) = self.get(parent).and_then(|parent| self.place(&parent)) else {
+                continue;
+            };
+            let Ok((place, stat)) = find(&parent, &name) else {
+                continue;
+            };
+            if Key::of(&stat) == node.key {
+                let place = Arc::new(place);
+                *locked(&node.place) = Some(Arc::clone(&place));
+                self.note_opened(node);
+                return Ok(place);
+            }
+        }
+        Err(Errno::STALE)
+    }
+
+    /// Looks a name up. The kernel then knows the node once more.
+    pub(crate) fn lookup(&self, parent: u64, name: &OsStr) -> Result<(Arc<Node>, Stat), Errno> {
+        let directory = self.place(&self.get(parent)?)?;
+        let (place, stat) = match find(&directory, name) {
+            Ok(found) => found,
+            Err(errno) => {
+                if errno == Errno::NOENT {
+                    self.forget_name(parent, name);
+                }
+                return Err(errno);
+            }
+        };
+        let (node, is_new) = self.write(|table| table.know(place, &stat, parent, name));
+        if is_new {
+            self.note_opened(&node);
+        }
+        Ok((node, stat))
+    }
+
+    /// Keeps the number of descriptors within its limit: gives up those that were opened first and
+    /// not used since, unless the file is open or has no name to find it by.
+    fn note_opened(&self, node: &Arc<Node>) {
+        let mut opened = locked(&self.opened);
+        opened.push_back(Arc::clone(node));
+        for _ in 0..LOOKED_AT_MAX {
+            if opened.len() <= self.opened_max {
+                return;
+            }
+            let Some(oldest) = opened.pop_front() else {
+                return;
+            };
+            let is_open = oldest.contents().is_some_and(|it| it.is_open());
+            let keep = is_open
+                || oldest.used.swap(false, Ordering::Relaxed)
+                || locked(&oldest.names).is_empty();
+            let is_known = self.read(|table| table.nodes.contains_key(&oldest.id));
+            if keep && is_known {
+                opened.push_back(oldest);
+            } else {
+                *locked(&oldest.place) = None;
+            }
+        }
+    }
+
+    /// The kernel forgets a node `times` times; the node and its descriptor, if that was the last.
+    pub(crate) fn forget(&self, id: u64, times: u64) -> Option<(Arc<Node>, Option<Arc<OwnedFd>>)> {
+        self.write(|table| {
+            let (_, known) = table.nodes.get_mut(&id)?;
+            *known = known.saturating_sub(times);
+            if *known > 0 || id == ROOT {
+                return None;
+            }
+            let (node, _) = table.nodes.remove(&id)?;
+            for name in node.names() {
+                if table.entries.get(&name) == Some(&id) {
+                    table.entries.remove(&name);
+                }
+            }
+            let place = locked(&node.place).take();
+            Some((node, place))
+        })
+    }
+
+    /// A name is there no more.
+    pub(crate) fn forget_name(&self, parent: u64, name: &OsStr) {
+        self.write(|table| table.unname(parent, name));
+    }
+
+    /// A name has become another, or both have changed places.
+    pub(crate) fn rename(&self, from: (u64, &OsStr), to: (u64, &OsStr), exchange: bool) {
+        self.write(|table| {
+            let moved = table.entries.get(&(from.0, from.1.to_owned())).copied();
+            let other = table.entries.get(&(to.0, to.1.to_owned())).copied();
+            table.unname(from.0, from.1);
+            table.unname(to.0, to.1);
+            if let Some(moved) = moved {
+                table.name(moved, to.0, to.1);
+            }
+            if let Some(other) = other.filter(|_| exchange) {
+                table.name(other, from.0, from.1);
+            }
+        });
+    }
+
+    /// Where a node is in the lower tree, for people.
+    pub(crate) fn path_of(&self, node: &Node) -> PathBuf {
+        self.read(|table| {
+            let mut parts = Vec::new();
+            let mut names = node.names();
+            while let (Some((parent, name)), true) = (names.pop(), parts.len() < 256) {
+                parts.push(name);
+                names = match table.nodes.get(&parent) {
+                    Some((parent, _)) => parent.names(),
+                    None => Vec::new(),
+                };
+            }
+            let mut path = self.path.clone();
+            path.extend(parts.into_iter().rev());
+            path
+        })
+    }
+
+    /// The root.
+    pub(crate) fn root(&self) -> &Arc<Node> {
+        &self.root
+    }
+
+    /// The number by which a lower file is known in the mount.
+    pub(crate) fn id_of(&self, stat: &Stat) -> u64 {
+        let known = self.read(|table| table.id_of(stat));
+        known.unwrap_or_else(|| {
+            self.write(|table| {
+                table.devices.push(stat.st_dev);
+                table.id_of(stat).unwrap_or(stat.st_ino)
+            })
+        })
+    }
+}
+
+impl Table {
+    /// Inode numbers of the root's own device stay as they are; those of devices mounted below it
+    /// are kept apart by their upper bits.
+    fn id_of(&self, stat: &Stat) -> Option<u64> {
+        let device = self.devices.iter().position(|&it| it == stat.st_dev)? as u64;
+        let root = &self.nodes.get(&ROOT)?.0;
+        Some(if root.key == Key::of(stat) {
+            ROOT
+        } else {
+            let apart = stat.st_ino ^ (device << 48);
+            if apart <= ROOT {
+                apart | 1 << 63
+            } else {
+                apart
+            }
+        })
+    }
+
+    fn know(
+        &mut self,
+        place: OwnedFd,
+        stat: &Stat,
+        parent: u64,
+        name: &OsStr,
+    ) -> (Arc<Node>, bool) {
+        if !self.devices.contains(&stat.st_dev) {
+            self.devices.push(stat.st_dev);
+        }
+        let id = self.id_of(stat).unwrap_or(stat.st_ino);
+        let key = Key::of(stat);
+        if let Some((node, known)) = self.nodes.get_mut(&id).filter(|(node, _)| node.key == key) {
+            *known += 1;
+            let node = Arc::clone(node);
+            let was_given_up = locked(&node.place).is_none();
+            if was_given_up {
+                *locked(&node.place) = Some(Arc::new(place));
+            }
+            self.name(id, parent, name);
+            return (node, was_given_up);
+        }
+        let kind = super::stat::kind_of(rustix::fs::FileType::from_raw_mode(stat.st_mode));
+        let node = Arc::new(Node {
+            id,
+            key,
+            kind,
+            names: Mutex::default(),
+            place: Mutex::new(Some(Arc::new(place))),
+            used: AtomicBool::new(true),
+            contents: RwLock::default(),
+        });
+        self.nodes.insert(id, (Arc::clone(&node), 1));
+        self.name(id, parent, name);
+        (node, true)
+    }
+
+    fn name(&mut self, id: u64, parent: u64, name: &OsStr) {
+        let entry = (parent, name.to_owned());
+        if id == ROOT || self.entries.get(&entry) == Some(&id) {
+            return;
+        }
+        self.unname(parent, name);
+        if let Some((node, _)) = self.nodes.get(&id) {
+            locked(&node.names).push(entry.clone());
+            self.entries.insert(entry, id);
+        }
+    }
+
+    fn unname(&mut self, parent: u64, name: &OsStr) {
+        let entry = (parent, name.to_owned());
+        let Some(id) = self.entries.remove(&entry) else {
+            return;
+        };
+        if let Some((node, _)) = self.nodes.get(&id) {
+            locked(&node.names).retain(|name| *name != entry);
+        }
+    }
+}
+
+/// Opens what a name is, without following it.
+fn find(directory: &OwnedFd, name: &OsStr) -> Result<(OwnedFd, Stat), Errno> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let place = rustix::fs::openat(directory, name, flags, Mode::empty())?;
+    let stat = rustix::fs::statat(&place, "", AtFlags::EMPTY_PATH)?;
+    Ok((place, stat))
+}

@@ -1,0 +1,150 @@
+//! A FUSE session from its start to its end, whatever it shows.
+
+use crate::MountError;
+use crate::mountpoint::{detach, unmount};
+use fuser::{Config, Filesystem, Notifier, Session, SessionUnmounter};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// How long the end of a mount waits for its users before it is detached under them.
+const BUSY_PATIENCE: Duration = Duration::from_secs(2);
+/// How long a detached mount may take to end.
+const DETACHED_PATIENCE: Duration = Duration::from_secs(3);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+
+/// How a mount ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unmounted {
+    /// It was in use, and taken out of the tree under its users.
+    pub was_busy: bool,
+    /// It still is in use; what its users do from now on fails once this process ends.
+    pub is_in_use: bool,
+}
+
+/// A session under way. Dropping it detaches the mount.
+pub(crate) struct Mounted {
+    mountpoint: PathBuf,
+    /// Ends the mount, once.
+    unmounter: Option<SessionUnmounter>,
+    session: Option<JoinHandle<io::Result<()>>>,
+}
+
+impl Mounted {
+    /// Mounts a file system at an absolute path, and serves it on threads of its own.
+    pub(crate) fn start(
+        filesystem: impl Filesystem,
+        mountpoint: &Path,
+        config: &Config,
+    ) -> Result<(Self, Notifier), MountError> {
+        let refused = |source| MountError::Mount {
+            path: mountpoint.to_owned(),
+            source,
+        };
+        let mut session = Session::new(filesystem, mountpoint, config)
+            .map_err(|error| not_permitted(&error).unwrap_or_else(|| refused(error)))?;
+        let unmounter = session.unmount_callable();
+        let notifier = session.notifier();
+        let session = thread::Builder::new()
+            .name("futae-mount".into())
+            .spawn(move || session.run())
+            .map_err(refused)?;
+        let mounted = Self {
+            mountpoint: mountpoint.to_owned(),
+            unmounter: Some(unmounter),
+            session: Some(session),
+        };
+        Ok((mounted, notifier))
+    }
+
+    /// Whether the mount has ended, for example because somebody ran `umount`.
+    pub(crate) fn is_over(&self) -> bool {
+        self.session.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
+    /// Takes the mount out of the tree and waits for the end of its users.
+    pub(crate) fn end(&mut self) -> Result<Unmounted, MountError> {
+        let was_busy = self.release()?;
+        let is_in_use = !self.wait(DETACHED_PATIENCE);
+        Ok(Unmounted {
+            was_busy,
+            is_in_use,
+        })
+    }
+
+    /// Takes the mount out of the tree; true if that had to be done under its users.
+    fn release(&mut self) -> Result<bool, MountError> {
+        let failed = |source| MountError::Unmount {
+            path: self.mountpoint.clone(),
+            source,
+        };
+        let Some(mut unmounter) = self.unmounter.take() else {
+            return Ok(false);
+        };
+        if self.is_over() {
+            return Ok(false);
+        }
+        // It tries once, and never again: what is mounted here later is not ours.
+        let mut outcome = unmounter.unmount();
+        let deadline = Instant::now() + BUSY_PATIENCE;
+        loop {
+            match outcome {
+                Ok(()) => return Ok(false),
+                // Somebody else unmounted it.
+                Err(error) if error.kind() == io::ErrorKind::InvalidInput => return Ok(false),
+                Err(error) if error.kind() != io::ErrorKind::ResourceBusy => {
+                    return Err(failed(error));
+                }
+                Err(_) if Instant::now() < deadline => {}
+                Err(_) => break,
+            }
+            thread::sleep(POLL_INTERVAL);
+            outcome = unmount(&self.mountpoint);
+        }
+        detach(&self.mountpoint).map_err(failed)?;
+        Ok(true)
+    }
+
+    /// Waits until the kernel has ended the session; false if it does not in time.
+    fn wait(&mut self, patience: Duration) -> bool {
+        let deadline = Instant::now() + patience;
+        while !self.is_over() {
+            if Instant::now() >= deadline {
+                return false;
+            }
+            thread::sleep(POLL_INTERVAL);
+        }
+        if let Some(session) = self.session.take() {
+            // How it ended does not matter any more.
+            drop(session.join());
+        }
+        true
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        if self.unmounter.take().is_some() && !self.is_over() {
+            // There is nobody to tell if this fails.
+            drop(detach(&self.mountpoint));
+            self.wait(DETACHED_PATIENCE);
+        }
+    }
+}
+
+/// The error for a user or container that may not mount.
+fn not_permitted(error: &io::Error) -> Option<MountError> {
+    let said = error.to_string();
+    let said = said.trim_end();
+    let known = matches!(
+        error.kind(),
+        io::ErrorKind::PermissionDenied | io::ErrorKind::NotFound
+    ) || said.contains("fusermount");
+    known.then(|| {
+        MountError::NoFuse(format!(
+            "this user may not mount ({said}); run as root (in a container with --cap-add \
+             SYS_ADMIN), or install fusermount3"
+        ))
+    })
+}
