@@ -8,6 +8,7 @@
 //! | [`binary`] | the `futae` binary, built like the test itself |
 //! | [`process`] | a running program, which does not outlive its test |
 //! | [`stage`] | a disk image, `futae serve` and `futae mount` in a directory of their own |
+//! | [`tree`] | a directory and `futae mount` of it, likewise |
 //! | [`tools`] | other programs, and what to do where something is missing |
 //! | [`browser`] | a browser that shows what a page looks like |
 //! | [`direct`] | files past the page cache |
@@ -28,6 +29,7 @@ pub mod stage;
 pub mod stamp;
 pub mod tidy;
 pub mod tools;
+pub mod tree;
 
 /// Bytes of a block, in every test that does not say otherwise.
 pub const BLOCK: usize = 4096;

@@ -34,6 +34,8 @@ enum Command {
     Serve(command::serve::Args),
     Mount(command::mount::Args),
     Load(command::load::Args),
+    Protect(command::protect::ProtectArgs),
+    Unprotect(command::protect::UnprotectArgs),
     Top(command::top::Args),
     Policies(command::policies::Args),
 }
@@ -50,6 +52,8 @@ impl Command {
             Self::Serve(args) => command::serve::run(&args),
             Self::Mount(args) => command::mount::run(&args),
             Self::Load(args) => command::load::run(&args),
+            Self::Protect(args) => command::protect::protect(&args),
+            Self::Unprotect(args) => command::protect::unprotect(&args),
             Self::Top(args) => command::top::run(&args),
             Self::Policies(args) => command::policies::run(&args),
         }

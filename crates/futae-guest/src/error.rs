@@ -24,7 +24,7 @@ pub enum MountError {
         problem: String,
     },
     /// A directory cannot be protected.
-    #[error("cannot protect {}: {problem}", path.display())]
+    #[error("{}: {problem}", path.display())]
     Protect {
         /// The directory.
         path: PathBuf,

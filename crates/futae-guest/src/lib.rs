@@ -21,6 +21,6 @@ mod tree;
 pub use error::MountError;
 pub use mount::{Mount, MountOptions, default_file_name};
 pub use mountpoint::check_mountpoint;
-pub use passthrough::{TreeMount, TreeOptions, control_attribute};
+pub use passthrough::{TreeHandle, TreeMount, TreeOptions, control_attribute};
 pub use session::Unmounted;
 pub use tree::Granted;

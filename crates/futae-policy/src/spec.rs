@@ -17,7 +17,7 @@ pub struct PolicySpec {
 pub enum Argument {
     /// `key=value`
     Named(String, String),
-    /// A policy inside a policy: `exclusive(lfu)`.
+    /// A policy inside a policy: `exclusive(lfu)`, or `exclusive(inner=lfu)`.
     Inner(PolicySpec),
 }
 
@@ -85,15 +85,21 @@ impl PolicySpec {
     }
 }
 
+impl fmt::Display for Argument {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Named(key, value) => write!(f, "{key}={value}"),
+            Self::Inner(spec) => write!(f, "{spec}"),
+        }
+    }
+}
+
 impl fmt::Display for PolicySpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.name)?;
         for (i, argument) in self.arguments.iter().enumerate() {
             f.write_str(if i == 0 { "(" } else { "," })?;
-            match argument {
-                Argument::Named(key, value) => write!(f, "{key}={value}")?,
-                Argument::Inner(spec) => write!(f, "{spec}")?,
-            }
+            write!(f, "{argument}")?;
         }
         if self.arguments.is_empty() {
             Ok(())
@@ -147,6 +153,9 @@ fn parse_argument(part: &str, depth: usize) -> Result<Argument, &'static str> {
             let (key, value) = (part[..at].trim(), part[at + 1..].trim());
             if key.is_empty() || value.is_empty() {
                 return Err("an argument is key=value");
+            }
+            if key == "inner" {
+                return parse(value, depth + 1).map(Argument::Inner);
             }
             Ok(Argument::Named(key.to_owned(), value.to_owned()))
         }
@@ -289,6 +298,9 @@ mod tests {
         ] {
             assert_eq!(text.parse::<PolicySpec>().expect("valid").to_string(), text);
         }
+        let inner = "directory(inner=2q(k_in=0.3), max_protected=0.5)".parse::<PolicySpec>();
+        let inner = inner.expect("valid").to_string();
+        assert_eq!(inner, "directory(2q(k_in=0.3),max_protected=0.5)");
         assert_eq!(" LRU ".parse::<PolicySpec>(), Ok(PolicySpec::plain("lru")));
     }
 

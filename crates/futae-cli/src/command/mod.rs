@@ -7,6 +7,7 @@ pub mod mount;
 pub mod mrc;
 pub mod paper;
 pub mod policies;
+pub mod protect;
 pub mod serve;
 pub mod sim;
 mod source_args;

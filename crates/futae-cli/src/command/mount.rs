@@ -3,6 +3,7 @@
 mod choice;
 mod orders;
 mod state;
+mod tree;
 
 pub use orders::MountStatus;
 
@@ -11,7 +12,9 @@ use anyhow::Context;
 use choice::{Choice, Pins};
 use futae_control::Control;
 use futae_engine::{Engine, EngineOptions, EngineStatus, FileStore, HandDown, SetupError, Store};
-use futae_guest::{Mount, MountError, MountOptions, check_mountpoint, default_file_name};
+use futae_guest::{
+    Mount, MountError, MountOptions, Unmounted, check_mountpoint, default_file_name,
+};
 use futae_policy::{Class, PolicySpec, Shape};
 use futae_trace::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, Size, parse_block_bytes};
 use futae_wire::NbdUri;
@@ -35,11 +38,11 @@ const HANDED_DOWN_BYTES_MAX: u64 = 1 << 20;
 /// The unit of access of the paper behind `lfu-history`.
 const JOIN_READS_BYTES: u64 = 1 << 20;
 
-/// Mount a volume as one file, cached in this process
+/// Mount a volume as one file, or a directory as a tree, cached in this process
 #[derive(clap::Args)]
 pub struct Args {
-    /// A disk image, a block device, or an NBD address (nbd://HOST/EXPORT,
-    /// nbd+unix:///EXPORT?socket=PATH)
+    /// A disk image, a block device, an NBD address (nbd://HOST/EXPORT,
+    /// nbd+unix:///EXPORT?socket=PATH), or a directory
     source: String,
     /// An empty directory
     mountpoint: PathBuf,
@@ -87,6 +90,8 @@ pub struct Args {
     /// Print JSON, one line at the start and one at the end
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    tree: tree::TreeArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -100,20 +105,23 @@ enum Tell {
 /// Mounts, and stays until SIGTERM, SIGINT or an unmount from elsewhere.
 pub fn run(args: &Args) -> Result<(), Failure> {
     let plan = Plan::new(args)?;
+    let is_tree = tree::is_tree(&args.source);
+    if !is_tree {
+        args.tree.refuse(&args.source)?;
+    }
     // Before anything exists that a signal would leave behind.
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
     check_mountpoint(&args.mountpoint)?;
+    if is_tree {
+        let engine = new_engine(&plan.cache)?;
+        return tree::run(args, &plan, &engine, &mut signals);
+    }
     let (store, hand_down) = plan.open(args)?;
     let cache = EngineOptions {
         hand_down,
         ..plan.cache
     };
-    let engine = Engine::new(&cache).map_err(|error| match error {
-        SetupError::Policy(_) | SetupError::Size(_) | SetupError::NeedsFuture(_) => {
-            Failure::usage(error)
-        }
-        other => other.into(),
-    })?;
+    let engine = new_engine(&cache)?;
     let volume = engine.add_volume(&plan.file_name, store, Class::NORMAL)?;
     if let Some(pins) = &plan.pins {
         let size_bytes = engine.volume_bytes(volume);
@@ -144,12 +152,12 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         control.as_ref(),
         warm_blocks.unwrap_or_default(),
     )?;
-    while signals.pending().next().is_none() && !mount.is_over() {
-        thread::sleep(LOOK_INTERVAL);
+    wait_for_the_end(&mut signals, || {
         if let Some(state) = &mut state {
             state.save_in_time(&engine);
         }
-    }
+        mount.is_over()
+    });
     drop(control);
     let granted = mount.longest_request_bytes();
     let ended = mount.unmount();
@@ -158,7 +166,18 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         state.save(&engine);
     }
     let ended = ended?;
-    let point = args.mountpoint.display();
+    warn_of_users(&args.mountpoint, ended);
+    say_goodbye(args, &engine.status(), granted)
+}
+
+fn wait_for_the_end(signals: &mut Signals, mut is_over: impl FnMut() -> bool) {
+    while signals.pending().next().is_none() && !is_over() {
+        thread::sleep(LOOK_INTERVAL);
+    }
+}
+
+fn warn_of_users(mountpoint: &Path, ended: Unmounted) {
+    let point = mountpoint.display();
     if ended.is_in_use {
         eprintln!(
             "futae: {point} is still in use; it was detached, and its users get errors from now on"
@@ -166,7 +185,15 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     } else if ended.was_busy {
         eprintln!("futae: {point} was in use; it was detached, and its users have ended since");
     }
-    say_goodbye(args, &engine.status(), granted)
+}
+
+fn new_engine(cache: &EngineOptions) -> Result<Arc<Engine>, Failure> {
+    Engine::new(cache).map_err(|error| match error {
+        SetupError::Policy(_) | SetupError::Size(_) | SetupError::NeedsFuture(_) => {
+            Failure::usage(error)
+        }
+        other => other.into(),
+    })
 }
 
 fn failure(error: MountError) -> Failure {
@@ -194,6 +221,7 @@ struct Plan {
 impl Plan {
     fn new(args: &Args) -> Result<Self, Failure> {
         let (policy, pins) = args.choice.spec()?;
+        let policy = args.tree.policy(policy)?;
         args.state.check()?;
         let shape = Shape {
             slots: 16,

@@ -200,9 +200,10 @@ impl State {
             length,
         };
         match &request.operation {
-            Operation::Read { offset, length } => {
+            Operation::Read { offset, length } | Operation::ReadOn { offset, length } => {
                 let span = at(*offset, (*length).min(size.saturating_sub(*offset)));
-                self.read(request, span, effects);
+                let goes_on = matches!(request.operation, Operation::ReadOn { .. });
+                self.read(request, span, goes_on, effects);
             }
             Operation::Write { offset, data, .. } => {
                 let span = at(*offset, data.len() as u64);

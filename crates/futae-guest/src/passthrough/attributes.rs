@@ -29,6 +29,17 @@ pub(crate) struct Wanted {
     pub(crate) size: Option<u64>,
     pub(crate) accessed: Option<TimeOrNow>,
     pub(crate) modified: Option<TimeOrNow>,
+    /// The group of the one who asks, unless that is root.
+    pub(crate) unprivileged: Option<u32>,
+}
+
+impl Wanted {
+    fn touches_data_or_owner(&self) -> bool {
+        let times = self.accessed.is_some() || self.modified.is_some();
+        // Nothing at all is a `chown` to whom it belongs already.
+        let is_chown = self.user.is_some() || self.group.is_some();
+        self.size.is_some() || is_chown || (self.mode.is_none() && !times)
+    }
 }
 
 impl Passthrough {
@@ -51,6 +62,9 @@ impl Passthrough {
                 wanted.group.map(Gid::from_raw),
             );
             rustix::fs::chownat(&*place, "", user, group, AtFlags::EMPTY_PATH)?;
+        }
+        if let (Some(group), true) = (wanted.unprivileged, wanted.touches_data_or_owner()) {
+            self.drop_set_id(id, group)?;
         }
         if let Some(mode) = wanted.mode {
             let mode = Mode::from_raw_mode(mode & 0o7777);

@@ -23,11 +23,8 @@ impl Caller {
         let group = setfsgid(Gid::from_raw(group));
         let user = setfsuid(Uid::from_raw(user));
         if let Some(mut sets) = before {
-            sets.effective = sets.effective
-                & (CapabilitySet::all()
-                    - CapabilitySet::FSETID
-                    - CapabilitySet::FOWNER
-                    - CapabilitySet::CHOWN);
+            sets.effective
+                .remove(CapabilitySet::FSETID | CapabilitySet::FOWNER | CapabilitySet::CHOWN);
             // Where it fails, the lower file system judges once more.
             let _ = set_capabilities(None, sets);
         }

@@ -265,13 +265,14 @@ impl Library {
             return;
         }
         let links = place.and_then(|place| stat_of(place).ok());
+        if let Some(place) = place {
+            contents.lower.lost(place);
+        }
         if links.is_some_and(|stat| stat.st_nlink == 0) {
             known.remove(&node.key);
             drop(known);
-            return self.engine.remove_volume(contents.volume);
-        }
-        if let Some(place) = place {
-            contents.lower.lost(place);
+            contents.is_gone.store(true, Ordering::Release);
+            self.engine.remove_volume(contents.volume);
         }
     }
 }

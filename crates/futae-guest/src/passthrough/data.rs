@@ -42,7 +42,9 @@ impl Access {
     }
 
     pub(crate) fn handle(self) -> FileHandle {
-        FileHandle(u64::from(self.reads) * READS | u64::from(self.writes) * WRITES)
+        let reads = if self.reads { READS } else { 0 };
+        let writes = if self.writes { WRITES } else { 0 };
+        FileHandle(reads | writes)
     }
 }
 
@@ -161,11 +163,16 @@ impl Passthrough {
     }
 
     /// Somebody who may not keep them writes to a file with set-user-id or set-group-id bits.
-    pub(crate) fn drop_set_id(&self, id: u64) -> Result<(), Errno> {
+    pub(crate) fn drop_set_id(&self, id: u64, group: u32) -> Result<(), Errno> {
         let node = self.nodes.get(id)?;
-        let mode = self.stat(&node)?.st_mode;
-        // Without the right to run it by the group, the bit means something else.
-        let kept = if mode & 0o010 == 0 { 0o2000 } else { 0 };
+        if node.kind != FileType::RegularFile {
+            return Ok(());
+        }
+        let stat = self.stat(&node)?;
+        let mode = stat.st_mode;
+        // Without the right to run it by the group, the bit means something else to its members.
+        let is_kept = mode & 0o010 == 0 && stat.st_gid == group;
+        let kept = if is_kept { 0o2000 } else { 0 };
         let dropped = mode & SET_ID_BITS & !kept;
         if dropped != 0 {
             let mode = Mode::from_raw_mode(mode & 0o7777 & !dropped);

@@ -99,7 +99,7 @@ impl Filesystem for Front {
 
     fn setattr(
         &self,
-        _request: &Request,
+        request: &Request,
         inode: INodeNo,
         mode: Option<u32>,
         user: Option<u32>,
@@ -122,6 +122,7 @@ impl Filesystem for Front {
             size,
             accessed,
             modified,
+            unprivileged: (request.uid() != 0).then_some(request.gid()),
         };
         match self.0.set_attributes(inode.0, &wanted) {
             Ok(stat) => reply.attr(&FRESH, &attributes(&stat, self.0.shown_number(&stat))),
@@ -276,7 +277,7 @@ impl Filesystem for Front {
 
     fn write(
         &self,
-        _request: &Request,
+        request: &Request,
         inode: INodeNo,
         _handle: FileHandle,
         offset: u64,
@@ -287,7 +288,7 @@ impl Filesystem for Front {
         reply: ReplyWrite,
     ) {
         if how.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID)
-            && let Err(errno) = self.0.drop_set_id(inode.0)
+            && let Err(errno) = self.0.drop_set_id(inode.0, request.gid())
         {
             return reply.error(self.failed("changing attributes", inode, errno));
         }

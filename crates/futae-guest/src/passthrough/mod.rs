@@ -23,7 +23,7 @@ mod priority;
 mod stat;
 
 pub use attributes::control_attribute;
-pub use mount::{TreeMount, TreeOptions};
+pub use mount::{TreeHandle, TreeMount, TreeOptions};
 
 use crate::tree::Granted;
 use contents::Library;

@@ -44,11 +44,16 @@ pub struct TreeOptions {
 
 /// A mounted tree. Dropping it detaches the mount; [`unmount`](Self::unmount) ends it properly.
 pub struct TreeMount {
+    handle: Arc<TreeHandle>,
+    mounted: Mounted,
+}
+
+/// What can be asked of a mounted tree, by whoever has it.
+pub struct TreeHandle {
     mountpoint: PathBuf,
     source: PathBuf,
     root: OwnedFd,
     tree: Arc<Passthrough>,
-    mounted: Mounted,
 }
 
 impl TreeMount {
@@ -85,7 +90,10 @@ impl TreeMount {
         })?;
         let priority = Priority::new(options.recursive);
         for directory in &options.protect {
-            let path = inside(&source, &mountpoint, directory)?;
+            // As the shell that it was written in means it, or from the root on.
+            let here = directory.canonicalize().ok();
+            let here = here.filter(|path| path.starts_with(&source));
+            let path = inside(&source, &mountpoint, here.as_deref().unwrap_or(directory))?;
             priority
                 .protect(&root, &path)
                 .map_err(|errno| unprotectable(directory, errno))?;
@@ -104,27 +112,51 @@ impl TreeMount {
         let front = Front(Arc::clone(&tree));
         let (mounted, notifier) = Mounted::start(front, &mountpoint, &config(&source, options))?;
         let _ = tree.notifier.set(notifier);
-        Ok(Self {
+        let handle = Arc::new(TreeHandle {
             mountpoint,
             source,
             root,
             tree,
-            mounted,
-        })
+        });
+        Ok(Self { handle, mounted })
     }
 
     /// Where it is mounted.
     #[must_use]
     pub fn path(&self) -> &Path {
-        &self.mountpoint
+        &self.handle.mountpoint
     }
 
     /// What the kernel agreed to.
     #[must_use]
     pub fn granted(&self) -> Option<Granted> {
-        self.tree.granted.get().copied()
+        self.handle.tree.granted.get().copied()
     }
 
+    /// To ask it, while it is mounted.
+    #[must_use]
+    pub fn handle(&self) -> Arc<TreeHandle> {
+        Arc::clone(&self.handle)
+    }
+
+    /// Whether the mount has ended, for example because somebody ran `umount`.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.mounted.is_over()
+    }
+
+    /// Ends the mount. What was written is below already; what was not synced is in the hands of
+    /// the lower file system.
+    ///
+    /// # Errors
+    ///
+    /// [`MountError::Unmount`].
+    pub fn unmount(mut self) -> Result<Unmounted, MountError> {
+        self.mounted.end()
+    }
+}
+
+impl TreeHandle {
     /// Tells, by an attribute of the mount's root, where it takes orders.
     pub fn set_control(&self, path: PathBuf) {
         let _ = self.tree.control.set(path);
@@ -167,22 +199,6 @@ impl TreeMount {
     pub fn protected(&self) -> Vec<String> {
         self.tree.priority.paths()
     }
-
-    /// Whether the mount has ended, for example because somebody ran `umount`.
-    #[must_use]
-    pub fn is_over(&self) -> bool {
-        self.mounted.is_over()
-    }
-
-    /// Ends the mount. What was written is below already; what was not synced is in the hands of
-    /// the lower file system.
-    ///
-    /// # Errors
-    ///
-    /// [`MountError::Unmount`].
-    pub fn unmount(mut self) -> Result<Unmounted, MountError> {
-        self.mounted.end()
-    }
 }
 
 /// The path of a directory from the root on.
@@ -190,8 +206,6 @@ fn inside(source: &Path, mountpoint: &Path, directory: &Path) -> Result<PathBuf,
     if directory.is_relative() {
         return Ok(directory.to_owned());
     }
-    // By its real path, unless that is behind the mount, which must not be asked here: this
-    // process would have to answer.
     if let Ok(path) = directory.strip_prefix(mountpoint) {
         return Ok(path.to_owned());
     }
@@ -204,7 +218,9 @@ fn inside(source: &Path, mountpoint: &Path, directory: &Path) -> Result<PathBuf,
         problem,
     };
     let real = real.map_err(|error| outside(error.to_string()))?;
-    let path = real.strip_prefix(source);
+    let path = real
+        .strip_prefix(source)
+        .or_else(|_| real.strip_prefix(mountpoint));
     path.map(Path::to_owned)
         .map_err(|_| outside(format!("is not in {}", source.display())))
 }

@@ -1,0 +1,315 @@
+//! `futae mount DIRECTORY`: a whole tree, with the data of its files in the cache.
+
+use super::{Args, MountStatus, Plan, Tell, wait_for_the_end, warn_of_users};
+use crate::failure::Failure;
+use anyhow::Context;
+use futae_control::{Control, EngineReport, NoArguments, Orders, resize};
+use futae_engine::{Engine, EngineStatus};
+use futae_guest::{MountError, TreeHandle, TreeMount, TreeOptions};
+use futae_policy::PolicySpec;
+use futae_trace::Size;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use signal_hook::iterator::Signals;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+
+/// The largest blocks: larger ones are loaded in pieces, which is for single files only.
+const BLOCK_BYTES_MAX: u64 = 1 << 20;
+
+/// What is said of a tree only.
+#[derive(clap::Args)]
+#[command(next_help_heading = "Trees")]
+pub struct TreeArgs {
+    /// Protect the files directly in DIR, a directory of SOURCE; give it again for another
+    #[arg(long, value_name = "DIR")]
+    protect: Vec<PathBuf>,
+    /// Protect the files in directories below those, too
+    #[arg(long)]
+    recursive: bool,
+    /// Share of the cache that protected files may take, from 0 to 1 (--policy directory)
+    #[arg(long, value_name = "SHARE")]
+    max_protected: Option<f64>,
+}
+
+impl TreeArgs {
+    /// Refuses them where the source is a single file.
+    pub fn refuse(&self, source: &str) -> Result<(), Failure> {
+        let asked = [
+            (!self.protect.is_empty(), "--protect"),
+            (self.recursive, "--recursive"),
+        ];
+        match asked.iter().find(|(is_asked, _)| *is_asked) {
+            None => Ok(()),
+            Some((_, option)) => Err(Failure::usage(format!(
+                "{option}: {source} is no directory, and only a tree has files to protect"
+            ))),
+        }
+    }
+
+    /// The policy with the protected share that was asked for.
+    pub fn policy(&self, policy: PolicySpec) -> Result<PolicySpec, Failure> {
+        let Some(share) = self.max_protected else {
+            return Ok(policy);
+        };
+        if policy.name != "directory" {
+            return Err(Failure::usage(format!(
+                "--max-protected: policy {} protects nothing; use --policy directory",
+                policy.name
+            )));
+        }
+        let mut arguments: Vec<String> = policy.arguments.iter().map(ToString::to_string).collect();
+        arguments.push(format!("max_protected={share}"));
+        let text = format!("directory({})", arguments.join(","));
+        text.parse().map_err(Failure::usage)
+    }
+}
+
+/// Whether a source is a tree.
+pub fn is_tree(source: &str) -> bool {
+    Path::new(source).is_dir()
+}
+
+/// Mounts, and stays until SIGTERM, SIGINT or an unmount from elsewhere.
+pub fn run(
+    args: &Args,
+    plan: &Plan,
+    engine: &Arc<Engine>,
+    signals: &mut Signals,
+) -> Result<(), Failure> {
+    refuse_options(args)?;
+    let block_bytes = engine.block_bytes();
+    if block_bytes > BLOCK_BYTES_MAX {
+        return Err(Failure::usage(format!(
+            "--block {}: files of a tree are cached in blocks of at most {}",
+            Size::Bytes(block_bytes),
+            Size::Bytes(BLOCK_BYTES_MAX)
+        )));
+    }
+    engine.begin_loading();
+    let source = PathBuf::from(&args.source);
+    refuse_nested(&source, &args.mountpoint)?;
+    let options = TreeOptions {
+        source,
+        mountpoint: args.mountpoint.clone(),
+        protect: args.tree.protect.clone(),
+        recursive: args.tree.recursive,
+        read_only: args.read_only,
+        threads: args.threads.map(usize::from),
+    };
+    // The socket comes first: a mounted tree lets its callers decide on the modes of new files,
+    // and this one is to have the user's.
+    let handle: Arc<OnceLock<Arc<TreeHandle>>> = Arc::default();
+    let path = plan.control.clone().unwrap_or_else(default_socket);
+    let orders = orders(args, engine, &handle);
+    let control = Control::start(&path, orders)?;
+    let mount = TreeMount::start(Arc::clone(engine), &options).map_err(failure)?;
+    mount.handle().set_control(control.path().to_owned());
+    // Nobody else sets it.
+    let _ = handle.set(mount.handle());
+    announce(args, &mount, engine, &control)?;
+    wait_for_the_end(signals, || mount.is_over());
+    drop(control);
+    let ended = mount.unmount();
+    engine.sync_log();
+    warn_of_users(&args.mountpoint, ended?);
+    say_goodbye(args, &engine.status())
+}
+
+fn failure(error: MountError) -> Failure {
+    match error {
+        MountError::Protect { .. } => Failure::usage(error),
+        other => other.into(),
+    }
+}
+
+/// Options that mean nothing for a tree.
+fn refuse_options(args: &Args) -> Result<(), Failure> {
+    let asked = [
+        (args.name.is_some(), "--name"),
+        (args.kernel_cache, "--kernel-cache"),
+        (
+            matches!(args.hand_down, Tell::Data | Tell::Notice),
+            "--hand-down",
+        ),
+    ];
+    match asked.iter().find(|(is_asked, _)| *is_asked) {
+        None => Ok(()),
+        Some((_, option)) => Err(Failure::usage(format!(
+            "{option} is for a single file, and {} is a directory",
+            args.source
+        ))),
+    }
+}
+
+/// A mount in its own source would have to ask itself, and a source in the mountpoint would
+/// disappear behind it.
+fn refuse_nested(source: &Path, mountpoint: &Path) -> Result<(), Failure> {
+    let (Ok(source), Ok(mountpoint)) = (source.canonicalize(), mountpoint.canonicalize()) else {
+        return Ok(());
+    };
+    if source.starts_with(&mountpoint) || mountpoint.starts_with(&source) {
+        return Err(Failure::usage(format!(
+            "{} and {}: one is in the other; mount the tree elsewhere",
+            source.display(),
+            mountpoint.display()
+        )));
+    }
+    Ok(())
+}
+
+/// Where orders are taken if it is not said: a path of this process's own, which the attribute
+/// `user.futae.control` of the mount's root tells.
+fn default_socket() -> PathBuf {
+    let name = format!("futae-{}.sock", std::process::id());
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    let system = || {
+        let run = PathBuf::from("/run");
+        rustix::process::geteuid().is_root().then_some(run)
+    };
+    let directory = runtime.filter(|path| path.is_dir()).or_else(system);
+    directory.unwrap_or_else(std::env::temp_dir).join(name)
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Resize {
+    cache: Size,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Protect {
+    directory: PathBuf,
+    #[serde(default)]
+    now: bool,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Unprotect {
+    directory: PathBuf,
+}
+
+/// The orders that a mounted tree takes.
+fn orders(args: &Args, engine: &Arc<Engine>, handle: &Arc<OnceLock<Arc<TreeHandle>>>) -> Orders {
+    let (asked, resized) = (Arc::clone(engine), Arc::clone(engine));
+    let source = args.source.clone();
+    let path = std::path::absolute(&args.mountpoint).unwrap_or_else(|_| args.mountpoint.clone());
+    let started = Instant::now();
+    let status = move |NoArguments {}| {
+        let report = EngineReport {
+            exports: vec![source.clone()],
+            engine: asked.status(),
+        };
+        let status = MountStatus {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            uptime_seconds: started.elapsed().as_secs_f64(),
+            source: source.clone(),
+            path: path.clone(),
+            engines: vec![report],
+        };
+        serde_json::to_value(status).map_err(|error| error.to_string())
+    };
+    let (one, other) = (Arc::clone(handle), Arc::clone(handle));
+    let protect = move |Protect { directory, now }| {
+        let tree = mounted(&one)?;
+        answer(&tree, tree.protect(&directory, now))
+    };
+    let unprotect = move |Unprotect { directory }| {
+        let tree = mounted(&other)?;
+        answer(&tree, tree.unprotect(&directory))
+    };
+    Orders::new()
+        .with("status", status)
+        .with("resize", move |Resize { cache }| resize(&resized, cache))
+        .with("protect", protect)
+        .with("unprotect", unprotect)
+}
+
+fn mounted(handle: &OnceLock<Arc<TreeHandle>>) -> Result<Arc<TreeHandle>, String> {
+    let tree = handle.get().cloned();
+    tree.ok_or_else(|| "the tree is not mounted yet; try again".to_owned())
+}
+
+fn answer(tree: &TreeHandle, done: Result<(), MountError>) -> Result<Value, String> {
+    done.map_err(|error| error.to_string())?;
+    Ok(json!({ "protected": tree.protected() }))
+}
+
+fn announce(
+    args: &Args,
+    mount: &TreeMount,
+    engine: &Engine,
+    control: &Control,
+) -> Result<(), Failure> {
+    let status = engine.status();
+    let granted = mount
+        .granted()
+        .context("the kernel did not begin the FUSE session")?;
+    let protected = mount.handle().protected();
+    let mut out = std::io::stdout().lock();
+    if args.json {
+        let line = json!({
+            "source": args.source,
+            "path": mount.path(),
+            "policy": status.policy,
+            "block_bytes": status.block_bytes,
+            "capacity_blocks": status.capacity_blocks,
+            "control": control.path(),
+            "protected": protected,
+            "fuse": {
+                "protocol": format!("{}.{}", granted.protocol.0, granted.protocol.1),
+                "request_bytes": granted.request_bytes,
+                "readahead_bytes": granted.readahead_bytes,
+                "background_requests": granted.background_requests,
+                "shared_mmap": granted.shared_mmap,
+            },
+        });
+        writeln!(out, "{line}")?;
+    } else {
+        writeln!(
+            out,
+            "mounted {} at {} ({} cache of {} blocks, {} protected directories)",
+            args.source,
+            mount.path().display(),
+            status.policy,
+            Size::Bytes(status.block_bytes),
+            protected.len()
+        )?;
+    }
+    out.flush()?;
+    Ok(())
+}
+
+fn say_goodbye(args: &Args, status: &EngineStatus) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    if args.json {
+        writeln!(out, "{}", json!({ "status": status }))?;
+        return Ok(());
+    }
+    let ratio = |hits: u64, requests: u64| 100.0 * hits as f64 / requests.max(1) as f64;
+    let all = &status.counters;
+    write!(
+        out,
+        "unmounted: {} blocks requested, {:.1} % hits",
+        all.requests,
+        ratio(all.hits, all.requests)
+    )?;
+    for class in status.classes.iter().filter(|class| class.class == 1) {
+        let hits = ratio(class.hits, class.requests);
+        write!(
+            out,
+            ", of protected files {} and {hits:.1} %",
+            class.requests
+        )?;
+    }
+    writeln!(
+        out,
+        ", {} store reads, {} errors",
+        status.store_reads, status.errors
+    )?;
+    Ok(())
+}

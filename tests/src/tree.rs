@@ -1,0 +1,145 @@
+//! A directory, and `futae mount` of it, in a directory of their own. Whatever happens to a test,
+//! nothing stays running and nothing stays mounted.
+
+use crate::binary::futae;
+use crate::process::{Ended, Running};
+use crate::stage::{detach, is_mountpoint};
+use crate::tools::text;
+use serde_json::Value;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use tempfile::TempDir;
+
+/// Read at a time.
+const PIECE_BYTES: usize = 256 << 10;
+
+/// A tree and its mount.
+pub struct Tree {
+    running: Option<Running>,
+    /// The directory that is mounted.
+    pub source: PathBuf,
+    /// Where it is mounted.
+    pub mountpoint: PathBuf,
+    directory: Option<TempDir>,
+}
+
+impl Tree {
+    /// An empty directory, not mounted yet.
+    #[must_use]
+    pub fn new() -> Self {
+        let directory = tempfile::Builder::new().prefix("futae-tree-").tempdir();
+        let directory = directory.expect("a directory can be made");
+        let made = |name: &str| {
+            let path = directory.path().join(name);
+            fs::create_dir(&path).expect("a directory can be made");
+            path
+        };
+        Self {
+            running: None,
+            source: made("source"),
+            mountpoint: made("mnt"),
+            directory: Some(directory),
+        }
+    }
+
+    /// A path beside the tree.
+    #[must_use]
+    pub fn beside(&self, name: &str) -> PathBuf {
+        let directory = self.directory.as_ref().expect("there until the end");
+        directory.path().join(name)
+    }
+
+    /// Mounts it and waits until it can be used; what the mount says of itself.
+    pub fn mount(&mut self, arguments: &[&str]) -> Value {
+        let (source, mountpoint) = (text(&self.source), text(&self.mountpoint));
+        let mut command = futae(&["mount", source, mountpoint, "--json"]);
+        command.args(arguments);
+        let mut running = Running::start("futae mount", command);
+        let ready: Value = serde_json::from_str(&running.line()).expect("JSON");
+        self.running = Some(running);
+        ready
+    }
+
+    /// A path in the mount.
+    #[must_use]
+    pub fn upper(&self, name: &str) -> PathBuf {
+        self.mountpoint.join(name)
+    }
+
+    /// The same in the directory below.
+    #[must_use]
+    pub fn lower(&self, name: &str) -> PathBuf {
+        self.source.join(name)
+    }
+
+    /// Ends the mount as an operator would; how it ended and what it said.
+    pub fn stop(&mut self) -> (Ended, Value) {
+        let running = self.running.take().expect("it is mounted");
+        let ended = running.stop();
+        assert!(ended.status.success(), "{} {}", ended.status, ended.errors);
+        assert!(!is_mountpoint(&self.mountpoint), "it is still mounted");
+        let last = ended.lines.last().expect("a last line");
+        let status = serde_json::from_str(last).expect("JSON");
+        (ended, status)
+    }
+
+    /// Kills the mount, if there is one, and takes what is left of it away.
+    pub fn kill(&mut self) {
+        if let Some(running) = self.running.take() {
+            running.kill();
+        }
+        detach(&self.mountpoint);
+    }
+}
+
+impl Default for Tree {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Drop for Tree {
+    fn drop(&mut self) {
+        self.kill();
+        let Some(directory) = self.directory.take() else {
+            return;
+        };
+        if is_mountpoint(&self.mountpoint) {
+            // Removing it would remove what is mounted.
+            let _ = directory.keep();
+        }
+    }
+}
+
+/// The blocks of one class that were asked for, and of them the hits, in a mount's last words.
+#[must_use]
+pub fn of_class(last: &Value, class: u64) -> (u64, u64) {
+    let classes = last["status"]["classes"].as_array().expect("classes");
+    let one = classes.iter().find(|one| one["class"] == class);
+    one.map_or((0, 0), |one| {
+        let count = |name: &str| one[name].as_u64().expect("a count");
+        (count("requests"), count("hits"))
+    })
+}
+
+/// Reads a whole file through the mount, in pieces of whole blocks that the kernel does not cut
+/// up: the cache counts what it is asked for.
+///
+/// # Panics
+///
+/// If it cannot be read.
+#[must_use]
+pub fn read(path: &Path) -> Vec<u8> {
+    let whole = || {
+        let (mut file, mut bytes) = (File::open(path)?, Vec::new());
+        let mut piece = vec![0; PIECE_BYTES];
+        loop {
+            match file.read(&mut piece)? {
+                0 => return Ok(bytes),
+                length => bytes.extend_from_slice(&piece[..length]),
+            }
+        }
+    };
+    whole().unwrap_or_else(|error: io::Error| panic!("{}: {error}", path.display()))
+}

@@ -1,0 +1,361 @@
+//! The data of files in a mounted tree: every way to read and write it, changes underneath, and
+//! programs that depend on it.
+
+use futae_tests::tools::{has, has_fuse, text};
+use futae_tests::tree::{Tree, read};
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, SystemTime};
+
+const EXERCISE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/exercise.py");
+
+fn exercise(tree: &Tree, operations: u32, seed: u32) {
+    let file = tree.upper("file");
+    let mut python = Command::new("python3");
+    python.args([EXERCISE, text(&file)]);
+    python.args([operations.to_string(), seed.to_string()]);
+    let output = python.output().expect("python3 starts");
+    assert!(
+        output.status.success(),
+        "seed {seed}: {}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert_eq!(read(&file), read(&tree.lower("file")), "written through");
+}
+
+/// With a cache smaller than the file, so that blocks come and go all the time.
+#[test]
+fn seventy_thousand_random_operations_with_maps_in_a_small_cache() {
+    if !has_fuse() || !has("python3") {
+        return;
+    }
+    let mut tree = Tree::new();
+    tree.mount(&["--cache", "128KiB"]);
+    exercise(&tree, 70_000, 1);
+    tree.stop();
+}
+
+#[test]
+fn thirty_thousand_random_operations_with_maps_in_large_blocks() {
+    if !has_fuse() || !has("python3") {
+        return;
+    }
+    let mut tree = Tree::new();
+    tree.mount(&["--cache", "4MiB", "--block", "64KiB", "--policy", "arc"]);
+    exercise(&tree, 30_000, 2);
+    tree.stop();
+}
+
+#[test]
+fn what_is_changed_underneath_is_seen_at_the_next_open() {
+    if !has_fuse() {
+        return;
+    }
+    let mut tree = Tree::new();
+    let (lower, upper) = (tree.lower("file"), tree.upper("file"));
+    fs::write(&lower, vec![1; 50_000]).expect("a file");
+    tree.mount(&["--cache", "4MiB"]);
+    assert_eq!(read(&upper), vec![1; 50_000]);
+    // In place and of the same size.
+    let below = OpenOptions::new().write(true).open(&lower).expect("opened");
+    below.write_all_at(&[2; 10], 20_000).expect("written");
+    assert_eq!(read(&upper)[20_000..20_010], [2; 10]);
+    // Its time put back, which only the time of change shows.
+    let then = fs::metadata(&lower)
+        .expect("there")
+        .modified()
+        .expect("a time");
+    below.write_all_at(&[3; 10], 20_000).expect("written");
+    below.set_modified(then).expect("set");
+    assert_eq!(read(&upper)[20_000..20_010], [3; 10]);
+    // Longer and shorter.
+    below.set_len(60_000).expect("longer");
+    assert_eq!(read(&upper).len(), 60_000);
+    below.set_len(10).expect("shorter");
+    assert_eq!(read(&upper), [1; 10]);
+    // Another file of this name. Names may be believed for a second.
+    fs::write(tree.lower("other"), "another").expect("a file");
+    fs::rename(tree.lower("other"), &lower).expect("renamed");
+    thread::sleep(Duration::from_millis(1100));
+    assert_eq!(read(&upper), b"another");
+    // Appending goes to the end as it is now.
+    let mut below = OpenOptions::new()
+        .append(true)
+        .open(&lower)
+        .expect("opened");
+    below.write_all(b" more").expect("written");
+    let mut above = OpenOptions::new()
+        .append(true)
+        .open(&upper)
+        .expect("opened");
+    above.write_all(b" and more").expect("written");
+    assert_eq!(read(&lower), b"another more and more");
+    assert_eq!(read(&upper), b"another more and more");
+    tree.stop();
+}
+
+#[test]
+fn a_file_cut_underneath_while_it_is_read_ends_where_it_ends() {
+    if !has_fuse() {
+        return;
+    }
+    let mut tree = Tree::new();
+    fs::write(tree.lower("file"), vec![7; 100_000]).expect("a file");
+    tree.mount(&["--cache", "1MiB"]);
+    let above = File::open(tree.upper("file")).expect("opened");
+    fs::write(tree.lower("file"), [8; 1000]).expect("cut");
+    let mut bytes = vec![0; 5000];
+    let length = above.read_at(&mut bytes, 0).expect("read");
+    assert_eq!(bytes[..length], [8; 1000]);
+    tree.stop();
+}
+
+#[test]
+fn our_own_changes_do_not_cost_the_cache() {
+    if !has_fuse() {
+        return;
+    }
+    let mut tree = Tree::new();
+    let upper = tree.upper("file");
+    fs::write(tree.lower("file"), vec![1; 40_960]).expect("a file");
+    tree.mount(&["--cache", "1MiB"]);
+    assert_eq!(read(&upper).len(), 40_960);
+    fs::hard_link(&upper, tree.upper("link")).expect("a link");
+    fs::set_permissions(&upper, fs::metadata(&upper).expect("there").permissions()).expect("set");
+    fs::rename(&upper, tree.upper("moved")).expect("renamed");
+    fs::remove_file(tree.upper("link")).expect("removed");
+    let moved = OpenOptions::new()
+        .write(true)
+        .open(tree.upper("moved"))
+        .expect("opened");
+    moved.set_modified(SystemTime::UNIX_EPOCH).expect("set");
+    moved.write_all_at(&[2; 4096], 4096).expect("written");
+    drop(moved);
+    assert_eq!(read(&tree.upper("moved"))[4095..4098], [1, 2, 2]);
+    let (_, last) = tree.stop();
+    // Ten blocks were read from below, once.
+    assert_eq!(last["status"]["store_read_blocks"], 10, "{last}");
+}
+
+#[test]
+fn two_who_append_lose_nothing() {
+    if !has_fuse() {
+        return;
+    }
+    let mut tree = Tree::new();
+    tree.mount(&["--cache", "1MiB"]);
+    let path = tree.upper("log");
+    let shell = |name: &str| {
+        let script = format!(
+            "for i in $(seq 1 400); do echo {name}$i >> {}; done",
+            path.display()
+        );
+        let mut command = Command::new("sh");
+        command.args(["-c", &script]).spawn().expect("a shell")
+    };
+    for mut writer in [shell("a"), shell("b")] {
+        assert!(writer.wait().expect("it ends").success());
+    }
+    let text = String::from_utf8(read(&path)).expect("text");
+    for name in ["a", "b"] {
+        let lines = text.lines().filter(|line| line.starts_with(name));
+        let wanted: Vec<_> = (1..=400).map(|i| format!("{name}{i}")).collect();
+        assert_eq!(lines.collect::<Vec<_>>(), wanted);
+    }
+    assert_eq!(read(&tree.lower("log")), text.as_bytes());
+    tree.stop();
+}
+
+#[test]
+fn a_name_that_is_replaced_all_the_time_is_always_whole() {
+    if !has_fuse() {
+        return;
+    }
+    let mut tree = Tree::new();
+    tree.mount(&["--cache", "1MiB"]);
+    let path = tree.upper("current");
+    fs::write(&path, vec![0; 9000]).expect("a file");
+    thread::scope(|scope| {
+        for number in 1..=2u8 {
+            let (path, next) = (&path, tree.upper(&format!("next-{number}")));
+            scope.spawn(move || {
+                for _ in 0..300 {
+                    fs::write(&next, vec![number; 9000]).expect("written");
+                    fs::rename(&next, path).expect("renamed");
+                }
+            });
+        }
+        for _ in 0..600 {
+            let bytes = read(&path);
+            assert!(bytes.len() == 9000 && bytes.iter().all(|&byte| byte == bytes[0]));
+        }
+    });
+    tree.stop();
+}
+
+#[test]
+fn a_removed_file_lives_while_it_is_open() {
+    if !has_fuse() {
+        return;
+    }
+    let mut tree = Tree::new();
+    tree.mount(&["--cache", "1MiB"]);
+    let path = tree.upper("file");
+    let file = File::options()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .open(&path);
+    let file = file.expect("made");
+    file.write_all_at(&[5; 10_000], 0).expect("written");
+    fs::remove_file(&path).expect("removed");
+    assert!(!tree.lower("file").exists());
+    file.write_all_at(&[6; 10_000], 5000).expect("written");
+    file.set_len(12_000).expect("cut");
+    let mut bytes = vec![0; 20_000];
+    assert_eq!(file.read_at(&mut bytes, 0).expect("read"), 12_000);
+    assert!(bytes[..5000] == [5; 5000] && bytes[5000..12_000] == [6; 7000]);
+    assert_eq!(file.metadata().expect("there").len(), 12_000);
+    drop(file);
+    // A new file of this name has nothing of it.
+    fs::write(&path, "new").expect("made");
+    assert_eq!(read(&path), b"new");
+    tree.stop();
+}
+
+#[test]
+fn a_full_disk_below_is_enospc_and_a_line_that_names_the_file() {
+    if !has_fuse() || !futae_tests::tools::has_root() {
+        return;
+    }
+    let mut tree = Tree::new();
+    let lower = text(&tree.source).to_owned();
+    futae_tests::tools::run("mount", &["-t", "tmpfs", "-o", "size=1m", "none", &lower]);
+    tree.mount(&["--cache", "1MiB"]);
+    let path = tree.upper("file");
+    let full = fs::write(&path, vec![1; 2 << 20]).expect_err("no room");
+    assert_eq!(full.raw_os_error(), Some(28));
+    // What is there can be read, and there is room again.
+    assert!(read(&path).iter().all(|&byte| byte == 1));
+    fs::remove_file(&path).expect("removed");
+    // The kernel says a moment later that nobody has the removed file any more.
+    let fits = (0..500).any(|_| {
+        thread::sleep(Duration::from_millis(10));
+        fs::write(&path, "fits").is_ok()
+    });
+    assert!(fits);
+    assert_eq!(read(&path), b"fits");
+    let (ended, _) = tree.stop();
+    futae_tests::stage::detach(Path::new(&lower));
+    assert!(
+        ended.errors.contains("/file: writing: No space left"),
+        "{}",
+        ended.errors
+    );
+}
+
+#[test]
+fn a_database_survives_the_kill_of_the_mount() {
+    if !has_fuse() || !has("sqlite3") {
+        return;
+    }
+    let mut tree = Tree::new();
+    for round in 1..=3u32 {
+        tree.mount(&["--cache", "256KiB"]);
+        let database = tree.upper("data.db");
+        let mut script = String::from("create table if not exists t(round, i, text);\n");
+        for i in 0..4000 {
+            script.push_str(&format!(
+                "insert into t values({round}, {i}, hex(randomblob(200)));\n"
+            ));
+        }
+        let path = tree.beside("script.sql");
+        fs::write(&path, script).expect("a script");
+        let mut sqlite = Command::new("sqlite3");
+        sqlite
+            .arg(&database)
+            .stdin(File::open(&path).expect("opened"));
+        let mut sqlite = sqlite
+            .stderr(std::process::Stdio::null())
+            .spawn()
+            .expect("it starts");
+        thread::sleep(Duration::from_millis(300 * u64::from(round)));
+        tree.kill();
+        let _ = sqlite.wait();
+        tree.mount(&["--cache", "256KiB"]);
+        let mut sqlite = Command::new("sqlite3");
+        let check = "pragma integrity_check; select count(*) > 0, count(*) = max(i) + 1 from t \
+                     where round = (select max(round) from t);";
+        let output = sqlite.arg(&database).arg(check).output().expect("it runs");
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!(
+            said,
+            "ok\n1|1\n",
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        tree.stop();
+    }
+}
+
+#[test]
+fn git_clones_and_cargo_builds_in_it() {
+    if !has_fuse() || !has("git") {
+        return;
+    }
+    let mut tree = Tree::new();
+    let work = tree.beside("work");
+    fs::create_dir_all(work.join("src")).expect("a directory");
+    let manifest = "[package]\nname = \"tiny\"\nversion = \"0.1.0\"\nedition = \"2021\"\n";
+    fs::write(work.join("Cargo.toml"), manifest).expect("a manifest");
+    fs::write(
+        work.join("src/main.rs"),
+        "fn main() { println!(\"built\"); }\n",
+    )
+    .expect("a program");
+    let git = |directory: &Path, arguments: &[&str]| {
+        let mut git = Command::new("git");
+        git.args([
+            "-c",
+            "user.name=n",
+            "-c",
+            "user.email=e",
+            "-c",
+            "safe.directory=*",
+        ]);
+        let output = git.args(arguments).current_dir(directory).output();
+        let output = output.expect("git starts");
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+    };
+    git(&work, &["init", "-q"]);
+    git(&work, &["add", "."]);
+    git(&work, &["commit", "-q", "-m", "tiny"]);
+    tree.mount(&["--cache", "16MiB"]);
+    git(&tree.mountpoint, &["clone", "-q", text(&work), "copy"]);
+    let copy = tree.upper("copy");
+    git(&copy, &["fsck", "--strict"]);
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo
+        .args(["run", "--offline", "--quiet"])
+        .current_dir(&copy);
+    cargo.env_remove("CARGO_TARGET_DIR");
+    let output = cargo.output().expect("cargo starts");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(
+        said,
+        "built\n",
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    git(&copy, &["status", "--short"]);
+    tree.stop();
+}
