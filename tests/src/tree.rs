@@ -102,10 +102,12 @@ impl Default for Tree {
 impl Drop for Tree {
     fn drop(&mut self) {
         self.kill();
+        // Some tests mount a small disk there.
+        detach(&self.source);
         let Some(directory) = self.directory.take() else {
             return;
         };
-        if is_mountpoint(&self.mountpoint) {
+        if is_mountpoint(&self.mountpoint) || is_mountpoint(&self.source) {
             // Removing it would remove what is mounted.
             let _ = directory.keep();
         }

@@ -9,7 +9,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
 use std::thread;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 const EXERCISE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/exercise.py");
 
@@ -268,6 +268,8 @@ fn a_database_survives_the_kill_of_the_mount() {
     for round in 1..=3u32 {
         tree.mount(&["--cache", "256KiB"]);
         let database = tree.upper("data.db");
+        let below = tree.lower("data.db");
+        let length = || fs::metadata(&below).map_or(0, |metadata| metadata.len());
         let mut script = String::from("create table if not exists t(round, i, text);\n");
         for i in 0..4000 {
             script.push_str(&format!(
@@ -284,7 +286,12 @@ fn a_database_survives_the_kill_of_the_mount() {
             .stderr(std::process::Stdio::null())
             .spawn()
             .expect("it starts");
-        thread::sleep(Duration::from_millis(300 * u64::from(round)));
+        // Some fifty transactions later, in the middle of one.
+        let grown = length() + 20_000;
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while length() < grown && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(7));
+        }
         tree.kill();
         let _ = sqlite.wait();
         tree.mount(&["--cache", "256KiB"]);
