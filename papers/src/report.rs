@@ -174,6 +174,9 @@ pub enum PaperError {
     /// A size could not be made.
     #[error(transparent)]
     Size(#[from] SizeError),
+    /// Decisions that are not of the requests.
+    #[error("the recorded decisions are not those of the recorded requests from number {0} on")]
+    Record(u64),
     /// The scale leaves nothing, or does not divide the sizes.
     #[error("scale {0} is not a power of two from 1 to 1024")]
     Scale(u64),

@@ -21,7 +21,8 @@
 use crate::Experiment;
 use crate::report::{Check, Grid, Options, PaperError, Progress, Reproduction, Source};
 use futae_policy::{
-    Access, AccessKind, BlockId, DenseIndex, Level, Outcome, Policy, PolicySpec, Prng, Shape, build,
+    Access, AccessKind, BlockId, Decision, DenseIndex, Level, Outcome, Policy, PolicySpec, Prng,
+    Shape, Verdict, build,
 };
 use futae_sim::run::in_parallel;
 
@@ -196,6 +197,67 @@ pub fn simulate(
     let counted = number.saturating_sub(warmup) * units_a_request;
     Ok(Measured {
         guest_hit: counters.hit_ratio().unwrap_or(f64::NAN),
+        host_hit: 1.0 - disk as f64 / asked_or_none,
+        disk: disk as f64 / counted as f64,
+        loads: loads as f64 / asked_or_none,
+    })
+}
+
+/// The host's part of a run whose guest has decided as recorded: `decisions` is the log of the
+/// guest's cache, whose blocks have `block` bytes, of the same requests. What the guest loads by itself counts
+/// where the log has it, which is when it arrived.
+pub fn simulate_host(
+    sizes: &Sizes,
+    block: u64,
+    warmup: u64,
+    requests: impl IntoIterator<Item = u64>,
+    decisions: impl IntoIterator<Item = Decision>,
+) -> Result<Measured, PaperError> {
+    let cache = level("lru", sizes.host / sizes.unit, sizes.file / sizes.unit, 0)?;
+    let mut host = Host {
+        cache,
+        asked: 0,
+        loads: 0,
+        disk: 0,
+    };
+    let mut decisions = decisions.into_iter();
+    let (mut hits, mut number) = ((0, 0), 0);
+    let mut then = (0, 0, 0, (0, 0));
+    let unit = block / sizes.unit;
+    for at in requests {
+        if number == warmup {
+            then = (host.asked, host.loads, host.disk, hits);
+        }
+        let (mut from, end) = (
+            at * sizes.request / sizes.unit,
+            (at + 1) * sizes.request / sizes.unit,
+        );
+        while from < end {
+            let decision = decisions.next().ok_or(PaperError::Record(number))?;
+            let decided = decision.block.index();
+            if decision.kind == AccessKind::Preload {
+                host.read(decided * unit..(decided + 1) * unit);
+                host.loads += unit;
+                continue;
+            }
+            if decided != from / unit {
+                return Err(PaperError::Record(number));
+            }
+            let next = end.min((decided + 1) * unit);
+            let is_hit = decision.verdict == Verdict::Hit;
+            hits = (hits.0 + u64::from(is_hit), hits.1 + 1);
+            if !is_hit {
+                host.read(from..next);
+            }
+            from = next;
+        }
+        number += 1;
+    }
+    let (asked, loads, disk) = (host.asked - then.0, host.loads - then.1, host.disk - then.2);
+    let asked_or_none = if asked == 0 { f64::NAN } else { asked as f64 };
+    let counted = number.saturating_sub(warmup) * (sizes.request / sizes.unit);
+    Ok(Measured {
+        guest_hit: (hits.0 - then.3.0) as f64 / (hits.1 - then.3.1) as f64,
         host_hit: 1.0 - disk as f64 / asked_or_none,
         disk: disk as f64 / counted as f64,
         loads: loads as f64 / asked_or_none,
@@ -388,14 +450,77 @@ fn disk_checks(
 
 #[cfg(test)]
 mod tests {
-    use super::EXPERIMENTS;
+    use super::{EXPERIMENTS, GAIN, LITERAL, ORDINARY, Sizes, level, simulate, simulate_host};
     use crate::Options;
+    use futae_policy::{Access, AccessKind, BlockId, Decision, Outcome, Prng};
 
     #[test]
     fn hit_ratios_and_disk_reads_are_in_their_bands() {
         for experiment in EXPERIMENTS {
             let made = experiment.run(&Options::default(), &|_| ()).expect("runs");
             assert!(made.ok(), "{:#?}\n{:#?}", made.checks, made.result);
+        }
+    }
+
+    /// The decisions of a guest whose loads arrive at once.
+    fn decisions(sizes: &Sizes, policy: &str, slots: u64, block: u64, at: &[u64]) -> Vec<Decision> {
+        let mut guest = level(policy, slots, sizes.file / block, 1).expect("a policy");
+        let mut log = Vec::new();
+        for number in at {
+            let (mut from, end) = (number * sizes.request, (number + 1) * sizes.request);
+            while from < end {
+                let access = Access::read(BlockId::on_first(from / block));
+                let outcome = guest.access(&access);
+                log.push(Decision::new(&access, &outcome));
+                from = end.min((from / block + 1) * block);
+            }
+            while let Some(block) = guest.review() {
+                let access = Access::of(block, AccessKind::Preload);
+                let outcome = guest.access(&access);
+                assert!(matches!(outcome, Outcome::Admitted { .. }));
+                log.push(Decision::new(&access, &outcome));
+            }
+        }
+        log
+    }
+
+    #[test]
+    fn recorded_decisions_give_what_the_whole_simulation_gives() {
+        let sizes = Sizes::SIXTEENTH;
+        let mut prng = Prng::new(3);
+        let at: Vec<_> = (0..6000)
+            .map(|_| prng.below(sizes.file / sizes.request))
+            .collect();
+        for policy in [ORDINARY, LITERAL, GAIN] {
+            let (block, slots) = match policy {
+                ORDINARY => (sizes.unit, sizes.ordinary / sizes.unit),
+                _ => (sizes.block, sizes.slots.into()),
+            };
+            let whole = simulate(&sizes, policy, 1, 3000, at.iter().copied()).expect("runs");
+            let log = decisions(&sizes, policy, slots, block, &at);
+            let part = simulate_host(&sizes, block, 3000, at.iter().copied(), log.clone());
+            let part = part.expect("the log is of these requests");
+            assert_eq!(
+                (whole.host_hit, whole.disk),
+                (part.host_hit, part.disk),
+                "{policy}"
+            );
+            assert_eq!(
+                (whole.guest_hit, whole.loads),
+                (part.guest_hit, part.loads),
+                "{policy}"
+            );
+            let short = simulate_host(
+                &sizes,
+                block,
+                3000,
+                at.iter().copied(),
+                log.into_iter().skip(40),
+            );
+            assert!(
+                short.is_err(),
+                "{policy}: a log of something else goes unseen"
+            );
         }
     }
 }

@@ -4,6 +4,7 @@ mod command;
 mod demo;
 mod densities;
 mod failure;
+mod live;
 mod load;
 mod plot;
 mod progress;

@@ -1,11 +1,15 @@
-//! `futae paper`: the experiments of the source papers, reproduced in simulation.
+//! `futae paper`: the experiments of the source papers, reproduced in simulation, and some live.
 
 use crate::failure::Failure;
+use crate::live;
 use crate::progress::Progress;
 use crate::table::percent;
 use clap::Subcommand;
 use futae_papers::{Check, Experiment, Grid, Options, Reproduction, Source, experiments};
+use signal_hook::consts::{SIGINT, SIGTERM};
 use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// Reproduce the experiments of the source papers
 #[derive(clap::Args)]
@@ -34,6 +38,10 @@ struct RunArgs {
     name: String,
     /// Only this figure, such as fig12
     figure: Option<String>,
+    /// Not simulated, but with real caches, mounts and guests, on a small scale; see
+    /// docs/papers.md for what each needs
+    #[arg(long)]
+    live: bool,
     /// Divide sizes by this; 1 is the paper's full size
     #[arg(long, default_value_t = 64)]
     scale: u64,
@@ -67,8 +75,17 @@ fn list(json: bool) -> Result<(), Failure> {
                     "paper": experiment.paper,
                     "figure": experiment.figure,
                     "title": experiment.title,
+                    "live": false,
                 })
             })
+            .chain(live::experiments().iter().map(|experiment| {
+                serde_json::json!({
+                    "paper": experiment.paper,
+                    "figure": experiment.figure,
+                    "title": experiment.title,
+                    "live": true,
+                })
+            }))
             .collect();
         let list = serde_json::json!({ "experiments": all });
         writeln!(out, "{}", serde_json::to_string_pretty(&list)?)?;
@@ -81,21 +98,34 @@ fn list(json: bool) -> Result<(), Failure> {
         ..
     } in experiments()
     {
-        writeln!(out, "{paper:<14} {figure:<7} {title}")?;
+        writeln!(out, "{paper:<14} {figure:<10} {title}")?;
+    }
+    for experiment in live::experiments() {
+        let live::Experiment {
+            paper,
+            figure,
+            title,
+            ..
+        } = experiment;
+        writeln!(out, "{paper:<14} {figure:<10} --live: {title}")?;
     }
     Ok(())
 }
 
 fn reproduce(args: &RunArgs) -> Result<(), Failure> {
-    let chosen = choose(args)?;
+    if args.passes == Some(0) {
+        return Err(Failure::usage("--passes must be at least 1"));
+    }
+    if args.live {
+        return finish(args, run_live(args)?);
+    }
+    let all = experiments();
+    let chosen = choose(args, &all, |one| (one.paper, one.figure))?;
     if !args.scale.is_power_of_two() || args.scale > 1024 {
         return Err(Failure::usage(format!(
             "--scale {} is not a power of two from 1 to 1024",
             args.scale
         )));
-    }
-    if args.passes == Some(0) {
-        return Err(Failure::usage("--passes must be at least 1"));
     }
     let options = Options {
         scale: args.scale,
@@ -109,11 +139,45 @@ fn reproduce(args: &RunArgs) -> Result<(), Failure> {
         let progress = Progress::new(&what, args.json);
         let reproduction = experiment.run(&options, &|fraction| progress.set(fraction))?;
         drop(progress);
-        if !args.json {
-            write!(std::io::stdout().lock(), "{}", render(&reproduction))?;
-        }
+        show(args, &reproduction)?;
         made.push(reproduction);
     }
+    finish(args, made)
+}
+
+fn run_live(args: &RunArgs) -> Result<Vec<Reproduction>, Failure> {
+    let all = live::experiments();
+    let chosen = choose(args, &all, |one| (one.paper, one.figure))?;
+    let stopped = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&stopped))?;
+    }
+    let options = live::Options {
+        seed: args.seed,
+        passes: args.passes,
+        stopped: &stopped,
+    };
+    let mut made = Vec::new();
+    for experiment in chosen {
+        let what = format!("{} {}", experiment.paper, experiment.figure);
+        let progress = Progress::new(&what, args.json);
+        let reproduction = experiment.run(&options, &|fraction| progress.set(fraction))?;
+        drop(progress);
+        show(args, &reproduction)?;
+        made.push(reproduction);
+    }
+    Ok(made)
+}
+
+/// Each as soon as it is there, unless all go into one JSON.
+fn show(args: &RunArgs, made: &Reproduction) -> Result<(), Failure> {
+    if !args.json {
+        write!(std::io::stdout().lock(), "{}", render(made))?;
+    }
+    Ok(())
+}
+
+fn finish(args: &RunArgs, made: Vec<Reproduction>) -> Result<(), Failure> {
     if args.json {
         let text = serde_json::to_string_pretty(&as_json(&made))?;
         writeln!(std::io::stdout().lock(), "{text}")?;
@@ -127,18 +191,19 @@ fn reproduce(args: &RunArgs) -> Result<(), Failure> {
 }
 
 /// The experiments that are asked for, or what could be.
-fn choose(args: &RunArgs) -> Result<Vec<Experiment>, Failure> {
-    let all = experiments();
-    let of_paper: Vec<_> = all
-        .iter()
-        .copied()
-        .filter(|experiment| experiment.paper == args.name)
-        .collect();
+fn choose<T: Copy>(
+    args: &RunArgs,
+    all: &[T],
+    names: impl Fn(&T) -> (&'static str, &'static str),
+) -> Result<Vec<T>, Failure> {
+    let of_paper = |one: &&T| names(one).0 == args.name;
+    let of_paper: Vec<T> = all.iter().filter(of_paper).copied().collect();
+    let live = if args.live { " live" } else { "" };
     if of_paper.is_empty() {
-        let mut known: Vec<_> = all.iter().map(|experiment| experiment.paper).collect();
+        let mut known: Vec<_> = all.iter().map(|one| names(one).0).collect();
         known.dedup();
         let message = format!(
-            "unknown paper {:?}; there are: {}",
+            "unknown{live} paper {:?}; there are: {}",
             args.name,
             known.join(", ")
         );
@@ -147,11 +212,11 @@ fn choose(args: &RunArgs) -> Result<Vec<Experiment>, Failure> {
     let Some(figure) = &args.figure else {
         return Ok(of_paper);
     };
-    let found = of_paper.iter().find(|one| one.figure == figure.as_str());
+    let found = of_paper.iter().find(|one| names(one).1 == figure.as_str());
     found.map(|&one| vec![one]).ok_or_else(|| {
-        let known: Vec<_> = of_paper.iter().map(|one| one.figure).collect();
+        let known: Vec<_> = of_paper.iter().map(|one| names(one).1).collect();
         Failure::usage(format!(
-            "{} has no figure {figure:?}; there are: {}",
+            "{} has no{live} figure {figure:?}; there are: {}",
             args.name,
             known.join(", ")
         ))

@@ -1,0 +1,63 @@
+//! The experiments of the papers, live: with real caches, sockets, mounts and guests, on a small
+//! scale. What came of each is held against the same bounds as in simulation, and against a
+//! simulation of the very same requests.
+//!
+//! | file | holds |
+//! | --- | --- |
+//! | `process` | futae's own commands as child processes, which do not outlive the experiment |
+//! | `yoshida` | LFU Cache FS above a host's cache: the variants, the table, the checks |
+//! | `yoshida_host` | both caches on this machine |
+//! | `yoshida_guest` | the upper cache in a guest |
+
+mod process;
+mod yoshida;
+mod yoshida_guest;
+mod yoshida_host;
+
+use crate::failure::Failure;
+use futae_papers::Reproduction;
+use std::sync::atomic::AtomicBool;
+
+/// How an experiment is run.
+pub struct Options<'a> {
+    /// All randomness comes from this number.
+    pub seed: u64,
+    /// Requests of warm-up and of measurement, as a multiple of the places that they can be for;
+    /// none: as many as in simulation.
+    pub passes: Option<u64>,
+    /// Somebody wants it to end.
+    pub stopped: &'a AtomicBool,
+}
+
+/// One live experiment.
+#[derive(Clone, Copy)]
+pub struct Experiment {
+    /// The paper, by first author and year.
+    pub paper: &'static str,
+    /// What it is called beside the paper's figures.
+    pub figure: &'static str,
+    /// What it shows.
+    pub title: &'static str,
+    run: fn(&Options<'_>, &dyn Fn(f64)) -> Result<Reproduction, Failure>,
+}
+
+impl Experiment {
+    /// Runs it. `progress` is given the fraction done, from 0 to 1.
+    pub fn run(
+        &self,
+        options: &Options<'_>,
+        progress: &dyn Fn(f64),
+    ) -> Result<Reproduction, Failure> {
+        let mut made = (self.run)(options, progress)?;
+        made.paper = self.paper;
+        made.figure = self.figure;
+        made.title = self.title;
+        made.seed = options.seed;
+        Ok(made)
+    }
+}
+
+/// Every live experiment, by paper.
+pub fn experiments() -> Vec<Experiment> {
+    yoshida::EXPERIMENTS.to_vec()
+}

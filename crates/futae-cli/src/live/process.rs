@@ -1,0 +1,105 @@
+//! futae's own commands as child processes.
+
+use crate::failure::Failure;
+use anyhow::{Context, anyhow, bail};
+use futae_control::ask;
+use futae_engine::EngineStatus;
+use futae_host::ServerStatus;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use std::env;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long a command may take to end when it is told to.
+const PATIENCE: Duration = Duration::from_secs(30);
+const LOOK_INTERVAL: Duration = Duration::from_millis(10);
+
+/// This program.
+pub fn own_program() -> anyhow::Result<PathBuf> {
+    env::current_exe().context("this program cannot find itself")
+}
+
+/// A command of this program.
+pub fn futae<const N: usize>(arguments: [&str; N]) -> anyhow::Result<Command> {
+    let mut command = Command::new(own_program()?);
+    command.args(arguments).stdin(Stdio::null());
+    Ok(command)
+}
+
+/// A command that runs beside the experiment. Dropping it ends it.
+pub struct Background {
+    child: Child,
+}
+
+impl Background {
+    /// Starts a command and waits until it says, in a line of JSON, that it is ready.
+    pub fn start(what: &str, mut command: Command) -> anyhow::Result<(Self, Value)> {
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = command.spawn();
+        let mut child = child.with_context(|| format!("{what} cannot be started"))?;
+        let out = child.stdout.take();
+        let mut started = Self { child };
+        let mut line = String::new();
+        if let Some(out) = out {
+            BufReader::new(out).read_line(&mut line)?;
+        }
+        match serde_json::from_str(&line) {
+            Ok(ready) => Ok((started, ready)),
+            Err(_) => {
+                started.end();
+                let mut said = String::new();
+                if let Some(mut errors) = started.child.stderr.take() {
+                    errors.read_to_string(&mut said)?;
+                }
+                bail!("{what}: {}", said.trim().trim_start_matches("futae: "));
+            }
+        }
+    }
+
+    /// Ends it as an operator would; by force if it does not end.
+    fn end(&mut self) {
+        if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
+            // It may have ended already.
+            let _ = kill_process(pid, Signal::TERM);
+        }
+        let deadline = Instant::now() + PATIENCE;
+        while matches!(self.child.try_wait(), Ok(None)) {
+            if Instant::now() > deadline {
+                let _ = self.child.kill();
+                let _ = self.child.wait();
+                return;
+            }
+            std::thread::sleep(LOOK_INTERVAL);
+        }
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Runs a command to its end; what it prints is JSON.
+pub fn run_json(what: &str, mut command: Command) -> Result<Value, Failure> {
+    let output = command.output();
+    let output = output.with_context(|| format!("{what} cannot be started"))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let said = said.trim().trim_start_matches("futae: ").to_owned();
+        return Err(anyhow!("{what}: {said}").into());
+    }
+    let read = serde_json::from_slice(&output.stdout);
+    Ok(read.with_context(|| format!("{what} does not answer in JSON"))?)
+}
+
+/// What the only cache of a server says of itself.
+pub fn status(control: &Path) -> anyhow::Result<EngineStatus> {
+    let status = ask(control, &json!({ "command": "status" }))?;
+    let status: ServerStatus = serde_json::from_value(status)?;
+    let first = status.engines.into_iter().next();
+    Ok(first.context("the server has no cache")?.engine)
+}
