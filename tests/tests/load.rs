@@ -156,11 +156,15 @@ fn somebody_elses_data_is_not_written_over() {
     let (_directory, path) = place("file");
     let precious = vec![7; 1 << 16];
     fs::write(&path, &precious).expect("a file");
-    for how in [["--writes", "0.5"], ["--verify", "--direct"]] {
+    let cases = [
+        (["--writes", "0.5"], "--overwrite"),
+        (["--verify", "--direct"], "not as it was written"),
+    ];
+    for (how, expected) in cases {
         let output = run(&[&["load", text(&path), "--operations", "9"][..], &how].concat());
         assert_eq!(output.status.code(), Some(1));
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(said.contains("--overwrite"), "{said}");
+        assert!(said.contains(expected), "{said}");
         assert_eq!(fs::read(&path).expect("the file"), precious);
     }
     let how = [

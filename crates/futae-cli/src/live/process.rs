@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use std::env;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// How long a command may take to end when it is told to.
@@ -32,6 +32,8 @@ pub fn futae<const N: usize>(arguments: [&str; N]) -> anyhow::Result<Command> {
 /// A command that runs beside the experiment. Dropping it ends it.
 pub struct Background {
     child: Child,
+    /// Kept open, since what it says at its end must have somewhere to go.
+    _out: Option<BufReader<ChildStdout>>,
 }
 
 impl Background {
@@ -40,12 +42,12 @@ impl Background {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let child = command.spawn();
         let mut child = child.with_context(|| format!("{what} cannot be started"))?;
-        let out = child.stdout.take();
-        let mut started = Self { child };
+        let mut out = child.stdout.take().map(BufReader::new);
         let mut line = String::new();
-        if let Some(out) = out {
-            BufReader::new(out).read_line(&mut line)?;
+        if let Some(out) = &mut out {
+            out.read_line(&mut line)?;
         }
+        let mut started = Self { child, _out: out };
         match serde_json::from_str(&line) {
             Ok(ready) => Ok((started, ready)),
             Err(_) => {

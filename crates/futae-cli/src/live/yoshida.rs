@@ -146,6 +146,8 @@ pub fn mount_arguments(policy: &str) -> Vec<String> {
         "--read-only",
         "--hand-down",
         "nothing",
+        "--join-reads",
+        "0",
         "--policy",
         policy,
         "--block",

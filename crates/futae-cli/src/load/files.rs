@@ -169,7 +169,7 @@ fn prepare(
             if plan.overwrite {
                 return stamp_all(&file, path, number, bytes, progress);
             }
-            if plan.writes > 0.0 || plan.verify {
+            if plan.writes > 0.0 {
                 refuse_foreign(&file, path, number)?;
             }
             Ok(())
@@ -189,7 +189,7 @@ fn prepare(
     }
 }
 
-/// Somebody's data is not written over, and cannot be checked.
+/// Somebody's data is not written over.
 fn refuse_foreign(file: &File, path: &Path, number: u32) -> Result<(), Failure> {
     let mut sector = [0; SECTOR];
     let shown = path.display();
