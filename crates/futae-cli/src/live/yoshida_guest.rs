@@ -43,7 +43,6 @@ pub fn run_over_serve(
     let place = tempfile::Builder::new().prefix("futae-paper-").tempdir()?;
     let image = place.path().join("disk.img");
     yoshida::make_image(&image)?;
-    let counts = Counts::new(options);
     let all = yoshida::run_all(options, progress, |policy| {
         let mut serve = futae([])?;
         serve.args(yoshida::serve_arguments(&image, place.path()));
@@ -54,7 +53,7 @@ pub fn run_over_serve(
             .to_owned();
         let control = place.path().join("control.sock");
         let mut guest = plan()?.disk(Disk::Nbd { uri }).boot()?;
-        measure(&mut guest, policy, options, counts, &mut |_| {
+        measure(&mut guest, policy, options, &mut |_| {
             let status = status(&control)?;
             let asked = status.counters.requests * status.block_bytes;
             Ok(Counted {
@@ -63,7 +62,7 @@ pub fn run_over_serve(
             })
         })
     })?;
-    let mut made = yoshida::report(counts, &all);
+    let mut made = yoshida::report(options, &all);
     made.parameters.extend(parameters());
     let below = "futae serve, an lru in blocks of 4 KiB, behind QEMU's NBD client";
     made.parameters.push(("host cache", below.to_owned()));
@@ -79,7 +78,6 @@ pub fn run_over_page_cache(
     let place = tempfile::Builder::new().prefix("futae-paper-").tempdir()?;
     let image = place.path().join("disk.img");
     yoshida::make_image(&image)?;
-    let counts = Counts::new(options);
     let all = yoshida::run_all(options, progress, |policy| {
         let file = File::open(&image).with_context(|| image.display().to_string())?;
         rustix::fs::fadvise(&file, 0, None, Advice::DontNeed)?;
@@ -92,14 +90,14 @@ pub fn run_over_page_cache(
         let mut guest = plan()?.preallocated().disk(disk).boot()?;
         group.bound(guest.id())?;
         let id = guest.id();
-        measure(&mut guest, policy, options, counts, &mut |guest| {
+        measure(&mut guest, policy, options, &mut |guest| {
             Ok(Counted {
                 asked: sectors(guest)? * SECTOR,
                 store: read_bytes(id)?,
             })
         })
     })?;
-    let mut made = yoshida::report(counts, &all);
+    let mut made = yoshida::report(options, &all);
     made.parameters.extend(parameters());
     let below = "the host's page cache: QEMU cache=writeback in a memory cgroup (v1)";
     made.parameters.push(("host cache", below.to_owned()));
@@ -126,9 +124,9 @@ fn measure(
     guest: &mut Guest,
     policy: &str,
     options: &Options<'_>,
-    counts: Counts,
     counted: &mut dyn FnMut(&mut Guest) -> anyhow::Result<Counted>,
 ) -> Result<Outcome, Failure> {
+    let counts = Counts::new(options, policy);
     let (bounds, target) = match policy {
         ORDINARY => {
             bound(guest)?;

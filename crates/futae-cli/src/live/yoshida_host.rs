@@ -14,11 +14,10 @@ pub fn run(options: &Options<'_>, progress: &dyn Fn(f64)) -> Result<Reproduction
     let place = tempfile::Builder::new().prefix("futae-paper-").tempdir()?;
     let image = place.path().join("disk.img");
     yoshida::make_image(&image)?;
-    let counts = Counts::new(options);
     let all = yoshida::run_all(options, progress, |policy| {
-        one(place.path(), &image, policy, options, counts)
+        one(place.path(), &image, policy, options)
     })?;
-    let mut made = yoshida::report(counts, &all);
+    let mut made = yoshida::report(options, &all);
     made.parameters.push((
         "caches",
         "futae mount over NBD from futae serve, whose store is read past the page cache; normal \
@@ -35,8 +34,8 @@ fn one(
     image: &Path,
     policy: &str,
     options: &Options<'_>,
-    counts: Counts,
 ) -> Result<Outcome, Failure> {
+    let counts = Counts::new(options, policy);
     let mountpoint = place.join("mnt");
     fs::create_dir_all(&mountpoint).with_context(|| mountpoint.display().to_string())?;
     let mut serve = futae([])?;
