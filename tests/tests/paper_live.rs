@@ -1,0 +1,89 @@
+//! `futae paper run --live` on a short run: caches that are not warm yet, and decide as simulated.
+
+use futae_tests::binary::{futae, run};
+use futae_tests::process::Running;
+use futae_tests::stage::Stage;
+use futae_tests::tools::{has_fuse, text};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+fn live(directory: &Path, arguments: &[&str]) -> Command {
+    let mut command = futae(&["paper", "run", "yoshida-2018", "--live", "--json"]);
+    command.args(arguments).env("TMPDIR", directory);
+    command
+}
+
+fn assert_clean(directory: &Path) {
+    let left: Vec<_> = fs::read_dir(directory).expect("the place").collect();
+    assert!(left.is_empty(), "left behind: {left:?}");
+    let mounts = fs::read_to_string("/proc/self/mounts").expect("the list of mounts");
+    assert!(!mounts.contains(text(directory)), "left mounted:\n{mounts}");
+}
+
+#[test]
+fn a_live_run_is_what_its_simulation_says() {
+    if !has_fuse() {
+        return;
+    }
+    let stage = Stage::bare();
+    let place = stage.path("tmp");
+    fs::create_dir(&place).expect("a directory");
+    let command = live(&place, &["live-host", "--passes", "1"]).output();
+    let Output { stdout, stderr, .. } = command.expect("futae starts");
+    assert_clean(&place);
+    let said = String::from_utf8_lossy(&stderr);
+    let made: Value = serde_json::from_slice(&stdout).unwrap_or_else(|_| panic!("{said}"));
+    let checks = made["checks"].as_array().expect("checks");
+    // Bounds for warm caches are not met by cold ones; what is simulated is as cold.
+    let is_compared = |check: &&Value| {
+        let name = check["name"].as_str().expect("a name");
+        name.contains("simulated") || name.contains("decides")
+    };
+    let compared: Vec<_> = checks.iter().filter(is_compared).collect();
+    assert_eq!(compared.len(), 4 + 3 + 4, "{made}");
+    for check in compared {
+        assert_eq!(check["ok"], true, "{check}");
+    }
+}
+
+#[test]
+fn an_interrupted_run_leaves_nothing() {
+    if !has_fuse() {
+        return;
+    }
+    let stage = Stage::bare();
+    let place = stage.path("tmp");
+    fs::create_dir(&place).expect("a directory");
+    let mut running = Running::start("futae paper", live(&place, &["live-host", "--passes", "1"]));
+    let begin = Instant::now();
+    while fs::read_dir(&place).expect("the place").next().is_none() {
+        assert!(
+            begin.elapsed() < Duration::from_secs(60),
+            "it does not start"
+        );
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    running.signal(Signal::TERM);
+    let ended = running.wait();
+    assert_eq!(ended.status.code(), Some(1), "{}", ended.errors);
+    assert!(ended.errors.contains("interrupted"), "{}", ended.errors);
+    assert_clean(&place);
+}
+
+#[test]
+fn what_cannot_be_run_live_is_named() {
+    let cases = [
+        (["paper", "run", "sudo-1993", "--live"], "yoshida-2018"),
+        (["paper", "run", "yoshida-2018", "live-host"], "fig5"),
+    ];
+    for (arguments, expected) in cases {
+        let output = run(&arguments);
+        assert_eq!(output.status.code(), Some(2));
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(said.contains(expected), "{said}");
+    }
+}
