@@ -221,7 +221,7 @@ pub fn simulate_host(
         disk: 0,
     };
     let mut decisions = decisions.into_iter();
-    let (mut hits, mut number) = ((0, 0), 0);
+    let (mut hits, mut number) = ((0u64, 0u64), 0);
     let mut then = (0, 0, 0, (0, 0));
     let unit = block / sizes.unit;
     for at in requests {

@@ -29,6 +29,9 @@ pub struct Options<'a> {
     pub stopped: &'a AtomicBool,
 }
 
+/// Runs an experiment, and tells the fraction done.
+type Run = fn(&Options<'_>, &dyn Fn(f64)) -> Result<Reproduction, Failure>;
+
 /// One live experiment.
 #[derive(Clone, Copy)]
 pub struct Experiment {
@@ -38,7 +41,7 @@ pub struct Experiment {
     pub figure: &'static str,
     /// What it shows.
     pub title: &'static str,
-    run: fn(&Options<'_>, &dyn Fn(f64)) -> Result<Reproduction, Failure>,
+    run: Run,
 }
 
 impl Experiment {
