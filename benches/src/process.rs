@@ -169,6 +169,32 @@ fn cpu_seconds(path: &str) -> Option<f64> {
     Some(used as f64 / rustix::param::clock_ticks_per_second() as f64)
 }
 
+/// Runs a program to its end; the processor seconds that it used, all its threads together.
+pub fn run_to_end(command: &mut Command, directory: &Path) -> anyhow::Result<f64> {
+    let name = command.get_program().display().to_string();
+    let said = std::fs::File::create(directory.join("said"))?;
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(said);
+    let mut child = command
+        .spawn()
+        .with_context(|| format!("starting {name}"))?;
+    // Its times can be read until it is waited for.
+    let id = i32::try_from(child.id())
+        .ok()
+        .and_then(rustix::process::Pid::from_raw);
+    let id = id.context("a process without a number")?;
+    let look = rustix::process::WaitIdOptions::EXITED | rustix::process::WaitIdOptions::NOWAIT;
+    rustix::process::waitid(rustix::process::WaitId::Pid(id), look)?;
+    let used = cpu_seconds(&format!("/proc/{}/stat", child.id()));
+    if !child.wait()?.success() {
+        let said = std::fs::read_to_string(directory.join("said")).unwrap_or_default();
+        bail!("{name} failed: {}", said.trim());
+    }
+    used.with_context(|| format!("reading the processor time of {name}"))
+}
+
 /// Processor time of this process.
 #[must_use]
 pub fn own_cpu_seconds() -> f64 {
