@@ -221,7 +221,7 @@ fn locality_below_a_cache_has_the_gap_of_the_theory() {
 fn papers_are_listed_and_their_checks_told() {
     let listed = run_json(&["paper", "list", "--json"]);
     let experiments = list(&listed["experiments"]);
-    assert_eq!(keys(&experiments[0]), ["paper", "figure", "title"]);
+    assert_eq!(keys(&experiments[0]), ["paper", "figure", "title", "live"]);
     let papers = experiments.iter().map(|one| one["paper"].as_str());
     assert!(papers.clone().any(|paper| paper == Some("kotoge-2006")));
     assert_eq!(done(&["paper", "list"]).lines().count(), experiments.len());

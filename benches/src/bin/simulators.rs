@@ -4,9 +4,9 @@ use anyhow::{Context, ensure};
 use clap::Parser;
 use futae_bench::process::run_to_end;
 use futae_bench::report::Spread;
+use futae_policy::VolumeId;
 use futae_trace::{
-    BlockRequest, BlockStream, Request, RequestKind, TraceWriter, View, VolumeId, WorkloadSpec,
-    WriteOptions,
+    BlockRequest, BlockStream, Request, RequestKind, TraceWriter, View, WorkloadSpec, WriteOptions,
 };
 use std::path::{Path, PathBuf};
 use std::process::Command;

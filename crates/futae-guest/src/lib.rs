@@ -11,6 +11,7 @@
 
 mod error;
 mod file;
+mod granted;
 mod mount;
 mod mountpoint;
 mod passthrough;
@@ -19,8 +20,8 @@ mod session;
 mod tree;
 
 pub use error::MountError;
+pub use granted::Granted;
 pub use mount::{Mount, MountOptions, default_file_name};
 pub use mountpoint::check_mountpoint;
 pub use passthrough::{TreeHandle, TreeMount, TreeOptions, control_attribute};
 pub use session::Unmounted;
-pub use tree::Granted;

@@ -2,9 +2,10 @@
 
 use crate::MountError;
 use crate::file::VolumeFile;
+use crate::granted::Granted;
 use crate::mountpoint::check_mountpoint;
 use crate::session::{Mounted, Unmounted};
-use crate::tree::{Granted, Tree};
+use crate::tree::Tree;
 use fuser::{Config, MountOption};
 use futae_engine::Engine;
 use futae_policy::VolumeId;

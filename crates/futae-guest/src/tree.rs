@@ -1,6 +1,7 @@
 //! The file system: a root directory and one file in it.
 
 use crate::file::VolumeFile;
+use crate::granted::Granted;
 use crate::runs::longest_request_bytes;
 use fuser::{
     AccessFlags, BsdFileFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags,
@@ -23,27 +24,9 @@ const STAT_BLOCK_BYTES: u32 = 4096;
 /// `O_DSYNC` of `open`, as `asm-generic/fcntl.h` has it (rustix knows it only as `O_SYNC`).
 const O_DSYNC: i32 = 0o10000;
 
-/// Background requests (read-ahead, asynchronous I/O) that the kernel may have in flight.
-const BACKGROUND_REQUESTS: u16 = 256;
-
 /// Of a handle that may write, so that closing it flushes.
 const WRITABLE: FileHandle = FileHandle(1);
 const READABLE: FileHandle = FileHandle(0);
-
-/// What the kernel agreed to when the mount was made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Granted {
-    /// Version of the kernel's FUSE protocol.
-    pub protocol: (u32, u32),
-    /// Longest read or write asked for, the longest that this kernel sends; in bytes.
-    pub request_bytes: u32,
-    /// Longest read-ahead, in bytes.
-    pub readahead_bytes: u32,
-    /// Background requests in flight.
-    pub background_requests: u16,
-    /// Whether a file opened past the page cache can be mapped shared (since Linux 6.6).
-    pub shared_mmap: bool,
-}
 
 /// The file system of one mount.
 pub(crate) struct Tree {
@@ -104,36 +87,15 @@ fn settle(reply: ReplyEmpty) -> impl FnOnce(Result<(), Errno>) + Send + 'static 
 
 impl Filesystem for Tree {
     fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        // Each is a wish: where the kernel has a lower limit, it is taken.
-        let request_bytes = longest_request_bytes();
-        if let Err(nearest) = config.set_max_write(request_bytes) {
-            let _ = config.set_max_write(nearest);
-        }
-        let mut readahead_bytes = request_bytes;
-        if let Err(nearest) = config.set_max_readahead(request_bytes) {
-            readahead_bytes = nearest;
-            let _ = config.set_max_readahead(nearest);
-        }
-        let _ = config.set_max_background(BACKGROUND_REQUESTS);
-        let wanted = [
-            InitFlags::FUSE_ASYNC_DIO,
-            InitFlags::FUSE_PARALLEL_DIROPS,
-            InitFlags::FUSE_HANDLE_KILLPRIV,
-        ];
-        for capability in wanted {
-            let _ = config.add_capabilities(capability);
-        }
-        let shared_mmap = config
-            .add_capabilities(InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP)
-            .is_ok();
-        let abi = config.kernel_abi();
-        let granted = Granted {
-            protocol: (abi.0, abi.1),
-            request_bytes,
-            readahead_bytes,
-            background_requests: BACKGROUND_REQUESTS,
-            shared_mmap,
-        };
+        let granted = Granted::agree(
+            config,
+            longest_request_bytes(),
+            &[
+                InitFlags::FUSE_ASYNC_DIO,
+                InitFlags::FUSE_PARALLEL_DIROPS,
+                InitFlags::FUSE_HANDLE_KILLPRIV,
+            ],
+        );
         let _ = self.granted.set(granted);
         Ok(())
     }

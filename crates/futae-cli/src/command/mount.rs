@@ -140,7 +140,12 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     };
     let mount = Mount::start(Arc::clone(&engine), volume, &options).map_err(failure)?;
     let control = plan.control.map(|path| {
-        let orders = orders::of_file(&engine, &args.source, &mount, plan.file_name);
+        let orders = orders::of_mount(
+            &engine,
+            &args.source,
+            mount.path().to_owned(),
+            plan.file_name,
+        );
         Control::start(&path, orders)
     });
     let control = control.transpose()?;

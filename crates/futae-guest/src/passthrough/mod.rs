@@ -25,7 +25,7 @@ mod stat;
 pub use attributes::control_attribute;
 pub use mount::{TreeHandle, TreeMount, TreeOptions};
 
-use crate::tree::Granted;
+use crate::granted::Granted;
 use contents::Library;
 use fuser::{FileType, InitFlags, KernelConfig, Notifier};
 use node::{Node, Nodes};
@@ -43,8 +43,6 @@ pub(crate) const FRESH: Duration = Duration::from_secs(1);
 
 /// Longest request to ask the kernel for, in bytes.
 const REQUEST_BYTES: u32 = 1 << 20;
-/// Background requests (read-ahead, asynchronous I/O) that the kernel may have in flight.
-const BACKGROUND_REQUESTS: u16 = 256;
 
 /// Directories that are open.
 #[derive(Default)]
@@ -69,15 +67,6 @@ pub(crate) struct Passthrough {
 impl Passthrough {
     /// Asks the kernel for what helps. Each is a wish: where it has a lower limit, that is taken.
     fn agree(&self, config: &mut KernelConfig) {
-        if let Err(nearest) = config.set_max_write(REQUEST_BYTES) {
-            let _ = config.set_max_write(nearest);
-        }
-        let mut readahead_bytes = REQUEST_BYTES;
-        if let Err(nearest) = config.set_max_readahead(REQUEST_BYTES) {
-            readahead_bytes = nearest;
-            let _ = config.set_max_readahead(nearest);
-        }
-        let _ = config.set_max_background(BACKGROUND_REQUESTS);
         let wanted = [
             InitFlags::FUSE_ASYNC_DIO,
             InitFlags::FUSE_PARALLEL_DIROPS,
@@ -86,20 +75,8 @@ impl Passthrough {
             InitFlags::FUSE_POSIX_ACL,
             InitFlags::FUSE_DONT_MASK,
         ];
-        for capability in wanted {
-            let _ = config.add_capabilities(capability);
-        }
-        let shared_mmap = config
-            .add_capabilities(InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP)
-            .is_ok();
-        let abi = config.kernel_abi();
-        let _ = self.granted.set(Granted {
-            protocol: (abi.0, abi.1),
-            request_bytes: REQUEST_BYTES,
-            readahead_bytes,
-            background_requests: BACKGROUND_REQUESTS,
-            shared_mmap,
-        });
+        let granted = Granted::agree(config, REQUEST_BYTES, &wanted);
+        let _ = self.granted.set(granted);
     }
 
     /// The inode number that programs see: the lower one, but for files of devices mounted below.

@@ -8,7 +8,6 @@
 use crate::failure::Failure;
 use futae_control::{EngineReport, NoArguments, Orders, resize};
 use futae_engine::Engine;
-use futae_guest::Mount;
 use futae_trace::Size;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -36,14 +35,14 @@ struct Resize {
     cache: Size,
 }
 
-/// The orders that the mount of one file takes.
-pub fn of_file(engine: &Arc<Engine>, source: &str, mount: &Mount, file_name: String) -> Orders {
+/// The orders that every mount takes; `path` is where it shows what it calls `shown`.
+pub fn of_mount(engine: &Arc<Engine>, source: &str, path: PathBuf, shown: String) -> Orders {
     let (asked, resized) = (Arc::clone(engine), Arc::clone(engine));
-    let (source, path) = (source.to_owned(), mount.path().to_owned());
+    let source = source.to_owned();
     let started = Instant::now();
     let status = move |NoArguments {}| {
         let report = EngineReport {
-            exports: vec![file_name.clone()],
+            exports: vec![shown.clone()],
             engine: asked.status(),
         };
         let status = MountStatus {

@@ -1,9 +1,10 @@
 //! `futae mount DIRECTORY`: a whole tree, with the data of its files in the cache.
 
-use super::{Args, MountStatus, Plan, Tell, wait_for_the_end, warn_of_users};
+use super::orders::of_mount;
+use super::{Args, Plan, Tell, wait_for_the_end, warn_of_users};
 use crate::failure::Failure;
 use anyhow::Context;
-use futae_control::{Control, EngineReport, NoArguments, Orders, resize};
+use futae_control::{Control, Orders};
 use futae_engine::{Engine, EngineStatus};
 use futae_guest::{MountError, TreeHandle, TreeMount, TreeOptions};
 use futae_policy::PolicySpec;
@@ -14,7 +15,6 @@ use signal_hook::iterator::Signals;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
 
 /// The largest blocks: larger ones are loaded in pieces, which is for single files only.
 const BLOCK_BYTES_MAX: u64 = 1 << 20;
@@ -175,12 +175,6 @@ fn default_socket() -> PathBuf {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Resize {
-    cache: Size,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
 struct Protect {
     directory: PathBuf,
     #[serde(default)]
@@ -195,24 +189,7 @@ struct Unprotect {
 
 /// The orders that a mounted tree takes.
 fn orders(args: &Args, engine: &Arc<Engine>, handle: &Arc<OnceLock<Arc<TreeHandle>>>) -> Orders {
-    let (asked, resized) = (Arc::clone(engine), Arc::clone(engine));
-    let source = args.source.clone();
     let path = std::path::absolute(&args.mountpoint).unwrap_or_else(|_| args.mountpoint.clone());
-    let started = Instant::now();
-    let status = move |NoArguments {}| {
-        let report = EngineReport {
-            exports: vec![source.clone()],
-            engine: asked.status(),
-        };
-        let status = MountStatus {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            uptime_seconds: started.elapsed().as_secs_f64(),
-            source: source.clone(),
-            path: path.clone(),
-            engines: vec![report],
-        };
-        serde_json::to_value(status).map_err(|error| error.to_string())
-    };
     let (one, other) = (Arc::clone(handle), Arc::clone(handle));
     let protect = move |Protect { directory, now }| {
         let tree = mounted(&one)?;
@@ -222,9 +199,7 @@ fn orders(args: &Args, engine: &Arc<Engine>, handle: &Arc<OnceLock<Arc<TreeHandl
         let tree = mounted(&other)?;
         answer(&tree, tree.unprotect(&directory))
     };
-    Orders::new()
-        .with("status", status)
-        .with("resize", move |Resize { cache }| resize(&resized, cache))
+    of_mount(engine, &args.source, path, args.source.clone())
         .with("protect", protect)
         .with("unprotect", unprotect)
 }

@@ -1,0 +1,55 @@
+//! What a mount and the kernel agree on when it is made.
+
+use fuser::{InitFlags, KernelConfig};
+
+/// Background requests (read-ahead, asynchronous I/O) that the kernel may have in flight.
+const BACKGROUND_REQUESTS: u16 = 256;
+
+/// What the kernel agreed to when the mount was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Granted {
+    /// Version of the kernel's FUSE protocol.
+    pub protocol: (u32, u32),
+    /// Longest read or write asked for, the longest that this kernel sends; in bytes.
+    pub request_bytes: u32,
+    /// Longest read-ahead, in bytes.
+    pub readahead_bytes: u32,
+    /// Background requests in flight.
+    pub background_requests: u16,
+    /// Whether a file opened past the page cache can be mapped shared (since Linux 6.6).
+    pub shared_mmap: bool,
+}
+
+impl Granted {
+    /// Asks for what helps: requests of up to `request_bytes`, and `wanted` where the kernel has
+    /// it. Each is a wish: where the kernel has a lower limit, that is taken.
+    pub(crate) fn agree(
+        config: &mut KernelConfig,
+        request_bytes: u32,
+        wanted: &[InitFlags],
+    ) -> Self {
+        if let Err(nearest) = config.set_max_write(request_bytes) {
+            let _ = config.set_max_write(nearest);
+        }
+        let mut readahead_bytes = request_bytes;
+        if let Err(nearest) = config.set_max_readahead(request_bytes) {
+            readahead_bytes = nearest;
+            let _ = config.set_max_readahead(nearest);
+        }
+        let _ = config.set_max_background(BACKGROUND_REQUESTS);
+        for &capability in wanted {
+            let _ = config.add_capabilities(capability);
+        }
+        let shared_mmap = config
+            .add_capabilities(InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP)
+            .is_ok();
+        let abi = config.kernel_abi();
+        Self {
+            protocol: (abi.0, abi.1),
+            request_bytes,
+            readahead_bytes,
+            background_requests: BACKGROUND_REQUESTS,
+            shared_mmap,
+        }
+    }
+}
