@@ -6,6 +6,8 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 const IMAGE: u64 = 96 << 20;
 const FILES: u64 = 24;
@@ -38,8 +40,21 @@ impl Disk {
         run("mount", &[&self.device, text(&self.inner)]);
     }
 
+    /// A program that another test is just starting can hold the file system for a moment.
     fn unmount(&self) {
-        run("umount", &[text(&self.inner)]);
+        let patience = Instant::now() + Duration::from_secs(5);
+        loop {
+            let inner = text(&self.inner);
+            let output = Command::new("umount").arg(inner).output();
+            let output = output.expect("umount starts");
+            let said = String::from_utf8_lossy(&output.stderr);
+            if output.status.success() {
+                return;
+            }
+            let waits = said.contains("busy") && Instant::now() < patience;
+            assert!(waits, "umount {inner}: {said}");
+            sleep(Duration::from_millis(50));
+        }
     }
 }
 

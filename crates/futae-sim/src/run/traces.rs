@@ -89,6 +89,16 @@ impl Lengths {
         self.all.push(length);
     }
 
+    /// As [`add`](Self::add) of each, but quick while all are equal.
+    fn add_all(&mut self, requests: &[Request]) {
+        let is_same = |request: &Request| request.length_bytes == u64::from(self.first);
+        if self.equal > 0 && self.all.is_empty() && requests.iter().all(is_same) {
+            self.equal += requests.len();
+        } else {
+            requests.iter().for_each(|r| self.add(r.length_bytes));
+        }
+    }
+
     fn get(&self, at: usize) -> u32 {
         self.all.get(at).copied().unwrap_or(self.first)
     }
@@ -123,9 +133,7 @@ impl RequestReader for Noting<'_> {
         let before = batch.len();
         let outcome = self.reader.read_batch(batch, limit);
         if let Some(lengths) = &mut self.lengths {
-            let new = &batch[before..];
-            new.iter()
-                .for_each(|request| lengths.add(request.length_bytes));
+            lengths.add_all(&batch[before..]);
         }
         (self.progress)(self.reader.file_bytes_read() as f64 / self.whole.max(1) as f64);
         outcome
