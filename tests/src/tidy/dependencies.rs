@@ -4,8 +4,9 @@ use super::{Finding, Source, mask, test_modules, without_tests, words};
 use serde_json::Value;
 
 /// The crates, lowest first.
-pub const ORDER: [&str; 11] = [
+pub const ORDER: [&str; 12] = [
     "futae-machine",
+    "futae-report",
     "futae-policy",
     "futae-trace",
     "futae-sim",

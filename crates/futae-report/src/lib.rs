@@ -1,0 +1,43 @@
+//! What the agent in a guest says of the guest's page cache, and how it is written down.
+//!
+//! An agent sends [`Frame`]s: first a [`Hello`], and again one with every period, since a host may
+//! begin to listen at any time; then a [`Sample`] a period, [`Notices`] soon after evictions, and
+//! [`References`] for miss-ratio curves. A frame travels as binary ([`Frame::encode`], read back
+//! by [`Stream`]) or as a line of JSON ([`Frame::to_json`]).
+//!
+//! Whoever reads this must not believe it: an agent may be broken or hostile. The decoder bounds
+//! every size, never panics, and finds its way back into a broken stream; what the numbers are
+//! worth is the reader's to judge. All counts of pages are in units of 4 KiB, whatever the size of the
+//! guest's pages and folios.
+//!
+//! | room | holds |
+//! | --- | --- |
+//! | [`counters`] | what is counted in a period |
+//! | [`message`] | the messages |
+//! | [`frame`] | a message with its number, as bytes or as JSON |
+//! | [`stream`] | frames out of a stream of bytes |
+//!
+//! The format on the wire is described in `docs/agent.md`.
+
+#![forbid(unsafe_code)]
+
+pub mod counters;
+pub mod frame;
+pub mod message;
+pub mod stream;
+
+mod binary;
+
+pub use counters::Counters;
+pub use frame::{Frame, JsonError, MAX_PAYLOAD_BYTES};
+pub use message::{
+    BootId, Device, DeviceId, DeviceSample, FileSample, GroupSample, Hello, Memory, Message,
+    Notices, Pressure, Range, Reason, References, Sample, Source,
+};
+pub use stream::{Health, Stream};
+
+/// Bytes of a page, the unit of all counts.
+pub const PAGE_BYTES: u64 = 4096;
+
+/// Bytes of a sector, the unit of addresses on block devices.
+pub const SECTOR_BYTES: u64 = 512;
