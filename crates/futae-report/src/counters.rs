@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 pub struct Counters {
     /// Pages that were read through the cache, by system calls or by page faults on mappings.
     pub accesses: u64,
-    /// Pages that a reader asked for, did not find and waited for.
+    /// Times that a reader did not find the page it asked for and waited for it. What is read along
+    /// with that page counts as readahead, also where the same request asked for it.
     pub misses: u64,
     /// Pages that came into the cache: for readers, by readahead, and for writers.
     pub added: u64,
