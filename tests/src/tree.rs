@@ -9,6 +9,7 @@ use serde_json::Value;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use tempfile::TempDir;
 
 /// Read at a time.
@@ -52,9 +53,27 @@ impl Tree {
 
     /// Mounts it and waits until it can be used; what the mount says of itself.
     pub fn mount(&mut self, arguments: &[&str]) -> Value {
+        self.mount_with(arguments, &[])
+    }
+
+    /// The same with other variables in its environment.
+    pub fn mount_with(&mut self, arguments: &[&str], variables: &[(&str, PathBuf)]) -> Value {
+        let mut command = self.command(arguments);
+        command.envs(variables.iter().map(|(name, value)| (name, value)));
+        self.start(command)
+    }
+
+    /// The command of [`mount`](Self::mount).
+    #[must_use]
+    pub fn command(&self, arguments: &[&str]) -> Command {
         let (source, mountpoint) = (text(&self.source), text(&self.mountpoint));
         let mut command = futae(&["mount", source, mountpoint, "--json"]);
         command.args(arguments);
+        command
+    }
+
+    /// Starts a command that comes to [`mount`](Self::mount), and waits until it is ready.
+    pub fn start(&mut self, command: Command) -> Value {
         let mut running = Running::start("futae mount", command);
         let ready: Value = serde_json::from_str(&running.line()).expect("JSON");
         self.running = Some(running);

@@ -139,15 +139,15 @@ impl Contents {
     }
 }
 
-/// The contents of all files that the cache may have blocks of.
-pub(crate) struct Library {
+/// The files that the cache may have blocks of.
+pub(crate) struct CachedFiles {
     engine: Arc<Engine>,
     io: FileIo,
     known: Mutex<HashMap<Key, Arc<Contents>>>,
     clock: AtomicU64,
 }
 
-impl Library {
+impl CachedFiles {
     pub(crate) fn new(engine: Arc<Engine>) -> Self {
         Self {
             engine,

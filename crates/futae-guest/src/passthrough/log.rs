@@ -20,6 +20,7 @@ fn matters(errno: Errno) -> bool {
             | Errno::NOSPC
             | Errno::DQUOT
             | Errno::ACCESS
+            | Errno::PERM
             | Errno::ROFS
             | Errno::NFILE
             | Errno::MFILE

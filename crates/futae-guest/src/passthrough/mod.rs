@@ -26,7 +26,7 @@ pub use attributes::control_attribute;
 pub use mount::{TreeHandle, TreeMount, TreeOptions};
 
 use crate::granted::Granted;
-use contents::Library;
+use contents::CachedFiles;
 use fuser::{FileType, InitFlags, KernelConfig, Notifier};
 use node::{Node, Nodes};
 use priority::Priority;
@@ -54,7 +54,7 @@ pub(crate) struct Directories {
 /// All that is known of a mounted tree.
 pub(crate) struct Passthrough {
     nodes: Nodes,
-    library: Library,
+    files: CachedFiles,
     priority: Priority,
     directories: Mutex<Directories>,
     log: log::Log,
@@ -103,7 +103,7 @@ impl Passthrough {
     fn judge_again(&self, node: &Node) {
         if let Some(contents) = node.contents().filter(|contents| !contents.is_gone()) {
             let class = self.priority.class_of(&self.nodes, node);
-            let engine = self.library.engine();
+            let engine = self.files.engine();
             engine.set_classes(&[(contents.volume(), class)], false);
         }
     }
@@ -120,6 +120,6 @@ impl Passthrough {
                 classes.push((contents.volume(), class));
             }
         }
-        self.library.engine().set_classes(&classes, at_once);
+        self.files.engine().set_classes(&classes, at_once);
     }
 }

@@ -1,6 +1,6 @@
 //! A mounted tree from its start to its end.
 
-use super::contents::Library;
+use super::contents::CachedFiles;
 use super::filesystem::Front;
 use super::lower::magic;
 use super::node::Nodes;
@@ -100,7 +100,7 @@ impl TreeMount {
         }
         let tree = Arc::new(Passthrough {
             nodes: Nodes::new(root_again, source.clone(), known_max()).map_err(told)?,
-            library: Library::new(engine),
+            files: CachedFiles::new(engine),
             priority,
             directories: Mutex::default(),
             log: log::Log::default(),

@@ -201,7 +201,7 @@ impl Passthrough {
     /// The kernel forgets a node.
     pub(crate) fn forget_node(&self, id: u64, times: u64) {
         if let Some((node, place)) = self.nodes.forget(id, times) {
-            self.library.forget(&node, place.as_ref());
+            self.files.forget(&node, place.as_ref());
         }
     }
 

@@ -12,7 +12,9 @@ use futae_trace::Size;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use signal_hook::iterator::Signals;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -161,16 +163,47 @@ fn refuse_nested(source: &Path, mountpoint: &Path) -> Result<(), Failure> {
 }
 
 /// Where orders are taken if it is not said: a path of this process's own, which the attribute
-/// `user.futae.control` of the mount's root tells.
+/// `user.futae.control` of the mount's root tells. Those that killed mounts have left beside it go.
 fn default_socket() -> PathBuf {
-    let name = format!("futae-{}.sock", std::process::id());
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     let system = || {
         let run = PathBuf::from("/run");
         rustix::process::geteuid().is_root().then_some(run)
     };
     let directory = runtime.filter(|path| path.is_dir()).or_else(system);
-    directory.unwrap_or_else(std::env::temp_dir).join(name)
+    let directory = directory.unwrap_or_else(std::env::temp_dir);
+    // What cannot be removed does no harm.
+    let _ = sweep(&directory);
+    directory.join(socket_name(std::process::id()))
+}
+
+fn socket_name(process: u32) -> String {
+    format!("futae-{process}.sock")
+}
+
+/// Removes the sockets of mounts whose process is gone and at which nobody answers.
+fn sweep(directory: &Path) -> std::io::Result<()> {
+    for entry in std::fs::read_dir(directory)? {
+        let entry = entry?;
+        let name = entry.file_name().into_string().unwrap_or_default();
+        let number = name.strip_prefix("futae-").unwrap_or_default();
+        let number = number.strip_suffix(".sock").unwrap_or_default();
+        let Ok(process) = number.parse::<u32>() else {
+            continue;
+        };
+        let is_left = name == socket_name(process)
+            && entry.file_type()?.is_socket()
+            && !Path::new(&format!("/proc/{process}")).exists();
+        let path = entry.path();
+        let silent = || {
+            let answer = UnixStream::connect(&path);
+            answer.is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
+        };
+        if is_left && silent() {
+            let _ = std::fs::remove_file(&path);
+        }
+    }
+    Ok(())
 }
 
 #[derive(Debug, Deserialize)]
