@@ -9,7 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod aoki;
-mod kotoge;
+pub mod kotoge;
 mod report;
 mod sudo;
 mod sugimoto;

@@ -3,7 +3,7 @@
 use futae_tests::binary::{futae, run};
 use futae_tests::process::Running;
 use futae_tests::stage::Stage;
-use futae_tests::tools::{has_fuse, text};
+use futae_tests::tools::{has, has_fuse, has_root, skip, text};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
@@ -11,10 +11,14 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-fn live(directory: &Path, arguments: &[&str]) -> Command {
-    let mut command = futae(&["paper", "run", "yoshida-2018", "--live", "--json"]);
+fn live_run(paper: &str, directory: &Path, arguments: &[&str]) -> Command {
+    let mut command = futae(&["paper", "run", paper, "--live", "--json"]);
     command.args(arguments).env("TMPDIR", directory);
     command
+}
+
+fn live(directory: &Path, arguments: &[&str]) -> Command {
+    live_run("yoshida-2018", directory, arguments)
 }
 
 fn assert_clean(directory: &Path) {
@@ -52,6 +56,35 @@ fn a_live_run_is_what_its_simulation_says() {
         let most = if decides { 0.0 } else { 0.05 };
         assert!(value.abs() <= most, "{check}");
     }
+}
+
+/// Two rounds, of which the second finds what has stayed. How long it takes is not looked at.
+#[test]
+fn a_web_server_has_the_hit_ratios_of_directory_priority() {
+    let tools = ["mkfs.ext4", "losetup"];
+    if !has_fuse() || !has_root() || !tools.into_iter().all(has) {
+        return;
+    }
+    let stage = Stage::bare();
+    let place = stage.path("tmp");
+    fs::create_dir(&place).expect("a directory");
+    let command = live_run("kotoge-2006", &place, &["--passes", "2"]).output();
+    let Output { stdout, stderr, .. } = command.expect("futae starts");
+    assert_clean(&place);
+    let said = String::from_utf8_lossy(&stderr);
+    if said.contains("is not installed") || said.contains("control groups") {
+        return skip(said.trim());
+    }
+    let made: Value = serde_json::from_slice(&stdout).unwrap_or_else(|_| panic!("{said}"));
+    let checks = made["checks"].as_array().expect("checks");
+    let hits = checks.iter().filter(|check| {
+        let name = check["name"].as_str().expect("a name");
+        name.contains("hit ratio")
+    });
+    let values: Vec<_> = hits.map(|check| check["value"].as_f64()).collect();
+    let wanted = [0.5, 0.5, 0.0, 0.5, 0.0, 0.5, 0.0, 0.0, 0.0, 0.0];
+    assert_eq!(values, wanted.map(Some), "{made}");
+    assert_eq!(checks.len(), wanted.len() + 3, "{made}");
 }
 
 #[test]

@@ -65,49 +65,80 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     }
 }
 
+/// How an experiment is run.
+#[derive(Clone, Copy)]
+enum How {
+    Simulated(Experiment),
+    Live(live::Experiment),
+}
+
+impl How {
+    /// Every experiment, the live ones last.
+    fn all() -> Vec<Self> {
+        let simulated = experiments().into_iter().map(Self::Simulated);
+        let live = live::experiments().into_iter().map(Self::Live);
+        simulated.chain(live).collect()
+    }
+
+    fn is_live(&self) -> bool {
+        matches!(self, Self::Live(_))
+    }
+
+    /// Paper, figure and title.
+    fn names(&self) -> [&'static str; 3] {
+        match self {
+            Self::Simulated(one) => [one.paper, one.figure, one.title],
+            Self::Live(one) => [one.paper, one.figure, one.title],
+        }
+    }
+
+    fn run(
+        &self,
+        args: &RunArgs,
+        stopped: &AtomicBool,
+        progress: &(dyn Fn(f64) + Sync),
+    ) -> Result<Reproduction, Failure> {
+        let (seed, passes) = (args.seed, args.passes);
+        match self {
+            Self::Simulated(one) => {
+                let options = Options {
+                    scale: args.scale,
+                    seed,
+                    passes,
+                    ..Options::default()
+                };
+                Ok(one.run(&options, progress)?)
+            }
+            Self::Live(one) => {
+                let options = live::Options {
+                    seed,
+                    passes,
+                    stopped,
+                };
+                one.run(&options, &|fraction| progress(fraction))
+            }
+        }
+    }
+}
+
 fn list(json: bool) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
+    let all = How::all();
     if json {
-        let all: Vec<_> = experiments()
-            .iter()
-            .map(|experiment| {
-                serde_json::json!({
-                    "paper": experiment.paper,
-                    "figure": experiment.figure,
-                    "title": experiment.title,
-                    "live": false,
-                })
-            })
-            .chain(live::experiments().iter().map(|experiment| {
-                serde_json::json!({
-                    "paper": experiment.paper,
-                    "figure": experiment.figure,
-                    "title": experiment.title,
-                    "live": true,
-                })
-            }))
-            .collect();
+        let as_json = |how: &How| {
+            let [paper, figure, title] = how.names();
+            let live = how.is_live();
+            serde_json::json!({ "paper": paper, "figure": figure, "title": title, "live": live })
+        };
+        let all: Vec<_> = all.iter().map(as_json).collect();
         let list = serde_json::json!({ "experiments": all });
         writeln!(out, "{}", serde_json::to_string_pretty(&list)?)?;
         return Ok(());
     }
-    for Experiment {
-        paper,
-        figure,
-        title,
-        ..
-    } in experiments()
-    {
-        writeln!(out, "{paper:<14} {figure:<10} {title}")?;
-    }
-    for experiment in live::experiments() {
-        let live::Experiment {
-            paper,
-            figure,
-            title,
-            ..
-        } = experiment;
-        writeln!(out, "{paper:<14} {figure:<10} --live: {title}")?;
+    for how in all {
+        let [paper, figure, title] = how.names();
+        let live = if how.is_live() { "--live: " } else { "" };
+        writeln!(out, "{paper:<14} {figure:<10} {live}{title}")?;
     }
     Ok(())
 }
@@ -116,57 +147,30 @@ fn reproduce(args: &RunArgs) -> Result<(), Failure> {
     if args.passes == Some(0) {
         return Err(Failure::usage("--passes must be at least 1"));
     }
-    if args.live {
-        return finish(args, run_live(args)?);
-    }
-    let all = experiments();
-    let chosen = choose(args, &all, |one| (one.paper, one.figure))?;
-    if !args.scale.is_power_of_two() || args.scale > 1024 {
+    let chosen = choose(args)?;
+    if !args.live && (!args.scale.is_power_of_two() || args.scale > 1024) {
         return Err(Failure::usage(format!(
             "--scale {} is not a power of two from 1 to 1024",
             args.scale
         )));
     }
-    let options = Options {
-        scale: args.scale,
-        seed: args.seed,
-        passes: args.passes,
-        ..Options::default()
-    };
+    let stopped = Arc::new(AtomicBool::new(false));
+    if args.live {
+        // What is live has something to take down first.
+        for signal in [SIGINT, SIGTERM] {
+            signal_hook::flag::register(signal, Arc::clone(&stopped))?;
+        }
+    }
     let mut made = Vec::new();
-    for experiment in chosen {
-        let what = format!("{} {}", experiment.paper, experiment.figure);
-        let progress = Progress::new(&what, args.json);
-        let reproduction = experiment.run(&options, &|fraction| progress.set(fraction))?;
+    for how in chosen {
+        let [paper, figure, _] = how.names();
+        let progress = Progress::new(&format!("{paper} {figure}"), args.json);
+        let reproduction = how.run(args, &stopped, &|fraction| progress.set(fraction))?;
         drop(progress);
         show(args, &reproduction)?;
         made.push(reproduction);
     }
     finish(args, made)
-}
-
-fn run_live(args: &RunArgs) -> Result<Vec<Reproduction>, Failure> {
-    let all = live::experiments();
-    let chosen = choose(args, &all, |one| (one.paper, one.figure))?;
-    let stopped = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&stopped))?;
-    }
-    let options = live::Options {
-        seed: args.seed,
-        passes: args.passes,
-        stopped: &stopped,
-    };
-    let mut made = Vec::new();
-    for experiment in chosen {
-        let what = format!("{} {}", experiment.paper, experiment.figure);
-        let progress = Progress::new(&what, args.json);
-        let reproduction = experiment.run(&options, &|fraction| progress.set(fraction))?;
-        drop(progress);
-        show(args, &reproduction)?;
-        made.push(reproduction);
-    }
-    Ok(made)
 }
 
 /// Each as soon as it is there, unless all go into one JSON.
@@ -191,16 +195,14 @@ fn finish(args: &RunArgs, made: Vec<Reproduction>) -> Result<(), Failure> {
 }
 
 /// The experiments that are asked for, or what could be.
-fn choose<T: Copy>(
-    args: &RunArgs,
-    all: &[T],
-    names: impl Fn(&T) -> (&'static str, &'static str),
-) -> Result<Vec<T>, Failure> {
-    let of_paper = |one: &&T| names(one).0 == args.name;
-    let of_paper: Vec<T> = all.iter().filter(of_paper).copied().collect();
+fn choose(args: &RunArgs) -> Result<Vec<How>, Failure> {
+    let all = How::all().into_iter();
+    let all: Vec<_> = all.filter(|how| how.is_live() == args.live).collect();
+    let of_paper = |how: &&How| how.names()[0] == args.name;
+    let of_paper: Vec<How> = all.iter().filter(of_paper).copied().collect();
     let live = if args.live { " live" } else { "" };
     if of_paper.is_empty() {
-        let mut known: Vec<_> = all.iter().map(|one| names(one).0).collect();
+        let mut known: Vec<_> = all.iter().map(|how| how.names()[0]).collect();
         known.dedup();
         let message = format!(
             "unknown{live} paper {:?}; there are: {}",
@@ -212,9 +214,9 @@ fn choose<T: Copy>(
     let Some(figure) = &args.figure else {
         return Ok(of_paper);
     };
-    let found = of_paper.iter().find(|one| names(one).1 == figure.as_str());
-    found.map(|&one| vec![one]).ok_or_else(|| {
-        let known: Vec<_> = of_paper.iter().map(|one| names(one).1).collect();
+    let found = of_paper.iter().find(|how| how.names()[1] == figure);
+    found.map(|&how| vec![how]).ok_or_else(|| {
+        let known: Vec<_> = of_paper.iter().map(|how| how.names()[1]).collect();
         Failure::usage(format!(
             "{} has no{live} figure {figure:?}; there are: {}",
             args.name,

@@ -4,12 +4,20 @@
 //!
 //! | file | holds |
 //! | --- | --- |
-//! | `process` | futae's own commands as child processes, which do not outlive the experiment |
+//! | `process` | commands as child processes, which do not outlive the experiment |
+//! | `cgroup` | bounds of memory and of reading |
+//! | `disk` | a disk of the experiment's own |
+//! | `kotoge` | directory priority under a web server: the cases, the table, the checks |
+//! | `web` | the web server and its client |
 //! | `yoshida` | LFU Cache FS above a host's cache: the variants, the table, the checks |
 //! | `yoshida_host` | both caches on this machine |
 //! | `yoshida_guest` | the upper cache in a guest |
 
+mod cgroup;
+mod disk;
+mod kotoge;
 mod process;
+mod web;
 mod yoshida;
 mod yoshida_guest;
 mod yoshida_host;
@@ -62,5 +70,5 @@ impl Experiment {
 
 /// Every live experiment, by paper.
 pub fn experiments() -> Vec<Experiment> {
-    yoshida::EXPERIMENTS.to_vec()
+    [yoshida::EXPERIMENTS, kotoge::EXPERIMENTS].concat()
 }

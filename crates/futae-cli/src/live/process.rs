@@ -1,17 +1,16 @@
-//! futae's own commands as child processes.
+//! Commands, futae's own for the most part, as child processes.
 
 use crate::failure::Failure;
 use anyhow::{Context, anyhow, bail};
-use futae_control::ask;
+use futae_control::{EngineReport, ask};
 use futae_engine::EngineStatus;
-use futae_host::ServerStatus;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
-use std::env;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
+use std::{env, fs};
 
 /// How long a command may take to end when it is told to.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -61,6 +60,32 @@ impl Background {
         }
     }
 
+    /// Starts a command that does not say when it is ready.
+    pub fn begin(what: &str, mut command: Command) -> anyhow::Result<Self> {
+        command.stdin(Stdio::null());
+        command.stdout(Stdio::null()).stderr(Stdio::piped());
+        let child = command.spawn();
+        let child = child.with_context(|| format!("{what} cannot be started"))?;
+        Ok(Self { child, _out: None })
+    }
+
+    /// What it has said of its errors, if it has ended.
+    pub fn last_words(&mut self) -> anyhow::Result<Option<String>> {
+        if self.child.try_wait()?.is_none() {
+            return Ok(None);
+        }
+        let mut said = String::new();
+        if let Some(mut errors) = self.child.stderr.take() {
+            errors.read_to_string(&mut said)?;
+        }
+        Ok(Some(said.trim().to_owned()))
+    }
+
+    /// Bytes that it has had read from disks.
+    pub fn read_bytes(&self) -> anyhow::Result<f64> {
+        read_bytes(self.child.id())
+    }
+
     /// Ends it as an operator would; by force if it does not end.
     fn end(&mut self) {
         if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
@@ -98,10 +123,20 @@ pub fn run_json(what: &str, mut command: Command) -> Result<Value, Failure> {
     Ok(read.with_context(|| format!("{what} does not answer in JSON"))?)
 }
 
-/// What the only cache of a server says of itself.
+/// What the only cache of a server or a mount says of itself.
 pub fn status(control: &Path) -> anyhow::Result<EngineStatus> {
-    let status = ask(control, &json!({ "command": "status" }))?;
-    let status: ServerStatus = serde_json::from_value(status)?;
-    let first = status.engines.into_iter().next();
-    Ok(first.context("the server has no cache")?.engine)
+    let mut status = ask(control, &json!({ "command": "status" }))?;
+    let engines: Vec<EngineReport> = serde_json::from_value(status["engines"].take())?;
+    let first = engines.into_iter().next();
+    Ok(first.context("there is no cache")?.engine)
+}
+
+/// Bytes that a process has had read from disks.
+pub fn read_bytes(process: u32) -> anyhow::Result<f64> {
+    let path = format!("/proc/{process}/io");
+    let text = fs::read_to_string(&path).with_context(|| path.clone())?;
+    let mut lines = text.lines();
+    let number = lines.find_map(|line| line.strip_prefix("read_bytes: "));
+    let number = number.and_then(|number| number.parse().ok());
+    number.with_context(|| format!("{path}: no read_bytes"))
 }

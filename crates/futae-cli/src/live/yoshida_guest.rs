@@ -2,7 +2,8 @@
 //! `futae load` on top.
 
 use super::Options;
-use super::process::{Background, futae, own_program, status};
+use super::cgroup::{Bound, Group};
+use super::process::{Background, futae, own_program, read_bytes, status};
 use super::yoshida::{self, Counts, Outcome, SIZES};
 use crate::failure::Failure;
 use anyhow::{Context, anyhow};
@@ -12,7 +13,6 @@ use futae_papers::yoshida::ORDINARY;
 use rustix::fs::Advice;
 use serde_json::Value;
 use std::fs::{self, File};
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Enough for the guest's file system, or for a page cache of the same size.
@@ -22,9 +22,8 @@ const LOAD_BYTES: u64 = 8 << 20;
 /// One variant, boot included, on a slow and busy machine.
 const LIMIT: Duration = Duration::from_secs(900);
 const SECTOR: f64 = 512.0;
-const CGROUPS: &str = "/sys/fs/cgroup/memory";
-/// What QEMU itself needs beyond the guest's memory, which it has taken before it is bounded.
-const QEMU_BYTES: u64 = 8 << 20;
+/// A disk that has room for the guest's image.
+const DISK_BYTES: u64 = SIZES.file + (64 << 20);
 
 /// What a host cache has counted.
 #[derive(Clone, Copy)]
@@ -76,19 +75,26 @@ pub fn run_over_page_cache(
     progress: &dyn Fn(f64),
 ) -> Result<Reproduction, Failure> {
     let place = tempfile::Builder::new().prefix("futae-paper-").tempdir()?;
-    let image = place.path().join("disk.img");
+    let path = place.path().join("disk");
+    fs::create_dir(&path).with_context(|| path.display().to_string())?;
+    let below = super::disk::Disk::new(&place.path().join("below.img"), DISK_BYTES, &path)?;
+    // What the host reads ahead would count as read in vain.
+    let _below = below.without_read_ahead()?;
+    let image = path.join("disk.img");
     yoshida::make_image(&image)?;
     let all = yoshida::run_all(options, progress, |policy| {
         let file = File::open(&image).with_context(|| image.display().to_string())?;
+        // What has not been written yet stays in memory.
+        file.sync_all()?;
         rustix::fs::fadvise(&file, 0, None, Advice::DontNeed)?;
         let disk = Disk::Image {
             path: image.clone(),
             cache: HostCache::Writeback,
         };
         // Taken down after the guest, since a group with processes in it stays.
-        let group = Group::new()?;
+        let group = Group::new(&[Bound::PageCache(SIZES.host)])?;
         let mut guest = plan()?.preallocated().disk(disk).boot()?;
-        group.bound(guest.id())?;
+        group.add(guest.id())?;
         let id = guest.id();
         measure(&mut guest, policy, options, &mut |guest| {
             Ok(Counted {
@@ -99,7 +105,7 @@ pub fn run_over_page_cache(
     })?;
     let mut made = yoshida::report(options, &all);
     made.parameters.extend(parameters());
-    let below = "the host's page cache: QEMU cache=writeback in a memory cgroup (v1)";
+    let below = "the host's page cache: QEMU cache=writeback in a memory cgroup";
     made.parameters.push(("host cache", below.to_owned()));
     Ok(made)
 }
@@ -113,7 +119,8 @@ fn plan() -> anyhow::Result<Plan> {
 fn parameters() -> Vec<(&'static str, String)> {
     let guest = format!("Linux 6.1 in {MEMORY_MIB} MiB under QEMU without hardware virtualisation");
     let normal = format!(
-        "normal is the guest's page cache, bounded to {} MiB; the others read past it",
+        "normal is the guest's page cache, bounded to {} MiB and reading nothing ahead; the others \
+         read past it",
         SIZES.ordinary >> 20
     );
     vec![("machine", guest), ("guest cache", normal)]
@@ -137,6 +144,7 @@ fn measure(
             ("", "/mnt/vda --direct")
         }
     };
+    run(guest, "echo 0 >/sys/block/vda/queue/read_ahead_kb")?;
     let [first, second] = yoshida::seeds(options);
     let load = |guest: &mut Guest, seed, operations| {
         let words = yoshida::load_arguments(seed, operations).join(" ");
@@ -204,55 +212,4 @@ fn sectors(guest: &mut Guest) -> anyhow::Result<f64> {
     third
         .and_then(|word| word.parse().ok())
         .context("the guest does not tell what it has read")
-}
-
-/// Bytes that a process has had read from disks.
-fn read_bytes(id: u32) -> anyhow::Result<f64> {
-    let text = fs::read_to_string(format!("/proc/{id}/io")).context("what QEMU reads")?;
-    let line = text
-        .lines()
-        .find_map(|line| line.strip_prefix("read_bytes: "));
-    line.and_then(|number| number.parse().ok())
-        .context("the kernel does not tell what QEMU reads")
-}
-
-/// A memory cgroup of version 1, for one guest.
-struct Group(PathBuf);
-
-impl Group {
-    fn new() -> anyhow::Result<Self> {
-        let path = Path::new(CGROUPS).join(format!("futae-paper-{}", std::process::id()));
-        fs::create_dir(&path).with_context(|| {
-            format!(
-                "{}: needs root and memory cgroups of version 1",
-                path.display()
-            )
-        })?;
-        Ok(Self(path))
-    }
-
-    /// Bounds what a process takes from now on.
-    fn bound(&self, id: u32) -> anyhow::Result<()> {
-        let limit = (SIZES.host + QEMU_BYTES).to_string();
-        for (name, value) in [
-            ("memory.limit_in_bytes", limit),
-            ("cgroup.procs", id.to_string()),
-        ] {
-            let path = self.0.join(name);
-            fs::write(&path, value).with_context(|| path.display().to_string())?;
-        }
-        Ok(())
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        // The kernel may take a moment to see that the guest is gone.
-        for _ in 0..100 {
-            if fs::remove_dir(&self.0).is_ok() {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    }
 }
