@@ -1,5 +1,6 @@
 //! Requests per second of the simulator, for the common shapes: generation, digest and warm-up
-//! included, best and median of several rounds. `cargo bench -p futae-sim`.
+//! included, best and median of several rounds. `cargo bench -p futae-sim`; one hierarchy only:
+//! `cargo bench -p futae-sim -- WORKLOAD LEVEL...`.
 
 use futae_sim::{LevelSpec, SimulationSpec, WriteMode, links, simulate};
 
@@ -11,6 +12,14 @@ fn main() {
         "{:<44} {:>10} {:>10}   million requests/s",
         "hierarchy", "best", "median"
     );
+    let asked: Vec<String> = std::env::args().skip(1).collect();
+    let asked: Vec<&str> = asked.iter().map(String::as_str).collect();
+    if let Some((workload, levels @ [_, ..])) = asked.split_first()
+        && !workload.starts_with('-')
+    {
+        let levels: Vec<_> = levels.iter().filter(|l| **l != "--bench").copied().collect();
+        return one(workload, workload, &levels);
+    }
     let uniform = "uniform:10GiB";
     let zipf = "zipf(1.0):1000000blocks";
     one("uniform 10 GiB, lru 1 GiB", uniform, &["lru:1GiB"]);

@@ -2,6 +2,7 @@
 
 use super::{Lines, Names};
 use crate::{BlockId, Slot};
+use std::hint::black_box;
 use std::ops::Range;
 
 /// Names of departed blocks in several lists, oldest first in each; a name is in one list only, so
@@ -54,6 +55,17 @@ impl<const LISTS: usize> GhostLists<LISTS> {
     #[must_use]
     pub fn has(&self, block: BlockId) -> bool {
         self.names.find(block).is_some()
+    }
+
+    /// Reads what it will take to have `block` join as the name `ahead` after the next, and the
+    /// oldest name of `list` but `ahead` go for it: ahead of time, so that these reads from memory
+    /// wait together with others.
+    #[inline]
+    pub fn foresee(&self, block: BlockId, list: usize, ahead: u32) {
+        self.names.foresee(block);
+        if let Some(number) = self.lists.about(list, ahead) {
+            black_box(self.names.block(number.0));
+        }
     }
 
     /// Takes `block` out; the list that it was in, if it was in one.

@@ -2,6 +2,7 @@
 
 use crate::BlockId;
 use hashbrown::HashTable;
+use std::hint::black_box;
 use std::ops::Range;
 
 /// Equal on every machine; the upper and the lower bits of the product both reach the result.
@@ -75,6 +76,15 @@ impl Names {
                 let place = block.index().wrapping_sub(*first) as usize;
                 numbers.get(place).copied().filter(is_own)
             }
+        }
+    }
+
+    /// Reads where [`add`](Self::add) will write for `block`, ahead of time.
+    #[inline]
+    pub fn foresee(&self, block: BlockId) {
+        if let Numbers::Array { first, numbers } = &self.numbers {
+            let place = block.index().wrapping_sub(*first) as usize;
+            black_box(numbers.get(place).copied());
         }
     }
 

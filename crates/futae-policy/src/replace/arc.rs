@@ -115,8 +115,12 @@ impl Policy for Arc {
 
     #[inline]
     fn foresee(&self, ahead: u32) -> Option<Slot> {
-        self.lists
-            .about(if self.t1_gives() { T1 } else { T2 }, ahead)
+        let t1_gives = self.t1_gives();
+        let slot = self.lists.about(if t1_gives { T1 } else { T2 }, ahead)?;
+        let full = self.lists.len(T1) + self.gone.len(B1) >= self.slots;
+        let forgets = if full { B1 } else { B2 };
+        self.gone.foresee(self.names.get(slot), forgets, ahead);
+        Some(slot)
     }
 
     #[inline]
