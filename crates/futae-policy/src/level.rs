@@ -104,20 +104,22 @@ impl<P: Policy, I: Index> Level<P, I> {
     /// of their accesses, it makes their reads from memory wait together, and not one after the
     /// other.
     #[inline]
-    pub fn look_ahead(&self, blocks: impl ExactSizeIterator<Item = BlockId>) -> u32 {
-        let mut seen = 0u32;
+    pub fn look_ahead(&self, blocks: impl Iterator<Item = BlockId>) -> u32 {
+        let (mut seen, mut absent) = (0u32, 0);
+        for block in blocks {
+            let slot = self.index.get(block);
+            absent += u32::from(slot.is_none());
+            let slot = slot.map_or(0, |slot| slot.0);
+            seen = seen.wrapping_add(slot.wrapping_add(self.policy.glance(block)));
+        }
         if self.resident == self.capacity {
-            for ahead in 0..blocks.len() as u32 {
+            for ahead in 0..absent {
                 let Some(slot) = self.policy.foresee(ahead) else {
                     break;
                 };
                 seen = seen.wrapping_add(self.index.block_in(slot).index() as u32);
                 seen = seen.wrapping_add(self.classes[slot.i()].number() as u32);
             }
-        }
-        for block in blocks {
-            let slot = self.index.get(block).map_or(0, |slot| slot.0);
-            seen = seen.wrapping_add(slot.wrapping_add(self.policy.glance(block)));
         }
         seen
     }
