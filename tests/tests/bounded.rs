@@ -47,6 +47,20 @@ fn peak_bytes(process: u32) -> u64 {
     kib.parse::<u64>().expect("a number") << 10
 }
 
+/// Runs `futae` to its end, and returns the most memory that it had, in bytes.
+fn peak_of_run(arguments: &[&str]) -> u64 {
+    let program = "import resource, subprocess, sys\n\
+        subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL)\n\
+        print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)";
+    let mut command = Command::new("python3");
+    command.args(["-c", program]).arg(binary()).args(arguments);
+    let output = command.output().expect("python3 starts");
+    let (text, why) = (&output.stdout, String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{why}");
+    let kib = String::from_utf8_lossy(text).trim().parse::<u64>();
+    kib.expect("a number") << 10
+}
+
 /// Feeds `bytes` of a trace to `futae`, whose arguments have `PIPE` for its name, and returns the
 /// peak of its memory before the trace ended, and what it printed.
 fn feed(arguments: &[&str], bytes: u64) -> (u64, String) {
@@ -203,5 +217,26 @@ fn curves_read_traces_as_simulations_do() {
     for command in [&["mrc"][..], &["locality"], &["trace", "info"]] {
         let refused = run(&[command, &["loop:1MiB", "--skip-bad", "--requests", "9"]].concat());
         assert_eq!(refused.status.code(), Some(2), "{command:?}");
+    }
+}
+
+/// Program, tables, counters: all that the process has, for each block in the cache.
+#[test]
+fn a_cached_block_costs_less_than_32_bytes() {
+    let blocks = 1 << 21;
+    for policy in ["lru", "sieve"] {
+        let level = format!("{policy}:{blocks}blocks");
+        let workload = format!("loop:{blocks}blocks");
+        let requests = (2 * blocks).to_string();
+        let sized = ["sim", &workload, "--level", &level, "--warmup", "0"];
+        let peak = peak_of_run(&[&sized[..], &["--requests", &requests]].concat());
+        assert!(
+            peak > 4 * blocks,
+            "{policy}: {peak} bytes cannot be all of it"
+        );
+        assert!(
+            peak < 32 * blocks,
+            "{policy}: {peak} bytes for {blocks} blocks"
+        );
     }
 }

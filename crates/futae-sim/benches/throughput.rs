@@ -17,7 +17,11 @@ fn main() {
     if let Some((workload, levels @ [_, ..])) = asked.split_first()
         && !workload.starts_with('-')
     {
-        let levels: Vec<_> = levels.iter().filter(|l| **l != "--bench").copied().collect();
+        let levels: Vec<_> = levels
+            .iter()
+            .filter(|l| **l != "--bench")
+            .copied()
+            .collect();
         return one(workload, workload, &levels);
     }
     let uniform = "uniform:10GiB";
