@@ -43,5 +43,6 @@ bench: ## speed figures, for docs/performance.md
 lint: ## format, clippy and documentation, without a warning
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --locked --all-targets -- -D warnings
+	$(CARGO) clippy -p futae-cli --locked --no-default-features -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --locked --no-deps
 	for script in scripts/* .ci/run; do bash -n "$$script" || exit 1; done
