@@ -1,5 +1,6 @@
 //! What an experiment is given and what comes of it.
 
+use futae_balance::SettingsError;
 use futae_policy::SpecError;
 use futae_sim::SimulationError;
 use futae_trace::{SizeError, WorkloadError};
@@ -174,6 +175,9 @@ pub enum PaperError {
     /// A size could not be made.
     #[error(transparent)]
     Size(#[from] SizeError),
+    /// An allocator cannot be set so.
+    #[error(transparent)]
+    Allocator(#[from] SettingsError),
     /// Decisions that are not of the requests.
     #[error("the recorded decisions are not those of the recorded requests from number {0} on")]
     Record(u64),

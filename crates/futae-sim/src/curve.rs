@@ -23,7 +23,7 @@ pub use distance::StackDistances;
 pub use exact::ExactLru;
 pub use histogram::Histogram;
 pub use mini::{MiniTrace, simulate_sizes};
-pub use sample::{Sample, SampleError};
+pub use sample::{ByHash, Sample, SampleError};
 pub use shards::Shards;
 pub use source::{Source, SourceError, TraceStream};
 

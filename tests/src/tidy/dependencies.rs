@@ -4,12 +4,13 @@ use super::{Finding, Source, mask, test_modules, without_tests, words};
 use serde_json::Value;
 
 /// The crates, lowest first.
-pub const ORDER: [&str; 12] = [
+pub const ORDER: [&str; 13] = [
     "futae-machine",
     "futae-report",
     "futae-policy",
     "futae-trace",
     "futae-sim",
+    "futae-balance",
     "futae-engine",
     "futae-wire",
     "futae-control",

@@ -79,6 +79,21 @@ impl StackDistances {
         self.live
     }
 
+    /// The key that was accessed longest ago, of those not forgotten.
+    #[must_use]
+    pub fn oldest(&self) -> Option<u32> {
+        let word = self.bits.iter().position(|&bits| bits != 0)?;
+        let slot = word * 64 + self.bits[word].trailing_zeros() as usize;
+        Some(self.keys[slot])
+    }
+
+    /// Bytes of memory that it takes.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        let short = self.slots.capacity() + self.keys.capacity() + self.tree.capacity();
+        short * size_of::<u32>() + self.bits.capacity() * size_of::<u64>()
+    }
+
     /// Slots in use up to this one, itself included.
     #[inline]
     fn up_to(&self, slot: u32) -> u32 {

@@ -25,6 +25,35 @@ impl Histogram {
         self.total += weight;
     }
 
+    /// Multiplies all weight by `factor`, at least 0.
+    pub fn scale(&mut self, factor: f64) {
+        self.weights.iter_mut().for_each(|weight| *weight *= factor);
+        self.total *= factor;
+    }
+
+    /// Adds the weights of another.
+    pub fn merge(&mut self, other: &Self) {
+        if other.weights.len() > self.weights.len() {
+            self.weights.resize(other.weights.len(), 0.0);
+        }
+        for (weight, more) in self.weights.iter_mut().zip(&other.weights) {
+            *weight += more;
+        }
+        self.total += other.total;
+    }
+
+    /// Takes all weight away, and keeps the memory.
+    pub fn clear(&mut self) {
+        self.weights.clear();
+        self.total = 0.0;
+    }
+
+    /// Bytes of memory that it takes.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        self.weights.capacity() * size_of::<f64>()
+    }
+
     /// All weight.
     #[must_use]
     pub fn total(&self) -> f64 {
@@ -120,5 +149,18 @@ mod tests {
         assert_eq!(histogram.quantile(0.5), 150.0);
         assert_eq!(histogram.end(), 200);
         assert_eq!(Histogram::default().quantile(0.5), 0.0);
+    }
+
+    #[test]
+    fn weights_are_scaled_and_added() {
+        let (mut one, mut other) = (Histogram::default(), Histogram::default());
+        one.add(3, 2.0);
+        other.add(3, 1.0);
+        other.add(9000, 5.0);
+        one.scale(0.5);
+        one.merge(&other);
+        assert_eq!((one.total(), one.below(4.0)), (7.0, 2.0));
+        one.clear();
+        assert_eq!((one.total(), one.bins().count()), (0.0, 0));
     }
 }
