@@ -11,6 +11,7 @@
 //! | [`process`] | children that never outlive the benchmark |
 //! | [`floor`] | a server with no cache and no store: what the socket alone allows |
 //! | [`rounds`] | all servers in turns |
+//! | [`mounts`] | a cached file through mounts, and as it is |
 //! | [`speeds`] | the simulator's requests per second |
 //! | [`report`] | medians and ratios, as text, markdown and JSON |
 
@@ -20,6 +21,7 @@ pub mod client;
 pub mod floor;
 pub mod histogram;
 pub mod load;
+pub mod mounts;
 pub mod pattern;
 pub mod process;
 pub mod report;

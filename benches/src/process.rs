@@ -77,6 +77,16 @@ impl Nursery {
         socket: &Path,
         log: &Path,
     ) -> anyhow::Result<Running> {
+        self.start_until(command, log, &|| UnixStream::connect(socket).is_ok())
+    }
+
+    /// The same for anything that can be seen to be ready.
+    pub fn start_until(
+        &self,
+        command: &mut Command,
+        log: &Path,
+        is_ready: &dyn Fn() -> bool,
+    ) -> anyhow::Result<Running> {
         let said = std::fs::File::create(log)?;
         command
             .stdin(Stdio::null())
@@ -100,7 +110,7 @@ impl Nursery {
             }
         };
         let deadline = Instant::now() + START_PATIENCE;
-        while UnixStream::connect(socket).is_err() {
+        while !is_ready() {
             if running.has_ended() || Instant::now() > deadline {
                 let said = std::fs::read_to_string(log).unwrap_or_default();
                 bail!(
