@@ -51,32 +51,47 @@ impl Pool {
     }
 
     /// Of `sample` slots drawn with replacement, or of all where they are no more than that, the
-    /// first with the lowest rank.
+    /// first with the lowest rank. A slot's rank follows from what is `known` of it; these reads
+    /// from memory, which is anywhere, are done for many slots together, so that they wait
+    /// together.
     #[inline]
-    pub fn lowest_of<K: PartialOrd>(
+    pub fn lowest_of<T: Copy + Default, K: PartialOrd>(
         &self,
         sample: u32,
         prng: &mut Prng,
-        rank: impl Fn(Slot) -> K,
+        known: impl Fn(Slot) -> T,
+        rank: impl Fn(Slot, T) -> K,
     ) -> Option<Slot> {
         let all = self.held.len();
         let draws = (sample as usize).min(all);
         let mut lowest: Option<(K, Slot)> = None;
-        for draw in 0..draws {
-            let place = if all <= sample as usize {
-                draw
-            } else {
-                prng.below(all as u64) as usize
-            };
-            let slot = self.held[place];
-            let rank = rank(slot);
-            if lowest.as_ref().is_none_or(|(least, _)| rank < *least) {
-                lowest = Some((rank, slot));
+        let (mut slots, mut knows) = ([Slot(0); TOGETHER], [T::default(); TOGETHER]);
+        for first in (0..draws).step_by(TOGETHER) {
+            let some = TOGETHER.min(draws - first);
+            for (at, slot) in slots[..some].iter_mut().enumerate() {
+                let place = if all <= sample as usize {
+                    first + at
+                } else {
+                    prng.below(all as u64) as usize
+                };
+                *slot = self.held[place];
+            }
+            for (known_of, &slot) in knows.iter_mut().zip(&slots[..some]) {
+                *known_of = known(slot);
+            }
+            for (&slot, &known) in slots[..some].iter().zip(&knows) {
+                let rank = rank(slot, known);
+                if lowest.as_ref().is_none_or(|(least, _)| rank < *least) {
+                    lowest = Some((rank, slot));
+                }
             }
         }
         lowest.map(|(_, slot)| slot)
     }
 }
+
+/// So many slots of a sample are looked at together.
+const TOGETHER: usize = 64;
 
 #[cfg(test)]
 mod tests {
@@ -98,9 +113,9 @@ mod tests {
                     model.push(Slot(slot));
                 }
                 prop_assert_eq!(pool.slots(), &model[..]);
-                let lowest = pool.lowest_of(20, &mut prng, |slot| slot.0);
+                let lowest = pool.lowest_of(20, &mut prng, |slot| slot.0, |_, rank| rank);
                 prop_assert_eq!(lowest, model.iter().min().copied());
-                let one = pool.lowest_of(1, &mut prng, |slot| slot.0);
+                let one = pool.lowest_of(1, &mut prng, |slot| slot.0, |_, rank| rank);
                 prop_assert!(one.is_none_or(|slot| model.contains(&slot)));
             }
         }

@@ -74,8 +74,9 @@ impl Policy for Hyperbolic {
     #[inline]
     fn victim(&mut self, _incoming: &Access) -> Option<Slot> {
         let (now, known) = (self.now, &self.known);
-        let rank = |slot| rank(known.get(slot), now);
-        self.pool.lowest_of(self.sample, &mut self.prng, rank)
+        let of = |slot| known.get(slot);
+        let rank = |_, known| rank(known, now);
+        self.pool.lowest_of(self.sample, &mut self.prng, of, rank)
     }
 
     #[inline]

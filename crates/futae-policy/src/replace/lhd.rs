@@ -21,7 +21,7 @@
 //! explorers, the latest newcomers in every sample and an adapted unit of age, and misses less
 //! often (0.1974 against 0.2107 on Zipf 1.0, 0.8040 against 0.8056 on its own sample)
 //! # Cost
-//! O(1) a hit, O(sample) an eviction; 24 bytes a slot, 288 KiB of counts
+//! O(1) a hit, O(sample) an eviction; 16 bytes a slot, 288 KiB of counts
 
 use crate::furniture::{Pool, Table};
 use crate::{Access, Arguments, Departure, Policy, Prng, Shape, Slot, SpecError};
@@ -29,13 +29,33 @@ use crate::{Access, Arguments, Departure, Policy, Prng, Shape, Slot, SpecError};
 const AGES: usize = 1024;
 const CLASSES: usize = 12;
 
-/// When a block was used last, and its ages at the last two hits, added.
+/// What is known of a block, in one word, since an eviction looks at many of them, which are
+/// anywhere in memory: 48 bits for when it was used last, 12 for its age at the last hit, and 4 for
+/// its class.
 #[derive(Clone, Copy, Debug, Default)]
-struct Known {
-    used: u64,
-    age_at_hit: u16,
-    class: u8,
+struct Known(u64);
+
+impl Known {
+    fn new(used: u64, age_at_hit: usize, class: usize) -> Self {
+        Self(used << 16 | (age_at_hit as u64) << 4 | class as u64)
+    }
+
+    #[inline]
+    fn used(self) -> u64 {
+        self.0 >> 16
+    }
+
+    fn age_at_hit(self) -> usize {
+        (self.0 >> 4) as usize & 0xFFF
+    }
+
+    #[inline]
+    fn class(self) -> usize {
+        self.0 as usize & 0xF
+    }
 }
+
+const _: () = assert!(AGES <= 0xFFF && CLASSES <= 0x10);
 
 /// What was seen of the blocks of one class, by age, and what follows from it.
 #[derive(Clone, Debug)]
@@ -101,8 +121,14 @@ impl Seen {
 }
 
 impl Lhd {
+    #[inline]
     fn age(&self, known: Known) -> usize {
-        (((self.now - known.used) / self.age_unit) as usize).min(AGES - 1)
+        let since = self.now - known.used();
+        // Narrow divisions take half the time of wide ones.
+        match (u32::try_from(since), u32::try_from(self.age_unit)) {
+            (Ok(since), Ok(unit)) => ((since / unit) as usize).min(AGES - 1),
+            _ => ((since / self.age_unit) as usize).min(AGES - 1),
+        }
     }
 
     #[inline]
@@ -113,9 +139,13 @@ impl Lhd {
         }
     }
 
+    #[inline]
+    fn density(&self, known: Known) -> f64 {
+        self.seen[known.class()].density[self.age(known)]
+    }
+
     fn rank(&self, slot: Slot) -> f64 {
-        let known = self.known.get(slot);
-        self.seen[usize::from(known.class)].density[self.age(known)]
+        self.density(self.known.get(slot))
     }
 }
 
@@ -123,34 +153,28 @@ impl Policy for Lhd {
     #[inline]
     fn insert(&mut self, slot: Slot, _access: &Access) {
         self.pool.insert(slot);
-        let known = Known {
-            used: self.now,
-            age_at_hit: AGES as u16,
-            class: 0,
-        };
-        self.known.set(slot, known);
+        self.known.set(slot, Known::new(self.now, AGES, 0));
         self.tick();
     }
 
     fn hit(&mut self, slot: Slot, _access: &Access) {
         let known = self.known.get(slot);
         let age = self.age(known);
-        self.seen[usize::from(known.class)].hits[age] += 1.0;
-        let both = known.age_at_hit + age as u16;
-        let known = Known {
-            used: self.now,
-            age_at_hit: age as u16,
-            class: CLASSES as u8 - 1 - (both + 1).ilog2().min(CLASSES as u32 - 1) as u8,
-        };
-        self.known.set(slot, known);
+        self.seen[known.class()].hits[age] += 1.0;
+        let both = known.age_at_hit() + age;
+        let class = CLASSES - 1 - ((both + 1).ilog2() as usize).min(CLASSES - 1);
+        self.known.set(slot, Known::new(self.now, age, class));
         self.tick();
     }
 
     fn victim(&mut self, _incoming: &Access) -> Option<Slot> {
         let mut prng = self.prng.clone();
+        let known = |slot| self.known.get(slot);
         let victim = self
             .pool
-            .lowest_of(self.sample, &mut prng, |slot| self.rank(slot));
+            .lowest_of(self.sample, &mut prng, known, |_, known| {
+                self.density(known)
+            });
         self.prng = prng;
         victim
     }
@@ -159,7 +183,7 @@ impl Policy for Lhd {
         if why == Departure::Evicted {
             let known = self.known.get(slot);
             let age = self.age(known);
-            self.seen[usize::from(known.class)].evictions[age] += 1.0;
+            self.seen[known.class()].evictions[age] += 1.0;
         }
         self.pool.remove(slot);
     }
