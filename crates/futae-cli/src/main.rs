@@ -38,6 +38,7 @@ enum Command {
     Protect(command::protect::ProtectArgs),
     Unprotect(command::protect::UnprotectArgs),
     Top(command::top::Args),
+    Agent(command::agent::Args),
     Policies(command::policies::Args),
 }
 
@@ -56,6 +57,7 @@ impl Command {
             Self::Protect(args) => command::protect::protect(&args),
             Self::Unprotect(args) => command::protect::unprotect(&args),
             Self::Top(args) => command::top::run(&args),
+            Self::Agent(args) => command::agent::run(&args),
             Self::Policies(args) => command::policies::run(&args),
         }
     }

@@ -239,6 +239,11 @@ impl Engine {
         Ok(())
     }
 
+    /// Reads from stores that are under way, for whomever: by it, who reads ahead of demand keeps behind it.
+    pub fn reads_under_way(&self) -> usize {
+        self.lock().flights.len()
+    }
+
     /// Begins to load what the policy wants loaded before anybody asks for anything.
     pub fn begin_loading(self: &Arc<Self>) {
         self.act(|_, _| ());

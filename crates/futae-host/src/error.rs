@@ -38,6 +38,12 @@ pub enum HostError {
         /// The name.
         name: String,
     },
+    /// A feed for an export that is not there.
+    #[error("--feed {name}: no export has this name; write NAME=unix:PATH")]
+    NoSuchExport {
+        /// The name.
+        name: String,
+    },
     /// Nothing to offer.
     #[error("a server needs at least one export")]
     NoExport,

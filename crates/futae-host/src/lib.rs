@@ -14,6 +14,7 @@
 //! | `intake`, `outbox`, `mailbox` | its three sides: requests in, replies out, completions |
 //! | `answer` | what a completion looks like on the wire |
 //! | `control` | what can be told over the control socket |
+//! | `feed` | what agents in guests tell of evicted pages |
 //!
 //! Nothing here knows policies, frames or stores.
 
@@ -22,6 +23,7 @@ mod connection;
 mod control;
 mod error;
 mod export;
+mod feed;
 mod intake;
 mod listen;
 mod mailbox;
@@ -33,6 +35,7 @@ mod status;
 
 pub use error::HostError;
 pub use export::Export;
+pub use feed::{FeedOptions, FeedReport, feed_path};
 pub use listen::Listen;
 pub use server::{Server, ServerOptions, StopReport};
 pub use status::{ExportReport, ServerStatus, Traffic};

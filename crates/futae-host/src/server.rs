@@ -3,6 +3,7 @@
 use crate::connection::{self, End, Manners};
 use crate::control;
 use crate::export::ExportTable;
+use crate::feed::{FeedOptions, Feeds};
 use crate::listen::Listener;
 use crate::pump::Limits;
 use crate::registry::{Phase, Place, Registry};
@@ -11,12 +12,12 @@ use crate::{Export, HostError, Listen};
 use futae_control::{Control, EngineReport};
 use futae_engine::{Engine, Operation, Request};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{Shutdown, SocketFlags, accept_with, sockopt};
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -38,6 +39,10 @@ pub struct ServerOptions {
     pub control: Option<Listen>,
     /// Whether clients may hand evicted blocks down.
     pub demotion: bool,
+    /// Where agents in guests tell of what is evicted there.
+    pub feeds: Vec<FeedOptions>,
+    /// Whether the policy lives on what guests evict, so that without word of it the cache runs blind.
+    pub lives_on_evictions: bool,
     /// Connections at a time. A newcomer beyond displaces the oldest in its handshake, if any.
     pub connections_max: usize,
     /// How long a handshake may take.
@@ -57,6 +62,8 @@ impl Default for ServerOptions {
             listen: Vec::new(),
             control: None,
             demotion: true,
+            feeds: Vec::new(),
+            lives_on_evictions: false,
             connections_max: 512,
             handshake_timeout: Duration::from_secs(10),
             requests_max: 256,
@@ -83,6 +90,8 @@ pub(crate) struct Shared {
     pub(crate) registry: Arc<Registry>,
     pub(crate) options: ServerOptions,
     started: Instant,
+    /// Taken at the end.
+    feeds: Mutex<Option<Feeds>>,
     /// Becomes readable, for good, when the server stops.
     pub(crate) stop: OwnedFd,
 }
@@ -120,8 +129,10 @@ impl Server {
             .map(|address| address.bind(SOCKET_NAME))
             .collect::<Result<_, _>>()?;
         let stop = eventfd(0, EventfdFlags::CLOEXEC).map_err(io::Error::from)?;
+        let feeds = Feeds::start(&options.feeds, &exports, stop.as_fd())?;
         let shared = Arc::new(Shared {
             exports,
+            feeds: Mutex::new(Some(feeds)),
             registry: Arc::default(),
             options,
             started: Instant::now(),
@@ -191,6 +202,10 @@ impl Server {
         for acceptor in self.acceptors.drain(..) {
             let _ = acceptor.join();
         }
+        let feeds = self.shared.feeds().take();
+        if let Some(feeds) = feeds {
+            feeds.join();
+        }
         let registry = &self.shared.registry;
         registry.hang_up(Shutdown::Read);
         if registry.wait_empty(patience) > 0 {
@@ -217,12 +232,21 @@ impl Drop for Server {
 }
 
 impl Shared {
+    fn feeds(&self) -> MutexGuard<'_, Option<Feeds>> {
+        self.feeds.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(crate) fn status(&self) -> ServerStatus {
         let (phases, totals) = self.registry.survey();
         let using = |wanted: &str| {
             let uses = |phase: &&Phase| matches!(phase, Phase::Transmission { export, .. } if export == wanted);
             phases.iter().filter(uses).count() as u64
         };
+        let demoting = |wanted: &str| {
+            let does = |phase: &Phase| matches!(phase, Phase::Transmission { export, demotes: true } if export == wanted);
+            phases.iter().any(does)
+        };
+        let feeds = self.feeds();
         let demotes = |phase: &&Phase| matches!(phase, Phase::Transmission { demotes: true, .. });
         let busy = |phase: &&Phase| matches!(phase, Phase::Transmission { .. });
         let exports = self.exports.all().iter().map(|export| ExportReport {
@@ -230,6 +254,9 @@ impl Shared {
             size_bytes: export.engine.volume_bytes(export.volume),
             read_only: export.is_read_only(),
             connections: using(&export.name),
+            is_blind: self.options.lives_on_evictions
+                && !demoting(&export.name)
+                && !feeds.as_ref().is_some_and(|feeds| feeds.sees(&export.name)),
         });
         let engines = self.exports.engines();
         let engines = engines.iter().map(|engine| EngineReport {
@@ -249,6 +276,7 @@ impl Shared {
             traffic: totals.traffic,
             engines: engines.collect(),
             exports: exports.collect(),
+            feeds: feeds.as_ref().map(Feeds::reports).unwrap_or_default(),
         }
     }
 

@@ -1,5 +1,6 @@
 //! What a server says of itself.
 
+use crate::FeedReport;
 use futae_control::EngineReport;
 use serde::{Deserialize, Serialize};
 use std::ops::AddAssign;
@@ -86,6 +87,9 @@ pub struct ServerStatus {
     pub engines: Vec<EngineReport>,
     /// The exports.
     pub exports: Vec<ExportReport>,
+    /// What agents in guests told.
+    #[serde(default)]
+    pub feeds: Vec<FeedReport>,
 }
 
 /// One export of a server.
@@ -99,4 +103,8 @@ pub struct ExportReport {
     pub read_only: bool,
     /// Connections that use it now.
     pub connections: u64,
+    /// Whether the cache runs blind for it: its policy lives on what the guest evicts, and now neither an
+    /// agent tells of that nor does a client demote it.
+    #[serde(default)]
+    pub is_blind: bool,
 }

@@ -7,6 +7,7 @@ use serde_json::Value;
 pub const ORDER: [&str; 13] = [
     "futae-machine",
     "futae-report",
+    "futae-agent",
     "futae-policy",
     "futae-trace",
     "futae-sim",

@@ -1,5 +1,6 @@
 //! One subcommand a file: its arguments and what it does with them.
 
+pub mod agent;
 pub mod demo;
 pub mod load;
 pub mod locality;

@@ -36,6 +36,12 @@ pub struct Args {
     /// Take orders (status, resize) on this unix socket, unix:PATH
     #[arg(long, value_name = "ADDRESS")]
     control: Option<String>,
+    /// Where the agent in a guest tells what its page cache evicts: [EXPORT=]unix:PATH, a socket for the
+    /// export that is the guest's disk; or `agent`, a socket for each export beside the first unix socket of
+    /// --listen, named EXPORT.agent.sock. An exclusive cache then keeps what it has just served until
+    /// it is told
+    #[arg(long = "feed", value_name = "ADDRESS")]
+    feeds: Vec<String>,
     /// Write every decision of the cache to FILE; of an export with a share, to FILE.NAME
     #[arg(long, value_name = "FILE")]
     decision_log: Option<PathBuf>,

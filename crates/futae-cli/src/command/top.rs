@@ -6,8 +6,10 @@ use crate::table::{Table, count, percent};
 use anyhow::Context;
 use futae_control::{EngineReport, ask};
 use futae_host::ServerStatus;
+use futae_trace::Size;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use std::fmt::Write as _;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -137,7 +139,47 @@ fn render(now: &Status, before: Option<&Status>) -> String {
         add_row(&mut table, report, earlier, seconds);
     }
     text.push_str(&table.render());
+    if let Status::Server(server) = now {
+        add_feeds(&mut text, server);
+    }
     text
+}
+
+/// What agents tell, and for which exports nobody tells anything.
+fn add_feeds(text: &mut String, server: &ServerStatus) {
+    for feed in &server.feeds {
+        let who = match (feed.connected, feed.disk.as_str()) {
+            (false, _) => "no agent".to_owned(),
+            (true, "") => format!(
+                "agent of {}, none of whose disks is this export",
+                feed.guest
+            ),
+            (true, disk) => format!("agent of {}, disk {disk}", feed.guest),
+        };
+        let _ = writeln!(
+            text,
+            "feed {}: {who}; evicted {} in {} ranges, {} refused, {} pages untold",
+            feed.export,
+            Size::Bytes(feed.bytes),
+            count(feed.ranges),
+            count(feed.refused_ranges),
+            count(feed.untold_pages),
+        );
+    }
+    let blind: Vec<_> = server
+        .exports
+        .iter()
+        .filter(|export| export.is_blind)
+        .map(|e| e.name.as_str())
+        .collect();
+    if !blind.is_empty() {
+        let _ = writeln!(
+            text,
+            "blind: {}: nobody tells what is evicted above; use --feed with an agent, a client that \
+             demotes, or a policy that needs neither",
+            blind.join(", ")
+        );
+    }
 }
 
 fn add_row(

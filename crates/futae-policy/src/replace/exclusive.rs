@@ -9,7 +9,10 @@
 //! hit: to HEAD, since the level above has it now | miss: served, not kept |
 //! demotion, notice: in at TAIL, or to TAIL if resident | victim: HEAD
 //! # Parameters
-//! none of its own; `exclusive(POLICY)` orders the demoted blocks by another policy
+//! keep_served false: a miss is kept, too, at HEAD, in place of a block served before or where there is
+//! room, until a notice makes it safe; for caches above that tell what they evict without handing it down.
+//! Where nothing is told at all, this is `mru`, which no cache above can make useless (SPEC 1.3, T4).
+//! `exclusive(POLICY)` orders the demoted blocks by another policy
 //! # Deviations
 //! none for the default order `lru`: only demotions enter it, so it is first in, first out by
 //! demotion time (SPEC 1.2a)
@@ -32,14 +35,22 @@ pub struct Exclusive {
     is_served: Vec<bool>,
     /// The order of the demoted blocks.
     demoted: Box<dyn Policy>,
+    /// Whether misses are kept as first victims.
+    keeps_served: bool,
+    slots: u32,
+    resident: u32,
 }
 
-/// Builds the policy; the inner policy is its one argument, `lru` unless written.
+/// Builds the policy; its parameter is `keep_served`, its argument the inner policy, `lru` unless written.
 pub fn build(arguments: &mut Arguments, shape: &Shape) -> Result<Exclusive, SpecError> {
     let inner = arguments
         .inner()
         .unwrap_or_else(|| PolicySpec::plain("lru"));
+    let keeps_served = arguments.take("keep_served", "true or false", |_: &bool| true)?;
     Ok(Exclusive {
+        keeps_served: keeps_served.unwrap_or(false),
+        slots: shape.slots,
+        resident: 0,
         served: Queues::new(1, shape.slots),
         is_served: Vec::new(),
         demoted: crate::build(&inner, shape)?,
@@ -58,7 +69,13 @@ impl Policy for Exclusive {
 
     fn miss(&mut self, access: &Access) -> Admission {
         if access.kind.is_demand() {
-            Admission::Bypass
+            // Never at the cost of a demoted block.
+            let has_place = self.resident < self.slots || self.served.len(SERVED) > 0;
+            if self.keeps_served && has_place {
+                Admission::Admit
+            } else {
+                Admission::Bypass
+            }
         } else {
             self.demoted.miss(access)
         }
@@ -68,8 +85,13 @@ impl Policy for Exclusive {
         if self.is_served.len() <= slot.i() {
             self.is_served.resize(slot.i() + 1, false);
         }
-        self.is_served[slot.i()] = false;
-        self.demoted.insert(slot, access);
+        self.resident += 1;
+        self.is_served[slot.i()] = access.kind.is_demand();
+        if self.is_served[slot.i()] {
+            self.served.push_front(SERVED, slot);
+        } else {
+            self.demoted.insert(slot, access);
+        }
     }
 
     fn hit(&mut self, slot: Slot, access: &Access) {
@@ -100,6 +122,7 @@ impl Policy for Exclusive {
     }
 
     fn remove(&mut self, slot: Slot, why: Departure) {
+        self.resident -= 1;
         if std::mem::take(&mut self.is_served[slot.i()]) {
             self.served.remove(slot);
         } else {
@@ -122,6 +145,7 @@ impl Policy for Exclusive {
     }
 
     fn resize(&mut self, slots: u32) {
+        self.slots = slots;
         self.demoted.resize(slots);
     }
 
@@ -132,6 +156,7 @@ impl Policy for Exclusive {
     }
 
     fn audit(&self, resident: u32) {
+        assert_eq!(resident, self.resident);
         let served = self.served.len(SERVED);
         assert!(
             self.served
@@ -227,6 +252,46 @@ mod tests {
         );
         level.access(&demotion(11));
         assert_eq!(head_to_tail(&level), [20, 21, 11], "demoted again: safest");
+    }
+
+    /// With `keep_served` a miss takes the place of what was served last, never of what was demoted, and
+    /// a notice finds it.
+    #[test]
+    fn served_blocks_wait_for_their_notice() {
+        let mut level = level_of("exclusive(keep_served=true)", 3, 1);
+        let notice = |index| Access::of(block(index), AccessKind::Notice);
+        for index in [1, 2, 3, 4] {
+            level.access(&Access::read(block(index)));
+        }
+        assert_eq!(head_to_tail(&level), [4, 2, 1], "like mru, so far");
+        assert!(matches!(level.access(&notice(1)), Outcome::Hit(_)));
+        assert_eq!(head_to_tail(&level), [4, 2, 1]);
+        level.access(&notice(9));
+        assert_eq!(
+            head_to_tail(&level),
+            [2, 1, 9],
+            "in place of the block just served"
+        );
+        level.access(&notice(2));
+        assert_eq!(level.access(&Access::read(block(5))), Outcome::Bypassed);
+        assert_eq!(
+            head_to_tail(&level),
+            [1, 9, 2],
+            "no served block to replace"
+        );
+    }
+
+    /// Where nothing is told, it is `mru`.
+    #[test]
+    fn without_notices_it_is_mru() {
+        let mut prng = crate::Prng::new(3);
+        let mut blind = level_of("exclusive(keep_served=true)", 8, 1);
+        let mut mru = level_of("mru", 8, 1);
+        for _ in 0..3000 {
+            let access = Access::read(block(prng.below(20)));
+            let hit = |outcome: Outcome| matches!(outcome, Outcome::Hit(_));
+            assert_eq!(hit(blind.access(&access)), hit(mru.access(&access)));
+        }
     }
 
     proptest! {

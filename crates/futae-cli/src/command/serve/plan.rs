@@ -4,8 +4,8 @@ use super::{Args, Demotion};
 use crate::failure::Failure;
 use futae_control::check_cache_bytes;
 use futae_engine::{Engine, EngineOptions, FileStore, HandDown};
-use futae_host::{Export, Listen, ServerOptions};
-use futae_policy::{Class, PolicySpec, Shape};
+use futae_host::{Export, FeedOptions, Listen, ServerOptions, feed_path};
+use futae_policy::{Argument, Class, PolicySpec, Shape};
 use futae_trace::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, Size, parse_block_bytes};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -78,7 +78,10 @@ pub(super) struct Plan {
 impl Plan {
     /// Checks the arguments.
     pub(super) fn new(args: &Args) -> Result<Self, Failure> {
-        let policy: PolicySpec = args.policy.parse().map_err(Failure::usage)?;
+        let mut policy: PolicySpec = args.policy.parse().map_err(Failure::usage)?;
+        if !args.feeds.is_empty() {
+            keep_served(&mut policy);
+        }
         futae_policy::build(
             &policy,
             &Shape {
@@ -122,8 +125,11 @@ impl Plan {
         let common_blocks = what_is_left(total_blocks, &own_blocks, block_bytes)?;
         let listen = args.listen.iter().map(|text| text.parse::<Listen>());
         let control = args.control.as_deref().map(str::parse::<Listen>);
+        let listen: Vec<Listen> = listen.collect::<Result<_, _>>().map_err(Failure::usage)?;
         let server = ServerOptions {
-            listen: listen.collect::<Result<_, _>>().map_err(Failure::usage)?,
+            feeds: feeds(&args.feeds, &exports, &listen).map_err(Failure::usage)?,
+            lives_on_evictions: policy.name == "exclusive",
+            listen,
             control: control.transpose().map_err(Failure::usage)?,
             demotion: match args.demotion {
                 Demotion::Auto => policy.name == "exclusive",
@@ -211,6 +217,70 @@ impl Plan {
     }
 }
 
+/// A cache that is told of evictions without their data keeps what it served, unless that was decided
+/// otherwise.
+fn keep_served(policy: &mut PolicySpec) {
+    const KEY: &str = "keep_served";
+    let decides = |argument: &Argument| matches!(argument, Argument::Named(key, _) if key == KEY);
+    if policy.name == "exclusive" && !policy.arguments.iter().any(decides) {
+        policy
+            .arguments
+            .push(Argument::Named(KEY.into(), "true".into()));
+    }
+}
+
+/// The sockets on which agents report, one for each export at most.
+fn feeds(
+    texts: &[String],
+    exports: &[ExportSpec],
+    listen: &[Listen],
+) -> Result<Vec<FeedOptions>, String> {
+    let mut feeds: Vec<FeedOptions> = Vec::new();
+    for text in texts {
+        if text == "agent" {
+            let beside = listen.iter().find_map(|address| match address {
+                Listen::Unix(path) => Some(path),
+                Listen::Tcp { .. } => None,
+            });
+            let Some(beside) = beside else {
+                return Err("--feed agent makes sockets beside that of --listen unix:PATH, and there is none; \
+                     write --feed EXPORT=unix:PATH"
+                    .to_owned());
+            };
+            feeds.extend(exports.iter().map(|export| FeedOptions {
+                export: export.name.clone(),
+                path: feed_path(beside, &export.name),
+            }));
+            continue;
+        }
+        let wrong = || format!("--feed {text}: write EXPORT=unix:PATH, unix:PATH or agent");
+        let (export, address) = match (text.split_once("=unix:"), exports) {
+            (Some((export, path)), _) => (export, path),
+            (None, [only]) => (
+                only.name.as_str(),
+                text.strip_prefix("unix:").ok_or_else(wrong)?,
+            ),
+            (None, _) => return Err(wrong()),
+        };
+        if address.is_empty() {
+            return Err(wrong());
+        }
+        if !exports.iter().any(|known| known.name == export) {
+            return Err(format!("--feed {text}: no export is named {export:?}"));
+        }
+        feeds.push(FeedOptions {
+            export: export.to_owned(),
+            path: address.into(),
+        });
+    }
+    for (at, feed) in feeds.iter().enumerate() {
+        if feeds[..at].iter().any(|other| other.export == feed.export) {
+            return Err(format!("--feed: export {} has two", feed.export));
+        }
+    }
+    Ok(feeds)
+}
+
 fn with_suffix(path: &Path, name: &str) -> PathBuf {
     let mut full = OsString::from(path);
     // A name may contain what a file's name may not.
@@ -280,6 +350,50 @@ mod tests {
         );
         for text in ["", "disk.img", "=x", "a=", "a=x,share=lots", "a=x,readonly"] {
             assert!(text.parse::<ExportSpec>().is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn feeds_are_read_as_written() {
+        let exports: Vec<ExportSpec> = ["a=x", "b=y"]
+            .map(|text| text.parse().expect("valid"))
+            .into();
+        let listen = [Listen::Unix("/run/s.sock".into())];
+        let read = |text: &str, exports: &[ExportSpec]| {
+            let feeds = feeds(&[text.to_owned()], exports, &listen)?;
+            let pairs = feeds.into_iter().map(|feed| (feed.export, feed.path));
+            Ok::<_, String>(pairs.collect::<Vec<_>>())
+        };
+        let pair = |export: &str, path: &str| (export.to_owned(), PathBuf::from(path));
+        assert_eq!(read("b=unix:/f", &exports), Ok(vec![pair("b", "/f")]));
+        assert_eq!(read("unix:/f", &exports[..1]), Ok(vec![pair("a", "/f")]));
+        let both = vec![
+            pair("a", "/run/a.agent.sock"),
+            pair("b", "/run/b.agent.sock"),
+        ];
+        assert_eq!(read("agent", &exports), Ok(both));
+        for text in ["", "unix:/f", "c=unix:/f", "a=/f", "a=unix:", "tcp:h:1"] {
+            assert!(read(text, &exports).is_err(), "{text:?}");
+        }
+        let twice = ["a=unix:/f".to_owned(), "agent".to_owned()];
+        assert!(feeds(&twice, &exports, &listen).is_err());
+        assert!(feeds(&["agent".to_owned()], &exports, &[]).is_err());
+    }
+
+    #[test]
+    fn only_an_exclusive_cache_that_does_not_say_otherwise_keeps_what_it_served() {
+        for (before, after) in [
+            ("exclusive", "exclusive(keep_served=true)"),
+            ("exclusive(lfu)", "exclusive(lfu,keep_served=true)"),
+            (
+                "exclusive(keep_served=false)",
+                "exclusive(keep_served=false)",
+            ),
+            ("lru", "lru"),
+        ] {
+            let mut policy: PolicySpec = before.parse().expect("valid");
+            keep_served(&mut policy);
+            assert_eq!(policy.to_string(), after);
         }
     }
 

@@ -1,0 +1,29 @@
+//! Compiles the eBPF programs. Without clang the agent is built without them, and says so.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+fn main() {
+    println!("cargo:rerun-if-changed=src/bpf");
+    println!("cargo:rerun-if-env-changed=CLANG");
+    println!("cargo:rustc-check-cfg=cfg(futae_has_bpf)");
+    let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo names a place"));
+    let clang = std::env::var_os("CLANG").unwrap_or_else(|| "clang".into());
+    let mut command = Command::new(&clang);
+    // The debug information holds the types by which the programs are fitted to a kernel.
+    command.args([
+        "-target", "bpf", "-mcpu=v3", "-O2", "-g", "-Wall", "-Werror",
+    ]);
+    command.args(["-fno-ident", "-fdebug-compilation-dir", "."]);
+    command
+        .args(["-c", "src/bpf/counts.bpf.c", "-o"])
+        .arg(out.join("counts.bpf.o"));
+    match command.status() {
+        Ok(status) if status.success() => println!("cargo:rustc-cfg=futae_has_bpf"),
+        Ok(status) => panic!("the eBPF programs were not compiled: clang ended with {status}"),
+        Err(error) => {
+            let clang = clang.to_string_lossy();
+            println!("cargo:warning=futae-agent is built without eBPF: {clang}: {error}");
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! The command line.
+
+use crate::sink::Destination;
+use futae_report::References;
+use std::time::Duration;
+
+/// Count what this machine's page cache does, and tell a host what it gives up
+///
+/// Needs Linux 6.1 or later with BTF, and root, to count by eBPF; otherwise it says so and reports what
+/// /proc/vmstat has.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// Where reports go: the path of a virtio-serial port, vsock:CID:PORT, unix:PATH, tcp:HOST:PORT,
+    /// or - for lines of JSON on standard output
+    #[arg(long, value_name = "ADDRESS", default_value = "-")]
+    report: String,
+    /// How often to report, e.g. 500ms; at least 100ms
+    #[arg(long, value_name = "TIME", default_value = "1s")]
+    period: String,
+    /// Count for so long, print a table and end
+    #[arg(long, value_name = "TIME", conflicts_with_all = ["report", "notices", "sample"])]
+    once: Option<String>,
+    /// Tell where pages lay that were evicted since memory was needed
+    #[arg(long)]
+    notices: bool,
+    /// Report each memory cgroup
+    #[arg(long)]
+    groups: bool,
+    /// Report the busiest files, so many; at most 256
+    #[arg(long, value_name = "COUNT", default_value_t = 0)]
+    top: usize,
+    /// Share of the pages whose reads are reported one by one, for miss-ratio curves, e.g. 0.01
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
+    sample: f64,
+    /// What this guest is called; its host name unless given
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// Do without eBPF
+    #[arg(long)]
+    no_bpf: bool,
+    /// Count reads where functions begin and end, even if the kernel has tracepoints for them
+    #[arg(long, conflicts_with = "no_bpf", hide = true)]
+    functions: bool,
+}
+
+/// What the arguments come to.
+#[derive(Clone, Debug)]
+pub struct Checked {
+    /// Where reports go.
+    pub destination: Destination,
+    /// How often.
+    pub period: Duration,
+    /// Count for so long and print a table.
+    pub once: Option<Duration>,
+    /// Whether to tell what was evicted.
+    pub notices: bool,
+    /// Whether to tell memory cgroups apart.
+    pub groups: bool,
+    /// How many files to report.
+    pub top: usize,
+    /// [`References::threshold`]; 0 for no sample.
+    pub threshold: u32,
+    /// The guest's name, if given.
+    pub name: Option<String>,
+    /// Whether to do without eBPF.
+    pub no_bpf: bool,
+    /// Whether not to use tracepoints for reads.
+    pub functions: bool,
+}
+
+impl Args {
+    /// Checks what was written.
+    ///
+    /// # Errors
+    /// A sentence on what is wrong.
+    pub fn check(&self) -> Result<Checked, String> {
+        let period = duration("--period", &self.period)?;
+        if !(Duration::from_millis(100)..=Duration::from_secs(3600)).contains(&period) {
+            return Err(format!(
+                "--period {}: between 100ms and an hour",
+                self.period
+            ));
+        }
+        if self.top > futae_report::Sample::MAX_FILES {
+            return Err(format!("--top {}: at most 256 files", self.top));
+        }
+        if !(0.0..=1.0).contains(&self.sample) {
+            return Err(format!("--sample {}: a share from 0 to 1", self.sample));
+        }
+        Ok(Checked {
+            destination: self.report.parse()?,
+            period,
+            once: self
+                .once
+                .as_deref()
+                .map(|text| duration("--once", text))
+                .transpose()?,
+            notices: self.notices,
+            groups: self.groups,
+            top: self.top,
+            threshold: (self.sample * f64::from(References::ALL)) as u32,
+            name: self.name.clone(),
+            no_bpf: self.no_bpf,
+            functions: self.functions,
+        })
+    }
+}
+
+/// Reads `10s`, `500ms`, `2min` or a number of seconds.
+fn duration(what: &str, text: &str) -> Result<Duration, String> {
+    let wrong = || format!("{what} {text}: write a time such as 500ms, 10s or 2min");
+    let at = text
+        .find(|letter: char| letter.is_ascii_alphabetic())
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at(at);
+    let scale = match unit {
+        "" | "s" => 1.0,
+        "ms" => 1e-3,
+        "min" => 60.0,
+        _ => return Err(wrong()),
+    };
+    let number: f64 = number.trim().parse().map_err(|_| wrong())?;
+    let seconds = number * scale;
+    if !(seconds > 0.0 && seconds <= 86_400.0) {
+        return Err(wrong());
+    }
+    Ok(Duration::from_secs_f64(seconds))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn check(words: &[&str]) -> Result<Checked, String> {
+        let words = std::iter::once(&"futae-agent").chain(words);
+        let cli = Cli::try_parse_from(words).map_err(|error| error.to_string())?;
+        cli.args.check()
+    }
+
+    #[test]
+    fn times_are_read() {
+        let time = |text: &str| duration("x", text).ok().map(|time| time.as_millis());
+        for (text, milliseconds) in [
+            ("10s", 10_000),
+            ("500ms", 500),
+            ("2min", 120_000),
+            ("1.5", 1500),
+        ] {
+            assert_eq!(time(text), Some(milliseconds), "{text}");
+        }
+        for text in ["", "s", "-1s", "0", "1h", "nan", "inf", "1e9"] {
+            assert_eq!(time(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused() {
+        assert_eq!(check(&[]).expect("defaults").period, Duration::from_secs(1));
+        assert_eq!(
+            check(&["--sample", "1"]).expect("all").threshold,
+            References::ALL
+        );
+        let wrong: [&[&str]; 6] = [
+            &["--period", "1ms"],
+            &["--sample", "2"],
+            &["--sample", "nan"],
+            &["--top", "257"],
+            &["--report", "vsock:x"],
+            &["--once", "1s", "--notices"],
+        ];
+        for words in wrong {
+            assert!(check(words).is_err(), "{words:?}");
+        }
+    }
+}

@@ -1,0 +1,533 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Counts what happens in the page cache, and tells what leaves it.
+ *
+ * Two families of programs see the reads. `tracepoints/` (Linux 6.12 and later) live on the page cache's own
+ * tracepoints; `functions/` (Linux 6.1 and later, where tracing of functions is allowed) on where
+ * functions begin and end. The loader chooses one. What is added, dirtied and evicted has had
+ * tracepoints in all of these kernels. */
+#include "kernel.h"
+
+#define PAGE_SHIFT 12
+#define TASK_RECLAIMS (0x800u | 0x20000u) /* PF_MEMALLOC: every reclaimer has it; PF_KSWAPD */
+#define TASK_OF_KERNEL 0x200000u /* PF_KTHREAD */
+#define FAULT_MAJOR 4u
+#define FAULT_NOPAGE 0x100u
+#define FAULT_TRIED 0x20u
+#define MODE_FORMAT 0170000
+#define MODE_BLOCK 0060000
+#define MAGIC_TMPFS 0x01021994
+#define MAGIC_RAMFS 0x858458f6
+#define MAGIC_HUGETLBFS 0x958458f6
+
+/* Set by the loader. */
+const volatile u8 count_files = 0;
+const volatile u8 count_groups = 0;
+const volatile u8 send_notices = 0;
+/* References are sent if the lowest 24 bits of their hash are below this. */
+const volatile u32 sample_below = 0;
+
+/* The loader reads them in this order (probe.rs). Refaults are not here: the kernel counts them itself. */
+enum field { ACCESSES, MISSES, ADDED_READ, ADDED_WRITE, RECLAIMED, TRUNCATED, INVALIDATED, DIRTIED, FIELDS };
+
+struct counters {
+	u64 of[FIELDS];
+};
+struct file_key {
+	u32 device;
+	u32 unused;
+	u64 inode;
+};
+struct notice {
+	u32 device;
+	u32 generation;
+	u64 inode;
+	u64 index;
+	u32 pages;
+	u32 is_device;
+};
+
+struct {
+	MAP_NUMBER(type, MAP_PERCPU_HASH);
+	MAP_NUMBER(max_entries, 256);
+	MAP_TYPE(key, u32);
+	MAP_TYPE(value, struct counters);
+} devices SEC(".maps");
+struct {
+	MAP_NUMBER(type, MAP_PERCPU_HASH);
+	MAP_NUMBER(max_entries, 1024);
+	MAP_TYPE(key, u64);
+	MAP_TYPE(value, struct counters);
+} groups SEC(".maps");
+struct {
+	MAP_NUMBER(type, MAP_LRU_HASH);
+	MAP_NUMBER(max_entries, 8192);
+	MAP_TYPE(key, struct file_key);
+	MAP_TYPE(value, struct counters);
+} files SEC(".maps");
+struct {
+	MAP_NUMBER(type, MAP_PERCPU_ARRAY);
+	MAP_NUMBER(max_entries, 2);
+	MAP_TYPE(key, u32);
+	MAP_TYPE(value, u64);
+} lost SEC(".maps");
+struct {
+	MAP_NUMBER(type, MAP_RINGBUF);
+	MAP_NUMBER(max_entries, 1 << 22);
+} notices SEC(".maps");
+struct {
+	MAP_NUMBER(type, MAP_RINGBUF);
+	MAP_NUMBER(max_entries, 1 << 20);
+} references SEC(".maps");
+
+enum { LOST_NOTICES, LOST_REFERENCES };
+/* Data in a ring at which the reader is woken before its time. */
+#define WAKE_BYTES 262144
+
+/* What a task did last, so that one read or fault that shows up several times counts once. */
+struct recent {
+	u64 added_to, added_first, added_last;
+	u64 read_from, read_index, read_last, read_calls;
+	u64 faulted_in, faulted_at;
+	u64 major_in, major_at;
+	u64 mapped_in, mapped_first, mapped_last;
+};
+struct {
+	MAP_NUMBER(type, MAP_TASK_STORAGE);
+	MAP_NUMBER(map_flags, NO_PREALLOC);
+	MAP_TYPE(key, int);
+	MAP_TYPE(value, struct recent);
+} tasks SEC(".maps");
+
+static const struct counters none;
+
+INLINE struct recent *recent_of_task(void)
+{
+	return task_storage_get(&tasks, current_task(), NULL, STORAGE_CREATE);
+}
+
+INLINE u32 device_of(struct inode *inode)
+{
+	return (inode->i_mode & MODE_FORMAT) == MODE_BLOCK ? inode->i_rdev : inode->i_sb->s_dev;
+}
+
+/* What lives in memory alone is not a cache of anything. */
+INLINE int is_cache(struct inode *inode)
+{
+	u64 magic = inode->i_sb->s_magic;
+	return magic != MAGIC_TMPFS && magic != MAGIC_RAMFS && magic != MAGIC_HUGETLBFS;
+}
+
+INLINE u32 pages_of(struct folio *folio)
+{
+	unsigned long flags = 0;
+	u32 pages;
+	probe_read_kernel(&flags, sizeof(flags), folio); /* the flags are the first word */
+	if (!(flags & (1UL << ENUM_VALUE(enum pageflags, PG_head))))
+		return 1;
+	if (HAS_FIELD((struct folio___pages *)folio, _folio_nr_pages))
+		pages = PEEK((struct folio___pages *)folio, _folio_nr_pages);
+	else
+		pages = 1u << (PEEK((struct folio___order *)folio, _flags_1) & 0x1f);
+	return pages ? pages : 1;
+}
+
+INLINE u64 number_of(struct cgroup_subsys_state *state)
+{
+	struct cgroup *group = PEEK(state, cgroup);
+	struct kernfs_node *node = PEEK(group, kn);
+	return PEEK(node, id);
+}
+
+/* Number of the memory cgroup that the running task is in, 0 if there is none. */
+INLINE u64 group_of_task(void)
+{
+	struct task_struct *task = current_task();
+	struct cgroup_subsys_state *state = NULL;
+	struct css_set *set;
+	if (!count_groups)
+		return 0;
+	set = PEEK(task, cgroups);
+	probe_read_kernel(&state, sizeof(state),
+			  (void *)__builtin_preserve_access_index(&set->subsys) +
+				  8 * ENUM_VALUE(enum cgroup_subsys_id, memory_cgrp_id));
+	return state ? number_of(state) : 0;
+}
+
+/* The same of the cgroup that a folio is charged to. */
+INLINE u64 group_of_folio(struct folio *folio)
+{
+	struct mem_cgroup *group;
+	if (!count_groups)
+		return 0;
+	group = (void *)(PEEK(folio, memcg_data) & ~7UL);
+	return group ? number_of(__builtin_preserve_access_index(&group->css)) : 0;
+}
+
+INLINE struct counters *find_or_make(void *map, const void *key)
+{
+	struct counters *found = map_lookup(map, key);
+	if (found)
+		return found;
+	map_update(map, key, &none, IF_ABSENT);
+	return map_lookup(map, key);
+}
+
+INLINE void count(struct inode *inode, u64 group, enum field field, s64 amount)
+{
+	u32 device = device_of(inode);
+	struct counters *counters = find_or_make(&devices, &device);
+	if (counters)
+		counters->of[field] += amount;
+	if (group) {
+		counters = find_or_make(&groups, &group);
+		if (counters)
+			counters->of[field] += amount;
+	}
+	if (count_files) {
+		struct file_key key = { device, 0, inode->i_ino };
+		counters = find_or_make(&files, &key);
+		if (counters)
+			__sync_fetch_and_add(&counters->of[field], amount);
+	}
+}
+
+INLINE void count_lost(u32 what, u64 amount)
+{
+	u64 *counter = map_lookup(&lost, &what);
+	if (counter)
+		*counter += amount;
+}
+
+INLINE u64 wakes(void *ring)
+{
+	return ringbuf_query(ring, RING_AVAILABLE) >= WAKE_BYTES ? RING_FORCE_WAKEUP : RING_NO_WAKEUP;
+}
+
+/* Mixes all bits into all bits (the finisher of SplitMix64). */
+INLINE u64 mixed(u64 x)
+{
+	x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
+	x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
+	return x ^ (x >> 31);
+}
+
+#define SAMPLED_AT_ONCE 512
+
+/* Sends those pages of a read that are in the sample. */
+INLINE void refer(struct inode *inode, u64 first, u64 pages)
+{
+	u64 file;
+	u32 at;
+	if (!sample_below)
+		return;
+	file = mixed(((u64)device_of(inode) << 32) + inode->i_ino * 0x9e3779b97f4a7c15ULL);
+	for (at = 0; at < SAMPLED_AT_ONCE && at < pages; at++) {
+		u64 hash = mixed(file + (first + at) * 0x9e3779b97f4a7c15ULL), *place;
+		if ((hash & 0xffffff) >= sample_below)
+			continue;
+		place = ringbuf_reserve(&references, sizeof(*place), 0);
+		if (!place) {
+			count_lost(LOST_REFERENCES, 1);
+			continue;
+		}
+		*place = hash;
+		ringbuf_submit(place, wakes(&references));
+	}
+	if (pages > SAMPLED_AT_ONCE)
+		count_lost(LOST_REFERENCES, (pages - SAMPLED_AT_ONCE) * sample_below >> 24);
+}
+
+/* The running system call, -1 in the kernel's own threads and in page faults. */
+INLINE s64 system_call(void)
+{
+	struct task_struct *task = current_task();
+	if (task->flags & TASK_OF_KERNEL)
+		return -1;
+	return (s64)PEEK((struct pt_regs *)task_registers(task), orig_ax);
+}
+
+/* Whether the task is in a system call that writes (numbers of x86-64): write, pwrite64, writev, pwritev,
+ * pwritev2, copy_file_range, truncate, ftruncate, fallocate. Pages added then are the writer's. */
+INLINE int is_writing(void)
+{
+	s64 call = system_call();
+	return call == 1 || call == 18 || call == 20 || call == 296 || call == 328 || call == 326 ||
+	       call == 76 || call == 77 || call == 285;
+}
+
+/* ---- all kernels ---- */
+
+SEC("tp_btf/mm_filemap_add_to_page_cache")
+int page_added(u64 *context)
+{
+	struct folio *folio = (void *)context[0];
+	struct address_space *mapping = folio->mapping;
+	struct inode *inode = mapping->host;
+	u64 first = folio->index, last;
+	u32 pages = pages_of(folio);
+	struct recent *recent;
+
+	if (!is_cache(inode))
+		return 0;
+	if (is_writing()) {
+		count(inode, group_of_folio(folio), ADDED_WRITE, pages);
+		return 0;
+	}
+	count(inode, group_of_folio(folio), ADDED_READ, pages);
+	recent = recent_of_task();
+	if (!recent)
+		return 0;
+	last = first + pages - 1;
+	if (recent->added_to != (u64)mapping) {
+		recent->added_to = (u64)mapping;
+		recent->added_first = first;
+		recent->added_last = last;
+	} else {
+		if (first < recent->added_first)
+			recent->added_first = first;
+		if (last > recent->added_last)
+			recent->added_last = last;
+	}
+	if (recent->faulted_in == (u64)mapping && recent->faulted_at >= first && recent->faulted_at <= last) {
+		count(inode, group_of_task(), MISSES, 1);
+		recent->major_in = (u64)mapping;
+		recent->major_at = recent->faulted_at;
+		recent->faulted_in = 0;
+	}
+	return 0;
+}
+
+SEC("tp_btf/writeback_dirty_folio")
+int page_dirtied(u64 *context)
+{
+	struct folio *folio = (void *)context[0];
+	struct address_space *mapping = (void *)context[1];
+	struct inode *inode;
+	if (!mapping)
+		return 0;
+	inode = mapping->host;
+	if (is_cache(inode))
+		count(inode, group_of_folio(folio), DIRTIED, pages_of(folio));
+	return 0;
+}
+
+SEC("tp_btf/mm_filemap_delete_from_page_cache")
+int page_left(u64 *context)
+{
+	struct folio *folio = (void *)context[0];
+	struct inode *inode = folio->mapping->host;
+	u32 pages = pages_of(folio);
+	enum field why = INVALIDATED;
+	struct notice *notice;
+
+	if (!is_cache(inode))
+		return 0;
+	if (current_task()->flags & TASK_RECLAIMS)
+		why = RECLAIMED;
+	else if (inode->i_nlink == 0 || (s64)(folio->index << PAGE_SHIFT) >= inode->i_size)
+		why = TRUNCATED;
+	count(inode, group_of_folio(folio), why, pages);
+	if (why != RECLAIMED || !send_notices)
+		return 0;
+	notice = ringbuf_reserve(&notices, sizeof(*notice), 0);
+	if (!notice) {
+		count_lost(LOST_NOTICES, pages);
+		return 0;
+	}
+	notice->device = device_of(inode);
+	notice->generation = inode->i_generation;
+	notice->inode = inode->i_ino;
+	notice->index = folio->index;
+	notice->pages = pages;
+	notice->is_device = (inode->i_mode & MODE_FORMAT) == MODE_BLOCK;
+	ringbuf_submit(notice, wakes(&notices));
+	return 0;
+}
+
+/* ---- tracepoints: Linux 6.12 and later ---- */
+
+/* Where the running read(2) or pread64(2) of x86-64 begins, if it ends at page `last`; `index` otherwise. Needed
+ * since a batch that had to wait for the disk does not show up. */
+INLINE u64 first_page(struct task_struct *task, u64 index, u64 last)
+{
+	struct pt_regs *registers = (void *)task_registers(task);
+	u64 call = PEEK(registers, orig_ax), length = PEEK(registers, dx), start;
+	if (call > 17 || length <= 1UL << PAGE_SHIFT)
+		return index;
+	if (call == 17) {
+		start = PEEK(registers, r10);
+	} else if (call == 0) {
+		struct files_struct *files = PEEK(task, files);
+		struct fdtable *table = PEEK(files, fdt);
+		struct file **all = PEEK(table, fd), *file = NULL;
+		u64 number = PEEK(registers, di);
+		if (number >= PEEK(table, max_fds))
+			return index;
+		probe_read_kernel(&file, sizeof(file), all + number);
+		start = PEEK(file, f_pos);
+	} else {
+		return index;
+	}
+	if ((start + length - 1) >> PAGE_SHIFT != last || start >> PAGE_SHIFT > index)
+		return index;
+	return start >> PAGE_SHIFT;
+}
+
+/* Fires for every batch of folios that a read finds; `last` is the end of the whole request. */
+SEC("tp_btf/mm_filemap_get_pages")
+int pages_got(u64 *context)
+{
+	struct address_space *mapping = (void *)context[0];
+	u64 index = context[1], last = context[2], end, calls = 0;
+	struct inode *inode = mapping->host;
+	struct task_struct *task = current_task();
+	struct recent *recent = recent_of_task();
+	int goes_on, missed;
+
+	if (!recent || !is_cache(inode))
+		return 0;
+	if (HAS_FIELD(task, ioac.syscr))
+		calls = task->ioac.syscr;
+	goes_on = recent->read_from == (u64)mapping && recent->read_last == last &&
+		  index > recent->read_index && recent->read_calls == calls;
+	missed = recent->added_to == (u64)mapping && index >= recent->added_first &&
+		 index <= recent->added_last;
+	recent->added_to = 0;
+	recent->read_from = (u64)mapping;
+	recent->read_index = index;
+	recent->read_last = last;
+	recent->read_calls = calls;
+	if (missed)
+		count(inode, group_of_task(), MISSES, 1);
+	if (goes_on)
+		return 0;
+	index = first_page(task, index, last);
+	/* A request may go beyond the end of the file. */
+	end = inode->i_size > 0 ? (u64)(inode->i_size - 1) >> PAGE_SHIFT : 0;
+	if (last > end)
+		last = end;
+	if (last < index)
+		return 0;
+	count(inode, group_of_task(), ACCESSES, last - index + 1);
+	refer(inode, index, last - index + 1);
+	return 0;
+}
+
+/* Fires when a page fault needs a page, and again when it is tried anew after I/O. */
+SEC("tp_btf/mm_filemap_fault")
+int page_faulted(u64 *context)
+{
+	struct address_space *mapping = (void *)context[0];
+	u64 index = context[1];
+	struct inode *inode = mapping->host;
+	struct recent *recent = recent_of_task();
+	if (!recent || !is_cache(inode))
+		return 0;
+	if (recent->major_in == (u64)mapping && recent->major_at == index) {
+		recent->major_in = 0;
+		return 0;
+	}
+	if (recent->faulted_in == (u64)mapping && recent->faulted_at == index) {
+		recent->faulted_in = 0;
+		return 0;
+	}
+	recent->faulted_in = (u64)mapping;
+	recent->faulted_at = index;
+	if (!(recent->mapped_in == (u64)mapping && index >= recent->mapped_first && index <= recent->mapped_last)) {
+		count(inode, group_of_task(), ACCESSES, 1);
+		refer(inode, index, 1);
+	}
+	recent->mapped_in = 0;
+	return 0;
+}
+
+/* Fires when a page fault maps pages that are there, its neighbours too. */
+SEC("tp_btf/mm_filemap_map_pages")
+int pages_mapped(u64 *context)
+{
+	struct address_space *mapping = (void *)context[0];
+	u64 first = context[1], last = context[2];
+	struct inode *inode = mapping->host;
+	struct recent *recent = recent_of_task();
+	if (!recent || !is_cache(inode))
+		return 0;
+	if (recent->major_in == (u64)mapping && recent->major_at >= first && recent->major_at <= last) {
+		recent->major_in = 0;
+		return 0;
+	}
+	/* A second try after readahead was begun. */
+	if (recent->faulted_in == (u64)mapping && recent->faulted_at >= first && recent->faulted_at <= last) {
+		recent->faulted_in = 0;
+		return 0;
+	}
+	recent->faulted_in = 0;
+	recent->mapped_in = (u64)mapping;
+	recent->mapped_first = first;
+	recent->mapped_last = last;
+	count(inode, group_of_task(), ACCESSES, 1);
+	refer(inode, first, 1);
+	return 0;
+}
+
+/* ---- functions: Linux 6.1 and later ---- */
+
+SEC("fexit/filemap_read")
+int read_ended(u64 *context)
+{
+	struct kiocb *request = (void *)context[0];
+	s64 bytes = (s64)context[3] - (s64)context[2], end = request->ki_pos;
+	struct inode *inode = request->ki_filp->f_mapping->host;
+	u64 first, pages;
+	if (bytes <= 0 || !is_cache(inode))
+		return 0;
+	first = (u64)(end - bytes) >> PAGE_SHIFT;
+	pages = ((u64)(end - 1) >> PAGE_SHIFT) - first + 1;
+	count(inode, group_of_task(), ACCESSES, pages);
+	refer(inode, first, pages);
+	return 0;
+}
+
+/* A reader looked, and the page was not there. */
+SEC("fentry/page_cache_sync_ra")
+int read_missed(u64 *context)
+{
+	struct readahead_control *readahead = (void *)context[0];
+	struct inode *inode = readahead->mapping->host;
+	/* Page faults come here too; what they miss is counted where they end. */
+	if (is_cache(inode) && system_call() != -1)
+		count(inode, group_of_task(), MISSES, 1);
+	return 0;
+}
+
+SEC("fexit/filemap_fault")
+int fault_ended(u64 *context)
+{
+	struct vm_fault *fault = (void *)context[0];
+	u32 result = context[1];
+	struct inode *inode = fault->vma->vm_file->f_mapping->host;
+	if (!is_cache(inode))
+		return 0;
+	if (fault->flags & FAULT_TRIED)
+		return 0;
+	count(inode, group_of_task(), ACCESSES, 1);
+	if (result & FAULT_MAJOR)
+		count(inode, group_of_task(), MISSES, 1);
+	refer(inode, fault->pgoff, 1);
+	return 0;
+}
+
+SEC("fexit/filemap_map_pages")
+int map_ended(u64 *context)
+{
+	struct vm_fault *fault = (void *)context[0];
+	u32 result = context[3];
+	struct inode *inode = fault->vma->vm_file->f_mapping->host;
+	/* Otherwise the fault goes on, or comes from a second try. */
+	if (!(result & FAULT_NOPAGE) || (fault->flags & FAULT_TRIED) || !is_cache(inode))
+		return 0;
+	count(inode, group_of_task(), ACCESSES, 1);
+	refer(inode, fault->pgoff, 1);
+	return 0;
+}
+
+char LICENSE[] SEC("license") = "GPL";

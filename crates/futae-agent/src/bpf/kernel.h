@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* What the programs read of the kernel, and what they call in it. Types name only the fields that are read;
+ * where these lie is put in at load time from the running kernel's own description (CO-RE). */
+#ifndef FUTAE_KERNEL_H
+#define FUTAE_KERNEL_H
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef long long s64;
+
+#define SEC(name) __attribute__((section(name), used))
+#define INLINE static inline __attribute__((always_inline))
+#define NULL ((void *)0)
+
+/* Declarations of maps: integers travel as the length of an array. */
+#define MAP_NUMBER(name, value) int(*name)[value]
+#define MAP_TYPE(name, of) of *name
+
+enum { MAP_ARRAY = 2, MAP_PERCPU_HASH = 5, MAP_PERCPU_ARRAY = 6, MAP_LRU_HASH = 9, MAP_RINGBUF = 27, MAP_TASK_STORAGE = 29 };
+enum { NO_PREALLOC = 1 };
+enum { IF_ABSENT = 1 };
+enum { STORAGE_CREATE = 1 };
+enum { RING_NO_WAKEUP = 1, RING_FORCE_WAKEUP = 2 };
+enum { RING_AVAILABLE = 0 };
+
+struct task_struct;
+static void *(*const map_lookup)(void *map, const void *key) = (void *)1;
+static long (*const map_update)(void *map, const void *key, const void *value, u64 flags) = (void *)2;
+static long (*const probe_read_kernel)(void *to, u32 size, const void *from) = (void *)113;
+static void *(*const ringbuf_reserve)(void *ring, u64 size, u64 flags) = (void *)131;
+static void (*const ringbuf_submit)(void *data, u64 flags) = (void *)132;
+static u64 (*const ringbuf_query)(void *ring, u64 what) = (void *)134;
+static void *(*const task_storage_get)(void *map, struct task_struct *task, void *value, u64 flags) = (void *)156;
+static struct task_struct *(*const current_task)(void) = (void *)158;
+static long (*const task_registers)(struct task_struct *task) = (void *)175;
+
+/* Reads a field through a pointer that the verifier does not follow by itself. */
+#define PEEK(pointer, field)                                                              \
+	({                                                                                \
+		typeof((pointer)->field) peeked = 0;                                      \
+		probe_read_kernel(&peeked, sizeof(peeked),                                \
+				  __builtin_preserve_access_index(&(pointer)->field));    \
+		peeked;                                                                   \
+	})
+#define HAS_FIELD(pointer, field) __builtin_preserve_field_info((pointer)->field, 2)
+#define ENUM_VALUE(type, value) __builtin_preserve_enum_value(*(type *)value, 1)
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+struct super_block {
+	u32 s_dev;
+	unsigned long s_magic;
+};
+struct inode {
+	u16 i_mode;
+	struct super_block *i_sb;
+	unsigned long i_ino;
+	u32 i_nlink;
+	u32 i_rdev;
+	s64 i_size;
+	u32 i_generation;
+};
+struct address_space {
+	struct inode *host;
+};
+struct file {
+	struct address_space *f_mapping;
+	s64 f_pos;
+};
+struct fdtable {
+	u32 max_fds;
+	struct file **fd;
+};
+struct files_struct {
+	struct fdtable *fdt;
+};
+struct kiocb {
+	struct file *ki_filp;
+	s64 ki_pos;
+};
+struct readahead_control {
+	struct address_space *mapping;
+};
+struct folio {
+	struct address_space *mapping;
+	unsigned long index;
+	unsigned long memcg_data;
+};
+struct folio___pages {
+	u32 _folio_nr_pages; /* Linux 6.1 */
+};
+struct folio___order {
+	unsigned long _flags_1; /* later: the order is in its lowest byte */
+};
+struct vm_area_struct {
+	struct file *vm_file;
+};
+enum fault_flag { FAULT_FLAG_WRITE = 1 };
+struct vm_fault {
+	struct vm_area_struct *vma;
+	unsigned long pgoff;
+	enum fault_flag flags;
+};
+struct kernfs_node {
+	u64 id;
+};
+struct cgroup {
+	struct kernfs_node *kn;
+};
+struct cgroup_subsys_state {
+	struct cgroup *cgroup;
+};
+struct mem_cgroup {
+	struct cgroup_subsys_state css;
+};
+struct css_set {
+	struct cgroup_subsys_state *subsys[1];
+};
+struct task_io_accounting {
+	u64 syscr;
+};
+struct task_struct {
+	u32 flags;
+	struct css_set *cgroups;
+	struct files_struct *files;
+	struct task_io_accounting ioac;
+};
+struct pt_regs {
+	unsigned long r10;
+	unsigned long dx;
+	unsigned long di;
+	unsigned long orig_ax;
+};
+#pragma clang attribute pop
+
+enum pageflags { PG_head = 16 };
+enum cgroup_subsys_id { memory_cgrp_id = 4 };
+
+#endif

@@ -1,0 +1,139 @@
+//! The programs in the kernel: loading them, reading what they counted.
+
+#[cfg(futae_has_bpf)]
+mod bpf;
+
+use crate::args::Checked;
+use crate::extents::Pages;
+use crate::proc;
+use futae_report::{Counters, Source};
+use rustix::fd::BorrowedFd;
+
+/// Counts since the probe was set up, and what came through its rings.
+#[derive(Clone, Debug, Default)]
+pub struct Counts {
+    /// All of the page cache.
+    pub total: Counters,
+    /// By device, as the kernel packs its number.
+    pub devices: Vec<(u32, Counters)>,
+    /// By memory cgroup.
+    pub groups: Vec<(u64, Counters)>,
+    /// By device and inode.
+    pub files: Vec<((u32, u64), Counters)>,
+    /// Evicted pages whose notice was lost.
+    pub notices_lost: u64,
+    /// References that were lost.
+    pub references_lost: u64,
+}
+
+/// Whatever counts here.
+pub struct Probe {
+    kind: Kind,
+    /// Refaults and the like when it was set up.
+    begin: Counters,
+}
+
+enum Kind {
+    #[cfg(futae_has_bpf)]
+    Bpf(Box<bpf::Programs>),
+    Vmstat,
+}
+
+impl Probe {
+    /// Loads the programs that this kernel takes. Where it takes none, `/proc/vmstat` counts, and the
+    /// second part says why.
+    #[must_use]
+    pub fn start(args: &Checked) -> (Self, Option<String>) {
+        let (kind, why) = if args.no_bpf {
+            (Kind::Vmstat, Some("without eBPF, as asked".to_owned()))
+        } else {
+            start(args)
+        };
+        (
+            Self {
+                kind,
+                begin: proc::vmstat(),
+            },
+            why,
+        )
+    }
+
+    /// Where the counts come from.
+    #[must_use]
+    pub fn source(&self) -> Source {
+        match &self.kind {
+            #[cfg(futae_has_bpf)]
+            Kind::Bpf(programs) => programs.source(),
+            Kind::Vmstat => Source::Vmstat,
+        }
+    }
+
+    /// What happened since the start.
+    ///
+    /// # Errors
+    /// If the kernel does not give the counters.
+    pub fn read(&self) -> anyhow::Result<Counts> {
+        let kernel = proc::vmstat().since(&self.begin);
+        match &self.kind {
+            #[cfg(futae_has_bpf)]
+            Kind::Bpf(programs) => {
+                let mut counts = programs.read()?;
+                counts.total.refaults = kernel.refaults;
+                Ok(counts)
+            }
+            Kind::Vmstat => Ok(Counts {
+                total: kernel,
+                ..Counts::default()
+            }),
+        }
+    }
+
+    /// Evicted pages that were told of since the last call, at most so many.
+    pub fn evicted(&mut self, most: usize, into: &mut Vec<Pages>) {
+        match &mut self.kind {
+            #[cfg(futae_has_bpf)]
+            Kind::Bpf(programs) => programs.evicted(most, into),
+            Kind::Vmstat => {
+                let _ = (most, into);
+            }
+        }
+    }
+
+    /// Sampled reads since the last call, at most so many.
+    pub fn references(&mut self, most: usize, into: &mut Vec<u64>) {
+        match &mut self.kind {
+            #[cfg(futae_has_bpf)]
+            Kind::Bpf(programs) => programs.references(most, into),
+            Kind::Vmstat => {
+                let _ = (most, into);
+            }
+        }
+    }
+
+    /// What becomes readable when a ring fills up.
+    #[must_use]
+    pub fn wakers(&self) -> Vec<BorrowedFd<'_>> {
+        match &self.kind {
+            #[cfg(futae_has_bpf)]
+            Kind::Bpf(programs) => programs.wakers().into(),
+            Kind::Vmstat => Vec::new(),
+        }
+    }
+}
+
+#[cfg(futae_has_bpf)]
+fn start(args: &Checked) -> (Kind, Option<String>) {
+    match bpf::Programs::load(args) {
+        Ok(programs) => (Kind::Bpf(Box::new(programs)), None),
+        Err(error) => (
+            Kind::Vmstat,
+            Some(format!("this kernel takes no eBPF: {error:#}")),
+        ),
+    }
+}
+
+#[cfg(not(futae_has_bpf))]
+fn start(_: &Checked) -> (Kind, Option<String>) {
+    let why = "built without eBPF, since clang was missing then";
+    (Kind::Vmstat, Some(why.to_owned()))
+}

@@ -1,0 +1,273 @@
+//! The eBPF programs of `src/bpf`, loaded and read by `aya`.
+
+use super::Counts;
+use crate::args::Checked;
+use crate::extents::Pages;
+use anyhow::{Context, anyhow};
+use aya::maps::{HashMap, Map, MapData, PerCpuArray, PerCpuHashMap, RingBuf};
+use aya::programs::{BtfTracePoint, FEntry, FExit};
+use aya::{Btf, Ebpf, EbpfLoader};
+use futae_report::{Counters, Source};
+use rustix::fd::{AsFd, BorrowedFd};
+
+static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/counts.bpf.o"));
+
+/// Fields of a record of counters (`enum field` in `counts.bpf.c`).
+const FIELDS: usize = 8;
+type Record = [u64; FIELDS];
+/// `struct file_key`: device, unused, both halves of the inode.
+type FileKey = [u32; 4];
+/// Bytes of `struct notice`.
+const NOTICE_BYTES: usize = 32;
+const RING_BYTES_MIN: u32 = 4096;
+
+enum Hook {
+    Tracepoint(&'static str),
+    Begin(&'static str),
+    End(&'static str),
+}
+
+use Hook::{Begin, End, Tracepoint};
+
+/// Programs with what they hook into. Those that only some kernels take come first, so that a kernel
+/// refuses before much work is done.
+const BY_TRACEPOINTS: [(&str, Hook); 3] = [
+    ("pages_got", Tracepoint("mm_filemap_get_pages")),
+    ("page_faulted", Tracepoint("mm_filemap_fault")),
+    ("pages_mapped", Tracepoint("mm_filemap_map_pages")),
+];
+const BY_FUNCTIONS: [(&str, Hook); 4] = [
+    ("read_ended", End("filemap_read")),
+    ("read_missed", Begin("page_cache_sync_ra")),
+    ("fault_ended", End("filemap_fault")),
+    ("map_ended", End("filemap_map_pages")),
+];
+const ALWAYS: [(&str, Hook); 3] = [
+    ("page_added", Tracepoint("mm_filemap_add_to_page_cache")),
+    ("page_dirtied", Tracepoint("writeback_dirty_folio")),
+    ("page_left", Tracepoint("mm_filemap_delete_from_page_cache")),
+];
+
+/// The programs at work; they leave the kernel when this is dropped.
+pub struct Programs {
+    source: Source,
+    devices: PerCpuHashMap<MapData, u32, Record>,
+    groups: PerCpuHashMap<MapData, u64, Record>,
+    files: HashMap<MapData, FileKey, Record>,
+    lost: PerCpuArray<MapData, u64>,
+    notices: RingBuf<MapData>,
+    references: RingBuf<MapData>,
+    _programs: Ebpf,
+}
+
+impl Programs {
+    /// Loads the family that this kernel takes.
+    pub fn load(args: &Checked) -> anyhow::Result<Self> {
+        let btf = Btf::from_sys_fs().context("it does not describe itself (BTF)")?;
+        let functions = || Self::load_family(args, &btf, Source::Functions, &BY_FUNCTIONS);
+        if args.functions {
+            return functions();
+        }
+        let tracepoints = Self::load_family(args, &btf, Source::Tracepoints, &BY_TRACEPOINTS);
+        tracepoints.or_else(|first| {
+            functions().map_err(|second| anyhow!("tracepoints: {first:#}; functions: {second:#}"))
+        })
+    }
+
+    fn load_family(
+        args: &Checked,
+        btf: &Btf,
+        source: Source,
+        family: &[(&str, Hook)],
+    ) -> anyhow::Result<Self> {
+        let mut loader = EbpfLoader::new();
+        let (files, groups) = (u8::from(args.top > 0), u8::from(args.groups));
+        let notices = u8::from(args.notices);
+        loader.btf(Some(btf));
+        // Storage of tasks is used by the programs alone.
+        loader.allow_unsupported_maps();
+        loader.override_global("count_files", &files, true);
+        loader.override_global("count_groups", &groups, true);
+        loader.override_global("send_notices", &notices, true);
+        loader.override_global("sample_below", &args.threshold, true);
+        // What is not used takes no memory.
+        for (name, is_used, least) in [
+            ("files", args.top > 0, 1),
+            ("groups", args.groups, 1),
+            ("notices", args.notices, RING_BYTES_MIN),
+            ("references", args.threshold > 0, RING_BYTES_MIN),
+        ] {
+            if !is_used {
+                loader.map_max_entries(name, least);
+            }
+        }
+        let mut programs = loader.load(OBJECT)?;
+        for (name, hook) in family.iter().chain(&ALWAYS) {
+            load(&mut programs, name, hook, btf).with_context(|| (*name).to_owned())?;
+        }
+        for (name, hook) in ALWAYS.iter().chain(family) {
+            attach(&mut programs, name, hook).with_context(|| (*name).to_owned())?;
+        }
+        let mut map = |name: &str| -> anyhow::Result<Map> {
+            programs
+                .take_map(name)
+                .with_context(|| format!("no map {name}"))
+        };
+        Ok(Self {
+            source,
+            devices: map("devices")?.try_into()?,
+            groups: map("groups")?.try_into()?,
+            files: map("files")?.try_into()?,
+            lost: map("lost")?.try_into()?,
+            notices: map("notices")?.try_into()?,
+            references: map("references")?.try_into()?,
+            _programs: programs,
+        })
+    }
+
+    /// Which family is loaded.
+    pub fn source(&self) -> Source {
+        self.source
+    }
+
+    /// What was counted so far.
+    pub fn read(&self) -> anyhow::Result<Counts> {
+        let mut counts = Counts::default();
+        for entry in self.devices.iter() {
+            let (device, records) = entry?;
+            let counters = counters(&sum(&records));
+            counts.total.add(&counters);
+            counts.devices.push((device, counters));
+        }
+        for entry in self.groups.iter() {
+            let (group, records) = entry?;
+            counts.groups.push((group, counters(&sum(&records))));
+        }
+        for entry in self.files.iter() {
+            // An entry may be replaced by another while all are read.
+            let Ok(([device, _, low, high], record)) = entry else {
+                continue;
+            };
+            let inode = u64::from(high) << 32 | u64::from(low);
+            counts.files.push(((device, inode), counters(&record)));
+        }
+        let lost =
+            |index: u32| -> anyhow::Result<u64> { Ok(self.lost.get(&index, 0)?.iter().sum()) };
+        counts.notices_lost = lost(0)?;
+        counts.references_lost = lost(1)?;
+        Ok(counts)
+    }
+
+    /// Evicted pages since the last call, at most so many.
+    pub fn evicted(&mut self, most: usize, into: &mut Vec<Pages>) {
+        for _ in 0..most {
+            let Some(item) = self.notices.next() else {
+                return;
+            };
+            into.extend(notice(&item));
+        }
+    }
+
+    /// Sampled reads since the last call, at most so many.
+    pub fn references(&mut self, most: usize, into: &mut Vec<u64>) {
+        for _ in 0..most {
+            let Some(item) = self.references.next() else {
+                return;
+            };
+            into.extend(item.first_chunk().map(|bytes| u64::from_ne_bytes(*bytes)));
+        }
+    }
+
+    /// The rings.
+    pub fn wakers(&self) -> [BorrowedFd<'_>; 2] {
+        [self.notices.as_fd(), self.references.as_fd()]
+    }
+}
+
+fn load(programs: &mut Ebpf, name: &str, hook: &Hook, btf: &Btf) -> anyhow::Result<()> {
+    let program = programs
+        .program_mut(name)
+        .context("it is not in the object")?;
+    match hook {
+        Tracepoint(event) => <&mut BtfTracePoint>::try_from(program)?.load(event, btf)?,
+        Begin(function) => <&mut FEntry>::try_from(program)?.load(function, btf)?,
+        End(function) => <&mut FExit>::try_from(program)?.load(function, btf)?,
+    }
+    Ok(())
+}
+
+fn attach(programs: &mut Ebpf, name: &str, hook: &Hook) -> anyhow::Result<()> {
+    let program = programs
+        .program_mut(name)
+        .context("it is not in the object")?;
+    match hook {
+        Tracepoint(_) => {
+            <&mut BtfTracePoint>::try_from(program)?.attach()?;
+        }
+        Begin(_) => {
+            <&mut FEntry>::try_from(program)?.attach()?;
+        }
+        End(_) => {
+            <&mut FExit>::try_from(program)?.attach()?;
+        }
+    }
+    Ok(())
+}
+
+fn sum(records: &[Record]) -> Record {
+    let mut total = Record::default();
+    for record in records {
+        for (field, more) in total.iter_mut().zip(record) {
+            *field = field.wrapping_add(*more);
+        }
+    }
+    total
+}
+
+fn counters(record: &Record) -> Counters {
+    let [
+        accesses,
+        misses,
+        read,
+        written,
+        reclaimed,
+        truncated,
+        invalidated,
+        dirtied,
+    ] = *record;
+    Counters {
+        accesses,
+        misses,
+        added: read + written,
+        readahead: read.saturating_sub(misses),
+        written,
+        refaults: 0,
+        reclaimed,
+        truncated,
+        invalidated,
+        dirtied,
+    }
+}
+
+/// Reads `struct notice`.
+fn notice(bytes: &[u8]) -> Option<Pages> {
+    let bytes: &[u8; NOTICE_BYTES] = bytes.first_chunk()?;
+    let short = |at: usize| {
+        bytes[at..]
+            .first_chunk()
+            .map(|four| u32::from_ne_bytes(*four))
+    };
+    let long = |at: usize| {
+        bytes[at..]
+            .first_chunk()
+            .map(|eight| u64::from_ne_bytes(*eight))
+    };
+    Some(Pages {
+        device: short(0)?,
+        generation: short(4)?,
+        inode: long(8)?,
+        index: long(16)?,
+        pages: short(24)?,
+        is_device: short(28)? != 0,
+    })
+}

@@ -1,0 +1,224 @@
+//! What `/proc` and `/sys` tell.
+
+use futae_report::{BootId, Counters, Device, DeviceId, Memory, Pressure};
+use std::collections::HashMap;
+use std::fs::read_to_string;
+use std::path::Path;
+
+/// Bytes of a page of this machine in units of 4 KiB: 1 on x86-64.
+fn pages_per_page() -> u64 {
+    rustix::param::page_size() as u64 / futae_report::PAGE_BYTES
+}
+
+/// What cannot be read is empty: every reader here has something to say then.
+fn text(path: impl AsRef<Path>) -> String {
+    read_to_string(path).unwrap_or_default()
+}
+
+/// This boot of this machine.
+#[must_use]
+pub fn boot_id() -> BootId {
+    BootId::parse(&text("/proc/sys/kernel/random/boot_id")).unwrap_or_default()
+}
+
+/// The release of its kernel.
+#[must_use]
+pub fn kernel() -> String {
+    text("/proc/sys/kernel/osrelease").trim().to_owned()
+}
+
+/// Its host name.
+#[must_use]
+pub fn host_name() -> String {
+    text("/proc/sys/kernel/hostname").trim().to_owned()
+}
+
+/// For how long it has been up.
+#[must_use]
+pub fn uptime_seconds() -> f64 {
+    let text = text("/proc/uptime");
+    text.split(' ')
+        .next()
+        .and_then(|number| number.parse().ok())
+        .unwrap_or(0.0)
+}
+
+/// Its memory now.
+#[must_use]
+pub fn memory() -> Memory {
+    memory_in(&text("/proc/meminfo"))
+}
+
+fn memory_in(text: &str) -> Memory {
+    let bytes = |name: &str| {
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        let number = line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
+        number.unwrap_or(0).saturating_mul(1024)
+    };
+    Memory {
+        total: bytes("MemTotal"),
+        free: bytes("MemFree"),
+        available: bytes("MemAvailable"),
+        cached: bytes("Cached"),
+        buffers: bytes("Buffers"),
+    }
+}
+
+/// For how long tasks have waited for memory since the boot, if the kernel tells.
+#[must_use]
+pub fn pressure() -> Option<Pressure> {
+    pressure_in(&read_to_string("/proc/pressure/memory").ok()?)
+}
+
+fn pressure_in(text: &str) -> Option<Pressure> {
+    let total = |kind: &str| {
+        let line = text.lines().find(|line| line.starts_with(kind))?;
+        line.rsplit_once("total=")?.1.trim().parse().ok()
+    };
+    Some(Pressure {
+        some_us: total("some")?,
+        full_us: total("full")?,
+    })
+}
+
+/// What `/proc/vmstat` has of the page cache since the boot: refaults, pages that came from disks, pages
+/// reclaimed, pages dirtied, and faults that waited.
+#[must_use]
+pub fn vmstat() -> Counters {
+    vmstat_in(&text("/proc/vmstat"), pages_per_page())
+}
+
+fn vmstat_in(text: &str, scale: u64) -> Counters {
+    let numbers: HashMap<&str, u64> = text
+        .lines()
+        .filter_map(|line| line.split_once(' '))
+        .filter_map(|(name, number)| Some((name, number.parse().ok()?)))
+        .collect();
+    let of = |name: &str| numbers.get(name).copied().unwrap_or(0);
+    let pages = |name: &str| of(name).saturating_mul(scale);
+    Counters {
+        // In KiB, whatever the page size.
+        added: of("pgpgin") / 4,
+        refaults: pages("workingset_refault_file"),
+        reclaimed: pages("pgsteal_file"),
+        dirtied: pages("nr_dirtied"),
+        misses: of("pgmajfault"),
+        ..Counters::default()
+    }
+}
+
+/// Refaults of a memory cgroup since it was made, from its directory's `memory.stat`.
+#[must_use]
+pub fn group_refaults(directory: &Path) -> u64 {
+    let stat = text(directory.join("memory.stat"));
+    let line = stat
+        .lines()
+        .find_map(|line| line.strip_prefix("workingset_refault_file "));
+    let pages: u64 = line
+        .and_then(|number| number.trim().parse().ok())
+        .unwrap_or(0);
+    pages.saturating_mul(pages_per_page())
+}
+
+/// A block device by the number that the kernel packs into 32 bits.
+#[must_use]
+pub fn device_id(packed: u32) -> DeviceId {
+    DeviceId {
+        major: packed >> 20,
+        minor: packed & 0xf_ffff,
+    }
+}
+
+fn parse_id(text: &str) -> Option<DeviceId> {
+    let (major, minor) = text.trim().split_once(':')?;
+    Some(DeviceId {
+        major: major.parse().ok()?,
+        minor: minor.parse().ok()?,
+    })
+}
+
+/// The disks of this machine.
+#[must_use]
+pub fn disks() -> Vec<Device> {
+    let Ok(entries) = std::fs::read_dir("/sys/block") else {
+        return Vec::new();
+    };
+    let mut disks: Vec<Device> = entries
+        .filter_map(|entry| {
+            let path = entry.ok()?.path();
+            let sectors = text(path.join("size"))
+                .trim()
+                .parse()
+                .ok()
+                .filter(|&size| size > 0)?;
+            let serial = [path.join("serial"), path.join("device/serial")]
+                .into_iter()
+                .find_map(|path| read_to_string(path).ok());
+            Some(Device {
+                id: parse_id(&text(path.join("dev")))?,
+                name: path.file_name()?.to_string_lossy().into_owned(),
+                serial: serial.unwrap_or_default().trim().to_owned(),
+                sectors,
+            })
+        })
+        .collect();
+    disks.sort_by_key(|disk| disk.id);
+    disks.truncate(futae_report::Hello::MAX_DEVICES);
+    disks
+}
+
+/// The disk that a device is or lies on as a partition, and the sector where it begins. `None` for what
+/// is neither, such as the device of a network file system.
+#[must_use]
+pub fn place_on_disk(device: DeviceId) -> Option<(DeviceId, u64)> {
+    let path = format!("/sys/dev/block/{device}");
+    let path = Path::new(&path);
+    if !path.join("partition").exists() {
+        return path.exists().then_some((device, 0));
+    }
+    let start = text(path.join("start")).trim().parse().ok()?;
+    Some((parse_id(&text(path.join("../dev")))?, start))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_found_and_missing_ones_are_zero() {
+        let memory = memory_in("MemTotal:  1000 kB\nMemFree: 12 kB\nCachedX: 3 kB\nCached: 5 kB\n");
+        assert_eq!(
+            (memory.total, memory.free, memory.cached),
+            (1_024_000, 12_288, 5120)
+        );
+        assert_eq!(memory.available, 0);
+        let text = "some avg10=0.00 avg60=0.00 avg300=0.00 total=17\n\
+            full avg10=0.00 avg60=0.00 avg300=0.00 total=5\n";
+        assert_eq!(
+            pressure_in(text),
+            Some(Pressure {
+                some_us: 17,
+                full_us: 5
+            })
+        );
+        assert_eq!(pressure_in("some total=x"), None);
+        let counters = vmstat_in(
+            "pgpgin 400\nworkingset_refault_file 7\nbroken\npgsteal_file x\n",
+            1,
+        );
+        assert_eq!(
+            (counters.added, counters.refaults, counters.reclaimed),
+            (100, 7, 0)
+        );
+    }
+
+    #[test]
+    fn devices_are_numbered_as_the_kernel_does() {
+        let id = device_id((254 << 20) | 17);
+        assert_eq!(id.to_string(), "254:17");
+        assert_eq!(parse_id("254:17\n"), Some(id));
+        assert_eq!(parse_id("254"), None);
+    }
+}

@@ -1,0 +1,363 @@
+//! The loop: reads the programs' counters and rings, and sends what is to be said.
+
+use crate::args::Checked;
+use crate::extents::{Pages, Places};
+use crate::probe::{Counts, Probe};
+use crate::sink::Sink;
+use crate::{proc, table};
+use futae_report::{
+    Counters, DeviceId, DeviceSample, FileSample, GroupSample, Hello, Message, Notices, Pressure,
+    Range, Reason, References, Sample,
+};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::collections::{BTreeMap, HashMap};
+use std::hash::Hash;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// How long evictions wait until they are told.
+const NOTICE_DELAY: Duration = Duration::from_millis(100);
+/// Evictions looked up before the counters and the connection get their turn.
+const NOTICES_AT_ONCE: usize = 32_768;
+
+/// Counts and reports until it is killed; with `once`, for a while.
+///
+/// # Errors
+/// If the kernel stops giving counters, or standard output is gone.
+pub fn run(args: &Checked) -> anyhow::Result<()> {
+    let (probe, why) = Probe::start(args);
+    if let Some(why) = why {
+        eprintln!("futae agent: counting by /proc/vmstat alone: {why}");
+    }
+    let mut agent = Agent::new(args, probe)?;
+    if let Some(time) = args.once {
+        std::thread::sleep(time);
+        let sample = agent.sample()?;
+        print!("{}", table::render(&sample, agent.probe.source()));
+        return Ok(());
+    }
+    agent.work(args.period)
+}
+
+struct Agent {
+    probe: Probe,
+    sink: Sink,
+    hello: Hello,
+    places: Places,
+    threshold: u32,
+    top: usize,
+    last: Last,
+    /// Evicted pages for which no place was found, since the last sample.
+    homeless: u64,
+    left: Vec<Pages>,
+    read: Vec<u64>,
+}
+
+/// What was counted until the last sample.
+struct Last {
+    at: Instant,
+    counts: Counts,
+    pressure: Option<Pressure>,
+    refaults: HashMap<u64, u64>,
+    paths: HashMap<u64, PathBuf>,
+}
+
+impl Agent {
+    fn new(args: &Checked, probe: Probe) -> anyhow::Result<Self> {
+        let counts = probe.read()?;
+        let hello = Hello {
+            guest: args.name.clone().unwrap_or_else(proc::host_name),
+            kernel: proc::kernel(),
+            boot: proc::boot_id(),
+            run: random(),
+            source: probe.source(),
+            devices: proc::disks(),
+        };
+        Ok(Self {
+            probe,
+            sink: Sink::new(args.destination.clone()),
+            hello,
+            places: Places::default(),
+            threshold: args.threshold,
+            top: args.top,
+            last: Last {
+                at: Instant::now(),
+                counts,
+                pressure: proc::pressure(),
+                refaults: HashMap::new(),
+                paths: HashMap::new(),
+            },
+            homeless: 0,
+            left: Vec::new(),
+            read: Vec::new(),
+        })
+    }
+
+    fn work(&mut self, period: Duration) -> anyhow::Result<()> {
+        self.greet()?;
+        let mut next = Instant::now() + period;
+        loop {
+            if self.sink.pump() {
+                self.greet()?;
+            }
+            self.wait(next)?;
+            self.tell_evictions()?;
+            self.tell_references()?;
+            let now = Instant::now();
+            if now >= next {
+                // A machine that slept does not make up for it.
+                next = (next + period).max(now);
+                self.hello.devices = proc::disks();
+                self.places.forget_disks();
+                self.greet()?;
+                let sample = self.sample()?;
+                self.sink.send(Message::Sample(sample))?;
+            }
+        }
+    }
+
+    fn greet(&mut self) -> io::Result<()> {
+        self.sink.send(Message::Hello(self.hello.clone()))
+    }
+
+    /// Until something is to be done: a ring fills, the connection takes more, or it is time.
+    fn wait(&mut self, next: Instant) -> io::Result<()> {
+        let has_rings = self.hello.source != futae_report::Source::Vmstat;
+        let most = if has_rings {
+            NOTICE_DELAY
+        } else {
+            Duration::from_secs(1)
+        };
+        let time = next.saturating_duration_since(Instant::now()).min(most);
+        let is_gone = {
+            let rings = self.probe.wakers();
+            let mut all: Vec<PollFd<'_>> = rings
+                .iter()
+                .map(|ring| PollFd::from_borrowed_fd(*ring, PollFlags::IN))
+                .collect();
+            let connection = self.sink.waits();
+            if let Some((connection, wants)) = connection {
+                let flags = if wants {
+                    PollFlags::OUT
+                } else {
+                    PollFlags::empty()
+                };
+                all.push(PollFd::from_borrowed_fd(connection, flags));
+            }
+            let time = Timespec::try_from(time).unwrap_or_default();
+            match poll(&mut all, Some(&time)) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+            let gone = PollFlags::HUP | PollFlags::ERR;
+            connection.is_some() && all.last().is_some_and(|fd| fd.revents().intersects(gone))
+        };
+        if is_gone {
+            self.sink.hung_up();
+            // A port says so at once and again.
+            std::thread::sleep(time.min(NOTICE_DELAY));
+        }
+        Ok(())
+    }
+
+    fn tell_evictions(&mut self) -> io::Result<()> {
+        self.left.clear();
+        self.probe.evicted(NOTICES_AT_ONCE, &mut self.left);
+        if self.left.is_empty() {
+            return Ok(());
+        }
+        let mut ranges: BTreeMap<DeviceId, Vec<Range>> = BTreeMap::new();
+        self.homeless += self.places.find(&self.left, |device, range| {
+            join(ranges.entry(device).or_default(), range);
+        });
+        for (device, ranges) in ranges {
+            for ranges in ranges.chunks(Notices::MAX_RANGES) {
+                let (ranges, reason) = (ranges.to_vec(), Reason::Reclaim);
+                self.sink.send(Message::Notices(Notices {
+                    device,
+                    reason,
+                    ranges,
+                }))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn tell_references(&mut self) -> io::Result<()> {
+        loop {
+            self.read.clear();
+            self.probe.references(References::MAX_PAGES, &mut self.read);
+            if self.read.is_empty() {
+                return Ok(());
+            }
+            let (threshold, pages) = (self.threshold, self.read.clone());
+            self.sink
+                .send(Message::References(References { threshold, pages }))?;
+        }
+    }
+
+    /// What happened since the last sample.
+    fn sample(&mut self) -> anyhow::Result<Sample> {
+        let counts = self.probe.read()?;
+        let (now, pressure) = (Instant::now(), proc::pressure());
+        let before = std::mem::replace(&mut self.last.counts, counts.clone());
+        let mut sample = Sample {
+            at_us: uptime_us(),
+            period_us: now.duration_since(self.last.at).as_micros() as u64,
+            total: counts.total.since(&before.total),
+            devices: Vec::new(),
+            groups: self.groups(&counts, &before),
+            files: Vec::new(),
+            memory: proc::memory(),
+            pressure: pressure
+                .zip(self.last.pressure)
+                .map(|(now, before)| Pressure {
+                    some_us: now.some_us.saturating_sub(before.some_us),
+                    full_us: now.full_us.saturating_sub(before.full_us),
+                }),
+            notices_lost: counts.notices_lost - before.notices_lost,
+            notices_homeless: std::mem::take(&mut self.homeless),
+            references_lost: counts.references_lost - before.references_lost,
+        };
+        for (packed, counters) in changes(&counts.devices, &before.devices) {
+            let device = proc::device_id(packed);
+            sample.devices.push(DeviceSample { device, counters });
+        }
+        for ((device, inode), counters) in changes(&counts.files, &before.files) {
+            let device = proc::device_id(device);
+            sample.files.push(FileSample {
+                device,
+                inode,
+                counters,
+            });
+        }
+        sample.files.sort_by_key(|file| {
+            let counters = &file.counters;
+            std::cmp::Reverse(counters.accesses + counters.added + counters.evicted())
+        });
+        sample.files.truncate(self.top);
+        (self.last.at, self.last.pressure) = (now, pressure);
+        Ok(sample)
+    }
+
+    fn groups(&mut self, counts: &Counts, before: &Counts) -> Vec<GroupSample> {
+        let mut groups = Vec::new();
+        let changed = changes(&counts.groups, &before.groups);
+        if changed
+            .iter()
+            .any(|(id, _)| !self.last.paths.contains_key(id))
+        {
+            self.last.paths = group_paths();
+        }
+        for (id, mut counters) in changed {
+            let path = self.last.paths.get(&id).cloned().unwrap_or_default();
+            let refaults = proc::group_refaults(&path);
+            let earlier = self.last.refaults.insert(id, refaults).unwrap_or(refaults);
+            counters.refaults = refaults.saturating_sub(earlier);
+            let path = path.to_string_lossy().into_owned();
+            groups.push(GroupSample { id, path, counters });
+        }
+        groups
+    }
+}
+
+/// What changed, by what it belongs to.
+fn changes<K: Hash + Eq + Copy>(
+    now: &[(K, Counters)],
+    before: &[(K, Counters)],
+) -> Vec<(K, Counters)> {
+    let before: HashMap<K, Counters> = before.iter().copied().collect();
+    now.iter()
+        .map(|(key, now)| {
+            (
+                *key,
+                before.get(key).map_or(*now, |before| now.since(before)),
+            )
+        })
+        .filter(|(_, counters)| !counters.is_zero())
+        .collect()
+}
+
+/// Appends a range, or lets the last one grow by it.
+fn join(ranges: &mut Vec<Range>, range: Range) {
+    if let Some(last) = ranges.last_mut() {
+        if last.start + last.count == range.start {
+            last.count += range.count;
+            return;
+        }
+        if range.start + range.count == last.start {
+            last.start = range.start;
+            last.count += range.count;
+            return;
+        }
+    }
+    ranges.push(range);
+}
+
+/// The directories of memory cgroups by their numbers, in either version of cgroups.
+fn group_paths() -> HashMap<u64, PathBuf> {
+    use std::os::unix::fs::MetadataExt;
+    fn walk(directory: &Path, paths: &mut HashMap<u64, PathBuf>) {
+        let Ok(metadata) = directory.metadata() else {
+            return;
+        };
+        paths.insert(metadata.ino(), directory.to_owned());
+        let Ok(entries) = directory.read_dir() else {
+            return;
+        };
+        for entry in entries.flatten() {
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                walk(&entry.path(), paths);
+            }
+        }
+    }
+    let mut paths = HashMap::new();
+    let first = Path::new("/sys/fs/cgroup/memory");
+    let root = if first.exists() {
+        first
+    } else {
+        Path::new("/sys/fs/cgroup")
+    };
+    walk(root, &mut paths);
+    paths
+}
+
+fn uptime_us() -> u64 {
+    (proc::uptime_seconds() * 1e6) as u64
+}
+
+/// A number that no other run of an agent has.
+fn random() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one((std::process::id(), uptime_us()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbours_become_one_range() {
+        let mut ranges = Vec::new();
+        for (start, count) in [(8, 8), (16, 8), (0, 8), (100, 8), (92, 8), (24, 8)] {
+            join(&mut ranges, Range { start, count });
+        }
+        let expected = [(0, 24), (92, 16), (24, 8)];
+        assert_eq!(
+            ranges,
+            expected.map(|(start, count)| Range { start, count })
+        );
+    }
+
+    #[test]
+    fn only_what_changed_is_told() {
+        let some = |accesses| Counters {
+            accesses,
+            ..Counters::default()
+        };
+        let before = [(1, some(5)), (2, some(6))];
+        let now = [(1, some(5)), (2, some(9)), (3, some(1))];
+        assert_eq!(changes(&now, &before), [(2, some(3)), (3, some(1))]);
+    }
+}

@@ -1,0 +1,350 @@
+//! Where reports go: connecting, queueing, trying again.
+
+use crate::system::connect_vsock;
+use futae_report::{Frame, Message};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{Mode, OFlags};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use std::fmt;
+use std::io::{self, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::{Duration, Instant};
+
+/// Bytes that wait for a reader who is slow; what comes beyond is dropped.
+const QUEUE_BYTES_MAX: usize = 1 << 20;
+const PAUSE_MIN: Duration = Duration::from_millis(100);
+const PAUSE_MAX: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Who takes the reports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Destination {
+    /// Lines of JSON on standard output.
+    Output,
+    /// A virtio-serial port, or another device that is opened by its path.
+    Port(PathBuf),
+    /// A port of another machine; machine 2 is the host.
+    Vsock {
+        /// Number of the machine.
+        cid: u32,
+        /// Its port.
+        port: u32,
+    },
+    /// A unix socket.
+    Unix(PathBuf),
+    /// `HOST:PORT`.
+    Tcp(String),
+}
+
+impl FromStr for Destination {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || {
+            format!(
+                "--report {text}: write the path of a port, vsock:CID:PORT, unix:PATH, tcp:HOST:PORT or -"
+            )
+        };
+        if text == "-" {
+            return Ok(Self::Output);
+        }
+        if let Some(rest) = text.strip_prefix("vsock:") {
+            let (cid, port) = rest.split_once(':').ok_or_else(wrong)?;
+            let number = |text: &str| text.parse().map_err(|_| wrong());
+            return Ok(Self::Vsock {
+                cid: number(cid)?,
+                port: number(port)?,
+            });
+        }
+        if let Some(path) = text.strip_prefix("unix:").filter(|path| !path.is_empty()) {
+            return Ok(Self::Unix(path.into()));
+        }
+        if let Some(address) = text
+            .strip_prefix("tcp:")
+            .filter(|address| address.contains(':'))
+        {
+            return Ok(Self::Tcp(address.to_owned()));
+        }
+        if text.starts_with(['/', '.']) {
+            return Ok(Self::Port(text.into()));
+        }
+        Err(wrong())
+    }
+}
+
+impl fmt::Display for Destination {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Output => formatter.write_str("-"),
+            Self::Port(path) => write!(formatter, "{}", path.display()),
+            Self::Vsock { cid, port } => write!(formatter, "vsock:{cid}:{port}"),
+            Self::Unix(path) => write!(formatter, "unix:{}", path.display()),
+            Self::Tcp(address) => write!(formatter, "tcp:{address}"),
+        }
+    }
+}
+
+impl Destination {
+    /// Opens it; what is opened never blocks.
+    fn connect(&self) -> io::Result<OwnedFd> {
+        let descriptor: OwnedFd = match self {
+            Self::Output => return Err(io::ErrorKind::Unsupported.into()),
+            Self::Port(path) => {
+                let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
+                return Ok(rustix::fs::open(path, flags, Mode::empty())?);
+            }
+            Self::Unix(path) => {
+                let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+                let socket =
+                    rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+                rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
+                return Ok(socket);
+            }
+            Self::Vsock { cid, port } => connect_vsock(*cid, *port)?,
+            Self::Tcp(address) => {
+                let address = address.to_socket_addrs()?.next();
+                let address = address.ok_or(io::ErrorKind::AddrNotAvailable)?;
+                let stream = TcpStream::connect_timeout(&address, CONNECT_TIMEOUT)?;
+                stream.set_nodelay(true)?;
+                rustix::net::sockopt::set_tcp_user_timeout(&stream, 10_000)?;
+                stream.into()
+            }
+        };
+        rustix::io::ioctl_fionbio(&descriptor, true)?;
+        Ok(descriptor)
+    }
+}
+
+/// Sends frames, connects again for ever, and never makes the agent wait.
+pub struct Sink {
+    destination: Destination,
+    connection: Option<OwnedFd>,
+    /// Frames that are on their way; the first `sent` bytes have left.
+    queue: Vec<u8>,
+    sent: usize,
+    sequence: u64,
+    /// Frames that nobody took.
+    pub dropped: u64,
+    pause: Duration,
+    next_try: Instant,
+    complained: bool,
+}
+
+impl Sink {
+    /// Connects at the first [`Sink::pump`].
+    #[must_use]
+    pub fn new(destination: Destination) -> Self {
+        Self {
+            destination,
+            connection: None,
+            queue: Vec::new(),
+            sent: 0,
+            sequence: 0,
+            dropped: 0,
+            pause: PAUSE_MIN,
+            next_try: Instant::now(),
+            complained: false,
+        }
+    }
+
+    /// Puts a message in the queue. It is dropped if nobody is connected, or too much is waiting.
+    ///
+    /// # Errors
+    /// Only if standard output is gone.
+    pub fn send(&mut self, message: Message) -> io::Result<()> {
+        let frame = Frame {
+            sequence: self.sequence,
+            message,
+        };
+        self.sequence += 1;
+        if self.destination == Destination::Output {
+            let mut out = io::stdout().lock();
+            writeln!(out, "{}", frame.to_json())?;
+            return out.flush();
+        }
+        let bytes = frame.encode();
+        let waiting = self.queue.len() - self.sent;
+        if self.connection.is_none() || waiting + bytes.len() > QUEUE_BYTES_MAX {
+            self.dropped += 1;
+            return Ok(());
+        }
+        self.queue.drain(..self.sent);
+        self.sent = 0;
+        self.queue.extend_from_slice(&bytes);
+        Ok(())
+    }
+
+    /// Connects if it is time to, and sends what can be sent. Returns whether a connection began.
+    pub fn pump(&mut self) -> bool {
+        if self.destination == Destination::Output {
+            return false;
+        }
+        let began = self.connection.is_none() && self.try_connect();
+        self.write();
+        began
+    }
+
+    /// What to wait for: the connection, and whether it has something to send.
+    #[must_use]
+    pub fn waits(&self) -> Option<(BorrowedFd<'_>, bool)> {
+        let connection = self.connection.as_ref()?;
+        Some((connection.as_fd(), self.sent < self.queue.len()))
+    }
+
+    /// The other side is gone for now. A port stays open, since it can be opened once only; what
+    /// was meant for a reader who is gone is forgotten.
+    pub fn hung_up(&mut self) {
+        self.queue.clear();
+        self.sent = 0;
+        if !matches!(self.destination, Destination::Port(_)) {
+            self.lose(&io::ErrorKind::ConnectionReset.into());
+        }
+    }
+
+    fn try_connect(&mut self) -> bool {
+        if Instant::now() < self.next_try {
+            return false;
+        }
+        match self.destination.connect() {
+            Ok(connection) => {
+                self.connection = Some(connection);
+                self.pause = PAUSE_MIN;
+                self.complained = false;
+                true
+            }
+            Err(error) => {
+                self.lose(&error);
+                false
+            }
+        }
+    }
+
+    fn lose(&mut self, error: &io::Error) {
+        if !std::mem::replace(&mut self.complained, true) {
+            eprintln!(
+                "futae agent: {}: {error}; trying again for ever",
+                self.destination
+            );
+        }
+        self.connection = None;
+        self.queue.clear();
+        self.sent = 0;
+        self.next_try = Instant::now() + self.pause;
+        self.pause = (self.pause * 2).min(PAUSE_MAX);
+    }
+
+    fn write(&mut self) {
+        while let Some(connection) = &self.connection {
+            if self.sent == self.queue.len() {
+                self.queue.clear();
+                self.sent = 0;
+                return;
+            }
+            let rest = &self.queue[self.sent..];
+            let result = match &self.destination {
+                Destination::Port(_) => rustix::io::write(connection, rest),
+                _ => rustix::net::send(connection, rest, rustix::net::SendFlags::NOSIGNAL),
+            };
+            match result {
+                Ok(count) => self.sent += count,
+                Err(rustix::io::Errno::AGAIN) => return,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => self.lose(&error.into()),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futae_report::{Hello, Sample, Stream};
+    use std::io::Read;
+    use std::os::unix::net::UnixListener;
+
+    #[test]
+    fn destinations_are_read_as_written() {
+        for text in [
+            "-",
+            "/dev/virtio-ports/futae.0",
+            "vsock:2:9000",
+            "unix:/run/x",
+            "tcp:[::1]:9",
+        ] {
+            let destination: Destination = text.parse().expect(text);
+            assert_eq!(destination.to_string(), text);
+        }
+        for text in [
+            "",
+            "x",
+            "vsock:2",
+            "vsock:a:1",
+            "unix:",
+            "tcp:host",
+            "vsock:2:99999999999",
+        ] {
+            assert!(text.parse::<Destination>().is_err(), "{text}");
+        }
+    }
+
+    fn hello() -> Message {
+        Message::Hello(Hello::default())
+    }
+
+    /// Waits for what must come in the end.
+    fn pump_until(sink: &mut Sink, what: impl Fn(&Sink, bool) -> bool) {
+        for _ in 0..5000 {
+            let began = sink.pump();
+            if what(sink, began) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        panic!("it never came");
+    }
+
+    #[test]
+    fn it_connects_again_when_the_reader_comes_back() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("host.sock");
+        let mut sink = Sink::new(Destination::Unix(path.clone()));
+        assert!(!sink.pump(), "nobody listens");
+        sink.send(hello()).expect("dropped");
+        assert_eq!(sink.dropped, 1);
+        for round in 0..2 {
+            let listener = UnixListener::bind(&path).expect("a socket");
+            pump_until(&mut sink, |_, began| began);
+            sink.send(hello()).expect("sent");
+            sink.pump();
+            let (mut reader, _) = listener.accept().expect("the sink");
+            let mut bytes = [0; 4096];
+            let count = reader.read(&mut bytes).expect("a frame");
+            let mut stream = Stream::default();
+            stream.feed(&bytes[..count]);
+            let frame = stream.next_frame().expect("whole");
+            assert_eq!((frame.sequence, frame.message), (round + 1, hello()));
+            drop((listener, reader));
+            std::fs::remove_file(&path).expect("it was there");
+            sink.hung_up();
+            assert!(sink.waits().is_none());
+        }
+    }
+
+    #[test]
+    fn a_reader_who_does_not_read_costs_no_more_than_the_queue() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("host.sock");
+        let _listener = UnixListener::bind(&path).expect("a socket");
+        let mut sink = Sink::new(Destination::Unix(path));
+        assert!(sink.pump());
+        for _ in 0..20_000 {
+            sink.send(Message::Sample(Sample::default()))
+                .expect("queued or dropped");
+            sink.pump();
+        }
+        assert!(sink.dropped > 0);
+        assert!(sink.queue.len() <= QUEUE_BYTES_MAX);
+    }
+}

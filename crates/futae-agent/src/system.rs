@@ -1,0 +1,134 @@
+//! Three calls that no safe library offers: a file by its handle, where a file lies on its disk, and a
+//! connection to the host over vsock.
+#![expect(unsafe_code, reason = "system calls without a safe wrapper")]
+
+use rustix::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::io;
+
+/// Longest handle in 32-bit words.
+const HANDLE_WORDS: usize = 6;
+/// Extents asked for at a time.
+const EXTENTS: usize = 64;
+/// `FS_IOC_FIEMAP`: `_IOWR('f', 11, struct fiemap)`.
+const FIEMAP: libc::c_ulong = 0xc020_660b;
+
+/// Where a part of a file lies, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Extent {
+    /// In the file.
+    pub logical: u64,
+    /// On the device.
+    pub physical: u64,
+    /// How much.
+    pub length: u64,
+    reserved_long: [u64; 2],
+    /// Bits of `FIEMAP_EXTENT_*`.
+    pub flags: u32,
+    reserved: [u32; 3],
+}
+
+#[cfg(test)]
+impl Extent {
+    pub fn new(logical: u64, physical: u64, length: u64, flags: u32) -> Self {
+        Self {
+            logical,
+            physical,
+            length,
+            flags,
+            ..Self::default()
+        }
+    }
+}
+
+#[repr(C)]
+struct Request {
+    start: u64,
+    length: u64,
+    flags: u32,
+    mapped: u32,
+    count: u32,
+    reserved: u32,
+    extents: [Extent; EXTENTS],
+}
+
+#[repr(C)]
+struct Handle {
+    bytes: u32,
+    kind: i32,
+    words: [u32; HANDLE_WORDS],
+}
+
+fn owned(descriptor: libc::c_long) -> io::Result<OwnedFd> {
+    let descriptor = i32::try_from(descriptor).map_err(|_| io::ErrorKind::InvalidData)?;
+    if descriptor < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the call that returned it succeeded, so it is open, and nobody else has it.
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+}
+
+/// Opens the file that `words`, a handle of this kind, names on the file system of `mount`.
+pub fn open_by_handle(mount: BorrowedFd<'_>, kind: i32, words: &[u32]) -> io::Result<OwnedFd> {
+    let mut handle = Handle {
+        bytes: 0,
+        kind,
+        words: [0; HANDLE_WORDS],
+    };
+    let place = handle
+        .words
+        .get_mut(..words.len())
+        .ok_or(io::ErrorKind::InvalidInput)?;
+    place.copy_from_slice(words);
+    handle.bytes = words.len() as u32 * 4;
+    let flags = libc::O_RDONLY | libc::O_NOATIME | libc::O_NONBLOCK | libc::O_CLOEXEC;
+    // SAFETY: `handle` is laid out as struct file_handle with room for the bytes that it announces,
+    // and lives until the call returns.
+    owned(unsafe {
+        libc::syscall(
+            libc::SYS_open_by_handle_at,
+            mount.as_raw_fd(),
+            &raw mut handle,
+            flags,
+        )
+    })
+}
+
+/// The next extents of a file from the byte `start` on, without writing anything back first.
+pub fn extents(file: BorrowedFd<'_>, start: u64) -> io::Result<Vec<Extent>> {
+    let mut request = Request {
+        start,
+        length: u64::MAX - start,
+        flags: 0,
+        mapped: 0,
+        count: EXTENTS as u32,
+        reserved: 0,
+        extents: [Extent::default(); EXTENTS],
+    };
+    // SAFETY: `request` is laid out as struct fiemap followed by as many extents as `count` says.
+    let result = unsafe { libc::ioctl(file.as_raw_fd(), FIEMAP, &raw mut request) };
+    if result != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(request.extents[..(request.mapped as usize).min(EXTENTS)].to_vec())
+}
+
+/// Connects to a port of the machine `cid`; 2 is the host.
+pub fn connect_vsock(cid: u32, port: u32) -> io::Result<OwnedFd> {
+    // SAFETY: no pointers.
+    let socket = owned(libc::c_long::from(unsafe {
+        libc::socket(libc::AF_VSOCK, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0)
+    }))?;
+    // SAFETY: all fields of sockaddr_vm are numbers, for which zero is a value.
+    let mut address: libc::sockaddr_vm = unsafe { std::mem::zeroed() };
+    address.svm_family = libc::AF_VSOCK as libc::sa_family_t;
+    address.svm_cid = cid;
+    address.svm_port = port;
+    let length = size_of::<libc::sockaddr_vm>() as libc::socklen_t;
+    // SAFETY: the address is a sockaddr_vm of that length and lives until the call returns.
+    let result = unsafe { libc::connect(socket.as_raw_fd(), (&raw const address).cast(), length) };
+    if result != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(socket)
+}

@@ -1,0 +1,195 @@
+//! What the programs in the kernel count equals what is known to have happened, within half a percent: on
+//! this machine, and in guests with Linux 6.1 and 6.12; on ext4 and on XFS.
+
+mod cases;
+mod system;
+
+use cases::Bench;
+use futae_machine::{Guest, Kernel, Plan};
+use std::fs::File;
+use std::io::{Write, stderr};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+/// Directories in which to run the cases, in a guest.
+const PLACES: &str = "FUTAE_CASES";
+const MIB: u64 = 1 << 20;
+
+/// Past the capturing of tests' output.
+fn say(line: &str) {
+    let _ = writeln!(stderr(), "{line}");
+}
+
+fn run(command: &mut Command) -> Result<String, String> {
+    let said = command
+        .output()
+        .map_err(|error| format!("{command:?}: {error}"))?;
+    if said.status.success() {
+        return Ok(String::from_utf8_lossy(&said.stdout).trim().to_owned());
+    }
+    Err(format!(
+        "{command:?}: {}",
+        String::from_utf8_lossy(&said.stderr)
+    ))
+}
+
+/// An image with an empty file system.
+fn image(directory: &Path, kind: &str) -> PathBuf {
+    let path = directory.join(format!("{kind}.img"));
+    File::create(&path)
+        .expect("an image")
+        .set_len(320 * MIB)
+        .expect("room");
+    let mut make = Command::new(format!("mkfs.{kind}"));
+    let quiet: &[&str] = match kind {
+        "ext4" => &["-q", "-E", "lazy_itable_init=0,nodiscard"],
+        _ => &["-q", "-K"],
+    };
+    run(make.args(quiet).arg(&path)).expect("a file system");
+    path
+}
+
+/// An image mounted here.
+struct Mounted {
+    place: PathBuf,
+    device: String,
+}
+
+impl Mounted {
+    fn new(image: &Path, place: PathBuf) -> Result<Self, String> {
+        std::fs::create_dir(&place).map_err(|error| error.to_string())?;
+        let device = run(Command::new("losetup")
+            .args(["--find", "--show"])
+            .arg(image))?;
+        let mut mounted = Self {
+            place: PathBuf::new(),
+            device,
+        };
+        run(Command::new("mount").arg(&mounted.device).arg(&place))?;
+        mounted.place = place;
+        Ok(mounted)
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        if self.place.is_dir() {
+            let _ = run(Command::new("umount").arg(&self.place));
+        }
+        let _ = run(Command::new("losetup").args(["--detach", &self.device]));
+    }
+}
+
+/// Runs every case in each of these directories.
+fn check(places: &[PathBuf]) {
+    let probe = match cases::probe() {
+        Ok(probe) => probe,
+        Err(why) => {
+            assert!(
+                std::env::var_os(PLACES).is_none(),
+                "this kernel must take eBPF: {why}"
+            );
+            return say(&format!("skipped: {why}"));
+        }
+    };
+    let mut problems = Vec::new();
+    for place in places {
+        let name = place.file_name().unwrap_or_default().to_string_lossy();
+        let what = format!("{:?} on {name}", probe.source());
+        let mut bench = Bench::new(&probe, &what, place);
+        bench.run();
+        for _ in 0..4 {
+            if bench.problems.is_empty() || !bench.disturbed {
+                break;
+            }
+            say(&format!(
+                "{what}: again, since others took pages of the file out of memory"
+            ));
+            bench = Bench::new(&probe, &what, place);
+            bench.run();
+        }
+        for line in &bench.lines {
+            println!("{line}");
+        }
+        say(&format!("{what}: {} figures", bench.lines.len()));
+        problems.append(&mut bench.problems);
+    }
+    let list = problems.join("\n");
+    assert!(
+        problems.is_empty(),
+        "{} figures are wrong:\n{list}",
+        problems.len()
+    );
+}
+
+/// On this machine; in a guest, where the environment says where.
+#[test]
+fn counts_equal_the_truth_here() {
+    if let Some(places) = std::env::var_os(PLACES) {
+        return check(&std::env::split_paths(&places).collect::<Vec<_>>());
+    }
+    if !rustix::process::geteuid().is_root() {
+        return say("skipped: mounting needs root");
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut mounts = Vec::new();
+    for kind in ["ext4", "xfs"] {
+        let image = image(directory.path(), kind);
+        match Mounted::new(&image, directory.path().join(kind)) {
+            Ok(mounted) => mounts.push(mounted),
+            Err(why) => say(&format!("skipped: {kind}: {why}")),
+        }
+    }
+    let places: Vec<_> = mounts.iter().map(|mounted| mounted.place.clone()).collect();
+    check(&places);
+}
+
+/// The guest; none, and it says why, where there can be no guests.
+fn boot(plan: Plan) -> Option<Guest> {
+    match plan.boot() {
+        Ok(guest) => Some(guest),
+        Err(error) if error.is_missing() => {
+            say(&format!("skipped: {error}"));
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+#[test]
+fn counts_equal_the_truth_in_guests() {
+    for kernel in [Kernel::Debian61, Kernel::Debian612] {
+        let directory = tempfile::tempdir().expect("a directory");
+        let cases = std::env::current_exe().expect("this test");
+        let mut plan = Plan::new(kernel)
+            .cache(Path::new(env!("CARGO_TARGET_TMPDIR")).join("guest"))
+            .memory_mib(768)
+            .limit(Duration::from_secs(300))
+            .module("xfs")
+            .file("bin/cases", cases);
+        for kind in ["ext4", "xfs"] {
+            plan = plan.disk(image(directory.path(), kind));
+        }
+        let Some(mut guest) = boot(plan) else {
+            return;
+        };
+        let told = guest
+            .run(
+                "mkdir /mnt/ext4 /mnt/xfs && mount -t ext4 /dev/vda /mnt/ext4 && \
+                 mount -t xfs /dev/vdb /mnt/xfs && mount -t cgroup2 none /sys/fs/cgroup && \
+                 FUTAE_CASES=/mnt/ext4:/mnt/xfs cases --exact counts_equal_the_truth_here --nocapture",
+            )
+            .expect("it runs");
+        println!("{}: {}{}", guest.release(), told.stdout, told.stderr);
+        assert_eq!(
+            told.status,
+            0,
+            "{}: {}{}",
+            guest.release(),
+            told.stdout,
+            told.stderr
+        );
+        assert!(told.stdout.contains("on xfs: deleted"), "{}", told.stdout);
+    }
+}

@@ -1,0 +1,213 @@
+//! Agents tell of evicted pages: the cache gets those blocks, from memory or from the store, and whatever an agent
+//! says, it affects its own volume alone.
+
+mod common;
+
+use common::{BLOCK, MemoryStore, Rig, engine, eventually, export, pattern};
+use futae_host::{FeedOptions, FeedReport, HostError, Listen, Server, ServerOptions};
+use futae_report::{Device, DeviceId, Frame, Hello, Message, Notices, Range, Reason, Sample};
+use std::io::Write;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+const SIZE: usize = 1 << 20;
+const DISK: DeviceId = DeviceId {
+    major: 254,
+    minor: 0,
+};
+const SECTORS: u64 = BLOCK / 512;
+
+/// An agent, as far as a host can see.
+struct Agent {
+    stream: UnixStream,
+    sequence: u64,
+}
+
+impl Agent {
+    fn connect(path: &Path, run: u64) -> Self {
+        let stream = UnixStream::connect(path).expect("a feed");
+        let mut agent = Self {
+            stream,
+            sequence: 0,
+        };
+        let name = "vda".to_owned();
+        let sectors = SIZE as u64 / 512;
+        let device = Device {
+            id: DISK,
+            name,
+            serial: String::new(),
+            sectors,
+        };
+        let hello = Hello {
+            guest: "g".into(),
+            run,
+            devices: vec![device],
+            ..Hello::default()
+        };
+        agent.say(Message::Hello(hello));
+        agent
+    }
+
+    fn say(&mut self, message: Message) {
+        let frame = Frame {
+            sequence: self.sequence,
+            message,
+        };
+        self.sequence += 1;
+        self.stream
+            .write_all(&frame.encode())
+            .expect("somebody listens");
+    }
+
+    fn evict(&mut self, device: DeviceId, ranges: &[(u64, u64)]) {
+        let ranges = ranges
+            .iter()
+            .map(|&(start, count)| Range { start, count })
+            .collect();
+        self.say(Message::Notices(Notices {
+            device,
+            reason: Reason::Reclaim,
+            ranges,
+        }));
+    }
+}
+
+fn rig(policy: &str, slots: u32) -> (Rig, std::path::PathBuf, tempfile::TempDir) {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("agent.sock");
+    let feed = FeedOptions {
+        export: "disk".into(),
+        path: path.clone(),
+    };
+    let rig = Rig::with(policy, slots, pattern(1, SIZE), |options| {
+        options.feeds = vec![feed];
+        options.lives_on_evictions = true;
+    });
+    (rig, path, directory)
+}
+
+fn report(rig: &Rig) -> FeedReport {
+    rig.server.status().feeds[0].clone()
+}
+
+#[test]
+fn what_was_just_served_is_kept_without_another_read() {
+    let (rig, path, _directory) = rig("exclusive(keep_served=true)", 64);
+    assert!(rig.server.status().exports[0].is_blind);
+    let mut agent = Agent::connect(&path, 1);
+    eventually("the agent is seen", || {
+        !rig.server.status().exports[0].is_blind
+    });
+    let mut client = rig.plain();
+    client.read(3 * BLOCK, 4096).expect("read");
+    assert_eq!(rig.store.reads(), 1);
+    agent.evict(DISK, &[(3 * SECTORS, SECTORS)]);
+    eventually("the notice arrives", || {
+        rig.engine.status().counters.notices_in == 1
+    });
+    let status = rig.engine.status();
+    assert_eq!((status.notice_reads, rig.store.reads()), (0, 1));
+    agent.evict(DISK, &[(8 * SECTORS, 100 * SECTORS)]);
+    eventually("the others are read", || {
+        rig.engine.status().notice_reads == 100
+    });
+    eventually("and are there", || {
+        rig.engine.status().resident_blocks == 64
+    });
+    assert_eq!(report(&rig).bytes, 101 * BLOCK);
+    drop(agent);
+    eventually("its end is seen", || {
+        rig.server.status().exports[0].is_blind
+    });
+}
+
+#[test]
+fn nonsense_changes_nothing() {
+    let (rig, path, _directory) = rig("exclusive", 64);
+    let mut agent = Agent::connect(&path, 1);
+    let other = DeviceId { major: 8, minor: 0 };
+    agent.evict(other, &[(0, SECTORS)]);
+    agent.evict(
+        DISK,
+        &[(u64::MAX, 1), (0, u64::MAX), (SIZE as u64 / 512, 1), (5, 0)],
+    );
+    agent
+        .stream
+        .write_all(b"FtRp is how a frame begins, but this is none")
+        .expect("sent");
+    let untold = Sample {
+        notices_lost: 7,
+        notices_homeless: u64::MAX,
+        ..Sample::default()
+    };
+    agent.say(Message::Sample(untold));
+    // A piece of a block is not the block.
+    agent.evict(DISK, &[(1, SECTORS)]);
+    eventually("all is heard", || report(&rig).frames == 5);
+    eventually("all is counted", || report(&rig).broken_frames == 1);
+    let heard = report(&rig);
+    assert_eq!(
+        (heard.refused_ranges, heard.ranges, heard.untold_pages),
+        (5, 1, u64::MAX)
+    );
+    assert_eq!(rig.engine.status().counters.notices_in, 0);
+    assert_eq!(rig.store.reads(), 0);
+    // The same again, as somebody would who recorded it.
+    agent.sequence = 1;
+    agent.evict(DISK, &[(0, SECTORS)]);
+    eventually("it is known", || report(&rig).replayed_frames == 1);
+    assert_eq!(rig.engine.status().counters.notices_in, 0);
+    // Another run of the agent begins anew, on a new connection.
+    let mut agent = Agent::connect(&path, 2);
+    agent.evict(DISK, &[(0, SECTORS)]);
+    eventually("it is believed", || {
+        rig.engine.status().counters.notices_in == 1
+    });
+}
+
+#[test]
+fn a_guest_affects_its_own_volume_alone() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let cache = engine("exclusive", 64);
+    let stores = [1, 2].map(|seed| MemoryStore::new(pattern(seed, SIZE)));
+    let exports = vec![
+        export(&cache, "a", &stores[0]),
+        export(&cache, "b", &stores[1]),
+    ];
+    let path = directory.path().join("b.sock");
+    let listen = Listen::Unix(directory.path().join("nbd.sock"));
+    let feeds = vec![FeedOptions {
+        export: "b".into(),
+        path: path.clone(),
+    }];
+    let options = ServerOptions {
+        listen: vec![listen],
+        feeds,
+        ..ServerOptions::default()
+    };
+    let server = Server::start(options.clone(), exports).expect("it starts");
+    let mut agent = Agent::connect(&path, 1);
+    agent.evict(DISK, &[(0, 10 * SECTORS)]);
+    eventually("its blocks come", || cache.status().resident_blocks == 10);
+    assert_eq!((stores[0].reads(), stores[1].reads() > 0), (0, true));
+    assert!(
+        !server.status().exports.iter().any(|export| export.is_blind),
+        "lru needs nobody"
+    );
+    drop(server);
+    assert!(!path.exists(), "the socket goes with the server");
+    let unknown = FeedOptions {
+        export: "c".into(),
+        path,
+    };
+    let cache = engine("lru", 8);
+    let exports = vec![export(&cache, "a", &stores[0])];
+    let options = ServerOptions {
+        feeds: vec![unknown],
+        ..options
+    };
+    let error = Server::start(options, exports)
+        .map(drop)
+        .expect_err("no such export");
+    assert!(matches!(error, HostError::NoSuchExport { .. }), "{error}");
+}
