@@ -4,7 +4,7 @@ use super::{Finding, Source, mask, test_modules, without_tests, words};
 use serde_json::Value;
 
 /// The crates, lowest first.
-pub const ORDER: [&str; 13] = [
+pub const ORDER: [&str; 14] = [
     "futae-machine",
     "futae-report",
     "futae-agent",

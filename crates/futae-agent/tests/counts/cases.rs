@@ -242,7 +242,7 @@ impl<'a> Bench<'a> {
     fn leaving(&mut self) {
         self.drop_pages();
         self.fill();
-        fadvise(&self.file(), 0, None, Advice::DontNeed).expect("advice");
+        fadvise(self.file(), 0, None, Advice::DontNeed).expect("advice");
         let left = PAGES - resident(&self.file(), PAGES);
         let counted = self.since();
         self.equals("advised away: invalidated", left, counted.invalidated);
