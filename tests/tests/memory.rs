@@ -176,14 +176,8 @@ fn a_tree_of_many_files() {
         let file = File::create(tree.lower(&format!("large-{number}"))).expect("a file");
         file.set_len(16 << 20).expect("its size");
     }
-    let arguments = [
-        "--cache",
-        "256MiB",
-        "--policy",
-        "directory",
-        "--protect",
-        ".",
-    ];
+    let policy = ["--policy", "directory", "--protect", "."];
+    let arguments = [&["--cache", "256MiB", "--block", "8KiB"], &policy[..]].concat();
     group.limit(CACHE / 10 * 11);
     let command = group.run(&tree.command(&arguments));
     tree.start(command);

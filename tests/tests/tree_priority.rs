@@ -243,6 +243,18 @@ fn wrong_usage_is_refused_before_anything_is_mounted() {
             vec!["--kernel-cache"],
             "--kernel-cache is for a single file",
         ),
+        (vec!["--state", "state"], "--state is for a single file"),
+        (vec!["--policy", "const", "--pin", "0-3"], "--pin is for"),
+        (
+            vec!["--policy", "const(pin=3)"],
+            "--policy const is for a single file",
+        ),
+        (
+            vec!["--join-reads", "1MiB"],
+            "--join-reads is for a single file",
+        ),
+        (vec!["--block", "2MiB", "--cache", "8MiB"], "at most 1MiB"),
+        (vec!["--block", "128KiB"], "less than one block of 128KiB"),
         (
             vec!["--max-protected", "0.5", "--policy", "lru"],
             "--policy directory",
@@ -252,8 +264,15 @@ fn wrong_usage_is_refused_before_anything_is_mounted() {
             "share between 0 and 1",
         ),
     ] {
-        let mut command = futae(&["mount", source, mountpoint, "--cache", "1MiB"]);
-        let output = command.args(&arguments).output().expect("it runs");
+        let cache = ["--cache", "64KiB"];
+        let cache = if arguments.contains(&"--cache") {
+            &[][..]
+        } else {
+            &cache
+        };
+        let mut command = futae(&["mount", source, mountpoint]);
+        let output = command.args(cache).args(&arguments).output();
+        let output = output.expect("it runs");
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
         assert!(said.contains(says), "{arguments:?}: {said}");
@@ -276,4 +295,10 @@ fn wrong_usage_is_refused_before_anything_is_mounted() {
             "{said}"
         );
     }
+    fs::write(tree.upper("something"), "x").expect("a file");
+    let output = futae(&["mount", source, mountpoint, "--cache", "1MiB"]).output();
+    let output = output.expect("it runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("is not empty"), "{said}");
 }

@@ -31,6 +31,11 @@ pub struct StateFile {
 }
 
 impl StateArgs {
+    /// Whether anything is to be kept.
+    pub fn is_asked(&self) -> bool {
+        self.state.is_some()
+    }
+
     /// Whether the flags can be meant.
     pub fn check(&self) -> Result<(), Failure> {
         if !(0.1..=1e6).contains(&self.every_seconds()) {

@@ -81,7 +81,7 @@ pub fn run(
     engine: &Arc<Engine>,
     signals: &mut Signals,
 ) -> Result<(), Failure> {
-    refuse_options(args)?;
+    refuse_options(args, plan)?;
     let block_bytes = engine.block_bytes();
     if block_bytes > BLOCK_BYTES_MAX {
         return Err(Failure::usage(format!(
@@ -128,8 +128,12 @@ fn failure(error: MountError) -> Failure {
 }
 
 /// Options that mean nothing for a tree.
-fn refuse_options(args: &Args) -> Result<(), Failure> {
+fn refuse_options(args: &Args, plan: &Plan) -> Result<(), Failure> {
     let asked = [
+        (plan.pins.is_some(), "--pin"),
+        (plan.cache.policy.name == "const", "--policy const"),
+        (args.state.is_asked(), "--state"),
+        (args.join_reads.is_some(), "--join-reads"),
         (args.name.is_some(), "--name"),
         (args.kernel_cache, "--kernel-cache"),
         (
