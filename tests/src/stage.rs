@@ -166,6 +166,19 @@ impl Stage {
         last
     }
 
+    /// The memory that the server has, in bytes.
+    #[must_use]
+    pub fn serve_bytes(&self) -> u64 {
+        let running = self.serve.as_ref().expect("it is served");
+        let status = fs::read_to_string(format!("/proc/{}/statm", running.id()));
+        let status = status.expect("the memory of a process");
+        let pages = status
+            .split(' ')
+            .nth(1)
+            .and_then(|pages| pages.parse::<u64>().ok());
+        pages.expect("a number") * 4096
+    }
+
     /// Kills the mount, if there is one, and takes what is left of it away.
     pub fn kill_mount(&mut self) {
         if let Some(running) = self.mount.take() {

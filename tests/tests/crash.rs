@@ -2,7 +2,7 @@
 
 use futae_policy::Prng;
 use futae_tests::direct::{Buffer, Direct};
-use futae_tests::ledger::{Ledger, Volume};
+use futae_tests::ledger::{Ledger, Promise, Volume};
 use futae_tests::nbd::{Answer, Client};
 use futae_tests::stage::{EXPORT, Stage};
 use futae_tests::tools::has_fuse;
@@ -11,6 +11,8 @@ use std::thread;
 use std::time::Duration;
 
 const ROUNDS: u64 = 50;
+/// Under write-back, where more can be lost; they are shorter.
+const ROUNDS_BACK: u64 = 200;
 const WRITERS: u64 = 3;
 const BLOCKS: u64 = 3 * 1024;
 
@@ -63,13 +65,14 @@ fn one_round<V: Volume + Send>(
     volumes: Vec<V>,
     prng: &mut Prng,
     stage: &mut Stage,
+    milliseconds: u64,
     kill: impl FnOnce(&mut Stage),
 ) {
     thread::scope(|scope| {
         for (ledger, mut volume) in ledgers.iter_mut().zip(volumes) {
             scope.spawn(move || ledger.work(&mut volume));
         }
-        thread::sleep(Duration::from_millis(20 + prng.below(180)));
+        thread::sleep(Duration::from_millis(20 + prng.below(milliseconds)));
         kill(stage);
     });
     for ledger in ledgers {
@@ -77,10 +80,10 @@ fn one_round<V: Volume + Send>(
     }
 }
 
-fn assert_busy(ledgers: &[Ledger]) {
+fn assert_busy(ledgers: &[Ledger], rounds: u64) {
     for ledger in ledgers {
         let (writes, flushes) = (ledger.writes, ledger.flushes);
-        let enough = writes > 10 * ROUNDS && flushes > ROUNDS;
+        let enough = writes > 10 * rounds && flushes > rounds;
         assert!(enough, "only {writes} writes and {flushes} flushes");
     }
 }
@@ -97,7 +100,7 @@ fn server_or_mount_killed_under_an_exclusive_level() {
         stage.mount(&["--cache", "3MiB"]);
         let open = |_| Mounted(Direct::open(&stage.file()).expect("the mounted file"));
         let volumes = (0..WRITERS).map(open).collect();
-        one_round(&mut ledgers, volumes, &mut prng, &mut stage, |stage| {
+        one_round(&mut ledgers, volumes, &mut prng, &mut stage, 180, |stage| {
             if round % 2 == 0 {
                 stage.kill_serve();
             } else {
@@ -107,7 +110,7 @@ fn server_or_mount_killed_under_an_exclusive_level() {
         stage.kill_mount();
         stage.kill_serve();
     }
-    assert_busy(&ledgers);
+    assert_busy(&ledgers, ROUNDS);
 }
 
 #[test]
@@ -124,8 +127,68 @@ fn server_killed_under_plain_clients() {
             volumes,
             &mut prng,
             &mut stage,
+            180,
             Stage::kill_serve,
         );
     }
-    assert_busy(&ledgers);
+    assert_busy(&ledgers, ROUNDS);
+}
+
+fn flushed_only(ledgers: Vec<Ledger>) -> Vec<Ledger> {
+    let flushed = |ledger: Ledger| ledger.promised(Promise::Flushed);
+    ledgers.into_iter().map(flushed).collect()
+}
+
+/// So little may be dirty, and for so short a time, that everything goes on all the time.
+const BACK: [&str; 6] = [
+    "--write-mode",
+    "write-back",
+    "--dirty-max",
+    "30%",
+    "--dirty-age-max",
+    "40ms",
+];
+
+#[test]
+fn write_back_over_a_file_killed_two_hundred_times() {
+    let (mut stage, mut ledgers) = (Stage::new(BLOCKS), flushed_only(ledgers()));
+    let mut prng = Prng::new(3);
+    for round in 0..ROUNDS_BACK {
+        let policy = ["lru", "arc", "cost"][round as usize % 3];
+        let arguments = [&["--cache", "4MiB", "--policy", policy], &BACK[..]].concat();
+        stage.serve(&arguments);
+        let connect = |_| Served(Client::connect(&stage.socket, EXPORT).expect("a connection"));
+        let volumes = (0..WRITERS).map(connect).collect();
+        let (ledgers, kill) = (&mut ledgers, Stage::kill_serve);
+        one_round(ledgers, volumes, &mut prng, &mut stage, 60, kill);
+    }
+    assert_busy(&ledgers, ROUNDS_BACK);
+}
+
+#[test]
+fn write_back_over_a_server_killed_two_hundred_times() {
+    if !has_fuse() {
+        return;
+    }
+    let (mut stage, mut ledgers) = (Stage::new(BLOCKS), flushed_only(ledgers()));
+    let mut prng = Prng::new(4);
+    for round in 0..ROUNDS_BACK {
+        let lower = ["--cache", "4MiB", "--policy", "exclusive"];
+        // Every second time the server writes back, too.
+        let back = if round % 4 < 2 { &BACK[..] } else { &[] };
+        stage.serve(&[&lower[..], back].concat());
+        stage.mount(&[&["--cache", "3MiB"], &BACK[..]].concat());
+        let open = |_| Mounted(Direct::open(&stage.file()).expect("the mounted file"));
+        let volumes = (0..WRITERS).map(open).collect();
+        one_round(&mut ledgers, volumes, &mut prng, &mut stage, 60, |stage| {
+            if round % 2 == 0 {
+                stage.kill_serve();
+            } else {
+                stage.kill_mount();
+            }
+        });
+        stage.kill_mount();
+        stage.kill_serve();
+    }
+    assert_busy(&ledgers, ROUNDS_BACK);
 }

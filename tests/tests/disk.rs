@@ -180,3 +180,10 @@ fn ext4_over_large_blocks_that_come_and_go() {
         &["--policy", "lru", "--block", "2MiB", "--cache", "16MiB"],
     );
 }
+
+#[test]
+fn ext4_over_a_mount_that_writes_back() {
+    let late = ["--dirty-max", "100%", "--dirty-age-max", "1h"];
+    let back = ["--cache", "32MiB", "--write-mode", "write-back"];
+    survives("ext4", "on", &[&back[..], &late[..]].concat());
+}

@@ -5,6 +5,10 @@ use futae_trace::Size;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::sync::Arc;
+use std::time::Duration;
+
+/// How long to wait for a store that takes nothing, before a cache is made smaller all the same.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// One cache of a server or a mount.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -32,6 +36,7 @@ pub fn resize(engine: &Arc<Engine>, cache: Size) -> Result<Value, String> {
         Ok(blocks) => blocks,
         Err(_) => return Err(format!("a cache has at most {} blocks", u32::MAX)),
     };
+    engine.prepare_shrink(blocks, PATIENCE);
     engine.resize(blocks).map_err(|error| error.to_string())?;
     Ok(json!({ "capacity_blocks": blocks }))
 }

@@ -1,7 +1,9 @@
 //! The cache's public face: one lock around the state, and all I/O outside of it.
 
 mod belief;
+mod dirt;
 mod effects;
+mod extents;
 mod flights;
 mod growing;
 mod hints;
@@ -11,8 +13,10 @@ mod read;
 mod state;
 mod status;
 mod write;
+mod write_back;
 
 pub use status::{ClassStatus, EngineStatus, VolumeStatus};
+pub use write_back::WriteBackOptions;
 
 use crate::arena::Arena;
 use crate::{
@@ -27,11 +31,16 @@ use state::{State, Volume};
 use status::Tally;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::time::{Duration, Instant};
+use write_back::WriteBack;
 
 /// The smallest block in bytes: one page.
 const BLOCK_BYTES_MIN: u64 = 4 << 10;
 /// The largest block in bytes.
 const BLOCK_BYTES_MAX: u64 = 256 << 20;
+/// How often to look at the clock.
+const TICK_MIN: Duration = Duration::from_millis(5);
+const TICK_MAX: Duration = Duration::from_millis(500);
 /// Blocks that one step of a shrink lets go at most, so that requests are not held up.
 const SHRINK_STEP_BLOCKS: u32 = 1024;
 
@@ -62,6 +71,8 @@ pub struct EngineOptions {
     pub hand_down: HandDown,
     /// Where to write every decision, if anywhere.
     pub decision_log: Option<PathBuf>,
+    /// Keep written blocks, and bring them to their stores later.
+    pub write_back: Option<WriteBackOptions>,
 }
 
 /// One cache over any number of volumes.
@@ -69,6 +80,8 @@ pub struct Engine {
     block_bytes: u64,
     policy: String,
     state: Mutex<State>,
+    /// Its end is the end of the thread that looks at the clock.
+    _alive: mpsc::Sender<()>,
 }
 
 impl Engine {
@@ -99,6 +112,10 @@ impl Engine {
             readers: Slab::new(),
             writes: Slab::new(),
             flushes: Slab::new(),
+            write_back: options
+                .write_back
+                .map(|how| WriteBack::new(how, options.capacity_blocks)),
+            runs: Slab::new(),
             sequence: 0,
             next_client: 0,
             tally: Tally::default(),
@@ -109,11 +126,17 @@ impl Engine {
                 .map(DecisionLog::create)
                 .transpose()?,
         };
-        Ok(Arc::new(Self {
+        let (alive, is_gone) = mpsc::channel();
+        let engine = Arc::new(Self {
             block_bytes: options.block_bytes,
             policy: options.policy.to_string(),
             state: Mutex::new(state),
-        }))
+            _alive: alive,
+        });
+        if let Some(how) = &options.write_back {
+            engine.keep_time(how, is_gone)?;
+        }
+        Ok(engine)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -127,6 +150,7 @@ impl Engine {
             let mut state = self.lock();
             let value = decide(&mut state, &mut effects);
             state.preload(&mut effects);
+            state.write_back_on(&mut effects);
             value
         };
         effects.run(self);
@@ -154,6 +178,7 @@ impl Engine {
             belief: belief::Belief::default(),
             tally: Tally::default(),
             grows: false,
+            dirt: dirt::Dirt::default(),
         });
         Ok(volume)
     }
@@ -208,6 +233,7 @@ impl Engine {
             Ticket::Flight(key) => state.finish_flight(key, result, effects),
             Ticket::Write(key) => state.finish_write(key, result, effects),
             Ticket::Flush(key) => state.finish_flush(key, result, effects),
+            Ticket::Run(key) => state.finish_run(key, result, effects),
         });
     }
 
@@ -218,8 +244,66 @@ impl Engine {
         offset: u64,
         length: u64,
     ) -> Result<Vec<Extent>, IoError> {
-        let store = self.lock().store(volume);
-        store.extents(offset, length)
+        // What is dirty now is data, whatever the store says of it and whenever it gets it.
+        let (store, dirty) = {
+            let state = self.lock();
+            (
+                state.store(volume),
+                state.dirty_ranges(volume, offset, length),
+            )
+        };
+        let extents = store.extents(offset, length)?;
+        Ok(extents::with_data(&extents, offset, &dirty))
+    }
+
+    /// Blocks that stores do not have yet.
+    pub fn dirty_blocks(&self) -> u64 {
+        let state = self.lock();
+        state
+            .write_back
+            .as_ref()
+            .map_or(0, |known| known.dirty_blocks)
+    }
+
+    /// Looks at the clock: what has been dirty for too long is written back.
+    pub fn tick(self: &Arc<Self>) {
+        self.act(|state, _| state.age_dirty(Instant::now()));
+    }
+
+    /// Has somebody look at the clock until the engine is gone.
+    fn keep_time(
+        self: &Arc<Self>,
+        how: &WriteBackOptions,
+        is_gone: mpsc::Receiver<()>,
+    ) -> Result<(), SetupError> {
+        let pause = (how.dirty_age_max / 4).clamp(TICK_MIN, TICK_MAX);
+        let engine = Arc::downgrade(self);
+        let work = move || {
+            while let Err(mpsc::RecvTimeoutError::Timeout) = is_gone.recv_timeout(pause) {
+                if let Some(engine) = engine.upgrade() {
+                    engine.tick();
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("futae-write-back".into());
+        thread.spawn(work).map(drop).map_err(SetupError::Thread)
+    }
+
+    /// Before a shrink to `capacity_blocks`: writes back until no more is dirty than may be then,
+    /// so that what is evicted need not be kept beside the cache. Gives up when nothing has moved
+    /// for `patience`.
+    pub fn prepare_shrink(self: &Arc<Self>, capacity_blocks: u32, patience: Duration) {
+        let (mut dirty, mut moved) = (u64::MAX, Instant::now());
+        loop {
+            let left = self.act(|state, _| state.shrink_dirty(capacity_blocks));
+            if left == 0 || left == dirty && moved.elapsed() > patience {
+                return;
+            }
+            if left != dirty {
+                (dirty, moved) = (left, Instant::now());
+            }
+            std::thread::sleep(TICK_MIN);
+        }
     }
 
     /// Changes the number of slots. Evicted blocks are handed down as always; the memory of
@@ -332,6 +416,19 @@ fn check_sizes(options: &EngineOptions) -> Result<(), SetupError> {
     if options.capacity_blocks == 0 {
         let message = format!("a cache smaller than one block of {block} bytes holds nothing");
         return Err(SetupError::Size(message));
+    }
+    if let Some(how) = &options.write_back {
+        if block > WriteBackOptions::BLOCK_BYTES_MAX {
+            let message = format!(
+                "blocks of {block} bytes are loaded in pieces and cannot be written back; choose \
+                 blocks of 1MiB at most, or write-through"
+            );
+            return Err(SetupError::Size(message));
+        }
+        if !(how.dirty_max > 0.0 && how.dirty_max <= 1.0) {
+            let message = "the share of the cache that may be dirty is above 0 and at most 100 %";
+            return Err(SetupError::Size(message.to_owned()));
+        }
     }
     check_memory(u64::from(options.capacity_blocks) * block)
 }

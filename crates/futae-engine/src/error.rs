@@ -112,6 +112,9 @@ pub enum SetupError {
         /// What the operating system said.
         source: io::Error,
     },
+    /// A thread cannot be started.
+    #[error("cannot start a thread: {0}")]
+    Thread(io::Error),
     /// Too many volumes for one cache.
     #[error("a cache serves at most 65,535 volumes")]
     TooManyVolumes,

@@ -15,7 +15,9 @@ mod request;
 mod store;
 
 pub use buffer::{IoBuf, PAGE_BYTES};
-pub use engine::{ClassStatus, Engine, EngineOptions, EngineStatus, HandDown, VolumeStatus};
+pub use engine::{
+    ClassStatus, Engine, EngineOptions, EngineStatus, HandDown, VolumeStatus, WriteBackOptions,
+};
 pub use error::{IoError, IoErrorKind, SetupError};
 pub use file::{FileIo, FileStore};
 pub use memory::{Identity, Memory, MemoryError};

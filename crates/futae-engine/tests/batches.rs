@@ -26,6 +26,7 @@ fn a_batch_of_hits_misses_writes_and_impossible_reads() {
         seed: 1,
         hand_down: HandDown::Nothing,
         decision_log: None,
+        write_back: None,
     })
     .expect("an engine");
     let store = Arc::new(FileStore::open(file.path(), false).expect("a store"));

@@ -210,6 +210,7 @@ fn sizes_that_cannot_be_are_refused() {
         seed: 0,
         hand_down: HandDown::Nothing,
         decision_log: None,
+        write_back: None,
     };
     for (block_bytes, capacity) in [
         (4096, 0),
@@ -259,6 +260,7 @@ fn a_policy_that_needs_the_future_is_refused() {
         seed: 0,
         hand_down: HandDown::Nothing,
         decision_log: None,
+        write_back: None,
     };
     let error = Engine::new(&options)
         .map(drop)

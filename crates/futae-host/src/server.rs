@@ -213,7 +213,11 @@ impl Server {
         }
         let abandoned_connections = registry.wait_empty(Duration::from_millis(200));
         let left = deadline.saturating_duration_since(Instant::now());
-        let flush_errors = flush_all(&self.shared.exports, left.max(Duration::from_secs(1)));
+        let flush_errors = flush_all(
+            &self.shared.exports,
+            left.max(Duration::from_secs(1)),
+            patience,
+        );
         for engine in self.shared.exports.engines() {
             engine.sync_log();
         }
@@ -290,9 +294,19 @@ impl Shared {
     }
 }
 
-/// Flushes every writable volume, all at once, and waits for `timeout` at most.
-fn flush_all(exports: &ExportTable, timeout: Duration) -> Vec<(String, String)> {
-    let deadline = Instant::now() + timeout;
+/// Flushes every writable volume, all at once, and waits for `timeout` at most; while what is
+/// dirty goes on to become less, for `patience` from each look at it.
+fn flush_all(
+    exports: &ExportTable,
+    timeout: Duration,
+    patience: Duration,
+) -> Vec<(String, String)> {
+    let dirty_blocks = || -> u64 {
+        let engines = exports.engines();
+        engines.iter().map(|engine| engine.dirty_blocks()).sum()
+    };
+    let mut dirty = dirty_blocks();
+    let mut deadline = Instant::now() + timeout;
     let (sender, results) = mpsc::channel();
     let mut waiting: Vec<usize> = Vec::new();
     for (at, export) in exports.all().iter().enumerate() {
@@ -316,6 +330,12 @@ fn flush_all(exports: &ExportTable, timeout: Duration) -> Vec<(String, String)> 
     while !waiting.is_empty() {
         let left = deadline.saturating_duration_since(Instant::now());
         let Ok((at, result)) = results.recv_timeout(left) else {
+            let now = dirty_blocks();
+            if now < dirty {
+                dirty = now;
+                deadline = Instant::now() + patience.max(Duration::from_secs(1));
+                continue;
+            }
             let stuck = waiting.drain(..);
             errors.extend(stuck.map(|at| (name(at), "the store does not answer".to_owned())));
             break;

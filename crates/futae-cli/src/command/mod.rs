@@ -15,3 +15,4 @@ mod source_args;
 pub mod top;
 pub mod trace;
 mod trace_args;
+mod write_args;

@@ -7,6 +7,7 @@ mod tree;
 
 pub use orders::MountStatus;
 
+use super::write_args::WriteArgs;
 use crate::failure::Failure;
 use anyhow::Context;
 use choice::{Choice, Pins};
@@ -56,6 +57,8 @@ pub struct Args {
     choice: Choice,
     #[command(flatten)]
     state: StateArgs,
+    #[command(flatten)]
+    writes: WriteArgs,
     /// What to tell the cache below of an evicted block: its data, a notice without data, or
     /// nothing. auto: its data if the source takes it and a block is not more than 1MiB
     #[arg(long, value_name = "WHAT", default_value = "auto")]
@@ -257,6 +260,7 @@ impl Plan {
             seed: args.seed,
             hand_down: HandDown::Nothing,
             decision_log: args.decision_log.clone(),
+            write_back: args.writes.options(block_bytes)?,
         };
         let control = args.control.as_deref().map(orders::socket_path);
         Ok(Self {
@@ -398,6 +402,7 @@ fn announce(
             "block_bytes": status.block_bytes,
             "capacity_blocks": status.capacity_blocks,
             "hand_down": hand_down,
+            "write_mode": args.writes.write_mode.name(),
             "warm_blocks": warm_blocks,
             "control": control.map(|control| format!("unix:{}", control.path().display())),
             "fuse": {

@@ -2,6 +2,7 @@
 
 mod plan;
 
+use super::write_args::WriteArgs;
 use crate::failure::Failure;
 use futae_host::{Listen, Server, StopReport};
 use futae_trace::Size;
@@ -45,6 +46,8 @@ pub struct Args {
     /// Write every decision of the cache to FILE; of an export with a share, to FILE.NAME
     #[arg(long, value_name = "FILE")]
     decision_log: Option<PathBuf>,
+    #[command(flatten)]
+    writes: WriteArgs,
     /// Whether to take evicted blocks from clients that offer them. auto: if the policy is
     /// exclusive, which lives on them
     #[arg(long, value_name = "WHETHER", default_value = "auto")]

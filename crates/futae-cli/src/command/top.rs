@@ -5,6 +5,7 @@ use crate::failure::Failure;
 use crate::table::{Table, count, percent};
 use anyhow::Context;
 use futae_control::{EngineReport, ask};
+use futae_engine::EngineStatus;
 use futae_host::ServerStatus;
 use futae_trace::Size;
 use serde::{Deserialize, Serialize};
@@ -130,6 +131,7 @@ fn render(now: &Status, before: Option<&Status>) -> String {
         "requests",
         "hit ratio",
         "store reads",
+        "dirty",
         "demoted in",
         "refused",
         "errors",
@@ -207,10 +209,20 @@ fn add_row(
         rate(engine.counters.requests, |r| r.engine.counters.requests),
         percent(counters.hit_ratio()),
         rate(engine.store_reads, |r| r.engine.store_reads),
+        dirty(engine),
         rate(engine.counters.demotions_in, |r| {
             r.engine.counters.demotions_in
         }),
         count(engine.demotions_refused),
         count(engine.errors),
     ]);
+}
+
+/// How much the stores do not have yet, and how much that may be.
+fn dirty(engine: &EngineStatus) -> String {
+    if engine.dirty_max_blocks == 0 {
+        return "-".to_owned();
+    }
+    let (dirty, most) = (count(engine.dirty_blocks), count(engine.dirty_max_blocks));
+    format!("{dirty} of {most}")
 }

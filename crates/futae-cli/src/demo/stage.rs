@@ -119,6 +119,7 @@ fn cache(
         seed: plan.seed,
         hand_down,
         decision_log: None,
+        write_back: None,
     };
     Ok(Engine::new(&options)?)
 }

@@ -13,6 +13,8 @@ pub enum Ticket {
     Write(usize),
     /// A flush.
     Flush(usize),
+    /// A write-back.
+    Run(usize),
 }
 
 /// A block on its way to the level below.

@@ -87,14 +87,25 @@ pub struct WaitingRead {
     pub done: Done,
 }
 
+/// What a write leaves in its range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// Data.
+    Data,
+    /// Zeroes.
+    Zeroes,
+    /// Anything: it was trimmed, or changed past the cache.
+    Anything,
+}
+
 /// A write, trim or zeroing under way. Requests that overlap its blocks wait.
 pub struct Write {
     /// The bytes written.
     pub span: Span,
     /// The same, widened to whole blocks.
     pub blocks: Span,
-    /// Whether there is data to update frames with.
-    pub has_data: bool,
+    /// What is written.
+    pub content: Content,
     /// The size of its volume before, if the write made it grow.
     pub grown_from: Option<u64>,
     /// Who gets the answer.

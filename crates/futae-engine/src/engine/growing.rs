@@ -7,8 +7,9 @@
 //! any bytes; they become zeroes when the volume grows over them.
 
 use super::Engine;
+use super::dirt::Dirt;
 use super::effects::{Effects, Ticket};
-use super::flights::{Span, Write};
+use super::flights::{Content, Span, Write};
 use super::state::{State, Volume};
 use super::{belief, status};
 use crate::request::Change;
@@ -46,6 +47,7 @@ impl Engine {
             belief: belief::Belief::default(),
             tally: status::Tally::default(),
             grows: true,
+            dirt: Dirt::default(),
         };
         let mut state = self.lock();
         if let Some(free) = state.free_volumes.pop() {
@@ -161,6 +163,12 @@ impl Engine {
         // Those used last come last, so that they keep their order where they move to.
         for block in state.level.order().into_iter().rev() {
             if let Some(&class) = changed.get(&block.volume()) {
+                let is_dirty = state.is_dirty(block);
+                let class = if is_dirty {
+                    class.with(Class::DIRTY)
+                } else {
+                    class
+                };
                 state.level.reclass_at_once(block, class);
             }
         }
@@ -265,7 +273,7 @@ impl State {
         let write = Write {
             span,
             blocks,
-            has_data: true,
+            content: Content::Data,
             grown_from: (end > size).then_some(size),
             done: request.done,
             parked: Vec::new(),
@@ -358,7 +366,7 @@ impl State {
         let write = Write {
             span: blocks,
             blocks,
-            has_data: false,
+            content: Content::Anything,
             grown_from: None,
             done: request.done,
             parked: Vec::new(),

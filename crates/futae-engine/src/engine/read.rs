@@ -59,7 +59,13 @@ impl State {
                     self.fetch(block, None, &mut reading);
                 }
                 Outcome::Admitted { slot, .. } => self.fetch(block, Some(slot), &mut reading),
-                Outcome::Bypassed => self.fetch(block, None, &mut reading),
+                Outcome::Bypassed => match self.stray(block) {
+                    Some(data) => {
+                        let (from, to) = (self.block_span(block), reading.span);
+                        from.copy(data.as_slice(), &to, reading.buffer.as_mut_slice());
+                    }
+                    None => self.fetch(block, None, &mut reading),
+                },
             }
         }
         let Reading {

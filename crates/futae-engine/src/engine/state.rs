@@ -1,11 +1,13 @@
 //! Everything that the cache's lock protects, and what all kinds of requests have in common.
 
 use super::belief::Belief;
+use super::dirt::Dirt;
 use super::effects::{Effects, Handed, Ticket};
 use super::flights::{Background, Flight, Span, WaitingRead, Write};
 use super::loads::{Loads, PAGE_BYTES};
 use super::log::DecisionLog;
 use super::status::Tally;
+use super::write_back::{Run, WriteBack};
 use crate::StoreOperation;
 use crate::arena::Arena;
 use crate::{ClientId, Done, HandDown, IoBuf, IoError, IoErrorKind, Operation, Request, Store};
@@ -39,12 +41,20 @@ pub struct Volume {
     pub tally: Tally,
     /// Whether its size changes while it is in use; see [`super::growing`].
     pub grows: bool,
+    /// What its store does not have yet.
+    pub dirt: Dirt,
 }
 
 /// A flush under way.
 pub struct Flush {
     pub volume: VolumeId,
     pub done: Done,
+    /// The newest write that it covers.
+    pub stamp: u64,
+    /// Dirty blocks that it waits for.
+    pub left: u64,
+    /// The first failure that it has to tell of.
+    pub error: Option<IoError>,
 }
 
 /// The cache, under its lock.
@@ -64,6 +74,10 @@ pub struct State {
     pub readers: Slab<WaitingRead>,
     pub writes: Slab<Write>,
     pub flushes: Slab<Flush>,
+    /// How written blocks are kept, if they are.
+    pub write_back: Option<WriteBack>,
+    /// Write-backs under way.
+    pub runs: Slab<Run>,
     pub sequence: u64,
     pub next_client: u64,
     pub tally: Tally,
@@ -106,7 +120,7 @@ impl State {
         }
     }
 
-    fn checked_span(&self, request: &Request) -> Result<Span, IoError> {
+    pub fn checked_span(&self, request: &Request) -> Result<Span, IoError> {
         let (offset, length, writes) = match &request.operation {
             Operation::Read { offset, length }
             | Operation::ReadOn { offset, length }
@@ -142,7 +156,22 @@ impl State {
     }
 
     pub fn flush(&mut self, volume: VolumeId, done: Done, effects: &mut Effects) {
-        let key = self.flushes.insert(Flush { volume, done });
+        if self.writes_back() {
+            return self.flush_dirty(volume, done, effects);
+        }
+        let key = self.flushes.insert(Flush {
+            volume,
+            done,
+            stamp: 0,
+            left: 0,
+            error: None,
+        });
+        self.go_on_with_flush(key, effects);
+    }
+
+    /// The store has all that a flush covers, or has refused some of it.
+    pub fn go_on_with_flush(&mut self, key: usize, effects: &mut Effects) {
+        let volume = self.flushes[key].volume;
         let sequence = self.next_sequence();
         effects.start(
             self.store(volume),
@@ -160,6 +189,7 @@ impl State {
         effects: &mut Effects,
     ) {
         let flush = self.flushes.remove(key);
+        let result = flush.error.map_or(result, Err);
         if result.is_err() {
             self.note_error(flush.volume);
         }
@@ -167,9 +197,24 @@ impl State {
     }
 
     /// Puts a block before the level, counts, logs, and sees to the block that it evicts.
+    /// A block whose data was beside the cache comes back as a hit: there is nothing to load.
     pub fn offer(&mut self, block: BlockId, kind: AccessKind, effects: &mut Effects) -> Outcome {
-        let class = self.volumes[usize::from(block.volume().0)].class;
-        let access = Access::of(block, kind).classed(class);
+        self.offer_marked(block, kind, Class::NORMAL, effects)
+    }
+
+    /// As [`offer`](Self::offer), of a block that has some marks if it is placed.
+    pub fn offer_marked(
+        &mut self,
+        block: BlockId,
+        kind: AccessKind,
+        marks: Class,
+        effects: &mut Effects,
+    ) -> Outcome {
+        let mut class = self.volumes[usize::from(block.volume().0)].class;
+        if self.is_dirty(block) {
+            class = class.with(Class::DIRTY);
+        }
+        let access = Access::of(block, kind).classed(class.with(marks));
         let outcome = self.level.access(&access);
         let hit = matches!(outcome, Outcome::Hit(_));
         self.tally.count(kind, hit);
@@ -186,6 +231,9 @@ impl State {
             }
             if let Some(victim) = evicted {
                 self.see_off(&victim, effects);
+            }
+            if self.adopt(block, slot) {
+                return Outcome::Hit(slot);
             }
         }
         outcome
@@ -204,6 +252,9 @@ impl State {
         }
         if frame == Frame::Loading {
             self.loads.give_up(victim.block);
+        }
+        if self.is_dirty(victim.block) {
+            return self.strand(victim);
         }
         let has_data = frame == Frame::Ready || self.hand_down == HandDown::Notice;
         if !has_data || self.hand_down == HandDown::Nothing {
@@ -354,6 +405,9 @@ impl State {
             self.see_off(&victim, effects);
             self.arena.release(victim.slot);
         }
+        if let Some(write_back) = &mut self.write_back {
+            write_back.resize(capacity_blocks);
+        }
         capacity == capacity_blocks
     }
 }
@@ -362,6 +416,7 @@ impl State {
     /// Panics unless the level, the frames and the work under way fit together. For tests.
     pub fn audit(&self) {
         self.level.audit();
+        self.audit_dirty();
         for (key, flight) in &self.flights {
             for (block, slot) in &flight.targets {
                 assert_eq!(

@@ -19,6 +19,10 @@ pub struct Tally {
     pub loading_reads: u64,
     pub write_around_blocks: u64,
     pub shared_reads: u64,
+    pub write_backs: u64,
+    pub write_back_blocks: u64,
+    pub write_back_errors: u64,
+    pub throttled_writes: u64,
     pub demotions_refused: u64,
     pub bytes_read: u64,
     pub bytes_written: u64,
@@ -59,6 +63,24 @@ pub struct EngineStatus {
     pub resident_blocks: u64,
     /// Blocks that the store does not have yet.
     pub dirty_blocks: u64,
+    /// Those of them that were evicted, and are kept beside the cache until the store has them.
+    #[serde(default)]
+    pub dirty_evicted_blocks: u64,
+    /// Dirty blocks at which writers wait; 0 under write-through.
+    #[serde(default)]
+    pub dirty_max_blocks: u64,
+    /// Writes to stores that brought dirty blocks there.
+    #[serde(default)]
+    pub write_backs: u64,
+    /// Blocks that they brought.
+    #[serde(default)]
+    pub write_back_blocks: u64,
+    /// Those of them that failed; their blocks stay dirty.
+    #[serde(default)]
+    pub write_back_errors: u64,
+    /// Times that a write had to wait since too much was dirty.
+    #[serde(default)]
+    pub throttled_writes: u64,
     /// Events at the level.
     #[serde(flatten)]
     pub counters: Counters,
@@ -128,6 +150,9 @@ pub struct VolumeStatus {
     pub notices_in: u64,
     /// Requests that failed.
     pub errors: u64,
+    /// Blocks that the store does not have yet.
+    #[serde(default)]
+    pub dirty_blocks: u64,
 }
 
 /// One class of blocks.
@@ -152,7 +177,19 @@ impl State {
             block_bytes: self.block_bytes,
             capacity_blocks: u64::from(self.level.capacity()),
             resident_blocks: u64::from(self.level.resident()),
-            dirty_blocks: 0,
+            dirty_blocks: self
+                .write_back
+                .as_ref()
+                .map_or(0, |known| known.dirty_blocks),
+            dirty_evicted_blocks: self.volumes.iter().map(|volume| volume.dirt.strays()).sum(),
+            dirty_max_blocks: self
+                .write_back
+                .as_ref()
+                .map_or(0, |known| known.dirty_max_blocks),
+            write_backs: tally.write_backs,
+            write_back_blocks: tally.write_back_blocks,
+            write_back_errors: tally.write_back_errors,
+            throttled_writes: tally.throttled_writes,
             counters: *self.level.counters(),
             store_reads: tally.store_reads,
             store_read_blocks: tally.store_read_blocks,
@@ -188,6 +225,7 @@ impl State {
             demotions_in: volume.tally.demotions_in,
             notices_in: volume.tally.notices_in,
             errors: volume.tally.errors,
+            dirty_blocks: volume.dirt.len(),
         };
         let listed = self.volumes.iter().filter(|volume| !volume.grows);
         listed.map(report).collect()

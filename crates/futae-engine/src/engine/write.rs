@@ -1,9 +1,10 @@
-//! Writes go through to the store and are answered after the store has them; frames are updated
-//! when the store has answered, so that a failed write never becomes cached data.
+//! Writes that go through to the store, and are answered after the store has them; frames are
+//! updated when the store has answered, so that a failed write never becomes cached data.
 
 use super::effects::{Effects, Ticket};
-use super::flights::{Span, Write};
+use super::flights::{Content, Span, Write};
 use super::state::{Frame, State};
+use super::write_back::Room;
 use crate::{IoBuf, IoError, Operation, Request, StoreOperation};
 use futae_policy::{AccessKind, BlockId, Outcome};
 
@@ -23,10 +24,25 @@ impl State {
         if let Some(key) = self.flight_over(&blocks) {
             return self.flights[key].parked.push(request);
         }
+        if let Operation::Write { fua: false, .. } = request.operation {
+            match self.room_for(&span) {
+                Room::Enough => return self.keep_write(request, span, effects),
+                Room::Later => return self.throttle(request),
+                Room::None => {}
+            }
+        }
+        if let Some(key) = self.run_over(&blocks) {
+            return self.runs[key].parked.push(request);
+        }
         let Request {
             done, operation, ..
         } = request;
-        let has_data = matches!(operation, Operation::Write { .. });
+        let content = match &operation {
+            Operation::Write { .. } => Content::Data,
+            Operation::WriteZeroes { .. } => Content::Zeroes,
+            _ => Content::Anything,
+        };
+        let has_data = content == Content::Data;
         let Some(operation) = store_operation(operation) else {
             return;
         };
@@ -35,7 +51,7 @@ impl State {
         let write = Write {
             span,
             blocks,
-            has_data,
+            content,
             grown_from: None,
             done,
             parked: Vec::new(),
@@ -76,11 +92,15 @@ impl State {
         }
     }
 
+    /// Drops the blocks of a range, but for those that have data which the store does not have.
     pub fn invalidate_range(&mut self, blocks: &Span) {
         let (first, end) = self.block_range(blocks);
         if end - first <= u64::from(self.level.resident()) {
             for index in first..end {
-                self.invalidate(BlockId::new(blocks.volume, index));
+                let block = BlockId::new(blocks.volume, index);
+                if !self.is_dirty(block) {
+                    self.invalidate(block);
+                }
             }
             return;
         }
@@ -88,7 +108,9 @@ impl State {
             block.volume() == blocks.volume && (first..end).contains(&block.index())
         };
         for block in self.level.order().into_iter().filter(inside) {
-            self.invalidate(block);
+            if !self.is_dirty(block) {
+                self.invalidate(block);
+            }
         }
     }
 
@@ -103,11 +125,12 @@ impl State {
         let write = self.writes.remove(key);
         self.note_outcome(&write, result.is_ok());
         match &result {
-            Ok(data) if write.has_data => {
+            Ok(data) if write.content == Content::Data => {
                 self.settle_growth(&write);
                 self.update_frames(&write.span, data);
+                self.settle_through(&write, Some(data), effects);
             }
-            Ok(_) => {}
+            Ok(_) => self.settle_through(&write, None, effects),
             Err(_) => {
                 self.note_error(write.span.volume);
                 self.invalidate_range(&write.blocks);

@@ -6,8 +6,8 @@
 )]
 
 use futae_engine::{
-    Engine, EngineOptions, HandDown, IoBuf, IoError, IoErrorKind, Operation, Request, Store,
-    StoreDone, StoreOperation,
+    Engine, EngineOptions, Extent, HandDown, IoBuf, IoError, IoErrorKind, Operation, Request,
+    Store, StoreDone, StoreOperation, WriteBackOptions,
 };
 use futae_policy::{Class, VolumeId};
 use std::sync::{Arc, Mutex};
@@ -24,6 +24,10 @@ pub struct Inside {
     pub fail_reads: bool,
     pub fail_writes: bool,
     pub reads: Vec<(u64, usize)>,
+    /// Writes by offset, length, and whether they were to be stable.
+    pub writes: Vec<(u64, usize, bool)>,
+    /// Whether nothing is stored anywhere, if asked for extents.
+    pub is_hole: bool,
     pub flushes: u32,
     pub demotions: Vec<(u64, u64, Vec<u8>)>,
     pub notices: Vec<(u64, u64)>,
@@ -82,7 +86,12 @@ impl TestStore {
                 buffer.as_mut_slice().copy_from_slice(&inside.bytes[range]);
                 Ok(buffer)
             }
-            StoreOperation::Write { offset, buffer, .. } => {
+            StoreOperation::Write {
+                offset,
+                buffer,
+                fua,
+            } => {
+                inside.writes.push((offset, buffer.len(), fua));
                 if inside.fail_writes {
                     return Err(broken());
                 }
@@ -125,6 +134,10 @@ impl Store for TestStore {
     fn takes_demotions(&self) -> bool {
         true
     }
+    fn extents(&self, _offset: u64, length: u64) -> Result<Vec<Extent>, IoError> {
+        let hole = self.get(|inside| inside.is_hole);
+        Ok(vec![Extent { length, hole }])
+    }
     fn demote(&self, sequence: u64, offset: u64, data: IoBuf) {
         self.set(|inside| {
             inside
@@ -164,6 +177,18 @@ pub fn setup_of(
     bytes: u64,
     hand_down: HandDown,
 ) -> Setup {
+    setup_writing(block_bytes, policy, slots, bytes, hand_down, None)
+}
+
+/// The same, keeping written blocks.
+pub fn setup_writing(
+    block_bytes: u64,
+    policy: &str,
+    slots: u32,
+    bytes: u64,
+    hand_down: HandDown,
+    write_back: Option<WriteBackOptions>,
+) -> Setup {
     let options = EngineOptions {
         block_bytes,
         capacity_blocks: slots,
@@ -171,6 +196,7 @@ pub fn setup_of(
         seed: 1,
         hand_down,
         decision_log: None,
+        write_back,
     };
     let engine = Engine::new(&options).expect("an engine");
     let store = TestStore::new(bytes / BLOCK);

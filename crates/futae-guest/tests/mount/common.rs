@@ -94,6 +94,7 @@ pub(crate) fn engine(store: Arc<dyn Store>, capacity_blocks: u32) -> (Arc<Engine
         seed: 1,
         hand_down: HandDown::Nothing,
         decision_log: None,
+        write_back: None,
     };
     let engine = Engine::new(&options).expect("an engine");
     let volume = engine

@@ -42,6 +42,7 @@ pub fn engine(policy: &str, capacity_blocks: u32) -> Arc<Engine> {
         seed: 1,
         hand_down: HandDown::Nothing,
         decision_log: None,
+        write_back: None,
     };
     Engine::new(&options).expect("a cache")
 }

@@ -145,6 +145,7 @@ impl Plan {
             seed: args.seed,
             hand_down: HandDown::Nothing,
             decision_log: args.decision_log.clone(),
+            write_back: args.writes.options(block_bytes)?,
         };
         Ok(Self {
             exports,

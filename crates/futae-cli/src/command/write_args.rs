@@ -1,0 +1,114 @@
+//! `--write-mode` and what belongs to it, the same for `futae serve` and `futae mount`.
+
+use crate::failure::Failure;
+use futae_engine::WriteBackOptions;
+use futae_sim::WriteMode;
+use futae_trace::Size;
+use std::time::Duration;
+
+/// When written data goes to the store.
+#[derive(clap::Args)]
+#[command(next_help_heading = "Writes")]
+pub(super) struct WriteArgs {
+    /// write-through: a write is answered when the store has it. write-back: when the cache has
+    /// it; FLUSH and FUA then mean what they mean on a disk
+    #[arg(long, value_name = "MODE", default_value_t)]
+    pub write_mode: WriteMode,
+    /// How much of the cache may hold data that the store does not have yet: a share such as 20%
+    /// or 0.2 [default: 20%]
+    #[arg(long, value_name = "SHARE")]
+    dirty_max: Option<String>,
+    /// How long it may be so, e.g. 30s or 500ms [default: 30s]
+    #[arg(long, value_name = "TIME")]
+    dirty_age_max: Option<String>,
+}
+
+impl WriteArgs {
+    /// Whether written blocks are kept.
+    pub fn writes_back(&self) -> bool {
+        self.write_mode == WriteMode::WriteBack
+    }
+
+    /// How written blocks are kept, if they are.
+    pub fn options(&self, block_bytes: u64) -> Result<Option<WriteBackOptions>, Failure> {
+        if !self.writes_back() {
+            let given = [
+                (self.dirty_max.is_some(), "--dirty-max"),
+                (self.dirty_age_max.is_some(), "--dirty-age-max"),
+            ];
+            return match given.iter().find(|(is_given, _)| *is_given) {
+                None => Ok(None),
+                Some((_, option)) => Err(Failure::usage(format!(
+                    "{option} is for --write-mode write-back only"
+                ))),
+            };
+        }
+        let block_bytes_max = WriteBackOptions::BLOCK_BYTES_MAX;
+        if block_bytes > block_bytes_max {
+            return Err(Failure::usage(format!(
+                "--write-mode write-back takes blocks of at most {}, since larger ones are loaded \
+                 in pieces; choose a smaller --block, or write-through",
+                Size::Bytes(block_bytes_max)
+            )));
+        }
+        let mut options = WriteBackOptions::default();
+        if let Some(text) = &self.dirty_max {
+            options.dirty_max = share(text).ok_or_else(|| {
+                Failure::usage(format!(
+                    "--dirty-max {text}: write a share of the cache above 0 and at most 100%, such as 20%"
+                ))
+            })?;
+        }
+        if let Some(text) = &self.dirty_age_max {
+            options.dirty_age_max = time("--dirty-age-max", text)?;
+        }
+        Ok(Some(options))
+    }
+}
+
+fn share(text: &str) -> Option<f64> {
+    let share: f64 = match text.strip_suffix('%') {
+        Some(percent) => percent.trim().parse::<f64>().ok()? / 100.0,
+        None => text.parse().ok()?,
+    };
+    (share > 0.0 && share <= 1.0).then_some(share)
+}
+
+/// A time such as 30s, 500ms, 2m, or a number of seconds; a day at most.
+pub(super) fn time(option: &str, text: &str) -> Result<Duration, Failure> {
+    let units = [("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];
+    let unit = units.iter().find(|(unit, _)| text.ends_with(unit));
+    let (number, seconds) = unit.map_or((text, 1.0), |(unit, seconds)| {
+        (&text[..text.len() - unit.len()], *seconds)
+    });
+    let seconds = number.trim().parse::<f64>().ok().map(|n| n * seconds);
+    let seconds = seconds.filter(|seconds| (0.0..=86_400.0).contains(seconds));
+    let wrong = || {
+        let message =
+            format!("{option} {text}: write a time of at most a day, such as 30s or 500ms");
+        Failure::usage(message)
+    };
+    seconds.map(Duration::from_secs_f64).ok_or_else(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_and_times_are_read_as_written() {
+        assert_eq!(share("20%"), Some(0.2));
+        assert_eq!(share("1"), Some(1.0));
+        for text in ["", "%", "0", "101%", "1.5", "-1", "nan", "inf"] {
+            assert_eq!(share(text), None, "{text}");
+        }
+        let read = |text| time("--x", text).ok();
+        assert_eq!(read("30s"), Some(Duration::from_secs(30)));
+        assert_eq!(read("500ms"), Some(Duration::from_millis(500)));
+        assert_eq!(read("1.5m"), Some(Duration::from_secs(90)));
+        assert_eq!(read("2"), Some(Duration::from_secs(2)));
+        for text in ["", "s", "-1s", "soon", "2d", "1e9", "nan"] {
+            assert!(read(text).is_none(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,470 @@
+//! Which blocks of a volume have data that its store does not have yet.
+//!
+//! Every write has a stamp. A block that is dirty holds writes that nobody carries to the store
+//! yet, or that a write-back under way carries, or both; it is clean when neither is left. Its
+//! data is in its frame, or, if it was evicted, kept here until the store has it.
+
+use crate::{IoBuf, IoError, Request};
+use hashbrown::HashMap;
+use std::collections::{BTreeSet, VecDeque};
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+/// How long to leave a store alone that has refused a write-back.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+/// Ages of blocks that are clean again, kept beyond twice the dirty ones.
+const AGES_SPARE: usize = 4096;
+
+/// One dirty block.
+#[derive(Debug, Default)]
+struct Dirty {
+    /// The stamp of the oldest write that nobody carries.
+    unsaved: Option<u64>,
+    /// The stamp of the oldest write that a write-back under way carries.
+    carried: Option<u64>,
+    /// Became too old while it was being carried.
+    overdue: bool,
+    /// Its data, once it has no slot.
+    stray: Option<IoBuf>,
+    /// Whether the level below is to be told of its eviction.
+    hand_down: bool,
+}
+
+impl Dirty {
+    /// The stamp of the oldest write that the store does not have.
+    fn oldest(&self) -> Option<u64> {
+        self.carried.or(self.unsaved)
+    }
+}
+
+/// A block whose oldest missing write has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// The stamp before.
+    pub before: u64,
+    /// The stamp now; none if the block is clean.
+    pub after: Option<u64>,
+}
+
+impl Change {
+    /// Whether a flush of everything up to `stamp` had to wait for it, and has not any more.
+    pub fn frees(&self, stamp: u64) -> bool {
+        self.before <= stamp && self.after.is_none_or(|after| after > stamp)
+    }
+}
+
+/// What is left of a block that is clean now.
+#[derive(Debug, Default)]
+pub struct Cleaned {
+    /// Its data, if it has no slot.
+    pub stray: Option<IoBuf>,
+    /// Whether the level below is to be told of its eviction.
+    pub hand_down: bool,
+}
+
+/// The dirty blocks of one volume, by index.
+#[derive(Default)]
+pub struct Dirt {
+    blocks: HashMap<u64, Dirty>,
+    /// Dirty, not carried, and not left alone after a failure.
+    waiting: BTreeSet<u64>,
+    /// Those of them that are to be written as soon as may be.
+    due: BTreeSet<u64>,
+    /// Those whose write-back failed, until it is tried again.
+    failed: BTreeSet<u64>,
+    /// When blocks became dirty, oldest first, with the stamp of then.
+    ages: VecDeque<(Instant, u64, u64)>,
+    stamp: u64,
+    /// Writes up to this stamp are not to wait.
+    urgent: u64,
+    retry_at: Option<Instant>,
+    /// Where the next run begins to be looked for.
+    cursor: u64,
+    strays: u64,
+    /// Write-backs under way, and their bytes.
+    pub runs: u32,
+    pub bytes_carried: u64,
+    /// A failure that no flush has been told of.
+    pub error: Option<IoError>,
+    /// Writes that wait for others to become clean.
+    pub throttled: VecDeque<Request>,
+    /// Flushes that wait, by key.
+    pub flushes: Vec<usize>,
+}
+
+impl Dirt {
+    /// Dirty blocks.
+    pub fn len(&self) -> u64 {
+        self.blocks.len() as u64
+    }
+
+    /// Dirty blocks without a slot.
+    pub fn strays(&self) -> u64 {
+        self.strays
+    }
+
+    /// Dirty blocks that are on their way to the store.
+    pub fn carried(&self) -> u64 {
+        let rest = self.waiting.len() + self.failed.len();
+        (self.blocks.len() - rest) as u64
+    }
+
+    /// Whether the last write-backs failed and are to be tried again later.
+    pub fn is_failing(&self) -> bool {
+        !self.failed.is_empty()
+    }
+
+    /// Whether some blocks will be clean sooner or later without anybody's doing.
+    pub fn moves(&self) -> bool {
+        self.blocks.len() > self.failed.len()
+    }
+
+    /// The newest stamp.
+    pub fn stamp(&self) -> u64 {
+        self.stamp
+    }
+
+    /// Whether a block is dirty.
+    pub fn has(&self, index: u64) -> bool {
+        self.blocks.contains_key(&index)
+    }
+
+    /// How many blocks of a range are dirty.
+    pub fn count(&self, range: Range<u64>) -> u64 {
+        if self.blocks.is_empty() {
+            return 0;
+        }
+        range.filter(|index| self.has(*index)).count() as u64
+    }
+
+    /// The dirty blocks of a range, ascending.
+    pub fn within(&self, range: Range<u64>) -> Vec<u64> {
+        let mut found: Vec<u64> = if range.end - range.start <= self.len() {
+            range.filter(|index| self.has(*index)).collect()
+        } else {
+            let inside = self.blocks.keys().filter(|index| range.contains(*index));
+            inside.copied().collect()
+        };
+        found.sort_unstable();
+        found
+    }
+
+    /// The data of a dirty block without a slot.
+    pub fn stray(&self, index: u64) -> Option<&IoBuf> {
+        self.blocks.get(&index)?.stray.as_ref()
+    }
+
+    /// The same, to write to.
+    pub fn stray_mut(&mut self, index: u64) -> Option<&mut IoBuf> {
+        self.blocks.get_mut(&index)?.stray.as_mut()
+    }
+
+    /// A block was written, here and not in the store.
+    pub fn mark(&mut self, index: u64, now: Instant) {
+        self.stamp += 1;
+        let stamp = self.stamp;
+        let dirty = self.blocks.entry(index).or_default();
+        if dirty.unsaved.is_some() {
+            return;
+        }
+        dirty.unsaved = Some(stamp);
+        if dirty.carried.is_none() {
+            self.waiting.insert(index);
+        }
+        self.ages.push_back((now, stamp, index));
+        if self.ages.len() > 2 * self.blocks.len() + AGES_SPARE {
+            let blocks = &self.blocks;
+            self.ages.retain(|(_, stamp, index)| {
+                let dirty = blocks.get(index);
+                dirty.is_some_and(|dirty| dirty.unsaved == Some(*stamp))
+            });
+        }
+    }
+
+    /// A dirty block has lost its slot: `data` is what the frame held.
+    pub fn strand(&mut self, index: u64, data: IoBuf, hand_down: bool) {
+        let Some(dirty) = self.blocks.get_mut(&index) else {
+            return;
+        };
+        self.strays += u64::from(dirty.stray.is_none());
+        dirty.stray = Some(data);
+        dirty.hand_down = hand_down;
+        if self.waiting.contains(&index) {
+            self.due.insert(index);
+        }
+    }
+
+    /// A dirty block has a slot again: its data.
+    pub fn adopt(&mut self, index: u64) -> Option<IoBuf> {
+        let dirty = self.blocks.get_mut(&index)?;
+        let data = dirty.stray.take()?;
+        dirty.hand_down = false;
+        self.strays -= 1;
+        Some(data)
+    }
+
+    /// Everything is to be written as soon as may be, what failed before too.
+    pub fn hurry(&mut self) {
+        self.try_again();
+        self.due.clone_from(&self.waiting);
+        self.urgent = self.stamp;
+    }
+
+    fn try_again(&mut self) {
+        self.retry_at = None;
+        for index in std::mem::take(&mut self.failed) {
+            self.waiting.insert(index);
+            self.due.insert(index);
+        }
+    }
+
+    /// Time has passed: what has been dirty for longer than `age_max` is due.
+    pub fn age(&mut self, now: Instant, age_max: Duration) {
+        if self.retry_at.is_some_and(|at| at <= now) {
+            self.try_again();
+        }
+        while let Some(&(since, stamp, index)) = self.ages.front() {
+            let is_old = now.saturating_duration_since(since) >= age_max;
+            let dirty = self.blocks.get_mut(&index);
+            let dirty = dirty.filter(|dirty| dirty.unsaved == Some(stamp));
+            if dirty.is_some() && !is_old {
+                return;
+            }
+            if let Some(dirty) = dirty {
+                dirty.overdue = true;
+                if self.waiting.contains(&index) {
+                    self.due.insert(index);
+                }
+            }
+            self.ages.pop_front();
+        }
+    }
+
+    /// Blocks in a row that are to be written next, in ascending order from where the last were:
+    /// those that are due, and what is waiting right behind them; any that wait if `press`.
+    /// `is_free` says whether a block may be written now. At most `blocks_max`.
+    pub fn next_run(
+        &mut self,
+        press: bool,
+        blocks_max: u64,
+        is_free: impl Fn(u64) -> bool,
+    ) -> Option<Range<u64>> {
+        let set = if !self.due.is_empty() {
+            &self.due
+        } else if press {
+            &self.waiting
+        } else {
+            return None;
+        };
+        let ahead = set.range(self.cursor..).chain(set.range(..self.cursor));
+        let first = ahead.copied().find(|&index| is_free(index))?;
+        let mut end = first + 1;
+        while end - first < blocks_max && self.waiting.contains(&end) && is_free(end) {
+            end += 1;
+        }
+        self.cursor = end;
+        Some(first..end)
+    }
+
+    /// A write-back of a block begins.
+    pub fn carry(&mut self, index: u64) {
+        self.waiting.remove(&index);
+        self.due.remove(&index);
+        if let Some(dirty) = self.blocks.get_mut(&index) {
+            dirty.carried = dirty.unsaved.take();
+            dirty.overdue = false;
+        }
+    }
+
+    /// A write-back of a block is over, and the store has what it carried.
+    pub fn saved(&mut self, index: u64) -> Option<(Change, Option<Cleaned>)> {
+        let dirty = self.blocks.get_mut(&index)?;
+        let before = dirty.carried.take()?;
+        let after = dirty.unsaved;
+        if after.is_none() {
+            let cleaned = self.take(index);
+            return Some((Change { before, after }, cleaned));
+        }
+        self.waiting.insert(index);
+        let is_urgent = after.is_some_and(|stamp| stamp <= self.urgent);
+        if is_urgent || dirty.overdue || dirty.stray.is_some() {
+            self.due.insert(index);
+        }
+        Some((Change { before, after }, None))
+    }
+
+    /// A write-back of a block failed: it is dirty as before, and counts as written just now,
+    /// since whoever waited for it has been told.
+    pub fn fail(&mut self, index: u64, now: Instant) -> Option<Change> {
+        self.stamp += 1;
+        let after = Some(self.stamp);
+        let dirty = self.blocks.get_mut(&index)?;
+        let before = dirty.carried.take()?;
+        dirty.unsaved = after;
+        self.failed.insert(index);
+        self.retry_at = Some(now + RETRY_INTERVAL);
+        Some(Change { before, after })
+    }
+
+    /// The store has, or need not have, all that a block holds. Nothing carries it.
+    pub fn settle(&mut self, index: u64) -> Option<(Change, Cleaned)> {
+        let before = self.blocks.get(&index)?.oldest()?;
+        let after = None;
+        let cleaned = self.take(index)?;
+        Some((Change { before, after }, cleaned))
+    }
+
+    fn take(&mut self, index: u64) -> Option<Cleaned> {
+        let Dirty {
+            stray, hand_down, ..
+        } = self.blocks.remove(&index)?;
+        self.waiting.remove(&index);
+        self.due.remove(&index);
+        self.failed.remove(&index);
+        self.strays -= u64::from(stray.is_some());
+        if self.blocks.is_empty() {
+            self.ages.clear();
+        }
+        Some(Cleaned { stray, hand_down })
+    }
+
+    /// Panics unless the sets fit together. For tests.
+    pub fn audit(&self) {
+        for (index, dirty) in &self.blocks {
+            let places = [
+                dirty.carried.is_some(),
+                self.waiting.contains(index),
+                self.failed.contains(index),
+            ];
+            let count = places.iter().filter(|&&place| place).count();
+            assert_eq!(count, 1, "block {index} is in {count} places");
+            assert!(
+                dirty.oldest().is_some(),
+                "block {index} is dirty of nothing"
+            );
+        }
+        let known = |set: &BTreeSet<u64>| set.iter().all(|index| self.has(*index));
+        assert!(known(&self.waiting) && known(&self.failed), "clean blocks");
+        assert!(self.due.is_subset(&self.waiting), "due and not waiting");
+        let strays = self.blocks.values().filter(|dirty| dirty.stray.is_some());
+        assert_eq!(strays.count() as u64, self.strays, "strays are miscounted");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AGE: Duration = Duration::from_secs(30);
+
+    fn marked(indexes: &[u64]) -> (Dirt, Instant) {
+        let (mut dirt, now) = (Dirt::default(), Instant::now());
+        for &index in indexes {
+            dirt.mark(index, now);
+        }
+        dirt.audit();
+        (dirt, now)
+    }
+
+    #[test]
+    fn runs_are_ascending_merged_and_go_round() {
+        let (mut dirt, _) = marked(&[9, 3, 4, 5, 20, 6]);
+        let mut runs = Vec::new();
+        assert_eq!(dirt.next_run(false, 3, |_| true), None, "nothing is due");
+        while let Some(run) = dirt.next_run(true, 3, |_| true) {
+            run.clone().for_each(|index| dirt.carry(index));
+            runs.push(run);
+        }
+        assert_eq!(runs, [3..6, 6..7, 9..10, 20..21]);
+        dirt.audit();
+        dirt.mark(1, Instant::now());
+        assert_eq!(dirt.next_run(true, 3, |index| index != 1), None);
+        assert_eq!(dirt.next_run(true, 3, |_| true), Some(1..2), "round again");
+    }
+
+    #[test]
+    fn a_block_written_while_it_is_carried_stays_dirty() {
+        let (mut dirt, now) = marked(&[7]);
+        dirt.carry(7);
+        dirt.mark(7, now);
+        let (change, cleaned) = dirt.saved(7).expect("carried");
+        assert!(cleaned.is_none() && dirt.has(7));
+        assert!(change.frees(1) && !change.frees(2));
+        dirt.carry(7);
+        let (change, cleaned) = dirt.saved(7).expect("carried");
+        assert!(cleaned.is_some() && change.frees(2) && !dirt.has(7));
+        dirt.audit();
+    }
+
+    #[test]
+    fn what_is_hurried_while_it_is_carried_is_carried_again_at_once() {
+        let (mut dirt, now) = marked(&[7]);
+        dirt.carry(7);
+        dirt.mark(7, now);
+        dirt.hurry();
+        assert_eq!(dirt.next_run(false, 9, |_| true), None);
+        drop(dirt.saved(7));
+        assert_eq!(dirt.next_run(false, 9, |_| true), Some(7..8));
+    }
+
+    #[test]
+    fn ages_of_clean_blocks_are_forgotten() {
+        let (mut dirt, now) = marked(&[1]);
+        for _ in 0..3 * AGES_SPARE {
+            dirt.mark(7, now);
+            drop(dirt.settle(7));
+        }
+        assert!(dirt.ages.len() <= AGES_SPARE + 4);
+        dirt.age(now + AGE, AGE);
+        assert_eq!(dirt.next_run(false, 9, |_| true), Some(1..2));
+    }
+
+    #[test]
+    fn a_failure_keeps_the_block_and_is_tried_again_later() {
+        let (mut dirt, now) = marked(&[7, 8]);
+        dirt.carry(7);
+        let change = dirt.fail(7, now).expect("carried");
+        assert!(change.frees(2), "who waited is told");
+        assert!(dirt.has(7) && dirt.is_failing());
+        assert_eq!(dirt.next_run(true, 9, |_| true), Some(8..9));
+        dirt.age(now + RETRY_INTERVAL, AGE);
+        assert_eq!(dirt.next_run(false, 9, |_| true), Some(7..9));
+        dirt.audit();
+    }
+
+    #[test]
+    fn blocks_become_due_by_age() {
+        let (mut dirt, now) = marked(&[7]);
+        dirt.mark(9, now + AGE / 2);
+        dirt.age(now + AGE, AGE);
+        assert_eq!(dirt.next_run(false, 9, |_| true), Some(7..8));
+        dirt.carry(7);
+        assert_eq!(dirt.next_run(false, 9, |_| true), None);
+        dirt.mark(7, now + AGE);
+        dirt.age(now + 2 * AGE, AGE);
+        dirt.audit();
+        assert_eq!(dirt.next_run(false, 9, |_| true), Some(9..10));
+        dirt.carry(9);
+        drop(dirt.saved(7));
+        let again = dirt.next_run(false, 9, |_| true);
+        assert_eq!(again, Some(7..8), "too old while it was carried");
+    }
+
+    #[test]
+    fn strays_are_kept_until_the_store_has_them() {
+        let (mut dirt, _) = marked(&[7]);
+        dirt.strand(7, IoBuf::copy_of(&[1]), true);
+        assert_eq!(dirt.next_run(false, 9, |_| true), Some(7..8), "at once");
+        dirt.carry(7);
+        assert_eq!(dirt.stray(7).expect("kept").as_slice(), [1]);
+        let (_, cleaned) = dirt.saved(7).expect("carried");
+        let cleaned = cleaned.expect("clean");
+        assert!(cleaned.hand_down && cleaned.stray.is_some());
+        assert_eq!(dirt.strays(), 0);
+        let (mut dirt, _) = marked(&[7]);
+        dirt.strand(7, IoBuf::copy_of(&[1]), true);
+        assert!(dirt.adopt(7).is_some() && dirt.adopt(7).is_none());
+        assert!(!dirt.settle(7).expect("dirty").1.hand_down);
+        dirt.audit();
+    }
+}

@@ -1,0 +1,379 @@
+//! Write-back: a write is answered when its data is in frames, and goes to the store later: in
+//! the background, in ascending runs, when too much is dirty or has been for too long; in full on
+//! FLUSH; and a block that is evicted, at once.
+//!
+//! A dirty block's data is always in memory: in its frame, or beside the cache until the store
+//! has it ([`super::dirt`]). Reads of it never go to the store. Everything that cannot be kept
+//! goes through as without write-back: what the policy does not admit, parts of blocks that are
+//! not here, writes with FUA, trims and zeroings. Such an operation and a write-back of the same
+//! blocks never run at the same time.
+
+mod flush;
+mod joint;
+mod runs;
+mod settle;
+
+use super::effects::{Effects, Ticket};
+use super::flights::{Content, Span, Write};
+use super::state::{Frame, State};
+use crate::{Done, HandDown, IoBuf, Operation, Request, StoreOperation};
+use futae_policy::{AccessKind, BlockId, Class, Outcome, Slot, Victim, VolumeId};
+use joint::jointly;
+use std::time::{Duration, Instant};
+
+/// How written blocks are kept.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct WriteBackOptions {
+    /// How much of the cache may be dirty, as a share from 0 to 1; one block at least.
+    pub dirty_max: f64,
+    /// How long a block may be dirty before it is written back.
+    pub dirty_age_max: Duration,
+}
+
+impl WriteBackOptions {
+    /// The largest blocks that are kept, in bytes: larger ones are loaded in pieces.
+    pub const BLOCK_BYTES_MAX: u64 = super::loads::PIECE_BYTES;
+}
+
+impl Default for WriteBackOptions {
+    fn default() -> Self {
+        Self {
+            dirty_max: 0.2,
+            dirty_age_max: Duration::from_secs(30),
+        }
+    }
+}
+
+/// What concerns all volumes.
+pub struct WriteBack {
+    options: WriteBackOptions,
+    /// Dirty blocks at which writers wait.
+    pub dirty_max_blocks: u64,
+    /// Dirty blocks now.
+    pub dirty_blocks: u64,
+}
+
+impl WriteBack {
+    pub fn new(options: WriteBackOptions, capacity_blocks: u32) -> Self {
+        let mut new = Self {
+            options,
+            dirty_max_blocks: 0,
+            dirty_blocks: 0,
+        };
+        new.resize(capacity_blocks);
+        new
+    }
+
+    /// The cache has another size.
+    pub fn resize(&mut self, capacity_blocks: u32) {
+        let share = f64::from(capacity_blocks) * self.options.dirty_max;
+        self.dirty_max_blocks = (share as u64).max(1);
+    }
+
+    /// Dirty blocks above which some are written back.
+    fn low(&self) -> u64 {
+        self.dirty_max_blocks / 2
+    }
+}
+
+/// Whether a write can be kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room {
+    /// It can.
+    Enough,
+    /// When less is dirty.
+    Later,
+    /// It has to go through.
+    None,
+}
+
+/// A write-back under way.
+pub struct Run {
+    pub volume: VolumeId,
+    pub first: u64,
+    pub end: u64,
+    pub span: Span,
+    /// Writes that wait until it is over.
+    pub parked: Vec<Request>,
+}
+
+impl State {
+    /// Whether written blocks stay dirty here.
+    pub fn writes_back(&self) -> bool {
+        self.write_back.is_some()
+    }
+
+    pub fn is_dirty(&self, block: BlockId) -> bool {
+        self.writes_back() && self.dirt(block.volume()).has(block.index())
+    }
+
+    pub fn dirt(&self, volume: VolumeId) -> &super::dirt::Dirt {
+        &self.volumes[usize::from(volume.0)].dirt
+    }
+
+    pub fn dirt_mut(&mut self, volume: VolumeId) -> &mut super::dirt::Dirt {
+        &mut self.volumes[usize::from(volume.0)].dirt
+    }
+
+    /// The data of a dirty block that has no slot.
+    pub fn stray(&self, block: BlockId) -> Option<&IoBuf> {
+        if !self.writes_back() {
+            return None;
+        }
+        self.dirt(block.volume()).stray(block.index())
+    }
+
+    /// A write-back under way that overlaps a span.
+    pub fn run_over(&self, span: &Span) -> Option<usize> {
+        let (first, end) = self.block_range(span);
+        let mut runs = self.runs.iter();
+        let over = |run: &Run| run.volume == span.volume && run.first < end && first < run.end;
+        runs.find(|(_, run)| over(run)).map(|(key, _)| key)
+    }
+
+    /// Whether a write of `span` can be kept, has to wait until less is dirty, or is to go
+    /// through, since waiting would not help.
+    pub fn room_for(&self, span: &Span) -> Room {
+        let Some(write_back) = &self.write_back else {
+            return Room::None;
+        };
+        let (first, end) = self.block_range(span);
+        let dirt = self.dirt(span.volume);
+        let fresh = (end - first) - dirt.count(first..end);
+        let most = write_back.dirty_max_blocks;
+        let room = most.saturating_sub(write_back.dirty_blocks);
+        if fresh == 0 || fresh <= room && dirt.throttled.is_empty() {
+            Room::Enough
+        } else if fresh <= most && dirt.moves() && !dirt.is_failing() {
+            Room::Later
+        } else {
+            Room::None
+        }
+    }
+
+    /// Lets a write wait until less is dirty.
+    pub fn throttle(&mut self, request: Request) {
+        self.tally.throttled_writes += 1;
+        self.dirt_mut(request.volume).throttled.push_back(request);
+    }
+
+    /// Writes that waited go on, those of each volume in their order, as far as there is room.
+    pub fn resume_throttled(&mut self, effects: &mut Effects) {
+        for at in 0..self.volumes.len() {
+            let mut queue = std::mem::take(&mut self.volumes[at].dirt.throttled);
+            while let Some(request) = queue.pop_front() {
+                let span = self.checked_span(&request);
+                if span.is_ok_and(|span| self.room_for(&span) == Room::Later) {
+                    queue.push_front(request);
+                    break;
+                }
+                self.begin(request, effects);
+            }
+            queue.append(&mut self.volumes[at].dirt.throttled);
+            self.volumes[at].dirt.throttled = queue;
+        }
+    }
+
+    /// Takes a write into the cache, as far as it can be kept; the rest goes through. Nothing
+    /// else is under way on its blocks but write-backs.
+    pub fn keep_write(&mut self, request: Request, span: Span, effects: &mut Effects) {
+        let Operation::Write { data, .. } = request.operation else {
+            return;
+        };
+        let (first, end) = self.block_range(&span);
+        let now = Instant::now();
+        self.tally.bytes_written += span.length;
+        let mut rest: Vec<Span> = Vec::new();
+        for index in first..end {
+            let block = BlockId::new(span.volume, index);
+            let Some(part) = self.block_span(block).overlap(&span) else {
+                continue;
+            };
+            if self.keep_block(block, part, (&span, &data), effects) {
+                self.mark_dirty(block, now);
+                continue;
+            }
+            match rest.last_mut() {
+                Some(last) if last.end() == part.offset => last.length += part.length,
+                _ => rest.push(part),
+            }
+        }
+        match rest.as_slice() {
+            [] => effects.answer(request.done, Ok(IoBuf::new(0))),
+            [all] if *all == span => self.send_through(span, data, request.done, effects),
+            parts => {
+                let done = jointly(request.done, parts.len());
+                for (part, done) in parts.iter().zip(done) {
+                    let mut slice = IoBuf::new(part.length as usize);
+                    span.copy(data.as_slice(), part, slice.as_mut_slice());
+                    self.send_through(*part, slice, done, effects);
+                }
+            }
+        }
+    }
+
+    /// Puts one written block before the level, and its data where it is kept; whether it is.
+    fn keep_block(
+        &mut self,
+        block: BlockId,
+        part: Span,
+        (span, data): (&Span, &IoBuf),
+        effects: &mut Effects,
+    ) -> bool {
+        let of = self.block_span(block);
+        let is_whole = part == of;
+        let slot = self.level.find(block);
+        if !is_whole && slot.is_none() && self.stray(block).is_none() {
+            self.tally.write_around_blocks += 1;
+            return false;
+        }
+        if !is_whole && slot.is_some_and(|slot| self.frames[slot.i()] == Frame::Loading) {
+            // There is nothing yet that it could be a part of.
+            self.offer(block, AccessKind::Write, effects);
+            return false;
+        }
+        match self.offer_marked(block, AccessKind::Write, Class::DIRTY, effects) {
+            Outcome::Hit(slot) | Outcome::Admitted { slot, .. } => {
+                if self.frames[slot.i()] == Frame::Loading {
+                    self.loads.give_up(block);
+                }
+                span.copy(data.as_slice(), &of, self.arena.frame_mut(slot));
+                self.frames[slot.i()] = Frame::Ready;
+                true
+            }
+            Outcome::Bypassed => match self.dirt_mut(block.volume()).stray_mut(block.index()) {
+                None => false,
+                Some(stray) => {
+                    span.copy(data.as_slice(), &of, stray.as_mut_slice());
+                    true
+                }
+            },
+        }
+    }
+
+    fn mark_dirty(&mut self, block: BlockId, now: Instant) {
+        let dirt = self.dirt_mut(block.volume());
+        let before = dirt.len();
+        dirt.mark(block.index(), now);
+        let fresh = dirt.len() - before;
+        if let Some(write_back) = &mut self.write_back {
+            write_back.dirty_blocks += fresh;
+        }
+    }
+
+    /// Sends data to the store that is not kept.
+    fn send_through(&mut self, span: Span, data: IoBuf, done: Done, effects: &mut Effects) {
+        let blocks = self.widened(&span);
+        let key = self.writes.insert(Write {
+            span,
+            blocks,
+            content: Content::Data,
+            grown_from: None,
+            done,
+            parked: Vec::new(),
+        });
+        self.tally.store_writes += 1;
+        self.tally.bytes_store_written += span.length;
+        let sequence = self.next_sequence();
+        let operation = StoreOperation::Write {
+            offset: span.offset,
+            buffer: data,
+            fua: false,
+        };
+        let store = self.store(span.volume);
+        effects.start(store, sequence, operation, Ticket::Write(key));
+    }
+
+    /// A dirty block has lost its slot: its data stays beside the cache until the store has it.
+    pub fn strand(&mut self, victim: &Victim) {
+        let length = self.block_span(victim.block).length as usize;
+        let data = IoBuf::copy_of(&self.arena.frame(victim.slot)[..length]);
+        let hand_down = self.hand_down != HandDown::Nothing;
+        let dirt = self.dirt_mut(victim.block.volume());
+        dirt.strand(victim.block.index(), data, hand_down);
+    }
+
+    /// A block has got a slot; whether its data was beside the cache, and now is in the frame.
+    pub fn adopt(&mut self, block: BlockId, slot: Slot) -> bool {
+        if !self.writes_back() {
+            return false;
+        }
+        let Some(data) = self.dirt_mut(block.volume()).adopt(block.index()) else {
+            return false;
+        };
+        self.arena.frame_mut(slot)[..data.len()].copy_from_slice(data.as_slice());
+        self.frames[slot.i()] = Frame::Ready;
+        true
+    }
+
+    /// The bytes of a range that are in dirty blocks: first and one past the last, ascending.
+    pub fn dirty_ranges(&self, volume: VolumeId, offset: u64, length: u64) -> Vec<(u64, u64)> {
+        let bytes = self.block_bytes;
+        let end = offset.saturating_add(length).div_ceil(bytes);
+        let dirty = self.dirt(volume).within(offset / bytes..end);
+        dirty
+            .into_iter()
+            .map(|index| (index * bytes, (index + 1) * bytes))
+            .collect()
+    }
+
+    /// The cache is about to be made smaller: from now on only so much of it may be dirty as may
+    /// be then. Returns how many blocks more are, which are being written.
+    pub fn shrink_dirty(&mut self, capacity_blocks: u32) -> u64 {
+        let Some(write_back) = &mut self.write_back else {
+            return 0;
+        };
+        if capacity_blocks >= self.level.capacity() {
+            return 0;
+        }
+        write_back.resize(capacity_blocks);
+        write_back
+            .dirty_blocks
+            .saturating_sub(write_back.dirty_max_blocks)
+    }
+
+    /// Time has passed.
+    pub fn age_dirty(&mut self, now: Instant) {
+        let Some(write_back) = &self.write_back else {
+            return;
+        };
+        let age_max = write_back.options.dirty_age_max;
+        for volume in &mut self.volumes {
+            volume.dirt.age(now, age_max);
+        }
+    }
+
+    /// Panics unless what is dirty fits together. For tests.
+    pub fn audit_dirty(&self) {
+        let Some(write_back) = &self.write_back else {
+            return;
+        };
+        let mut dirty_blocks = 0;
+        for (at, volume) in self.volumes.iter().enumerate() {
+            volume.dirt.audit();
+            dirty_blocks += volume.dirt.len();
+            for index in volume.dirt.within(0..BlockId::INDEX_LIMIT) {
+                let block = BlockId::new(VolumeId(at as u16), index);
+                let slot = self.level.find(block);
+                assert_eq!(
+                    slot.is_none(),
+                    self.stray(block).is_some(),
+                    "data of {block:?}"
+                );
+                if let Some(slot) = slot {
+                    assert_eq!(self.frames[slot.i()], Frame::Ready, "dirty without data");
+                    assert!(self.level.class_in(slot).has(Class::DIRTY), "not marked");
+                }
+            }
+        }
+        assert_eq!(
+            dirty_blocks, write_back.dirty_blocks,
+            "dirty blocks are miscounted"
+        );
+        for block in self.level.order() {
+            let class = self.level.find(block).map(|slot| self.level.class_in(slot));
+            let is_marked = class.is_some_and(|class| class.has(Class::DIRTY));
+            assert_eq!(is_marked, self.is_dirty(block), "the mark of {block:?}");
+        }
+    }
+}

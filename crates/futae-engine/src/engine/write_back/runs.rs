@@ -1,0 +1,164 @@
+//! Write-backs: which blocks go to the store next, and what becomes of them.
+
+use super::Run;
+use crate::engine::dirt::Cleaned;
+use crate::engine::effects::{Effects, Ticket};
+use crate::engine::flights::Span;
+use crate::engine::state::State;
+use crate::{HandDown, IoBuf, IoError, StoreOperation};
+use futae_policy::{BlockId, Class, VolumeId};
+use std::ops::Range;
+use std::time::Instant;
+
+/// Bytes that are written back in one operation at most; one block at least.
+const RUN_BYTES_MAX: u64 = 512 << 10;
+/// Write-backs under way to one store, and their bytes.
+const RUNS_MAX: u32 = 32;
+const CARRIED_BYTES_MAX: u64 = 8 << 20;
+
+impl State {
+    /// Starts the write-backs that are wanted now.
+    pub fn write_back_on(&mut self, effects: &mut Effects) {
+        let Some(write_back) = &self.write_back else {
+            return;
+        };
+        if write_back.dirty_blocks == 0 {
+            return;
+        }
+        let low = write_back.low();
+        let blocks_max = (RUN_BYTES_MAX / self.block_bytes).max(1);
+        for at in 0..self.volumes.len() {
+            let volume = VolumeId(at as u16);
+            loop {
+                let dirt = &self.volumes[at].dirt;
+                let is_busy = dirt.runs >= RUNS_MAX || dirt.bytes_carried >= CARRIED_BYTES_MAX;
+                if is_busy || dirt.len() == 0 {
+                    break;
+                }
+                let dirty = self
+                    .write_back
+                    .as_ref()
+                    .map_or(0, |known| known.dirty_blocks);
+                let press = dirty - dirt.carried().min(dirty) > low || !dirt.throttled.is_empty();
+                let writes = &self.writes;
+                let bytes = self.block_bytes;
+                let is_free = |index: u64| {
+                    let span = Span {
+                        volume,
+                        offset: index * bytes,
+                        length: bytes,
+                    };
+                    let mut under_way = writes.iter();
+                    !under_way.any(|(_, write)| write.blocks.overlap(&span).is_some())
+                };
+                let dirt = &mut self.volumes[at].dirt;
+                let Some(run) = dirt.next_run(press, blocks_max, is_free) else {
+                    break;
+                };
+                self.write_run(volume, run, effects);
+            }
+        }
+    }
+
+    fn write_run(&mut self, volume: VolumeId, run: Range<u64>, effects: &mut Effects) {
+        let block = |index| BlockId::new(volume, index);
+        let mut span = self.block_span(block(run.start));
+        span.length = self.block_span(block(run.end - 1)).end() - span.offset;
+        let mut buffer = IoBuf::new(span.length as usize);
+        for index in run.clone() {
+            let of = self.block_span(block(index));
+            let data = match (self.stray(block(index)), self.level.find(block(index))) {
+                (Some(stray), _) => stray.as_slice(),
+                (None, Some(slot)) => self.arena.frame(slot),
+                (None, None) => continue, // Dirty blocks are in the one or the other.
+            };
+            of.copy(data, &span, buffer.as_mut_slice());
+            self.dirt_mut(volume).carry(index);
+        }
+        let dirt = self.dirt_mut(volume);
+        dirt.runs += 1;
+        dirt.bytes_carried += span.length;
+        self.tally.write_backs += 1;
+        self.tally.write_back_blocks += run.end - run.start;
+        self.tally.store_writes += 1;
+        self.tally.bytes_store_written += span.length;
+        let key = self.runs.insert(Run {
+            volume,
+            first: run.start,
+            end: run.end,
+            span,
+            parked: Vec::new(),
+        });
+        let sequence = self.next_sequence();
+        let operation = StoreOperation::Write {
+            offset: span.offset,
+            buffer,
+            fua: false,
+        };
+        effects.start(self.store(volume), sequence, operation, Ticket::Run(key));
+    }
+
+    /// A write-back is over: its blocks are clean, unless they were written meanwhile; or, if it
+    /// failed, as dirty as before.
+    pub fn finish_run(
+        &mut self,
+        key: usize,
+        result: Result<IoBuf, IoError>,
+        effects: &mut Effects,
+    ) {
+        let run = self.runs.remove(key);
+        let dirt = self.dirt_mut(run.volume);
+        dirt.runs -= 1;
+        dirt.bytes_carried -= run.span.length;
+        match result {
+            Ok(_) => {
+                for index in run.first..run.end {
+                    if let Some((change, cleaned)) = self.dirt_mut(run.volume).saved(index) {
+                        self.note_change(run.volume, change, None, effects);
+                        if let Some(cleaned) = cleaned {
+                            self.clean(BlockId::new(run.volume, index), cleaned, effects);
+                        }
+                    }
+                }
+            }
+            Err(error) => self.keep_dirty(&run, &error, effects),
+        }
+        for request in run.parked {
+            self.begin(request, effects);
+        }
+        self.resume_throttled(effects);
+    }
+
+    fn keep_dirty(&mut self, run: &Run, error: &IoError, effects: &mut Effects) {
+        self.note_error(run.volume);
+        self.tally.write_back_errors += 1;
+        let now = Instant::now();
+        let mut is_told = false;
+        for index in run.first..run.end {
+            if let Some(change) = self.dirt_mut(run.volume).fail(index, now) {
+                is_told |= self.note_change(run.volume, change, Some(error), effects);
+            }
+        }
+        if !is_told {
+            let dirt = self.dirt_mut(run.volume);
+            dirt.error.get_or_insert_with(|| error.clone());
+        }
+    }
+
+    /// A block is clean: the policy is told, or, if the block was evicted, the level below.
+    pub fn clean(&mut self, block: BlockId, cleaned: Cleaned, effects: &mut Effects) {
+        if let Some(write_back) = &mut self.write_back {
+            write_back.dirty_blocks -= 1;
+        }
+        let belief = &mut self.volumes[usize::from(block.volume().0)].belief;
+        belief.note_success(block.index(), 1);
+        if let Some(slot) = self.level.find(block) {
+            let class = self.level.class_in(slot).without(Class::DIRTY);
+            self.level.reclass(block, class);
+        } else if cleaned.hand_down {
+            let span = self.block_span(block);
+            let data = cleaned.stray.filter(|_| self.hand_down == HandDown::Data);
+            self.hand(span, data, effects);
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! Write-back, end to end: what is answered is on the image in the end, whatever happens in
+//! between that is no crash.
+
+use futae_tests::direct::{Buffer, Direct};
+use futae_tests::ledger::{Ledger, Volume};
+use futae_tests::nbd::{Answer, Client};
+use futae_tests::stage::{EXPORT, Stage};
+use futae_tests::tools::{has, has_fuse, text};
+use serde_json::Value;
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const MIB: u64 = 256;
+const BACK: [&str; 2] = ["--write-mode", "write-back"];
+const WRITERS: u64 = 3;
+
+fn back<'a>(words: &[&'a str]) -> Vec<&'a str> {
+    [words, &BACK[..]].concat()
+}
+
+fn answered<T>(answer: Answer<T>) -> io::Result<T> {
+    answer?.map_err(io::Error::other)
+}
+
+/// A connection to the server, until somebody says that it is enough.
+struct Served<'a> {
+    client: Client,
+    enough: &'a AtomicBool,
+    flushes: bool,
+}
+
+impl Served<'_> {
+    fn go(&self) -> io::Result<()> {
+        let is_enough = self.enough.load(Ordering::Relaxed);
+        if is_enough {
+            Err(io::ErrorKind::Interrupted.into())
+        } else {
+            Ok(())
+        }
+    }
+}
+
+impl Volume for Served<'_> {
+    fn read(&mut self, offset: u64, buffer: &mut Buffer) -> io::Result<()> {
+        self.go()?;
+        let data = answered(self.client.read(offset, buffer.get().len()))?;
+        buffer.get_mut().copy_from_slice(&data);
+        Ok(())
+    }
+    fn write(&mut self, offset: u64, buffer: &Buffer) -> io::Result<()> {
+        self.go()?;
+        answered(self.client.write(offset, buffer.get()))
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        self.go()?;
+        if self.flushes {
+            answered(self.client.flush())
+        } else {
+            Ok(())
+        }
+    }
+}
+
+fn ledgers(blocks: u64) -> Vec<Ledger> {
+    let each = blocks / WRITERS;
+    (0..WRITERS)
+        .map(|writer| Ledger::new(writer * each, (writer + 1) * each, writer))
+        .collect()
+}
+
+/// Writers work while `meanwhile` runs; they flush if `flushes`.
+fn under_load(
+    stage: &Stage,
+    ledgers: &mut [Ledger],
+    flushes: bool,
+    meanwhile: impl FnOnce(&Stage),
+) {
+    let enough = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for ledger in ledgers {
+            let client = Client::connect(&stage.socket, EXPORT).expect("a connection");
+            let mut volume = Served {
+                client,
+                enough: &enough,
+                flushes,
+            };
+            scope.spawn(move || ledger.work(&mut volume));
+        }
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| meanwhile(stage)));
+        enough.store(true, Ordering::Relaxed);
+        if let Err(panic) = outcome {
+            std::panic::resume_unwind(panic);
+        }
+    });
+}
+
+fn cache(stage: &Stage) -> Value {
+    stage.status()["engines"][0].clone()
+}
+
+fn number(value: &Value, name: &str) -> u64 {
+    value[name]
+        .as_u64()
+        .unwrap_or_else(|| panic!("{name}: {value}"))
+}
+
+/// Nothing is written before the end, by age or by share.
+#[test]
+fn what_was_never_flushed_is_on_the_image_after_the_end() {
+    let late = ["--dirty-max", "100%", "--dirty-age-max", "1h"];
+    let blocks = 6 * MIB;
+    let mut stage = Stage::new(blocks);
+    let mut of_server = ledgers(blocks);
+    stage.serve(&back(
+        &[&["--cache", "24MiB", "--policy", "lru"], &late[..]].concat(),
+    ));
+    under_load(&stage, &mut of_server, false, |stage| {
+        while number(&cache(stage), "dirty_blocks") < 500 {
+            thread::sleep(Duration::from_millis(5));
+        }
+    });
+    let last = stage.stop_serve();
+    let last = &last["status"]["engines"][0];
+    assert_eq!(number(last, "dirty_blocks"), 0);
+    assert!(number(last, "write_back_blocks") >= 500, "{last}");
+    for ledger in &mut of_server {
+        ledger.check(&stage.image);
+    }
+    if !has_fuse() {
+        return;
+    }
+    stage.mount_image(&back(&[&["--cache", "24MiB"], &late[..]].concat()));
+    let file = Direct::open(&stage.file()).expect("the mounted file");
+    let mut buffer = Buffer::new(64 << 10);
+    buffer.get_mut().fill(7);
+    for at in 0..20 {
+        file.write(at * (128 << 10), &buffer).expect("a write");
+    }
+    drop(file);
+    let last = stage.stop_mount();
+    assert_eq!(number(&last["status"], "dirty_blocks"), 0);
+    let image = fs::read(&stage.image).expect("the image");
+    let is_there = |at: usize| {
+        image[at * (128 << 10)..][..64 << 10]
+            .iter()
+            .all(|&byte| byte == 7)
+    };
+    assert!((0..20).all(is_there), "a write is not on the image");
+}
+
+#[test]
+fn a_smaller_cache_under_load_loses_nothing_and_gives_its_memory_back() {
+    let blocks = 48 * MIB;
+    let mut stage = Stage::new(blocks);
+    let mut ledgers = ledgers(blocks);
+    let sizes = ["--cache", "64MiB", "--policy", "lru", "--dirty-max", "50%"];
+    stage.serve(&back(&sizes));
+    under_load(&stage, &mut ledgers, false, |stage| {
+        while number(&cache(stage), "resident_blocks") < 40 * MIB {
+            thread::sleep(Duration::from_millis(10));
+        }
+        let full = stage.serve_bytes();
+        let answer = stage.order("{\"command\":\"resize\",\"cache\":\"4MiB\"}");
+        assert_eq!(number(&answer, "capacity_blocks"), MIB * 4);
+        let patience = Instant::now() + Duration::from_secs(20);
+        // What is left is more than the cache: buffers, stacks, the program itself.
+        while stage.serve_bytes() + (28 << 20) > full {
+            assert!(
+                Instant::now() < patience,
+                "{} of {full}",
+                stage.serve_bytes()
+            );
+            thread::sleep(Duration::from_millis(20));
+        }
+        let now = cache(stage);
+        assert!(number(&now, "resident_blocks") <= 4 * MIB, "{now}");
+        thread::sleep(Duration::from_millis(200));
+    });
+    stage.stop_serve();
+    for ledger in &mut ledgers {
+        ledger.check(&stage.image);
+    }
+}
+
+#[test]
+fn no_more_is_dirty_than_may_be_and_flushes_end_under_full_speed_writers() {
+    let blocks = 24 * MIB;
+    let mut stage = Stage::new(blocks);
+    let mut ledgers = ledgers(blocks);
+    let sizes = ["--cache", "16MiB", "--policy", "lru", "--dirty-max", "10%"];
+    stage.serve(&back(&sizes));
+    under_load(&stage, &mut ledgers, false, |stage| {
+        let mut client = Client::connect(&stage.socket, EXPORT).expect("a connection");
+        let mut most = 0;
+        for _ in 0..30 {
+            answered(client.flush()).expect("a flush");
+            for _ in 0..5 {
+                let now = cache(stage);
+                let (dirty, bound) = (
+                    number(&now, "dirty_blocks"),
+                    number(&now, "dirty_max_blocks"),
+                );
+                assert_eq!(bound, 16 * MIB / 10);
+                assert!(dirty <= bound, "{dirty} blocks are dirty");
+                most = most.max(dirty);
+            }
+        }
+        assert!(most > 20, "only {most} blocks were ever dirty");
+    });
+    stage.stop_serve();
+    for ledger in &mut ledgers {
+        ledger.check(&stage.image);
+    }
+}
+
+/// Writes and verifies through the mount; then verifies the image itself.
+fn verified_twice(arguments: &[&str]) {
+    if !has_fuse() || !has("fio") {
+        return;
+    }
+    let mut stage = Stage::new(32 * MIB);
+    stage.serve(&back(&["--cache", "12MiB", "--policy", "exclusive"]));
+    stage.mount(&back(&["--cache", "8MiB", "--hand-down", "data"]));
+    fio(&stage, &stage.file(), arguments);
+    let upper = stage.stop_mount();
+    let lower = stage.stop_serve();
+    assert!(number(&upper["status"], "write_back_blocks") > 0, "{upper}");
+    assert_eq!(number(&upper["status"], "errors"), 0);
+    assert_eq!(number(&lower["status"]["engines"][0], "errors"), 0);
+    fio(
+        &stage,
+        &stage.image,
+        &[arguments, &["--verify_only"]].concat(),
+    );
+}
+
+fn fio(stage: &Stage, file: &Path, arguments: &[&str]) {
+    let mut fio = Command::new("fio");
+    fio.current_dir(stage.path(""));
+    fio.args(["--name=verify", "--minimal", "--randseed=7", "--size=32m"]);
+    fio.args(["--rw=randwrite", "--verify=crc32c", "--verify_fatal=1"]);
+    fio.args(["--verify_dump=0", &format!("--filename={}", text(file))]);
+    let output = fio.args(arguments).output().expect("fio starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "fio {arguments:?}: {said}");
+}
+
+#[test]
+fn direct_writes_are_verified() {
+    let backlog = "--verify_backlog=512";
+    let sizes = "--bsrange=4k-64k";
+    verified_twice(&[
+        "--ioengine=libaio",
+        "--direct=1",
+        "--iodepth=16",
+        sizes,
+        backlog,
+    ]);
+}
+
+#[test]
+fn writes_of_odd_sizes_are_verified() {
+    verified_twice(&["--ioengine=psync", "--bsrange=512-70k", "--bs_unaligned=1"]);
+}
+
+#[test]
+fn what_cannot_be_kept_is_refused_with_a_sentence() {
+    let stage = Stage::new(16);
+    let image = format!("disk={}", text(&stage.image));
+    let listen = format!("unix:{}", text(&stage.socket));
+    let serve = |words: &[&str]| {
+        let all = [
+            "serve", "--export", &image, "--listen", &listen, "--cache", "8MiB",
+        ];
+        let output = futae_tests::binary::run(&[&all[..], words].concat());
+        assert_eq!(output.status.code(), Some(2), "{words:?}");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let large = serve(&back(&["--block", "2MiB"]));
+    assert!(large.contains("at most 1MiB"), "{large}");
+    let share = serve(&back(&["--dirty-max", "120%"]));
+    assert!(share.contains("--dirty-max"), "{share}");
+    let through = serve(&["--dirty-age-max", "3s"]);
+    assert!(through.contains("write-back only"), "{through}");
+    let tree = stage.path("");
+    let mountpoint = text(&stage.mountpoint);
+    let words = back(&["mount", text(&tree), mountpoint, "--cache", "8MiB"]);
+    let output = futae_tests::binary::run(&words);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("written through"), "{said}");
+}
