@@ -6,6 +6,7 @@ use crate::binary::futae;
 use crate::process::{Ended, Running};
 use crate::stamp::Stamp;
 use crate::tools::{skip, text};
+use rustix::fs::{FlockOperation, flock};
 use rustix::mount::{UnmountFlags, unmount};
 use serde_json::Value;
 use std::fs::{self, File};
@@ -13,6 +14,8 @@ use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// The name of the one export.
@@ -183,6 +186,9 @@ impl Stage {
     pub fn kill_mount(&mut self) {
         if let Some(running) = self.mount.take() {
             running.kill();
+            if self.serve.is_none() {
+                self.settle();
+            }
         }
         detach(&self.mountpoint);
     }
@@ -191,6 +197,22 @@ impl Stage {
     pub fn kill_serve(&mut self) {
         if let Some(running) = self.serve.take() {
             running.kill();
+            self.settle();
+        }
+    }
+
+    /// Waits for what a killed program still has under way in the kernel: its writes end, and
+    /// then its lock on the image goes, some time after it is gone itself.
+    fn settle(&self) {
+        let patience = Instant::now() + Duration::from_secs(30);
+        let is_free = || {
+            let image = File::open(&self.image);
+            image.map_or(true, |image| {
+                flock(&image, FlockOperation::NonBlockingLockExclusive).is_ok()
+            })
+        };
+        while !is_free() && Instant::now() < patience {
+            sleep(Duration::from_millis(1));
         }
     }
 }
