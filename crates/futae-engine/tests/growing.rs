@@ -121,6 +121,7 @@ fn engine(policy: &str, slots: u32) -> Arc<Engine> {
         seed: 1,
         hand_down: HandDown::Nothing,
         decision_log: None,
+        write_back: None,
     };
     Engine::new(&options).expect("an engine")
 }
