@@ -19,6 +19,9 @@ impl Disk {
     /// Makes an image of so many bytes at `image`, and mounts it at `path`, which must be an empty
     /// directory.
     pub fn new(image: &Path, bytes: u64, path: &Path) -> Result<Self, Failure> {
+        if !rustix::process::geteuid().is_root() {
+            return Err(anyhow!("this experiment needs root, for a disk of its own").into());
+        }
         let file = File::create(image).with_context(|| image.display().to_string())?;
         file.set_len(bytes)?;
         run("mkfs.ext4", |mkfs| mkfs.args(["-q", "-F"]).arg(image))?;

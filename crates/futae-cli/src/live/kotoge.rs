@@ -108,6 +108,7 @@ impl Place {
 
 fn run(options: &Options<'_>, progress: &dyn Fn(f64)) -> Result<Reproduction, Failure> {
     let rounds = options.passes.unwrap_or(ROUNDS);
+    WebServer::check()?;
     let place = Place::new()?;
     let all: u64 = CASES.iter().map(|case| case.0 + case.1).sum::<u64>() * 3 * rounds;
     let mut asked: u64 = 0;

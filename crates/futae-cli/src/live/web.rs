@@ -25,6 +25,11 @@ pub struct WebServer {
 }
 
 impl WebServer {
+    /// Whether what is needed is installed; what is missing.
+    pub fn check() -> anyhow::Result<()> {
+        program("nginx").and(program("ab")).map(drop)
+    }
+
     /// Serves the files of `root`, as one process in `group`. What it writes is in `place`.
     pub fn start(root: &Path, sendfile: bool, group: &Group, place: &Path) -> anyhow::Result<Self> {
         fs::create_dir_all(place).with_context(|| place.display().to_string())?;
