@@ -1,5 +1,5 @@
-//! Three calls that no safe library offers: a file by its handle, where a file lies on its disk, and a
-//! connection to the host over vsock.
+//! Calls that no safe library offers: a file by its handle, where a file lies on its disk, a connection to the
+//! host over vsock, and memory given back.
 #![expect(unsafe_code, reason = "system calls without a safe wrapper")]
 
 use rustix::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -111,6 +111,15 @@ pub fn extents(file: BorrowedFd<'_>, start: u64) -> io::Result<Vec<Extent>> {
         return Err(io::Error::last_os_error());
     }
     Ok(request.extents[..(request.mapped as usize).min(EXTENTS)].to_vec())
+}
+
+/// Gives memory that is free in this process back to the kernel, as far as the allocator can.
+pub fn give_back_memory() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: it may be called at any time, by any thread.
+    unsafe {
+        libc::malloc_trim(0);
+    }
 }
 
 /// Connects to a port of the machine `cid`; 2 is the host.

@@ -243,6 +243,15 @@ fn command(plan: &Plan, kernel: &Path, directory: &Path) -> Result<Command, Gues
     command.args(["-device", "virtio-serial-pci", "-chardev"]);
     command.arg(format!("socket,id=orders,path={}", at("orders.sock")));
     command.args(["-device", "virtserialport,chardev=orders,name=futae.orders"]);
+    for (number, (name, path)) in plan.ports.iter().enumerate() {
+        command.arg("-chardev");
+        command.arg(format!(
+            "socket,id=port{number},path={},reconnect=1",
+            escaped(path)
+        ));
+        let device = format!("virtserialport,chardev=port{number},name={name}");
+        command.args(["-device", &device]);
+    }
     for (number, disk) in plan.disks.iter().enumerate() {
         command.args(["-drive", &format!("{},id=disk{number}", drive(disk)?)]);
         command.args(["-device", &format!("virtio-blk-pci,drive=disk{number}")]);

@@ -56,6 +56,7 @@ pub struct Plan {
     pub(crate) memory_mib: u32,
     pub(crate) preallocate: bool,
     pub(crate) disks: Vec<Disk>,
+    pub(crate) ports: Vec<(String, PathBuf)>,
     pub(crate) files: BTreeMap<String, PathBuf>,
     pub(crate) modules: Vec<String>,
     pub(crate) limit: Duration,
@@ -72,6 +73,7 @@ impl Plan {
             memory_mib: 512,
             preallocate: false,
             disks: Vec::new(),
+            ports: Vec::new(),
             files: BTreeMap::new(),
             modules: modules.map(str::to_owned).into(),
             limit: Duration::from_secs(180),
@@ -98,6 +100,14 @@ impl Plan {
     #[must_use]
     pub fn disk(mut self, disk: impl Into<Disk>) -> Self {
         self.disks.push(disk.into());
+        self
+    }
+
+    /// Adds a virtual serial port of this name, which QEMU connects to the unix socket at `path`, and
+    /// again when it is hung up. In the guest it is among `/sys/class/virtio-ports`.
+    #[must_use]
+    pub fn port(mut self, name: &str, path: impl Into<PathBuf>) -> Self {
+        self.ports.push((name.to_owned(), path.into()));
         self
     }
 
