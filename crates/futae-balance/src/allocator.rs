@@ -127,6 +127,13 @@ impl Allocator {
         decision
     }
 
+    /// Takes the last decision back: nobody was told.
+    pub fn undo(&mut self, decision: &Decision) {
+        for (target, guest) in self.targets.iter_mut().zip(&decision.guests) {
+            *target = guest.before;
+        }
+    }
+
     fn wish(&mut self, seen: &[Observation], activity: &[Option<Activity>]) -> Reason {
         if activity.iter().all(Option::is_none) {
             return Reason::Silence;

@@ -13,6 +13,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
+const MONITOR: &str = "qmp.sock";
 const QEMU: &str = "qemu-system-x86_64";
 /// Lines of a log that an error shows.
 const LOG_LINES: usize = 40;
@@ -96,6 +97,13 @@ impl Guest {
     #[must_use]
     pub fn id(&self) -> u32 {
         self.qemu.id()
+    }
+
+    /// The unix socket of QEMU's monitor, which takes its machine protocol from one program at a time.
+    /// Only guests with a balloon have one.
+    #[must_use]
+    pub fn monitor(&self) -> PathBuf {
+        self.directory.path().join(MONITOR)
     }
 
     /// Runs a shell script in the guest to its end.
@@ -251,6 +259,10 @@ fn command(plan: &Plan, kernel: &Path, directory: &Path) -> Result<Command, Gues
         ));
         let device = format!("virtserialport,chardev=port{number},name={name}");
         command.args(["-device", &device]);
+    }
+    if plan.balloon {
+        let monitor = format!("unix:{},server=on,wait=off", at(MONITOR));
+        command.args(["-device", "virtio-balloon-pci", "-qmp", &monitor]);
     }
     for (number, disk) in plan.disks.iter().enumerate() {
         command.args(["-drive", &format!("{},id=disk{number}", drive(disk)?)]);

@@ -55,6 +55,7 @@ pub struct Plan {
     pub(crate) kernel: Kernel,
     pub(crate) memory_mib: u32,
     pub(crate) preallocate: bool,
+    pub(crate) balloon: bool,
     pub(crate) disks: Vec<Disk>,
     pub(crate) ports: Vec<(String, PathBuf)>,
     pub(crate) files: BTreeMap<String, PathBuf>,
@@ -72,6 +73,7 @@ impl Plan {
             kernel,
             memory_mib: 512,
             preallocate: false,
+            balloon: false,
             disks: Vec::new(),
             ports: Vec::new(),
             files: BTreeMap::new(),
@@ -94,6 +96,13 @@ impl Plan {
     pub fn preallocated(mut self) -> Self {
         self.preallocate = true;
         self
+    }
+
+    /// Gives it a balloon, which [`Guest::monitor`] can fill.
+    #[must_use]
+    pub fn balloon(mut self) -> Self {
+        self.balloon = true;
+        self.module("virtio_balloon")
     }
 
     /// Adds a disk: `/dev/vda` first.

@@ -15,6 +15,7 @@ pub const ORDER: [&str; 14] = [
     "futae-engine",
     "futae-wire",
     "futae-control",
+    "futae-allocate",
     "futae-host",
     "futae-guest",
     "futae-papers",

@@ -1,6 +1,7 @@
 //! One subcommand a file: its arguments and what it does with them.
 
 pub mod agent;
+pub mod balance;
 pub mod demo;
 pub mod load;
 pub mod locality;

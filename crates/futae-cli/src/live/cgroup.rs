@@ -3,6 +3,7 @@
 
 use crate::failure::Failure;
 use anyhow::Context;
+use futae_allocate::actuator::Actuator;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -62,6 +63,8 @@ impl Memory {
 pub enum Bound<'a> {
     /// Bytes of page cache, beside whatever the processes take for themselves.
     PageCache(u64),
+    /// Bytes of memory, page cache and all else, at first.
+    Memory(u64),
     /// Bytes a second that are read from a device, which is given as `major:minor`.
     Reading(&'a str, u64),
 }
@@ -70,7 +73,9 @@ impl Bound<'_> {
     /// Controller, file and value, in version 1.
     fn v1(self) -> (&'static str, &'static str, String) {
         match self {
-            Self::PageCache(bytes) => ("memory", MEMORY[0].limit, bytes.to_string()),
+            Self::PageCache(bytes) | Self::Memory(bytes) => {
+                ("memory", MEMORY[0].limit, bytes.to_string())
+            }
             Self::Reading(device, rate) => (
                 "blkio",
                 "blkio.throttle.read_bps_device",
@@ -83,6 +88,7 @@ impl Bound<'_> {
     fn v2(self) -> (&'static str, &'static str, String) {
         match self {
             Self::PageCache(bytes) => ("memory", MEMORY[1].limit, bytes.to_string()),
+            Self::Memory(bytes) => ("memory", "memory.high", bytes.to_string()),
             Self::Reading(device, rate) => ("io", "io.max", format!("{device} rbps={rate}")),
         }
     }
@@ -143,6 +149,32 @@ impl Group {
             }));
         }
         Ok(())
+    }
+
+    /// By what its memory is changed, if that was bounded first.
+    pub fn memory(&self) -> Option<Actuator> {
+        let path = self.directories.first()?.clone();
+        let is_unified = Path::new(ROOT).join(UNIFIED).exists();
+        Some(if is_unified {
+            Actuator::Cgroup2 { path }
+        } else {
+            Actuator::Cgroup1 { path }
+        })
+    }
+
+    /// Bytes that are page cache of its processes, or could be, of so many.
+    pub fn cache(&self, memory: u64) -> Option<u64> {
+        let directory = self.directories.first()?;
+        let is_unified = Path::new(ROOT).join(UNIFIED).exists();
+        let names = &MEMORY[usize::from(is_unified)];
+        let read = |name: &str| fs::read_to_string(directory.join(name)).ok();
+        let usage: u64 = read(names.usage)?.trim().parse().ok()?;
+        let stat = read("memory.stat")?;
+        let cache = stat
+            .lines()
+            .find_map(|line| line.strip_prefix(names.cache))?;
+        let own = usage.saturating_sub(cache.trim().parse().ok()?);
+        Some(memory.saturating_sub(own))
     }
 
     fn processes(&self) -> impl Iterator<Item = PathBuf> {

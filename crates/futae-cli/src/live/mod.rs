@@ -5,6 +5,8 @@
 //! | file | holds |
 //! | --- | --- |
 //! | `process` | commands as child processes, which do not outlive the experiment |
+//! | `aoki` | memory moved between two readers: the systems, the table, the checks |
+//! | `aoki_reader` | a reader in a control group, and the agent that tells of it |
 //! | `cgroup` | bounds of memory and of reading |
 //! | `disk` | a disk of the experiment's own |
 //! | `kotoge` | directory priority under a web server: the cases, the table, the checks |
@@ -13,6 +15,8 @@
 //! | `yoshida_host` | both caches on this machine |
 //! | `yoshida_guest` | the upper cache in a guest |
 
+mod aoki;
+mod aoki_reader;
 mod cgroup;
 mod disk;
 mod kotoge;
@@ -70,5 +74,5 @@ impl Experiment {
 
 /// Every live experiment, by paper.
 pub fn experiments() -> Vec<Experiment> {
-    [yoshida::EXPERIMENTS, kotoge::EXPERIMENTS].concat()
+    [aoki::EXPERIMENTS, yoshida::EXPERIMENTS, kotoge::EXPERIMENTS].concat()
 }

@@ -1,0 +1,46 @@
+//! A share of the cache of a `futae serve`.
+
+use futae_control::ask;
+use futae_trace::Size;
+use serde_json::{Value, json};
+use std::path::Path;
+
+/// How a share does.
+pub struct Share {
+    pub bytes: u64,
+    pub block_bytes: u64,
+    pub requests: u64,
+    pub hits: u64,
+}
+
+pub fn status(control: &Path, export: &str) -> Result<Share, String> {
+    let status =
+        ask(control, &json!({ "command": "status" })).map_err(|error| error.to_string())?;
+    let engines = status["engines"].as_array();
+    let is_its = |engine: &&Value| {
+        let exports = engine["exports"].as_array();
+        exports.is_some_and(|all| all.len() == 1 && all[0] == export)
+    };
+    let engine = engines.into_iter().flatten().find(is_its).ok_or_else(|| {
+        format!(
+            "{}: export {export:?} has no share of its own; serve it with share=SIZE",
+            control.display()
+        )
+    })?;
+    let number = |value: &Value| value.as_u64().unwrap_or(0);
+    Ok(Share {
+        bytes: number(&engine["capacity_blocks"]).saturating_mul(number(&engine["block_bytes"])),
+        block_bytes: number(&engine["block_bytes"]).max(1),
+        requests: number(&engine["requests"]),
+        hits: number(&engine["hits"]),
+    })
+}
+
+pub fn order(control: &Path, export: &str, bytes: u64) -> Result<(), String> {
+    let block = status(control, export)?.block_bytes;
+    let cache = Size::Bytes((bytes / block).max(1) * block).to_string();
+    let order = json!({ "command": "resize", "cache": cache, "export": export });
+    ask(control, &order)
+        .map(drop)
+        .map_err(|error| error.to_string())
+}

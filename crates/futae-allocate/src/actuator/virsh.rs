@@ -1,0 +1,81 @@
+//! libvirt, by its own command, which need not be there.
+
+use std::io::Read;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+const LOOK_INTERVAL: Duration = Duration::from_millis(10);
+
+pub fn achieved(domain: &str, uri: Option<&str>, patience: Duration) -> Result<u64, String> {
+    let said = virsh(uri, &["dominfo", domain], patience)?;
+    let line = said
+        .lines()
+        .find_map(|line| line.strip_prefix("Used memory:"));
+    let kib = line.and_then(|line| {
+        line.trim()
+            .trim_end_matches("KiB")
+            .trim()
+            .parse::<u64>()
+            .ok()
+    });
+    kib.and_then(|kib| kib.checked_mul(1024))
+        .ok_or_else(|| format!("virsh dominfo {domain} does not tell the memory in use"))
+}
+
+pub fn order(
+    domain: &str,
+    uri: Option<&str>,
+    bytes: u64,
+    patience: Duration,
+) -> Result<(), String> {
+    let kib = (bytes / 1024).to_string();
+    virsh(uri, &["setmem", domain, &kib, "--live"], patience).map(drop)
+}
+
+fn virsh(uri: Option<&str>, words: &[&str], patience: Duration) -> Result<String, String> {
+    let mut command = Command::new("virsh");
+    if let Some(uri) = uri {
+        command.args(["--connect", uri]);
+    }
+    command.args(words).env("LC_ALL", "C");
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(|error| {
+        format!("virsh cannot be started: {error}; install libvirt's clients, or use qmp")
+    })?;
+    let deadline = Instant::now() + patience;
+    let status = loop {
+        match child.try_wait() {
+            Ok(Some(status)) => break status,
+            Ok(None) if Instant::now() < deadline => std::thread::sleep(LOOK_INTERVAL),
+            _ => {
+                // What is killed ends; it may have ended just now.
+                let _ = child.kill();
+                let _ = child.wait();
+                return Err(format!(
+                    "virsh {} took longer than {patience:?}",
+                    words.join(" ")
+                ));
+            }
+        }
+    };
+    // What a query says fits into a pipe.
+    let mut text = String::new();
+    let said = if status.success() {
+        child
+            .stdout
+            .take()
+            .map(|mut out| out.read_to_string(&mut text))
+    } else {
+        child
+            .stderr
+            .take()
+            .map(|mut errors| errors.read_to_string(&mut text))
+    };
+    match said {
+        Some(Ok(_)) if status.success() => Ok(text),
+        _ => Err(format!("virsh {}: {}", words.join(" "), text.trim())),
+    }
+}

@@ -1,0 +1,264 @@
+//! The configuration file.
+
+use crate::actuator::Actuator;
+use futae_balance::{Settings, mrc, paper, paper::MoveWhen};
+use futae_trace::Size;
+use serde::Deserialize;
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// All that `futae balance` is told. Unknown keys are refused.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// Bytes of all guests together, at most.
+    pub total: Size,
+    /// Seconds from one decision to the next.
+    #[serde(default = "ten_seconds")]
+    pub period: f64,
+    /// Bytes of the host's memory that are never given to a guest.
+    #[serde(default = "half_a_gib")]
+    pub reserve: Size,
+    /// Who decides.
+    #[serde(default)]
+    pub evaluator: EvaluatorName,
+    /// Whether guests get back what they had when all ends.
+    #[serde(default)]
+    pub return_on_exit: bool,
+    /// Settings of the paper's evaluator.
+    #[serde(default)]
+    pub paper: PaperConfig,
+    /// Settings of the evaluator by curves.
+    #[serde(default)]
+    pub mrc: MrcConfig,
+    /// The guests.
+    #[serde(rename = "guest", default)]
+    pub guests: Vec<GuestConfig>,
+}
+
+/// Who decides.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EvaluatorName {
+    /// By miss-ratio curves.
+    #[default]
+    Mrc,
+    /// By the paper's value.
+    Paper,
+    /// Nobody.
+    Static,
+}
+
+/// Settings of the paper's evaluator; see [`paper::Settings`].
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PaperConfig {
+    move_when: Option<MoveWhen>,
+    threshold: Option<f64>,
+    step: Option<Size>,
+}
+
+/// Settings of the evaluator by curves; see [`mrc::Settings`].
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MrcConfig {
+    grain: Option<Size>,
+    step: Option<Size>,
+    gain: Option<f64>,
+    cool_down: Option<u32>,
+    surprise: Option<f64>,
+    pressure: Option<f64>,
+    miss_cost: Option<f64>,
+    seed: Option<u64>,
+}
+
+/// One guest.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GuestConfig {
+    /// Its name.
+    pub name: String,
+    /// What it always has.
+    pub minimum: Size,
+    /// What it never has more than.
+    pub maximum: Size,
+    /// What it begins with; none: what it has.
+    pub start: Option<Size>,
+    /// What its time is worth beside that of the others.
+    #[serde(default = "one")]
+    pub weight: f64,
+    /// Memory that is no cache, where its agent does not tell.
+    pub overhead: Option<Size>,
+    /// Where its agent is heard.
+    pub agent: Option<AgentConfig>,
+    /// By what its memory is changed.
+    pub actuator: Actuator,
+}
+
+/// Where an agent is heard: a unix socket.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase", deny_unknown_fields)]
+pub enum AgentConfig {
+    /// Of somebody who listens, such as QEMU's `-chardev socket,server=on`.
+    Connect(PathBuf),
+    /// Made here, for somebody who connects.
+    Listen(PathBuf),
+}
+
+/// Why a configuration cannot be used: a sentence.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigError(pub String);
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+fn ten_seconds() -> f64 {
+    10.0
+}
+
+fn half_a_gib() -> Size {
+    Size::Bytes(512 << 20)
+}
+
+fn one() -> f64 {
+    1.0
+}
+
+/// Bytes of a size that must be one.
+pub(crate) fn bytes(what: &str, size: Size) -> Result<u64, ConfigError> {
+    match size {
+        Size::Bytes(bytes) => Ok(bytes),
+        other => Err(ConfigError(format!(
+            "{what} = \"{other}\" is not in bytes; say it like \"512MiB\""
+        ))),
+    }
+}
+
+impl Config {
+    /// Reads a configuration.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it, and where.
+    pub fn parse(text: &str) -> Result<Self, ConfigError> {
+        let config: Self = toml::from_str(text)
+            .map_err(|error| ConfigError(error.to_string().trim().to_owned()))?;
+        if !(0.1..=86_400.0).contains(&config.period) {
+            return Err(ConfigError(
+                "period is in seconds, from 0.1 to a day".to_owned(),
+            ));
+        }
+        Ok(config)
+    }
+
+    /// From one decision to the next.
+    #[must_use]
+    pub fn period(&self) -> Duration {
+        Duration::from_secs_f64(self.period)
+    }
+
+    /// What the evaluator is told.
+    ///
+    /// # Errors
+    ///
+    /// Sizes that are not in bytes.
+    pub fn settings(&self) -> Result<Settings, ConfigError> {
+        let size = |what, size: Option<Size>, otherwise| {
+            size.map_or(Ok(otherwise), |size| bytes(what, size))
+        };
+        Ok(match self.evaluator {
+            EvaluatorName::Static => Settings::Static,
+            EvaluatorName::Paper => {
+                let (set, usual) = (&self.paper, paper::Settings::default());
+                Settings::Paper(paper::Settings {
+                    move_when: set.move_when.unwrap_or(usual.move_when),
+                    threshold: set.threshold.unwrap_or(usual.threshold),
+                    step: size("paper.step", set.step, usual.step)?,
+                })
+            }
+            EvaluatorName::Mrc => {
+                let (set, usual) = (&self.mrc, mrc::Settings::default());
+                Settings::Mrc(mrc::Settings {
+                    unit: usual.unit,
+                    grain: size("mrc.grain", set.grain, usual.grain)?,
+                    step: size("mrc.step", set.step, usual.step)?,
+                    gain: set.gain.unwrap_or(usual.gain),
+                    cool_down: set.cool_down.unwrap_or(usual.cool_down),
+                    surprise: set.surprise.unwrap_or(usual.surprise),
+                    pressure: set.pressure.unwrap_or(usual.pressure),
+                    miss_cost: set.miss_cost.unwrap_or(usual.miss_cost),
+                    seed: set.seed.unwrap_or(usual.seed),
+                })
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = r#"
+        total = "6GiB"
+        evaluator = "paper"
+        [paper]
+        move_when = "ge"
+        step = "64MiB"
+        [[guest]]
+        name = "db"
+        minimum = "1GiB"
+        maximum = "5GiB"
+        agent = { connect = "/run/db/agent.sock" }
+        actuator = { kind = "qmp", socket = "/run/db/qmp.sock" }
+        [[guest]]
+        name = "web"
+        minimum = "1GiB"
+        maximum = "5GiB"
+        start = "2GiB"
+        weight = 2
+        actuator = { kind = "share", control = "/run/c.sock", export = "web" }
+    "#;
+
+    #[test]
+    fn a_whole_configuration_is_read() {
+        let config = Config::parse(GOOD).expect("good");
+        assert_eq!(config.guests[1].weight, 2.0);
+        assert_eq!(
+            config.guests[0].agent,
+            Some(AgentConfig::Connect("/run/db/agent.sock".into()))
+        );
+        let Ok(Settings::Paper(paper)) = config.settings() else {
+            panic!("not the paper's");
+        };
+        assert_eq!((paper.move_when, paper.step), (MoveWhen::Ge, 64 << 20));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (from, to, said) in [
+            ("total", "totla", "totla"),
+            ("weight = 2", "wieght = 2", "wieght"),
+            ("kind = \"qmp\"", "kind = \"qmp\", port = 1", "port"),
+            ("kind = \"qmp\"", "kind = \"qpm\"", "qpm"),
+            ("\"ge\"", "\"gt\"", "gt"),
+            ("total = ", "period = 0\ntotal = ", "period"),
+            ("\"6GiB\"", "\"6GB\"", "6GB"),
+            ("connect", "conect", "conect"),
+        ] {
+            let error = Config::parse(&GOOD.replacen(from, to, 1)).expect_err(said);
+            assert!(error.to_string().contains(said), "{said}: {error}");
+        }
+        let config = Config::parse(&GOOD.replace("\"64MiB\"", "\"5%\"")).expect("good");
+        let error = config.settings().expect_err("not in bytes").to_string();
+        assert!(
+            error.contains("paper.step") && error.contains("5%"),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,330 @@
+//! The loop: see, decide, tell, look again.
+
+use crate::actuator::Actuator;
+use crate::config::{Config, ConfigError, bytes};
+use crate::feed::Feed;
+use futae_balance::{Activity, Allocator, Bounds, Decision, GuestLimits, Observation};
+use serde::Serialize;
+use std::fs;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// How often sizes are looked at while they change.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+/// Sizes may be off by this without being told again.
+const SLACK: u64 = 1 << 20;
+/// How long guests may take to give back what others are waiting for, in one period.
+const SHRINK_MAX: Duration = Duration::from_secs(5);
+/// How long they may take in the end.
+const RETURN_MAX: Duration = Duration::from_secs(15);
+
+/// A guest that is kept.
+struct Guest {
+    name: String,
+    actuator: Actuator,
+    feed: Option<Feed>,
+    /// How it was before.
+    remembered: Option<String>,
+    /// Requests and hits when they were last asked for, of a share.
+    requests: Option<(u64, u64)>,
+}
+
+/// Keeps guests at the sizes that the allocator decides.
+pub struct Keeper {
+    guests: Vec<Guest>,
+    allocator: Allocator,
+    told: Vec<u64>,
+    period: Duration,
+    reserve: u64,
+    return_on_exit: bool,
+    dry_run: bool,
+}
+
+/// What was done in a period.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// Seconds since 1970.
+    pub time: f64,
+    /// What was decided, and why.
+    #[serde(flatten)]
+    pub decision: Decision,
+    /// What each guest was told, in bytes; none: nothing.
+    pub orders: Vec<Option<u64>>,
+    /// Bytes that the host could give, the reserve left out; none if it does not tell.
+    pub host_free: Option<u64>,
+    /// Whether nobody was told anything in fact.
+    pub dry_run: bool,
+    /// What could not be seen or told, in sentences.
+    pub problems: Vec<String>,
+}
+
+impl Keeper {
+    /// Looks at every guest, and listens to its agent. With `dry_run` no guest is ever told anything.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the configuration; a guest that is out of sight and has no `start`.
+    pub fn new(config: &Config, dry_run: bool) -> Result<Self, ConfigError> {
+        let (mut guests, mut limits) = (Vec::new(), Vec::new());
+        for one in &config.guests {
+            let name = &one.name;
+            let size = |what: &str, size| bytes(&format!("guest {name:?}: {what}"), size);
+            let (least, most) = (size("minimum", one.minimum)?, size("maximum", one.maximum)?);
+            let start = match one.start {
+                Some(start) => size("start", start)?,
+                None => one
+                    .actuator
+                    .achieved()
+                    .map(|has| has.clamp(least, most))
+                    .map_err(|why| {
+                        ConfigError(format!(
+                            "guest {name:?} is out of sight ({why}); start it or say its start"
+                        ))
+                    })?,
+            };
+            limits.push(GuestLimits {
+                name: name.clone(),
+                least,
+                most,
+                start,
+                weight: one.weight,
+                overhead: one.overhead.map_or(Ok(0), |over| size("overhead", over))?,
+            });
+            let feed = one.agent.as_ref().map(Feed::start).transpose();
+            guests.push(Guest {
+                name: name.clone(),
+                feed: feed.map_err(|error| {
+                    ConfigError(format!(
+                        "guest {name:?}: its agent cannot be heard: {error}"
+                    ))
+                })?,
+                remembered: one.actuator.remember(),
+                requests: one.actuator.requests(),
+                actuator: one.actuator.clone(),
+            });
+        }
+        let total = bytes("total", config.total)?;
+        let bounds = Bounds::new(limits, total).map_err(|error| ConfigError(error.to_string()))?;
+        let allocator = Allocator::new(bounds, config.settings()?);
+        let allocator = allocator.map_err(|error| ConfigError(error.to_string()))?;
+        Ok(Self {
+            told: allocator.targets().to_vec(),
+            guests,
+            allocator,
+            period: config.period(),
+            reserve: bytes("reserve", config.reserve)?,
+            return_on_exit: config.return_on_exit,
+            dry_run,
+        })
+    }
+
+    /// Ends a period: sees, decides, tells.
+    pub fn period(&mut self) -> Report {
+        let mut problems = Vec::new();
+        let achieved = self.achieved(&mut problems);
+        let mut seen = Vec::new();
+        for (at, guest) in self.guests.iter_mut().enumerate() {
+            let activity = match &guest.feed {
+                Some(feed) => feed.take(self.allocator.curve(at)),
+                None => guest.counted(),
+            };
+            seen.push(Observation {
+                achieved: achieved[at],
+                activity,
+            });
+        }
+        let decision = self.allocator.decide(&seen);
+        let host_free = host_free().map(|free| free.saturating_sub(self.reserve));
+        let mut orders = self.orders(&achieved, host_free);
+        if self.dry_run {
+            self.allocator.undo(&decision);
+        } else {
+            self.tell(&orders, &achieved, &mut problems);
+            if decision.moves() {
+                orders = self.grow(orders, &mut problems);
+            }
+        }
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        Report {
+            time: now.map_or(0.0, |time| time.as_secs_f64()),
+            decision,
+            orders,
+            host_free,
+            dry_run: self.dry_run,
+            problems,
+        }
+    }
+
+    /// From one period to the next.
+    #[must_use]
+    pub fn interval(&self) -> Duration {
+        self.period
+    }
+
+    /// What each guest shall have, in bytes.
+    #[must_use]
+    pub fn targets(&self) -> &[u64] {
+        self.allocator.targets()
+    }
+
+    fn orders(&self, achieved: &[Option<u64>], host_free: Option<u64>) -> Vec<Option<u64>> {
+        let bounds = self.allocator.bounds();
+        bounds.orders(self.allocator.targets(), &self.told, achieved, host_free)
+    }
+
+    /// Waits until those that were to shrink have, and lets the others grow by that.
+    fn grow(
+        &mut self,
+        mut orders: Vec<Option<u64>>,
+        problems: &mut Vec<String>,
+    ) -> Vec<Option<u64>> {
+        let end = Instant::now() + SHRINK_MAX.min(self.period / 2);
+        loop {
+            let achieved = self.achieved(&mut Vec::new());
+            let host_free = host_free().map(|free| free.saturating_sub(self.reserve));
+            orders = self
+                .orders(&achieved, host_free)
+                .into_iter()
+                .zip(orders)
+                .map(|(new, old)| new.or(old))
+                .collect();
+            self.tell(&orders, &achieved, problems);
+            let targets = self.allocator.targets();
+            let is_done = orders
+                .iter()
+                .zip(targets)
+                .all(|(order, target)| order.is_none_or(|order| order == *target));
+            if is_done || Instant::now() >= end {
+                return orders;
+            }
+            std::thread::sleep(LOOK_INTERVAL);
+        }
+    }
+
+    /// What each guest has, all asked at once.
+    fn achieved(&self, problems: &mut Vec<String>) -> Vec<Option<u64>> {
+        let answers = at_once(
+            self.guests
+                .iter()
+                .map(|guest| || guest.actuator.achieved())
+                .collect(),
+        );
+        let mut take = |(guest, answer): (&Guest, Result<u64, String>)| match answer {
+            Ok(has) => Some(has),
+            Err(why) => {
+                problems.push(format!("{}: {why}", guest.name));
+                None
+            }
+        };
+        self.guests.iter().zip(answers).map(&mut take).collect()
+    }
+
+    /// Tells those that have something else than they shall, all at once.
+    fn tell(
+        &mut self,
+        orders: &[Option<u64>],
+        achieved: &[Option<u64>],
+        problems: &mut Vec<String>,
+    ) {
+        let mut told = Vec::new();
+        for (at, order) in orders.iter().enumerate() {
+            let is_off = |order: &u64| achieved[at].is_some_and(|has| has.abs_diff(*order) > SLACK);
+            if let Some(order) = order.filter(|order| is_off(order) || self.told[at] != *order) {
+                told.push((at, order));
+            }
+        }
+        let guests = &self.guests;
+        let answers = at_once(
+            told.iter()
+                .map(|&(at, order)| move || guests[at].actuator.order(order))
+                .collect(),
+        );
+        for ((at, order), answer) in told.into_iter().zip(answers) {
+            // It may have heard even if it did not answer.
+            self.told[at] = order;
+            if let Err(why) = answer {
+                problems.push(format!("{}: {why}", self.guests[at].name));
+            }
+        }
+    }
+
+    /// Gives every guest back what it had, if that was asked for. Returns what could not be done.
+    pub fn end(self) -> Vec<String> {
+        let mut problems = Vec::new();
+        if !self.return_on_exit || self.dry_run {
+            return problems;
+        }
+        // Those that shrink first, so that the others find what they had.
+        let wanted = |guest: &Guest| {
+            guest
+                .remembered
+                .as_ref()
+                .and_then(|text| text.parse::<u64>().ok())
+        };
+        let end = Instant::now() + RETURN_MAX;
+        let mut order: Vec<&Guest> = self.guests.iter().collect();
+        order.sort_by_key(|guest| {
+            let has = guest.actuator.achieved().unwrap_or(0);
+            wanted(guest).is_none_or(|wanted| wanted > has)
+        });
+        for guest in order {
+            let Some(remembered) = &guest.remembered else {
+                problems.push(format!("{}: nobody knows what it had", guest.name));
+                continue;
+            };
+            if let Err(why) = guest.actuator.restore(remembered) {
+                problems.push(format!("{}: {why}", guest.name));
+                continue;
+            }
+            let is_there = || match (guest.actuator.achieved(), wanted(guest)) {
+                (Ok(has), Some(wanted)) => has <= wanted.saturating_add(SLACK),
+                _ => true,
+            };
+            while !is_there() && Instant::now() < end {
+                std::thread::sleep(LOOK_INTERVAL);
+            }
+        }
+        problems
+    }
+}
+
+impl Guest {
+    /// What a share's guest did since it was last asked.
+    fn counted(&mut self) -> Option<Activity> {
+        let before = self.requests;
+        self.requests = self.actuator.requests();
+        let ((requests, hits), (requests_before, hits_before)) = (self.requests?, before?);
+        // Less than before: the server was started again.
+        let all = requests.checked_sub(requests_before)?;
+        let hits = hits.checked_sub(hits_before)?.min(all);
+        Some(Activity {
+            hits,
+            misses: all - hits,
+            ..Activity::default()
+        })
+    }
+}
+
+/// Runs all at once, each within its own time limit.
+fn at_once<T: Send, F: FnOnce() -> Result<T, String> + Send>(
+    all: Vec<F>,
+) -> Vec<Result<T, String>> {
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = all.into_iter().map(|one| scope.spawn(one)).collect();
+        let join = |thread: std::thread::ScopedJoinHandle<'_, Result<T, String>>| {
+            thread
+                .join()
+                .unwrap_or_else(|_| Err("its thread broke off".to_owned()))
+        };
+        threads.into_iter().map(join).collect()
+    })
+}
+
+/// Bytes that the host could give to new programs without swapping.
+fn host_free() -> Option<u64> {
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kib: u64 = line.trim().trim_end_matches("kB").trim().parse().ok()?;
+    kib.checked_mul(1024)
+}

@@ -1,0 +1,72 @@
+//! The balloon of a real guest: down and up, and returned.
+
+use futae_allocate::actuator::Actuator;
+use futae_allocate::{Config, Keeper};
+use futae_machine::{Guest, Kernel, Plan};
+use std::io::{Write, stderr};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+const MIB: u64 = 1 << 20;
+
+/// MiB that the guest's kernel manages.
+fn total(guest: &mut Guest) -> u64 {
+    let said = guest.run("grep MemTotal /proc/meminfo").expect("it runs");
+    let kib = said.stdout.split_whitespace().nth(1).expect("a number");
+    kib.parse::<u64>().expect("a number") / 1024
+}
+
+fn wait(what: &str, is_so: impl Fn() -> bool) {
+    let end = Instant::now() + Duration::from_secs(60);
+    while !is_so() {
+        assert!(Instant::now() < end, "never {what}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+#[test]
+fn a_real_balloon_is_filled_emptied_and_returned() {
+    let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("guest");
+    let plan = Plan::new(Kernel::Debian61).cache(cache).balloon();
+    let mut guest = match plan.boot() {
+        Ok(guest) => guest,
+        Err(error) if error.is_missing() => {
+            // Past the capturing of tests' output; nobody misses what nobody can read.
+            let _ = writeln!(stderr(), "skipped: {error}");
+            return;
+        }
+        Err(error) => panic!("{error}"),
+    };
+    let before = total(&mut guest);
+    let socket = guest.monitor();
+    let actuator = Actuator::Qmp {
+        socket: socket.clone(),
+    };
+    let has = || actuator.achieved().expect("it answers") / MIB;
+    assert_eq!(has(), 512);
+    actuator.order(384 * MIB).expect("it is told");
+    wait("384 MiB", || has() == 384);
+    let less = total(&mut guest);
+    assert!(before - less >= 120, "{before} MiB became {less}");
+    actuator.order(448 * MIB).expect("it is told");
+    wait("448 MiB", || has() == 448);
+    assert!(total(&mut guest) > less);
+    // A guest begins with what the configuration says, and has back what it had before.
+    let text = format!(
+        "total = \"1GiB\"\nperiod = 0.2\nreserve = \"0MiB\"\nreturn_on_exit = true\n[[guest]]\n\
+         name = \"a\"\nminimum = \"256MiB\"\nmaximum = \"512MiB\"\nstart = \"320MiB\"\n\
+         actuator = {{ kind = \"qmp\", socket = \"{}\" }}\n",
+        socket.display()
+    );
+    let config = Config::parse(&text).expect("good");
+    let mut keeper = Keeper::new(&config, false).expect("starts");
+    let report = keeper.period();
+    assert_eq!(report.problems, Vec::<String>::new());
+    wait("320 MiB", || has() == 320);
+    assert_eq!(keeper.end(), Vec::<String>::new());
+    wait("448 MiB again", || has() == 448);
+    // QEMU ends: it is out of sight, and that is said.
+    drop(guest);
+    let error = actuator.achieved().expect_err("it is gone");
+    assert!(error.contains("qmp.sock"), "{error}");
+}

@@ -1,0 +1,272 @@
+//! Against monitors of QEMU that answer, stall, break off and babble; and against a real one.
+
+use futae_allocate::{Config, Keeper};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+const MIB: u64 = 1 << 20;
+
+/// How a monitor behaves.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Manner {
+    /// Answers, with events in between.
+    Good,
+    /// Takes connections and says nothing.
+    Stalls,
+    /// Ends every connection.
+    Gone,
+    /// Sends what is no JSON.
+    Babbles,
+    /// Sends events for ever.
+    Floods,
+}
+
+struct Monitor {
+    actual: Arc<AtomicU64>,
+    manner: Arc<Mutex<Manner>>,
+}
+
+impl Monitor {
+    fn start(path: &Path, bytes: u64) -> Self {
+        let listener = UnixListener::bind(path).expect("a socket");
+        let actual = Arc::new(AtomicU64::new(bytes));
+        let manner = Arc::new(Mutex::new(Manner::Good));
+        let (its_actual, its_manner) = (Arc::clone(&actual), Arc::clone(&manner));
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let (actual, manner) =
+                    (Arc::clone(&its_actual), *its_manner.lock().expect("a lock"));
+                std::thread::spawn(move || drop(serve(stream, &actual, manner)));
+            }
+        });
+        Self { actual, manner }
+    }
+
+    fn is(&self, manner: Manner) {
+        *self.manner.lock().expect("a lock") = manner;
+    }
+
+    fn mib(&self) -> u64 {
+        self.actual.load(Ordering::SeqCst) / MIB
+    }
+}
+
+fn serve(mut stream: UnixStream, actual: &AtomicU64, manner: Manner) -> std::io::Result<()> {
+    match manner {
+        Manner::Gone => return Ok(()),
+        Manner::Stalls => {
+            std::thread::sleep(Duration::from_secs(20));
+            return Ok(());
+        }
+        Manner::Babbles => return stream.write_all(b"what?\n{\"return\"\n\xff\xff\n"),
+        Manner::Floods => loop {
+            stream.write_all(b"{\"event\":\"RTC_CHANGE\"}\n")?;
+        },
+        Manner::Good => {}
+    }
+    stream.write_all(b"{\"QMP\":{\"version\":{}}}\n")?;
+    for line in BufReader::new(stream.try_clone()?).lines() {
+        let order: serde_json::Value = serde_json::from_str(&line?)?;
+        stream.write_all(b"{\"event\":\"BALLOON_CHANGE\",\"data\":{}}\n")?;
+        let answer = match order["execute"].as_str() {
+            Some("query-balloon") => {
+                serde_json::json!({ "return": { "actual": actual.load(Ordering::SeqCst) } })
+            }
+            Some("balloon") => {
+                let value = order["arguments"]["value"].as_u64().expect("a size");
+                actual.store(value, Ordering::SeqCst);
+                serde_json::json!({ "return": {} })
+            }
+            _ => serde_json::json!({ "return": {} }),
+        };
+        stream.write_all(format!("{answer}\n").as_bytes())?;
+    }
+    Ok(())
+}
+
+/// An agent that says the same again and again, in frames.
+struct Agent(Arc<AtomicBool>);
+
+impl Agent {
+    fn start(path: &Path, hits: u64, misses: u64) -> Self {
+        use futae_report::{Counters, Frame, Hello, Message, Sample};
+        let listener = UnixListener::bind(path).expect("a socket");
+        let silent = Arc::new(AtomicBool::new(false));
+        let its = Arc::clone(&silent);
+        std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("the allocator");
+            let run = hits.wrapping_add(1);
+            for sequence in 0.. {
+                let message = if sequence == 0 {
+                    Message::Hello(Hello {
+                        run,
+                        ..Hello::default()
+                    })
+                } else {
+                    let total = Counters {
+                        accesses: hits + misses,
+                        misses,
+                        ..Counters::default()
+                    };
+                    Message::Sample(Sample {
+                        total,
+                        period_us: 20_000,
+                        ..Sample::default()
+                    })
+                };
+                let is_silent = its.load(Ordering::SeqCst) && sequence > 0;
+                if !is_silent
+                    && stream
+                        .write_all(&Frame { sequence, message }.encode())
+                        .is_err()
+                {
+                    return;
+                }
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        });
+        Self(silent)
+    }
+}
+
+fn config(place: &Path, more: &str) -> Config {
+    let place = place.display();
+    let guest = |name: &str, start: u64| {
+        format!(
+            "[[guest]]\nname = \"{name}\"\nminimum = \"64MiB\"\nmaximum = \"320MiB\"\n\
+             start = \"{start}MiB\"\nagent = {{ connect = \"{place}/{name}.agent\" }}\n\
+             actuator = {{ kind = \"qmp\", socket = \"{place}/{name}.qmp\" }}\n"
+        )
+    };
+    let text = format!(
+        "total = \"384MiB\"\nperiod = 0.2\nreserve = \"0MiB\"\nevaluator = \"paper\"\n{more}\n\
+         [paper]\nmove_when = \"always\"\nstep = \"16MiB\"\n{}{}",
+        guest("a", 192),
+        guest("b", 192)
+    );
+    Config::parse(&text).expect("a good configuration")
+}
+
+/// Both monitors, both agents.
+fn stage(place: &Path) -> ([Monitor; 2], [Agent; 2]) {
+    let monitors =
+        ["a", "b"].map(|name| Monitor::start(&place.join(format!("{name}.qmp")), 192 * MIB));
+    let agents = [("a", 1000, 0), ("b", 100, 900)].map(|(name, hits, misses)| {
+        Agent::start(&place.join(format!("{name}.agent")), hits, misses)
+    });
+    (monitors, agents)
+}
+
+/// Periods until this is so; it must be so in the end.
+fn until(keeper: &mut Keeper, what: &str, is_so: impl Fn() -> bool) {
+    for _ in 0..40 {
+        keeper.period();
+        if is_so() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(60));
+    }
+    panic!("never {what}");
+}
+
+#[test]
+fn balloons_follow_what_agents_tell_and_are_returned() {
+    let place = tempfile::tempdir().expect("a directory");
+    let ([a, b], _agents) = stage(place.path());
+    let mut keeper =
+        Keeper::new(&config(place.path(), "return_on_exit = true"), false).expect("starts");
+    until(&mut keeper, "moved to the minimum", || {
+        a.mib() == 64 && b.mib() == 320
+    });
+    assert_eq!(keeper.end(), Vec::<String>::new());
+    assert_eq!((a.mib(), b.mib()), (192, 192));
+}
+
+#[test]
+fn a_dry_run_says_and_does_nothing() {
+    let place = tempfile::tempdir().expect("a directory");
+    let ([a, b], _agents) = stage(place.path());
+    let mut keeper = Keeper::new(&config(place.path(), ""), true).expect("starts");
+    let mut said = 0;
+    for _ in 0..30 {
+        let report = keeper.period();
+        if report.decision.moves() {
+            said += 1;
+            assert_eq!(report.decision.guests[0].target, 176 * MIB);
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(said > 3, "it said so {said} times");
+    assert_eq!((a.mib(), b.mib()), (192, 192));
+}
+
+#[test]
+fn a_silent_agent_freezes_its_guest() {
+    let place = tempfile::tempdir().expect("a directory");
+    let ([a, b], agents) = stage(place.path());
+    let mut keeper = Keeper::new(&config(place.path(), ""), false).expect("starts");
+    until(&mut keeper, "moved", || a.mib() < 192);
+    agents[1].0.store(true, Ordering::SeqCst);
+    std::thread::sleep(Duration::from_millis(200));
+    keeper.period();
+    let before = (a.mib(), b.mib());
+    for _ in 0..5 {
+        std::thread::sleep(Duration::from_millis(50));
+        keeper.period();
+    }
+    assert_eq!((a.mib(), b.mib()), before);
+}
+
+#[test]
+fn a_monitor_that_does_not_behave_costs_its_time_limit_and_nobody_else() {
+    let place = tempfile::tempdir().expect("a directory");
+    let ([a, b], _agents) = stage(place.path());
+    let mut keeper = Keeper::new(&config(place.path(), ""), false).expect("starts");
+    until(&mut keeper, "moved", || a.mib() < 192);
+    for manner in [
+        Manner::Stalls,
+        Manner::Gone,
+        Manner::Babbles,
+        Manner::Floods,
+    ] {
+        b.is(manner);
+        let (before, begin) = ((a.mib(), b.mib()), Instant::now());
+        let report = keeper.period();
+        assert!(
+            begin.elapsed() < Duration::from_secs(15),
+            "{manner:?}: {:?}",
+            begin.elapsed()
+        );
+        assert!(
+            report
+                .problems
+                .iter()
+                .any(|problem| problem.starts_with("b: ")),
+            "{manner:?}"
+        );
+        assert_eq!(report.decision.guests[1].achieved, None);
+        // What may still be b's is not given to a.
+        assert!(a.mib() <= before.0 && b.mib() == before.1, "{manner:?}");
+    }
+    b.is(Manner::Good);
+    until(&mut keeper, "recovered", || a.mib() == 64 && b.mib() == 320);
+}
+
+#[test]
+fn a_guest_out_of_sight_without_a_start_is_refused() {
+    let text = "total = \"1GiB\"\n[[guest]]\nname = \"x\"\nminimum = \"1MiB\"\nmaximum = \"1GiB\"\n\
+                actuator = { kind = \"qmp\", socket = \"/nowhere/qmp.sock\" }";
+    let config = Config::parse(text).expect("good");
+    let error = Keeper::new(&config, false)
+        .err()
+        .expect("refused")
+        .to_string();
+    assert!(
+        error.contains("\"x\"") && error.contains("start"),
+        "{error}"
+    );
+}

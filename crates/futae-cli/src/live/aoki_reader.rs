@@ -1,0 +1,187 @@
+//! A reader in a control group of its own, and what tells the allocator of it.
+//!
+//! The reader is `futae load`, one file after the other, through the page cache. How much it read,
+//! and how much of that came from the disk, the kernel tells (`/proc/PID/io`); which pages is drawn
+//! again from its seed, as many as it has read.
+
+use super::cgroup::Group;
+use super::process::futae;
+use crate::load::choice;
+use anyhow::{Context, bail};
+use futae_report::{Counters, Frame, Hello, Memory, Message, PAGE_BYTES, References, Sample};
+use futae_trace::{Generator, Size};
+use rustix::fs::Advice;
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::process::{Child, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// How pages are chosen: normally distributed, a sixth of the file.
+pub const CHOICE: &str = "normal(0.1666667)";
+const REPORT_INTERVAL: Duration = Duration::from_millis(100);
+const LOOK_INTERVAL: Duration = Duration::from_millis(10);
+/// Of all pages, so many are in the sample.
+const SAMPLED: u32 = References::ALL / 4;
+
+/// What one reader does.
+pub struct Script {
+    /// The files and their sizes in bytes, in the order in which they are read.
+    pub files: [(PathBuf, u64); 2],
+    /// Page reads of each.
+    pub reads: u64,
+    /// Of the first file; the second has the next.
+    pub seed: u64,
+}
+
+/// Reads one file after the other, and tells whoever connects to `listener`. Returns when each file
+/// was done with, from `begin` on.
+pub fn read(
+    script: &Script,
+    group: &Group,
+    listener: &UnixListener,
+    begin: Instant,
+    stopped: &AtomicBool,
+) -> anyhow::Result<[Duration; 2]> {
+    let (mut stream, _) = listener.accept()?;
+    let mut sequence = 0;
+    let mut tell = |message: Message| -> anyhow::Result<()> {
+        let frame = Frame { sequence, message };
+        sequence += 1;
+        Ok(stream_all(&mut stream, &frame)?)
+    };
+    tell(Message::Hello(Hello::default()))?;
+    let mut ends = [Duration::ZERO; 2];
+    for (number, (path, bytes)) in script.files.iter().enumerate() {
+        let seed = script.seed + number as u64;
+        let mut load = futae(["load", "--json", "--choice", CHOICE, "--operation", "4KiB"])?;
+        load.args(["--file-size", &Size::Bytes(*bytes).to_string()]);
+        load.args(["--seed", &seed.to_string()]);
+        load.args(["--operations", &script.reads.to_string()])
+            .arg(path);
+        let mut load = group.run(&load);
+        load.stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        let mut child = Running(load.spawn().context("a reader cannot be started")?);
+        let draws =
+            choice(CHOICE, 0.0, Size::Bytes(*bytes)).map_err(|wrong| anyhow::anyhow!("{wrong}"))?;
+        let mut draws = draws.generator(PAGE_BYTES, seed)?;
+        let (mut before, mut told) = (Io::default(), Instant::now());
+        loop {
+            std::thread::sleep(LOOK_INTERVAL);
+            let ended = child.0.try_wait()?;
+            if ended.is_none() && told.elapsed() < REPORT_INTERVAL {
+                continue;
+            }
+            if stopped.load(Ordering::Relaxed) {
+                bail!("interrupted; everything was taken down");
+            }
+            // What has ended is told of no more.
+            let now = Io::read(child.0.id()).unwrap_or(before);
+            let period = told.elapsed();
+            told = Instant::now();
+            let (reads, misses) = (
+                now.reads - before.reads,
+                now.misses.saturating_sub(before.misses),
+            );
+            before = now;
+            let references = references(&mut draws, number as u64, reads);
+            tell(Message::References(references))?;
+            let cache = group.memory().and_then(|memory| memory.achieved().ok());
+            let cache = cache.and_then(|memory| group.cache(memory));
+            tell(Message::Sample(Sample {
+                period_us: u64::try_from(period.as_micros()).unwrap_or(u64::MAX),
+                total: Counters {
+                    accesses: reads,
+                    misses: misses.min(reads),
+                    ..Counters::default()
+                },
+                memory: Memory {
+                    cached: cache.unwrap_or(0),
+                    ..Memory::default()
+                },
+                ..Sample::default()
+            }))?;
+            if let Some(status) = ended {
+                if !status.success() {
+                    bail!("the reader of {} ended with {status}", path.display());
+                }
+                break;
+            }
+        }
+        ends[number] = begin.elapsed();
+    }
+    Ok(ends)
+}
+
+fn stream_all(stream: &mut UnixStream, frame: &Frame) -> std::io::Result<()> {
+    stream.write_all(&frame.encode())
+}
+
+/// The next `reads` pages of a file, as a sample by hash.
+fn references(draws: &mut Generator, file: u64, reads: u64) -> References {
+    let mut pages = Vec::new();
+    for _ in 0..reads {
+        let page = draws.next_block().0 | file << 40;
+        let hash = mixed(page);
+        if hash as u32 % References::ALL < SAMPLED && pages.len() < References::MAX_PAGES {
+            pages.push(hash);
+        }
+    }
+    References {
+        threshold: SAMPLED,
+        pages,
+    }
+}
+
+/// The finaliser of splitmix64.
+fn mixed(mut z: u64) -> u64 {
+    z = z.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
+}
+
+/// A child that does not outlive whoever waits for it.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// What a process has read, in pages.
+#[derive(Clone, Copy, Default)]
+struct Io {
+    reads: u64,
+    misses: u64,
+}
+
+impl Io {
+    fn read(process: u32) -> Option<Self> {
+        let text = fs::read_to_string(format!("/proc/{process}/io")).ok()?;
+        let bytes = |name: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+            line.trim().parse::<u64>().ok()
+        };
+        Some(Self {
+            reads: bytes("rchar:")? / PAGE_BYTES,
+            misses: bytes("read_bytes:")? / PAGE_BYTES,
+        })
+    }
+}
+
+/// Has the page cache forget a file, and whatever is below know it: every run begins alike.
+pub fn forget(path: &PathBuf) -> anyhow::Result<()> {
+    let mut file = File::open(path).with_context(|| path.display().to_string())?;
+    file.sync_all()?;
+    rustix::fs::fadvise(&file, 0, None, Advice::DontNeed)?;
+    std::io::copy(&mut file, &mut std::io::sink())?;
+    Ok(rustix::fs::fadvise(&file, 0, None, Advice::DontNeed)?)
+}
