@@ -4,7 +4,7 @@ use super::{Finding, Source, mask, test_modules, without_tests, words};
 use serde_json::Value;
 
 /// The crates, lowest first.
-pub const ORDER: [&str; 14] = [
+pub const ORDER: [&str; 15] = [
     "futae-machine",
     "futae-report",
     "futae-agent",
