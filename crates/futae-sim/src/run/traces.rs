@@ -267,7 +267,7 @@ impl Traces {
     ) -> Result<Report, SimulationError> {
         let seed = hierarchies.first().map_or(0, |first| first.seed);
         let runs = in_parallel(hierarchies.len(), threads, progress, |at, progress| {
-            self.simulate_one(&hierarchies[at], block_bytes, progress)
+            self.simulate_one(&hierarchies[at], block_bytes, at == 0, progress)
         });
         let runs = runs.into_iter().collect::<Result<_, _>>()?;
         let mut report = report(runs, seed, self.digest().to_owned());
@@ -279,6 +279,7 @@ impl Traces {
         &self,
         spec: &TraceSimulation,
         block_bytes: u64,
+        with_digest: bool,
         progress: &mut dyn FnMut(f64),
     ) -> Result<super::Run, SimulationError> {
         let left = self.facts.accesses.saturating_sub(spec.warmup_requests);
@@ -294,16 +295,23 @@ impl Traces {
             requests: spec.requests.unwrap_or(left).min(left),
         };
         let future = plan.needs_future()?;
+        // A run over all of them has them at hand for the digest.
+        let is_whole = plan.warmup_requests + plan.requests == self.facts.accesses;
+        let digest = is_whole && with_digest && self.digest.get().is_none();
         let extras = Extras {
             footprint: Some(self.facts.distinct_blocks),
             known: Known {
                 next_uses: if future { self.next_uses()? } else { &[] },
                 bytes: &self.bytes,
             },
-            digest: false,
+            digest,
         };
-        self.with_stream(|stream| plan.run_with(&extras, stream, progress))
-            .map(|(run, _)| run)
+        let ran = self.with_stream(|stream| plan.run_with(&extras, stream, progress));
+        let (run, found) = ran?;
+        if digest {
+            self.digest.get_or_init(|| found);
+        }
+        Ok(run)
     }
 }
 
