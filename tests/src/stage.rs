@@ -100,6 +100,10 @@ impl Stage {
     pub fn mount(&mut self, arguments: &[&str]) {
         let mountpoint = text(&self.mountpoint).to_owned();
         let mut command = futae(&["mount", &self.uri(), &mountpoint, "--json"]);
+        // A server that a test has killed does not come back by itself.
+        if !arguments.contains(&"--store-timeout") {
+            command.args(["--store-timeout", "0"]);
+        }
         command.args(arguments);
         self.start_mount(command);
     }
@@ -180,6 +184,12 @@ impl Stage {
             .nth(1)
             .and_then(|pages| pages.parse::<u64>().ok());
         pages.expect("a number") * 4096
+    }
+
+    /// Sends the server a signal.
+    pub fn signal_serve(&mut self, signal: rustix::process::Signal) {
+        let running = self.serve.as_mut().expect("it is served");
+        running.signal(signal);
     }
 
     /// Kills the mount, if there is one, and takes what is left of it away.

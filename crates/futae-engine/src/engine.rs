@@ -1,6 +1,7 @@
 //! The cache's public face: one lock around the state, and all I/O outside of it.
 
 mod belief;
+mod cost;
 mod dirt;
 mod effects;
 mod extents;
@@ -15,7 +16,7 @@ mod status;
 mod write;
 mod write_back;
 
-pub use status::{ClassStatus, EngineStatus, VolumeStatus};
+pub use status::{ClassStatus, EngineStatus, VolumeStatus, WeightStatus};
 pub use write_back::WriteBackOptions;
 
 use crate::arena::Arena;
@@ -112,6 +113,7 @@ impl Engine {
             readers: Slab::new(),
             writes: Slab::new(),
             flushes: Slab::new(),
+            weighed: None,
             write_back: options
                 .write_back
                 .map(|how| WriteBack::new(how, options.capacity_blocks)),
@@ -133,8 +135,9 @@ impl Engine {
             state: Mutex::new(state),
             _alive: alive,
         });
-        if let Some(how) = &options.write_back {
-            engine.keep_time(how, is_gone)?;
+        let is_weighed = !engine.lock().level.weights().is_empty();
+        if options.write_back.is_some() || is_weighed {
+            engine.keep_time(options.write_back.as_ref(), is_gone)?;
         }
         Ok(engine)
     }
@@ -179,6 +182,7 @@ impl Engine {
             tally: Tally::default(),
             grows: false,
             dirt: dirt::Dirt::default(),
+            costs: Some(Box::default()),
         });
         Ok(volume)
     }
@@ -228,12 +232,17 @@ impl Engine {
     }
 
     /// A store operation is over.
-    fn complete(self: &Arc<Self>, ticket: Ticket, result: Result<IoBuf, IoError>) {
-        self.act(|state, effects| match ticket {
-            Ticket::Flight(key) => state.finish_flight(key, result, effects),
-            Ticket::Write(key) => state.finish_write(key, result, effects),
-            Ticket::Flush(key) => state.finish_flush(key, result, effects),
-            Ticket::Run(key) => state.finish_run(key, result, effects),
+    fn complete(self: &Arc<Self>, ticket: Ticket, result: Result<IoBuf, IoError>, took: Duration) {
+        self.act(|state, effects| {
+            if result.is_ok() {
+                state.note_cost(ticket, took);
+            }
+            match ticket {
+                Ticket::Flight(key) => state.finish_flight(key, result, effects),
+                Ticket::Write(key) => state.finish_write(key, result, effects),
+                Ticket::Flush(key) => state.finish_flush(key, result, effects),
+                Ticket::Run(key) => state.finish_run(key, result, effects),
+            }
         });
     }
 
@@ -267,16 +276,20 @@ impl Engine {
 
     /// Looks at the clock: what has been dirty for too long is written back.
     pub fn tick(self: &Arc<Self>) {
-        self.act(|state, _| state.age_dirty(Instant::now()));
+        self.act(|state, _| {
+            state.age_dirty(Instant::now());
+            state.weigh(Instant::now());
+        });
     }
 
     /// Has somebody look at the clock until the engine is gone.
     fn keep_time(
         self: &Arc<Self>,
-        how: &WriteBackOptions,
+        how: Option<&WriteBackOptions>,
         is_gone: mpsc::Receiver<()>,
     ) -> Result<(), SetupError> {
-        let pause = (how.dirty_age_max / 4).clamp(TICK_MIN, TICK_MAX);
+        let pause = how.map_or(TICK_MAX, |how| how.dirty_age_max / 4);
+        let pause = pause.clamp(TICK_MIN, TICK_MAX);
         let engine = Arc::downgrade(self);
         let work = move || {
             while let Err(mpsc::RecvTimeoutError::Timeout) = is_gone.recv_timeout(pause) {
@@ -285,7 +298,7 @@ impl Engine {
                 }
             }
         };
-        let thread = std::thread::Builder::new().name("futae-write-back".into());
+        let thread = std::thread::Builder::new().name("futae-clock".into());
         thread.spawn(work).map(drop).map_err(SetupError::Thread)
     }
 

@@ -2,7 +2,7 @@
 
 use crate::{
     Access, AccessKind, Admission, BlockId, Class, Counters, Departure, HashIndex, Index, Policy,
-    Slot,
+    Slot, StoreCosts,
 };
 use std::ops::Range;
 
@@ -263,6 +263,16 @@ impl<P: Policy, I: Index> Level<P, I> {
             self.classes[slot.i()] = class;
             self.policy.reclass(slot, class);
         }
+    }
+
+    /// Tells the policy what stores were last found to cost.
+    pub fn note_costs(&mut self, costs: &StoreCosts) {
+        self.policy.note_costs(costs);
+    }
+
+    /// The weights of the policy that are in force, by class; see [`Policy::weights`].
+    pub fn weights(&self) -> Vec<(&'static str, f64)> {
+        self.policy.weights()
     }
 
     /// Changes the class of a resident block, and has the policy act on it without waiting for the

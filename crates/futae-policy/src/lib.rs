@@ -9,6 +9,7 @@
 
 mod access;
 mod block;
+mod costs;
 mod counters;
 mod decision;
 pub mod furniture;
@@ -22,6 +23,7 @@ mod spec;
 
 pub use access::{Access, AccessKind, Class};
 pub use block::{BlockId, Slot, VolumeId};
+pub use costs::{BlockCost, StoreCosts};
 pub use counters::Counters;
 pub use decision::{Decision, DecisionError, Verdict};
 pub use index::{DenseIndex, HashIndex, Index};

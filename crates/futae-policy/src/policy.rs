@@ -1,6 +1,6 @@
 //! The contract between a level and a replacement policy.
 
-use crate::{Access, BlockId, Class, Slot};
+use crate::{Access, BlockId, Class, Slot, StoreCosts};
 use std::ops::Range;
 
 /// Whether a policy wants a missed block at all.
@@ -84,6 +84,15 @@ pub trait Policy: Send {
         self.reclass(slot, access.class);
     }
 
+    /// What stores were last found to cost; for policies that weigh by it.
+    fn note_costs(&mut self, _costs: &StoreCosts) {}
+
+    /// The classes by which the policy weighs blocks, and the weights in force; none if it does
+    /// not. Blocks of higher weight go sooner.
+    fn weights(&self) -> Vec<(&'static str, f64)> {
+        Vec::new()
+    }
+
     /// A block that the policy wants placed though nobody asks for it now: a policy that chooses
     /// its contents at reviews names what to load here. Asked after every access until there is
     /// none; live, not before the block named last has been loaded. The block comes back as an
@@ -159,6 +168,12 @@ impl<P: Policy + ?Sized> Policy for Box<P> {
     #[inline]
     fn review(&mut self) -> Option<BlockId> {
         (**self).review()
+    }
+    fn note_costs(&mut self, costs: &StoreCosts) {
+        (**self).note_costs(costs);
+    }
+    fn weights(&self) -> Vec<(&'static str, f64)> {
+        (**self).weights()
     }
     fn history(&self) -> Vec<BlockId> {
         (**self).history()

@@ -141,9 +141,22 @@ fn parse(text: &str, depth: usize) -> Result<PolicySpec, &'static str> {
     }
     let mut spec = PolicySpec::plain(&name.to_ascii_lowercase());
     for part in split_arguments(inside.unwrap_or(""))? {
-        spec.arguments.push(parse_argument(part.trim(), depth)?);
+        let part = part.trim();
+        if let Some(Argument::Named(_, value)) = spec.arguments.last_mut()
+            && goes_on(value, part)
+        {
+            value.push(',');
+            value.push_str(part);
+            continue;
+        }
+        spec.arguments.push(parse_argument(part, depth)?);
     }
     Ok(spec)
+}
+
+/// Whether a part belongs to the list before it: `weights=near:2,far:1`.
+fn goes_on(list: &str, part: &str) -> bool {
+    list.contains(':') && part.contains(':') && !part.contains(['=', '('])
 }
 
 fn parse_argument(part: &str, depth: usize) -> Result<Argument, &'static str> {

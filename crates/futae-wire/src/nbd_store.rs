@@ -8,8 +8,9 @@
 //! command within the operation: long operations are split to the server's longest payload, and
 //! ranges that the server cannot address are widened to its smallest block.
 //!
-//! If the connection is lost, everything in flight fails, and so does what comes until a new
-//! connection stands; the store tries once a second. If writes had been answered that no FLUSH
+//! If the connection is lost, everything in flight is sent again over the next one, and so is what
+//! comes meanwhile, for as long as callers are to wait ([`NbdStore::connect_patiently`]); by default
+//! not at all. The store tries after a second, and then ever more seldom. If writes had been answered that no FLUSH
 //! had covered, the server may have lost them, so the next FLUSH fails, once.
 
 mod fence;
@@ -42,6 +43,10 @@ use task::{COMMAND_BITS, Task};
 /// How long a caller waits for the extents of a range.
 const EXTENTS_PATIENCE: Duration = Duration::from_secs(30);
 
+/// What a FLUSH is told, once.
+const LOST_WRITES: &str = "the connection was lost after writes were answered and before they \
+                           were flushed, so the server may not have them";
+
 /// Why a server could not be reached or does not serve the export.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{uri}: {problem}")]
@@ -64,6 +69,8 @@ struct Shared {
     /// The address as text.
     name: Arc<str>,
     wish: ClientWish,
+    /// How long callers wait for an answer; zero: until a connection is lost.
+    patience: Duration,
     size_bytes: u64,
     read_only: bool,
     errands: Sender<Errand>,
@@ -100,6 +107,11 @@ impl Shared {
     fn note_lost_writes(&self) {
         self.lost_writes.store(true, Ordering::Release);
     }
+
+    /// Whether writes were lost, the first time that it is asked.
+    fn take_lost_writes(&self) -> bool {
+        self.lost_writes.swap(false, Ordering::AcqRel)
+    }
 }
 
 impl NbdStore {
@@ -110,6 +122,22 @@ impl NbdStore {
     ///
     /// [`ConnectError`] names the address and what is wrong.
     pub fn connect(uri: &NbdUri, demotion_block_bytes: Option<u32>) -> Result<Self, ConnectError> {
+        Self::connect_patiently(uri, demotion_block_bytes, Duration::ZERO)
+    }
+
+    /// The same, and later: what has not been answered for `patience` fails, and the connection
+    /// over which it was asked is given up. When a connection is lost, callers wait for another
+    /// for so long. Zero: they wait for ever for a server that is there, and not for one that is
+    /// not.
+    ///
+    /// # Errors
+    ///
+    /// As [`connect`](Self::connect), which does not wait.
+    pub fn connect_patiently(
+        uri: &NbdUri,
+        demotion_block_bytes: Option<u32>,
+        patience: Duration,
+    ) -> Result<Self, ConnectError> {
         let wish = ClientWish {
             structured: true,
             base_allocation: true,
@@ -118,11 +146,12 @@ impl NbdStore {
         let (socket, export) = Socket::open(uri, &wish)?;
         let name: Arc<str> = uri.to_string().into();
         let (errands, receiver) = mpsc::channel();
-        let session = manager::start(&name, &errands, socket, export)?;
+        let session = manager::start(&name, &errands, socket, export, patience)?;
         let shared = Arc::new(Shared {
             uri: uri.clone(),
             name,
             wish,
+            patience,
             size_bytes: export.size_bytes,
             read_only: export.flags.contains(TransmissionFlags::READ_ONLY),
             errands,
@@ -206,12 +235,8 @@ impl Store for NbdStore {
             };
             return session.refuse(Finish::Store(done), error);
         }
-        if matches!(operation, StoreOperation::Flush)
-            && self.shared.lost_writes.swap(false, Ordering::AcqRel)
-        {
-            let problem = "the connection was lost after writes were answered and before they \
-                           were flushed, so the server may not have them";
-            return session.refuse(Finish::Store(done), session.error(problem));
+        if matches!(operation, StoreOperation::Flush) && self.shared.take_lost_writes() {
+            return session.refuse(Finish::Store(done), session.error(LOST_WRITES));
         }
         Task::new(session, Arc::clone(&self.shared.fence), sequence).run(operation, done);
     }

@@ -7,7 +7,7 @@ mod tree;
 
 pub use orders::MountStatus;
 
-use super::write_args::WriteArgs;
+use super::write_args::{StoreArgs, WriteArgs};
 use crate::failure::Failure;
 use anyhow::Context;
 use choice::{Choice, Pins};
@@ -59,6 +59,8 @@ pub struct Args {
     state: StateArgs,
     #[command(flatten)]
     writes: WriteArgs,
+    #[command(flatten)]
+    store: StoreArgs,
     /// What to tell the cache below of an evicted block: its data, a notice without data, or
     /// nothing. auto: its data if the source takes it and a block is not more than 1MiB
     #[arg(long, value_name = "WHAT", default_value = "auto")]
@@ -350,7 +352,9 @@ fn open_nbd(
     let is_small = block_bytes <= HANDED_DOWN_BYTES_MAX;
     let wants_data = args.hand_down == Tell::Data || args.hand_down == Tell::Auto && is_small;
     let block_bytes = u32::try_from(block_bytes).context("the block is too large")?;
-    let mut store = NbdStore::connect(uri, wants_data.then_some(block_bytes))?;
+    let patience = args.store.patience()?;
+    let wanted = wants_data.then_some(block_bytes);
+    let mut store = NbdStore::connect_patiently(uri, wanted, patience)?;
     if args.read_only {
         store = store.read_only();
     }

@@ -2,7 +2,7 @@
 
 mod plan;
 
-use super::write_args::WriteArgs;
+use super::write_args::{StoreArgs, WriteArgs};
 use crate::failure::Failure;
 use futae_host::{Listen, Server, StopReport};
 use futae_trace::Size;
@@ -27,9 +27,11 @@ pub struct Args {
     /// Who chooses what stays; `futae policies` lists them
     #[arg(long, default_value = "exclusive")]
     policy: String,
-    /// What to serve: `NAME=FILE[,share=SIZE][,read-only]`. An export with a share has that much of
-    /// the cache for itself; the others have the rest together
-    #[arg(long = "export", value_name = "NAME=FILE", required = true)]
+    /// What to serve: `NAME=SOURCE[,share=SIZE][,class=local|remote][,read-only]`. SOURCE is a file, a
+    /// block device or an NBD address. An export with a share has that much of the cache for itself;
+    /// the others have the rest together. The class tells the policy `cost` how far the store is:
+    /// remote for NBD addresses, otherwise local, unless said otherwise
+    #[arg(long = "export", value_name = "NAME=SOURCE", required = true)]
     exports: Vec<String>,
     /// Where: unix:PATH (a socket, or a directory to make futae.sock in) or tcp:HOST:PORT
     #[arg(long, value_name = "ADDRESS", required = true)]
@@ -48,6 +50,8 @@ pub struct Args {
     decision_log: Option<PathBuf>,
     #[command(flatten)]
     writes: WriteArgs,
+    #[command(flatten)]
+    store: StoreArgs,
     /// Whether to take evicted blocks from clients that offer them. auto: if the policy is
     /// exclusive, which lives on them
     #[arg(long, value_name = "WHETHER", default_value = "auto")]

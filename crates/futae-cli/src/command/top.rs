@@ -141,8 +141,48 @@ fn render(now: &Status, before: Option<&Status>) -> String {
         add_row(&mut table, report, earlier, seconds);
     }
     text.push_str(&table.render());
+    text.push_str(&stores(now.engines()));
     if let Status::Server(server) = now {
         add_feeds(&mut text, server);
+    }
+    text
+}
+
+/// What each store costs, and the weights that policies draw from it.
+fn stores(engines: &[EngineReport]) -> String {
+    let micros =
+        |micros: Option<f64>| micros.map_or("-".to_owned(), |micros| format!("{micros:.0}"));
+    let mut table = Table::new([
+        "store",
+        "class",
+        "read \u{b5}s/block",
+        "99 %",
+        "write \u{b5}s/block",
+        "99 %",
+        "dirty",
+    ]);
+    let volumes = engines.iter().flat_map(|report| &report.engine.volumes);
+    for volume in volumes {
+        table.row([
+            volume.name.clone(),
+            volume.class.clone(),
+            micros(volume.read_micros),
+            micros(volume.read_micros_p99),
+            micros(volume.write_micros),
+            micros(volume.write_micros_p99),
+            count(volume.dirty_blocks),
+        ]);
+    }
+    let mut text = format!("\n{}", table.render());
+    for report in engines
+        .iter()
+        .filter(|report| !report.engine.weights.is_empty())
+    {
+        let weights = report.engine.weights.iter();
+        let weights: Vec<_> = weights
+            .map(|weight| format!("{} {:.2}", weight.class, weight.weight))
+            .collect();
+        text.push_str(&format!("\nweights: {}\n", weights.join(", ")));
     }
     text
 }

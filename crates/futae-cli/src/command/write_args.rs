@@ -74,6 +74,22 @@ fn share(text: &str) -> Option<f64> {
     (share > 0.0 && share <= 1.0).then_some(share)
 }
 
+/// `--store-timeout`.
+#[derive(clap::Args)]
+pub(super) struct StoreArgs {
+    /// How long requests wait for an NBD server that does not answer or has gone away, before they
+    /// fail with an I/O error. 0 waits for ever for one that is there, and not for one that is not
+    #[arg(long, value_name = "TIME", default_value = "30s")]
+    store_timeout: String,
+}
+
+impl StoreArgs {
+    /// The time.
+    pub fn patience(&self) -> Result<Duration, Failure> {
+        time("--store-timeout", &self.store_timeout)
+    }
+}
+
 /// A time such as 30s, 500ms, 2m, or a number of seconds; a day at most.
 pub(super) fn time(option: &str, text: &str) -> Result<Duration, Failure> {
     let units = [("ms", 0.001), ("s", 1.0), ("m", 60.0), ("h", 3600.0)];

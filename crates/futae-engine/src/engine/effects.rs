@@ -3,6 +3,7 @@
 use super::Engine;
 use crate::{Done, IoBuf, IoError, Store, StoreOperation};
 use std::sync::Arc;
+use std::time::Instant;
 
 /// Which piece of work a store operation belongs to.
 #[derive(Clone, Copy, Debug)]
@@ -84,7 +85,8 @@ impl Effects {
 fn start_all(operations: Vec<Started>, engine: &Arc<Engine>) {
     for (store, sequence, operation, ticket) in operations {
         let engine = Arc::clone(engine);
-        let done = Box::new(move |result| engine.complete(ticket, result));
+        let started = Instant::now();
+        let done = Box::new(move |result| engine.complete(ticket, result, started.elapsed()));
         store.submit(sequence, operation, done);
     }
 }

@@ -48,6 +48,7 @@ impl Engine {
             tally: status::Tally::default(),
             grows: true,
             dirt: Dirt::default(),
+            costs: None,
         };
         let mut state = self.lock();
         if let Some(free) = state.free_volumes.pop() {

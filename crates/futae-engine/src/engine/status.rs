@@ -1,7 +1,8 @@
 //! Counting, and the report of it.
 
+use super::cost::Cost;
 use super::state::State;
-use futae_policy::{AccessKind, Counters};
+use futae_policy::{AccessKind, Class, Counters};
 use serde::{Deserialize, Serialize};
 
 /// Running counts; one for the cache, one a volume, one a class.
@@ -122,6 +123,9 @@ pub struct EngineStatus {
     pub errors: u64,
     /// The volumes.
     pub volumes: Vec<VolumeStatus>,
+    /// The weights in force, of a policy that weighs classes.
+    #[serde(default)]
+    pub weights: Vec<WeightStatus>,
     /// The classes of which any block was asked for, by the number of their marks.
     pub classes: Vec<ClassStatus>,
 }
@@ -153,6 +157,30 @@ pub struct VolumeStatus {
     /// Blocks that the store does not have yet.
     #[serde(default)]
     pub dirty_blocks: u64,
+    /// How far its store is: `local` or `remote`.
+    #[serde(default)]
+    pub class: String,
+    /// What a read from the store takes lately, in microseconds a block: a moving average.
+    #[serde(default)]
+    pub read_micros: Option<f64>,
+    /// The same that 99 of 100 reads take at most.
+    #[serde(default)]
+    pub read_micros_p99: Option<f64>,
+    /// What a write to the store takes.
+    #[serde(default)]
+    pub write_micros: Option<f64>,
+    /// The same that 99 of 100 writes take at most.
+    #[serde(default)]
+    pub write_micros_p99: Option<f64>,
+}
+
+/// A class of blocks, and how much sooner its blocks go than others.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct WeightStatus {
+    /// The class, as the policy calls it.
+    pub class: String,
+    /// Its weight; only ratios count.
+    pub weight: f64,
 }
 
 /// One class of blocks.
@@ -166,6 +194,14 @@ pub struct ClassStatus {
     pub hits: u64,
     /// Those that missed.
     pub misses: u64,
+}
+
+fn distance(class: Class) -> &'static str {
+    if class.has(Class::REMOTE) {
+        "remote"
+    } else {
+        "local"
+    }
 }
 
 impl State {
@@ -209,26 +245,47 @@ impl State {
             bytes_demoted_out: tally.bytes_demoted_out,
             errors: tally.errors,
             volumes: self.volume_status(),
+            weights: self.weight_status(),
             classes: self.class_status(),
         }
     }
 
     fn volume_status(&self) -> Vec<VolumeStatus> {
-        let report = |volume: &super::state::Volume| VolumeStatus {
-            name: volume.name.clone(),
-            size_bytes: volume.size_bytes,
-            store: volume.store.describe(),
-            store_detours: volume.store.detours(),
-            requests: volume.tally.requests,
-            hits: volume.tally.hits,
-            misses: volume.tally.requests - volume.tally.hits,
-            demotions_in: volume.tally.demotions_in,
-            notices_in: volume.tally.notices_in,
-            errors: volume.tally.errors,
-            dirty_blocks: volume.dirt.len(),
+        let report = |volume: &super::state::Volume| {
+            let (read, write) = match volume.costs.as_deref() {
+                Some(costs) => (Some(&costs.read), Some(&costs.write)),
+                None => (None, None),
+            };
+            VolumeStatus {
+                name: volume.name.clone(),
+                size_bytes: volume.size_bytes,
+                store: volume.store.describe(),
+                store_detours: volume.store.detours(),
+                requests: volume.tally.requests,
+                hits: volume.tally.hits,
+                misses: volume.tally.requests - volume.tally.hits,
+                demotions_in: volume.tally.demotions_in,
+                notices_in: volume.tally.notices_in,
+                errors: volume.tally.errors,
+                dirty_blocks: volume.dirt.len(),
+                class: distance(volume.class).to_owned(),
+                read_micros: read.and_then(Cost::mean),
+                read_micros_p99: read.and_then(Cost::percentile_99),
+                write_micros: write.and_then(Cost::mean),
+                write_micros_p99: write.and_then(Cost::percentile_99),
+            }
         };
         let listed = self.volumes.iter().filter(|volume| !volume.grows);
         listed.map(report).collect()
+    }
+
+    fn weight_status(&self) -> Vec<WeightStatus> {
+        let weights = self.level.weights().into_iter();
+        let report = |(class, weight): (&str, f64)| WeightStatus {
+            class: class.to_owned(),
+            weight,
+        };
+        weights.map(report).collect()
     }
 
     fn class_status(&self) -> Vec<ClassStatus> {

@@ -14,6 +14,8 @@
 //! remote_clean 3: weight of clean blocks of a far store
 //! local_dirty 2: weight of blocks that must be written to a near store first
 //! remote_dirty 1: weight of blocks that must be written to a far store first
+//! weights: the same four as one list, `local-clean:2,remote-dirty:1`, or `measured`: live, from what
+//! reads and writes of the stores take, 1 / (read + write if dirty), between 1/8 and 8 (SPEC 5.3f)
 //! inactive 0.333333: target length of inactive as a share of the slots (at least 32 blocks)
 //! # Deviations
 //! shares that are no whole numbers are carried as credits (SPEC 5.3a), sampled for every block
@@ -25,7 +27,10 @@
 use super::fifo_second_chance::LEAST_INACTIVE;
 use crate::furniture::{Queues, Table};
 use crate::policy::order_by_evicting;
-use crate::{Access, Arguments, Class, Departure, Policy, Shape, Slot, SpecError};
+use crate::{
+    Access, Arguments, BlockCost, Class, Departure, Policy, Shape, Slot, SpecError, StoreCosts,
+};
+use std::str::FromStr;
 
 const CLASSES: usize = 4;
 const INACTIVE: usize = CLASSES;
@@ -44,29 +49,78 @@ pub struct Cost {
     credits: [f64; CLASSES],
     inactive_share: f64,
     inactive_target: u32,
+    /// Whether the weights follow what the stores are found to cost.
+    is_measured: bool,
     queues: Queues,
     known: Table<Known>,
+}
+
+/// The classes, in the order of their queues.
+const NAMES: [&str; CLASSES] = ["local-clean", "remote-clean", "local-dirty", "remote-dirty"];
+/// Measured weights stay between this and its inverse.
+const WEIGHT_MAX: f64 = 8.0;
+
+/// What `weights=` says.
+enum Weights {
+    Measured,
+    Given([Option<f64>; CLASSES]),
+}
+
+impl FromStr for Weights {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        if text == "measured" {
+            return Ok(Self::Measured);
+        }
+        let mut given = [None; CLASSES];
+        for part in text.split(',') {
+            let (name, weight) = part.split_once(':').ok_or(())?;
+            let class = NAMES
+                .iter()
+                .position(|known| *known == name.trim())
+                .ok_or(())?;
+            let weight: f64 = weight.trim().parse().map_err(|_| ())?;
+            if !is_weight(weight) || given[class].replace(weight).is_some() {
+                return Err(());
+            }
+        }
+        Ok(Self::Given(given))
+    }
+}
+
+fn is_weight(weight: f64) -> bool {
+    weight > 0.0 && weight <= 1000.0
 }
 
 /// Builds the policy; its parameters are the four weights and `inactive`.
 pub fn build(arguments: &mut Arguments, shape: &Shape) -> Result<Cost, SpecError> {
     let mut weight = |key, default: f64| {
         let weight = arguments.take(key, "a number above 0, up to 1000", |weight: &f64| {
-            *weight > 0.0 && *weight <= 1000.0
+            is_weight(*weight)
         })?;
         Ok(weight.unwrap_or(default))
     };
-    let weights = [
+    let mut weights = [
         weight("local_clean", 4.0)?,
         weight("remote_clean", 3.0)?,
         weight("local_dirty", 2.0)?,
         weight("remote_dirty", 1.0)?,
     ];
+    let expected = "`measured`, or a list such as local-clean:2,remote-clean:1 of the classes \
+                    local-clean, remote-clean, local-dirty, remote-dirty";
+    let listed = arguments.take("weights", expected, |_: &Weights| true)?;
+    if let Some(Weights::Given(given)) = &listed {
+        for (weight, given) in weights.iter_mut().zip(given) {
+            *weight = given.unwrap_or(*weight);
+        }
+    }
     let mut policy = Cost {
         weights,
         credits: [0.0; CLASSES],
         inactive_share: arguments.share("inactive", 1.0 / 3.0)?,
         inactive_target: LEAST_INACTIVE,
+        is_measured: matches!(listed, Some(Weights::Measured)),
         queues: Queues::new(CLASSES + 1, shape.slots),
         known: Table::new(shape.slots),
     };
@@ -77,6 +131,23 @@ pub fn build(arguments: &mut Arguments, shape: &Shape) -> Result<Cost, SpecError
 /// The active queue of a class: local clean, remote clean, local dirty, remote dirty.
 fn level_of(class: Class) -> u8 {
     u8::from(class.has(Class::REMOTE)) + 2 * u8::from(class.has(Class::DIRTY))
+}
+
+/// Each class's 1 / (read, and write if dirty), against the geometric mean of those known.
+fn weights_of(costs: &StoreCosts) -> [f64; CLASSES] {
+    let clean = |cost: Option<BlockCost>| cost.map(|cost| 1.0 / cost.read_micros.max(0.01));
+    let dirty = |cost: Option<BlockCost>| {
+        cost.map(|cost| 1.0 / (cost.read_micros + cost.write_micros).max(0.01))
+    };
+    let (near, far) = (costs.local, costs.remote);
+    let raw = [clean(near), clean(far), dirty(near), dirty(far)];
+    let known: Vec<f64> = raw.iter().flatten().map(|weight| weight.ln()).collect();
+    let mean = (known.iter().sum::<f64>() / known.len().max(1) as f64).exp();
+    raw.map(|weight| {
+        weight.map_or(1.0, |weight| {
+            (weight / mean).clamp(1.0 / WEIGHT_MAX, WEIGHT_MAX)
+        })
+    })
 }
 
 impl Cost {
@@ -155,6 +226,16 @@ impl Policy for Cost {
     #[inline]
     fn reclass(&mut self, slot: Slot, class: Class) {
         self.known.at(slot).class = level_of(class);
+    }
+
+    fn note_costs(&mut self, costs: &StoreCosts) {
+        if self.is_measured {
+            self.weights = weights_of(costs);
+        }
+    }
+
+    fn weights(&self) -> Vec<(&'static str, f64)> {
+        NAMES.into_iter().zip(self.weights).collect()
     }
 
     fn resize(&mut self, slots: u32) {
@@ -249,7 +330,10 @@ mod tests {
     use super::super::fifo_second_chance;
     use super::{CLASSES, Cost, reference};
     use crate::contract::{equals_reference, level_of};
-    use crate::{Access, Arguments, BlockId, Class, Outcome, Policy, PolicySpec, Shape, Slot};
+    use crate::{
+        Access, Arguments, BlockCost, BlockId, Class, Outcome, Policy, PolicySpec, Shape, Slot,
+        StoreCosts,
+    };
     use proptest::prelude::*;
 
     const OF: [Class; 2] = [Class::NORMAL, Class::REMOTE];
@@ -271,6 +355,61 @@ mod tests {
         }
         let classes: Vec<usize> = (0..7).filter_map(|_| cost.next_class()).collect();
         assert_eq!(classes, [0, 1, 0, 1, 0, 1, 0]);
+    }
+
+    #[test]
+    fn weights_are_read_as_one_list() {
+        let given = policy(
+            "cost(weights=local-clean:2, remote-dirty:0.5,inactive=0.2)",
+            64,
+        );
+        assert_eq!(given.weights, [2.0, 3.0, 2.0, 0.5]);
+        assert_eq!(given.inactive_share, 0.2);
+        for text in [
+            "far:1",
+            "local-clean",
+            "local-clean:0",
+            "local-clean:1,local-clean:2",
+        ] {
+            let spec: PolicySpec = format!("cost(weights={text})")
+                .parse()
+                .expect("well formed");
+            let shape = Shape { slots: 64, seed: 1 };
+            let built = super::build(&mut Arguments::new(&spec), &shape);
+            let error = built.expect_err(text).to_string();
+            assert!(error.contains("measured"), "{error}");
+        }
+    }
+
+    #[test]
+    fn measured_weights_follow_the_costs_and_are_bounded() {
+        let cost = |read_micros, write_micros| BlockCost {
+            read_micros,
+            write_micros,
+        };
+        let mut measured = policy("cost(weights=measured)", 64);
+        measured.note_costs(&StoreCosts {
+            local: Some(cost(100.0, 100.0)),
+            remote: Some(cost(400.0, 400.0)),
+        });
+        // 1/100, 1/400, 1/200, 1/800: each is a half, or a quarter, of another.
+        let expected = [8f64.sqrt(), 0.5f64.sqrt(), 2f64.sqrt(), 0.125f64.sqrt()];
+        for (weight, expected) in measured.weights.iter().zip(expected) {
+            assert!((weight - expected).abs() < 1e-9, "{:?}", measured.weights);
+        }
+        measured.note_costs(&StoreCosts {
+            local: Some(cost(10.0, 10.0)),
+            remote: Some(cost(20_000.0, 20_000.0)),
+        });
+        assert_eq!(measured.weights, [8.0, 0.125, 8.0, 0.125]);
+        measured.note_costs(&StoreCosts {
+            local: Some(cost(10.0, 0.0)),
+            remote: None,
+        });
+        assert_eq!(measured.weights, [1.0; CLASSES]);
+        let mut by_hand = policy("cost", 64);
+        by_hand.note_costs(&StoreCosts::default());
+        assert_eq!(by_hand.weights, [4.0, 3.0, 2.0, 1.0]);
     }
 
     #[test]

@@ -22,7 +22,7 @@
 use crate::furniture::{Heap, Table};
 use crate::{
     Access, Admission, Arguments, BlockId, Class, Departure, Policy, PolicySpec, Shape, Slot,
-    SpecError,
+    SpecError, StoreCosts,
 };
 use std::ops::Range;
 
@@ -177,6 +177,15 @@ impl Policy for Directory {
 
     fn remove(&mut self, slot: Slot, why: Departure) {
         self.leave(slot, why);
+    }
+
+    fn note_costs(&mut self, costs: &StoreCosts) {
+        self.normal.note_costs(costs);
+        self.protected.note_costs(costs);
+    }
+
+    fn weights(&self) -> Vec<(&'static str, f64)> {
+        self.normal.weights()
     }
 
     fn reclass(&mut self, slot: Slot, class: Class) {

@@ -22,7 +22,7 @@
 use crate::furniture::Queues;
 use crate::{
     Access, Admission, Arguments, BlockId, Class, Departure, Policy, PolicySpec, Shape, Slot,
-    SpecError,
+    SpecError, StoreCosts,
 };
 use std::ops::Range;
 
@@ -134,6 +134,14 @@ impl Policy for Exclusive {
         if !self.is_served[slot.i()] {
             self.demoted.reclass(slot, class);
         }
+    }
+
+    fn note_costs(&mut self, costs: &StoreCosts) {
+        self.demoted.note_costs(costs);
+    }
+
+    fn weights(&self) -> Vec<(&'static str, f64)> {
+        self.demoted.weights()
     }
 
     fn review(&mut self) -> Option<BlockId> {

@@ -8,19 +8,26 @@ use std::time::{Duration, Instant};
 
 use futae_engine::{IoBuf, IoError, StoreDone};
 
-use super::session::{Finish, Session};
+use super::session::{Finish, Order, Session};
 use super::socket::Socket;
-use super::{ConnectError, Shared, receiver};
+use super::{ConnectError, LOST_WRITES, Shared, receiver};
 use crate::client::ClientExport;
 use crate::export::TransmissionFlags;
+use crate::request::Command;
 
-/// Shortest time between two attempts to connect.
+/// Shortest time between two attempts to connect; it doubles with every attempt that fails, up
+/// to the longest.
 const ATTEMPT_INTERVAL: Duration = Duration::from_secs(1);
+const ATTEMPT_INTERVAL_MAX: Duration = Duration::from_secs(8);
+/// How often to look at who waits for how long.
+const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 
 /// What the thread is asked to do.
 pub(super) enum Errand {
     Refuse(Finish, IoError),
     Succeed(StoreDone, IoBuf),
+    /// Commands, by cookie, that are to be sent over the next connection.
+    Again(Vec<(u64, Order)>),
     /// A connection is gone.
     Lost(Arc<Session>),
     /// An attempt to connect ended.
@@ -33,25 +40,42 @@ pub(super) enum Errand {
 pub(super) fn run(shared: &Arc<Shared>, errands: &Receiver<Errand>) {
     let mut next_attempt: Option<Instant> = None;
     let mut last_attempt = Instant::now();
+    let mut interval = ATTEMPT_INTERVAL;
+    let mut again: Vec<(u64, Order)> = Vec::new();
     loop {
-        let errand = match next_attempt {
+        let looks = (!shared.patience.is_zero()).then(|| Instant::now() + LOOK_INTERVAL);
+        let errand = match next_attempt.into_iter().chain(looks).min() {
             None => errands.recv().map_err(|_| RecvTimeoutError::Disconnected),
             Some(at) => errands.recv_timeout(at.saturating_duration_since(Instant::now())),
         };
+        if looks.is_some() {
+            shared.session().look_for_silence();
+            again = expire(shared, again);
+        }
         match errand {
             Ok(Errand::Refuse(finish, error)) => finish.fail(error),
             Ok(Errand::Succeed(done, buffer)) => done(Ok(buffer)),
+            Ok(Errand::Again(orders)) => {
+                again.extend(orders);
+                send_again(shared, &mut again);
+            }
             Ok(Errand::Lost(session)) => {
                 if session.has_unflushed_writes() {
                     shared.note_lost_writes();
                 }
-                next_attempt = Some(last_attempt + ATTEMPT_INTERVAL);
+                next_attempt = Some(last_attempt + interval);
             }
             Ok(Errand::Connected(outcome)) => {
                 let accepted = outcome.and_then(|(socket, export)| accept(shared, socket, export));
                 if accepted.is_err() {
-                    next_attempt = Some(last_attempt + ATTEMPT_INTERVAL);
+                    next_attempt = Some(last_attempt + interval);
+                    interval = (2 * interval).min(ATTEMPT_INTERVAL_MAX);
+                } else {
+                    interval = ATTEMPT_INTERVAL;
+                    send_again(shared, &mut again);
                 }
+            }
+            Err(RecvTimeoutError::Timeout) if next_attempt.is_none_or(|at| at > Instant::now()) => {
             }
             Err(RecvTimeoutError::Timeout) => {
                 next_attempt = None;
@@ -61,6 +85,34 @@ pub(super) fn run(shared: &Arc<Shared>, errands: &Receiver<Errand>) {
             Ok(Errand::End) | Err(RecvTimeoutError::Disconnected) => return,
         }
     }
+}
+
+/// Sends what waits, if there is a connection. A FLUSH that finds writes lost fails.
+fn send_again(shared: &Arc<Shared>, again: &mut Vec<(u64, Order)>) {
+    let session = shared.session();
+    if session.is_lost() {
+        return;
+    }
+    for (cookie, order) in again.drain(..) {
+        if order.command == Command::Flush && shared.take_lost_writes() {
+            order.finish.fail(session.error(LOST_WRITES));
+        } else {
+            session.issue(cookie, order);
+        }
+    }
+}
+
+/// Fails those that have waited for too long; the others.
+fn expire(shared: &Arc<Shared>, again: Vec<(u64, Order)>) -> Vec<(u64, Order)> {
+    let (waiting, late): (Vec<_>, Vec<_>) = again
+        .into_iter()
+        .partition(|(_, order)| order.can_wait(shared.patience));
+    for (_, order) in late {
+        let seconds = shared.patience.as_secs_f64();
+        let problem = format!("no connection to the server for {seconds} s");
+        order.finish.fail(shared.session().error(&problem));
+    }
+    waiting
 }
 
 /// Tries to connect, beside this thread, for that can take many seconds.
@@ -92,7 +144,8 @@ fn accept(shared: &Shared, socket: Socket, export: ClientExport) -> Result<(), C
     if export.flags.contains(TransmissionFlags::READ_ONLY) && !shared.read_only {
         return Err(shared.connect_error("the export is read-only now".into()));
     }
-    let session = start(&shared.name, &shared.errands, socket, export)?;
+    let patience = shared.patience;
+    let session = start(&shared.name, &shared.errands, socket, export, patience)?;
     shared.replace(session);
     Ok(())
 }
@@ -103,12 +156,14 @@ pub(super) fn start(
     errands: &Sender<Errand>,
     socket: Socket,
     export: ClientExport,
+    patience: Duration,
 ) -> Result<Arc<Session>, ConnectError> {
     let session = Arc::new(Session::new(
         Arc::clone(name),
         socket,
         export,
         errands.clone(),
+        patience,
     ));
     let spawn = |thread: &str, work: Box<dyn FnOnce() + Send>| {
         let thread = thread::Builder::new().name(thread.into()).spawn(work);

@@ -7,6 +7,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, SyncSender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use futae_engine::{Extent, IoBuf, IoError, IoErrorKind, StoreDone};
 
@@ -65,9 +66,25 @@ pub(super) struct Order {
     pub(super) length: u32,
     pub(super) body: Body,
     pub(super) finish: Finish,
+    /// When it was asked for.
+    since: Instant,
 }
 
 impl Order {
+    /// Whether its caller may wait for another connection.
+    pub(super) fn can_wait(&self, patience: Duration) -> bool {
+        let is_answer_wanted = matches!(self.finish, Finish::Store(_) | Finish::Part(_));
+        is_answer_wanted && self.since.elapsed() < patience
+    }
+
+    /// For a connection that has seen nothing of it.
+    fn anew(mut self) -> Self {
+        if let Body::Read(_, filled) = &mut self.body {
+            *filled = 0;
+        }
+        self
+    }
+
     pub(super) fn read(offset: u64, buffer: IoBuf, done: StoreDone) -> Self {
         let length = buffer.len() as u32;
         Self::new(
@@ -93,6 +110,7 @@ impl Order {
             length,
             body,
             finish,
+            since: Instant::now(),
         }
     }
 
@@ -125,6 +143,9 @@ pub(super) struct Session {
     pub(super) export: ClientExport,
     pub(super) socket: Socket,
     pub(super) outbox: Outbox,
+    /// How long callers wait for an answer, over connections that are lost; zero: not at all
+    /// after one is lost, and for ever while it stands.
+    patience: Duration,
     pending: Mutex<Pending>,
     errands: Sender<Errand>,
     /// Writes that were answered but need a FLUSH to be durable, and how many of them a FLUSH has
@@ -139,6 +160,7 @@ impl Session {
         socket: Socket,
         export: ClientExport,
         errands: Sender<Errand>,
+        patience: Duration,
     ) -> Self {
         let pending = Pending {
             by_cookie: HashMap::new(),
@@ -149,6 +171,7 @@ impl Session {
             export,
             socket,
             outbox: Outbox::new(),
+            patience,
             pending: Mutex::new(pending),
             errands,
             written: AtomicU64::new(0),
@@ -181,6 +204,10 @@ impl Session {
         let mut pending = self.lock();
         if let Some(error) = pending.lost.clone() {
             drop(pending);
+            if order.can_wait(self.patience) {
+                let _ = self.errands.send(Errand::Again(vec![(cookie, order)]));
+                return;
+            }
             return self.refuse(order.finish, error);
         }
         match pending.by_cookie.entry(cookie) {
@@ -357,8 +384,35 @@ impl Session {
         let _ = self.errands.send(Errand::Lost(Arc::clone(self)));
         let mut waiting: Vec<_> = waiting.into_iter().collect();
         waiting.sort_unstable_by_key(|(cookie, _)| *cookie);
-        for (_, waiting) in waiting {
-            waiting.order.finish.fail(error.clone());
+        let mut again = Vec::new();
+        for (cookie, waiting) in waiting {
+            if waiting.order.can_wait(self.patience) {
+                again.push((cookie, waiting.order.anew()));
+            } else {
+                waiting.order.finish.fail(error.clone());
+            }
+        }
+        if !again.is_empty() {
+            // Without that thread the store is gone, and nobody waits.
+            let _ = self.errands.send(Errand::Again(again));
+        }
+    }
+
+    /// Whether the connection is gone.
+    pub(super) fn is_lost(&self) -> bool {
+        self.lock().lost.is_some()
+    }
+
+    /// Gives up a connection over which an answer has not come for as long as callers wait.
+    pub(super) fn look_for_silence(self: &Arc<Self>) {
+        let is_late = |waiting: &Waiting| waiting.order.since.elapsed() >= self.patience;
+        let is_silent = {
+            let pending = self.lock();
+            pending.lost.is_none() && pending.by_cookie.values().any(is_late)
+        };
+        if is_silent {
+            let seconds = self.patience.as_secs_f64();
+            self.lose(&format!("the server has not answered for {seconds} s"));
         }
     }
 }

@@ -3,20 +3,64 @@
 use super::{Args, Demotion};
 use crate::failure::Failure;
 use futae_control::check_cache_bytes;
-use futae_engine::{Engine, EngineOptions, FileStore, HandDown};
+use futae_engine::{Engine, EngineOptions, FileStore, HandDown, Store};
 use futae_host::{Export, FeedOptions, Listen, ServerOptions, feed_path};
 use futae_policy::{Argument, Class, PolicySpec, Shape};
 use futae_trace::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, Size, parse_block_bytes};
+use futae_wire::NbdUri;
+use futae_wire::nbd_store::NbdStore;
 use std::ffi::OsString;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// Where an export's blocks are.
+#[derive(Clone, Debug, PartialEq)]
+enum Source {
+    File(PathBuf),
+    Nbd(NbdUri),
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => path.display().fmt(f),
+            Self::Nbd(uri) => uri.fmt(f),
+        }
+    }
+}
+
+impl Source {
+    fn open(&self, read_only: bool, patience: Duration) -> Result<Arc<dyn Store>, Failure> {
+        Ok(match self {
+            Self::File(path) => Arc::new(FileStore::open(path, read_only)?),
+            Self::Nbd(uri) => {
+                let store = NbdStore::connect_patiently(uri, None, patience)?;
+                Arc::new(if read_only { store.read_only() } else { store })
+            }
+        })
+    }
+
+    /// Whether this is that, as far as names tell.
+    fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::File(one), Self::File(other)) => {
+                let (one, other) = (one.canonicalize(), other.canonicalize());
+                one.is_ok_and(|one| other.is_ok_and(|other| one == other))
+            }
+            _ => self == other,
+        }
+    }
+}
 
 /// One `--export`.
 #[derive(Debug, PartialEq)]
 struct ExportSpec {
     name: String,
-    path: PathBuf,
+    source: Source,
+    class: Class,
     share: Option<Size>,
     read_only: bool,
 }
@@ -28,8 +72,8 @@ impl FromStr for ExportSpec {
         let (name, mut rest) = text
             .split_once('=')
             .filter(|(name, _)| !name.is_empty())
-            .ok_or_else(|| format!("--export {text}: write NAME=FILE[,share=SIZE][,read-only]"))?;
-        let (mut share, mut read_only) = (None, false);
+            .ok_or_else(|| format!("--export {text}: write NAME=SOURCE[,share=SIZE][,class=local|remote][,read-only]"))?;
+        let (mut share, mut read_only, mut class) = (None, false, None);
         // From the end, so that a file's name may have commas in it.
         while let Some((before, option)) = rest.rsplit_once(',') {
             if option == "read-only" {
@@ -39,12 +83,21 @@ impl FromStr for ExportSpec {
                     size.parse()
                         .map_err(|error| format!("export {name}: {error}"))?,
                 );
+            } else if let Some(of) = option.strip_prefix("class=") {
+                class = Some(match of {
+                    "local" => Class::NORMAL,
+                    "remote" => Class::REMOTE,
+                    _ => {
+                        let classes = "there are local and remote";
+                        return Err(format!("export {name}: class {of:?}: {classes}"));
+                    }
+                });
             } else if Path::new(rest).exists() {
                 break;
             } else {
                 return Err(format!(
                     "export {name}: {option:?} is not an option, and no file is named {rest:?}; \
-                     the options are share=SIZE and read-only"
+                     the options are share=SIZE, class=local|remote and read-only"
                 ));
             }
             rest = before;
@@ -54,9 +107,18 @@ impl FromStr for ExportSpec {
                 "export {name}: the file is missing; write {name}=FILE"
             ));
         }
+        let (source, usual) = if rest.contains("://") {
+            let uri = rest
+                .parse()
+                .map_err(|error| format!("export {name}: {error}"))?;
+            (Source::Nbd(uri), Class::REMOTE)
+        } else {
+            (Source::File(rest.into()), Class::NORMAL)
+        };
         Ok(Self {
             name: name.to_owned(),
-            path: rest.into(),
+            source,
+            class: class.unwrap_or(usual),
             share,
             read_only,
         })
@@ -71,6 +133,8 @@ pub(super) struct Plan {
     /// Blocks of the cache that the others use together.
     common_blocks: u32,
     cache: EngineOptions,
+    /// How long requests wait for an NBD server.
+    patience: Duration,
     /// How to serve.
     pub(super) server: ServerOptions,
 }
@@ -152,6 +216,7 @@ impl Plan {
             own_blocks,
             common_blocks,
             cache,
+            patience: args.store.patience()?,
             server,
         })
     }
@@ -161,7 +226,7 @@ impl Plan {
         self.refuse_double_use()?;
         let mut stores = Vec::new();
         for spec in &self.exports {
-            stores.push(Arc::new(FileStore::open(&spec.path, spec.read_only)?));
+            stores.push(spec.source.open(spec.read_only, self.patience)?);
         }
         let mut common = None;
         let mut exports = Vec::new();
@@ -171,10 +236,10 @@ impl Plan {
                 (None, Some(engine)) => Arc::clone(engine),
                 (None, None) => Arc::clone(common.insert(self.engine(self.common_blocks, None)?)),
             };
-            let volume = engine.add_volume(&spec.name, store, Class::NORMAL)?;
+            let volume = engine.add_volume(&spec.name, store, spec.class)?;
             exports.push(Export {
                 name: spec.name.clone(),
-                description: spec.path.display().to_string(),
+                description: spec.source.to_string(),
                 engine,
                 volume,
                 read_only: spec.read_only,
@@ -186,16 +251,12 @@ impl Plan {
     /// Two exports of one file would each cache it, and not see what is written to the other.
     fn refuse_double_use(&self) -> Result<(), Failure> {
         for (at, one) in self.exports.iter().enumerate() {
-            let Ok(path) = one.path.canonicalize() else {
-                continue;
-            };
             let other = self.exports[..at].iter().find(|other| {
-                !(one.read_only && other.read_only)
-                    && other.path.canonicalize().is_ok_and(|found| found == path)
+                !(one.read_only && other.read_only) && one.source.is_same(&other.source)
             });
             if let Some(other) = other {
                 return Err(Failure::usage(format!(
-                    "exports {} and {} are the same file; serve it once, several clients may \
+                    "exports {} and {} are the same file or server; serve it once, several clients may \
                      connect, or make both read-only",
                     other.name, one.name
                 )));
@@ -339,17 +400,37 @@ mod tests {
         let spec: ExportSpec = "vm1=disk.img,share=1GiB,read-only".parse().expect("valid");
         let expected = ExportSpec {
             name: "vm1".into(),
-            path: "disk.img".into(),
+            source: Source::File("disk.img".into()),
+            class: Class::NORMAL,
             share: Some(Size::Bytes(1 << 30)),
             read_only: true,
         };
         assert_eq!(spec, expected);
         let plain: ExportSpec = "a=b=c".parse().expect("valid");
         assert_eq!(
-            (plain.name.as_str(), plain.path),
-            ("a", PathBuf::from("b=c"))
+            (plain.name.as_str(), plain.source),
+            ("a", Source::File("b=c".into()))
         );
-        for text in ["", "disk.img", "=x", "a=", "a=x,share=lots", "a=x,readonly"] {
+        let far: ExportSpec = "vm2=nbd+unix:///a?socket=/run/b,share=1GiB"
+            .parse()
+            .expect("valid");
+        assert!(matches!(far.source, Source::Nbd(_)));
+        assert_eq!(far.class, Class::REMOTE);
+        let near: ExportSpec = "vm2=nbd://host/a,class=local".parse().expect("valid");
+        assert_eq!(near.class, Class::NORMAL);
+        let far: ExportSpec = "a=b,class=remote".parse().expect("valid");
+        assert_eq!(far.class, Class::REMOTE);
+        for text in [
+            "",
+            "disk.img",
+            "=x",
+            "a=",
+            "a=x,share=lots",
+            "a=x,readonly",
+            "a=x,class=far",
+            "a=nbd://",
+            "a=ftp://x/y",
+        ] {
             assert!(text.parse::<ExportSpec>().is_err(), "{text:?}");
         }
     }
