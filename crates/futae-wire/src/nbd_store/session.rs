@@ -128,6 +128,8 @@ pub(super) struct Waiting {
     pub(super) failed: Option<IoError>,
     /// Of a FLUSH: how many writes had been answered when it was sent.
     mark: u64,
+    /// When it was sent over this connection.
+    sent: Instant,
 }
 
 struct Pending {
@@ -221,6 +223,7 @@ impl Session {
                     order,
                     failed: None,
                     mark,
+                    sent: Instant::now(),
                 });
             }
         }
@@ -303,6 +306,7 @@ impl Session {
             order,
             mut failed,
             mark,
+            sent: _,
         } = waiting;
         let length = order.length as usize;
         match &order.body {
@@ -405,7 +409,7 @@ impl Session {
 
     /// Gives up a connection over which an answer has not come for as long as callers wait.
     pub(super) fn look_for_silence(self: &Arc<Self>) {
-        let is_late = |waiting: &Waiting| waiting.order.since.elapsed() >= self.patience;
+        let is_late = |waiting: &Waiting| waiting.sent.elapsed() >= self.patience;
         let is_silent = {
             let pending = self.lock();
             pending.lost.is_none() && pending.by_cookie.values().any(is_late)
