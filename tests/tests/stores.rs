@@ -80,8 +80,8 @@ fn costs_are_measured_by_store_and_become_weights() {
     let weight = |class: &str| {
         let status = stage.status();
         let weights = status["engines"][0]["weights"].as_array().cloned();
-        let weights = weights.expect("weights").into_iter();
-        let found = weights.filter(|weight| weight["class"] == class).last();
+        let mut weights = weights.expect("weights").into_iter();
+        let found = weights.rfind(|weight| weight["class"] == class);
         found
             .and_then(|weight| weight["weight"].as_f64())
             .expect("a weight")
