@@ -13,6 +13,7 @@ mod log;
 mod read;
 mod state;
 mod status;
+mod weighing;
 mod write;
 mod write_back;
 

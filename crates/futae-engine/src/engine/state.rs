@@ -1,10 +1,10 @@
 //! Everything that the cache's lock protects, and what all kinds of requests have in common.
 
 use super::belief::Belief;
-use super::cost::{Costs, by_distance};
+use super::cost::Costs;
 use super::dirt::Dirt;
 use super::effects::{Effects, Handed, Ticket};
-use super::flights::{Background, Content, Flight, Span, WaitingRead, Write};
+use super::flights::{Background, Flight, Span, WaitingRead, Write};
 use super::loads::{Loads, PAGE_BYTES};
 use super::log::DecisionLog;
 use super::status::Tally;
@@ -18,10 +18,7 @@ use futae_policy::{
 use hashbrown::HashMap;
 use slab::Slab;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-/// How often the policy is told what the stores cost.
-const WEIGH_INTERVAL: Duration = Duration::from_secs(2);
+use std::time::Instant;
 
 /// Whether a frame holds its block yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -374,43 +371,6 @@ impl State {
             offset,
             length: span.end().next_multiple_of(unit).min(size) - offset,
         }
-    }
-
-    /// A store operation that ended well took so long.
-    pub fn note_cost(&mut self, ticket: Ticket, took: Duration) {
-        let (span, reads) = match ticket {
-            Ticket::Flight(key) => (self.flights[key].span, true),
-            Ticket::Run(key) => (Some(self.runs[key].span), false),
-            Ticket::Write(key) if self.writes[key].content == Content::Data => {
-                (Some(self.writes[key].span), false)
-            }
-            Ticket::Write(_) | Ticket::Flush(_) => return,
-        };
-        let Some(span) = span else { return };
-        let blocks = span.length.div_ceil(self.block_bytes);
-        if let Some(costs) = &mut self.volumes[usize::from(span.volume.0)].costs {
-            let cost = if reads {
-                &mut costs.read
-            } else {
-                &mut costs.write
-            };
-            cost.note(took, blocks);
-        }
-    }
-
-    /// Tells the policy what the stores cost, every few seconds.
-    pub fn weigh(&mut self, now: Instant) {
-        let is_early = |then: Instant| now.saturating_duration_since(then) < WEIGH_INTERVAL;
-        if self.weighed.is_some_and(is_early) {
-            return;
-        }
-        self.weighed = Some(now);
-        let measured = self.volumes.iter().filter_map(|volume| {
-            let costs = volume.costs.as_deref()?;
-            Some((volume.class, costs))
-        });
-        let costs = by_distance(measured);
-        self.level.note_costs(&costs);
     }
 
     pub fn store(&self, volume: VolumeId) -> Arc<dyn Store> {

@@ -1,0 +1,49 @@
+//! What operations of the stores took, noted, and told to the policy.
+
+use super::cost::by_distance;
+use super::effects::Ticket;
+use super::flights::Content;
+use super::state::State;
+use std::time::{Duration, Instant};
+
+/// How often the policy is told what the stores cost.
+const WEIGH_INTERVAL: Duration = Duration::from_secs(2);
+
+impl State {
+    /// A store operation that ended well took so long.
+    pub fn note_cost(&mut self, ticket: Ticket, took: Duration) {
+        let (span, reads) = match ticket {
+            Ticket::Flight(key) => (self.flights[key].span, true),
+            Ticket::Run(key) => (Some(self.runs[key].span), false),
+            Ticket::Write(key) if self.writes[key].content == Content::Data => {
+                (Some(self.writes[key].span), false)
+            }
+            Ticket::Write(_) | Ticket::Flush(_) => return,
+        };
+        let Some(span) = span else { return };
+        let blocks = span.length.div_ceil(self.block_bytes);
+        if let Some(costs) = &mut self.volumes[usize::from(span.volume.0)].costs {
+            let cost = if reads {
+                &mut costs.read
+            } else {
+                &mut costs.write
+            };
+            cost.note(took, blocks);
+        }
+    }
+
+    /// Tells the policy what the stores cost, every few seconds.
+    pub fn weigh(&mut self, now: Instant) {
+        let is_early = |then: Instant| now.saturating_duration_since(then) < WEIGH_INTERVAL;
+        if self.weighed.is_some_and(is_early) {
+            return;
+        }
+        self.weighed = Some(now);
+        let measured = self.volumes.iter().filter_map(|volume| {
+            let costs = volume.costs.as_deref()?;
+            Some((volume.class, costs))
+        });
+        let costs = by_distance(measured);
+        self.level.note_costs(&costs);
+    }
+}
