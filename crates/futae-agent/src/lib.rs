@@ -8,7 +8,7 @@
 //! | room | holds |
 //! | --- | --- |
 //! | [`args`] | the command line, the same for `futae agent` and `futae-agent` |
-//! | [`run`] | the loop |
+//! | [`mod@run`] | the loop |
 //! | [`probe`] | the programs in the kernel: loading, reading, which family |
 //! | [`proc`] | what `/proc` and `/sys` tell |
 //! | [`extents`] | from pages of files to sectors of disks |
