@@ -186,3 +186,40 @@ fn a_machine_without_fuse() {
     assert!(ended.errors.contains("in-process"), "{}", ended.errors);
     place.assert_clean();
 }
+
+/// With guests, what belongs to the other demonstration is refused, and nothing is started.
+#[test]
+fn guests_have_options_of_their_own() {
+    let place = Place::new();
+    let wrong: [(&[&str], &str); 5] = [
+        (&["--upper", "1MiB"], "--upper"),
+        (&["--block", "8KiB"], "--block"),
+        (&["--threads", "2"], "--threads"),
+        (&["--reads", "0"], "--reads 0"),
+        (&["--lower", "1KiB"], "1KiB is not a multiple"),
+    ];
+    for (arguments, word) in wrong {
+        let mut command = futae(&[&["demo", "--guests"], arguments].concat());
+        command.env("TMPDIR", &place.directory);
+        let ended = Running::start("futae demo", command).wait();
+        assert_eq!(ended.status.code(), Some(2), "{}", ended.errors);
+        assert!(ended.errors.contains(word), "{}", ended.errors);
+    }
+    place.assert_clean();
+}
+
+/// Without QEMU it says how to get it.
+#[test]
+fn guests_need_qemu() {
+    let place = Place::new();
+    let mut command = futae(&["demo", "--guests"]);
+    command
+        .env("TMPDIR", &place.directory)
+        .env("PATH", &place.directory);
+    let ended = Running::start("futae demo", command).wait();
+    assert_eq!(ended.status.code(), Some(1), "{}", ended.errors);
+    for word in ["qemu-system-x86_64", "apt-get install"] {
+        assert!(ended.errors.contains(word), "{}", ended.errors);
+    }
+    place.assert_clean();
+}

@@ -1,8 +1,10 @@
 //! `futae demo`: the two-level cache live on this machine, beside its prediction.
 
+use crate::demo::guests::{self, GuestsPlan};
 use crate::demo::{self, DemoPlan};
 use crate::failure::Failure;
 use futae_trace::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, Size, parse_block_bytes};
+use serde::Serialize;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::io::Write;
 use std::sync::Arc;
@@ -14,24 +16,33 @@ use std::sync::atomic::AtomicBool;
 /// cache, and reads blocks uniformly at random: first over an LRU lower cache, then over one kept
 /// exclusive by demotion. Everything is taken down and removed in the end. TMPDIR chooses where
 /// the image is made.
+///
+/// With --guests the upper caches are the page caches of two Debian kernels in QEMU, which know nothing
+/// of futae: first the lower cache runs blind, then an agent in each guest tells it what is evicted.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Size of the disk image (1/16 of the paper's 10 GiB)
-    #[arg(long, value_name = "SIZE", default_value = "640MiB")]
-    image: String,
+    /// Two guests in QEMU above one lower cache, without agents and with them; takes some minutes
+    #[arg(long, conflicts_with_all = ["upper", "block", "threads"])]
+    guests: bool,
+    /// Size of the disk image, of each guest's with --guests [default: 640MiB, which is 1/16 of the
+    /// paper's; with --guests 160MiB]
+    #[arg(long, value_name = "SIZE")]
+    image: Option<String>,
     /// Size of the upper cache
     #[arg(long, value_name = "SIZE", default_value = "192MiB")]
     upper: String,
-    /// Size of the lower cache
-    #[arg(long, value_name = "SIZE", default_value = "256MiB")]
-    lower: String,
+    /// Size of the lower cache [default: 256MiB; with --guests 64MiB]
+    #[arg(long, value_name = "SIZE")]
+    lower: Option<String>,
     /// Bytes of a block: a power of two from 4KiB to 256MiB
     #[arg(long, default_value = "4KiB")]
     block: String,
-    /// Reads before counting begins [default: 2.5 times the blocks of the image]
+    /// Reads before counting begins [default: 2.5 times the blocks of the image; with --guests
+    /// twice, in each guest]
     #[arg(long, value_name = "READS")]
     warmup: Option<usize>,
-    /// Reads that are counted [default: 1.25 times the blocks of the image]
+    /// Reads that are counted [default: 1.25 times the blocks of the image; with --guests
+    /// 0.4 times, in each guest]
     #[arg(long, value_name = "READS")]
     reads: Option<usize>,
     /// Threads that read; with 1, every decision is as simulated
@@ -47,41 +58,59 @@ pub struct Args {
 
 /// Runs and prints.
 pub fn run(args: &Args) -> Result<(), Failure> {
-    let plan = plan(args)?;
+    let block_bytes =
+        parse_block_bytes(&args.block, BLOCK_BYTES_MIN, BLOCK_BYTES_MAX).map_err(Failure::usage)?;
     let stopped = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&stopped))?;
+    if args.guests {
+        let plan = plan_guests(args)?;
+        watch_signals(&stopped)?;
+        let report = guests::run(&plan, &stopped, args.json)?;
+        return print(args, &report, report.render());
     }
+    let plan = plan(args, block_bytes)?;
+    watch_signals(&stopped)?;
     let report = demo::run(&plan, &stopped, args.json)?;
-    let mut out = std::io::stdout().lock();
-    if args.json {
-        writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?;
-    } else {
-        write!(out, "{}", report.render())?;
+    print(args, &report, report.render())
+}
+
+fn watch_signals(stopped: &Arc<AtomicBool>) -> Result<(), Failure> {
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(stopped))?;
     }
     Ok(())
 }
 
-fn plan(args: &Args) -> Result<DemoPlan, Failure> {
-    let block_bytes =
-        parse_block_bytes(&args.block, BLOCK_BYTES_MIN, BLOCK_BYTES_MAX).map_err(Failure::usage)?;
-    let blocks = |what: &str, text: &str| -> Result<u64, Failure> {
-        let size: Size = text.parse().map_err(Failure::usage)?;
-        let blocks = size.blocks(block_bytes).map_err(Failure::usage)?;
-        if blocks == 0 || blocks >= u64::from(u32::MAX) {
-            return Err(Failure::usage(format!(
-                "--{what} {text} is not between 1 and 2^32 blocks"
-            )));
-        }
-        Ok(blocks)
-    };
-    let image_blocks = blocks("image", &args.image)?;
+fn print(args: &Args, report: &impl Serialize, text: String) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    if args.json {
+        writeln!(out, "{}", serde_json::to_string_pretty(report)?)?;
+    } else {
+        out.write_all(text.as_bytes())?;
+    }
+    Ok(())
+}
+
+/// The blocks of a size that an option gives.
+fn blocks(what: &str, text: &str, block_bytes: u64) -> Result<u64, Failure> {
+    let size: Size = text.parse().map_err(Failure::usage)?;
+    let blocks = size.blocks(block_bytes).map_err(Failure::usage)?;
+    if blocks == 0 || blocks >= u64::from(u32::MAX) {
+        return Err(Failure::usage(format!(
+            "--{what} {text} is not between 1 and 2^32 blocks"
+        )));
+    }
+    Ok(blocks)
+}
+
+fn plan(args: &Args, block_bytes: u64) -> Result<DemoPlan, Failure> {
+    let blocks = |what: &str, text: &str| blocks(what, text, block_bytes);
+    let image_blocks = blocks("image", args.image.as_deref().unwrap_or("640MiB"))?;
     let whole = image_blocks as usize;
     let mut plan = DemoPlan {
         block_bytes,
         image_blocks,
         upper_blocks: blocks("upper", &args.upper)? as u32,
-        lower_blocks: blocks("lower", &args.lower)? as u32,
+        lower_blocks: blocks("lower", args.lower.as_deref().unwrap_or("256MiB"))? as u32,
         seed: args.seed,
         warmup_requests: args.warmup.unwrap_or(whole * 5 / 2),
         threads: args.threads.clamp(1, 256),
@@ -89,8 +118,29 @@ fn plan(args: &Args) -> Result<DemoPlan, Failure> {
     };
     let counted = args.reads.unwrap_or(whole * 5 / 4);
     if counted == 0 {
-        return Err(Failure::usage("--reads 0 leaves nothing to count"));
+        return Err(nothing_to_count());
     }
     plan.draw(plan.warmup_requests + counted)?;
     Ok(plan)
+}
+
+fn plan_guests(args: &Args) -> Result<GuestsPlan, Failure> {
+    let blocks = |what: &str, text: &str| blocks(what, text, guests::BLOCK_BYTES);
+    let image_blocks = blocks("image", args.image.as_deref().unwrap_or("160MiB"))?;
+    let given = |reads: Option<usize>| reads.map(|reads| reads as u64);
+    let plan = GuestsPlan {
+        image_blocks,
+        lower_blocks: blocks("lower", args.lower.as_deref().unwrap_or("64MiB"))? as u32,
+        seed: args.seed,
+        warmup: given(args.warmup).unwrap_or(image_blocks * 2),
+        reads: given(args.reads).unwrap_or((image_blocks * 2 / 5).max(1)),
+    };
+    if plan.reads == 0 {
+        return Err(nothing_to_count());
+    }
+    Ok(plan)
+}
+
+fn nothing_to_count() -> Failure {
+    Failure::usage("--reads 0 leaves nothing to count")
 }

@@ -20,7 +20,7 @@ mod aoki_reader;
 mod cgroup;
 mod disk;
 mod kotoge;
-mod process;
+pub mod process;
 mod web;
 mod yoshida;
 mod yoshida_guest;
