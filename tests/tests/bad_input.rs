@@ -153,7 +153,7 @@ fn serve() {
         (serve("8192GiB", &export, &listen), 2, &["memory"]),
         (serve("1MiB", &nowhere, &listen), 1, &["disk.img.not"]),
         (serve("1MiB", &directory, &listen), 1, &["mnt"]),
-        (serve("1MiB", image, &listen), 2, &["NAME=FILE"]),
+        (serve("1MiB", image, &listen), 2, &["NAME=SOURCE"]),
         (serve("1MiB", "disk=", &listen), 2, &["disk"]),
         (serve("1MiB", &odd_share, &listen), 2, &["share", "5000"]),
         (
