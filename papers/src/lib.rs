@@ -11,7 +11,7 @@
 mod aoki;
 pub mod kotoge;
 mod report;
-mod sudo;
+pub mod sudo;
 mod sugimoto;
 pub mod yoshida;
 

@@ -114,7 +114,7 @@ fn an_interrupted_run_leaves_nothing() {
 #[test]
 fn what_cannot_be_run_live_is_named() {
     let cases = [
-        (["paper", "run", "sudo-1993", "--live"], "yoshida-2018"),
+        (["paper", "run", "sugimoto-2015", "--live"], "yoshida-2018"),
         (["paper", "run", "yoshida-2018", "live-host"], "fig5"),
     ];
     for (arguments, expected) in cases {

@@ -23,7 +23,7 @@ use crate::Experiment;
 use crate::report::{Check, Grid, Options, PaperError, Progress, Reproduction, Source};
 use futae_policy::{Access, BlockId, Class, DenseIndex, Level, Outcome, PolicySpec, Shape, build};
 use futae_sim::run::in_parallel;
-use workload::{Page, Session};
+pub use workload::{Page, Session};
 
 macro_rules! figure {
     ($figure:literal, $title:literal, $nfs:literal, $total:literal) => {

@@ -32,6 +32,7 @@ pub enum Page {
 
 impl Page {
     /// The page's number over all programs.
+    #[must_use]
     pub fn number(self) -> u64 {
         match self {
             Self::Text { number, .. } | Self::Heap(number) => number,
@@ -90,6 +91,7 @@ pub struct Session {
 
 impl Session {
     /// The session for a seed.
+    #[must_use]
     pub fn new(seed: u64) -> Self {
         let mut pages = 0;
         let mut program = |(text, heap), of_x| {
@@ -119,6 +121,7 @@ impl Session {
     }
 
     /// Pages of all programs.
+    #[must_use]
     pub fn pages(&self) -> usize {
         self.pages as usize
     }

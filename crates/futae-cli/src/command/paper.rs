@@ -8,6 +8,7 @@ use clap::Subcommand;
 use futae_papers::{Check, Experiment, Grid, Options, Reproduction, Source, experiments};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -52,9 +53,23 @@ struct RunArgs {
     /// experiment prescribes]
     #[arg(long)]
     passes: Option<u64>,
+    /// For live-measured of sudo-1993: trace files of a near and of a far store, in place of synthetic
+    /// requests
+    #[arg(long, num_args = 2, value_names = ["NEAR", "FAR"], requires = "live")]
+    traces: Option<Vec<PathBuf>>,
     /// Print JSON
     #[arg(long)]
     json: bool,
+}
+
+impl RunArgs {
+    /// The traces of both stores, if there are any.
+    fn traces(&self) -> Option<[&Path; 2]> {
+        match self.traces.as_deref() {
+            Some([near, far]) => Some([near, far]),
+            _ => None,
+        }
+    }
 }
 
 /// Lists or runs.
@@ -82,6 +97,10 @@ impl How {
 
     fn is_live(&self) -> bool {
         matches!(self, Self::Live(_))
+    }
+
+    fn takes_traces(&self) -> bool {
+        self.is_live() && self.names()[1] == "live-measured"
     }
 
     /// Paper, figure and title.
@@ -113,6 +132,7 @@ impl How {
                 let options = live::Options {
                     seed,
                     passes,
+                    traces: args.traces(),
                     stopped,
                 };
                 one.run(&options, &|fraction| progress(fraction))
@@ -148,6 +168,9 @@ fn reproduce(args: &RunArgs) -> Result<(), Failure> {
         return Err(Failure::usage("--passes must be at least 1"));
     }
     let chosen = choose(args)?;
+    if args.traces.is_some() && !chosen.iter().any(How::takes_traces) {
+        return Err(Failure::usage("--traces is for live-measured of sudo-1993"));
+    }
     if !args.live && (!args.scale.is_power_of_two() || args.scale > 1024) {
         return Err(Failure::usage(format!(
             "--scale {} is not a power of two from 1 to 1024",

@@ -10,6 +10,8 @@
 //! | `cgroup` | bounds of memory and of reading |
 //! | `disk` | a disk of the experiment's own |
 //! | `kotoge` | directory priority under a web server: the cases, the table, the checks |
+//! | `stores` | a near and a far store in one cache, and a client of both |
+//! | `sudo` | replacement by cost: sessions and mixes of requests, the tables, the checks |
 //! | `web` | the web server and its client |
 //! | `yoshida` | LFU Cache FS above a host's cache: the variants, the table, the checks |
 //! | `yoshida_host` | both caches on this machine |
@@ -21,6 +23,8 @@ mod cgroup;
 mod disk;
 mod kotoge;
 pub mod process;
+mod stores;
+mod sudo;
 mod web;
 mod yoshida;
 mod yoshida_guest;
@@ -28,6 +32,7 @@ mod yoshida_host;
 
 use crate::failure::Failure;
 use futae_papers::Reproduction;
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 /// How an experiment is run.
@@ -37,6 +42,8 @@ pub struct Options<'a> {
     /// Requests of warm-up and of measurement, as a multiple of the places that they can be for;
     /// none: as many as in simulation.
     pub passes: Option<u64>,
+    /// Traces of a near and of a far store, in place of synthetic requests.
+    pub traces: Option<[&'a Path; 2]>,
     /// Somebody wants it to end.
     pub stopped: &'a AtomicBool,
 }
@@ -74,5 +81,11 @@ impl Experiment {
 
 /// Every live experiment, by paper.
 pub fn experiments() -> Vec<Experiment> {
-    [aoki::EXPERIMENTS, yoshida::EXPERIMENTS, kotoge::EXPERIMENTS].concat()
+    [
+        aoki::EXPERIMENTS,
+        yoshida::EXPERIMENTS,
+        kotoge::EXPERIMENTS,
+        sudo::EXPERIMENTS,
+    ]
+    .concat()
 }
