@@ -105,6 +105,8 @@ fn server_or_mount_killed_under_an_exclusive_level() {
                 stage.kill_serve();
             } else {
                 stage.kill_mount();
+                // It may still be writing what it was sent, and what is checked must not change.
+                stage.kill_serve();
             }
         });
         stage.kill_mount();
@@ -185,6 +187,8 @@ fn write_back_over_a_server_killed_two_hundred_times() {
                 stage.kill_serve();
             } else {
                 stage.kill_mount();
+                // It may still be writing what it was sent, and what is checked must not change.
+                stage.kill_serve();
             }
         });
         stage.kill_mount();
