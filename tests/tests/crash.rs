@@ -80,6 +80,15 @@ fn one_round<V: Volume + Send>(
     }
 }
 
+/// Kills first the server, or every second time the mount. Then the server too: it may still be
+/// writing what it was sent, and the image that is checked must not change.
+fn kill_in_turns(stage: &mut Stage, round: u64) {
+    if round % 2 == 1 {
+        stage.kill_mount();
+    }
+    stage.kill_serve();
+}
+
 fn assert_busy(ledgers: &[Ledger], rounds: u64) {
     for ledger in ledgers {
         let (writes, flushes) = (ledger.writes, ledger.flushes);
@@ -101,16 +110,9 @@ fn server_or_mount_killed_under_an_exclusive_level() {
         let open = |_| Mounted(Direct::open(&stage.file()).expect("the mounted file"));
         let volumes = (0..WRITERS).map(open).collect();
         one_round(&mut ledgers, volumes, &mut prng, &mut stage, 180, |stage| {
-            if round % 2 == 0 {
-                stage.kill_serve();
-            } else {
-                stage.kill_mount();
-                // It may still be writing what it was sent, and what is checked must not change.
-                stage.kill_serve();
-            }
+            kill_in_turns(stage, round);
         });
         stage.kill_mount();
-        stage.kill_serve();
     }
     assert_busy(&ledgers, ROUNDS);
 }
@@ -183,16 +185,9 @@ fn write_back_over_a_server_killed_two_hundred_times() {
         let open = |_| Mounted(Direct::open(&stage.file()).expect("the mounted file"));
         let volumes = (0..WRITERS).map(open).collect();
         one_round(&mut ledgers, volumes, &mut prng, &mut stage, 60, |stage| {
-            if round % 2 == 0 {
-                stage.kill_serve();
-            } else {
-                stage.kill_mount();
-                // It may still be writing what it was sent, and what is checked must not change.
-                stage.kill_serve();
-            }
+            kill_in_turns(stage, round);
         });
         stage.kill_mount();
-        stage.kill_serve();
     }
     assert_busy(&ledgers, ROUNDS_BACK);
 }
