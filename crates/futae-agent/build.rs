@@ -24,6 +24,15 @@ fn main() {
         Err(error) => {
             let clang = clang.to_string_lossy();
             println!("cargo:warning=futae-agent is built without eBPF: {clang}: {error}");
+            look_again_when_clang_may_be_there();
         }
+    }
+}
+
+/// Otherwise a build from before clang was installed would be taken for up to date ever after.
+fn look_again_when_clang_may_be_there() {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    for directory in std::env::split_paths(&path).filter(|directory| directory.is_dir()) {
+        println!("cargo:rerun-if-changed={}", directory.display());
     }
 }
