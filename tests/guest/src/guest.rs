@@ -196,8 +196,11 @@ fn log(directory: &Path) -> String {
         let bytes = fs::read(directory.join(name)).unwrap_or_default();
         let text = String::from_utf8_lossy(&bytes).replace('\r', "");
         let lines: Vec<_> = text.lines().filter(|line| !line.is_empty()).collect();
-        let first = lines.len().saturating_sub(LOG_LINES);
-        lines[first..].join("\n")
+        let last_lines = lines.len().saturating_sub(LOG_LINES);
+        // A kernel names the cause first; the call trace after it may be longer than all we show.
+        let is_cause = |line: &&str| line.contains("Kernel panic");
+        let cause = lines.iter().rposition(is_cause).unwrap_or(last_lines);
+        lines[last_lines.min(cause)..].join("\n")
     };
     let (console, errors) = (tail("console.log"), tail("qemu.log"));
     let errors = match errors.as_str() {
