@@ -28,7 +28,8 @@ impl AccessKind {
     }
 }
 
-/// What kind of block this is, as a set of marks that a policy may weigh.
+/// What kind of block this is, as a set of marks that a policy may weigh, and the number of the class
+/// that its store is in, if that is one of its own ([`Class::of_store`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Class(u8);
 
@@ -41,6 +42,28 @@ impl Class {
     pub const REMOTE: Self = Self(2);
     /// Holds data that the store does not have yet.
     pub const DIRTY: Self = Self(4);
+
+    /// Stores can be in so many classes of their own, beside the near and the far ones.
+    pub const STORES_MAX: u8 = 31;
+    const MARKS: u8 = 7;
+
+    /// No mark, of a store in the class of its own that has this number, from 1 to
+    /// [`STORES_MAX`](Self::STORES_MAX); 0 is no such class.
+    #[must_use]
+    pub fn of_store(number: u8) -> Self {
+        Self(number.min(Self::STORES_MAX) << 3)
+    }
+
+    /// What kind of store the block is from, as a small number for arrays: 0 near, 1 far, and from 2 on
+    /// the classes of their own.
+    #[inline]
+    #[must_use]
+    pub fn store(self) -> usize {
+        match self.0 >> 3 {
+            0 => usize::from(self.has(Self::REMOTE)),
+            number => 1 + usize::from(number),
+        }
+    }
 
     /// This class with the marks of `other` added.
     #[must_use]
@@ -63,7 +86,7 @@ impl Class {
     /// The marks as a small number, `0..8`, for arrays by class.
     #[must_use]
     pub fn number(self) -> usize {
-        usize::from(self.0)
+        usize::from(self.0 & Self::MARKS)
     }
 }
 

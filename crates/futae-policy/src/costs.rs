@@ -9,11 +9,21 @@ pub struct BlockCost {
     pub write_micros: f64,
 }
 
-/// Of near and of far stores, as far as they are known.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct StoreCosts {
-    /// Of stores whose blocks have no mark of [`Class::REMOTE`](crate::Class::REMOTE).
-    pub local: Option<BlockCost>,
-    /// Of those whose blocks have.
-    pub remote: Option<BlockCost>,
+/// What stores cost, by their class, as far as it is known.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct StoreCosts(Vec<Option<BlockCost>>);
+
+impl StoreCosts {
+    /// Of the stores of a class, by its number ([`Class::store`](crate::Class::store)).
+    #[must_use]
+    pub fn of(&self, store: usize) -> Option<BlockCost> {
+        self.0.get(store).copied().flatten()
+    }
+}
+
+impl FromIterator<Option<BlockCost>> for StoreCosts {
+    /// From the costs of each class, in the order of their numbers.
+    fn from_iter<I: IntoIterator<Item = Option<BlockCost>>>(costs: I) -> Self {
+        Self(costs.into_iter().collect())
+    }
 }

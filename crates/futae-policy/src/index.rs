@@ -8,6 +8,13 @@ use std::hash::BuildHasher;
 pub trait Index: Send {
     /// The slot that holds `block`, if any.
     fn get(&self, block: BlockId) -> Option<Slot>;
+    /// Reads what [`get`](Self::get) will need for `block`, ahead of time: whether the block is
+    /// absent, and anything that depends on what was read.
+    #[inline]
+    fn glance(&self, block: BlockId) -> (bool, u32) {
+        let slot = self.get(block);
+        (slot.is_none(), slot.map_or(0, |slot| slot.0))
+    }
     /// The block that is in `slot`; of a slot that is free, any block.
     fn block_in(&self, slot: Slot) -> BlockId;
     /// Notes that `block`, so far absent, is in `slot`, so far free.

@@ -107,10 +107,9 @@ impl<P: Policy, I: Index> Level<P, I> {
     pub fn look_ahead(&self, blocks: impl Iterator<Item = BlockId>) -> u32 {
         let (mut seen, mut absent) = (0u32, 0);
         for block in blocks {
-            let slot = self.index.get(block);
-            absent += u32::from(slot.is_none());
-            let slot = slot.map_or(0, |slot| slot.0);
-            seen = seen.wrapping_add(slot.wrapping_add(self.policy.glance(block)));
+            let (is_absent, read) = self.index.glance(block);
+            absent += u32::from(is_absent);
+            seen = seen.wrapping_add(read.wrapping_add(self.policy.glance(block)));
         }
         if self.resident == self.capacity {
             for ahead in 0..absent {
@@ -271,7 +270,7 @@ impl<P: Policy, I: Index> Level<P, I> {
     }
 
     /// The weights of the policy that are in force, by class; see [`Policy::weights`].
-    pub fn weights(&self) -> Vec<(&'static str, f64)> {
+    pub fn weights(&self) -> Vec<(String, f64)> {
         self.policy.weights()
     }
 

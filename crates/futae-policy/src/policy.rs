@@ -89,7 +89,7 @@ pub trait Policy: Send {
 
     /// The classes by which the policy weighs blocks, and the weights in force; none if it does
     /// not. Blocks of higher weight go sooner.
-    fn weights(&self) -> Vec<(&'static str, f64)> {
+    fn weights(&self) -> Vec<(String, f64)> {
         Vec::new()
     }
 
@@ -172,7 +172,7 @@ impl<P: Policy + ?Sized> Policy for Box<P> {
     fn note_costs(&mut self, costs: &StoreCosts) {
         (**self).note_costs(costs);
     }
-    fn weights(&self) -> Vec<(&'static str, f64)> {
+    fn weights(&self) -> Vec<(String, f64)> {
         (**self).weights()
     }
     fn history(&self) -> Vec<BlockId> {

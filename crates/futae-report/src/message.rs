@@ -213,7 +213,7 @@ pub struct Memory {
     pub free: u64,
     /// What new processes could have without swapping.
     pub available: u64,
-    /// Page cache of files.
+    /// Page cache of files, but for those that live in memory alone.
     pub cached: u64,
     /// Page cache of block devices.
     pub buffers: u64,

@@ -34,6 +34,13 @@ impl<T: Copy> Ghosts<T> {
         self.names.number_blocks(blocks);
     }
 
+    /// Reads what will be needed to find `block`, ahead of time; see [`Names::glance`].
+    #[inline]
+    #[must_use]
+    pub fn glance(&self, block: BlockId) -> u32 {
+        self.names.glance(block)
+    }
+
     /// Names remembered now.
     #[inline]
     #[must_use]

@@ -270,9 +270,11 @@ impl<const QUEUES: usize> Lines<QUEUES> {
     #[cold]
     #[inline(never)]
     fn tidy(&mut self, q: usize) {
+        let roomy = self.roomy();
         let log = &mut self.logs[q];
         if log.sweep.is_none() {
-            if u64::from(log.length) * 4 > log.cells.len() as u64 * 3 || log.cells.is_empty() {
+            let (length, cells) = (log.length as usize, log.cells.len());
+            if length * 4 > cells * 3 || (length * 2 > cells && cells < roomy) || cells == 0 {
                 self.grow(q);
                 return;
             }
@@ -293,15 +295,17 @@ impl<const QUEUES: usize> Lines<QUEUES> {
         };
         let mut cell = self.logs[q].after(self.logs[q].head, left.saturating_sub(1));
         for _ in 0..left.min(cells) {
-            if self.holds(q, cell) {
-                if cell != to {
-                    let slot = self.logs[q].cells[cell as usize];
-                    self.logs[q].cells[to as usize] = slot;
-                    self.places[slot as usize] = Self::place(q, to);
-                }
-                to = self.logs[q].before(to);
-            }
-            cell = self.logs[q].before(cell);
+            // Whether a cell is a gap cannot be guessed, so nothing branches on it: a slot that is
+            // not here is copied too, into what then still is a gap.
+            let log = &mut self.logs[q];
+            let slot = log.cells[cell as usize];
+            let place = &mut self.places[slot as usize];
+            let is_held = *place == Self::place(q, cell);
+            log.cells[to as usize] = slot;
+            *place = if is_held { Self::place(q, to) } else { *place };
+            let before = log.before(to);
+            to = if is_held { before } else { to };
+            cell = log.before(cell);
             left -= 1;
         }
         let log = &mut self.logs[q];
@@ -320,10 +324,17 @@ impl<const QUEUES: usize> Lines<QUEUES> {
         }
     }
 
+    /// So many cells that gaps need closing only once in more than as many appends as there are
+    /// slots.
+    fn roomy(&self) -> usize {
+        self.slots as usize * 5 / 2
+    }
+
     /// Gives queue `q` more cells.
     fn grow(&mut self, q: usize) {
         let wanted = match self.logs[q].cells.len() {
-            0 if QUEUES == 1 => self.slots as usize * 5 / 2,
+            0 if QUEUES == 1 => self.roomy(),
+            cells if cells < self.roomy() => (cells * 2).min(self.roomy()),
             cells => cells * 2,
         };
         let wanted = wanted.max(64);

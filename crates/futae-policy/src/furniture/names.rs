@@ -2,7 +2,6 @@
 
 use crate::BlockId;
 use hashbrown::HashTable;
-use std::hint::black_box;
 use std::ops::Range;
 
 /// Equal on every machine; the upper and the lower bits of the product both reach the result.
@@ -79,12 +78,20 @@ impl Names {
         }
     }
 
-    /// Reads where [`add`](Self::add) will write for `block`, ahead of time.
+    /// Reads what [`find`](Self::find) will need for `block`, ahead of time, and says anything that
+    /// depends on it. Without a branch on what was read: guesses about it are often wrong, and
+    /// a wrong one throws away the reads for the blocks after it.
     #[inline]
-    pub fn foresee(&self, block: BlockId) {
-        if let Numbers::Array { first, numbers } = &self.numbers {
-            let place = block.index().wrapping_sub(*first) as usize;
-            black_box(numbers.get(place).copied());
+    #[must_use]
+    pub fn glance(&self, block: BlockId) -> u32 {
+        match &self.numbers {
+            Numbers::Table(_) => self.find(block).unwrap_or(0),
+            Numbers::Array { first, numbers } => {
+                let place = block.index().wrapping_sub(*first) as usize;
+                let number = numbers.get(place).copied().unwrap_or(0);
+                let held = self.blocks.get(number as usize);
+                number ^ held.map_or(0, |held| held.index() as u32)
+            }
         }
     }
 

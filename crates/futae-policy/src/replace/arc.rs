@@ -103,7 +103,7 @@ impl Policy for Arc {
 
     #[inline]
     fn glance(&self, block: BlockId) -> u32 {
-        u32::from(self.gone.has(block))
+        self.gone.glance(block)
     }
 
     #[inline]

@@ -81,7 +81,7 @@ impl Policy for Car {
 
     #[inline]
     fn glance(&self, block: BlockId) -> u32 {
-        u32::from(self.gone.has(block))
+        self.gone.glance(block)
     }
 
     fn insert(&mut self, slot: Slot, access: &Access) {

@@ -16,244 +16,165 @@
 //! remote_dirty 1: weight of blocks that must be written to a far store first
 //! weights: the same four as one list, `local-clean:2,remote-dirty:1`, or `measured`: live, from what
 //! reads and writes of the stores take, 1 / (read + write if dirty), between 1/8 and 8 (SPEC 5.3f)
+//! classes: names of further classes of stores, `nfs+ceph`; nfs-clean and nfs-dirty weigh as those of far
+//! stores unless `weights` says otherwise. Live, the names that stores were given are added
 //! inactive 0.333333: target length of inactive as a share of the slots (at least 32 blocks)
 //! # Deviations
 //! shares that are no whole numbers are carried as credits (SPEC 5.3a), sampled for every block
 //! (5.3b). The paper gives no weights, only the order of the classes, and best weights of 2 for
-//! clean and 4 for remote text against 1
+//! clean and 4 for remote text against 1. `cost(POLICY)` has no queues: POLICY orders the blocks of each class, the
+//! class with most credit gives its next victim, and a block changes class when it is next used. With
+//! one class it decides as POLICY alone, so `directory(cost(exclusive))` joins protection, cost and
+//! demotion (SPEC 6)
 //! # Cost
-//! O(1) an access, amortised; 11 bytes a slot
+//! O(1) an access, amortised; 11 bytes a slot. With another policy inside, that of the policy, for each
+//! class, and a byte a slot
 
-use super::fifo_second_chance::LEAST_INACTIVE;
-use crate::furniture::{Queues, Table};
-use crate::policy::order_by_evicting;
+mod joined;
+mod second_chance;
+mod turns;
+
 use crate::{
-    Access, Arguments, BlockCost, Class, Departure, Policy, Shape, Slot, SpecError, StoreCosts,
+    Access, Admission, Arguments, BlockId, Class, Departure, Policy, Shape, Slot, SpecError,
+    StoreCosts,
 };
-use std::str::FromStr;
+use joined::Joined;
+use second_chance::SecondChance;
+use std::ops::Range;
+use turns::Turns;
 
-const CLASSES: usize = 4;
-const INACTIVE: usize = CLASSES;
-
-/// What is known of a resident block.
-#[derive(Clone, Copy, Debug, Default)]
-struct Known {
-    referenced: bool,
-    class: u8,
+/// Blocks by class, and an order within each.
+pub enum Cost {
+    /// The published one.
+    SecondChance(SecondChance),
+    /// That of another policy.
+    Joined(Joined),
 }
 
-/// An active queue a class, and one inactive queue.
-#[derive(Clone, Debug)]
-pub struct Cost {
-    weights: [f64; CLASSES],
-    credits: [f64; CLASSES],
-    inactive_share: f64,
-    inactive_target: u32,
-    /// Whether the weights follow what the stores are found to cost.
-    is_measured: bool,
-    queues: Queues,
-    known: Table<Known>,
-}
-
-/// The classes, in the order of their queues.
-const NAMES: [&str; CLASSES] = ["local-clean", "remote-clean", "local-dirty", "remote-dirty"];
-/// Measured weights stay between this and its inverse.
-const WEIGHT_MAX: f64 = 8.0;
-
-/// What `weights=` says.
-enum Weights {
-    Measured,
-    Given([Option<f64>; CLASSES]),
-}
-
-impl FromStr for Weights {
-    type Err = ();
-
-    fn from_str(text: &str) -> Result<Self, ()> {
-        if text == "measured" {
-            return Ok(Self::Measured);
-        }
-        let mut given = [None; CLASSES];
-        for part in text.split(',') {
-            let (name, weight) = part.split_once(':').ok_or(())?;
-            let class = NAMES
-                .iter()
-                .position(|known| *known == name.trim())
-                .ok_or(())?;
-            let weight: f64 = weight.trim().parse().map_err(|_| ())?;
-            if !is_weight(weight) || given[class].replace(weight).is_some() {
-                return Err(());
-            }
-        }
-        Ok(Self::Given(given))
-    }
-}
-
-fn is_weight(weight: f64) -> bool {
-    weight > 0.0 && weight <= 1000.0
-}
-
-/// Builds the policy; its parameters are the four weights and `inactive`.
+/// Builds the policy; its parameters are the weights, the classes, and either `inactive` or the order within a
+/// class.
 pub fn build(arguments: &mut Arguments, shape: &Shape) -> Result<Cost, SpecError> {
-    let mut weight = |key, default: f64| {
-        let weight = arguments.take(key, "a number above 0, up to 1000", |weight: &f64| {
-            is_weight(*weight)
-        })?;
-        Ok(weight.unwrap_or(default))
-    };
-    let mut weights = [
-        weight("local_clean", 4.0)?,
-        weight("remote_clean", 3.0)?,
-        weight("local_dirty", 2.0)?,
-        weight("remote_dirty", 1.0)?,
-    ];
-    let expected = "`measured`, or a list such as local-clean:2,remote-clean:1 of the classes \
-                    local-clean, remote-clean, local-dirty, remote-dirty";
-    let listed = arguments.take("weights", expected, |_: &Weights| true)?;
-    if let Some(Weights::Given(given)) = &listed {
-        for (weight, given) in weights.iter_mut().zip(given) {
-            *weight = given.unwrap_or(*weight);
+    let turns = Turns::build(arguments)?;
+    match arguments.inner() {
+        // There is no inactive queue then, so the parameter is unknown.
+        Some(inner) => Joined::new(turns, &inner, shape).map(Cost::Joined),
+        None => {
+            let inactive_share = arguments.share("inactive", 1.0 / 3.0)?;
+            let order = SecondChance::new(turns, inactive_share, shape);
+            Ok(Cost::SecondChance(order))
         }
     }
-    let mut policy = Cost {
-        weights,
-        credits: [0.0; CLASSES],
-        inactive_share: arguments.share("inactive", 1.0 / 3.0)?,
-        inactive_target: LEAST_INACTIVE,
-        is_measured: matches!(listed, Some(Weights::Measured)),
-        queues: Queues::new(CLASSES + 1, shape.slots),
-        known: Table::new(shape.slots),
-    };
-    policy.resize(shape.slots);
-    Ok(policy)
-}
-
-/// The active queue of a class: local clean, remote clean, local dirty, remote dirty.
-fn level_of(class: Class) -> u8 {
-    u8::from(class.has(Class::REMOTE)) + 2 * u8::from(class.has(Class::DIRTY))
-}
-
-/// Each class's 1 / (read, and write if dirty), against the geometric mean of those known.
-fn weights_of(costs: &StoreCosts) -> [f64; CLASSES] {
-    let clean = |cost: Option<BlockCost>| cost.map(|cost| 1.0 / cost.read_micros.max(0.01));
-    let dirty = |cost: Option<BlockCost>| {
-        cost.map(|cost| 1.0 / (cost.read_micros + cost.write_micros).max(0.01))
-    };
-    let (near, far) = (costs.local, costs.remote);
-    let raw = [clean(near), clean(far), dirty(near), dirty(far)];
-    let known: Vec<f64> = raw.iter().flatten().map(|weight| weight.ln()).collect();
-    let mean = (known.iter().sum::<f64>() / known.len().max(1) as f64).exp();
-    raw.map(|weight| {
-        weight.map_or(1.0, |weight| {
-            (weight / mean).clamp(1.0 / WEIGHT_MAX, WEIGHT_MAX)
-        })
-    })
 }
 
 impl Cost {
-    /// The class that gives the next block to inactive; all classes are credited their shares.
-    fn next_class(&mut self) -> Option<usize> {
-        let parts = std::array::from_fn::<f64, CLASSES, _>(|class| {
-            self.weights[class] * f64::from(self.queues.len(class))
-        });
-        let all: f64 = parts.iter().sum();
-        let mut next: Option<usize> = None;
-        for (class, part) in parts.iter().enumerate() {
-            if self.queues.is_empty(class) {
-                continue;
-            }
-            self.credits[class] += part / all;
-            if next.is_none_or(|next| self.credits[class] > self.credits[next]) {
-                next = Some(class);
-            }
-        }
-        self.credits[next?] -= 1.0;
-        next
-    }
-
-    fn refill(&mut self) {
-        while self.queues.len(INACTIVE) < self.inactive_target {
-            let Some(oldest) = self.next_class().and_then(|class| self.queues.front(class)) else {
-                return;
-            };
-            self.known.at(oldest).referenced = false;
-            self.queues.remove(oldest);
-            self.queues.push_back(INACTIVE, oldest);
+    fn turns(&mut self) -> &mut Turns {
+        match self {
+            Self::SecondChance(order) => &mut order.turns,
+            Self::Joined(order) => &mut order.turns,
         }
     }
 }
 
 impl Policy for Cost {
+    fn number_blocks(&mut self, blocks: Range<u64>) {
+        match self {
+            Self::SecondChance(_) => {}
+            Self::Joined(order) => order.number_blocks(blocks),
+        }
+    }
+
+    #[inline]
+    fn miss(&mut self, access: &Access) -> Admission {
+        match self {
+            Self::SecondChance(_) => Admission::Admit,
+            Self::Joined(order) => order.miss(access),
+        }
+    }
+
     #[inline]
     fn insert(&mut self, slot: Slot, access: &Access) {
-        let class = level_of(access.class);
-        self.queues.push_back(usize::from(class), slot);
-        let known = Known {
-            referenced: true,
-            class,
-        };
-        self.known.set(slot, known);
+        match self {
+            Self::SecondChance(order) => order.insert(slot, access),
+            Self::Joined(order) => order.insert(slot, access),
+        }
     }
 
     #[inline]
     fn hit(&mut self, slot: Slot, access: &Access) {
-        let class = level_of(access.class);
-        let known = Known {
-            referenced: true,
-            class,
-        };
-        self.known.set(slot, known);
-    }
-
-    fn victim(&mut self, _incoming: &Access) -> Option<Slot> {
-        loop {
-            self.refill();
-            let oldest = self.queues.front(INACTIVE)?;
-            let known = self.known.get(oldest);
-            if !known.referenced {
-                return Some(oldest);
-            }
-            self.queues.remove(oldest);
-            self.queues.push_back(usize::from(known.class), oldest);
+        match self {
+            Self::SecondChance(order) => order.hit(slot, access),
+            Self::Joined(order) => order.hit(slot, access),
         }
     }
 
     #[inline]
-    fn remove(&mut self, slot: Slot, _why: Departure) {
-        self.queues.remove(slot);
+    fn victim(&mut self, incoming: &Access) -> Option<Slot> {
+        match self {
+            Self::SecondChance(order) => order.victim(),
+            Self::Joined(order) => order.victim(incoming),
+        }
+    }
+
+    #[inline]
+    fn remove(&mut self, slot: Slot, why: Departure) {
+        match self {
+            Self::SecondChance(order) => order.remove(slot),
+            Self::Joined(order) => order.remove(slot, why),
+        }
     }
 
     #[inline]
     fn reclass(&mut self, slot: Slot, class: Class) {
-        self.known.at(slot).class = level_of(class);
-    }
-
-    fn note_costs(&mut self, costs: &StoreCosts) {
-        if self.is_measured {
-            self.weights = weights_of(costs);
+        match self {
+            Self::SecondChance(order) => order.reclass(slot, class),
+            Self::Joined(order) => order.reclass(slot, class),
         }
     }
 
-    fn weights(&self) -> Vec<(&'static str, f64)> {
-        NAMES.into_iter().zip(self.weights).collect()
+    fn note_costs(&mut self, costs: &StoreCosts) {
+        self.turns().note_costs(costs);
+    }
+
+    fn weights(&self) -> Vec<(String, f64)> {
+        match self {
+            Self::SecondChance(order) => order.turns.weights(),
+            Self::Joined(order) => order.turns.weights(),
+        }
+    }
+
+    fn review(&mut self) -> Option<BlockId> {
+        match self {
+            Self::SecondChance(_) => None,
+            Self::Joined(order) => order.review(),
+        }
+    }
+
+    fn needs_future(&self) -> bool {
+        match self {
+            Self::SecondChance(_) => false,
+            Self::Joined(order) => order.needs_future(),
+        }
     }
 
     fn resize(&mut self, slots: u32) {
-        let share = (f64::from(slots) * self.inactive_share) as u32;
-        self.inactive_target = share.max(LEAST_INACTIVE);
+        match self {
+            Self::SecondChance(order) => order.resize(slots),
+            Self::Joined(order) => order.resize(slots),
+        }
     }
 
     fn order(&self) -> Vec<Slot> {
-        order_by_evicting(self)
+        match self {
+            Self::SecondChance(order) => order.order(),
+            Self::Joined(order) => order.order(),
+        }
     }
 
     fn audit(&self, resident: u32) {
-        assert_eq!(self.queues.total(), resident);
-        assert!(
-            self.credits
-                .iter()
-                .all(|credit| credit.abs() < CLASSES as f64)
-        );
+        match self {
+            Self::SecondChance(order) => order.audit(resident),
+            Self::Joined(order) => order.audit(resident),
+        }
     }
 }
 
@@ -328,93 +249,35 @@ mod reference {
 #[cfg(test)]
 mod tests {
     use super::super::fifo_second_chance;
-    use super::{CLASSES, Cost, reference};
-    use crate::contract::{equals_reference, level_of};
+    use super::reference;
+    use super::second_chance::SecondChance;
+    use super::turns::Turns;
+    use crate::contract::{carry_out_reviews, equals_reference, level_of};
     use crate::{
-        Access, Arguments, BlockCost, BlockId, Class, Outcome, Policy, PolicySpec, Shape, Slot,
-        StoreCosts,
+        Access, AccessKind, Arguments, BlockId, Class, Departure, Kind, Level, Outcome, Policy,
+        PolicySpec, Prng, Shape, Slot,
     };
     use proptest::prelude::*;
 
     const OF: [Class; 2] = [Class::NORMAL, Class::REMOTE];
 
-    fn policy(text: &str, slots: u32) -> Cost {
+    fn second_chance(text: &str, slots: u32) -> SecondChance {
         let spec: PolicySpec = text.parse().expect("valid");
-        let shape = Shape { slots, seed: 1 };
-        super::build(&mut Arguments::new(&spec), &shape).expect("valid")
+        let turns = Turns::build(&mut Arguments::new(&spec)).expect("valid");
+        SecondChance::new(turns, 1.0 / 3.0, &Shape { slots, seed: 1 })
     }
 
     /// 96 local clean blocks of weight 4 and 96 remote clean ones of weight 3: at first every
     /// seventh block comes from the far class, three times of seven.
     #[test]
     fn worked_example() {
-        let mut cost = policy("cost", 192);
+        let mut cost = second_chance("cost", 192);
         for slot in 0..192 {
             let read = Access::read(BlockId::on_first(u64::from(slot)));
             cost.insert(Slot(slot), &read.classed(OF[slot as usize % 2]));
         }
         let classes: Vec<usize> = (0..7).filter_map(|_| cost.next_class()).collect();
         assert_eq!(classes, [0, 1, 0, 1, 0, 1, 0]);
-    }
-
-    #[test]
-    fn weights_are_read_as_one_list() {
-        let given = policy(
-            "cost(weights=local-clean:2, remote-dirty:0.5,inactive=0.2)",
-            64,
-        );
-        assert_eq!(given.weights, [2.0, 3.0, 2.0, 0.5]);
-        assert_eq!(given.inactive_share, 0.2);
-        for text in [
-            "far:1",
-            "local-clean",
-            "local-clean:0",
-            "local-clean:1,local-clean:2",
-        ] {
-            let spec: PolicySpec = format!("cost(weights={text})")
-                .parse()
-                .expect("well formed");
-            let shape = Shape { slots: 64, seed: 1 };
-            let built = super::build(&mut Arguments::new(&spec), &shape);
-            let error = built.expect_err(text).to_string();
-            assert!(error.contains("measured"), "{error}");
-        }
-    }
-
-    #[test]
-    fn measured_weights_follow_the_costs_and_are_bounded() {
-        let cost = |read_micros, write_micros| BlockCost {
-            read_micros,
-            write_micros,
-        };
-        let mut measured = policy("cost(weights=measured)", 64);
-        measured.note_costs(&StoreCosts {
-            local: Some(cost(100.0, 100.0)),
-            remote: Some(cost(400.0, 400.0)),
-        });
-        // 1/100, 1/400, 1/200, 1/800: each is a half, or a quarter, of another.
-        let expected = [8f64.sqrt(), 0.5f64.sqrt(), 2f64.sqrt(), 0.125f64.sqrt()];
-        for (weight, expected) in measured.weights.iter().zip(expected) {
-            assert!((weight - expected).abs() < 1e-9, "{:?}", measured.weights);
-        }
-        measured.note_costs(&StoreCosts {
-            local: Some(cost(10.0, 10.0)),
-            remote: Some(cost(20_000.0, 20_000.0)),
-        });
-        assert_eq!(measured.weights, [8.0, 0.125, 8.0, 0.125]);
-        measured.note_costs(&StoreCosts {
-            local: Some(cost(10.0, 0.0)),
-            remote: None,
-        });
-        let is_one = |weight: &f64| (weight - 1.0).abs() < 1e-9;
-        assert!(
-            measured.weights.iter().all(is_one),
-            "{:?}",
-            measured.weights
-        );
-        let mut by_hand = policy("cost", 64);
-        by_hand.note_costs(&StoreCosts::default());
-        assert_eq!(by_hand.weights, [4.0, 3.0, 2.0, 1.0]);
     }
 
     #[test]
@@ -431,18 +294,96 @@ mod tests {
     /// SPEC 5.4: in the long run the classes give in proportion to weight × length.
     #[test]
     fn the_classes_give_by_weight_and_length() {
-        let mut cost = policy("cost(local_clean=5,remote_clean=2)", 300);
+        let mut cost = second_chance("cost(local_clean=5,remote_clean=2)", 300);
         for slot in 0..300 {
             let class = OF[usize::from(slot < 100)];
             let read = Access::read(BlockId::on_first(u64::from(slot)));
             cost.insert(Slot(slot), &read.classed(class));
         }
-        let mut given = [0u32; CLASSES];
+        let mut given = [0u32; 4];
         for _ in 0..600 {
             given[cost.next_class().expect("not empty")] += 1;
         }
         // 5 × 200 against 2 × 100.
         assert_eq!(given, [500, 100, 0, 0]);
+    }
+
+    /// Four demoted blocks a class, of near and far stores in turn, at weights 3 and 1. A near block that is
+    /// read goes first of its class, and three of four victims are near.
+    #[test]
+    fn joined_with_demotion_the_class_is_chosen_first_and_then_the_block() {
+        let mut level = level_of("cost(exclusive,local_clean=3,remote_clean=1)", 8, 1);
+        let demotion = |index: u64| {
+            let demoted = Access::of(BlockId::on_first(index), AccessKind::Demotion);
+            demoted.classed(OF[index as usize % 2])
+        };
+        for index in 0..8 {
+            level.access(&demotion(index));
+        }
+        level.access(&Access::read(BlockId::on_first(4)));
+        let mut evicted = |index| match level.access(&demotion(index)) {
+            Outcome::Admitted { evicted, .. } => evicted.map(|victim| victim.block.index()),
+            other => panic!("{other:?}"),
+        };
+        // Near blocks are even, far ones odd. Newcomers are near, demoted last and so the safest.
+        assert_eq!(evicted(10), Some(4), "near, and just read");
+        assert_eq!(evicted(12), Some(0), "near, and demoted first");
+        assert_eq!(evicted(14), Some(1), "far, and demoted first");
+        assert_eq!(evicted(16), Some(2));
+    }
+
+    /// What directory, cost and exclusive decide together on blocks of one class, none of them protected.
+    #[test]
+    fn with_one_class_and_nothing_protected_the_joined_rules_are_the_inner_policy() {
+        for inner in [
+            "exclusive",
+            "exclusive(keep_served=true)",
+            "exclusive(lfu)",
+            "lru",
+            "arc",
+            "random",
+        ] {
+            for around in ["cost(INNER)", "directory(cost(INNER))", "directory(INNER)"] {
+                let joined = around.replace("INNER", inner);
+                for seed in 1..20 {
+                    same_decisions(&joined, inner, seed);
+                }
+            }
+        }
+    }
+
+    fn same_decisions(one: &str, other: &str, seed: u64) {
+        let mut prng = Prng::new(seed);
+        let slots = 1 + prng.below(20) as u32;
+        let mut levels = [one, other].map(|text| level_of(text, slots, seed));
+        for step in 0..1500 {
+            let block = BlockId::on_first(prng.below(3 * u64::from(slots)));
+            let what = prng.below(30);
+            let resized = 1 + prng.below(20) as u32;
+            let [joined, alone] = levels.each_mut().map(|level: &mut Level<Box<dyn Policy>>| {
+                let kind = match what {
+                    0 => {
+                        let gone = level.resize(resized);
+                        return format!("{gone:?}");
+                    }
+                    1 => return format!("{:?}", level.remove(block, Departure::Invalidated)),
+                    2..=12 => AccessKind::Demotion,
+                    13 => AccessKind::Notice,
+                    14..=17 => AccessKind::Write,
+                    _ => AccessKind::Read,
+                };
+                let outcome = level.access(&Access::of(block, kind));
+                carry_out_reviews(level);
+                level.audit();
+                format!("{outcome:?}")
+            });
+            assert_eq!(joined, alone, "{one} and {other}, seed {seed}, step {step}");
+        }
+        assert_eq!(
+            levels[0].order(),
+            levels[1].order(),
+            "{one} and {other}, seed {seed}"
+        );
     }
 
     proptest! {
@@ -471,6 +412,26 @@ mod tests {
                 held.sort_unstable();
                 expected.sort_unstable();
                 prop_assert_eq!(held, expected);
+            }
+        }
+
+        /// Any policy can order the blocks of a class, and a shrink takes what would have gone next.
+        #[test]
+        fn any_inner_order_obeys_the_contract(
+            inner in prop::sample::select(Kind::ALL),
+            steps in prop::collection::vec((0u64..24, 0u8..9, 0usize..4), 0..300),
+        ) {
+            let mut level = level_of(&format!("cost({},classes=nfs)", inner.name()), 6, 1);
+            for (index, what, class) in steps {
+                let class = [Class::NORMAL, Class::REMOTE, Class::DIRTY, Class::of_store(1)][class];
+                let block = BlockId::on_first(index);
+                match what {
+                    0 => level.reclass(block, class),
+                    1 => drop(level.resize(1 + index as u32 % 8)),
+                    2 => drop(level.access(&Access::of(block, AccessKind::Demotion).classed(class))),
+                    _ => drop(level.access(&Access::read(block).classed(class))),
+                }
+                level.audit();
             }
         }
     }

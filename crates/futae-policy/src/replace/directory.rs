@@ -184,7 +184,7 @@ impl Policy for Directory {
         self.protected.note_costs(costs);
     }
 
-    fn weights(&self) -> Vec<(&'static str, f64)> {
+    fn weights(&self) -> Vec<(String, f64)> {
         self.normal.weights()
     }
 

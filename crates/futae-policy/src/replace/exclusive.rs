@@ -140,7 +140,7 @@ impl Policy for Exclusive {
         self.demoted.note_costs(costs);
     }
 
-    fn weights(&self) -> Vec<(&'static str, f64)> {
+    fn weights(&self) -> Vec<(String, f64)> {
         self.demoted.weights()
     }
 

@@ -124,7 +124,7 @@ impl Policy for LeCar {
 
     #[inline]
     fn glance(&self, block: BlockId) -> u32 {
-        u32::from(self.left_by_lru.get(block).is_some() || self.left_by_lfu.get(block).is_some())
+        self.left_by_lru.glance(block) ^ self.left_by_lfu.glance(block)
     }
 
     fn miss(&mut self, access: &Access) -> Admission {

@@ -79,7 +79,7 @@ impl Policy for Linux {
 
     #[inline]
     fn glance(&self, block: BlockId) -> u32 {
-        u32::from(self.shadows.get(block).is_some())
+        self.shadows.glance(block)
     }
 
     fn insert(&mut self, slot: Slot, access: &Access) {

@@ -170,7 +170,7 @@ impl Policy for Lirs {
 
     #[inline]
     fn glance(&self, block: BlockId) -> u32 {
-        self.names.find(block).unwrap_or(0)
+        self.names.glance(block)
     }
 
     #[inline]

@@ -101,7 +101,7 @@ impl Policy for Mq {
 
     #[inline]
     fn glance(&self, block: BlockId) -> u32 {
-        self.out.get(block).unwrap_or(0)
+        self.out.glance(block)
     }
 
     #[inline]

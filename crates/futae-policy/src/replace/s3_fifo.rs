@@ -101,7 +101,7 @@ impl Policy for S3Fifo {
 
     #[inline]
     fn glance(&self, block: BlockId) -> u32 {
-        u32::from(self.ghost.get(block).is_some())
+        self.ghost.glance(block)
     }
 
     #[inline]

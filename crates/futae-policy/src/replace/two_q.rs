@@ -59,7 +59,7 @@ impl Policy for TwoQ {
 
     #[inline]
     fn glance(&self, block: BlockId) -> u32 {
-        u32::from(self.a1_out.get(block).is_some())
+        self.a1_out.glance(block)
     }
 
     #[inline]

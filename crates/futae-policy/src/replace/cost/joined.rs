@@ -1,0 +1,110 @@
+//! Another order within each class: the class is chosen by cost, the block by that order (SPEC 6).
+
+use super::turns::Turns;
+use crate::furniture::Table;
+use crate::{
+    Access, Admission, BlockId, Class, Departure, Policy, PolicySpec, Shape, Slot, SpecError,
+};
+use std::ops::Range;
+
+/// An order a class. A block is in the order of the class that it had when it was last used.
+pub struct Joined {
+    pub turns: Turns,
+    orders: Vec<Box<dyn Policy>>,
+    lengths: Vec<u32>,
+    homes: Table<u8>,
+}
+
+impl Joined {
+    pub fn new(turns: Turns, inner: &PolicySpec, shape: &Shape) -> Result<Self, SpecError> {
+        let orders = (0..turns.classes()).map(|_| crate::build(inner, shape));
+        Ok(Self {
+            orders: orders.collect::<Result<_, _>>()?,
+            lengths: vec![0; turns.classes()],
+            homes: Table::new(shape.slots),
+            turns,
+        })
+    }
+
+    fn home(&self, slot: Slot) -> usize {
+        usize::from(self.homes.get(slot))
+    }
+
+    pub fn number_blocks(&mut self, blocks: Range<u64>) {
+        for order in &mut self.orders {
+            order.number_blocks(blocks.clone());
+        }
+    }
+
+    pub fn miss(&mut self, access: &Access) -> Admission {
+        let class = self.turns.class_of(access.class);
+        self.orders[usize::from(class)].miss(access)
+    }
+
+    pub fn insert(&mut self, slot: Slot, access: &Access) {
+        let class = self.turns.class_of(access.class);
+        self.homes.set(slot, class);
+        self.lengths[usize::from(class)] += 1;
+        self.orders[usize::from(class)].insert(slot, access);
+    }
+
+    pub fn hit(&mut self, slot: Slot, access: &Access) {
+        let class = self.turns.class_of(access.class);
+        if self.homes.get(slot) == class {
+            self.orders[usize::from(class)].hit(slot, access);
+        } else {
+            self.remove(slot, Departure::Promoted);
+            self.insert(slot, access);
+        }
+    }
+
+    /// If the order of the class declines, the newcomer is declined; next time it is another's turn.
+    pub fn victim(&mut self, incoming: &Access) -> Option<Slot> {
+        let class = self.turns.next(|class| self.lengths[class])?;
+        self.orders[class].victim(incoming)
+    }
+
+    pub fn remove(&mut self, slot: Slot, why: Departure) {
+        let home = self.home(slot);
+        self.lengths[home] -= 1;
+        self.orders[home].remove(slot, why);
+    }
+
+    pub fn reclass(&mut self, slot: Slot, class: Class) {
+        let home = self.home(slot);
+        self.orders[home].reclass(slot, class);
+    }
+
+    pub fn review(&mut self) -> Option<BlockId> {
+        self.orders.iter_mut().find_map(|order| order.review())
+    }
+
+    pub fn needs_future(&self) -> bool {
+        self.orders.iter().any(|order| order.needs_future())
+    }
+
+    pub fn resize(&mut self, slots: u32) {
+        for order in &mut self.orders {
+            order.resize(slots);
+        }
+    }
+
+    pub fn order(&self) -> Vec<Slot> {
+        let mut left: Vec<Vec<Slot>> = self.orders.iter().map(|order| order.order()).collect();
+        let mut turns = self.turns.clone();
+        let mut order = Vec::new();
+        while let Some(class) = turns.next(|class| left[class].len() as u32) {
+            order.extend(left[class].pop());
+        }
+        order.reverse();
+        order
+    }
+
+    pub fn audit(&self, resident: u32) {
+        assert_eq!(self.lengths.iter().sum::<u32>(), resident);
+        for (order, &length) in self.orders.iter().zip(&self.lengths) {
+            order.audit(length);
+        }
+        self.turns.audit();
+    }
+}
