@@ -57,6 +57,16 @@ impl Index for BackedIndex {
         self.slot_of(self.own(block)).map(Slot)
     }
 
+    /// Without a branch on what was read: a wrong guess about one block would throw away the reads
+    /// for those after it, and guesses are often wrong here.
+    #[inline]
+    fn glance(&self, block: BlockId) -> (bool, u32) {
+        let own = self.own(block);
+        let slot = self.slots.get(own as usize).copied().unwrap_or(NONE);
+        let held = self.blocks.get(slot as usize).copied().unwrap_or(NONE);
+        (held != own, slot ^ held)
+    }
+
     #[inline]
     fn block_in(&self, slot: Slot) -> BlockId {
         BlockId::on_first(self.first + u64::from(self.blocks[slot.i()]))

@@ -113,9 +113,9 @@ impl LevelSpec {
 #[must_use]
 pub fn links(levels: &[LevelSpec], asked: Option<Link>) -> Vec<Link> {
     let below_top = levels.iter().skip(1);
-    let usual = |level: &LevelSpec| match level.policy.name.as_str() {
-        "exclusive" => Link::Demote,
-        _ => Link::Inclusive,
+    let usual = |level: &LevelSpec| match level.policy.lives_on_demotions() {
+        true => Link::Demote,
+        false => Link::Inclusive,
     };
     below_top
         .map(|level| asked.unwrap_or_else(|| usual(level)))
