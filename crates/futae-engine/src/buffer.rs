@@ -29,11 +29,12 @@ enum Memory {
 }
 
 /// Single pages that a thread keeps at most.
-const SPARE_PAGES_MAX: usize = 256;
-/// Longer buffers that a thread keeps at most, and the longest of them in pages. New ones would be
-/// zeroed before they are filled, and often mapped and unmapped.
-const SPARE_LONG_MAX: usize = 16;
-const SPARE_LONG_PAGES_MAX: usize = 32;
+const SPARE_PAGES_MAX: usize = 128;
+/// Longer buffers that a thread keeps at most, and the longest of them in pages; still longer ones are
+/// mapped. New ones would be zeroed before they are filled. All that threads keep counts as the memory of a
+/// cache, a tenth of which is not much.
+const SPARE_LONG_MAX: usize = 8;
+const SPARE_LONG_PAGES_MAX: usize = 15;
 
 /// Buffers that were dropped on a thread, kept for the next one who needs such a buffer there.
 struct Spares {
@@ -121,6 +122,15 @@ impl IoBuf {
         buffer
     }
 
+    /// Shows so many bytes from the first on, no more than it has memory for: whatever was in them.
+    pub fn show(&mut self, length: usize) {
+        let memory = match &self.memory {
+            Memory::Pages(pages) => pages.len() * PAGE_BYTES,
+            Memory::Mapped(mapped) => mapped.bytes().len(),
+        };
+        self.length = length.min(memory);
+    }
+
     /// Bytes in the buffer.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -206,7 +216,7 @@ mod tests {
 
     #[test]
     fn spare_buffers_are_used_again_by_length_and_never_as_zeroed_ones() {
-        for length in [1usize, 4096, 8192, 128 << 10, 132 << 10] {
+        for length in [1usize, 4096, 8192, 60 << 10, 132 << 10] {
             let used: Vec<IoBuf> = (0..40)
                 .map(|_| {
                     let mut buffer = IoBuf::new(length);
@@ -232,7 +242,7 @@ mod tests {
                     .all(|spare| spare.len() <= SPARE_LONG_PAGES_MAX)
             );
             // The last length that is kept has not been shut out by those before it.
-            assert!(spares.long.iter().any(|spare| spare.len() == 32));
+            assert!(spares.long.iter().any(|spare| spare.len() == 15));
         });
     }
 }

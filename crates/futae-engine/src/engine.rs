@@ -20,7 +20,7 @@ mod write_back;
 pub use status::{ClassStatus, EngineStatus, VolumeStatus, WeightStatus};
 pub use write_back::WriteBackOptions;
 
-use crate::arena::Arena;
+use crate::arena::{Arena, give_long_pieces_back};
 use crate::{
     ClientId, Extent, IoBuf, IoError, IoErrorKind, Memory, Operation, Request, SetupError, Store,
 };
@@ -98,6 +98,7 @@ impl Engine {
         if policy.needs_future() {
             return Err(SetupError::NeedsFuture(options.policy.to_string()));
         }
+        give_long_pieces_back();
         let mut arena = Arena::new(options.block_bytes as usize);
         arena.reserve(options.capacity_blocks)?;
         let state = State {
@@ -107,6 +108,7 @@ impl Engine {
             arena,
             frames: Vec::new(),
             volumes: Vec::new(),
+            class_names: Vec::new(),
             free_volumes: Vec::new(),
             flights: Slab::new(),
             flight_of: HashMap::new(),
@@ -186,6 +188,12 @@ impl Engine {
             costs: Some(Box::default()),
         });
         Ok(volume)
+    }
+
+    /// Says what the classes of their own are called that stores are in, from number 1 on
+    /// ([`Class::of_store`]); reports then do, too.
+    pub fn name_classes(&self, names: &[String]) {
+        self.lock().class_names = names.to_vec();
     }
 
     /// Bytes of a block.

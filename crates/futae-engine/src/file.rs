@@ -1,6 +1,7 @@
 //! A file or block device as a store, read past the kernel's page cache.
 
 mod io;
+mod sweep;
 mod threads;
 mod uring;
 
@@ -11,10 +12,15 @@ use io::{Io, Job, Work};
 use rustix::fs::{FallocateFlags, FileType, FlockOperation, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 use std::fs::File;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use sweep::Sweep;
 
+/// A write that ends in the middle of a page is done in two if so many bytes of it need not go through the page
+/// cache. Of shorter ones two writes to the disk would take longer than they save.
+const HALVES_BYTES: usize = 64 << 10;
 /// Zeroes that are written at a time where the store cannot zero by itself.
 const ZERO_CHUNK_BYTES: u64 = 1 << 20;
 
@@ -23,26 +29,61 @@ const ZERO_CHUNK_BYTES: u64 = 1 << 20;
 /// It is opened with `O_DIRECT`, so that the kernel does not cache the same data again, and read
 /// with io_uring. Where the file system refuses the one or the kernel the other, plain reads or a
 /// few threads do the work, and [`Store::describe`] says so. Ranges that are not whole pages go
-/// through the page cache and are dropped from it again.
+/// through the page cache and are dropped from it again: at once if they were read, and soon after
+/// they have reached the disk if they were written.
 pub struct FileStore {
     inner: Arc<Inner>,
 }
 
 /// Where the I/O of many files is done: one ring, or one set of threads, for all of them.
 #[derive(Clone)]
-pub struct FileIo(Arc<Io>);
+pub struct FileIo(Arc<Disk>);
+
+struct Disk {
+    io: Io,
+    sweep: Arc<Sweep>,
+    /// Bytes that went through the page cache.
+    detoured: AtomicU64,
+}
 
 impl FileIo {
     /// io_uring, or threads where the kernel refuses it.
     #[must_use]
     pub fn new() -> Self {
-        Self(Arc::new(Io::new()))
+        Self::by(Io::new())
+    }
+
+    fn by(io: Io) -> Self {
+        Self(Arc::new(Disk {
+            io,
+            sweep: Arc::default(),
+            detoured: AtomicU64::new(0),
+        }))
     }
 
     /// How it is done, for reports.
     #[must_use]
     pub fn name(&self) -> &'static str {
-        self.0.name()
+        self.0.io.name()
+    }
+
+    /// A range of a file was changed past its store, and may now be in the page cache: it is dropped from
+    /// there soon.
+    pub fn sweep(&self, file: File, range: Range<u64>) {
+        let file = sweep::descriptor(&Arc::new(file));
+        self.0.sweep.note(&file, range);
+    }
+
+    /// Bytes that went through the page cache.
+    #[must_use]
+    pub fn bytes_through_page_cache(&self) -> u64 {
+        self.0.detoured.load(Ordering::Relaxed)
+    }
+
+    /// Ranges of files that were written through the page cache and have been dropped from it.
+    #[must_use]
+    pub fn ranges_swept(&self) -> u64 {
+        self.0.sweep.swept()
     }
 }
 
@@ -58,7 +99,9 @@ struct Inner {
     read_only: bool,
     direct: Option<Arc<File>>,
     buffered: Arc<File>,
-    io: Arc<Io>,
+    /// By which pages of the file are dropped from the page cache.
+    swept: OnceLock<Arc<File>>,
+    disk: Arc<Disk>,
     detours: AtomicU64,
 }
 
@@ -66,10 +109,10 @@ impl FileStore {
     /// Opens a regular file or block device and locks it against other users of this program
     /// (exclusively, or shared for reading).
     pub fn open(path: &Path, read_only: bool) -> Result<Self, SetupError> {
-        Self::open_with(path, read_only, Io::new())
+        Self::open_with(path, read_only, &FileIo::new())
     }
 
-    fn open_with(path: &Path, read_only: bool, io: Io) -> Result<Self, SetupError> {
+    fn open_with(path: &Path, read_only: bool, io: &FileIo) -> Result<Self, SetupError> {
         let refused = |problem: String| SetupError::Open {
             path: path.to_owned(),
             problem,
@@ -111,7 +154,8 @@ impl FileStore {
             read_only,
             direct,
             buffered: Arc::new(File::from(buffered)),
-            io: Arc::new(io),
+            swept: OnceLock::new(),
+            disk: Arc::clone(&io.0),
             detours: AtomicU64::new(0),
         };
         Ok(Self {
@@ -141,7 +185,8 @@ impl FileStore {
             read_only,
             direct: direct.map(Arc::new),
             buffered: Arc::new(buffered),
-            io: Arc::clone(&io.0),
+            swept: OnceLock::new(),
+            disk: Arc::clone(&io.0),
             detours: AtomicU64::new(0),
         };
         Ok(Self {
@@ -189,7 +234,35 @@ impl Inner {
         )
     }
 
-    fn transfer(self: &Arc<Self>, work: Work, offset: u64, buffer: IoBuf, done: StoreDone) {
+    /// The whole pages of a write that ends in the middle of one, and what is left: so no more than that goes
+    /// through the page cache.
+    fn halves(&self, work: Work, offset: u64, buffer: &mut IoBuf) -> Option<IoBuf> {
+        let page = PAGE_BYTES as u64;
+        let whole = buffer.len() / PAGE_BYTES * PAGE_BYTES;
+        let is_write = matches!(work, Work::Write { .. });
+        let divides = is_write && self.direct.is_some() && offset.is_multiple_of(page);
+        if !divides || whole < HALVES_BYTES || whole == buffer.len() {
+            return None;
+        }
+        let rest = IoBuf::copy_of(&buffer.as_slice()[whole..]);
+        buffer.show(whole);
+        Some(rest)
+    }
+
+    fn transfer(self: &Arc<Self>, work: Work, offset: u64, mut buffer: IoBuf, done: StoreDone) {
+        if let Some(rest) = self.halves(work, offset, &mut buffer) {
+            let (inner, whole) = (Arc::clone(self), buffer.len());
+            let next: StoreDone = Box::new(move |result| match result {
+                Ok(mut buffer) => {
+                    // Whoever asked gets all of what was written back.
+                    buffer.show(whole + rest.len());
+                    let all: StoreDone = Box::new(move |result| done(result.map(|_| buffer)));
+                    inner.transfer(work, offset + whole as u64, rest, all);
+                }
+                Err(error) => done(Err(error)),
+            });
+            return self.transfer(work, offset, buffer, next);
+        }
         let (inner, length) = (Arc::clone(self), buffer.len() as u64);
         let what = if matches!(work, Work::Read) {
             "read"
@@ -197,20 +270,20 @@ impl Inner {
             "write"
         };
         let file = Arc::clone(self.file_for(offset, length));
-        let uncached = Arc::ptr_eq(&file, &self.buffered).then(|| Arc::clone(&file));
-        if uncached.is_some() || !self.io.is_uring() {
+        let is_cached = Arc::ptr_eq(&file, &self.buffered);
+        if is_cached {
+            self.disk.detoured.fetch_add(length, Ordering::Relaxed);
+        }
+        if is_cached || !self.disk.io.is_uring() {
             self.detours.fetch_add(1, Ordering::Relaxed);
         }
         let finish = Box::new(move |result: std::io::Result<IoBuf>| {
-            if let Some(file) = uncached {
-                // Only advice: where it fails, the page cache keeps the pages a little longer.
-                let advice = rustix::fs::Advice::DontNeed;
-                let length = std::num::NonZeroU64::new(length);
-                let _ = rustix::fs::fadvise(&*file, offset, length, advice);
+            if is_cached {
+                inner.sweep(offset..offset + length, matches!(work, Work::Write { .. }));
             }
             done(result.map_err(|error| inner.failure(what, offset, length, &error)));
         });
-        self.io.start(Job {
+        self.disk.io.start(Job {
             file,
             work,
             offset,
@@ -220,27 +293,42 @@ impl Inner {
         });
     }
 
+    /// Has a range dropped from the page cache: at once, or when it has reached the disk.
+    fn sweep(&self, range: Range<u64>, is_written: bool) {
+        if !is_written {
+            return sweep::drop_pages(&self.buffered, &range);
+        }
+        let swept = || sweep::descriptor(&self.buffered);
+        let file = self.swept.get_or_init(swept);
+        self.disk.sweep.note(file, range);
+    }
+
     /// Makes a range a hole or zeroes in place; `next` gets what the file system said.
     fn allocate(
-        &self,
+        self: &Arc<Self>,
         mode: FallocateFlags,
         offset: u64,
         length: u64,
         next: impl FnOnce(std::io::Result<()>) + Send + 'static,
     ) {
-        self.io.start(Job {
+        let inner = Arc::clone(self);
+        self.disk.io.start(Job {
             file: Arc::clone(&self.buffered),
             work: Work::Allocate(mode),
             offset,
             length,
             buffer: IoBuf::new(0),
-            done: Box::new(move |result| next(result.map(drop))),
+            done: Box::new(move |result| {
+                // What is no whole page at its ends is zeroed in the page cache.
+                inner.sweep(offset..offset + length, true);
+                next(result.map(drop));
+            }),
         });
     }
 
     fn flush(self: &Arc<Self>, work: Work, done: StoreDone) {
         let inner = Arc::clone(self);
-        self.io.start(Job {
+        self.disk.io.start(Job {
             file: Arc::clone(&self.buffered),
             work,
             offset: 0,
@@ -320,7 +408,7 @@ impl Store for FileStore {
         format!(
             "{} ({cached}, {})",
             self.inner.path.display(),
-            self.inner.io.name()
+            self.inner.disk.io.name()
         )
     }
 
@@ -412,8 +500,8 @@ mod tests {
             .expect("an image")
             .set_len(1 << 20)
             .expect("its size");
-        let io = Io::Threads(Threads::new());
-        let store = FileStore::open_with(&path, false, io).expect("a store");
+        let io = FileIo::by(Io::Threads(Threads::new()));
+        let store = FileStore::open_with(&path, false, &io).expect("a store");
         let wait = |operation| {
             let (sender, receiver) = mpsc::sync_channel(1);
             store.submit(

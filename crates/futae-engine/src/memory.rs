@@ -12,7 +12,8 @@
 //! | 8 each | the resident blocks, safest first; the history, oldest first |
 //! | 4 | CRC-32 of all before |
 //!
-//! All numbers are little-endian. Blocks are those of the first volume.
+//! All numbers are little-endian. Of a block, the upper 16 bits are its volume, counted from 0, and the
+//! others its number there.
 
 use futae_policy::{BlockId, VolumeId};
 use std::fmt;
@@ -24,6 +25,9 @@ const MAGIC: &[u8; 8] = b"futaemem";
 const VERSION: u32 = 1;
 /// A cache has fewer than four thousand million slots; a file of more is not read into memory.
 const FILE_BYTES_MAX: u64 = 64 << 30;
+
+/// Where the number of the volume begins in that of a block.
+const VOLUME_SHIFT: u32 = BlockId::INDEX_LIMIT.trailing_zeros();
 
 /// What a cache remembers that a restart need not lose: hints, not data.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -130,16 +134,13 @@ impl Memory {
         out.extend(identity.size_bytes.to_le_bytes());
         out.extend(identity.block_bytes.to_le_bytes());
         text(&mut out, &identity.policy);
-        let on_first = |blocks: &[BlockId]| -> Vec<u64> {
-            let first = blocks.iter().filter(|block| block.volume() == VolumeId(0));
-            first.map(|block| block.index()).collect()
-        };
-        let lists = [on_first(&self.residents), on_first(&self.history)];
-        for list in &lists {
+        let lists = [&self.residents, &self.history];
+        for list in lists {
             out.extend((list.len() as u64).to_le_bytes());
         }
-        for index in lists.iter().flatten() {
-            out.extend(index.to_le_bytes());
+        for block in lists.into_iter().flatten() {
+            let volume = u64::from(block.volume().0) << VOLUME_SHIFT;
+            out.extend((volume | block.index()).to_le_bytes());
         }
         let sum = crc32fast::hash(&out);
         out.extend(sum.to_le_bytes());
@@ -231,12 +232,11 @@ impl<'a> Fields<'a> {
         let bytes = self.take(bytes.ok_or(MemoryError::Damaged(SHORT))?)?;
         let (words, _) = bytes.as_chunks::<8>();
         let block = |word: &[u8; 8]| {
-            let index = u64::from_le_bytes(*word);
-            let is_block = index < BlockId::INDEX_LIMIT;
-            is_block.then(|| BlockId::on_first(index))
+            let word = u64::from_le_bytes(*word);
+            let volume = VolumeId((word >> VOLUME_SHIFT) as u16);
+            BlockId::new(volume, word % BlockId::INDEX_LIMIT)
         };
-        let blocks: Option<Vec<_>> = words.iter().map(block).collect();
-        blocks.ok_or(MemoryError::Damaged("it names a block that cannot be"))
+        Ok(words.iter().map(block).collect())
     }
 }
 
@@ -255,7 +255,9 @@ mod tests {
 
     fn memory() -> Memory {
         Memory {
-            residents: [3, 1, 4].map(BlockId::on_first).to_vec(),
+            residents: [(0, 3), (2, 1), (0, 4)]
+                .map(|(volume, index)| BlockId::new(VolumeId(volume), index))
+                .to_vec(),
             history: [1, 5, 9, 2, 6].map(BlockId::on_first).to_vec(),
         }
     }

@@ -58,7 +58,7 @@ fn equal_to_a_plain_array_at_any_alignment() {
             1..=3 => {
                 let data: Vec<u8> = (0..length).map(|_| prng.bits() as u8).collect();
                 let (buffer, fua) = (IoBuf::copy_of(&data), prng.below(4) == 0);
-                wait(
+                let written = wait(
                     &store,
                     StoreOperation::Write {
                         offset,
@@ -67,6 +67,11 @@ fn equal_to_a_plain_array_at_any_alignment() {
                     },
                 )
                 .expect("written");
+                assert_eq!(
+                    written.as_slice(),
+                    data,
+                    "what was written comes back whole"
+                );
                 model[range].copy_from_slice(&data);
             }
             _ => {
@@ -82,6 +87,72 @@ fn equal_to_a_plain_array_at_any_alignment() {
         "unaligned ranges take the detour through the page cache"
     );
     assert_eq!(std::fs::read(&path).expect("the image"), model);
+}
+
+/// Bytes of a file that are in the page cache; none, and it says why, where nobody can tell.
+fn in_page_cache(path: &Path) -> Option<u64> {
+    let words = ["--bytes", "--noheadings", "--output", "RES"];
+    let told = Command::new("fincore").args(words).arg(path).output();
+    let said = match told {
+        Ok(told) if told.status.success() => told.stdout,
+        _ => {
+            println!("skipped: fincore is not installed");
+            return None;
+        }
+    };
+    String::from_utf8(said).ok()?.trim().parse().ok()
+}
+
+#[test]
+fn what_goes_through_the_page_cache_leaves_it_again() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = image(directory.path(), 3_000_003);
+    let store = FileStore::open(&path, false).expect("a store");
+    if store.describe().contains("no O_DIRECT") {
+        return println!("skipped: no O_DIRECT in {}", directory.path().display());
+    }
+    // Long ones, and some whose first and last pages are half theirs.
+    for (offset, length) in [
+        (1, 2_000_000),
+        (2_500_000, 10),
+        (2_999_900, 103),
+        (4096, 100),
+    ] {
+        let buffer = IoBuf::copy_of(&vec![3; length]);
+        let fua = false;
+        let write = StoreOperation::Write {
+            offset,
+            buffer,
+            fua,
+        };
+        wait(&store, write).expect("written");
+    }
+    let zero = StoreOperation::WriteZeroes {
+        offset: 2_600_000,
+        length: 10_000,
+        fua: false,
+        no_hole: true,
+    };
+    wait(&store, zero).expect("zeroed");
+    let Some(before) = in_page_cache(&path) else {
+        return;
+    };
+    assert!(before > 1_000_000, "{before}: nothing went through it");
+    let begun = std::time::Instant::now();
+    while in_page_cache(&path) != Some(0) {
+        let (left, waited) = (in_page_cache(&path), begun.elapsed().as_secs());
+        assert!(waited < 20, "{left:?} bytes are still there");
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    let buffer = IoBuf::new(103);
+    let offset = 2_999_900;
+    let read = wait(&store, StoreOperation::Read { offset, buffer }).expect("read");
+    assert_eq!(read.as_slice(), [3; 103]);
+    assert_eq!(
+        in_page_cache(&path),
+        Some(0),
+        "what was read is dropped at once"
+    );
 }
 
 #[test]

@@ -7,6 +7,11 @@ use std::time::Duration;
 const NEWEST_SHARE: f64 = 1.0 / 32.0;
 /// Operations after which the older ones count half in the percentile.
 const KEPT_MAX: u32 = 2048;
+/// An operation counts in the average as at most so many times what 99 of 100 take: that one stalled for
+/// seconds says little of the next. A store that has become slow is one as soon as 1 of 100 were.
+const STALL: f64 = 2.0;
+/// Operations from which on that is known.
+const KNOWN: u32 = 64;
 /// Steps of the histogram to a factor of two, and in all: up to half an hour.
 const STEPS: usize = 8;
 const BUCKETS: usize = 31 * STEPS;
@@ -35,7 +40,7 @@ impl Cost {
         let micros = took.as_secs_f64() * 1e6 / blocks.max(1) as f64;
         self.mean = match self.kept {
             0 => micros,
-            _ => self.mean + (micros - self.mean) * NEWEST_SHARE,
+            _ => self.mean + (self.bounded(micros) - self.mean) * NEWEST_SHARE,
         };
         let step = (micros.max(1.0).log2() * STEPS as f64) as usize;
         self.counts[step.min(BUCKETS - 1)] += 1;
@@ -44,6 +49,14 @@ impl Cost {
             self.counts.iter_mut().for_each(|count| *count /= 2);
             self.kept = self.counts.iter().sum();
         }
+    }
+
+    fn bounded(&self, micros: f64) -> f64 {
+        if self.kept < KNOWN || micros < STALL * self.mean {
+            return micros;
+        }
+        let most = self.percentile_99().map(|slow| STALL * slow);
+        most.map_or(micros, |most| micros.min(most))
     }
 
     /// The moving average; none before the first operation.
@@ -70,14 +83,17 @@ pub struct Costs {
     pub write: Cost,
 }
 
-/// The costs of near and of far stores: each store counts as it was used lately. What was never
+/// The costs of each class of stores: each store counts as it was used lately. What was never
 /// written is taken to cost what a read does.
-pub fn by_distance<'a>(stores: impl Iterator<Item = (Class, &'a Costs)>) -> StoreCosts {
+pub fn by_class<'a>(stores: impl Iterator<Item = (Class, &'a Costs)>) -> StoreCosts {
     /// Of reads and of writes: the sum, and of how many operations.
     type Sums = [(f64, f64); 2];
-    let mut sums: [Sums; 2] = Default::default();
+    let mut sums: Vec<Sums> = Vec::new();
     for (class, costs) in stores {
-        let of = &mut sums[usize::from(class.has(Class::REMOTE))];
+        if sums.len() <= class.store() {
+            sums.resize(class.store() + 1, Sums::default());
+        }
+        let of = &mut sums[class.store()];
         for (sum, cost) in of.iter_mut().zip([&costs.read, &costs.write]) {
             sum.0 += cost.mean * f64::from(cost.kept);
             sum.1 += f64::from(cost.kept);
@@ -91,11 +107,7 @@ pub fn by_distance<'a>(stores: impl Iterator<Item = (Class, &'a Costs)>) -> Stor
             write_micros: write.or(read)?,
         })
     };
-    let [local, remote] = sums;
-    StoreCosts {
-        local: of(local),
-        remote: of(remote),
-    }
+    sums.into_iter().map(of).collect()
 }
 
 #[cfg(test)]
@@ -124,21 +136,38 @@ mod tests {
     }
 
     #[test]
-    fn far_and_near_are_kept_apart() {
+    fn one_stall_says_little_and_many_slow_ones_say_all() {
+        let mut cost = Cost::default();
+        let times = |cost: &mut Cost, count, millis| {
+            (0..count).for_each(|_| cost.note(Duration::from_millis(millis), 10));
+        };
+        times(&mut cost, 1000, 1);
+        times(&mut cost, 1, 4000);
+        let mean = cost.mean().expect("measured");
+        assert!((100.0..110.0).contains(&mean), "{mean}");
+        times(&mut cost, 150, 200);
+        let mean = cost.mean().expect("measured");
+        assert!((19_000.0..20_100.0).contains(&mean), "{mean}");
+    }
+
+    #[test]
+    fn classes_of_stores_are_kept_apart() {
         let mut near = Costs::default();
         near.read.note(Duration::from_micros(100), 1);
         let mut far = Costs::default();
         far.read.note(Duration::from_micros(900), 1);
         far.write.note(Duration::from_micros(2000), 1);
-        let costs = by_distance([(Class::NORMAL, &near), (Class::REMOTE, &far)].into_iter());
+        let named = [(Class::of_store(2), &far), (Class::NORMAL, &near)];
+        let costs = by_class(named.into_iter().chain([(Class::REMOTE, &far)]));
         let of = |read_micros, write_micros| {
             Some(BlockCost {
                 read_micros,
                 write_micros,
             })
         };
-        assert_eq!(costs.local, of(100.0, 100.0));
-        assert_eq!(costs.remote, of(900.0, 2000.0));
-        assert_eq!(by_distance(std::iter::empty()), StoreCosts::default());
+        assert_eq!(costs.of(0), of(100.0, 100.0));
+        assert_eq!(costs.of(1), of(900.0, 2000.0));
+        assert_eq!((costs.of(2), costs.of(3)), (None, of(900.0, 2000.0)));
+        assert_eq!(by_class(std::iter::empty()), StoreCosts::default());
     }
 }

@@ -209,6 +209,7 @@ impl State {
                 continue;
             };
             self.tally.store_reads += 1;
+            self.volumes[usize::from(span.volume.0)].tally.store_reads += 1;
             // A block that comes in pieces counts with its first one.
             let is_first = span.offset.is_multiple_of(self.block_bytes);
             if background != Background::Piece || is_first {

@@ -69,6 +69,8 @@ pub struct State {
     pub arena: Arena,
     pub frames: Vec<Frame>,
     pub volumes: Vec<Volume>,
+    /// Names of the classes of their own that stores are in, from number 1 on.
+    pub class_names: Vec<String>,
     /// Numbers of volumes that were removed.
     pub free_volumes: Vec<VolumeId>,
     pub flights: Slab<Flight>,

@@ -148,6 +148,9 @@ pub struct VolumeStatus {
     pub hits: u64,
     /// Those that missed.
     pub misses: u64,
+    /// Read operations sent to its store.
+    #[serde(default)]
+    pub store_reads: u64,
     /// Demotions received, in blocks.
     pub demotions_in: u64,
     /// Notices received, in blocks.
@@ -157,7 +160,7 @@ pub struct VolumeStatus {
     /// Blocks that the store does not have yet.
     #[serde(default)]
     pub dirty_blocks: u64,
-    /// How far its store is: `local` or `remote`.
+    /// How far its store is: `local`, `remote`, or the name of a class of its own.
     #[serde(default)]
     pub class: String,
     /// What a read from the store takes lately, in microseconds a block: a moving average.
@@ -194,14 +197,6 @@ pub struct ClassStatus {
     pub hits: u64,
     /// Those that missed.
     pub misses: u64,
-}
-
-fn distance(class: Class) -> &'static str {
-    if class.has(Class::REMOTE) {
-        "remote"
-    } else {
-        "local"
-    }
 }
 
 impl State {
@@ -264,11 +259,12 @@ impl State {
                 requests: volume.tally.requests,
                 hits: volume.tally.hits,
                 misses: volume.tally.requests - volume.tally.hits,
+                store_reads: volume.tally.store_reads,
                 demotions_in: volume.tally.demotions_in,
                 notices_in: volume.tally.notices_in,
                 errors: volume.tally.errors,
                 dirty_blocks: volume.dirt.len(),
-                class: distance(volume.class).to_owned(),
+                class: self.class_name(volume.class),
                 read_micros: read.and_then(Cost::mean),
                 read_micros_p99: read.and_then(Cost::percentile_99),
                 write_micros: write.and_then(Cost::mean),
@@ -281,11 +277,21 @@ impl State {
 
     fn weight_status(&self) -> Vec<WeightStatus> {
         let weights = self.level.weights().into_iter();
-        let report = |(class, weight): (&str, f64)| WeightStatus {
-            class: class.to_owned(),
-            weight,
-        };
+        let report = |(class, weight)| WeightStatus { class, weight };
         weights.map(report).collect()
+    }
+
+    fn class_name(&self, class: Class) -> String {
+        match class.store() {
+            0 => "local".to_owned(),
+            1 => "remote".to_owned(),
+            // One that nobody has named is shown by its number.
+            own => self
+                .class_names
+                .get(own - 2)
+                .cloned()
+                .unwrap_or_else(|| (own - 1).to_string()),
+        }
     }
 
     fn class_status(&self) -> Vec<ClassStatus> {

@@ -1,6 +1,6 @@
 //! What operations of the stores took, noted, and told to the policy.
 
-use super::cost::by_distance;
+use super::cost::by_class;
 use super::effects::Ticket;
 use super::flights::Content;
 use super::state::State;
@@ -43,7 +43,7 @@ impl State {
             let costs = volume.costs.as_deref()?;
             Some((volume.class, costs))
         });
-        let costs = by_distance(measured);
+        let costs = by_class(measured);
         self.level.note_costs(&costs);
     }
 }
