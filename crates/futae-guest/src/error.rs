@@ -40,6 +40,12 @@ pub enum MountError {
         /// The name.
         name: String,
     },
+    /// Two files have the same name.
+    #[error("two files are named {name:?}; give one of them another name")]
+    NameTwice {
+        /// The name.
+        name: String,
+    },
     /// The kernel refused to mount.
     #[error("cannot mount at {}: {source}", path.display())]
     Mount {

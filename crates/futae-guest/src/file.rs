@@ -1,4 +1,4 @@
-//! The one file: its contents are the engine's volume.
+//! A file whose contents are a volume of the engine.
 
 use crate::runs::Runs;
 use fuser::Errno;
@@ -49,10 +49,6 @@ impl VolumeFile {
             sequence: AtomicU64::new(0),
             longest: AtomicU32::new(0),
         }
-    }
-
-    pub(crate) fn epoch(&self) -> SystemTime {
-        self.epoch
     }
 
     pub(crate) fn modified(&self) -> SystemTime {

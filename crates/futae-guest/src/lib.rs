@@ -1,5 +1,5 @@
-//! The upper cache where applications meet it: a FUSE mount that shows one volume of an
-//! [`Engine`](futae_engine::Engine) as one file of the volume's size.
+//! The upper cache where applications meet it: a FUSE mount that shows volumes of an
+//! [`Engine`](futae_engine::Engine), each as one file of the volume's size.
 //!
 //! Every read and write becomes a request to the engine, and its answer is sent from whatever
 //! thread completes it, so as many requests are in flight as applications start. The file is
@@ -21,7 +21,7 @@ mod tree;
 
 pub use error::MountError;
 pub use granted::Granted;
-pub use mount::{Mount, MountOptions, default_file_name};
+pub use mount::{Mount, MountOptions, ShownFile, default_file_name};
 pub use mountpoint::check_mountpoint;
-pub use passthrough::{TreeHandle, TreeMount, TreeOptions, control_attribute};
+pub use passthrough::{PageCacheUse, TreeHandle, TreeMount, TreeOptions, control_attribute};
 pub use session::Unmounted;

@@ -15,17 +15,25 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
+use std::time::SystemTime;
 
 /// Threads that take requests from the kernel, if not said otherwise.
 const THREADS_DEFAULT: usize = 2;
 
-/// How a volume is mounted.
+/// A volume as a file.
+#[derive(Clone, Debug)]
+pub struct ShownFile {
+    /// Which volume of the engine.
+    pub volume: VolumeId,
+    /// Name of the file.
+    pub name: String,
+}
+
+/// How volumes are mounted.
 #[derive(Clone, Debug)]
 pub struct MountOptions {
     /// An empty directory.
     pub mountpoint: PathBuf,
-    /// Name of the file in it.
-    pub file_name: String,
     /// Name of the source in the list of mounts.
     pub source: String,
     /// Let the kernel's page cache hold the file as well. Reads that hit there are several times
@@ -38,26 +46,27 @@ pub struct MountOptions {
     pub threads: Option<usize>,
 }
 
-/// A mounted volume. Dropping it detaches the mount; [`unmount`](Self::unmount) ends it properly.
+/// Mounted volumes. Dropping it detaches the mount; [`unmount`](Self::unmount) ends it properly.
 pub struct Mount {
-    path: PathBuf,
-    file: Arc<VolumeFile>,
+    mountpoint: PathBuf,
+    paths: Vec<PathBuf>,
+    files: Vec<Arc<VolumeFile>>,
     granted: Granted,
     mounted: Mounted,
 }
 
 impl Mount {
-    /// Mounts a volume of the engine.
+    /// Mounts volumes of the engine, each as a file.
     ///
     /// # Errors
     ///
     /// [`MountError`]; nothing is left mounted then.
     pub fn start(
-        engine: Arc<Engine>,
-        volume: VolumeId,
+        engine: &Arc<Engine>,
+        shown: &[ShownFile],
         options: &MountOptions,
     ) -> Result<Self, MountError> {
-        check_name(&options.file_name)?;
+        check_names(shown)?;
         check_mountpoint(&options.mountpoint)?;
         let refused = |source| MountError::Mount {
             path: options.mountpoint.clone(),
@@ -65,15 +74,24 @@ impl Mount {
         };
         // Absolute, so that it can be unmounted from any working directory.
         let mountpoint = options.mountpoint.canonicalize().map_err(refused)?;
-        let file = Arc::new(VolumeFile::new(engine, volume, options.join_reads_bytes));
+        let file = |shown: &ShownFile| {
+            let engine = Arc::clone(engine);
+            Arc::new(VolumeFile::new(
+                engine,
+                shown.volume,
+                options.join_reads_bytes,
+            ))
+        };
+        let files: Vec<_> = shown.iter().map(file).collect();
+        let names = shown.iter().map(|shown| shown.name.clone().into());
         let answer = Arc::new(OnceLock::new());
         let tree = Tree {
-            file: Arc::clone(&file),
-            name: options.file_name.clone().into(),
+            files: names.zip(files.iter().cloned()).collect(),
+            epoch: SystemTime::now(),
             kernel_cache: options.kernel_cache,
             granted: Arc::clone(&answer),
         };
-        let config = config(options, file.read_only);
+        let config = config(options, files.iter().all(|file| file.read_only));
         let (mounted, _) = Mounted::start(tree, &mountpoint, &config)?;
         let granted = answer.get().copied().ok_or_else(|| {
             refused(io::Error::other(
@@ -83,18 +101,26 @@ impl Mount {
         if options.kernel_cache {
             raise_readahead(&mountpoint);
         }
+        let path = |shown: &ShownFile| mountpoint.join(&shown.name);
         Ok(Self {
-            path: mountpoint.join(&options.file_name),
-            file,
+            paths: shown.iter().map(path).collect(),
+            mountpoint,
+            files,
             granted,
             mounted,
         })
     }
 
-    /// The file.
+    /// The files, in the order in which they were given.
     #[must_use]
-    pub fn path(&self) -> &Path {
-        &self.path
+    pub fn paths(&self) -> &[PathBuf] {
+        &self.paths
+    }
+
+    /// The directory that they are in.
+    #[must_use]
+    pub fn mountpoint(&self) -> &Path {
+        &self.mountpoint
     }
 
     /// What the kernel agreed to.
@@ -106,7 +132,8 @@ impl Mount {
     /// The longest read or write that the kernel has sent so far, in bytes.
     #[must_use]
     pub fn longest_request_bytes(&self) -> u32 {
-        self.file.longest_request_bytes()
+        let longest = self.files.iter().map(|file| file.longest_request_bytes());
+        longest.max().unwrap_or_default()
     }
 
     /// Whether the mount has ended, for example because somebody ran `umount`.
@@ -123,9 +150,29 @@ impl Mount {
     /// [`MountError::Unmount`], or [`MountError::Flush`] if the store failed at the end.
     pub fn unmount(mut self) -> Result<Unmounted, MountError> {
         let ended = self.mounted.end()?;
-        self.file.flush_and_wait().map_err(MountError::Flush)?;
+        // Each of them, whatever comes of the others.
+        let flushed: Vec<_> = self
+            .files
+            .iter()
+            .map(|file| file.flush_and_wait())
+            .collect();
+        for result in flushed {
+            result.map_err(MountError::Flush)?;
+        }
         Ok(ended)
     }
+}
+
+fn check_names(shown: &[ShownFile]) -> Result<(), MountError> {
+    for (at, file) in shown.iter().enumerate() {
+        check_name(&file.name)?;
+        if shown[..at].iter().any(|other| other.name == file.name) {
+            return Err(MountError::NameTwice {
+                name: file.name.clone(),
+            });
+        }
+    }
+    Ok(())
 }
 
 fn check_name(name: &str) -> Result<(), MountError> {

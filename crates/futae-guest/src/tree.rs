@@ -1,4 +1,4 @@
-//! The file system: a root directory and one file in it.
+//! The file system: a root directory and in it a file for each volume.
 
 use crate::file::VolumeFile;
 use crate::granted::Granted;
@@ -15,7 +15,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
 const ROOT: INodeNo = INodeNo(1);
-const FILE: INodeNo = INodeNo(2);
+/// The number of the first file; the others follow.
+const FILES: u64 = 2;
 /// Nobody but the kernel's own writers changes anything, so what it knows stays true.
 const FOREVER: Duration = Duration::from_secs(24 * 3600);
 /// The unit of `stat` and `statfs`, in bytes.
@@ -30,25 +31,31 @@ const READABLE: FileHandle = FileHandle(0);
 
 /// The file system of one mount.
 pub(crate) struct Tree {
-    pub(crate) file: Arc<VolumeFile>,
-    pub(crate) name: OsString,
+    /// The files by name; there is at least one.
+    pub(crate) files: Vec<(OsString, Arc<VolumeFile>)>,
+    /// When it was mounted.
+    pub(crate) epoch: SystemTime,
     /// Whether the kernel's page cache may hold the file.
     pub(crate) kernel_cache: bool,
     pub(crate) granted: Arc<OnceLock<Granted>>,
 }
 
 impl Tree {
+    /// The file of that number, if it is one.
+    fn file(&self, inode: INodeNo) -> Option<&Arc<VolumeFile>> {
+        let at = usize::try_from(inode.0.checked_sub(FILES)?).ok()?;
+        self.files.get(at).map(|(_, file)| file)
+    }
+
     fn attributes(&self, inode: INodeNo) -> Option<FileAttr> {
-        let (kind, perm, nlink, size) = match inode {
-            ROOT => (FileType::Directory, 0o700, 2, 0),
-            FILE if self.file.read_only => (FileType::RegularFile, 0o400, 1, self.file.size_bytes),
-            FILE => (FileType::RegularFile, 0o600, 1, self.file.size_bytes),
-            _ => return None,
-        };
-        let changed = if inode == FILE {
-            self.file.modified()
-        } else {
-            self.file.epoch()
+        let (kind, perm, nlink, size, changed) = match self.file(inode) {
+            Some(file) => {
+                let perm = if file.read_only { 0o400 } else { 0o600 };
+                let changed = file.modified();
+                (FileType::RegularFile, perm, 1, file.size_bytes, changed)
+            }
+            None if inode == ROOT => (FileType::Directory, 0o700, 2, 0, self.epoch),
+            None => return None,
         };
         Some(FileAttr {
             ino: inode,
@@ -57,7 +64,7 @@ impl Tree {
             atime: changed,
             mtime: changed,
             ctime: changed,
-            crtime: self.file.epoch(),
+            crtime: self.epoch,
             kind,
             perm,
             nlink,
@@ -85,6 +92,17 @@ fn settle(reply: ReplyEmpty) -> impl FnOnce(Result<(), Errno>) + Send + 'static 
     }
 }
 
+/// Flushes one file after the other, until one fails.
+fn flush_all(mut files: impl Iterator<Item = Arc<VolumeFile>> + Send + 'static, reply: ReplyEmpty) {
+    match files.next() {
+        None => reply.ok(),
+        Some(file) => file.flush(move |result| match result {
+            Ok(()) => flush_all(files, reply),
+            Err(errno) => reply.error(errno),
+        }),
+    }
+}
+
 impl Filesystem for Tree {
     fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
         let granted = Granted::agree(
@@ -101,11 +119,12 @@ impl Filesystem for Tree {
     }
 
     fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        match self.attributes(FILE) {
-            Some(attributes) if parent == ROOT && name == self.name => {
-                reply.entry(&FOREVER, &attributes, Generation(0));
-            }
-            _ => reply.error(Errno::ENOENT),
+        let named = self.files.iter().position(|(known, _)| known == name);
+        let inode = named.filter(|_| parent == ROOT);
+        let inode = inode.map(|at| INodeNo(FILES + at as u64));
+        match inode.and_then(|inode| self.attributes(inode)) {
+            Some(attributes) => reply.entry(&FOREVER, &attributes, Generation(0)),
+            None => reply.error(Errno::ENOENT),
         }
     }
 
@@ -139,7 +158,8 @@ impl Filesystem for Tree {
     ) {
         // The size is the volume's, owner and mode are the mount's; times are the mount's, too,
         // but programs that copy files set them and mean no harm.
-        let other_size = size.is_some_and(|size| inode != FILE || size != self.file.size_bytes);
+        let own_size = self.file(inode).map(|file| file.size_bytes);
+        let other_size = size.is_some() && size != own_size;
         if other_size || mode.is_some() || uid.is_some() || gid.is_some() {
             return reply.error(Errno::EPERM);
         }
@@ -198,11 +218,11 @@ impl Filesystem for Tree {
     }
 
     fn open(&self, _request: &Request, inode: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        if inode != FILE {
+        let Some(file) = self.file(inode) else {
             return reply.error(Errno::EISDIR);
-        }
+        };
         let writes = flags.acc_mode() != OpenAccMode::O_RDONLY;
-        if writes && self.file.read_only {
+        if writes && file.read_only {
             return reply.error(Errno::EROFS);
         }
         let mut how = if self.kernel_cache {
@@ -217,7 +237,7 @@ impl Filesystem for Tree {
     fn read(
         &self,
         _request: &Request,
-        _inode: INodeNo,
+        inode: INodeNo,
         _handle: FileHandle,
         offset: u64,
         size: u32,
@@ -225,7 +245,10 @@ impl Filesystem for Tree {
         _lock_owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        self.file.read(offset, size, move |result| match result {
+        let Some(file) = self.file(inode) else {
+            return reply.error(Errno::EISDIR);
+        };
+        file.read(offset, size, move |result| match result {
             Ok(data) => reply.data(data),
             Err(errno) => reply.error(errno),
         });
@@ -234,7 +257,7 @@ impl Filesystem for Tree {
     fn write(
         &self,
         _request: &Request,
-        _inode: INodeNo,
+        inode: INodeNo,
         _handle: FileHandle,
         offset: u64,
         data: &[u8],
@@ -245,37 +268,41 @@ impl Filesystem for Tree {
     ) {
         // O_SYNC contains O_DSYNC, and the kernel sets it for RWF_DSYNC, too.
         let fua = flags.0 & O_DSYNC != 0;
-        self.file
-            .write(offset, data, fua, move |result| match result {
-                Ok(written) => reply.written(written),
-                Err(errno) => reply.error(errno),
-            });
+        let Some(file) = self.file(inode) else {
+            return reply.error(Errno::EISDIR);
+        };
+        file.write(offset, data, fua, move |result| match result {
+            Ok(written) => reply.written(written),
+            Err(errno) => reply.error(errno),
+        });
     }
 
     fn flush(
         &self,
         _request: &Request,
-        _inode: INodeNo,
+        inode: INodeNo,
         handle: FileHandle,
         _lock_owner: LockOwner,
         reply: ReplyEmpty,
     ) {
-        if handle == WRITABLE {
-            self.file.flush(settle(reply));
-        } else {
-            reply.ok();
+        match self.file(inode) {
+            Some(file) if handle == WRITABLE => file.flush(settle(reply)),
+            _ => reply.ok(),
         }
     }
 
     fn fsync(
         &self,
         _request: &Request,
-        _inode: INodeNo,
+        inode: INodeNo,
         _handle: FileHandle,
         _data_only: bool,
         reply: ReplyEmpty,
     ) {
-        self.file.flush(settle(reply));
+        match self.file(inode) {
+            Some(file) => file.flush(settle(reply)),
+            None => reply.error(Errno::EBADF),
+        }
     }
 
     fn readdir(
@@ -289,12 +316,14 @@ impl Filesystem for Tree {
         if inode != ROOT {
             return reply.error(Errno::ENOTDIR);
         }
-        let entries = [
-            (ROOT, FileType::Directory, OsStr::new(".")),
-            (ROOT, FileType::Directory, OsStr::new("..")),
-            (FILE, FileType::RegularFile, self.name.as_os_str()),
-        ];
-        for (next, (inode, kind, name)) in (1u64..).zip(entries).skip(offset.min(3) as usize) {
+        let dots = [".", ".."].map(|name| (ROOT, FileType::Directory, OsStr::new(name)));
+        let files = (FILES..).zip(&self.files).map(|(inode, (name, _))| {
+            let inode = INodeNo(inode);
+            (inode, FileType::RegularFile, name.as_os_str())
+        });
+        let entries = dots.into_iter().chain(files);
+        let seen = usize::try_from(offset).unwrap_or(usize::MAX);
+        for (next, (inode, kind, name)) in (1u64..).zip(entries).skip(seen) {
             if reply.add(inode, next, kind, name) {
                 break;
             }
@@ -310,39 +339,61 @@ impl Filesystem for Tree {
         _data_only: bool,
         reply: ReplyEmpty,
     ) {
-        self.file.flush(settle(reply));
+        // Whatever can be in the directory is in its files.
+        let files: Vec<_> = self
+            .files
+            .iter()
+            .map(|(_, file)| Arc::clone(file))
+            .collect();
+        flush_all(files.into_iter(), reply);
     }
 
     fn statfs(&self, _request: &Request, _inode: INodeNo, reply: ReplyStatfs) {
-        let blocks = self.file.size_bytes.div_ceil(STAT_BLOCK_BYTES.into());
-        reply.statfs(blocks, 0, 0, 2, 0, STAT_BLOCK_BYTES, 255, STAT_BLOCK_BYTES);
+        let blocks = |file: &VolumeFile| file.size_bytes.div_ceil(STAT_BLOCK_BYTES.into());
+        let blocks = self.files.iter().map(|(_, file)| blocks(file)).sum();
+        let inodes = 1 + self.files.len() as u64;
+        reply.statfs(
+            blocks,
+            0,
+            0,
+            inodes,
+            0,
+            STAT_BLOCK_BYTES,
+            255,
+            STAT_BLOCK_BYTES,
+        );
     }
 
     fn fallocate(
         &self,
         _request: &Request,
-        _inode: INodeNo,
+        inode: INodeNo,
         _handle: FileHandle,
         offset: u64,
         length: u64,
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        self.file.allocate(offset, length, mode, settle(reply));
+        match self.file(inode) {
+            Some(file) => file.allocate(offset, length, mode, settle(reply)),
+            None => reply.error(Errno::EISDIR),
+        }
     }
 
     fn lseek(
         &self,
         _request: &Request,
-        _inode: INodeNo,
+        inode: INodeNo,
         _handle: FileHandle,
         offset: i64,
         whence: i32,
         reply: ReplyLseek,
     ) {
-        let found = u64::try_from(offset)
-            .map_err(|_| Errno::ENXIO)
-            .and_then(|offset| self.file.seek(offset, whence));
+        let found = u64::try_from(offset).map_err(|_| Errno::ENXIO);
+        let found = found.and_then(|offset| match self.file(inode) {
+            Some(file) => file.seek(offset, whence),
+            None => Err(Errno::EISDIR),
+        });
         match found {
             Ok(offset) => reply.offset(offset as i64),
             Err(errno) => reply.error(errno),

@@ -89,7 +89,12 @@ impl Passthrough {
             return Err(Errno::INVAL);
         }
         let place = self.nodes.place(node)?;
-        let cut = || rustix::fs::ftruncate(self.writable(node, &place)?, size);
+        let cut = || {
+            let file = self.writable(node, &place)?;
+            rustix::fs::ftruncate(&file, size)?;
+            self.files.sweep(file, size..size);
+            Ok(())
+        };
         match node.contents().filter(|contents| !contents.is_gone()) {
             Some(contents) => contents.change_size(size, cut),
             None => cut(),

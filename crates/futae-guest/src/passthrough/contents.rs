@@ -4,10 +4,12 @@
 use super::lower::{LowerFile, stat_of};
 use super::node::{Key, Node, Nodes, locked};
 use super::stat::Stamp;
-use futae_engine::{Done, Engine, FileIo, Operation, Request, SetupError, Store};
+use futae_engine::{Done, Engine, FileIo, Operation, PAGE_BYTES, Request, SetupError, Store};
 use futae_policy::{Class, VolumeId};
 use rustix::io::Errno;
 use std::collections::HashMap;
+use std::fs::File;
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -159,6 +161,20 @@ impl CachedFiles {
 
     pub(crate) fn engine(&self) -> &Engine {
         &self.engine
+    }
+
+    pub(crate) fn io(&self) -> &FileIo {
+        &self.io
+    }
+
+    /// A range of a lower file was changed past its store. What of it is no whole page at its ends was
+    /// changed in the page cache, and is dropped from there soon.
+    pub(crate) fn sweep(&self, file: File, range: Range<u64>) {
+        let page = PAGE_BYTES as u64;
+        if !range.start.is_multiple_of(page) || !range.end.is_multiple_of(page) {
+            self.io
+                .sweep(file, range.start..range.end.max(range.start + 1));
+        }
     }
 
     /// Opens a file: its contents, and whether they were changed past the mount since they were

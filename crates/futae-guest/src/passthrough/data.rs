@@ -219,7 +219,13 @@ impl Passthrough {
         let mode = FallocateFlags::from_bits_retain(mode as u32);
         let end = offset.checked_add(length).ok_or(Errno::FBIG)?;
         let writer = contents.lower.writer()?;
-        let work = || rustix::fs::fallocate(writer.file(), mode, offset, length);
+        let work = || {
+            rustix::fs::fallocate(writer.file(), mode, offset, length)?;
+            if let Ok(file) = writer.file().try_clone() {
+                self.files.sweep(file, offset..end);
+            }
+            Ok(())
+        };
         let size = rustix::fs::fstat(writer.file())?.st_size as u64;
         let grows = !mode.contains(FallocateFlags::KEEP_SIZE) && end > size;
         let rewrites = FallocateFlags::PUNCH_HOLE | FallocateFlags::ZERO_RANGE;

@@ -23,7 +23,7 @@ mod priority;
 mod stat;
 
 pub use attributes::control_attribute;
-pub use mount::{TreeHandle, TreeMount, TreeOptions};
+pub use mount::{PageCacheUse, TreeHandle, TreeMount, TreeOptions};
 
 use crate::granted::Granted;
 use contents::CachedFiles;

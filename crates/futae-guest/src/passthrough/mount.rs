@@ -22,8 +22,11 @@ const THREADS_DEFAULT: usize = 4;
 /// Of the descriptors that this process may have, one in so many stands for a known file; the
 /// others are left for files that are open.
 const KNOWN_SHARE: u64 = 4;
-/// Known files with a descriptor at most.
+/// Known files with a descriptor at most, and at least if the process may have so many. In between, one for
+/// so many bytes of the cache: each takes about 2 KiB of the kernel's memory.
 const KNOWN_MAX: u64 = 65_536;
+const KNOWN_MIN: u64 = 1024;
+const KNOWN_BYTES: u64 = 64 << 10;
 
 /// How a tree is mounted.
 #[derive(Clone, Debug)]
@@ -46,6 +49,15 @@ pub struct TreeOptions {
 pub struct TreeMount {
     handle: Arc<TreeHandle>,
     mounted: Mounted,
+}
+
+/// What went through the page cache of the file system below a tree: reads and writes of no whole pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageCacheUse {
+    /// Bytes read and written.
+    pub bytes: u64,
+    /// Ranges of files that were written and have been dropped from it since.
+    pub ranges_swept: u64,
 }
 
 /// What can be asked of a mounted tree, by whoever has it.
@@ -98,8 +110,9 @@ impl TreeMount {
                 .protect(&root, &path)
                 .map_err(|errno| unprotectable(directory, errno))?;
         }
+        let known = known_max(engine.status().capacity_blocks * engine.block_bytes());
         let tree = Arc::new(Passthrough {
-            nodes: Nodes::new(root_again, source.clone(), known_max()).map_err(told)?,
+            nodes: Nodes::new(root_again, source.clone(), known).map_err(told)?,
             files: CachedFiles::new(engine),
             priority,
             directories: Mutex::default(),
@@ -194,6 +207,17 @@ impl TreeHandle {
         Ok(())
     }
 
+    /// What of the lower files went through the page cache below, where it was to be avoided and could not
+    /// be.
+    #[must_use]
+    pub fn page_cache(&self) -> PageCacheUse {
+        let io = self.tree.files.io();
+        PageCacheUse {
+            bytes: io.bytes_through_page_cache(),
+            ranges_swept: io.ranges_swept(),
+        }
+    }
+
     /// The protected directories, as they are called now.
     #[must_use]
     pub fn protected(&self) -> Vec<String> {
@@ -239,8 +263,8 @@ fn unprotectable(directory: &Path, errno: Errno) -> MountError {
 }
 
 /// Raises the number of descriptors that this process may have to what it can be; how many of them
-/// known files get.
-fn known_max() -> usize {
+/// known files get beside a cache of so many bytes.
+fn known_max(cache_bytes: u64) -> usize {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {
         current: limit.maximum,
@@ -251,7 +275,8 @@ fn known_max() -> usize {
     } else {
         limit.current
     };
-    let known = most.map_or(KNOWN_MAX, |most| (most / KNOWN_SHARE).min(KNOWN_MAX));
+    let wanted = (cache_bytes / KNOWN_BYTES).clamp(KNOWN_MIN, KNOWN_MAX);
+    let known = most.map_or(wanted, |most| (most / KNOWN_SHARE).min(wanted));
     usize::try_from(known).unwrap_or(usize::MAX).max(16)
 }
 

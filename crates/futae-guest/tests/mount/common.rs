@@ -11,7 +11,7 @@ use futae_engine::{
     Engine, EngineOptions, FileStore, HandDown, IoBuf, IoError, IoErrorKind, Store, StoreDone,
     StoreOperation,
 };
-use futae_guest::{Mount, MountOptions};
+use futae_guest::{Mount, MountOptions, ShownFile};
 use futae_policy::{Class, VolumeId};
 use rustix::mount::UnmountFlags;
 use tempfile::TempDir;
@@ -69,7 +69,6 @@ impl Place {
     pub(crate) fn options(&self) -> MountOptions {
         MountOptions {
             mountpoint: self.mountpoint(),
-            file_name: "volume".into(),
             source: "test".into(),
             join_reads_bytes: 0,
             kernel_cache: false,
@@ -113,8 +112,19 @@ pub(crate) fn mount_image(
     let _ = place;
     let store = FileStore::open(image, false).expect("a store");
     let (engine, volume) = engine(Arc::new(store), capacity_blocks);
-    let mount = Mount::start(Arc::clone(&engine), volume, options).expect("mounted");
+    let mount = Mount::start(&engine, &shown(volume), options).expect("mounted");
     (engine, mount)
+}
+
+/// A volume as the one file.
+pub(crate) fn shown(volume: VolumeId) -> [ShownFile; 1] {
+    let name = "volume".to_owned();
+    [ShownFile { volume, name }]
+}
+
+/// Where the one file is.
+pub(crate) fn path(mount: &Mount) -> &Path {
+    &mount.paths()[0]
 }
 
 pub(crate) fn open(path: &Path, direct: bool) -> File {

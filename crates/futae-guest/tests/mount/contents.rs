@@ -10,7 +10,9 @@ use futae_engine::IoBuf;
 use futae_guest::Mount;
 use rustix::fs::FallocateFlags;
 
-use crate::common::{MemoryStore, Place, Random, engine, has_fuse, mount_image, open, tool};
+use crate::common::{
+    MemoryStore, Place, Random, engine, has_fuse, mount_image, open, path, shown, tool,
+};
 
 const SIZE: u64 = 8 << 20;
 
@@ -61,7 +63,7 @@ fn random_reads_and_writes_equal_a_model() {
         options.kernel_cache = kernel_cache;
         let (_engine, mount) = mount_image(&place, &image, 300, &options);
         let mut model = vec![0; SIZE as usize];
-        roam(mount.path(), &mut model, 0, 400, 77);
+        roam(path(&mount), &mut model, 0, 400, 77);
         let ended = mount.unmount().expect("unmounted");
         assert!(!ended.was_busy && !ended.is_in_use);
         assert!(
@@ -81,7 +83,7 @@ fn four_threads_share_the_file() {
     let mut options = place.options();
     options.threads = Some(4);
     let (_engine, mount) = mount_image(&place, &image, 500, &options);
-    let path = mount.path().to_owned();
+    let path = path(&mount).to_owned();
     std::thread::scope(|scope| {
         for part in 0..4 {
             let path = &path;
@@ -103,7 +105,7 @@ fn requests_are_as_long_as_the_kernel_allows() {
     let image = place.image(SIZE);
     let (_engine, mount) = mount_image(&place, &image, 300, &place.options());
     let mut bytes = vec![1; 4 << 20];
-    let mut file = open(mount.path(), false);
+    let mut file = open(path(&mount), false);
     file.write_all(&bytes).expect("written");
     file.rewind().expect("rewound");
     file.read_exact(&mut bytes).expect("read");
@@ -151,10 +153,10 @@ fn it_can_be_mapped() {
             println!("skipped: this kernel maps no file that is opened past the page cache");
             continue;
         }
-        open(mount.path(), false)
+        open(path(&mount), false)
             .write_all_at(b"abcd", 5000)
             .expect("written");
-        let path = mount.path().to_string_lossy().into_owned();
+        let path = path(&mount).to_string_lossy().into_owned();
         let Some(output) = tool("python3", &["-c", MAPS, &path]) else {
             return;
         };
@@ -179,7 +181,7 @@ fn holes_can_be_punched_and_found() {
     let place = Place::new();
     let image = place.image(SIZE);
     let (_engine, mount) = mount_image(&place, &image, 3000, &place.options());
-    let file = open(mount.path(), false);
+    let file = open(path(&mount), false);
     file.write_all_at(&vec![7; 1 << 20], 1 << 20)
         .expect("written");
     let zeroed = |start: u64, length: u64| {
@@ -220,8 +222,8 @@ fn a_failing_store_is_an_io_error_and_nothing_more() {
     let place = Place::new();
     let store = Arc::new(MemoryStore::new(1 << 20));
     let (engine, volume) = engine(Arc::clone(&store) as Arc<_>, 100);
-    let mount = Mount::start(engine, volume, &place.options()).expect("mounted");
-    let file = open(mount.path(), false);
+    let mount = Mount::start(&engine, &shown(volume), &place.options()).expect("mounted");
+    let file = open(path(&mount), false);
     file.write_all_at(&[5; 8192], 0).expect("written");
     store.fails.store(true, Ordering::SeqCst);
     let mut bytes = [0; 4096];
@@ -248,11 +250,11 @@ fn synchronous_writes_are_forced() {
     let place = Place::new();
     let store = Arc::new(MemoryStore::new(1 << 20));
     let (engine, volume) = engine(Arc::clone(&store) as Arc<_>, 100);
-    let mount = Mount::start(engine, volume, &place.options()).expect("mounted");
+    let mount = Mount::start(&engine, &shown(volume), &place.options()).expect("mounted");
     const O_DSYNC: i32 = 0o10000;
     let mut how = File::options();
     std::os::unix::fs::OpenOptionsExt::custom_flags(&mut how, O_DSYNC);
-    let mut file = how.write(true).open(mount.path()).expect("opened");
+    let mut file = how.write(true).open(path(&mount)).expect("opened");
     file.seek(SeekFrom::Start(512)).expect("sought");
     file.write_all(&[1; 512]).expect("written");
     assert_eq!(store.unflushed.load(Ordering::SeqCst), 0);

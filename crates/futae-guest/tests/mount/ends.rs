@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 use futae_guest::{Mount, MountError, check_mountpoint};
 use rustix::mount::{MountFlags, UnmountFlags};
 
-use crate::common::{MemoryStore, Place, engine, has_fuse, open};
+use crate::common::{MemoryStore, Place, engine, has_fuse, open, path, shown};
 
 fn mounted(place: &Place) -> (Arc<MemoryStore>, Mount) {
     let store = Arc::new(MemoryStore::new(1 << 20));
     let (engine, volume) = engine(Arc::clone(&store) as Arc<_>, 100);
-    let mount = Mount::start(engine, volume, &place.options()).expect("mounted");
+    let mount = Mount::start(&engine, &shown(volume), &place.options()).expect("mounted");
     (store, mount)
 }
 
@@ -33,7 +33,7 @@ fn unmounting_flushes() {
     }
     let place = Place::new();
     let (store, mount) = mounted(&place);
-    let file = open(mount.path(), false);
+    let file = open(path(&mount), false);
     file.write_all_at(&[1; 4096], 0).expect("written");
     assert_eq!(store.unflushed.load(Ordering::SeqCst), 1);
     // Closing the file flushes as well; this one is still open, so the mount is busy.
@@ -72,7 +72,7 @@ fn a_busy_mount_is_detached() {
     }
     let place = Place::new();
     let (_store, mount) = mounted(&place);
-    let file = open(mount.path(), false);
+    let file = open(path(&mount), false);
     let clock = Instant::now();
     let ended = mount.unmount().expect("unmounted");
     assert!(ended.was_busy && ended.is_in_use);

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::common::{Place, has_fuse, mount_image, tool};
+use crate::common::{Place, has_fuse, mount_image, path, tool};
 
 /// A loop device, released at the end.
 struct Loop(String);
@@ -58,7 +58,7 @@ fn a_file_system_lives_on_a_loop_device() {
         let place = Place::new();
         let image = place.image(64 << 20);
         let (_engine, mount) = mount_image(&place, &image, 1000, &place.options());
-        let path = mount.path().to_string_lossy().into_owned();
+        let path = path(&mount).to_string_lossy().into_owned();
         let direct_io = format!("--direct-io={direct}");
         let Some(output) = tool("losetup", &["-f", "--show", &direct_io, &path]) else {
             return;

@@ -6,9 +6,9 @@ use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use futae_guest::{Mount, MountError, MountOptions, default_file_name};
+use futae_guest::{Mount, MountError, MountOptions, ShownFile, default_file_name};
 
-use crate::common::{MemoryStore, Place, engine, has_fuse, open};
+use crate::common::{MemoryStore, Place, engine, has_fuse, open, path, shown};
 
 const EPERM: Option<i32> = Some(1);
 const EROFS: Option<i32> = Some(30);
@@ -20,7 +20,7 @@ fn start(options: &MountOptions, read_only: bool) -> Result<Mount, MountError> {
         ..MemoryStore::new(1_000_000)
     };
     let (engine, volume) = engine(Arc::new(store), 100);
-    Mount::start(engine, volume, options)
+    Mount::start(&engine, &shown(volume), options)
 }
 
 #[test]
@@ -30,7 +30,7 @@ fn the_size_cannot_change_and_nothing_is_lost() {
     }
     let place = Place::new();
     let mount = start(&place.options(), false).expect("mounted");
-    let file = open(mount.path(), false);
+    let file = open(path(&mount), false);
     file.write_all_at(&[9; 4096], 0).expect("written");
     let refused = |result: std::io::Result<()>| {
         assert_eq!(result.expect_err("refused").raw_os_error(), EPERM);
@@ -38,16 +38,16 @@ fn the_size_cannot_change_and_nothing_is_lost() {
     refused(file.set_len(0));
     refused(file.set_len(2_000_000));
     file.set_len(1_000_000).expect("it has that size");
-    refused(File::create(mount.path()).map(drop));
+    refused(File::create(path(&mount)).map(drop));
     refused(File::create(place.mountpoint().join("other")).map(drop));
     refused(std::fs::create_dir(place.mountpoint().join("other")));
-    refused(std::fs::remove_file(mount.path()));
+    refused(std::fs::remove_file(path(&mount)));
     refused(std::fs::rename(
-        mount.path(),
+        path(&mount),
         place.mountpoint().join("other"),
     ));
     refused(std::fs::set_permissions(
-        mount.path(),
+        path(&mount),
         Permissions::from_mode(0o777),
     ));
     file.set_modified(SystemTime::UNIX_EPOCH).expect("harmless");
@@ -90,10 +90,10 @@ fn a_read_only_volume_stays_as_it_is() {
     let mount = start(&place.options(), true).expect("mounted");
     let error = OpenOptions::new()
         .write(true)
-        .open(mount.path())
+        .open(path(&mount))
         .expect_err("read-only");
     assert_eq!(error.raw_os_error(), EROFS);
-    let file = File::open(mount.path()).expect("opened");
+    let file = File::open(path(&mount)).expect("opened");
     let mut bytes = [1; 4096];
     file.read_exact_at(&mut bytes, 4096).expect("read");
     let mode = file.metadata().expect("attributes").permissions().mode();
@@ -121,10 +121,20 @@ fn a_mountpoint_must_be_an_empty_directory() {
     options.mountpoint = place.folder.path().to_owned();
     assert!(said(&options).contains("not empty"), "{}", said(&options));
     options.mountpoint = place.mountpoint();
+    let named = |names: &[&str]| {
+        let (engine, volume) = engine(Arc::new(MemoryStore::new(4096)), 1);
+        let named = names.iter().map(|name| ShownFile {
+            volume,
+            name: (*name).to_owned(),
+        });
+        let shown: Vec<_> = named.collect();
+        let refused = Mount::start(&engine, &shown, &options).err();
+        refused.expect("refused").to_string()
+    };
     for name in ["", ".", "..", "a/b", "a\0b", &"x".repeat(256)] {
-        options.file_name = name.into();
-        assert!(said(&options).contains("--name"), "{}", said(&options));
+        assert!(named(&[name]).contains("--name"), "{}", named(&[name]));
     }
+    assert!(named(&["a", "b", "a"]).contains("two files"));
     let entries = std::fs::read_dir(place.mountpoint()).expect("nothing is mounted");
     assert_eq!(entries.count(), 0);
     let gone = std::fs::metadata(place.folder.path().join("nowhere"));
