@@ -225,6 +225,36 @@ fn a_server_that_breaks_the_protocol_is_left_and_found_again() {
     }
 }
 
+/// A server that is there and takes nobody in is tried ever more seldom.
+#[test]
+fn attempts_to_connect_are_further_and_further_apart() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("s");
+    let listener = UnixListener::bind(&path).expect("a socket");
+    let (came, comes) = mpsc::channel();
+    thread::spawn(move || {
+        for (number, stream) in listener.incoming().enumerate() {
+            let mut stream = stream.expect("a client");
+            if number == 0 {
+                welcome(&mut stream, Capabilities::all());
+            }
+            // And it hangs up.
+            drop(stream);
+            if came.send(Instant::now()).is_err() {
+                return;
+            }
+        }
+    });
+    let _store = connect(&path);
+    let times: Vec<_> = comes.iter().take(4).collect();
+    let gaps: Vec<_> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    // A clock never rings early, but the first time is noted a little late.
+    for (gap, seconds) in gaps.iter().zip([1, 1, 2]) {
+        let least = Duration::from_secs(seconds) - Duration::from_millis(300);
+        assert!(*gap > least, "{gaps:?}");
+    }
+}
+
 #[test]
 fn a_short_answer_fails_one_read_only() {
     let folder = tempfile::tempdir().expect("a folder");
