@@ -2,6 +2,8 @@
 
 #[cfg(futae_has_bpf)]
 mod bpf;
+#[cfg(futae_has_bpf)]
+mod thin;
 
 use crate::args::Checked;
 use crate::extents::Pages;
@@ -65,6 +67,16 @@ impl Probe {
             #[cfg(futae_has_bpf)]
             Kind::Bpf(programs) => programs.source(),
             Kind::Vmstat => Source::Vmstat,
+        }
+    }
+
+    /// Whether refaults are told by device and by file, too.
+    #[must_use]
+    pub fn sees_refaults(&self) -> bool {
+        match &self.kind {
+            #[cfg(futae_has_bpf)]
+            Kind::Bpf(programs) => programs.sees_refaults(),
+            Kind::Vmstat => false,
         }
     }
 

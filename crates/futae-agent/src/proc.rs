@@ -61,7 +61,8 @@ fn memory_in(text: &str) -> Memory {
         total: bytes("MemTotal"),
         free: bytes("MemFree"),
         available: bytes("MemAvailable"),
-        cached: bytes("Cached"),
+        // Files of tmpfs are counted there as well, and cannot be given back.
+        cached: bytes("Cached").saturating_sub(bytes("Shmem")),
         buffers: bytes("Buffers"),
     }
 }
@@ -188,7 +189,9 @@ mod tests {
 
     #[test]
     fn numbers_are_found_and_missing_ones_are_zero() {
-        let memory = memory_in("MemTotal:  1000 kB\nMemFree: 12 kB\nCachedX: 3 kB\nCached: 5 kB\n");
+        let memory = memory_in(
+            "MemTotal:  1000 kB\nMemFree: 12 kB\nCachedX: 3 kB\nCached: 15 kB\nShmem: 10 kB\n",
+        );
         assert_eq!(
             (memory.total, memory.free, memory.cached),
             (1_024_000, 12_288, 5120)

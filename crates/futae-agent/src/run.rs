@@ -26,9 +26,8 @@ const NOTICES_AT_ONCE: usize = 32_768;
 /// # Errors
 /// If the kernel stops giving counters, or standard output is gone.
 pub fn run(args: &Checked) -> anyhow::Result<()> {
+    crate::system::keep_large_memory_apart();
     let (probe, why) = Probe::start(args);
-    // The kernel's description of itself is large, and of no use any more.
-    crate::system::give_back_memory();
     if let Some(why) = why {
         eprintln!("futae agent: counting by /proc/vmstat alone: {why}");
     }

@@ -113,6 +113,16 @@ pub fn extents(file: BorrowedFd<'_>, start: u64) -> io::Result<Vec<Extent>> {
     Ok(request.extents[..(request.mapped as usize).min(EXTENTS)].to_vec())
 }
 
+/// From now on what is large gets memory of its own, which goes back to the kernel as soon as it is free. The
+/// allocator would otherwise keep such memory once it has seen some, and grow what grows by copying it.
+pub fn keep_large_memory_apart() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: no pointers; nobody else allocates in another way meanwhile.
+    unsafe {
+        libc::mallopt(libc::M_MMAP_THRESHOLD, 128 << 10);
+    }
+}
+
 /// Gives memory that is free in this process back to the kernel, as far as the allocator can.
 pub fn give_back_memory() {
     #[cfg(target_env = "gnu")]

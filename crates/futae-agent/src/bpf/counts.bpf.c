@@ -26,8 +26,10 @@ const volatile u8 send_notices = 0;
 /* References are sent if the lowest 24 bits of their hash are below this. */
 const volatile u32 sample_below = 0;
 
-/* The loader reads them in this order (probe.rs). Refaults are not here: the kernel counts them itself. */
-enum field { ACCESSES, MISSES, ADDED_READ, ADDED_WRITE, RECLAIMED, TRUNCATED, INVALIDATED, DIRTIED, FIELDS };
+/* The loader reads them in this order (probe/bpf.rs). In total and by cgroup the kernel counts refaults itself. */
+enum field {
+	ACCESSES, MISSES, ADDED_READ, ADDED_WRITE, RECLAIMED, TRUNCATED, INVALIDATED, DIRTIED, REFAULTS, FIELDS
+};
 
 struct counters {
 	u64 of[FIELDS];
@@ -527,6 +529,24 @@ int map_ended(u64 *context)
 		return 0;
 	count(inode, group_of_task(), ACCESSES, 1);
 	refer(inode, fault->pgoff, 1);
+	return 0;
+}
+
+/* ---- where functions can be traced, whatever counts the reads ---- */
+
+/* A page has been added that was evicted lately. */
+SEC("fentry/workingset_refault")
+int page_refaulted(u64 *context)
+{
+	struct folio *folio = (void *)context[0];
+	u64 mapping = (u64)PEEK(folio, mapping);
+	struct inode *inode;
+	/* Pages that come back from swap belong to no file. */
+	if (!mapping || mapping & 3)
+		return 0;
+	inode = folio->mapping->host;
+	if (is_cache(inode))
+		count(inode, group_of_folio(folio), REFAULTS, pages_of(folio));
 	return 0;
 }
 

@@ -1,25 +1,53 @@
 //! The eBPF programs of `src/bpf`, loaded and read by `aya`.
 
-use super::Counts;
+use super::{Counts, thin};
 use crate::args::Checked;
 use crate::extents::Pages;
-use anyhow::{Context, anyhow};
+use anyhow::{Context, anyhow, bail};
 use aya::maps::{HashMap, Map, MapData, PerCpuArray, PerCpuHashMap, RingBuf};
 use aya::programs::{BtfTracePoint, FEntry, FExit};
-use aya::{Btf, Ebpf, EbpfLoader};
+use aya::{Btf, Ebpf, EbpfLoader, Endianness};
 use futae_report::{Counters, Source};
 use rustix::fd::{AsFd, BorrowedFd};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/counts.bpf.o"));
 
 /// Fields of a record of counters (`enum field` in `counts.bpf.c`).
-const FIELDS: usize = 8;
+const FIELDS: usize = 9;
 type Record = [u64; FIELDS];
 /// `struct file_key`: device, unused, both halves of the inode.
 type FileKey = [u32; 4];
 /// Bytes of `struct notice`.
 const NOTICE_BYTES: usize = 32;
 const RING_BYTES_MIN: u32 = 4096;
+
+const DESCRIPTION: &str = "/sys/kernel/btf/vmlinux";
+/// The kernel's types that the programs read (`bpf/kernel.h`, where some have a suffix).
+const TYPES: [&str; 22] = [
+    "super_block",
+    "inode",
+    "address_space",
+    "file",
+    "fdtable",
+    "files_struct",
+    "kiocb",
+    "readahead_control",
+    "folio",
+    "vm_area_struct",
+    "fault_flag",
+    "vm_fault",
+    "kernfs_node",
+    "cgroup",
+    "cgroup_subsys_state",
+    "mem_cgroup",
+    "css_set",
+    "task_io_accounting",
+    "task_struct",
+    "pt_regs",
+    "pageflags",
+    "cgroup_subsys_id",
+];
 
 enum Hook {
     Tracepoint(&'static str),
@@ -48,9 +76,13 @@ const ALWAYS: [(&str, Hook); 3] = [
     ("page_left", Tracepoint("mm_filemap_delete_from_page_cache")),
 ];
 
+/// Tells refaults by device and by file, if the kernel takes it.
+const REFAULTS: (&str, Hook) = ("page_refaulted", Begin("workingset_refault"));
+
 /// The programs at work; they leave the kernel when this is dropped.
 pub struct Programs {
     source: Source,
+    sees_refaults: bool,
     devices: PerCpuHashMap<MapData, u32, Record>,
     groups: PerCpuHashMap<MapData, u64, Record>,
     files: HashMap<MapData, FileKey, Record>,
@@ -63,51 +95,9 @@ pub struct Programs {
 impl Programs {
     /// Loads the family that this kernel takes.
     pub fn load(args: &Checked) -> anyhow::Result<Self> {
-        let btf = Btf::from_sys_fs().context("it does not describe itself (BTF)")?;
-        let functions = || Self::load_family(args, &btf, Source::Functions, &BY_FUNCTIONS);
-        if args.functions {
-            return functions();
-        }
-        let tracepoints = Self::load_family(args, &btf, Source::Tracepoints, &BY_TRACEPOINTS);
-        tracepoints.or_else(|first| {
-            functions().map_err(|second| anyhow!("tracepoints: {first:#}; functions: {second:#}"))
-        })
-    }
-
-    fn load_family(
-        args: &Checked,
-        btf: &Btf,
-        source: Source,
-        family: &[(&str, Hook)],
-    ) -> anyhow::Result<Self> {
-        let mut loader = EbpfLoader::new();
-        let (files, groups) = (u8::from(args.top > 0), u8::from(args.groups));
-        let notices = u8::from(args.notices);
-        loader.btf(Some(btf));
-        // Storage of tasks is used by the programs alone.
-        loader.allow_unsupported_maps();
-        loader.override_global("count_files", &files, true);
-        loader.override_global("count_groups", &groups, true);
-        loader.override_global("send_notices", &notices, true);
-        loader.override_global("sample_below", &args.threshold, true);
-        // What is not used takes no memory.
-        for (name, is_used, least) in [
-            ("files", args.top > 0, 1),
-            ("groups", args.groups, 1),
-            ("notices", args.notices, RING_BYTES_MIN),
-            ("references", args.threshold > 0, RING_BYTES_MIN),
-        ] {
-            if !is_used {
-                loader.map_max_entries(name, least);
-            }
-        }
-        let mut programs = loader.load(OBJECT)?;
-        for (name, hook) in family.iter().chain(&ALWAYS) {
-            load(&mut programs, name, hook, btf).with_context(|| (*name).to_owned())?;
-        }
-        for (name, hook) in ALWAYS.iter().chain(family) {
-            attach(&mut programs, name, hook).with_context(|| (*name).to_owned())?;
-        }
+        let (source, mut programs, sees_refaults) = load_all(args)?;
+        // What loading took is of no use any more. Rings take their memory only now.
+        crate::system::give_back_memory();
         let mut map = |name: &str| -> anyhow::Result<Map> {
             programs
                 .take_map(name)
@@ -115,6 +105,7 @@ impl Programs {
         };
         Ok(Self {
             source,
+            sees_refaults,
             devices: map("devices")?.try_into()?,
             groups: map("groups")?.try_into()?,
             files: map("files")?.try_into()?,
@@ -128,6 +119,11 @@ impl Programs {
     /// Which family is loaded.
     pub fn source(&self) -> Source {
         self.source
+    }
+
+    /// Whether refaults are told by device and by file.
+    pub fn sees_refaults(&self) -> bool {
+        self.sees_refaults
     }
 
     /// What was counted so far.
@@ -184,6 +180,132 @@ impl Programs {
     }
 }
 
+/// What this kernel says of the types that the programs read, and of tracepoints.
+fn types() -> anyhow::Result<Btf> {
+    let families = || BY_TRACEPOINTS.iter().chain(&ALWAYS);
+    description(|name| {
+        let event = name.strip_prefix(b"btf_trace_");
+        let is_event =
+            |hook: &Hook| matches!(hook, Tracepoint(known) if event == Some(known.as_bytes()));
+        TYPES.iter().any(|known| name == known.as_bytes())
+            || families().any(|(_, hook)| is_event(hook))
+    })
+}
+
+/// What it says of functions. They are at its end, so this is large: it is read where it is needed, and
+/// after the other is no more.
+fn functions() -> anyhow::Result<Btf> {
+    description(|name| {
+        let mut hooks = BY_FUNCTIONS.iter().chain([&REFAULTS]);
+        hooks.any(|(_, hook)| matches!(hook, Begin(known) | End(known) if name == known.as_bytes()))
+    })
+}
+
+/// What it says of those names.
+fn description(is_needed: impl Fn(&[u8]) -> bool) -> anyhow::Result<Btf> {
+    let raw = std::fs::read(DESCRIPTION).context(DESCRIPTION)?;
+    let description = match thin::thin(&raw, is_needed) {
+        Some(thinned) => {
+            drop(raw);
+            thinned
+        }
+        // Of a form that is not known here; the loader may know it.
+        None => raw,
+    };
+    let read = Btf::parse(&description, Endianness::default());
+    read.context("it does not describe itself (BTF)")
+}
+
+/// Loads what this kernel takes: which family, and whether refaults are seen.
+fn load_all(args: &Checked) -> anyhow::Result<(Source, Ebpf, bool)> {
+    let types = types()?;
+    let by_tracepoints = match args.functions {
+        true => Err(anyhow!("not to be used")),
+        false => loaded(args, &types).and_then(|mut programs| {
+            load_family(&mut programs, &BY_TRACEPOINTS, &types, None)?;
+            Ok(programs)
+        }),
+    };
+    let functions = functions();
+    let (source, mut programs) = match (by_tracepoints, &functions) {
+        (Ok(programs), _) => (Source::Tracepoints, programs),
+        (Err(first), Ok(functions)) => {
+            let mut programs = loaded(args, &types)?;
+            load_family(&mut programs, &BY_FUNCTIONS, &types, Some(functions))
+                .map_err(|second| anyhow!("tracepoints: {first:#}; functions: {second:#}"))?;
+            (Source::Functions, programs)
+        }
+        (Err(first), Err(second)) => bail!("tracepoints: {first:#}; functions: {second:#}"),
+    };
+    let (name, hook) = &REFAULTS;
+    let refaults = functions.and_then(|functions| {
+        load(&mut programs, name, hook, &functions)?;
+        attach(&mut programs, name, hook)
+    });
+    Ok((source, programs, refaults.is_ok()))
+}
+
+/// The loader of the object. By itself it reads the whole description of the kernel, whatever it is told
+/// later; while no more files can be opened, it does not.
+fn loader<'a>() -> EbpfLoader<'a> {
+    let before = getrlimit(Resource::Nofile);
+    let none = Rlimit {
+        current: Some(0),
+        ..before
+    };
+    // What does not work costs memory, and nothing else.
+    let _ = setrlimit(Resource::Nofile, none);
+    let loader = EbpfLoader::new();
+    let _ = setrlimit(Resource::Nofile, before);
+    loader
+}
+
+/// The object with its maps; its programs are not in the kernel yet.
+fn loaded(args: &Checked, types: &Btf) -> anyhow::Result<Ebpf> {
+    let mut loader = loader();
+    let (files, groups) = (u8::from(args.top > 0), u8::from(args.groups));
+    let notices = u8::from(args.notices);
+    loader.btf(Some(types));
+    // Storage of tasks is used by the programs alone.
+    loader.allow_unsupported_maps();
+    loader.override_global("count_files", &files, true);
+    loader.override_global("count_groups", &groups, true);
+    loader.override_global("send_notices", &notices, true);
+    loader.override_global("sample_below", &args.threshold, true);
+    // What is not used takes no memory.
+    for (name, is_used, least) in [
+        ("files", args.top > 0, 1),
+        ("groups", args.groups, 1),
+        ("notices", args.notices, RING_BYTES_MIN),
+        ("references", args.threshold > 0, RING_BYTES_MIN),
+    ] {
+        if !is_used {
+            loader.map_max_entries(name, least);
+        }
+    }
+    Ok(loader.load(OBJECT)?)
+}
+
+/// Puts the programs of a family into the kernel, and then to work.
+fn load_family(
+    programs: &mut Ebpf,
+    family: &[(&str, Hook)],
+    types: &Btf,
+    functions: Option<&Btf>,
+) -> anyhow::Result<()> {
+    for (name, hook) in family.iter().chain(&ALWAYS) {
+        let btf = match hook {
+            Tracepoint(_) => types,
+            Begin(_) | End(_) => functions.unwrap_or(types),
+        };
+        load(programs, name, hook, btf).with_context(|| (*name).to_owned())?;
+    }
+    for (name, hook) in ALWAYS.iter().chain(family) {
+        attach(programs, name, hook).with_context(|| (*name).to_owned())?;
+    }
+    Ok(())
+}
+
 fn load(programs: &mut Ebpf, name: &str, hook: &Hook, btf: &Btf) -> anyhow::Result<()> {
     let program = programs
         .program_mut(name)
@@ -234,6 +356,7 @@ fn counters(record: &Record) -> Counters {
         truncated,
         invalidated,
         dirtied,
+        refaults,
     ] = *record;
     Counters {
         accesses,
@@ -241,7 +364,7 @@ fn counters(record: &Record) -> Counters {
         added: read + written,
         readahead: read.saturating_sub(misses),
         written,
-        refaults: 0,
+        refaults,
         reclaimed,
         truncated,
         invalidated,
@@ -270,4 +393,26 @@ fn notice(bytes: &[u8]) -> Option<Pages> {
         pages: short(24)?,
         is_device: short(28)? != 0,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::TYPES;
+
+    /// A type that is read and not asked for would not be found in the kernel.
+    #[test]
+    fn every_type_that_is_read_is_asked_for() {
+        let header = include_str!("../bpf/kernel.h");
+        let begin = header.find("#pragma clang attribute push").expect("there");
+        let mut count = 0;
+        for line in header[begin..].lines() {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            if let ["struct" | "enum", name, "{", ..] = words[..] {
+                let name = name.split("___").next().expect("a name");
+                assert!(TYPES.contains(&name), "{name}");
+                count += 1;
+            }
+        }
+        assert!(count > 20, "{count}");
+    }
 }

@@ -297,6 +297,31 @@ impl<'a> Bench<'a> {
             0,
             counted.truncated + counted.invalidated,
         );
+        if self.probe.sees_refaults() {
+            // In the same cgroup, since the kernel forgets what a cgroup evicted that is gone.
+            let before = futae_agent::proc::vmstat().refaults;
+            group.enter();
+            self.fill_and_count("refaults", before);
+            group.leave();
+        }
+    }
+
+    /// Reads the file, parts of which were evicted. Nobody else may read what was evicted.
+    fn fill_and_count(&mut self, case: &str, before: u64) {
+        let mut buffer = vec![0; MIB as usize];
+        let file = self.file();
+        for at in 0..PAGES * PAGE / MIB {
+            file.read_exact_at(&mut buffer, at * MIB).expect("data");
+        }
+        settled(&file);
+        let counted = self.since();
+        let truth = futae_agent::proc::vmstat().refaults - before;
+        assert!(truth > 100, "{}: nothing refaulted", self.what);
+        self.equals(
+            &format!("reclaimed and read: {case}"),
+            truth,
+            counted.refaults,
+        );
     }
 }
 

@@ -6,14 +6,18 @@ mod system;
 
 use cases::Bench;
 use futae_machine::{Guest, Kernel, Plan};
+use futae_report::{Message, Stream};
 use std::fs::File;
-use std::io::{Write, stderr};
+use std::io::{Read, Write, stderr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 /// Directories in which to run the cases, in a guest.
 const PLACES: &str = "FUTAE_CASES";
+/// The agent that is to report over vsock, in a guest: there, a machine can talk to itself.
+const AGENT: &str = "FUTAE_AGENT_HERE";
+const VSOCK_PORT: u32 = 9000;
 const MIB: u64 = 1 << 20;
 
 /// Past the capturing of tests' output.
@@ -145,6 +149,38 @@ fn counts_equal_the_truth_here() {
     check(&places);
 }
 
+/// In a guest, where the environment says which agent.
+#[test]
+fn a_report_arrives_over_vsock() {
+    let Some(agent) = std::env::var_os(AGENT) else {
+        return say("skipped: vsock, here; it is tested in guests");
+    };
+    let socket = system::listen_vsock(VSOCK_PORT).expect("a port");
+    let mut agent = Command::new(agent)
+        .args([
+            "--no-bpf", "--period", "100ms", "--name", "near", "--report",
+        ])
+        .arg(format!("vsock:1:{VSOCK_PORT}"))
+        .spawn()
+        .expect("it starts");
+    let mut connection = File::from(system::accept(&socket).expect("the agent"));
+    let (mut stream, mut buffer, mut heard) = (Stream::default(), [0; 4096], (false, false));
+    while heard != (true, true) {
+        let count = connection.read(&mut buffer).expect("the agent");
+        assert!(count > 0, "the agent hung up");
+        stream.feed(&buffer[..count]);
+        while let Some(frame) = stream.next_frame() {
+            match frame.message {
+                Message::Hello(hello) => heard.0 |= hello.guest == "near",
+                Message::Sample(sample) => heard.1 |= sample.memory.total > 0,
+                _ => {}
+            }
+        }
+    }
+    agent.kill().expect("it runs");
+    agent.wait().expect("it ends");
+}
+
 /// The guest; none, and it says why, where there can be no guests.
 fn boot(plan: Plan) -> Option<Guest> {
     match plan.boot() {
@@ -167,6 +203,8 @@ fn counts_equal_the_truth_in_guests() {
             .memory_mib(768)
             .limit(Duration::from_secs(300))
             .module("xfs")
+            .module("vsock_loopback")
+            .file("bin/futae-agent", env!("CARGO_BIN_EXE_futae-agent"))
             .file("bin/cases", cases);
         for kind in ["ext4", "xfs"] {
             plan = plan.disk(image(directory.path(), kind));
@@ -191,5 +229,11 @@ fn counts_equal_the_truth_in_guests() {
             told.stderr
         );
         assert!(told.stdout.contains("on xfs: deleted"), "{}", told.stdout);
+        let told = guest.run(
+            "FUTAE_AGENT_HERE=/bin/futae-agent cases --exact a_report_arrives_over_vsock --nocapture",
+        );
+        let told = told.expect("it runs");
+        assert_eq!(told.status, 0, "{}{}", told.stdout, told.stderr);
+        assert!(told.stdout.contains("1 passed"), "{}", told.stdout);
     }
 }

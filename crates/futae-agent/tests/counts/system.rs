@@ -1,6 +1,7 @@
-//! Reading through a mapping, and asking what of a file is in memory.
-#![expect(unsafe_code, reason = "mappings without a safe wrapper")]
+//! Reading through a mapping, asking what of a file is in memory, and listening for other machines.
+#![expect(unsafe_code, reason = "mappings and sockets without a safe wrapper")]
 
+use rustix::fd::{AsRawFd, FromRawFd, OwnedFd};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use std::ffi::c_void;
 use std::fs::File;
@@ -84,4 +85,43 @@ pub fn resident(file: &File, pages: u64) -> u64 {
     let result = unsafe { libc::mincore(mapping.at, mapping.bytes, present.as_mut_ptr()) };
     assert_eq!(result, 0, "mincore");
     present.iter().filter(|&&byte| byte & 1 != 0).count() as u64
+}
+
+fn owned(descriptor: i32) -> std::io::Result<OwnedFd> {
+    if descriptor < 0 {
+        return Err(std::io::Error::last_os_error());
+    }
+    // SAFETY: the call that returned it succeeded, so it is open, and nobody else has it.
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+}
+
+/// Listens at a port of vsock, for this machine and others.
+pub fn listen_vsock(port: u32) -> std::io::Result<OwnedFd> {
+    // SAFETY: no pointers.
+    let socket = owned(unsafe { libc::socket(libc::AF_VSOCK, libc::SOCK_STREAM, 0) })?;
+    // SAFETY: all fields of sockaddr_vm are numbers, for which zero is a value.
+    let mut address: libc::sockaddr_vm = unsafe { std::mem::zeroed() };
+    address.svm_family = libc::AF_VSOCK as libc::sa_family_t;
+    address.svm_cid = libc::VMADDR_CID_ANY;
+    address.svm_port = port;
+    let length = size_of::<libc::sockaddr_vm>() as libc::socklen_t;
+    // SAFETY: the address is a sockaddr_vm of that length and lives until the call returns.
+    let bound = unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), length) };
+    // SAFETY: no pointers.
+    if bound != 0 || unsafe { libc::listen(socket.as_raw_fd(), 1) } != 0 {
+        return Err(std::io::Error::last_os_error());
+    }
+    Ok(socket)
+}
+
+/// Whoever connects next.
+pub fn accept(socket: &OwnedFd) -> std::io::Result<OwnedFd> {
+    // SAFETY: who it is need not be told.
+    owned(unsafe {
+        libc::accept(
+            socket.as_raw_fd(),
+            std::ptr::null_mut(),
+            std::ptr::null_mut(),
+        )
+    })
 }
