@@ -33,6 +33,8 @@ pub struct Keeper {
     guests: Vec<Guest>,
     allocator: Allocator,
     told: Vec<u64>,
+    /// What each guest had when it was last seen.
+    seen: Vec<u64>,
     period: Duration,
     reserve: u64,
     return_on_exit: bool,
@@ -108,6 +110,7 @@ impl Keeper {
         let allocator = allocator.map_err(|error| ConfigError(error.to_string()))?;
         Ok(Self {
             told: allocator.targets().to_vec(),
+            seen: allocator.targets().to_vec(),
             guests,
             allocator,
             period: config.period(),
@@ -166,9 +169,17 @@ impl Keeper {
         self.allocator.targets()
     }
 
-    fn orders(&self, achieved: &[Option<u64>], host_free: Option<u64>) -> Vec<Option<u64>> {
+    fn orders(&mut self, achieved: &[Option<u64>], host_free: Option<u64>) -> Vec<Option<u64>> {
+        let mut last = self.told.clone();
+        for (at, achieved) in achieved.iter().enumerate() {
+            match achieved {
+                Some(achieved) => self.seen[at] = *achieved,
+                // It may have been on its way to what it was told, and not there.
+                None => last[at] = last[at].max(self.seen[at]),
+            }
+        }
         let bounds = self.allocator.bounds();
-        bounds.orders(self.allocator.targets(), &self.told, achieved, host_free)
+        bounds.orders(self.allocator.targets(), &last, achieved, host_free)
     }
 
     /// Waits until those that were to shrink have, and lets the others grow by that.

@@ -1,92 +1,15 @@
 //! Against monitors of QEMU that answer, stall, break off and babble; and against a real one.
 
+mod common;
+
+use common::{MIB, Manner, Monitor};
 use futae_allocate::{Config, Keeper};
-use std::io::{BufRead, BufReader, Write};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::io::Write;
+use std::os::unix::net::UnixListener;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-
-const MIB: u64 = 1 << 20;
-
-/// How a monitor behaves.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Manner {
-    /// Answers, with events in between.
-    Good,
-    /// Takes connections and says nothing.
-    Stalls,
-    /// Ends every connection.
-    Gone,
-    /// Sends what is no JSON.
-    Babbles,
-    /// Sends events for ever.
-    Floods,
-}
-
-struct Monitor {
-    actual: Arc<AtomicU64>,
-    manner: Arc<Mutex<Manner>>,
-}
-
-impl Monitor {
-    fn start(path: &Path, bytes: u64) -> Self {
-        let listener = UnixListener::bind(path).expect("a socket");
-        let actual = Arc::new(AtomicU64::new(bytes));
-        let manner = Arc::new(Mutex::new(Manner::Good));
-        let (its_actual, its_manner) = (Arc::clone(&actual), Arc::clone(&manner));
-        std::thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                let (actual, manner) =
-                    (Arc::clone(&its_actual), *its_manner.lock().expect("a lock"));
-                std::thread::spawn(move || drop(serve(stream, &actual, manner)));
-            }
-        });
-        Self { actual, manner }
-    }
-
-    fn is(&self, manner: Manner) {
-        *self.manner.lock().expect("a lock") = manner;
-    }
-
-    fn mib(&self) -> u64 {
-        self.actual.load(Ordering::SeqCst) / MIB
-    }
-}
-
-fn serve(mut stream: UnixStream, actual: &AtomicU64, manner: Manner) -> std::io::Result<()> {
-    match manner {
-        Manner::Gone => return Ok(()),
-        Manner::Stalls => {
-            std::thread::sleep(Duration::from_secs(20));
-            return Ok(());
-        }
-        Manner::Babbles => return stream.write_all(b"what?\n{\"return\"\n\xff\xff\n"),
-        Manner::Floods => loop {
-            stream.write_all(b"{\"event\":\"RTC_CHANGE\"}\n")?;
-        },
-        Manner::Good => {}
-    }
-    stream.write_all(b"{\"QMP\":{\"version\":{}}}\n")?;
-    for line in BufReader::new(stream.try_clone()?).lines() {
-        let order: serde_json::Value = serde_json::from_str(&line?)?;
-        stream.write_all(b"{\"event\":\"BALLOON_CHANGE\",\"data\":{}}\n")?;
-        let answer = match order["execute"].as_str() {
-            Some("query-balloon") => {
-                serde_json::json!({ "return": { "actual": actual.load(Ordering::SeqCst) } })
-            }
-            Some("balloon") => {
-                let value = order["arguments"]["value"].as_u64().expect("a size");
-                actual.store(value, Ordering::SeqCst);
-                serde_json::json!({ "return": {} })
-            }
-            _ => serde_json::json!({ "return": {} }),
-        };
-        stream.write_all(format!("{answer}\n").as_bytes())?;
-    }
-    Ok(())
-}
 
 /// An agent that says the same again and again, in frames.
 struct Agent(Arc<AtomicBool>);

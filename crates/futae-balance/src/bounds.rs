@@ -109,7 +109,8 @@ impl Bounds {
 
     /// What to tell each guest now, so that its target is reached without ever giving away what
     /// nobody has given back: a guest shrinks at once, and grows by what the others do not have in
-    /// fact and the host has free. None: tell it nothing, it cannot be seen.
+    /// fact and the host has free. While there is too much in all, as when a guest was started again with all
+    /// of its memory, whoever was told to grow stops where it is. None: tell it nothing, it cannot be seen.
     ///
     /// `achieved` is what each has in fact, `last` what each was told last; `host_free` bytes can
     /// be had from the host, if that is known.
@@ -127,15 +128,18 @@ impl Bounds {
             None => last[at].max(targets[at]),
         };
         let all: u128 = (0..targets.len()).map(|at| u128::from(held(at))).sum();
+        let mut excess = all.saturating_sub(u128::from(self.total));
         let left = u128::from(self.total).saturating_sub(all);
         let mut left = u64::try_from(left).unwrap_or(u64::MAX);
         left = left.min(host_free.unwrap_or(u64::MAX));
         let order = |at: usize| {
-            achieved[at]?;
+            let coming = held(at).saturating_sub(achieved[at]?);
+            let stopped = u64::try_from(excess).unwrap_or(u64::MAX).min(coming);
+            excess -= u128::from(stopped);
             let growth = targets[at].saturating_sub(held(at)).min(left);
             left -= growth;
             let limits = &self.guests[at];
-            let order = targets[at].min(held(at).saturating_add(growth));
+            let order = targets[at].min((held(at) - stopped).saturating_add(growth));
             // A guest below its minimum gets it even if the others have too much: it is its own.
             Some(order.clamp(limits.least, limits.most))
         };
@@ -199,5 +203,8 @@ mod tests {
         assert_eq!(orders([None, Some(300)], None), [None, Some(300)]);
         // One that was started again, as large as can be.
         assert_eq!(orders([Some(500), Some(300)], None), [Some(200), Some(300)]);
+        // Meanwhile the other stops where it is, if it was still growing.
+        assert_eq!(orders([Some(500), Some(250)], None), [Some(200), Some(250)]);
+        assert_eq!(orders([Some(320), Some(250)], None), [Some(200), Some(280)]);
     }
 }
