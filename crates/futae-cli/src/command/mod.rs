@@ -16,4 +16,5 @@ mod source_args;
 pub mod top;
 pub mod trace;
 mod trace_args;
+mod volumes;
 mod write_args;

@@ -1,30 +1,27 @@
-//! `futae mount`: the upper cache, as one file in a directory.
+//! `futae mount`: the upper cache, as files in a directory.
 
 mod choice;
+mod open;
 mod orders;
 mod state;
 mod tree;
 
 pub use orders::MountStatus;
 
+use super::volumes::{ClassNames, VolumeSpec};
 use super::write_args::{StoreArgs, WriteArgs};
 use crate::failure::Failure;
-use anyhow::Context;
 use choice::{Choice, Pins};
 use futae_control::Control;
-use futae_engine::{Engine, EngineOptions, EngineStatus, FileStore, HandDown, SetupError, Store};
-use futae_guest::{
-    Mount, MountError, MountOptions, Unmounted, check_mountpoint, default_file_name,
-};
-use futae_policy::{Class, PolicySpec, Shape};
+use futae_engine::{Engine, EngineOptions, EngineStatus, HandDown, SetupError};
+use futae_guest::{Mount, MountError, MountOptions, ShownFile, Unmounted, check_mountpoint};
+use futae_policy::{PolicySpec, Shape};
 use futae_trace::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, Size, parse_block_bytes};
-use futae_wire::NbdUri;
-use futae_wire::nbd_store::NbdStore;
-use serde_json::json;
+use open::Tell;
+use serde_json::{Value, json};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use state::StateArgs;
-use std::ffi::OsStr;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -34,17 +31,17 @@ use std::time::Duration;
 /// How often to look whether somebody else has unmounted it.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// The largest blocks that are handed down without being asked to.
-const HANDED_DOWN_BYTES_MAX: u64 = 1 << 20;
 /// The unit of access of the paper behind `lfu-history`.
 const JOIN_READS_BYTES: u64 = 1 << 20;
 
-/// Mount a volume as one file, or a directory as a tree, cached in this process
+/// Mount volumes as files, or a directory as a tree, cached in this process
 #[derive(clap::Args)]
 pub struct Args {
     /// A disk image, a block device, an NBD address (nbd://HOST/EXPORT,
-    /// nbd+unix:///EXPORT?socket=PATH), or a directory
-    source: String,
+    /// nbd+unix:///EXPORT?socket=PATH), or a directory. Or several volumes in one cache, each a file named
+    /// NAME: `NAME=SOURCE[,class=local|remote|CLASS][,protected][,read-only]`, as `futae serve --export` has them
+    #[arg(required = true, value_name = "SOURCE")]
+    sources: Vec<String>,
     /// An empty directory
     mountpoint: PathBuf,
     /// Memory for the cache, e.g. 2GiB
@@ -62,10 +59,10 @@ pub struct Args {
     #[command(flatten)]
     store: StoreArgs,
     /// What to tell the cache below of an evicted block: its data, a notice without data, or
-    /// nothing. auto: its data if the source takes it and a block is not more than 1MiB
+    /// nothing. auto: its data if its source takes it and a block is not more than 1MiB
     #[arg(long, value_name = "WHAT", default_value = "auto")]
     hand_down: Tell,
-    /// Name of the file; by default the source's or the export's own, or `disk`
+    /// Name of the file of a single source; by default the source's or the export's own, or `disk`
     #[arg(long)]
     name: Option<String>,
     /// Refuse writes
@@ -99,20 +96,19 @@ pub struct Args {
     tree: tree::TreeArgs,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Tell {
-    Auto,
-    Data,
-    Notice,
-    Nothing,
+impl Args {
+    /// What is mounted, as it was written.
+    fn source(&self) -> String {
+        self.sources.join(", ")
+    }
 }
 
 /// Mounts, and stays until SIGTERM, SIGINT or an unmount from elsewhere.
 pub fn run(args: &Args) -> Result<(), Failure> {
     let plan = Plan::new(args)?;
-    let is_tree = tree::is_tree(&args.source);
+    let is_tree = tree::is_tree(&args.sources);
     if !is_tree {
-        args.tree.refuse(&args.source)?;
+        args.tree.refuse(&args.source())?;
     }
     // Before anything exists that a signal would leave behind.
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
@@ -121,41 +117,43 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         let engine = new_engine(&plan.cache)?;
         return tree::run(args, &plan, &engine, &mut signals);
     }
-    let (store, hand_down) = plan.open(args)?;
+    let (stores, hand_down) = open::open(args, &plan.volumes, plan.cache.block_bytes)?;
     let cache = EngineOptions {
         hand_down,
         ..plan.cache
     };
     let engine = new_engine(&cache)?;
-    let volume = engine.add_volume(&plan.file_name, store, Class::NORMAL)?;
-    if let Some(pins) = &plan.pins {
-        let size_bytes = engine.volume_bytes(volume);
-        pins.check_source(args.source.as_ref(), size_bytes, engine.block_bytes())?;
+    engine.name_classes(&plan.classes.0);
+    let mut shown = Vec::new();
+    for (spec, store) in plan.volumes.iter().zip(stores) {
+        let name = spec.name.clone();
+        let volume = engine.add_volume(&name, store, plan.classes.class_of(spec))?;
+        if let Some(pins) = &plan.pins {
+            let size_bytes = engine.volume_bytes(volume);
+            pins.check_source(args.source().as_ref(), size_bytes, engine.block_bytes())?;
+        }
+        shown.push(ShownFile { volume, name });
     }
     // Before the first request can come.
-    let (mut state, warm_blocks) = args.state.recall(&engine, &args.source).unzip();
+    let (mut state, warm_blocks) = args.state.recall(&engine, &plan.volumes).unzip();
     engine.begin_loading();
     let options = MountOptions {
         mountpoint: args.mountpoint.clone(),
-        file_name: plan.file_name.clone(),
-        source: args.source.clone(),
+        source: args.source(),
         join_reads_bytes: plan.join_reads_bytes,
         kernel_cache: args.kernel_cache,
         threads: args.threads.map(usize::from),
     };
-    let mount = Mount::start(Arc::clone(&engine), volume, &options).map_err(failure)?;
+    let mount = Mount::start(&engine, &shown, &options).map_err(failure)?;
+    let names = shown.into_iter().map(|file| file.name).collect();
     let control = plan.control.map(|path| {
-        let orders = orders::of_mount(
-            &engine,
-            &args.source,
-            mount.path().to_owned(),
-            plan.file_name,
-        );
+        let orders = orders::of_mount(&engine, &args.source(), at(&mount), names);
         Control::start(&path, orders)
     });
     let control = control.transpose()?;
     announce(
         args,
+        &plan.volumes,
         &mount,
         &engine,
         hand_down,
@@ -208,20 +206,15 @@ fn new_engine(cache: &EngineOptions) -> Result<Arc<Engine>, Failure> {
 
 fn failure(error: MountError) -> Failure {
     match error {
-        MountError::Name { .. } => Failure::usage(error),
+        MountError::Name { .. } | MountError::NameTwice { .. } => Failure::usage(error),
         other => other.into(),
     }
 }
 
-enum Source {
-    Nbd(NbdUri),
-    File(PathBuf),
-}
-
 /// What the arguments come to, before anything is opened.
 struct Plan {
-    source: Source,
-    file_name: String,
+    volumes: Vec<VolumeSpec>,
+    classes: ClassNames,
     cache: EngineOptions,
     pins: Option<Pins>,
     join_reads_bytes: u64,
@@ -231,7 +224,14 @@ struct Plan {
 impl Plan {
     fn new(args: &Args) -> Result<Self, Failure> {
         let (policy, pins) = args.choice.spec()?;
-        let policy = args.tree.policy(policy)?;
+        let mut policy = args.tree.policy(policy)?;
+        let volumes = open::volumes(args)?;
+        let classes = ClassNames::new(&volumes, &mut policy)?;
+        if volumes.len() > 1 && policy.name == "const" {
+            return Err(Failure::usage(
+                "--policy const keeps blocks of a single source; mount the sources one by one",
+            ));
+        }
         args.state.check()?;
         let shape = Shape {
             slots: 16,
@@ -246,15 +246,6 @@ impl Plan {
             pins.check_capacity(capacity_blocks, block_bytes)?;
         }
         let join_reads_bytes = join_reads_bytes(args, &policy)?;
-        let source = if args.source.contains("://") {
-            Source::Nbd(args.source.parse().map_err(Failure::usage)?)
-        } else {
-            Source::File(args.source.clone().into())
-        };
-        let own_name = match &source {
-            Source::Nbd(uri) => default_file_name(OsStr::new(&uri.export)),
-            Source::File(path) => default_file_name(path.as_os_str()),
-        };
         let cache = EngineOptions {
             block_bytes,
             capacity_blocks,
@@ -266,32 +257,13 @@ impl Plan {
         };
         let control = args.control.as_deref().map(orders::socket_path);
         Ok(Self {
-            source,
-            file_name: args.name.clone().unwrap_or(own_name),
+            volumes,
+            classes,
             cache,
             pins,
             join_reads_bytes,
             control: control.transpose()?,
         })
-    }
-
-    /// Opens the source, and finds out what to tell it of evicted blocks.
-    fn open(&self, args: &Args) -> Result<(Arc<dyn Store>, HandDown), Failure> {
-        let path = match &self.source {
-            Source::File(path) => path,
-            Source::Nbd(uri) => return open_nbd(uri, args, self.cache.block_bytes),
-        };
-        if matches!(args.hand_down, Tell::Data | Tell::Notice) {
-            return Err(Failure::usage(format!(
-                "{}: there is no cache below a file or device; leave out --hand-down",
-                path.display()
-            )));
-        }
-        refuse_inside(path, &args.mountpoint)?;
-        Ok((
-            Arc::new(FileStore::open(path, args.read_only)?),
-            HandDown::Nothing,
-        ))
     }
 }
 
@@ -331,56 +303,17 @@ fn join_reads_bytes(args: &Args, policy: &PolicySpec) -> Result<u64, Failure> {
     }
 }
 
-/// A source in the mountpoint would disappear behind the mount.
-fn refuse_inside(source: &Path, mountpoint: &Path) -> Result<(), Failure> {
-    let (Ok(source), Ok(mountpoint)) = (source.canonicalize(), mountpoint.canonicalize()) else {
-        return Ok(());
-    };
-    if source.starts_with(&mountpoint) {
-        let message = format!("{}: the source is in the mountpoint", source.display());
-        return Err(Failure::usage(message));
+/// The mounted file, or where several of them are.
+fn at(mount: &Mount) -> PathBuf {
+    match mount.paths() {
+        [only] => only.clone(),
+        _ => mount.mountpoint().to_owned(),
     }
-    Ok(())
-}
-
-fn open_nbd(
-    uri: &NbdUri,
-    args: &Args,
-    block_bytes: u64,
-) -> Result<(Arc<dyn Store>, HandDown), Failure> {
-    // A large block would be copied and sent while somebody waits: only where that is asked for.
-    let is_small = block_bytes <= HANDED_DOWN_BYTES_MAX;
-    let wants_data = args.hand_down == Tell::Data || args.hand_down == Tell::Auto && is_small;
-    let block_bytes = u32::try_from(block_bytes).context("the block is too large")?;
-    let patience = args.store.patience()?;
-    let wanted = wants_data.then_some(block_bytes);
-    let mut store = NbdStore::connect_patiently(uri, wanted, patience)?;
-    if args.read_only {
-        store = store.read_only();
-    }
-    let hand_down = match args.hand_down {
-        Tell::Auto | Tell::Data if store.takes_demotions() => HandDown::Data,
-        Tell::Data => {
-            return Err(anyhow::anyhow!(
-                "{uri}: the server takes no evicted blocks of {}; use --hand-down auto",
-                Size::Bytes(block_bytes.into())
-            )
-            .into());
-        }
-        Tell::Notice if store.takes_notices() => HandDown::Notice,
-        Tell::Notice => {
-            return Err(anyhow::anyhow!(
-                "{uri}: the server does not offer CACHE, which notices need; use --hand-down auto"
-            )
-            .into());
-        }
-        Tell::Auto | Tell::Nothing => HandDown::Nothing,
-    };
-    Ok((Arc::new(store), hand_down))
 }
 
 fn announce(
     args: &Args,
+    volumes: &[VolumeSpec],
     mount: &Mount,
     engine: &Engine,
     hand_down: HandDown,
@@ -388,20 +321,35 @@ fn announce(
     warm_blocks: u64,
 ) -> Result<(), Failure> {
     let status = engine.status();
-    let volume = status.volumes.first().context("the cache has no volume")?;
     let granted = mount.granted();
     let hand_down = match hand_down {
         HandDown::Data => "data",
         HandDown::Notice => "notice",
         HandDown::Nothing => "nothing",
     };
+    let sizes = status.volumes.iter().map(|volume| volume.size_bytes);
+    let size_bytes: u64 = sizes.sum();
     let mut out = std::io::stdout().lock();
     if args.json {
+        let of = volumes.iter().zip(&status.volumes).zip(mount.paths());
+        let files: Vec<Value> = of
+            .map(|((spec, volume), path)| {
+                json!({
+                    "name": spec.name,
+                    "source": spec.source.to_string(),
+                    "path": path,
+                    "size_bytes": volume.size_bytes,
+                    "store": volume.store,
+                    "class": volume.class,
+                })
+            })
+            .collect();
         let line = json!({
-            "source": args.source,
-            "path": mount.path(),
-            "size_bytes": volume.size_bytes,
-            "store": volume.store,
+            "source": args.source(),
+            "path": at(mount),
+            "size_bytes": size_bytes,
+            "store": status.volumes.first().map(|volume| &volume.store),
+            "files": files,
             "policy": status.policy,
             "block_bytes": status.block_bytes,
             "capacity_blocks": status.capacity_blocks,
@@ -423,9 +371,9 @@ fn announce(
         writeln!(
             out,
             "mounted {} at {} ({}; {} cache of {} blocks, evicted blocks hand down {hand_down})",
-            args.source,
-            mount.path().display(),
-            Size::Bytes(volume.size_bytes),
+            args.source(),
+            at(mount).display(),
+            Size::Bytes(size_bytes),
             status.policy,
             Size::Bytes(status.block_bytes),
         )?;

@@ -49,6 +49,9 @@ struct RunArgs {
     /// All randomness comes from this number
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Run it so many times, with this seed and those that follow, and check every run
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    seeds: u64,
     /// Requests of warm-up and of measurement, as a multiple of the blocks [default: as the
     /// experiment prescribes]
     #[arg(long)]
@@ -114,10 +117,11 @@ impl How {
     fn run(
         &self,
         args: &RunArgs,
+        seed: u64,
         stopped: &AtomicBool,
         progress: &(dyn Fn(f64) + Sync),
     ) -> Result<Reproduction, Failure> {
-        let (seed, passes) = (args.seed, args.passes);
+        let passes = args.passes;
         match self {
             Self::Simulated(one) => {
                 let options = Options {
@@ -185,13 +189,24 @@ fn reproduce(args: &RunArgs) -> Result<(), Failure> {
         }
     }
     let mut made = Vec::new();
+    let Some(end) = args.seed.checked_add(args.seeds) else {
+        return Err(Failure::usage(
+            "--seed and --seeds go beyond the largest number",
+        ));
+    };
     for how in chosen {
         let [paper, figure, _] = how.names();
-        let progress = Progress::new(&format!("{paper} {figure}"), args.json);
-        let reproduction = how.run(args, &stopped, &|fraction| progress.set(fraction))?;
-        drop(progress);
-        show(args, &reproduction)?;
-        made.push(reproduction);
+        for seed in args.seed..end {
+            let progress = Progress::new(&format!("{paper} {figure}"), args.json);
+            let reproduction = how.run(args, seed, &stopped, &|fraction| progress.set(fraction))?;
+            drop(progress);
+            show(args, &reproduction)?;
+            made.push(reproduction);
+        }
+        if args.seeds > 1 && !args.json {
+            let last = made.len() - args.seeds as usize;
+            write!(std::io::stdout().lock(), "{}", over_seeds(&made[last..]))?;
+        }
     }
     finish(args, made)
 }
@@ -252,10 +267,11 @@ fn choose(args: &RunArgs) -> Result<Vec<How>, Failure> {
 fn as_json(made: &[Reproduction]) -> serde_json::Value {
     let checks: Vec<_> = made
         .iter()
-        .flat_map(|one| one.checks.iter().map(move |check| (one.figure, check)))
-        .map(|(figure, check)| {
+        .flat_map(|one| one.checks.iter().map(move |check| (one, check)))
+        .map(|(one, check)| {
             serde_json::json!({
-                "figure": figure,
+                "figure": one.figure,
+                "seed": one.seed,
                 "name": check.name,
                 "value": check.value,
                 "low": check.low,
@@ -297,6 +313,29 @@ fn render(made: &Reproduction) -> String {
     let all = made.checks.len();
     let share = (all > 0).then(|| passed as f64 / all as f64);
     line(format!("{passed} of {all} passed ({})\n", percent(share)));
+    text
+}
+
+/// What every check of an experiment came to with each seed.
+fn over_seeds(made: &[Reproduction]) -> String {
+    let Some(first) = made.first() else {
+        return String::new();
+    };
+    let seeds = made.len();
+    let mut text = format!("{} {}, {seeds} seeds:\n", first.paper, first.figure);
+    for (at, check) in first.checks.iter().enumerate() {
+        let all = made.iter().filter_map(|one| one.checks.get(at));
+        let values = all.clone().map(|check| check.value);
+        let values = values.map(|value| value.map_or_else(|| "undefined".to_owned(), number));
+        let values = values.collect::<Vec<_>>().join(", ");
+        let ok = all.filter(|check| check.ok).count();
+        let word = if ok == seeds { "ok" } else { "FAILED" };
+        let name = &check.name;
+        text.push_str(&format!(
+            "  {word:<6} {name}: {values} ({ok} of {seeds} passed)\n"
+        ));
+    }
+    text.push('\n');
     text
 }
 
@@ -354,6 +393,26 @@ fn number(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_seed_that_fails_is_seen() {
+        let of = |value| Reproduction {
+            paper: "p",
+            figure: "f",
+            checks: vec![Check::within(Source::Model, "more", value, 1.0, None)],
+            ..Reproduction::default()
+        };
+        let said = over_seeds(&[of(1.5), of(0.5)]);
+        assert_eq!(
+            said,
+            "p f, 2 seeds:\n  FAILED more: 1.5, 0.5 (1 of 2 passed)\n\n"
+        );
+        let said = over_seeds(&[of(1.5), of(2.0)]);
+        assert!(
+            said.contains("ok     more: 1.5, 2 (2 of 2 passed)"),
+            "{said}"
+        );
+    }
 
     #[test]
     fn verdicts_show_value_and_bounds() {

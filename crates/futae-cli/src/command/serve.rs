@@ -27,10 +27,11 @@ pub struct Args {
     /// Who chooses what stays; `futae policies` lists them
     #[arg(long, default_value = "exclusive")]
     policy: String,
-    /// What to serve: `NAME=SOURCE[,share=SIZE][,class=local|remote][,read-only]`. SOURCE is a file, a
-    /// block device or an NBD address. An export with a share has that much of the cache for itself;
+    /// What to serve: `NAME=SOURCE[,share=SIZE][,class=local|remote|CLASS][,protected][,read-only]`. SOURCE is a file,
+    /// a block device or an NBD address. An export with a share has that much of the cache for itself;
     /// the others have the rest together. The class tells the policy `cost` how far the store is:
-    /// remote for NBD addresses, otherwise local, unless said otherwise
+    /// remote for NBD addresses, otherwise local, unless said otherwise, or a name of your own. Blocks of
+    /// a protected one stay under the policy `directory` while there are blocks of others
     #[arg(long = "export", value_name = "NAME=SOURCE", required = true)]
     exports: Vec<String>,
     /// Where: unix:PATH (a socket, or a directory to make futae.sock in) or tcp:HOST:PORT

@@ -7,7 +7,7 @@ use futae_engine::{
     ClientId, Engine, EngineOptions, EngineStatus, FileStore, HandDown, IoBuf, Operation, Request,
     Store,
 };
-use futae_guest::{Mount, MountError, MountOptions};
+use futae_guest::{Mount, MountError, MountOptions, ShownFile};
 use futae_host::{Export, Listen, Server, ServerOptions};
 use futae_policy::{Class, VolumeId};
 use futae_wire::NbdUri;
@@ -167,13 +167,16 @@ fn mount(
 ) -> Result<(Option<Mount>, String), Failure> {
     let options = MountOptions {
         mountpoint: point.to_owned(),
-        file_name: "demo.img".to_owned(),
         source: "futae-demo".to_owned(),
         join_reads_bytes: 0,
         kernel_cache: false,
         threads: None,
     };
-    match Mount::start(Arc::clone(upper), volume, &options) {
+    let shown = ShownFile {
+        volume,
+        name: "demo.img".to_owned(),
+    };
+    match Mount::start(upper, &[shown], &options) {
         Ok(mount) => Ok((Some(mount), "a FUSE mount over an NBD socket".to_owned())),
         Err(error @ MountError::NoFuse(_)) => {
             let carrier = format!("in-process clients over an NBD socket, since {error}");

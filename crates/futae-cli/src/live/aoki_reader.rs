@@ -4,6 +4,7 @@
 //! and how much of that came from the disk, the kernel tells (`/proc/PID/io`); which pages is drawn
 //! again from its seed, as many as it has read.
 
+use super::aoki::{CHOICE, Ends};
 use super::cgroup::Group;
 use super::process::futae;
 use crate::load::choice;
@@ -11,6 +12,7 @@ use anyhow::{Context, bail};
 use futae_report::{Counters, Frame, Hello, Memory, Message, PAGE_BYTES, References, Sample};
 use futae_trace::{Generator, Size};
 use rustix::fs::Advice;
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -19,8 +21,6 @@ use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How pages are chosen: normally distributed, a sixth of the file.
-pub const CHOICE: &str = "normal(0.1666667)";
 const REPORT_INTERVAL: Duration = Duration::from_millis(100);
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 /// Of all pages, so many are in the sample.
@@ -44,7 +44,7 @@ pub fn read(
     listener: &UnixListener,
     begin: Instant,
     stopped: &AtomicBool,
-) -> anyhow::Result<[Duration; 2]> {
+) -> anyhow::Result<Ends> {
     let (mut stream, _) = listener.accept()?;
     let mut sequence = 0;
     let mut tell = |message: Message| -> anyhow::Result<()> {
@@ -72,14 +72,13 @@ pub fn read(
         let (mut before, mut told) = (Io::default(), Instant::now());
         loop {
             std::thread::sleep(LOOK_INTERVAL);
-            let ended = child.0.try_wait()?;
-            if ended.is_none() && told.elapsed() < REPORT_INTERVAL {
+            let ended = has_ended(&child.0)?;
+            if !ended && told.elapsed() < REPORT_INTERVAL {
                 continue;
             }
             if stopped.load(Ordering::Relaxed) {
                 bail!("interrupted; everything was taken down");
             }
-            // What has ended is told of no more.
             let now = Io::read(child.0.id()).unwrap_or(before);
             let period = told.elapsed();
             told = Instant::now();
@@ -105,7 +104,8 @@ pub fn read(
                 },
                 ..Sample::default()
             }))?;
-            if let Some(status) = ended {
+            if ended {
+                let status = child.0.wait()?;
                 if !status.success() {
                     bail!("the reader of {} ended with {status}", path.display());
                 }
@@ -154,6 +154,14 @@ impl Drop for Running {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+}
+
+/// Whether a child has ended. Until it is waited for, the kernel still tells what it has read.
+fn has_ended(child: &Child) -> anyhow::Result<bool> {
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    let pid = pid.context("a process without a number")?;
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    Ok(waitid(WaitId::Pid(pid), options)?.is_some())
 }
 
 /// What a process has read, in pages.

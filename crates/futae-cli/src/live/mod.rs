@@ -5,12 +5,16 @@
 //! | file | holds |
 //! | --- | --- |
 //! | `process` | commands as child processes, which do not outlive the experiment |
-//! | `aoki` | memory moved between two readers: the systems, the table, the checks |
-//! | `aoki_reader` | a reader in a control group, and the agent that tells of it |
+//! | `aoki` | memory moved between two readers: the systems, the race, the table, the checks |
+//! | `aoki_group` | both readers in control groups |
+//! | `aoki_reader` | a reader in a control group, and what tells the allocator of it |
+//! | `aoki_guest` | both readers in guests |
 //! | `cgroup` | bounds of memory and of reading |
 //! | `disk` | a disk of the experiment's own |
+//! | `guests` | guests with this program and an agent |
 //! | `kotoge` | directory priority under a web server: the cases, the table, the checks |
 //! | `stores` | a near and a far store in one cache, and a client of both |
+//! | `sugimoto` | an exclusive cache below a guest, told and handed the data: the table, the checks |
 //! | `sudo` | replacement by cost: sessions and mixes of requests, the tables, the checks |
 //! | `web` | the web server and its client |
 //! | `yoshida` | LFU Cache FS above a host's cache: the variants, the table, the checks |
@@ -18,13 +22,17 @@
 //! | `yoshida_guest` | the upper cache in a guest |
 
 mod aoki;
+mod aoki_group;
+mod aoki_guest;
 mod aoki_reader;
 mod cgroup;
 mod disk;
+pub mod guests;
 mod kotoge;
 pub mod process;
 mod stores;
 mod sudo;
+mod sugimoto;
 mod web;
 mod yoshida;
 mod yoshida_guest;
@@ -82,6 +90,7 @@ impl Experiment {
 /// Every live experiment, by paper.
 pub fn experiments() -> Vec<Experiment> {
     [
+        sugimoto::EXPERIMENTS,
         aoki::EXPERIMENTS,
         yoshida::EXPERIMENTS,
         kotoge::EXPERIMENTS,

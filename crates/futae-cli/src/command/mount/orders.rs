@@ -23,7 +23,7 @@ pub struct MountStatus {
     pub uptime_seconds: f64,
     /// What is mounted, as it was written.
     pub source: String,
-    /// Where the mounted file is.
+    /// Where the mounted file is, or the directory of several.
     pub path: PathBuf,
     /// The cache; one.
     pub engines: Vec<EngineReport>,
@@ -36,13 +36,13 @@ struct Resize {
 }
 
 /// The orders that every mount takes; `path` is where it shows what it calls `shown`.
-pub fn of_mount(engine: &Arc<Engine>, source: &str, path: PathBuf, shown: String) -> Orders {
+pub fn of_mount(engine: &Arc<Engine>, source: &str, path: PathBuf, shown: Vec<String>) -> Orders {
     let (asked, resized) = (Arc::clone(engine), Arc::clone(engine));
     let source = source.to_owned();
     let started = Instant::now();
     let status = move |NoArguments {}| {
         let report = EngineReport {
-            exports: vec![shown.clone()],
+            exports: shown.clone(),
             engine: asked.status(),
         };
         let status = MountStatus {

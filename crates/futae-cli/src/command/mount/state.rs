@@ -1,5 +1,6 @@
 //! `--state`: what the cache remembers over a restart.
 
+use super::super::volumes::{Source, VolumeSpec};
 use crate::failure::Failure;
 use futae_engine::{Engine, Identity, Memory};
 use std::path::{Path, PathBuf};
@@ -66,13 +67,17 @@ impl StateArgs {
     pub fn recall(
         &self,
         engine: &std::sync::Arc<Engine>,
-        source: &str,
+        volumes: &[VolumeSpec],
     ) -> Option<(StateFile, u64)> {
         let path = self.state.clone()?;
         let status = engine.status();
+        let sources: Vec<_> = volumes
+            .iter()
+            .map(|volume| name_of(&volume.source))
+            .collect();
         let identity = Identity {
-            source: name_of(source),
-            size_bytes: status.volumes.first().map_or(0, |volume| volume.size_bytes),
+            source: sources.join(", "),
+            size_bytes: status.volumes.iter().map(|volume| volume.size_bytes).sum(),
             block_bytes: status.block_bytes,
             policy: status.policy,
         };
@@ -96,9 +101,13 @@ impl StateArgs {
 }
 
 /// A file is known by where it really is.
-fn name_of(source: &str) -> String {
-    std::fs::canonicalize(source).map_or_else(
-        |_| source.to_owned(),
+fn name_of(source: &Source) -> String {
+    let real = match source {
+        Source::File(path) => path.canonicalize().ok(),
+        Source::Nbd(_) => None,
+    };
+    real.map_or_else(
+        || source.to_string(),
         |path| path.to_string_lossy().into_owned(),
     )
 }

@@ -69,9 +69,9 @@ impl TreeArgs {
     }
 }
 
-/// Whether a source is a tree.
-pub fn is_tree(source: &str) -> bool {
-    Path::new(source).is_dir()
+/// Whether what is mounted is a tree: one source, and a directory.
+pub fn is_tree(sources: &[String]) -> bool {
+    matches!(sources, [only] if Path::new(only).is_dir())
 }
 
 /// Mounts, and stays until SIGTERM, SIGINT or an unmount from elsewhere.
@@ -85,7 +85,7 @@ pub fn run(
     if args.writes.writes_back() {
         return Err(Failure::usage(format!(
             "--write-mode write-back: {} is a directory, and files of a tree are written through",
-            args.source
+            args.source()
         )));
     }
     let block_bytes = engine.block_bytes();
@@ -97,7 +97,7 @@ pub fn run(
         )));
     }
     engine.begin_loading();
-    let source = PathBuf::from(&args.source);
+    let source = PathBuf::from(args.source());
     refuse_nested(&source, &args.mountpoint)?;
     let options = TreeOptions {
         source,
@@ -120,10 +120,11 @@ pub fn run(
     announce(args, &mount, engine, &control)?;
     wait_for_the_end(signals, || mount.is_over());
     drop(control);
+    let handle = mount.handle();
     let ended = mount.unmount();
     engine.sync_log();
     warn_of_users(&args.mountpoint, ended?);
-    say_goodbye(args, &engine.status())
+    say_goodbye(args, &engine.status(), &handle)
 }
 
 fn failure(error: MountError) -> Failure {
@@ -151,7 +152,7 @@ fn refuse_options(args: &Args, plan: &Plan) -> Result<(), Failure> {
         None => Ok(()),
         Some((_, option)) => Err(Failure::usage(format!(
             "{option} is for a single file, and {} is a directory",
-            args.source
+            args.source()
         ))),
     }
 }
@@ -242,7 +243,7 @@ fn orders(args: &Args, engine: &Arc<Engine>, handle: &Arc<OnceLock<Arc<TreeHandl
         let tree = mounted(&other)?;
         answer(&tree, tree.unprotect(&directory))
     };
-    of_mount(engine, &args.source, path, args.source.clone())
+    of_mount(engine, &args.source(), path, vec![args.source()])
         .with("protect", protect)
         .with("unprotect", unprotect)
 }
@@ -271,7 +272,7 @@ fn announce(
     let mut out = std::io::stdout().lock();
     if args.json {
         let line = json!({
-            "source": args.source,
+            "source": args.source(),
             "path": mount.path(),
             "policy": status.policy,
             "block_bytes": status.block_bytes,
@@ -291,7 +292,7 @@ fn announce(
         writeln!(
             out,
             "mounted {} at {} ({} cache of {} blocks, {} protected directories)",
-            args.source,
+            args.source(),
             mount.path().display(),
             status.policy,
             Size::Bytes(status.block_bytes),
@@ -302,10 +303,16 @@ fn announce(
     Ok(())
 }
 
-fn say_goodbye(args: &Args, status: &EngineStatus) -> Result<(), Failure> {
+fn say_goodbye(args: &Args, status: &EngineStatus, tree: &TreeHandle) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     if args.json {
-        writeln!(out, "{}", json!({ "status": status }))?;
+        let below = tree.page_cache();
+        let below = json!({ "bytes": below.bytes, "ranges_swept": below.ranges_swept });
+        writeln!(
+            out,
+            "{}",
+            json!({ "status": status, "page_cache_below": below })
+        )?;
         return Ok(());
     }
     let ratio = |hits: u64, requests: u64| 100.0 * hits as f64 / requests.max(1) as f64;

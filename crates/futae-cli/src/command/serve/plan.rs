@@ -1,133 +1,36 @@
 //! What the arguments of `futae serve` come to, checked before anything is opened or made.
 
+use super::super::volumes::{ClassNames, VolumeSpec, expand, refuse_twice};
 use super::{Args, Demotion};
 use crate::failure::Failure;
 use futae_control::check_cache_bytes;
-use futae_engine::{Engine, EngineOptions, FileStore, HandDown, Store};
+use futae_engine::{Engine, EngineOptions, HandDown};
 use futae_host::{Export, FeedOptions, Listen, ServerOptions, feed_path};
-use futae_policy::{Argument, Class, PolicySpec, Shape};
+use futae_policy::{Argument, PolicySpec, Shape};
 use futae_trace::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, Size, parse_block_bytes};
-use futae_wire::NbdUri;
-use futae_wire::nbd_store::NbdStore;
 use std::ffi::OsString;
-use std::fmt;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Where an export's blocks are.
-#[derive(Clone, Debug, PartialEq)]
-enum Source {
-    File(PathBuf),
-    Nbd(NbdUri),
-}
-
-impl fmt::Display for Source {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::File(path) => path.display().fmt(f),
-            Self::Nbd(uri) => uri.fmt(f),
-        }
-    }
-}
-
-impl Source {
-    fn open(&self, read_only: bool, patience: Duration) -> Result<Arc<dyn Store>, Failure> {
-        Ok(match self {
-            Self::File(path) => Arc::new(FileStore::open(path, read_only)?),
-            Self::Nbd(uri) => {
-                let store = NbdStore::connect_patiently(uri, None, patience)?;
-                Arc::new(if read_only { store.read_only() } else { store })
-            }
-        })
-    }
-
-    /// Whether this is that, as far as names tell.
-    fn is_same(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::File(one), Self::File(other)) => {
-                let (one, other) = (one.canonicalize(), other.canonicalize());
-                one.is_ok_and(|one| other.is_ok_and(|other| one == other))
-            }
-            _ => self == other,
-        }
-    }
-}
-
 /// One `--export`.
-#[derive(Debug, PartialEq)]
-struct ExportSpec {
-    name: String,
-    source: Source,
-    class: Class,
-    share: Option<Size>,
-    read_only: bool,
-}
-
-impl FromStr for ExportSpec {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (name, mut rest) = text
-            .split_once('=')
-            .filter(|(name, _)| !name.is_empty())
-            .ok_or_else(|| format!("--export {text}: write NAME=SOURCE[,share=SIZE][,class=local|remote][,read-only]"))?;
-        let (mut share, mut read_only, mut class) = (None, false, None);
-        // From the end, so that a file's name may have commas in it.
-        while let Some((before, option)) = rest.rsplit_once(',') {
-            if option == "read-only" {
-                read_only = true;
-            } else if let Some(size) = option.strip_prefix("share=") {
-                share = Some(
-                    size.parse()
-                        .map_err(|error| format!("export {name}: {error}"))?,
-                );
-            } else if let Some(of) = option.strip_prefix("class=") {
-                class = Some(match of {
-                    "local" => Class::NORMAL,
-                    "remote" => Class::REMOTE,
-                    _ => {
-                        let classes = "there are local and remote";
-                        return Err(format!("export {name}: class {of:?}: {classes}"));
-                    }
-                });
-            } else if Path::new(rest).exists() {
-                break;
-            } else {
-                return Err(format!(
-                    "export {name}: {option:?} is not an option, and no file is named {rest:?}; \
-                     the options are share=SIZE, class=local|remote and read-only"
-                ));
-            }
-            rest = before;
-        }
-        if rest.is_empty() {
-            return Err(format!(
-                "export {name}: the file is missing; write {name}=FILE"
-            ));
-        }
-        let (source, usual) = if rest.contains("://") {
-            let uri = rest
-                .parse()
-                .map_err(|error| format!("export {name}: {error}"))?;
-            (Source::Nbd(uri), Class::REMOTE)
-        } else {
-            (Source::File(rest.into()), Class::NORMAL)
-        };
-        Ok(Self {
-            name: name.to_owned(),
-            source,
-            class: class.unwrap_or(usual),
-            share,
-            read_only,
-        })
-    }
+fn export(text: &str) -> Result<VolumeSpec, String> {
+    let (name, rest) = text
+        .split_once('=')
+        .filter(|(name, _)| !name.is_empty())
+        .ok_or_else(|| {
+            format!(
+                "--export {text}: write NAME=SOURCE[,share=SIZE][,class=local|remote|NAME]\
+                 [,protected][,read-only]"
+            )
+        })?;
+    VolumeSpec::new("export", name, rest)
 }
 
 /// What the arguments come to, before anything is opened.
 pub(super) struct Plan {
-    exports: Vec<ExportSpec>,
+    exports: Vec<VolumeSpec>,
+    classes: ClassNames,
     /// Blocks of each export's own cache, where it has one.
     own_blocks: Vec<Option<u32>>,
     /// Blocks of the cache that the others use together.
@@ -146,14 +49,6 @@ impl Plan {
         if !args.feeds.is_empty() {
             keep_served(&mut policy);
         }
-        futae_policy::build(
-            &policy,
-            &Shape {
-                slots: 16,
-                seed: args.seed,
-            },
-        )
-        .map_err(Failure::usage)?;
         let block_bytes = parse_block_bytes(&args.block, BLOCK_BYTES_MIN, BLOCK_BYTES_MAX)
             .map_err(|error| Failure::usage(format!("--block: {error}")))?;
         let cache: Size = args
@@ -162,20 +57,16 @@ impl Plan {
             .map_err(|error| Failure::usage(format!("--cache: {error}")))?;
         let total_blocks = blocks_of("--cache", cache, block_bytes)?;
         check_cache_bytes(u64::from(total_blocks) * block_bytes).map_err(Failure::usage)?;
-        let exports: Vec<ExportSpec> = args
-            .exports
-            .iter()
-            .map(|text| text.parse())
-            .collect::<Result<_, String>>()
-            .map_err(Failure::usage)?;
-        for (at, export) in exports.iter().enumerate() {
-            if exports[..at].iter().any(|other| other.name == export.name) {
-                return Err(Failure::usage(format!(
-                    "two exports are named {:?}",
-                    export.name
-                )));
-            }
-        }
+        let exports = args.exports.iter().map(|text| export(text));
+        let exports: Vec<VolumeSpec> = exports.collect::<Result<_, _>>().map_err(Failure::usage)?;
+        let exports = expand("export", exports)?;
+        refuse_twice("export", &exports)?;
+        let classes = ClassNames::new(&exports, &mut policy)?;
+        let shape = Shape {
+            slots: 16,
+            seed: args.seed,
+        };
+        futae_policy::build(&policy, &shape).map_err(Failure::usage)?;
         let own_blocks: Vec<Option<u32>> = exports
             .iter()
             .map(|export| {
@@ -192,11 +83,11 @@ impl Plan {
         let listen: Vec<Listen> = listen.collect::<Result<_, _>>().map_err(Failure::usage)?;
         let server = ServerOptions {
             feeds: feeds(&args.feeds, &exports, &listen).map_err(Failure::usage)?,
-            lives_on_evictions: policy.name == "exclusive",
+            lives_on_evictions: policy.lives_on_demotions(),
             listen,
             control: control.transpose().map_err(Failure::usage)?,
             demotion: match args.demotion {
-                Demotion::Auto => policy.name == "exclusive",
+                Demotion::Auto => policy.lives_on_demotions(),
                 Demotion::On => true,
                 Demotion::Off => false,
             },
@@ -213,6 +104,7 @@ impl Plan {
         };
         Ok(Self {
             exports,
+            classes,
             own_blocks,
             common_blocks,
             cache,
@@ -223,7 +115,6 @@ impl Plan {
 
     /// Opens the images, then makes the caches.
     pub(super) fn open(&self) -> Result<Vec<Export>, Failure> {
-        self.refuse_double_use()?;
         let mut stores = Vec::new();
         for spec in &self.exports {
             stores.push(spec.source.open(spec.read_only, self.patience)?);
@@ -236,7 +127,8 @@ impl Plan {
                 (None, Some(engine)) => Arc::clone(engine),
                 (None, None) => Arc::clone(common.insert(self.engine(self.common_blocks, None)?)),
             };
-            let volume = engine.add_volume(&spec.name, store, spec.class)?;
+            let class = self.classes.class_of(spec);
+            let volume = engine.add_volume(&spec.name, store, class)?;
             exports.push(Export {
                 name: spec.name.clone(),
                 description: spec.source.to_string(),
@@ -248,34 +140,19 @@ impl Plan {
         Ok(exports)
     }
 
-    /// Two exports of one file would each cache it, and not see what is written to the other.
-    fn refuse_double_use(&self) -> Result<(), Failure> {
-        for (at, one) in self.exports.iter().enumerate() {
-            let other = self.exports[..at].iter().find(|other| {
-                !(one.read_only && other.read_only) && one.source.is_same(&other.source)
-            });
-            if let Some(other) = other {
-                return Err(Failure::usage(format!(
-                    "exports {} and {} are the same file or server; serve it once, several clients may \
-                     connect, or make both read-only",
-                    other.name, one.name
-                )));
-            }
-        }
-        Ok(())
-    }
-
     fn engine(&self, capacity_blocks: u32, owner: Option<&str>) -> Result<Arc<Engine>, Failure> {
         let log = self.cache.decision_log.as_ref();
         let decision_log = log.map(|path| match owner {
             None => path.clone(),
             Some(name) => with_suffix(path, name),
         });
-        Ok(Engine::new(&EngineOptions {
+        let engine = Engine::new(&EngineOptions {
             capacity_blocks,
             decision_log,
             ..self.cache.clone()
-        })?)
+        })?;
+        engine.name_classes(&self.classes.0);
+        Ok(engine)
     }
 }
 
@@ -284,17 +161,21 @@ impl Plan {
 fn keep_served(policy: &mut PolicySpec) {
     const KEY: &str = "keep_served";
     let decides = |argument: &Argument| matches!(argument, Argument::Named(key, _) if key == KEY);
-    if policy.name == "exclusive" && !policy.arguments.iter().any(decides) {
-        policy
-            .arguments
-            .push(Argument::Named(KEY.into(), "true".into()));
+    if !policy.lives_on_demotions() {
+        return;
+    }
+    let undecided = policy.find_mut("exclusive");
+    let undecided = undecided.filter(|policy| !policy.arguments.iter().any(decides));
+    if let Some(policy) = undecided {
+        let kept = Argument::Named(KEY.into(), "true".into());
+        policy.arguments.push(kept);
     }
 }
 
 /// The sockets on which agents report, one for each export at most.
 fn feeds(
     texts: &[String],
-    exports: &[ExportSpec],
+    exports: &[VolumeSpec],
     listen: &[Listen],
 ) -> Result<Vec<FeedOptions>, String> {
     let mut feeds: Vec<FeedOptions> = Vec::new();
@@ -397,51 +278,19 @@ mod tests {
 
     #[test]
     fn exports_are_read_as_written() {
-        let spec: ExportSpec = "vm1=disk.img,share=1GiB,read-only".parse().expect("valid");
-        let expected = ExportSpec {
-            name: "vm1".into(),
-            source: Source::File("disk.img".into()),
-            class: Class::NORMAL,
-            share: Some(Size::Bytes(1 << 30)),
-            read_only: true,
-        };
-        assert_eq!(spec, expected);
-        let plain: ExportSpec = "a=b=c".parse().expect("valid");
-        assert_eq!(
-            (plain.name.as_str(), plain.source),
-            ("a", Source::File("b=c".into()))
-        );
-        let far: ExportSpec = "vm2=nbd+unix:///a?socket=/run/b,share=1GiB"
-            .parse()
-            .expect("valid");
-        assert!(matches!(far.source, Source::Nbd(_)));
-        assert_eq!(far.class, Class::REMOTE);
-        let near: ExportSpec = "vm2=nbd://host/a,class=local".parse().expect("valid");
-        assert_eq!(near.class, Class::NORMAL);
-        let far: ExportSpec = "a=b,class=remote".parse().expect("valid");
-        assert_eq!(far.class, Class::REMOTE);
-        for text in [
-            "",
-            "disk.img",
-            "=x",
-            "a=",
-            "a=x,share=lots",
-            "a=x,readonly",
-            "a=x,class=far",
-            "a=nbd://",
-            "a=ftp://x/y",
-        ] {
-            assert!(text.parse::<ExportSpec>().is_err(), "{text:?}");
+        let spec = export("a=b=c").expect("valid");
+        assert_eq!(spec.name, "a");
+        assert_eq!(spec.source.to_string(), "b=c");
+        for text in ["", "disk.img", "=x", "a="] {
+            assert!(export(text).is_err(), "{text:?}");
         }
     }
 
     #[test]
     fn feeds_are_read_as_written() {
-        let exports: Vec<ExportSpec> = ["a=x", "b=y"]
-            .map(|text| text.parse().expect("valid"))
-            .into();
+        let exports = ["a=x", "b=y"].map(|text| export(text).expect("valid"));
         let listen = [Listen::Unix("/run/s.sock".into())];
-        let read = |text: &str, exports: &[ExportSpec]| {
+        let read = |text: &str, exports: &[VolumeSpec]| {
             let feeds = feeds(&[text.to_owned()], exports, &listen)?;
             let pairs = feeds.into_iter().map(|feed| (feed.export, feed.path));
             Ok::<_, String>(pairs.collect::<Vec<_>>())
@@ -472,6 +321,10 @@ mod tests {
                 "exclusive(keep_served=false)",
             ),
             ("lru", "lru"),
+            (
+                "directory(cost(exclusive))",
+                "directory(cost(exclusive(keep_served=true)))",
+            ),
         ] {
             let mut policy: PolicySpec = before.parse().expect("valid");
             keep_served(&mut policy);

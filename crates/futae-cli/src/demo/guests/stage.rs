@@ -2,15 +2,15 @@
 
 use super::{BLOCK_BYTES, GUESTS, GuestsPlan, MEMORY_MIB, ORDER_READS};
 use crate::failure::Failure;
-use crate::live::process::{Background, futae, own_program};
+use crate::live::guests::{self, PORT, look_for_qemu, memory, order, start_agent};
+use crate::live::process::{Background, futae};
 use anyhow::{Context, anyhow, bail};
 use futae_control::{EngineReport, ask};
 use futae_engine::EngineStatus;
-use futae_machine::{Disk, Guest, GuestError, Kernel, Plan};
+use futae_machine::{Disk, Guest};
 use serde_json::{Value, json};
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
@@ -20,7 +20,8 @@ const LIMIT: Duration = Duration::from_secs(900);
 /// How long agents may take to make themselves heard.
 const AGENT_PATIENCE: Duration = Duration::from_secs(60);
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
-const PORT: &str = "futae.0";
+/// Who needs guests, in messages.
+const WHO: &str = "--guests";
 
 /// The server and the guests, running.
 pub struct Stage {
@@ -46,7 +47,7 @@ impl Stage {
         stopped: &AtomicBool,
         progress: &mut dyn FnMut(f64),
     ) -> Result<Self, Failure> {
-        look_for_qemu()?;
+        look_for_qemu(WHO)?;
         let place = tempfile::Builder::new().prefix("futae-demo-").tempdir()?;
         let control = place.path().join("control.sock");
         let (serve, ready) = serve(place.path(), &control, plan)?;
@@ -116,12 +117,7 @@ impl Stage {
     /// Starts an agent in every guest, and waits until the server hears them.
     pub fn start_agents(&mut self, stopped: &AtomicBool) -> anyhow::Result<()> {
         for guest in &mut self.guests {
-            let find = "for port in /sys/class/virtio-ports/*; do";
-            let agent = "futae agent --report $port --notices >/tmp/agent.log 2>&1 &";
-            let script = format!(
-                "{find} [ $(cat $port/name) = {PORT} ] && port=/dev/${{port##*/}} && break; done\n{agent}"
-            );
-            order(guest, &script)?;
+            start_agent(guest, "--notices")?;
         }
         let deadline = Instant::now() + AGENT_PATIENCE;
         while self.is_blind()? {
@@ -165,15 +161,13 @@ impl Stage {
 
     /// Blocks that a guest's page cache holds of its disk, on average.
     pub fn page_cache_blocks(&mut self) -> anyhow::Result<u32> {
-        let mut kib = 0;
+        let mut bytes = 0;
         for guest in &mut self.guests {
             let said = order(guest, "cat /proc/meminfo")?;
-            let mut lines = said.lines();
-            let line = lines.find_map(|line| line.strip_prefix("Buffers:"));
-            let number = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
-            kib += number.context("a guest does not tell the size of its page cache")?;
+            let held = memory(&said, "Buffers");
+            bytes += held.context("a guest does not tell the size of its page cache")?;
         }
-        let blocks = (kib << 10) / BLOCK_BYTES / u64::from(GUESTS);
+        let blocks = bytes / BLOCK_BYTES / u64::from(GUESTS);
         Ok(u32::try_from(blocks.max(1))?)
     }
 }
@@ -213,52 +207,13 @@ fn serve(place: &Path, control: &Path, plan: &GuestsPlan) -> anyhow::Result<(Bac
 
 /// Boots a guest with a disk and a way to tell of its evictions.
 fn boot(uri: &str, feed: &Path) -> anyhow::Result<Guest> {
-    let boot = |kernel| -> anyhow::Result<Result<Guest, GuestError>> {
+    guests::boot(WHO, |plan| {
         let disk = Disk::Nbd {
             uri: uri.to_owned(),
         };
-        let plan = Plan::new(kernel).memory_mib(MEMORY_MIB).limit(LIMIT);
-        let plan = plan.disk(disk).port(PORT, feed);
-        Ok(plan.file("/bin/futae", own_program()?).boot())
-    };
-    // Each release of Debian has one of them.
-    let booted = match boot(Kernel::Debian61)? {
-        Err(error) if error.is_missing() => boot(Kernel::Debian612)?,
-        booted => booted,
-    };
-    booted.map_err(|error| match error.is_missing() {
-        true => missing(&error.to_string()),
-        false => error.into(),
+        plan.memory_mib(MEMORY_MIB)
+            .limit(LIMIT)
+            .disk(disk)
+            .port(PORT, feed)
     })
-}
-
-/// Before anything is made or downloaded.
-fn look_for_qemu() -> anyhow::Result<()> {
-    let mut version = Command::new("qemu-system-x86_64");
-    version
-        .arg("--version")
-        .stdin(Stdio::null())
-        .stdout(Stdio::null());
-    match version.status() {
-        Ok(_) => Ok(()),
-        Err(error) => Err(missing(&format!("qemu-system-x86_64: {error}"))),
-    }
-}
-
-fn missing(what: &str) -> anyhow::Error {
-    anyhow!(
-        "{what}; --guests needs QEMU, and Debian's kernel and busybox, which are downloaded and not \
-         installed: apt-get update && apt-get install qemu-system-x86 xz-utils binutils"
-    )
-}
-
-/// Runs a script in a guest; what it prints.
-fn order(guest: &mut Guest, script: &str) -> anyhow::Result<String> {
-    let output = guest.run(script)?;
-    if output.status != 0 {
-        let (status, said) = (output.status, output.stderr.trim());
-        let log = guest.log();
-        bail!("in a guest, status {status}: {said}\n{script}\n{log}");
-    }
-    Ok(output.stdout)
 }

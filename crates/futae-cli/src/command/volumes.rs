@@ -1,0 +1,402 @@
+//! `NAME=SOURCE` with its options: what `futae serve` exports and `futae mount` shows.
+
+use crate::failure::Failure;
+use anyhow::Context;
+use futae_engine::{FileStore, Store};
+use futae_policy::{Argument, Class, PolicySpec};
+use futae_trace::Size;
+use futae_wire::NbdUri;
+use futae_wire::nbd_store::NbdStore;
+use rustix::fs::statfs;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Where a volume's blocks are.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Source {
+    File(PathBuf),
+    Nbd(NbdUri),
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => path.display().fmt(f),
+            Self::Nbd(uri) => uri.fmt(f),
+        }
+    }
+}
+
+impl Source {
+    /// An NBD address, or else a path.
+    pub fn new(text: &str) -> Result<Self, String> {
+        if text.contains("://") {
+            let uri = text.parse::<NbdUri>().map_err(|error| error.to_string())?;
+            return Ok(Self::Nbd(uri));
+        }
+        Ok(Self::File(text.into()))
+    }
+
+    /// Opens it, for a cache that hands nothing down.
+    pub fn open(&self, read_only: bool, patience: Duration) -> Result<Arc<dyn Store>, Failure> {
+        Ok(match self {
+            Self::File(path) => Arc::new(FileStore::open(path, read_only)?),
+            Self::Nbd(uri) => {
+                let store = NbdStore::connect_patiently(uri, None, patience)?;
+                Arc::new(if read_only { store.read_only() } else { store })
+            }
+        })
+    }
+
+    /// Whether this is that, as far as names tell.
+    pub fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::File(one), Self::File(other)) => {
+                let (one, other) = (one.canonicalize(), other.canonicalize());
+                one.is_ok_and(|one| other.is_ok_and(|other| one == other))
+            }
+            _ => self == other,
+        }
+    }
+
+    /// The class that its blocks are in unless said otherwise.
+    fn usual_class(&self) -> StoreClass {
+        let is_far = match self {
+            Self::File(path) => statfs(path).is_ok_and(|system| is_remote(system.f_type as u64)),
+            Self::Nbd(_) => true,
+        };
+        if is_far {
+            StoreClass::Remote
+        } else {
+            StoreClass::Local
+        }
+    }
+}
+
+/// Whether a file system of this kind (`linux/magic.h`) is on another machine.
+fn is_remote(kind: u64) -> bool {
+    const NFS: u64 = 0x6969;
+    const SMB: [u64; 3] = [0x517b, 0xff53_4d42, 0xfe53_4d42];
+    const CEPH: u64 = 0x00c3_6400;
+    const AFS: [u64; 2] = [0x5346_414f, 0x6b41_4653];
+    const V9FS: u64 = 0x0102_1997;
+    const LUSTRE: u64 = 0x0bd0_0bd0;
+    let kind = kind & 0xffff_ffff;
+    SMB.contains(&kind) || AFS.contains(&kind) || [NFS, CEPH, V9FS, LUSTRE].contains(&kind)
+}
+
+/// How far a store is.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum StoreClass {
+    Local,
+    Remote,
+    /// A class of its own.
+    Named(String),
+}
+
+impl StoreClass {
+    fn new(text: &str) -> Result<Self, String> {
+        let legal = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+        match text {
+            "local" => Ok(Self::Local),
+            "remote" => Ok(Self::Remote),
+            name if !name.is_empty() && name.chars().all(legal) => Ok(Self::Named(name.to_owned())),
+            _ => Err(format!(
+                "class {text:?}: there are local and remote, and names of letters, digits, - and _"
+            )),
+        }
+    }
+}
+
+/// A volume as it was asked for.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct VolumeSpec {
+    pub name: String,
+    pub source: Source,
+    pub class: StoreClass,
+    /// Its blocks stay while there are blocks of others.
+    pub is_protected: bool,
+    pub share: Option<Size>,
+    pub read_only: bool,
+}
+
+impl VolumeSpec {
+    /// A volume of which nothing more is said.
+    pub fn plain(name: &str, source: Source) -> Self {
+        Self {
+            name: name.to_owned(),
+            class: source.usual_class(),
+            source,
+            is_protected: false,
+            share: None,
+            read_only: false,
+        }
+    }
+
+    /// Reads `SOURCE[,OPTION]...`; `what` is what the volume is called in errors.
+    pub fn new(what: &str, name: &str, text: &str) -> Result<Self, String> {
+        let (mut share, mut read_only, mut is_protected, mut class) = (None, false, false, None);
+        let mut rest = text;
+        // From the end, so that a file's name may have commas in it.
+        while let Some((before, option)) = rest.rsplit_once(',') {
+            if option == "read-only" {
+                read_only = true;
+            } else if option == "protected" {
+                is_protected = true;
+            } else if let Some(size) = option.strip_prefix("share=") {
+                let size = size.parse();
+                share = Some(size.map_err(|error| format!("{what} {name}: {error}"))?);
+            } else if let Some(of) = option.strip_prefix("class=") {
+                let of = StoreClass::new(of);
+                class = Some(of.map_err(|error| format!("{what} {name}: {error}"))?);
+            } else if Path::new(rest).exists() {
+                break;
+            } else {
+                return Err(format!(
+                    "{what} {name}: {option:?} is not an option, and no file is named {rest:?}; \
+                     the options are share=SIZE, class=local|remote|NAME, protected and read-only"
+                ));
+            }
+            rest = before;
+        }
+        if rest.is_empty() {
+            return Err(format!(
+                "{what} {name}: the file is missing; write {name}=FILE"
+            ));
+        }
+        let source = Source::new(rest).map_err(|error| format!("{what} {name}: {error}"))?;
+        let plain = Self::plain(name, source);
+        Ok(Self {
+            class: class.unwrap_or(plain.class),
+            is_protected,
+            share,
+            read_only,
+            ..plain
+        })
+    }
+}
+
+/// Puts the files that are directly in a directory in its place, each named after both. Hidden ones are left out.
+pub(super) fn expand(what: &str, volumes: Vec<VolumeSpec>) -> Result<Vec<VolumeSpec>, Failure> {
+    let mut all = Vec::new();
+    for volume in volumes {
+        match &volume.source {
+            Source::File(path) if path.is_dir() => all.extend(files_in(what, &volume, path)?),
+            _ => all.push(volume),
+        }
+    }
+    Ok(all)
+}
+
+fn files_in(what: &str, volume: &VolumeSpec, path: &Path) -> Result<Vec<VolumeSpec>, Failure> {
+    let (name, shown) = (&volume.name, path.display());
+    if volume.share.is_some() {
+        return Err(Failure::usage(format!(
+            "{what} {name}: {shown} is a directory, and a share is for one file; leave out share=SIZE"
+        )));
+    }
+    let entries = std::fs::read_dir(path).with_context(|| format!("{what} {name}: {shown}"))?;
+    let mut files: Vec<PathBuf> = Vec::new();
+    for entry in entries {
+        let path = entry
+            .with_context(|| format!("{what} {name}: {shown}"))?
+            .path();
+        let is_hidden = path
+            .file_name()
+            .is_none_or(|name| name.as_encoded_bytes().starts_with(b"."));
+        if path.is_file() && !is_hidden {
+            files.push(path);
+        }
+    }
+    files.sort();
+    if files.is_empty() {
+        return Err(anyhow::anyhow!("{what} {name}: {shown} is a directory without files").into());
+    }
+    let file = |path: PathBuf| {
+        let own = path.file_name().unwrap_or_default().to_string_lossy();
+        VolumeSpec {
+            name: format!("{name}-{own}"),
+            source: Source::File(path.clone()),
+            ..volume.clone()
+        }
+    };
+    Ok(files.into_iter().map(file).collect())
+}
+
+/// Refuses two volumes of one name, and one source twice: each would be cached, and not see what is
+/// written to the other.
+pub(super) fn refuse_twice(what: &str, volumes: &[VolumeSpec]) -> Result<(), Failure> {
+    for (at, one) in volumes.iter().enumerate() {
+        let others = &volumes[..at];
+        if others.iter().any(|other| other.name == one.name) {
+            return Err(Failure::usage(format!(
+                "two {what}s are named {:?}",
+                one.name
+            )));
+        }
+        let other = others
+            .iter()
+            .find(|other| !(one.read_only && other.read_only) && one.source.is_same(&other.source));
+        if let Some(other) = other {
+            return Err(Failure::usage(format!(
+                "{what}s {} and {} are the same file or server; name it once, several clients may \
+                 use it, or make both read-only",
+                other.name, one.name
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// The classes of their own that volumes are in, by their numbers.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ClassNames(pub Vec<String>);
+
+impl ClassNames {
+    /// Gives the names numbers, and tells the policy of them, if it weighs classes.
+    pub fn new(volumes: &[VolumeSpec], policy: &mut PolicySpec) -> Result<Self, Failure> {
+        const KEY: &str = "classes";
+        let is_it = |argument: &Argument| matches!(argument, Argument::Named(key, _) if key == KEY);
+        let mut cost = policy.find_mut("cost");
+        let mut names: Vec<String> = Vec::new();
+        if let Some(cost) = &mut cost {
+            let at = cost.arguments.iter().position(is_it);
+            if let Some(Argument::Named(_, given)) = at.map(|at| cost.arguments.remove(at)) {
+                names.extend(given.split('+').map(str::to_owned));
+            }
+        }
+        for volume in volumes {
+            match &volume.class {
+                StoreClass::Named(name) if !names.contains(name) => names.push(name.clone()),
+                _ => {}
+            }
+        }
+        if names.len() > usize::from(Class::STORES_MAX) {
+            return Err(Failure::usage(format!(
+                "{} classes of stores have names, and there can be {}; use fewer",
+                names.len(),
+                Class::STORES_MAX
+            )));
+        }
+        if let Some(cost) = cost.filter(|_| !names.is_empty()) {
+            let named = Argument::Named(KEY.to_owned(), names.join("+"));
+            cost.arguments.push(named);
+        }
+        Ok(Self(names))
+    }
+
+    /// The marks of a volume's blocks.
+    pub fn class_of(&self, volume: &VolumeSpec) -> Class {
+        let class = match &volume.class {
+            StoreClass::Local => Class::NORMAL,
+            StoreClass::Remote => Class::REMOTE,
+            StoreClass::Named(name) => {
+                let at = self.0.iter().position(|known| known == name);
+                Class::of_store(at.map_or(0, |at| at as u8 + 1))
+            }
+        };
+        if volume.is_protected {
+            class.with(Class::PROTECTED)
+        } else {
+            class
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn volume(text: &str) -> Result<VolumeSpec, String> {
+        VolumeSpec::new("export", "a", text)
+    }
+
+    #[test]
+    fn volumes_are_read_as_written() {
+        let spec = volume("disk.img,share=1GiB,protected,read-only");
+        let file = |path: &str| VolumeSpec::plain("a", Source::File(path.into()));
+        let expected = VolumeSpec {
+            share: Some(Size::Bytes(1 << 30)),
+            read_only: true,
+            is_protected: true,
+            ..file("disk.img")
+        };
+        assert_eq!(spec, Ok(expected));
+        assert_eq!(volume("b=c"), Ok(file("b=c")));
+        let class = |text: &str| volume(text).map(|volume| volume.class);
+        let uri = "nbd+unix:///a?socket=/run/b";
+        assert_eq!(class(uri), Ok(StoreClass::Remote));
+        assert_eq!(class(&format!("{uri},share=1GiB")), Ok(StoreClass::Remote));
+        assert_eq!(class("nbd://host/a,class=local"), Ok(StoreClass::Local));
+        assert_eq!(class("b,class=remote"), Ok(StoreClass::Remote));
+        assert_eq!(class("b,class=nfs"), Ok(StoreClass::Named("nfs".into())));
+        for text in [
+            "",
+            "x,share=lots",
+            "x,readonly",
+            "x,class=",
+            "x,class=far away",
+            "nbd://",
+            "ftp://x/y",
+        ] {
+            assert!(volume(text).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_directory_is_its_files() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = |name: &str| directory.path().join(name);
+        for name in ["b.img", "a.img", ".hidden"] {
+            std::fs::write(path(name), "x").expect("a file");
+        }
+        std::fs::create_dir(path("c")).expect("a directory");
+        let spec = |options: &str| {
+            let text = format!("{}{options}", directory.path().display());
+            volume(&text).expect("valid")
+        };
+        let found = expand("export", vec![spec(",class=nfs,read-only")]).ok();
+        let found = found.expect("two files");
+        let names: Vec<_> = found.iter().map(|volume| volume.name.as_str()).collect();
+        assert_eq!(names, ["a-a.img", "a-b.img"]);
+        assert!(
+            found
+                .iter()
+                .all(|volume| volume.read_only && volume.class == StoreClass::Named("nfs".into()))
+        );
+        assert_eq!(found[0].source, Source::File(path("a.img")));
+        assert!(expand("export", vec![spec(",share=1MiB")]).is_err());
+        let empty = VolumeSpec::plain("e", Source::File(path("c")));
+        assert!(expand("export", vec![empty]).is_err());
+    }
+
+    #[test]
+    fn network_file_systems_are_far() {
+        let tmpfs = 0x0102_1994;
+        let nfs = 0x6969;
+        // As a number with a sign has it.
+        let smb = 0xffff_ffff_fe53_4d42;
+        assert_eq!([tmpfs, nfs, smb].map(is_remote), [false, true, true]);
+    }
+
+    #[test]
+    fn named_classes_are_numbered_and_the_policy_is_told() {
+        let volumes = ["x,class=nfs", "y", "z,class=ceph,protected", "w,class=nfs"];
+        let volumes = volumes.map(|text| volume(text).expect("valid"));
+        let told = |policy: &str| {
+            let mut policy: PolicySpec = policy.parse().expect("valid");
+            let names = ClassNames::new(&volumes, &mut policy).map_err(|error| error.to_string());
+            (policy.to_string(), names.expect("few"))
+        };
+        assert_eq!(told("lru").0, "lru");
+        let (policy, names) = told("directory(cost(exclusive,classes=ceph,weights=nfs-clean:2))");
+        let expected = "directory(cost(exclusive,weights=nfs-clean:2,classes=ceph+nfs))";
+        assert_eq!(policy, expected);
+        let classes = volumes.map(|volume| names.class_of(&volume));
+        let ceph = Class::of_store(1).with(Class::PROTECTED);
+        let nfs = Class::of_store(2);
+        assert_eq!(classes, [nfs, Class::NORMAL, ceph, nfs]);
+    }
+}

@@ -1,0 +1,260 @@
+//! Both readers in guests of their own: Linux's page cache, counted by `futae agent`, moved by QEMU's
+//! balloon.
+//!
+//! A guest's memory is what its page cache may have and what the guest needs besides, which is measured
+//! once the agent runs: 384 MiB for both page caches, 64 at least, beside that.
+
+use super::Options;
+use super::aoki::{self, CHOICE, Ends, FILES, LEAST, MIB, MOST, Outcome, Reader, TOTAL};
+use super::aoki_reader::forget;
+use super::guests::{PORT, boot, look_for_qemu, memory, order, start_agent};
+use super::process::{futae, run_json};
+use crate::failure::Failure;
+use anyhow::{Context, bail};
+use futae_allocate::Config;
+use futae_allocate::actuator::Actuator;
+use futae_machine::Guest;
+use futae_papers::{Check, Reproduction, Source};
+use futae_trace::Size;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Long enough that the paper's threshold means about what it meant there: 500 is then two thirds of the
+/// pages a MiB that a guest reads which always hits.
+const TRIAL: Duration = Duration::from_secs(4);
+/// Page reads of each file, as a multiple of the larger file's pages.
+const PASSES: u64 = 20;
+/// What a guest boots with: more than it ever has while it is measured.
+const MEMORY_MIB: u32 = 512;
+/// All runs of a guest, on a slow and busy machine.
+const LIMIT: Duration = Duration::from_secs(7200);
+/// A file is read by so many commands. Between them it can be interrupted.
+const PARTS: u64 = 8;
+const AGENT: &str = "--period 500ms --sample 0.125";
+/// How long balloons may take at the start, and connections of agents.
+const PATIENCE: Duration = Duration::from_secs(60);
+const GREETING: Duration = Duration::from_secs(3);
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+const IMAGE_BYTES: u64 = 480 * MIB;
+const NAMES: [&str; 2] = ["first", "second"];
+
+/// A guest with its disk and its agent.
+struct Machine {
+    guest: Guest,
+    image: PathBuf,
+    feed: PathBuf,
+    /// Bytes of its memory that can be no page cache.
+    overhead: u64,
+}
+
+/// Runs every system.
+pub fn run(options: &Options<'_>, progress: &dyn Fn(f64)) -> Result<Reproduction, Failure> {
+    look_for_qemu("live-guest")?;
+    let place = tempfile::Builder::new().prefix("futae-paper-").tempdir()?;
+    let reads = aoki::reads(options, PASSES);
+    let mut machines = [
+        Machine::new(place.path(), 0, options)?,
+        Machine::new(place.path(), 1, options)?,
+    ];
+    let [first, second] = &machines;
+    let beside = [first, second].map(|machine| format!("{} MiB", machine.overhead / MIB));
+    let parameters = vec![
+        (
+            "readers",
+            format!(
+                "{CHOICE} by 4 KiB, {reads} of each file on ext4, one thread each; files of 128 and 256 MiB"
+            ),
+        ),
+        (
+            "guests",
+            format!(
+                "Linux {} under QEMU without hardware virtualisation; page caches of 384 MiB together, each at \
+                 least 64 MiB, beside {} that the guests need; nothing is read ahead",
+                first.guest.release(),
+                beside.join(" and ")
+            ),
+        ),
+        ("agent", format!("futae agent {AGENT}")),
+    ];
+    let mut killed = 0;
+    let mut made = aoki::compare(parameters, TRIAL, progress, &mut |system| {
+        let outcome = one(&mut machines, system, reads, options)?;
+        for machine in &mut machines {
+            let said = order(&mut machine.guest, "grep oom_kill /proc/vmstat")?;
+            let number = said.split_whitespace().nth(1);
+            killed += number.and_then(|number| number.parse().ok()).unwrap_or(1);
+        }
+        Ok(outcome)
+    })?;
+    made.checks.push(Check::within(
+        Source::Model,
+        "processes killed in the guests for want of memory",
+        f64::from(killed),
+        0.0,
+        0.0,
+    ));
+    Ok(made)
+}
+
+impl Machine {
+    /// Makes its files and boots it; its agent runs then.
+    fn new(place: &Path, number: usize, options: &Options<'_>) -> Result<Self, Failure> {
+        if options.stopped.load(Ordering::Relaxed) {
+            return Err(anyhow::anyhow!("interrupted; everything was taken down").into());
+        }
+        let image = image(place, number)?;
+        let feed = place.join(format!("{number}.agent"));
+        let mut guest = boot("live-guest", |plan| {
+            plan.memory_mib(MEMORY_MIB)
+                .limit(LIMIT)
+                .balloon()
+                .disk(image.clone())
+                .port(PORT, &feed)
+        })?;
+        let hold = "mount -t ext4 -o ro,noatime /dev/vda /mnt && echo 0 >/sys/block/vda/queue/read_ahead_kb";
+        order(&mut guest, hold)?;
+        start_agent(&mut guest, AGENT)?;
+        // What is read by the first command of all is read by none of those that are measured.
+        let probe = format!(
+            "sleep 3; futae load /mnt/first --choice '{CHOICE}' --operations 100 >/dev/null"
+        );
+        order(&mut guest, &probe)?;
+        let said = order(
+            &mut guest,
+            "echo 3 >/proc/sys/vm/drop_caches; cat /proc/meminfo; cat /tmp/agent.log >&2",
+        )?;
+        let overhead = overhead(&said).context("a guest does not tell its memory")?;
+        Ok(Self {
+            guest,
+            image,
+            feed,
+            overhead,
+        })
+    }
+
+    fn actuator(&self) -> Actuator {
+        Actuator::Qmp {
+            socket: self.guest.monitor(),
+        }
+    }
+
+    /// Has it have so much, in fact.
+    fn resize(&self, bytes: u64) -> anyhow::Result<()> {
+        let actuator = self.actuator();
+        let told = |said: Result<u64, String>| said.map_err(anyhow::Error::msg);
+        actuator.order(bytes).map_err(anyhow::Error::msg)?;
+        let deadline = Instant::now() + PATIENCE;
+        while told(actuator.achieved())?.abs_diff(bytes) > MIB {
+            if Instant::now() > deadline {
+                bail!("a guest's balloon does not reach its size");
+            }
+            std::thread::sleep(LOOK_INTERVAL);
+        }
+        Ok(())
+    }
+
+    /// Its lines of the configuration.
+    fn config(&self, number: usize) -> String {
+        let mib = |cache: u64| (cache + self.overhead) / MIB;
+        format!(
+            "[[guest]]\nname = \"G{}\"\nminimum = \"{}MiB\"\nmaximum = \"{}MiB\"\nstart = \"{}MiB\"\n\
+             agent = {{ listen = {:?} }}\nactuator = {{ kind = \"qmp\", socket = {:?} }}\n",
+            number + 1,
+            mib(LEAST),
+            mib(MOST),
+            mib(TOTAL / 2),
+            self.feed.display().to_string(),
+            self.guest.monitor().display().to_string()
+        )
+    }
+}
+
+/// A disk image with a guest's files.
+fn image(place: &Path, number: usize) -> Result<PathBuf, Failure> {
+    let directory = place.join(format!("files-{number}"));
+    fs::create_dir(&directory)?;
+    for (name, bytes) in NAMES.into_iter().zip(FILES[number]) {
+        let mut load = futae(["load", "--create", "--json", "--operations", "1"])?;
+        load.args(["--file-size", &Size::Bytes(bytes).to_string()])
+            .arg(directory.join(name));
+        run_json("making a file", load)?;
+    }
+    let image = place.join(format!("{number}.img"));
+    let mut make = Command::new("mkfs.ext4");
+    make.args(["-q", "-m", "0", "-d"])
+        .arg(&directory)
+        .arg(&image);
+    let made = make.arg(format!("{}k", IMAGE_BYTES / 1024)).output();
+    let made = made.context("mkfs.ext4 cannot be started: apt-get install e2fsprogs")?;
+    if !made.status.success() {
+        let said = String::from_utf8_lossy(&made.stderr).into_owned();
+        return Err(anyhow::anyhow!("mkfs.ext4: {}", said.trim()).into());
+    }
+    fs::remove_dir_all(&directory)?;
+    Ok(image)
+}
+
+/// What a guest with an empty page cache has beside it, in whole MiB.
+fn overhead(meminfo: &str) -> Option<u64> {
+    let of = |name| memory(meminfo, name);
+    // Files in memory are in the page cache and cannot leave it.
+    let cache = (of("MemFree")? + of("Buffers")? + of("Cached")?).checked_sub(of("Shmem")?)?;
+    let all = u64::from(MEMORY_MIB) * MIB;
+    Some(all.checked_sub(cache)?.div_ceil(MIB) * MIB)
+}
+
+fn one(
+    machines: &mut [Machine; 2],
+    system: &str,
+    reads: u64,
+    options: &Options<'_>,
+) -> Result<Outcome, Failure> {
+    let overheads: u64 = machines.iter().map(|machine| machine.overhead).sum();
+    let mut config = aoki::head(system, TRIAL, TOTAL + overheads);
+    for (number, machine) in machines.iter_mut().enumerate() {
+        config += &machine.config(number);
+        machine.resize(TOTAL / 2 + machine.overhead)?;
+        order(&mut machine.guest, "echo 3 >/proc/sys/vm/drop_caches")?;
+        forget(&machine.image)?;
+    }
+    let config = Config::parse(&config)?;
+    let [first, second] = machines;
+    let readers = [(first, 0), (second, 1)].map(|(machine, number)| -> Reader<'_> {
+        let seed = aoki::seed(options, number);
+        Box::new(move |begin, over| read(&mut machine.guest, reads, seed, begin, over))
+    });
+    aoki::race(&config, readers, options, || {
+        // QEMU looks for somebody who listens once a second.
+        std::thread::sleep(GREETING);
+        Ok(())
+    })
+}
+
+/// Reads one file after the other in the guest.
+fn read(
+    guest: &mut Guest,
+    reads: u64,
+    seed: u64,
+    begin: Instant,
+    over: &AtomicBool,
+) -> anyhow::Result<Ends> {
+    let mut ends = [Duration::ZERO; 2];
+    for (file, (name, seed)) in NAMES.into_iter().zip(seed..).enumerate() {
+        for part in 0..PARTS {
+            if over.load(Ordering::Relaxed) {
+                bail!("interrupted; everything was taken down");
+            }
+            let now = reads * (part + 1) / PARTS - reads * part / PARTS;
+            let seed = seed.wrapping_mul(PARTS).wrapping_add(part);
+            let load = format!(
+                "futae load /mnt/{name} --choice '{CHOICE}' --operations {now} --seed {seed}"
+            );
+            order(guest, &format!("{load} >/dev/null"))?;
+        }
+        ends[file] = begin.elapsed();
+    }
+    Ok(ends)
+}
