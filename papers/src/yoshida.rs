@@ -20,11 +20,14 @@
 
 use crate::Experiment;
 use crate::report::{Check, Grid, Options, PaperError, Progress, Reproduction, Source};
-use futae_policy::{
-    Access, AccessKind, BlockId, Decision, DenseIndex, Level, Outcome, Policy, PolicySpec, Prng,
-    Shape, Verdict, build,
-};
+use futae_policy::Prng;
 use futae_sim::run::in_parallel;
+
+mod model;
+
+use model::{HOST_GIB, ORDINARY_GIB};
+
+pub use model::{Measured, Sizes, simulate, simulate_asked, simulate_host};
 
 /// The figures of this paper.
 pub const EXPERIMENTS: &[Experiment] = &[
@@ -42,230 +45,25 @@ pub const EXPERIMENTS: &[Experiment] = &[
     },
 ];
 
-/// The sizes of the experiment, in bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sizes {
-    /// The file that is read.
-    pub file: u64,
-    /// A block of the guest's file system.
-    pub block: u64,
-    /// What one request reads.
-    pub request: u64,
-    /// What the host's cache, and an ordinary guest's, keep or give up at a time.
-    pub unit: u64,
-    /// Blocks that the guest's file system keeps.
-    pub slots: u32,
-    /// The host's cache.
-    pub host: u64,
-    /// The cache of an ordinary guest.
-    pub ordinary: u64,
-}
-
-impl Sizes {
-    /// As printed, and as read above where nothing is.
-    pub const PRINTED: Self = Self {
-        file: 4 << 30,
-        block: 128 << 20,
-        request: 1 << 20,
-        unit: 64 << 10,
-        slots: 21,
-        host: (HOST_GIB * GIB) as u64,
-        ordinary: (ORDINARY_GIB * GIB) as u64,
-    };
-
-    /// Every size a sixteenth: 256 MiB in blocks of 8 MiB, read by 64 KiB.
-    pub const SIXTEENTH: Self = Self {
-        file: Self::PRINTED.file / 16,
-        block: Self::PRINTED.block / 16,
-        request: Self::PRINTED.request / 16,
-        unit: Self::PRINTED.unit / 16,
-        slots: Self::PRINTED.slots,
-        host: Self::PRINTED.host / 16,
-        ordinary: Self::PRINTED.ordinary / 16,
-    };
-}
-
-const GIB: f64 = (1u64 << 30) as f64;
-const HOST_GIB: f64 = 1.45;
-const ORDINARY_GIB: f64 = 2.59;
 /// Requests before counting begins.
 pub const WARMUP: u64 = 20_000;
 /// Requests that are counted.
 pub const REQUESTS: u64 = 20_000;
 
-fn level(policy: &str, slots: u64, blocks: u64, seed: u64) -> Result<Upper, PaperError> {
-    let policy = policy.parse::<PolicySpec>()?;
-    // No cache of the paper has more slots than its file has units.
-    let slots = slots.min(blocks) as u32;
-    let policy = build(&policy, &Shape { slots, seed })?;
-    Ok(Level::new(policy, DenseIndex::new(blocks as usize), slots))
-}
-
-type Upper = Level<Box<dyn Policy>, DenseIndex>;
-
-/// The host's cache and its disk.
-struct Host {
-    cache: Upper,
-    asked: u64,
-    loads: u64,
-    disk: u64,
-}
-
-impl Host {
-    fn read(&mut self, units: std::ops::Range<u64>) {
-        self.asked += units.end - units.start;
-        for unit in units {
-            let access = Access::read(BlockId::on_first(unit));
-            self.disk += u64::from(!matches!(self.cache.access(&access), Outcome::Hit(_)));
-        }
-    }
-}
-
-/// Puts the units of one request before the guest's cache, and what it misses before the host's.
-fn request(guest: &mut Upper, unit: u64, host: &mut Host, units: std::ops::Range<u64>) {
-    let mut at = units.start;
-    while at < units.end {
-        let block = at / unit;
-        let next = units.end.min((block + 1) * unit);
-        let access = Access::read(BlockId::on_first(block));
-        if !matches!(guest.access(&access), Outcome::Hit(_)) {
-            host.read(at..next);
-        }
-        at = next;
-    }
-    while let Some(block) = guest.review() {
-        let access = Access::of(block, AccessKind::Preload);
-        if matches!(guest.access(&access), Outcome::Admitted { .. }) {
-            let first = block.index() * unit;
-            host.read(first..first + unit);
-            host.loads += unit;
-        }
-    }
-}
-
-/// What came of one policy in the guest.
-#[derive(Clone, Copy, Debug)]
-pub struct Measured {
-    /// Hit ratio of the guest's cache; NaN if it was not asked.
-    pub guest_hit: f64,
-    /// Hit ratio of the host's cache, by volume; NaN if it was not asked.
-    pub host_hit: f64,
-    /// Bytes that the disk reads for each byte asked for.
-    pub disk: f64,
-    /// Whole blocks loaded, as a share of the volume to the host.
-    pub loads: f64,
-}
-
-/// Simulates one policy in the guest (`lru` is the ordinary guest's cache, which works in units)
-/// above the host's LRU. `requests` are the numbers of requests within the file; those after the
-/// first `warmup` are counted.
-pub fn simulate(
-    sizes: &Sizes,
-    policy: &str,
-    seed: u64,
-    warmup: u64,
-    requests: impl IntoIterator<Item = u64>,
-) -> Result<Measured, PaperError> {
-    let units = sizes.file / sizes.unit;
-    let (unit, slots) = if policy == ORDINARY {
-        (1, sizes.ordinary / sizes.unit)
-    } else {
-        (sizes.block / sizes.unit, sizes.slots.into())
-    };
-    let mut guest = level(policy, slots, units / unit, seed)?;
-    let cache = level("lru", sizes.host / sizes.unit, units, seed)?;
-    let mut host = Host {
-        cache,
-        asked: 0,
-        loads: 0,
-        disk: 0,
-    };
-    let mut then = (*guest.counters(), 0, 0, 0);
-    let units_a_request = sizes.request / sizes.unit;
-    let mut number = 0;
-    for at in requests {
-        if number == warmup {
-            then = (*guest.counters(), host.asked, host.loads, host.disk);
-        }
-        let first = at * units_a_request;
-        request(&mut guest, unit, &mut host, first..first + units_a_request);
-        number += 1;
-    }
-    let counters = guest.counters().since(&then.0);
-    let (asked, loads, disk) = (host.asked - then.1, host.loads - then.2, host.disk - then.3);
-    let asked_or_none = if asked == 0 { f64::NAN } else { asked as f64 };
-    let counted = number.saturating_sub(warmup) * units_a_request;
-    Ok(Measured {
-        guest_hit: counters.hit_ratio().unwrap_or(f64::NAN),
-        host_hit: 1.0 - disk as f64 / asked_or_none,
-        disk: disk as f64 / counted as f64,
-        loads: loads as f64 / asked_or_none,
-    })
-}
-
-/// The host's part of a run whose guest has decided as recorded: `decisions` is the log of the
-/// guest's cache, whose blocks have `block` bytes, of the same requests. What the guest loads by itself counts
-/// where the log has it, which is when it arrived.
-pub fn simulate_host(
-    sizes: &Sizes,
-    block: u64,
-    warmup: u64,
-    requests: impl IntoIterator<Item = u64>,
-    decisions: impl IntoIterator<Item = Decision>,
-) -> Result<Measured, PaperError> {
-    let cache = level("lru", sizes.host / sizes.unit, sizes.file / sizes.unit, 0)?;
-    let mut host = Host {
-        cache,
-        asked: 0,
-        loads: 0,
-        disk: 0,
-    };
-    let mut decisions = decisions.into_iter();
-    let (mut hits, mut number) = ((0u64, 0u64), 0);
-    let mut then = (0, 0, 0, (0, 0));
-    let unit = block / sizes.unit;
-    for at in requests {
-        if number == warmup {
-            then = (host.asked, host.loads, host.disk, hits);
-        }
-        let (mut from, end) = (
-            at * sizes.request / sizes.unit,
-            (at + 1) * sizes.request / sizes.unit,
-        );
-        while from < end {
-            let decision = decisions.next().ok_or(PaperError::Record(number))?;
-            let decided = decision.block.index();
-            if decision.kind == AccessKind::Preload {
-                host.read(decided * unit..(decided + 1) * unit);
-                host.loads += unit;
-                continue;
-            }
-            if decided != from / unit {
-                return Err(PaperError::Record(number));
-            }
-            let next = end.min((decided + 1) * unit);
-            let is_hit = decision.verdict == Verdict::Hit;
-            hits = (hits.0 + u64::from(is_hit), hits.1 + 1);
-            if !is_hit {
-                host.read(from..next);
-            }
-            from = next;
-        }
-        number += 1;
-    }
-    let (asked, loads, disk) = (host.asked - then.0, host.loads - then.1, host.disk - then.2);
-    let asked_or_none = if asked == 0 { f64::NAN } else { asked as f64 };
-    let counted = number.saturating_sub(warmup) * (sizes.request / sizes.unit);
-    Ok(Measured {
-        guest_hit: (hits.0 - then.3.0) as f64 / (hits.1 - then.3.1) as f64,
-        host_hit: 1.0 - disk as f64 / asked_or_none,
-        disk: disk as f64 / counted as f64,
-        loads: loads as f64 / asked_or_none,
-    })
-}
-
 /// The policy that stands for the cache of an ordinary guest.
 pub const ORDINARY: &str = "lru";
+/// The lists by which Linux orders an ordinary guest's page cache: active and inactive pages.
+pub const TWO_LISTS: &str = "linux";
+/// The newer way, by generations of pages. No policy here does the same: it is run live only.
+pub const GENERATIONS: &str = "linux-generations";
+
+/// Whether a policy stands for the cache of an ordinary guest, which keeps units and not the blocks of
+/// a file system.
+#[must_use]
+pub fn is_ordinary(policy: &str) -> bool {
+    [ORDINARY, TWO_LISTS, GENERATIONS].contains(&policy)
+}
+
 /// Const Cache FS.
 pub const CHOSEN: &str = "const";
 /// LFU Cache FS as printed.
@@ -450,9 +248,13 @@ fn disk_checks(
 
 #[cfg(test)]
 mod tests {
-    use super::{EXPERIMENTS, GAIN, LITERAL, ORDINARY, Sizes, level, simulate, simulate_host};
+    use super::model::level;
+    use super::{
+        EXPERIMENTS, GAIN, LITERAL, ORDINARY, Sizes, TWO_LISTS, is_ordinary, simulate,
+        simulate_asked, simulate_host,
+    };
     use crate::Options;
-    use futae_policy::{Access, AccessKind, BlockId, Decision, Outcome, Prng};
+    use futae_policy::{Access, AccessKind, BlockId, Decision, Outcome, Prng, Verdict};
 
     #[test]
     fn hit_ratios_and_disk_reads_are_in_their_bands() {
@@ -482,6 +284,41 @@ mod tests {
             }
         }
         log
+    }
+
+    #[test]
+    fn what_a_guest_misses_gives_the_host_what_the_whole_simulation_gives() {
+        let sizes = Sizes::SIXTEENTH;
+        let mut prng = Prng::new(5);
+        let at: Vec<_> = (0..30_000)
+            .map(|_| prng.below(sizes.file / sizes.request))
+            .collect();
+        let mut host_hits = Vec::new();
+        for policy in [ORDINARY, TWO_LISTS] {
+            assert!(is_ordinary(policy));
+            let slots = sizes.ordinary / sizes.unit;
+            let log = decisions(&sizes, policy, slots, sizes.unit, &at);
+            let misses = |log: &[Decision]| -> Vec<u64> {
+                let missed = log.iter().filter(|it| it.verdict != Verdict::Hit);
+                missed.map(|it| it.block.index()).collect()
+            };
+            let units_a_request = (sizes.request / sizes.unit) as usize;
+            let before = misses(&log[..20_000 * units_a_request]).len() as u64;
+            let whole = simulate(&sizes, policy, 1, 20_000, at.iter().copied()).expect("runs");
+            let counted = 10_000 * sizes.request;
+            let part = simulate_asked(&sizes, before, counted, misses(&log)).expect("runs");
+            assert_eq!(
+                (whole.host_hit, whole.disk),
+                (part.host_hit, part.disk),
+                "{policy}"
+            );
+            host_hits.push(part.host_hit);
+        }
+        // Two lists give some pages up so soon that the host still has them when they are asked for again.
+        let [lru, lists] = host_hits[..] else {
+            panic!("two policies")
+        };
+        assert!(lru < 0.01 && lists > 0.05, "{host_hits:?}");
     }
 
     #[test]
