@@ -1,6 +1,8 @@
 """Random operations on one file, through maps and calls, held against a copy in memory.
 
-Usage: exercise.py FILE OPERATIONS SEED. Prints what was done; fails at the first difference.
+Usage: exercise.py FILE OPERATIONS SEED [fixed]. Prints what was done; fails at the first difference. A fixed
+file is there already and keeps its size, as a disk does; what is in it at the end is also written to the
+standard output, behind the line that says what was done.
 """
 
 import ctypes
@@ -18,11 +20,13 @@ libc.fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_
 
 
 class Exercise:
-    def __init__(self, path, seed):
+    def __init__(self, path, seed, fixed):
         self.path = path
+        self.fixed = fixed
         self.dice = random.Random(seed)
-        self.file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
-        self.model = bytearray()
+        how = 0 if fixed else os.O_CREAT | os.O_TRUNC
+        self.file = os.open(path, os.O_RDWR | how, 0o644)
+        self.model = bytearray(os.pread(self.file, 2 * SIZE_MAX, 0))
         self.count = {}
         self.last = []
 
@@ -54,6 +58,8 @@ class Exercise:
 
     def write(self):
         offset, length = self.span(SIZE_MAX)
+        if self.fixed:
+            length = min(length, len(self.model) - offset)
         data = self.dice.randbytes(length)
         assert os.pwrite(self.file, data, offset) == length
         self.grow(offset + length)
@@ -130,7 +136,7 @@ class Exercise:
 
     def zero_range(self):
         offset, length = self.span(SIZE_MAX)
-        keep = self.dice.random() < 0.5
+        keep = self.dice.random() < 0.5 or self.fixed
         self.allocate(ZERO_RANGE | (KEEP_SIZE if keep else 0), offset, length)
         self.zero(offset, length)
         if not keep:
@@ -154,6 +160,12 @@ class Exercise:
         os.fsync(self.file)
         return ()
 
+    def forget(self):
+        """What is read next does not come from the page cache."""
+        os.fsync(self.file)
+        os.posix_fadvise(self.file, 0, 0, os.POSIX_FADV_DONTNEED)
+        return ()
+
     def size(self):
         size = os.fstat(self.file).st_size
         if size != len(self.model):
@@ -163,16 +175,22 @@ class Exercise:
 
     def run(self, operations):
         frequent = [self.read, self.write, self.map_read, self.map_write, self.size]
-        rare = [self.append, self.truncate, self.punch, self.zero_range, self.reserve, self.reopen]
+        rare = [self.punch, self.zero_range, self.reopen]
+        if not self.fixed:
+            rare += [self.append, self.truncate, self.reserve]
         for _ in range(operations):
             kind = self.dice.random()
-            what = self.dice.choice(frequent if kind < 0.8 else rare) if kind < 0.999 else self.sync
+            what = self.dice.choice(frequent if kind < 0.8 else rare)
+            if kind >= 0.996:
+                what = self.sync if kind >= 0.999 else self.forget
             done = what()
             self.count[what.__name__] = self.count.get(what.__name__, 0) + 1
             self.last.append(f"{what.__name__} {done} -> {len(self.model)}")
             del self.last[:-40]
         self.check(os.pread(self.file, 2 * SIZE_MAX, 0), 0, 2 * SIZE_MAX, "the last read")
-        print(f"{operations} operations: {self.count}")
+        print(f"{operations} operations: {self.count}", flush=True)
+        if self.fixed:
+            sys.stdout.buffer.write(self.model)
 
 
-Exercise(sys.argv[1], int(sys.argv[3])).run(int(sys.argv[2]))
+Exercise(sys.argv[1], int(sys.argv[3]), sys.argv[4:] == ["fixed"]).run(int(sys.argv[2]))

@@ -125,10 +125,17 @@ impl Stage {
 
     /// Starts a command that comes to `futae mount --json`, and waits until it is ready.
     pub fn start_mount(&mut self, command: Command) {
+        let file = self.file();
+        let ready = self.start_mount_of_any(command);
+        assert_eq!(ready["path"], text(&file), "{ready}");
+    }
+
+    /// The same of whatever sources; what it said when it was ready.
+    pub fn start_mount_of_any(&mut self, command: Command) -> Value {
         let mut running = Running::start("futae mount", command);
         let ready: Value = serde_json::from_str(&running.line()).expect("JSON");
-        assert_eq!(ready["path"], text(&self.file()), "{ready}");
         self.mount = Some(running);
+        ready
     }
 
     /// The mounted file.

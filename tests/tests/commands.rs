@@ -228,7 +228,9 @@ fn papers_are_listed_and_their_checks_told() {
     let found = run_json(&["paper", "run", "kotoge-2006", "--json"]);
     assert_eq!(found["ok"], true);
     for check in list(&found["checks"]) {
-        let expected = ["figure", "name", "value", "low", "high", "ok", "source"];
+        let expected = [
+            "figure", "seed", "name", "value", "low", "high", "ok", "source",
+        ];
         assert_eq!(keys(check), expected);
         let value = number(&check["value"]);
         let is_in = check["low"].as_f64().is_none_or(|low| value >= low)

@@ -3,12 +3,14 @@
 use futae_tests::stage::{Stage, is_mountpoint};
 use futae_tests::tools::{has, has_fuse, has_root, run, skip, text};
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+const EXERCISE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/exercise.py");
+const DATABASE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/database.py");
 const IMAGE: u64 = 96 << 20;
 const FILES: u64 = 24;
 
@@ -181,9 +183,173 @@ fn ext4_over_large_blocks_that_come_and_go() {
     );
 }
 
+/// Nothing but a flush brings anything down, until a share of this is dirty.
+const LATE: [&str; 6] = [
+    "--write-mode",
+    "write-back",
+    "--dirty-age-max",
+    "1h",
+    "--dirty-max",
+    "100%",
+];
+/// Blocks come and go all the time, dirty or not.
+const BUSY: [&str; 6] = [
+    "--write-mode",
+    "write-back",
+    "--dirty-age-max",
+    "20ms",
+    "--dirty-max",
+    "50%",
+];
+
+fn cached<'a>(size: &'a str, words: &[&'a str]) -> Vec<&'a str> {
+    [&["--cache", size], words].concat()
+}
+
 #[test]
 fn ext4_over_a_mount_that_writes_back() {
-    let late = ["--dirty-max", "100%", "--dirty-age-max", "1h"];
-    let back = ["--cache", "32MiB", "--write-mode", "write-back"];
-    survives("ext4", "on", &[&back[..], &late[..]].concat());
+    survives("ext4", "on", &cached("32MiB", &LATE));
+}
+
+/// A file system made, mounted and ready, over a mount; none, and it says why, where that cannot be.
+fn ext4_over(stage: &mut Stage, words: &[&str]) -> Option<Disk> {
+    let tools = ["losetup", "mkfs.ext4", "umount", "python3"];
+    if !has_fuse() || !has_root() || !tools.iter().all(|tool| has(tool)) {
+        return None;
+    }
+    let image = File::create(&stage.image).expect("the image");
+    image.set_len(IMAGE).expect("its size");
+    stage.mount_image(words);
+    let disk = Disk::attach(stage, "on")?;
+    run("mkfs.ext4", &["-q", "-F", &disk.device]);
+    disk.mount();
+    Some(disk)
+}
+
+/// Random operations on a file; what it holds at the end, if its size is fixed.
+fn exercise(file: &Path, operations: u32, seed: u32, fixed: bool) -> Vec<u8> {
+    let mut python = Command::new("python3");
+    python.args([EXERCISE, text(file)]);
+    python.args([operations.to_string(), seed.to_string()]);
+    if fixed {
+        python.arg("fixed");
+    }
+    let output = python.output().expect("python3 starts");
+    assert!(
+        output.status.success(),
+        "seed {seed}: {}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let said = output.stdout.iter().position(|&byte| byte == b'\n');
+    output.stdout[said.expect("a line") + 1..].to_vec()
+}
+
+/// The mounted file itself, much larger than the cache. Nothing is flushed at the end but by the end.
+fn random_operations_on_a_file(cache: &str, words: &[&str], seed: u32) {
+    if !has_fuse() || !has("python3") {
+        return;
+    }
+    let mut stage = Stage::new(64);
+    stage.mount_image(&cached(cache, words));
+    let expected = exercise(&stage.file(), 20_000, seed, true);
+    let last = stage.stop_mount();
+    let written = last["status"]["write_back_blocks"].as_u64();
+    assert!(written > Some(1000), "{last}");
+    assert!(fs::read(&stage.image).expect("the image") == expected);
+}
+
+#[test]
+fn random_operations_with_maps_in_a_small_cache_that_writes_back() {
+    random_operations_on_a_file("128KiB", &BUSY, 3);
+}
+
+#[test]
+fn random_operations_with_maps_in_large_blocks_that_are_written_back() {
+    let words = [&LATE[..], &["--block", "16KiB", "--policy", "arc"]].concat();
+    random_operations_on_a_file("128KiB", &words, 4);
+}
+
+#[test]
+fn random_operations_on_ext4_over_a_mount_that_writes_back() {
+    let mut stage = Stage::bare();
+    // Less than the file, so that dirty blocks have to go.
+    let words = cached("128KiB", &LATE);
+    let Some(disk) = ext4_over(&mut stage, &words) else {
+        return;
+    };
+    for seed in [5, 6] {
+        exercise(&disk.inner.join("file"), 8000, seed, false);
+    }
+    disk.unmount();
+    run("e2fsck", &["-f", "-n", &disk.device]);
+    drop(disk);
+    stage.stop_mount();
+    run("e2fsck", &["-f", "-n", text(&stage.image)]);
+}
+
+/// Whatever SQLite has said to be stored is there after the kill, and the database is whole.
+fn a_database_survives(words: &[&str]) {
+    const ROUNDS: usize = 3;
+    let mut stage = Stage::bare();
+    let Some(mut disk) = ext4_over(&mut stage, words) else {
+        return;
+    };
+    let mut stored: Vec<u64> = Vec::new();
+    for round in 0..ROUNDS {
+        let database = disk.inner.join("data.db");
+        let mut writer = Command::new("python3");
+        writer.args([DATABASE, "write", text(&database), &round.to_string()]);
+        writer.stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut writer = writer.spawn().expect("python3 starts");
+        let lines = BufReader::new(writer.stdout.take().expect("piped")).lines();
+        let numbers = lines.map_while(|line| line.ok()?.parse::<u64>().ok());
+        let mut last = None;
+        for number in numbers {
+            last = Some(number);
+            // In the middle of one of the next.
+            if number == 40 + 17 * round as u64 {
+                stage.kill_mount();
+            }
+        }
+        stored.push(last.expect("a transaction was committed"));
+        let _ = writer.wait();
+        drop(disk);
+        stage.mount_image(words);
+        let Some(again) = Disk::attach(&stage, "on") else {
+            return;
+        };
+        disk = again;
+        disk.mount();
+        let checked = run("python3", &[DATABASE, "check", text(&database)]).stdout;
+        let checked = String::from_utf8_lossy(&checked).into_owned();
+        let mut said = checked.lines();
+        assert_eq!(said.next(), Some("ok"), "{checked}");
+        let rows: Vec<Vec<u64>> = said
+            .map(|line| {
+                line.split(' ')
+                    .map(|word| word.parse().expect("a number"))
+                    .collect()
+            })
+            .collect();
+        assert_eq!(rows.len(), round + 1, "{checked}");
+        for (row, &stored) in rows.iter().zip(&stored) {
+            assert!(row[2] >= stored, "{stored} was stored: {checked}");
+            assert_eq!(row[1], row[2] + 1, "a row is missing: {checked}");
+        }
+    }
+    disk.unmount();
+    run("e2fsck", &["-f", "-n", &disk.device]);
+    drop(disk);
+    stage.stop_mount();
+}
+
+#[test]
+fn a_database_survives_the_kill_of_a_mount_that_writes_back_late() {
+    a_database_survives(&cached("32MiB", &LATE));
+}
+
+#[test]
+fn a_database_survives_the_kill_of_a_mount_that_writes_back_all_the_time() {
+    a_database_survives(&cached("2MiB", &BUSY));
 }

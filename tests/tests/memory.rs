@@ -1,5 +1,6 @@
 //! A mount takes no more memory than it was given, and a tenth.
 
+use futae_tests::binary::binary;
 use futae_tests::direct::{Buffer, Direct};
 use futae_tests::stage::Stage;
 use futae_tests::tools::{has_fuse, has_root, skip, text};
@@ -34,6 +35,8 @@ impl Group {
             }
             let group = Self { path, peak };
             if group.path.join(peak).exists() {
+                // Pages of the program count for whoever reads them first, and that is not to be the group.
+                drop(fs::read(binary()).expect("the program"));
                 return Some(group);
             }
         }
@@ -154,12 +157,12 @@ fn large_blocks_that_a_history_chooses() {
     stays_within("history", &["--policy", policy, "--block", "8MiB"]);
 }
 
-/// Files of all sizes, read and written by four at a time, some removed and made anew. The group
-/// may have no more: what is written that is no whole block goes by the page cache, which the
-/// kernel takes back then, but nothing else.
+/// Files of all sizes, read and written by four at a time, some removed and made anew, in the smallest
+/// blocks. The group may have no more: what is left in the page cache for a moment the kernel can take
+/// back then, but nothing else.
 #[test]
 fn a_tree_of_many_files() {
-    const FILES: u64 = 500;
+    const FILES: u64 = 1600;
     const LARGE: u64 = 16;
     if !has_fuse() || !has_root() {
         return;
@@ -177,7 +180,7 @@ fn a_tree_of_many_files() {
         file.set_len(16 << 20).expect("its size");
     }
     let policy = ["--policy", "directory", "--protect", "."];
-    let arguments = [&["--cache", "256MiB", "--block", "8KiB"], &policy[..]].concat();
+    let arguments = [&["--cache", "256MiB", "--block", "4KiB"], &policy[..]].concat();
     group.limit(CACHE / 10 * 11);
     let command = group.run(&tree.command(&arguments));
     tree.start(command);

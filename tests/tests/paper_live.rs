@@ -1,11 +1,13 @@
 //! `futae paper run --live` on a short run: caches that are not warm yet, and decide as simulated.
 
+use futae_policy::Prng;
 use futae_tests::binary::{futae, run};
 use futae_tests::process::Running;
 use futae_tests::stage::Stage;
 use futae_tests::tools::{has, has_fuse, has_root, skip, text};
 use rustix::process::Signal;
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -87,6 +89,84 @@ fn a_web_server_has_the_hit_ratios_of_directory_priority() {
     assert_eq!(checks.len(), wanted.len() + 3, "{made}");
 }
 
+/// Requests for so many blocks, as a trace of the Microsoft format, and as (block, whether it is a write).
+fn trace(path: &Path, blocks: u64, requests: usize, seed: u64) -> Vec<(u64, bool)> {
+    let mut prng = Prng::new(seed);
+    let drawn = (0..requests).map(|_| {
+        let most = 1 + prng.below(blocks);
+        (prng.below(most), prng.below(8) == 0)
+    });
+    let drawn: Vec<(u64, bool)> = drawn.collect();
+    let line = |(at, (block, is_write)): (usize, &(u64, bool))| {
+        let kind = if *is_write { "Write" } else { "Read" };
+        let time = 128_166_372_003_061_629 + at as u64 * 1000;
+        format!("{time},host,0,{kind},{},4096,100\n", block * 4096)
+    };
+    let text: String = drawn.iter().enumerate().map(line).collect();
+    fs::write(path, text).expect("a trace");
+    drawn
+}
+
+/// How many blocks an LRU cache of two stores reads from the second one; requests come in turn by their
+/// numbers, and whole blocks are written without being read.
+fn far_reads_of_lru(near: &[(u64, bool)], far: &[(u64, bool)], slots: usize) -> usize {
+    let (mut held, mut reads) = (Vec::new(), 0);
+    let (mut taken, traces) = ([0, 0], [near, far]);
+    while taken != [near.len(), far.len()] {
+        let at = usize::from(taken[0] * far.len() > taken[1] * near.len());
+        let (block, is_write) = traces[at][taken[at]];
+        let block = (at, block);
+        taken[at] += 1;
+        let found = held.iter().position(|&known| known == block);
+        found.map(|found| held.remove(found));
+        reads += usize::from(found.is_none() && at == 1 && !is_write);
+        held.truncate(slots - 1);
+        held.insert(0, block);
+    }
+    reads
+}
+
+/// Six caches over a near store and a delayed one, on a hundredth of the requests. How long it takes is not
+/// looked at: what LRU reads is known, and that measured weights have found out which store is far.
+#[test]
+fn near_and_far_stores_are_measured() {
+    if !has("nbdkit") {
+        return;
+    }
+    let stage = Stage::bare();
+    let place = stage.path("tmp");
+    fs::create_dir(&place).expect("a directory");
+    let paths = ["near.csv", "far.csv"].map(|name| stage.path(name));
+    let near = trace(&paths[0], 60, 300, 1);
+    let far = trace(&paths[1], 30, 120, 2);
+    let traces = paths.each_ref().map(|path| text(path));
+    let arguments = [&["live-measured", "--traces"], &traces[..]].concat();
+    let output = live_run("sudo-1993", &place, &arguments).output();
+    let Output { stdout, stderr, .. } = output.expect("futae starts");
+    assert_clean(&place);
+    let said = String::from_utf8_lossy(&stderr);
+    let made: Value = serde_json::from_slice(&stdout).unwrap_or_else(|_| panic!("{said}"));
+    let rows = made["figures"][0]["result"]["rows"]
+        .as_array()
+        .expect("rows");
+    let cell = |row: usize, column: usize| rows[row][column].as_str().expect("text");
+    assert_eq!((rows.len(), cell(0, 0), cell(5, 0)), (6, "lru", "measured"));
+    let distinct = |drawn: &[(u64, bool)]| {
+        let blocks: BTreeSet<_> = drawn.iter().map(|(block, _)| block).collect();
+        blocks.len()
+    };
+    let slots = (distinct(&near) + distinct(&far)).div_ceil(3);
+    assert_eq!(cell(0, 3), far_reads_of_lru(&near, &far, slots).to_string());
+    let weights: Vec<f64> = cell(5, 4)
+        .split(" : ")
+        .map(|weight| weight.parse().expect("a weight"))
+        .collect();
+    assert!(weights[0] > 2.0 * weights[1], "{weights:?}");
+    let fixed = cell(4, 4);
+    assert_eq!(fixed, "8.0 : 1.0 : 1.0 : 1.0");
+    assert_eq!(made["checks"].as_array().map(Vec::len), Some(2), "{made}");
+}
+
 #[test]
 fn an_interrupted_run_leaves_nothing() {
     if !has_fuse() {
@@ -114,7 +194,7 @@ fn an_interrupted_run_leaves_nothing() {
 #[test]
 fn what_cannot_be_run_live_is_named() {
     let cases = [
-        (["paper", "run", "sugimoto-2015", "--live"], "yoshida-2018"),
+        (["paper", "run", "mattson-1970", "--live"], "yoshida-2018"),
         (["paper", "run", "yoshida-2018", "live-host"], "fig5"),
     ];
     for (arguments, expected) in cases {

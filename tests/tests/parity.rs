@@ -96,6 +96,11 @@ fn ratios(upper: &Value, lower: &Value) -> Ratios {
 
 /// One reader: both logs are the simulator's, line by line, and so is what was counted.
 fn logs_are_equal(levels: &TwoLevels, workload: &str) {
+    logs_are_those_of(levels, levels, workload);
+}
+
+/// The same, where the simulated policies are `others`.
+fn logs_are_those_of(levels: &TwoLevels, others: &TwoLevels, workload: &str) {
     if !tools::has_fuse() {
         return;
     }
@@ -104,7 +109,7 @@ fn logs_are_equal(levels: &TwoLevels, workload: &str) {
     play(&stage.file(), requests.iter().copied());
     let upper = stage.stop_mount();
     let lower = stage.stop_serve();
-    let predicted = levels.predict(&requests);
+    let predicted = others.predict(&requests);
     let [upper_log, lower_log] = ["upper.log", "lower.log"].map(|name| stage.path(name));
     levels.assert_replays(0, &upper_log);
     levels.assert_replays(1, &lower_log);
@@ -175,6 +180,25 @@ fn policies_that_draw_lots_draw_the_same() {
         &levels("random", "exclusive(random)", Link::Demote),
         &workload,
     );
+}
+
+/// Protection, cost and demotion in one cache (SPEC 6): on one class of blocks, none of them protected, it
+/// takes every decision as the exclusive cache does.
+#[test]
+fn the_joined_rules_over_one_class_are_the_exclusive_level() {
+    let joined = levels("lru", "directory(cost(exclusive))", Link::Demote);
+    let exclusive = levels("lru", "exclusive", Link::Demote);
+    let workload = format!("zipf(0.8, writes=0.1):{BLOCKS}blocks");
+    logs_are_those_of(&joined, &exclusive, &workload);
+}
+
+/// In both levels, so that the lower one sees a stream without its most frequent blocks, too.
+#[test]
+fn cost_over_one_class_is_fifo_with_second_chance() {
+    let cost = levels("cost", "cost(local_clean=7)", Link::Inclusive);
+    let queues = levels("fifo-second-chance", "fifo-second-chance", Link::Inclusive);
+    let workload = format!("zipf(0.8, writes=0.1):{BLOCKS}blocks");
+    logs_are_those_of(&cost, &queues, &workload);
 }
 
 /// Several readers take turns as they come: the order differs, the ratios hardly.

@@ -72,11 +72,6 @@ fn costs_are_measured_by_store_and_become_weights() {
     stage.serve(&[&["--export", &far], &policy[..]].concat());
     let mut near = Client::connect(&stage.socket, EXPORT).expect("a connection");
     let mut distant = Client::connect(&stage.socket, FAR).expect("a connection");
-    for block in 0..30 {
-        let expected = good(near.read(at(block), BLOCK));
-        assert_eq!(good(distant.read(at(block), BLOCK)), expected);
-    }
-    good(distant.write(at(40), &[7; BLOCK]));
     let weight = |class: &str| {
         let status = stage.status();
         let weights = status["engines"][0]["weights"].as_array().cloned();
@@ -86,6 +81,17 @@ fn costs_are_measured_by_store_and_become_weights() {
             .and_then(|weight| weight["weight"].as_f64())
             .expect("a weight")
     };
+    // One store is known, and writing is taken to cost what reading does: 1 and 1/2, by their mean.
+    good(near.read(at(0), BLOCK));
+    wait_until("weights of one store", || {
+        (weight("local-clean") - 2f64.sqrt()).abs() < 0.01
+    });
+    // And anew, when the other is known.
+    for block in 0..30 {
+        let expected = good(near.read(at(block), BLOCK));
+        assert_eq!(good(distant.read(at(block), BLOCK)), expected);
+    }
+    good(distant.write(at(40), &[7; BLOCK]));
     wait_until("measured weights", || {
         weight("remote-clean") < weight("local-clean") / 2.0
     });
@@ -174,6 +180,36 @@ fn a_server_that_says_nothing_fails_requests_after_a_while() {
     below.kill_serve();
 }
 
+/// A server that is gone is waited for; then the request fails, and the near store never noticed.
+#[test]
+fn a_server_that_is_gone_is_waited_for_and_then_requests_fail() {
+    let (mut above, mut below) = pair(&["--store-timeout", "1s", "--write-mode", "write-back"]);
+    let mut client = Client::connect(&above.socket, FAR).expect("a connection");
+    good(client.write(at(9), &[5; BLOCK]));
+    below.kill_serve();
+    let begin = Instant::now();
+    let gone = client.read(at(4), BLOCK).expect("the connection");
+    assert_eq!(gone.err(), Some(ErrorNumber::InputOutput));
+    assert!(
+        begin.elapsed() > Duration::from_millis(900),
+        "nobody has waited"
+    );
+    let mut near = Client::connect(&above.socket, EXPORT).expect("a connection");
+    good(near.read(at(4), BLOCK));
+    // What is dirty is not dropped: the flush fails, and once the server is back, another does not.
+    assert!(client.flush().expect("the connection").is_err());
+    assert_eq!(good(client.read(at(9), BLOCK)), [5; BLOCK]);
+    below.serve(&["--cache", "1MiB", "--policy", "lru"]);
+    wait_until("the server found again", || {
+        client.flush().expect("the connection").is_ok()
+    });
+    let image = fs::read(&below.image).expect("the image");
+    assert_eq!(image[at(9) as usize..][..BLOCK], [5; BLOCK]);
+    drop((client, near));
+    above.stop_serve();
+    below.stop_serve();
+}
+
 #[test]
 fn one_store_twice_and_unknown_classes_are_refused() {
     let stage = Stage::new(16);
@@ -193,6 +229,73 @@ fn one_store_twice_and_unknown_classes_are_refused() {
         &[&format!("a={uri}"), &format!("b={uri}")],
         "same file or server",
     );
-    let file = format!("a={},class=far", text(&stage.image));
+    let file = format!("a={},class=far away", text(&stage.image));
     refused(&[&file], "local and remote");
+    let twice = format!("a={}", text(&stage.image));
+    refused(&[&twice, &twice], "two exports");
+}
+
+/// Three files: one local, one in a class of its own, one protected.
+#[test]
+fn classes_have_names_and_protected_blocks_stay() {
+    const SLOTS: u64 = 512;
+    let mut stage = Stage::new(BLOCKS);
+    let others = ["shared", "kept"].map(|name| {
+        let image = stage.path(&format!("{name}.img"));
+        fs::copy(&stage.image, &image).expect("a copy");
+        image
+    });
+    let shared = format!("shared={},class=nfs", text(&others[0]));
+    let kept = format!("kept={},class=remote,protected", text(&others[1]));
+    let policy = "directory(cost(lru,weights=local-clean:3,nfs-clean:1))";
+    let cache = format!("{SLOTS}blocks");
+    stage.serve(&[
+        "--export", &shared, "--export", &kept, "--policy", policy, "--cache", &cache,
+    ]);
+    let connect = |name| Client::connect(&stage.socket, name).expect("a connection");
+    let [mut near, mut nfs, mut safe] = [EXPORT, "shared", "kept"].map(connect);
+    let hits = |name| volume(&stage, name)["hits"].as_u64().expect("a count");
+    let read = |client: &mut Client, blocks: std::ops::Range<u64>| {
+        blocks.for_each(|block| drop(good(client.read(at(block), BLOCK))));
+    };
+    read(&mut safe, 0..100);
+    for round in 0..4 {
+        read(&mut near, round * 200..(round + 1) * 200);
+        read(&mut nfs, round * 200..(round + 1) * 200);
+    }
+    // Nothing of the others has pushed a protected block out.
+    read(&mut safe, 0..100);
+    assert_eq!(hits("kept"), 100);
+    // Blocks that go three times as fast as their share leave less of the class that has them.
+    let left = |client: &mut Client, name| {
+        let before = hits(name);
+        // From the newest on, so that what is read last has not been pushed out by this.
+        (0..800)
+            .rev()
+            .take(300)
+            .for_each(|block| drop(good(client.read(at(block), BLOCK))));
+        hits(name) - before
+    };
+    let of_nfs = left(&mut nfs, "shared");
+    let status = stage.status();
+    let weights = status["engines"][0]["weights"].as_array().expect("weights");
+    let names: Vec<_> = weights
+        .iter()
+        .filter_map(|of| of["class"].as_str())
+        .collect();
+    let expected = [
+        "local-clean",
+        "remote-clean",
+        "nfs-clean",
+        "local-dirty",
+        "remote-dirty",
+        "nfs-dirty",
+    ];
+    assert_eq!(names, expected);
+    assert_eq!(volume(&stage, "shared")["class"], "nfs");
+    // Of 412 slots that are not protected, near blocks would have half if both weighed the same; where
+    // three go for one, lengths settle at one to three.
+    assert!((280..=300).contains(&of_nfs), "{of_nfs} of 300");
+    drop((near, nfs, safe));
+    stage.stop_serve();
 }

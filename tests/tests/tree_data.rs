@@ -1,12 +1,13 @@
 //! The data of files in a mounted tree: every way to read and write it, changes underneath, and
 //! programs that depend on it.
 
-use futae_tests::tools::{has, has_fuse, text};
+use futae_tests::tools::{has, has_fuse, skip, text};
 use futae_tests::tree::{Tree, read};
+use rustix::fs::{Mode, OFlags};
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
@@ -196,6 +197,63 @@ fn a_name_that_is_replaced_all_the_time_is_always_whole() {
         }
     });
     tree.stop();
+}
+
+/// Bytes of lower files that are in the page cache, by `fincore`.
+fn in_page_cache(paths: &[PathBuf]) -> u64 {
+    let words = ["--bytes", "--noheadings", "--output", "RES"];
+    let told = Command::new("fincore").args(words).args(paths).output();
+    let told = told.expect("fincore starts").stdout;
+    let said = String::from_utf8(told).expect("text");
+    let sizes = said.split_whitespace().map(|word| word.parse::<u64>());
+    sizes.map(|size| size.expect("a number")).sum()
+}
+
+/// Appending, writing parts of blocks, cutting and punching go through the page cache below; a moment
+/// later nothing of it is there.
+#[test]
+fn what_goes_through_the_page_cache_below_leaves_it_again() {
+    if !has_fuse() || !has("fincore") {
+        return;
+    }
+    let mut tree = Tree::new();
+    let probe = tree.beside("probe");
+    let direct = OFlags::DIRECT | OFlags::CREATE | OFlags::RDWR;
+    if rustix::fs::open(&probe, direct, Mode::RWXU).is_err() {
+        return skip("no O_DIRECT in the directory for temporary files");
+    }
+    tree.mount(&["--cache", "4MiB"]);
+    let names: Vec<_> = (0..20).map(|number| format!("{number}")).collect();
+    for name in &names {
+        let mut file = File::create(tree.upper(name)).expect("made");
+        file.write_all(&[1; 300_001]).expect("written");
+        file.write_all(&[2; 77]).expect("appended");
+        file.write_all_at(&[3; 5], 100_000).expect("in the middle");
+        file.set_len(250_003).expect("cut");
+    }
+    let lower: Vec<_> = names.iter().map(|name| tree.lower(name)).collect();
+    assert!(in_page_cache(&lower) > 0, "nothing went through it");
+    let begun = Instant::now();
+    while in_page_cache(&lower) > 0 {
+        let (left, waited) = (in_page_cache(&lower), begun.elapsed());
+        assert!(
+            waited < Duration::from_secs(30),
+            "{left} bytes are still there"
+        );
+        thread::sleep(Duration::from_millis(50));
+    }
+    let bytes = read(&tree.upper("7"));
+    assert_eq!(
+        (bytes.len(), bytes[100_004], bytes[100_005]),
+        (250_003, 3, 1)
+    );
+    let (_, last) = tree.stop();
+    let below = &last["page_cache_below"];
+    assert!(below["bytes"].as_u64().expect("a count") > 0, "{last}");
+    assert!(
+        below["ranges_swept"].as_u64().expect("a count") > 0,
+        "{last}"
+    );
 }
 
 #[test]

@@ -1,14 +1,18 @@
 //! Write-back, end to end: what is answered is on the image in the end, whatever happens in
 //! between that is no crash.
 
+use futae_tests::BLOCK;
 use futae_tests::direct::{Buffer, Direct};
 use futae_tests::ledger::{Ledger, Volume};
 use futae_tests::nbd::{Answer, Client};
+use futae_tests::process::PATIENCE;
 use futae_tests::stage::{EXPORT, Stage};
+use futae_tests::stamp::Stamp;
 use futae_tests::tools::{has, has_fuse, text};
 use serde_json::Value;
-use std::fs;
+use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -153,37 +157,73 @@ fn what_was_never_flushed_is_on_the_image_after_the_end() {
     assert!((0..20).all(is_there), "a write is not on the image");
 }
 
+/// A mebibyte of stamped blocks.
+fn mebibyte(at: u64, version: u64) -> Vec<u8> {
+    let mut bytes = vec![0; 1 << 20];
+    for (block, bytes) in (at * MIB..).zip(bytes.chunks_exact_mut(BLOCK)) {
+        Stamp { block, version }.fill(bytes);
+    }
+    bytes
+}
+
+/// From 1 GiB to 64 MiB: most of what is in the cache has been read, several hundred MiB are dirty, and
+/// writers go on meanwhile.
 #[test]
 fn a_smaller_cache_under_load_loses_nothing_and_gives_its_memory_back() {
-    let blocks = 48 * MIB;
-    let mut stage = Stage::new(blocks);
-    let mut ledgers = ledgers(blocks);
-    let sizes = ["--cache", "64MiB", "--policy", "lru", "--dirty-max", "50%"];
-    stage.serve(&back(&sizes));
+    const WORKED: u64 = 48;
+    const READ: u64 = 700;
+    const WRITTEN: u64 = 400;
+    let mut stage = Stage::new(WORKED * MIB);
+    let mut ledgers = ledgers(WORKED * MIB);
+    let image = File::options().write(true).open(&stage.image);
+    let size = (WORKED + READ + WRITTEN) << 20;
+    image.expect("the image").set_len(size).expect("its size");
+    let late = ["--dirty-max", "50%", "--dirty-age-max", "1h"];
+    let sizes = ["--cache", "1GiB", "--policy", "lru"];
+    stage.serve(&back(&[sizes, late].concat()));
+    let mut client = Client::connect(&stage.socket, EXPORT).expect("a connection");
+    for at in WORKED..WORKED + READ {
+        answered(client.read(at << 20, 1 << 20)).expect("a read");
+    }
+    for at in WORKED + READ..WORKED + READ + WRITTEN {
+        answered(client.write(at << 20, &mebibyte(at, 1))).expect("a write");
+    }
     under_load(&stage, &mut ledgers, false, |stage| {
-        while number(&cache(stage), "resident_blocks") < 40 * MIB {
-            thread::sleep(Duration::from_millis(10));
-        }
+        let before = cache(stage);
+        assert!(number(&before, "resident_blocks") > 1000 * MIB, "{before}");
+        assert!(number(&before, "dirty_blocks") > 128 * MIB, "{before}");
         let full = stage.serve_bytes();
-        let answer = stage.order("{\"command\":\"resize\",\"cache\":\"4MiB\"}");
-        assert_eq!(number(&answer, "capacity_blocks"), MIB * 4);
-        let patience = Instant::now() + Duration::from_secs(20);
+        let begin = Instant::now();
+        let answer = stage.order("{\"command\":\"resize\",\"cache\":\"64MiB\"}");
+        let answered = begin.elapsed();
+        assert_eq!(number(&answer, "capacity_blocks"), 64 * MIB);
         // What is left is more than the cache: buffers, stacks, the program itself.
-        while stage.serve_bytes() + (28 << 20) > full {
-            assert!(
-                Instant::now() < patience,
-                "{} of {full}",
-                stage.serve_bytes()
-            );
+        while stage.serve_bytes() + (900 << 20) > full {
+            let waited = begin.elapsed();
+            assert!(waited < 2 * PATIENCE, "{} of {full}", stage.serve_bytes());
             thread::sleep(Duration::from_millis(20));
         }
+        eprintln!(
+            "1 GiB, {} MiB of it dirty, to 64 MiB under load: answered after {:.2} s, memory given back after {:.2} s",
+            number(&before, "dirty_blocks") / MIB,
+            answered.as_secs_f64(),
+            begin.elapsed().as_secs_f64()
+        );
         let now = cache(stage);
-        assert!(number(&now, "resident_blocks") <= 4 * MIB, "{now}");
+        assert!(number(&now, "resident_blocks") <= 64 * MIB, "{now}");
+        assert_eq!(number(&now, "dirty_max_blocks"), 32 * MIB);
         thread::sleep(Duration::from_millis(200));
     });
+    drop(client);
     stage.stop_serve();
     for ledger in &mut ledgers {
         ledger.check(&stage.image);
+    }
+    let image = File::open(&stage.image).expect("the image");
+    let mut found = vec![0; 1 << 20];
+    for at in WORKED + READ..WORKED + READ + WRITTEN {
+        image.read_exact_at(&mut found, at << 20).expect("a read");
+        assert!(found == mebibyte(at, 1), "MiB {at} is lost");
     }
 }
 
@@ -196,9 +236,11 @@ fn no_more_is_dirty_than_may_be_and_flushes_end_under_full_speed_writers() {
     stage.serve(&back(&sizes));
     under_load(&stage, &mut ledgers, false, |stage| {
         let mut client = Client::connect(&stage.socket, EXPORT).expect("a connection");
-        let mut most = 0;
+        let (mut most, mut took) = (0, Vec::new());
         for _ in 0..30 {
+            let begin = Instant::now();
             answered(client.flush()).expect("a flush");
+            took.push(begin.elapsed());
             for _ in 0..5 {
                 let now = cache(stage);
                 let (dirty, bound) = (
@@ -211,6 +253,13 @@ fn no_more_is_dirty_than_may_be_and_flushes_end_under_full_speed_writers() {
             }
         }
         assert!(most > 20, "only {most} blocks were ever dirty");
+        took.sort();
+        eprintln!(
+            "FLUSH under {WRITERS} writers, up to {most} of {} blocks dirty: median {:.1} ms, worst {:.1} ms",
+            16 * MIB / 10,
+            took[15].as_secs_f64() * 1000.0,
+            took[29].as_secs_f64() * 1000.0
+        );
     });
     stage.stop_serve();
     for ledger in &mut ledgers {
