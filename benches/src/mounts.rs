@@ -135,7 +135,8 @@ pub fn measure(
         let mut place = places / load.threads * thread;
         let mut dice = seed ^ (thread + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         let (mut reads, begun) = (0u64, Instant::now());
-        while !is_over.load(Ordering::Relaxed) {
+        // Once at least, also where a busy machine lets the thread begin too late.
+        while reads == 0 || !is_over.load(Ordering::Relaxed) {
             place = if load.in_order {
                 (place + 1) % places
             } else {
