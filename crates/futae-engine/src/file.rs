@@ -1,6 +1,7 @@
 //! A file or block device as a store, read past the kernel's page cache.
 
 mod io;
+mod lock;
 mod sweep;
 mod threads;
 mod uring;
@@ -9,7 +10,7 @@ use crate::{
     Extent, IoBuf, IoError, IoErrorKind, PAGE_BYTES, SetupError, Store, StoreDone, StoreOperation,
 };
 use io::{Io, Job, Work};
-use rustix::fs::{FallocateFlags, FileType, FlockOperation, Mode, OFlags, SeekFrom};
+use rustix::fs::{FallocateFlags, FileType, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 use std::fs::File;
 use std::ops::Range;
@@ -140,12 +141,7 @@ impl FileStore {
                 "is empty; give it a size first (truncate -s SIZE)".to_owned(),
             ));
         }
-        let lock = if read_only {
-            FlockOperation::NonBlockingLockShared
-        } else {
-            FlockOperation::NonBlockingLockExclusive
-        };
-        rustix::fs::flock(&buffered, lock)
+        lock::lock(&buffered, read_only)
             .map_err(|_| refused("is in use by another process; stop that one first".to_owned()))?;
         let direct = open(OFlags::DIRECT).ok().map(|fd| Arc::new(File::from(fd)));
         let inner = Inner {
