@@ -27,7 +27,7 @@ mod model;
 
 use model::{HOST_GIB, ORDINARY_GIB};
 
-pub use model::{Measured, Sizes, simulate, simulate_asked, simulate_host};
+pub use model::{Measured, Sizes, simulate, simulate_asked, simulate_host, simulate_loading};
 
 /// The figures of this paper.
 pub const EXPERIMENTS: &[Experiment] = &[
@@ -56,12 +56,15 @@ pub const ORDINARY: &str = "lru";
 pub const TWO_LISTS: &str = "linux";
 /// The newer way, by generations of pages. No policy here does the same: it is run live only.
 pub const GENERATIONS: &str = "linux-generations";
+/// The same for a file that is read through a map: then every use of a page counts for its generation, and what has
+/// not been used for longest goes.
+pub const MAPPED: &str = "linux-generations-mapped";
 
 /// Whether a policy stands for the cache of an ordinary guest, which keeps units and not the blocks of
 /// a file system.
 #[must_use]
 pub fn is_ordinary(policy: &str) -> bool {
-    [ORDINARY, TWO_LISTS, GENERATIONS].contains(&policy)
+    [ORDINARY, TWO_LISTS, GENERATIONS, MAPPED].contains(&policy)
 }
 
 /// Const Cache FS.
@@ -250,8 +253,8 @@ fn disk_checks(
 mod tests {
     use super::model::level;
     use super::{
-        EXPERIMENTS, GAIN, LITERAL, ORDINARY, Sizes, TWO_LISTS, is_ordinary, simulate,
-        simulate_asked, simulate_host,
+        CHOSEN, EXPERIMENTS, GAIN, LITERAL, ORDINARY, Sizes, TWO_LISTS, is_ordinary, simulate,
+        simulate_asked, simulate_host, simulate_loading,
     };
     use crate::Options;
     use futae_policy::{Access, AccessKind, BlockId, Decision, Outcome, Prng, Verdict};
@@ -319,6 +322,47 @@ mod tests {
             panic!("two policies")
         };
         assert!(lru < 0.01 && lists > 0.05, "{host_hits:?}");
+    }
+
+    #[test]
+    fn loads_take_the_time_that_they_are_said_to_take() {
+        let sizes = Sizes::SIXTEENTH;
+        let places = sizes.file / sizes.request;
+        let mut prng = Prng::new(9);
+        let at: Vec<_> = (0..8000).map(|_| prng.below(places)).collect();
+        let of = |policy, arrivals: &mut dyn Iterator<Item = u64>| {
+            let requests = at.iter().copied();
+            simulate_loading(&sizes, policy, 1, 4000, requests, arrivals).expect("runs")
+        };
+        for policy in [CHOSEN, LITERAL] {
+            let at_once = simulate(&sizes, policy, 1, 4000, at.iter().copied()).expect("runs");
+            let same = of(policy, &mut std::iter::repeat(0));
+            assert_eq!((same.host_hit, same.disk), (at_once.host_hit, at_once.disk));
+        }
+        // Each is over 100 requests after the one before, at the earliest: reviews come less often.
+        let quick = of(LITERAL, &mut std::iter::empty());
+        let slow = of(LITERAL, &mut (1..).map(|load| load * 100));
+        assert!(slow.disk < 0.5 * quick.disk, "{slow:?}, {quick:?}");
+        // One that is never over: everything goes to the host, as without a cache in the guest.
+        let never = of(LITERAL, &mut std::iter::repeat(u64::MAX));
+        let units = (sizes.host / sizes.unit, sizes.file / sizes.unit);
+        let mut host = level(ORDINARY, units.0, units.1, 1).expect("a policy");
+        let mut before = *host.counters();
+        for (number, place) in at.iter().enumerate() {
+            if number == 4000 {
+                before = *host.counters();
+            }
+            let unit = place * sizes.request / sizes.unit;
+            for unit in unit..unit + sizes.request / sizes.unit {
+                host.access(&Access::read(BlockId::on_first(unit)));
+            }
+        }
+        let alone = host.counters().since(&before).hit_ratio().expect("asked");
+        assert!((never.host_hit - alone).abs() < 1e-9, "{never:?}, {alone}");
+        assert!(
+            (never.disk - (1.0 - alone)).abs() < 1e-9,
+            "{never:?}, {alone}"
+        );
     }
 
     #[test]

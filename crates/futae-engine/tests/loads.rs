@@ -3,9 +3,10 @@
 
 mod common;
 
-use common::{Setup, initial, setup_of, take, write};
-use futae_engine::{HandDown, Memory, Operation};
-use futae_policy::BlockId;
+use common::{BLOCK, Setup, TestStore, initial, setup_of, take, write};
+use futae_engine::{Engine, EngineOptions, HandDown, Memory, Operation, Store};
+use futae_policy::{BlockId, Class};
+use std::sync::Arc;
 
 const PIECE: u64 = 1 << 20;
 /// Four pieces.
@@ -78,6 +79,48 @@ fn a_large_block_is_loaded_in_pieces_and_read_around_until_it_is_whole() {
 }
 
 #[test]
+fn the_log_says_when_a_block_is_there() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("log");
+    let options = EngineOptions {
+        block_bytes: LARGE,
+        capacity_blocks: 2,
+        policy: "lru".parse().expect("a policy"),
+        seed: 1,
+        hand_down: HandDown::Nothing,
+        decision_log: Some(path.clone()),
+        write_back: None,
+    };
+    let engine = Engine::new(&options).expect("an engine");
+    let store = TestStore::new(4 * LARGE / BLOCK);
+    let below: Arc<dyn Store> = Arc::clone(&store) as _;
+    let volume = engine.add_volume("test", below, Class::NORMAL);
+    let volume = volume.expect("a volume");
+    let setup = Setup {
+        engine,
+        store,
+        volume,
+    };
+    let client = setup.engine.join(volume);
+    setup.store.set(|inside| inside.hold = true);
+    setup.start(client, 0, read(LARGE, 100));
+    setup.start(client, 0, read(LARGE, 100));
+    setup.store.set(|inside| inside.hold = false);
+    setup.store.release_all();
+    setup.start(client, 0, read(LARGE, 100));
+    setup.engine.sync_log();
+    let log = std::fs::read_to_string(path).expect("the log");
+    let wanted = [
+        "read 0 1 admit",
+        "read 0 1 hit",
+        "# loaded 0 1",
+        "read 0 1 hit",
+    ];
+    assert_eq!(log.lines().collect::<Vec<_>>(), wanted);
+    assert_eq!(setup.engine.status().loading_reads, 1);
+}
+
+#[test]
 fn a_short_last_block_is_loaded_to_its_end() {
     let setup = large("lru", 1, 1);
     let client = setup.engine.join(setup.volume);
@@ -136,7 +179,7 @@ fn a_block_that_goes_while_it_is_loaded_and_comes_again_is_loaded_anew() {
     let written = setup.start(client, 0, write(0, &[9; 4]));
     setup.store.release(2, false);
     assert!(take(&written).expect("answered").is_ok());
-    setup.start(client, 0, read(2 * common::BLOCK, 1));
+    setup.start(client, 0, read(2 * BLOCK, 1));
     setup.store.set(|inside| inside.hold = false);
     setup.store.release_all();
     setup.engine.audit();
@@ -166,7 +209,7 @@ fn a_block_that_cannot_be_loaded_is_dropped_and_asked_for_again() {
 
 #[test]
 fn pinned_blocks_are_loaded_before_anybody_asks() {
-    for block_bytes in [common::BLOCK, LARGE] {
+    for block_bytes in [BLOCK, LARGE] {
         let setup = sized(block_bytes, "const(pin=1-2)", 2, 4 * block_bytes);
         setup.engine.begin_loading();
         let status = setup.engine.status();
@@ -201,7 +244,7 @@ fn the_rest_of_a_request_is_not_counted_again() {
 
 #[test]
 fn what_was_resident_is_loaded_again_after_a_restart() {
-    for block_bytes in [common::BLOCK, LARGE] {
+    for block_bytes in [BLOCK, LARGE] {
         let first = sized(block_bytes, "lru", 3, 8 * block_bytes);
         let client = first.engine.join(first.volume);
         for block in [1, 2, 3, 4, 2] {
@@ -236,7 +279,7 @@ fn what_was_resident_is_loaded_again_after_a_restart() {
 
 #[test]
 fn a_memory_of_blocks_that_are_not_there_or_twice_does_no_harm() {
-    let setup = sized(common::BLOCK, "lru", 4, 8 * common::BLOCK);
+    let setup = sized(BLOCK, "lru", 4, 8 * BLOCK);
     let residents = [3, 3, 99, 5].map(BlockId::on_first).to_vec();
     let history = residents.clone();
     setup.engine.recall(&Memory { residents, history });

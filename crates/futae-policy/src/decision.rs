@@ -7,6 +7,11 @@ use crate::{Access, AccessKind, BlockId, Outcome, VolumeId};
 use std::fmt;
 use std::str::FromStr;
 
+/// How the remark begins that a block is there which was loaded in the background: `# loaded 0 17`, with volume
+/// and block index. A level decides on a block when its loading begins; lines that begin with `#` decide nothing,
+/// and replays pass over them.
+pub const LOADED: &str = "# loaded";
+
 /// What a level decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {

@@ -25,7 +25,7 @@ pub use access::{Access, AccessKind, Class};
 pub use block::{BlockId, Slot, VolumeId};
 pub use costs::{BlockCost, StoreCosts};
 pub use counters::Counters;
-pub use decision::{Decision, DecisionError, Verdict};
+pub use decision::{Decision, DecisionError, LOADED, Verdict};
 pub use index::{DenseIndex, HashIndex, Index};
 pub use level::{Level, Outcome, Victim};
 pub use policy::{Admission, Departure, Policy};

@@ -96,10 +96,10 @@ impl Host {
         }
     }
 
-    /// A block that the guest loads.
-    fn load(&mut self, block: u64, unit: u64) {
-        self.read(block * unit..(block + 1) * unit);
-        self.asked.loads += unit;
+    /// Of a block that the guest loads, some of its units.
+    fn load(&mut self, units: std::ops::Range<u64>) {
+        self.asked.loads += units.end - units.start;
+        self.read(units);
     }
 
     /// What came of it since `then`, for an application that asked for so many units.
@@ -118,22 +118,76 @@ impl Host {
     }
 }
 
-/// Puts the units of one request before the guest's cache, and what it misses before the host's.
-fn request(guest: &mut Upper, unit: u64, host: &mut Host, units: std::ops::Range<u64>) {
-    let mut at = units.start;
-    while at < units.end {
-        let block = at / unit;
-        let next = units.end.min((block + 1) * unit);
-        let access = Access::read(BlockId::on_first(block));
-        if !matches!(guest.access(&access), Outcome::Hit(_)) {
-            host.read(at..next);
+/// The guest's cache, above the host's.
+struct Guest<'a> {
+    cache: Upper,
+    /// Units of a block.
+    unit: u64,
+    host: Host,
+    /// Blocks that were asked for.
+    asked: u64,
+    /// What `asked` was when the loads that the cache began were over, one after the other.
+    arrivals: &'a mut dyn Iterator<Item = u64>,
+    loading: Option<Load>,
+}
+
+/// A block that is on its way into the guest's cache.
+struct Load {
+    block: u64,
+    begun: u64,
+    over: u64,
+    /// Units that have come so far.
+    here: u64,
+}
+
+impl Guest<'_> {
+    /// Puts the units of one request before the guest's cache, and what is not there before the host's.
+    fn request(&mut self, units: std::ops::Range<u64>) {
+        let mut at = units.start;
+        while at < units.end {
+            let block = at / self.unit;
+            let next = units.end.min((block + 1) * self.unit);
+            let access = Access::read(BlockId::on_first(block));
+            let is_hit = matches!(self.cache.access(&access), Outcome::Hit(_));
+            // What is not whole yet is read past.
+            let is_here = self.loading.as_ref().is_none_or(|load| load.block != block);
+            if !is_hit || !is_here {
+                self.host.read(at..next);
+            }
+            self.asked += 1;
+            at = next;
         }
-        at = next;
+        self.load_on();
     }
-    while let Some(block) = guest.review() {
-        let access = Access::of(block, AccessKind::Preload);
-        if matches!(guest.access(&access), Outcome::Admitted { .. }) {
-            host.load(block.index(), unit);
+
+    /// Goes on with the load under way, evenly from its beginning to its end. The next one is decided on when that
+    /// is over.
+    fn load_on(&mut self) {
+        loop {
+            if let Some(load) = &mut self.loading {
+                let (gone, all) = (self.asked - load.begun, load.over - load.begun);
+                let due = (self.unit * gone).checked_div(all).unwrap_or(self.unit);
+                let (first, due) = (load.block * self.unit, due.min(self.unit));
+                self.host.load(first + load.here..first + due);
+                load.here = due;
+                if self.asked < load.over {
+                    return;
+                }
+                self.loading = None;
+            }
+            let Some(block) = self.cache.review() else {
+                return;
+            };
+            let access = Access::of(block, AccessKind::Preload);
+            if matches!(self.cache.access(&access), Outcome::Admitted { .. }) {
+                let over = self.arrivals.next().unwrap_or(self.asked);
+                self.loading = Some(Load {
+                    block: block.index(),
+                    begun: self.asked,
+                    over: over.max(self.asked),
+                    here: 0,
+                });
+            }
         }
     }
 }
@@ -153,7 +207,7 @@ pub struct Measured {
 
 /// Simulates one policy in the guest (an ordinary guest's cache works in units, see
 /// [`is_ordinary`]) above the host's LRU. `requests` are the numbers of requests within the file; those after the
-/// first `warmup` are counted.
+/// first `warmup` are counted. What the guest loads is there at once.
 pub fn simulate(
     sizes: &Sizes,
     policy: &str,
@@ -161,28 +215,52 @@ pub fn simulate(
     warmup: u64,
     requests: impl IntoIterator<Item = u64>,
 ) -> Result<Measured, PaperError> {
+    simulate_loading(sizes, policy, seed, warmup, requests, [])
+}
+
+/// As [`simulate`], of a guest whose loads take time: `arrivals` tells of each, in their order, how many blocks had been
+/// asked for when it was over. Until then reads of the block go to the host, and the policy is not asked what to
+/// load next. Loads that are not told of take no time, nor does a block that is admitted when it is missed, which of
+/// these policies Const Cache FS does until it has all of its blocks.
+pub fn simulate_loading(
+    sizes: &Sizes,
+    policy: &str,
+    seed: u64,
+    warmup: u64,
+    requests: impl IntoIterator<Item = u64>,
+    arrivals: impl IntoIterator<Item = u64>,
+) -> Result<Measured, PaperError> {
     let units = sizes.file / sizes.unit;
     let (unit, slots) = if is_ordinary(policy) {
         (1, sizes.ordinary / sizes.unit)
     } else {
         (sizes.block / sizes.unit, sizes.slots.into())
     };
-    let mut guest = level(policy, slots, units / unit, seed)?;
-    let mut host = Host::new(sizes)?;
-    let mut then = (*guest.counters(), host.asked);
+    let mut guest = Guest {
+        cache: level(policy, slots, units / unit, seed)?,
+        unit,
+        host: Host::new(sizes)?,
+        asked: 0,
+        arrivals: &mut arrivals.into_iter(),
+        loading: None,
+    };
+    guest.load_on();
+    let counted = |guest: &Guest<'_>| (*guest.cache.counters(), guest.host.asked);
+    let mut then = counted(&guest);
     let units_a_request = sizes.request / sizes.unit;
     let mut number = 0;
     for at in requests {
         if number == warmup {
-            then = (*guest.counters(), host.asked);
+            then = counted(&guest);
         }
         let first = at * units_a_request;
-        request(&mut guest, unit, &mut host, first..first + units_a_request);
+        guest.request(first..first + units_a_request);
         number += 1;
     }
-    let guest_hit = guest.counters().since(&then.0).hit_ratio();
+    let guest_hit = guest.cache.counters().since(&then.0).hit_ratio();
     let counted = number.saturating_sub(warmup) * units_a_request;
-    Ok(host.measured(then.1, counted as f64, guest_hit.unwrap_or(f64::NAN)))
+    let guest_hit = guest_hit.unwrap_or(f64::NAN);
+    Ok(guest.host.measured(then.1, counted as f64, guest_hit))
 }
 
 /// The host's part of a run whose guest has decided as recorded: `decisions` is the log of the
@@ -212,7 +290,7 @@ pub fn simulate_host(
             let decision = decisions.next().ok_or(PaperError::Record(number))?;
             let decided = decision.block.index();
             if decision.kind == AccessKind::Preload {
-                host.load(decided, unit);
+                host.load(decided * unit..(decided + 1) * unit);
                 continue;
             }
             if decided != from / unit {

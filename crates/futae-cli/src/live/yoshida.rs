@@ -12,10 +12,10 @@ use crate::load::choice;
 use anyhow::{Context, anyhow};
 use futae_papers::yoshida::{
     CHOSEN, GAIN, GENERATIONS, LITERAL, Measured, ORDINARY, REQUESTS, Sizes, WARMUP, is_ordinary,
-    simulate, simulate_asked, simulate_host,
+    simulate_asked, simulate_host, simulate_loading,
 };
 use futae_papers::{Check, Grid, Reproduction, Source};
-use futae_policy::Decision;
+use futae_policy::{Decision, LOADED};
 use futae_sim::replay::{ReplaySpec, replay_file};
 use futae_trace::Size;
 use serde_json::Value;
@@ -199,8 +199,7 @@ pub fn serve_arguments(image: &Path, place: &Path) -> Vec<String> {
 /// What simulations make of a recorded run.
 #[derive(Clone, Copy)]
 pub struct Simulated {
-    /// Both caches, from the requests alone, if the guest's is one that can be simulated. A guest that
-    /// loads a block has it at once here, and after a while live.
+    /// Both caches, from the requests and from when loads were over, if the guest's is one that can be simulated.
     pub requests: Option<Measured>,
     /// The host's cache, from what was decided: by the guest's cache on the requests, or by its own on
     /// what came to it.
@@ -211,6 +210,25 @@ pub struct Simulated {
 
 fn read(path: &Path) -> anyhow::Result<String> {
     fs::read_to_string(path).with_context(|| path.display().to_string())
+}
+
+/// The decisions of a log, without its remarks.
+fn decisions(log: &Path) -> anyhow::Result<Vec<Decision>> {
+    let text = read(log)?;
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    Ok(lines.map(str::parse).collect::<Result<_, _>>()?)
+}
+
+/// After how many blocks that were asked for each load was over, by the log of a guest's cache.
+fn arrivals(log: &str) -> Vec<u64> {
+    let (mut asked, mut arrivals) = (0, Vec::new());
+    for line in log.lines() {
+        if line.starts_with(LOADED) {
+            arrivals.push(asked);
+        }
+        asked += u64::from(line.starts_with("read"));
+    }
+    arrivals
 }
 
 /// Simulates a recorded run: two records, one after the other, and the decisions of the guest's
@@ -231,19 +249,17 @@ pub fn simulate_run(
             requests.push(offset / SIZES.request);
         }
     }
-    let decisions: Vec<Decision> = read(log)?
-        .lines()
-        .map(str::parse)
-        .collect::<Result<_, _>>()?;
+    let (decisions, arrivals) = (decisions(log)?, arrivals(&read(log)?));
     let (block, slots) = shape(policy);
     let all = || requests.iter().copied();
+    let whole = simulate_loading(&SIZES, policy, seed, warmup, all(), arrivals)?;
     let spec = ReplaySpec {
         policy: policy.parse()?,
         slots: u32::try_from(slots)?,
         seed: 0,
     };
     Ok(Simulated {
-        requests: Some(simulate(&SIZES, policy, seed, warmup, all())?),
+        requests: Some(whole),
         decisions: simulate_host(&SIZES, block, warmup, all(), decisions)?,
         parted: replay_file(&spec, log)?
             .difference
@@ -252,12 +268,14 @@ pub fn simulate_run(
 }
 
 /// Simulates a run of which the host's cache has logged what it decided, `before` of it before counting:
-/// from that, and from the requests, which are drawn again.
+/// from that, and from the requests, which are drawn again. `above` is the log of the guest's cache, if it has one: when
+/// its loads were over.
 pub fn simulate_below(
     policy: &str,
     options: &Options<'_>,
     before: u64,
     log: &Path,
+    above: &str,
 ) -> Result<Simulated, Failure> {
     let counts = Counts::new(options, policy);
     let mut requests = Vec::new();
@@ -271,18 +289,24 @@ pub fn simulate_below(
             .map_err(anyhow::Error::from)?;
         requests.extend((0..operations).map(|_| drawn.next_block().0));
     }
-    let mut asked = Vec::new();
-    for line in read(log)?.lines() {
-        asked.push(line.parse::<Decision>()?.block.index());
-    }
+    let asked = decisions(log)?.into_iter().map(|of| of.block.index());
     let spec = ReplaySpec {
         policy: "lru".parse()?,
         slots: u32::try_from(SIZES.host / SIZES.unit)?,
         seed: 0,
     };
     let counted = counts.counted * SIZES.request;
-    let whole = (policy != GENERATIONS)
-        .then(|| simulate(&SIZES, policy, options.seed, counts.warmup, requests));
+    let whole = (policy != GENERATIONS).then(|| {
+        let arrivals = arrivals(above);
+        simulate_loading(
+            &SIZES,
+            policy,
+            options.seed,
+            counts.warmup,
+            requests,
+            arrivals,
+        )
+    });
     Ok(Simulated {
         requests: whole.transpose()?,
         decisions: simulate_asked(&SIZES, before, counted, asked)?,
@@ -431,12 +455,11 @@ pub fn bounds(all: &[Outcome]) -> Vec<Check> {
     checks
 }
 
-/// Live and simulated within a point of each other, and every decision the same. `loaded` are the
-/// policies that load blocks, for which it matters that a load takes time.
-pub fn as_simulated(all: &[Outcome], loaded: &[&str]) -> Vec<Check> {
+/// Live and simulated within a point of each other, and every decision the same.
+pub fn as_simulated(all: &[Outcome]) -> Vec<Check> {
     let mut checks = Vec::new();
     for outcome in all {
-        let (name, policy) = outcome.variant;
+        let (name, _) = outcome.variant;
         let Some(simulated) = outcome.simulated else {
             continue;
         };
@@ -446,9 +469,8 @@ pub fn as_simulated(all: &[Outcome], loaded: &[&str]) -> Vec<Check> {
             checks.push(Check::within(Source::Model, name, value, -0.01, 0.01));
         };
         near("its decisions", &simulated.decisions);
-        let requests = simulated.requests.filter(|_| !loaded.contains(&policy));
-        if let Some(requests) = requests {
-            near("its requests", &requests);
+        if let Some(requests) = &simulated.requests {
+            near("its requests", requests);
         }
         let parted = simulated.parted.map_or(0.0, |line| line as f64);
         let name = format!("{name}: line where a fresh policy decides otherwise");

@@ -247,6 +247,9 @@ impl State {
         load.in_flight = false;
         if load.loaded_bytes == of.length {
             self.frames[load.slot.i()] = Frame::Ready;
+            if let Some(log) = &mut self.log {
+                log.note_loaded(load.block);
+            }
         } else {
             self.loads.current = Some(load);
         }

@@ -1,7 +1,7 @@
 //! The decision log: one line an access, as the simulator writes it.
 
 use crate::SetupError;
-use futae_policy::{Access, Decision, Outcome};
+use futae_policy::{Access, BlockId, Decision, LOADED, Outcome};
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
@@ -27,10 +27,21 @@ impl DecisionLog {
 
     /// Adds a line. A log that cannot be written stops, says so once, and disturbs nobody.
     pub fn write(&mut self, access: &Access, outcome: &Outcome) {
+        self.line(format_args!("{}", Decision::new(access, outcome)));
+    }
+
+    /// Adds the remark that a block which was loaded in pieces is there: what is logged above this line was
+    /// decided before, and read past it.
+    pub fn note_loaded(&mut self, block: BlockId) {
+        let (volume, index) = (block.volume().0, block.index());
+        self.line(format_args!("{LOADED} {volume} {index}"));
+    }
+
+    fn line(&mut self, line: std::fmt::Arguments<'_>) {
         if self.failed {
             return;
         }
-        if let Err(error) = writeln!(self.out, "{}", Decision::new(access, outcome)) {
+        if let Err(error) = writeln!(self.out, "{line}") {
             self.stop(&error);
         }
     }
