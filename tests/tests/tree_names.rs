@@ -3,7 +3,7 @@
 //! user with fewer rights.
 
 use futae_policy::Prng;
-use futae_tests::tools::{has_fuse, has_root};
+use futae_tests::tools::{has, has_fuse, has_root, run};
 use futae_tests::tree::Tree;
 use nix::unistd::{Gid, Uid, setfsgid, setfsuid};
 use rustix::fd::OwnedFd;
@@ -82,10 +82,7 @@ impl Side {
     #[expect(clippy::too_many_lines, reason = "one arm an operation")]
     fn take(&mut self, step: &Step) -> Said {
         let (a, b, number) = (self.at(&step.a), self.at(&step.b), step.number);
-        // Whether a file that its group may not run keeps the group's bit is not held to be the
-        // same.
-        let odd = if number & 0o2010 == 0o2000 { 0o2000 } else { 0 };
-        let mode = Mode::from_raw_mode((number & 0o7777 & !odd) as u32);
+        let mode = Mode::from_raw_mode((number & 0o7777) as u32);
         let usual = Mode::from_raw_mode((number & 0o777 | 0o700) as u32);
         let handle = (number % 8) as usize;
         match step.what {
@@ -350,6 +347,101 @@ fn devices_are_shown_and_cannot_be_opened_and_set_id_bits_mean_nothing() {
         .find(|line| line.contains(point))
         .expect("mounted");
     assert!(line.contains("nosuid") && line.contains("nodev"), "{line}");
+    tree.stop();
+}
+
+/// What set-id bits are left of files of several modes and groups when several users change them in several
+/// ways: a line each, of the directory in the first argument.
+const SET_ID: &str = "\
+import itertools, os, sys
+path = os.path.join(sys.argv[1], 'file')
+def grow(): os.posix_fallocate(os.open(path, os.O_WRONLY), 0, 9000)
+def write(flags): os.write(os.open(path, os.O_WRONLY | flags), b'x')
+changes = dict(write=lambda: write(0), append=lambda: write(os.O_APPEND),
+    truncate=lambda: os.truncate(path, 3), rewrite=lambda: write(os.O_TRUNC), grow=grow,
+    regroup=lambda: os.chown(path, -1, os.getegid()), chmod=lambda: os.chmod(path, 0o6646),
+    regroup_to_other=lambda: os.chown(path, -1, (os.getgroups() + [os.getegid()])[0]))
+users = [(1, 2, []), (1, 3, [2]), (1, 4, []), (9, 2, []), (9, 3, [2]), (9, 4, []), (0, 0, [])]
+modes = [0o2646, 0o2666, 0o6666, 0o6677, 0o2676, 0o6646]
+for mode, owner, who, change in itertools.product(modes, [2, 3, 0], users, changes):
+    with open(path, 'w') as file:
+        file.write('content' * 50)
+    os.chown(path, 1, owner)
+    os.chmod(path, mode)
+    child = os.fork()
+    if child == 0:
+        status = 0
+        try:
+            os.setgroups(who[2]); os.setgid(who[1]); os.setuid(who[0])
+            changes[change]()
+        except OSError as error:
+            status = error.errno
+        os._exit(status)
+    status = os.waitpid(child, 0)[1] >> 8
+    stat = os.stat(path)
+    print(oct(mode), owner, who, change, status, oct(stat.st_mode), stat.st_gid)
+    os.unlink(path)
+";
+
+#[test]
+fn set_id_bits_are_lost_as_on_a_plain_directory() {
+    if !has_fuse() || !has_root() || !has("python3") {
+        return;
+    }
+    let mut tree = Tree::new();
+    let plain = tree.beside("plain");
+    fs::create_dir(&plain).expect("a directory");
+    for path in [&plain, &tree.source, &tree.beside(".")] {
+        fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o755))
+            .expect("set");
+    }
+    tree.mount(&["--cache", "1MiB"]);
+    let [above, beside] = [&tree.mountpoint, &plain].map(|root| {
+        let said = run("python3", &["-c", SET_ID, root.to_str().expect("text")]).stdout;
+        String::from_utf8(said).expect("text")
+    });
+    assert_eq!(beside.lines().count(), 6 * 3 * 7 * 8);
+    let lost = |line: &&str| line.contains(" 0 0o100");
+    assert!(beside.lines().filter(lost).count() > 100, "{beside}");
+    for (above, beside) in above.lines().zip(beside.lines()) {
+        assert_eq!(above, beside);
+    }
+    tree.stop();
+}
+
+#[test]
+fn a_chown_to_nobody_of_anothers_file_does_nothing() {
+    if !has_fuse() || !has_root() || !has("python3") || !has("setpriv") {
+        return;
+    }
+    let mut tree = Tree::new();
+    fs::set_permissions(
+        tree.beside("."),
+        std::os::unix::fs::PermissionsExt::from_mode(0o755),
+    )
+    .expect("set");
+    let file = tree.lower("file");
+    fs::write(&file, "x").expect("a file");
+    rustix::fs::chmod(&file, Mode::from_raw_mode(0o2646)).expect("set");
+    tree.mount(&["--cache", "1MiB"]);
+    let [user, group] = ["--reuid", "--regid"].map(|option| format!("{option}={USER}"));
+    let script = "import os, sys; os.chown(sys.argv[1], -1, -1)";
+    let results = [file.clone(), tree.upper("file")].map(|path| {
+        let mut command = std::process::Command::new("setpriv");
+        command.args([&user, &group, "--clear-groups", "python3", "-c", script]);
+        command
+            .arg(path)
+            .output()
+            .expect("setpriv starts")
+            .status
+            .success()
+    });
+    assert_eq!(
+        results,
+        [false, true],
+        "refused below, and not here; if it is now, say so"
+    );
+    assert_eq!(fs::metadata(&file).expect("there").mode() & 0o7777, 0o2646);
     tree.stop();
 }
 

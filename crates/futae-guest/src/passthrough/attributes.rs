@@ -1,7 +1,8 @@
 //! Attributes, plain and extended.
 
 use super::Passthrough;
-use super::lower::magic;
+use super::caller::Asker;
+use super::lower::{magic, stat_of};
 use super::node::Node;
 use super::stat::{Stamp, seconds_and_nanos};
 use fuser::{FileType, TimeOrNow};
@@ -29,8 +30,8 @@ pub(crate) struct Wanted {
     pub(crate) size: Option<u64>,
     pub(crate) accessed: Option<TimeOrNow>,
     pub(crate) modified: Option<TimeOrNow>,
-    /// The group of the one who asks, unless that is root.
-    pub(crate) unprivileged: Option<u32>,
+    /// Who asks, if that is somebody else.
+    pub(crate) asker: Option<Asker>,
 }
 
 impl Wanted {
@@ -39,6 +40,20 @@ impl Wanted {
         // Nothing at all is a `chown` to whom it belongs already.
         let is_chown = self.user.is_some() || self.group.is_some();
         self.size.is_some() || is_chown || (self.mode.is_none() && !times)
+    }
+
+    /// The set-id bits that a file loses by this change.
+    fn takes_away(&self, before: &Stat) -> u32 {
+        let Some(asker) = self.asker.filter(|_| self.touches_data_or_owner()) else {
+            return 0;
+        };
+        // If it asks for nothing, this comes before a change of data that brings its asker along, or it is a
+        // `chown` to nobody, which does nothing to others' files.
+        let is_nothing = self.size.is_none() && self.user.is_none() && self.group.is_none();
+        if is_nothing && self.mode.is_none() && !asker.owns(before) {
+            return 0;
+        }
+        asker.takes_from(before)
     }
 }
 
@@ -55,6 +70,8 @@ impl Passthrough {
     pub(crate) fn set_attributes(&self, id: u64, wanted: &Wanted) -> Result<Stat, Errno> {
         let node = self.nodes.get(id)?;
         let place = self.nodes.place(&node)?;
+        let before = stat_of(&place)?;
+        let lost = wanted.takes_away(&before);
         // The owner first: the kernel below takes rights away with it that the mode gives back.
         if wanted.user.is_some() || wanted.group.is_some() {
             let (user, group) = (
@@ -63,12 +80,10 @@ impl Passthrough {
             );
             rustix::fs::chownat(&*place, "", user, group, AtFlags::EMPTY_PATH)?;
         }
-        if let (Some(group), true) = (wanted.unprivileged, wanted.touches_data_or_owner()) {
-            self.drop_set_id(id, group)?;
-        }
-        if let Some(mode) = wanted.mode {
-            let mode = Mode::from_raw_mode(mode & 0o7777);
-            rustix::fs::chmod(magic(&place), mode)?;
+        if wanted.mode.is_some() || lost != 0 {
+            // The kernel's wish knows of some bits only.
+            let mode = wanted.mode.unwrap_or(before.st_mode) & 0o7777 & !lost;
+            rustix::fs::chmod(magic(&place), Mode::from_raw_mode(mode))?;
         }
         if let Some(size) = wanted.size {
             self.set_size(&node, size)?;

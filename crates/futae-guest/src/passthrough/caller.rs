@@ -1,7 +1,8 @@
 //! Making files as the one who asks for them: owner, group and inherited group come out right when
-//! the file is made, not by a change afterwards.
+//! the file is made, not by a change afterwards. And what changes take away, by who asks for them.
 
 use nix::unistd::{Gid, Uid, setfsgid, setfsuid};
+use rustix::fs::{FileType, Stat};
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 
 /// While it lives, this thread makes files as somebody else. The kernel has already judged by the
@@ -31,6 +32,62 @@ impl Caller {
         Self {
             own: Some((user, group, before)),
         }
+    }
+}
+
+/// Rights that a file gives to whoever runs it, and that others' changes take away.
+const SET_USER: u32 = 0o4000;
+const SET_GROUP: u32 = 0o2000;
+const GROUP_RUNS: u32 = 0o010;
+
+/// Who asks for a change.
+#[derive(Clone, Copy)]
+pub(crate) struct Asker {
+    user: u32,
+    group: u32,
+    process: u32,
+}
+
+impl Asker {
+    pub(crate) fn of(request: &fuser::Request) -> Self {
+        Self {
+            user: request.uid(),
+            group: request.gid(),
+            process: request.pid(),
+        }
+    }
+
+    pub(crate) fn owns(self, stat: &Stat) -> bool {
+        self.user == stat.st_uid
+    }
+
+    /// The set-user-id and set-group-id bits that a file loses when this one changes its data or its owner, as
+    /// Linux has it. Root keeps them.
+    pub(crate) fn takes_from(self, stat: &Stat) -> u32 {
+        let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+        let has = stat.st_mode & (SET_USER | SET_GROUP);
+        if self.user == 0 || !is_file || has == 0 {
+            return 0;
+        }
+        // Where its group may not run a file, the bit means something else to the group's members.
+        let is_kept = has & SET_GROUP != 0
+            && stat.st_mode & GROUP_RUNS == 0
+            && (self.group == stat.st_gid || self.has_group(stat.st_gid));
+        has & if is_kept {
+            SET_USER
+        } else {
+            SET_USER | SET_GROUP
+        }
+    }
+
+    /// Whether a group is one of the others that this one is in. The kernel does not say so; of a process
+    /// that is gone nobody does.
+    fn has_group(self, group: u32) -> bool {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.process));
+        let status = status.unwrap_or_default();
+        let groups = status.lines().find_map(|line| line.strip_prefix("Groups:"));
+        let mut groups = groups.unwrap_or_default().split_ascii_whitespace();
+        groups.any(|word| word.parse() == Ok(group))
     }
 }
 

@@ -1,6 +1,7 @@
 //! What is done to the data of regular files.
 
 use super::Passthrough;
+use super::caller::Asker;
 use super::contents::Contents;
 use super::lower::magic;
 use super::node::Node;
@@ -18,8 +19,6 @@ const WRITES: u64 = 2;
 /// `lseek` origins, from `linux/fs.h`.
 const SEEK_DATA: i32 = 3;
 const SEEK_HOLE: i32 = 4;
-/// Rights that a file gives to whoever runs it, and that a write takes away.
-const SET_ID_BITS: u32 = 0o6000;
 
 /// How a file is opened.
 #[derive(Clone, Copy)]
@@ -162,20 +161,16 @@ impl Passthrough {
         );
     }
 
-    /// Somebody who may not keep them writes to a file with set-user-id or set-group-id bits.
-    pub(crate) fn drop_set_id(&self, id: u64, group: u32) -> Result<(), Errno> {
+    /// Somebody changes the data of a file that may have set-user-id or set-group-id bits.
+    pub(crate) fn drop_set_id(&self, id: u64, asker: Asker) -> Result<(), Errno> {
         let node = self.nodes.get(id)?;
         if node.kind != FileType::RegularFile {
             return Ok(());
         }
         let stat = self.stat(&node)?;
-        let mode = stat.st_mode;
-        // Without the right to run it by the group, the bit means something else to its members.
-        let is_kept = mode & 0o010 == 0 && stat.st_gid == group;
-        let kept = if is_kept { 0o2000 } else { 0 };
-        let dropped = mode & SET_ID_BITS & !kept;
-        if dropped != 0 {
-            let mode = Mode::from_raw_mode(mode & 0o7777 & !dropped);
+        let lost = asker.takes_from(&stat);
+        if lost != 0 {
+            let mode = Mode::from_raw_mode(stat.st_mode & 0o7777 & !lost);
             rustix::fs::chmod(magic(&*self.nodes.place(&node)?), mode)?;
             self.attributes_changed(&node, false);
         }

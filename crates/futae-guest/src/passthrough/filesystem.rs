@@ -1,6 +1,7 @@
 //! The tree as the kernel asks for it: requests in, answers out.
 
 use super::attributes::Wanted;
+use super::caller::Asker;
 use super::data::{Access, fuse};
 use super::names::Making;
 use super::node::Node;
@@ -122,7 +123,7 @@ impl Filesystem for Front {
             size,
             accessed,
             modified,
-            unprivileged: (request.uid() != 0).then_some(request.gid()),
+            asker: Some(Asker::of(request)),
         };
         match self.0.set_attributes(inode.0, &wanted) {
             Ok(stat) => reply.attr(&FRESH, &attributes(&stat, self.0.shown_number(&stat))),
@@ -288,7 +289,7 @@ impl Filesystem for Front {
         reply: ReplyWrite,
     ) {
         if how.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID)
-            && let Err(errno) = self.0.drop_set_id(inode.0, request.gid())
+            && let Err(errno) = self.0.drop_set_id(inode.0, Asker::of(request))
         {
             return reply.error(self.failed("changing attributes", inode, errno));
         }
@@ -453,7 +454,7 @@ impl Filesystem for Front {
 
     fn fallocate(
         &self,
-        _request: &Request,
+        request: &Request,
         inode: INodeNo,
         _handle: FileHandle,
         offset: u64,
@@ -461,7 +462,9 @@ impl Filesystem for Front {
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        let done = self.0.allocate(inode.0, offset, length, mode);
+        let asker = Asker::of(request);
+        let done = self.0.drop_set_id(inode.0, asker);
+        let done = done.and_then(|()| self.0.allocate(inode.0, offset, length, mode));
         self.empty("allocating", inode, done, reply);
     }
 
