@@ -11,6 +11,7 @@ mod hints;
 mod loads;
 mod log;
 mod read;
+mod sizing;
 mod state;
 mod status;
 mod weighing;
@@ -28,6 +29,7 @@ use effects::{Effects, Ticket};
 use futae_policy::{Class, HashIndex, Level, PolicySpec, Shape, VolumeId};
 use hashbrown::HashMap;
 use log::DecisionLog;
+use sizing::Sizing;
 use slab::Slab;
 use state::{State, Volume};
 use status::Tally;
@@ -82,6 +84,7 @@ pub struct Engine {
     block_bytes: u64,
     policy: String,
     state: Mutex<State>,
+    sizing: Mutex<Sizing>,
     /// Its end is the end of the thread that looks at the clock.
     _alive: mpsc::Sender<()>,
 }
@@ -136,6 +139,10 @@ impl Engine {
             block_bytes: options.block_bytes,
             policy: options.policy.to_string(),
             state: Mutex::new(state),
+            sizing: Mutex::new(Sizing {
+                capacity_blocks: options.capacity_blocks,
+                aside_blocks: 0,
+            }),
             _alive: alive,
         });
         let is_weighed = !engine.lock().level.weights().is_empty();
@@ -326,23 +333,6 @@ impl Engine {
             }
             std::thread::sleep(TICK_MIN);
         }
-    }
-
-    /// Changes the number of slots. Evicted blocks are handed down as always; the memory of
-    /// their frames goes back to the kernel.
-    pub fn resize(self: &Arc<Self>, capacity_blocks: u32) -> Result<(), SetupError> {
-        if capacity_blocks == 0 {
-            return Err(SetupError::Size(
-                "a cache has at least one block".to_owned(),
-            ));
-        }
-        check_memory(u64::from(capacity_blocks) * self.block_bytes)?;
-        self.lock().arena.reserve(capacity_blocks)?;
-        while !self
-            .act(|state, effects| state.resize_step(capacity_blocks, SHRINK_STEP_BLOCKS, effects))
-        {
-        }
-        Ok(())
     }
 
     /// Reads from stores that are under way, for whomever: by it, who reads ahead of demand keeps behind it.

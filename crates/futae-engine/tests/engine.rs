@@ -191,6 +191,32 @@ fn shrinking_hands_down_and_gives_memory_back() {
     assert_eq!(setup.engine.status().resident_blocks, u64::from(blocks));
 }
 
+#[test]
+fn a_cache_gives_way_to_what_is_beside_it_and_takes_it_back() {
+    let setup = setup("lru", 100, 200, HandDown::Nothing);
+    let client = setup.engine.join(setup.volume);
+    let fill = || {
+        let read = setup.read(0, 200);
+        drop(take(&setup.start(client, 0, read)).expect("answered"));
+        setup.engine.audit();
+        let status = setup.engine.status();
+        assert_eq!(status.capacity_blocks, status.resident_blocks);
+        status.capacity_blocks
+    };
+    assert_eq!(fill(), 100);
+    setup.engine.set_aside(20 * BLOCK - 1);
+    assert_eq!(fill(), 80);
+    setup.engine.resize(120).expect("larger");
+    assert_eq!((fill(), setup.engine.wanted_bytes()), (100, 120 * BLOCK));
+    setup.engine.set_aside(u64::MAX);
+    assert_eq!(fill(), 60, "half of it stays");
+    setup.engine.resize(1).expect("small");
+    assert_eq!(fill(), 1);
+    setup.engine.resize(120).expect("larger");
+    setup.engine.set_aside(0);
+    assert_eq!(fill(), 120);
+}
+
 fn resident_bytes() -> i64 {
     let statm = std::fs::read_to_string("/proc/self/statm").expect("statm");
     let pages: i64 = statm

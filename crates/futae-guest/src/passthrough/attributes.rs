@@ -111,14 +111,23 @@ impl Passthrough {
             Ok(())
         };
         match node.contents().filter(|contents| !contents.is_gone()) {
-            Some(contents) => contents.change_size(size, cut),
+            Some(contents) => {
+                let _use = contents.in_use();
+                contents.lower.found_again(&place);
+                contents.change_size(size, cut)
+            }
             None => cut(),
         }
     }
 
     /// After a change of attributes of our own.
-    pub(crate) fn attributes_changed(&self, node: &Node, times_were_set: bool) {
+    pub(crate) fn attributes_changed(&self, node: &Arc<Node>, times_were_set: bool) {
         if let Some(contents) = node.contents() {
+            let _use = contents.in_use();
+            // If it is nowhere, it is looked at when it is opened next.
+            if let Ok(place) = self.nodes.place(node) {
+                contents.lower.found_again(&place);
+            }
             contents.attributes_changed(times_were_set);
         }
     }

@@ -48,6 +48,18 @@ impl Contents {
         self.users.load(Ordering::Acquire) > 0
     }
 
+    /// Somebody uses it without having it open: its place is kept meanwhile.
+    pub(crate) fn in_use(self: &Arc<Self>) -> InUse {
+        self.users.fetch_add(1, Ordering::AcqRel);
+        InUse(Arc::clone(self))
+    }
+
+    /// The place of the file has been given up, and is found again by its names when it is needed. While somebody has
+    /// the file open it stays.
+    pub(crate) fn give_up_place(&self) {
+        self.lower.give_up(|| self.is_open());
+    }
+
     fn stat(&self) -> Result<Stamp, Errno> {
         Ok(Stamp::of(&stat_of(&*self.lower.place()?)?))
     }
@@ -65,7 +77,8 @@ impl Contents {
 
     /// What somebody has just seen of the file: as [`revalidate`](Self::revalidate) if that is not
     /// what is known and we are not writing it.
-    pub(crate) fn notice(&self, seen: &Stamp) -> bool {
+    pub(crate) fn notice(self: &Arc<Self>, seen: &Stamp) -> bool {
+        let _use = self.in_use();
         let quiet = self.writes.load(Ordering::Acquire) == 0;
         quiet && *seen != *locked(&self.stamp) && self.revalidate().unwrap_or(false)
     }
@@ -141,6 +154,15 @@ impl Contents {
     }
 }
 
+/// As long as it is there, contents are in use.
+pub(crate) struct InUse(Arc<Contents>);
+
+impl Drop for InUse {
+    fn drop(&mut self) {
+        self.0.users.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
 /// The files that the cache may have blocks of.
 pub(crate) struct CachedFiles {
     engine: Arc<Engine>,
@@ -159,7 +181,12 @@ impl CachedFiles {
         }
     }
 
-    pub(crate) fn engine(&self) -> &Engine {
+    /// How many they are.
+    pub(crate) fn count(&self) -> u64 {
+        locked(&self.known).len() as u64
+    }
+
+    pub(crate) fn engine(&self) -> &Arc<Engine> {
         &self.engine
     }
 

@@ -71,6 +71,7 @@ impl Passthrough {
         let class = self.priority.class_of(&self.nodes, node);
         let how = (access.reads, access.writes);
         let (_, changed) = self.files.open(&self.nodes, node, how, class)?;
+        self.weigh();
         if changed && let Some(notifier) = self.notifier.get() {
             // Its size, above all. A kernel that does not know the file needs not be told.
             let _ = notifier.inval_inode(fuser::INodeNo(node.id), -1, 0);

@@ -48,6 +48,19 @@ impl LowerFile {
         *locked(&self.path) = path;
     }
 
+    /// The same, while nobody opens it.
+    pub(crate) fn found_again(&self, place: &Arc<OwnedFd>) {
+        *locked(&self.place) = Some(Arc::clone(place));
+    }
+
+    /// Its place is given up, unless somebody uses it: who begins to do so sets it after saying so.
+    pub(crate) fn give_up(&self, is_used: impl FnOnce() -> bool) {
+        let mut place = locked(&self.place);
+        if !is_used() {
+            *place = None;
+        }
+    }
+
     /// The kernel has forgotten that this is the file's place.
     pub(crate) fn lost(&self, place: &Arc<OwnedFd>) {
         let mut known = locked(&self.place);

@@ -7,6 +7,7 @@
 //! | `node.rs` | the files that the kernel knows of |
 //! | `contents.rs`, `lower.rs` | the data of a file: a volume of the engine, and its store |
 //! | `priority.rs` | which files are protected |
+//! | `weight.rs` | what all this takes of the cache's memory |
 
 mod attributes;
 mod caller;
@@ -21,6 +22,7 @@ mod names;
 mod node;
 mod priority;
 mod stat;
+mod weight;
 
 pub use attributes::control_attribute;
 pub use mount::{PageCacheUse, TreeHandle, TreeMount, TreeOptions};
@@ -56,6 +58,7 @@ pub(crate) struct Passthrough {
     nodes: Nodes,
     files: CachedFiles,
     priority: Priority,
+    weight: weight::Weight,
     directories: Mutex<Directories>,
     log: log::Log,
     /// Where the mount takes orders, if it does.
@@ -90,6 +93,11 @@ impl Passthrough {
     fn statfs(&self, id: u64) -> Result<StatVfs, Errno> {
         let place = self.nodes.place(&self.nodes.get(id)?)?;
         rustix::fs::fstatvfs(&*place)
+    }
+
+    /// Files have come or gone: the cache has less or more beside it.
+    fn weigh(&self) {
+        self.weight.note(&self.nodes, &self.files);
     }
 
     /// Says what went wrong, once, if an operator should know.

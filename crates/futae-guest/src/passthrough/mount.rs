@@ -115,6 +115,7 @@ impl TreeMount {
             nodes: Nodes::new(root_again, source.clone(), known).map_err(told)?,
             files: CachedFiles::new(engine),
             priority,
+            weight: super::weight::Weight::default(),
             directories: Mutex::default(),
             log: log::Log::default(),
             control: OnceLock::new(),

@@ -44,6 +44,7 @@ type Known = Result<(Arc<Node>, Stat), Errno>;
 impl Passthrough {
     pub(crate) fn lookup_node(&self, parent: u64, name: &OsStr) -> Known {
         let (node, stat) = self.nodes.lookup(parent, name)?;
+        self.weigh();
         if let Some(contents) = node.contents() {
             contents.notice(&super::stat::Stamp::of(&stat));
         }
@@ -202,6 +203,7 @@ impl Passthrough {
     pub(crate) fn forget_node(&self, id: u64, times: u64) {
         if let Some((node, place)) = self.nodes.forget(id, times) {
             self.files.forget(&node, place.as_ref());
+            self.weigh();
         }
     }
 

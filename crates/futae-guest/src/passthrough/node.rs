@@ -70,6 +70,22 @@ impl Node {
     pub(crate) fn names(&self) -> Vec<(u64, OsString)> {
         locked(&self.names).clone()
     }
+
+    /// It has been found: here its contents are, too.
+    fn is_at(&self, place: &Arc<OwnedFd>) {
+        *locked(&self.place) = Some(Arc::clone(place));
+        if let Some(contents) = self.contents() {
+            contents.lower.found_again(place);
+        }
+    }
+
+    /// Its descriptor is not kept any more.
+    fn give_up_place(&self) {
+        *locked(&self.place) = None;
+        if let Some(contents) = self.contents() {
+            contents.give_up_place();
+        }
+    }
 }
 
 struct Table {
@@ -166,7 +182,7 @@ impl Nodes {
             };
             if Key::of(&stat) == node.key {
                 let place = Arc::new(place);
-                *locked(&node.place) = Some(Arc::clone(&place));
+                node.is_at(&place);
                 self.note_opened(node);
                 return Ok(place);
             }
@@ -213,9 +229,15 @@ impl Nodes {
             if keep && is_known {
                 opened.push_back(oldest);
             } else {
-                *locked(&oldest.place) = None;
+                oldest.give_up_place();
             }
         }
+    }
+
+    /// How many nodes there are, and how many of them have a descriptor.
+    pub(crate) fn counts(&self) -> (u64, u64) {
+        let nodes = self.read(|table| table.nodes.len());
+        (nodes as u64, locked(&self.opened).len() as u64)
     }
 
     /// The kernel forgets a node `times` times; the node and its descriptor, if that was the last.
@@ -328,7 +350,7 @@ impl Table {
             let node = Arc::clone(node);
             let was_given_up = locked(&node.place).is_none();
             if was_given_up {
-                *locked(&node.place) = Some(Arc::new(place));
+                node.is_at(&Arc::new(place));
             }
             self.name(id, parent, name);
             return (node, was_given_up);
