@@ -50,12 +50,18 @@ fn a_live_run_is_what_its_simulation_says() {
         name.contains("simulated") || name.contains("decides")
     };
     let compared: Vec<_> = checks.iter().filter(is_compared).collect();
-    assert_eq!(compared.len(), 4 + 3 + 4, "{made}");
+    assert_eq!(compared.len(), 3 * 4, "{made}");
     for check in compared {
-        // While caches are cold it matters when exactly a load comes, which is not simulated.
         let value = check["value"].as_f64().expect("a value");
-        let decides = check["name"].as_str().expect("a name").contains("decides");
-        let most = if decides { 0.0 } else { 0.05 };
+        let name = check["name"].as_str().expect("a name");
+        let most = if name.contains("decides") {
+            0.0
+        } else if name.contains("requests") {
+            0.01
+        } else {
+            // While caches are cold it matters when exactly a load comes, which the decisions do not say.
+            0.05
+        };
         assert!(value.abs() <= most, "{check}");
     }
 }

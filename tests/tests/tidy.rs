@@ -91,6 +91,11 @@ fn the_change_log_has_its_shape() {
     }
 }
 
+#[test]
+fn every_promise_has_its_test() {
+    nothing(&documents::check_promises(&sources()));
+}
+
 /// Every rule fires on a tree that breaks it, and only there.
 mod rules {
     use super::*;
@@ -315,5 +320,27 @@ mod rules {
         assert_eq!(check(&good.replace("- c", "c")), 1);
         assert_eq!(check(&good.replace("Words.", "- word")), 1);
         assert_eq!(check("# Changelog\n"), 1);
+    }
+
+    #[test]
+    fn a_promise_without_a_test_is_found() {
+        let check = |text: &str| {
+            let test = Source::new("tests/a.rs", "#[test]\nfn it_holds() {}\n");
+            documents::check_promises(&[Source::new("docs/semantics.md", text), test]).len()
+        };
+        assert_eq!(
+            check("# S\n\n- Yes.\n  [`it_holds`]\n- So, too. [`it_holds`, `it_holds`]\n"),
+            0
+        );
+        assert_eq!(
+            check("- Yes. [`it_holds`, and the others of\n  `tests/a.rs`]\n"),
+            0
+        );
+        assert_eq!(check("- Yes. [`it_holds`]\n- No.\n"), 1);
+        assert_eq!(check("- Yes [`it_holds`]. And no.\n"), 1);
+        assert_eq!(
+            check("- No. [`it_does_not`]\n- Yes. [`it_holds`, `nor_that`]\n"),
+            2
+        );
     }
 }

@@ -104,6 +104,36 @@ fn what_is_refused_below_is_refused_and_said() {
     assert!(ended.errors.contains(&says), "{}", ended.errors);
 }
 
+#[test]
+fn what_the_mount_may_not_read_below_is_eacces_and_a_line_that_names_the_file() {
+    if !has_fuse() || !has_root() || !has("setpriv") {
+        return;
+    }
+    let mut tree = Tree::new();
+    for name in ["theirs", "everybodys"] {
+        fs::write(tree.lower(name), name).expect("a file");
+        chown(tree.lower(name), Some(NOBODY), Some(NOBODY)).expect("given away");
+    }
+    fs::set_permissions(tree.lower("theirs"), fs::Permissions::from_mode(0o600)).expect("set");
+    // As root is to a server that knows no foreign root.
+    let mount = tree.command(&["--cache", "1MiB"]);
+    let mut command = Command::new("setpriv");
+    command.arg("--bounding-set=-dac_override,-dac_read_search");
+    command.arg(mount.get_program()).args(mount.get_args());
+    tree.start(command);
+    let theirs = tree.upper("theirs");
+    assert_eq!(errno(File::open(&theirs)), Errno::ACCESS);
+    assert_eq!(errno(fs::write(&theirs, "mine")), Errno::ACCESS);
+    assert_eq!(read(&tree.upper("everybodys")), b"everybodys");
+    assert_eq!(read(&tree.lower("theirs")), b"theirs");
+    let (ended, _) = tree.stop();
+    let says = format!(
+        "{}: opening: Permission denied",
+        tree.lower("theirs").display()
+    );
+    assert!(ended.errors.contains(&says), "{}", ended.errors);
+}
+
 /// A disk that can be read no more once it is cut short.
 fn cut_off_disk(tree: &Tree) -> Option<File> {
     if !has("mkfs.ext4") || !has("losetup") {

@@ -54,6 +54,30 @@ fn a_demoted_block_is_served_from_memory() {
 }
 
 #[test]
+fn a_demotion_that_is_lost_costs_a_read_of_the_store() {
+    let setup = setup("exclusive", 8, 16, HandDown::Nothing);
+    let client = setup.engine.join(setup.volume);
+    let arrives = |block: u64| block.is_multiple_of(2);
+    for block in (0..8).filter(|&block| arrives(block)) {
+        let data = IoBuf::copy_of(&fresh(block));
+        let offset = block * BLOCK;
+        setup.start(client, block + 1, Operation::Demote { offset, data });
+    }
+    for block in 0..8 {
+        assert_eq!(read_block(&setup, client, block), fresh(block));
+    }
+    let reads = setup.store.get(|inside| inside.reads.clone());
+    let lost = (0..8).filter(|&block| !arrives(block));
+    let wanted: Vec<_> = lost.map(|block| (block * BLOCK, BLOCK as usize)).collect();
+    assert_eq!(reads, wanted, "what was lost, and nothing else");
+    // What arrived may go at any time, too.
+    setup.engine.resize(1).expect("smaller");
+    for block in 0..8 {
+        assert_eq!(read_block(&setup, client, block), fresh(block));
+    }
+}
+
+#[test]
 fn older_than_a_write_is_never_served() {
     for write_is_held in [false, true] {
         for demotion_first in [false, true] {

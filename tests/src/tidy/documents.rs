@@ -1,4 +1,4 @@
-//! Documents have one title; the change log has one shape.
+//! Documents have one title; the change log has one shape; what is promised has its test.
 
 use super::{Finding, Source};
 
@@ -83,4 +83,54 @@ fn version(heading: &str) -> Option<[u64; 3]> {
     let numbers: Vec<u64> = numbers.map(|n| n.parse().ok()).collect::<Option<_>>()?;
     is_date.then_some(())?;
     numbers.try_into().ok()
+}
+
+/// Promises of `docs/semantics.md` that name no test in brackets at their end, and names of tests that there are
+/// not.
+#[must_use]
+pub fn check_promises(sources: &[Source]) -> Vec<Finding> {
+    let Some(promises) = sources.iter().find(|it| it.path == "docs/semantics.md") else {
+        return Vec::new();
+    };
+    let is_test = |name: &str| {
+        let line = format!("fn {name}(");
+        let mut rust = sources.iter().filter(|source| source.is_rust());
+        rust.any(|source| source.text.contains(&line))
+    };
+    let mut findings = Vec::new();
+    for (at, text) in entries(&promises.text) {
+        let tests = text.trim_end().strip_suffix(']');
+        let Some((_, tests)) = tests.and_then(|text| text.rsplit_once(" [`")) else {
+            findings.push(promises.finding(at, format!("no test is named: {text}")));
+            continue;
+        };
+        let quoted = tests.split('`').step_by(2);
+        // Others of a file may be meant, which is named.
+        for name in quoted.filter(|name| !name.is_empty() && !name.contains('/')) {
+            if !is_test(name) {
+                findings.push(promises.finding(at, format!("there is no test {name}")));
+            }
+        }
+    }
+    findings
+}
+
+/// The entries of lists, each with the lines that belong to it.
+fn entries(text: &str) -> Vec<(usize, String)> {
+    let mut entries: Vec<(usize, String)> = Vec::new();
+    let mut is_open = false;
+    for (at, line) in prose(text) {
+        if line.starts_with("- ") {
+            is_open = true;
+            entries.push((at, line.to_owned()));
+        } else if let (true, Some((_, entry))) =
+            (is_open && line.starts_with("  "), entries.last_mut())
+        {
+            entry.push(' ');
+            entry.push_str(line.trim());
+        } else {
+            is_open = false;
+        }
+    }
+    entries
 }

@@ -1,0 +1,139 @@
+//! Writes and what meets them: they keep apart where they overlap, and parts of blocks have their way.
+
+mod common;
+
+use common::{Answer, BLOCK, Setup, initial, setup, take, write};
+use futae_engine::{ClientId, HandDown};
+use futae_policy::Prng;
+
+fn started(slots: u32) -> (Setup, ClientId) {
+    let setup = setup("lru", slots, 64, HandDown::Nothing);
+    let client = setup.engine.join(setup.volume);
+    (setup, client)
+}
+
+fn held(setup: &Setup) -> usize {
+    setup.store.get(|inside| inside.held.len())
+}
+
+fn written(answer: &Answer) {
+    take(answer).expect("answered").expect("written");
+}
+
+fn bytes_of(answer: &Answer) -> Vec<u8> {
+    take(answer).expect("answered").expect("read")
+}
+
+#[test]
+fn a_write_that_goes_through_is_answered_when_the_store_has_it() {
+    let (setup, client) = started(8);
+    setup.store.set(|inside| inside.hold = true);
+    let answer = setup.start(client, 0, write(3 * BLOCK, &[9; BLOCK as usize]));
+    assert!(take(&answer).is_none(), "the store has not taken it yet");
+    let stored = |setup: &Setup| setup.store.get(|inside| inside.bytes[3 * BLOCK as usize]);
+    assert_eq!(stored(&setup), initial(3 * BLOCK));
+    setup.store.release_all();
+    written(&answer);
+    assert_eq!(stored(&setup), 9);
+}
+
+#[test]
+fn what_overlaps_a_write_under_way_waits_for_it_and_nothing_else_does() {
+    let (setup, client) = started(16);
+    setup.store.set(|inside| inside.hold = true);
+    let first = setup.start(client, 0, write(3 * BLOCK, &[9; 2 * BLOCK as usize]));
+    let behind = [
+        setup.start(client, 0, setup.read(2, 2)),
+        setup.start(client, 0, setup.read(4, 1)),
+    ];
+    let second = setup.start(client, 0, write(4 * BLOCK + 512, &[8; 512]));
+    assert_eq!(held(&setup), 1, "only the write is at the store");
+    setup.store.set(|inside| inside.hold = false);
+    let apart = setup.start(client, 0, setup.read(5, 1));
+    assert_eq!(bytes_of(&apart)[0], initial(5 * BLOCK));
+    assert!(take(&second).is_none() && behind.iter().all(|it| take(it).is_none()));
+    setup.store.release_all();
+    written(&first);
+    written(&second);
+    let [edge, inside] = behind.map(|answer| bytes_of(&answer));
+    assert_eq!((edge[0], edge[BLOCK as usize]), (initial(2 * BLOCK), 9));
+    assert_eq!(inside[0], 9);
+    setup.engine.audit();
+}
+
+/// Pairs of writes that overlap, at any edges, to blocks that are resident or not, by a store that ends
+/// them in any order.
+#[test]
+fn two_overlapping_writes_end_in_one_of_the_two_orders() {
+    let mut prng = Prng::new(11);
+    let mut won = [0; 2];
+    for round in 0..500 {
+        let (setup, client) = started(8);
+        for block in 0..4 {
+            if prng.below(2) == 0 {
+                bytes_of(&setup.start(client, 0, setup.read(block, 1)));
+            }
+        }
+        setup.store.set(|inside| inside.hold = true);
+        let mut place = || {
+            let offset = prng.below(6) * 1024;
+            (offset, (prng.below(5) + 3) * 1024)
+        };
+        let places = [place(), place()];
+        let mut image: Vec<u8> = (0..4 * BLOCK).map(initial).collect();
+        let ways = [[0, 1], [1, 0]].map(|order| {
+            let mut image = image.clone();
+            for which in order {
+                let (offset, length) = places[which];
+                image[offset as usize..(offset + length) as usize].fill(100 + which as u8);
+            }
+            image
+        });
+        let answers = [0, 1].map(|which| {
+            let (offset, length) = places[which];
+            let data = vec![100 + which as u8; length as usize];
+            setup.start(client, 0, write(offset, &data))
+        });
+        while held(&setup) > 0 {
+            let which = prng.below(held(&setup) as u64) as usize;
+            setup.store.release(which, false);
+        }
+        setup.store.set(|inside| inside.hold = false);
+        answers.iter().for_each(written);
+        setup.store.get(|inside| {
+            image.copy_from_slice(&inside.bytes[..4 * BLOCK as usize]);
+        });
+        let order = ways.iter().position(|way| *way == image);
+        won[order.unwrap_or_else(|| panic!("round {round}: a mixture"))] += 1;
+        let read = bytes_of(&setup.start(client, 0, setup.read(0, 4)));
+        assert!(read == image, "round {round}: cache and store differ");
+        setup.engine.audit();
+    }
+    assert!(won[0] > 0, "{won:?}");
+}
+
+#[test]
+fn a_part_of_a_block_updates_a_resident_copy_and_goes_around_the_cache_otherwise() {
+    let (setup, client) = started(8);
+    bytes_of(&setup.start(client, 0, setup.read(3, 1)));
+    for block in [3, 9] {
+        written(&setup.start(client, 0, write(block * BLOCK + 512, &[7; 512])));
+    }
+    let status = setup.engine.status();
+    assert_eq!((status.resident_blocks, status.write_around_blocks), (1, 1));
+    let reads = || setup.store.get(|inside| inside.reads.len());
+    assert_eq!(reads(), 1, "nothing is read for the rest of a block");
+    for (block, more) in [(3, 0), (9, 1)] {
+        let before = reads();
+        let data = bytes_of(&setup.start(client, 0, setup.read(block, 1)));
+        let wanted = [
+            initial(block * BLOCK + 511),
+            7,
+            7,
+            initial(block * BLOCK + 1024),
+        ];
+        assert_eq!([511, 512, 1023, 1024].map(|at| data[at]), wanted);
+        assert_eq!(reads() - before, more, "block {block}");
+    }
+    setup.engine.audit();
+}
