@@ -152,6 +152,32 @@ fn a_corrupted_sector_is_found() {
 }
 
 #[test]
+fn what_is_read_through_a_map_is_what_is_written() {
+    let (_directory, path) = place("files");
+    let make = ["--create", "--files", "2", "--file-size", "1MiB"];
+    let how = ["--map", "--verify", "--operations", "3000"];
+    let mixed = ["--writes", "0.4", "--threads", "3", "--operation", "8KiB"];
+    let made = load(&path, &[&make[..], &how, &mixed].concat());
+    assert_eq!(made["verify_errors"], 0);
+    assert_eq!(made["bytes"], 3000 * 8192);
+    let file = path.join("load-0001.dat");
+    let file = File::options().write(true).open(file).expect("the file");
+    file.write_all_at(b"?", 700_000).expect("it can be written");
+    let loop_of = ["--files", "2", "--choice", "loop", "--operations", "512"];
+    let arguments = [
+        &["load", text(&path), "--json", "--map", "--verify"],
+        &loop_of[..],
+    ]
+    .concat();
+    let output = run(&arguments);
+    let made: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(
+        made["verify_errors"], 1,
+        "the wrong byte is seen by a map, too"
+    );
+}
+
+#[test]
 fn somebody_elses_data_is_not_written_over() {
     let (_directory, path) = place("file");
     let precious = vec![7; 1 << 16];

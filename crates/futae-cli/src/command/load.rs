@@ -51,6 +51,9 @@ pub struct Args {
     /// Past the kernel's page cache (O_DIRECT)
     #[arg(long)]
     direct: bool,
+    /// Read through maps of the files (mmap) instead of calling the kernel for each read
+    #[arg(long, conflicts_with = "direct")]
+    map: bool,
     /// Check what is read against what was written
     #[arg(long)]
     verify: bool,
@@ -156,6 +159,7 @@ fn plan(args: &Args) -> Result<LoadPlan, Failure> {
         until,
         seed: args.seed,
         direct: args.direct,
+        map: args.map,
         verify: args.verify,
         create: args.create,
         overwrite: args.overwrite,

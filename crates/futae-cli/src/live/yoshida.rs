@@ -11,8 +11,8 @@ use crate::live::process::{futae, run_json};
 use crate::load::choice;
 use anyhow::{Context, anyhow};
 use futae_papers::yoshida::{
-    CHOSEN, GAIN, GENERATIONS, LITERAL, Measured, ORDINARY, REQUESTS, Sizes, WARMUP, is_ordinary,
-    simulate_asked, simulate_host, simulate_loading,
+    CHOSEN, GAIN, GENERATIONS, LITERAL, MAPPED, Measured, ORDINARY, REQUESTS, Sizes, WARMUP,
+    is_ordinary, simulate_asked, simulate_host, simulate_loading,
 };
 use futae_papers::{Check, Grid, Reproduction, Source};
 use futae_policy::{Decision, LOADED};
@@ -296,7 +296,7 @@ pub fn simulate_below(
         seed: 0,
     };
     let counted = counts.counted * SIZES.request;
-    let whole = (policy != GENERATIONS).then(|| {
+    let whole = (![GENERATIONS, MAPPED].contains(&policy)).then(|| {
         let arrivals = arrivals(above);
         simulate_loading(
             &SIZES,
@@ -448,7 +448,9 @@ pub fn bounds(all: &[Outcome]) -> Vec<Check> {
         }
     };
     let published = Source::Published;
-    within(published, ORDINARY, " (published 0)", None, Some(0.05));
+    for lru in [ORDINARY, MAPPED] {
+        within(published, lru, " (published 0)", None, Some(0.05));
+    }
     within(Source::Model, CHOSEN, "", Some(0.99), None);
     let note = " (published 0.92)";
     within(Source::Model, GAIN, note, Some(0.87), Some(0.97));

@@ -1,5 +1,6 @@
 //! The files of a load: found, made and opened.
 
+use super::map::Map;
 use super::plan::{Layout, LoadPlan};
 use super::stamp::{self, SECTOR};
 use crate::failure::Failure;
@@ -23,6 +24,8 @@ pub struct Files {
     /// Where they are and how they are divided.
     pub layout: Layout,
     files: Vec<(PathBuf, File)>,
+    /// One a file, if they are read so.
+    maps: Vec<Map>,
 }
 
 impl Files {
@@ -58,7 +61,25 @@ impl Files {
         }
         let open = |path: PathBuf| open(plan, &path).map(|file| (path, file));
         let files: Vec<_> = paths.into_iter().map(open).collect::<Result<_, _>>()?;
-        Ok(Self { layout, files })
+        let map = |(path, file): &(PathBuf, File)| Map::new(file, path, file_bytes);
+        let mapped = if plan.map { &files[..] } else { &[] };
+        let maps = mapped.iter().map(map).collect::<Result<_, _>>()?;
+        Ok(Self {
+            layout,
+            files,
+            maps,
+        })
+    }
+
+    /// Reads from a file by its number, as the plan asks for.
+    pub fn read(&self, number: u32, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        match self.maps.get(number as usize) {
+            Some(map) => {
+                map.read(offset, buffer);
+                Ok(())
+            }
+            None => self.get(number).read_exact_at(buffer, offset),
+        }
     }
 
     /// A file by its number.

@@ -4,11 +4,13 @@
 //! | --- | --- |
 //! | `plan` | what is asked for, and where on which file each operation goes |
 //! | `files` | the files: found, made, opened |
+//! | `map` | files read as memory |
 //! | `stamp` | what is written, so that a wrong read is known |
 //! | `work` | the threads |
 //! | `report` | what came of it |
 
 mod files;
+mod map;
 mod plan;
 mod report;
 mod stamp;

@@ -37,6 +37,8 @@ pub struct LoadPlan {
     pub seed: u64,
     /// Past the kernel's page cache.
     pub direct: bool,
+    /// Read through maps of the files.
+    pub map: bool,
     /// Check what is read.
     pub verify: bool,
     /// Make files that are missing.

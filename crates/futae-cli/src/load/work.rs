@@ -203,9 +203,9 @@ impl<'a> Load<'a> {
         let lock = self.versions.get(operation.place as usize);
         let lock = lock.filter(|_| self.plan.verify);
         let held = lock.map(|lock| lock.read().unwrap_or_else(PoisonError::into_inner));
-        let file = self.files.get(operation.file);
         let begin = Instant::now();
-        file.read_exact_at(buffer.as_mut_slice(), operation.offset)
+        self.files
+            .read(operation.file, operation.offset, buffer.as_mut_slice())
             .with_context(|| self.context("a read", operation))?;
         tally.read(begin.elapsed());
         if self.plan.verify {
