@@ -59,7 +59,8 @@ const TRACES: &[(&str, u32)] = &[
 fn main() -> anyhow::Result<()> {
     let args = Args::parse();
     ensure!(args.rounds > 0, "--rounds: at least one");
-    let has_peer = Command::new(&args.cachesim).arg("--version").output();
+    let cachesim = from_anywhere(&args.cachesim)?;
+    let has_peer = Command::new(&cachesim).arg("--version").output();
     if let Err(why) = &has_peer {
         println!(
             "{}: {why}; futae is measured alone (libCacheSim is built from its sources; name its \
@@ -87,7 +88,9 @@ fn main() -> anyhow::Result<()> {
                 command
             };
             let peer = || {
-                let mut command = Command::new(&args.cachesim);
+                let mut command = Command::new(&cachesim);
+                // It leaves a file with its figures where it is run.
+                command.current_dir(directory.path());
                 command.arg(&trace).args(["oracleGeneral", peers_name]);
                 command.args([&slots.to_string(), "--ignore-obj-size", "1"]);
                 command.args(["--print-head-req", "0"]);
@@ -112,6 +115,14 @@ fn main() -> anyhow::Result<()> {
     }
     println!("\nRequests a processor second of the whole process: median (lowest–highest).");
     Ok(())
+}
+
+/// A program as it is named from any directory: one without a path is looked for as always.
+fn from_anywhere(program: &Path) -> std::io::Result<PathBuf> {
+    if program.components().count() == 1 {
+        return Ok(program.to_owned());
+    }
+    std::path::absolute(program)
 }
 
 fn shown(numbers: Vec<f64>) -> String {
