@@ -9,6 +9,7 @@
 //! | [`process`] | a running program, which does not outlive its test |
 //! | [`stage`] | a disk image, `futae serve` and `futae mount` in a directory of their own |
 //! | [`tree`] | a directory and `futae mount` of it, likewise |
+//! | [`programs`] | programs that find out when a file system is none |
 //! | [`tools`] | other programs, and what to do where something is missing |
 //! | [`browser`] | a browser that shows what a page looks like |
 //! | [`direct`] | files past the page cache |
@@ -25,6 +26,7 @@ pub mod ledger;
 pub mod nbd;
 pub mod predict;
 pub mod process;
+pub mod programs;
 pub mod stage;
 pub mod stamp;
 pub mod tidy;

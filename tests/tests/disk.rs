@@ -1,5 +1,6 @@
 //! The mounted file as a disk: a file system on a loop device over it, and a mount that is killed.
 
+use futae_tests::programs::{Database, exercise};
 use futae_tests::stage::{Stage, is_mountpoint};
 use futae_tests::tools::{has, has_fuse, has_root, run, skip, text};
 use std::fs::{self, File};
@@ -9,8 +10,6 @@ use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-const EXERCISE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/exercise.py");
-const DATABASE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/database.py");
 const IMAGE: u64 = 96 << 20;
 const FILES: u64 = 24;
 
@@ -226,25 +225,6 @@ fn ext4_over(stage: &mut Stage, words: &[&str]) -> Option<Disk> {
     Some(disk)
 }
 
-/// Random operations on a file; what it holds at the end, if its size is fixed.
-fn exercise(file: &Path, operations: u32, seed: u32, fixed: bool) -> Vec<u8> {
-    let mut python = Command::new("python3");
-    python.args([EXERCISE, text(file)]);
-    python.args([operations.to_string(), seed.to_string()]);
-    if fixed {
-        python.arg("fixed");
-    }
-    let output = python.output().expect("python3 starts");
-    assert!(
-        output.status.success(),
-        "seed {seed}: {}{}",
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr)
-    );
-    let said = output.stdout.iter().position(|&byte| byte == b'\n');
-    output.stdout[said.expect("a line") + 1..].to_vec()
-}
-
 /// The mounted file itself, much larger than the cache. Nothing is flushed at the end but by the end.
 fn random_operations_on_a_file(cache: &str, words: &[&str], seed: u32) {
     if !has_fuse() || !has("python3") {
@@ -295,25 +275,10 @@ fn a_database_survives(words: &[&str]) {
     let Some(mut disk) = ext4_over(&mut stage, words) else {
         return;
     };
-    let mut stored: Vec<u64> = Vec::new();
-    for round in 0..ROUNDS {
-        let database = disk.inner.join("data.db");
-        let mut writer = Command::new("python3");
-        writer.args([DATABASE, "write", text(&database), &round.to_string()]);
-        writer.stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut writer = writer.spawn().expect("python3 starts");
-        let lines = BufReader::new(writer.stdout.take().expect("piped")).lines();
-        let numbers = lines.map_while(|line| line.ok()?.parse::<u64>().ok());
-        let mut last = None;
-        for number in numbers {
-            last = Some(number);
-            // In the middle of one of the next.
-            if number == 40 + 17 * round as u64 {
-                stage.kill_mount();
-            }
-        }
-        stored.push(last.expect("a transaction was committed"));
-        let _ = writer.wait();
+    let mut database = Database::default();
+    for _ in 0..ROUNDS {
+        let file = disk.inner.join("data.db");
+        database.write(&file, || stage.kill_mount());
         drop(disk);
         stage.mount_image(words);
         let Some(again) = Disk::attach(&stage, "on") else {
@@ -321,22 +286,7 @@ fn a_database_survives(words: &[&str]) {
         };
         disk = again;
         disk.mount();
-        let checked = run("python3", &[DATABASE, "check", text(&database)]).stdout;
-        let checked = String::from_utf8_lossy(&checked).into_owned();
-        let mut said = checked.lines();
-        assert_eq!(said.next(), Some("ok"), "{checked}");
-        let rows: Vec<Vec<u64>> = said
-            .map(|line| {
-                line.split(' ')
-                    .map(|word| word.parse().expect("a number"))
-                    .collect()
-            })
-            .collect();
-        assert_eq!(rows.len(), round + 1, "{checked}");
-        for (row, &stored) in rows.iter().zip(&stored) {
-            assert!(row[2] >= stored, "{stored} was stored: {checked}");
-            assert_eq!(row[1], row[2] + 1, "a row is missing: {checked}");
-        }
+        database.check(&file);
     }
     disk.unmount();
     run("e2fsck", &["-f", "-n", &disk.device]);

@@ -1,6 +1,7 @@
 //! The data of files in a mounted tree: every way to read and write it, changes underneath, and
 //! programs that depend on it.
 
+use futae_tests::programs::exercise;
 use futae_tests::tools::{has, has_fuse, skip, text};
 use futae_tests::tree::{Tree, read};
 use rustix::fs::{Mode, OFlags};
@@ -12,20 +13,10 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-const EXERCISE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/exercise.py");
-
-fn exercise(tree: &Tree, operations: u32, seed: u32) {
+/// Random operations on a file, and the same below in the end.
+fn exercised(tree: &Tree, operations: u32, seed: u32) {
     let file = tree.upper("file");
-    let mut python = Command::new("python3");
-    python.args([EXERCISE, text(&file)]);
-    python.args([operations.to_string(), seed.to_string()]);
-    let output = python.output().expect("python3 starts");
-    assert!(
-        output.status.success(),
-        "seed {seed}: {}{}",
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr)
-    );
+    exercise(&file, operations, seed, false);
     assert_eq!(read(&file), read(&tree.lower("file")), "written through");
 }
 
@@ -37,7 +28,7 @@ fn seventy_thousand_random_operations_with_maps_in_a_small_cache() {
     }
     let mut tree = Tree::new();
     tree.mount(&["--cache", "128KiB"]);
-    exercise(&tree, 70_000, 1);
+    exercised(&tree, 70_000, 1);
     tree.stop();
 }
 
@@ -48,7 +39,7 @@ fn thirty_thousand_random_operations_with_maps_in_large_blocks() {
     }
     let mut tree = Tree::new();
     tree.mount(&["--cache", "4MiB", "--block", "64KiB", "--policy", "arc"]);
-    exercise(&tree, 30_000, 2);
+    exercised(&tree, 30_000, 2);
     tree.stop();
 }
 
