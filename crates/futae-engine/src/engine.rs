@@ -1,6 +1,7 @@
 //! The cache's public face: one lock around the state, and all I/O outside of it.
 
 mod belief;
+mod change;
 mod cost;
 mod dirt;
 mod effects;
@@ -124,6 +125,7 @@ impl Engine {
                 .write_back
                 .map(|how| WriteBack::new(how, options.capacity_blocks)),
             runs: Slab::new(),
+            changes: Vec::new(),
             sequence: 0,
             next_client: 0,
             tally: Tally::default(),
@@ -288,6 +290,19 @@ impl Engine {
             .write_back
             .as_ref()
             .map_or(0, |known| known.dirty_blocks)
+    }
+
+    /// Whether written blocks are kept, to be brought to their stores later.
+    pub fn writes_back(&self) -> bool {
+        self.lock().writes_back()
+    }
+
+    /// Whether something was written to a volume that its store does not have yet, or has refused
+    /// and nobody has been told.
+    pub fn has_dirty(&self, volume: VolumeId) -> bool {
+        let state = self.lock();
+        let known = state.volumes.get(usize::from(volume.0));
+        known.is_some_and(|known| known.dirt.len() > 0 || known.dirt.error.is_some())
     }
 
     /// Looks at the clock: what has been dirty for too long is written back.

@@ -45,6 +45,8 @@ pub enum Operation {
     },
     /// Bring everything that was answered before onto stable storage.
     Flush,
+    /// Bring everything that was answered before to the store, which need not make it stable.
+    Settle,
     /// The range is not needed any more.
     Trim {
         /// First byte.
@@ -89,9 +91,13 @@ pub struct Change {
     /// The size that the store will have, if it changes: the range is then all that is behind the
     /// lower of both sizes.
     pub(crate) size_bytes: Option<u64>,
-    /// Called, with the key of the change, once nothing else is under way in the range.
-    pub(crate) granted: Box<dyn FnOnce(usize) + Send>,
+    /// Called, with the key of the change, once nothing else is under way in the range; or with
+    /// why what was written there could not be brought to the store first.
+    pub(crate) granted: Granted,
 }
+
+/// Who waits for a change to be granted.
+pub(crate) type Granted = Box<dyn FnOnce(Result<usize, IoError>) + Send>;
 
 impl fmt::Debug for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -108,6 +108,8 @@ pub struct Write {
     pub content: Content,
     /// The size of its volume before, if the write made it grow.
     pub grown_from: Option<u64>,
+    /// Whether it has begun; a change waits for what is dirty in its range.
+    pub has_begun: bool,
     /// Who gets the answer.
     pub done: Done,
     /// Requests that wait until it is over.

@@ -11,18 +11,14 @@ use super::dirt::Dirt;
 use super::effects::{Effects, Ticket};
 use super::flights::{Content, Span, Write};
 use super::state::{State, Volume};
+use super::write_back::Room;
 use super::{belief, status};
-use crate::request::Change;
 use crate::{
-    ClientId, IoBuf, IoError, IoErrorKind, Operation, Request, SetupError, Store, StoreDone,
-    StoreOperation,
+    IoBuf, IoError, IoErrorKind, Operation, Request, SetupError, Store, StoreDone, StoreOperation,
 };
 use futae_policy::{BlockId, Class, VolumeId};
 use hashbrown::HashMap;
-use std::sync::{Arc, mpsc};
-
-/// Whose requests these are: nobody hands blocks of growing volumes down.
-const NOBODY: ClientId = ClientId(0);
+use std::sync::Arc;
 
 impl Engine {
     /// Adds a volume whose size may change: reads end at its end, writes beyond it make it grow,
@@ -62,86 +58,17 @@ impl Engine {
         Ok(VolumeId(next))
     }
 
-    /// Forgets a growing volume and its blocks. Nobody may ask for anything of it any more; its
-    /// number is given to another.
+    /// Forgets a growing volume and its blocks, what is dirty of it too: [`Operation::Settle`] comes
+    /// first if that matters. Nobody may ask for anything of it any more; its number is given to
+    /// another.
     pub fn remove_volume(self: &Arc<Self>, volume: VolumeId) {
         loop {
-            self.change(volume, 0, u64::MAX, || ());
-            let mut state = self.lock();
-            let all = whole(volume);
-            // The policy may have had a block loaded meanwhile.
-            if state.flight_over(&all).is_some() || state.write_over(&all).is_some() {
-                continue;
+            // Nobody needs what is dirty, so there is nothing that could stand in the way.
+            let _ = self.change_size(volume, 0, || ());
+            if self.act(|state, effects| state.give_up(volume, effects)) {
+                return;
             }
-            let size = state.volumes[usize::from(volume.0)].size_bytes;
-            let blocks = Span {
-                length: size,
-                ..all
-            };
-            state.invalidate_range(&blocks);
-            let gone = &mut state.volumes[usize::from(volume.0)];
-            gone.size_bytes = 0;
-            gone.store = Arc::new(Gone);
-            state.free_volumes.push(volume);
-            return;
         }
-    }
-
-    /// Runs `work`, which changes bytes `offset..offset + length` of a growing volume's store
-    /// past the cache, or finds out how they have changed. Meanwhile nothing else is under way in
-    /// the range; afterwards its blocks are forgotten and the size is asked for anew. Waits, so it
-    /// must not be called by a store.
-    pub fn change<T>(
-        self: &Arc<Self>,
-        volume: VolumeId,
-        offset: u64,
-        length: u64,
-        work: impl FnOnce() -> T,
-    ) -> T {
-        self.exclusively(volume, (offset, length), None, work)
-    }
-
-    /// As [`change`](Self::change), for work that gives the volume's store another size.
-    pub fn change_size<T>(
-        self: &Arc<Self>,
-        volume: VolumeId,
-        size_bytes: u64,
-        work: impl FnOnce() -> T,
-    ) -> T {
-        self.exclusively(volume, (size_bytes, u64::MAX), Some(size_bytes), work)
-    }
-
-    fn exclusively<T>(
-        self: &Arc<Self>,
-        volume: VolumeId,
-        (offset, length): (u64, u64),
-        size_bytes: Option<u64>,
-        work: impl FnOnce() -> T,
-    ) -> T {
-        let (sender, receiver) = mpsc::sync_channel(1);
-        let granted = Box::new(move |key| {
-            // Somebody waits below.
-            let _ = sender.send(key);
-        });
-        let change = Change {
-            offset,
-            length,
-            size_bytes,
-            granted,
-        };
-        self.submit(Request {
-            volume,
-            client: NOBODY,
-            sequence: 0,
-            operation: Operation::Change(change),
-            done: Box::new(drop),
-        });
-        // Without a key there is no such volume, and nothing to keep apart.
-        let _changing = receiver.recv().ok().map(|key| Changing {
-            engine: Arc::clone(self),
-            key,
-        });
-        work()
     }
 
     /// Gives volumes other classes. Blocks that are not protected any more are told so at once;
@@ -176,29 +103,34 @@ impl Engine {
     }
 }
 
-/// Ends a change, even one whose work panics.
-struct Changing {
-    engine: Arc<Engine>,
-    key: usize,
-}
-
-impl Drop for Changing {
-    fn drop(&mut self) {
-        let key = self.key;
-        self.engine
-            .act(|state, effects| state.end_change(key, effects));
-    }
-}
-
-fn whole(volume: VolumeId) -> Span {
-    Span {
-        volume,
-        offset: 0,
-        length: u64::MAX,
-    }
-}
-
 impl State {
+    /// Makes the number of a volume free for another; not while something is under way there: the
+    /// policy may have had a block loaded.
+    fn give_up(&mut self, volume: VolumeId, effects: &mut Effects) -> bool {
+        let all = Span {
+            volume,
+            offset: 0,
+            length: u64::MAX,
+        };
+        let is_used = self.flight_over(&all).is_some()
+            || self.write_over(&all).is_some()
+            || self.run_over(&all).is_some();
+        if is_used {
+            return false;
+        }
+        let size = self.volumes[usize::from(volume.0)].size_bytes;
+        self.invalidate_range(&Span {
+            length: size,
+            ..all
+        });
+        let gone = &mut self.volumes[usize::from(volume.0)];
+        gone.size_bytes = 0;
+        gone.store = Arc::new(Gone);
+        self.discard_beyond_end(volume, effects);
+        self.free_volumes.push(volume);
+        true
+    }
+
     /// Decides on a request to a growing volume.
     pub fn begin_growing(&mut self, request: Request, effects: &mut Effects) {
         let volume = request.volume;
@@ -222,7 +154,8 @@ impl State {
                 let span = at(size, data.len() as u64);
                 self.write_growing(request, span, effects);
             }
-            Operation::Flush => self.flush(volume, request.done, effects),
+            Operation::Flush => self.flush(volume, request.done, true, effects),
+            Operation::Settle => self.flush(volume, request.done, false, effects),
             Operation::Change(_) => self.begin_change(request, effects),
             Operation::Trim { .. }
             | Operation::WriteZeroes { .. }
@@ -265,6 +198,18 @@ impl State {
         if let Some(key) = self.flight_over(&blocks) {
             return self.flights[key].parked.push(request);
         }
+        if let Operation::Write { fua: false, .. } = request.operation
+            && end <= size
+        {
+            match self.room_for(&span) {
+                Room::Enough => return self.keep_write(request, span, effects),
+                Room::Later => return self.throttle(request),
+                Room::None => {}
+            }
+        }
+        if let Some(key) = self.run_over(&blocks) {
+            return self.runs[key].parked.push(request);
+        }
         let (Operation::Write { data, fua, .. } | Operation::Append { data, fua }) =
             request.operation
         else {
@@ -276,6 +221,7 @@ impl State {
             blocks,
             content: Content::Data,
             grown_from: (end > size).then_some(size),
+            has_begun: true,
             done: request.done,
             parked: Vec::new(),
         };
@@ -299,7 +245,7 @@ impl State {
     }
 
     /// Whole blocks from the one that holds `old_end`, or `offset` if that is before it, to `end`.
-    fn in_blocks(&self, volume: VolumeId, old_end: u64, offset: u64, end: u64) -> Span {
+    pub fn in_blocks(&self, volume: VolumeId, old_end: u64, offset: u64, end: u64) -> Span {
         let start = old_end.min(offset) / self.block_bytes * self.block_bytes;
         let last = end - (end - start) % self.block_bytes;
         let end = if last == end {
@@ -329,61 +275,29 @@ impl State {
         let block = BlockId::new(write.span.volume, old / self.block_bytes);
         if let Some(slot) = self.level.find(block) {
             self.arena.frame_mut(slot)[inside..].fill(0);
+        } else if let Some(stray) = self.dirt_mut(block.volume()).stray_mut(block.index()) {
+            stray.as_mut_slice()[inside..].fill(0);
         }
     }
 
-    /// A write to a growing volume failed: nobody but the store knows how far it came.
-    pub fn settle_failure(&mut self, volume: VolumeId) {
-        let volume = &mut self.volumes[usize::from(volume.0)];
-        if volume.grows {
-            volume.size_bytes = volume.store.size_bytes();
+    /// A write to a growing volume failed, or it was changed past the cache: nobody but the store
+    /// knows where it ends. What is dirty beyond has no place any more.
+    pub fn settle_failure(&mut self, volume: VolumeId, effects: &mut Effects) {
+        let known = &mut self.volumes[usize::from(volume.0)];
+        if known.grows {
+            known.size_bytes = known.store.size_bytes();
+            self.discard_beyond_end(volume, effects);
         }
     }
 
-    fn begin_change(&mut self, request: Request, effects: &mut Effects) {
-        let volume = request.volume;
-        let Operation::Change(change) = &request.operation else {
+    fn discard_beyond_end(&mut self, volume: VolumeId, effects: &mut Effects) {
+        if !self.writes_back() {
             return;
-        };
+        }
         let size = self.volumes[usize::from(volume.0)].size_bytes;
-        let (offset, end) = match change.size_bytes {
-            Some(new) => (new.min(size), u64::MAX),
-            None => (change.offset, change.offset.saturating_add(change.length)),
-        };
-        let blocks = self.in_blocks(volume, offset, offset, end);
-        if let Some(key) = self.write_over(&blocks) {
-            return self.writes[key].parked.push(request);
-        }
-        if let Some(key) = self.flight_over(&blocks) {
-            return self.flights[key].parked.push(request);
-        }
-        let Operation::Change(change) = request.operation else {
-            return;
-        };
-        let known = Span {
-            length: size.saturating_sub(blocks.offset).min(blocks.length),
-            ..blocks
-        };
-        let write = Write {
-            span: blocks,
-            blocks,
-            content: Content::Anything,
-            grown_from: None,
-            done: request.done,
-            parked: Vec::new(),
-        };
-        let key = self.writes.insert(write);
-        self.invalidate_range(&known);
-        let granted: StoreDone = Box::new(move |_| (change.granted)(key));
-        effects.answer(granted, Ok(IoBuf::new(0)));
-    }
-
-    fn end_change(&mut self, key: usize, effects: &mut Effects) {
-        let write = self.writes.remove(key);
-        self.settle_failure(write.span.volume);
-        effects.answer(write.done, Ok(IoBuf::new(0)));
-        for request in write.parked {
-            self.begin(request, effects);
+        let beyond = size.div_ceil(self.block_bytes)..BlockId::INDEX_LIMIT;
+        for index in self.dirt(volume).within(beyond) {
+            self.discard(BlockId::new(volume, index), effects);
         }
     }
 }

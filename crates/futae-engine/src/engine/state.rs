@@ -1,6 +1,7 @@
 //! Everything that the cache's lock protects, and what all kinds of requests have in common.
 
 use super::belief::Belief;
+use super::change::Waiting;
 use super::cost::Costs;
 use super::dirt::Dirt;
 use super::effects::{Effects, Handed, Ticket};
@@ -59,6 +60,8 @@ pub struct Flush {
     pub left: u64,
     /// The first failure that it has to tell of.
     pub error: Option<IoError>,
+    /// Whether the store is to make it stable.
+    pub is_stable: bool,
 }
 
 /// The cache, under its lock.
@@ -86,6 +89,8 @@ pub struct State {
     pub write_back: Option<WriteBack>,
     /// Write-backs under way.
     pub runs: Slab<Run>,
+    /// Changes that wait for write-backs.
+    pub changes: Vec<Waiting>,
     pub sequence: u64,
     pub next_client: u64,
     pub tally: Tally,
@@ -116,7 +121,8 @@ impl State {
             }
             // Their spans were refused: they are for volumes that grow.
             Operation::Append { .. } | Operation::Change(_) => {}
-            Operation::Flush => self.flush(volume, request.done, effects),
+            Operation::Flush => self.flush(volume, request.done, true, effects),
+            Operation::Settle => self.flush(volume, request.done, false, effects),
             Operation::Notice { .. } => {
                 self.notice(span, effects);
                 effects.answer(request.done, Ok(IoBuf::new(0)));
@@ -136,7 +142,7 @@ impl State {
             Operation::Write { offset, data, .. } => (*offset, data.len() as u64, true),
             Operation::Append { .. } | Operation::Change(_) => (u64::MAX, 1, true),
             Operation::Demote { offset, data } => (*offset, data.len() as u64, false),
-            Operation::Flush => (0, 0, false),
+            Operation::Flush | Operation::Settle => (0, 0, false),
             Operation::Trim { offset, length } | Operation::WriteZeroes { offset, length, .. } => {
                 (*offset, *length, true)
             }
@@ -163,9 +169,9 @@ impl State {
         })
     }
 
-    pub fn flush(&mut self, volume: VolumeId, done: Done, effects: &mut Effects) {
+    pub fn flush(&mut self, volume: VolumeId, done: Done, stable: bool, effects: &mut Effects) {
         if self.writes_back() {
-            return self.flush_dirty(volume, done, effects);
+            return self.flush_dirty(volume, done, stable, effects);
         }
         let key = self.flushes.insert(Flush {
             volume,
@@ -173,13 +179,19 @@ impl State {
             stamp: 0,
             left: 0,
             error: None,
+            is_stable: stable,
         });
         self.go_on_with_flush(key, effects);
     }
 
     /// The store has all that a flush covers, or has refused some of it.
     pub fn go_on_with_flush(&mut self, key: usize, effects: &mut Effects) {
-        let volume = self.flushes[key].volume;
+        let Flush {
+            volume, is_stable, ..
+        } = self.flushes[key];
+        if !is_stable {
+            return self.finish_flush(key, Ok(IoBuf::new(0)), effects);
+        }
         let sequence = self.next_sequence();
         effects.start(
             self.store(volume),

@@ -53,6 +53,7 @@ impl State {
             blocks,
             content,
             grown_from: None,
+            has_begun: true,
             done,
             parked: Vec::new(),
         };
@@ -134,7 +135,7 @@ impl State {
             Err(_) => {
                 self.note_error(write.span.volume);
                 self.invalidate_range(&write.blocks);
-                self.settle_failure(write.span.volume);
+                self.settle_failure(write.span.volume, effects);
             }
         }
         effects.answer(write.done, result.map(|_| IoBuf::new(0)));
@@ -209,6 +210,7 @@ fn store_operation(operation: Operation) -> Option<StoreOperation> {
         Operation::Read { .. }
         | Operation::ReadOn { .. }
         | Operation::Flush
+        | Operation::Settle
         | Operation::Append { .. }
         | Operation::Change(_)
         | Operation::Notice { .. }

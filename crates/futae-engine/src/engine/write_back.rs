@@ -19,6 +19,7 @@ use super::state::{Frame, State};
 use crate::{Done, HandDown, IoBuf, Operation, Request, StoreOperation};
 use futae_policy::{AccessKind, BlockId, Class, Outcome, Slot, Victim, VolumeId};
 use joint::jointly;
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 /// How written blocks are kept.
@@ -51,6 +52,9 @@ pub struct WriteBack {
     pub dirty_max_blocks: u64,
     /// Dirty blocks now.
     pub dirty_blocks: u64,
+    /// Volumes with dirty blocks or writes that wait, by number, and some that had them: there may
+    /// be thousands of others.
+    busy: BTreeSet<u16>,
 }
 
 impl WriteBack {
@@ -59,6 +63,7 @@ impl WriteBack {
             options,
             dirty_max_blocks: 0,
             dirty_blocks: 0,
+            busy: BTreeSet::new(),
         };
         new.resize(capacity_blocks);
         new
@@ -68,6 +73,10 @@ impl WriteBack {
     pub fn resize(&mut self, capacity_blocks: u32) {
         let share = f64::from(capacity_blocks) * self.options.dirty_max;
         self.dirty_max_blocks = (share as u64).max(1);
+    }
+
+    fn next_busy(&self, from: u16) -> Option<u16> {
+        self.busy.range(from..).next().copied()
     }
 
     /// Dirty blocks above which some are written back.
@@ -154,12 +163,18 @@ impl State {
     /// Lets a write wait until less is dirty.
     pub fn throttle(&mut self, request: Request) {
         self.tally.throttled_writes += 1;
+        if let Some(write_back) = &mut self.write_back {
+            write_back.busy.insert(request.volume.0);
+        }
         self.dirt_mut(request.volume).throttled.push_back(request);
     }
 
     /// Writes that waited go on, those of each volume in their order, as far as there is room.
     pub fn resume_throttled(&mut self, effects: &mut Effects) {
-        for at in 0..self.volumes.len() {
+        let mut from = 0;
+        while let Some(busy) = self.next_busy(from) {
+            from = busy + 1;
+            let at = usize::from(busy);
             let mut queue = std::mem::take(&mut self.volumes[at].dirt.throttled);
             while let Some(request) = queue.pop_front() {
                 let span = self.checked_span(&request);
@@ -258,6 +273,9 @@ impl State {
         let fresh = dirt.len() - before;
         if let Some(write_back) = &mut self.write_back {
             write_back.dirty_blocks += fresh;
+            if before == 0 {
+                write_back.busy.insert(block.volume().0);
+            }
         }
     }
 
@@ -269,6 +287,7 @@ impl State {
             blocks,
             content: Content::Data,
             grown_from: None,
+            has_begun: true,
             done,
             parked: Vec::new(),
         });
@@ -284,9 +303,19 @@ impl State {
         effects.start(store, sequence, operation, Ticket::Write(key));
     }
 
+    /// The volume from this number on that is the first to have something to be done for it.
+    fn next_busy(&self, from: u16) -> Option<u16> {
+        self.write_back.as_ref()?.next_busy(from)
+    }
+
     /// A dirty block has lost its slot: its data stays beside the cache until the store has it.
     pub fn strand(&mut self, victim: &Victim) {
-        let length = self.block_span(victim.block).length as usize;
+        // The last block of a volume that grows may be a longer one by then.
+        let length = if self.volumes[usize::from(victim.block.volume().0)].grows {
+            self.block_bytes as usize
+        } else {
+            self.block_span(victim.block).length as usize
+        };
         let data = IoBuf::copy_of(&self.arena.frame(victim.slot)[..length]);
         let hand_down = self.hand_down != HandDown::Nothing;
         let dirt = self.dirt_mut(victim.block.volume());
@@ -338,8 +367,10 @@ impl State {
             return;
         };
         let age_max = write_back.options.dirty_age_max;
-        for volume in &mut self.volumes {
-            volume.dirt.age(now, age_max);
+        let mut from = 0;
+        while let Some(busy) = self.next_busy(from) {
+            from = busy + 1;
+            self.dirt_mut(VolumeId(busy)).age(now, age_max);
         }
     }
 

@@ -7,8 +7,15 @@ use crate::{Done, IoError};
 use futae_policy::VolumeId;
 
 impl State {
-    /// Everything dirty of a volume is to be written before its flush goes to the store.
-    pub fn flush_dirty(&mut self, volume: VolumeId, done: Done, effects: &mut Effects) {
+    /// Everything dirty of a volume is to be written before its flush goes to the store, or, if
+    /// the store need not make it stable, is over.
+    pub fn flush_dirty(
+        &mut self,
+        volume: VolumeId,
+        done: Done,
+        is_stable: bool,
+        effects: &mut Effects,
+    ) {
         let dirt = self.dirt_mut(volume);
         let flush = Flush {
             volume,
@@ -16,6 +23,7 @@ impl State {
             stamp: dirt.stamp(),
             left: dirt.len(),
             error: dirt.error.take(),
+            is_stable,
         };
         dirt.hurry();
         let is_clean = flush.left == 0;

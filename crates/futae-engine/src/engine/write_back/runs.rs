@@ -3,7 +3,7 @@
 use super::Run;
 use crate::engine::dirt::Cleaned;
 use crate::engine::effects::{Effects, Ticket};
-use crate::engine::flights::Span;
+use crate::engine::flights::{Span, Write};
 use crate::engine::state::State;
 use crate::{HandDown, IoBuf, IoError, StoreOperation};
 use futae_policy::{BlockId, Class, VolumeId};
@@ -27,8 +27,15 @@ impl State {
         }
         let low = write_back.low();
         let blocks_max = (RUN_BYTES_MAX / self.block_bytes).max(1);
-        for at in 0..self.volumes.len() {
-            let volume = VolumeId(at as u16);
+        let mut from = 0;
+        while let Some(busy) = self.next_busy(from) {
+            from = busy + 1;
+            let (volume, at) = (VolumeId(busy), usize::from(busy));
+            let dirt = &self.volumes[at].dirt;
+            if dirt.len() == 0 && dirt.throttled.is_empty() {
+                self.is_idle(volume);
+                continue;
+            }
             loop {
                 let dirt = &self.volumes[at].dirt;
                 let is_busy = dirt.runs >= RUNS_MAX || dirt.bytes_carried >= CARRIED_BYTES_MAX;
@@ -49,7 +56,9 @@ impl State {
                         length: bytes,
                     };
                     let mut under_way = writes.iter();
-                    !under_way.any(|(_, write)| write.blocks.overlap(&span).is_some())
+                    let over =
+                        |write: &Write| write.has_begun && write.blocks.overlap(&span).is_some();
+                    !under_way.any(|(_, write)| over(write))
                 };
                 let dirt = &mut self.volumes[at].dirt;
                 let Some(run) = dirt.next_run(press, blocks_max, is_free) else {
@@ -57,6 +66,13 @@ impl State {
                 };
                 self.write_run(volume, run, effects);
             }
+        }
+    }
+
+    /// Nothing is to be done for a volume any more.
+    fn is_idle(&mut self, volume: VolumeId) {
+        if let Some(write_back) = &mut self.write_back {
+            write_back.busy.remove(&volume.0);
         }
     }
 
@@ -110,8 +126,9 @@ impl State {
         let dirt = self.dirt_mut(run.volume);
         dirt.runs -= 1;
         dirt.bytes_carried -= run.span.length;
-        match result {
-            Ok(_) => {
+        let error = result.err();
+        match &error {
+            None => {
                 for index in run.first..run.end {
                     if let Some((change, cleaned)) = self.dirt_mut(run.volume).saved(index) {
                         self.note_change(run.volume, change, None, effects);
@@ -121,8 +138,9 @@ impl State {
                     }
                 }
             }
-            Err(error) => self.keep_dirty(&run, &error, effects),
+            Some(error) => self.keep_dirty(&run, error, effects),
         }
+        self.resume_changes(&run, error.as_ref(), effects);
         for request in run.parked {
             self.begin(request, effects);
         }

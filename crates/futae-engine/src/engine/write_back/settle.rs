@@ -54,7 +54,7 @@ impl State {
     }
 
     /// Forgets a dirty block whose content nobody needs.
-    fn discard(&mut self, block: BlockId, effects: &mut Effects) {
+    pub fn discard(&mut self, block: BlockId, effects: &mut Effects) {
         let dirt = self.dirt_mut(block.volume());
         if let Some((change, _)) = dirt.settle(block.index()) {
             if let Some(write_back) = &mut self.write_back {

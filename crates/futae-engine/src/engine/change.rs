@@ -1,0 +1,223 @@
+//! Changes of a growing volume's store that are made past the cache: while nothing else is under
+//! way in their range, and nothing in it is dirty.
+
+use super::Engine;
+use super::effects::Effects;
+use super::flights::{Content, Span, Write};
+use super::state::State;
+use super::write_back::Run;
+use crate::request::{Change, Granted};
+use crate::{ClientId, IoBuf, IoError, Operation, Request, StoreDone};
+use futae_policy::VolumeId;
+use std::sync::{Arc, mpsc};
+
+/// Whose requests these are: nobody hands blocks of growing volumes down.
+const NOBODY: ClientId = ClientId(0);
+
+impl Engine {
+    /// Runs `work`, which changes bytes `offset..offset + length` of a growing volume's store
+    /// past the cache, or finds out how they have changed. Before that, what is dirty there is
+    /// written back. Meanwhile nothing else is under way in the range; afterwards its blocks are
+    /// forgotten and the size is asked for anew. Waits, so it must not be called by a store.
+    ///
+    /// # Errors
+    ///
+    /// Something was dirty and could not be written back; it is kept, and `work` has not run.
+    pub fn change<T>(
+        self: &Arc<Self>,
+        volume: VolumeId,
+        offset: u64,
+        length: u64,
+        work: impl FnOnce() -> T,
+    ) -> Result<T, IoError> {
+        self.exclusively(volume, (offset, length), None, work)
+    }
+
+    /// As [`change`](Self::change), for work that gives the volume's store another size and
+    /// changes nothing else. What is dirty beyond a lower size is not written back: it is
+    /// forgotten once the store ends before it.
+    ///
+    /// # Errors
+    ///
+    /// As [`change`](Self::change).
+    pub fn change_size<T>(
+        self: &Arc<Self>,
+        volume: VolumeId,
+        size_bytes: u64,
+        work: impl FnOnce() -> T,
+    ) -> Result<T, IoError> {
+        self.exclusively(volume, (size_bytes, u64::MAX), Some(size_bytes), work)
+    }
+
+    fn exclusively<T>(
+        self: &Arc<Self>,
+        volume: VolumeId,
+        (offset, length): (u64, u64),
+        size_bytes: Option<u64>,
+        work: impl FnOnce() -> T,
+    ) -> Result<T, IoError> {
+        let (sender, receiver) = mpsc::sync_channel(1);
+        let granted: Granted = Box::new(move |key| {
+            // Somebody waits below.
+            let _ = sender.send(key);
+        });
+        let change = Change {
+            offset,
+            length,
+            size_bytes,
+            granted,
+        };
+        self.submit(Request {
+            volume,
+            client: NOBODY,
+            sequence: 0,
+            operation: Operation::Change(change),
+            done: Box::new(drop),
+        });
+        // Without an answer there is no such volume, and nothing to keep apart.
+        let key = receiver.recv().ok().transpose()?;
+        let _changing = key.map(|key| Changing {
+            engine: Arc::clone(self),
+            key,
+        });
+        Ok(work())
+    }
+}
+
+/// Ends a change, even one whose work panics.
+struct Changing {
+    engine: Arc<Engine>,
+    key: usize,
+}
+
+impl Drop for Changing {
+    fn drop(&mut self) {
+        let key = self.key;
+        self.engine
+            .act(|state, effects| state.end_change(key, effects));
+    }
+}
+
+/// A change that waits for write-backs.
+pub struct Waiting {
+    /// Its key among the writes.
+    key: usize,
+    blocks: Span,
+    /// Whether it does not matter what is dirty in its range.
+    cuts: bool,
+    granted: Granted,
+}
+
+impl State {
+    pub fn begin_change(&mut self, request: Request, effects: &mut Effects) {
+        let volume = request.volume;
+        let Operation::Change(change) = &request.operation else {
+            return;
+        };
+        let size = self.volumes[usize::from(volume.0)].size_bytes;
+        let (offset, end) = match change.size_bytes {
+            Some(new) => (new.min(size), u64::MAX),
+            None => (change.offset, change.offset.saturating_add(change.length)),
+        };
+        let blocks = self.in_blocks(volume, offset, offset, end);
+        if let Some(key) = self.write_over(&blocks) {
+            return self.writes[key].parked.push(request);
+        }
+        if let Some(key) = self.flight_over(&blocks) {
+            return self.flights[key].parked.push(request);
+        }
+        let Operation::Change(change) = request.operation else {
+            return;
+        };
+        let cuts = change.size_bytes.is_some_and(|new| new < size);
+        let write = Write {
+            span: blocks,
+            blocks,
+            content: Content::Anything,
+            grown_from: None,
+            has_begun: cuts,
+            done: request.done,
+            parked: Vec::new(),
+        };
+        // From here on nothing else begins in the range, so that what is dirty gets less.
+        let waiting = Waiting {
+            key: self.writes.insert(write),
+            blocks,
+            cuts,
+            granted: change.granted,
+        };
+        if self.is_held_up(&waiting) {
+            if !cuts {
+                self.dirt_mut(volume).hurry();
+            }
+            self.changes.push(waiting);
+        } else {
+            self.grant(waiting, effects);
+        }
+    }
+
+    /// Whether a change has to wait for write-backs.
+    fn is_held_up(&self, change: &Waiting) -> bool {
+        if !self.writes_back() {
+            return false;
+        }
+        let (first, end) = self.block_range(&change.blocks);
+        let is_dirty = || {
+            !self
+                .dirt(change.blocks.volume)
+                .within(first..end)
+                .is_empty()
+        };
+        self.run_over(&change.blocks).is_some() || (!change.cuts && is_dirty())
+    }
+
+    /// Nothing else is under way in the range, and nothing is dirty.
+    fn grant(&mut self, change: Waiting, effects: &mut Effects) {
+        let Waiting {
+            key,
+            blocks,
+            granted,
+            ..
+        } = change;
+        self.writes[key].has_begun = true;
+        let size = self.volumes[usize::from(blocks.volume.0)].size_bytes;
+        let known = Span {
+            length: size.saturating_sub(blocks.offset).min(blocks.length),
+            ..blocks
+        };
+        self.invalidate_range(&known);
+        let granted: StoreDone = Box::new(move |_| granted(Ok(key)));
+        effects.answer(granted, Ok(IoBuf::new(0)));
+    }
+
+    /// A write-back is over: changes that waited for it go on, or are told that it failed.
+    pub fn resume_changes(&mut self, run: &Run, error: Option<&IoError>, effects: &mut Effects) {
+        for change in std::mem::take(&mut self.changes) {
+            let failed = error.filter(|_| change.blocks.overlap(&run.span).is_some());
+            match failed {
+                Some(error) if !change.cuts => {
+                    let (error, granted) = (error.clone(), change.granted);
+                    let told: StoreDone = Box::new(move |_| granted(Err(error)));
+                    effects.answer(told, Ok(IoBuf::new(0)));
+                    self.leave_change(change.key, effects);
+                }
+                _ if self.is_held_up(&change) => self.changes.push(change),
+                _ => self.grant(change, effects),
+            }
+        }
+    }
+
+    fn end_change(&mut self, key: usize, effects: &mut Effects) {
+        let volume = self.writes[key].span.volume;
+        self.settle_failure(volume, effects);
+        self.leave_change(key, effects);
+    }
+
+    fn leave_change(&mut self, key: usize, effects: &mut Effects) {
+        let write = self.writes.remove(key);
+        effects.answer(write.done, Ok(IoBuf::new(0)));
+        for request in write.parked {
+            self.begin(request, effects);
+        }
+    }
+}
