@@ -103,6 +103,12 @@ impl Tree {
         (ended, status)
     }
 
+    /// Ends a mount that cannot end well; how it ended and what it said.
+    pub fn stop_badly(&mut self) -> Ended {
+        let running = self.running.take().expect("it is mounted");
+        running.stop()
+    }
+
     /// Kills the mount, if there is one, and takes what is left of it away.
     pub fn kill(&mut self) {
         if let Some(running) = self.running.take() {

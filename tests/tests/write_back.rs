@@ -336,11 +336,4 @@ fn what_cannot_be_kept_is_refused_with_a_sentence() {
     assert!(share.contains("--dirty-max"), "{share}");
     let through = serve(&["--dirty-age-max", "3s"]);
     assert!(through.contains("write-back only"), "{through}");
-    let tree = stage.path("");
-    let mountpoint = text(&stage.mountpoint);
-    let words = back(&["mount", text(&tree), mountpoint, "--cache", "8MiB"]);
-    let output = futae_tests::binary::run(&words);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("written through"), "{said}");
 }

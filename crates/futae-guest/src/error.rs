@@ -67,4 +67,17 @@ pub enum MountError {
     /// The mount ended, but what was written last may not be on stable storage.
     #[error("unmounted, but the last writes may be lost: {0}")]
     Flush(#[source] IoError),
+    /// The mount ended, but files of a tree could not be written back.
+    #[error(
+        "unmounted, but the last writes to {} are lost ({others} other files likewise): {source}",
+        path.display()
+    )]
+    Settle {
+        /// One of the files.
+        path: PathBuf,
+        /// How many others.
+        others: usize,
+        /// What the file system below said.
+        source: io::Error,
+    },
 }

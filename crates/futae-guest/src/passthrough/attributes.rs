@@ -88,6 +88,12 @@ impl Passthrough {
         if let Some(size) = wanted.size {
             self.set_size(&node, size)?;
         }
+        if wanted.modified.is_some()
+            && let Some(contents) = node.contents()
+        {
+            // What is written later would be of another time.
+            contents.settle()?;
+        }
         if wanted.accessed.is_some() || wanted.modified.is_some() {
             let times = Timestamps {
                 last_access: time(wanted.accessed),

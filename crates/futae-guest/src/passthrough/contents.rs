@@ -1,22 +1,29 @@
 //! The data of regular files: each is a growing volume of the one cache, kept while the cache has
 //! blocks of it and nobody needs its number.
 
+use super::data::errno_of;
 use super::lower::{LowerFile, stat_of};
 use super::node::{Key, Node, Nodes, locked};
+use super::seen::Seen;
 use super::stat::Stamp;
-use futae_engine::{Done, Engine, FileIo, Operation, PAGE_BYTES, Request, SetupError, Store};
+use futae_engine::{
+    ClientId, Done, Engine, FileIo, Operation, PAGE_BYTES, Request, SetupError, Store,
+};
 use futae_policy::{Class, VolumeId};
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::fs::File;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// Of the volumes that nobody has open, so many are given up at a time when there are no more
 /// numbers: one in so many.
 const GIVEN_UP: usize = 16;
+/// Whose requests these are: all programs are one to the cache.
+const NOBODY: ClientId = ClientId(0);
 
 /// The data of one file.
 pub(crate) struct Contents {
@@ -24,14 +31,13 @@ pub(crate) struct Contents {
     key: Key,
     volume: VolumeId,
     pub(crate) lower: Arc<LowerFile>,
-    stamp: Mutex<Stamp>,
-    /// Writes under way: the file changes, and it is us.
-    writes: AtomicU32,
     /// Handles, and those who are about to have one.
     users: AtomicU32,
     last_used: AtomicU64,
     /// The volume is somebody else's now.
     is_gone: AtomicBool,
+    /// The kernel knows the file no more, but somebody was still closing it.
+    is_forgotten: AtomicBool,
 }
 
 impl Contents {
@@ -60,15 +66,11 @@ impl Contents {
         self.lower.give_up(|| self.is_open());
     }
 
-    fn stat(&self) -> Result<Stamp, Errno> {
-        Ok(Stamp::of(&stat_of(&*self.lower.place()?)?))
-    }
-
     /// Finds out whether somebody has changed the file past the mount, and forgets its blocks if
     /// so. True if it was changed.
     pub(crate) fn revalidate(&self) -> Result<bool, Errno> {
-        let now = self.stat()?;
-        if now == *locked(&self.stamp) || self.is_gone() {
+        let place = self.lower.place()?;
+        if self.is_gone() || !self.lower.seen.is_changed(&place)? {
             return Ok(false);
         }
         self.change(0, u64::MAX, || Ok(()))?;
@@ -79,18 +81,28 @@ impl Contents {
     /// what is known and we are not writing it.
     pub(crate) fn notice(self: &Arc<Self>, seen: &Stamp) -> bool {
         let _use = self.in_use();
-        let quiet = self.writes.load(Ordering::Acquire) == 0;
-        quiet && *seen != *locked(&self.stamp) && self.revalidate().unwrap_or(false)
+        self.lower.seen.differs(seen) && self.revalidate().unwrap_or(false)
     }
 
     /// Our own change of attributes: what was known of the contents stays true.
     pub(crate) fn attributes_changed(&self, times_were_set: bool) {
-        if let Ok(now) = self.stat() {
-            let mut stamp = locked(&self.stamp);
-            if now.has_contents_of(&stamp) || (times_were_set && now.size == stamp.size) {
-                *stamp = now;
-            }
+        if let Ok(place) = self.lower.place() {
+            self.lower.seen.attributes_changed(&place, times_were_set);
         }
+    }
+
+    /// Whether the cache has data of the file that are not below.
+    pub(crate) fn is_dirty(&self) -> bool {
+        !self.is_gone() && self.engine.has_dirty(self.volume)
+    }
+
+    /// Brings everything that was written below, and waits.
+    pub(crate) fn settle(&self) -> Result<(), Errno> {
+        if !self.is_dirty() {
+            return Ok(());
+        }
+        let settled = self.engine.wait(self.volume, NOBODY, Operation::Settle);
+        settled.map(drop).map_err(|error| errno_of(&error))
     }
 
     /// Changes the lower file past the cache, while nothing else is under way in the range.
@@ -100,8 +112,9 @@ impl Contents {
         length: u64,
         work: impl FnOnce() -> Result<(), Errno>,
     ) -> Result<(), Errno> {
-        self.engine
-            .change(self.volume, offset, length, || self.work(work))
+        let change = || self.work(work);
+        let changed = self.engine.change(self.volume, offset, length, change);
+        changed.unwrap_or_else(|error| Err(errno_of(&error)))
     }
 
     /// The same for work that gives it another size.
@@ -110,14 +123,14 @@ impl Contents {
         size: u64,
         work: impl FnOnce() -> Result<(), Errno>,
     ) -> Result<(), Errno> {
-        self.engine
-            .change_size(self.volume, size, || self.work(work))
+        let change = || self.work(work);
+        let changed = self.engine.change_size(self.volume, size, change);
+        changed.unwrap_or_else(|error| Err(errno_of(&error)))
     }
 
     fn work(&self, work: impl FnOnce() -> Result<(), Errno>) -> Result<(), Errno> {
         let result = work();
-        let now = self.stat()?;
-        *locked(&self.stamp) = now;
+        self.lower.seen.look(&*self.lower.place()?)?;
         result
     }
 
@@ -127,13 +140,12 @@ impl Contents {
             Operation::Write { .. } | Operation::Append { .. }
         );
         let done = if writes {
-            self.writes.fetch_add(1, Ordering::AcqRel);
+            self.lower.seen.begin_write();
             let contents = Arc::clone(self);
-            Box::new(move |result| {
-                if let Ok(now) = contents.stat() {
-                    *locked(&contents.stamp) = now;
-                }
-                contents.writes.fetch_sub(1, Ordering::AcqRel);
+            Box::new(move |result: Result<_, _>| {
+                let place = contents.lower.place().ok();
+                let seen = &contents.lower.seen;
+                seen.end_write(place.as_deref(), result.is_ok());
                 done(result);
             })
         } else {
@@ -141,16 +153,18 @@ impl Contents {
         };
         self.engine.submit(Request {
             volume: self.volume,
-            client: futae_engine::ClientId(0),
+            client: NOBODY,
             sequence: 0,
             operation,
             done,
         });
     }
 
-    pub(crate) fn close(&self, reads: bool, writes: bool) {
+    /// Whether that was the last who had it open, and the kernel knows it no more.
+    pub(crate) fn close(&self, reads: bool, writes: bool) -> bool {
         self.lower.close(reads, writes);
-        self.users.fetch_sub(1, Ordering::AcqRel);
+        let was_last = self.users.fetch_sub(1, Ordering::AcqRel) == 1;
+        was_last && self.is_forgotten.load(Ordering::Acquire)
     }
 }
 
@@ -168,6 +182,9 @@ pub(crate) struct CachedFiles {
     engine: Arc<Engine>,
     io: FileIo,
     known: Mutex<HashMap<Key, Arc<Contents>>>,
+    /// Files that the kernel has forgotten before we have closed them, by number: its requests are
+    /// taken by several threads.
+    closing: Mutex<HashMap<u64, Arc<Contents>>>,
     clock: AtomicU64,
 }
 
@@ -177,6 +194,7 @@ impl CachedFiles {
             engine,
             io: FileIo::new(),
             known: Mutex::default(),
+            closing: Mutex::default(),
             clock: AtomicU64::new(0),
         }
     }
@@ -242,26 +260,26 @@ impl CachedFiles {
         let contents = match known.get(&node.key) {
             Some(contents) => Arc::clone(contents),
             None => {
-                let lower = Arc::new(LowerFile::new(self.io.clone()));
+                let seen = Seen::new(place, self.engine.writes_back())?;
+                let lower = Arc::new(LowerFile::new(self.io.clone(), seen));
                 lower.found(Arc::clone(place), nodes.path_of(node));
-                let stamp = Stamp::of(&stat_of(place)?);
                 let volume = self.volume(&mut known, Arc::clone(&lower) as _, class)?;
                 let contents = Arc::new(Contents {
                     engine: Arc::clone(&self.engine),
                     key: node.key,
                     volume,
                     lower,
-                    stamp: Mutex::new(stamp),
-                    writes: AtomicU32::new(0),
                     users: AtomicU32::new(0),
                     last_used: AtomicU64::new(now),
                     is_gone: AtomicBool::new(false),
+                    is_forgotten: AtomicBool::new(false),
                 });
                 known.insert(node.key, Arc::clone(&contents));
                 contents
             }
         };
         contents.users.fetch_add(1, Ordering::AcqRel);
+        contents.is_forgotten.store(false, Ordering::Release);
         contents.last_used.store(now, Ordering::Relaxed);
         drop(known);
         contents.lower.found(Arc::clone(place), nodes.path_of(node));
@@ -302,20 +320,55 @@ impl CachedFiles {
         let Some(contents) = node.contents() else {
             return;
         };
+        locked(&self.closing).insert(node.id, Arc::clone(&contents));
+        if self.forget_contents(&contents, place) {
+            locked(&self.closing).remove(&node.id);
+        }
+    }
+
+    /// The file of a number that the kernel has forgotten, if it is still open.
+    pub(crate) fn closing(&self, id: u64) -> Option<Arc<Contents>> {
+        locked(&self.closing).get(&id).cloned()
+    }
+
+    /// Nobody has a file open any more that the kernel has forgotten.
+    pub(crate) fn closed(&self, id: u64, contents: &Arc<Contents>) {
+        locked(&self.closing).remove(&id);
+        let place = contents.lower.place().ok();
+        self.forget_contents(contents, place.as_ref());
+    }
+
+    /// The kernel knows a file no more; false if somebody is still to close it, and says so again.
+    fn forget_contents(&self, contents: &Arc<Contents>, place: Option<&Arc<OwnedFd>>) -> bool {
         let mut known = locked(&self.known);
-        let ours = known.get(&node.key);
-        if contents.is_open() || !ours.is_some_and(|ours| Arc::ptr_eq(ours, &contents)) {
-            return;
+        contents.is_forgotten.store(true, Ordering::Release);
+        if contents.is_open() {
+            return false;
+        }
+        let ours = known.get(&contents.key);
+        if !ours.is_some_and(|ours| Arc::ptr_eq(ours, contents)) {
+            return true;
         }
         let links = place.and_then(|place| stat_of(place).ok());
         if let Some(place) = place {
             contents.lower.lost(place);
         }
         if links.is_some_and(|stat| stat.st_nlink == 0) {
-            known.remove(&node.key);
+            known.remove(&contents.key);
             drop(known);
             contents.is_gone.store(true, Ordering::Release);
             self.engine.remove_volume(contents.volume);
         }
+        true
+    }
+
+    /// Brings everything that was written to any file below. What could not be, by path.
+    pub(crate) fn settle_all(&self) -> Vec<(PathBuf, Errno)> {
+        let all: Vec<_> = locked(&self.known).values().cloned().collect();
+        let failed = |contents: Arc<Contents>| {
+            let errno = contents.settle().err()?;
+            Some((contents.lower.path(), errno))
+        };
+        all.into_iter().filter_map(failed).collect()
     }
 }

@@ -6,7 +6,7 @@ use super::contents::Contents;
 use super::lower::magic;
 use super::node::Node;
 use fuser::{Errno as FuseErrno, FileHandle, FileType};
-use futae_engine::{IoBuf, IoError, IoErrorKind, Operation, StoreDone};
+use futae_engine::{IoBuf, IoError, IoErrorKind, Operation, Store, StoreDone, StoreOperation};
 use rustix::fs::{FallocateFlags, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 use std::fs::File;
@@ -80,9 +80,53 @@ impl Passthrough {
     }
 
     pub(crate) fn close_file(&self, id: u64, handle: FileHandle) {
-        if let Some(contents) = self.nodes.get(id).ok().and_then(|node| node.contents()) {
-            contents.close(handle.0 & READS != 0, handle.0 & WRITES != 0);
+        let known = self.nodes.get(id).ok().and_then(|node| node.contents());
+        let Some(contents) = known.or_else(|| self.files.closing(id)) else {
+            return;
+        };
+        let writes = handle.0 & WRITES != 0;
+        // Whoever closed it was told; what was mapped came later.
+        if writes && let Err(errno) = contents.settle() {
+            // It stays open, so that the cache can try again.
+            return self.log.note("writing back", &contents.lower.path(), errno);
         }
+        if contents.close(handle.0 & READS != 0, writes) {
+            self.files.closed(id, &contents);
+        }
+    }
+
+    /// A program closes a file that it may have written: what it wrote is below then.
+    pub(crate) fn settle(
+        self: &Arc<Self>,
+        id: u64,
+        handle: FileHandle,
+        done: impl FnOnce(Result<(), Errno>) + Send + 'static,
+    ) {
+        let contents = self.contents(id).ok();
+        match contents.filter(|contents| handle.0 & WRITES != 0 && contents.is_dirty()) {
+            None => done(Ok(())),
+            Some(contents) => {
+                let told = self.told("writing back", id, done);
+                contents.submit(Operation::Settle, told);
+            }
+        }
+    }
+
+    /// What to do with the end of an operation that returns no data.
+    fn told(
+        self: &Arc<Self>,
+        what: &'static str,
+        id: u64,
+        done: impl FnOnce(Result<(), Errno>) + Send + 'static,
+    ) -> StoreDone {
+        let tree = Arc::clone(self);
+        Box::new(move |result| {
+            done(result.map(drop).map_err(|error| {
+                let errno = errno_of(&error);
+                tree.complain(what, id, errno);
+                errno
+            }));
+        })
     }
 
     fn contents(&self, id: u64) -> Result<Arc<Contents>, Errno> {
@@ -149,17 +193,7 @@ impl Passthrough {
             Ok(contents) => contents,
             Err(errno) => return done(Err(errno)),
         };
-        let tree = Arc::clone(self);
-        contents.submit(
-            operation,
-            Box::new(move |result| {
-                done(result.map(drop).map_err(|error| {
-                    let errno = errno_of(&error);
-                    tree.complain("writing", id, errno);
-                    errno
-                }));
-            }),
-        );
+        contents.submit(operation, self.told("writing", id, done));
     }
 
     /// Somebody changes the data of a file that may have set-user-id or set-group-id bits.
@@ -184,24 +218,28 @@ impl Passthrough {
         data_only: bool,
         done: impl FnOnce(Result<(), Errno>) + Send + 'static,
     ) {
-        let store = self.contents(id).and_then(|contents| contents.lower.any());
-        let store = match store {
-            Ok(store) => store,
+        let contents = self.contents(id);
+        let store = contents.and_then(|contents| Ok((contents.lower.any()?, contents)));
+        let (store, contents) = match store {
+            Ok(both) => both,
             Err(errno) => return done(Err(errno)),
         };
-        let tree = Arc::clone(self);
-        let finish: StoreDone = Box::new(move |result| {
-            done(result.map(drop).map_err(|error| {
-                let errno = errno_of(&error);
-                tree.complain("syncing", id, errno);
-                errno
-            }));
-        });
-        if data_only {
-            futae_engine::Store::submit(&*store, 0, futae_engine::StoreOperation::Flush, finish);
-        } else {
-            store.sync(finish);
+        let finish = self.told("syncing", id, done);
+        let sync = move |finish: StoreDone| {
+            if data_only {
+                Store::submit(&*store, 0, StoreOperation::Flush, finish);
+            } else {
+                store.sync(finish);
+            }
+        };
+        if !contents.is_dirty() {
+            return sync(finish);
         }
+        let settled: StoreDone = Box::new(move |settled| match settled {
+            Ok(_) => sync(finish),
+            Err(error) => finish(Err(error)),
+        });
+        contents.submit(Operation::Settle, settled);
     }
 
     pub(crate) fn allocate(
@@ -227,7 +265,7 @@ impl Passthrough {
         let rewrites = FallocateFlags::PUNCH_HOLE | FallocateFlags::ZERO_RANGE;
         if grows {
             // All that is behind the beginning, or the old end if that comes first.
-            contents.change_size(offset.min(size), work)
+            contents.change(offset.min(size), u64::MAX, work)
         } else if mode.intersects(rewrites) {
             contents.change(offset, length, work)
         } else {
@@ -244,7 +282,10 @@ impl Passthrough {
             SEEK_HOLE => SeekFrom::Hole(offset),
             _ => return Err(Errno::INVAL),
         };
-        let reader = self.contents(id)?.lower.any()?;
+        let contents = self.contents(id)?;
+        // What is only in the cache is no hole.
+        contents.settle()?;
+        let reader = contents.lower.any()?;
         let found = rustix::fs::seek(reader.file(), to)?;
         i64::try_from(found).map_err(|_| Errno::OVERFLOW)
     }

@@ -1,6 +1,7 @@
 //! A lower file as a store: opened while somebody has it open, for reading and writing apart.
 
 use super::node::locked;
+use super::seen::Seen;
 use futae_engine::{FileIo, FileStore, IoError, IoErrorKind, Store, StoreDone, StoreOperation};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -25,6 +26,7 @@ struct Opened {
 /// The lower file.
 pub(crate) struct LowerFile {
     io: FileIo,
+    pub(crate) seen: Arc<Seen>,
     /// None while the kernel has forgotten the file.
     place: Mutex<Option<Arc<OwnedFd>>>,
     /// Where it was when it was opened last, for messages.
@@ -33,9 +35,10 @@ pub(crate) struct LowerFile {
 }
 
 impl LowerFile {
-    pub(crate) fn new(io: FileIo) -> Self {
+    pub(crate) fn new(io: FileIo, seen: Seen) -> Self {
         Self {
             io,
+            seen: Arc::new(seen),
             place: Mutex::new(None),
             path: Mutex::default(),
             opened: Mutex::default(),
@@ -59,6 +62,11 @@ impl LowerFile {
         if !is_used() {
             *place = None;
         }
+    }
+
+    /// Where it was when it was opened last, for messages.
+    pub(crate) fn path(&self) -> PathBuf {
+        locked(&self.path).clone()
     }
 
     /// The kernel has forgotten that this is the file's place.
@@ -153,7 +161,7 @@ impl LowerFile {
         let flags = access | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let buffered = rustix::fs::open(&path, flags, Mode::empty())?;
         let direct = rustix::fs::open(&path, flags | OFlags::DIRECT, Mode::empty());
-        let name = locked(&self.path).clone();
+        let name = self.path();
         let store = FileStore::of_file(
             &self.io,
             name,
@@ -195,10 +203,22 @@ impl Store for LowerFile {
                 return done(Err(IoError::new(IoErrorKind::Unsupported, message)));
             }
         };
-        match store {
-            Ok(store) => store.submit(sequence, operation, done),
-            Err(errno) => done(Err(self.failure(errno))),
-        }
+        let store = match store {
+            Ok(store) => store,
+            Err(errno) => return done(Err(self.failure(errno))),
+        };
+        let done = match (&operation, self.place()) {
+            (StoreOperation::Write { .. }, Ok(place)) => {
+                let seen = Arc::clone(&self.seen);
+                seen.begin_below(&place);
+                Box::new(move |result| {
+                    seen.end_below(&place);
+                    done(result);
+                })
+            }
+            _ => done,
+        };
+        store.submit(sequence, operation, done);
     }
 }
 

@@ -5,7 +5,7 @@
 //! | `filesystem.rs` | requests of the kernel, and their answers |
 //! | `names.rs`, `attributes.rs`, `directories.rs`, `data.rs` | what they come to |
 //! | `node.rs` | the files that the kernel knows of |
-//! | `contents.rs`, `lower.rs` | the data of a file: a volume of the engine, and its store |
+//! | `contents.rs`, `lower.rs`, `seen.rs` | the data of a file: a volume of the engine, its store, and what tells our changes of it from others |
 //! | `priority.rs` | which files are protected |
 //! | `weight.rs` | what all this takes of the cache's memory |
 
@@ -21,6 +21,7 @@ mod mount;
 mod names;
 mod node;
 mod priority;
+mod seen;
 mod stat;
 mod weight;
 

@@ -159,14 +159,23 @@ impl TreeMount {
         self.mounted.is_over()
     }
 
-    /// Ends the mount. What was written is below already; what was not synced is in the hands of
-    /// the lower file system.
+    /// Ends the mount. What was written is below then; what was not synced is in the hands of the
+    /// lower file system.
     ///
     /// # Errors
     ///
-    /// [`MountError::Unmount`].
+    /// [`MountError::Unmount`], or [`MountError::Settle`] if files could not be written back.
     pub fn unmount(mut self) -> Result<Unmounted, MountError> {
-        self.mounted.end()
+        let ended = self.mounted.end()?;
+        let failed = self.handle.tree.files.settle_all();
+        match failed.first() {
+            None => Ok(ended),
+            Some((path, errno)) => Err(MountError::Settle {
+                path: path.clone(),
+                others: failed.len() - 1,
+                source: (*errno).into(),
+            }),
+        }
     }
 }
 

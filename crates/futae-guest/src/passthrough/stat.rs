@@ -11,7 +11,7 @@ const GOOD_READ_BYTES: u32 = 128 << 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stamp {
     pub(crate) size: u64,
-    modified: (i64, i64),
+    pub(crate) modified: (i64, i64),
     changed: (i64, i64),
 }
 

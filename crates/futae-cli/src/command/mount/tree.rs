@@ -82,12 +82,6 @@ pub fn run(
     signals: &mut Signals,
 ) -> Result<(), Failure> {
     refuse_options(args, plan)?;
-    if args.writes.writes_back() {
-        return Err(Failure::usage(format!(
-            "--write-mode write-back: {} is a directory, and files of a tree are written through",
-            args.source()
-        )));
-    }
     let block_bytes = engine.block_bytes();
     if block_bytes > BLOCK_BYTES_MAX {
         return Err(Failure::usage(format!(

@@ -1,0 +1,271 @@
+//! A mounted tree that writes back: nobody can tell, but by what is below before a file is closed or
+//! flushed.
+
+use futae_tests::programs::{Database, exercise};
+use futae_tests::tools::{has, has_fuse, has_root, run, text};
+use futae_tests::tree::{Tree, read};
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, SystemTime};
+
+/// Nothing but a flush or the end brings anything down.
+const LATE: [&str; 8] = [
+    "--write-mode",
+    "write-back",
+    "--dirty-age-max",
+    "1h",
+    "--dirty-max",
+    "100%",
+    "--cache",
+    "4MiB",
+];
+/// Blocks come and go all the time, dirty or not.
+const BUSY: [&str; 8] = [
+    "--write-mode",
+    "write-back",
+    "--dirty-age-max",
+    "20ms",
+    "--dirty-max",
+    "50%",
+    "--cache",
+    "128KiB",
+];
+
+fn writable(path: &Path) -> File {
+    let file = File::options().read(true).write(true).open(path);
+    file.expect("opened")
+}
+
+fn modified(path: &Path) -> SystemTime {
+    let metadata = fs::metadata(path).expect("there");
+    metadata.modified().expect("a time")
+}
+
+fn exercised(words: &[&str], operations: u32, seed: u32) {
+    if !has_fuse() || !has("python3") {
+        return;
+    }
+    let mut tree = Tree::new();
+    tree.mount(words);
+    let file = tree.upper("file");
+    exercise(&file, operations, seed, false);
+    assert_eq!(read(&file), read(&tree.lower("file")), "after the close");
+    let (_, last) = tree.stop();
+    let written = last["status"]["write_back_blocks"].as_u64();
+    assert!(written > Some(1000), "{last}");
+}
+
+#[test]
+fn seventy_thousand_random_operations_with_maps_in_a_small_cache() {
+    exercised(&BUSY, 70_000, 7);
+}
+
+#[test]
+fn thirty_thousand_random_operations_with_maps_in_large_blocks() {
+    let words = [&LATE[..], &["--block", "64KiB", "--policy", "arc"]].concat();
+    exercised(&words, 30_000, 8);
+}
+
+fn a_database_survives(words: &[&str]) {
+    if !has_fuse() || !has("python3") {
+        return;
+    }
+    let mut tree = Tree::new();
+    let mut database = Database::default();
+    let file = tree.upper("data.db");
+    for _ in 0..3 {
+        tree.mount(words);
+        database.write(&file, || tree.kill());
+        tree.mount(words);
+        database.check(&file);
+        tree.stop();
+    }
+}
+
+#[test]
+fn a_database_survives_the_kill_of_a_tree_that_writes_back_late() {
+    a_database_survives(&LATE);
+}
+
+#[test]
+fn a_database_survives_the_kill_of_a_tree_that_writes_back_all_the_time() {
+    a_database_survives(&BUSY);
+}
+
+#[test]
+fn what_is_written_over_is_below_after_a_close_a_sync_or_the_end() {
+    if !has_fuse() {
+        return;
+    }
+    let mut tree = Tree::new();
+    let (upper, lower) = (tree.upper("file"), tree.lower("file"));
+    fs::write(&lower, vec![1; 100_000]).expect("a file");
+    tree.mount(&LATE);
+    let first = |path: &Path| read(path)[..4096].to_vec();
+    let written = |file: &File, byte: u8| {
+        file.write_all_at(&vec![byte; 4096], 0).expect("written");
+        assert_eq!(first(&upper), vec![byte; 4096]);
+        assert_ne!(first(&lower), vec![byte; 4096], "written through");
+    };
+    let file = writable(&upper);
+    written(&file, 2);
+    file.sync_data().expect("synced");
+    assert_eq!(first(&lower), [2; 4096]);
+    written(&file, 3);
+    file.sync_all().expect("synced");
+    assert_eq!(first(&lower), [3; 4096]);
+    written(&file, 4);
+    drop(file);
+    assert_eq!(first(&lower), [4; 4096]);
+    // What makes the file longer is below at once, and all of it in its order.
+    let file = writable(&upper);
+    file.write_all_at(&[5; 10], 200_000).expect("written");
+    assert_eq!(read(&lower), read(&upper));
+    written(&file, 6);
+    // The mount is taken away under the open file.
+    let (_, last) = tree.stop();
+    assert_eq!(first(&lower), [6; 4096]);
+    assert_eq!(last["status"]["dirty_blocks"], 0, "{last}");
+}
+
+#[test]
+fn a_file_has_the_time_of_the_write_and_not_of_the_write_back() {
+    if !has_fuse() {
+        return;
+    }
+    let mut tree = Tree::new();
+    let (upper, lower) = (tree.upper("file"), tree.lower("file"));
+    fs::write(&lower, vec![1; 100_000]).expect("a file");
+    tree.mount(&LATE);
+    let file = writable(&upper);
+    let long_ago = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
+    file.set_modified(long_ago).expect("set");
+    let pause = || thread::sleep(Duration::from_millis(30));
+    pause();
+    let before = SystemTime::now() - Duration::from_millis(20);
+    file.write_all_at(&[2; 4096], 0).expect("written");
+    let written = file.metadata().expect("there").modified().expect("a time");
+    assert!(written > before, "it has been written");
+    pause();
+    file.sync_all().expect("synced");
+    assert_eq!(read(&lower)[0], 2);
+    assert_eq!(modified(&lower), written, "the write-back");
+    // As `cp -p` does: the time stays as it was set, whatever is still to be written.
+    file.write_all_at(&[3; 4096], 0).expect("written");
+    file.set_modified(long_ago).expect("set");
+    drop(file);
+    assert_eq!((modified(&lower), read(&lower)[0]), (long_ago, 3));
+    assert_eq!(modified(&upper), long_ago);
+    tree.stop();
+}
+
+#[test]
+fn our_own_write_backs_do_not_cost_the_cache() {
+    if !has_fuse() {
+        return;
+    }
+    let mut tree = Tree::new();
+    let upper = tree.upper("file");
+    fs::write(tree.lower("file"), vec![1; 40_960]).expect("a file");
+    tree.mount(&LATE);
+    assert_eq!(read(&upper).len(), 40_960);
+    for round in 0..5 {
+        let file = writable(&upper);
+        file.write_all_at(&[round; 4096], 4096).expect("written");
+        drop(file);
+        assert_eq!(read(&upper)[4096..8192], [round; 4096]);
+    }
+    // Somebody else's are seen.
+    let below = writable(&tree.lower("file"));
+    below.write_all_at(&[9; 10], 20_000).expect("written");
+    assert_eq!(read(&upper)[20_000..20_010], [9; 10]);
+    let (_, last) = tree.stop();
+    // Ten blocks were read from below, and once more when they had been changed there.
+    assert_eq!(last["status"]["store_read_blocks"], 20, "{last}");
+}
+
+#[test]
+fn a_hole_that_was_written_over_is_none() {
+    if !has_fuse() || !has("cp") {
+        return;
+    }
+    let mut tree = Tree::new();
+    let upper = tree.upper("file");
+    tree.mount(&LATE);
+    let file = File::create(&upper).expect("made");
+    file.set_len(1 << 20).expect("a hole");
+    drop(file);
+    let file = writable(&upper);
+    assert_eq!(read(&upper).len(), 1 << 20);
+    file.write_all_at(&[7; 4096], 512 << 10).expect("written");
+    // Finds data by `lseek`.
+    let copy = tree.beside("copy");
+    run("cp", &["--sparse=always", text(&upper), text(&copy)]);
+    let bytes = read(&copy);
+    assert_eq!(bytes[512 << 10..][..4096], [7; 4096]);
+    assert_eq!(bytes.len(), 1 << 20);
+    drop(file);
+    tree.stop();
+}
+
+#[test]
+fn a_full_disk_below_is_told_at_the_sync_and_at_the_close_and_nothing_is_lost() {
+    if !has_fuse() || !has_root() || !has("python3") {
+        return;
+    }
+    let mut tree = Tree::new();
+    let lower = text(&tree.source).to_owned();
+    run("mount", &["-t", "tmpfs", "-o", "size=1m", "none", &lower]);
+    let (full, file) = (tree.lower("full"), tree.upper("file"));
+    let hole = File::create(tree.lower("file")).expect("made");
+    hole.set_len(400 << 10).expect("a hole");
+    // There is room for less than what is written into the hole.
+    fs::write(&full, vec![1; 900 << 10]).expect("written");
+    tree.mount(&LATE);
+    assert_eq!(read(&file).len(), 400 << 10);
+    let opened = writable(&file);
+    opened.write_all_at(&vec![2; 400 << 10], 0).expect("kept");
+    let told = opened.sync_all().expect_err("no room");
+    assert_eq!(told.raw_os_error(), Some(28));
+    let close = "import os, sys\n\
+                 file = os.open(sys.argv[1], os.O_WRONLY)\n\
+                 os.pwrite(file, bytes([2]), 0)\n\
+                 try: os.close(file)\n\
+                 except OSError as error: print(error.errno)";
+    let closed = run("python3", &["-c", close, text(&file)]);
+    assert_eq!(String::from_utf8_lossy(&closed.stdout), "28\n");
+    assert_eq!(read(&file), vec![2; 400 << 10], "it is still there");
+    fs::remove_file(&full).expect("removed");
+    opened.sync_all().expect("there is room again");
+    assert_eq!(read(&tree.lower("file")), vec![2; 400 << 10]);
+    drop(opened);
+    let (ended, _) = tree.stop();
+    futae_tests::stage::detach(Path::new(&lower));
+    let said = "/file: syncing: No space left";
+    assert!(ended.errors.contains(said), "{}", ended.errors);
+}
+
+#[test]
+fn what_cannot_be_written_at_the_end_is_named() {
+    if !has_fuse() || !has_root() {
+        return;
+    }
+    let mut tree = Tree::new();
+    let lower = text(&tree.source).to_owned();
+    run("mount", &["-t", "tmpfs", "-o", "size=1m", "none", &lower]);
+    let hole = File::create(tree.lower("file")).expect("made");
+    hole.set_len(400 << 10).expect("a hole");
+    fs::write(tree.lower("full"), vec![1; 900 << 10]).expect("written");
+    tree.mount(&LATE);
+    assert_eq!(read(&tree.upper("file")).len(), 400 << 10);
+    let opened = writable(&tree.upper("file"));
+    opened.write_all_at(&vec![2; 400 << 10], 0).expect("kept");
+    let ended = tree.stop_badly();
+    drop(opened);
+    futae_tests::stage::detach(Path::new(&lower));
+    assert_eq!(ended.status.code(), Some(1), "{}", ended.errors);
+    let said = format!("the last writes to {lower}/file are lost");
+    assert!(ended.errors.contains(&said), "{}", ended.errors);
+}
