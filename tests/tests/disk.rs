@@ -4,9 +4,9 @@ use futae_tests::programs::{Database, exercise};
 use futae_tests::stage::{Stage, is_mountpoint};
 use futae_tests::tools::{has, has_fuse, has_root, run, skip, text};
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 

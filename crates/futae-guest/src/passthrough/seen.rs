@@ -100,7 +100,7 @@ impl Seen {
         let was_kept = self.writes_back && is_done && now.modified == last.stamp.modified;
         let is_fresh = last.touched.is_some_and(|at| at.elapsed() < SAME_TIME);
         if was_kept && !is_fresh {
-            set_modified(place, (0, UTIME_NOW as i64));
+            set_modified(place, (0, UTIME_NOW));
             last.touched = Some(Instant::now());
             now = stamp_of(place).unwrap_or(now);
         }
@@ -152,10 +152,7 @@ fn set_modified(place: &OwnedFd, (tv_sec, tv_nsec): (i64, i64)) {
             tv_sec: 0,
             tv_nsec: UTIME_OMIT,
         },
-        last_modification: Timespec {
-            tv_sec,
-            tv_nsec: tv_nsec as _,
-        },
+        last_modification: Timespec { tv_sec, tv_nsec },
     };
     // Only the owner and root may; for others a file is changed when the cache writes it.
     let _ = rustix::fs::utimensat(place, "", &times, AtFlags::EMPTY_PATH);
