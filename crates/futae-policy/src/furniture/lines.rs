@@ -4,8 +4,8 @@ use crate::Slot;
 use std::hint::black_box;
 
 const NIL: u32 = u32::MAX;
-/// Of a log's cells, so many a time are looked at to close gaps.
-const SWEEP: u32 = 64;
+/// Of a log's cells, so many a time are looked at to close gaps: those whose bits are in one word.
+const WORD: u32 = u64::BITS;
 /// While gaps are being closed, that is done once in so many appends.
 const PACE: u32 = 8;
 
@@ -14,7 +14,8 @@ const PACE: u32 = 8;
 ///
 /// Each queue is a log of slots; a slot that leaves or moves just leaves a gap. What is next in the
 /// queue so stands next in memory, and not, as in a linked list, anywhere: an append writes one
-/// place beside the log, where a list would read and write the links of three slots. Gaps at the
+/// place beside the log, where a list would read and write the links of three slots. Which cells are
+/// gaps stands in bits, of which a few cache lines cover the whole log. Gaps at the
 /// front are passed at once. Those elsewhere are closed in passing, a few cells with each append,
 /// so that no single operation takes long.
 #[derive(Clone, Debug)]
@@ -26,10 +27,12 @@ pub struct Lines<const QUEUES: usize = 1> {
     slots: u32,
 }
 
-/// Slots in a circle of cells. A cell's slot counts only where its place says so too.
+/// Slots in a circle of cells.
 #[derive(Clone, Debug, Default)]
 struct Log {
     cells: Vec<u32>,
+    /// A bit for each cell: whether its slot is there. Without it the cell is a gap.
+    held: Vec<u64>,
     /// The first slot's cell, where there is one.
     head: u32,
     /// Cells from the head on, gaps among them.
@@ -59,6 +62,43 @@ impl Log {
         (if at >= cells { at - cells } else { at }) as u32
     }
 
+    /// How far behind the head `cell` is.
+    #[inline]
+    fn distance(&self, cell: u32) -> u32 {
+        if cell >= self.head {
+            cell - self.head
+        } else {
+            cell + (self.cells.len() as u32 - self.head)
+        }
+    }
+
+    #[inline]
+    fn hold(&mut self, cell: u32) {
+        self.held[(cell / WORD) as usize] |= 1 << (cell % WORD);
+    }
+
+    #[inline]
+    fn leave(&mut self, cell: u32) {
+        self.held[(cell / WORD) as usize] &= !(1 << (cell % WORD));
+    }
+
+    #[inline]
+    fn holds(&self, cell: u32) -> bool {
+        self.held[(cell / WORD) as usize] >> (cell % WORD) & 1 == 1
+    }
+
+    /// The first cell after `cell`, going round, that is no gap; there must be one.
+    #[inline]
+    fn next_held(&self, cell: u32) -> u32 {
+        let mut at = (cell / WORD) as usize;
+        let mut word = self.held[at] & (!1 << (cell % WORD));
+        while word == 0 {
+            at = if at + 1 == self.held.len() { 0 } else { at + 1 };
+            word = self.held[at];
+        }
+        at as u32 * WORD + word.trailing_zeros()
+    }
+
     /// The cell before `cell`.
     #[inline]
     fn before(&self, cell: u32) -> u32 {
@@ -67,6 +107,26 @@ impl Log {
         } else {
             cell
         }) - 1
+    }
+
+    /// Moves the head, whose cell has become a gap, to the next slot.
+    #[inline]
+    fn pass_gaps(&mut self) {
+        if self.length == 0 {
+            self.used = 0;
+            self.end_sweep();
+            return;
+        }
+        let next = self.next_held(self.head);
+        let passed = self.distance(next);
+        self.head = next;
+        self.used -= passed;
+        if let Some(sweep) = &mut self.sweep {
+            sweep.left = sweep.left.saturating_sub(passed);
+            if sweep.left == 0 {
+                self.end_sweep();
+            }
+        }
     }
 
     fn end_sweep(&mut self) {
@@ -101,13 +161,6 @@ impl<const QUEUES: usize> Lines<QUEUES> {
         } else {
             (q as u32) << Self::CELL_BITS | cell
         }
-    }
-
-    /// Whether `cell` of queue `q` is where its slot is.
-    #[inline]
-    fn holds(&self, q: usize, cell: u32) -> bool {
-        let slot = self.logs[q].cells[cell as usize];
-        self.places[slot as usize] == Self::place(q, cell)
     }
 
     /// Slots in queue `q`.
@@ -159,21 +212,31 @@ impl<const QUEUES: usize> Lines<QUEUES> {
         self.iter_back(q).next()
     }
 
+    /// As [`about`](Self::about), from `slot` on, which must be in a queue.
+    #[inline]
+    #[must_use]
+    pub fn about_after(&self, slot: Slot, ahead: u32) -> Option<Slot> {
+        let q = self.queue_of(slot);
+        let ahead = self.logs[q]
+            .distance(self.cell_of(slot))
+            .saturating_add(ahead);
+        self.about(q, ahead)
+    }
+
+    #[inline]
+    fn cell_of(&self, slot: Slot) -> u32 {
+        self.places[slot.i()] & Self::CELLS
+    }
+
     /// The slot after `slot` in its queue. Constant time but for the gaps between.
     #[inline]
     #[must_use]
     pub fn after(&self, slot: Slot) -> Option<Slot> {
-        let q = self.queue_of(slot);
-        let log = &self.logs[q];
-        let mut cell = self.places[slot.i()] & Self::CELLS;
-        let back = log.after(log.head, log.used - 1);
-        while cell != back {
-            cell = log.after(cell, 1);
-            if self.holds(q, cell) {
-                return Some(Slot(log.cells[cell as usize]));
-            }
-        }
-        None
+        let log = &self.logs[self.queue_of(slot)];
+        let cell = self.cell_of(slot);
+        let next = log.next_held(cell);
+        // After the last comes the first again.
+        (log.distance(next) > log.distance(cell)).then(|| Slot(log.cells[next as usize]))
     }
 
     /// The queue that `slot`, which must be in one, is in.
@@ -197,7 +260,6 @@ impl<const QUEUES: usize> Lines<QUEUES> {
         debug_assert_eq!(self.places[slot.i()], NIL, "slot is in a queue");
         self.make_room(q);
         self.append(q, slot);
-        self.logs[q].length += 1;
     }
 
     #[inline]
@@ -212,7 +274,9 @@ impl<const QUEUES: usize> Lines<QUEUES> {
         let log = &mut self.logs[q];
         let cell = log.after(log.head, log.used);
         log.cells[cell as usize] = slot.0;
+        log.hold(cell);
         log.used += 1;
+        log.length += 1;
         self.places[slot.i()] = Self::place(q, cell);
     }
 
@@ -220,11 +284,9 @@ impl<const QUEUES: usize> Lines<QUEUES> {
     #[inline]
     pub fn remove(&mut self, slot: Slot) {
         let q = self.queue_of(slot);
-        let place = std::mem::replace(&mut self.places[slot.i()], NIL);
-        self.logs[q].length -= 1;
-        if place == Self::place(q, self.logs[q].head) {
-            self.pass_gaps(q);
-        }
+        let cell = self.cell_of(slot);
+        self.places[slot.i()] = NIL;
+        self.leave(q, cell);
     }
 
     /// Moves `slot` from its queue to the back of queue `q`.
@@ -232,37 +294,19 @@ impl<const QUEUES: usize> Lines<QUEUES> {
     pub fn move_back(&mut self, q: usize, slot: Slot) {
         // First of all, since it may move the slot.
         self.make_room(q);
-        let from = self.queue_of(slot);
-        let place = self.places[slot.i()];
+        let (from, cell) = (self.queue_of(slot), self.cell_of(slot));
         self.append(q, slot);
-        self.logs[q].length += 1;
-        self.logs[from].length -= 1;
-        if place == Self::place(from, self.logs[from].head) {
-            self.pass_gaps(from);
-        }
+        self.leave(from, cell);
     }
 
-    /// Moves the head of queue `q`, whose cell has become a gap, to the next slot.
+    /// Makes a gap of a cell.
     #[inline]
-    fn pass_gaps(&mut self, q: usize) {
-        if self.logs[q].length == 0 {
-            self.logs[q].used = 0;
-            self.logs[q].end_sweep();
-            return;
-        }
-        loop {
-            let log = &mut self.logs[q];
-            log.head = log.after(log.head, 1);
-            log.used -= 1;
-            if let Some(sweep) = &mut log.sweep {
-                sweep.left -= 1;
-                if sweep.left == 0 {
-                    log.end_sweep();
-                }
-            }
-            if self.holds(q, self.logs[q].head) {
-                return;
-            }
+    fn leave(&mut self, q: usize, cell: u32) {
+        let log = &mut self.logs[q];
+        log.leave(cell);
+        log.length -= 1;
+        if cell == log.head {
+            log.pass_gaps();
         }
     }
 
@@ -285,43 +329,40 @@ impl<const QUEUES: usize> Lines<QUEUES> {
         }
         let full = log.used as usize == log.cells.len();
         log.tidy_at = (log.used + PACE).min(log.cells.len() as u32);
-        self.sweep(q, if full { u32::MAX } else { SWEEP });
+        while self.sweep_word(q) && full {}
     }
 
-    /// Looks at up to `cells` cells.
-    fn sweep(&mut self, q: usize, cells: u32) {
-        let Some(Sweep { mut left, mut to }) = self.logs[q].sweep else {
-            return;
-        };
-        let mut cell = self.logs[q].after(self.logs[q].head, left.saturating_sub(1));
-        for _ in 0..left.min(cells) {
-            // Whether a cell is a gap cannot be guessed, so nothing branches on it: a slot that is
-            // not here is copied too, into what then still is a gap.
-            let log = &mut self.logs[q];
-            let slot = log.cells[cell as usize];
-            let place = &mut self.places[slot as usize];
-            let is_held = *place == Self::place(q, cell);
-            log.cells[to as usize] = slot;
-            *place = if is_held { Self::place(q, to) } else { *place };
-            let before = log.before(to);
-            to = if is_held { before } else { to };
-            cell = log.before(cell);
-            left -= 1;
-        }
+    /// Looks at the cells of one word; whether there are more to be looked at.
+    fn sweep_word(&mut self, q: usize) -> bool {
         let log = &mut self.logs[q];
+        let Some(Sweep { left, mut to }) = log.sweep else {
+            return false;
+        };
+        let last = log.after(log.head, left - 1);
+        let cells = left.min(last % WORD + 1);
+        let word = &mut log.held[(last / WORD) as usize];
+        // These cells' bits, the last one's as the highest.
+        let mut bits = *word << (WORD - 1 - last % WORD) >> (WORD - cells) << (WORD - cells);
+        *word ^= bits >> (WORD - 1 - last % WORD);
+        while bits != 0 {
+            let behind = bits.leading_zeros();
+            bits ^= 1 << (WORD - 1 - behind);
+            let slot = log.cells[(last - behind) as usize];
+            log.cells[to as usize] = slot;
+            log.hold(to);
+            self.places[slot as usize] = Self::place(q, to);
+            to = log.before(to);
+        }
+        let left = left - cells;
         log.sweep = Some(Sweep { left, to });
         if left == 0 {
             // All slots are behind `to` now, without gaps but for those made since.
             let head = log.after(to, 1);
-            let passed = if head >= log.head {
-                head - log.head
-            } else {
-                head + (log.cells.len() as u32 - log.head)
-            };
+            log.used -= log.distance(head);
             log.head = head;
-            log.used -= passed;
             log.end_sweep();
         }
+        left > 0
     }
 
     /// So many cells that gaps need closing only once in more than as many appends as there are
@@ -345,11 +386,13 @@ impl<const QUEUES: usize> Lines<QUEUES> {
         let held: Vec<Slot> = self.iter(q).collect();
         let log = &mut self.logs[q];
         log.cells = vec![0; wanted];
+        log.held = vec![0; wanted.div_ceil(WORD as usize)];
         log.head = 0;
         log.used = held.len() as u32;
         log.end_sweep();
         for (cell, slot) in held.into_iter().enumerate() {
             self.logs[q].cells[cell] = slot.0;
+            self.logs[q].hold(cell as u32);
             self.places[slot.i()] = Self::place(q, cell as u32);
         }
     }
@@ -368,7 +411,7 @@ impl<const QUEUES: usize> Lines<QUEUES> {
         let log = &self.logs[q];
         steps
             .map(move |ahead| log.after(log.head, ahead))
-            .filter(move |&cell| self.holds(q, cell))
+            .filter(move |&cell| log.holds(cell))
             .map(move |cell| Slot(log.cells[cell as usize]))
     }
 }

@@ -40,7 +40,10 @@ pub fn build(_arguments: &mut Arguments, shape: &Shape) -> Result<Sieve, SpecErr
 impl Policy for Sieve {
     #[inline]
     fn foresee(&self, ahead: u32) -> Option<Slot> {
-        self.order.about(ORDER, ahead)
+        match self.hand {
+            Some(hand) => self.order.about_after(hand, ahead),
+            None => self.order.about(ORDER, ahead),
+        }
     }
 
     #[inline]
