@@ -8,12 +8,17 @@ use std::hash::BuildHasher;
 pub trait Index: Send {
     /// The slot that holds `block`, if any.
     fn get(&self, block: BlockId) -> Option<Slot>;
-    /// Reads what [`get`](Self::get) will need for `block`, ahead of time: whether the block is
-    /// absent, and anything that depends on what was read.
+    /// Reads what [`get`](Self::get) will need for `block`, ahead of time: its slot, or any if it is
+    /// absent, and whether it is.
     #[inline]
-    fn glance(&self, block: BlockId) -> (bool, u32) {
+    fn glance(&self, block: BlockId) -> (Slot, bool) {
         let slot = self.get(block);
-        (slot.is_none(), slot.map_or(0, |slot| slot.0))
+        (slot.unwrap_or(Slot(0)), slot.is_none())
+    }
+    /// Whether `block` is in `slot`, which may be any.
+    #[inline]
+    fn holds(&self, slot: Slot, block: BlockId) -> bool {
+        self.get(block) == Some(slot)
     }
     /// The block that is in `slot`; of a slot that is free, any block.
     fn block_in(&self, slot: Slot) -> BlockId;

@@ -4,6 +4,7 @@ use crate::{
     Access, AccessKind, Admission, BlockId, Class, Counters, Departure, HashIndex, Index, Policy,
     Slot, StoreCosts,
 };
+use std::hint::black_box;
 use std::ops::Range;
 
 /// A block that leaves a level.
@@ -44,6 +45,8 @@ pub struct Level<P, I = HashIndex> {
     resident: u32,
     tick: u64,
     classes: Vec<Class>,
+    /// Whether some block's class may be another than [`Class::NORMAL`].
+    has_classes: bool,
     /// Slots that were used and are free again; those at or above `classes.len()` were never used.
     free: Vec<Slot>,
     counters: Counters,
@@ -60,6 +63,7 @@ impl<P: Policy, I: Index> Level<P, I> {
             resident: 0,
             tick: 0,
             classes: Vec::new(),
+            has_classes: false,
             free: Vec::new(),
             counters: Counters::default(),
         }
@@ -100,16 +104,17 @@ impl<P: Policy, I: Index> Level<P, I> {
         self.policy.number_blocks(blocks);
     }
 
-    /// Looks up what accesses to `blocks` will need, and says anything: done for some blocks ahead
-    /// of their accesses, it makes their reads from memory wait together, and not one after the
-    /// other.
+    /// Looks up what accesses to `blocks` will need: done for some blocks ahead of their accesses,
+    /// it makes their reads from memory wait together, and not one after the other. Notes in
+    /// `likely`, as long, the slot that each is in now, or any slot.
     #[inline]
-    pub fn look_ahead(&self, blocks: impl Iterator<Item = BlockId>) -> u32 {
+    pub fn look_ahead(&self, blocks: impl Iterator<Item = BlockId>, likely: &mut [Slot]) {
         let (mut seen, mut absent) = (0u32, 0);
-        for block in blocks {
-            let (is_absent, read) = self.index.glance(block);
+        for (block, likely) in blocks.zip(likely) {
+            let is_absent;
+            (*likely, is_absent) = self.index.glance(block);
             absent += u32::from(is_absent);
-            seen = seen.wrapping_add(read.wrapping_add(self.policy.glance(block)));
+            seen = seen.wrapping_add(self.policy.glance(block));
         }
         if self.resident == self.capacity {
             for ahead in 0..absent {
@@ -117,10 +122,12 @@ impl<P: Policy, I: Index> Level<P, I> {
                     break;
                 };
                 seen = seen.wrapping_add(self.index.block_in(slot).index() as u32);
-                seen = seen.wrapping_add(self.classes[slot.i()].number() as u32);
+                if self.has_classes {
+                    seen = seen.wrapping_add(self.classes[slot.i()].number() as u32);
+                }
             }
         }
-        seen
+        black_box(seen);
     }
 
     /// The block in a slot that is in use.
@@ -136,25 +143,49 @@ impl<P: Policy, I: Index> Level<P, I> {
     /// Puts one block before the level: counts it, tells the policy, and says what became of it.
     /// A mark of [`Class::DIRTY`] that a resident block has is kept; it goes by
     /// [`reclass`](Self::reclass) only.
-    #[inline]
+    #[inline(always)]
     pub fn access(&mut self, access: &Access) -> Outcome {
+        if let Some(slot) = self.index.get(access.block) {
+            self.hit(slot, access);
+            return Outcome::Hit(slot);
+        }
         let mut access = *access;
         access.tick = self.tick;
         self.tick += 1;
         self.count_arrival(access.kind);
-        if let Some(slot) = self.index.get(access.block) {
-            if access.kind.is_demand() {
-                self.counters.hits += 1;
-            }
-            let dirty = self.classes[slot.i()].has(Class::DIRTY);
-            if dirty {
+        self.admit(&access)
+    }
+
+    /// As [`access`](Self::access), if the block is in slot `likely`, as [`look_ahead`](Self::look_ahead)
+    /// said some accesses ago. If it is not, nothing is done.
+    #[inline(always)]
+    pub fn access_in(&mut self, likely: Slot, access: &Access) -> bool {
+        let is_there = self.index.holds(likely, access.block);
+        if is_there {
+            self.hit(likely, access);
+        }
+        is_there
+    }
+
+    #[inline(always)]
+    fn hit(&mut self, slot: Slot, access: &Access) {
+        let mut access = *access;
+        access.tick = self.tick;
+        self.tick += 1;
+        self.count_arrival(access.kind);
+        if access.kind.is_demand() {
+            self.counters.hits += 1;
+        }
+        // Where all blocks are alike their classes need not be read.
+        if self.has_classes || access.class != Class::NORMAL {
+            self.has_classes = true;
+            let class = &mut self.classes[slot.i()];
+            if class.has(Class::DIRTY) {
                 access.class = access.class.with(Class::DIRTY);
             }
-            self.classes[slot.i()] = access.class;
-            self.policy.hit(slot, &access);
-            return Outcome::Hit(slot);
+            *class = access.class;
         }
-        self.admit(&access)
+        self.policy.hit(slot, &access);
     }
 
     #[inline]
@@ -167,7 +198,7 @@ impl<P: Policy, I: Index> Level<P, I> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn admit(&mut self, access: &Access) -> Outcome {
         if access.kind.is_demand() {
             self.counters.misses += 1;
@@ -190,7 +221,7 @@ impl<P: Policy, I: Index> Level<P, I> {
             self.counters.evictions += 1;
             (slot, Some(victim))
         };
-        self.classes[slot.i()] = access.class;
+        self.set_class(slot, access.class);
         self.counters.admissions += 1;
         self.policy.insert(slot, access);
         Outcome::Admitted { slot, evicted }
@@ -212,6 +243,15 @@ impl<P: Policy, I: Index> Level<P, I> {
         let slot = Slot(self.classes.len() as u32);
         self.classes.push(Class::NORMAL);
         slot
+    }
+
+    #[inline]
+    fn set_class(&mut self, slot: Slot, class: Class) {
+        // Where all blocks are alike their classes need not be written either.
+        if self.has_classes || class != Class::NORMAL {
+            self.has_classes = true;
+            self.classes[slot.i()] = class;
+        }
     }
 
     #[inline]
@@ -259,7 +299,7 @@ impl<P: Policy, I: Index> Level<P, I> {
     /// Changes the class of a resident block.
     pub fn reclass(&mut self, block: BlockId, class: Class) {
         if let Some(slot) = self.index.get(block) {
-            self.classes[slot.i()] = class;
+            self.set_class(slot, class);
             self.policy.reclass(slot, class);
         }
     }
@@ -278,7 +318,7 @@ impl<P: Policy, I: Index> Level<P, I> {
     /// block's next use.
     pub fn reclass_at_once(&mut self, block: BlockId, class: Class) {
         if let Some(slot) = self.index.get(block) {
-            self.classes[slot.i()] = class;
+            self.set_class(slot, class);
             let mut access = Access::of(block, AccessKind::Preload).classed(class);
             access.tick = self.tick;
             self.policy.reclass_at_once(slot, &access);

@@ -37,34 +37,33 @@ impl BackedIndex {
         }
     }
 
+    /// Blocks that the index has no place for get a number that has none either.
     #[inline]
-    fn own(&self, block: BlockId) -> u32 {
-        // Blocks that the index has no place for get a number that has none either.
-        let own = block.index().wrapping_sub(self.first);
-        own.min(u64::from(NONE)) as u32
-    }
-
-    #[inline]
-    fn slot_of(&self, own: u32) -> Option<u32> {
-        let slot = *self.slots.get(own as usize)?;
-        (self.blocks.get(slot as usize) == Some(&own)).then_some(slot)
+    fn own(&self, block: BlockId) -> u64 {
+        block.index().wrapping_sub(self.first)
     }
 }
 
 impl Index for BackedIndex {
     #[inline]
     fn get(&self, block: BlockId) -> Option<Slot> {
-        self.slot_of(self.own(block)).map(Slot)
+        let slot = Slot(*self.slots.get(self.own(block) as usize)?);
+        self.holds(slot, block).then_some(slot)
     }
 
     /// Without a branch on what was read: a wrong guess about one block would throw away the reads
     /// for those after it, and guesses are often wrong here.
     #[inline]
-    fn glance(&self, block: BlockId) -> (bool, u32) {
-        let own = self.own(block);
-        let slot = self.slots.get(own as usize).copied().unwrap_or(NONE);
-        let held = self.blocks.get(slot as usize).copied().unwrap_or(NONE);
-        (held != own, slot ^ held)
+    fn glance(&self, block: BlockId) -> (Slot, bool) {
+        let slot = self.slots.get(self.own(block) as usize);
+        let slot = Slot(slot.copied().unwrap_or(NONE));
+        (slot, !self.holds(slot, block))
+    }
+
+    #[inline]
+    fn holds(&self, slot: Slot, block: BlockId) -> bool {
+        let held = self.blocks.get(slot.i()).copied().unwrap_or(NONE);
+        u64::from(held) == self.own(block)
     }
 
     #[inline]
@@ -78,8 +77,8 @@ impl Index for BackedIndex {
             self.blocks.resize(slot.i() + 1, NONE);
         }
         let own = self.own(block);
-        self.blocks[slot.i()] = own;
         self.slots[own as usize] = slot.0;
+        self.blocks[slot.i()] = own as u32;
     }
 
     #[inline]

@@ -96,7 +96,7 @@ pub struct Reach<P, I> {
 }
 
 impl<P: Policy, I: Index> Place for Reach<P, I> {
-    #[inline]
+    #[inline(always)]
     fn access(&mut self, access: &Access) -> Outcome {
         self.level.access(access)
     }
@@ -191,7 +191,7 @@ impl Below for Store {
 /// the next, and so on; the store counts as the level after the last.
 ///
 /// A demotion or notice that the level declines goes no further: its data is in the store.
-#[inline]
+#[inline(always)]
 pub fn put<L: Place, B: Below>(level: &mut L, link: Link, below: &mut B, access: &Access) -> u32 {
     let (hit, placed, evicted) = match level.access(access) {
         Outcome::Hit(_) => (true, false, None),
@@ -212,15 +212,25 @@ pub fn put<L: Place, B: Below>(level: &mut L, link: Link, below: &mut B, access:
         AccessKind::Demotion | AccessKind::Notice | AccessKind::Preload => 0,
     };
     send_down(level, link, below, evicted);
-    while let Some(block) = level.review() {
-        below.preload(block);
-        if let Outcome::Admitted { evicted, .. } =
-            level.access(&Access::of(block, AccessKind::Preload))
-        {
-            send_down(level, link, below, evicted);
-        }
-    }
+    load_reviewed(level, link, below);
     depth
+}
+
+/// The last step of [`put`], and all that follows from a read that hits.
+#[inline]
+pub fn load_reviewed<L: Place, B: Below>(level: &mut L, link: Link, below: &mut B) {
+    while let Some(block) = level.review() {
+        load(level, link, below, block);
+    }
+}
+
+#[inline(never)]
+fn load<L: Place, B: Below>(level: &mut L, link: Link, below: &mut B, block: BlockId) {
+    below.preload(block);
+    let outcome = level.access(&Access::of(block, AccessKind::Preload));
+    if let Outcome::Admitted { evicted, .. } = outcome {
+        send_down(level, link, below, evicted);
+    }
 }
 
 #[inline]

@@ -3,15 +3,14 @@
 
 use crate::hierarchy::{Hierarchy, HierarchyShape};
 use crate::index::BackedIndex;
-use crate::link::{Below, Link, Place, Reach, Store, put};
+use crate::link::{Below, Link, Place, Reach, Store, load_reviewed, put};
 use crate::write_back::{WriteMode, Written};
 use futae_policy::replace::lru::Lru;
 use futae_policy::{
-    Access, BlockId, Counters, DenseIndex, Index, Level, Policy, SpecError, Visit, visit,
+    Access, BlockId, Counters, DenseIndex, Index, Level, Policy, Slot, SpecError, Visit, visit,
 };
 use futae_trace::BlockRequest;
 use serde::Serialize;
-use std::hint::black_box;
 use std::ops::Range;
 
 /// The next requests, and what is known of them.
@@ -27,6 +26,24 @@ pub struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
+    /// Request `at` with what is known of it.
+    #[inline(always)]
+    fn access(&self, at: usize) -> Access {
+        let request = self.requests[at];
+        let mut access = Access::of(BlockId::on_first(request.block()), request.kind());
+        if let Some(&next) = self.next_uses.get(at)
+            && next != NEVER
+        {
+            access.next_use = u64::from(next);
+        }
+        access
+    }
+
+    #[inline(always)]
+    fn bytes_of(&self, at: usize) -> u32 {
+        self.bytes.get(at).copied().unwrap_or(0)
+    }
+
     /// These requests of the batch, as far as it has them.
     fn part(&self, range: Range<usize>) -> Batch<'a> {
         fn of<T>(all: &[T], range: &Range<usize>) -> Range<usize> {
@@ -118,25 +135,14 @@ pub fn build(shape: &HierarchyShape) -> Result<Box<dyn Machine>, SpecError> {
 }
 
 /// Puts each request of a batch; `put` says how far down it was served.
-#[inline(always)]
 fn each(batch: &Batch<'_>, served: &mut [Served], mut put: impl FnMut(&Access) -> u32) {
-    // What most runs do without costs a tenth of the time when looked for at every request.
-    if batch.next_uses.is_empty() && batch.bytes.is_empty() {
-        for &request in batch.requests {
-            let access = Access::of(BlockId::on_first(request.block()), request.kind());
-            count(&mut served[put(&access) as usize], request, 0);
-        }
-        return;
-    }
     for (at, &request) in batch.requests.iter().enumerate() {
-        let mut access = Access::of(BlockId::on_first(request.block()), request.kind());
-        if let Some(&next) = batch.next_uses.get(at)
-            && next != NEVER
-        {
-            access.next_use = u64::from(next);
-        }
-        let bytes = batch.bytes.get(at).copied().unwrap_or(0);
-        count(&mut served[put(&access) as usize], request, bytes);
+        let access = batch.access(at);
+        count(
+            &mut served[put(&access) as usize],
+            request,
+            batch.bytes_of(at),
+        );
     }
 }
 
@@ -152,26 +158,58 @@ fn count(place: &mut Served, request: BlockRequest, bytes: u32) {
 /// processor's nearest cache.
 const AHEAD: usize = 128;
 
-/// As [`each`], but before every few requests, `look` is shown them.
+/// A machine whose first level has most blocks that it is asked for.
+trait Ahead {
+    /// Reads what these requests will need, and notes in `likely` the slot that each block is in at
+    /// the first level, or any slot.
+    fn look_ahead(&self, requests: &[BlockRequest], likely: &mut [Slot]);
+    /// Puts a read that the first level has in slot `likely`; if it has not, nothing is done.
+    fn hit(&mut self, likely: Slot, access: &Access) -> bool;
+    /// Puts any request; says how far down it was served.
+    fn put(&mut self, access: &Access) -> u32;
+}
+
+/// As [`each`], but before every few requests all that they need is looked up.
 #[inline(always)]
-fn each_ahead<M>(
-    machine: &mut M,
-    batch: &Batch<'_>,
-    served: &mut [Served],
-    look: impl Fn(&M, &[BlockRequest]) -> u32,
-    put: impl Fn(&mut M, &Access) -> u32,
-) {
+fn each_ahead(machine: &mut impl Ahead, batch: &Batch<'_>, served: &mut [Served]) {
+    let mut likely = [Slot(0); AHEAD];
     for begin in (0..batch.requests.len()).step_by(AHEAD) {
         let few = batch.part(begin..begin + AHEAD);
-        black_box(look(machine, few.requests));
-        each(&few, served, |access| put(machine, access));
+        machine.look_ahead(few.requests, &mut likely);
+        // What most runs do without costs a tenth of the time when looked for at every request.
+        if few.next_uses.is_empty() && few.bytes.is_empty() {
+            let few = Batch::from(few.requests);
+            put_all(machine, &few, &likely, served);
+        } else {
+            put_all(machine, &few, &likely, served);
+        }
     }
 }
 
+#[inline(always)]
+fn put_all(machine: &mut impl Ahead, batch: &Batch<'_>, likely: &[Slot], served: &mut [Served]) {
+    let mut hits = Served::default();
+    for ((at, &request), &likely) in batch.requests.iter().enumerate().zip(likely) {
+        if !request.is_write() && machine.hit(likely, &batch.access(at)) {
+            hits.reads += 1;
+            hits.bytes += u64::from(batch.bytes_of(at));
+        } else {
+            let depth = machine.put(&batch.access(at));
+            count(&mut served[depth as usize], request, batch.bytes_of(at));
+        }
+    }
+    served[0].reads += hits.reads;
+    served[0].bytes += hits.bytes;
+}
+
 #[inline]
-fn look_ahead<P: Policy, I: Index>(level: &Level<P, I>, requests: &[BlockRequest]) -> u32 {
+fn look_ahead<P: Policy, I: Index>(
+    level: &Level<P, I>,
+    requests: &[BlockRequest],
+    likely: &mut [Slot],
+) {
     let blocks = requests.iter().map(|r| BlockId::on_first(r.block()));
-    level.look_ahead(blocks)
+    level.look_ahead(blocks, likely);
 }
 
 /// One level over the store.
@@ -200,15 +238,28 @@ impl Visit for MakeOne {
     }
 }
 
+impl<P: Policy> Ahead for One<P> {
+    #[inline(always)]
+    fn look_ahead(&self, requests: &[BlockRequest], likely: &mut [Slot]) {
+        look_ahead(&self.reach.level, requests, likely);
+    }
+    #[inline(always)]
+    fn hit(&mut self, likely: Slot, access: &Access) -> bool {
+        let hit = self.reach.level.access_in(likely, access);
+        if hit {
+            load_reviewed(&mut self.reach, Link::Inclusive, &mut self.store);
+        }
+        hit
+    }
+    #[inline(never)]
+    fn put(&mut self, access: &Access) -> u32 {
+        put(&mut self.reach, Link::Inclusive, &mut self.store, access)
+    }
+}
+
 impl<P: Policy> Machine for One<P> {
     fn feed(&mut self, batch: &Batch<'_>, served: &mut [Served]) {
-        each_ahead(
-            self,
-            batch,
-            served,
-            |one, requests| look_ahead(&one.reach.level, requests),
-            |one, access| put(&mut one.reach, Link::Inclusive, &mut one.store, access),
-        );
+        each_ahead(self, batch, served);
     }
     fn counters(&self) -> Vec<Counters> {
         vec![*self.reach.level.counters()]
@@ -225,7 +276,7 @@ struct Lower<'a, Q> {
 }
 
 impl<Q: Policy> Below for Lower<'_, Q> {
-    #[inline]
+    #[inline(never)]
     fn access(&mut self, access: &Access) -> u32 {
         put(self.reach, Link::Inclusive, self.store, access)
     }
@@ -296,24 +347,37 @@ impl Visit for MakeTwo {
     }
 }
 
+impl<P: Policy, Q: Policy> Ahead for TwoLevels<P, Q> {
+    #[inline(always)]
+    fn look_ahead(&self, requests: &[BlockRequest], likely: &mut [Slot]) {
+        look_ahead(&self.lower.level, requests, likely);
+        look_ahead(&self.upper.level, requests, likely);
+    }
+    #[inline(always)]
+    fn hit(&mut self, likely: Slot, access: &Access) -> bool {
+        let hit = self.upper.level.access_in(likely, access);
+        if hit {
+            let below = &mut Lower {
+                reach: &mut self.lower,
+                store: &mut self.store,
+            };
+            load_reviewed(&mut self.upper, self.link, below);
+        }
+        hit
+    }
+    #[inline(never)]
+    fn put(&mut self, access: &Access) -> u32 {
+        let below = &mut Lower {
+            reach: &mut self.lower,
+            store: &mut self.store,
+        };
+        put(&mut self.upper, self.link, below, access)
+    }
+}
+
 impl<P: Policy, Q: Policy> Machine for TwoLevels<P, Q> {
     fn feed(&mut self, batch: &Batch<'_>, served: &mut [Served]) {
-        each_ahead(
-            self,
-            batch,
-            served,
-            |two, requests| {
-                look_ahead(&two.upper.level, requests)
-                    .wrapping_add(look_ahead(&two.lower.level, requests))
-            },
-            |two, access| {
-                let below = &mut Lower {
-                    reach: &mut two.lower,
-                    store: &mut two.store,
-                };
-                put(&mut two.upper, two.link, below, access)
-            },
-        );
+        each_ahead(self, batch, served);
     }
     fn counters(&self) -> Vec<Counters> {
         vec![*self.upper.level.counters(), *self.lower.level.counters()]
