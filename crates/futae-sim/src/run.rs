@@ -8,7 +8,6 @@ use futae_policy::SpecError;
 use futae_trace::{TraceError, WorkloadError, WorkloadSpec};
 
 mod columns;
-mod digest;
 mod drive;
 mod interleave;
 mod latency;
@@ -20,7 +19,6 @@ mod traces;
 mod view;
 
 pub use columns::{Column, Values};
-use digest::Digest;
 use drive::{Drive, Known};
 pub use interleave::Interleave;
 pub use latency::{AccessTimes, Latency, LatencyError};

@@ -2,12 +2,13 @@
 
 use crate::format::RequestReader;
 use crate::numbering::{self, Numbering};
-use crate::{BlockRequest, BlockStream, Request, RequestKind, TraceError, TraceErrorKind};
+use crate::{BlockRequest, BlockStream, Digest, Request, RequestKind, TraceError, TraceErrorKind};
 use futae_policy::VolumeId;
 use std::ops::RangeInclusive;
 use std::path::Path;
 
-const SECTOR_BYTES: u64 = 512;
+/// The unit of [`View::Start`].
+pub(crate) const SECTOR_BYTES: u64 = 512;
 
 /// What of a request is a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -43,6 +44,7 @@ pub struct DenseTrace {
     writes: Vec<u64>,
     distinct: u32,
     requests: u64,
+    digest: Digest,
 }
 
 impl DenseTrace {
@@ -55,7 +57,14 @@ impl DenseTrace {
             kind,
         };
         let mut batch = Vec::with_capacity(READ_BATCH);
+        let mut starts = Vec::with_capacity(START_BATCH);
         loop {
+            if view == View::Start && reader.read_starts(&mut starts, START_BATCH).is_some() {
+                let added = builder.add_reads(&starts);
+                added.map_err(|kind| failed(kind, reader.path()))?;
+                starts.clear();
+                continue;
+            }
             batch.clear();
             reader.read_batch(&mut batch, READ_BATCH)?;
             if batch.is_empty() {
@@ -106,6 +115,12 @@ impl DenseTrace {
         self.requests
     }
 
+    /// The digest of its accesses.
+    #[must_use]
+    pub fn digest(&self) -> &Digest {
+        &self.digest
+    }
+
     /// The accesses as a stream, from the first.
     #[must_use]
     pub fn stream(&self) -> DenseStream<'_> {
@@ -125,20 +140,41 @@ pub struct DenseStream<'a> {
 
 impl BlockStream for DenseStream<'_> {
     fn fill(&mut self, out: &mut [BlockRequest]) -> usize {
-        let ids = &self.trace.ids[self.next..];
-        let count = ids.len().min(out.len());
-        let writes = &self.trace.writes;
-        for (request, (&id, index)) in out.iter_mut().zip(ids.iter().zip(self.next..)) {
-            let is_write = writes[index / 64] >> (index % 64) & 1 == 1;
-            *request = BlockRequest::new(u64::from(id), is_write);
+        let count = (self.trace.ids.len() - self.next).min(out.len());
+        let mut left = &mut out[..count];
+        let mut at = self.next;
+        // By the words in which the marks of writes are, of which many have none.
+        while !left.is_empty() {
+            let (word, bit) = (self.trace.writes[at / BATCH], at % BATCH);
+            let (now, later) = left.split_at_mut((BATCH - bit).min(left.len()));
+            let ids = &self.trace.ids[at..at + now.len()];
+            if word == 0 {
+                for (request, &id) in now.iter_mut().zip(ids) {
+                    *request = BlockRequest::read(u64::from(id));
+                }
+            } else {
+                for (request, (&id, bit)) in now.iter_mut().zip(ids.iter().zip(bit..)) {
+                    *request = access(id, word, bit);
+                }
+            }
+            at += now.len();
+            left = later;
         }
         self.next += count;
         count
     }
 }
 
+/// The access to a block whose write mark is the bit `at` of `marks`.
+#[inline]
+fn access(id: u32, marks: u64, at: usize) -> BlockRequest {
+    BlockRequest::new(u64::from(id), marks >> at & 1 == 1)
+}
+
 /// So many requests are read at a time: few enough for the processor's nearest cache.
 const READ_BATCH: usize = 256;
+/// So many where only their blocks are read.
+const START_BATCH: usize = 1024;
 /// So many accesses are numbered at a time: those whose write marks are in one word.
 const BATCH: usize = numbering::BATCH;
 const _: () = assert!(BATCH == u64::BITS as usize);
@@ -155,6 +191,9 @@ struct Builder {
     blocks: [u64; BATCH],
     marks: u64,
     waiting: usize,
+    /// The accesses that were numbered last, and their write marks: not yet in the digest.
+    last: Vec<u32>,
+    last_marks: u64,
     trace: DenseTrace,
 }
 
@@ -173,6 +212,8 @@ impl Builder {
             blocks: [0; BATCH],
             marks: 0,
             waiting: 0,
+            last: Vec::with_capacity(BATCH),
+            last_marks: 0,
             trace: DenseTrace::default(),
         }
     }
@@ -211,6 +252,24 @@ impl Builder {
         Ok(())
     }
 
+    /// Adds reads of one block each of volume 0.
+    fn add_reads(&mut self, blocks: &[u64]) -> Result<(), TraceErrorKind> {
+        self.trace.requests += blocks.len() as u64;
+        let first = (BATCH - self.waiting) % BATCH;
+        let (first, others) = blocks.split_at(first.min(blocks.len()));
+        let mut whole = others.chunks_exact(BATCH);
+        for &block in first {
+            self.access(VolumeId(0), block, false)?;
+        }
+        for blocks in &mut whole {
+            self.number(&[VolumeId(0); BATCH], blocks, 0)?;
+        }
+        for &block in whole.remainder() {
+            self.access(VolumeId(0), block, false)?;
+        }
+        Ok(())
+    }
+
     #[inline(always)]
     fn access(
         &mut self,
@@ -224,25 +283,62 @@ impl Builder {
         self.marks |= u64::from(is_write) << at;
         self.waiting += 1;
         if self.waiting == BATCH {
-            self.number()?;
+            self.number_waiting()?;
         }
         Ok(())
     }
 
     #[inline(never)]
-    fn number(&mut self) -> Result<(), TraceErrorKind> {
+    fn number_waiting(&mut self) -> Result<(), TraceErrorKind> {
         let waiting = std::mem::take(&mut self.waiting);
-        let (volumes, blocks) = (&self.volumes[..waiting], &self.blocks[..waiting]);
-        let numbered = self
-            .numbering
-            .number_all(volumes, blocks, &mut self.trace.ids);
-        self.trace.writes.push(std::mem::take(&mut self.marks));
+        let (volumes, blocks) = (self.volumes, self.blocks);
+        let marks = std::mem::take(&mut self.marks);
+        self.number(&volumes[..waiting], &blocks[..waiting], marks)
+    }
+
+    /// Numbers the next accesses, at most a batch. Those before them are taken into the digest
+    /// meanwhile, for which the processor has time while it waits for memory.
+    #[inline]
+    fn number(
+        &mut self,
+        volumes: &[VolumeId],
+        blocks: &[u64],
+        marks: u64,
+    ) -> Result<(), TraceErrorKind> {
+        let numbers = &mut self.trace.ids;
+        let begin = numbers.len();
+        let mut digest = self.trace.digest;
+        let numbered = if let (Ok(last), BATCH) = (self.last[..].try_into(), blocks.len()) {
+            let (last, marks): (&[u32; BATCH], _) = (last, self.last_marks);
+            let numbering = &mut self.numbering;
+            if marks == 0 {
+                let read = |at: usize| digest.add_one(access(last[at % BATCH], 0, at));
+                numbering.number_all(volumes, blocks, numbers, read)
+            } else {
+                let any = |at: usize| digest.add_one(access(last[at % BATCH], marks, at));
+                numbering.number_all(volumes, blocks, numbers, any)
+            }
+        } else {
+            for (&id, at) in self.last.iter().zip(0..) {
+                digest.add_one(access(id, self.last_marks, at));
+            }
+            self.numbering.number_all(volumes, blocks, numbers, |_| {})
+        };
+        self.trace.digest = digest;
+        self.last.clear();
+        self.last.extend_from_slice(&self.trace.ids[begin..]);
+        self.last_marks = marks;
+        self.trace.writes.push(marks);
         numbered.ok_or(TraceErrorKind::TooManyBlocks)
     }
 
     fn finish(mut self) -> Result<DenseTrace, TraceErrorKind> {
         if self.waiting > 0 {
-            self.number()?;
+            self.number_waiting()?;
+        }
+        for (&id, at) in self.last.iter().zip(0..) {
+            let access = access(id, self.last_marks, at);
+            self.trace.digest.add_one(access);
         }
         self.trace.distinct = self.numbering.count();
         Ok(self.trace)
@@ -251,7 +347,12 @@ impl Builder {
 
 #[cfg(test)]
 mod tests {
-    use super::{BlockRequest, BlockStream, DenseTrace, Request, RequestKind, View, VolumeId};
+    use super::{
+        BlockRequest, BlockStream, DenseTrace, Digest, Request, RequestKind, View, VolumeId,
+    };
+    use crate::{Format, RequestReader, TraceOptions, TraceReader};
+    use std::io::Cursor;
+    use std::path::Path;
 
     fn request(volume: u16, offset_bytes: u64, length_bytes: u64, kind: RequestKind) -> Request {
         let volume = VolumeId(volume);
@@ -314,6 +415,63 @@ mod tests {
         let requests = places.map(|(volume, at)| request(volume, at, 512, RequestKind::Read));
         let trace = DenseTrace::from_requests(&requests, View::Start)?;
         assert_eq!(trace.ids(), [0, 1, 2, 3, 0, 3]);
+        Ok(())
+    }
+
+    /// Longer than what is read at a time, so that records lie across the ends of reads; a number that
+    /// is no block is among them.
+    #[test]
+    fn block_numbers_are_read_as_requests_are() -> Result<(), Box<dyn std::error::Error>> {
+        let object = |i: u64| if i == 9000 { u64::MAX } else { i * i % 5000 };
+        let mut bytes = Vec::new();
+        for i in 0..30_000 {
+            bytes.extend_from_slice(&(i as u32 / 1000).to_le_bytes());
+            bytes.extend_from_slice(&object(i).to_le_bytes());
+            bytes.extend_from_slice(&[0; 4]);
+            bytes.extend_from_slice(&(-1i64).to_le_bytes());
+        }
+        let options = TraceOptions {
+            format: Some(Format::OracleGeneral),
+            ..TraceOptions::default()
+        };
+        let name = Path::new("numbers");
+        let open = || TraceReader::new(name, Cursor::new(bytes.clone()), &options);
+        let requests = open()?.collect::<Result<Vec<Request>, _>>()?;
+        assert_eq!(requests.len(), 30_000);
+        let (mut starts, mut reader) = (Vec::new(), open()?);
+        assert_eq!(
+            reader.read_starts(&mut starts, 10),
+            None,
+            "nothing is in memory"
+        );
+        reader.next();
+        assert_eq!(reader.read_starts(&mut starts, 10), Some(4096));
+        assert_eq!(
+            starts,
+            [1, 4, 9, 16, 25, 36, 49, 64, 81, 100].map(|at| at * 8)
+        );
+        let trace = DenseTrace::read(&mut open()?, View::Start)?;
+        assert_eq!(trace, DenseTrace::from_requests(&requests, View::Start)?);
+        Ok(())
+    }
+
+    #[test]
+    fn the_digest_is_that_of_the_stream() -> Result<(), Box<dyn std::error::Error>> {
+        for length in [0, 1, 63, 64, 65, 128, 1000] {
+            let kind = |i| match i {
+                200..300 => RequestKind::Write,
+                _ => RequestKind::Read,
+            };
+            let requests: Vec<Request> = (0..length)
+                .map(|i| request(0, i * i % 97 * 512, 512, kind(i)))
+                .collect();
+            let trace = DenseTrace::from_requests(&requests, View::Start)?;
+            let mut all = vec![BlockRequest::default(); requests.len()];
+            trace.stream().fill(&mut all);
+            let mut digest = Digest::default();
+            digest.add(&all);
+            assert_eq!(trace.digest(), &digest, "{length} requests");
+        }
         Ok(())
     }
 

@@ -9,6 +9,7 @@
 //! Nothing in this crate knows caches.
 
 mod dense;
+mod digest;
 mod format;
 mod numbering;
 mod request;
@@ -19,6 +20,7 @@ mod workload;
 mod write;
 
 pub use dense::{DenseStream, DenseTrace, View};
+pub use digest::Digest;
 pub use format::{
     Columns, Compression, Format, RequestReader, TraceError, TraceErrorKind, TraceOptions,
     TraceReader,

@@ -1,8 +1,8 @@
 //! Requests from a stream into a machine.
 
-use super::{Digest, SimulationError};
+use super::SimulationError;
 use crate::machine::{Batch, Machine, Served};
-use futae_trace::{BlockRequest, BlockStream};
+use futae_trace::{BlockRequest, BlockStream, Digest};
 
 /// Requests in one batch.
 const BATCH: usize = 1024;

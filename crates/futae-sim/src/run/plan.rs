@@ -1,14 +1,14 @@
 //! One simulation with every number settled.
 
 use super::drive::check;
-use super::{Digest, Drive, Known, LevelResult, Run, SimulationError, footprint};
+use super::{Drive, Known, LevelResult, Run, SimulationError, footprint};
 use crate::hierarchy::HierarchyShape;
 use crate::link::Link;
 use crate::machine::{self, NEVER, Served};
 use crate::spec::LevelSpec;
 use crate::write_back::{Dirt, WriteMode, Written};
 use futae_policy::Counters;
-use futae_trace::{BlockRequest, BlockStream};
+use futae_trace::{BlockRequest, BlockStream, Digest};
 use std::time::Instant;
 
 /// What a run is told beside its plan.

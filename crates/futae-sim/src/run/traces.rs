@@ -3,13 +3,13 @@
 use super::parallel::in_parallel;
 use super::plan::{Extras, next_uses};
 use super::view::ViewChoice;
-use super::{Digest, Interleave, Known, Plan, Report, SimulationError, report};
+use super::{Interleave, Known, Plan, Report, SimulationError, report};
 use crate::link::Link;
 use crate::spec::LevelSpec;
 use crate::write_back::WriteMode;
 use futae_trace::{
-    BlockRequest, BlockStream, DenseTrace, Request, RequestReader, TraceError, TraceOptions,
-    TraceReader, View,
+    BlockRequest, BlockStream, DenseTrace, Digest, Request, RequestReader, TraceError,
+    TraceOptions, TraceReader, View,
 };
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -89,6 +89,19 @@ impl Lengths {
         self.all.push(length);
     }
 
+    /// As [`add`](Self::add) so many times.
+    fn add_equal(&mut self, length: u64, count: usize) {
+        if count > 0 {
+            self.add(length);
+            if self.all.is_empty() {
+                self.equal += count - 1;
+            } else {
+                let last = self.all[self.all.len() - 1];
+                self.all.resize(self.all.len() + count - 1, last);
+            }
+        }
+    }
+
     /// As [`add`](Self::add) of each, but quick while all are equal.
     fn add_all(&mut self, requests: &[Request]) {
         let is_same = |request: &Request| request.length_bytes == u64::from(self.first);
@@ -110,6 +123,12 @@ struct Noting<'a> {
     lengths: Option<Lengths>,
     whole: u64,
     progress: &'a mut dyn FnMut(f64),
+}
+
+impl Noting<'_> {
+    fn tell_progress(&mut self) {
+        (self.progress)(self.reader.file_bytes_read() as f64 / self.whole.max(1) as f64);
+    }
 }
 
 impl Iterator for Noting<'_> {
@@ -135,8 +154,18 @@ impl RequestReader for Noting<'_> {
         if let Some(lengths) = &mut self.lengths {
             lengths.add_all(&batch[before..]);
         }
-        (self.progress)(self.reader.file_bytes_read() as f64 / self.whole.max(1) as f64);
+        self.tell_progress();
         outcome
+    }
+
+    fn read_starts(&mut self, starts: &mut Vec<u64>, limit: usize) -> Option<u64> {
+        let before = starts.len();
+        let length = self.reader.read_starts(starts, limit)?;
+        if let Some(lengths) = &mut self.lengths {
+            lengths.add_equal(length, starts.len() - before);
+        }
+        self.tell_progress();
+        Some(length)
     }
 }
 
@@ -243,6 +272,9 @@ impl Traces {
 
     fn digest(&self) -> &str {
         self.digest.get_or_init(|| {
+            if let [only] = &self.guests[..] {
+                return only.digest().hex();
+            }
             let (mut digest, mut batch) = (Digest::default(), [BlockRequest::default(); 1024]);
             self.with_stream(|stream| {
                 loop {
@@ -267,7 +299,7 @@ impl Traces {
     ) -> Result<Report, SimulationError> {
         let seed = hierarchies.first().map_or(0, |first| first.seed);
         let runs = in_parallel(hierarchies.len(), threads, progress, |at, progress| {
-            self.simulate_one(&hierarchies[at], block_bytes, at == 0, progress)
+            self.simulate_one(&hierarchies[at], block_bytes, progress)
         });
         let runs = runs.into_iter().collect::<Result<_, _>>()?;
         let mut report = report(runs, seed, self.digest().to_owned());
@@ -279,7 +311,6 @@ impl Traces {
         &self,
         spec: &TraceSimulation,
         block_bytes: u64,
-        with_digest: bool,
         progress: &mut dyn FnMut(f64),
     ) -> Result<super::Run, SimulationError> {
         let left = self.facts.accesses.saturating_sub(spec.warmup_requests);
@@ -295,23 +326,16 @@ impl Traces {
             requests: spec.requests.unwrap_or(left).min(left),
         };
         let future = plan.needs_future()?;
-        // A run over all of them has them at hand for the digest.
-        let is_whole = plan.warmup_requests + plan.requests == self.facts.accesses;
-        let digest = is_whole && with_digest && self.digest.get().is_none();
         let extras = Extras {
             footprint: Some(self.facts.distinct_blocks),
             known: Known {
                 next_uses: if future { self.next_uses()? } else { &[] },
                 bytes: &self.bytes,
             },
-            digest,
+            digest: false,
         };
         let ran = self.with_stream(|stream| plan.run_with(&extras, stream, progress));
-        let (run, found) = ran?;
-        if digest {
-            self.digest.get_or_init(|| found);
-        }
-        Ok(run)
+        Ok(ran?.0)
     }
 }
 

@@ -1,6 +1,7 @@
 //! What a reader remembers from record to record: the numbers of volumes and of hashed keys.
 
 use super::TraceErrorKind;
+use crate::dense::SECTOR_BYTES;
 use crate::{Request, RequestKind};
 use futae_policy::VolumeId;
 use hashbrown::HashMap;
@@ -147,22 +148,43 @@ impl Context {
         let good = records.len();
         requests.extend(records.map(|record| {
             let (key, time_us) = decode(record);
-            let block = if key < self.keys {
-                key
-            } else {
-                self.hashed(key)
-            };
             Request {
                 guest: self.guest,
                 volume: VolumeId(0),
-                // Numbers of hashed keys begin at 2^62 bytes, and there are not 2^62 bytes of them.
-                offset_bytes: block.wrapping_mul(self.unit_bytes),
+                offset_bytes: self.offset_bytes(key),
                 length_bytes: self.unit_bytes,
                 kind: RequestKind::Read,
                 time_us,
             }
         }));
         good
+    }
+
+    /// As [`keys`](Self::keys), but of each request only the sector where it begins is appended; returns
+    /// their length, or none if they are not good.
+    #[inline]
+    pub fn key_starts(
+        &mut self,
+        keys: impl Iterator<Item = u64>,
+        starts: &mut Vec<u64>,
+    ) -> Option<u64> {
+        if self.unit_bytes > REQUEST_BYTES_MAX {
+            return None;
+        }
+        starts.extend(keys.map(|key| self.offset_bytes(key) / SECTOR_BYTES));
+        Some(self.unit_bytes)
+    }
+
+    /// Where the block that a key names begins. Numbers of hashed keys begin at 2^62 bytes, and
+    /// there are not 2^62 bytes of them.
+    #[inline]
+    fn offset_bytes(&mut self, key: u64) -> u64 {
+        let block = if key < self.keys {
+            key
+        } else {
+            self.hashed(key)
+        };
+        block.wrapping_mul(self.unit_bytes)
     }
 
     #[cold]

@@ -52,6 +52,17 @@ pub trait RecordDecoder: Send {
         }
         records.len() / self.record_bytes()
     }
+
+    /// Where every record is a good one, and a read of volume 0 of the same length: appends the
+    /// sectors where the requests of these records begin, and returns their length in bytes.
+    fn decode_starts(
+        &mut self,
+        _records: &[u8],
+        _context: &mut Context,
+        _starts: &mut Vec<u64>,
+    ) -> Option<u64> {
+        None
+    }
 }
 
 /// Takes requests out of the rows of a file that cannot be read from its beginning to its end.

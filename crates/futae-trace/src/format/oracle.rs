@@ -50,6 +50,16 @@ impl RecordDecoder for Oracle {
     ) -> usize {
         context.keys(records.chunks_exact(RECORD_BYTES), fields, requests)
     }
+
+    fn decode_starts(
+        &mut self,
+        records: &[u8],
+        context: &mut Context,
+        starts: &mut Vec<u64>,
+    ) -> Option<u64> {
+        let objects = records.chunks_exact(RECORD_BYTES);
+        context.key_starts(objects.map(|record| fields(record).0), starts)
+    }
 }
 
 /// Whether the data can be oracleGeneral: times do not go back, sizes are not absurd, and every

@@ -1,12 +1,12 @@
 //! A digest of a stream of requests.
 
-use futae_trace::BlockRequest;
+use crate::BlockRequest;
 
 /// 64 bits that tell streams apart; no proof against anyone who wants to deceive. Each request is
 /// a word, the block's number times two and one more for a write. A word is taken in by exclusive
 /// or, an odd multiplication and a rotation, none of which loses anything: streams of one length
 /// that differ in one request always differ here.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Digest(u64);
 
 impl Default for Digest {
@@ -19,17 +19,22 @@ impl Digest {
     /// Adds the next requests. How they are cut into batches makes no difference.
     #[inline]
     pub fn add(&mut self, requests: &[BlockRequest]) {
-        let mut state = self.0;
-        for request in requests {
-            let word = request.block() << 1 | u64::from(request.is_write());
-            state = (state ^ word)
-                .wrapping_mul(0x9E37_79B9_7F4A_7C15)
-                .rotate_right(29);
+        for &request in requests {
+            self.add_one(request);
         }
-        self.0 = state;
+    }
+
+    /// Adds the next request.
+    #[inline]
+    pub fn add_one(&mut self, request: BlockRequest) {
+        let word = request.block() << 1 | u64::from(request.is_write());
+        self.0 = (self.0 ^ word)
+            .wrapping_mul(0x9E37_79B9_7F4A_7C15)
+            .rotate_right(29);
     }
 
     /// Sixteen hexadecimal digits.
+    #[must_use]
     pub fn hex(&self) -> String {
         let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
