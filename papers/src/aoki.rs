@@ -23,14 +23,18 @@
 //! | file | holds |
 //! | --- | --- |
 //! | `guests` | the simulated guests under an allocator |
+//! | `measure` | which hits are compared |
 //! | `fig2` | files that are swapped |
 //! | `steady` | files that stay, against the best division that stays |
 
 mod fig2;
 mod guests;
+mod measure;
 mod steady;
 
 use crate::Experiment;
+
+pub use measure::{Hits, TRIALS_COMPARED, simulated_hits};
 
 /// The experiments of this paper.
 pub const EXPERIMENTS: &[Experiment] = &[

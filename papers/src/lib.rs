@@ -8,7 +8,7 @@
 
 #![forbid(unsafe_code)]
 
-mod aoki;
+pub mod aoki;
 pub mod kotoge;
 mod report;
 pub mod sudo;

@@ -4,17 +4,17 @@ use super::guests::{
     MISS_COST, MOVERS, PHASE_UNITS, Phases, SETTINGS, TRIAL_UNITS, Trials, UNIT_PAGES, mover,
     simulate,
 };
+use super::measure::{Hits, TRIALS_COMPARED};
 use crate::report::{Check, Grid, Options, PaperError, Progress, Reproduction, Source};
 use futae_sim::run::in_parallel;
 
 const SEEDS: u64 = 8;
-const TRIALS_COMPARED: usize = 24;
 
 /// One condition against the static division, means over the seeds.
 #[derive(Clone, Copy)]
 struct Compared {
-    /// Hits of the first trials, relative to the static ones.
-    hits: f64,
+    /// Relative to the static ones.
+    hits: Hits,
     /// Trials of the first with more hits than the static ones.
     wins: f64,
     /// Trials with fewer hits between G1's switch and G2's.
@@ -32,7 +32,7 @@ fn compare(
     moved: impl Fn(usize, u64) -> Result<Trials, PaperError>,
 ) -> Result<Compared, PaperError> {
     let mut sum = Compared {
-        hits: 0.0,
+        hits: Hits::ZERO,
         wins: 0.0,
         losses: 0.0,
         ends: [0.0; 2],
@@ -43,8 +43,7 @@ fn compare(
     for (number, (&seed, fixed)) in seeds.iter().zip(fixed).enumerate() {
         let moved = moved(number, seed)?;
         let at = |hits: &[u64], trial: usize| hits.get(trial).copied().unwrap_or(0);
-        let total = |hits: &[u64]| (0..TRIALS_COMPARED).map(|t| at(hits, t)).sum::<u64>() as f64;
-        sum.hits += mean * total(&moved.hits) / total(&fixed.hits);
+        sum.hits.add(mean, Hits::relative(&moved.hits, &fixed.hits));
         let wins = (0..TRIALS_COMPARED).filter(|&t| at(&moved.hits, t) > at(&fixed.hits, t));
         sum.wins += mean * wins.count() as f64;
         let between = moved.ends[0][0].ceil() as usize..moved.ends[1][0].ceil() as usize;
@@ -66,6 +65,8 @@ pub fn run(options: &Options, progress: &Progress<'_>) -> Result<Reproduction, P
         "access, overhead",
         "memory moves",
         "hits, first 24",
+        "until one run ends",
+        "in all",
         "wins of 24",
         "G1 switches",
         "end G1",
@@ -95,7 +96,9 @@ pub fn run(options: &Options, progress: &Progress<'_>) -> Result<Reproduction, P
             result.row([
                 setting.name.to_owned(),
                 (*name).to_owned(),
-                format!("{:.2}", compared.hits),
+                format!("{:.3}", compared.hits.compared),
+                format!("{:.3}", compared.hits.until_one_ends),
+                format!("{:.3}", compared.hits.in_all),
                 format!("{:.1}", compared.wins),
                 format!("{:.1}", compared.first_end),
                 format!("{:.1}", compared.ends[0]),
@@ -136,6 +139,8 @@ pub fn run(options: &Options, progress: &Progress<'_>) -> Result<Reproduction, P
             "\"regular expression\" random numbers are normally distributed ones",
             "G2's \"3 GB\" file is its 4 GB file; trials 9 and 11 are lengths of its 2 GB phase",
             "not in the paper: G1 ends later than without the system wherever more than a step or two is moved; the delay is moved, not removed",
+            "not in the paper: in the whole work, which is the same, the system has fewer hits than without; more only \
+             in the trials that the figure shows",
             "equal (hits − misses) ÷ memory is not the division with the most hits",
         ],
         checks: checks(&rows),
@@ -182,7 +187,7 @@ fn checks(rows: &[Vec<Compared>]) -> Vec<Check> {
         Check::within(
             published,
             "lt: hits of the first 24 trials relative to static, above 1",
-            printed.hits,
+            printed.hits.compared,
             1.0 + f64::EPSILON,
             None,
         ),
@@ -196,7 +201,7 @@ fn checks(rows: &[Vec<Compared>]) -> Vec<Check> {
         Check::within(
             Source::Model,
             "ge: hits relative to static; it never moves here",
-            ge.hits,
+            ge.hits.compared,
             0.99,
             1.01,
         ),
