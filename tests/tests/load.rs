@@ -44,6 +44,32 @@ fn chi_square(record: &[(String, u64)], places: u64) -> f64 {
     counts.iter().map(distance).sum()
 }
 
+/// How long it takes at least; nobody is asked to be fast.
+#[test]
+fn a_load_is_no_faster_than_it_is_told() {
+    let (_directory, path) = place("file");
+    let made = |options: &[&str]| {
+        let arguments = ["--create", "--file-size", "1MiB", "--operations", "300"];
+        load(&path, &[&arguments[..], options].concat())
+    };
+    let paced = made(&["--hit-us", "1000"]);
+    let seconds = paced["seconds"].as_f64().expect("seconds");
+    assert!(seconds >= 0.3, "{seconds} s for 300 times 1 ms");
+    assert_eq!(paced["hit_us"], 1000.0);
+    assert_eq!(paced["miss_us"], 1000.0);
+    assert!(made(&[])["hit_us"].is_null());
+    for (arguments, said) in [
+        (&["--hit-us", "-1"][..], "--hit-us"),
+        (&["--miss-us", "5"], "--hit-us"),
+        (&["--hit-us", "1", "--miss-us", "1e9"], "--miss-us"),
+    ] {
+        let output = run(&[&["load", text(&path)][..], arguments].concat());
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{error}");
+        assert!(error.contains(said), "{error}");
+    }
+}
+
 #[test]
 fn places_are_chosen_as_asked() {
     let (directory, path) = place("file");

@@ -1,7 +1,7 @@
 //! `futae load`: reads and writes real paths at random.
 
 use crate::failure::Failure;
-use crate::load::{self, Files, LoadPlan, Until};
+use crate::load::{self, Files, LoadPlan, Pace, Until};
 use crate::progress::Progress;
 use anyhow::anyhow;
 use futae_trace::Size;
@@ -45,6 +45,13 @@ pub struct Args {
     /// How many operations
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     operations: Option<u64>,
+    /// How long an operation takes at least, in microseconds, in the mean: a thread that was faster
+    /// rests
+    #[arg(long, value_name = "MICROSECONDS", allow_negative_numbers = true)]
+    hit_us: Option<f64>,
+    /// The same of an operation whose data comes from a disk [default: as --hit-us]
+    #[arg(long, value_name = "MICROSECONDS", requires = "hit_us")]
+    miss_us: Option<f64>,
     /// All randomness comes from this number
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -78,6 +85,8 @@ const SECTOR: u64 = 512;
 /// A year; more cannot be meant.
 const SECONDS_MAX: f64 = 366.0 * 86_400.0;
 const SECONDS: f64 = 10.0;
+/// A minute.
+const PACE_US_MAX: f64 = 60e6;
 
 /// Runs and prints.
 pub fn run(args: &Args) -> Result<(), Failure> {
@@ -157,6 +166,7 @@ fn plan(args: &Args) -> Result<LoadPlan, Failure> {
         writes: args.writes,
         threads: args.threads.into(),
         until,
+        pace: pace(args)?,
         seed: args.seed,
         direct: args.direct,
         map: args.map,
@@ -165,4 +175,20 @@ fn plan(args: &Args) -> Result<LoadPlan, Failure> {
         overwrite: args.overwrite,
         record: args.record.clone(),
     })
+}
+
+fn pace(args: &Args) -> Result<Option<Pace>, Failure> {
+    let time = |what: &str, us: f64| match (0.0..=PACE_US_MAX).contains(&us) {
+        true => Ok(Duration::from_secs_f64(us / 1e6)),
+        false => Err(Failure::usage(format!(
+            "--{what} {us} is not a time in microseconds, from 0 to a minute"
+        ))),
+    };
+    let Some(hit) = args.hit_us else {
+        return Ok(None);
+    };
+    Ok(Some(Pace {
+        hit: time("hit-us", hit)?,
+        miss: time("miss-us", args.miss_us.unwrap_or(hit))?,
+    }))
 }

@@ -1,5 +1,6 @@
 //! What is asked for, and where each operation goes.
 
+use super::pace::Pace;
 use crate::failure::Failure;
 use futae_trace::{BlockRequest, Generator, Size, WorkloadSpec};
 use std::path::PathBuf;
@@ -33,6 +34,8 @@ pub struct LoadPlan {
     pub threads: usize,
     /// When it ends.
     pub until: Until,
+    /// How long operations shall take; none: as long as they take.
+    pub pace: Option<Pace>,
     /// All randomness comes from this number.
     pub seed: u64,
     /// Past the kernel's page cache.

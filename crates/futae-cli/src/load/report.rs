@@ -120,6 +120,9 @@ pub struct Report {
     choice: String,
     direct: bool,
     threads: usize,
+    /// What was asked for.
+    hit_us: Option<f64>,
+    miss_us: Option<f64>,
     seed: u64,
     version: &'static str,
 }
@@ -157,6 +160,8 @@ impl Report {
             choice: plan.choice.clone(),
             direct: plan.direct,
             threads: plan.threads,
+            hit_us: plan.pace.map(|pace| pace.hit.as_secs_f64() * 1e6),
+            miss_us: plan.pace.map(|pace| pace.miss.as_secs_f64() * 1e6),
             seed: plan.seed,
             version: env!("CARGO_PKG_VERSION"),
         }

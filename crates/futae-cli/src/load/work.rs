@@ -1,6 +1,7 @@
 //! The threads of a load.
 
 use super::files::Files;
+use super::pace::Paced;
 use super::plan::{LoadPlan, Operation, Until};
 use super::report::{Report, Tally};
 use super::stamp;
@@ -178,12 +179,20 @@ impl<'a> Load<'a> {
     fn operations(&self) -> anyhow::Result<Tally> {
         let mut tally = Tally::new();
         let mut buffer = IoBuf::zeroed(self.plan.operation_bytes as usize);
+        let paced = |pace| Paced::new(pace, self.plan.operation_bytes);
+        let mut paced = self.plan.pace.map(paced).transpose()?;
         while let Some(operation) = self.next()? {
             if operation.is_write {
                 self.write(operation, &mut buffer, &mut tally)?;
             } else {
                 self.read(operation, &mut buffer, &mut tally)?;
             }
+            if let Some(paced) = &mut paced {
+                paced.after_one()?;
+            }
+        }
+        if let Some(paced) = paced {
+            paced.end()?;
         }
         Ok(tally)
     }
