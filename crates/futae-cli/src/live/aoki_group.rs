@@ -2,9 +2,12 @@
 //! reads is told by `aoki_reader`.
 
 use super::Options;
-use super::aoki::{self, FILES, LEAST, MIB, MOST, Outcome, Reader, TOTAL};
+use super::aoki::{self, FILES, LEAST, MIB, MOST, OVERHEAD, Outcome, Reader, TOTAL};
+use super::aoki_pace::{MISS_COST, TRIAL_READS};
+use super::aoki_race::Trials;
 use super::aoki_reader::{Script, forget, read};
 use super::cgroup::{Bound, Group};
+use super::disk::Disk;
 use super::process::{futae, run_json};
 use crate::failure::Failure;
 use anyhow::{Context, anyhow};
@@ -12,13 +15,17 @@ use futae_allocate::Config;
 use futae_allocate::actuator::Actuator;
 use futae_papers::Reproduction;
 use futae_trace::Size;
+use std::fs;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-const TRIAL: Duration = Duration::from_secs(1);
-/// Page reads of each file, as a multiple of the larger file's pages.
-const PASSES: u64 = 50;
+/// So much of what is no page cache the reader takes itself.
+const PROGRAM: u64 = 3 * MIB;
+/// Half of it is how long a group may take to give memory back.
+const PERIOD: Duration = Duration::from_secs(4);
+/// All files, and the file system.
+const DISK_BYTES: u64 = 2 * TOTAL + 192 * MIB;
 
 /// Each guest's files and their sizes.
 type Files = [[(PathBuf, u64); 2]; 2];
@@ -26,26 +33,40 @@ type Files = [[(PathBuf, u64); 2]; 2];
 /// Runs every system.
 pub fn run(options: &Options<'_>, progress: &dyn Fn(f64)) -> Result<Reproduction, Failure> {
     let place = tempfile::Builder::new().prefix("futae-paper-").tempdir()?;
-    let files = make_files(place.path())?;
-    let reads = aoki::reads(options, PASSES);
+    let mnt = place.path().join("mnt");
+    fs::create_dir(&mnt)?;
+    let disk = Disk::new(&place.path().join("disk.img"), DISK_BYTES, &mnt)?;
+    let _disk = disk.without_read_ahead()?;
+    let files = make_files(&mnt)?;
+    let reads = aoki::reads(options);
     let parameters = vec![
+        (
+            "trial",
+            format!(
+                "{TRIAL_READS} page reads that hit, and a miss counts {MISS_COST}; who has read that waits for the other"
+            ),
+        ),
         (
             "readers",
             format!(
-                "{} by 4 KiB, {reads} of each file, one thread each; files of 128 and 256 MiB",
+                "{} by 4 KiB, {reads} of each file, one thread each; files of 128 and 256 MiB on ext4, nothing is \
+                 read ahead",
                 aoki::CHOICE
             ),
         ),
         (
             "guests",
-            "two memory control groups, together 384 MiB, each at least 64 MiB, page cache and programs".to_owned(),
+            "two memory control groups, together 384 MiB, each at least 64 MiB, of which 25.6 MiB are no page \
+             cache"
+                .to_owned(),
         ),
     ];
-    aoki::compare(parameters, TRIAL, progress, &mut |system| {
+    let simulated = aoki::simulated(options, 0)?;
+    aoki::compare(parameters, simulated, progress, &mut |system| {
         for (path, _) in files.iter().flatten() {
             forget(path)?;
         }
-        one(place.path(), &files, system, reads, options)
+        one(place.path(), &files, system, options)
     })
 }
 
@@ -66,7 +87,6 @@ fn one(
     place: &Path,
     files: &Files,
     system: &str,
-    reads: u64,
     options: &Options<'_>,
 ) -> Result<Outcome, Failure> {
     let half = TOTAL / 2;
@@ -74,7 +94,11 @@ fn one(
         Group::new(&[Bound::Memory(half)])?,
         Group::new(&[Bound::Memory(half)])?,
     ];
-    let mut config = aoki::head(system, TRIAL, TOTAL);
+    let _held = [
+        groups[0].hold(OVERHEAD - PROGRAM)?,
+        groups[1].hold(OVERHEAD - PROGRAM)?,
+    ];
+    let mut config = aoki::head(system, PERIOD, TOTAL);
     let mut listeners = Vec::new();
     for (number, group) in (1..).zip(&groups) {
         let socket = place.join(format!("{system}-{number}.sock"));
@@ -99,10 +123,10 @@ fn one(
     let readers = [0, 1].map(|guest: usize| -> Reader<'_> {
         let script = Script {
             files: files[guest].clone(),
-            reads,
+            reads: aoki::reads(options),
             seed: aoki::seed(options, guest),
         };
-        Box::new(move |begin, over| read(&script, &groups[guest], &listeners[guest], begin, over))
+        Box::new(move |race| read(&script, &groups[guest], &listeners[guest], race))
     });
-    aoki::race(&config, readers, options, || Ok(()))
+    aoki::race(&config, readers, options, Trials::Reads, || Ok(()))
 }

@@ -1,11 +1,13 @@
 //! Both readers in guests of their own: Linux's page cache, counted by `futae agent`, moved by QEMU's
 //! balloon.
 //!
-//! A guest's memory is what its page cache may have and what the guest needs besides, which is measured
-//! once the agent runs: 384 MiB for both page caches, 64 at least, beside that.
+//! A kernel that is a sixteenth of a kernel there is not. What a guest needs beside its page cache is measured once the
+//! agent runs; what of that is more than a sixteenth of the simulated guest's is given on top, and never moves.
 
 use super::Options;
-use super::aoki::{self, CHOICE, Ends, FILES, LEAST, MIB, MOST, Outcome, Reader, TOTAL};
+use super::aoki::{self, CHOICE, Ends, FILES, LEAST, MIB, MOST, OVERHEAD, Outcome, Reader, TOTAL};
+use super::aoki_pace::{Pace, Probe};
+use super::aoki_race::{Race, Trials};
 use super::aoki_reader::forget;
 use super::guests::{PORT, boot, look_for_qemu, memory, order, start_agent};
 use super::process::{futae, run_json};
@@ -19,14 +21,9 @@ use futae_trace::Size;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// Long enough that the paper's threshold means about what it meant there: 500 is then two thirds of the
-/// pages a MiB that a guest reads which always hits.
-const TRIAL: Duration = Duration::from_secs(4);
-/// Page reads of each file, as a multiple of the larger file's pages.
-const PASSES: u64 = 20;
 /// What a guest boots with: more than it ever has while it is measured.
 const MEMORY_MIB: u32 = 512;
 /// All runs of a guest, on a slow and busy machine.
@@ -37,6 +34,9 @@ const AGENT: &str = "--period 500ms --sample 0.125";
 /// How long balloons may take at the start, and connections of agents.
 const PATIENCE: Duration = Duration::from_secs(60);
 const GREETING: Duration = Duration::from_secs(3);
+/// So often what a guest needs must be the same in a row, and so often it is looked at.
+const SETTLED: u32 = 3;
+const SETTLE_LOOKS: u32 = 60;
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 const IMAGE_BYTES: u64 = 480 * MIB;
 const NAMES: [&str; 2] = ["first", "second"];
@@ -46,21 +46,25 @@ struct Machine {
     guest: Guest,
     image: PathBuf,
     feed: PathBuf,
-    /// Bytes of its memory that can be no page cache.
-    overhead: u64,
+    /// Bytes that it has on top: what of its memory can be no page cache, less [`OVERHEAD`].
+    on_top: u64,
 }
 
 /// Runs every system.
 pub fn run(options: &Options<'_>, progress: &dyn Fn(f64)) -> Result<Reproduction, Failure> {
     look_for_qemu("live-guest")?;
     let place = tempfile::Builder::new().prefix("futae-paper-").tempdir()?;
-    let reads = aoki::reads(options, PASSES);
+    let reads = aoki::reads(options);
     let mut machines = [
         Machine::new(place.path(), 0, options)?,
         Machine::new(place.path(), 1, options)?,
     ];
+    let pace = measure(&mut machines)?;
+    for machine in &mut machines {
+        machine.settle()?;
+    }
     let [first, second] = &machines;
-    let beside = [first, second].map(|machine| format!("{} MiB", machine.overhead / MIB));
+    let beside = [first, second].map(|machine| format!("{} MiB", machine.on_top / MIB));
     let parameters = vec![
         (
             "readers",
@@ -71,17 +75,21 @@ pub fn run(options: &Options<'_>, progress: &dyn Fn(f64)) -> Result<Reproduction
         (
             "guests",
             format!(
-                "Linux {} under QEMU without hardware virtualisation; page caches of 384 MiB together, each at \
-                 least 64 MiB, beside {} that the guests need; nothing is read ahead",
+                "Linux {} under QEMU without hardware virtualisation; together 384 MiB, each at least 64 MiB, of which \
+                 25.6 MiB are no page cache, and beside that {} for kernel and programs; nothing is read ahead",
                 first.guest.release(),
                 beside.join(" and ")
             ),
         ),
         ("agent", format!("futae agent {AGENT}")),
-    ];
+    ]
+    .into_iter()
+    .chain(pace.parameters())
+    .collect();
     let mut killed = 0;
-    let mut made = aoki::compare(parameters, TRIAL, progress, &mut |system| {
-        let outcome = one(&mut machines, system, reads, options)?;
+    let simulated = aoki::simulated(options, first.on_top)?;
+    let mut made = aoki::compare(parameters, simulated, progress, &mut |system| {
+        let outcome = one(&mut machines, system, &pace, options)?;
         for machine in &mut machines {
             let said = order(&mut machine.guest, "grep oom_kill /proc/vmstat")?;
             let number = said.split_whitespace().nth(1);
@@ -122,16 +130,11 @@ impl Machine {
             "sleep 3; futae load /mnt/first --choice '{CHOICE}' --operations 100 >/dev/null"
         );
         order(&mut guest, &probe)?;
-        let said = order(
-            &mut guest,
-            "echo 3 >/proc/sys/vm/drop_caches; cat /proc/meminfo; cat /tmp/agent.log >&2",
-        )?;
-        let overhead = overhead(&said).context("a guest does not tell its memory")?;
         Ok(Self {
             guest,
             image,
             feed,
-            overhead,
+            on_top: 0,
         })
     }
 
@@ -156,9 +159,43 @@ impl Machine {
         Ok(())
     }
 
+    /// Has it begin a run: with half of the memory, and with nothing that it has read before.
+    fn empty(&mut self) -> anyhow::Result<()> {
+        self.resize(TOTAL / 2 + self.on_top)?;
+        self.forget()
+    }
+
+    /// Has nobody hold what it has read.
+    fn forget(&mut self) -> anyhow::Result<()> {
+        order(&mut self.guest, "echo 3 >/proc/sys/vm/drop_caches")?;
+        forget(&self.image)
+    }
+
+    /// Learns what the guest needs beside its page cache, once that is the same for a while: an agent that is
+    /// still loading its programs has more.
+    fn settle(&mut self) -> anyhow::Result<()> {
+        let (mut before, mut same) = (0, 0);
+        for _ in 0..SETTLE_LOOKS {
+            let look = "sleep 1; echo 3 >/proc/sys/vm/drop_caches; cat /proc/meminfo";
+            let said = order(&mut self.guest, look)?;
+            let now = overhead(&said).context("a guest does not tell its memory")?;
+            same = if now.abs_diff(before) <= MIB {
+                same + 1
+            } else {
+                0
+            };
+            before = now;
+            if same == SETTLED {
+                self.on_top = now.saturating_sub(OVERHEAD).div_ceil(MIB) * MIB;
+                return Ok(());
+            }
+        }
+        bail!("a guest does not come to rest")
+    }
+
     /// Its lines of the configuration.
     fn config(&self, number: usize) -> String {
-        let mib = |cache: u64| (cache + self.overhead) / MIB;
+        let mib = |memory: u64| (memory + self.on_top) / MIB;
         format!(
             "[[guest]]\nname = \"G{}\"\nminimum = \"{}MiB\"\nmaximum = \"{}MiB\"\nstart = \"{}MiB\"\n\
              agent = {{ listen = {:?} }}\nactuator = {{ kind = \"qmp\", socket = {:?} }}\n",
@@ -197,36 +234,54 @@ fn image(place: &Path, number: usize) -> Result<PathBuf, Failure> {
     Ok(image)
 }
 
-/// What a guest with an empty page cache has beside it, in whole MiB.
+/// What a guest with an empty page cache has beside it.
 fn overhead(meminfo: &str) -> Option<u64> {
     let of = |name| memory(meminfo, name);
     // Files in memory are in the page cache and cannot leave it.
     let cache = (of("MemFree")? + of("Buffers")? + of("Cached")?).checked_sub(of("Shmem")?)?;
     let all = u64::from(MEMORY_MIB) * MIB;
-    Some(all.checked_sub(cache)?.div_ceil(MIB) * MIB)
+    all.checked_sub(cache)
+}
+
+/// How fast they read, with empty page caches, while their agents count.
+fn measure(machines: &mut [Machine; 2]) -> Result<Pace, Failure> {
+    for machine in machines.iter_mut() {
+        machine.forget()?;
+    }
+    let [first, second] = machines;
+    // G1's second file and G2's first are the large ones.
+    let probes = [(first, NAMES[1]), (second, NAMES[0])].map(|(machine, name)| -> Probe<'_> {
+        Box::new(move |options| {
+            let load = format!("futae load /mnt/{name} --json {}", options.join(" "));
+            Ok(serde_json::from_str(&order(&mut machine.guest, &load)?)?)
+        })
+    });
+    Ok(Pace::measure(probes)?)
 }
 
 fn one(
     machines: &mut [Machine; 2],
     system: &str,
-    reads: u64,
+    pace: &Pace,
     options: &Options<'_>,
 ) -> Result<Outcome, Failure> {
-    let overheads: u64 = machines.iter().map(|machine| machine.overhead).sum();
-    let mut config = aoki::head(system, TRIAL, TOTAL + overheads);
+    let on_top: u64 = machines.iter().map(|machine| machine.on_top).sum();
+    let mut config = aoki::head(system, pace.trial, TOTAL + on_top);
     for (number, machine) in machines.iter_mut().enumerate() {
         config += &machine.config(number);
-        machine.resize(TOTAL / 2 + machine.overhead)?;
-        order(&mut machine.guest, "echo 3 >/proc/sys/vm/drop_caches")?;
-        forget(&machine.image)?;
+        machine.empty()?;
     }
     let config = Config::parse(&config)?;
     let [first, second] = machines;
     let readers = [(first, 0), (second, 1)].map(|(machine, number)| -> Reader<'_> {
-        let seed = aoki::seed(options, number);
-        Box::new(move |begin, over| read(&mut machine.guest, reads, seed, begin, over))
+        let (reads, seed) = (aoki::reads(options), aoki::seed(options, number));
+        Box::new(move |race| {
+            let ends = read(&mut machine.guest, reads, seed, pace, race);
+            race.has_read();
+            ends
+        })
     });
-    aoki::race(&config, readers, options, || {
+    aoki::race(&config, readers, options, Trials::Time(pace.trial), || {
         // QEMU looks for somebody who listens once a second.
         std::thread::sleep(GREETING);
         Ok(())
@@ -238,23 +293,22 @@ fn read(
     guest: &mut Guest,
     reads: u64,
     seed: u64,
-    begin: Instant,
-    over: &AtomicBool,
+    pace: &Pace,
+    race: &Race,
 ) -> anyhow::Result<Ends> {
-    let mut ends = [Duration::ZERO; 2];
+    let mut ends = [0.0; 2];
     for (file, (name, seed)) in NAMES.into_iter().zip(seed..).enumerate() {
         for part in 0..PARTS {
-            if over.load(Ordering::Relaxed) {
-                bail!("interrupted; everything was taken down");
-            }
+            race.go_on()?;
             let now = reads * (part + 1) / PARTS - reads * part / PARTS;
             let seed = seed.wrapping_mul(PARTS).wrapping_add(part);
             let load = format!(
-                "futae load /mnt/{name} --choice '{CHOICE}' --operations {now} --seed {seed}"
+                "futae load /mnt/{name} --choice '{CHOICE}' --operations {now} --seed {seed} {}",
+                pace.options()
             );
             order(guest, &format!("{load} >/dev/null"))?;
         }
-        ends[file] = begin.elapsed();
+        ends[file] = race.elapsed(0, 0);
     }
     Ok(ends)
 }

@@ -5,6 +5,7 @@
 //! again from its seed, as many as it has read.
 
 use super::aoki::{CHOICE, Ends};
+use super::aoki_race::Race;
 use super::cgroup::Group;
 use super::process::futae;
 use crate::load::choice;
@@ -12,17 +13,16 @@ use anyhow::{Context, bail};
 use futae_report::{Counters, Frame, Hello, Memory, Message, PAGE_BYTES, References, Sample};
 use futae_trace::{Generator, Size};
 use rustix::fs::Advice;
-use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 const REPORT_INTERVAL: Duration = Duration::from_millis(100);
-const LOOK_INTERVAL: Duration = Duration::from_millis(10);
+const LOOK_INTERVAL: Duration = Duration::from_millis(2);
 /// Of all pages, so many are in the sample.
 const SAMPLED: u32 = References::ALL / 4;
 
@@ -36,14 +36,13 @@ pub struct Script {
     pub seed: u64,
 }
 
-/// Reads one file after the other, and tells whoever connects to `listener`. Returns when each file
-/// was done with, from `begin` on.
+/// Reads one file after the other, and tells whoever connects to `listener` until all have read. Returns when
+/// each file was done with.
 pub fn read(
     script: &Script,
     group: &Group,
     listener: &UnixListener,
-    begin: Instant,
-    stopped: &AtomicBool,
+    race: &Race,
 ) -> anyhow::Result<Ends> {
     let (mut stream, _) = listener.accept()?;
     let mut sequence = 0;
@@ -53,7 +52,8 @@ pub fn read(
         Ok(stream_all(&mut stream, &frame)?)
     };
     tell(Message::Hello(Hello::default()))?;
-    let mut ends = [Duration::ZERO; 2];
+    let mut ends = [0.0; 2];
+    let mut all = Io::default();
     for (number, (path, bytes)) in script.files.iter().enumerate() {
         let seed = script.seed + number as u64;
         let mut load = futae(["load", "--json", "--choice", CHOICE, "--operation", "4KiB"])?;
@@ -73,13 +73,17 @@ pub fn read(
         loop {
             std::thread::sleep(LOOK_INTERVAL);
             let ended = has_ended(&child.0)?;
-            if !ended && told.elapsed() < REPORT_INTERVAL {
+            let now = Io::read(child.0.id()).unwrap_or(before);
+            let sum = all.and(now);
+            let waits = race.has_to_wait(sum.hits(), sum.misses);
+            if !ended && !waits && told.elapsed() < REPORT_INTERVAL {
                 continue;
             }
-            if stopped.load(Ordering::Relaxed) {
-                bail!("interrupted; everything was taken down");
+            race.go_on()?;
+            if waits && !ended {
+                child.signal(Signal::STOP)?;
             }
-            let now = Io::read(child.0.id()).unwrap_or(before);
+            let now = Io::read(child.0.id()).unwrap_or(now);
             let period = told.elapsed();
             told = Instant::now();
             let (reads, misses) = (
@@ -104,7 +108,14 @@ pub fn read(
                 },
                 ..Sample::default()
             }))?;
+            if waits {
+                race.wait()?;
+                if !ended {
+                    child.signal(Signal::CONT)?;
+                }
+            }
             if ended {
+                all = all.and(now);
                 let status = child.0.wait()?;
                 if !status.success() {
                     bail!("the reader of {} ended with {status}", path.display());
@@ -112,7 +123,14 @@ pub fn read(
                 break;
             }
         }
-        ends[number] = begin.elapsed();
+        ends[number] = race.elapsed(all.hits(), all.misses);
+    }
+    race.has_read();
+    // An agent has no end: that a guest reads nothing is told, too.
+    while race.is_on() {
+        race.go_on()?;
+        tell(Message::Sample(Sample::default()))?;
+        std::thread::sleep(REPORT_INTERVAL);
     }
     Ok(ends)
 }
@@ -148,6 +166,13 @@ fn mixed(mut z: u64) -> u64 {
 /// A child that does not outlive whoever waits for it.
 struct Running(Child);
 
+impl Running {
+    /// Stops it or lets it go on.
+    fn signal(&self, signal: Signal) -> anyhow::Result<()> {
+        Ok(kill_process(pid(&self.0)?, signal)?)
+    }
+}
+
 impl Drop for Running {
     fn drop(&mut self) {
         // It may have ended.
@@ -158,10 +183,13 @@ impl Drop for Running {
 
 /// Whether a child has ended. Until it is waited for, the kernel still tells what it has read.
 fn has_ended(child: &Child) -> anyhow::Result<bool> {
-    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-    let pid = pid.context("a process without a number")?;
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-    Ok(waitid(WaitId::Pid(pid), options)?.is_some())
+    Ok(waitid(WaitId::Pid(pid(child)?), options)?.is_some())
+}
+
+fn pid(child: &Child) -> anyhow::Result<Pid> {
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    pid.context("a process without a number")
 }
 
 /// What a process has read, in pages.
@@ -172,6 +200,17 @@ struct Io {
 }
 
 impl Io {
+    fn hits(self) -> u64 {
+        self.reads.saturating_sub(self.misses)
+    }
+
+    fn and(self, more: Self) -> Self {
+        Self {
+            reads: self.reads + more.reads,
+            misses: self.misses + more.misses,
+        }
+    }
+
     fn read(process: u32) -> Option<Self> {
         let text = fs::read_to_string(format!("/proc/{process}/io")).ok()?;
         let bytes = |name: &str| {

@@ -4,9 +4,10 @@
 use crate::failure::Failure;
 use anyhow::Context;
 use futae_allocate::actuator::Actuator;
-use std::fs;
+use rustix::fs::MemfdFlags;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::JoinHandle;
@@ -170,11 +171,27 @@ impl Group {
         let read = |name: &str| fs::read_to_string(directory.join(name)).ok();
         let usage: u64 = read(names.usage)?.trim().parse().ok()?;
         let stat = read("memory.stat")?;
-        let cache = stat
-            .lines()
-            .find_map(|line| line.strip_prefix(names.cache))?;
-        let own = usage.saturating_sub(cache.trim().parse().ok()?);
-        Some(memory.saturating_sub(own))
+        let of = |name| {
+            let value = stat.lines().find_map(|line| line.strip_prefix(name))?;
+            value.trim().parse::<u64>().ok()
+        };
+        // Files in memory are in the page cache and cannot leave it.
+        let files = of(names.cache)?.saturating_sub(of("shmem ").unwrap_or(0));
+        Some(memory.saturating_sub(usage.saturating_sub(files)))
+    }
+
+    /// Takes so many bytes of its memory for good, as a guest's kernel and programs do. They are given back
+    /// when the file that is returned is closed.
+    pub fn hold(&self, bytes: u64) -> anyhow::Result<File> {
+        let held = rustix::fs::memfd_create("futae-held", MemfdFlags::CLOEXEC)?;
+        let held = File::from(held);
+        let mut fill = Command::new("head");
+        fill.args(["-c", &bytes.to_string(), "/dev/zero"]);
+        let mut fill = self.run(&fill);
+        let filled = fill.stdin(Stdio::null()).stdout(held.try_clone()?).status();
+        let filled = filled.context("head cannot be started")?;
+        anyhow::ensure!(filled.success(), "head, which takes memory: {filled}");
+        Ok(held)
     }
 
     fn processes(&self) -> impl Iterator<Item = PathBuf> {

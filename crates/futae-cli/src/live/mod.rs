@@ -7,6 +7,8 @@
 //! | `process` | commands as child processes, which do not outlive the experiment |
 //! | `aoki` | memory moved between two readers: the systems, the race, the table, the checks |
 //! | `aoki_group` | both readers in control groups |
+//! | `aoki_pace` | how much is read in a trial, and how fast |
+//! | `aoki_race` | what both readers know of each other, and when a trial ends |
 //! | `aoki_reader` | a reader in a control group, and what tells the allocator of it |
 //! | `aoki_guest` | both readers in guests |
 //! | `cgroup` | bounds of memory and of reading |
@@ -24,6 +26,8 @@
 mod aoki;
 mod aoki_group;
 mod aoki_guest;
+mod aoki_pace;
+mod aoki_race;
 mod aoki_reader;
 mod cgroup;
 mod disk;
