@@ -113,7 +113,7 @@ impl VolumeFile {
     pub(crate) fn write(
         &self,
         offset: u64,
-        data: &[u8],
+        mut data: IoBuf,
         fua: bool,
         done: impl FnOnce(Result<u32, Errno>) + Send + 'static,
     ) {
@@ -126,7 +126,7 @@ impl VolumeFile {
             return done(Err(Errno::ENOSPC));
         }
         self.touch();
-        let data = IoBuf::copy_of(&data[..length as usize]);
+        data.show(length as usize);
         let answer = move |result: Result<IoBuf, IoError>| {
             done(result.map(|_| length as u32).map_err(|error| errno(&error)));
         };

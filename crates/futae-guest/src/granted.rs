@@ -5,6 +5,26 @@ use fuser::{InitFlags, KernelConfig};
 /// Background requests (read-ahead, asynchronous I/O) that the kernel may have in flight.
 const BACKGROUND_REQUESTS: u16 = 256;
 
+/// How requests come from the kernel, and their answers go back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// Through `/dev/fuse`.
+    Device,
+    /// By FUSE over io_uring, a ring for each processor.
+    Ring,
+}
+
+impl Transport {
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Device => "device",
+            Self::Ring => "ring",
+        }
+    }
+}
+
 /// What the kernel agreed to when the mount was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Granted {
@@ -16,6 +36,8 @@ pub struct Granted {
     pub readahead_bytes: u32,
     /// Background requests in flight.
     pub background_requests: u16,
+    /// How requests come from the kernel.
+    pub transport: Transport,
     /// Whether a file opened past the page cache can be mapped shared (since Linux 6.6).
     pub shared_mmap: bool,
 }
@@ -27,6 +49,7 @@ impl Granted {
         config: &mut KernelConfig,
         request_bytes: u32,
         wanted: &[InitFlags],
+        wants_ring: bool,
     ) -> Self {
         if let Err(nearest) = config.set_max_write(request_bytes) {
             let _ = config.set_max_write(nearest);
@@ -43,12 +66,22 @@ impl Granted {
         let shared_mmap = config
             .add_capabilities(InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP)
             .is_ok();
+        // Nobody is answered before there are rings, once this is agreed on.
+        let has_ring = wants_ring
+            && config
+                .add_capabilities(InitFlags::FUSE_OVER_IO_URING)
+                .is_ok();
         let abi = config.kernel_abi();
         Self {
             protocol: (abi.0, abi.1),
             request_bytes,
             readahead_bytes,
             background_requests: BACKGROUND_REQUESTS,
+            transport: if has_ring {
+                Transport::Ring
+            } else {
+                Transport::Device
+            },
             shared_mmap,
         }
     }

@@ -15,13 +15,14 @@ mod granted;
 mod mount;
 mod mountpoint;
 mod passthrough;
+mod ring;
 mod runs;
 mod session;
 mod tree;
 
 pub use error::MountError;
-pub use granted::Granted;
+pub use granted::{Granted, Transport};
 pub use mount::{Mount, MountOptions, ShownFile, default_file_name};
 pub use mountpoint::check_mountpoint;
 pub use passthrough::{PageCacheUse, TreeHandle, TreeMount, TreeOptions, control_attribute};
-pub use session::Unmounted;
+pub use session::{TransportChoice, Unmounted};

@@ -4,7 +4,8 @@ use crate::MountError;
 use crate::file::VolumeFile;
 use crate::granted::Granted;
 use crate::mountpoint::check_mountpoint;
-use crate::session::{Mounted, Unmounted};
+use crate::ring::Beginning;
+use crate::session::{Mounted, TransportChoice, Unmounted};
 use crate::tree::Tree;
 use fuser::{Config, MountOption};
 use futae_engine::Engine;
@@ -44,6 +45,8 @@ pub struct MountOptions {
     pub join_reads_bytes: u64,
     /// Threads that take requests from the kernel; a few, if not given.
     pub threads: Option<usize>,
+    /// How requests are to come from the kernel.
+    pub transport: TransportChoice,
 }
 
 /// Mounted volumes. Dropping it detaches the mount; [`unmount`](Self::unmount) ends it properly.
@@ -90,14 +93,19 @@ impl Mount {
             epoch: SystemTime::now(),
             kernel_cache: options.kernel_cache,
             granted: Arc::clone(&answer),
+            begins: Beginning::Device,
         };
         let config = config(options, files.iter().all(|file| file.read_only));
-        let (mounted, _) = Mounted::start(tree, &mountpoint, &config)?;
+        let (mounted, _) = Mounted::start(&tree, &mountpoint, &config, options.transport)?;
         let granted = answer.get().copied().ok_or_else(|| {
             refused(io::Error::other(
                 "the kernel did not begin the FUSE session",
             ))
         })?;
+        let granted = Granted {
+            transport: mounted.transport(),
+            ..granted
+        };
         if options.kernel_cache {
             raise_readahead(&mountpoint);
         }

@@ -1,9 +1,11 @@
 //! A FUSE session from its start to its end, whatever it shows.
 
-use crate::MountError;
 use crate::mountpoint::{detach, unmount};
-use fuser::{Config, Filesystem, Notifier, Session, SessionUnmounter};
+use crate::ring::{Beginning, Offer, Rings, Running, Served, offer};
+use crate::{MountError, Transport};
+use fuser::{Config, Notifier, Session, SessionUnmounter};
 use std::io;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -23,39 +25,120 @@ pub struct Unmounted {
     pub is_in_use: bool,
 }
 
+/// How requests are to come from the kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TransportChoice {
+    /// By rings where the kernel has them, else through `/dev/fuse`.
+    #[default]
+    Auto,
+    /// Through `/dev/fuse`.
+    Device,
+    /// By rings, or there is no mount.
+    Ring,
+}
+
 /// A session under way. Dropping it detaches the mount.
 pub(crate) struct Mounted {
     mountpoint: PathBuf,
     /// Ends the mount, once.
     unmounter: Option<SessionUnmounter>,
-    session: Option<JoinHandle<io::Result<()>>>,
+    session: Option<JoinHandle<()>>,
+    transport: Transport,
 }
 
 impl Mounted {
     /// Mounts a file system at an absolute path, and serves it on threads of its own.
     pub(crate) fn start(
-        filesystem: impl Filesystem,
+        filesystem: &impl Served,
         mountpoint: &Path,
         config: &Config,
+        choice: TransportChoice,
     ) -> Result<(Self, Notifier), MountError> {
-        let refused = |source| MountError::Mount {
-            path: mountpoint.to_owned(),
-            source,
+        let wanted = match (choice, offer()) {
+            (TransportChoice::Device, _) | (TransportChoice::Auto, Offer::Off | Offer::Unknown) => {
+                false
+            }
+            (TransportChoice::Ring, Offer::Off) => return Err(MountError::RingsOff),
+            (TransportChoice::Ring, Offer::Unknown) => return Err(MountError::NoRings),
+            (TransportChoice::Auto | TransportChoice::Ring, Offer::Yes) => true,
         };
-        let mut session = Session::new(filesystem, mountpoint, config)
-            .map_err(|error| not_permitted(&error).unwrap_or_else(|| refused(error)))?;
+        if wanted {
+            match Self::by_ring(filesystem, mountpoint, config)? {
+                Ok(mounted) => return Ok(mounted),
+                Err(error) if choice == TransportChoice::Ring => {
+                    return Err(MountError::Ring(error));
+                }
+                // Where io_uring is not permitted, or a limit was reached, it goes as it always has.
+                Err(_) => {}
+            }
+        }
+        let refused = |error| refused(mountpoint, error);
+        let session = Session::new(filesystem.clone(), mountpoint, config).map_err(refused)?;
+        Self::serve(session, mountpoint, None)
+    }
+
+    /// The same by rings, or why the kernel does not have them.
+    fn by_ring(
+        filesystem: &impl Served,
+        mountpoint: &Path,
+        config: &Config,
+    ) -> Result<io::Result<(Self, Notifier)>, MountError> {
+        let rings = match Rings::prepare(filesystem, config) {
+            Ok(rings) => rings,
+            Err(error) => return Ok(Err(error)),
+        };
+        let mut asking = filesystem.clone();
+        asking.begin_as(Beginning::Ring);
+        // What is not for rings is little.
+        let mut config = config.clone();
+        config.n_threads = Some(1);
+        let refused = |error| refused(mountpoint, error);
+        let session = Session::new(asking.clone(), mountpoint, &config).map_err(refused)?;
+        if !asking.has_ring() {
+            let error = io::Error::other("the kernel did not agree to it");
+            return Ok(Err(error));
+        }
+        // If this fails, the session is unmounted as it is dropped.
+        let running = match rings.start(session.as_fd()) {
+            Ok(running) => running,
+            Err(error) => return Ok(Err(error)),
+        };
+        Self::serve(session, mountpoint, Some(running)).map(Ok)
+    }
+
+    fn serve(
+        mut session: Session<impl Served>,
+        mountpoint: &Path,
+        rings: Option<Running>,
+    ) -> Result<(Self, Notifier), MountError> {
         let unmounter = session.unmount_callable();
         let notifier = session.notifier();
+        let transport = match &rings {
+            Some(_) => Transport::Ring,
+            None => Transport::Device,
+        };
         let session = thread::Builder::new()
             .name("futae-mount".into())
-            .spawn(move || session.run())
-            .map_err(refused)?;
+            .spawn(move || {
+                // How it ended does not matter any more.
+                drop(session.run());
+                if let Some(rings) = rings {
+                    rings.join();
+                }
+            })
+            .map_err(|error| refused(mountpoint, error))?;
         let mounted = Self {
             mountpoint: mountpoint.to_owned(),
             unmounter: Some(unmounter),
             session: Some(session),
+            transport,
         };
         Ok((mounted, notifier))
+    }
+
+    /// How requests come.
+    pub(crate) fn transport(&self) -> Transport {
+        self.transport
     }
 
     /// Whether the mount has ended, for example because somebody ran `umount`.
@@ -116,7 +199,6 @@ impl Mounted {
             thread::sleep(POLL_INTERVAL);
         }
         if let Some(session) = self.session.take() {
-            // How it ended does not matter any more.
             drop(session.join());
         }
         true
@@ -131,6 +213,13 @@ impl Drop for Mounted {
             self.wait(DETACHED_PATIENCE);
         }
     }
+}
+
+fn refused(mountpoint: &Path, source: io::Error) -> MountError {
+    not_permitted(&source).unwrap_or_else(|| MountError::Mount {
+        path: mountpoint.to_owned(),
+        source,
+    })
 }
 
 /// The error for a user or container that may not mount.

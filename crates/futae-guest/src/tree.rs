@@ -1,7 +1,8 @@
 //! The file system: a root directory and in it a file for each volume.
 
 use crate::file::VolumeFile;
-use crate::granted::Granted;
+use crate::granted::{Granted, Transport};
+use crate::ring::{Answer, Beginning, Served, Write};
 use crate::runs::longest_request_bytes;
 use fuser::{
     AccessFlags, BsdFileFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags,
@@ -9,6 +10,7 @@ use fuser::{
     ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs,
     ReplyWrite, Request, TimeOrNow, WriteFlags,
 };
+use futae_engine::IoBuf;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::sync::{Arc, OnceLock};
@@ -30,6 +32,7 @@ const WRITABLE: FileHandle = FileHandle(1);
 const READABLE: FileHandle = FileHandle(0);
 
 /// The file system of one mount.
+#[derive(Clone)]
 pub(crate) struct Tree {
     /// The files by name; there is at least one.
     pub(crate) files: Vec<(OsString, Arc<VolumeFile>)>,
@@ -38,6 +41,7 @@ pub(crate) struct Tree {
     /// Whether the kernel's page cache may hold the file.
     pub(crate) kernel_cache: bool,
     pub(crate) granted: Arc<OnceLock<Granted>>,
+    pub(crate) begins: Beginning,
 }
 
 impl Tree {
@@ -76,6 +80,35 @@ impl Tree {
         })
     }
 
+    fn read_file(
+        &self,
+        inode: INodeNo,
+        offset: u64,
+        size: u32,
+        done: impl FnOnce(Result<&[u8], Errno>) + Send + 'static,
+    ) {
+        match self.file(inode) {
+            Some(file) => file.read(offset, size, done),
+            None => done(Err(Errno::EISDIR)),
+        }
+    }
+
+    fn write_file(
+        &self,
+        inode: INodeNo,
+        offset: u64,
+        data: IoBuf,
+        opened: i32,
+        done: impl FnOnce(Result<u32, Errno>) + Send + 'static,
+    ) {
+        // O_SYNC contains O_DSYNC, and the kernel sets it for RWF_DSYNC, too.
+        let fua = opened & O_DSYNC != 0;
+        match self.file(inode) {
+            Some(file) => file.write(offset, data, fua, done),
+            None => done(Err(Errno::EISDIR)),
+        }
+    }
+
     fn answer_attributes(&self, inode: INodeNo, reply: ReplyAttr) {
         match self.attributes(inode) {
             Some(attributes) => reply.attr(&FOREVER, &attributes),
@@ -103,8 +136,35 @@ fn flush_all(mut files: impl Iterator<Item = Arc<VolumeFile>> + Send + 'static, 
     }
 }
 
+impl Served for Tree {
+    fn begin_as(&mut self, how: Beginning) {
+        self.begins = how;
+    }
+
+    fn has_ring(&self) -> bool {
+        let granted = self.granted.get();
+        granted.is_some_and(|granted| granted.transport == Transport::Ring)
+    }
+
+    fn request_bytes(&self) -> u32 {
+        longest_request_bytes()
+    }
+
+    fn read_direct(&self, inode: u64, offset: u64, size: u32, answer: Answer) {
+        self.read_file(INodeNo(inode), offset, size, |result| answer.data(result));
+    }
+
+    fn write_direct(&self, write: Write, data: IoBuf, answer: Answer) {
+        let done = |result| answer.written(result);
+        self.write_file(INodeNo(write.inode), write.offset, data, write.opened, done);
+    }
+}
+
 impl Filesystem for Tree {
     fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
+        if self.begins == Beginning::Behind {
+            return Ok(());
+        }
         let granted = Granted::agree(
             config,
             longest_request_bytes(),
@@ -113,6 +173,7 @@ impl Filesystem for Tree {
                 InitFlags::FUSE_PARALLEL_DIROPS,
                 InitFlags::FUSE_HANDLE_KILLPRIV,
             ],
+            self.begins == Beginning::Ring,
         );
         let _ = self.granted.set(granted);
         Ok(())
@@ -245,10 +306,7 @@ impl Filesystem for Tree {
         _lock_owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        let Some(file) = self.file(inode) else {
-            return reply.error(Errno::EISDIR);
-        };
-        file.read(offset, size, move |result| match result {
+        self.read_file(inode, offset, size, move |result| match result {
             Ok(data) => reply.data(data),
             Err(errno) => reply.error(errno),
         });
@@ -266,15 +324,12 @@ impl Filesystem for Tree {
         _lock_owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        // O_SYNC contains O_DSYNC, and the kernel sets it for RWF_DSYNC, too.
-        let fua = flags.0 & O_DSYNC != 0;
-        let Some(file) = self.file(inode) else {
-            return reply.error(Errno::EISDIR);
-        };
-        file.write(offset, data, fua, move |result| match result {
+        let data = IoBuf::copy_of(data);
+        let done = move |result| match result {
             Ok(written) => reply.written(written),
             Err(errno) => reply.error(errno),
-        });
+        };
+        self.write_file(inode, offset, data, flags.0, done);
     }
 
     fn flush(

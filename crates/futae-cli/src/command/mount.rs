@@ -4,6 +4,7 @@ mod choice;
 mod open;
 mod orders;
 mod state;
+mod transport;
 mod tree;
 
 pub use orders::MountStatus;
@@ -27,6 +28,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
+use transport::Transport;
 
 /// How often to look whether somebody else has unmounted it.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
@@ -80,6 +82,10 @@ pub struct Args {
     /// Threads that take requests from the kernel
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     threads: Option<u16>,
+    /// How requests come from the kernel: by FUSE over io_uring (ring), through /dev/fuse (device), or by
+    /// rings where the kernel has them switched on (auto)
+    #[arg(long, value_name = "HOW", default_value = "auto")]
+    transport: Transport,
     /// Take orders (status, resize) on this unix socket, unix:PATH
     #[arg(long, value_name = "ADDRESS")]
     control: Option<String>,
@@ -143,6 +149,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         join_reads_bytes: plan.join_reads_bytes,
         kernel_cache: args.kernel_cache,
         threads: args.threads.map(usize::from),
+        transport: args.transport.into(),
     };
     let mount = Mount::start(&engine, &shown, &options).map_err(failure)?;
     let names = shown.into_iter().map(|file| file.name).collect();
@@ -364,18 +371,20 @@ fn announce(
                 "background_requests": granted.background_requests,
                 "shared_mmap": granted.shared_mmap || args.kernel_cache,
                 "kernel_cache": args.kernel_cache,
+                "transport": granted.transport.name(),
             },
         });
         writeln!(out, "{line}")?;
     } else {
         writeln!(
             out,
-            "mounted {} at {} ({}; {} cache of {} blocks, evicted blocks hand down {hand_down})",
+            "mounted {} at {} ({}; {} cache of {} blocks, evicted blocks hand down {hand_down}; requests by {})",
             args.source(),
             at(mount).display(),
             Size::Bytes(size_bytes),
             status.policy,
             Size::Bytes(status.block_bytes),
+            granted.transport.name(),
         )?;
     }
     out.flush()?;

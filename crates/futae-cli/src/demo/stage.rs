@@ -7,7 +7,7 @@ use futae_engine::{
     ClientId, Engine, EngineOptions, EngineStatus, FileStore, HandDown, IoBuf, Operation, Request,
     Store,
 };
-use futae_guest::{Mount, MountError, MountOptions, ShownFile};
+use futae_guest::{Mount, MountError, MountOptions, ShownFile, TransportChoice};
 use futae_host::{Export, Listen, Server, ServerOptions};
 use futae_policy::{Class, VolumeId};
 use futae_wire::NbdUri;
@@ -171,6 +171,7 @@ fn mount(
         join_reads_bytes: 0,
         kernel_cache: false,
         threads: None,
+        transport: TransportChoice::Auto,
     };
     let shown = ShownFile {
         volume,

@@ -50,10 +50,15 @@ pub(crate) struct Asker {
 
 impl Asker {
     pub(crate) fn of(request: &fuser::Request) -> Self {
+        Self::new([request.uid(), request.gid(), request.pid()])
+    }
+
+    /// By user, group and process.
+    pub(crate) fn new([user, group, process]: [u32; 3]) -> Self {
         Self {
-            user: request.uid(),
-            group: request.gid(),
-            process: request.pid(),
+            user,
+            group,
+            process,
         }
     }
 

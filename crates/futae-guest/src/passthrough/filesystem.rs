@@ -7,13 +7,14 @@ use super::names::Making;
 use super::node::Node;
 use super::stat::attributes;
 use super::{FRESH, Passthrough};
+use crate::ring::{Beginning, Write};
 use fuser::{
     AccessFlags, BsdFileFlags, FileHandle, Filesystem, FopenFlags, Generation, INodeNo,
     KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
     ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs,
     ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
-use futae_engine::{IoBuf, Operation};
+use futae_engine::IoBuf;
 use rustix::fs::{AtFlags, OFlags, Stat};
 use rustix::io::Errno;
 use std::ffi::OsStr;
@@ -22,11 +23,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// `O_DSYNC` of `open`, as `asm-generic/fcntl.h` has it (rustix knows it only as `O_SYNC`).
-const O_DSYNC: i32 = 0o10000;
-
 /// What the kernel talks to.
-pub(crate) struct Front(pub(crate) Arc<Passthrough>);
+#[derive(Clone)]
+pub(crate) struct Front {
+    pub(crate) tree: Arc<Passthrough>,
+    pub(crate) begins: Beginning,
+}
 
 impl Front {
     /// Answers, or says why not.
@@ -46,8 +48,8 @@ impl Front {
         }
     }
 
-    fn failed(&self, what: &str, inode: INodeNo, errno: Errno) -> fuser::Errno {
-        self.0.complain(what, inode.0, errno);
+    pub(super) fn failed(&self, what: &str, inode: INodeNo, errno: Errno) -> fuser::Errno {
+        self.tree.complain(what, inode.0, errno);
         fuse(errno)
     }
 }
@@ -78,22 +80,24 @@ fn settle(reply: ReplyEmpty) -> impl FnOnce(Result<(), Errno>) + Send + 'static 
 
 impl Filesystem for Front {
     fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        self.0.agree(config);
+        if self.begins != Beginning::Behind {
+            self.tree.agree(config, self.begins == Beginning::Ring);
+        }
         Ok(())
     }
 
     fn lookup(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let found = self.0.lookup_node(parent.0, name);
+        let found = self.tree.lookup_node(parent.0, name);
         self.entry("looking up", parent, found, reply);
     }
 
     fn forget(&self, _request: &Request, inode: INodeNo, times: u64) {
-        self.0.forget_node(inode.0, times);
+        self.tree.forget_node(inode.0, times);
     }
 
     fn getattr(&self, _: &Request, inode: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
-        match self.0.attributes_of(inode.0) {
-            Ok(stat) => reply.attr(&FRESH, &attributes(&stat, self.0.shown_number(&stat))),
+        match self.tree.attributes_of(inode.0) {
+            Ok(stat) => reply.attr(&FRESH, &attributes(&stat, self.tree.shown_number(&stat))),
             Err(errno) => reply.error(self.failed("attributes", inode, errno)),
         }
     }
@@ -125,14 +129,14 @@ impl Filesystem for Front {
             modified,
             asker: Some(Asker::of(request)),
         };
-        match self.0.set_attributes(inode.0, &wanted) {
-            Ok(stat) => reply.attr(&FRESH, &attributes(&stat, self.0.shown_number(&stat))),
+        match self.tree.set_attributes(inode.0, &wanted) {
+            Ok(stat) => reply.attr(&FRESH, &attributes(&stat, self.tree.shown_number(&stat))),
             Err(errno) => reply.error(self.failed("changing attributes", inode, errno)),
         }
     }
 
     fn readlink(&self, _request: &Request, inode: INodeNo, reply: ReplyData) {
-        match self.0.target_of(inode.0) {
+        match self.tree.target_of(inode.0) {
             Ok(target) => reply.data(&target),
             Err(errno) => reply.error(self.failed("reading a link", inode, errno)),
         }
@@ -149,7 +153,7 @@ impl Filesystem for Front {
         reply: ReplyEntry,
     ) {
         let what = making(request, mode, umask);
-        let made = self.0.make_node(parent.0, name, what, device);
+        let made = self.tree.make_node(parent.0, name, what, device);
         self.entry("making a file", parent, made, reply);
     }
 
@@ -163,17 +167,17 @@ impl Filesystem for Front {
         reply: ReplyEntry,
     ) {
         let what = making(request, mode, umask);
-        let made = self.0.make_directory(parent.0, name, what);
+        let made = self.tree.make_directory(parent.0, name, what);
         self.entry("making a directory", parent, made, reply);
     }
 
     fn unlink(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let done = self.0.remove(parent.0, name, AtFlags::empty());
+        let done = self.tree.remove(parent.0, name, AtFlags::empty());
         self.empty("removing a file", parent, done, reply);
     }
 
     fn rmdir(&self, _request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let done = self.0.remove(parent.0, name, AtFlags::REMOVEDIR);
+        let done = self.tree.remove(parent.0, name, AtFlags::REMOVEDIR);
         self.empty("removing a directory", parent, done, reply);
     }
 
@@ -186,7 +190,7 @@ impl Filesystem for Front {
         reply: ReplyEntry,
     ) {
         let owner = (request.uid(), request.gid());
-        let made = self.0.make_symlink(parent.0, name, target, owner);
+        let made = self.tree.make_symlink(parent.0, name, target, owner);
         self.entry("making a link", parent, made, reply);
     }
 
@@ -201,7 +205,7 @@ impl Filesystem for Front {
         reply: ReplyEmpty,
     ) {
         let (from, to) = ((parent.0, name), (new_parent.0, new_name));
-        let done = self.0.move_name(from, to, flags.bits());
+        let done = self.tree.move_name(from, to, flags.bits());
         self.empty("renaming", parent, done, reply);
     }
 
@@ -213,14 +217,14 @@ impl Filesystem for Front {
         name: &OsStr,
         reply: ReplyEntry,
     ) {
-        let made = self.0.link_node(inode.0, parent.0, name);
+        let made = self.tree.link_node(inode.0, parent.0, name);
         self.entry("making a link", parent, made, reply);
     }
 
     fn open(&self, _request: &Request, inode: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         let access = Access::of(flags.0);
-        let node = self.0.nodes.get(inode.0);
-        match node.and_then(|node| self.0.open_file(&node, access)) {
+        let node = self.tree.nodes.get(inode.0);
+        match node.and_then(|node| self.tree.open_file(&node, access)) {
             Ok(()) => reply.opened(access.handle(), opened(access)),
             Err(errno) => reply.error(self.failed("opening", inode, errno)),
         }
@@ -239,13 +243,13 @@ impl Filesystem for Front {
         let what = making(request, mode, umask);
         let exclusively = OFlags::from_bits_retain(flags as u32).contains(OFlags::EXCL);
         let access = Access::of(flags);
-        let made = self.0.make_file(parent.0, name, what, exclusively);
+        let made = self.tree.make_file(parent.0, name, what, exclusively);
         let made = made.and_then(|(node, _)| {
-            let ready = self.0.open_file(&node, access);
-            self.0.settle_mode(&node, parent.0, what);
-            let ready = ready.and_then(|()| self.0.stat(&node));
+            let ready = self.tree.open_file(&node, access);
+            self.tree.settle_mode(&node, parent.0, what);
+            let ready = ready.and_then(|()| self.tree.stat(&node));
             if ready.is_err() {
-                self.0.forget_node(node.id, 1);
+                self.tree.forget_node(node.id, 1);
             }
             ready.map(|stat| (node, stat))
         });
@@ -269,7 +273,7 @@ impl Filesystem for Front {
         _lock_owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        self.0
+        self.tree
             .read(inode.0, offset, size, move |result| match result {
                 Ok(data) => reply.data(data),
                 Err(errno) => reply.error(fuse(errno)),
@@ -288,28 +292,17 @@ impl Filesystem for Front {
         _lock_owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        if how.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID)
-            && let Err(errno) = self.0.drop_set_id(inode.0, Asker::of(request))
-        {
-            return reply.error(self.failed("changing attributes", inode, errno));
-        }
-        let (length, data) = (data.len() as u32, IoBuf::copy_of(data));
-        let opened = OFlags::from_bits_retain(flags.0 as u32);
-        // O_SYNC contains O_DSYNC, and the kernel sets it for RWF_DSYNC, too.
-        let fua = flags.0 & O_DSYNC != 0;
-        // What was mapped has its place; what is appended goes where the end is by now.
-        let appends =
-            opened.contains(OFlags::APPEND) && !how.contains(WriteFlags::FUSE_WRITE_CACHE);
-        let operation = if appends {
-            Operation::Append { data, fua }
-        } else {
-            Operation::Write { offset, data, fua }
+        let write = Write {
+            inode: inode.0,
+            offset,
+            how: how.bits(),
+            opened: flags.0,
+            asker: [request.uid(), request.gid(), request.pid()],
         };
-        self.0
-            .write(inode.0, operation, move |result| match result {
-                Ok(()) => reply.written(length),
-                Err(errno) => reply.error(fuse(errno)),
-            });
+        self.write_file(write, IoBuf::copy_of(data), move |result| match result {
+            Ok(written) => reply.written(written),
+            Err(errno) => reply.error(errno),
+        });
     }
 
     fn flush(
@@ -320,7 +313,7 @@ impl Filesystem for Front {
         _lock_owner: LockOwner,
         reply: ReplyEmpty,
     ) {
-        self.0.settle(inode.0, handle, settle(reply));
+        self.tree.settle(inode.0, handle, settle(reply));
     }
 
     fn release(
@@ -333,7 +326,7 @@ impl Filesystem for Front {
         _flush: bool,
         reply: ReplyEmpty,
     ) {
-        self.0.close_file(inode.0, handle);
+        self.tree.close_file(inode.0, handle);
         reply.ok();
     }
 
@@ -345,11 +338,11 @@ impl Filesystem for Front {
         data_only: bool,
         reply: ReplyEmpty,
     ) {
-        self.0.sync(inode.0, data_only, settle(reply));
+        self.tree.sync(inode.0, data_only, settle(reply));
     }
 
     fn opendir(&self, _request: &Request, inode: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        match self.0.open_directory(inode.0) {
+        match self.tree.open_directory(inode.0) {
             Ok(handle) => reply.opened(FileHandle(handle), FopenFlags::empty()),
             Err(errno) => reply.error(self.failed("opening a directory", inode, errno)),
         }
@@ -363,7 +356,7 @@ impl Filesystem for Front {
         offset: u64,
         mut reply: ReplyDirectory,
     ) {
-        match self.0.read_directory(handle.0, offset, &mut reply) {
+        match self.tree.read_directory(handle.0, offset, &mut reply) {
             Ok(()) => reply.ok(),
             Err(errno) => reply.error(self.failed("reading a directory", inode, errno)),
         }
@@ -378,7 +371,7 @@ impl Filesystem for Front {
         mut reply: ReplyDirectoryPlus,
     ) {
         let done = self
-            .0
+            .tree
             .read_directory_plus(inode.0, handle.0, offset, &mut reply);
         match done {
             Ok(()) => reply.ok(),
@@ -394,7 +387,7 @@ impl Filesystem for Front {
         _flags: OpenFlags,
         reply: ReplyEmpty,
     ) {
-        self.0.close_directory(handle.0);
+        self.tree.close_directory(handle.0);
         reply.ok();
     }
 
@@ -406,12 +399,12 @@ impl Filesystem for Front {
         data_only: bool,
         reply: ReplyEmpty,
     ) {
-        let done = self.0.sync_directory(handle.0, data_only);
+        let done = self.tree.sync_directory(handle.0, data_only);
         self.empty("syncing a directory", inode, done, reply);
     }
 
     fn statfs(&self, _request: &Request, inode: INodeNo, reply: ReplyStatfs) {
-        match self.0.statfs(inode.0) {
+        match self.tree.statfs(inode.0) {
             Ok(s) => reply.statfs(
                 s.f_blocks,
                 s.f_bfree,
@@ -436,20 +429,20 @@ impl Filesystem for Front {
         _position: u32,
         reply: ReplyEmpty,
     ) {
-        let done = self.0.set_xattr(inode.0, name, value, flags);
+        let done = self.tree.set_xattr(inode.0, name, value, flags);
         self.empty("setting an attribute", inode, done, reply);
     }
 
     fn getxattr(&self, _: &Request, inode: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
-        answer_xattr(self.0.xattr(inode.0, name), size, reply);
+        answer_xattr(self.tree.xattr(inode.0, name), size, reply);
     }
 
     fn listxattr(&self, _request: &Request, inode: INodeNo, size: u32, reply: ReplyXattr) {
-        answer_xattr(self.0.xattr_names(inode.0), size, reply);
+        answer_xattr(self.tree.xattr_names(inode.0), size, reply);
     }
 
     fn removexattr(&self, _request: &Request, inode: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let done = self.0.remove_xattr(inode.0, name);
+        let done = self.tree.remove_xattr(inode.0, name);
         self.empty("removing an attribute", inode, done, reply);
     }
 
@@ -469,8 +462,8 @@ impl Filesystem for Front {
         reply: ReplyEmpty,
     ) {
         let asker = Asker::of(request);
-        let done = self.0.drop_set_id(inode.0, asker);
-        let done = done.and_then(|()| self.0.allocate(inode.0, offset, length, mode));
+        let done = self.tree.drop_set_id(inode.0, asker);
+        let done = done.and_then(|()| self.tree.allocate(inode.0, offset, length, mode));
         self.empty("allocating", inode, done, reply);
     }
 
@@ -483,7 +476,7 @@ impl Filesystem for Front {
         whence: i32,
         reply: ReplyLseek,
     ) {
-        match self.0.seek(inode.0, offset, whence) {
+        match self.tree.seek(inode.0, offset, whence) {
             Ok(offset) => reply.offset(offset),
             Err(errno) => reply.error(fuse(errno)),
         }

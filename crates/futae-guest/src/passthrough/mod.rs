@@ -3,6 +3,7 @@
 //! | file | holds |
 //! | --- | --- |
 //! | `filesystem.rs` | requests of the kernel, and their answers |
+//! | `direct.rs` | reads and writes among them, which may come another way |
 //! | `names.rs`, `attributes.rs`, `directories.rs`, `data.rs` | what they come to |
 //! | `node.rs` | the files that the kernel knows of |
 //! | `contents.rs`, `lower.rs`, `seen.rs` | the data of a file: a volume of the engine, its store, and what tells our changes of it from others |
@@ -13,6 +14,7 @@ mod attributes;
 mod caller;
 mod contents;
 mod data;
+mod direct;
 mod directories;
 mod filesystem;
 mod log;
@@ -70,7 +72,7 @@ pub(crate) struct Passthrough {
 
 impl Passthrough {
     /// Asks the kernel for what helps. Each is a wish: where it has a lower limit, that is taken.
-    fn agree(&self, config: &mut KernelConfig) {
+    fn agree(&self, config: &mut KernelConfig, wants_ring: bool) {
         let wanted = [
             InitFlags::FUSE_ASYNC_DIO,
             InitFlags::FUSE_PARALLEL_DIROPS,
@@ -79,7 +81,7 @@ impl Passthrough {
             InitFlags::FUSE_POSIX_ACL,
             InitFlags::FUSE_DONT_MASK,
         ];
-        let granted = Granted::agree(config, REQUEST_BYTES, &wanted);
+        let granted = Granted::agree(config, REQUEST_BYTES, &wanted, wants_ring);
         let _ = self.granted.set(granted);
     }
 

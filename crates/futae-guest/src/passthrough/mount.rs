@@ -6,7 +6,8 @@ use super::lower::magic;
 use super::node::Nodes;
 use super::priority::Priority;
 use super::{Passthrough, log};
-use crate::session::{Mounted, Unmounted};
+use crate::ring::Beginning;
+use crate::session::{Mounted, TransportChoice, Unmounted};
 use crate::{Granted, MountError, check_mountpoint};
 use fuser::{Config, MountOption, SessionACL};
 use futae_engine::Engine;
@@ -43,6 +44,8 @@ pub struct TreeOptions {
     pub read_only: bool,
     /// Threads that take requests from the kernel; a few, if not given.
     pub threads: Option<usize>,
+    /// How requests are to come from the kernel.
+    pub transport: TransportChoice,
 }
 
 /// A mounted tree. Dropping it detaches the mount; [`unmount`](Self::unmount) ends it properly.
@@ -123,8 +126,12 @@ impl TreeMount {
             granted: OnceLock::new(),
         });
         rustix::process::umask(Mode::empty());
-        let front = Front(Arc::clone(&tree));
-        let (mounted, notifier) = Mounted::start(front, &mountpoint, &config(&source, options))?;
+        let front = Front {
+            tree: Arc::clone(&tree),
+            begins: Beginning::Device,
+        };
+        let config = config(&source, options);
+        let (mounted, notifier) = Mounted::start(&front, &mountpoint, &config, options.transport)?;
         let _ = tree.notifier.set(notifier);
         let handle = Arc::new(TreeHandle {
             mountpoint,
@@ -144,7 +151,11 @@ impl TreeMount {
     /// What the kernel agreed to.
     #[must_use]
     pub fn granted(&self) -> Option<Granted> {
-        self.handle.tree.granted.get().copied()
+        let granted = self.handle.tree.granted.get()?;
+        Some(Granted {
+            transport: self.mounted.transport(),
+            ..*granted
+        })
     }
 
     /// To ask it, while it is mounted.

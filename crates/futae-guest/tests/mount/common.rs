@@ -11,7 +11,7 @@ use futae_engine::{
     Engine, EngineOptions, FileStore, HandDown, IoBuf, IoError, IoErrorKind, Store, StoreDone,
     StoreOperation,
 };
-use futae_guest::{Mount, MountOptions, ShownFile};
+use futae_guest::{Mount, MountOptions, ShownFile, TransportChoice};
 use futae_policy::{Class, VolumeId};
 use rustix::mount::UnmountFlags;
 use tempfile::TempDir;
@@ -38,6 +38,19 @@ pub(crate) fn tool(program: &str, arguments: &[&str]) -> Option<Output> {
             println!("skipped: cannot run {program} ({error}); install it to run this test");
             None
         }
+    }
+}
+
+/// How the mounts of these tests get their requests: `ring` or `device`.
+pub(crate) const TRANSPORT: &str = "FUTAE_TEST_TRANSPORT";
+
+/// What that says; where it says nothing, as the kernel has it.
+pub(crate) fn transport() -> TransportChoice {
+    match std::env::var(TRANSPORT).as_deref() {
+        Ok("ring") => TransportChoice::Ring,
+        Ok("device") => TransportChoice::Device,
+        Ok(other) => panic!("{TRANSPORT}={other}: it is ring or device"),
+        Err(_) => TransportChoice::Auto,
     }
 }
 
@@ -73,6 +86,7 @@ impl Place {
             join_reads_bytes: 0,
             kernel_cache: false,
             threads: None,
+            transport: transport(),
         }
     }
 }

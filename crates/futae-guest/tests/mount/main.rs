@@ -6,3 +6,4 @@ mod contents;
 mod ends;
 mod loops;
 mod refusals;
+mod rings;

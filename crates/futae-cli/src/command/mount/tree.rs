@@ -100,6 +100,7 @@ pub fn run(
         recursive: args.tree.recursive,
         read_only: args.read_only,
         threads: args.threads.map(usize::from),
+        transport: args.transport.into(),
     };
     // The socket comes first: a mounted tree lets its callers decide on the modes of new files,
     // and this one is to have the user's.
@@ -279,18 +280,20 @@ fn announce(
                 "readahead_bytes": granted.readahead_bytes,
                 "background_requests": granted.background_requests,
                 "shared_mmap": granted.shared_mmap,
+                "transport": granted.transport.name(),
             },
         });
         writeln!(out, "{line}")?;
     } else {
         writeln!(
             out,
-            "mounted {} at {} ({} cache of {} blocks, {} protected directories)",
+            "mounted {} at {} ({} cache of {} blocks, {} protected directories; requests by {})",
             args.source(),
             mount.path().display(),
             status.policy,
             Size::Bytes(status.block_bytes),
-            protected.len()
+            protected.len(),
+            granted.transport.name(),
         )?;
     }
     out.flush()?;

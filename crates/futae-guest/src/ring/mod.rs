@@ -1,0 +1,218 @@
+//! FUSE over io_uring: each processor has a ring of its own, by which the kernel hands over requests and
+//! takes their answers, without waking anybody on another processor and with one system call for both.
+//!
+//! The FUSE library does not speak it. It mounts, and agrees with the kernel that requests come by rings;
+//! what is not for rings (`FORGET`, interrupts) still comes to it by `/dev/fuse`. A thread for each processor
+//! serves its ring: reads and writes itself, all else by a second session of the library.
+//!
+//! | file | holds |
+//! | --- | --- |
+//! | `system.rs` | the ring and the memory that the kernel shares: the only `unsafe` here |
+//! | `wire.rs` | where the parts of requests and answers are |
+//! | `serve.rs`, `answer.rs` | the thread of a ring, and answers on their way to it |
+//! | `others.rs` | requests that are passed on |
+//! | `processors.rs` | for whom rings are needed, and whether the kernel has them |
+
+mod answer;
+mod others;
+mod processors;
+mod serve;
+mod system;
+mod wire;
+
+pub(crate) use answer::Answer;
+pub(crate) use processors::{Offer, offer};
+pub(crate) use wire::Write;
+
+use answer::Mailbox;
+use fuser::{Config, Filesystem};
+use futae_engine::IoBuf;
+use others::{MESSAGE_BYTES, Others};
+use processors::Share;
+use serve::Server;
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::{self, JoinHandle};
+use system::{Parts, Prepared};
+
+/// Requests of one processor that are under way at a time; more wait in the kernel.
+const ENTRIES: usize = 32;
+/// The same for a processor that is off, in case it comes on.
+const ENTRIES_OFF: usize = 2;
+/// Threads for the requests that are passed on, of each ring at least.
+const OTHERS_THREADS_MIN: usize = 2;
+/// `FUSE_MIN_READ_BUFFER`
+const PAYLOAD_BYTES_MIN: usize = 8192;
+
+/// How the session of a file system begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Beginning {
+    /// With the kernel, of which no rings are wanted.
+    Device,
+    /// With the kernel, of which rings are wanted.
+    Ring,
+    /// Behind a ring: there is nothing to agree on.
+    Behind,
+}
+
+/// A file system whose reads and writes can be asked for without the FUSE library. Clones are the same
+/// file system.
+pub(crate) trait Served: Filesystem + Clone {
+    /// How its session is to begin.
+    fn begin_as(&mut self, how: Beginning);
+
+    /// Whether the kernel has agreed.
+    fn has_ring(&self) -> bool;
+
+    /// The longest read or write that it asks the kernel for, in bytes.
+    fn request_bytes(&self) -> u32;
+
+    /// Reads of a file, and answers when it has, on any thread.
+    fn read_direct(&self, inode: u64, offset: u64, size: u32, answer: Answer);
+
+    /// Writes to a file, and answers when it has, on any thread.
+    fn write_direct(&self, write: Write, data: IoBuf, answer: Answer);
+}
+
+/// Rings that are ready for a connection; they are given up if it is dropped.
+pub(crate) struct Rings {
+    threads: Vec<Starting>,
+}
+
+struct Starting {
+    device: Sender<OwnedFd>,
+    registered: Receiver<io::Result<()>>,
+    thread: JoinHandle<()>,
+}
+
+/// Rings at work.
+pub(crate) struct Running(Vec<JoinHandle<()>>);
+
+impl Running {
+    /// Waits until the connection is over and every thread has ended.
+    pub(crate) fn join(self) {
+        for thread in self.0 {
+            drop(thread.join());
+        }
+    }
+}
+
+impl Rings {
+    /// Makes the rings, and the sessions behind them, of a connection that is still to be made.
+    pub(crate) fn prepare<F: Served>(filesystem: &F, config: &Config) -> io::Result<Self> {
+        let payload_bytes = (filesystem.request_bytes() as usize).max(PAYLOAD_BYTES_MIN);
+        let mut threads = Vec::new();
+        let shares = processors::shares()?;
+        let mut config = config.clone();
+        // As many together as there would be without rings.
+        let others = config.n_threads.unwrap_or(1).div_ceil(shares.len());
+        config.n_threads = Some(others.max(OTHERS_THREADS_MIN));
+        for share in shares {
+            let mut filesystem = filesystem.clone();
+            filesystem.begin_as(Beginning::Behind);
+            let config = config.clone();
+            let (device, take_device) = channel();
+            let (report, registered) = channel();
+            let thread = thread::Builder::new()
+                .name(format!("futae-ring-{}", share.name()))
+                .spawn(move || {
+                    let prepared = Ring::prepare(filesystem, &config, &share, payload_bytes);
+                    let ring = match prepared {
+                        Ok(ring) => ring,
+                        Err(error) => return drop(report.send(Err(error))),
+                    };
+                    // After those behind it have begun, who may be anywhere.
+                    share.stay();
+                    let _ = report.send(Ok(()));
+                    let Ok(device) = take_device.recv() else {
+                        return;
+                    };
+                    match ring.register(device) {
+                        Ok(server) => {
+                            let _ = report.send(Ok(()));
+                            server.run();
+                        }
+                        Err(error) => drop(report.send(Err(error))),
+                    }
+                })?;
+            let starting = Starting {
+                device,
+                registered,
+                thread,
+            };
+            starting.wait()?;
+            threads.push(starting);
+        }
+        Ok(Self { threads })
+    }
+
+    /// Has the kernel send the connection's requests by the rings.
+    ///
+    /// # Errors
+    ///
+    /// Of the kernel that refuses one; the connection cannot be used then.
+    pub(crate) fn start(self, device: BorrowedFd<'_>) -> io::Result<Running> {
+        for ring in &self.threads {
+            // A thread that is gone has said why.
+            let _ = ring.device.send(device.try_clone_to_owned()?);
+        }
+        for ring in &self.threads {
+            ring.wait()?;
+        }
+        let threads = self.threads.into_iter().map(|ring| ring.thread);
+        Ok(Running(threads.collect()))
+    }
+}
+
+impl Starting {
+    fn wait(&self) -> io::Result<()> {
+        let gone = |_| io::Error::other("the thread of a ring has broken down");
+        self.registered.recv().map_err(gone)?
+    }
+}
+
+/// All of a ring but the connection.
+struct Ring<F> {
+    filesystem: F,
+    prepared: Prepared,
+    mailbox: Arc<Mailbox>,
+    others: Others,
+}
+
+impl<F: Served> Ring<F> {
+    fn prepare(
+        filesystem: F,
+        config: &Config,
+        share: &Share,
+        payload_bytes: usize,
+    ) -> io::Result<Self> {
+        let mailbox = Arc::new(Mailbox::new()?);
+        let others = Others::start(filesystem.clone(), config)?;
+        let parts = Parts {
+            processors: share.entries(ENTRIES, ENTRIES_OFF),
+            payload_bytes,
+            socket: others.socket(),
+            message_bytes: MESSAGE_BYTES,
+            bell: mailbox.bell(),
+        };
+        Ok(Self {
+            filesystem,
+            prepared: Prepared::new(parts)?,
+            mailbox,
+            others,
+        })
+    }
+
+    fn register(self, device: OwnedFd) -> io::Result<Server<F>> {
+        let Self {
+            filesystem,
+            prepared,
+            mailbox,
+            others,
+        } = self;
+        let queue = prepared.register(device)?;
+        Ok(Server::new(filesystem, queue, mailbox, others))
+    }
+}
