@@ -1,5 +1,6 @@
 //! The `futae` binary under test.
 
+use crate::rings::TRANSPORT;
 use serde_json::Value;
 use std::env;
 use std::path::{Path, PathBuf};
@@ -45,6 +46,10 @@ fn build() -> PathBuf {
 pub fn futae(arguments: &[&str]) -> Command {
     let mut command = Command::new(binary());
     command.args(arguments).stdin(Stdio::null());
+    let transport = env::var(TRANSPORT).ok();
+    if let (Some("mount"), Some(transport)) = (arguments.first().copied(), transport) {
+        command.arg(format!("--transport={transport}"));
+    }
     command
 }
 

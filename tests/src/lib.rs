@@ -12,6 +12,7 @@
 //! | [`programs`] | programs that find out when a file system is none |
 //! | [`tools`] | other programs, and what to do where something is missing |
 //! | [`browser`] | a browser that shows what a page looks like |
+//! | [`rings`] | FUSE over io_uring, switched on for a test |
 //! | [`direct`] | files past the page cache |
 //! | [`nbd`] | a plain NBD client |
 //! | [`stamp`] | blocks that say which one and which version they are |
@@ -27,6 +28,7 @@ pub mod nbd;
 pub mod predict;
 pub mod process;
 pub mod programs;
+pub mod rings;
 pub mod stage;
 pub mod stamp;
 pub mod tidy;

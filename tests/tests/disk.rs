@@ -1,6 +1,7 @@
 //! The mounted file as a disk: a file system on a loop device over it, and a mount that is killed.
 
 use futae_tests::programs::{Database, exercise};
+use futae_tests::rings;
 use futae_tests::stage::{Stage, is_mountpoint};
 use futae_tests::tools::{has, has_fuse, has_root, run, skip, text};
 use std::fs::{self, File};
@@ -302,4 +303,10 @@ fn a_database_survives_the_kill_of_a_mount_that_writes_back_late() {
 #[test]
 fn a_database_survives_the_kill_of_a_mount_that_writes_back_all_the_time() {
     a_database_survives(&cached("2MiB", &BUSY));
+}
+
+#[test]
+fn some_of_it_by_ring() {
+    let random = "random_operations_with_maps_in_a_small_cache";
+    rings::again(&["ext4_over_a_mount", random, "back_all_the_time"]);
 }

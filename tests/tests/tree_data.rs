@@ -2,6 +2,7 @@
 //! programs that depend on it.
 
 use futae_tests::programs::exercise;
+use futae_tests::rings;
 use futae_tests::tools::{has, has_fuse, skip, text};
 use futae_tests::tree::{Tree, read};
 use rustix::fs::{Mode, OFlags};
@@ -414,4 +415,10 @@ fn git_clones_and_cargo_builds_in_it() {
     );
     git(&copy, &["status", "--short"]);
     tree.stop();
+}
+
+#[test]
+fn all_of_it_by_ring() {
+    let random = "thirty_thousand";
+    rings::again(&[random, "append", "database", "git_clones", "removed_file"]);
 }
