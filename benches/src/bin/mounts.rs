@@ -32,11 +32,19 @@ struct Args {
     seconds: f64,
 }
 
+/// Where the kernel says whether mounts can have FUSE over io_uring.
+const RINGS: &str = "/sys/module/fuse/parameters/enable_uring";
+
 /// What is compared: both have no copy of the data in the kernel above, or both have one.
-const PAIRS: [(&str, &str); 3] = [
+const PAIRS: [(&str, &str); 8] = [
     ("a tree", PAST),
     ("a file", PAST),
     ("a file, --kernel-cache", KEPT),
+    ("a tree, by ring", PAST),
+    ("a file, by ring", PAST),
+    ("a file, --kernel-cache, by ring", KEPT),
+    ("a tree, by ring", "a tree"),
+    ("a file, by ring", "a file"),
 ];
 const PAST: &str = "passthrough_ll, cache=never";
 const KEPT: &str = "passthrough_ll, cache=always";
@@ -77,6 +85,10 @@ fn ways(args: &Args, bytes: u64, place: &Path, nursery: &Nursery) -> anyhow::Res
         path: plain.clone(),
         shown_by: None,
     }];
+    let has_rings = fs::read_to_string(RINGS).is_ok_and(|said| said.trim() == "Y");
+    if !has_rings {
+        println!("no FUSE over io_uring: {RINGS} does not say Y");
+    }
     // With room to spare.
     let cache = Size::Bytes(bytes + (16 << 20)).to_string();
     for (at, named) in args.futae.iter().enumerate() {
@@ -90,7 +102,10 @@ fn ways(args: &Args, bytes: u64, place: &Path, nursery: &Nursery) -> anyhow::Res
                 &["--name", "file", "--kernel-cache"],
             ),
         ];
-        for (number, (what, source, options)) in sources.into_iter().enumerate() {
+        let transports = [("device", ""), ("ring", ", by ring")];
+        let ways_of_it = transports.into_iter().take(if has_rings { 2 } else { 1 });
+        let all = ways_of_it.flat_map(|how| sources.map(|source| (how, source)));
+        for (number, ((transport, by), (what, source, options))) in all.enumerate() {
             let path = place.join(format!("futae-{at}-{number}/file"));
             let mut command = Command::new(program);
             command
@@ -99,10 +114,11 @@ fn ways(args: &Args, bytes: u64, place: &Path, nursery: &Nursery) -> anyhow::Res
                 .arg(path.parent().context("a place")?);
             command
                 .args(["--cache", &cache, "--read-only"])
+                .args(["--transport", transport])
                 .args(options);
             ways.push(mount(
                 nursery,
-                &format!("{name}, {what}"),
+                &format!("{name}, {what}{by}"),
                 &mut command,
                 path,
             )?);
@@ -147,25 +163,28 @@ fn report(ways: &[Way], samples: &[Vec<Vec<Sample>>]) {
     println!("| ratio | {heads} |\n|---|---|---|---|---|");
     for (at, way) in ways.iter().enumerate() {
         let what = way.name.split_once(", ").map_or("", |(_, what)| what);
-        let pair = PAIRS
+        let others = PAIRS
             .iter()
-            .find(|pair| pair.0 == what && way.name != pair.1);
-        let other = pair.and_then(|pair| ways.iter().position(|way| way.name == pair.1));
-        let Some(other) = other else {
-            continue;
-        };
-        let cells = samples.iter().map(|samples| {
-            let pairs = samples[at].iter().zip(&samples[other]);
-            shown(
-                pairs.map(|(one, other)| one.per_second / other.per_second),
-                2,
-            )
+            .filter(|pair| pair.0 == what && way.name != pair.1);
+        let program = way.name.split_once(", ").map_or("", |(name, _)| name);
+        let others = others.filter_map(|(_, other)| {
+            let named = |one: &Way| one.name == *other || one.name == format!("{program}, {other}");
+            ways.iter().position(named)
         });
-        let (one, other) = (&way.name, &ways[other].name);
-        println!(
-            "| {one} / {other} | {} |",
-            cells.collect::<Vec<_>>().join(" | ")
-        );
+        for other in others {
+            let cells = samples.iter().map(|samples| {
+                let pairs = samples[at].iter().zip(&samples[other]);
+                shown(
+                    pairs.map(|(one, other)| one.per_second / other.per_second),
+                    2,
+                )
+            });
+            let (one, other) = (&way.name, &ways[other].name);
+            println!(
+                "| {one} / {other} | {} |",
+                cells.collect::<Vec<_>>().join(" | ")
+            );
+        }
     }
     println!("\nProcessor µs for a read, of whoever shows the file:\n");
     println!("| way | {heads} |\n|---|---|---|---|---|");
