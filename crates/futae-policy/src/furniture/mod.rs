@@ -13,6 +13,7 @@ mod noted;
 mod pool;
 mod queues;
 mod ring;
+mod row;
 mod sketch;
 mod table;
 
@@ -28,5 +29,6 @@ pub use noted::Noted;
 pub use pool::Pool;
 pub use queues::Queues;
 pub use ring::Ring;
+pub use row::Row;
 pub use sketch::Sketch;
 pub use table::Table;
