@@ -54,14 +54,9 @@ fn a_live_run_is_what_its_simulation_says() {
     for check in compared {
         let value = check["value"].as_f64().expect("a value");
         let name = check["name"].as_str().expect("a name");
-        let most = if name.contains("decides") {
-            0.0
-        } else if name.contains("requests") {
-            0.01
-        } else {
-            // While caches are cold it matters when exactly a load comes, which the decisions do not say.
-            0.05
-        };
+        // So short a run is all start-up, on a machine that does other things: when exactly a load comes matters, of which
+        // the log says no more than between which requests. A whole run is held to a point.
+        let most = if name.contains("decides") { 0.0 } else { 0.05 };
         assert!(value.abs() <= most, "{check}");
     }
 }
