@@ -2,6 +2,7 @@
 //! flushed.
 
 use futae_tests::programs::{Database, exercise};
+use futae_tests::rings;
 use futae_tests::tools::{has, has_fuse, has_root, run, text};
 use futae_tests::tree::{Tree, read};
 use std::fs::{self, File};
@@ -268,4 +269,10 @@ fn what_cannot_be_written_at_the_end_is_named() {
     assert_eq!(ended.status.code(), Some(1), "{}", ended.errors);
     let said = format!("the last writes to {lower}/file are lost");
     assert!(ended.errors.contains(&said), "{}", ended.errors);
+}
+
+#[test]
+fn some_of_it_by_ring() {
+    let time = "time_of_the_write";
+    rings::again(&["thirty_thousand", "database", "what_is_written_over", time]);
 }
