@@ -37,3 +37,29 @@ pub mod tree;
 
 /// Bytes of a block, in every test that does not say otherwise.
 pub const BLOCK: usize = 4096;
+
+/// Of a mount that writes back: nothing but a flush brings anything down, until all of it is dirty.
+pub const LATE: [&str; 6] = [
+    "--write-mode",
+    "write-back",
+    "--dirty-age-max",
+    "1h",
+    "--dirty-max",
+    "100%",
+];
+
+/// Likewise: blocks come and go all the time, dirty or not.
+pub const BUSY: [&str; 6] = [
+    "--write-mode",
+    "write-back",
+    "--dirty-age-max",
+    "20ms",
+    "--dirty-max",
+    "50%",
+];
+
+/// The words, with a cache of so much.
+#[must_use]
+pub fn cached<'a>(size: &'a str, words: &[&'a str]) -> Vec<&'a str> {
+    [&["--cache", size], words].concat()
+}

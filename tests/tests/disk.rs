@@ -4,6 +4,7 @@ use futae_tests::programs::{Database, exercise};
 use futae_tests::rings;
 use futae_tests::stage::{Stage, is_mountpoint};
 use futae_tests::tools::{has, has_fuse, has_root, run, skip, text};
+use futae_tests::{BUSY, LATE, cached};
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -181,29 +182,6 @@ fn ext4_over_large_blocks_that_come_and_go() {
         "on",
         &["--policy", "lru", "--block", "2MiB", "--cache", "16MiB"],
     );
-}
-
-/// Nothing but a flush brings anything down, until a share of this is dirty.
-const LATE: [&str; 6] = [
-    "--write-mode",
-    "write-back",
-    "--dirty-age-max",
-    "1h",
-    "--dirty-max",
-    "100%",
-];
-/// Blocks come and go all the time, dirty or not.
-const BUSY: [&str; 6] = [
-    "--write-mode",
-    "write-back",
-    "--dirty-age-max",
-    "20ms",
-    "--dirty-max",
-    "50%",
-];
-
-fn cached<'a>(size: &'a str, words: &[&'a str]) -> Vec<&'a str> {
-    [&["--cache", size], words].concat()
 }
 
 #[test]

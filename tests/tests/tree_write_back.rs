@@ -5,34 +5,20 @@ use futae_tests::programs::{Database, exercise};
 use futae_tests::rings;
 use futae_tests::tools::{has, has_fuse, has_root, run, text};
 use futae_tests::tree::{Tree, read};
+use futae_tests::{BUSY, LATE, cached};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, SystemTime};
 
-/// Nothing but a flush or the end brings anything down.
-const LATE: [&str; 8] = [
-    "--write-mode",
-    "write-back",
-    "--dirty-age-max",
-    "1h",
-    "--dirty-max",
-    "100%",
-    "--cache",
-    "4MiB",
-];
-/// Blocks come and go all the time, dirty or not.
-const BUSY: [&str; 8] = [
-    "--write-mode",
-    "write-back",
-    "--dirty-age-max",
-    "20ms",
-    "--dirty-max",
-    "50%",
-    "--cache",
-    "128KiB",
-];
+fn late() -> Vec<&'static str> {
+    cached("4MiB", &LATE)
+}
+
+fn busy() -> Vec<&'static str> {
+    cached("128KiB", &BUSY)
+}
 
 fn writable(path: &Path) -> File {
     let file = File::options().read(true).write(true).open(path);
@@ -60,12 +46,12 @@ fn exercised(words: &[&str], operations: u32, seed: u32) {
 
 #[test]
 fn seventy_thousand_random_operations_with_maps_in_a_small_cache() {
-    exercised(&BUSY, 70_000, 7);
+    exercised(&busy(), 70_000, 7);
 }
 
 #[test]
 fn thirty_thousand_random_operations_with_maps_in_large_blocks() {
-    let words = [&LATE[..], &["--block", "64KiB", "--policy", "arc"]].concat();
+    let words = [&late()[..], &["--block", "64KiB", "--policy", "arc"]].concat();
     exercised(&words, 30_000, 8);
 }
 
@@ -87,12 +73,12 @@ fn a_database_survives(words: &[&str]) {
 
 #[test]
 fn a_database_survives_the_kill_of_a_tree_that_writes_back_late() {
-    a_database_survives(&LATE);
+    a_database_survives(&late());
 }
 
 #[test]
 fn a_database_survives_the_kill_of_a_tree_that_writes_back_all_the_time() {
-    a_database_survives(&BUSY);
+    a_database_survives(&busy());
 }
 
 #[test]
@@ -103,7 +89,7 @@ fn what_is_written_over_is_below_after_a_close_a_sync_or_the_end() {
     let mut tree = Tree::new();
     let (upper, lower) = (tree.upper("file"), tree.lower("file"));
     fs::write(&lower, vec![1; 100_000]).expect("a file");
-    tree.mount(&LATE);
+    tree.mount(&late());
     let first = |path: &Path| read(path)[..4096].to_vec();
     let written = |file: &File, byte: u8| {
         file.write_all_at(&vec![byte; 4096], 0).expect("written");
@@ -139,7 +125,7 @@ fn a_file_has_the_time_of_the_write_and_not_of_the_write_back() {
     let mut tree = Tree::new();
     let (upper, lower) = (tree.upper("file"), tree.lower("file"));
     fs::write(&lower, vec![1; 100_000]).expect("a file");
-    tree.mount(&LATE);
+    tree.mount(&late());
     let file = writable(&upper);
     let long_ago = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
     file.set_modified(long_ago).expect("set");
@@ -170,7 +156,7 @@ fn our_own_write_backs_do_not_cost_the_cache() {
     let mut tree = Tree::new();
     let upper = tree.upper("file");
     fs::write(tree.lower("file"), vec![1; 40_960]).expect("a file");
-    tree.mount(&LATE);
+    tree.mount(&late());
     assert_eq!(read(&upper).len(), 40_960);
     for round in 0..5 {
         let file = writable(&upper);
@@ -194,7 +180,7 @@ fn a_hole_that_was_written_over_is_none() {
     }
     let mut tree = Tree::new();
     let upper = tree.upper("file");
-    tree.mount(&LATE);
+    tree.mount(&late());
     let file = File::create(&upper).expect("made");
     file.set_len(1 << 20).expect("a hole");
     drop(file);
@@ -211,23 +197,30 @@ fn a_hole_that_was_written_over_is_none() {
     tree.stop();
 }
 
+/// A tree on a file system that another file has filled, and a file that was all hole and has been written
+/// to: there is room for less than that. Also where it is below.
+fn without_room() -> (Tree, String, File) {
+    let mut tree = Tree::new();
+    let lower = text(&tree.source).to_owned();
+    run("mount", &["-t", "tmpfs", "-o", "size=1m", "none", &lower]);
+    let hole = File::create(tree.lower("file")).expect("made");
+    hole.set_len(400 << 10).expect("a hole");
+    fs::write(tree.lower("full"), vec![1; 900 << 10]).expect("written");
+    tree.mount(&late());
+    let file = tree.upper("file");
+    assert_eq!(read(&file).len(), 400 << 10);
+    let opened = writable(&file);
+    opened.write_all_at(&vec![2; 400 << 10], 0).expect("kept");
+    (tree, lower, opened)
+}
+
 #[test]
 fn a_full_disk_below_is_told_at_the_sync_and_at_the_close_and_nothing_is_lost() {
     if !has_fuse() || !has_root() || !has("python3") {
         return;
     }
-    let mut tree = Tree::new();
-    let lower = text(&tree.source).to_owned();
-    run("mount", &["-t", "tmpfs", "-o", "size=1m", "none", &lower]);
+    let (mut tree, lower, opened) = without_room();
     let (full, file) = (tree.lower("full"), tree.upper("file"));
-    let hole = File::create(tree.lower("file")).expect("made");
-    hole.set_len(400 << 10).expect("a hole");
-    // There is room for less than what is written into the hole.
-    fs::write(&full, vec![1; 900 << 10]).expect("written");
-    tree.mount(&LATE);
-    assert_eq!(read(&file).len(), 400 << 10);
-    let opened = writable(&file);
-    opened.write_all_at(&vec![2; 400 << 10], 0).expect("kept");
     let told = opened.sync_all().expect_err("no room");
     assert_eq!(told.raw_os_error(), Some(28));
     let close = "import os, sys\n\
@@ -253,16 +246,7 @@ fn what_cannot_be_written_at_the_end_is_named() {
     if !has_fuse() || !has_root() {
         return;
     }
-    let mut tree = Tree::new();
-    let lower = text(&tree.source).to_owned();
-    run("mount", &["-t", "tmpfs", "-o", "size=1m", "none", &lower]);
-    let hole = File::create(tree.lower("file")).expect("made");
-    hole.set_len(400 << 10).expect("a hole");
-    fs::write(tree.lower("full"), vec![1; 900 << 10]).expect("written");
-    tree.mount(&LATE);
-    assert_eq!(read(&tree.upper("file")).len(), 400 << 10);
-    let opened = writable(&tree.upper("file"));
-    opened.write_all_at(&vec![2; 400 << 10], 0).expect("kept");
+    let (mut tree, lower, opened) = without_room();
     let ended = tree.stop_badly();
     drop(opened);
     futae_tests::stage::detach(Path::new(&lower));
