@@ -347,10 +347,10 @@ mod tests {
         let never = of(LITERAL, &mut std::iter::repeat(u64::MAX));
         let units = (sizes.host / sizes.unit, sizes.file / sizes.unit);
         let mut host = level(ORDINARY, units.0, units.1, 1).expect("a policy");
-        let mut before = *host.counters();
+        let mut before = host.counters();
         for (number, place) in at.iter().enumerate() {
             if number == 4000 {
-                before = *host.counters();
+                before = host.counters();
             }
             let unit = place * sizes.request / sizes.unit;
             for unit in unit..unit + sizes.request / sizes.unit {

@@ -95,6 +95,7 @@ pub fn check(kind: Kind) {
         let mut capacity = 1 + prng.below(16) as u32;
         let mut level = level_of(kind.name(), capacity, seed);
         let mut model: BTreeMap<BlockId, Class> = BTreeMap::new();
+        let (mut requests, mut hits) = (0, 0);
         for _ in 0..3000 {
             let block = BlockId::on_first(prng.below(48));
             let class = [Class::NORMAL, Class::PROTECTED, Class::REMOTE][prng.below(3) as usize];
@@ -116,7 +117,12 @@ pub fn check(kind: Kind) {
                         assert_eq!(model.remove(&victim.block), Some(victim.class));
                     }
                 }
-                n => step(&mut level, &mut model, block, class, n),
+                n => {
+                    let is_demand = !(3..=PRELOAD).contains(&n);
+                    requests += u64::from(is_demand);
+                    hits += u64::from(is_demand && model.contains_key(&block));
+                    step(&mut level, &mut model, block, class, n);
+                }
             }
             while let Some(block) = level.review() {
                 step(&mut level, &mut model, block, class, PRELOAD);
@@ -132,7 +138,8 @@ pub fn check(kind: Kind) {
             level.audit();
         }
         let counters = level.counters();
-        assert_eq!(counters.requests, counters.hits + counters.misses);
+        assert_eq!((counters.requests, counters.hits), (requests, hits));
+        assert_eq!(counters.misses, requests - hits);
         assert!(counters.admissions >= counters.evictions);
     }
 }

@@ -43,13 +43,17 @@ pub struct Level<P, I = HashIndex> {
     index: I,
     capacity: u32,
     resident: u32,
+    /// Accesses of any kind so far.
     tick: u64,
+    /// Those of them that were preloads.
+    preloads: u64,
     classes: Vec<Class>,
     /// Whether some block's class may be another than [`Class::NORMAL`].
     has_classes: bool,
     /// Slots that were used and are free again; those at or above `classes.len()` were never used.
     free: Vec<Slot>,
-    counters: Counters,
+    /// Without requests and hits, which follow from the rest: a hit then counts one number.
+    counted: Counters,
 }
 
 impl<P: Policy, I: Index> Level<P, I> {
@@ -62,10 +66,11 @@ impl<P: Policy, I: Index> Level<P, I> {
             capacity,
             resident: 0,
             tick: 0,
+            preloads: 0,
             classes: Vec::new(),
             has_classes: false,
             free: Vec::new(),
-            counters: Counters::default(),
+            counted: Counters::default(),
         }
     }
 
@@ -80,15 +85,21 @@ impl<P: Policy, I: Index> Level<P, I> {
     }
 
     /// The counts so far.
-    pub fn counters(&self) -> &Counters {
-        &self.counters
+    pub fn counters(&self) -> Counters {
+        let counted = &self.counted;
+        let requests = self.tick - self.preloads - counted.demotions_in - counted.notices_in;
+        Counters {
+            requests,
+            hits: requests - counted.misses,
+            ..*counted
+        }
     }
 
     /// Counts an evicted block as handed down, with its data or by notice only.
     pub fn note_sent_down(&mut self, kind: AccessKind) {
         match kind {
-            AccessKind::Demotion => self.counters.demotions_out += 1,
-            AccessKind::Notice => self.counters.notices_out += 1,
+            AccessKind::Demotion => self.counted.demotions_out += 1,
+            AccessKind::Notice => self.counted.notices_out += 1,
             AccessKind::Read | AccessKind::Write | AccessKind::Preload => {}
         }
     }
@@ -173,9 +184,6 @@ impl<P: Policy, I: Index> Level<P, I> {
         access.tick = self.tick;
         self.tick += 1;
         self.count_arrival(access.kind);
-        if access.kind.is_demand() {
-            self.counters.hits += 1;
-        }
         // Where all blocks are alike their classes need not be read.
         if self.has_classes || access.class != Class::NORMAL {
             self.has_classes = true;
@@ -191,17 +199,17 @@ impl<P: Policy, I: Index> Level<P, I> {
     #[inline]
     fn count_arrival(&mut self, kind: AccessKind) {
         match kind {
-            AccessKind::Read | AccessKind::Write => self.counters.requests += 1,
-            AccessKind::Demotion => self.counters.demotions_in += 1,
-            AccessKind::Notice => self.counters.notices_in += 1,
-            AccessKind::Preload => {}
+            AccessKind::Read | AccessKind::Write => {}
+            AccessKind::Demotion => self.counted.demotions_in += 1,
+            AccessKind::Notice => self.counted.notices_in += 1,
+            AccessKind::Preload => self.preloads += 1,
         }
     }
 
     #[inline(always)]
     fn admit(&mut self, access: &Access) -> Outcome {
         if access.kind.is_demand() {
-            self.counters.misses += 1;
+            self.counted.misses += 1;
         }
         if self.policy.miss(access) == Admission::Bypass {
             return self.decline(access.kind);
@@ -218,20 +226,20 @@ impl<P: Policy, I: Index> Level<P, I> {
             let victim = self.in_slot(slot);
             self.policy.remove(slot, Departure::Evicted);
             self.index.replace(victim.block, slot, access.block);
-            self.counters.evictions += 1;
+            self.counted.evictions += 1;
             (slot, Some(victim))
         };
         self.set_class(slot, access.class);
-        self.counters.admissions += 1;
+        self.counted.admissions += 1;
         self.policy.insert(slot, access);
         Outcome::Admitted { slot, evicted }
     }
 
     fn decline(&mut self, kind: AccessKind) -> Outcome {
         if kind.is_demand() {
-            self.counters.bypasses += 1;
+            self.counted.bypasses += 1;
         } else if kind == AccessKind::Demotion {
-            self.counters.demotions_declined += 1;
+            self.counted.demotions_declined += 1;
         }
         Outcome::Bypassed
     }
@@ -291,7 +299,7 @@ impl<P: Policy, I: Index> Level<P, I> {
         let victim = self.take(slot, why);
         self.free.push(slot);
         if why == Departure::Invalidated {
-            self.counters.invalidations += 1;
+            self.counted.invalidations += 1;
         }
         Some(victim)
     }
@@ -343,7 +351,7 @@ impl<P: Policy, I: Index> Level<P, I> {
             .map(|&slot| {
                 let victim = self.take(slot, Departure::Evicted);
                 self.free.push(slot);
-                self.counters.evictions += 1;
+                self.counted.evictions += 1;
                 victim
             })
             .collect();

@@ -317,7 +317,7 @@ impl Hierarchy {
 
     /// The counts of one level; the last is the same for every guest.
     #[must_use]
-    pub fn counters(&self, guest: u32, level: usize) -> &Counters {
+    pub fn counters(&self, guest: u32, level: usize) -> Counters {
         self.stage(guest, level).reach.level.counters()
     }
 

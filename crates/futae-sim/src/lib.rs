@@ -3,6 +3,7 @@
 //! * [`hierarchy`]: levels joined by links, and the one order of events that the simulator and
 //!   the live caches follow;
 //! * [`write_back`]: the same where caches keep what is written;
+//! * [`batch`]: requests as the inner loop takes them;
 //! * [`machine`]: the same for the common shapes, made for speed;
 //! * [`spec`]: levels and links as they are written on a command line;
 //! * [`run`]: a whole simulation, from spec to results;
@@ -15,6 +16,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod batch;
 pub mod curve;
 pub mod hierarchy;
 mod index;

@@ -1,6 +1,7 @@
 //! Hierarchies for the inner loop of a simulation: fed in batches, and for the common shapes
 //! (one level; LRU above anything) with every call known at compile time.
 
+use crate::batch::{Batch, block};
 use crate::hierarchy::{Hierarchy, HierarchyShape};
 use crate::index::BackedIndex;
 use crate::link::{Below, Link, Place, Reach, Store, load_reviewed, put};
@@ -9,65 +10,7 @@ use futae_policy::replace::lru::Lru;
 use futae_policy::{
     Access, BlockId, Counters, DenseIndex, Index, Level, Policy, Slot, SpecError, Visit, visit,
 };
-use futae_trace::BlockRequest;
 use serde::Serialize;
-use std::ops::Range;
-
-/// The next requests, and what is known of them.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Batch<'a> {
-    /// Blocks carry their number in the whole hierarchy, which must be below guests × blocks.
-    pub requests: &'a [BlockRequest],
-    /// For each request the number of the next one for the same block, counted from the first of
-    /// all, or [`NEVER`]; empty if that is not known.
-    pub next_uses: &'a [u32],
-    /// For each request its length in bytes; empty if all are equal.
-    pub bytes: &'a [u32],
-}
-
-impl<'a> Batch<'a> {
-    /// Request `at` with what is known of it.
-    #[inline(always)]
-    fn access(&self, at: usize) -> Access {
-        let request = self.requests[at];
-        let mut access = Access::of(BlockId::on_first(request.block()), request.kind());
-        if let Some(&next) = self.next_uses.get(at)
-            && next != NEVER
-        {
-            access.next_use = u64::from(next);
-        }
-        access
-    }
-
-    #[inline(always)]
-    fn bytes_of(&self, at: usize) -> u32 {
-        self.bytes.get(at).copied().unwrap_or(0)
-    }
-
-    /// These requests of the batch, as far as it has them.
-    fn part(&self, range: Range<usize>) -> Batch<'a> {
-        fn of<T>(all: &[T], range: &Range<usize>) -> Range<usize> {
-            range.start.min(all.len())..range.end.min(all.len())
-        }
-        Batch {
-            requests: &self.requests[of(self.requests, &range)],
-            next_uses: &self.next_uses[of(self.next_uses, &range)],
-            bytes: &self.bytes[of(self.bytes, &range)],
-        }
-    }
-}
-
-/// The next use of a block that is not asked for again.
-pub const NEVER: u32 = u32::MAX;
-
-impl<'a> From<&'a [BlockRequest]> for Batch<'a> {
-    fn from(requests: &'a [BlockRequest]) -> Self {
-        Self {
-            requests,
-            ..Self::default()
-        }
-    }
-}
 
 /// Requests that one level, or the store, had the block for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -136,22 +79,18 @@ pub fn build(shape: &HierarchyShape) -> Result<Box<dyn Machine>, SpecError> {
 
 /// Puts each request of a batch; `put` says how far down it was served.
 fn each(batch: &Batch<'_>, served: &mut [Served], mut put: impl FnMut(&Access) -> u32) {
-    for (at, &request) in batch.requests.iter().enumerate() {
+    for at in 0..batch.blocks.len() {
         let access = batch.access(at);
-        count(
-            &mut served[put(&access) as usize],
-            request,
-            batch.bytes_of(at),
-        );
+        count(&mut served[put(&access) as usize], batch, at);
     }
 }
 
 #[inline(always)]
-fn count(place: &mut Served, request: BlockRequest, bytes: u32) {
-    let is_write = u64::from(request.is_write());
+fn count(place: &mut Served, batch: &Batch<'_>, at: usize) {
+    let is_write = u64::from(batch.is_write(at));
     place.writes += is_write;
     place.reads += 1 - is_write;
-    place.bytes += u64::from(bytes);
+    place.bytes += u64::from(batch.bytes_of(at));
 }
 
 /// So many requests are looked at together before their turns come: few enough for the
@@ -160,9 +99,9 @@ const AHEAD: usize = 128;
 
 /// A machine whose first level has most blocks that it is asked for.
 trait Ahead {
-    /// Reads what these requests will need, and notes in `likely` the slot that each block is in at
-    /// the first level, or any slot.
-    fn look_ahead(&self, requests: &[BlockRequest], likely: &mut [Slot]);
+    /// Reads what requests for these blocks will need, and notes in `likely` the slot that each is
+    /// in at the first level, or any slot.
+    fn look_ahead(&self, blocks: &[u32], likely: &mut [Slot]);
     /// Puts a read that the first level has in slot `likely`; if it has not, nothing is done.
     fn hit(&mut self, likely: Slot, access: &Access) -> bool;
     /// Puts any request; says how far down it was served.
@@ -173,29 +112,42 @@ trait Ahead {
 #[inline(always)]
 fn each_ahead(machine: &mut impl Ahead, batch: &Batch<'_>, served: &mut [Served]) {
     let mut likely = [Slot(0); AHEAD];
-    for begin in (0..batch.requests.len()).step_by(AHEAD) {
+    for begin in (0..batch.blocks.len()).step_by(AHEAD) {
         let few = batch.part(begin..begin + AHEAD);
-        machine.look_ahead(few.requests, &mut likely);
+        machine.look_ahead(few.blocks, &mut likely);
         // What most runs do without costs a tenth of the time when looked for at every request.
-        if few.next_uses.is_empty() && few.bytes.is_empty() {
-            let few = Batch::from(few.requests);
-            put_all(machine, &few, &likely, served);
+        if few.next_uses.is_empty() && few.bytes.is_empty() && few.only_reads() {
+            read_all(machine, few.blocks, &likely, served);
         } else {
             put_all(machine, &few, &likely, served);
         }
     }
 }
 
+/// Puts reads of which nothing else is known.
+#[inline(always)]
+fn read_all(machine: &mut impl Ahead, blocks: &[u32], likely: &[Slot], served: &mut [Served]) {
+    let mut others = 0;
+    for (&number, &likely) in blocks.iter().zip(likely) {
+        let access = Access::read(block(number));
+        if !machine.hit(likely, &access) {
+            others += 1;
+            served[machine.put(&access) as usize].reads += 1;
+        }
+    }
+    served[0].reads += blocks.len() as u64 - others;
+}
+
 #[inline(always)]
 fn put_all(machine: &mut impl Ahead, batch: &Batch<'_>, likely: &[Slot], served: &mut [Served]) {
     let mut hits = Served::default();
-    for ((at, &request), &likely) in batch.requests.iter().enumerate().zip(likely) {
-        if !request.is_write() && machine.hit(likely, &batch.access(at)) {
+    for (at, &likely) in (0..batch.blocks.len()).zip(likely) {
+        if !batch.is_write(at) && machine.hit(likely, &batch.access(at)) {
             hits.reads += 1;
             hits.bytes += u64::from(batch.bytes_of(at));
         } else {
             let depth = machine.put(&batch.access(at));
-            count(&mut served[depth as usize], request, batch.bytes_of(at));
+            count(&mut served[depth as usize], batch, at);
         }
     }
     served[0].reads += hits.reads;
@@ -203,13 +155,8 @@ fn put_all(machine: &mut impl Ahead, batch: &Batch<'_>, likely: &[Slot], served:
 }
 
 #[inline]
-fn look_ahead<P: Policy, I: Index>(
-    level: &Level<P, I>,
-    requests: &[BlockRequest],
-    likely: &mut [Slot],
-) {
-    let blocks = requests.iter().map(|r| BlockId::on_first(r.block()));
-    level.look_ahead(blocks, likely);
+fn look_ahead<P: Policy, I: Index>(level: &Level<P, I>, blocks: &[u32], likely: &mut [Slot]) {
+    level.look_ahead(blocks.iter().map(|&number| block(number)), likely);
 }
 
 /// One level over the store.
@@ -240,8 +187,8 @@ impl Visit for MakeOne {
 
 impl<P: Policy> Ahead for One<P> {
     #[inline(always)]
-    fn look_ahead(&self, requests: &[BlockRequest], likely: &mut [Slot]) {
-        look_ahead(&self.reach.level, requests, likely);
+    fn look_ahead(&self, blocks: &[u32], likely: &mut [Slot]) {
+        look_ahead(&self.reach.level, blocks, likely);
     }
     #[inline(always)]
     fn hit(&mut self, likely: Slot, access: &Access) -> bool {
@@ -262,7 +209,7 @@ impl<P: Policy> Machine for One<P> {
         each_ahead(self, batch, served);
     }
     fn counters(&self) -> Vec<Counters> {
-        vec![*self.reach.level.counters()]
+        vec![self.reach.level.counters()]
     }
     fn store(&self) -> Store {
         self.store
@@ -349,9 +296,9 @@ impl Visit for MakeTwo {
 
 impl<P: Policy, Q: Policy> Ahead for TwoLevels<P, Q> {
     #[inline(always)]
-    fn look_ahead(&self, requests: &[BlockRequest], likely: &mut [Slot]) {
-        look_ahead(&self.lower.level, requests, likely);
-        look_ahead(&self.upper.level, requests, likely);
+    fn look_ahead(&self, blocks: &[u32], likely: &mut [Slot]) {
+        look_ahead(&self.lower.level, blocks, likely);
+        look_ahead(&self.upper.level, blocks, likely);
     }
     #[inline(always)]
     fn hit(&mut self, likely: Slot, access: &Access) -> bool {
@@ -380,7 +327,7 @@ impl<P: Policy, Q: Policy> Machine for TwoLevels<P, Q> {
         each_ahead(self, batch, served);
     }
     fn counters(&self) -> Vec<Counters> {
-        vec![*self.upper.level.counters(), *self.lower.level.counters()]
+        vec![self.upper.level.counters(), self.lower.level.counters()]
     }
     fn store(&self) -> Store {
         self.store
@@ -399,10 +346,10 @@ impl Machine for Hierarchy {
         let levels = self.levels();
         let own = (0..levels - 1).map(|level| {
             (0..self.guests())
-                .map(|guest| *Self::counters(self, guest, level))
+                .map(|guest| Self::counters(self, guest, level))
                 .fold(Counters::default(), |sum, more| sum_of(&sum, &more))
         });
-        own.chain([*Self::counters(self, 0, levels - 1)]).collect()
+        own.chain([Self::counters(self, 0, levels - 1)]).collect()
     }
 
     fn store(&self) -> Store {

@@ -5,6 +5,7 @@ mod common;
 
 use common::{SEED, guests, hierarchy};
 use futae_policy::{AccessKind, Counters, Decision, Kind, PolicySpec};
+use futae_sim::batch::Asked;
 use futae_sim::machine::{self, Machine, Served};
 use futae_sim::replay::{ReplaySpec, replay};
 use futae_sim::{Hierarchy, HierarchyShape, LevelShape, Link, WriteMode};
@@ -105,7 +106,7 @@ fn an_inclusive_link_tells_nothing_and_a_notice_costs_a_read_only_where_it_is_ad
         for block in 1..5 {
             two.access(0, block, READ);
         }
-        let lower = *two.counters(0, 1);
+        let lower = two.counters(0, 1);
         let (demotions, notices) = match link {
             Link::Inclusive => (0, 0),
             Link::Demote => (3, 0),
@@ -222,8 +223,12 @@ fn fast_machines_count_what_the_general_one_counts() {
                 let mut general = Hierarchy::new(&shape).expect("known policies");
                 for batch in stream(u64::from(guests)).chunks(777) {
                     let mut served = [[Served::default(); 3]; 2];
-                    Machine::feed(&mut general, &batch.into(), &mut served[0]);
-                    fast.feed(&batch.into(), &mut served[1]);
+                    Machine::feed(
+                        &mut general,
+                        &Asked::default().put_down(batch),
+                        &mut served[0],
+                    );
+                    fast.feed(&Asked::default().put_down(batch), &mut served[1]);
                     assert_eq!(served[0], served[1], "{levels:?}, {link}");
                     let expected: Vec<Counters> = Machine::counters(&general);
                     assert_eq!(fast.counters(), expected, "{levels:?}, {link}");
@@ -244,7 +249,7 @@ fn counts_add_up_at_every_boundary() {
             let mut three = Hierarchy::new(&shape).expect("known policies");
             Machine::feed(
                 &mut three,
-                &stream(2)[..].into(),
+                &Asked::default().put_down(&stream(2)),
                 &mut [Served::default(); 4],
             );
             three.audit();
@@ -284,7 +289,7 @@ fn logs_replay() {
         let log = logged(&mut two, 0);
         Machine::feed(
             &mut two,
-            &stream(1)[..3000].into(),
+            &Asked::default().put_down(&stream(1)[..3000]),
             &mut [Served::default(); 3],
         );
         let log = log.lock().expect("no panic before");

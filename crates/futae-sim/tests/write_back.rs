@@ -5,6 +5,7 @@ mod common;
 
 use common::{SEED, run, spec};
 use futae_policy::{AccessKind, Kind, PolicySpec};
+use futae_sim::batch::Asked;
 use futae_sim::machine::{self, Machine, Served};
 use futae_sim::{Hierarchy, HierarchyShape, LevelShape, Link, WriteMode, simulate};
 use futae_trace::{BlockRequest, BlockStream, WorkloadSpec};
@@ -298,7 +299,11 @@ fn no_write_is_lost() {
             let levels = [(kind.name(), 20), ("fifo", 30), (kind.name(), 60)];
             let mut three = Hierarchy::new(&shape(&levels, link, 2, 300)).expect("known policies");
             let mut served = [Served::default(); 4];
-            Machine::feed(&mut three, &requests[..].into(), &mut served);
+            Machine::feed(
+                &mut three,
+                &Asked::default().put_down(&requests),
+                &mut served,
+            );
             three.audit();
             let at = format!("{}, {link}", kind.name());
             let written = three.written().expect("write-back");
@@ -330,7 +335,7 @@ fn one_level_hits_as_under_write_through() {
             shape.write_mode = mode;
             let mut machine = machine::build(&shape).expect("known policies");
             let served = &mut served[usize::from(mode == WriteMode::WriteBack)];
-            machine.feed(&requests[..].into(), served);
+            machine.feed(&Asked::default().put_down(&requests), served);
             (machine.counters(), machine.store())
         });
         let name = kind.name();

@@ -7,6 +7,7 @@ use common::{lower_hit, run};
 use futae_policy::furniture::Queues;
 use futae_policy::replace::lru::Lru;
 use futae_policy::{Access, Admission, Counters, DenseIndex, Departure, Level, Policy, Slot};
+use futae_sim::batch::Asked;
 use futae_sim::machine::{Machine, Served, TwoLevels};
 use futae_sim::{BackedIndex, Link, theory};
 use futae_trace::{BlockRequest, BlockStream, WorkloadSpec};
@@ -63,7 +64,10 @@ fn wrong(upper: u32, lower: u32, workload: &str, passes: (u64, u64)) -> f64 {
     let mut send = |requests: u64| -> Counters {
         let mut batch = vec![BlockRequest::default(); requests as usize];
         stream.fill(&mut batch);
-        machine.feed(&batch[..].into(), &mut [Served::default(); 3]);
+        machine.feed(
+            &Asked::default().put_down(&batch),
+            &mut [Served::default(); 3],
+        );
         machine.counters()[1]
     };
     let warm = send(passes.0 * blocks);

@@ -2,7 +2,9 @@
 
 use crate::format::RequestReader;
 use crate::numbering::{self, Numbering};
-use crate::{BlockRequest, BlockStream, Digest, Request, RequestKind, TraceError, TraceErrorKind};
+use crate::{
+    BlockRequest, BlockStream, Digest, InMemory, Request, RequestKind, TraceError, TraceErrorKind,
+};
 use futae_policy::VolumeId;
 use std::ops::RangeInclusive;
 use std::path::Path;
@@ -162,6 +164,19 @@ impl BlockStream for DenseStream<'_> {
         }
         self.next += count;
         count
+    }
+
+    fn in_memory(&mut self, limit: usize) -> Option<InMemory<'_>> {
+        // Marks of writes begin with their word.
+        let (begin, all) = (self.next, &self.trace.ids);
+        if begin >= all.len() || !begin.is_multiple_of(BATCH) {
+            return None;
+        }
+        self.next = all.len().min(begin + limit);
+        Some(InMemory {
+            blocks: &all[begin..self.next],
+            writes: &self.trace.writes[begin / BATCH..self.next.div_ceil(BATCH)],
+        })
     }
 }
 

@@ -29,7 +29,7 @@ pub use request::{Request, RequestKind};
 pub use size::{
     BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, SIMULATED_BLOCK_BYTES_MIN, Size, SizeError, parse_block_bytes,
 };
-pub use stream::{BlockRequest, BlockStream};
+pub use stream::{BlockRequest, BlockStream, InMemory};
 pub use summary::{Summarizer, Summary};
 pub use workload::{
     Generator, Workload, WorkloadError, WorkloadErrorKind, WorkloadReader, WorkloadSpec, workloads,

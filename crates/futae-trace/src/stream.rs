@@ -81,6 +81,22 @@ pub trait BlockStream {
     /// Writes the next requests to the front of `out` and returns how many there were: all of
     /// `out`, or less when the stream has ended.
     fn fill(&mut self, out: &mut [BlockRequest]) -> usize;
+
+    /// The next `limit` requests, or all that are left, of a stream that has them in memory and has made
+    /// sure of their blocks' numbers. None at its end, and wherever [`fill`](Self::fill) is to be called
+    /// in place of this.
+    fn in_memory(&mut self, _limit: usize) -> Option<InMemory<'_>> {
+        None
+    }
+}
+
+/// Requests as they are in memory.
+#[derive(Clone, Copy, Debug)]
+pub struct InMemory<'a> {
+    /// The numbers of their blocks.
+    pub blocks: &'a [u32],
+    /// One bit a request, from the lowest: whether it is a write.
+    pub writes: &'a [u64],
 }
 
 #[cfg(test)]

@@ -245,7 +245,7 @@ pub fn simulate_loading(
         loading: None,
     };
     guest.load_on();
-    let counted = |guest: &Guest<'_>| (*guest.cache.counters(), guest.host.asked);
+    let counted = |guest: &Guest<'_>| (guest.cache.counters(), guest.host.asked);
     let mut then = counted(&guest);
     let units_a_request = sizes.request / sizes.unit;
     let mut number = 0;

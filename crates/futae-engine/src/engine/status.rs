@@ -221,7 +221,7 @@ impl State {
             write_back_blocks: tally.write_back_blocks,
             write_back_errors: tally.write_back_errors,
             throttled_writes: tally.throttled_writes,
-            counters: *self.level.counters(),
+            counters: self.level.counters(),
             store_reads: tally.store_reads,
             store_read_blocks: tally.store_read_blocks,
             store_writes: tally.store_writes,

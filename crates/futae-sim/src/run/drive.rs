@@ -1,7 +1,8 @@
 //! Requests from a stream into a machine.
 
 use super::SimulationError;
-use crate::machine::{Batch, Machine, Served};
+use crate::batch::{Asked, Batch};
+use crate::machine::{Machine, Served};
 use futae_trace::{BlockRequest, BlockStream, Digest};
 
 /// Requests in one batch.
@@ -35,26 +36,36 @@ const BATCHES_PER_PROGRESS: u64 = 1024;
 impl Drive<'_> {
     /// Sends the next `requests`, or what the stream has left, and adds up where they were served.
     pub fn send(&mut self, requests: u64, served: &mut [Served]) -> Result<(), SimulationError> {
-        let mut batch = vec![BlockRequest::default(); BATCH];
+        let mut filled = vec![BlockRequest::default(); BATCH];
+        let mut asked = Asked::default();
         let mut left = requests;
         while left > 0 {
-            let wanted = left.min(BATCH as u64) as usize;
-            let got = self.stream.fill(&mut batch[..wanted]);
-            let requests = &batch[..got];
-            check(requests, self.sent, self.blocks)?;
-            if let Some(digest) = &mut self.digest {
-                digest.add(requests);
-            }
+            // Batches end where the stream's words of write marks do, wherever the first began.
+            let to_boundary = BATCH - (self.sent % BATCH as u64) as usize;
+            let wanted = left.min(to_boundary as u64) as usize;
+            let in_memory = match self.digest {
+                None => self.stream.in_memory(wanted),
+                Some(_) => None,
+            };
+            let mut batch = match in_memory {
+                Some(requests) => Batch::from(requests),
+                None => {
+                    let got = self.stream.fill(&mut filled[..wanted]);
+                    check(&filled[..got], self.sent, self.blocks)?;
+                    if let Some(digest) = &mut self.digest {
+                        digest.add(&filled[..got]);
+                    }
+                    asked.put_down(&filled[..got])
+                }
+            };
+            let got = batch.blocks.len();
             let of_batch = |all: &'_ [u32]| -> std::ops::Range<usize> {
                 let begin = all.len().min(self.sent as usize);
                 begin..all.len().min(begin + got)
             };
             let (next_uses, bytes) = (self.known.next_uses, self.known.bytes);
-            let batch = Batch {
-                requests,
-                next_uses: &next_uses[of_batch(next_uses)],
-                bytes: &bytes[of_batch(bytes)],
-            };
+            batch.next_uses = &next_uses[of_batch(next_uses)];
+            batch.bytes = &bytes[of_batch(bytes)];
             self.machine.feed(&batch, served);
             self.sent += got as u64;
             left -= got as u64;

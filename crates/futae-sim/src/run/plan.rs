@@ -2,9 +2,10 @@
 
 use super::drive::check;
 use super::{Drive, Known, LevelResult, Run, SimulationError, footprint};
+use crate::batch::NEVER;
 use crate::hierarchy::HierarchyShape;
 use crate::link::Link;
-use crate::machine::{self, NEVER, Served};
+use crate::machine::{self, Served};
 use crate::spec::LevelSpec;
 use crate::write_back::{Dirt, WriteMode, Written};
 use futae_policy::Counters;
