@@ -1,5 +1,6 @@
 //! Which block is in which slot, both ways: two indexes behind one interface.
 
+use crate::furniture::grown;
 use crate::{BlockId, Slot};
 use hashbrown::{DefaultHashBuilder, HashTable};
 use std::hash::BuildHasher;
@@ -79,10 +80,7 @@ impl Index for DenseIndex {
     fn insert(&mut self, block: BlockId, slot: Slot) {
         let at = block.index() as usize;
         debug_assert!(u32::try_from(at).is_ok(), "too high a block number");
-        if self.slots.len() <= at {
-            self.slots.resize(at + 1, ABSENT);
-        }
-        self.slots[at] = slot.0;
+        *grown(&mut self.slots, at, ABSENT) = slot.0;
         note(&mut self.blocks, slot, at as u32);
     }
     #[inline]

@@ -5,7 +5,6 @@ use crate::{
     Slot, StoreCosts,
 };
 use std::hint::black_box;
-use std::ops::Range;
 
 /// A block that leaves a level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,9 +109,10 @@ impl<P: Policy, I: Index> Level<P, I> {
         self.index.get(block)
     }
 
-    /// Says, before anything else, that all blocks to come are these, of volume 0.
-    pub fn number_blocks(&mut self, blocks: Range<u64>) {
-        self.policy.number_blocks(blocks);
+    /// Says, before anything else, that all blocks to come are of volume 0, numbered densely from `first`
+    /// on.
+    pub fn number_blocks(&mut self, first: u64) {
+        self.policy.number_blocks(first);
     }
 
     /// Looks up what accesses to `blocks` will need: done for some blocks ahead of their accesses,

@@ -1,7 +1,6 @@
 //! The contract between a level and a replacement policy.
 
 use crate::{Access, BlockId, Class, Slot, StoreCosts};
-use std::ops::Range;
 
 /// Whether a policy wants a missed block at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,9 +36,10 @@ pub enum Departure {
 /// no clock, no errors. The number of slots given when it was built or last resized is the number
 /// of blocks that can be resident; a slot's own number can be higher after a shrink.
 pub trait Policy: Send {
-    /// Says, before anything else, that all blocks to come are these, of volume 0 (the simulator): a
-    /// policy that remembers departed blocks can then keep them in arrays. Changes no decision.
-    fn number_blocks(&mut self, _blocks: Range<u64>) {}
+    /// Says, before anything else, that all blocks to come are of volume 0 and numbered densely from
+    /// `first` on (the simulator): a policy that remembers departed blocks can then keep them in arrays,
+    /// which grow as blocks come. Changes no decision.
+    fn number_blocks(&mut self, _first: u64) {}
 
     /// Looks up what will be needed to decide on `block`, and says anything: the simulator asks
     /// ahead, so that the reads from memory for many blocks wait together.
@@ -118,6 +118,11 @@ pub trait Policy: Send {
         false
     }
 
+    /// Whether [`review`](Self::review) may name blocks that nobody has asked for yet.
+    fn names_unasked(&self) -> bool {
+        false
+    }
+
     /// The level can now hold `slots` blocks: whatever was derived from that number must be derived
     /// anew. On a shrink, the surplus has been removed before.
     fn resize(&mut self, _slots: u32) {}
@@ -130,8 +135,8 @@ pub trait Policy: Send {
 }
 
 impl<P: Policy + ?Sized> Policy for Box<P> {
-    fn number_blocks(&mut self, blocks: Range<u64>) {
-        (**self).number_blocks(blocks);
+    fn number_blocks(&mut self, first: u64) {
+        (**self).number_blocks(first);
     }
     #[inline]
     fn glance(&self, block: BlockId) -> u32 {
@@ -186,6 +191,9 @@ impl<P: Policy + ?Sized> Policy for Box<P> {
     }
     fn needs_future(&self) -> bool {
         (**self).needs_future()
+    }
+    fn names_unasked(&self) -> bool {
+        (**self).names_unasked()
     }
     fn resize(&mut self, slots: u32) {
         (**self).resize(slots);

@@ -213,9 +213,9 @@ impl Hierarchy {
         let stage = |guest: u32, at: usize, first: u64, blocks: u64| {
             let level = &shape.levels[at];
             let policy = futae_policy::build(&level.policy, &shape.policy_shape(guest, at))?;
-            let index = BackedIndex::new(first, blocks);
+            let index = BackedIndex::new(first);
             let mut level = Level::new(policy, index, level.slots);
-            level.number_blocks(first..first + blocks);
+            level.number_blocks(first);
             Ok(Stage {
                 reach: Reach {
                     level,

@@ -1,12 +1,13 @@
 //! From block to slot, for blocks that are numbered densely.
 
+use futae_policy::furniture::grown;
 use futae_policy::{BlockId, Index, Slot};
 
 /// A flat array that forgets lazily, which makes an eviction cheap.
 ///
 /// Beside each block's slot it keeps each slot's block, and believes the first only where the
 /// second agrees. So an eviction need not touch the evicted block's entry, which lies anywhere in
-/// memory; only the slot's, which is at hand. 4 bytes a block that there is and 4 a slot.
+/// memory; only the slot's, which is at hand. 4 bytes a block that has come and 4 a slot.
 #[derive(Clone, Debug)]
 pub struct BackedIndex {
     first: u64,
@@ -23,16 +24,12 @@ impl BackedIndex {
     /// Blocks that an index can have.
     pub const BLOCKS_MAX: u64 = NONE as u64;
 
-    /// An index for the blocks `first..first + blocks` of volume 0.
+    /// An index for blocks of volume 0, from `first` on.
     #[must_use]
-    pub fn new(first: u64, blocks: u64) -> Self {
-        assert!(
-            blocks <= Self::BLOCKS_MAX,
-            "more blocks than can be numbered"
-        );
+    pub fn new(first: u64) -> Self {
         Self {
             first,
-            slots: vec![0; blocks as usize],
+            slots: Vec::new(),
             blocks: Vec::new(),
         }
     }
@@ -77,7 +74,7 @@ impl Index for BackedIndex {
             self.blocks.resize(slot.i() + 1, NONE);
         }
         let own = self.own(block);
-        self.slots[own as usize] = slot.0;
+        *grown(&mut self.slots, own as usize, 0) = slot.0;
         self.blocks[slot.i()] = own as u32;
     }
 
@@ -102,7 +99,7 @@ mod tests {
         /// Equal to a map under any insertions and removals that a level may make.
         #[test]
         fn equal_to_a_map(steps in prop::collection::vec((0u64..12, 0u32..6), 0..200)) {
-            let mut index = BackedIndex::new(100, 12);
+            let mut index = BackedIndex::new(100);
             let mut model: BTreeMap<u64, u32> = BTreeMap::new();
             for (block, slot) in steps {
                 let id = BlockId::on_first(100 + block);

@@ -173,8 +173,8 @@ struct MakeOne {
 impl Visit for MakeOne {
     type Output = Box<dyn Machine>;
     fn visit<P: Policy + 'static>(self, policy: P) -> Self::Output {
-        let mut level = Level::new(policy, BackedIndex::new(0, self.blocks), self.slots);
-        level.number_blocks(0..self.blocks);
+        let mut level = Level::new(policy, BackedIndex::new(0), self.slots);
+        level.number_blocks(0);
         Box::new(One {
             reach: Reach {
                 level,
@@ -286,10 +286,10 @@ struct MakeTwo {
 impl Visit for MakeTwo {
     type Output = Box<dyn Machine>;
     fn visit<Q: Policy + 'static>(self, policy: Q) -> Self::Output {
-        let index = BackedIndex::new(0, self.blocks);
+        let index = BackedIndex::new(0);
         let upper = Level::new(Lru::new(self.upper), index, self.upper);
-        let mut lower = Level::new(policy, DenseIndex::new(self.blocks as usize), self.slots);
-        lower.number_blocks(0..self.blocks);
+        let mut lower = Level::new(policy, DenseIndex::new(0), self.slots);
+        lower.number_blocks(0);
         Box::new(TwoLevels::new(upper, self.link, lower, self.blocks))
     }
 }

@@ -52,7 +52,7 @@ fn wrong(upper: u32, lower: u32, workload: &str, passes: (u64, u64)) -> f64 {
     let blocks = workload.blocks(4096).expect("whole blocks");
     let mut stream = workload.generator(4096, common::SEED).expect("fits");
     let mut machine = TwoLevels::new(
-        Level::new(Lru::new(upper), BackedIndex::new(0, blocks), upper),
+        Level::new(Lru::new(upper), BackedIndex::new(0), upper),
         Link::Demote,
         Level::new(
             WrongEnd(Queues::new(1, lower)),

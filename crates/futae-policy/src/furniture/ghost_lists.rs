@@ -3,7 +3,6 @@
 use super::{Lines, Marks, Names};
 use crate::{BlockId, Slot};
 use std::hint::black_box;
-use std::ops::Range;
 
 /// Names of departed blocks in one or two lists, oldest first in each; a name is in one list only,
 /// so that one look-up finds it wherever it is. Constant time; about 28 bytes a name, or 4 to 8 and
@@ -35,10 +34,11 @@ impl<const LISTS: usize> Default for GhostLists<LISTS> {
 }
 
 impl<const LISTS: usize> GhostLists<LISTS> {
-    /// Says that all blocks to come are these, of volume 0. To be called while all lists are empty.
-    pub fn number_blocks(&mut self, blocks: Range<u64>) {
+    /// Says that all blocks to come are of volume 0, densely from `first` on. To be called while all
+    /// lists are empty.
+    pub fn number_blocks(&mut self, first: u64) {
         debug_assert_eq!(self.total(), 0, "there are names already");
-        self.0 = Numbered(Marks::new(blocks));
+        self.0 = Numbered(Marks::new(first));
     }
 
     /// Reads what will be needed to find `block`, ahead of time, and says anything.
@@ -159,7 +159,7 @@ mod tests {
         ) {
             let mut ghosts = GhostLists::<2>::default();
             if numbered {
-                ghosts.number_blocks(0..16);
+                ghosts.number_blocks(0);
             }
             let mut model: [Vec<u64>; 2] = Default::default();
             for (what, list, index) in steps {

@@ -2,7 +2,6 @@
 
 use super::{Lines, Names};
 use crate::{BlockId, Slot};
-use std::ops::Range;
 
 const ORDER: usize = 0;
 
@@ -29,9 +28,9 @@ impl<T: Copy> Ghosts<T> {
         }
     }
 
-    /// Says that all blocks to come are these; see [`Names::number_blocks`].
-    pub fn number_blocks(&mut self, blocks: Range<u64>) {
-        self.names.number_blocks(blocks);
+    /// Says that all blocks to come are numbered; see [`Names::number_blocks`].
+    pub fn number_blocks(&mut self, first: u64) {
+        self.names.number_blocks(first);
     }
 
     /// Reads what will be needed to find `block`, ahead of time; see [`Names::glance`].

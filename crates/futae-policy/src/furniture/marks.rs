@@ -1,11 +1,11 @@
 //! Names of departed blocks in several lists, where all blocks are numbered.
 
+use super::grown;
 use crate::BlockId;
 use std::collections::VecDeque;
-use std::ops::Range;
 
 /// Names of blocks of volume 0 in up to two lists, oldest first in each; a name is in one list
-/// only. Constant time, amortised; a byte for each block that there is, and 4 to 8 a name.
+/// only. Constant time, amortised; a byte for each block that has come, and 4 to 8 a name.
 ///
 /// A name that is taken out of a list stays in the list's log, and is passed over when its turn
 /// comes. Which of a block's names in a log still counts need not be written down: it is the
@@ -41,13 +41,13 @@ fn shift(list: usize) -> u32 {
 }
 
 impl<const LISTS: usize> Marks<LISTS> {
-    /// No names; all blocks to come are these.
+    /// No names; all blocks to come are numbered densely from `first` on.
     #[must_use]
-    pub fn new(blocks: Range<u64>) -> Self {
+    pub fn new(first: u64) -> Self {
         const { assert!(LISTS >= 1 && LISTS <= 2, "a mark has bits for two lists") };
         Self {
-            first: blocks.start,
-            marks: vec![0; (blocks.end - blocks.start) as usize],
+            first,
+            marks: Vec::new(),
             logs: std::array::from_fn(|_| Log::default()),
         }
     }
@@ -100,8 +100,9 @@ impl<const LISTS: usize> Marks<LISTS> {
             self.close_gaps(list);
         }
         let place = self.place(block);
-        debug_assert_eq!(self.marks[place] & LIST, 0, "in a list already");
-        self.marks[place] |= list as u8 + 1;
+        let mark = grown(&mut self.marks, place, 0);
+        debug_assert_eq!(*mark & LIST, 0, "in a list already");
+        *mark |= list as u8 + 1;
         let log = &mut self.logs[list];
         log.places.push_back(place as u32);
         log.length += 1;

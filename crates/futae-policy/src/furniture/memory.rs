@@ -1,12 +1,12 @@
 //! A number remembered for any block.
 
+use super::grown;
 use crate::BlockId;
 use hashbrown::HashMap;
-use std::ops::Range;
 
 /// A number for each block, 0 for all but those that were set. Constant time; about 24 bytes a
-/// block that was set, or 4 for each block that there is, once
-/// [`number_blocks`](Self::number_blocks) was told which there are.
+/// block that was set, or 4 for each block that has come, once
+/// [`number_blocks`](Self::number_blocks) was told that they are numbered.
 #[derive(Clone, Debug)]
 pub enum Memory {
     /// Of any blocks.
@@ -27,11 +27,12 @@ impl Default for Memory {
 }
 
 impl Memory {
-    /// Says that all blocks to come are these, of volume 0. To be called before any is set.
-    pub fn number_blocks(&mut self, blocks: Range<u64>) {
+    /// Says that all blocks to come are of volume 0, densely from `first` on. To be called before any
+    /// is set.
+    pub fn number_blocks(&mut self, first: u64) {
         *self = Self::Array {
-            first: blocks.start,
-            numbers: vec![0; (blocks.end - blocks.start) as usize],
+            first,
+            numbers: Vec::new(),
         };
     }
 
@@ -68,7 +69,8 @@ impl Memory {
                 table.insert(block, number);
             }
             Self::Array { first, numbers } => {
-                numbers[block.index().wrapping_sub(*first) as usize] = number;
+                let place = block.index().wrapping_sub(*first) as usize;
+                *grown(numbers, place, 0) = number;
             }
         }
     }
@@ -82,7 +84,7 @@ mod tests {
     #[test]
     fn both_kinds_remember_until_taken() {
         let (table, mut array) = (Memory::default(), Memory::default());
-        array.number_blocks(100..200);
+        array.number_blocks(100);
         for mut memory in [table, array] {
             let block = |at| BlockId::on_first(at);
             memory.set(block(100), 7);

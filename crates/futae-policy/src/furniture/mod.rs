@@ -4,6 +4,7 @@
 mod counts;
 mod ghost_lists;
 mod ghosts;
+mod grown;
 mod heap;
 mod lines;
 mod marks;
@@ -20,6 +21,7 @@ mod table;
 pub use counts::Counts;
 pub use ghost_lists::GhostLists;
 pub use ghosts::Ghosts;
+pub use grown::grown;
 pub use heap::{Heap, Real};
 pub use lines::Lines;
 use marks::Marks;

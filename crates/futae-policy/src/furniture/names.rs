@@ -1,8 +1,8 @@
 //! Names of blocks, numbered.
 
+use super::grown;
 use crate::BlockId;
 use hashbrown::HashTable;
-use std::ops::Range;
 
 /// Equal on every machine; the upper and the lower bits of the product both reach the result.
 #[inline]
@@ -13,8 +13,8 @@ fn hash(block: BlockId) -> u64 {
 
 /// A set of blocks in which each has a small number, so that what is known of it can stand in
 /// plain arrays. Numbers of removed blocks are given out again. Constant time; about 16 bytes a
-/// name, or 8 and 4 for each block that there is, once [`number_blocks`](Self::number_blocks) was
-/// told which there are.
+/// name, or 8 and 4 for each block that has come, once [`number_blocks`](Self::number_blocks) was
+/// told that they are numbered.
 #[derive(Clone, Debug, Default)]
 pub struct Names {
     numbers: Numbers,
@@ -43,12 +43,13 @@ impl Default for Numbers {
 const NOBODY: BlockId = BlockId::LAST;
 
 impl Names {
-    /// Says that all blocks to come are these, of volume 0. To be called while the set is empty.
-    pub fn number_blocks(&mut self, blocks: Range<u64>) {
+    /// Says that all blocks to come are of volume 0, densely from `first` on. To be called while the
+    /// set is empty.
+    pub fn number_blocks(&mut self, first: u64) {
         debug_assert!(self.is_empty(), "there are names already");
         self.numbers = Numbers::Array {
-            first: blocks.start,
-            numbers: vec![0; (blocks.end - blocks.start) as usize],
+            first,
+            numbers: Vec::new(),
         };
     }
 
@@ -114,7 +115,8 @@ impl Names {
                 table.insert_unique(hash(block), number, again);
             }
             Numbers::Array { first, numbers } => {
-                numbers[block.index().wrapping_sub(*first) as usize] = number;
+                let place = block.index().wrapping_sub(*first) as usize;
+                *grown(numbers, place, 0) = number;
             }
         }
         number
@@ -165,7 +167,7 @@ mod tests {
         ) {
             let mut names = Names::default();
             if numbered {
-                names.number_blocks(0..40);
+                names.number_blocks(0);
             }
             let mut model = BTreeMap::new();
             for (what, index) in steps {

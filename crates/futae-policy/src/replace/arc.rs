@@ -16,7 +16,6 @@
 
 use crate::furniture::{GhostLists, Lines, Noted, Table};
 use crate::{Access, Admission, Arguments, BlockId, Departure, Policy, Shape, Slot, SpecError};
-use std::ops::Range;
 
 const T1: usize = 0;
 const T2: usize = 1;
@@ -97,8 +96,8 @@ impl Arc {
 }
 
 impl Policy for Arc {
-    fn number_blocks(&mut self, blocks: Range<u64>) {
-        self.gone.number_blocks(blocks);
+    fn number_blocks(&mut self, first: u64) {
+        self.gone.number_blocks(first);
     }
 
     #[inline]

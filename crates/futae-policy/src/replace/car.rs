@@ -18,7 +18,6 @@
 use crate::furniture::{GhostLists, Lines, Table};
 use crate::policy::order_by_evicting;
 use crate::{Access, Arguments, BlockId, Departure, Policy, Shape, Slot, SpecError};
-use std::ops::Range;
 
 const T1: usize = 0;
 const T2: usize = 1;
@@ -75,8 +74,8 @@ impl Car {
 }
 
 impl Policy for Car {
-    fn number_blocks(&mut self, blocks: Range<u64>) {
-        self.gone.number_blocks(blocks);
+    fn number_blocks(&mut self, first: u64) {
+        self.gone.number_blocks(first);
     }
 
     #[inline]

@@ -40,7 +40,6 @@ use crate::{
 };
 use joined::Joined;
 use second_chance::SecondChance;
-use std::ops::Range;
 use turns::Turns;
 
 /// Blocks by class, and an order within each.
@@ -76,10 +75,10 @@ impl Cost {
 }
 
 impl Policy for Cost {
-    fn number_blocks(&mut self, blocks: Range<u64>) {
+    fn number_blocks(&mut self, first: u64) {
         match self {
             Self::SecondChance(_) => {}
-            Self::Joined(order) => order.number_blocks(blocks),
+            Self::Joined(order) => order.number_blocks(first),
         }
     }
 
@@ -153,6 +152,13 @@ impl Policy for Cost {
         match self {
             Self::SecondChance(_) => false,
             Self::Joined(order) => order.needs_future(),
+        }
+    }
+
+    fn names_unasked(&self) -> bool {
+        match self {
+            Self::SecondChance(_) => false,
+            Self::Joined(order) => order.names_unasked(),
         }
     }
 

@@ -24,7 +24,6 @@ use crate::{
     Access, Admission, Arguments, BlockId, Class, Departure, Policy, PolicySpec, Shape, Slot,
     SpecError, StoreCosts,
 };
-use std::ops::Range;
 
 /// Where a resident slot is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -135,9 +134,9 @@ impl Directory {
 }
 
 impl Policy for Directory {
-    fn number_blocks(&mut self, blocks: Range<u64>) {
-        self.normal.number_blocks(blocks.clone());
-        self.protected.number_blocks(blocks);
+    fn number_blocks(&mut self, first: u64) {
+        self.normal.number_blocks(first);
+        self.protected.number_blocks(first);
     }
 
     fn miss(&mut self, access: &Access) -> Admission {
@@ -213,6 +212,10 @@ impl Policy for Directory {
 
     fn needs_future(&self) -> bool {
         self.normal.needs_future()
+    }
+
+    fn names_unasked(&self) -> bool {
+        self.normal.names_unasked()
     }
 
     fn resize(&mut self, slots: u32) {

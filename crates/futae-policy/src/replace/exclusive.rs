@@ -24,7 +24,6 @@ use crate::{
     Access, Admission, Arguments, BlockId, Class, Departure, Policy, PolicySpec, Shape, Slot,
     SpecError, StoreCosts,
 };
-use std::ops::Range;
 
 const SERVED: usize = 0;
 
@@ -58,8 +57,8 @@ pub fn build(arguments: &mut Arguments, shape: &Shape) -> Result<Exclusive, Spec
 }
 
 impl Policy for Exclusive {
-    fn number_blocks(&mut self, blocks: Range<u64>) {
-        self.demoted.number_blocks(blocks);
+    fn number_blocks(&mut self, first: u64) {
+        self.demoted.number_blocks(first);
     }
 
     #[inline]
@@ -150,6 +149,10 @@ impl Policy for Exclusive {
 
     fn needs_future(&self) -> bool {
         self.demoted.needs_future()
+    }
+
+    fn names_unasked(&self) -> bool {
+        self.demoted.names_unasked()
     }
 
     fn resize(&mut self, slots: u32) {

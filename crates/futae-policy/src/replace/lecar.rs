@@ -23,7 +23,6 @@
 use crate::SpecError;
 use crate::furniture::{Counts, Ghosts, Queues, Table};
 use crate::{Access, Admission, Arguments, BlockId, Departure, Policy, Prng, Shape, Slot};
-use std::ops::Range;
 
 const ORDER: usize = 0;
 
@@ -117,9 +116,9 @@ impl LeCar {
 }
 
 impl Policy for LeCar {
-    fn number_blocks(&mut self, blocks: Range<u64>) {
-        self.left_by_lru.number_blocks(blocks.clone());
-        self.left_by_lfu.number_blocks(blocks);
+    fn number_blocks(&mut self, first: u64) {
+        self.left_by_lru.number_blocks(first);
+        self.left_by_lfu.number_blocks(first);
     }
 
     #[inline]

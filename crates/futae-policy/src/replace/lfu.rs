@@ -19,7 +19,6 @@
 
 use crate::furniture::{Counts, Memory, Noted, Table};
 use crate::{Access, Admission, Arguments, BlockId, Departure, Policy, Shape, Slot, SpecError};
-use std::ops::Range;
 
 /// Fewest uses, past and present, first.
 #[derive(Debug)]
@@ -43,8 +42,8 @@ pub fn build(_arguments: &mut Arguments, shape: &Shape) -> Result<Lfu, SpecError
 }
 
 impl Policy for Lfu {
-    fn number_blocks(&mut self, blocks: Range<u64>) {
-        self.past.number_blocks(blocks);
+    fn number_blocks(&mut self, first: u64) {
+        self.past.number_blocks(first);
     }
 
     #[inline]

@@ -25,7 +25,6 @@
 use crate::furniture::{Ghosts, Queues, Table};
 use crate::policy::order_by_evicting;
 use crate::{Access, Arguments, BlockId, Departure, Policy, Shape, Slot, SpecError};
-use std::ops::Range;
 
 const INACTIVE: usize = 0;
 const ACTIVE: usize = 1;
@@ -73,8 +72,8 @@ impl Linux {
 }
 
 impl Policy for Linux {
-    fn number_blocks(&mut self, blocks: Range<u64>) {
-        self.shadows.number_blocks(blocks);
+    fn number_blocks(&mut self, first: u64) {
+        self.shadows.number_blocks(first);
     }
 
     #[inline]

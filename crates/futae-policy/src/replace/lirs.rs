@@ -22,7 +22,6 @@
 
 use crate::furniture::{Lines, Names, Noted, Table};
 use crate::{Access, Admission, Arguments, BlockId, Departure, Policy, Shape, Slot, SpecError};
-use std::ops::Range;
 
 const S: usize = 0;
 /// Resident HIR blocks, the next victim first.
@@ -164,8 +163,8 @@ impl Lirs {
 }
 
 impl Policy for Lirs {
-    fn number_blocks(&mut self, blocks: Range<u64>) {
-        self.names.number_blocks(blocks);
+    fn number_blocks(&mut self, first: u64) {
+        self.names.number_blocks(first);
     }
 
     #[inline]

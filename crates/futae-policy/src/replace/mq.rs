@@ -22,7 +22,6 @@
 
 use crate::furniture::{Ghosts, Queues, Table};
 use crate::{Access, Arguments, BlockId, Departure, Policy, Shape, Slot, SpecError};
-use std::ops::Range;
 
 /// What is known of a resident block.
 #[derive(Clone, Copy, Debug, Default)]
@@ -95,8 +94,8 @@ impl Mq {
 }
 
 impl Policy for Mq {
-    fn number_blocks(&mut self, blocks: Range<u64>) {
-        self.out.number_blocks(blocks);
+    fn number_blocks(&mut self, first: u64) {
+        self.out.number_blocks(first);
     }
 
     #[inline]

@@ -25,7 +25,6 @@
 
 use crate::furniture::{Ghosts, Lines, Table};
 use crate::{Access, Arguments, BlockId, Departure, Policy, Shape, Slot, SpecError};
-use std::ops::Range;
 
 const SMALL: usize = 0;
 const MAIN: usize = 1;
@@ -95,8 +94,8 @@ impl S3Fifo {
 }
 
 impl Policy for S3Fifo {
-    fn number_blocks(&mut self, blocks: Range<u64>) {
-        self.ghost.number_blocks(blocks);
+    fn number_blocks(&mut self, first: u64) {
+        self.ghost.number_blocks(first);
     }
 
     #[inline]

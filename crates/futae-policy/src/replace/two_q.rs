@@ -18,7 +18,6 @@
 
 use crate::furniture::{Ghosts, Lines, Noted, Table};
 use crate::{Access, Admission, Arguments, BlockId, Departure, Policy, Shape, Slot, SpecError};
-use std::ops::Range;
 
 const A1_IN: usize = 0;
 const A_M: usize = 1;
@@ -53,8 +52,8 @@ pub fn build(arguments: &mut Arguments, shape: &Shape) -> Result<TwoQ, SpecError
 }
 
 impl Policy for TwoQ {
-    fn number_blocks(&mut self, blocks: Range<u64>) {
-        self.a1_out.number_blocks(blocks);
+    fn number_blocks(&mut self, first: u64) {
+        self.a1_out.number_blocks(first);
     }
 
     #[inline]

@@ -5,7 +5,6 @@ use crate::furniture::Table;
 use crate::{
     Access, Admission, BlockId, Class, Departure, Policy, PolicySpec, Shape, Slot, SpecError,
 };
-use std::ops::Range;
 
 /// An order a class. A block is in the order of the class that it had when it was last used.
 pub struct Joined {
@@ -30,9 +29,9 @@ impl Joined {
         usize::from(self.homes.get(slot))
     }
 
-    pub fn number_blocks(&mut self, blocks: Range<u64>) {
+    pub fn number_blocks(&mut self, first: u64) {
         for order in &mut self.orders {
-            order.number_blocks(blocks.clone());
+            order.number_blocks(first);
         }
     }
 
@@ -81,6 +80,10 @@ impl Joined {
 
     pub fn needs_future(&self) -> bool {
         self.orders.iter().any(|order| order.needs_future())
+    }
+
+    pub fn names_unasked(&self) -> bool {
+        self.orders.iter().any(|order| order.names_unasked())
     }
 
     pub fn resize(&mut self, slots: u32) {
