@@ -1,7 +1,8 @@
 //! `futae sim` as a user runs it, at the full size of the paper's experiment.
 
-use futae_tests::binary::run_json;
+use futae_tests::binary::{binary, run_json};
 use serde_json::Value;
+use std::process::Command;
 
 fn lower_hit_ratio(lower: &str) -> f64 {
     let report = run_json(&[
@@ -78,4 +79,31 @@ fn a_report_says_what_it_was_made_of() {
     for key in ["requests", "hits", "misses", "hit_ratio"] {
         assert!(runs[0]["levels"][0][key].is_number(), "{key}: {}", runs[0]);
     }
+}
+
+/// One run needs the trace only once.
+#[test]
+fn a_trace_can_come_through_a_pipe() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("ids.txt");
+    let ids: String = (0..200_000u64)
+        .map(|at| format!("{}\n", at * at % 7919))
+        .collect();
+    std::fs::write(&path, ids).expect("room");
+    let path = path.to_str().expect("UTF-8");
+    let level = ["--level", "lru:1000blocks", "--json"];
+    let of_file = run_json(&[&["sim", path], &level[..]].concat());
+    let piped = Command::new("sh")
+        .args(["-c", r#"cat "$0" | "$@""#, path])
+        .arg(binary())
+        .args(["sim", "/dev/stdin", "--format", "ids"])
+        .args(level)
+        .output()
+        .expect("sh starts");
+    let said = String::from_utf8_lossy(&piped.stderr);
+    assert!(piped.status.success(), "{said}");
+    let piped: Value = serde_json::from_slice(&piped.stdout).expect("JSON");
+    assert_eq!(piped["runs"][0]["requests"], 200_000);
+    assert_eq!(piped["runs"][0]["levels"], of_file["runs"][0]["levels"]);
+    assert_eq!(piped["trace_digest"], of_file["trace_digest"]);
 }

@@ -1,13 +1,13 @@
 //! Traces as dense block numbers, so that any number of runs index plain arrays.
 
+mod builder;
+mod pieces;
+
 use crate::format::RequestReader;
-use crate::numbering::{self, Numbering};
-use crate::{
-    BlockRequest, BlockStream, Digest, InMemory, Request, RequestKind, TraceError, TraceErrorKind,
-};
-use futae_policy::VolumeId;
+use crate::{BlockRequest, BlockStream, Digest, InMemory, Request, TraceError, TraceErrorKind};
+use builder::{BATCH, Builder, failed};
+pub use pieces::{DensePieces, Pieced};
 use std::ops::RangeInclusive;
-use std::path::Path;
 
 /// The unit of [`View::Start`].
 pub(crate) const SECTOR_BYTES: u64 = 512;
@@ -53,29 +53,9 @@ impl DenseTrace {
     /// Reads all of a trace. The block size of the view must not be 0.
     pub fn read(reader: &mut impl RequestReader, view: View) -> Result<Self, TraceError> {
         let mut builder = Builder::new(view);
-        let failed = |kind, path: &Path| TraceError {
-            path: path.to_owned(),
-            at: None,
-            kind,
-        };
-        let mut batch = Vec::with_capacity(READ_BATCH);
-        let mut starts = Vec::with_capacity(START_BATCH);
-        loop {
-            if view == View::Start && reader.read_starts(&mut starts, START_BATCH).is_some() {
-                let added = builder.add_reads(&starts);
-                added.map_err(|kind| failed(kind, reader.path()))?;
-                starts.clear();
-                continue;
-            }
-            batch.clear();
-            reader.read_batch(&mut batch, READ_BATCH)?;
-            if batch.is_empty() {
-                return builder.finish().map_err(|kind| failed(kind, reader.path()));
-            }
-            builder
-                .add_all(&batch)
-                .map_err(|kind| failed(kind, reader.path()))?;
-        }
+        while builder.read_some(reader)? {}
+        builder.end().map_err(|kind| failed(reader, kind))?;
+        Ok(builder.trace)
     }
 
     /// Numbers the blocks of requests that are at hand.
@@ -87,7 +67,8 @@ impl DenseTrace {
         for request in requests {
             builder.add_all(std::slice::from_ref(request))?;
         }
-        builder.finish()
+        builder.end()?;
+        Ok(builder.trace)
     }
 
     /// The blocks asked for, in order.
@@ -142,40 +123,43 @@ pub struct DenseStream<'a> {
 
 impl BlockStream for DenseStream<'_> {
     fn fill(&mut self, out: &mut [BlockRequest]) -> usize {
-        let count = (self.trace.ids.len() - self.next).min(out.len());
-        let mut left = &mut out[..count];
-        let mut at = self.next;
-        // By the words in which the marks of writes are, of which many have none.
-        while !left.is_empty() {
-            let (word, bit) = (self.trace.writes[at / BATCH], at % BATCH);
-            let (now, later) = left.split_at_mut((BATCH - bit).min(left.len()));
-            let ids = &self.trace.ids[at..at + now.len()];
-            if word == 0 {
-                for (request, &id) in now.iter_mut().zip(ids) {
-                    *request = BlockRequest::read(u64::from(id));
-                }
-            } else {
-                for (request, (&id, bit)) in now.iter_mut().zip(ids.iter().zip(bit..)) {
-                    *request = access(id, word, bit);
-                }
-            }
-            at += now.len();
-            left = later;
-        }
-        self.next += count;
-        count
+        self.trace.fill(&mut self.next, out)
     }
 
     fn in_memory(&mut self, limit: usize) -> Option<InMemory<'_>> {
-        // Marks of writes begin with their word.
-        let (begin, all) = (self.next, &self.trace.ids);
-        if begin >= all.len() || !begin.is_multiple_of(BATCH) {
+        self.trace.in_memory(&mut self.next, limit)
+    }
+}
+
+impl DenseTrace {
+    /// Puts down the accesses from `next` on.
+    fn fill(&self, next: &mut usize, out: &mut [BlockRequest]) -> usize {
+        let count = (self.ids.len() - *next).min(out.len());
+        let mut left = &mut out[..count];
+        // By the words in which the marks of writes are, of which many have none.
+        while !left.is_empty() {
+            let (word, bit) = (self.writes[*next / BATCH], *next % BATCH);
+            let (now, later) = left.split_at_mut((BATCH - bit).min(left.len()));
+            let ids = &self.ids[*next..*next + now.len()];
+            for (request, (&id, bit)) in now.iter_mut().zip(ids.iter().zip(bit..)) {
+                *request = access(id, word, bit);
+            }
+            *next += now.len();
+            left = later;
+        }
+        count
+    }
+
+    /// Up to `limit` accesses from `next` on, if their marks of writes begin with a word.
+    fn in_memory(&self, next: &mut usize, limit: usize) -> Option<InMemory<'_>> {
+        let begin = *next;
+        if begin >= self.ids.len() || !begin.is_multiple_of(BATCH) {
             return None;
         }
-        self.next = all.len().min(begin + limit);
+        *next = self.ids.len().min(begin + limit);
         Some(InMemory {
-            blocks: &all[begin..self.next],
-            writes: &self.trace.writes[begin / BATCH..self.next.div_ceil(BATCH)],
+            blocks: &self.ids[begin..*next],
+            writes: &self.writes[begin / BATCH..next.div_ceil(BATCH)],
         })
     }
 }
@@ -186,186 +170,12 @@ fn access(id: u32, marks: u64, at: usize) -> BlockRequest {
     BlockRequest::new(u64::from(id), marks >> at & 1 == 1)
 }
 
-/// So many requests are read at a time: few enough for the processor's nearest cache.
-const READ_BATCH: usize = 256;
-/// So many where only their blocks are read.
-const START_BATCH: usize = 1024;
-/// So many accesses are numbered at a time: those whose write marks are in one word.
-const BATCH: usize = numbering::BATCH;
-const _: () = assert!(BATCH == u64::BITS as usize);
-
-/// A trace that is being read.
-struct Builder {
-    /// Bytes of a block, and their power of two if they are one.
-    block: (u64, Option<u32>),
-    /// Whether a request is one block, whatever its length.
-    start: bool,
-    numbering: Numbering,
-    /// Accesses that wait for their numbers, and their write marks.
-    volumes: [VolumeId; BATCH],
-    blocks: [u64; BATCH],
-    marks: u64,
-    waiting: usize,
-    /// The accesses that were numbered last, and their write marks: not yet in the digest.
-    last: Vec<u32>,
-    last_marks: u64,
-    trace: DenseTrace,
-}
-
-impl Builder {
-    fn new(view: View) -> Self {
-        let (start, bytes) = match view {
-            View::Start => (true, SECTOR_BYTES),
-            View::Blocks(bytes) => (false, bytes),
-        };
-        let shift = bytes.is_power_of_two().then_some(bytes.trailing_zeros());
-        Self {
-            block: (bytes, shift),
-            start,
-            numbering: Numbering::default(),
-            volumes: [VolumeId(0); BATCH],
-            blocks: [0; BATCH],
-            marks: 0,
-            waiting: 0,
-            last: Vec::with_capacity(BATCH),
-            last_marks: 0,
-            trace: DenseTrace::default(),
-        }
-    }
-
-    /// As [`View::blocks`], but without division where the view allows it.
-    fn add_all(&mut self, requests: &[Request]) -> Result<(), TraceErrorKind> {
-        let start = self.start;
-        match self.block {
-            (_, Some(shift)) => self.add_by(requests, start, |byte| byte >> shift),
-            (bytes, None) => self.add_by(requests, start, |byte| byte / bytes),
-        }
-    }
-
-    #[inline(always)]
-    fn add_by(
-        &mut self,
-        requests: &[Request],
-        start: bool,
-        block: impl Fn(u64) -> u64,
-    ) -> Result<(), TraceErrorKind> {
-        self.trace.requests += requests.len() as u64;
-        for request in requests {
-            let is_write = request.kind == RequestKind::Write;
-            let length = if start { 0 } else { request.length_bytes };
-            let first = request.offset_bytes;
-            let last = block(first.saturating_add(length.saturating_sub(1)));
-            let mut next = block(first);
-            loop {
-                self.access(request.volume, next, is_write)?;
-                if next >= last {
-                    break;
-                }
-                next += 1;
-            }
-        }
-        Ok(())
-    }
-
-    /// Adds reads of one block each of volume 0.
-    fn add_reads(&mut self, blocks: &[u64]) -> Result<(), TraceErrorKind> {
-        self.trace.requests += blocks.len() as u64;
-        let first = (BATCH - self.waiting) % BATCH;
-        let (first, others) = blocks.split_at(first.min(blocks.len()));
-        let mut whole = others.chunks_exact(BATCH);
-        for &block in first {
-            self.access(VolumeId(0), block, false)?;
-        }
-        for blocks in &mut whole {
-            self.number(&[VolumeId(0); BATCH], blocks, 0)?;
-        }
-        for &block in whole.remainder() {
-            self.access(VolumeId(0), block, false)?;
-        }
-        Ok(())
-    }
-
-    #[inline(always)]
-    fn access(
-        &mut self,
-        volume: VolumeId,
-        block: u64,
-        is_write: bool,
-    ) -> Result<(), TraceErrorKind> {
-        let at = self.waiting % BATCH;
-        self.volumes[at] = volume;
-        self.blocks[at] = block;
-        self.marks |= u64::from(is_write) << at;
-        self.waiting += 1;
-        if self.waiting == BATCH {
-            self.number_waiting()?;
-        }
-        Ok(())
-    }
-
-    #[inline(never)]
-    fn number_waiting(&mut self) -> Result<(), TraceErrorKind> {
-        let waiting = std::mem::take(&mut self.waiting);
-        let (volumes, blocks) = (self.volumes, self.blocks);
-        let marks = std::mem::take(&mut self.marks);
-        self.number(&volumes[..waiting], &blocks[..waiting], marks)
-    }
-
-    /// Numbers the next accesses, at most a batch. Those before them are taken into the digest
-    /// meanwhile, for which the processor has time while it waits for memory.
-    #[inline]
-    fn number(
-        &mut self,
-        volumes: &[VolumeId],
-        blocks: &[u64],
-        marks: u64,
-    ) -> Result<(), TraceErrorKind> {
-        let numbers = &mut self.trace.ids;
-        let begin = numbers.len();
-        let mut digest = self.trace.digest;
-        let numbered = if let (Ok(last), BATCH) = (self.last[..].try_into(), blocks.len()) {
-            let (last, marks): (&[u32; BATCH], _) = (last, self.last_marks);
-            let numbering = &mut self.numbering;
-            if marks == 0 {
-                let read = |at: usize| digest.add_one(access(last[at % BATCH], 0, at));
-                numbering.number_all(volumes, blocks, numbers, read)
-            } else {
-                let any = |at: usize| digest.add_one(access(last[at % BATCH], marks, at));
-                numbering.number_all(volumes, blocks, numbers, any)
-            }
-        } else {
-            for (&id, at) in self.last.iter().zip(0..) {
-                digest.add_one(access(id, self.last_marks, at));
-            }
-            self.numbering.number_all(volumes, blocks, numbers, |_| {})
-        };
-        self.trace.digest = digest;
-        self.last.clear();
-        self.last.extend_from_slice(&self.trace.ids[begin..]);
-        self.last_marks = marks;
-        self.trace.writes.push(marks);
-        numbered.ok_or(TraceErrorKind::TooManyBlocks)
-    }
-
-    fn finish(mut self) -> Result<DenseTrace, TraceErrorKind> {
-        if self.waiting > 0 {
-            self.number_waiting()?;
-        }
-        for (&id, at) in self.last.iter().zip(0..) {
-            let access = access(id, self.last_marks, at);
-            self.trace.digest.add_one(access);
-        }
-        self.trace.distinct = self.numbering.count();
-        Ok(self.trace)
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{
-        BlockRequest, BlockStream, DenseTrace, Digest, Request, RequestKind, View, VolumeId,
-    };
+    use super::{BlockRequest, BlockStream, DenseTrace, Digest, Request, View};
+    use crate::RequestKind;
     use crate::{Format, RequestReader, TraceOptions, TraceReader};
+    use futae_policy::VolumeId;
     use std::io::Cursor;
     use std::path::Path;
 

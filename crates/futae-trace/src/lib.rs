@@ -19,7 +19,7 @@ mod summary;
 mod workload;
 mod write;
 
-pub use dense::{DenseStream, DenseTrace, View};
+pub use dense::{DensePieces, DenseStream, DenseTrace, Pieced, View};
 pub use digest::Digest;
 pub use format::{
     Columns, Compression, Format, RequestReader, TraceError, TraceErrorKind, TraceOptions,

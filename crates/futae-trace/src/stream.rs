@@ -82,9 +82,9 @@ pub trait BlockStream {
     /// `out`, or less when the stream has ended.
     fn fill(&mut self, out: &mut [BlockRequest]) -> usize;
 
-    /// The next `limit` requests, or all that are left, of a stream that has them in memory and has made
-    /// sure of their blocks' numbers. None at its end, and wherever [`fill`](Self::fill) is to be called
-    /// in place of this.
+    /// Some of the next requests, at least one and at most `limit`, of a stream that has them in memory
+    /// and has made sure of their blocks' numbers. None at its end, and wherever [`fill`](Self::fill) is
+    /// to be called in place of this.
     fn in_memory(&mut self, _limit: usize) -> Option<InMemory<'_>> {
         None
     }

@@ -97,7 +97,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             .for_each(|run| run.set_latency(latency));
     }
     let name = args.sources.join(", ");
-    if let Some(file) = page_file {
+    if let (Some(file), Some(source)) = (page_file, source) {
         let progress = Progress::new("reporting", args.json);
         let subject = Subject {
             report: &report,

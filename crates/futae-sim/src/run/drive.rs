@@ -47,6 +47,7 @@ impl Drive<'_> {
                 None => self.stream.in_memory(wanted),
                 Some(_) => None,
             };
+            let is_filled = in_memory.is_none();
             let mut batch = match in_memory {
                 Some(requests) => Batch::from(requests),
                 None => {
@@ -72,7 +73,7 @@ impl Drive<'_> {
             if left == 0 || (self.sent / BATCH as u64).is_multiple_of(BATCHES_PER_PROGRESS) {
                 (self.progress)(self.sent as f64 / self.total as f64);
             }
-            if got < wanted {
+            if is_filled && got < wanted {
                 break;
             }
         }

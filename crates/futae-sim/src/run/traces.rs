@@ -47,6 +47,23 @@ pub struct TraceFacts {
     pub read_seconds: f64,
 }
 
+impl TraceFacts {
+    /// Of files of which nothing was read yet.
+    pub(super) fn of(paths: &[PathBuf]) -> Self {
+        let files = paths.iter().map(|path| path.display().to_string());
+        Self {
+            files: files.collect(),
+            formats: Vec::new(),
+            view: "start",
+            trace_requests: 0,
+            accesses: 0,
+            distinct_blocks: 0,
+            records_skipped: 0,
+            read_seconds: 0.0,
+        }
+    }
+}
+
 /// One hierarchy for traces.
 #[derive(Clone, Debug)]
 pub struct TraceSimulation {
@@ -117,15 +134,29 @@ impl Lengths {
     }
 }
 
-/// A reader that writes lengths down.
-struct Noting<'a> {
-    reader: TraceReader,
+/// A reader that writes lengths down, and tells how far it is.
+pub(super) struct Noting<'a> {
+    pub(super) reader: TraceReader,
     lengths: Option<Lengths>,
     whole: u64,
     progress: &'a mut dyn FnMut(f64),
 }
 
-impl Noting<'_> {
+impl<'a> Noting<'a> {
+    /// A reader of `path` that only tells how far it is.
+    pub(super) fn progress_of(
+        path: &Path,
+        reader: TraceReader,
+        progress: &'a mut dyn FnMut(f64),
+    ) -> Self {
+        Self {
+            reader,
+            lengths: None,
+            whole: path.metadata().map_or(0, |metadata| metadata.len()),
+            progress,
+        }
+    }
+
     fn tell_progress(&mut self) {
         (self.progress)(self.reader.file_bytes_read() as f64 / self.whole.max(1) as f64);
     }
@@ -179,31 +210,16 @@ impl Traces {
         progress: &mut dyn FnMut(f64),
     ) -> Result<Self, SimulationError> {
         let begin = Instant::now();
-        let mut facts = TraceFacts {
-            files: paths
-                .iter()
-                .map(|path| path.display().to_string())
-                .collect(),
-            formats: Vec::new(),
-            view: "start",
-            trace_requests: 0,
-            accesses: 0,
-            distinct_blocks: 0,
-            records_skipped: 0,
-            read_seconds: 0.0,
-        };
+        let mut facts = TraceFacts::of(paths);
         let (mut guests, mut lengths) = (Vec::new(), Vec::new());
         for (at, path) in paths.iter().enumerate() {
             let reader = TraceReader::open(path, options)?;
             let format = reader.format();
             let view = view.view(format, options.unit_bytes);
             let start = view == View::Start;
-            let mut noting = Noting {
-                reader,
-                lengths: start.then(Lengths::default),
-                whole: path.metadata().map_or(0, |metadata| metadata.len()),
-                progress: &mut |part| progress((at as f64 + part) / paths.len() as f64),
-            };
+            let mut progress = |part| progress((at as f64 + part) / paths.len() as f64);
+            let mut noting = Noting::progress_of(path, reader, &mut progress);
+            noting.lengths = start.then(Lengths::default);
             let trace = DenseTrace::read(&mut noting, view)?;
             if !start {
                 facts.view = "blocks";

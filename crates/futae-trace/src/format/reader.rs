@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 /// How much of the data is looked at to tell the format.
 const HEAD_BYTES: usize = 16 << 10;
-const BUFFER_BYTES: usize = 256 << 10;
+const BUFFER_BYTES: usize = 64 << 10;
 /// The longest line that is read.
 const LINE_BYTES_MAX: usize = 64 << 10;
 

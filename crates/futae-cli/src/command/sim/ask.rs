@@ -4,7 +4,7 @@ use super::Args;
 use crate::command::trace_args::say_skipped;
 use crate::failure::Failure;
 use crate::progress::Progress;
-use futae_sim::run::{Requests, TraceSimulation, Traces, simulate_guests};
+use futae_sim::run::{Requests, TraceSimulation, Traces, simulate_guests, simulate_one_pass};
 use futae_sim::{LevelSpec, Report, SimulationError, SimulationSpec, links, simulate_all};
 use futae_trace::{Size, TraceErrorKind, WorkloadSpec};
 use std::path::{Path, PathBuf};
@@ -31,8 +31,9 @@ impl Source {
     }
 }
 
-/// Simulates what is asked for.
-pub fn simulate(args: &Args) -> Result<(Report, Source), Failure> {
+/// Simulates what is asked for. There is no source of a trace that was not kept, since nobody wants it
+/// again.
+pub fn simulate(args: &Args) -> Result<(Report, Option<Source>), Failure> {
     let is_file = |source: &&String| Path::new(source).exists();
     match args.sources.iter().filter(is_file).count() {
         0 => of_workloads(args),
@@ -48,7 +49,7 @@ fn threads(args: &Args) -> usize {
     args.threads.unwrap_or_else(usual)
 }
 
-fn of_workloads(args: &Args) -> Result<(Report, Source), Failure> {
+fn of_workloads(args: &Args) -> Result<(Report, Option<Source>), Failure> {
     let parsed = args.sources.iter().map(|source| {
         let parsed = source.parse::<WorkloadSpec>();
         parsed.map_err(|error| match source.contains(':') {
@@ -94,10 +95,11 @@ fn of_workloads(args: &Args) -> Result<(Report, Source), Failure> {
         true => workloads,
         false => vec![workloads[0].clone(); guests as usize],
     };
-    Ok((report, Source::Workloads(workloads, block_bytes, args.seed)))
+    let source = Source::Workloads(workloads, block_bytes, args.seed);
+    Ok((report, Some(source)))
 }
 
-fn of_traces(args: &Args) -> Result<(Report, Source), Failure> {
+fn of_traces(args: &Args) -> Result<(Report, Option<Source>), Failure> {
     let guests = args.sources.len();
     if args.guests.is_some_and(|asked| asked as usize != guests) {
         return Err(Failure::usage(
@@ -116,6 +118,20 @@ fn of_traces(args: &Args) -> Result<(Report, Source), Failure> {
     };
     let hierarchies: Vec<_> = hierarchies(args)?.into_iter().map(one).collect();
     let paths: Vec<PathBuf> = args.sources.iter().map(PathBuf::from).collect();
+    if let ([path], [only], None) = (&paths[..], &hierarchies[..], &args.report)
+        && only.is_one_pass(view)
+    {
+        let progress = Progress::new("simulating", args.json);
+        let set = &mut |done| progress.set(done);
+        let report = simulate_one_pass(path, &options, view, only, set).map_err(failure)?;
+        let skipped = report
+            .trace
+            .as_ref()
+            .map_or(0, |trace| trace.records_skipped);
+        drop(progress);
+        say_skipped(skipped);
+        return Ok((report, None));
+    }
     let progress = Progress::new("reading", args.json);
     let traces = Traces::read(&paths, &options, view, &mut |done| progress.set(done));
     let traces = traces.map_err(failure)?;
@@ -124,7 +140,8 @@ fn of_traces(args: &Args) -> Result<(Report, Source), Failure> {
     let progress = Progress::new("simulating", args.json);
     let set = |fraction| progress.set(fraction);
     let report = traces.simulate(&hierarchies, options.unit_bytes, threads(args), &set);
-    Ok((report.map_err(failure)?, Source::Traces(Box::new(traces))))
+    let report = report.map_err(failure)?;
+    Ok((report, Some(Source::Traces(Box::new(traces)))))
 }
 
 /// A trace that cannot be read is no mistake in the arguments, unless its format is.

@@ -1,0 +1,69 @@
+//! The simulation of a trace that is read once and not kept.
+
+use super::plan::Extras;
+use super::traces::Noting;
+use super::view::ViewChoice;
+use super::{Known, Plan, Report, SimulationError, TraceFacts, TraceSimulation, report};
+use crate::index::BackedIndex;
+use futae_trace::{DensePieces, TraceOptions, TraceReader, View};
+use std::path::PathBuf;
+
+impl TraceSimulation {
+    /// Whether [`simulate_one_pass`] can simulate it: no level may need to know anything of the
+    /// trace before its end, and with a view of the trace's own lengths might differ.
+    #[must_use]
+    pub fn is_one_pass(&self, view: ViewChoice) -> bool {
+        view != ViewChoice::Start && self.levels.iter().all(|level| level.is_open_ended())
+    }
+}
+
+/// Simulates one hierarchy under one trace while that is read, in memory that does not grow with
+/// the length of the trace, only with its blocks. The report is that of [`Traces`](super::Traces). The
+/// hierarchy must be [fit for it](TraceSimulation::is_one_pass). `progress` is given the fraction
+/// read, from 0 to 1.
+pub fn simulate_one_pass(
+    path: &PathBuf,
+    options: &TraceOptions,
+    view: ViewChoice,
+    spec: &TraceSimulation,
+    progress: &mut dyn FnMut(f64),
+) -> Result<Report, SimulationError> {
+    debug_assert!(spec.is_one_pass(view), "needs the whole trace");
+    let reader = TraceReader::open(path, options)?;
+    let mut facts = TraceFacts::of(std::slice::from_ref(path));
+    let format = reader.format();
+    let view = view.view(format, options.unit_bytes);
+    if view != View::Start {
+        facts.view = "blocks";
+    }
+    facts.formats.push(format.name());
+    let mut pieces = DensePieces::new(Noting::progress_of(path, reader, progress), view);
+    let plan = Plan {
+        levels: &spec.levels,
+        links: &spec.links,
+        write_mode: spec.write_mode,
+        guests: 1,
+        blocks: BackedIndex::BLOCKS_MAX,
+        block_bytes: options.unit_bytes,
+        seed: spec.seed,
+        warmup_requests: spec.warmup_requests,
+        requests: spec.requests.unwrap_or(u64::MAX),
+    };
+    let extras = Extras {
+        footprint: Some(0),
+        known: Known::default(),
+        digest: false,
+    };
+    let (mut run, _) = plan.run_with(&extras, &mut pieces, &mut |_| {})?;
+    let (noting, pieced) = pieces.finish()?;
+    facts.trace_requests = pieced.requests;
+    facts.accesses = pieced.accesses;
+    facts.distinct_blocks = u64::from(pieced.distinct);
+    facts.records_skipped = noting.reader.skipped();
+    facts.read_seconds = pieced.reading.as_secs_f64();
+    run.footprint_blocks = facts.distinct_blocks;
+    run.seconds = (run.seconds - facts.read_seconds).max(0.0);
+    let mut report = report(vec![run], spec.seed, pieced.digest.hex());
+    report.trace = Some(facts);
+    Ok(report)
+}

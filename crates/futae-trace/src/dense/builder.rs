@@ -1,0 +1,216 @@
+//! Numbers the blocks of a trace while it is read.
+
+use super::{DenseTrace, SECTOR_BYTES, View, access};
+use crate::numbering::{self, Numbering};
+use crate::{Request, RequestKind, RequestReader, TraceError, TraceErrorKind};
+use futae_policy::VolumeId;
+
+/// So many requests are read at a time: few enough for the processor's nearest cache.
+const READ_BATCH: usize = 256;
+/// So many where only their blocks are read.
+const START_BATCH: usize = 1024;
+/// So many accesses are numbered at a time: those whose write marks are in one word.
+pub(super) const BATCH: usize = numbering::BATCH;
+const _: () = assert!(BATCH == u64::BITS as usize);
+
+/// A trace that is being read.
+pub(super) struct Builder {
+    /// Bytes of a block, and their power of two if they are one.
+    block: (u64, Option<u32>),
+    /// Whether a request is one block, whatever its length.
+    start: bool,
+    numbering: Numbering,
+    /// Accesses that wait for their numbers, and their write marks.
+    volumes: [VolumeId; BATCH],
+    blocks: [u64; BATCH],
+    marks: u64,
+    waiting: usize,
+    /// The accesses that were numbered last, and their write marks: not yet in the digest.
+    last: Vec<u32>,
+    last_marks: u64,
+    /// What was read last, if it is all that its blocks need, and if it is not.
+    starts: Vec<u64>,
+    requests: Vec<Request>,
+    pub(super) trace: DenseTrace,
+}
+
+impl Builder {
+    pub(super) fn new(view: View) -> Self {
+        let (start, bytes) = match view {
+            View::Start => (true, SECTOR_BYTES),
+            View::Blocks(bytes) => (false, bytes),
+        };
+        let shift = bytes.is_power_of_two().then_some(bytes.trailing_zeros());
+        Self {
+            block: (bytes, shift),
+            start,
+            numbering: Numbering::default(),
+            volumes: [VolumeId(0); BATCH],
+            blocks: [0; BATCH],
+            marks: 0,
+            waiting: 0,
+            last: Vec::with_capacity(BATCH),
+            last_marks: 0,
+            starts: Vec::with_capacity(START_BATCH),
+            requests: Vec::with_capacity(READ_BATCH),
+            trace: DenseTrace::default(),
+        }
+    }
+
+    /// Reads some more of a trace; whether there was more. Of the last accesses some may wait until it
+    /// [ends](Self::end).
+    pub(super) fn read_some(
+        &mut self,
+        reader: &mut impl RequestReader,
+    ) -> Result<bool, TraceError> {
+        let mut starts = std::mem::take(&mut self.starts);
+        let mut requests = std::mem::take(&mut self.requests);
+        starts.clear();
+        requests.clear();
+        let added = if self.start && reader.read_starts(&mut starts, START_BATCH).is_some() {
+            self.add_reads(&starts).map(|()| true)
+        } else {
+            reader.read_batch(&mut requests, READ_BATCH)?;
+            self.add_all(&requests).map(|()| !requests.is_empty())
+        };
+        (self.starts, self.requests) = (starts, requests);
+        added.map_err(|kind| failed(reader, kind))
+    }
+
+    /// As [`View::blocks`], but without division where the view allows it.
+    pub(super) fn add_all(&mut self, requests: &[Request]) -> Result<(), TraceErrorKind> {
+        let start = self.start;
+        match self.block {
+            (_, Some(shift)) => self.add_by(requests, start, |byte| byte >> shift),
+            (bytes, None) => self.add_by(requests, start, |byte| byte / bytes),
+        }
+    }
+
+    #[inline(always)]
+    fn add_by(
+        &mut self,
+        requests: &[Request],
+        start: bool,
+        block: impl Fn(u64) -> u64,
+    ) -> Result<(), TraceErrorKind> {
+        self.trace.requests += requests.len() as u64;
+        for request in requests {
+            let is_write = request.kind == RequestKind::Write;
+            let length = if start { 0 } else { request.length_bytes };
+            let first = request.offset_bytes;
+            let last = block(first.saturating_add(length.saturating_sub(1)));
+            let mut next = block(first);
+            loop {
+                self.access(request.volume, next, is_write)?;
+                if next >= last {
+                    break;
+                }
+                next += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds reads of one block each of volume 0.
+    fn add_reads(&mut self, blocks: &[u64]) -> Result<(), TraceErrorKind> {
+        self.trace.requests += blocks.len() as u64;
+        let first = (BATCH - self.waiting) % BATCH;
+        let (first, others) = blocks.split_at(first.min(blocks.len()));
+        let mut whole = others.chunks_exact(BATCH);
+        for &block in first {
+            self.access(VolumeId(0), block, false)?;
+        }
+        for blocks in &mut whole {
+            self.number(&[VolumeId(0); BATCH], blocks, 0)?;
+        }
+        for &block in whole.remainder() {
+            self.access(VolumeId(0), block, false)?;
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn access(
+        &mut self,
+        volume: VolumeId,
+        block: u64,
+        is_write: bool,
+    ) -> Result<(), TraceErrorKind> {
+        let at = self.waiting % BATCH;
+        self.volumes[at] = volume;
+        self.blocks[at] = block;
+        self.marks |= u64::from(is_write) << at;
+        self.waiting += 1;
+        if self.waiting == BATCH {
+            self.number_waiting()?;
+        }
+        Ok(())
+    }
+
+    #[inline(never)]
+    fn number_waiting(&mut self) -> Result<(), TraceErrorKind> {
+        let waiting = std::mem::take(&mut self.waiting);
+        let (volumes, blocks) = (self.volumes, self.blocks);
+        let marks = std::mem::take(&mut self.marks);
+        self.number(&volumes[..waiting], &blocks[..waiting], marks)
+    }
+
+    /// Numbers the next accesses, at most a batch. Those before them are taken into the digest
+    /// meanwhile, for which the processor has time while it waits for memory.
+    #[inline]
+    fn number(
+        &mut self,
+        volumes: &[VolumeId],
+        blocks: &[u64],
+        marks: u64,
+    ) -> Result<(), TraceErrorKind> {
+        let numbers = &mut self.trace.ids;
+        let begin = numbers.len();
+        let mut digest = self.trace.digest;
+        let numbered = if let (Ok(last), BATCH) = (self.last[..].try_into(), blocks.len()) {
+            let (last, marks): (&[u32; BATCH], _) = (last, self.last_marks);
+            let numbering = &mut self.numbering;
+            if marks == 0 {
+                let read = |at: usize| digest.add_one(access(last[at % BATCH], 0, at));
+                numbering.number_all(volumes, blocks, numbers, read)
+            } else {
+                let any = |at: usize| digest.add_one(access(last[at % BATCH], marks, at));
+                numbering.number_all(volumes, blocks, numbers, any)
+            }
+        } else {
+            for (&id, at) in self.last.iter().zip(0..) {
+                digest.add_one(access(id, self.last_marks, at));
+            }
+            self.numbering.number_all(volumes, blocks, numbers, |_| {})
+        };
+        self.trace.digest = digest;
+        self.last.clear();
+        self.last.extend_from_slice(&self.trace.ids[begin..]);
+        self.last_marks = marks;
+        self.trace.writes.push(marks);
+        numbered.ok_or(TraceErrorKind::TooManyBlocks)
+    }
+
+    /// Numbers the last accesses of a trace that has ended.
+    pub(super) fn end(&mut self) -> Result<(), TraceErrorKind> {
+        if self.waiting > 0 {
+            self.number_waiting()?;
+        }
+        for (&id, at) in self.last.iter().zip(0..) {
+            let access = access(id, self.last_marks, at);
+            self.trace.digest.add_one(access);
+        }
+        self.last.clear();
+        self.trace.distinct = self.numbering.count();
+        Ok(())
+    }
+}
+
+/// What is wrong with the whole of a trace.
+pub(super) fn failed(reader: &impl RequestReader, kind: TraceErrorKind) -> TraceError {
+    TraceError {
+        path: reader.path().to_owned(),
+        at: None,
+        kind,
+    }
+}
