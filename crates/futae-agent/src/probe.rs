@@ -80,6 +80,17 @@ impl Probe {
         }
     }
 
+    /// Instructions that the kernel went through to check the program for which that were the most; none without
+    /// programs, or where the kernel does not tell (before 5.16). What it keeps meanwhile grows with them.
+    #[must_use]
+    pub fn verified_instructions(&self) -> Option<u32> {
+        match &self.kind {
+            #[cfg(futae_has_bpf)]
+            Kind::Bpf(programs) => programs.verified_instructions(),
+            Kind::Vmstat => None,
+        }
+    }
+
     /// What happened since the start.
     ///
     /// # Errors

@@ -215,26 +215,38 @@ INLINE u64 mixed(u64 x)
 
 #define SAMPLED_AT_ONCE 512
 
-/* Sends those pages of a read that are in the sample. */
+/* Where a read is. */
+struct walk {
+	u64 file;
+	u64 first;
+};
+
+/* Sends a page of a read, if it is in the sample. */
+static long refer_page(u64 at, struct walk *walk)
+{
+	u64 hash = mixed(walk->file + (walk->first + at) * 0x9e3779b97f4a7c15ULL), *place;
+	if ((hash & 0xffffff) >= sample_below)
+		return 0;
+	place = ringbuf_reserve(&references, sizeof(*place), 0);
+	if (!place) {
+		count_lost(LOST_REFERENCES, 1);
+		return 0;
+	}
+	*place = hash;
+	ringbuf_submit(place, wakes(&references));
+	return 0;
+}
+
+/* Sends those pages of a read that are in the sample. The kernel repeats that by its own means: were it a loop here, the
+ * verifier would go through it page by page and keep what it saw, in blocks of 32 KiB and more. A small guest whose
+ * memory is in pieces does not have these, and somebody in it would be killed for them. */
 INLINE void refer(struct inode *inode, u64 first, u64 pages)
 {
-	u64 file;
-	u32 at;
+	struct walk walk = { .first = first };
 	if (!sample_below)
 		return;
-	file = mixed(((u64)device_of(inode) << 32) + inode->i_ino * 0x9e3779b97f4a7c15ULL);
-	for (at = 0; at < SAMPLED_AT_ONCE && at < pages; at++) {
-		u64 hash = mixed(file + (first + at) * 0x9e3779b97f4a7c15ULL), *place;
-		if ((hash & 0xffffff) >= sample_below)
-			continue;
-		place = ringbuf_reserve(&references, sizeof(*place), 0);
-		if (!place) {
-			count_lost(LOST_REFERENCES, 1);
-			continue;
-		}
-		*place = hash;
-		ringbuf_submit(place, wakes(&references));
-	}
+	walk.file = mixed(((u64)device_of(inode) << 32) + inode->i_ino * 0x9e3779b97f4a7c15ULL);
+	repeat(pages < SAMPLED_AT_ONCE ? pages : SAMPLED_AT_ONCE, refer_page, &walk, 0);
 	if (pages > SAMPLED_AT_ONCE)
 		count_lost(LOST_REFERENCES, (pages - SAMPLED_AT_ONCE) * sample_below >> 24);
 }

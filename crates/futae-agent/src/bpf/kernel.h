@@ -35,6 +35,7 @@ static u64 (*const ringbuf_query)(void *ring, u64 what) = (void *)134;
 static void *(*const task_storage_get)(void *map, struct task_struct *task, void *value, u64 flags) = (void *)156;
 static struct task_struct *(*const current_task)(void) = (void *)158;
 static long (*const task_registers)(struct task_struct *task) = (void *)175;
+static long (*const repeat)(u32 times, void *body, void *context, u64 flags) = (void *)181;
 
 /* Reads a field through a pointer that the verifier does not follow by itself. */
 #define PEEK(pointer, field)                                                              \

@@ -89,7 +89,7 @@ pub struct Programs {
     lost: PerCpuArray<MapData, u64>,
     notices: RingBuf<MapData>,
     references: RingBuf<MapData>,
-    _programs: Ebpf,
+    programs: Ebpf,
 }
 
 impl Programs {
@@ -112,7 +112,7 @@ impl Programs {
             lost: map("lost")?.try_into()?,
             notices: map("notices")?.try_into()?,
             references: map("references")?.try_into()?,
-            _programs: programs,
+            programs,
         })
     }
 
@@ -124,6 +124,14 @@ impl Programs {
     /// Whether refaults are told by device and by file.
     pub fn sees_refaults(&self) -> bool {
         self.sees_refaults
+    }
+
+    /// Instructions that the kernel went through to check the program for which that were the most.
+    pub fn verified_instructions(&self) -> Option<u32> {
+        let programs = self.programs.programs();
+        let verified =
+            programs.filter_map(|(_, one)| one.info().ok()?.verified_instruction_count());
+        verified.max()
     }
 
     /// What was counted so far.
