@@ -32,6 +32,8 @@ pub struct Inbox {
     bytes: usize,
     /// The run that speaks, and those before it.
     runs: Vec<u64>,
+    /// A run that is over was the last to say who it is: its numbers say nothing of the one that speaks.
+    is_stale: bool,
     next_sequence: u64,
     last: Option<Instant>,
     refused: u64,
@@ -51,20 +53,18 @@ struct Heard {
 impl Inbox {
     /// Takes a frame, if it is the next of its run.
     pub fn frame(&mut self, frame: Frame) {
-        if let Message::Hello(hello) = &frame.message
-            && self.runs.last() != Some(&hello.run)
-        {
-            if self.runs.contains(&hello.run) {
-                self.refused += 1;
-                return;
+        if let Message::Hello(hello) = &frame.message {
+            let is_new = !self.runs.contains(&hello.run);
+            if is_new {
+                if self.runs.len() == RUNS_MAX {
+                    self.runs.remove(0);
+                }
+                self.runs.push(hello.run);
+                self.next_sequence = 0;
             }
-            if self.runs.len() == RUNS_MAX {
-                self.runs.remove(0);
-            }
-            self.runs.push(hello.run);
-            self.next_sequence = 0;
+            self.is_stale = self.runs.last() != Some(&hello.run);
         }
-        if self.runs.is_empty() || frame.sequence < self.next_sequence {
+        if self.runs.is_empty() || self.is_stale || frame.sequence < self.next_sequence {
             self.refused += 1;
             return;
         }

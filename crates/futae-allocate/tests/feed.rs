@@ -68,9 +68,16 @@ fn what_is_played_again_is_not_heard() {
     inbox.frame(frame(1, sample(1, 0)));
     inbox.frame(frame(0, hello(7)));
     inbox.frame(frame(1, sample(100, 10)));
+    // Nor what it said further than the new one has come.
+    inbox.frame(frame(2, sample(100, 10)));
     let did = inbox.take(None).expect("heard");
     assert_eq!((did.hits, did.misses), (91, 10));
-    assert_eq!(inbox.refused(), 4);
+    assert_eq!(inbox.refused(), 5);
+    // The new one goes on when it says again who it is.
+    inbox.frame(frame(2, hello(8)));
+    inbox.frame(frame(3, sample(1, 1)));
+    let did = inbox.take(None).expect("heard");
+    assert_eq!((did.hits, did.misses), (0, 1));
 }
 
 #[test]
