@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 const MONITOR: &str = "qmp.sock";
+const SECOND_MONITOR: &str = "qmp-2.sock";
+const CONSOLE: &str = "console.log";
 const QEMU: &str = "qemu-system-x86_64";
 /// Lines of a log that an error shows.
 const LOG_LINES: usize = 40;
@@ -104,6 +106,20 @@ impl Guest {
     #[must_use]
     pub fn monitor(&self) -> PathBuf {
         self.directory.path().join(MONITOR)
+    }
+
+    /// Another such socket, for whoever looks on while a program has the first.
+    #[must_use]
+    pub fn second_monitor(&self) -> PathBuf {
+        self.directory.path().join(SECOND_MONITOR)
+    }
+
+    /// All that the guest's kernel and its first program have said.
+    #[must_use]
+    pub fn console(&self) -> String {
+        // What cannot be read was never written.
+        let bytes = fs::read(self.directory.path().join(CONSOLE)).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
     }
 
     /// Runs a shell script in the guest to its end.
@@ -202,7 +218,7 @@ fn log(directory: &Path) -> String {
         let cause = lines.iter().rposition(is_cause).unwrap_or(last_lines);
         lines[last_lines.min(cause)..].join("\n")
     };
-    let (console, errors) = (tail("console.log"), tail("qemu.log"));
+    let (console, errors) = (tail(CONSOLE), tail("qemu.log"));
     let errors = match errors.as_str() {
         "" => errors,
         _ => format!("\nQEMU: {errors}"),
@@ -250,7 +266,7 @@ fn command(plan: &Plan, kernel: &Path, directory: &Path) -> Result<Command, Gues
     command.arg("-initrd").arg(directory.join("initramfs"));
     let words = "console=ttyS0 quiet panic=-1 tsc=unstable no_timer_check";
     command.args(["-append", words]);
-    command.args(["-serial", &format!("file:{}", at("console.log"))]);
+    command.args(["-serial", &format!("file:{}", at(CONSOLE))]);
     command.args(["-device", "virtio-serial-pci", "-chardev"]);
     command.arg(format!("socket,id=orders,path={}", at("orders.sock")));
     command.args(["-device", "virtserialport,chardev=orders,name=futae.orders"]);
@@ -264,8 +280,11 @@ fn command(plan: &Plan, kernel: &Path, directory: &Path) -> Result<Command, Gues
         command.args(["-device", &device]);
     }
     if plan.balloon {
-        let monitor = format!("unix:{},server=on,wait=off", at(MONITOR));
-        command.args(["-device", "virtio-balloon-pci", "-qmp", &monitor]);
+        command.args(["-device", "virtio-balloon-pci"]);
+        for monitor in [MONITOR, SECOND_MONITOR] {
+            let monitor = format!("unix:{},server=on,wait=off", at(monitor));
+            command.args(["-qmp", &monitor]);
+        }
     }
     for (number, disk) in plan.disks.iter().enumerate() {
         command.args(["-drive", &format!("{},id=disk{number}", drive(disk)?)]);
