@@ -5,10 +5,10 @@
 
 use crate::config::AgentConfig;
 use futae_balance::{Activity, OnlineCurve};
+use futae_control::{SocketError, UnixSocket};
 use futae_report::{Frame, Message, References, Sample, Stream};
 use std::io::{self, Read};
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::Path;
+use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -21,6 +21,8 @@ const REFERENCES_MAX: usize = 1 << 21;
 /// Runs of the agent that are remembered, so that none is played again.
 const RUNS_MAX: usize = 64;
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+/// What the socket is called in a directory.
+const SOCKET_NAME: &str = "agent.sock";
 const RETRY_INTERVAL: Duration = Duration::from_millis(500);
 
 /// What has come since it was last taken.
@@ -149,21 +151,26 @@ impl Feed {
     /// # Errors
     ///
     /// A socket that cannot be made. One that nobody listens at is tried for ever.
-    pub fn start(agent: &AgentConfig) -> io::Result<Self> {
+    pub fn start(agent: &AgentConfig) -> Result<Self, SocketError> {
         let inbox = Arc::new(Mutex::new(Inbox::default()));
         let stop = Arc::new(AtomicBool::new(false));
+        let (AgentConfig::Connect(path) | AgentConfig::Listen(path)) = agent;
+        let path = path.clone();
         let listener = match agent {
             AgentConfig::Connect(_) => None,
             AgentConfig::Listen(path) => {
-                let listener = UnixListener::bind(path)?;
-                listener.set_nonblocking(true)?;
-                Some(listener)
+                // What an allocator left that was killed is in nobody's way.
+                Some(UnixSocket::bind(path, SOCKET_NAME)?)
             }
         };
         let (agent, its_inbox, its_stop) = (agent.clone(), Arc::clone(&inbox), Arc::clone(&stop));
         let thread = std::thread::Builder::new().name("agent".to_owned());
-        let thread =
-            thread.spawn(move || hear(&agent, listener.as_ref(), &its_inbox, &its_stop))?;
+        let thread = thread
+            .spawn(move || hear(&agent, listener.as_ref(), &its_inbox, &its_stop))
+            .map_err(|source| SocketError::Listen {
+                path: path.clone(),
+                source,
+            })?;
         Ok(Self {
             inbox,
             stop,
@@ -190,14 +197,14 @@ impl Drop for Feed {
 
 fn hear(
     agent: &AgentConfig,
-    listener: Option<&UnixListener>,
+    listener: Option<&UnixSocket>,
     inbox: &Mutex<Inbox>,
     stop: &AtomicBool,
 ) {
     while !stop.load(Ordering::Relaxed) {
         let stream = match (agent, listener) {
             (AgentConfig::Connect(path), _) => UnixStream::connect(path).ok(),
-            (_, Some(listener)) => listener.accept().ok().map(|(stream, _)| stream),
+            (_, Some(listener)) => listener.accept().ok(),
             _ => None,
         };
         match stream {
@@ -209,9 +216,6 @@ fn hear(
             pause(RETRY_INTERVAL, stop);
         }
     }
-    if let AgentConfig::Listen(path) = agent {
-        remove(path);
-    }
 }
 
 fn pause(time: Duration, stop: &AtomicBool) {
@@ -219,11 +223,6 @@ fn pause(time: Duration, stop: &AtomicBool) {
     while Instant::now() < end && !stop.load(Ordering::Relaxed) {
         std::thread::sleep(LOOK_INTERVAL);
     }
-}
-
-fn remove(path: &Path) {
-    // It may be gone.
-    let _ = std::fs::remove_file(path);
 }
 
 fn listen(mut stream: UnixStream, inbox: &Mutex<Inbox>, stop: &AtomicBool) -> io::Result<()> {

@@ -1,7 +1,9 @@
 //! An agent is heard once and in order, and cannot make the allocator keep more than it wants.
 
-use futae_allocate::feed::Inbox;
+use futae_allocate::config::AgentConfig;
+use futae_allocate::feed::{Feed, Inbox};
 use futae_balance::OnlineCurve;
+use futae_control::SocketError;
 use futae_report::{Counters, Frame, Hello, Memory, Message, Pressure, References, Sample};
 
 fn hello(run: u64) -> Message {
@@ -35,6 +37,27 @@ fn sample(accesses: u64, misses: u64) -> Message {
 
 fn frame(sequence: u64, message: Message) -> Frame {
     Frame { sequence, message }
+}
+
+/// An allocator that was killed leaves its socket behind.
+#[test]
+fn a_socket_that_nobody_listens_at_is_replaced_and_no_other() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("agent.sock");
+    let listen = AgentConfig::Listen(path.clone());
+    drop(std::os::unix::net::UnixListener::bind(&path).expect("a socket"));
+    assert!(path.exists());
+    let feed = Feed::start(&listen).expect("the dead one is replaced");
+    let second = Feed::start(&listen).expect_err("somebody listens");
+    assert!(matches!(second, SocketError::InUse { .. }), "{second}");
+    let agent = std::os::unix::net::UnixStream::connect(&path);
+    drop(agent.expect("the first still listens"));
+    drop(feed);
+    assert!(!path.exists(), "gone with its feed");
+    std::fs::write(&path, "not yours").expect("room");
+    let error = Feed::start(&listen).expect_err("a file");
+    assert!(error.to_string().contains("not a socket"), "{error}");
+    assert!(path.exists());
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Unix sockets that leave no file behind.
 
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::net::{SocketFlags, accept_with};
 use std::fs;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -71,6 +72,15 @@ impl UnixSocket {
         socket.set_nonblocking(true).map_err(refused)?;
         let socket = socket.into();
         Ok(Self { socket, file })
+    }
+
+    /// The next connection; an error of the kind "would block" if there is none yet.
+    ///
+    /// # Errors
+    ///
+    /// Those of the operating system.
+    pub fn accept(&self) -> io::Result<UnixStream> {
+        Ok(accept_with(self, SocketFlags::CLOEXEC)?.into())
     }
 
     /// Where it really is: absolute, and completed in a directory.
