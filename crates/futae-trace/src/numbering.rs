@@ -25,6 +25,8 @@ pub struct Numbering {
 
 /// So many blocks are numbered together.
 pub const BATCH: usize = 64;
+/// So few of them often are all known, even where new ones come all the time.
+const FEW: usize = 8;
 
 const NEAR_START: usize = 1 << 22;
 const NEAR_MAX: usize = 1 << 34;
@@ -76,11 +78,14 @@ impl Numbering {
                 meanwhile(at);
             }
             let known = &mut known[..blocks.len()];
-            let are_known = known.iter().fold(true, |are, &known| are & (known != 0));
             let volume_bits = volumes.iter().fold(0, |bits, volume| bits | volume.0);
-            if are_known && volume_bits == 0 {
-                known.iter_mut().for_each(|known| *known -= 1);
-            } else {
+            let few = known.chunks_mut(FEW).zip(volumes.chunks(FEW));
+            for ((known, volumes), blocks) in few.zip(blocks.chunks(FEW)) {
+                let are_known = known.iter().fold(true, |are, &known| are & (known != 0));
+                if are_known && volume_bits == 0 {
+                    known.iter_mut().for_each(|known| *known -= 1);
+                    continue;
+                }
                 let accesses = known.iter_mut().zip(volumes).zip(blocks);
                 for ((known, &volume), &block) in accesses {
                     *known = if *known != 0 && volume.0 == 0 {
