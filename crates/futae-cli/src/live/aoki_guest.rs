@@ -28,8 +28,8 @@ use std::time::{Duration, Instant};
 const MEMORY_MIB: u32 = 512;
 /// All runs of a guest, on a slow and busy machine.
 const LIMIT: Duration = Duration::from_secs(7200);
-/// A file is read by so many commands. Between them it can be interrupted, but each takes half a second to
-/// start, in which its guest reads nothing.
+/// A file is read by so many commands. Between them it can be interrupted, but while one starts its guest
+/// reads nothing.
 const PARTS: u64 = 2;
 const AGENT: &str = "--period 500ms --sample 0.125";
 /// How long balloons may take at the start, and connections of agents.
