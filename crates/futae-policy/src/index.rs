@@ -16,6 +16,9 @@ pub trait Index: Send {
         let slot = self.get(block);
         (slot.unwrap_or(Slot(0)), slot.is_none())
     }
+    /// Has memory bring what [`glance`](Self::glance) will read first, without waiting for it.
+    #[inline]
+    fn prefetch(&self, _block: BlockId) {}
     /// Whether `block` is in `slot`, which may be any.
     #[inline]
     fn holds(&self, slot: Slot, block: BlockId) -> bool {

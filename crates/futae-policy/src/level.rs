@@ -141,6 +141,12 @@ impl<P: Policy, I: Index> Level<P, I> {
         black_box(seen);
     }
 
+    /// Has memory bring what [`look_ahead`](Self::look_ahead) will read first for these blocks, without waiting for it.
+    #[inline]
+    pub fn prefetch(&self, blocks: impl Iterator<Item = BlockId>) {
+        blocks.for_each(|block| self.index.prefetch(block));
+    }
+
     /// The block in a slot that is in use.
     pub fn block_in(&self, slot: Slot) -> BlockId {
         self.index.block_in(slot)

@@ -1,6 +1,6 @@
 //! From block to slot, for blocks that are numbered densely.
 
-use futae_policy::furniture::grown;
+use futae_policy::furniture::{grown, prefetch};
 use futae_policy::{BlockId, Index, Slot};
 
 /// A flat array that forgets lazily, which makes an eviction cheap.
@@ -55,6 +55,11 @@ impl Index for BackedIndex {
         let slot = self.slots.get(self.own(block) as usize);
         let slot = Slot(slot.copied().unwrap_or(NONE));
         (slot, !self.holds(slot, block))
+    }
+
+    #[inline]
+    fn prefetch(&self, block: BlockId) {
+        prefetch(&self.slots, self.own(block) as usize);
     }
 
     #[inline]

@@ -51,14 +51,7 @@ pub fn build(shape: &HierarchyShape) -> Result<Box<dyn Machine>, SpecError> {
     if shape.write_mode == WriteMode::WriteBack {
         Ok(Box::new(Hierarchy::new(shape)?))
     } else if bottom == 0 {
-        visit(
-            &level.policy,
-            &policy,
-            MakeOne {
-                slots: level.slots,
-                blocks,
-            },
-        )
+        build_last(shape)
     } else if lru_above {
         let upper = shape.levels[0].slots;
         let link = shape.links[0];
@@ -75,6 +68,17 @@ pub fn build(shape: &HierarchyShape) -> Result<Box<dyn Machine>, SpecError> {
     } else {
         Ok(Box::new(Hierarchy::new(shape)?))
     }
+}
+
+/// Builds the last level of a shape alone, over the store.
+pub fn build_last(shape: &HierarchyShape) -> Result<Box<dyn Machine>, SpecError> {
+    let last = shape.levels.len() - 1;
+    let level = &shape.levels[last];
+    let alone = MakeOne {
+        slots: level.slots,
+        blocks: u64::from(shape.guests) * shape.blocks,
+    };
+    visit(&level.policy, &shape.policy_shape(0, last), alone)
 }
 
 /// Puts each request of a batch; `put` says how far down it was served.
@@ -99,6 +103,8 @@ const AHEAD: usize = 128;
 
 /// A machine whose first level has most blocks that it is asked for.
 trait Ahead {
+    /// Has memory bring what [`look_ahead`](Self::look_ahead) will read first. With several levels that gains nothing.
+    fn prefetch(&self, _blocks: &[u32]) {}
     /// Reads what requests for these blocks will need, and notes in `likely` the slot that each is
     /// in at the first level, or any slot.
     fn look_ahead(&self, blocks: &[u32], likely: &mut [Slot]);
@@ -114,6 +120,7 @@ fn each_ahead(machine: &mut impl Ahead, batch: &Batch<'_>, served: &mut [Served]
     let mut likely = [Slot(0); AHEAD];
     for begin in (0..batch.blocks.len()).step_by(AHEAD) {
         let few = batch.part(begin..begin + AHEAD);
+        machine.prefetch(batch.part(begin + AHEAD..begin + 2 * AHEAD).blocks);
         machine.look_ahead(few.blocks, &mut likely);
         // What most runs do without costs a tenth of the time when looked for at every request.
         if few.next_uses.is_empty() && few.bytes.is_empty() && few.only_reads() {
@@ -186,6 +193,11 @@ impl Visit for MakeOne {
 }
 
 impl<P: Policy> Ahead for One<P> {
+    #[inline(always)]
+    fn prefetch(&self, blocks: &[u32]) {
+        let blocks = blocks.iter().map(|&number| block(number));
+        self.reach.level.prefetch(blocks);
+    }
     #[inline(always)]
     fn look_ahead(&self, blocks: &[u32], likely: &mut [Slot]) {
         look_ahead(&self.reach.level, blocks, likely);

@@ -4,6 +4,7 @@ mod far;
 
 use far::Far;
 use futae_policy::VolumeId;
+use futae_policy::furniture::prefetch;
 
 /// Gives blocks numbers, in the order in which they first come.
 ///
@@ -48,6 +49,15 @@ impl Numbering {
     /// How many blocks have a number.
     pub fn count(&self) -> u32 {
         self.used
+    }
+
+    /// Has memory bring what is known of these blocks of the first volume, without waiting for it.
+    #[inline]
+    pub fn prefetch(&self, blocks: &[u64]) {
+        let turn = self.turn.unwrap_or(0);
+        for &block in blocks {
+            prefetch(&self.near, block.rotate_right(turn) as usize);
+        }
     }
 
     /// Appends the numbers of `blocks` of these volumes, as many, to `numbers`; none if there is

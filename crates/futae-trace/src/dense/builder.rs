@@ -120,7 +120,9 @@ impl Builder {
         for &block in first {
             self.access(VolumeId(0), block, false)?;
         }
+        let mut next = others.chunks(BATCH).skip(1);
         for blocks in &mut whole {
+            self.numbering.prefetch(next.next().unwrap_or_default());
             self.number(&[VolumeId(0); BATCH], blocks, 0)?;
         }
         for &block in whole.remainder() {
