@@ -5,10 +5,11 @@ use crate::link::Link;
 use crate::spec::{LevelSpec, LevelSpecError};
 use crate::write_back::WriteMode;
 use futae_policy::SpecError;
-use futae_trace::{TraceError, WorkloadError, WorkloadSpec};
+use futae_trace::{Generator, TraceError, WorkloadError, WorkloadSpec};
 
 mod columns;
 mod drive;
+mod found;
 mod interleave;
 mod latency;
 mod one_pass;
@@ -16,6 +17,7 @@ mod parallel;
 mod plan;
 mod requests;
 mod results;
+mod shared;
 mod traces;
 mod view;
 
@@ -140,6 +142,17 @@ fn simulate_one(
     if spec.levels.is_empty() || workloads.is_empty() {
         return Err(SimulationError::Empty);
     }
+    let plan = plan(spec, workloads)?;
+    let mut stream = stream(&plan, workloads)?;
+    let (run, trace_digest) = plan.run(&mut stream, progress)?;
+    Ok(report(vec![run], spec.seed, trace_digest))
+}
+
+/// The plan of a simulation with a workload for each guest, at least one.
+fn plan<'a>(
+    spec: &'a SimulationSpec,
+    workloads: &[&WorkloadSpec],
+) -> Result<Plan<'a>, SimulationError> {
     let guests = workloads.len() as u32;
     let of_each = |workload: &&WorkloadSpec| {
         let blocks = workload.blocks(spec.block_bytes)?;
@@ -154,7 +167,7 @@ fn simulate_one(
     let all: u64 = each.iter().map(|guest| guest.0).sum();
     let natural: Option<u64> = each.iter().map(|guest| guest.1).sum();
     let usual = |natural: Option<u64>| natural.unwrap_or(all.saturating_mul(PASSES_DEFAULT));
-    let plan = Plan {
+    Ok(Plan {
         levels: &spec.levels,
         links: &spec.links,
         write_mode: spec.write_mode,
@@ -166,10 +179,14 @@ fn simulate_one(
             .warmup_requests
             .unwrap_or_else(|| usual(natural.map(|_| 0))),
         requests: spec.requests.unwrap_or_else(|| usual(natural)),
-    };
-    let mut stream = interleaved(workloads, blocks, spec.block_bytes, spec.seed)?;
-    let (run, trace_digest) = plan.run(&mut stream, progress)?;
-    Ok(report(vec![run], spec.seed, trace_digest))
+    })
+}
+
+fn stream(
+    plan: &Plan<'_>,
+    workloads: &[&WorkloadSpec],
+) -> Result<Interleave<Generator>, WorkloadError> {
+    interleaved(workloads, plan.blocks, plan.block_bytes, plan.seed)
 }
 
 fn report(runs: Vec<Run>, seed: u64, trace_digest: String) -> Report {
@@ -183,17 +200,43 @@ fn report(runs: Vec<Run>, seed: u64, trace_digest: String) -> Report {
 }
 
 /// Simulates several hierarchies under the same requests, on as many threads as `threads` says
-/// (at least one). The runs are in the order of the specs, whatever the threads did.
+/// (at least one). The runs are in the order of the specs, whatever the threads did. An LRU cache that several of them
+/// have above is simulated once, if it is only read from; what it misses is kept meanwhile, 4 bytes each and at most
+/// 256 MiB.
 pub fn simulate_all(
     specs: &[SimulationSpec],
     threads: usize,
     progress: &(dyn Fn(f64) + Sync),
 ) -> Result<Report, SimulationError> {
+    let groups = shared::groups(specs);
+    let works = (groups.len() + specs.len()) as f64;
+    let part = |begin: usize, count: usize| {
+        move |part: f64| progress((begin as f64 + part * count as f64) / works)
+    };
+    let uppers = in_parallel(
+        groups.len(),
+        threads,
+        &part(0, groups.len()),
+        |at, progress| {
+            let spec = &specs[groups[at][0]];
+            let plan = plan(spec, &[&spec.workload])?;
+            let mut stream = stream(&plan, &[&spec.workload])?;
+            shared::Upper::simulate(&plan, &mut stream, progress)
+        },
+    );
+    let uppers = uppers.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let upper_of = |at: usize| {
+        let group = groups.iter().position(|group| group.contains(&at))?;
+        uppers[group].as_ref()
+    };
     combine(in_parallel(
         specs.len(),
         threads,
-        progress,
-        |at, progress| simulate(&specs[at], progress),
+        &part(groups.len(), specs.len()),
+        |at, progress| match upper_of(at) {
+            Some(upper) => upper.below(&plan(&specs[at], &[&specs[at].workload])?, progress),
+            None => simulate(&specs[at], progress),
+        },
     ))
 }
 

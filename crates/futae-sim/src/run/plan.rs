@@ -1,14 +1,14 @@
 //! One simulation with every number settled.
 
 use super::drive::check;
-use super::{Drive, Known, LevelResult, Run, SimulationError, footprint};
+use super::found::Found;
+use super::{Drive, Known, Run, SimulationError, footprint};
 use crate::batch::NEVER;
 use crate::hierarchy::HierarchyShape;
 use crate::link::Link;
-use crate::machine::{self, Served};
+use crate::machine;
 use crate::spec::LevelSpec;
-use crate::write_back::{Dirt, WriteMode, Written};
-use futae_policy::Counters;
+use crate::write_back::WriteMode;
 use futae_trace::{BlockRequest, BlockStream, Digest};
 use std::time::Instant;
 
@@ -143,73 +143,19 @@ impl Plan<'_> {
             total,
             progress,
         };
-        let mut served = vec![Served::default(); shape.levels.len() + 1];
-        drive.send(self.warmup_requests, &mut served)?;
-        let warmup_requests = drive.sent;
-        let (counters, store) = (drive.machine.counters(), drive.machine.store());
-        let written = drive.machine.written();
-        served.fill(Served::default());
-        drive.send(self.requests, &mut served)?;
-        let requests = drive.sent - warmup_requests;
-        let (digest, now) = (drive.digest, drive.machine.counters());
-        let store = drive.machine.store().since(&store);
-        let (written_now, written_then) = (drive.machine.written(), written);
-        let counters: Vec<_> = now
-            .iter()
-            .zip(&counters)
-            .map(|(n, then)| n.since(then))
-            .collect();
-        if extras.known.bytes.is_empty() {
-            for served in &mut served {
-                served.bytes = (served.reads + served.writes) * self.block_bytes;
-            }
-        }
-        let below = |count: fn(&Served) -> u64| {
-            let all: u64 = served.iter().map(count).sum();
-            let missed = served.last().map_or(0, count);
-            (all > 0).then(|| missed as f64 / all as f64)
-        };
-        let writes = served.iter().map(|at| at.writes).sum();
-        let dirty_blocks_at_start = written_then.iter().flat_map(|then| &then.levels);
-        let dirty_blocks_at_start = dirty_blocks_at_start.map(|dirt| dirt.blocks).sum();
-        let written = match written_now.zip(written_then) {
-            Some((now, then)) => now.since(&then),
-            None => Written::through(shape.levels.len(), writes),
-        };
-        let run = Run {
-            write_mode: self.write_mode,
-            dirty_evictions: written.levels.iter().map(|dirt| dirt.evictions).sum(),
-            dirty_blocks: written.levels.iter().map(|dirt| dirt.blocks).sum(),
-            dirty_blocks_at_start,
-            levels: self.level_results(&shape, &counters, &written.levels),
-            writes_taken: written.taken,
-            links: self.links.to_vec(),
-            combined_hit_ratio: (requests > 0).then(|| {
-                let missed = served.last().map_or(0, |at| at.reads + at.writes);
-                (requests - missed) as f64 / requests as f64
-            }),
-            miss_ratio: below(|at| at.reads + at.writes),
-            byte_miss_ratio: below(|at| at.bytes),
-            read_miss_ratio: below(|at| at.reads),
-            reads: served.iter().map(|at| at.reads).sum(),
-            writes,
-            served,
-            access_times: None,
-            store_reads: store.reads,
-            store_writes: store.writes,
-            notice_reads: store.notice_reads,
-            preload_reads: store.preload_reads,
-            requests,
-            warmup_requests,
-            block_bytes: self.block_bytes,
-            guests: self.guests,
-            footprint_blocks: distinct,
-            seconds: begin.elapsed().as_secs_f64(),
-        };
-        Ok((run, digest.map_or_else(String::new, |digest| digest.hex())))
+        let found = Found::by(
+            &mut drive,
+            shape.levels.len(),
+            self.warmup_requests,
+            self.requests,
+        )?;
+        let digest = drive.digest.map(|digest| digest.hex());
+        let has_bytes = !extras.known.bytes.is_empty();
+        let run = self.results(&shape, distinct, found, has_bytes, begin.elapsed());
+        Ok((run, digest.unwrap_or_default()))
     }
 
-    fn shape(&self, all: u64) -> Result<HierarchyShape, SimulationError> {
+    pub(super) fn shape(&self, all: u64) -> Result<HierarchyShape, SimulationError> {
         if self.levels.is_empty() || self.guests == 0 {
             return Err(SimulationError::Empty);
         }
@@ -235,26 +181,5 @@ impl Plan<'_> {
             blocks: self.blocks,
             seed: self.seed,
         })
-    }
-
-    fn level_results(
-        &self,
-        shape: &HierarchyShape,
-        counters: &[Counters],
-        dirt: &[Dirt],
-    ) -> Vec<LevelResult> {
-        let last = shape.levels.len() - 1;
-        let all = shape.levels.iter().zip(counters).zip(dirt).enumerate();
-        all.map(|(at, ((level, counters), dirt))| LevelResult {
-            policy: level.policy.to_string(),
-            capacity_blocks: u64::from(level.slots),
-            copies: if at == last { 1 } else { self.guests },
-            counters: *counters,
-            hit_ratio: counters.hit_ratio(),
-            overwrites: dirt.overwrites,
-            dirty_evictions: dirt.evictions,
-            dirty_blocks: dirt.blocks,
-        })
-        .collect()
     }
 }

@@ -1,0 +1,140 @@
+//! What a run found, and its results from that.
+
+use super::{Drive, LevelResult, Plan, Run, SimulationError};
+use crate::hierarchy::HierarchyShape;
+use crate::link::Store;
+use crate::machine::Served;
+use crate::write_back::{Dirt, Written};
+use futae_policy::Counters;
+use std::time::Duration;
+
+/// What was counted after the warm-up.
+pub(super) struct Found {
+    /// Top down, the store last.
+    pub(super) served: Vec<Served>,
+    /// Top down.
+    pub(super) counters: Vec<Counters>,
+    pub(super) store: Store,
+    /// Under write-back, when counting began and at the end.
+    pub(super) written: Option<[Written; 2]>,
+    pub(super) warmup_requests: u64,
+    pub(super) requests: u64,
+}
+
+impl Found {
+    /// Sends these requests, or as many as there are, and counts those after the warm-up.
+    pub(super) fn by(
+        drive: &mut Drive<'_>,
+        levels: usize,
+        warmup_requests: u64,
+        requests: u64,
+    ) -> Result<Self, SimulationError> {
+        let mut served = vec![Served::default(); levels + 1];
+        drive.send(warmup_requests, &mut served)?;
+        let warmup_requests = drive.sent;
+        let (counters, store) = (drive.machine.counters(), drive.machine.store());
+        let written = drive.machine.written();
+        served.fill(Served::default());
+        drive.send(requests, &mut served)?;
+        let now = drive.machine.counters();
+        let counters = now.iter().zip(&counters);
+        Ok(Self {
+            served,
+            counters: counters.map(|(now, then)| now.since(then)).collect(),
+            store: drive.machine.store().since(&store),
+            written: written.zip(drive.machine.written()).map(Into::into),
+            warmup_requests,
+            requests: drive.sent - warmup_requests,
+        })
+    }
+}
+
+impl Plan<'_> {
+    /// The results of a run. Bytes that were served are counted where requests `have_bytes`; otherwise all blocks are
+    /// equal.
+    pub(super) fn results(
+        &self,
+        shape: &HierarchyShape,
+        distinct: u64,
+        found: Found,
+        have_bytes: bool,
+        time: Duration,
+    ) -> Run {
+        let Found {
+            mut served,
+            counters,
+            store,
+            written,
+            warmup_requests,
+            requests,
+        } = found;
+        if !have_bytes {
+            for served in &mut served {
+                served.bytes = (served.reads + served.writes) * self.block_bytes;
+            }
+        }
+        let below = |count: fn(&Served) -> u64| {
+            let all: u64 = served.iter().map(count).sum();
+            let missed = served.last().map_or(0, count);
+            (all > 0).then(|| missed as f64 / all as f64)
+        };
+        let writes = served.iter().map(|at| at.writes).sum();
+        let dirty_blocks_at_start = written.iter().flat_map(|[then, _]| &then.levels);
+        let dirty_blocks_at_start = dirty_blocks_at_start.map(|dirt| dirt.blocks).sum();
+        let written = match written {
+            Some([then, now]) => now.since(&then),
+            None => Written::through(shape.levels.len(), writes),
+        };
+        Run {
+            write_mode: self.write_mode,
+            dirty_evictions: written.levels.iter().map(|dirt| dirt.evictions).sum(),
+            dirty_blocks: written.levels.iter().map(|dirt| dirt.blocks).sum(),
+            dirty_blocks_at_start,
+            levels: self.level_results(shape, &counters, &written.levels),
+            writes_taken: written.taken,
+            links: self.links.to_vec(),
+            combined_hit_ratio: (requests > 0).then(|| {
+                let missed = served.last().map_or(0, |at| at.reads + at.writes);
+                (requests - missed) as f64 / requests as f64
+            }),
+            miss_ratio: below(|at| at.reads + at.writes),
+            byte_miss_ratio: below(|at| at.bytes),
+            read_miss_ratio: below(|at| at.reads),
+            reads: served.iter().map(|at| at.reads).sum(),
+            writes,
+            served,
+            access_times: None,
+            store_reads: store.reads,
+            store_writes: store.writes,
+            notice_reads: store.notice_reads,
+            preload_reads: store.preload_reads,
+            requests,
+            warmup_requests,
+            block_bytes: self.block_bytes,
+            guests: self.guests,
+            footprint_blocks: distinct,
+            seconds: time.as_secs_f64(),
+        }
+    }
+
+    fn level_results(
+        &self,
+        shape: &HierarchyShape,
+        counters: &[Counters],
+        dirt: &[Dirt],
+    ) -> Vec<LevelResult> {
+        let last = shape.levels.len() - 1;
+        let all = shape.levels.iter().zip(counters).zip(dirt).enumerate();
+        all.map(|(at, ((level, counters), dirt))| LevelResult {
+            policy: level.policy.to_string(),
+            capacity_blocks: u64::from(level.slots),
+            copies: if at == last { 1 } else { self.guests },
+            counters: *counters,
+            hit_ratio: counters.hit_ratio(),
+            overwrites: dirt.overwrites,
+            dirty_evictions: dirt.evictions,
+            dirty_blocks: dirt.blocks,
+        })
+        .collect()
+    }
+}
