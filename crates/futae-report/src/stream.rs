@@ -2,6 +2,11 @@
 
 use crate::frame::{HEADER_BYTES, MAGIC, VERSION};
 use crate::{Frame, MAX_PAYLOAD_BYTES, binary};
+use std::time::{Duration, Instant};
+
+/// How long a frame may take from its header to its end. What comes later is another sender's, whose predecessor
+/// broke off: over a port that stays open nothing else tells.
+const FRAME_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// Takes bytes as they come and gives whole frames.
 ///
@@ -25,6 +30,8 @@ pub struct Stream {
     at: usize,
     /// Bytes still to come of a frame that nobody here wants.
     unwanted: usize,
+    /// When the header came of a frame that is not whole.
+    begun: Option<Instant>,
     health: Health,
 }
 
@@ -35,7 +42,7 @@ pub struct Health {
     pub frames: u64,
     /// Bytes that belonged to no frame.
     pub skipped_bytes: u64,
-    /// Frames whose payload was damaged or against the rules.
+    /// Frames whose payload was damaged, against the rules, or did not come.
     pub broken_frames: u64,
     /// Frames of a kind or version that is not known here.
     pub unknown_frames: u64,
@@ -78,6 +85,14 @@ impl Header {
 impl Stream {
     /// Appends what arrived.
     pub fn feed(&mut self, bytes: &[u8]) {
+        self.feed_at(Instant::now(), bytes);
+    }
+
+    fn feed_at(&mut self, now: Instant, bytes: &[u8]) {
+        if self.unwanted > 0 && self.is_late(now) {
+            self.unwanted = 0;
+            self.begun = None;
+        }
         self.bytes.drain(..self.at);
         self.at = 0;
         let unwanted = self.unwanted.min(bytes.len());
@@ -85,8 +100,18 @@ impl Stream {
         self.bytes.extend_from_slice(&bytes[unwanted..]);
     }
 
-    /// The next whole frame, `None` if more must arrive first.
+    /// The next whole frame, `None` if more must arrive first. One that is not whole five seconds after its
+    /// header is given up, and frames are looked for in what came of it.
     pub fn next_frame(&mut self) -> Option<Frame> {
+        self.next_frame_at(Instant::now())
+    }
+
+    fn is_late(&self, now: Instant) -> bool {
+        self.begun
+            .is_some_and(|begun| now.saturating_duration_since(begun) > FRAME_TIME_MAX)
+    }
+
+    fn next_frame_at(&mut self, now: Instant) -> Option<Frame> {
         loop {
             self.find_magic();
             let rest = &self.bytes[self.at..];
@@ -102,10 +127,21 @@ impl Stream {
                 self.health.unknown_frames += 1;
                 let here = whole.min(rest.len());
                 self.unwanted = whole - here;
+                self.begun = (self.unwanted > 0).then_some(now);
                 self.at += here;
                 continue;
             }
-            let payload = rest.get(HEADER_BYTES..whole)?;
+            let Some(payload) = rest.get(HEADER_BYTES..whole) else {
+                if self.is_late(now) {
+                    self.begun = None;
+                    self.health.broken_frames += 1;
+                    self.skip(1);
+                    continue;
+                }
+                self.begun.get_or_insert(now);
+                return None;
+            };
+            self.begun = None;
             let message = (crc32fast::hash(payload) == header.checksum)
                 .then(|| binary::read(header.kind, payload))
                 .flatten();
@@ -141,6 +177,7 @@ impl Stream {
         self.bytes.clear();
         self.at = 0;
         self.unwanted = 0;
+        self.begun = None;
     }
 
     fn skip(&mut self, count: usize) {
@@ -157,5 +194,66 @@ impl Stream {
         };
         let found = (0..rest.len()).find(|&at| begins(at)).unwrap_or(rest.len());
         self.skip(found);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Hello, Message};
+
+    fn hello(sequence: u64) -> Frame {
+        Frame {
+            sequence,
+            message: Message::Hello(Hello::default()),
+        }
+    }
+
+    /// The header of a frame of 256 KiB, of this kind, of which no more comes.
+    fn broken_off(kind: u8) -> Vec<u8> {
+        let mut header = hello(0).encode();
+        header.truncate(HEADER_BYTES);
+        header[5] = kind;
+        header[8..12].copy_from_slice(&(MAX_PAYLOAD_BYTES as u32).to_le_bytes());
+        let (fields, checksum) = header.split_at_mut(HEADER_BYTES - 4);
+        checksum.copy_from_slice(&crc32fast::hash(fields).to_le_bytes());
+        header
+    }
+
+    #[test]
+    fn a_frame_that_broke_off_does_not_swallow_those_behind_it_for_long() {
+        let begin = Instant::now();
+        let at = |seconds: u64| begin + Duration::from_secs(seconds);
+        for kind in [1, 200] {
+            let mut stream = Stream::default();
+            stream.feed_at(at(0), &broken_off(kind));
+            assert_eq!(stream.next_frame_at(at(0)), None);
+            for second in 1..=5 {
+                stream.feed_at(at(second), &hello(second).encode());
+                assert_eq!(stream.next_frame_at(at(second)), None, "it may still come");
+            }
+            stream.feed_at(at(6), &hello(6).encode());
+            let found = std::iter::from_fn(|| stream.next_frame_at(at(6)));
+            let found: Vec<u64> = found.map(|frame| frame.sequence).collect();
+            // Of what nobody wants nothing is kept.
+            let all: Vec<u64> = if kind == 1 {
+                (1..=6).collect()
+            } else {
+                vec![6]
+            };
+            assert_eq!(found, all);
+        }
+    }
+
+    #[test]
+    fn a_slow_frame_is_heard() {
+        let begin = Instant::now();
+        let mut stream = Stream::default();
+        let bytes = hello(3).encode();
+        stream.feed_at(begin, &bytes[..bytes.len() - 1]);
+        assert_eq!(stream.next_frame_at(begin), None);
+        let later = begin + Duration::from_secs(3600);
+        stream.feed_at(later, &bytes[bytes.len() - 1..]);
+        assert_eq!(stream.next_frame_at(later), Some(hello(3)));
     }
 }
