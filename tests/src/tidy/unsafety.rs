@@ -3,13 +3,14 @@
 use super::{Finding, Source, mask, words};
 
 /// The modules that may hold it.
-pub const NAMED: [&str; 6] = [
+pub const NAMED: [&str; 7] = [
     "crates/futae-agent/src/system.rs",
     "crates/futae-agent/tests/counts/system.rs",
     "crates/futae-cli/src/load/map.rs",
     "crates/futae-engine/src/arena.rs",
     "crates/futae-engine/src/file/uring.rs",
     "crates/futae-guest/src/ring/system.rs",
+    "crates/futae-policy/src/furniture/prefetch.rs",
 ];
 
 /// Uses of `unsafe` elsewhere, or without a comment that says why it is sound, and named modules
