@@ -75,7 +75,7 @@ impl Counts {
     /// What is asked for. With `min_gain` blocks are exchanged so seldom that a run must be longer to tell
     /// much: over 20,000 requests the host's hit ratio is between 0.86 and 0.99 by simulation.
     pub fn new(options: &Options<'_>, policy: &str) -> Self {
-        let times = if policy == GAIN { 3 } else { 1 };
+        let times = if policy == GAIN { 12 } else { 1 };
         let places = SIZES.file / SIZES.request;
         let passes = options.passes.map(|passes| passes.saturating_mul(places));
         Self {
