@@ -89,14 +89,17 @@ impl Stream {
     }
 
     fn feed_at(&mut self, now: Instant, bytes: &[u8]) {
-        if self.unwanted > 0 && self.is_late(now) {
+        let was_unwanted = self.unwanted > 0;
+        if was_unwanted && self.is_late(now) {
             self.unwanted = 0;
-            self.begun = None;
         }
         self.bytes.drain(..self.at);
         self.at = 0;
         let unwanted = self.unwanted.min(bytes.len());
         self.unwanted -= unwanted;
+        if was_unwanted && self.unwanted == 0 {
+            self.begun = None;
+        }
         self.bytes.extend_from_slice(&bytes[unwanted..]);
     }
 
@@ -243,6 +246,23 @@ mod tests {
             };
             assert_eq!(found, all);
         }
+    }
+
+    #[test]
+    fn a_frame_behind_an_unknown_one_has_its_own_time() {
+        let begin = Instant::now();
+        let mut stream = Stream::default();
+        stream.feed_at(begin, &broken_off(200));
+        assert_eq!(stream.next_frame_at(begin), None);
+        stream.feed_at(begin, &vec![0; MAX_PAYLOAD_BYTES]);
+        assert_eq!(stream.next_frame_at(begin), None);
+        let later = begin + Duration::from_secs(60);
+        let bytes = hello(3).encode();
+        let (first, last) = bytes.split_at(bytes.len() - 1);
+        stream.feed_at(later, first);
+        assert_eq!(stream.next_frame_at(later), None);
+        stream.feed_at(later, last);
+        assert_eq!(stream.next_frame_at(later), Some(hello(3)));
     }
 
     #[test]

@@ -202,7 +202,7 @@ fn report(runs: Vec<Run>, seed: u64, trace_digest: String) -> Report {
 /// Simulates several hierarchies under the same requests, on as many threads as `threads` says
 /// (at least one). The runs are in the order of the specs, whatever the threads did. An LRU cache that several of them
 /// have above is simulated once, if it is only read from; what it misses is kept meanwhile, 4 bytes each and at most
-/// 256 MiB.
+/// 256 MiB for each such cache.
 pub fn simulate_all(
     specs: &[SimulationSpec],
     threads: usize,

@@ -22,8 +22,8 @@ const GIB: u64 = 1 << 30;
 const DATA: u64 = 10;
 const UPPERS: [u64; 3] = [2, 3, 4];
 const LOWERS: [u64; 4] = [2, 3, 4, 5];
-/// Requests a block of the runs at other sizes of the upper cache, at most. These are of LRU and of the proposed policy, which
-/// are steady after two, and their steps are whole points or exactly none.
+/// Requests a block of the runs at other sizes of the upper cache, at most. They serve orders only, of LRU and of the
+/// proposed policy, which count no uses as MQ and LFU do.
 const TREND_PASSES: u64 = 5;
 /// As in the registry, LRU first and the proposed one last.
 const POLICIES: [&str; 9] = [
