@@ -1,12 +1,13 @@
 //! `futae load` asks for what it is told to, and knows wrong data when it reads it.
 
-use futae_tests::binary::{run, run_json};
+use futae_tests::binary::{futae, run, run_json};
 use futae_tests::stage::Stage;
 use futae_tests::tools::{self, has_fuse, has_root, text};
 use serde_json::Value;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use tempfile::TempDir;
 
 const OPERATION: u64 = 4096;
@@ -201,6 +202,36 @@ fn what_is_read_through_a_map_is_what_is_written() {
         made["verify_errors"], 1,
         "the wrong byte is seen by a map, too"
     );
+}
+
+#[test]
+fn what_is_read_twice_is_one_operation() {
+    let (_directory, path) = place("file");
+    load(
+        &path,
+        &["--create", "--file-size", "1MiB", "--operations", "1"],
+    );
+    let bytes_read = |how: &[&str]| {
+        let how = [
+            &["load", text(&path), "--json", "--operations", "2000"],
+            how,
+        ]
+        .concat();
+        let mut child = futae(&how).stdout(Stdio::piped()).spawn().expect("futae");
+        let out = child.stdout.take().expect("piped");
+        let made: Value = serde_json::from_reader(out).expect("JSON");
+        // All is done, and the kernel tells until it is waited for.
+        let io = fs::read_to_string(format!("/proc/{}/io", child.id())).expect("its figures");
+        assert!(child.wait().expect("it ends").success());
+        assert_eq!(made["operations"], 2000);
+        assert_eq!(made["bytes"], 2000 * 4096);
+        let read = io.lines().find_map(|line| line.strip_prefix("rchar: "));
+        let read: u64 = read.and_then(|text| text.parse().ok()).expect("a number");
+        read
+    };
+    let (once, twice) = (bytes_read(&[]), bytes_read(&["--read-twice", "--verify"]));
+    // What a program reads to start is the same.
+    assert_eq!(twice.abs_diff(once) / 4096, 2000);
 }
 
 #[test]

@@ -61,6 +61,9 @@ pub struct Args {
     /// Read through maps of the files (mmap) instead of calling the kernel for each read
     #[arg(long, conflicts_with = "direct")]
     map: bool,
+    /// Read each place twice in a row, as programs do that check what they read before they use it
+    #[arg(long)]
+    read_twice: bool,
     /// Check what is read against what was written
     #[arg(long)]
     verify: bool,
@@ -170,6 +173,7 @@ fn plan(args: &Args) -> Result<LoadPlan, Failure> {
         seed: args.seed,
         direct: args.direct,
         map: args.map,
+        read_twice: args.read_twice,
         verify: args.verify,
         create: args.create,
         overwrite: args.overwrite,

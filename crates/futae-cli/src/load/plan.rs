@@ -42,6 +42,8 @@ pub struct LoadPlan {
     pub direct: bool,
     /// Read through maps of the files.
     pub map: bool,
+    /// A read operation reads its place twice.
+    pub read_twice: bool,
     /// Check what is read.
     pub verify: bool,
     /// Make files that are missing.

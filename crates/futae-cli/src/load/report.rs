@@ -119,6 +119,7 @@ pub struct Report {
     operation_bytes: u64,
     choice: String,
     direct: bool,
+    read_twice: bool,
     threads: usize,
     /// What was asked for.
     hit_us: Option<f64>,
@@ -159,6 +160,7 @@ impl Report {
             operation_bytes: plan.operation_bytes,
             choice: plan.choice.clone(),
             direct: plan.direct,
+            read_twice: plan.read_twice,
             threads: plan.threads,
             hit_us: plan.pace.map(|pace| pace.hit.as_secs_f64() * 1e6),
             miss_us: plan.pace.map(|pace| pace.miss.as_secs_f64() * 1e6),

@@ -213,9 +213,11 @@ impl<'a> Load<'a> {
         let lock = lock.filter(|_| self.plan.verify);
         let held = lock.map(|lock| lock.read().unwrap_or_else(PoisonError::into_inner));
         let begin = Instant::now();
-        self.files
-            .read(operation.file, operation.offset, buffer.as_mut_slice())
-            .with_context(|| self.context("a read", operation))?;
+        for _ in 0..1 + u8::from(self.plan.read_twice) {
+            self.files
+                .read(operation.file, operation.offset, buffer.as_mut_slice())
+                .with_context(|| self.context("a read", operation))?;
+        }
         tally.read(begin.elapsed());
         if self.plan.verify {
             let version = held.map(|version| *version).filter(|version| *version > 0);
