@@ -59,12 +59,15 @@ pub const GENERATIONS: &str = "linux-generations";
 /// The same for a file that is read through a map: then every use of a page counts for its generation, and what has
 /// not been used for longest goes.
 pub const MAPPED: &str = "linux-generations-mapped";
+/// Linux's lists again, below a program that reads everything twice in a row: each page is then active from the start, so
+/// none leaves early.
+pub const TWICE: &str = "linux-twice";
 
 /// Whether a policy stands for the cache of an ordinary guest, which keeps units and not the blocks of
 /// a file system.
 #[must_use]
 pub fn is_ordinary(policy: &str) -> bool {
-    [ORDINARY, TWO_LISTS, GENERATIONS, MAPPED].contains(&policy)
+    [ORDINARY, TWO_LISTS, GENERATIONS, MAPPED, TWICE].contains(&policy)
 }
 
 /// Const Cache FS.
@@ -322,6 +325,23 @@ mod tests {
             panic!("two policies")
         };
         assert!(lru < 0.01 && lists > 0.05, "{host_hits:?}");
+    }
+
+    #[test]
+    fn two_lists_leave_the_host_hits_unless_all_is_read_twice() {
+        let sizes = Sizes::SIXTEENTH;
+        let mut prng = Prng::new(7);
+        let at: Vec<_> = (0..24_000)
+            .map(|_| prng.below(sizes.file / sizes.request))
+            .collect();
+        let host_hit = |times: usize| {
+            let requests = at.iter().flat_map(|&at| std::iter::repeat_n(at, times));
+            let warmup = 16_000 * times as u64;
+            let measured = simulate(&sizes, TWO_LISTS, 1, warmup, requests).expect("runs");
+            measured.host_hit
+        };
+        let [once, twice] = [1, 2].map(host_hit);
+        assert!(once > 0.05 && twice < 0.01, "{once}, {twice}");
     }
 
     #[test]

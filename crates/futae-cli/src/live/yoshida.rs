@@ -11,8 +11,8 @@ use crate::live::process::{futae, run_json};
 use crate::load::choice;
 use anyhow::{Context, anyhow};
 use futae_papers::yoshida::{
-    CHOSEN, GAIN, GENERATIONS, LITERAL, MAPPED, Measured, ORDINARY, REQUESTS, Sizes, WARMUP,
-    is_ordinary, simulate_asked, simulate_host, simulate_loading,
+    CHOSEN, GAIN, GENERATIONS, LITERAL, MAPPED, Measured, ORDINARY, REQUESTS, Sizes, TWICE,
+    TWO_LISTS, WARMUP, is_ordinary, simulate_asked, simulate_host, simulate_loading,
 };
 use futae_papers::{Check, Grid, Reproduction, Source};
 use futae_policy::{Decision, LOADED};
@@ -20,6 +20,7 @@ use futae_sim::replay::{ReplaySpec, replay_file};
 use futae_trace::Size;
 use serde_json::Value;
 use std::fs;
+use std::iter::repeat_n;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
@@ -296,15 +297,20 @@ pub fn simulate_below(
         seed: 0,
     };
     let counted = counts.counted * SIZES.request;
+    let (known, times) = match policy {
+        TWICE => (TWO_LISTS, 2),
+        _ => (policy, 1),
+    };
     let whole = (![GENERATIONS, MAPPED].contains(&policy)).then(|| {
-        let arrivals = arrivals(above);
+        let requests = requests.iter().flat_map(|&at| repeat_n(at, times));
+        let warmup = counts.warmup * times as u64;
         simulate_loading(
             &SIZES,
-            policy,
+            known,
             options.seed,
-            counts.warmup,
+            warmup,
             requests,
-            arrivals,
+            arrivals(above),
         )
     });
     Ok(Simulated {
@@ -448,7 +454,7 @@ pub fn bounds(all: &[Outcome]) -> Vec<Check> {
         }
     };
     let published = Source::Published;
-    for lru in [ORDINARY, MAPPED] {
+    for lru in [ORDINARY, TWICE, MAPPED] {
         within(published, lru, " (published 0)", None, Some(0.05));
     }
     within(Source::Model, CHOSEN, "", Some(0.99), None);
