@@ -34,7 +34,7 @@ mod steady;
 
 use crate::Experiment;
 
-pub use measure::{Hits, TRIALS_COMPARED, simulated_hits};
+pub use measure::{Hits, Simulated, Spread, TRIALS_COMPARED, simulated_hits};
 
 /// The experiments of this paper.
 pub const EXPERIMENTS: &[Experiment] = &[

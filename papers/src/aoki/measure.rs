@@ -7,6 +7,7 @@
 
 use super::guests::{MOVERS, Phases, SETTINGS, Setting, mover, simulate};
 use crate::report::PaperError;
+use futae_balance::{Settings, paper};
 
 /// The trials of the paper's run with the system.
 pub const TRIALS_COMPARED: usize = 24;
@@ -39,6 +40,15 @@ impl Hits {
         }
     }
 
+    /// Of each measure of both.
+    fn each(self, other: Self, of: fn(f64, f64) -> f64) -> Self {
+        Self {
+            compared: of(self.compared, other.compared),
+            until_one_ends: of(self.until_one_ends, other.until_one_ends),
+            in_all: of(self.in_all, other.in_all),
+        }
+    }
+
     pub(super) fn add(&mut self, share: f64, other: Self) {
         self.compared += share * other.compared;
         self.until_one_ends += share * other.until_one_ends;
@@ -52,30 +62,95 @@ impl Hits {
     };
 }
 
-/// Hits of the paper's rule as printed, and of `mrc`, relative to those of fixed memory: means over eight seeds in the
-/// setting nearest to the published run, whose guests have `extra_mib` MiB more that are no page cache.
+/// Simulated runs of one rule, measure by measure.
+#[derive(Clone, Copy, Debug)]
+pub struct Spread {
+    /// The mean.
+    pub mean: Hits,
+    /// The least and the most.
+    pub ends: [Hits; 2],
+}
+
+impl Spread {
+    /// Of runs of which there is one at least.
+    fn of(runs: &[Hits]) -> Self {
+        let share = 1.0 / runs.len() as f64;
+        let mut spread = Self {
+            mean: Hits::ZERO,
+            ends: [runs[0]; 2],
+        };
+        for run in runs {
+            spread.mean.add(share, *run);
+        }
+        spread.with(runs)
+    }
+
+    /// The same mean, and ends that are no nearer than any of these runs.
+    fn with(self, runs: &[Hits]) -> Self {
+        let reach = |end: Hits, of: fn(f64, f64) -> f64| {
+            runs.iter().fold(end, |end, run| end.each(*run, of))
+        };
+        let [least, most] = self.ends;
+        Self {
+            ends: [reach(least, f64::min), reach(most, f64::max)],
+            ..self
+        }
+    }
+}
+
+/// Hits relative to those of fixed memory, in simulations with eight seeds.
+#[derive(Clone, Copy, Debug)]
+pub struct Simulated {
+    /// With the paper's rule: the mean is that of the rule as printed, and the ends are also those of runs with a
+    /// threshold that is a tenth lower or higher. How far the values are apart depends on what a page cache keeps; near the
+    /// threshold, a little decides whether memory moves.
+    pub paper: Spread,
+    /// With miss-ratio curves.
+    pub mrc: Spread,
+}
+
+/// Simulates guests that read files by the workload `access`; 0.4 GiB and `extra_mib` MiB of each guest are no page
+/// cache.
 ///
 /// # Errors
 ///
-/// None with settings that can be simulated.
-pub fn simulated_hits(extra_mib: u64, seed: u64) -> Result<[Hits; 2], PaperError> {
+/// An `access` that is no workload.
+pub fn simulated_hits(
+    access: &'static str,
+    extra_mib: u64,
+    seed: u64,
+) -> Result<Simulated, PaperError> {
     let setting = Setting {
+        access,
         extra_mib,
         ..SETTINGS[0]
     };
-    let [fixed, printed, _, _, curves] = MOVERS;
-    let mut means = [Hits::ZERO; 2];
+    let [fixed, _, _, _, curves] = MOVERS;
+    let printed = |of_printed: f64| {
+        Settings::Paper(paper::Settings {
+            threshold: of_printed * paper::Settings::default().threshold,
+            ..paper::Settings::default()
+        })
+    };
+    let mut runs: [Vec<Hits>; 4] = Default::default();
     for seed in (0..SEEDS).map(|number| seed.wrapping_add(number)) {
-        let run = |name| simulate(&setting, mover(name, seed), Phases::Work, seed);
-        let fixed = run(fixed)?;
-        for (mean, name) in means.iter_mut().zip([printed, curves]) {
-            mean.add(
-                1.0 / SEEDS as f64,
-                Hits::relative(&run(name)?.hits, &fixed.hits),
-            );
+        let run = |mover| simulate(&setting, mover, Phases::Work, seed);
+        let fixed = run(mover(fixed, seed))?;
+        let movers = [
+            printed(0.9),
+            printed(1.0),
+            printed(1.1),
+            mover(curves, seed),
+        ];
+        for (runs, mover) in runs.iter_mut().zip(movers) {
+            runs.push(Hits::relative(&run(mover)?.hits, &fixed.hits));
         }
     }
-    Ok(means)
+    let [lower, paper, higher, mrc] = &runs;
+    Ok(Simulated {
+        paper: Spread::of(paper).with(lower).with(higher),
+        mrc: Spread::of(mrc),
+    })
 }
 
 #[cfg(test)]
@@ -97,8 +172,39 @@ mod tests {
 
     #[test]
     fn the_paper_has_more_hits_in_its_trials_and_fewer_in_all() {
-        let [paper, mrc] = simulated_hits(0, 1).expect("runs");
+        let Simulated { paper, mrc, .. } = simulated("normal(0.1666667)", 0);
+        let [paper, mrc] = [paper.mean, mrc.mean];
         assert!(paper.compared > 1.05 && paper.in_all < 1.0, "{paper:?}");
         assert!(mrc.compared > paper.compared && mrc.in_all > 1.0, "{mrc:?}");
+    }
+
+    #[test]
+    fn read_more_evenly_it_has_more_in_all_too() {
+        for extra_mib in [0, 1024] {
+            let Simulated { paper, mrc, .. } = simulated("normal(0.25)", extra_mib);
+            let [paper, mrc] = [paper.mean, mrc.mean];
+            assert!(paper.compared > 1.0 && paper.in_all > 1.0, "{paper:?}");
+            assert!(mrc.compared > 1.0 && mrc.in_all > paper.in_all, "{mrc:?}");
+        }
+    }
+
+    #[test]
+    fn a_threshold_near_the_values_decides_how_much_is_won() {
+        let narrow = simulated("normal(0.1666667)", 1024).paper;
+        let wide = simulated("normal(0.25)", 1024).paper;
+        let width = |it: Spread| it.ends[1].compared - it.ends[0].compared;
+        assert!(
+            width(narrow) < 0.05 && width(wide) > 0.2,
+            "{narrow:?} {wide:?}"
+        );
+        for Spread { mean, ends } in [narrow, wide] {
+            let [least, most] = ends;
+            assert!((least.compared..=most.compared).contains(&mean.compared));
+            assert!((least.in_all..=most.in_all).contains(&mean.in_all));
+        }
+    }
+
+    fn simulated(access: &'static str, extra_mib: u64) -> Simulated {
+        simulated_hits(access, extra_mib, 1).expect("runs")
     }
 }

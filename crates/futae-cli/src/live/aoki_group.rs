@@ -2,7 +2,7 @@
 //! reads is told by `aoki_reader`.
 
 use super::Options;
-use super::aoki::{self, FILES, LEAST, MIB, MOST, OVERHEAD, Outcome, Reader, TOTAL};
+use super::aoki::{self, Access, FILES, LEAST, MIB, MOST, OVERHEAD, Outcome, Reader, TOTAL};
 use super::aoki_pace::{MISS_COST, TRIAL_READS};
 use super::aoki_race::Trials;
 use super::aoki_reader::{Script, forget, read};
@@ -31,7 +31,11 @@ const DISK_BYTES: u64 = 2 * TOTAL + 192 * MIB;
 type Files = [[(PathBuf, u64); 2]; 2];
 
 /// Runs every system.
-pub fn run(options: &Options<'_>, progress: &dyn Fn(f64)) -> Result<Reproduction, Failure> {
+pub fn run(
+    access: &Access,
+    options: &Options<'_>,
+    progress: &dyn Fn(f64),
+) -> Result<Reproduction, Failure> {
     let place = tempfile::Builder::new().prefix("futae-paper-").tempdir()?;
     let mnt = place.path().join("mnt");
     fs::create_dir(&mnt)?;
@@ -51,7 +55,7 @@ pub fn run(options: &Options<'_>, progress: &dyn Fn(f64)) -> Result<Reproduction
             format!(
                 "{} by 4 KiB, {reads} of each file, one thread each; files of 128 and 256 MiB on ext4, nothing is \
                  read ahead",
-                aoki::CHOICE
+                access.choice
             ),
         ),
         (
@@ -61,12 +65,12 @@ pub fn run(options: &Options<'_>, progress: &dyn Fn(f64)) -> Result<Reproduction
                 .to_owned(),
         ),
     ];
-    let simulated = aoki::simulated(options, 0)?;
-    aoki::compare(parameters, simulated, progress, &mut |system| {
+    let simulated = aoki::simulated(access, options, 0)?;
+    aoki::compare(access, parameters, simulated, progress, &mut |system| {
         for (path, _) in files.iter().flatten() {
             forget(path)?;
         }
-        one(place.path(), &files, system, options)
+        one(place.path(), &files, system, access, options)
     })
 }
 
@@ -87,6 +91,7 @@ fn one(
     place: &Path,
     files: &Files,
     system: &str,
+    access: &Access,
     options: &Options<'_>,
 ) -> Result<Outcome, Failure> {
     let half = TOTAL / 2;
@@ -123,6 +128,7 @@ fn one(
     let readers = [0, 1].map(|guest: usize| -> Reader<'_> {
         let script = Script {
             files: files[guest].clone(),
+            choice: access.choice,
             reads: aoki::reads(options),
             seed: aoki::seed(options, guest),
         };

@@ -5,7 +5,7 @@
 //! agent runs; what of that is more than a sixteenth of the simulated guest's is given on top, and never moves.
 
 use super::Options;
-use super::aoki::{self, CHOICE, Ends, FILES, LEAST, MIB, MOST, OVERHEAD, Outcome, Reader, TOTAL};
+use super::aoki::{self, Access, Ends, FILES, LEAST, MIB, MOST, OVERHEAD, Outcome, Reader, TOTAL};
 use super::aoki_pace::{Pace, Probe};
 use super::aoki_race::{Race, Trials};
 use super::aoki_reader::forget;
@@ -52,13 +52,17 @@ struct Machine {
 }
 
 /// Runs every system.
-pub fn run(options: &Options<'_>, progress: &dyn Fn(f64)) -> Result<Reproduction, Failure> {
+pub fn run(
+    access: &Access,
+    options: &Options<'_>,
+    progress: &dyn Fn(f64),
+) -> Result<Reproduction, Failure> {
     look_for_qemu("live-guest")?;
     let place = tempfile::Builder::new().prefix("futae-paper-").tempdir()?;
     let reads = aoki::reads(options);
     let mut machines = [
-        Machine::new(place.path(), 0, options)?,
-        Machine::new(place.path(), 1, options)?,
+        Machine::new(place.path(), 0, access, options)?,
+        Machine::new(place.path(), 1, access, options)?,
     ];
     let pace = measure(&mut machines)?;
     for machine in &mut machines {
@@ -70,7 +74,8 @@ pub fn run(options: &Options<'_>, progress: &dyn Fn(f64)) -> Result<Reproduction
         (
             "readers",
             format!(
-                "{CHOICE} by 4 KiB, {reads} of each file on ext4, one thread each; files of 128 and 256 MiB"
+                "{} by 4 KiB, {reads} of each file on ext4, one thread each; files of 128 and 256 MiB",
+                access.choice
             ),
         ),
         (
@@ -88,9 +93,9 @@ pub fn run(options: &Options<'_>, progress: &dyn Fn(f64)) -> Result<Reproduction
     .chain(pace.parameters())
     .collect();
     let mut killed = 0;
-    let simulated = aoki::simulated(options, first.on_top)?;
-    let mut made = aoki::compare(parameters, simulated, progress, &mut |system| {
-        let outcome = one(&mut machines, system, &pace, options)?;
+    let simulated = aoki::simulated(access, options, first.on_top)?;
+    let mut made = aoki::compare(access, parameters, simulated, progress, &mut |system| {
+        let outcome = one(&mut machines, system, access, &pace, options)?;
         for machine in &mut machines {
             let said = order(&mut machine.guest, "grep oom_kill /proc/vmstat")?;
             let number = said.split_whitespace().nth(1);
@@ -110,7 +115,12 @@ pub fn run(options: &Options<'_>, progress: &dyn Fn(f64)) -> Result<Reproduction
 
 impl Machine {
     /// Makes its files and boots it; its agent runs then.
-    fn new(place: &Path, number: usize, options: &Options<'_>) -> Result<Self, Failure> {
+    fn new(
+        place: &Path,
+        number: usize,
+        access: &Access,
+        options: &Options<'_>,
+    ) -> Result<Self, Failure> {
         if options.stopped.load(Ordering::Relaxed) {
             return Err(anyhow::anyhow!("interrupted; everything was taken down").into());
         }
@@ -128,7 +138,8 @@ impl Machine {
         start_agent(&mut guest, AGENT)?;
         // What is read by the first command of all is read by none of those that are measured.
         let probe = format!(
-            "sleep 3; futae load /mnt/first --choice '{CHOICE}' --operations 100 >/dev/null"
+            "sleep 3; futae load /mnt/first --choice '{}' --operations 100 >/dev/null",
+            access.choice
         );
         order(&mut guest, &probe)?;
         Ok(Self {
@@ -263,6 +274,7 @@ fn measure(machines: &mut [Machine; 2]) -> Result<Pace, Failure> {
 fn one(
     machines: &mut [Machine; 2],
     system: &str,
+    access: &Access,
     pace: &Pace,
     options: &Options<'_>,
 ) -> Result<Outcome, Failure> {
@@ -275,9 +287,14 @@ fn one(
     let config = Config::parse(&config)?;
     let [first, second] = machines;
     let readers = [(first, 0), (second, 1)].map(|(machine, number)| -> Reader<'_> {
-        let (reads, seed) = (aoki::reads(options), aoki::seed(options, number));
+        let script = Script {
+            choice: access.choice,
+            reads: aoki::reads(options),
+            seed: aoki::seed(options, number),
+            pace,
+        };
         Box::new(move |race| {
-            let ends = read(&mut machine.guest, reads, seed, pace, race);
+            let ends = read(&mut machine.guest, &script, race);
             race.has_read();
             ends
         })
@@ -289,23 +306,29 @@ fn one(
     })
 }
 
-/// Reads one file after the other in the guest.
-fn read(
-    guest: &mut Guest,
+/// What the reader in a guest does.
+struct Script<'a> {
+    /// How pages are chosen.
+    choice: &'static str,
+    /// Page reads of each file.
     reads: u64,
+    /// Of the first file; the second has the next.
     seed: u64,
-    pace: &Pace,
-    race: &Race,
-) -> anyhow::Result<Ends> {
+    pace: &'a Pace,
+}
+
+/// Reads one file after the other in the guest.
+fn read(guest: &mut Guest, script: &Script<'_>, race: &Race) -> anyhow::Result<Ends> {
+    let (choice, reads) = (script.choice, script.reads);
     let mut ends = [0.0; 2];
-    for (file, (name, seed)) in NAMES.into_iter().zip(seed..).enumerate() {
+    for (file, (name, seed)) in NAMES.into_iter().zip(script.seed..).enumerate() {
         for part in 0..PARTS {
             race.go_on()?;
             let now = reads * (part + 1) / PARTS - reads * part / PARTS;
             let seed = seed.wrapping_mul(PARTS).wrapping_add(part);
             let load = format!(
-                "futae load /mnt/{name} --choice '{CHOICE}' --operations {now} --seed {seed} {}",
-                pace.options()
+                "futae load /mnt/{name} --choice '{choice}' --operations {now} --seed {seed} {}",
+                script.pace.options()
             );
             order(guest, &format!("{load} >/dev/null"))?;
         }

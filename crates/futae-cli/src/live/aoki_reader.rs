@@ -4,7 +4,7 @@
 //! and how much of that came from the disk, the kernel tells (`/proc/PID/io`); which pages is drawn
 //! again from its seed, as many as it has read.
 
-use super::aoki::{CHOICE, Ends};
+use super::aoki::Ends;
 use super::aoki_race::Race;
 use super::cgroup::Group;
 use super::process::futae;
@@ -30,6 +30,8 @@ const SAMPLED: u32 = References::ALL / 4;
 pub struct Script {
     /// The files and their sizes in bytes, in the order in which they are read.
     pub files: [(PathBuf, u64); 2],
+    /// How pages are chosen, as `futae load` knows it.
+    pub choice: &'static str,
     /// Page reads of each.
     pub reads: u64,
     /// Of the first file; the second has the next.
@@ -56,7 +58,14 @@ pub fn read(
     let mut all = Io::default();
     for (number, (path, bytes)) in script.files.iter().enumerate() {
         let seed = script.seed + number as u64;
-        let mut load = futae(["load", "--json", "--choice", CHOICE, "--operation", "4KiB"])?;
+        let mut load = futae([
+            "load",
+            "--json",
+            "--choice",
+            script.choice,
+            "--operation",
+            "4KiB",
+        ])?;
         load.args(["--file-size", &Size::Bytes(*bytes).to_string()]);
         load.args(["--seed", &seed.to_string()]);
         load.args(["--operations", &script.reads.to_string()])
@@ -66,8 +75,8 @@ pub fn read(
             .stdout(Stdio::null())
             .stderr(Stdio::null());
         let mut child = Running(load.spawn().context("a reader cannot be started")?);
-        let draws =
-            choice(CHOICE, 0.0, Size::Bytes(*bytes)).map_err(|wrong| anyhow::anyhow!("{wrong}"))?;
+        let draws = choice(script.choice, 0.0, Size::Bytes(*bytes))
+            .map_err(|wrong| anyhow::anyhow!("{wrong}"))?;
         let mut draws = draws.generator(PAGE_BYTES, seed)?;
         let (mut before, mut told) = (Io::default(), Instant::now());
         loop {
