@@ -107,6 +107,8 @@ pub struct Simulated {
     pub paper: Spread,
     /// With miss-ratio curves.
     pub mrc: Spread,
+    /// With miss-ratio curves, relative to the paper's rule with each of those thresholds.
+    pub mrc_to_paper: Spread,
 }
 
 /// Simulates guests that read files by the workload `access`; 0.4 GiB and `extra_mib` MiB of each guest are no page
@@ -133,6 +135,7 @@ pub fn simulated_hits(
         })
     };
     let mut runs: [Vec<Hits>; 4] = Default::default();
+    let mut mrc_to_paper = Vec::new();
     for seed in (0..SEEDS).map(|number| seed.wrapping_add(number)) {
         let run = |mover| simulate(&setting, mover, Phases::Work, seed);
         let fixed = run(mover(fixed, seed))?;
@@ -142,14 +145,23 @@ pub fn simulated_hits(
             printed(1.1),
             mover(curves, seed),
         ];
-        for (runs, mover) in runs.iter_mut().zip(movers) {
-            runs.push(Hits::relative(&run(mover)?.hits, &fixed.hits));
+        let [lower, paper, higher, curves] = movers.map(run);
+        let made = [lower?, paper?, higher?, curves?];
+        for (runs, made) in runs.iter_mut().zip(&made) {
+            runs.push(Hits::relative(&made.hits, &fixed.hits));
         }
+        let [papers @ .., curves] = &made;
+        mrc_to_paper.extend(
+            papers
+                .each_ref()
+                .map(|it| Hits::relative(&curves.hits, &it.hits)),
+        );
     }
     let [lower, paper, higher, mrc] = &runs;
     Ok(Simulated {
         paper: Spread::of(paper).with(lower).with(higher),
         mrc: Spread::of(mrc),
+        mrc_to_paper: Spread::of(&mrc_to_paper),
     })
 }
 

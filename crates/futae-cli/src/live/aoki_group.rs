@@ -2,7 +2,7 @@
 //! reads is told by `aoki_reader`.
 
 use super::Options;
-use super::aoki::{self, Access, FILES, LEAST, MIB, MOST, OVERHEAD, Outcome, Reader, TOTAL};
+use super::aoki::{self, FILES, LEAST, MIB, MOST, OVERHEAD, Outcome, Reader, TOTAL};
 use super::aoki_pace::{MISS_COST, TRIAL_READS};
 use super::aoki_race::Trials;
 use super::aoki_reader::{Script, forget, read};
@@ -32,7 +32,7 @@ type Files = [[(PathBuf, u64); 2]; 2];
 
 /// Runs every system.
 pub fn run(
-    access: &Access,
+    choice: &'static str,
     options: &Options<'_>,
     progress: &dyn Fn(f64),
 ) -> Result<Reproduction, Failure> {
@@ -53,9 +53,8 @@ pub fn run(
         (
             "readers",
             format!(
-                "{} by 4 KiB, {reads} of each file, one thread each; files of 128 and 256 MiB on ext4, nothing is \
-                 read ahead",
-                access.choice
+                "{choice} by 4 KiB, {reads} of each file, one thread each; files of 128 and 256 MiB on ext4, nothing is \
+                 read ahead"
             ),
         ),
         (
@@ -65,12 +64,12 @@ pub fn run(
                 .to_owned(),
         ),
     ];
-    let simulated = aoki::simulated(access, options, 0)?;
-    aoki::compare(access, parameters, simulated, progress, &mut |system| {
+    let simulated = aoki::simulated(choice, options, 0)?;
+    aoki::compare(parameters, simulated, progress, &mut |system| {
         for (path, _) in files.iter().flatten() {
             forget(path)?;
         }
-        one(place.path(), &files, system, access, options)
+        one(place.path(), &files, system, choice, options)
     })
 }
 
@@ -91,7 +90,7 @@ fn one(
     place: &Path,
     files: &Files,
     system: &str,
-    access: &Access,
+    choice: &'static str,
     options: &Options<'_>,
 ) -> Result<Outcome, Failure> {
     let half = TOTAL / 2;
@@ -128,7 +127,7 @@ fn one(
     let readers = [0, 1].map(|guest: usize| -> Reader<'_> {
         let script = Script {
             files: files[guest].clone(),
-            choice: access.choice,
+            choice,
             reads: aoki::reads(options),
             seed: aoki::seed(options, guest),
         };

@@ -5,7 +5,7 @@
 //! agent runs; what of that is more than a sixteenth of the simulated guest's is given on top, and never moves.
 
 use super::Options;
-use super::aoki::{self, Access, Ends, FILES, LEAST, MIB, MOST, OVERHEAD, Outcome, Reader, TOTAL};
+use super::aoki::{self, Ends, FILES, LEAST, MIB, MOST, OVERHEAD, Outcome, Reader, TOTAL};
 use super::aoki_pace::{Pace, Probe};
 use super::aoki_race::{Race, Trials};
 use super::aoki_reader::forget;
@@ -53,7 +53,7 @@ struct Machine {
 
 /// Runs every system.
 pub fn run(
-    access: &Access,
+    choice: &'static str,
     options: &Options<'_>,
     progress: &dyn Fn(f64),
 ) -> Result<Reproduction, Failure> {
@@ -61,8 +61,8 @@ pub fn run(
     let place = tempfile::Builder::new().prefix("futae-paper-").tempdir()?;
     let reads = aoki::reads(options);
     let mut machines = [
-        Machine::new(place.path(), 0, access, options)?,
-        Machine::new(place.path(), 1, access, options)?,
+        Machine::new(place.path(), 0, choice, options)?,
+        Machine::new(place.path(), 1, choice, options)?,
     ];
     let pace = measure(&mut machines)?;
     for machine in &mut machines {
@@ -74,8 +74,7 @@ pub fn run(
         (
             "readers",
             format!(
-                "{} by 4 KiB, {reads} of each file on ext4, one thread each; files of 128 and 256 MiB",
-                access.choice
+                "{choice} by 4 KiB, {reads} of each file on ext4, one thread each; files of 128 and 256 MiB"
             ),
         ),
         (
@@ -93,9 +92,9 @@ pub fn run(
     .chain(pace.parameters())
     .collect();
     let mut killed = 0;
-    let simulated = aoki::simulated(access, options, first.on_top)?;
-    let mut made = aoki::compare(access, parameters, simulated, progress, &mut |system| {
-        let outcome = one(&mut machines, system, access, &pace, options)?;
+    let simulated = aoki::simulated(choice, options, first.on_top)?;
+    let mut made = aoki::compare(parameters, simulated, progress, &mut |system| {
+        let outcome = one(&mut machines, system, choice, &pace, options)?;
         for machine in &mut machines {
             let said = order(&mut machine.guest, "grep oom_kill /proc/vmstat")?;
             let number = said.split_whitespace().nth(1);
@@ -118,7 +117,7 @@ impl Machine {
     fn new(
         place: &Path,
         number: usize,
-        access: &Access,
+        choice: &'static str,
         options: &Options<'_>,
     ) -> Result<Self, Failure> {
         if options.stopped.load(Ordering::Relaxed) {
@@ -138,8 +137,7 @@ impl Machine {
         start_agent(&mut guest, AGENT)?;
         // What is read by the first command of all is read by none of those that are measured.
         let probe = format!(
-            "sleep 3; futae load /mnt/first --choice '{}' --operations 100 >/dev/null",
-            access.choice
+            "sleep 3; futae load /mnt/first --choice '{choice}' --operations 100 >/dev/null"
         );
         order(&mut guest, &probe)?;
         Ok(Self {
@@ -274,7 +272,7 @@ fn measure(machines: &mut [Machine; 2]) -> Result<Pace, Failure> {
 fn one(
     machines: &mut [Machine; 2],
     system: &str,
-    access: &Access,
+    choice: &'static str,
     pace: &Pace,
     options: &Options<'_>,
 ) -> Result<Outcome, Failure> {
@@ -288,7 +286,7 @@ fn one(
     let [first, second] = machines;
     let readers = [(first, 0), (second, 1)].map(|(machine, number)| -> Reader<'_> {
         let script = Script {
-            choice: access.choice,
+            choice,
             reads: aoki::reads(options),
             seed: aoki::seed(options, number),
             pace,
