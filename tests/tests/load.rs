@@ -230,8 +230,8 @@ fn what_is_read_twice_is_one_operation() {
         read
     };
     let (once, twice) = (bytes_read(&[]), bytes_read(&["--read-twice", "--verify"]));
-    // What a program reads to start is the same.
-    assert_eq!(twice.abs_diff(once) / 4096, 2000);
+    // What a program reads to start is the same, or nearly.
+    assert_eq!((twice - once + 2048) / 4096, 2000);
 }
 
 #[test]

@@ -140,7 +140,8 @@ pub fn run(options: &Options, progress: &Progress<'_>) -> Result<Reproduction, P
             "G2's \"3 GB\" file is its 4 GB file; trials 9 and 11 are lengths of its 2 GB phase",
             "not in the paper: G1 ends later than without the system wherever more than a step or two is moved; the delay is moved, not removed",
             "not in the paper: in the whole work, which is the same, the system has fewer hits than without if σ is a \
-             sixth of the file, more only in the trials that the figure shows; if it is a quarter, it has more in both",
+             sixth of the file, more only in the trials that the figure shows; if it is a quarter, a little more in both \
+             on average",
             "equal (hits − misses) ÷ memory is not the division with the most hits",
         ],
         checks: checks(&rows),

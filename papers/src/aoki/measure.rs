@@ -201,6 +201,20 @@ mod tests {
     }
 
     #[test]
+    fn every_run_says_what_the_live_ones_are_checked_for() {
+        // What a guest has on top: about 68 MiB at a sixteenth.
+        let [narrow, wide] =
+            ["normal(0.1666667)", "normal(0.25)"].map(|access| simulated(access, 1088));
+        let least = |runs: Spread| runs.ends[0];
+        for runs in [narrow, wide] {
+            assert!(least(runs.mrc).compared > 1.0 && least(runs.mrc).in_all > 1.0);
+            assert!(least(runs.paper).compared > 1.0 && least(runs.mrc_to_paper).in_all > 1.0);
+        }
+        assert!(least(narrow.mrc_to_paper).compared > 1.0, "{narrow:?}");
+        assert!(least(wide.paper).in_all > 1.0, "{wide:?}");
+    }
+
+    #[test]
     fn a_threshold_near_the_values_decides_how_much_is_won() {
         let narrow = simulated("normal(0.1666667)", 1024).paper;
         let wide = simulated("normal(0.25)", 1024).paper;
