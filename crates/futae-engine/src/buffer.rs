@@ -28,6 +28,9 @@ enum Memory {
     Mapped(Mapped),
 }
 
+/// What a new buffer holds in builds with debug assertions.
+pub const POISON: u8 = 0xDB;
+
 /// Single pages that a thread keeps at most.
 const SPARE_PAGES_MAX: usize = 128;
 /// Longer buffers that a thread keeps at most, and the longest of them in pages; still longer ones are
@@ -84,15 +87,24 @@ impl IoBuf {
             let spare = SPARES.try_with(|spares| spares.borrow_mut().take(pages));
             if let Some(pages) = spare.ok().flatten() {
                 let memory = Memory::Pages(pages);
-                return Self { memory, length };
+                return Self { memory, length }.poisoned();
             }
         } else if pages > 0
             && let Some(mapped) = Mapped::new(pages * PAGE_BYTES)
         {
             let memory = Memory::Mapped(mapped);
-            return Self { memory, length };
+            return Self { memory, length }.poisoned();
         }
-        Self::on_heap(length)
+        Self::on_heap(length).poisoned()
+    }
+
+    /// In builds with debug assertions, a content that no test expects: whoever hands out bytes of
+    /// a new buffer that were never written to it then fails a test. Otherwise as it is.
+    fn poisoned(mut self) -> Self {
+        if cfg!(debug_assertions) {
+            self.as_mut_slice().fill(POISON);
+        }
+        self
     }
 
     /// A buffer of `length` zero bytes.
@@ -195,6 +207,21 @@ mod tests {
             assert!(buffer.as_slice().iter().all(|&byte| byte == 0xA5));
         }
         assert!(IoBuf::zeroed(100).as_slice().iter().all(|&byte| byte == 0));
+    }
+
+    #[test]
+    fn new_buffers_hold_what_no_test_expects_and_nothing_of_earlier_ones() {
+        for length in [1usize, 4096, 60 << 10, 1 << 20] {
+            let mut used = IoBuf::new(length);
+            used.as_mut_slice().fill(0x5A);
+            drop(used);
+            assert!(
+                IoBuf::new(length)
+                    .as_slice()
+                    .iter()
+                    .all(|&byte| byte == POISON)
+            );
+        }
     }
 
     #[test]

@@ -14,7 +14,7 @@ mod memory;
 mod request;
 mod store;
 
-pub use buffer::{IoBuf, PAGE_BYTES};
+pub use buffer::{IoBuf, PAGE_BYTES, POISON};
 pub use engine::{
     ClassStatus, Engine, EngineOptions, EngineStatus, HandDown, VolumeStatus, WeightStatus,
     WriteBackOptions,

@@ -13,6 +13,8 @@
 //! not at all. The store tries after a second, and then ever more seldom. If writes had been answered that no FLUSH
 //! had covered, the server may have lost them, so the next FLUSH fails, once.
 
+mod coverage;
+mod extents;
 mod fence;
 mod gather;
 mod manager;
@@ -34,6 +36,7 @@ use crate::client::ClientWish;
 use crate::export::TransmissionFlags;
 use crate::request::{Command, CommandFlags};
 use crate::uri::NbdUri;
+use extents::Extents;
 use fence::Fence;
 use manager::Errand;
 use session::{Body, Finish, Order, Session};
@@ -300,20 +303,18 @@ impl Store for NbdStore {
         let number = self.shared.status_requests.fetch_add(1, Ordering::Relaxed) % (1 << 15);
         let latest = self.shared.latest.load(Ordering::Relaxed);
         let cookie = latest << COMMAND_BITS | 1 << 15 | number;
-        let body = Body::Status(Vec::new());
+        let body = Body::Status(Extents::new(asked));
         let finish = Finish::Extents(sender);
         let order = Order::new(Command::BlockStatus, offset, asked as u32, body, finish);
         session.issue(cookie, order.with(CommandFlags::NONE, true));
-        let mut extents = answer
-            .recv_timeout(EXTENTS_PATIENCE)
-            .map_err(|_| session.error("the server does not answer BLOCK_STATUS"))??;
-        let mut covered = 0;
-        for extent in &mut extents {
-            // The last may reach beyond what was asked.
-            extent.length = extent.length.min(length - covered);
-            covered += extent.length;
+        let answered = answer.recv_timeout(EXTENTS_PATIENCE);
+        if answered.is_err() {
+            // What comes later is a reply to nothing, and ends the connection.
+            drop(session.take(cookie));
         }
-        extents.retain(|extent| extent.length > 0);
+        let mut extents =
+            answered.map_err(|_| session.error("the server does not answer BLOCK_STATUS"))??;
+        let covered: u64 = extents.iter().map(|extent| extent.length).sum();
         if covered < length {
             extents.push(data(length - covered));
         }

@@ -3,7 +3,7 @@
 use super::effects::{Effects, Ticket};
 use super::flights::{Background, Flight, Span, WaitingRead};
 use super::state::{Frame, State};
-use crate::{IoBuf, IoError, Operation, Request, StoreOperation};
+use crate::{IoBuf, IoError, IoErrorKind, Operation, Request, StoreOperation};
 use futae_policy::{AccessKind, BlockId, Outcome, Slot};
 
 /// Requests from which on a batch is worth going through twice.
@@ -240,6 +240,14 @@ impl State {
     ) {
         let flight = self.flights.remove(key);
         let Some(span) = flight.span else { return };
+        // Nothing may be taken from behind what the store has filled.
+        let result = result.and_then(|buffer| match buffer.len() as u64 {
+            filled if filled == span.length => Ok(buffer),
+            filled => {
+                let message = format!("the store sent {filled} of {} bytes", span.length);
+                Err(IoError::new(IoErrorKind::Store, message))
+            }
+        });
         let (first, end) = self.block_range(&span);
         for index in first..end {
             let block = BlockId::new(span.volume, index);

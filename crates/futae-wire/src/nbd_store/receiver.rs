@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use futae_engine::Extent;
 
+use super::coverage::Fault;
 use super::session::{Body, Session, Waiting};
 use crate::constants::STATE_ZERO;
 use crate::error::{ErrorNumber, WireError};
@@ -252,7 +253,7 @@ impl Receiver<'_> {
 /// Where in a READ's buffer a range of the export belongs.
 fn place(waiting: &mut Waiting, offset: u64, bytes: usize) -> Result<&mut [u8], End> {
     let order = &mut waiting.order;
-    let Body::Read(buffer, filled) = &mut order.body else {
+    let Body::Read(buffer, covered) = &mut order.body else {
         return Err(End::Sense("data for a request that is no READ"));
     };
     let outside = End::Sense("data outside of the range that was asked for");
@@ -261,7 +262,12 @@ fn place(waiting: &mut Waiting, offset: u64, bytes: usize) -> Result<&mut [u8], 
         .and_then(|start| usize::try_from(start).ok());
     match start.and_then(|start| Some(start..start.checked_add(bytes)?)) {
         Some(range) if range.end <= buffer.len() => {
-            *filled += bytes;
+            covered.take(range.start, range.end).map_err(|fault| {
+                End::Sense(match fault {
+                    Fault::Overlap => "two chunks of one reply to READ overlap",
+                    Fault::Fragments => "a reply to READ in too many separate pieces",
+                })
+            })?;
             Ok(&mut buffer.as_mut_slice()[range])
         }
         _ => Err(outside),

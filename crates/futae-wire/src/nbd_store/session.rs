@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 
 use futae_engine::{Extent, IoBuf, IoError, IoErrorKind, StoreDone};
 
+use super::coverage::Coverage;
+use super::extents::Extents;
 use super::manager::Errand;
 use super::outbox::{Frame, Outbox, Urgency};
 use super::socket::Socket;
@@ -50,12 +52,12 @@ impl Finish {
 /// What a command carries, or is to be filled with.
 pub(super) enum Body {
     Nothing,
-    /// To be filled; so many bytes have been.
-    Read(IoBuf, usize),
+    /// To be filled, and what has been.
+    Read(IoBuf, Coverage),
     /// Part of a buffer.
     Write(Arc<IoBuf>, Range<usize>),
     /// Found so far.
-    Status(Vec<Extent>),
+    Status(Extents),
 }
 
 /// A command.
@@ -79,8 +81,10 @@ impl Order {
 
     /// For a connection that has seen nothing of it.
     fn anew(mut self) -> Self {
-        if let Body::Read(_, filled) = &mut self.body {
-            *filled = 0;
+        match &mut self.body {
+            Body::Read(_, covered) => *covered = Coverage::default(),
+            Body::Status(found) => *found = Extents::new(self.length.into()),
+            Body::Nothing | Body::Write(..) => {}
         }
         self
     }
@@ -91,7 +95,7 @@ impl Order {
             Command::Read,
             offset,
             length,
-            Body::Read(buffer, 0),
+            Body::Read(buffer, Coverage::default()),
             Finish::Store(done),
         )
     }
@@ -310,11 +314,12 @@ impl Session {
         } = waiting;
         let length = order.length as usize;
         match &order.body {
-            Body::Read(_, filled) if *filled != length && failed.is_none() => {
-                let problem = format!("the server sent {filled} of {length} bytes");
+            Body::Read(_, covered) if !covered.is_whole(length) && failed.is_none() => {
+                let sent = covered.bytes();
+                let problem = format!("the server sent {sent} of {length} bytes");
                 failed = Some(self.error(&problem));
             }
-            Body::Status(extents) if extents.is_empty() && failed.is_none() => {
+            Body::Status(found) if found.is_empty() && failed.is_none() => {
                 failed = Some(self.error("the server sent no extents"));
             }
             _ => {}
@@ -339,8 +344,8 @@ impl Session {
                 drop(body);
                 done(Ok(IoBuf::new(0)));
             }
-            (Finish::Extents(channel), Body::Status(extents)) => {
-                drop(channel.try_send(Ok(extents)));
+            (Finish::Extents(channel), Body::Status(found)) => {
+                drop(channel.try_send(Ok(found.into_list())));
             }
             (Finish::Extents(_), _) | (Finish::Nobody, _) => {}
         }

@@ -272,6 +272,37 @@ fn a_short_answer_fails_one_read_only() {
     finish(&begin(&store, 2, read(0, 512))).expect("the connection is still good");
 }
 
+/// What a recycled buffer held before must never be taken for what the server sent.
+#[test]
+fn a_half_that_is_sent_twice_does_not_stand_for_the_other() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut first = true;
+    let path = listen(&folder, move |mut stream| {
+        while let Some((header, _)) = request(&mut stream) {
+            if header.command != Command::Read {
+                return;
+            }
+            let half = header.length_bytes / 2;
+            let again = if std::mem::take(&mut first) { 0 } else { half };
+            let mut answer = Vec::new();
+            for (start, last) in [(0, false), (again, true)] {
+                let at = header.offset + u64::from(start);
+                answer.extend_from_slice(&reply::data(header.cookie, at, half, last));
+                answer.extend(std::iter::repeat_n(7, half as usize));
+            }
+            if stream.write_all(&answer).is_err() {
+                return;
+            }
+        }
+    });
+    let store = connect(&path);
+    let error = finish(&begin(&store, 1, read(8192, 4096))).expect_err("half of it is missing");
+    assert!(error.to_string().contains("overlap"), "{error}");
+    let sequence = recovers(&store, 1);
+    let whole = finish(&begin(&store, sequence + 1, read(8192, 4096))).expect("both halves");
+    assert!(whole.as_slice() == [7; 4096]);
+}
+
 #[test]
 fn forced_writes_are_flushed_where_the_server_cannot_force() {
     let folder = tempfile::tempdir().expect("a folder");
