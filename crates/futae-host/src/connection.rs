@@ -46,7 +46,7 @@ pub(crate) fn serve(exports: &Arc<ExportTable>, link: &Link, manners: &Manners) 
     let Some(export) = exports.get(&negotiated.export.name) else {
         return End::Gone;
     };
-    let demotes = negotiated.demotion.is_some();
+    let demotes = negotiated.demotion.is_some() && !negotiated.export.read_only;
     link.enter(Phase::Transmission {
         export: export.name.clone(),
         demotes,

@@ -4,7 +4,7 @@ mod common;
 
 use common::{BLOCK, Rig, eventually, pattern};
 use futae_wire::constants::CMD_DEMOTE;
-use futae_wire::{ClientWish, Command, RequestHeader};
+use futae_wire::{ClientWish, Command, ErrorNumber, RequestHeader};
 use std::collections::HashMap;
 
 const SIZE: usize = 1 << 20;
@@ -35,6 +35,31 @@ fn a_demoted_block_is_the_next_reads_hit_with_that_data() {
         ),
         (0, 1)
     );
+}
+
+/// Who may not write may not change what others read in any other way.
+#[test]
+fn a_demotion_to_a_read_only_export_is_dropped() {
+    let rig = Rig::with_exports("exclusive", 64, pattern(1, SIZE), |mut export| {
+        export.read_only = true;
+        vec![export]
+    });
+    let mut attacker = rig.demoting();
+    let written = attacker.number();
+    attacker.send_write_as(written, 0, &block(0xBB));
+    assert_eq!(attacker.receive().error, Some(ErrorNumber::NotPermitted));
+    let evicted = attacker.number();
+    attacker.demote_as(evicted, 0, &block(0xAA));
+    // Its answer says that the demotion before it has been judged.
+    let truth = pattern(1, 4096);
+    assert!(attacker.read(0, 4096).expect("read") == truth, "forged");
+    assert_eq!(rig.server.status().demotion_clients, 0);
+    drop(attacker);
+    assert!(rig.plain().read(0, 4096).expect("read") == truth, "forged");
+    assert_eq!(rig.engine.status().counters.demotions_in, 0);
+    eventually("the demotion is counted", || {
+        rig.server.status().traffic.misshapen_demotions == 1
+    });
 }
 
 #[test]

@@ -115,6 +115,9 @@ impl RequestRules {
         let ignored = CommandFlags::FUA.0;
         let misfit = if request.flags.0 & !ignored != 0 {
             Some("unknown flag")
+        } else if self.flags.contains(TransmissionFlags::READ_ONLY) {
+            // Who may not write may not change what others read in another way.
+            Some("the export is read-only")
         } else {
             self.demotion.and_then(|terms| {
                 terms.misfit(request.offset, request.length_bytes, self.size_bytes)

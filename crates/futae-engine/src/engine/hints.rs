@@ -18,6 +18,11 @@ impl State {
         effects: &mut Effects,
     ) {
         let (first, end) = self.block_range(&span);
+        if self.volumes[usize::from(span.volume.0)].store.is_read_only() {
+            // Nobody may change what is read of it, in this way either.
+            self.tally.demotions_refused += end - first;
+            return;
+        }
         for index in first..end {
             let block = BlockId::new(span.volume, index);
             let of = self.block_span(block);

@@ -73,6 +73,26 @@ impl Rig {
         content: Vec<u8>,
         adjust: impl FnOnce(&mut ServerOptions),
     ) -> Self {
+        Self::made(policy, capacity_blocks, content, adjust, |export| vec![export])
+    }
+
+    /// With other exports than `disk` as it is.
+    pub fn with_exports(
+        policy: &str,
+        capacity_blocks: u32,
+        content: Vec<u8>,
+        exports: impl FnOnce(Export) -> Vec<Export>,
+    ) -> Self {
+        Self::made(policy, capacity_blocks, content, |_| {}, exports)
+    }
+
+    fn made(
+        policy: &str,
+        capacity_blocks: u32,
+        content: Vec<u8>,
+        adjust: impl FnOnce(&mut ServerOptions),
+        exports: impl FnOnce(Export) -> Vec<Export>,
+    ) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         let (store, engine) = (MemoryStore::new(content), engine(policy, capacity_blocks));
         let mut options = ServerOptions {
@@ -81,7 +101,7 @@ impl Rig {
             ..ServerOptions::default()
         };
         adjust(&mut options);
-        let exports = vec![export(&engine, "disk", &store)];
+        let exports = exports(export(&engine, "disk", &store));
         let server = Server::start(options, exports).expect("a server");
         let socket = directory.path().join("futae.sock");
         Self {
