@@ -7,6 +7,7 @@ mod dirt;
 mod effects;
 mod extents;
 mod flights;
+mod generations;
 mod growing;
 mod hints;
 mod loads;
@@ -111,6 +112,7 @@ impl Engine {
             level: Level::new(policy, HashIndex::default(), options.capacity_blocks),
             arena,
             frames: Vec::new(),
+            generations: generations::Generations::default(),
             volumes: Vec::new(),
             class_names: Vec::new(),
             free_volumes: Vec::new(),

@@ -86,9 +86,16 @@ pub trait Store: Send + Sync {
         false
     }
 
-    /// Hands down a block that the cache above has evicted, with its data, as of `sequence`. A
-    /// hint: it may be dropped, and nothing is answered.
-    fn demote(&self, _sequence: u64, _offset: u64, _data: IoBuf) {}
+    /// Which of its connections the store uses now, counted from 1; 0 for a store that has none.
+    /// Data that were read or written over an earlier one may be out of date.
+    fn generation(&self) -> u64 {
+        0
+    }
+
+    /// Hands down a block that the cache above has evicted, with its data, as of `sequence`. The
+    /// data were read or written while [`generation`](Self::generation) was `generation`; the
+    /// store drops those of an earlier one. A hint: it may be dropped, and nothing is answered.
+    fn demote(&self, _sequence: u64, _generation: u64, _offset: u64, _data: IoBuf) {}
 
     /// Says that the cache above has evicted a range, without its data. A hint.
     fn notice(&self, _sequence: u64, _offset: u64, _length: u64) {}

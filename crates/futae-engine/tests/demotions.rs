@@ -196,3 +196,45 @@ fn any_order_of_arrival_is_safe() {
         );
     }
 }
+
+/// A cache outlives the connections of its store: what it read over an earlier one may be stale.
+#[test]
+fn what_came_before_a_reconnect_is_never_handed_down() {
+    let setup = setup("lru", 2, 16, HandDown::Data);
+    let client = setup.engine.join(setup.volume);
+    let demoted = || -> Vec<u64> {
+        let all = setup.store.get(|inside| inside.demotions.clone());
+        all.iter().map(|(_, offset, _)| offset / BLOCK).collect()
+    };
+    read_block(&setup, client, 0);
+    // On its way when the connection is lost, and answered after that.
+    setup.store.set(|inside| inside.hold = true);
+    let read = Operation::Read {
+        offset: BLOCK,
+        length: BLOCK,
+    };
+    let late = setup.start(client, 0, read);
+    setup.store.set(|inside| inside.generation += 1);
+    setup.store.set(|inside| inside.hold = false);
+    setup.store.release_all();
+    take(&late).expect("an answer").expect("read");
+    for block in 2..6 {
+        read_block(&setup, client, block);
+    }
+    assert_eq!(demoted(), [2, 3], "0 and 1 are of the connection before");
+    // A part written now does not make the rest any newer.
+    setup.store.set(|inside| inside.generation += 1);
+    let part = Operation::Write {
+        offset: 5 * BLOCK,
+        data: IoBuf::copy_of(&[7; 512]),
+        fua: false,
+    };
+    setup
+        .engine
+        .wait(setup.volume, client, part)
+        .expect("written");
+    for block in 6..9 {
+        read_block(&setup, client, block);
+    }
+    assert_eq!(demoted(), [2, 3, 6]);
+}

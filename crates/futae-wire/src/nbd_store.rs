@@ -149,7 +149,7 @@ impl NbdStore {
         let (socket, export) = Socket::open(uri, &wish)?;
         let name: Arc<str> = uri.to_string().into();
         let (errands, receiver) = mpsc::channel();
-        let session = manager::start(&name, &errands, socket, export, patience)?;
+        let session = manager::start(&name, 1, &errands, socket, export, patience)?;
         let shared = Arc::new(Shared {
             uri: uri.clone(),
             name,
@@ -259,11 +259,19 @@ impl Store for NbdStore {
             .is_some_and(|(terms, block_bytes)| terms.suits(block_bytes))
     }
 
-    fn demote(&self, sequence: u64, offset: u64, data: IoBuf) {
+    fn generation(&self) -> u64 {
+        self.shared.session().generation
+    }
+
+    fn demote(&self, sequence: u64, generation: u64, offset: u64, data: IoBuf) {
         self.note(sequence);
-        self.shared
-            .session()
-            .demote(sequence << COMMAND_BITS, offset, data);
+        let session = self.shared.session();
+        // What came over an earlier connection may have been overwritten since by another client.
+        if generation == session.generation {
+            session.demote(sequence << COMMAND_BITS, offset, data);
+        } else {
+            self.shared.hints_dropped.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     fn notice(&self, sequence: u64, offset: u64, length: u64) {

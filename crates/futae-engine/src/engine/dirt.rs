@@ -26,8 +26,9 @@ struct Dirty {
     overdue: bool,
     /// Its data, once it has no slot.
     stray: Option<IoBuf>,
-    /// Whether the level below is to be told of its eviction.
-    hand_down: bool,
+    /// Whether the level below is to be told of its eviction, and under which generation of its
+    /// store the data came.
+    hand_down: Option<u64>,
 }
 
 impl Dirty {
@@ -58,8 +59,9 @@ impl Change {
 pub struct Cleaned {
     /// Its data, if it has no slot.
     pub stray: Option<IoBuf>,
-    /// Whether the level below is to be told of its eviction.
-    pub hand_down: bool,
+    /// Whether the level below is to be told of its eviction, and under which generation of its
+    /// store the data came.
+    pub hand_down: Option<u64>,
 }
 
 /// The dirty blocks of one volume, by index.
@@ -182,7 +184,7 @@ impl Dirt {
     }
 
     /// A dirty block has lost its slot: `data` is what the frame held.
-    pub fn strand(&mut self, index: u64, data: IoBuf, hand_down: bool) {
+    pub fn strand(&mut self, index: u64, data: IoBuf, hand_down: Option<u64>) {
         let Some(dirty) = self.blocks.get_mut(&index) else {
             return;
         };
@@ -198,7 +200,7 @@ impl Dirt {
     pub fn adopt(&mut self, index: u64) -> Option<IoBuf> {
         let dirty = self.blocks.get_mut(&index)?;
         let data = dirty.stray.take()?;
-        dirty.hand_down = false;
+        dirty.hand_down = None;
         self.strays -= 1;
         Some(data)
     }
@@ -453,18 +455,18 @@ mod tests {
     #[test]
     fn strays_are_kept_until_the_store_has_them() {
         let (mut dirt, _) = marked(&[7]);
-        dirt.strand(7, IoBuf::copy_of(&[1]), true);
+        dirt.strand(7, IoBuf::copy_of(&[1]), Some(4));
         assert_eq!(dirt.next_run(false, 9, |_| true), Some(7..8), "at once");
         dirt.carry(7);
         assert_eq!(dirt.stray(7).expect("kept").as_slice(), [1]);
         let (_, cleaned) = dirt.saved(7).expect("carried");
         let cleaned = cleaned.expect("clean");
-        assert!(cleaned.hand_down && cleaned.stray.is_some());
+        assert!(cleaned.hand_down == Some(4) && cleaned.stray.is_some());
         assert_eq!(dirt.strays(), 0);
         let (mut dirt, _) = marked(&[7]);
-        dirt.strand(7, IoBuf::copy_of(&[1]), true);
+        dirt.strand(7, IoBuf::copy_of(&[1]), Some(4));
         assert!(dirt.adopt(7).is_some() && dirt.adopt(7).is_none());
-        assert!(!dirt.settle(7).expect("dirty").1.hand_down);
+        assert!(dirt.settle(7).expect("dirty").1.hand_down.is_none());
         dirt.audit();
     }
 }

@@ -20,8 +20,8 @@ pub enum Ticket {
 
 /// A block on its way to the level below.
 pub enum Handed {
-    /// With its data.
-    Data(IoBuf),
+    /// With its data, and the generation of the store under which they came.
+    Data(IoBuf, u64),
     /// By name only: so many bytes.
     Notice(u64),
 }
@@ -94,7 +94,7 @@ fn start_all(operations: Vec<Started>, engine: &Arc<Engine>) {
 fn hand_all(handed: Vec<HandedDown>) {
     for (store, sequence, offset, what) in handed {
         match what {
-            Handed::Data(data) => store.demote(sequence, offset, data),
+            Handed::Data(data, generation) => store.demote(sequence, generation, offset, data),
             Handed::Notice(length) => store.notice(sequence, offset, length),
         }
     }

@@ -67,6 +67,8 @@ pub struct Flight {
     pub targets: Vec<(BlockId, Slot)>,
     /// Blocks that were evicted before they arrived and are to be handed down.
     pub hand_down: Vec<BlockId>,
+    /// The generation of the store when it was sent there.
+    pub generation: u64,
     /// Whether it is read for nobody yet.
     pub background: Background,
     /// Writes that wait until it is over.

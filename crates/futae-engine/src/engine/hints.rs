@@ -18,7 +18,10 @@ impl State {
         effects: &mut Effects,
     ) {
         let (first, end) = self.block_range(&span);
-        if self.volumes[usize::from(span.volume.0)].store.is_read_only() {
+        if self.volumes[usize::from(span.volume.0)]
+            .store
+            .is_read_only()
+        {
             // Nobody may change what is read of it, in this way either.
             self.tally.demotions_refused += end - first;
             return;

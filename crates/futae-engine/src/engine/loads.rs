@@ -230,7 +230,7 @@ impl State {
     }
 
     /// A piece of the current block has arrived, or failed to.
-    pub fn land_piece(&mut self, span: Span, result: &Result<IoBuf, IoError>) {
+    pub fn land_piece(&mut self, span: Span, generation: u64, result: &Result<IoBuf, IoError>) {
         let Some(mut load) = self.loads.current.take() else {
             return;
         };
@@ -243,6 +243,7 @@ impl State {
         };
         let of = self.block_span(load.block);
         span.copy(data.as_slice(), &of, self.arena.frame_mut(load.slot));
+        self.generations.landed(load.slot, generation);
         load.loaded_bytes += span.length;
         load.in_flight = false;
         if load.loaded_bytes == of.length {

@@ -216,6 +216,9 @@ impl State {
                 self.tally.store_read_blocks += span.length.div_ceil(self.block_bytes);
             }
             self.tally.bytes_store_read += span.length;
+            if self.hand_down == crate::HandDown::Data {
+                self.flights[key].generation = self.store(span.volume).generation();
+            }
             let sequence = self.next_sequence();
             let buffer = IoBuf::new(span.length as usize);
             let operation = StoreOperation::Read {
@@ -268,7 +271,7 @@ impl State {
         match flight.background {
             Background::No => {}
             Background::Whole => self.land_whole(),
-            Background::Piece => self.land_piece(span, &result),
+            Background::Piece => self.land_piece(span, flight.generation, &result),
         }
         self.answer_readers(&flight.readers, span, result, effects);
         for request in flight.parked {
@@ -281,6 +284,7 @@ impl State {
             let to = self.block_span(*block);
             span.copy(buffer.as_slice(), &to, self.arena.frame_mut(*slot));
             self.frames[slot.i()] = Frame::Ready;
+            self.generations.landed(*slot, flight.generation);
         }
         for block in &flight.hand_down {
             if self.level.find(*block).is_some() {
@@ -290,7 +294,7 @@ impl State {
             let data = (self.hand_down == crate::HandDown::Data).then(|| {
                 let mut data = IoBuf::new(of.length as usize);
                 span.copy(buffer.as_slice(), &of, data.as_mut_slice());
-                data
+                (data, flight.generation)
             });
             self.hand(of, data, effects);
         }

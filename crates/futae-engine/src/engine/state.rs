@@ -6,6 +6,7 @@ use super::cost::Costs;
 use super::dirt::Dirt;
 use super::effects::{Effects, Handed, Ticket};
 use super::flights::{Background, Flight, Span, WaitingRead, Write};
+use super::generations::{self, Generations};
 use super::loads::{Loads, PAGE_BYTES};
 use super::log::DecisionLog;
 use super::status::Tally;
@@ -71,6 +72,9 @@ pub struct State {
     pub level: Level<Box<dyn Policy>>,
     pub arena: Arena,
     pub frames: Vec<Frame>,
+    /// Where blocks are handed down with their data: under which generation of its store each
+    /// frame's block came.
+    pub generations: Generations,
     pub volumes: Vec<Volume>,
     /// Names of the classes of their own that stores are in, from number 1 on.
     pub class_names: Vec<String>,
@@ -252,11 +256,26 @@ impl State {
             if let Some(victim) = evicted {
                 self.see_off(&victim, effects);
             }
+            if self.hand_down == HandDown::Data {
+                self.generations
+                    .came(slot, self.generation_for(block, kind));
+            }
             if self.adopt(block, slot) {
                 return Outcome::Hit(slot);
             }
         }
         outcome
+    }
+
+    /// The generation under which the data of a block come that gets a slot now. What was
+    /// demoted to this cache may have been read long before, so it goes no further down.
+    fn generation_for(&self, block: BlockId, kind: AccessKind) -> u64 {
+        if kind == AccessKind::Demotion {
+            return generations::UNKNOWN;
+        }
+        self.volumes[usize::from(block.volume().0)]
+            .store
+            .generation()
     }
 
     /// An evicted block: hands it down if there is a cache below that should have it.
@@ -280,6 +299,11 @@ impl State {
         if !has_data || self.hand_down == HandDown::Nothing {
             return;
         }
+        // Before anything is copied.
+        let store = &self.volumes[usize::from(victim.block.volume().0)].store;
+        if self.hand_down == HandDown::Data && !store.takes_demotions() {
+            return;
+        }
         let span = self.block_span(victim.block);
         if self.write_over(&span).is_some() {
             return; // What the frame holds is being replaced below.
@@ -287,23 +311,25 @@ impl State {
         let data = match self.hand_down {
             HandDown::Data => {
                 let frame = self.arena.frame(victim.slot);
-                Some(IoBuf::copy_of(&frame[..span.length as usize]))
+                let data = IoBuf::copy_of(&frame[..span.length as usize]);
+                Some((data, self.generations.of(victim.slot)))
             }
             HandDown::Notice | HandDown::Nothing => None,
         };
         self.hand(span, data, effects);
     }
 
-    /// Sends a block to the level below, with its data or by name.
-    pub fn hand(&mut self, span: Span, data: Option<IoBuf>, effects: &mut Effects) {
+    /// Sends a block to the level below, by name or with its data and the generation of its store
+    /// under which they came.
+    pub fn hand(&mut self, span: Span, data: Option<(IoBuf, u64)>, effects: &mut Effects) {
         let store = self.store(span.volume);
         if data.is_some() && !store.takes_demotions() {
             return;
         }
         let (kind, what) = match data {
-            Some(data) => {
+            Some((data, generation)) => {
                 self.tally.bytes_demoted_out += span.length;
-                (AccessKind::Demotion, Handed::Data(data))
+                (AccessKind::Demotion, Handed::Data(data, generation))
             }
             None => (AccessKind::Notice, Handed::Notice(span.length)),
         };

@@ -15,6 +15,7 @@ mod settle;
 
 use super::effects::{Effects, Ticket};
 use super::flights::{Content, Span, Write};
+use super::generations;
 use super::state::{Frame, State};
 use crate::{Done, HandDown, IoBuf, Operation, Request, StoreOperation};
 use futae_policy::{AccessKind, BlockId, Class, Outcome, Slot, Victim, VolumeId};
@@ -318,6 +319,7 @@ impl State {
         };
         let data = IoBuf::copy_of(&self.arena.frame(victim.slot)[..length]);
         let hand_down = self.hand_down != HandDown::Nothing;
+        let hand_down = hand_down.then(|| self.generations.of(victim.slot));
         let dirt = self.dirt_mut(victim.block.volume());
         dirt.strand(victim.block.index(), data, hand_down);
     }
@@ -332,6 +334,7 @@ impl State {
         };
         self.arena.frame_mut(slot)[..data.len()].copy_from_slice(data.as_slice());
         self.frames[slot.i()] = Frame::Ready;
+        self.generations.landed(slot, generations::UNKNOWN);
         true
     }
 

@@ -29,6 +29,8 @@ pub struct Inside {
     /// Whether nothing is stored anywhere, if asked for extents.
     pub is_hole: bool,
     pub flushes: u32,
+    /// As a store with connections has it; demotions of another are dropped.
+    pub generation: u64,
     pub demotions: Vec<(u64, u64, Vec<u8>)>,
     pub notices: Vec<(u64, u64)>,
 }
@@ -138,11 +140,16 @@ impl Store for TestStore {
         let hole = self.get(|inside| inside.is_hole);
         Ok(vec![Extent { length, hole }])
     }
-    fn demote(&self, sequence: u64, offset: u64, data: IoBuf) {
+    fn generation(&self) -> u64 {
+        self.get(|inside| inside.generation)
+    }
+    fn demote(&self, sequence: u64, generation: u64, offset: u64, data: IoBuf) {
         self.set(|inside| {
-            inside
-                .demotions
-                .push((sequence, offset, data.as_slice().to_vec()));
+            if generation == inside.generation {
+                inside
+                    .demotions
+                    .push((sequence, offset, data.as_slice().to_vec()));
+            }
         });
     }
     fn notice(&self, _sequence: u64, offset: u64, length: u64) {

@@ -145,7 +145,15 @@ fn accept(shared: &Shared, socket: Socket, export: ClientExport) -> Result<(), C
         return Err(shared.connect_error("the export is read-only now".into()));
     }
     let patience = shared.patience;
-    let session = start(&shared.name, &shared.errands, socket, export, patience)?;
+    let generation = shared.session().generation + 1;
+    let session = start(
+        &shared.name,
+        generation,
+        &shared.errands,
+        socket,
+        export,
+        patience,
+    )?;
     shared.replace(session);
     Ok(())
 }
@@ -153,6 +161,7 @@ fn accept(shared: &Shared, socket: Socket, export: ClientExport) -> Result<(), C
 /// Starts the two threads of a connection.
 pub(super) fn start(
     name: &Arc<str>,
+    generation: u64,
     errands: &Sender<Errand>,
     socket: Socket,
     export: ClientExport,
@@ -160,6 +169,7 @@ pub(super) fn start(
 ) -> Result<Arc<Session>, ConnectError> {
     let session = Arc::new(Session::new(
         Arc::clone(name),
+        generation,
         socket,
         export,
         errands.clone(),

@@ -146,6 +146,8 @@ struct Pending {
 pub(super) struct Session {
     /// The address, for messages.
     name: Arc<str>,
+    /// Which connection of its store it is, counted from 1.
+    pub(super) generation: u64,
     pub(super) export: ClientExport,
     pub(super) socket: Socket,
     pub(super) outbox: Outbox,
@@ -163,6 +165,7 @@ pub(super) struct Session {
 impl Session {
     pub(super) fn new(
         name: Arc<str>,
+        generation: u64,
         socket: Socket,
         export: ClientExport,
         errands: Sender<Errand>,
@@ -174,6 +177,7 @@ impl Session {
         };
         Self {
             name,
+            generation,
             export,
             socket,
             outbox: Outbox::new(),

@@ -114,12 +114,12 @@ fn demotions_and_requests_arrive_in_order_with_their_numbers() {
     });
     let store = connect(&path);
     assert!(store.takes_demotions());
-    store.demote(1, 8192, IoBuf::copy_of(&[3; 4096]));
+    store.demote(1, store.generation(), 8192, IoBuf::copy_of(&[3; 4096]));
     let answer = finish(&begin(&store, 2, read(0, 4096))).expect("read");
     assert!(answer.as_slice() == [9; 4096]);
     // Alone, a hint leaves within moments; one that the terms do not allow never does.
-    store.demote(3, 100, IoBuf::copy_of(&[4; 4096]));
-    store.demote(4, 4096, IoBuf::copy_of(&[5; 4096]));
+    store.demote(3, store.generation(), 100, IoBuf::copy_of(&[4; 4096]));
+    store.demote(4, store.generation(), 4096, IoBuf::copy_of(&[5; 4096]));
     store.notice(5, 0, 4096);
     let heard: Vec<_> = (0..4)
         .map(|_| {
@@ -174,8 +174,18 @@ fn a_server_that_stops_reading_holds_up_nobody() {
             fua: false,
         };
         writes.push(begin(&store, 3 * at + 1, write));
-        store.demote(3 * at + 2, at << 20, IoBuf::zeroed(1 << 20));
-        store.demote(3 * at + 3, at << 20, IoBuf::zeroed(1 << 20));
+        store.demote(
+            3 * at + 2,
+            store.generation(),
+            at << 20,
+            IoBuf::zeroed(1 << 20),
+        );
+        store.demote(
+            3 * at + 3,
+            store.generation(),
+            at << 20,
+            IoBuf::zeroed(1 << 20),
+        );
     }
     assert!(
         clock.elapsed() < Duration::from_secs(5),
@@ -270,6 +280,47 @@ fn a_short_answer_fails_one_read_only() {
     let error = finish(&begin(&store, 1, read(0, 4096))).expect_err("too short");
     assert!(error.to_string().contains("512 of 4096"), "{error}");
     finish(&begin(&store, 2, read(0, 512))).expect("the connection is still good");
+}
+
+/// Another client may have written while there was no connection.
+#[test]
+fn what_came_over_an_earlier_connection_is_not_handed_down() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (heard, hears) = mpsc::channel();
+    let mut first = true;
+    let path = listen(&folder, move |mut stream| {
+        while let Some((header, payload)) = request(&mut stream) {
+            heard
+                .send((header.command, payload.first().copied()))
+                .expect("the test listens");
+            if header.command == Command::Read {
+                if std::mem::take(&mut first) {
+                    return;
+                }
+                let hole = reply::hole(header.cookie, header.offset, header.length_bytes, true);
+                stream.write_all(&hole).expect("answered");
+            }
+        }
+    });
+    let store = connect(&path);
+    let earlier = store.generation();
+    finish(&begin(&store, 1, read(0, 4096))).expect_err("the server hangs up");
+    let sequence = recovers(&store, 1);
+    assert_ne!(store.generation(), earlier);
+    store.demote(sequence + 1, earlier, 0, IoBuf::copy_of(&[3; 4096]));
+    store.demote(
+        sequence + 2,
+        store.generation(),
+        0,
+        IoBuf::copy_of(&[4; 4096]),
+    );
+    drop(store);
+    let demoted: Vec<_> = hears
+        .iter()
+        .take_while(|(command, _)| *command != Command::Disconnect)
+        .filter(|(command, _)| *command == Command::Demote)
+        .collect();
+    assert_eq!(demoted, [(Command::Demote, Some(4))]);
 }
 
 /// What a recycled buffer held before must never be taken for what the server sent.

@@ -42,7 +42,7 @@ fn nbdkit_holds_what_was_written() {
     checked.store.notice(checked.sequence + 1, 0, 4096);
     checked
         .store
-        .demote(checked.sequence + 2, 0, IoBuf::zeroed(4096));
+        .demote(checked.sequence + 2, 1, 0, IoBuf::zeroed(4096));
     checked.sequence += 2;
     checked.read(0, 4096);
 }

@@ -173,10 +173,10 @@ impl State {
         if let Some(slot) = self.level.find(block) {
             let class = self.level.class_in(slot).without(Class::DIRTY);
             self.level.reclass(block, class);
-        } else if cleaned.hand_down {
+        } else if let Some(generation) = cleaned.hand_down {
             let span = self.block_span(block);
             let data = cleaned.stray.filter(|_| self.hand_down == HandDown::Data);
-            self.hand(span, data, effects);
+            self.hand(span, data.map(|data| (data, generation)), effects);
         }
     }
 }
