@@ -135,6 +135,7 @@ fn client(input: &[u8]) {
         structured: true,
         base_allocation: true,
         demotion_block_bytes: Some(65536),
+        identity: input.len() % 2 == 0,
     };
     if let Ok(granted) = negotiate(&mut Script(Cursor::new(input)), "a", &wish) {
         assert!(granted.minimum_block_bytes.is_power_of_two());

@@ -217,6 +217,12 @@ impl Engine {
         self.lock().volumes[usize::from(volume.0)].size_bytes
     }
 
+    /// Which volume it is, over restarts, where its store can tell ([`Store::identity`]).
+    pub fn volume_identity(&self, volume: VolumeId) -> Option<[u8; 16]> {
+        let store = self.lock().store(volume);
+        store.identity()
+    }
+
     /// Whether writes to a volume are refused.
     pub fn is_read_only(&self, volume: VolumeId) -> bool {
         self.lock().volumes[usize::from(volume.0)]

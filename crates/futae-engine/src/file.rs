@@ -1,5 +1,6 @@
 //! A file or block device as a store, read past the kernel's page cache.
 
+mod identity;
 mod io;
 mod lock;
 mod sweep;
@@ -391,6 +392,10 @@ fn cannot(error: &std::io::Error) -> bool {
 }
 
 impl Store for FileStore {
+    fn identity(&self) -> Option<[u8; 16]> {
+        identity::identity(&self.inner.buffered)
+    }
+
     fn size_bytes(&self) -> u64 {
         self.inner.size_bytes
     }

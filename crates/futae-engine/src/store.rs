@@ -64,6 +64,12 @@ pub trait Store: Send + Sync {
     /// Size in bytes; does not change.
     fn size_bytes(&self) -> u64;
 
+    /// Which volume it is: the same for as long as it is the same volume, over restarts and
+    /// reconnections, and another one for any other. None where nobody can tell.
+    fn identity(&self) -> Option<[u8; 16]> {
+        None
+    }
+
     /// For messages and reports: what it is and how it is read.
     fn describe(&self) -> String;
 

@@ -3,7 +3,10 @@
 use crate::HostError;
 use futae_engine::Engine;
 use futae_policy::VolumeId;
-use futae_wire::{Capabilities, DemotionOffer, DemotionTerms, ExportDirectory, ExportInfo};
+use futae_wire::{
+    Capabilities, DemotionOffer, DemotionTerms, ExportDirectory, ExportInfo, VolumeIdentity,
+};
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
 /// A volume of a cache under the name by which clients choose it.
@@ -45,6 +48,9 @@ pub(crate) struct ExportTable {
     exports: Vec<Export>,
     infos: Vec<ExportInfo>,
     offer: DemotionOffer,
+    identities: Vec<Option<[u8; 16]>>,
+    /// This run of the server.
+    run: u64,
 }
 
 impl ExportTable {
@@ -61,6 +67,8 @@ impl ExportTable {
                 });
             }
         }
+        let identity = |export: &Export| export.engine.volume_identity(export.volume);
+        let identities = exports.iter().map(identity).collect();
         let offer = if demotion {
             offer(&infos)
         } else {
@@ -68,6 +76,8 @@ impl ExportTable {
         };
         Ok(Self {
             exports,
+            identities,
+            run: RandomState::new().hash_one(std::process::id()),
             infos,
             offer,
         })
@@ -112,5 +122,14 @@ impl ExportDirectory for ExportTable {
 
     fn demotion(&self) -> DemotionOffer {
         self.offer
+    }
+
+    fn identity(&self, name: &str) -> Option<VolumeIdentity> {
+        let at = self.exports.iter().position(|export| export.name == name)?;
+        let volume = self.identities[at]?;
+        Some(VolumeIdentity {
+            volume,
+            run: self.run,
+        })
     }
 }

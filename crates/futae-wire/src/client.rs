@@ -7,6 +7,7 @@ use crate::constants::*;
 use crate::error::WireError;
 use crate::export::TransmissionFlags;
 use crate::extension::{DemotionTerms, DemotionWish};
+use crate::identity::VolumeIdentity;
 
 /// What a client would like, beside the export. A server that declines any of it is no error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -18,6 +19,8 @@ pub struct ClientWish {
     /// Demotion, and the block of the client's cache in bytes: a power of two from 512 B to
     /// 256 MiB.
     pub demotion_block_bytes: Option<u32>,
+    /// Ask which volume the export is.
+    pub identity: bool,
 }
 
 /// What the server granted.
@@ -34,6 +37,8 @@ pub struct ClientExport {
     /// The server takes demotions on these terms, and cookies are sequence numbers from here on.
     /// Ask [`DemotionTerms::suits`] whether they can be met.
     pub demotion: Option<DemotionTerms>,
+    /// Which volume the export is, where the server can tell.
+    pub identity: Option<VolumeIdentity>,
     /// Every offset and length must be a multiple of this, in bytes; 1 if the server did not say.
     pub minimum_block_bytes: u32,
     /// Smallest request without read-modify-write, in bytes; 4096 if the server did not say.
@@ -76,6 +81,7 @@ pub fn negotiate(
         structured: false,
         base_allocation_id: None,
         demotion: None,
+        identity: None,
         minimum_block_bytes: MIN_BLOCK_BYTES,
         preferred_block_bytes: 4096,
         payload_bytes_max: MAX_PAYLOAD_BYTES,
@@ -89,6 +95,9 @@ pub fn negotiate(
         }
         if let Some(block_bytes) = wish.demotion_block_bytes {
             granted.demotion = talk.agree_demotion(block_bytes)?;
+        }
+        if wish.identity {
+            granted.identity = talk.identify(export)?;
         }
         if talk.go(export, &mut granted)? {
             return Ok(granted);
@@ -233,6 +242,18 @@ impl<S: Read + Write> Talk<'_, S> {
             Ok(())
         })?;
         Ok(answer.ok().and(terms))
+    }
+
+    /// Which volume the export is; none from a server that does not know the option.
+    fn identify(&mut self, export: &str) -> Result<Option<VolumeIdentity>, WireError> {
+        let mut identity = None;
+        let answer = self.ask(OPT_FUTAE_IDENTITY, &[export.as_bytes()], |reply, data| {
+            if reply == REP_FUTAE_IDENTITY {
+                identity = Some(VolumeIdentity::parse(data)?);
+            }
+            Ok(())
+        })?;
+        Ok(answer.ok().and(identity))
     }
 
     /// Enters transmission by `OPT_GO`; false if the server does not know the option.

@@ -45,6 +45,10 @@ pub const OPT_LIST_META_CONTEXT: u32 = 9;
 pub const OPT_SET_META_CONTEXT: u32 = 10;
 /// Option of futae: agree on demotion (ASCII `FUT`, then 1). See `docs/wire.md`.
 pub const OPT_FUTAE_DEMOTION: u32 = 0x4655_5401;
+/// Option of futae, since version 2: which volume an export is. See `docs/wire.md`.
+pub const OPT_FUTAE_IDENTITY: u32 = 0x4655_5402;
+/// The version of the extension that this crate speaks; demotion is as in version 1.
+pub const EXTENSION_VERSION: u16 = 2;
 
 /// Option reply: accepted, and the end of this option's replies.
 pub const REP_ACK: u32 = 1;
@@ -56,6 +60,8 @@ pub const REP_INFO: u32 = 3;
 pub const REP_META_CONTEXT: u32 = 4;
 /// Option reply of futae: the server's terms for demotion.
 pub const REP_FUTAE_DEMOTION: u32 = 0x4655_5401;
+/// Option reply of futae: which volume an export is.
+pub const REP_FUTAE_IDENTITY: u32 = 0x4655_5402;
 /// The bit that marks an option reply as an error.
 pub const REP_FLAG_ERROR: u32 = 1 << 31;
 /// Option error: the server does not know the option.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::constants::{MAX_PAYLOAD_BYTES, MAX_STRING_BYTES};
 use crate::error::WireError;
 use crate::extension::DemotionOffer;
+use crate::identity::VolumeIdentity;
 
 /// The 16 transmission flags of an export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
@@ -185,6 +186,12 @@ pub trait ExportDirectory {
     fn demotion(&self) -> DemotionOffer {
         DemotionOffer::Unknown
     }
+
+    /// Which volume the export of this name is, if anybody can tell. The name is one that
+    /// [`lookup`](Self::lookup) has found.
+    fn identity(&self, _name: &str) -> Option<VolumeIdentity> {
+        None
+    }
 }
 
 impl ExportDirectory for [ExportInfo] {
@@ -210,6 +217,9 @@ macro_rules! through_pointer {
             }
             fn demotion(&self) -> DemotionOffer {
                 (**self).demotion()
+            }
+            fn identity(&self, name: &str) -> Option<VolumeIdentity> {
+                (**self).identity(name)
             }
         }
     )*};

@@ -32,7 +32,7 @@ use std::time::Duration;
 
 use futae_engine::{Extent, IoBuf, IoError, IoErrorKind, Store, StoreDone, StoreOperation};
 
-use crate::client::ClientWish;
+use crate::client::{ClientExport, ClientWish};
 use crate::export::TransmissionFlags;
 use crate::request::{Command, CommandFlags};
 use crate::uri::NbdUri;
@@ -75,6 +75,8 @@ struct Shared {
     /// How long callers wait for an answer; zero: until a connection is lost.
     patience: Duration,
     size_bytes: u64,
+    /// Which volume it is, if the server could tell.
+    identity: Option<[u8; 16]>,
     read_only: bool,
     errands: Sender<Errand>,
     current: RwLock<Arc<Session>>,
@@ -145,17 +147,23 @@ impl NbdStore {
             structured: true,
             base_allocation: true,
             demotion_block_bytes,
+            identity: true,
         };
         let (socket, export) = Socket::open(uri, &wish)?;
         let name: Arc<str> = uri.to_string().into();
+        check_sizes(&export).map_err(|problem| ConnectError {
+            uri: name.to_string(),
+            problem,
+        })?;
         let (errands, receiver) = mpsc::channel();
-        let session = manager::start(&name, 1, &errands, socket, export, patience)?;
+        let session = manager::start(&name, (1, false), &errands, socket, export, patience)?;
         let shared = Arc::new(Shared {
             uri: uri.clone(),
             name,
             wish,
             patience,
             size_bytes: export.size_bytes,
+            identity: export.identity.map(|identity| identity.volume),
             read_only: export.flags.contains(TransmissionFlags::READ_ONLY),
             errands,
             current: RwLock::new(session),
@@ -205,7 +213,23 @@ impl NbdStore {
     }
 }
 
+/// Whether every byte of the export can be reached by commands of whole blocks.
+fn check_sizes(export: &ClientExport) -> Result<(), String> {
+    let (size, smallest) = (export.size_bytes, export.minimum_block_bytes);
+    if smallest > 1 && !size.is_multiple_of(smallest.into()) {
+        return Err(format!(
+            "the export has {size} bytes, which is no multiple of the {smallest} bytes that its \
+             server takes at least; resize the export, or serve it with smaller blocks"
+        ));
+    }
+    Ok(())
+}
+
 impl Store for NbdStore {
+    fn identity(&self) -> Option<[u8; 16]> {
+        self.shared.identity
+    }
+
     fn size_bytes(&self) -> u64 {
         self.shared.size_bytes
     }

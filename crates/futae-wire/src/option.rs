@@ -223,6 +223,7 @@ impl<D: ExportDirectory> Handshake<D> {
             OPT_LIST_META_CONTEXT => self.list_meta(data, answers),
             OPT_SET_META_CONTEXT => self.set_meta(data, answers),
             OPT_FUTAE_DEMOTION => self.agree_demotion(data, answers),
+            OPT_FUTAE_IDENTITY => self.identify(data, answers),
             _ => Err((REP_ERR_UNSUP, "this server does not know the option")),
         };
         if let Err((reply, why)) = answered {
@@ -326,6 +327,15 @@ impl<D: ExportDirectory> Handshake<D> {
             answers.put(REP_META_CONTEXT, &[&id, BASE_ALLOCATION.as_bytes()]);
             self.base_allocation_of = Some(export.name);
         }
+        answers.ack();
+        Ok(())
+    }
+
+    fn identify(&self, data: &[u8], answers: &mut Answers<'_>) -> Answer {
+        let export = self.lookup(name(data)?)?;
+        let identity = self.exports.identity(&export.name);
+        let identity = identity.ok_or((REP_ERR_UNSUP, "the volume has no identity"))?;
+        answers.put(REP_FUTAE_IDENTITY, &[&identity.encode()]);
         answers.ack();
         Ok(())
     }

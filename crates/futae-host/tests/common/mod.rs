@@ -73,7 +73,9 @@ impl Rig {
         content: Vec<u8>,
         adjust: impl FnOnce(&mut ServerOptions),
     ) -> Self {
-        Self::made(policy, capacity_blocks, content, adjust, |export| vec![export])
+        Self::made(policy, capacity_blocks, content, adjust, |export| {
+            vec![export]
+        })
     }
 
     /// With other exports than `disk` as it is.

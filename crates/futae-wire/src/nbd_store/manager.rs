@@ -141,14 +141,27 @@ fn accept(shared: &Shared, socket: Socket, export: ClientExport) -> Result<(), C
         );
         return Err(shared.connect_error(problem));
     }
+    let identity = export.identity.map(|identity| identity.volume);
+    if shared.identity.is_some() && identity != shared.identity {
+        let problem = "the export is another volume now, so nothing is read from it or written to \
+                       it; serve the volume of before under this address, or start again to use \
+                       the new one";
+        return Err(shared.connect_error(problem.into()));
+    }
+    super::check_sizes(&export).map_err(|problem| shared.connect_error(problem))?;
     if export.flags.contains(TransmissionFlags::READ_ONLY) && !shared.read_only {
         return Err(shared.connect_error("the export is read-only now".into()));
     }
     let patience = shared.patience;
-    let generation = shared.session().generation + 1;
+    let last = shared.session();
+    let generation = last.generation + 1;
+    // A server that was there all the time still has what it had answered, and a FLUSH brings it
+    // to stable storage.
+    let is_same_run = export.identity.is_some() && export.identity == last.export.identity;
+    let unflushed = is_same_run && (shared.take_lost_writes() || last.has_unflushed_writes());
     let session = start(
         &shared.name,
-        generation,
+        (generation, unflushed),
         &shared.errands,
         socket,
         export,
@@ -161,7 +174,7 @@ fn accept(shared: &Shared, socket: Socket, export: ClientExport) -> Result<(), C
 /// Starts the two threads of a connection.
 pub(super) fn start(
     name: &Arc<str>,
-    generation: u64,
+    (generation, unflushed): (u64, bool),
     errands: &Sender<Errand>,
     socket: Socket,
     export: ClientExport,
@@ -169,7 +182,7 @@ pub(super) fn start(
 ) -> Result<Arc<Session>, ConnectError> {
     let session = Arc::new(Session::new(
         Arc::clone(name),
-        generation,
+        (generation, unflushed),
         socket,
         export,
         errands.clone(),

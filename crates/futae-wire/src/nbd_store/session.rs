@@ -163,9 +163,11 @@ pub(super) struct Session {
 }
 
 impl Session {
+    /// The connection of number `generation`; `unflushed`: over the one before, writes were
+    /// answered that need a FLUSH.
     pub(super) fn new(
         name: Arc<str>,
-        generation: u64,
+        (generation, unflushed): (u64, bool),
         socket: Socket,
         export: ClientExport,
         errands: Sender<Errand>,
@@ -184,7 +186,7 @@ impl Session {
             patience,
             pending: Mutex::new(pending),
             errands,
-            written: AtomicU64::new(0),
+            written: AtomicU64::new(unflushed.into()),
             flushed: AtomicU64::new(0),
         }
     }

@@ -10,13 +10,14 @@ use std::time::{Duration, Instant};
 use futae_engine::{IoBuf, IoErrorKind, Store, StoreOperation};
 use futae_wire::{
     Capabilities, Command, DemotionOffer, DemotionTerms, ExportDirectory, ExportInfo, Handshake,
-    Outcome, RequestHeader, greeting, reply,
+    NbdStore, Outcome, RequestHeader, VolumeIdentity, greeting, reply,
 };
 use tempfile::TempDir;
 
-use crate::common::{begin, connect, finish, recovers};
+use crate::common::{begin, connect, finish, recovers, uri};
 
-struct Shelf(Capabilities);
+/// One export, and the number of its volume.
+struct Shelf(Capabilities, u8);
 
 impl ExportDirectory for Shelf {
     fn list(&self) -> Vec<ExportInfo> {
@@ -33,12 +34,23 @@ impl ExportDirectory for Shelf {
     fn demotion(&self) -> DemotionOffer {
         DemotionTerms::new(4096).map_or(DemotionOffer::Unknown, DemotionOffer::Terms)
     }
+
+    fn identity(&self, _name: &str) -> Option<VolumeIdentity> {
+        Some(VolumeIdentity {
+            volume: [self.1; 16],
+            run: 0,
+        })
+    }
 }
 
 /// Takes a client into transmission.
 fn welcome(stream: &mut UnixStream, capabilities: Capabilities) {
+    welcome_to(stream, Shelf(capabilities, 0));
+}
+
+fn welcome_to(stream: &mut UnixStream, shelf: Shelf) {
     stream.write_all(&greeting()).expect("greeted");
-    let mut handshake = Handshake::new(Shelf(capabilities));
+    let mut handshake = Handshake::new(shelf);
     let mut input = Vec::new();
     loop {
         let mut out = Vec::new();
@@ -391,5 +403,47 @@ fn forced_writes_are_flushed_where_the_server_cannot_force() {
     assert_eq!(
         trim.expect_err("not offered").kind,
         IoErrorKind::Unsupported
+    );
+}
+
+/// What is dirty in a cache above must not be written over another image of the same size.
+#[test]
+fn another_volume_under_the_same_address_gets_nothing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (heard, hears) = mpsc::channel();
+    let path = folder.path().join("s");
+    let listener = UnixListener::bind(&path).expect("a socket");
+    thread::spawn(move || {
+        let mut is_first = true;
+        for (volume, stream) in [1, 2, 1].into_iter().zip(listener.incoming()) {
+            let mut stream = stream.expect("a client");
+            welcome_to(&mut stream, Shelf(Capabilities::all(), volume));
+            let mut requests = 0;
+            while let Some((header, _)) = request(&mut stream) {
+                requests += 1;
+                // The first connection is lost before its request is answered.
+                if header.command == Command::Disconnect || std::mem::take(&mut is_first) {
+                    break;
+                }
+                let answer = reply::simple(header.cookie, None);
+                stream.write_all(&answer).expect("answered");
+            }
+            heard.send((volume, requests)).expect("the test listens");
+        }
+    });
+    let store = NbdStore::connect_patiently(&uri(&path), None, Duration::from_secs(60));
+    let store = store.expect("the first volume");
+    let write = StoreOperation::Write {
+        offset: 0,
+        buffer: IoBuf::copy_of(&[1; 4096]),
+        fua: false,
+    };
+    finish(&begin(&store, 1, write)).expect("written to the volume that is back");
+    drop(store);
+    let heard: Vec<_> = hears.iter().collect();
+    assert_eq!(
+        heard,
+        [(1, 1), (2, 0), (1, 2)],
+        "volume, requests of each connection"
     );
 }

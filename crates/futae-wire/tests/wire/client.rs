@@ -47,6 +47,7 @@ const EVERYTHING: ClientWish = ClientWish {
     structured: true,
     base_allocation: true,
     demotion_block_bytes: Some(131_072),
+    identity: false,
 };
 
 #[test]

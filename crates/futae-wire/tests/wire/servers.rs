@@ -64,6 +64,7 @@ fn visit(socket: &Path, export: &str, structured: bool) -> ClientExport {
         structured,
         base_allocation: structured,
         demotion_block_bytes: Some(65536),
+        identity: true,
     };
     let granted = negotiate(&mut stream, export, &wish).expect("agreed");
     assert_eq!(granted.size_bytes, 64 << 20);
