@@ -33,6 +33,7 @@ pub use mount::{PageCacheUse, TreeHandle, TreeMount, TreeOptions};
 use crate::granted::Granted;
 use contents::CachedFiles;
 use fuser::{FileType, InitFlags, KernelConfig, Notifier};
+use futae_engine::Engine;
 use node::{Node, Nodes};
 use priority::Priority;
 use rustix::fs::{Stat, StatVfs};
@@ -71,6 +72,28 @@ pub(crate) struct Passthrough {
 }
 
 impl Passthrough {
+    /// The tree below `root`, which is at `source`. At most `known` of the files that the kernel
+    /// knows of have a descriptor of their own.
+    fn new(
+        engine: Arc<Engine>,
+        root: OwnedFd,
+        source: PathBuf,
+        known: usize,
+        priority: Priority,
+    ) -> Result<Self, Errno> {
+        Ok(Self {
+            nodes: Nodes::new(root, source, known)?,
+            files: CachedFiles::new(engine),
+            priority,
+            weight: weight::Weight::default(),
+            directories: Mutex::default(),
+            log: log::Log::default(),
+            control: OnceLock::new(),
+            notifier: OnceLock::new(),
+            granted: OnceLock::new(),
+        })
+    }
+
     /// Asks the kernel for what helps. Each is a wish: where it has a lower limit, that is taken.
     fn agree(&self, config: &mut KernelConfig, wants_ring: bool) {
         let wanted = [

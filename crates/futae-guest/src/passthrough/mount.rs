@@ -1,11 +1,9 @@
 //! A mounted tree from its start to its end.
 
-use super::contents::CachedFiles;
+use super::Passthrough;
 use super::filesystem::Front;
 use super::lower::magic;
-use super::node::Nodes;
 use super::priority::Priority;
-use super::{Passthrough, log};
 use crate::ring::Beginning;
 use crate::session::{Mounted, TransportChoice, Unmounted};
 use crate::{Granted, MountError, check_mountpoint};
@@ -16,7 +14,7 @@ use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::Arc;
 
 /// Threads that take requests from the kernel, if not said otherwise.
 const THREADS_DEFAULT: usize = 4;
@@ -114,17 +112,8 @@ impl TreeMount {
                 .map_err(|errno| unprotectable(directory, errno))?;
         }
         let known = known_max(engine.status().capacity_blocks * engine.block_bytes());
-        let tree = Arc::new(Passthrough {
-            nodes: Nodes::new(root_again, source.clone(), known).map_err(told)?,
-            files: CachedFiles::new(engine),
-            priority,
-            weight: super::weight::Weight::default(),
-            directories: Mutex::default(),
-            log: log::Log::default(),
-            control: OnceLock::new(),
-            notifier: OnceLock::new(),
-            granted: OnceLock::new(),
-        });
+        let tree = Passthrough::new(engine, root_again, source.clone(), known, priority);
+        let tree = Arc::new(tree.map_err(told)?);
         rustix::process::umask(Mode::empty());
         let front = Front {
             tree: Arc::clone(&tree),

@@ -89,7 +89,12 @@ impl Passthrough {
         self.lookup_node(parent, name)
     }
 
-    /// Makes a regular file, or finds it; it is to be opened next.
+    /// Makes a regular file; it is to be opened next.
+    ///
+    /// The kernel asks for this where it knows of no file of that name, and takes the answer for a
+    /// new file, which whoever made it may open. A file that has come from below meanwhile must
+    /// not be opened so. `ESTALE` has the kernel look the name up again, judge by the file's
+    /// mode and owner, and open it in the ordinary way.
     pub(crate) fn make_file(
         &self,
         parent: u64,
@@ -112,16 +117,7 @@ impl Passthrough {
         drop(caller);
         match made {
             Ok(_) => self.lookup_node(parent, name),
-            // Somebody else was quicker.
-            Err(Errno::EXIST) if !exclusively => {
-                let (node, stat) = self.lookup_node(parent, name)?;
-                if node.kind == FileType::RegularFile {
-                    Ok((node, stat))
-                } else {
-                    self.forget_node(node.id, 1);
-                    Err(Errno::STALE)
-                }
-            }
+            Err(Errno::EXIST) if !exclusively => Err(Errno::STALE),
             Err(errno) => Err(errno),
         }
     }
@@ -210,5 +206,51 @@ impl Passthrough {
     /// Attributes of a node as they are below.
     pub(crate) fn stat(&self, node: &Arc<Node>) -> Result<Stat, Errno> {
         stat_of(&*self.nodes.place(node)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futae_engine::{Engine, EngineOptions, HandDown};
+    use std::os::unix::fs::PermissionsExt;
+
+    fn tree(source: &Path) -> Passthrough {
+        let engine = Engine::new(&EngineOptions {
+            block_bytes: 4096,
+            capacity_blocks: 16,
+            policy: "lru".parse().expect("a policy"),
+            seed: 0,
+            hand_down: HandDown::Nothing,
+            decision_log: None,
+            write_back: None,
+        });
+        let root = rustix::fs::open(source, OFlags::PATH | OFlags::DIRECTORY, Mode::empty());
+        let priority = super::super::priority::Priority::new(false);
+        let (engine, root) = (engine.expect("an engine"), root.expect("a directory"));
+        Passthrough::new(engine, root, source.to_owned(), 64, priority).expect("a tree")
+    }
+
+    /// The kernel takes the answer for a file that the caller has just made, and judges no mode.
+    #[test]
+    fn a_file_that_has_come_from_below_is_not_opened_as_a_new_one() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let tree = tree(directory.path());
+        let secret = directory.path().join("secret");
+        std::fs::write(&secret, "root's").expect("written");
+        let private = std::fs::Permissions::from_mode(0o600);
+        std::fs::set_permissions(&secret, private).expect("private");
+        let anybody = Making {
+            user: 65534,
+            group: 65534,
+            mode: 0o100_644,
+            umask: 0,
+        };
+        for (exclusively, refusal) in [(false, Errno::STALE), (true, Errno::EXIST)] {
+            let made = tree.make_file(1, OsStr::new("secret"), anybody, exclusively);
+            assert_eq!(made.map(drop), Err(refusal));
+        }
+        tree.make_file(1, OsStr::new("other"), anybody, false)
+            .expect("made");
     }
 }
