@@ -6,6 +6,7 @@
 //! would be if this waited for the kernel's writes.
 
 use rustix::fs::{Advice, Mode, OFlags, fadvise};
+use rustix::process::{Resource, getrlimit};
 use std::collections::HashMap;
 use std::fs::File;
 use std::num::NonZeroU64;
@@ -19,8 +20,10 @@ use std::time::Duration;
 const INTERVAL: Duration = Duration::from_millis(250);
 /// How often a range is advised after it was written last.
 const ROUNDS: u32 = 6;
-/// Files that are kept in mind, and so open, at most.
+/// Files that are kept in mind, and so open, at most; and of the descriptors that this process may
+/// have, one in how many.
 const FILES_MAX: usize = 1024;
+const DESCRIPTORS_SHARE: u64 = 16;
 /// The kernel drops whole folios; its largest have so many bytes.
 const FOLIO_BYTES: u64 = 2 << 20;
 
@@ -65,6 +68,13 @@ pub fn drop_pages(file: &File, range: &Range<u64>) {
     let _ = fadvise(file, start, length, Advice::DontNeed);
 }
 
+/// How many files may be kept in mind, so that users of a tree do not run out of descriptors for it.
+fn files_max() -> usize {
+    let limit = getrlimit(Resource::Nofile).current;
+    let share = limit.map_or(FILES_MAX as u64, |limit| limit / DESCRIPTORS_SHARE);
+    usize::try_from(share).map_or(FILES_MAX, |share| share.min(FILES_MAX))
+}
+
 impl Sweep {
     /// A range was written through the page cache; `file` is its [`descriptor`].
     pub fn note(self: &Arc<Self>, file: &Arc<File>, range: Range<u64>) {
@@ -76,7 +86,7 @@ impl Sweep {
             known.rounds = ROUNDS;
             return;
         }
-        if noted.files.len() >= FILES_MAX {
+        if noted.files.len() >= files_max() {
             drop(noted);
             // So it is on its way to the disk, and gone once the kernel wants the memory.
             return drop_pages(file, &range);
