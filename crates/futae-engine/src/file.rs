@@ -1,7 +1,10 @@
 //! A file or block device as a store, read past the kernel's page cache.
 
+mod holder;
+mod image_locks;
 mod io;
 mod lock;
+mod ofd;
 mod sweep;
 mod threads;
 mod uring;
@@ -126,7 +129,8 @@ impl FileStore {
         let open = |extra| rustix::fs::open(path, access | OFlags::CLOEXEC | extra, Mode::empty());
         let buffered = open(OFlags::empty()).map_err(|errno| refused(opening(errno)))?;
         let stat = rustix::fs::fstat(&buffered).map_err(|errno| refused(errno.to_string()))?;
-        let size_bytes = match FileType::from_raw_mode(stat.st_mode) {
+        let file_type = FileType::from_raw_mode(stat.st_mode);
+        let size_bytes = match file_type {
             FileType::RegularFile => stat.st_size as u64,
             FileType::BlockDevice => rustix::fs::seek(&buffered, SeekFrom::End(0))
                 .map_err(|errno| refused(errno.to_string()))?,
@@ -141,8 +145,12 @@ impl FileStore {
                 "is empty; give it a size first (truncate -s SIZE)".to_owned(),
             ));
         }
-        lock::lock(&buffered, read_only)
-            .map_err(|_| refused("is in use by another process; stop that one first".to_owned()))?;
+        lock::lock(&buffered, read_only).map_err(|_| {
+            let by = holder::holder(&buffered).map_or(String::new(), |by| format!(": {by}"));
+            refused(format!(
+                "is in use by another process{by}; stop that one first"
+            ))
+        })?;
         let direct = open(OFlags::DIRECT).ok().map(|fd| Arc::new(File::from(fd)));
         let inner = Inner {
             path: path.to_owned(),
