@@ -5,6 +5,7 @@ mod image_locks;
 mod io;
 mod lock;
 mod ofd;
+mod sector;
 mod sweep;
 mod threads;
 mod uring;
@@ -145,6 +146,7 @@ impl FileStore {
                 "is empty; give it a size first (truncate -s SIZE)".to_owned(),
             ));
         }
+        sector::check(&buffered, file_type, size_bytes).map_err(refused)?;
         lock::lock(&buffered, read_only).map_err(|_| {
             let by = holder::holder(&buffered).map_or(String::new(), |by| format!(": {by}"));
             refused(format!(
