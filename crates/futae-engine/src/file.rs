@@ -1,5 +1,6 @@
 //! A file or block device as a store, read past the kernel's page cache.
 
+mod end;
 mod holder;
 mod image_locks;
 mod io;
@@ -13,10 +14,12 @@ mod uring;
 use crate::{
     Extent, IoBuf, IoError, IoErrorKind, PAGE_BYTES, SetupError, Store, StoreDone, StoreOperation,
 };
+use end::End;
 use io::{Io, Job, Work};
 use rustix::fs::{FallocateFlags, FileType, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 use std::fs::File;
+use std::io::ErrorKind;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -101,6 +104,8 @@ impl Default for FileIo {
 struct Inner {
     path: PathBuf,
     size_bytes: u64,
+    /// Where it ends now.
+    end: End,
     read_only: bool,
     direct: Option<Arc<File>>,
     buffered: Arc<File>,
@@ -154,9 +159,14 @@ impl FileStore {
             ))
         })?;
         let direct = open(OFlags::DIRECT).ok().map(|fd| Arc::new(File::from(fd)));
+        let end = match file_type {
+            FileType::RegularFile => End::fixed(size_bytes),
+            _ => End::free(),
+        };
         let inner = Inner {
             path: path.to_owned(),
             size_bytes,
+            end,
             read_only,
             direct,
             buffered: Arc::new(File::from(buffered)),
@@ -188,6 +198,7 @@ impl FileStore {
         let inner = Inner {
             path,
             size_bytes: buffered.metadata()?.len(),
+            end: End::free(),
             read_only,
             direct: direct.map(Arc::new),
             buffered: Arc::new(buffered),
@@ -240,6 +251,41 @@ impl Inner {
         )
     }
 
+    /// Refuses what lies behind the end of a file that another program has cut. Reads ask for the size only if it was
+    /// cut before: otherwise they come short.
+    fn refuse_cut(&self, operation: &StoreOperation) -> Result<(), IoError> {
+        match operation {
+            StoreOperation::Read { offset, buffer } => {
+                let length = buffer.len() as u64;
+                let checked = self.check_end("read", *offset, length);
+                checked.or_else(|_| self.look_and_check("read", *offset, length))
+            }
+            StoreOperation::Write { offset, buffer, .. } => {
+                self.look_and_check("write", *offset, buffer.len() as u64)
+            }
+            StoreOperation::Trim { offset, length } => {
+                self.look_and_check("trim", *offset, *length)
+            }
+            StoreOperation::WriteZeroes { offset, length, .. } => {
+                self.look_and_check("zeroing", *offset, *length)
+            }
+            StoreOperation::Flush => {
+                self.end.look(&self.buffered, &self.path);
+                Ok(())
+            }
+        }
+    }
+
+    fn look_and_check(&self, what: &str, offset: u64, length: u64) -> Result<(), IoError> {
+        self.end.look(&self.buffered, &self.path);
+        self.check_end(what, offset, length)
+    }
+
+    fn check_end(&self, what: &str, offset: u64, length: u64) -> Result<(), IoError> {
+        let checked = self.end.check(offset, length);
+        checked.map_err(|error| self.failure(what, offset, length, &error))
+    }
+
     /// The whole pages of a write that ends in the middle of one, and what is left: so no more than that goes
     /// through the page cache.
     fn halves(&self, work: Work, offset: u64, buffer: &mut IoBuf) -> Option<IoBuf> {
@@ -284,6 +330,9 @@ impl Inner {
             self.detours.fetch_add(1, Ordering::Relaxed);
         }
         let finish = Box::new(move |result: std::io::Result<IoBuf>| {
+            if matches!(&result, Err(error) if error.kind() == ErrorKind::UnexpectedEof) {
+                inner.end.look(&inner.buffered, &inner.path);
+            }
             if is_cached {
                 inner.sweep(offset..offset + length, matches!(work, Work::Write { .. }));
             }
@@ -428,6 +477,9 @@ impl Store for FileStore {
 
     fn submit(&self, _sequence: u64, operation: StoreOperation, done: StoreDone) {
         let inner = &self.inner;
+        if let Err(error) = inner.refuse_cut(&operation) {
+            return done(Err(error));
+        }
         match operation {
             StoreOperation::Read { offset, buffer } => {
                 inner.transfer(Work::Read, offset, buffer, done);
@@ -454,6 +506,8 @@ impl Store for FileStore {
 
     fn extents(&self, offset: u64, length: u64) -> Result<Vec<Extent>, IoError> {
         let end = offset + length;
+        // Behind a cut everything would be a hole.
+        self.inner.look_and_check("extents", offset, length)?;
         let (mut at, mut extents) = (offset, Vec::new());
         while at < end {
             let data = self.seek(SeekFrom::Data(at), end)?;
