@@ -1,5 +1,6 @@
 //! A file or block device as a store, read past the kernel's page cache.
 
+mod disk;
 mod end;
 mod holder;
 mod image_locks;
@@ -14,8 +15,10 @@ mod uring;
 use crate::{
     Extent, IoBuf, IoError, IoErrorKind, PAGE_BYTES, SetupError, Store, StoreDone, StoreOperation,
 };
+use disk::Disk;
+pub use disk::FileIo;
 use end::End;
-use io::{Io, Job, Work};
+use io::{Job, Work};
 use rustix::fs::{FallocateFlags, FileType, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 use std::fs::File;
@@ -24,7 +27,6 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use sweep::Sweep;
 
 /// A write that ends in the middle of a page is done in two if so many bytes of it need not go through the page
 /// cache. Of shorter ones two writes to the disk would take longer than they save.
@@ -41,64 +43,6 @@ const ZERO_CHUNK_BYTES: u64 = 1 << 20;
 /// they have reached the disk if they were written.
 pub struct FileStore {
     inner: Arc<Inner>,
-}
-
-/// Where the I/O of many files is done: one ring, or one set of threads, for all of them.
-#[derive(Clone)]
-pub struct FileIo(Arc<Disk>);
-
-struct Disk {
-    io: Io,
-    sweep: Arc<Sweep>,
-    /// Bytes that went through the page cache.
-    detoured: AtomicU64,
-}
-
-impl FileIo {
-    /// io_uring, or threads where the kernel refuses it.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::by(Io::new())
-    }
-
-    fn by(io: Io) -> Self {
-        Self(Arc::new(Disk {
-            io,
-            sweep: Arc::default(),
-            detoured: AtomicU64::new(0),
-        }))
-    }
-
-    /// How it is done, for reports.
-    #[must_use]
-    pub fn name(&self) -> &'static str {
-        self.0.io.name()
-    }
-
-    /// A range of a file was changed past its store, and may now be in the page cache: it is dropped from
-    /// there soon.
-    pub fn sweep(&self, file: File, range: Range<u64>) {
-        let file = sweep::descriptor(&Arc::new(file));
-        self.0.sweep.note(&file, range);
-    }
-
-    /// Bytes that went through the page cache.
-    #[must_use]
-    pub fn bytes_through_page_cache(&self) -> u64 {
-        self.0.detoured.load(Ordering::Relaxed)
-    }
-
-    /// Ranges of files that were written through the page cache and have been dropped from it.
-    #[must_use]
-    pub fn ranges_swept(&self) -> u64 {
-        self.0.sweep.swept()
-    }
-}
-
-impl Default for FileIo {
-    fn default() -> Self {
-        Self::new()
-    }
 }
 
 struct Inner {
@@ -249,41 +193,6 @@ impl Inner {
             &format!("{path}: {what} of {length} bytes at {offset}"),
             error,
         )
-    }
-
-    /// Refuses what lies behind the end of a file that another program has cut. Reads ask for the size only if it was
-    /// cut before: otherwise they come short.
-    fn refuse_cut(&self, operation: &StoreOperation) -> Result<(), IoError> {
-        match operation {
-            StoreOperation::Read { offset, buffer } => {
-                let length = buffer.len() as u64;
-                let checked = self.check_end("read", *offset, length);
-                checked.or_else(|_| self.look_and_check("read", *offset, length))
-            }
-            StoreOperation::Write { offset, buffer, .. } => {
-                self.look_and_check("write", *offset, buffer.len() as u64)
-            }
-            StoreOperation::Trim { offset, length } => {
-                self.look_and_check("trim", *offset, *length)
-            }
-            StoreOperation::WriteZeroes { offset, length, .. } => {
-                self.look_and_check("zeroing", *offset, *length)
-            }
-            StoreOperation::Flush => {
-                self.end.look(&self.buffered, &self.path);
-                Ok(())
-            }
-        }
-    }
-
-    fn look_and_check(&self, what: &str, offset: u64, length: u64) -> Result<(), IoError> {
-        self.end.look(&self.buffered, &self.path);
-        self.check_end(what, offset, length)
-    }
-
-    fn check_end(&self, what: &str, offset: u64, length: u64) -> Result<(), IoError> {
-        let checked = self.end.check(offset, length);
-        checked.map_err(|error| self.failure(what, offset, length, &error))
     }
 
     /// The whole pages of a write that ends in the middle of one, and what is left: so no more than that goes
@@ -548,6 +457,7 @@ impl FileStore {
 
 #[cfg(test)]
 mod tests {
+    use super::io::Io;
     use super::threads::Threads;
     use super::*;
     use std::sync::mpsc;
