@@ -1,7 +1,8 @@
 //! A plain NBD client: one request at a time.
 
 use futae_wire::{
-    ClientExport, ClientWish, Command, ErrorNumber, Reply, RequestHeader, client, parse_reply,
+    ClientExport, ClientWish, Command, CommandFlags, ErrorNumber, Reply, RequestHeader, client,
+    parse_reply,
 };
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -51,15 +52,30 @@ impl Client {
         self.ask(Command::Write, offset, data.len(), data)
     }
 
+    /// Writes onto stable storage.
+    pub fn write_fua(&mut self, offset: u64, data: &[u8]) -> Answer<()> {
+        let header = self.header(Command::Write, offset, data.len());
+        let flags = CommandFlags::FUA;
+        self.send(&RequestHeader { flags, ..header }, data)
+    }
+
     /// Brings what was answered before onto stable storage.
     pub fn flush(&mut self) -> Answer<()> {
         self.ask(Command::Flush, 0, 0, &[])
     }
 
-    fn ask(&mut self, command: Command, offset: u64, length: usize, data: &[u8]) -> Answer<()> {
+    fn header(&mut self, command: Command, offset: u64, length: usize) -> RequestHeader {
         self.cookie += 1;
         let length = u32::try_from(length).expect("short requests");
-        let header = RequestHeader::new(command, self.cookie, offset, length);
+        RequestHeader::new(command, self.cookie, offset, length)
+    }
+
+    fn ask(&mut self, command: Command, offset: u64, length: usize, data: &[u8]) -> Answer<()> {
+        let header = self.header(command, offset, length);
+        self.send(&header, data)
+    }
+
+    fn send(&mut self, header: &RequestHeader, data: &[u8]) -> Answer<()> {
         self.stream
             .write_all(&[&header.encode()[..], data].concat())?;
         let mut reply = [0; REPLY_BYTES];

@@ -180,6 +180,15 @@ impl Stage {
         last
     }
 
+    /// The same of a server that had something to say on standard error, this among it.
+    pub fn stop_serve_that_said(&mut self, words: &str) -> Value {
+        let running = self.serve.take().expect("it is served");
+        let mut ended = running.stop();
+        assert!(ended.errors.contains(words), "{}", ended.errors);
+        ended.errors.clear();
+        goodbye("futae serve", &ended)
+    }
+
     /// The memory that the server has, in bytes.
     #[must_use]
     pub fn serve_bytes(&self) -> u64 {

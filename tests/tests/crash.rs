@@ -159,7 +159,8 @@ fn write_back_over_a_file_killed_two_hundred_times() {
     let mut prng = Prng::new(3);
     for round in 0..ROUNDS_BACK {
         let policy = ["lru", "arc", "cost"][round as usize % 3];
-        let arguments = [&["--cache", "4MiB", "--policy", policy], &BACK[..]].concat();
+        let lossy = ["--accept-lost-writes"];
+        let arguments = [&["--cache", "4MiB", "--policy", policy], &BACK[..], &lossy].concat();
         stage.serve(&arguments);
         let connect = |_| Served(Client::connect(&stage.socket, EXPORT).expect("a connection"));
         let volumes = (0..WRITERS).map(connect).collect();
@@ -177,7 +178,13 @@ fn write_back_over_a_server_killed_two_hundred_times() {
     let (mut stage, mut ledgers) = (Stage::new(BLOCKS), flushed_only(ledgers()));
     let mut prng = Prng::new(4);
     for round in 0..ROUNDS_BACK {
-        let lower = ["--cache", "4MiB", "--policy", "exclusive"];
+        let lower = [
+            "--cache",
+            "4MiB",
+            "--policy",
+            "exclusive",
+            "--accept-lost-writes",
+        ];
         // Every second time the server writes back, too.
         let back = if round % 4 < 2 { &BACK[..] } else { &[] };
         stage.serve(&[&lower[..], back].concat());

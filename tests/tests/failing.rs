@@ -236,7 +236,7 @@ fn a_truncated_image_under_serve() {
     );
     let read = client.read(at(block), BLOCK).expect("an answer");
     assert_eq!(read, Ok(stamped(block, 1)));
-    stage.stop_serve();
+    stage.stop_serve_that_said("another program has cut it");
 }
 
 #[test]
@@ -277,7 +277,7 @@ fn a_truncated_image_under_serve_and_mount() {
     );
     drop(file);
     let upper = stage.stop_mount();
-    let lower = stage.stop_serve();
+    let lower = stage.stop_serve_that_said("another program has cut it");
     assert!(
         upper["status"]["errors"].as_u64() > Some(0),
         "not counted above"

@@ -123,9 +123,20 @@ fn pair(words: &[&str]) -> (Stage, Stage) {
     below.serve(&["--cache", "1MiB", "--policy", "lru"]);
     let mut above = Stage::new(BLOCKS);
     let far = format!("{FAR}={}", below.uri());
+    let state = above.path("state");
+    let state = ["--state-dir", text(&state)];
     let common = ["--export", &far, "--cache", "8MiB", "--policy", "lru"];
-    above.serve(&[&common[..], words].concat());
+    above.serve(&[&common[..], &state, words].concat());
     (above, below)
+}
+
+/// Writes go through until the mark is made that the store lacks data.
+fn until_kept(stage: &Stage, client: &mut Client) {
+    wait_until("the mark", || {
+        good(client.write(0, &[1; BLOCK]));
+        volume(stage, FAR)["unclean_mark"] == true
+    });
+    good(client.flush());
 }
 
 #[test]
@@ -135,6 +146,7 @@ fn a_server_that_goes_and_comes_back_takes_what_was_dirty() {
     let (mut above, mut below) = pair(&[&back[..], &late].concat());
     let mut client = Client::connect(&above.socket, FAR).expect("a connection");
     let run = 16 * BLOCK;
+    until_kept(&above, &mut client);
     for at in 0..20 {
         good(client.write(at * run as u64, &vec![at as u8 + 1; run]));
     }
@@ -185,6 +197,7 @@ fn a_server_that_says_nothing_fails_requests_after_a_while() {
 fn a_server_that_is_gone_is_waited_for_and_then_requests_fail() {
     let (mut above, mut below) = pair(&["--store-timeout", "1s", "--write-mode", "write-back"]);
     let mut client = Client::connect(&above.socket, FAR).expect("a connection");
+    until_kept(&above, &mut client);
     good(client.write(at(9), &[5; BLOCK]));
     below.kill_serve();
     let begin = Instant::now();

@@ -16,6 +16,7 @@ mod read;
 mod sizing;
 mod state;
 mod status;
+mod unclean;
 mod weighing;
 mod write;
 mod write_back;
@@ -128,6 +129,7 @@ impl Engine {
                 .map(|how| WriteBack::new(how, options.capacity_blocks)),
             runs: Slab::new(),
             changes: Vec::new(),
+            guarded: Vec::new(),
             sequence: 0,
             next_client: 0,
             tally: Tally::default(),
@@ -196,6 +198,7 @@ impl Engine {
             tally: Tally::default(),
             grows: false,
             dirt: dirt::Dirt::default(),
+            guard: None,
             costs: Some(Box::default()),
         });
         Ok(volume)
@@ -268,6 +271,7 @@ impl Engine {
                 Ticket::Write(key) => state.finish_write(key, result, effects),
                 Ticket::Flush(key) => state.finish_flush(key, result, effects),
                 Ticket::Run(key) => state.finish_run(key, result, effects),
+                Ticket::Mark(volume) => state.finish_clean(volume, &result, effects),
             }
         });
     }
@@ -315,8 +319,9 @@ impl Engine {
 
     /// Looks at the clock: what has been dirty for too long is written back.
     pub fn tick(self: &Arc<Self>) {
-        self.act(|state, _| {
+        self.act(|state, effects| {
             state.age_dirty(Instant::now());
+            state.age_marks(Instant::now(), effects);
             state.weigh(Instant::now());
         });
     }

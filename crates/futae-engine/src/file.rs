@@ -1,8 +1,14 @@
 //! A file or block device as a store, read past the kernel's page cache.
 
+mod disk;
+mod end;
+mod holder;
 mod identity;
+mod image_locks;
 mod io;
 mod lock;
+mod ofd;
+mod sector;
 mod sweep;
 mod threads;
 mod uring;
@@ -10,15 +16,18 @@ mod uring;
 use crate::{
     Extent, IoBuf, IoError, IoErrorKind, PAGE_BYTES, SetupError, Store, StoreDone, StoreOperation,
 };
-use io::{Io, Job, Work};
+use disk::Disk;
+pub use disk::FileIo;
+use end::End;
+use io::{Job, Work};
 use rustix::fs::{FallocateFlags, FileType, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 use std::fs::File;
+use std::io::ErrorKind;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use sweep::Sweep;
 
 /// A write that ends in the middle of a page is done in two if so many bytes of it need not go through the page
 /// cache. Of shorter ones two writes to the disk would take longer than they save.
@@ -37,67 +46,11 @@ pub struct FileStore {
     inner: Arc<Inner>,
 }
 
-/// Where the I/O of many files is done: one ring, or one set of threads, for all of them.
-#[derive(Clone)]
-pub struct FileIo(Arc<Disk>);
-
-struct Disk {
-    io: Io,
-    sweep: Arc<Sweep>,
-    /// Bytes that went through the page cache.
-    detoured: AtomicU64,
-}
-
-impl FileIo {
-    /// io_uring, or threads where the kernel refuses it.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::by(Io::new())
-    }
-
-    fn by(io: Io) -> Self {
-        Self(Arc::new(Disk {
-            io,
-            sweep: Arc::default(),
-            detoured: AtomicU64::new(0),
-        }))
-    }
-
-    /// How it is done, for reports.
-    #[must_use]
-    pub fn name(&self) -> &'static str {
-        self.0.io.name()
-    }
-
-    /// A range of a file was changed past its store, and may now be in the page cache: it is dropped from
-    /// there soon.
-    pub fn sweep(&self, file: File, range: Range<u64>) {
-        let file = sweep::descriptor(&Arc::new(file));
-        self.0.sweep.note(&file, range);
-    }
-
-    /// Bytes that went through the page cache.
-    #[must_use]
-    pub fn bytes_through_page_cache(&self) -> u64 {
-        self.0.detoured.load(Ordering::Relaxed)
-    }
-
-    /// Ranges of files that were written through the page cache and have been dropped from it.
-    #[must_use]
-    pub fn ranges_swept(&self) -> u64 {
-        self.0.sweep.swept()
-    }
-}
-
-impl Default for FileIo {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 struct Inner {
     path: PathBuf,
     size_bytes: u64,
+    /// Where it ends now.
+    end: End,
     read_only: bool,
     direct: Option<Arc<File>>,
     buffered: Arc<File>,
@@ -127,7 +80,8 @@ impl FileStore {
         let open = |extra| rustix::fs::open(path, access | OFlags::CLOEXEC | extra, Mode::empty());
         let buffered = open(OFlags::empty()).map_err(|errno| refused(opening(errno)))?;
         let stat = rustix::fs::fstat(&buffered).map_err(|errno| refused(errno.to_string()))?;
-        let size_bytes = match FileType::from_raw_mode(stat.st_mode) {
+        let file_type = FileType::from_raw_mode(stat.st_mode);
+        let size_bytes = match file_type {
             FileType::RegularFile => stat.st_size as u64,
             FileType::BlockDevice => rustix::fs::seek(&buffered, SeekFrom::End(0))
                 .map_err(|errno| refused(errno.to_string()))?,
@@ -142,12 +96,22 @@ impl FileStore {
                 "is empty; give it a size first (truncate -s SIZE)".to_owned(),
             ));
         }
-        lock::lock(&buffered, read_only)
-            .map_err(|_| refused("is in use by another process; stop that one first".to_owned()))?;
+        sector::check(&buffered, file_type, size_bytes).map_err(refused)?;
+        lock::lock(&buffered, read_only).map_err(|_| {
+            let by = holder::holder(&buffered).map_or(String::new(), |by| format!(": {by}"));
+            refused(format!(
+                "is in use by another process{by}; stop that one first"
+            ))
+        })?;
         let direct = open(OFlags::DIRECT).ok().map(|fd| Arc::new(File::from(fd)));
+        let end = match file_type {
+            FileType::RegularFile => End::fixed(size_bytes),
+            _ => End::free(),
+        };
         let inner = Inner {
             path: path.to_owned(),
             size_bytes,
+            end,
             read_only,
             direct,
             buffered: Arc::new(File::from(buffered)),
@@ -179,6 +143,7 @@ impl FileStore {
         let inner = Inner {
             path,
             size_bytes: buffered.metadata()?.len(),
+            end: End::free(),
             read_only,
             direct: direct.map(Arc::new),
             buffered: Arc::new(buffered),
@@ -275,6 +240,9 @@ impl Inner {
             self.detours.fetch_add(1, Ordering::Relaxed);
         }
         let finish = Box::new(move |result: std::io::Result<IoBuf>| {
+            if matches!(&result, Err(error) if error.kind() == ErrorKind::UnexpectedEof) {
+                inner.end.look(&inner.buffered, &inner.path);
+            }
             if is_cached {
                 inner.sweep(offset..offset + length, matches!(work, Work::Write { .. }));
             }
@@ -423,6 +391,9 @@ impl Store for FileStore {
 
     fn submit(&self, _sequence: u64, operation: StoreOperation, done: StoreDone) {
         let inner = &self.inner;
+        if let Err(error) = inner.refuse_cut(&operation) {
+            return done(Err(error));
+        }
         match operation {
             StoreOperation::Read { offset, buffer } => {
                 inner.transfer(Work::Read, offset, buffer, done);
@@ -449,6 +420,8 @@ impl Store for FileStore {
 
     fn extents(&self, offset: u64, length: u64) -> Result<Vec<Extent>, IoError> {
         let end = offset + length;
+        // Behind a cut everything would be a hole.
+        self.inner.look_and_check("extents", offset, length)?;
         let (mut at, mut extents) = (offset, Vec::new());
         while at < end {
             let data = self.seek(SeekFrom::Data(at), end)?;
@@ -489,6 +462,7 @@ impl FileStore {
 
 #[cfg(test)]
 mod tests {
+    use super::io::Io;
     use super::threads::Threads;
     use super::*;
     use std::sync::mpsc;

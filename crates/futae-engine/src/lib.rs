@@ -10,6 +10,7 @@ mod buffer;
 mod engine;
 mod error;
 mod file;
+mod mark;
 mod memory;
 mod request;
 mod store;
@@ -21,6 +22,7 @@ pub use engine::{
 };
 pub use error::{IoError, IoErrorKind, SetupError};
 pub use file::{FileIo, FileStore};
+pub use mark::{MarkFile, UncleanMark};
 pub use memory::{Identity, Memory, MemoryError};
 pub use request::{Change, ClientId, Done, Operation, Request};
 pub use store::{Extent, Store, StoreDone, StoreOperation, StoreResult};

@@ -329,3 +329,99 @@ fn a_full_disk_is_an_error_that_says_so_and_reads_go_on() {
     );
     assert_eq!(read.expect("a read").as_slice(), [1; 4096]);
 }
+
+fn read(offset: u64, length: usize) -> StoreOperation {
+    let buffer = IoBuf::new(length);
+    StoreOperation::Read { offset, buffer }
+}
+
+fn write(offset: u64, data: &[u8]) -> StoreOperation {
+    let buffer = IoBuf::copy_of(data);
+    let fua = false;
+    StoreOperation::Write {
+        offset,
+        buffer,
+        fua,
+    }
+}
+
+fn resize(path: &Path, bytes: u64) {
+    let file = File::options().write(true).open(path).expect("the image");
+    file.set_len(bytes).expect("its size");
+}
+
+#[test]
+fn an_image_that_is_cut_underneath_is_not_extended_again_and_never_reads_as_zeroes() {
+    const BYTES: u64 = 1 << 20;
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = image(directory.path(), BYTES);
+    let store = FileStore::open(&path, false).expect("a store");
+    let page = [7; 4096];
+    wait(&store, write(BYTES - 4096, &page)).expect("written");
+    resize(&path, 65536);
+    let refused = |operation: StoreOperation| {
+        let what = format!("{operation:?}");
+        let what = what.split_once('{').map_or("", |(what, _)| what);
+        let error = wait(&store, operation).expect_err(what);
+        assert_eq!(error.kind, IoErrorKind::Store, "{what}");
+        assert!(error.message.contains("cut to 65536 bytes"), "{error}");
+    };
+    // The very first write after the cut.
+    refused(write(BYTES - 4096, &page));
+    refused(write(65536 - 1, &page));
+    refused(StoreOperation::WriteZeroes {
+        offset: BYTES / 2,
+        length: 4096,
+        fua: false,
+        no_hole: true,
+    });
+    refused(StoreOperation::Trim {
+        offset: BYTES / 2,
+        length: 4096,
+    });
+    refused(read(BYTES / 2, 4096));
+    assert!(store.extents(0, BYTES).is_err());
+    assert_eq!(std::fs::metadata(&path).expect("there").len(), 65536);
+    wait(&store, write(65536 - 4096, &page)).expect("before the cut all is well");
+    let again = wait(&store, read(65536 - 4096, 4096)).expect("likewise");
+    assert_eq!(again.as_slice(), page);
+    wait(&store, StoreOperation::Flush).expect("likewise");
+    resize(&path, BYTES);
+    wait(&store, write(BYTES - 4096, &page)).expect("whole again");
+}
+
+#[test]
+fn a_cut_that_a_read_meets_first_is_said_to_all() {
+    const BYTES: u64 = 1 << 20;
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = image(directory.path(), BYTES);
+    let store = FileStore::open(&path, false).expect("a store");
+    resize(&path, 8192 + 100);
+    for offset in [8192, 65536, BYTES - 4096] {
+        wait(&store, read(offset, 4096)).expect_err("a read behind the cut");
+    }
+    let error = wait(&store, read(65536, 4096)).expect_err("behind the cut");
+    assert!(error.message.contains("cut to 8292 bytes"), "{error}");
+    assert!(store.extents(65536, 4096).is_err());
+    wait(&store, read(4096, 4096)).expect("before the cut");
+}
+
+#[test]
+fn an_image_that_grows_underneath_keeps_its_size_here() {
+    const BYTES: u64 = 1_000_003;
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = image(directory.path(), BYTES);
+    let store = FileStore::open(&path, false).expect("a store");
+    resize(&path, 2 * BYTES);
+    assert_eq!(store.size_bytes(), BYTES);
+    let data = [7; 5000];
+    wait(&store, write(BYTES - 5000, &data)).expect("written");
+    wait(&store, StoreOperation::Flush).expect("flushed");
+    assert_eq!(std::fs::metadata(&path).expect("there").len(), 2 * BYTES);
+    drop(store);
+    let store = FileStore::open(&path, false).expect("a store");
+    assert_eq!(store.size_bytes(), 2 * BYTES);
+    let read = wait(&store, read(BYTES - 5000, 6000)).expect("read");
+    let zeroes = read.as_slice()[5000..].iter().all(|&byte| byte == 0);
+    assert!(read.as_slice()[..5000] == data && zeroes);
+}

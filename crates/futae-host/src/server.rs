@@ -213,11 +213,24 @@ impl Server {
         }
         let abandoned_connections = registry.wait_empty(Duration::from_millis(200));
         let left = deadline.saturating_duration_since(Instant::now());
-        let flush_errors = flush_all(
+        let exports = self.shared.exports.all();
+        for export in exports {
+            export.engine.prepare_end(export.volume);
+        }
+        let mut flush_errors = flush_all(
             &self.shared.exports,
             left.max(Duration::from_secs(1)),
             patience,
         );
+        for export in exports {
+            if flush_errors.iter().any(|(name, _)| *name == export.name) {
+                continue;
+            }
+            if let Err(error) = export.engine.end_clean(export.volume) {
+                let problem = format!("its unclean mark cannot be removed: {error}");
+                flush_errors.push((export.name.clone(), problem));
+            }
+        }
         for engine in self.shared.exports.engines() {
             engine.sync_log();
         }

@@ -3,11 +3,12 @@
 use super::{Finding, Source, mask, words};
 
 /// The modules that may hold it.
-pub const NAMED: [&str; 7] = [
+pub const NAMED: [&str; 8] = [
     "crates/futae-agent/src/system.rs",
     "crates/futae-agent/tests/counts/system.rs",
     "crates/futae-cli/src/load/map.rs",
     "crates/futae-engine/src/arena.rs",
+    "crates/futae-engine/src/file/ofd.rs",
     "crates/futae-engine/src/file/uring.rs",
     "crates/futae-guest/src/ring/system.rs",
     "crates/futae-policy/src/furniture/prefetch.rs",

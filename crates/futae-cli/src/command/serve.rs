@@ -1,6 +1,7 @@
 //! `futae serve`: the lower cache, for every client that speaks NBD.
 
 mod plan;
+mod unclean;
 
 use super::write_args::{StoreArgs, WriteArgs};
 use crate::failure::Failure;
@@ -14,6 +15,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::io::Write;
 use std::path::PathBuf;
+use unclean::UncleanArgs;
 
 /// Serve disk images over NBD from one cache
 #[derive(clap::Args)]
@@ -51,6 +53,8 @@ pub struct Args {
     decision_log: Option<PathBuf>,
     #[command(flatten)]
     writes: WriteArgs,
+    #[command(flatten)]
+    unclean: UncleanArgs,
     #[command(flatten)]
     store: StoreArgs,
     /// Whether to take evicted blocks from clients that offer them. auto: if the policy is

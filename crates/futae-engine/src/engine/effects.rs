@@ -1,7 +1,9 @@
 //! What is left to do once the cache has decided, done after its lock is released.
 
 use super::Engine;
+use super::unclean::MarkWork;
 use crate::{Done, IoBuf, IoError, Store, StoreOperation};
+use futae_policy::VolumeId;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -16,6 +18,8 @@ pub enum Ticket {
     Flush(usize),
     /// A write-back.
     Run(usize),
+    /// The flush before a volume's mark is removed.
+    Mark(VolumeId),
 }
 
 /// A block on its way to the level below.
@@ -37,6 +41,7 @@ pub struct Effects {
     operations: Vec<Started>,
     handed: Vec<HandedDown>,
     answers: Vec<(Done, Result<IoBuf, IoError>)>,
+    marks: Vec<MarkWork>,
 }
 
 impl Effects {
@@ -55,6 +60,11 @@ impl Effects {
         self.answers.push((done, result));
     }
 
+    /// A mark to make or remove.
+    pub fn mark(&mut self, work: MarkWork) {
+        self.marks.push(work);
+    }
+
     /// Does it all. The lock must not be held. Reads go out before the demotions of the same
     /// decision, which is the order that the level below decides in; and together with them, since
     /// an answer to the read would let the next request overtake the demotion.
@@ -63,6 +73,7 @@ impl Effects {
             operations,
             handed,
             answers,
+            marks,
         } = self;
         match handed.first().map(|(store, ..)| Arc::clone(store)) {
             None => start_all(operations, engine),
@@ -78,6 +89,9 @@ impl Effects {
         }
         for (done, result) in answers {
             done(result);
+        }
+        for work in marks {
+            work.start(engine);
         }
     }
 }

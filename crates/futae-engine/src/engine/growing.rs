@@ -44,6 +44,7 @@ impl Engine {
             tally: status::Tally::default(),
             grows: true,
             dirt: Dirt::default(),
+            guard: None,
             costs: None,
         };
         let mut state = self.lock();

@@ -10,6 +10,7 @@ use super::generations::{self, Generations};
 use super::loads::{Loads, PAGE_BYTES};
 use super::log::DecisionLog;
 use super::status::Tally;
+use super::unclean::Guard;
 use super::write_back::{Run, WriteBack};
 use crate::StoreOperation;
 use crate::arena::Arena;
@@ -47,6 +48,8 @@ pub struct Volume {
     pub grows: bool,
     /// What its store does not have yet.
     pub dirt: Dirt,
+    /// Its mark while the store lacks data, if it has one.
+    pub guard: Option<Box<Guard>>,
     /// What its store's operations take; not measured of volumes that come and go.
     pub costs: Option<Box<Costs>>,
 }
@@ -95,6 +98,8 @@ pub struct State {
     pub runs: Slab<Run>,
     /// Changes that wait for write-backs.
     pub changes: Vec<Waiting>,
+    /// Volumes with marks.
+    pub guarded: Vec<VolumeId>,
     pub sequence: u64,
     pub next_client: u64,
     pub tally: Tally,
@@ -174,6 +179,9 @@ impl State {
     }
 
     pub fn flush(&mut self, volume: VolumeId, done: Done, stable: bool, effects: &mut Effects) {
+        if stable && let Some(error) = self.take_loss(volume, effects) {
+            return effects.answer(done, Err(error));
+        }
         if self.writes_back() {
             return self.flush_dirty(volume, done, stable, effects);
         }

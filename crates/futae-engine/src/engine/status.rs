@@ -160,6 +160,12 @@ pub struct VolumeStatus {
     /// Blocks that the store does not have yet.
     #[serde(default)]
     pub dirty_blocks: u64,
+    /// Whether an earlier server ended with answered writes in its cache, and no FLUSH has failed because of it yet.
+    #[serde(default)]
+    pub unclean: bool,
+    /// Whether the mark is set by which the next server would learn of such an end of this one.
+    #[serde(default)]
+    pub unclean_mark: bool,
     /// How far its store is: `local`, `remote`, or the name of a class of its own.
     #[serde(default)]
     pub class: String,
@@ -264,6 +270,14 @@ impl State {
                 notices_in: volume.tally.notices_in,
                 errors: volume.tally.errors,
                 dirty_blocks: volume.dirt.len(),
+                unclean: volume
+                    .guard
+                    .as_ref()
+                    .is_some_and(|guard| guard.is_unclean()),
+                unclean_mark: volume
+                    .guard
+                    .as_ref()
+                    .is_some_and(|guard| guard.is_present()),
                 class: self.class_name(volume.class),
                 read_micros: read.and_then(Cost::mean),
                 read_micros_p99: read.and_then(Cost::percentile_99),

@@ -18,7 +18,7 @@ impl State {
             Ticket::Write(key) if self.writes[key].content == Content::Data => {
                 (Some(self.writes[key].span), false)
             }
-            Ticket::Write(_) | Ticket::Flush(_) => return,
+            Ticket::Write(_) | Ticket::Flush(_) | Ticket::Mark(_) => return,
         };
         let Some(span) = span else { return };
         let blocks = span.length.div_ceil(self.block_bytes);

@@ -24,7 +24,14 @@ impl State {
         if let Some(key) = self.flight_over(&blocks) {
             return self.flights[key].parked.push(request);
         }
-        if let Operation::Write { fua: false, .. } = request.operation {
+        if asks_for_stability(&request.operation)
+            && let Some(error) = self.take_loss(span.volume, effects)
+        {
+            return effects.answer(request.done, Err(error));
+        }
+        if matches!(request.operation, Operation::Write { fua: false, .. })
+            && self.is_marked(span.volume, effects)
+        {
             match self.room_for(&span) {
                 Room::Enough => return self.keep_write(request, span, effects),
                 Room::Later => return self.throttle(request),
@@ -186,6 +193,14 @@ impl State {
             }
         }
     }
+}
+
+/// Whether the answer says that data is on stable storage.
+fn asks_for_stability(operation: &Operation) -> bool {
+    matches!(
+        operation,
+        Operation::Write { fua: true, .. } | Operation::WriteZeroes { fua: true, .. }
+    )
 }
 
 fn store_operation(operation: Operation) -> Option<StoreOperation> {

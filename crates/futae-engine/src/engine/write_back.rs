@@ -70,6 +70,11 @@ impl WriteBack {
         new
     }
 
+    /// How long a block may be dirty.
+    pub fn age_max(&self) -> Duration {
+        self.options.dirty_age_max
+    }
+
     /// The cache has another size.
     pub fn resize(&mut self, capacity_blocks: u32) {
         let share = f64::from(capacity_blocks) * self.options.dirty_max;

@@ -1,7 +1,9 @@
 //! One user of a file or device at a time, or any number that only read.
 
+use super::image_locks;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
+use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -11,11 +13,12 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Takes the lock until the descriptor is closed.
+/// Takes the lock of this program and those of QEMU until the descriptor is closed. Where the file system has
+/// no locks on bytes, QEMU takes none either.
 ///
 /// # Errors
 ///
-/// Somebody else has it, or the file system has no locks.
+/// Somebody else has one, or the file system has no locks.
 pub fn lock(file: &OwnedFd, read_only: bool) -> Result<(), Errno> {
     let how = if read_only {
         FlockOperation::NonBlockingLockShared
@@ -23,12 +26,17 @@ pub fn lock(file: &OwnedFd, read_only: bool) -> Result<(), Errno> {
         FlockOperation::NonBlockingLockExclusive
     };
     let begun = Instant::now();
-    loop {
-        match flock(file, how) {
+    let patiently = |take: &dyn Fn() -> Result<(), Errno>| loop {
+        match take() {
             Err(Errno::WOULDBLOCK) if begun.elapsed() < PATIENCE => thread::sleep(PAUSE),
             done => return done,
         }
-    }
+    };
+    patiently(&|| flock(file, how))?;
+    patiently(&|| match image_locks::lock(file, read_only) {
+        Err(error) if error.kind() == ErrorKind::WouldBlock => Err(Errno::WOULDBLOCK),
+        Ok(()) | Err(_) => Ok(()),
+    })
 }
 
 #[cfg(test)]
@@ -54,6 +62,47 @@ mod tests {
         let shared = waiting.join().expect("locked");
         lock(&third, true).expect("shared");
         drop(shared);
+    }
+
+    /// What QEMU does before it opens an image for writing (the second value: for reading).
+    #[test]
+    fn bytes_are_locked_where_qemu_looks() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        let open = || {
+            let file = File::options().read(true).write(true).open(file.path());
+            OwnedFd::from(file.expect("opened"))
+        };
+        let held = |by: &OwnedFd| -> Vec<i64> {
+            let bytes = (100..104).chain(200..204);
+            let is_held = |byte: &i64| super::super::ofd::is_held_by_another(by, *byte);
+            bytes
+                .filter(|byte| is_held(byte).expect("OFD locks"))
+                .collect()
+        };
+        let other = open();
+        for (read_only, expected) in [
+            (false, vec![100, 101, 201, 203]),
+            (true, vec![100, 201, 203]),
+        ] {
+            let own = open();
+            lock(&own, read_only).expect("free");
+            assert_eq!(held(&other), expected);
+            assert_eq!(held(&own), [] as [i64; 0], "its own are not in its way");
+        }
+        assert_eq!(held(&other), [] as [i64; 0], "gone with the descriptor");
+        // A reader of QEMU's shares with readers; one that writes with nobody.
+        super::super::ofd::share(&other, 100).expect("taken");
+        super::super::ofd::share(&other, 201).expect("taken");
+        lock(&open(), true).expect("both only read");
+        assert_eq!(lock(&open(), false), Err(Errno::WOULDBLOCK));
+        super::super::ofd::share(&other, 101).expect("taken");
+        let refused = open();
+        assert_eq!(lock(&refused, true), Err(Errno::WOULDBLOCK));
+        assert_eq!(
+            held(&other),
+            [] as [i64; 0],
+            "what was refused is given back"
+        );
     }
 
     #[test]

@@ -7,11 +7,13 @@
 use super::io::{Job, Work};
 use super::threads::ends_early;
 use io_uring::{IoUring, opcode, squeue, types};
+use libc::{EAGAIN, EBUSY, EINTR};
 use slab::Slab;
 use std::io::Error;
 use std::os::fd::AsRawFd;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// Submissions that the ring holds; more wait in the kernel.
 const ENTRIES: u32 = 256;
@@ -20,8 +22,8 @@ const GOODBYE: u64 = u64::MAX;
 /// Bytes of one read or write; the kernel takes no more at once.
 const TRANSFER_BYTES_MAX: usize = 1 << 30;
 const RWF_DSYNC: i32 = 2;
-const EINTR: i32 = 4;
-const EAGAIN: i32 = 11;
+/// After a wait for completions that the kernel refused.
+const REFUSED_PAUSE: Duration = Duration::from_millis(10);
 
 /// A ring and its reaper; both end when it is dropped, after the jobs under way.
 pub struct Uring {
@@ -32,9 +34,15 @@ pub struct Uring {
 struct Shared {
     ring: IoUring,
     jobs: Mutex<Slab<Running>>,
-    /// Held while an entry is put into the submission ring.
-    submitting: Mutex<()>,
+    /// Held while an entry is put into the submission ring. What the kernel said when it refused an entry for good:
+    /// that entry is still in the ring, so nothing is submitted any more.
+    submitting: Mutex<Option<i32>>,
+    /// Has the kernel take what is in the submission ring.
+    submit: Submit,
 }
+
+/// [`IoUring::submit`], or what a test has in its place.
+type Submit = fn(&IoUring) -> std::io::Result<usize>;
 
 struct Running {
     job: Job,
@@ -45,11 +53,16 @@ struct Running {
 impl Uring {
     /// A ring, if the kernel grants one.
     pub fn new() -> std::io::Result<Self> {
+        Self::with(IoUring::submit)
+    }
+
+    fn with(submit: Submit) -> std::io::Result<Self> {
         let ring = IoUring::new(ENTRIES)?;
         let shared = Arc::new(Shared {
             ring,
             jobs: Mutex::new(Slab::new()),
-            submitting: Mutex::new(()),
+            submitting: Mutex::new(None),
+            submit,
         });
         let reaping = Arc::clone(&shared);
         let reaper = std::thread::Builder::new()
@@ -69,9 +82,10 @@ impl Uring {
 
 impl Drop for Uring {
     fn drop(&mut self) {
-        self.shared
-            .push(&opcode::Nop::new().build().user_data(GOODBYE));
-        if let Some(reaper) = self.reaper.take() {
+        let goodbye = opcode::Nop::new().build().user_data(GOODBYE);
+        // A ring that takes nothing any more cannot wake its reaper either: that stays.
+        let is_told = self.shared.push(&goodbye).is_ok();
+        if let Some(reaper) = self.reaper.take().filter(|_| is_told) {
             // The last user of a store may be a completion on the reaper itself.
             if reaper.thread().id() != std::thread::current().id() {
                 let _ = reaper.join();
@@ -81,47 +95,64 @@ impl Drop for Uring {
 }
 
 impl Shared {
-    fn start(&self, running: Running) {
-        let entry = {
-            let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
-            let key = jobs.insert(running);
-            entry_for(&mut jobs[key]).user_data(key as u64)
-        };
-        self.push(&entry);
+    fn jobs(&self) -> MutexGuard<'_, Slab<Running>> {
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn push(&self, entry: &squeue::Entry) {
-        let _submitting = self
-            .submitting
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        loop {
-            // SAFETY: the lock makes this the only submission queue in use, and it is dropped
-            // before `submit`. The entry's buffer and file are in the table of jobs, and stay
-            // there until its completion is reaped.
-            #[expect(unsafe_code, reason = "the named place for io_uring")]
-            let pushed = unsafe { self.ring.submission_shared().push(entry) };
-            // A full ring or a busy kernel: what is in the ring is submitted again below or with
-            // the next entry.
-            let submitted = self.ring.submit();
-            if pushed.is_ok() && submitted.is_ok() {
-                return;
-            }
-            if pushed.is_ok() {
-                return self.resubmit();
-            }
-            std::thread::yield_now();
+    fn start(&self, running: Running) {
+        let (key, entry) = {
+            let mut jobs = self.jobs();
+            let key = jobs.insert(running);
+            (key, entry_for(&mut jobs[key]).user_data(key as u64))
+        };
+        if let Err(error) = self.push(&entry) {
+            let Running { job, .. } = self.jobs().remove(key);
+            (job.done)(Err(error));
         }
     }
 
-    /// Submits what is in the ring until the kernel takes it.
-    fn resubmit(&self) {
-        while let Err(error) = self.ring.submit() {
-            if !matches!(error.raw_os_error(), Some(EINTR | EAGAIN | 16)) {
-                eprintln!("futae: io_uring does not take work any more: {error}");
-                return;
+    /// Has the kernel take an entry.
+    ///
+    /// # Errors
+    ///
+    /// It never will: the entry's memory is the caller's again.
+    fn push(&self, entry: &squeue::Entry) -> std::io::Result<()> {
+        let mut refused = self
+            .submitting
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(code) = *refused {
+            return Err(takes_nothing(code));
+        }
+        let mut is_in_ring = false;
+        loop {
+            // SAFETY: the lock makes this the only submission queue in use, and it is dropped
+            // before `submit`. The entry's buffer and file are in the table of jobs, and stay
+            // there until its completion is reaped, or until it is certain that the kernel will not take it.
+            #[expect(unsafe_code, reason = "the named place for io_uring")]
+            let mut queue = unsafe { self.ring.submission_shared() };
+            if is_in_ring && queue.is_empty() {
+                return Ok(());
             }
-            std::thread::yield_now();
+            if !is_in_ring {
+                // SAFETY: as above.
+                #[expect(unsafe_code, reason = "the named place for io_uring")]
+                let pushed = unsafe { queue.push(entry) };
+                is_in_ring = pushed.is_ok();
+            }
+            drop(queue);
+            let Err(error) = (self.submit)(&self.ring) else {
+                continue;
+            };
+            match error.raw_os_error() {
+                // A busy kernel takes what is in the ring when it is asked again.
+                Some(EINTR | EAGAIN | EBUSY) => std::thread::yield_now(),
+                code => {
+                    // What is left in the ring must never be taken, since its memory is about to be freed.
+                    let code = *refused.insert(code.unwrap_or(libc::EIO));
+                    return Err(takes_nothing(code));
+                }
+            }
         }
     }
 
@@ -130,13 +161,7 @@ impl Shared {
         let mut stopping = false;
         let mut completed = Vec::new();
         loop {
-            if stopping
-                && self
-                    .jobs
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .is_empty()
-            {
+            if stopping && self.jobs().is_empty() {
                 return;
             }
             self.wait_for_one();
@@ -159,16 +184,15 @@ impl Shared {
         // SAFETY: submits nothing and passes no argument; it only waits for one completion.
         #[expect(unsafe_code, reason = "the named place for io_uring")]
         let waited = unsafe { self.ring.submitter().enter::<()>(0, 1, GETEVENTS, None) };
-        // An interrupted wait is simply taken up again by the loop.
-        drop(waited);
+        // An interrupted wait is simply taken up again by the loop, and so is one that is refused, later.
+        let is_passing = |code| matches!(code, Some(EINTR | EAGAIN | EBUSY));
+        if waited.is_err_and(|error| !is_passing(error.raw_os_error())) {
+            std::thread::sleep(REFUSED_PAUSE);
+        }
     }
 
     fn finish(&self, key: usize, result: i32) {
-        let mut running = self
-            .jobs
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .remove(key);
+        let mut running = self.jobs().remove(key);
         let outcome = match (result, running.job.work) {
             (i32::MIN..=-1, _) if matches!(-result, EINTR | EAGAIN) => None,
             (i32::MIN..=-1, _) => Some(Err(Error::from_raw_os_error(-result))),
@@ -192,6 +216,11 @@ impl Shared {
             }
         }
     }
+}
+
+fn takes_nothing(code: i32) -> Error {
+    let cause = Error::from_raw_os_error(code);
+    Error::other(format!("io_uring does not take work any more: {cause}"))
 }
 
 /// The submission for what is left of a job.
@@ -221,5 +250,69 @@ fn entry_for(running: &mut Running) -> squeue::Entry {
             .offset(job.offset)
             .mode(mode.bits() as i32)
             .build(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::IoBuf;
+    use std::fs::File;
+    use std::io::Write;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::sync::mpsc::{Receiver, channel};
+
+    fn read(uring: &Uring, file: &Arc<File>) -> Receiver<std::io::Result<IoBuf>> {
+        let (sender, receiver) = channel();
+        uring.start(Job {
+            file: Arc::clone(file),
+            work: Work::Read,
+            offset: 0,
+            length: 4096,
+            buffer: IoBuf::new(4096),
+            done: Box::new(move |result| drop(sender.send(result))),
+        });
+        receiver
+    }
+
+    fn page_of(byte: u8) -> Arc<File> {
+        let mut file = tempfile::tempfile().expect("a file");
+        file.write_all(&[byte; 4096]).expect("written");
+        Arc::new(file)
+    }
+
+    #[test]
+    fn a_job_that_the_kernel_refuses_for_good_fails_and_so_do_later_ones() {
+        let refuse: Submit = |_| Err(Error::from_raw_os_error(libc::EBADFD));
+        let Ok(uring) = Uring::with(refuse) else {
+            return; // No io_uring here.
+        };
+        let file = page_of(7);
+        for _ in 0..2 * ENTRIES {
+            let result = read(&uring, &file).recv().expect("answered");
+            let error = result.expect_err("refused").to_string();
+            assert!(error.contains("does not take work any more"), "{error}");
+        }
+        assert!(uring.shared.jobs().is_empty(), "nobody waits for ever");
+    }
+
+    #[test]
+    fn a_busy_kernel_is_asked_again() {
+        static ASKED: AtomicU32 = AtomicU32::new(0);
+        let busy: Submit = |ring| match ASKED.fetch_add(1, Ordering::Relaxed) % 4 {
+            0 => Err(Error::from_raw_os_error(EBUSY)),
+            1 => Err(Error::from_raw_os_error(EAGAIN)),
+            // Nothing was taken, and no error is told.
+            2 => Ok(0),
+            _ => ring.submit(),
+        };
+        let Ok(uring) = Uring::with(busy) else {
+            return; // No io_uring here.
+        };
+        let file = page_of(7);
+        for _ in 0..20 {
+            let result = read(&uring, &file).recv().expect("answered");
+            assert_eq!(result.expect("a page").as_slice(), [7; 4096]);
+        }
     }
 }

@@ -330,6 +330,11 @@ impl<const QUEUES: usize> Lines<QUEUES> {
         let full = log.used as usize == log.cells.len();
         log.tidy_at = (log.used + PACE).min(log.cells.len() as u32);
         while self.sweep_word(q) && full {}
+        let log = &self.logs[q];
+        if log.used as usize == log.cells.len() {
+            // The head had passed the gaps before they were reached.
+            self.grow(q);
+        }
     }
 
     /// Looks at the cells of one word; whether there are more to be looked at.
@@ -518,5 +523,40 @@ mod tests {
             lines.move_back(0, Slot(random.below(999) as u32));
         }
         assert_eq!(lines.logs[0].cells.len(), 2500);
+    }
+
+    /// The head passes the gaps for which a sweep began, and the log fills up: the sweep ends without having closed any.
+    #[test]
+    fn a_sweep_that_closes_no_gap_leaves_room_all_the_same() {
+        let mut lines: Lines = Lines::new(24);
+        let mut next = 0;
+        let mut push = |lines: &mut Lines| {
+            lines.push_back(0, Slot(next));
+            next += 1;
+        };
+        // The head goes to the middle, so that a sweep takes two words.
+        push(&mut lines);
+        for slot in 0..39 {
+            push(&mut lines);
+            lines.remove(Slot(slot));
+        }
+        for _ in 0..55 {
+            push(&mut lines);
+        }
+        for slot in 40..48 {
+            lines.remove(Slot(slot));
+        }
+        push(&mut lines);
+        lines.remove(Slot(39));
+        for _ in 0..40 {
+            push(&mut lines);
+            let expected: Vec<Slot> = (48..next_of(&lines)).map(Slot).collect();
+            let found: Vec<Slot> = lines.iter(0).collect();
+            assert_eq!(found, expected);
+        }
+    }
+
+    fn next_of(lines: &Lines) -> u32 {
+        lines.places.len() as u32
     }
 }

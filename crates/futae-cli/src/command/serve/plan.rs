@@ -1,6 +1,7 @@
 //! What the arguments of `futae serve` come to, checked before anything is opened or made.
 
 use super::super::volumes::{ClassNames, VolumeSpec, expand, refuse_twice};
+use super::unclean::UncleanArgs;
 use super::{Args, Demotion};
 use crate::failure::Failure;
 use futae_control::check_cache_bytes;
@@ -38,6 +39,8 @@ pub(super) struct Plan {
     cache: EngineOptions,
     /// How long requests wait for an NBD server.
     patience: Duration,
+    /// What is done about writes that an earlier server lost.
+    unclean: UncleanArgs,
     /// How to serve.
     pub(super) server: ServerOptions,
 }
@@ -109,6 +112,7 @@ impl Plan {
             common_blocks,
             cache,
             patience: args.store.patience()?,
+            unclean: args.unclean.clone(),
             server,
         })
     }
@@ -129,6 +133,7 @@ impl Plan {
             };
             let class = self.classes.class_of(spec);
             let volume = engine.add_volume(&spec.name, store, class)?;
+            self.unclean.guard(spec, &engine, volume)?;
             exports.push(Export {
                 name: spec.name.clone(),
                 description: spec.source.to_string(),

@@ -1,0 +1,227 @@
+//! Marks of exports whose cache had data that was not on stable storage: where they are, and what a server does that
+//! finds one.
+
+use super::super::volumes::{Source, VolumeSpec};
+use crate::failure::Failure;
+use anyhow::anyhow;
+use futae_engine::{Engine, MarkFile, UncleanMark};
+use futae_policy::VolumeId;
+use std::ffi::OsString;
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Where marks are that have no image to be beside.
+const STATE_DIRECTORY: &str = "/var/lib/futae";
+/// Characters of a source that are in the name of its mark, for people; a checksum of all of it follows.
+const SHOWN_MAX: usize = 80;
+
+/// What becomes of written data when a server ends uncleanly.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Writes")]
+pub(super) struct UncleanArgs {
+    /// Directory of the marks which say, after a crash, that a write-back cache had unwritten data. Made
+    /// if it is missing [default: beside an image, as .NAME.futae-unclean; for devices and NBD addresses
+    /// $STATE_DIRECTORY, else /var/lib/futae]
+    #[arg(long, value_name = "DIR")]
+    state_dir: Option<PathBuf>,
+    /// Accept what an earlier server lost that ended uncleanly: name it, remove the marks, and let no FLUSH
+    /// fail because of it
+    #[arg(long)]
+    accept_lost_writes: bool,
+}
+
+impl UncleanArgs {
+    /// Looks for the mark of an export, says what it means, and has the cache keep it from now on.
+    pub(super) fn guard(
+        &self,
+        spec: &VolumeSpec,
+        engine: &Engine,
+        volume: VolumeId,
+    ) -> Result<(), Failure> {
+        if engine.is_read_only(volume) {
+            return Ok(());
+        }
+        let (name, source) = (&spec.name, &spec.source);
+        let writes_back = engine.writes_back();
+        let places = self.places(spec);
+        let mut found = Vec::new();
+        for mark in &places {
+            match mark.found() {
+                Ok(Some(since)) => found.push((mark, since)),
+                Err(error) if writes_back => return Err(refused(name, mark, &error)),
+                // A mark cannot have been made where none can be looked for.
+                Ok(None) | Err(_) => {}
+            }
+        }
+        let mut loss = found.first().map(|(_, since)| {
+            format!(
+                "export {name}: an earlier server ended with unwritten data in its cache; writes to {source} that it \
+                 answered{} and that were not flushed may be lost",
+                since.map(|since| format!(" since {}", utc(since))).unwrap_or_default()
+            )
+        });
+        let kept = usize::from(!self.accept_lost_writes);
+        for (mark, _) in found.iter().skip(kept) {
+            mark.clear()
+                .map_err(|error| anyhow!("{}: {error}", mark.path().display()))?;
+        }
+        if self.accept_lost_writes {
+            if let Some(loss) = loss.take() {
+                eprintln!("futae: {loss}; accepted");
+            }
+        } else if let Some(loss) = &loss {
+            eprintln!(
+                "futae: {loss}; the first FLUSH of its clients will fail (--accept-lost-writes: none will)"
+            );
+        }
+        let Some(mark) = found.first().map(|(mark, _)| *mark).or(places.first()) else {
+            return Ok(());
+        };
+        if writes_back {
+            make_directory(mark)
+                .and_then(|()| mark.probe())
+                .map_err(|error| refused(name, mark, &error))?;
+        }
+        if writes_back || loss.is_some() {
+            engine.guard(volume, std::sync::Arc::new(mark.clone()), loss);
+        }
+        Ok(())
+    }
+
+    /// Where the mark of an export may be, the place for a new one first.
+    fn places(&self, spec: &VolumeSpec) -> Vec<MarkFile> {
+        let real = match &spec.source {
+            Source::File(path) => path.canonicalize().ok(),
+            Source::Nbd(_) => None,
+        };
+        let full = match &real {
+            Some(path) => path.display().to_string(),
+            None => spec.source.to_string(),
+        };
+        let beside = real.filter(|path| path.is_file()).map(|path| beside(&path));
+        let usual = std::env::var_os("STATE_DIRECTORY").map(first_directory);
+        let state = self.state_dir.clone().or(usual);
+        let state = state.unwrap_or_else(|| STATE_DIRECTORY.into());
+        let state = state.join(mark_name(&full));
+        let paths = match beside {
+            Some(beside) if self.state_dir.is_some() => vec![state, beside],
+            Some(beside) => vec![beside, state],
+            None => vec![state],
+        };
+        let note = format!(
+            "futae serve (process {}) has answered writes to {full}, export {}, that are not on stable storage yet.\n\
+             If it is not running any more, those that were not flushed may be lost.\n",
+            std::process::id(),
+            spec.name
+        );
+        let mark = |path| MarkFile::new(path, note.clone());
+        paths.into_iter().map(mark).collect()
+    }
+}
+
+fn refused(name: &str, mark: &MarkFile, error: &std::io::Error) -> Failure {
+    let path = mark.path().display();
+    let message = format!(
+        "export {name}: --write-mode write-back needs a mark by which clients learn of writes that a crash \
+         has lost, and {path} cannot be made: {error}; name a directory that can be written by --state-dir DIR, or use \
+         --write-mode write-through"
+    );
+    anyhow!(message).into()
+}
+
+fn make_directory(mark: &MarkFile) -> std::io::Result<()> {
+    match mark.path().parent() {
+        Some(directory) if !directory.exists() => DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(directory),
+        _ => Ok(()),
+    }
+}
+
+/// systemd lists several directories with colons between them.
+fn first_directory(list: OsString) -> PathBuf {
+    let text = list.to_string_lossy();
+    match text.split_once(':') {
+        Some((first, _)) => first.into(),
+        None => list.into(),
+    }
+}
+
+/// The mark beside an image.
+fn beside(image: &Path) -> PathBuf {
+    let mut name = OsString::from(".");
+    name.push(image.file_name().unwrap_or_default());
+    name.push(".futae-unclean");
+    image.with_file_name(name)
+}
+
+/// The name of a mark for a source of any kind.
+fn mark_name(source: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '.' || c == '_';
+    let plain: Vec<char> = source
+        .chars()
+        .map(|c| if is_plain(c) { c } else { '-' })
+        .collect();
+    let shown: String = plain[plain.len().saturating_sub(SHOWN_MAX)..]
+        .iter()
+        .collect();
+    let shown = shown.trim_start_matches(['-', '.']);
+    // FNV-1a, 64 bits: the same in every version of this program.
+    let sum = source.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |sum, byte| {
+        (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    format!("{shown}-{sum:016x}.unclean")
+}
+
+/// A time as 2026-11-23T04:50:00Z.
+fn utc(time: SystemTime) -> String {
+    let seconds = time
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs());
+    let (days, of_day) = (seconds / 86_400, seconds % 86_400);
+    // Years that begin in March: the leap day is their last. 719,468 days lie between 1 March 0 and 1970.
+    let days = days + 719_468;
+    let (era, day) = (days / 146_097, days % 146_097);
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let of_year = day - (365 * year + year / 4 - year / 100);
+    let march = (5 * of_year + 2) / 153;
+    let of_month = of_year - (153 * march + 2) / 5 + 1;
+    let month = if march < 10 { march + 3 } else { march - 9 };
+    let year = era * 400 + year + u64::from(month <= 2);
+    format!(
+        "{year:04}-{month:02}-{of_month:02}T{:02}:{:02}:{:02}Z",
+        of_day / 3_600,
+        of_day / 60 % 60,
+        of_day % 60
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn times_are_written_as_a_calendar_has_them() {
+        let at = |seconds| utc(UNIX_EPOCH + Duration::from_secs(seconds));
+        assert_eq!(at(0), "1970-01-01T00:00:00Z");
+        assert_eq!(at(951_827_696), "2000-02-29T12:34:56Z");
+        assert_eq!(at(1_795_409_400), "2026-11-23T04:50:00Z");
+        assert_eq!(at(4_102_444_799), "2099-12-31T23:59:59Z");
+    }
+
+    #[test]
+    fn marks_have_names_of_their_own() {
+        let one = mark_name("nbd://host/a");
+        assert!(one.starts_with("nbd---host-a-"), "{one}");
+        assert_ne!(one, mark_name("nbd://host-a"));
+        assert!(mark_name(&"/x".repeat(4_000)).len() < 200);
+        assert!(!mark_name("/dev/sda").contains('/'));
+        let image = beside(Path::new("/srv/a.img"));
+        assert_eq!(image, Path::new("/srv/.a.img.futae-unclean"));
+        assert_eq!(first_directory("/a:/b".into()), Path::new("/a"));
+    }
+}

@@ -1,0 +1,67 @@
+//! Where the I/O of files is done.
+
+use super::io::Io;
+use super::sweep::{self, Sweep};
+use std::fs::File;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Where the I/O of many files is done: one ring, or one set of threads, for all of them.
+#[derive(Clone)]
+pub struct FileIo(pub(super) Arc<Disk>);
+
+/// What files share.
+pub struct Disk {
+    pub io: Io,
+    pub sweep: Arc<Sweep>,
+    /// Bytes that went through the page cache.
+    pub detoured: AtomicU64,
+}
+
+impl FileIo {
+    /// io_uring, or threads where the kernel refuses it.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::by(Io::new())
+    }
+
+    pub(super) fn by(io: Io) -> Self {
+        Self(Arc::new(Disk {
+            io,
+            sweep: Arc::default(),
+            detoured: AtomicU64::new(0),
+        }))
+    }
+
+    /// How it is done, for reports.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        self.0.io.name()
+    }
+
+    /// A range of a file was changed past its store, and may now be in the page cache: it is dropped from
+    /// there soon.
+    pub fn sweep(&self, file: File, range: Range<u64>) {
+        let file = sweep::descriptor(&Arc::new(file));
+        self.0.sweep.note(&file, range);
+    }
+
+    /// Bytes that went through the page cache.
+    #[must_use]
+    pub fn bytes_through_page_cache(&self) -> u64 {
+        self.0.detoured.load(Ordering::Relaxed)
+    }
+
+    /// Ranges of files that were written through the page cache and have been dropped from it.
+    #[must_use]
+    pub fn ranges_swept(&self) -> u64 {
+        self.0.sweep.swept()
+    }
+}
+
+impl Default for FileIo {
+    fn default() -> Self {
+        Self::new()
+    }
+}

@@ -1,0 +1,110 @@
+//! Where a file of a fixed size ends now: another program may cut it while it is in use.
+//!
+//! A write beyond the end would make the file longer again, and what was cut away would read as zeroes. So each write
+//! asks for the size first, which costs much less than the write; reads notice by themselves, since they come short.
+//! Only another program makes the file as long as it was.
+
+use super::Inner;
+use crate::{IoError, StoreOperation};
+use rustix::fs::fstat;
+use std::fs::File;
+use std::io::{Error, ErrorKind};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The end of a file as it was seen last.
+pub struct End {
+    seen: AtomicU64,
+    /// The size that a regular file is to have.
+    wanted: Option<u64>,
+}
+
+impl End {
+    /// Of a regular file that had so many bytes when it was opened.
+    pub fn fixed(size_bytes: u64) -> Self {
+        Self {
+            seen: AtomicU64::new(size_bytes),
+            wanted: Some(size_bytes),
+        }
+    }
+
+    /// Of a device, or of a file that may become longer and shorter.
+    pub fn free() -> Self {
+        Self {
+            seen: AtomicU64::new(u64::MAX),
+            wanted: None,
+        }
+    }
+
+    /// Looks at the size, and says so if the file has become shorter or is whole again.
+    pub fn look(&self, file: &File, path: &Path) {
+        let Some(wanted) = self.wanted else {
+            return;
+        };
+        let Ok(about) = fstat(file) else {
+            return; // Then nothing is known, and the operation itself will fail.
+        };
+        let now = wanted.min(about.st_size as u64);
+        if now == self.seen.load(Ordering::Relaxed) {
+            return;
+        }
+        let before = self.seen.swap(now, Ordering::Relaxed);
+        let path = path.display();
+        if now < before {
+            eprintln!(
+                "futae: {path}: another program has cut it to {now} bytes; what lay behind that fails until it has {wanted} \
+                 bytes again"
+            );
+        } else if now == wanted && now > before {
+            eprintln!("futae: {path}: has {wanted} bytes again");
+        }
+    }
+
+    /// Refuses a range that is not all there any more.
+    pub fn check(&self, offset: u64, length: u64) -> Result<(), Error> {
+        let end = self.seen.load(Ordering::Relaxed);
+        if offset.saturating_add(length) <= end {
+            return Ok(());
+        }
+        let message =
+            format!("the file has been cut to {end} bytes by another program; restore it");
+        Err(Error::new(ErrorKind::UnexpectedEof, message))
+    }
+}
+
+impl Inner {
+    /// Refuses what lies behind the end of a file that another program has cut. Reads ask for the size only if it was
+    /// cut before: otherwise they come short.
+    pub fn refuse_cut(&self, operation: &StoreOperation) -> Result<(), IoError> {
+        match operation {
+            StoreOperation::Read { offset, buffer } => {
+                let length = buffer.len() as u64;
+                let checked = self.check_end("read", *offset, length);
+                checked.or_else(|_| self.look_and_check("read", *offset, length))
+            }
+            StoreOperation::Write { offset, buffer, .. } => {
+                self.look_and_check("write", *offset, buffer.len() as u64)
+            }
+            StoreOperation::Trim { offset, length } => {
+                self.look_and_check("trim", *offset, *length)
+            }
+            StoreOperation::WriteZeroes { offset, length, .. } => {
+                self.look_and_check("zeroing", *offset, *length)
+            }
+            StoreOperation::Flush => {
+                self.end.look(&self.buffered, &self.path);
+                Ok(())
+            }
+        }
+    }
+
+    pub fn look_and_check(&self, what: &str, offset: u64, length: u64) -> Result<(), IoError> {
+        self.end.look(&self.buffered, &self.path);
+        self.check_end(what, offset, length)
+    }
+
+    fn check_end(&self, what: &str, offset: u64, length: u64) -> Result<(), IoError> {
+        let checked = self.end.check(offset, length);
+        checked.map_err(|error| self.failure(what, offset, length, &error))
+    }
+}

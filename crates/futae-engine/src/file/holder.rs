@@ -1,0 +1,35 @@
+//! Who holds a lock on a file, for messages.
+
+use std::fs;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+/// The name and number of a process that has a lock on the same file, as far as this one may see it.
+pub fn holder(file: &OwnedFd) -> Option<String> {
+    let own = rustix::fs::fstat(file.as_fd()).ok()?;
+    let is_same = |path: &Path| {
+        let known = rustix::fs::stat(path);
+        known.is_ok_and(|known| (known.st_dev, known.st_ino) == (own.st_dev, own.st_ino))
+    };
+    let this = std::process::id();
+    for process in fs::read_dir("/proc").ok()?.flatten() {
+        let name = process.file_name();
+        let Some(id) = name.to_str().and_then(|name| name.parse::<u32>().ok()) else {
+            continue;
+        };
+        let Ok(descriptors) = fs::read_dir(process.path().join("fd")) else {
+            continue; // Somebody else's, or gone.
+        };
+        for descriptor in descriptors.flatten() {
+            let about = process.path().join("fdinfo").join(descriptor.file_name());
+            let is_locked = || fs::read_to_string(about).is_ok_and(|about| about.contains("lock:"));
+            if id == this || !is_same(&descriptor.path()) || !is_locked() {
+                continue;
+            }
+            let comm = fs::read_to_string(process.path().join("comm")).unwrap_or_default();
+            let comm: String = comm.trim().chars().filter(|c| !c.is_control()).collect();
+            return Some(format!("{comm} ({id})"));
+        }
+    }
+    None
+}

@@ -1,0 +1,59 @@
+//! Locks on single bytes of a file that belong to its open file description, as QEMU takes them on images.
+//!
+//! `unsafe` here: `fcntl` with a structure is not in the safe interfaces. It reads and writes one `struct flock` for
+//! the time of the call.
+
+use std::io::Error;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+/// Takes a lock for reading on one byte, which goes when the last descriptor of the open file is closed.
+///
+/// # Errors
+///
+/// Somebody has it for writing, or there are no such locks here.
+pub fn share(file: &OwnedFd, byte: i64) -> Result<(), Error> {
+    control(file, libc::F_OFD_SETLK, &mut of(libc::F_RDLCK, byte))
+}
+
+/// Whether another open file has any lock on a byte.
+///
+/// # Errors
+///
+/// There are no such locks here.
+pub fn is_held_by_another(file: &OwnedFd, byte: i64) -> Result<bool, Error> {
+    let mut probe = of(libc::F_WRLCK, byte);
+    control(file, libc::F_OFD_GETLK, &mut probe)?;
+    Ok(i32::from(probe.l_type) != libc::F_UNLCK)
+}
+
+/// Gives a byte back.
+///
+/// # Errors
+///
+/// There are no such locks here.
+pub fn release(file: &OwnedFd, byte: i64) -> Result<(), Error> {
+    control(file, libc::F_OFD_SETLK, &mut of(libc::F_UNLCK, byte))
+}
+
+fn of(kind: i32, byte: i64) -> libc::flock {
+    libc::flock {
+        l_type: kind as libc::c_short,
+        l_whence: libc::SEEK_SET as libc::c_short,
+        l_start: byte,
+        l_len: 1,
+        // It must be 0 for these locks.
+        l_pid: 0,
+    }
+}
+
+fn control(file: &OwnedFd, command: libc::c_int, lock: &mut libc::flock) -> Result<(), Error> {
+    // SAFETY: the descriptor is open, since `file` owns it. Both commands take a pointer to a `struct flock`,
+    // which is valid and not used by anybody else until the call returns.
+    #[expect(unsafe_code, reason = "the named place for OFD locks")]
+    let done = unsafe { libc::fcntl(file.as_raw_fd(), command, std::ptr::from_mut(lock)) };
+    if done == 0 {
+        Ok(())
+    } else {
+        Err(Error::last_os_error())
+    }
+}

@@ -1,0 +1,151 @@
+//! Marks that say, after the end of a cache, that it had data which was not on stable storage.
+
+use rustix::fs::{Mode, OFlags};
+use std::fs::File;
+use std::io::{self, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+/// A mark that outlives the process and the power. Calls may block; the cache never makes two at a time.
+pub trait UncleanMark: Send + Sync {
+    /// Makes the mark. When this returns it is on stable storage.
+    ///
+    /// # Errors
+    ///
+    /// What the operating system says; then nothing is known of the mark.
+    fn set(&self) -> io::Result<()>;
+
+    /// Removes the mark, likewise. A mark that is not there is no error.
+    ///
+    /// # Errors
+    ///
+    /// As for [`set`](Self::set).
+    fn clear(&self) -> io::Result<()>;
+}
+
+/// A file that is there while the mark is set.
+#[derive(Clone, Debug)]
+pub struct MarkFile {
+    path: PathBuf,
+    note: String,
+}
+
+impl MarkFile {
+    /// A mark at `path`; the file's content is `note`, for the operator.
+    #[must_use]
+    pub fn new(path: PathBuf, note: String) -> Self {
+        Self { path, note }
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether it is set: since when then, if the file system tells. An unreadable mark counts as set.
+    ///
+    /// # Errors
+    ///
+    /// Nobody can say whether it is set.
+    pub fn found(&self) -> io::Result<Option<Option<SystemTime>>> {
+        match std::fs::symlink_metadata(&self.path) {
+            Err(error) if is_missing(&error) => Ok(None),
+            Err(error) => Err(error),
+            Ok(about) => Ok(Some(about.modified().ok())),
+        }
+    }
+
+    /// Makes sure that the mark could be set, without setting it.
+    ///
+    /// # Errors
+    ///
+    /// Why it could not.
+    pub fn probe(&self) -> io::Result<()> {
+        let mut name = self.path.clone().into_os_string();
+        name.push(".probe");
+        let probe = PathBuf::from(name);
+        create(&probe, "")?;
+        std::fs::remove_file(&probe)?;
+        self.sync_directory()
+    }
+
+    fn sync_directory(&self) -> io::Result<()> {
+        let directory = match self.path.parent() {
+            Some(directory) if !directory.as_os_str().is_empty() => directory,
+            _ => Path::new("."),
+        };
+        File::open(directory)?.sync_all()
+    }
+}
+
+impl UncleanMark for MarkFile {
+    fn set(&self) -> io::Result<()> {
+        create(&self.path, &self.note)?;
+        self.sync_directory()
+    }
+
+    fn clear(&self) -> io::Result<()> {
+        match std::fs::remove_file(&self.path) {
+            Err(error) if !is_missing(&error) => Err(error),
+            _ => self.sync_directory(),
+        }
+    }
+}
+
+fn is_missing(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
+}
+
+/// Writes a small file through to the disk. A symbolic link in its place is refused: it may lead anywhere.
+fn create(path: &Path, text: &str) -> io::Result<()> {
+    let flags =
+        OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mode = Mode::RUSR | Mode::WUSR;
+    let mut file = File::from(rustix::fs::open(path, flags, mode)?);
+    file.write_all(text.as_bytes())?;
+    file.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_is_set_found_and_cleared() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let mark = MarkFile::new(directory.path().join(".disk.futae-unclean"), "since".into());
+        mark.probe().expect("a directory that can be written");
+        assert_eq!(mark.found().expect("known"), None);
+        mark.set().expect("set");
+        mark.set().expect("again");
+        assert!(mark.found().expect("known").is_some());
+        let note = std::fs::read_to_string(mark.path()).expect("a note");
+        assert_eq!(note, "since");
+        mark.clear().expect("cleared");
+        mark.clear().expect("again");
+        assert_eq!(mark.found().expect("known"), None);
+        let left = std::fs::read_dir(directory.path()).expect("a directory");
+        assert_eq!(left.count(), 0);
+    }
+
+    #[test]
+    fn no_mark_is_written_through_a_link() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let (victim, link) = (
+            directory.path().join("victim"),
+            directory.path().join("link"),
+        );
+        std::fs::write(&victim, "precious").expect("a file");
+        std::os::unix::fs::symlink(&victim, &link).expect("a link");
+        assert!(MarkFile::new(link, String::new()).set().is_err());
+        assert_eq!(std::fs::read(&victim).expect("there"), b"precious");
+    }
+
+    #[test]
+    fn a_directory_that_is_not_there_is_an_error_and_no_mark() {
+        let mark = MarkFile::new("/proc/self/nowhere/mark".into(), String::new());
+        assert!(mark.probe().is_err() && mark.set().is_err());
+        assert_eq!(mark.found().expect("known"), None);
+    }
+}

@@ -1,0 +1,250 @@
+//! The order of marks, writes and answers: what is on stable storage when a crash comes.
+
+mod common;
+
+use common::{BLOCK, Setup, setup_writing, take, write};
+use futae_engine::{ClientId, HandDown, IoBuf, Operation, UncleanMark, WriteBackOptions};
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A mark that takes as long as the test says.
+#[derive(Default)]
+struct TestMark {
+    is_durable: AtomicBool,
+    fails: AtomicBool,
+    sets: AtomicU32,
+    is_held: Mutex<bool>,
+    released: Condvar,
+    /// Looked at when the mark goes: writes and flushes that the store has had.
+    at_clear: Mutex<Option<Box<dyn Fn() + Send>>>,
+}
+
+impl TestMark {
+    fn hold(&self, hold: bool) {
+        *self.is_held.lock().expect("held") = hold;
+        self.released.notify_all();
+    }
+
+    fn work(&self) -> io::Result<()> {
+        let mut held = self.is_held.lock().expect("held");
+        while *held {
+            held = self.released.wait(held).expect("held");
+        }
+        if self.fails.load(Ordering::SeqCst) {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        Ok(())
+    }
+
+    fn is_durable(&self) -> bool {
+        self.is_durable.load(Ordering::SeqCst)
+    }
+}
+
+impl UncleanMark for TestMark {
+    fn set(&self) -> io::Result<()> {
+        self.sets.fetch_add(1, Ordering::SeqCst);
+        self.work()?;
+        self.is_durable.store(true, Ordering::SeqCst);
+        Ok(())
+    }
+
+    fn clear(&self) -> io::Result<()> {
+        // It may be gone from now on.
+        self.is_durable.store(false, Ordering::SeqCst);
+        if let Some(look) = &*self.at_clear.lock().expect("set") {
+            look();
+        }
+        self.work()
+    }
+}
+
+fn guarded(age_max: Duration, loss: Option<&str>) -> (Setup, ClientId, Arc<TestMark>) {
+    let how = WriteBackOptions {
+        dirty_max: 1.0,
+        dirty_age_max: age_max,
+    };
+    let setup = setup_writing(BLOCK, "lru", 64, 64 * BLOCK, HandDown::Nothing, Some(how));
+    let mark = Arc::new(TestMark::default());
+    mark.is_durable.store(loss.is_some(), Ordering::SeqCst);
+    let kept: Arc<dyn UncleanMark> = Arc::clone(&mark) as _;
+    setup
+        .engine
+        .guard(setup.volume, kept, loss.map(str::to_owned));
+    let client = setup.engine.join(setup.volume);
+    (setup, client, mark)
+}
+
+impl Setup {
+    fn put(&self, client: ClientId, block: u64) {
+        let answer = self.start(client, 0, write(block * BLOCK, &[7; BLOCK as usize]));
+        take(&answer).expect("at once").expect("a good write");
+    }
+
+    fn store_writes(&self) -> usize {
+        self.store.get(|inside| inside.writes.len())
+    }
+
+    fn dirty(&self) -> u64 {
+        self.engine.status().dirty_blocks
+    }
+
+    fn is_marked(&self) -> bool {
+        self.engine.status().volumes[0].unclean_mark
+    }
+
+    fn flush(&self, client: ClientId) -> Result<IoBuf, String> {
+        let result = self.engine.wait(self.volume, client, Operation::Flush);
+        result.map_err(|error| error.to_string())
+    }
+}
+
+fn until(what: &str, is_so: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < PATIENCE, "{what}");
+        sleep(Duration::from_millis(1));
+    }
+}
+
+const LATE: Duration = Duration::from_secs(3600);
+
+#[test]
+fn no_write_is_kept_before_its_mark_is_durable_and_none_waits_for_it() {
+    let (setup, client, mark) = guarded(LATE, None);
+    mark.hold(true);
+    for block in 0..5 {
+        setup.put(client, block);
+    }
+    assert_eq!((setup.dirty(), setup.store_writes()), (0, 5), "through");
+    assert!(!setup.is_marked());
+    mark.hold(false);
+    until("the mark is made", || setup.is_marked());
+    assert!(mark.is_durable());
+    setup.put(client, 9);
+    assert_eq!((setup.dirty(), setup.store_writes()), (1, 5), "kept");
+    assert_eq!(mark.sets.load(Ordering::SeqCst), 1, "not by each write");
+}
+
+#[test]
+fn the_mark_goes_after_a_flush_and_only_while_nothing_is_dirty() {
+    let (setup, client, mark) = guarded(Duration::from_millis(20), None);
+    let store = Arc::clone(&setup.store);
+    *mark.at_clear.lock().expect("set") = Some(Box::new(move || {
+        let (writes, flushes) = store.get(|inside| (inside.writes.len(), inside.flushes));
+        assert!(writes > 0 && flushes > 0, "removed before a flush");
+    }));
+    for round in 1..4 {
+        while !setup.is_marked() {
+            setup.put(client, round);
+            assert!(mark.is_durable() || setup.dirty() == 0);
+        }
+        for block in 0..20 {
+            setup.put(client, block);
+            assert!(mark.is_durable() || setup.dirty() == 0);
+        }
+        let before = setup.store.get(|inside| inside.flushes);
+        until("the mark goes", || !mark.is_durable());
+        assert_eq!(setup.dirty(), 0);
+        assert!(setup.store.get(|inside| inside.flushes) > before);
+    }
+}
+
+/// What the first flush was asked for arrives between the flush of the store and its answer.
+#[test]
+fn a_write_during_the_last_flush_keeps_the_mark() {
+    let (setup, client, mark) = guarded(Duration::from_millis(20), None);
+    setup.put(client, 0);
+    until("the mark is made", || setup.is_marked());
+    setup.store.set(|inside| inside.hold = true);
+    until("the store is flushed", || {
+        setup.store.get(|inside| !inside.held.is_empty())
+    });
+    setup.put(client, 1);
+    setup.store.set(|inside| inside.hold = false);
+    until("it is written", || setup.dirty() == 0);
+    // It was written after the flush began, so that flush says nothing of it.
+    let flushes = setup.store.get(|inside| inside.flushes);
+    setup.store.release_all();
+    until("the mark goes", || !mark.is_durable());
+    assert!(setup.store.get(|inside| inside.flushes) >= flushes + 2);
+}
+
+#[test]
+fn one_flush_fails_after_an_unclean_end_and_the_mark_stays_until_then() {
+    let (setup, client, mark) = guarded(Duration::from_millis(20), Some("lost: some"));
+    assert!(setup.engine.status().volumes[0].unclean);
+    setup.put(client, 1);
+    assert_eq!(setup.store_writes(), 0, "kept under the mark that is there");
+    until("it is written", || setup.dirty() == 0);
+    for _ in 0..3 {
+        setup.engine.tick();
+        sleep(Duration::from_millis(30));
+    }
+    assert!(mark.is_durable(), "nobody knows");
+    let settle = setup.engine.wait(setup.volume, client, Operation::Settle);
+    settle.expect("no flush");
+    assert_eq!(setup.flush(client).expect_err("the loss"), "lost: some");
+    setup.flush(client).expect("it is known");
+    assert!(!setup.engine.status().volumes[0].unclean);
+    until("the mark goes", || !mark.is_durable());
+}
+
+#[test]
+fn without_write_back_one_flush_fails_too() {
+    let setup = setup_writing(BLOCK, "lru", 64, 64 * BLOCK, HandDown::Nothing, None);
+    let mark = Arc::new(TestMark::default());
+    mark.is_durable.store(true, Ordering::SeqCst);
+    let kept: Arc<dyn UncleanMark> = Arc::clone(&mark) as _;
+    setup.engine.guard(setup.volume, kept, Some("lost".into()));
+    let client = setup.engine.join(setup.volume);
+    setup.put(client, 1);
+    assert_eq!(setup.flush(client).expect_err("the loss"), "lost");
+    setup.flush(client).expect("it is known");
+    until("the mark goes", || !mark.is_durable());
+}
+
+#[test]
+fn writes_go_through_while_no_mark_can_be_made() {
+    let (setup, client, mark) = guarded(LATE, None);
+    mark.fails.store(true, Ordering::SeqCst);
+    setup.put(client, 1);
+    until("it is refused", || setup.engine.status().errors > 0);
+    setup.put(client, 2);
+    setup.flush(client).expect("a flush");
+    assert_eq!((setup.dirty(), setup.store_writes()), (0, 2));
+    mark.fails.store(false, Ordering::SeqCst);
+    until("it is tried again", || {
+        setup.put(client, 3);
+        setup.dirty() > 0
+    });
+    assert!(mark.is_durable());
+}
+
+#[test]
+fn a_clean_end_removes_the_mark_unless_nobody_knows_of_a_loss() {
+    let (setup, client, mark) = guarded(LATE, None);
+    setup.put(client, 1);
+    until("the mark is made", || setup.is_marked());
+    setup.put(client, 2);
+    setup.engine.prepare_end(setup.volume);
+    setup.engine.end_clean(setup.volume).expect("nothing to do");
+    assert!(mark.is_durable(), "something is dirty");
+    setup.flush(client).expect("written");
+    setup.engine.end_clean(setup.volume).expect("removed");
+    assert!(!mark.is_durable());
+    setup.put(client, 3);
+    assert_eq!(setup.dirty(), 0, "through, since the mark is gone");
+    let (setup, client, mark) = guarded(LATE, Some("lost"));
+    setup.engine.prepare_end(setup.volume);
+    setup
+        .flush(client)
+        .expect("the server's own flush is no client's");
+    setup.engine.end_clean(setup.volume).expect("nothing to do");
+    assert!(mark.is_durable(), "nobody knows");
+}

@@ -1,0 +1,108 @@
+//! QEMU's programs and futae keep out of each other's images.
+
+use futae_tests::binary::futae;
+use futae_tests::process::Running;
+use futae_tests::stage::{EXPORT, Stage};
+use futae_tests::tools::{has, text};
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, Command, Output, Stdio};
+
+const CACHE: [&str; 2] = ["--cache", "4MiB"];
+
+fn has_qemu_io() -> bool {
+    has("qemu-io")
+}
+
+fn qemu_io(stage: &Stage, words: &[&str]) -> Output {
+    let mut command = Command::new("qemu-io");
+    command.args(["-f", "raw"]).args(words).arg(&stage.image);
+    command.output().expect("qemu-io starts")
+}
+
+fn says(output: &Output) -> String {
+    let both = [&output.stdout[..], &output.stderr[..]].concat();
+    String::from_utf8_lossy(&both).into_owned()
+}
+
+/// A `qemu-io` that has the image open until it is dropped.
+struct Holder(Child);
+
+impl Holder {
+    fn new(stage: &Stage, words: &[&str]) -> Self {
+        let mut command = Command::new("qemu-io");
+        command.args(["-f", "raw"]).args(words).arg(&stage.image);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("qemu-io starts");
+        let mut orders = child.stdin.as_ref().expect("piped");
+        orders.write_all(b"read 0 512\n").expect("it reads");
+        let out = BufReader::new(child.stdout.as_mut().expect("piped"));
+        let has_read = |line: Result<String, _>| line.is_ok_and(|line| line.contains("512/512"));
+        assert!(out.lines().any(has_read), "qemu-io does not open the image");
+        Self(child)
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn qemu_does_not_write_under_a_running_server() {
+    if !has_qemu_io() {
+        return;
+    }
+    let mut stage = Stage::new(64);
+    stage.serve(&CACHE);
+    let before = std::fs::read(&stage.image).expect("the image");
+    let output = qemu_io(&stage, &["-c", "write -P 7 0 4096"]);
+    assert!(says(&output).contains("lock"), "{}", says(&output));
+    assert!(before == std::fs::read(&stage.image).expect("the image"));
+    // It may read if it knows that somebody writes.
+    let output = qemu_io(&stage, &["-U", "-r", "-c", "read 0 4096"]);
+    assert!(says(&output).contains("4096/4096"), "{}", says(&output));
+    stage.stop_serve();
+    let output = qemu_io(&stage, &["-c", "write -P 7 0 4096"]);
+    assert!(output.status.success(), "{}", says(&output));
+}
+
+#[test]
+fn an_image_that_qemu_writes_is_not_served_and_one_that_it_reads_is_served_read_only() {
+    if !has_qemu_io() {
+        return;
+    }
+    let stage = Stage::new(64);
+    let image = text(&stage.image);
+    let writable = format!("{EXPORT}={image}");
+    let read_only = format!("{writable},read-only");
+    let listen = format!("unix:{}", stage.socket.display());
+    let start = |export: &str| {
+        let words = ["serve", "--json", "--export", export, "--listen", &listen];
+        let mut command = futae(&words);
+        command.args(CACHE);
+        Running::start("futae serve", command)
+    };
+    let refused = |export: &str, holder: &Holder| {
+        let ended = start(export).wait();
+        assert!(!ended.status.success(), "{export} is served");
+        let name = format!("in use by another process: qemu-io ({})", holder.0.id());
+        assert!(ended.errors.contains(&name), "{}", ended.errors);
+    };
+    let writer = Holder::new(&stage, &[]);
+    refused(&writable, &writer);
+    refused(&read_only, &writer);
+    drop(writer);
+    // It only reads, and lets others write.
+    let _reader = Holder::new(&stage, &["-r"]);
+    let mut server = start(&read_only);
+    server.line();
+    let output = qemu_io(&stage, &["-r", "-c", "read 0 4096"]);
+    assert!(output.status.success(), "{}", says(&output));
+    let output = qemu_io(&stage, &["-c", "write -P 7 0 4096"]);
+    assert!(says(&output).contains("lock"), "{}", says(&output));
+    let ended = server.stop();
+    assert!(ended.status.success(), "{}", ended.errors);
+}

@@ -1,0 +1,228 @@
+//! What a client learns when a server that wrote back was killed, and the client reconnects by itself.
+
+use futae_tests::BLOCK;
+use futae_tests::binary::futae;
+use futae_tests::nbd::{Answer, Client};
+use futae_tests::process::{PATIENCE, Running};
+use futae_tests::stage::{EXPORT, Stage};
+use std::fs;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// Nothing but a flush brings anything to the image.
+const LATE: [&str; 10] = [
+    "--cache",
+    "16MiB",
+    "--policy",
+    "lru",
+    "--write-mode",
+    "write-back",
+    "--dirty-max",
+    "100%",
+    "--dirty-age-max",
+    "1h",
+];
+const THROUGH: [&str; 4] = ["--cache", "16MiB", "--policy", "lru"];
+const BLOCKS: u64 = 2048;
+const MARK: &str = ".disk.img.futae-unclean";
+
+fn connect(stage: &Stage) -> Client {
+    Client::connect(&stage.socket, EXPORT).expect("a connection")
+}
+
+fn good(answer: Answer<()>) {
+    answer.expect("a connection").expect("a good answer");
+}
+
+fn is_refused(answer: Answer<()>) -> bool {
+    answer.expect("a connection").is_err()
+}
+
+fn volume(stage: &Stage) -> serde_json::Value {
+    stage.status()["engines"][0]["volumes"][0].clone()
+}
+
+/// Waits until the server keeps writes: from then on no write goes through.
+fn fill(stage: &Stage, client: &mut Client) -> u64 {
+    let block = [7; BLOCK];
+    let begun = Instant::now();
+    for at in (0..BLOCKS / 2).cycle() {
+        good(client.write(at * BLOCK as u64, &block));
+        let dirty = volume(stage)["dirty_blocks"].as_u64().expect("a number");
+        if dirty >= 8 {
+            return dirty;
+        }
+        assert!(begun.elapsed() < PATIENCE, "no write is kept");
+    }
+    0
+}
+
+#[test]
+fn the_first_flush_after_a_kill_fails_and_the_second_does_not() {
+    let mut stage = Stage::new(BLOCKS);
+    for (back_again, words) in [(true, &LATE[..]), (false, &THROUGH[..])] {
+        stage.serve(&LATE);
+        let mut client = connect(&stage);
+        fill(&stage, &mut client);
+        assert!(stage.path(MARK).exists(), "dirty and unmarked");
+        stage.kill_serve();
+        stage.serve(words);
+        assert_eq!(volume(&stage)["unclean"], true);
+        let mut client = connect(&stage);
+        assert!(
+            is_refused(client.flush()),
+            "a flush says that lost data is safe"
+        );
+        good(client.flush());
+        assert_eq!(volume(&stage)["unclean"], false);
+        // Once it is known and nothing is dirty, the mark goes by itself.
+        let begun = Instant::now();
+        while stage.path(MARK).exists() {
+            assert!(begun.elapsed() < PATIENCE, "the mark stays, {back_again}");
+            sleep(Duration::from_millis(5));
+        }
+        drop(client);
+        stage.kill_serve();
+    }
+    stage.serve(&THROUGH);
+    good(connect(&stage).flush());
+    stage.stop_serve();
+}
+
+#[test]
+fn a_write_with_fua_learns_it_as_a_flush_does() {
+    let mut stage = Stage::new(BLOCKS);
+    stage.serve(&LATE);
+    fill(&stage, &mut connect(&stage));
+    stage.kill_serve();
+    stage.serve(&LATE);
+    let mut client = connect(&stage);
+    let block = [9; BLOCK];
+    good(client.write(0, &block));
+    assert!(is_refused(client.write_fua(0, &block)));
+    good(client.write_fua(0, &block));
+    good(client.flush());
+    stage.kill_serve();
+}
+
+#[test]
+fn a_clean_end_leaves_no_mark_and_an_end_without_a_word_to_a_client_keeps_it() {
+    let mut stage = Stage::new(BLOCKS);
+    stage.serve(&LATE);
+    let mut client = connect(&stage);
+    fill(&stage, &mut client);
+    drop(client);
+    stage.stop_serve();
+    assert!(!stage.path(MARK).exists(), "clean and marked");
+    stage.serve(&LATE);
+    let mut client = connect(&stage);
+    good(client.flush());
+    fill(&stage, &mut client);
+    stage.kill_serve();
+    // No client flushes under this one: the next one still has to tell.
+    let mut silent = Server::start(&stage, &LATE);
+    silent.ready();
+    let errors = silent.stop();
+    assert!(
+        errors.contains("not flushed") && errors.contains(EXPORT),
+        "{errors}"
+    );
+    assert!(stage.path(MARK).exists(), "nobody knows of it");
+    stage.serve(&LATE);
+    let mut client = connect(&stage);
+    assert!(is_refused(client.flush()));
+    good(client.flush());
+    stage.kill_serve();
+}
+
+#[test]
+fn an_operator_can_accept_the_loss() {
+    let mut stage = Stage::new(BLOCKS);
+    stage.serve(&LATE);
+    fill(&stage, &mut connect(&stage));
+    stage.kill_serve();
+    let mut server = Server::start(&stage, &[&LATE[..], &["--accept-lost-writes"]].concat());
+    server.ready();
+    good(connect(&stage).flush());
+    let errors = server.stop();
+    assert!(errors.contains("accepted"), "{errors}");
+    assert!(!stage.path(MARK).exists());
+}
+
+#[test]
+fn marks_of_what_is_no_file_are_in_the_state_directory() {
+    let mut below = Stage::new(BLOCKS);
+    below.serve(&THROUGH);
+    let stage = Stage::bare();
+    let state = stage.path("state");
+    let words = [&LATE[..], &["--state-dir", state.to_str().expect("UTF-8")]].concat();
+    let uri = below.uri();
+    let mut server = Server::start_over(&stage, &uri, &words);
+    server.ready();
+    let mut client = connect(&stage);
+    fill(&stage, &mut client);
+    let marks = || fs::read_dir(&state).expect("the directory").count();
+    assert_eq!(marks(), 1);
+    server.kill();
+    let mut server = Server::start_over(&stage, &uri, &words);
+    server.ready();
+    let mut client = connect(&stage);
+    assert!(is_refused(client.flush()));
+    good(client.flush());
+    drop(client);
+    server.stop();
+    assert_eq!(marks(), 0);
+}
+
+#[test]
+fn where_no_mark_can_be_made_nothing_is_written_back() {
+    let stage = Stage::new(BLOCKS);
+    let words = [&LATE[..], &["--state-dir", "/proc/self/futae"]].concat();
+    let ended = Server::start(&stage, &words).running.wait();
+    assert!(!ended.status.success());
+    let says = |word: &str| ended.errors.contains(word);
+    assert!(
+        says("--state-dir") && says("write-through"),
+        "{}",
+        ended.errors
+    );
+    let words = [&THROUGH[..], &["--state-dir", "/proc/self/futae"]].concat();
+    let mut server = Server::start(&stage, &words);
+    server.ready();
+    server.stop();
+}
+
+/// A server whose standard error is looked at.
+struct Server {
+    running: Running,
+}
+
+impl Server {
+    fn start(stage: &Stage, words: &[&str]) -> Self {
+        Self::start_over(stage, stage.image.to_str().expect("UTF-8"), words)
+    }
+
+    fn start_over(stage: &Stage, source: &str, words: &[&str]) -> Self {
+        let export = format!("{EXPORT}={source}");
+        let listen = format!("unix:{}", stage.socket.display());
+        let control = format!("unix:{}", stage.control.display());
+        let mut command = futae(&["serve", "--json", "--export", &export, "--listen", &listen]);
+        command.args(["--control", &control]).args(words);
+        let running = Running::start("futae serve", command);
+        Self { running }
+    }
+
+    fn ready(&mut self) {
+        self.running.line();
+    }
+
+    fn stop(self) -> String {
+        let ended = self.running.stop();
+        assert!(ended.status.success(), "{}", ended.errors);
+        ended.errors
+    }
+
+    fn kill(self) {
+        self.running.kill();
+    }
+}
