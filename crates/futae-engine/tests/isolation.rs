@@ -3,7 +3,10 @@
 mod common;
 
 use common::{BLOCK, TestStore, setup};
-use futae_engine::{Engine, Extent, HandDown, IoError, Store, StoreDone, StoreOperation};
+use futae_engine::{
+    ClientId, Engine, Extent, HandDown, IoBuf, IoError, Operation, Request, Store, StoreDone,
+    StoreOperation,
+};
 use futae_policy::{Class, VolumeId};
 use std::sync::{Arc, Condvar, Mutex, mpsc};
 
@@ -75,4 +78,81 @@ fn a_store_that_is_slow_to_tell_its_extents_holds_nobody_up() {
             .map_or(0, |extents| usize::from(extents[0].hole));
     }
     assert_eq!(holes + at_once, 200, "each is answered once");
+}
+
+/// A store below that notes what reaches it within one `together`.
+#[derive(Default)]
+struct Below {
+    inside: Mutex<bool>,
+    alone: Mutex<Vec<&'static str>>,
+}
+
+impl Below {
+    fn note(&self, what: &'static str) {
+        if !*self.inside.lock().expect("inside") {
+            self.alone.lock().expect("alone").push(what);
+        }
+    }
+}
+
+impl Store for Below {
+    fn size_bytes(&self) -> u64 {
+        64 * BLOCK
+    }
+    fn describe(&self) -> String {
+        "below".to_owned()
+    }
+    fn is_read_only(&self) -> bool {
+        false
+    }
+    fn takes_demotions(&self) -> bool {
+        true
+    }
+    fn submit(&self, _sequence: u64, operation: StoreOperation, done: StoreDone) {
+        self.note("operation");
+        match operation {
+            StoreOperation::Read { buffer, .. } => done(Ok(buffer)),
+            _ => done(Ok(IoBuf::new(0))),
+        }
+    }
+    fn demote(&self, _sequence: u64, _offset: u64, _data: IoBuf) {
+        self.note("demotion");
+    }
+    fn together(&self, submit: &mut dyn FnMut()) {
+        *self.inside.lock().expect("inside") = true;
+        submit();
+        *self.inside.lock().expect("inside") = false;
+    }
+}
+
+#[test]
+fn reads_and_demotions_of_a_batch_go_together_to_each_of_several_stores() {
+    let setup = setup("lru", 2, 64, HandDown::Data);
+    let stores = [Arc::new(Below::default()), Arc::new(Below::default())];
+    let volumes = stores.clone().map(|store| {
+        let volume = setup.engine.add_volume("below", store, Class::NORMAL);
+        volume.expect("a volume")
+    });
+    let request = |volume, block: u64| Request {
+        volume,
+        client: ClientId(1),
+        sequence: 0,
+        operation: Operation::Read {
+            offset: block * BLOCK,
+            length: BLOCK,
+        },
+        done: Box::new(drop),
+    };
+    let mut fill: Vec<_> = volumes.iter().map(|&volume| request(volume, 0)).collect();
+    setup.engine.submit_batch(&mut fill);
+    for store in &stores {
+        store.alone.lock().expect("alone").clear();
+    }
+    // Each read evicts a block of its own volume.
+    let mut batch: Vec<_> = volumes.iter().map(|&volume| request(volume, 1)).collect();
+    setup.engine.submit_batch(&mut batch);
+    for store in &stores {
+        let alone = store.alone.lock().expect("alone");
+        assert!(alone.is_empty(), "on their own: {alone:?}");
+    }
 }
