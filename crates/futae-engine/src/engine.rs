@@ -12,10 +12,14 @@ mod growing;
 mod hints;
 mod loads;
 mod log;
+mod long;
 mod read;
+mod residents;
 mod sizing;
 mod state;
 mod status;
+mod steps;
+mod turns;
 mod weighing;
 mod write;
 mod write_back;
@@ -28,7 +32,7 @@ use crate::arena::{Arena, give_long_pieces_back};
 use crate::{
     ClientId, Extent, IoBuf, IoError, IoErrorKind, Memory, Operation, Request, SetupError, Store,
 };
-use effects::{Effects, Ticket};
+use effects::Ticket;
 use futae_policy::{Class, HashIndex, Level, PolicySpec, Shape, VolumeId};
 use hashbrown::HashMap;
 use log::DecisionLog;
@@ -37,8 +41,9 @@ use slab::Slab;
 use state::{State, Volume};
 use status::Tally;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, mpsc};
 use std::time::{Duration, Instant};
+use turns::Turns;
 use write_back::WriteBack;
 
 /// The smallest block in bytes: one page.
@@ -49,7 +54,7 @@ const BLOCK_BYTES_MAX: u64 = 256 << 20;
 const TICK_MIN: Duration = Duration::from_millis(5);
 const TICK_MAX: Duration = Duration::from_millis(500);
 /// Blocks that one step of a shrink lets go at most, so that requests are not held up.
-const SHRINK_STEP_BLOCKS: u32 = 1024;
+const SHRINK_STEP_BLOCKS: u32 = steps::STEP_BLOCKS as u32;
 
 /// What happens to a block that is evicted, when the store below is itself a cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -86,7 +91,7 @@ pub struct EngineOptions {
 pub struct Engine {
     block_bytes: u64,
     policy: String,
-    state: Mutex<State>,
+    state: Turns,
     sizing: Mutex<Sizing>,
     questions: Mutex<asking::Questions>,
     /// Its end is the end of the thread that looks at the clock.
@@ -120,6 +125,7 @@ impl Engine {
             flights: Slab::new(),
             flight_of: HashMap::new(),
             loads: loads::Loads::default(),
+            steps: steps::Steps::new(options.block_bytes),
             readers: Slab::new(),
             writes: Slab::new(),
             flushes: Slab::new(),
@@ -143,7 +149,7 @@ impl Engine {
         let engine = Arc::new(Self {
             block_bytes: options.block_bytes,
             policy: options.policy.to_string(),
-            state: Mutex::new(state),
+            state: Turns::new(state),
             sizing: Mutex::new(Sizing {
                 capacity_blocks: options.capacity_blocks,
                 aside_blocks: 0,
@@ -159,21 +165,7 @@ impl Engine {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Decides under the lock, then acts without it.
-    fn act<T>(self: &Arc<Self>, decide: impl FnOnce(&mut State, &mut Effects) -> T) -> T {
-        let mut effects = Effects::default();
-        let value = {
-            let mut state = self.lock();
-            let value = decide(&mut state, &mut effects);
-            state.preload(&mut effects);
-            state.write_back_on(&mut effects);
-            value
-        };
-        effects.run(self);
-        value
+        self.state.lock()
     }
 
     /// Adds a volume. `class` marks its blocks (e.g. [`Class::REMOTE`]).
@@ -198,6 +190,7 @@ impl Engine {
             tally: Tally::default(),
             grows: false,
             dirt: dirt::Dirt::default(),
+            residents: residents::Residents::default(),
             costs: Some(Box::default()),
         });
         Ok(volume)
@@ -248,7 +241,7 @@ impl Engine {
         self.act(|state, effects| {
             state.touch(requests);
             for request in requests.drain(..) {
-                state.begin(request, effects);
+                state.begin_in_turn(request, effects);
             }
         });
     }

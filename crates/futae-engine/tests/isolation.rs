@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{BLOCK, TestStore, setup};
+use common::{BLOCK, Setup, TestStore, initial, setup, take, write};
 use futae_engine::{
     ClientId, Engine, Extent, HandDown, IoBuf, IoError, Operation, Request, Store, StoreDone,
     StoreOperation,
@@ -155,4 +155,122 @@ fn reads_and_demotions_of_a_batch_go_together_to_each_of_several_stores() {
         let alone = store.alone.lock().expect("alone");
         assert!(alone.is_empty(), "on their own: {alone:?}");
     }
+}
+
+/// Blocks that were decided on at most at a time, and blocks that are resident.
+fn longest_step(setup: &Setup) -> (u64, u64) {
+    let status = setup.engine.status();
+    (status.lock_step_blocks_max, status.resident_blocks)
+}
+
+#[test]
+fn a_long_range_is_decided_on_in_bounded_steps() {
+    const BLOCKS: u64 = 6000;
+    let setup = setup("lru", BLOCKS as u32, BLOCKS, HandDown::Nothing);
+    let client = setup.engine.join(setup.volume);
+    let all = BLOCKS * BLOCK;
+    let read = |operation| take(&setup.start(client, 0, operation)).expect("answered");
+    let expected: Vec<u8> = (0..all).map(initial).collect();
+    assert!(read(setup.read(0, BLOCKS)).expect("a read") == expected);
+    assert!(read(setup.read(0, BLOCKS)).expect("a second read") == expected);
+    assert_eq!(longest_step(&setup), (1024, BLOCKS));
+
+    // While the first blocks are dropped and until the store has answered, nobody reads any of it.
+    setup.store.set(|inside| inside.hold = true);
+    let zeroes = Operation::WriteZeroes {
+        offset: 0,
+        length: all,
+        fua: false,
+        no_hole: true,
+    };
+    let zeroing = setup.start(client, 0, zeroes);
+    assert_eq!(longest_step(&setup), (1024, 0));
+    let reading = setup.start(client, 0, setup.read(5999, 1));
+    assert_eq!(setup.store.get(|inside| inside.held.len()), 1);
+    setup.store.set(|inside| inside.hold = false);
+    setup.store.release_all();
+    take(&zeroing).expect("answered").expect("zeroed");
+    let zero = take(&reading).expect("answered").expect("read");
+    assert!(zero.iter().all(|&byte| byte == 0));
+
+    let data = vec![7; all as usize];
+    read(write(0, &data)).expect("a write");
+    assert!(read(setup.read(0, BLOCKS)).expect("a read") == data);
+    let offset = 0;
+    setup
+        .engine
+        .wait(
+            setup.volume,
+            client,
+            Operation::Demote {
+                offset,
+                data: IoBuf::copy_of(&data),
+            },
+        )
+        .expect("taken");
+    assert_eq!(longest_step(&setup), (1024, BLOCKS));
+    setup.engine.audit();
+}
+
+#[test]
+fn a_batch_and_what_waited_for_a_write_go_on_in_bounded_steps() {
+    let setup = setup("lru", 64, 4096, HandDown::Nothing);
+    let client = setup.engine.join(setup.volume);
+    setup.store.set(|inside| inside.hold = true);
+    let trim = Operation::Trim {
+        offset: 0,
+        length: 4096 * BLOCK,
+    };
+    let trimmed = setup.start(client, 0, trim);
+    let waiting: Vec<_> = (0..8)
+        .map(|at| setup.start(client, 0, setup.read(at * 500, 500)))
+        .collect();
+    setup.store.set(|inside| inside.hold = false);
+    setup.store.release_all();
+    take(&trimmed).expect("answered").expect("trimmed");
+    for read in waiting {
+        take(&read).expect("answered").expect("read");
+    }
+    assert_eq!(longest_step(&setup).0, 1000);
+    let request = |at: u64| Request {
+        volume: setup.volume,
+        client,
+        sequence: 0,
+        operation: setup.read(at * 500, 500),
+        done: Box::new(drop),
+    };
+    setup
+        .engine
+        .submit_batch(&mut (0..8).map(request).collect());
+    assert_eq!(longest_step(&setup).0, 1000);
+    setup.engine.audit();
+}
+
+#[test]
+fn a_range_is_dropped_by_what_is_resident_of_it() {
+    let setup = setup("lru", 1024, 1 << 14, HandDown::Nothing);
+    let client = setup.engine.join(setup.volume);
+    for at in (0..1024).rev() {
+        let block = at * 16;
+        take(&setup.start(client, 0, setup.read(block, 1)))
+            .expect("answered")
+            .expect("read");
+    }
+    let trim = |block: u64, blocks: u64| Operation::Trim {
+        offset: block * BLOCK,
+        length: blocks * BLOCK,
+    };
+    take(&setup.start(client, 0, trim(1, 15)))
+        .expect("answered")
+        .expect("trimmed");
+    assert_eq!(longest_step(&setup), (1, 1024), "none of them was there");
+    take(&setup.start(client, 0, trim(0, 512 * 16)))
+        .expect("answered")
+        .expect("trimmed");
+    assert_eq!(
+        longest_step(&setup),
+        (512, 1024 - 512),
+        "7,680 others were not there"
+    );
+    setup.engine.audit();
 }

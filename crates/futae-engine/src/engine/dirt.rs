@@ -66,6 +66,8 @@ pub struct Cleaned {
 #[derive(Default)]
 pub struct Dirt {
     blocks: HashMap<u64, Dirty>,
+    /// All of them.
+    order: BTreeSet<u64>,
     /// Dirty, not carried, and not left alone after a failure.
     waiting: BTreeSet<u64>,
     /// Those of them that are to be written as soon as may be.
@@ -131,22 +133,16 @@ impl Dirt {
 
     /// How many blocks of a range are dirty.
     pub fn count(&self, range: Range<u64>) -> u64 {
-        if self.blocks.is_empty() {
-            return 0;
-        }
-        range.filter(|index| self.has(*index)).count() as u64
+        self.order.range(range).count() as u64
     }
 
-    /// The dirty blocks of a range, ascending.
-    pub fn within(&self, range: Range<u64>) -> Vec<u64> {
-        let mut found: Vec<u64> = if range.end - range.start <= self.len() {
-            range.filter(|index| self.has(*index)).collect()
-        } else {
-            let inside = self.blocks.keys().filter(|index| range.contains(*index));
-            inside.copied().collect()
-        };
-        found.sort_unstable();
-        found
+    /// The first dirty blocks of a range, ascending, at most `most`.
+    pub fn within(&self, range: Range<u64>, most: u64) -> Vec<u64> {
+        if range.is_empty() {
+            return Vec::new();
+        }
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        self.order.range(range).take(most).copied().collect()
     }
 
     /// The data of a dirty block without a slot.
@@ -167,6 +163,7 @@ impl Dirt {
         if dirty.unsaved.is_some() {
             return;
         }
+        self.order.insert(index);
         dirty.unsaved = Some(stamp);
         if dirty.carried.is_none() {
             self.waiting.insert(index);
@@ -318,6 +315,7 @@ impl Dirt {
         let Dirty {
             stray, hand_down, ..
         } = self.blocks.remove(&index)?;
+        self.order.remove(&index);
         self.waiting.remove(&index);
         self.due.remove(&index);
         self.failed.remove(&index);
@@ -343,6 +341,11 @@ impl Dirt {
                 "block {index} is dirty of nothing"
             );
         }
+        assert_eq!(
+            self.order.len(),
+            self.blocks.len(),
+            "dirty blocks out of order"
+        );
         let known = |set: &BTreeSet<u64>| set.iter().all(|index| self.has(*index));
         assert!(known(&self.waiting) && known(&self.failed), "clean blocks");
         assert!(self.due.is_subset(&self.waiting), "due and not waiting");

@@ -1,7 +1,9 @@
 //! What is left to do once the cache has decided, done after its lock is released.
 
 use super::Engine;
+use super::steps::Rest;
 use crate::{Done, IoBuf, IoError, Store, StoreOperation};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -37,6 +39,7 @@ pub struct Effects {
     operations: Vec<Started>,
     handed: Vec<HandedDown>,
     answers: Vec<(Done, Result<IoBuf, IoError>)>,
+    rest: VecDeque<Rest>,
 }
 
 impl Effects {
@@ -55,14 +58,20 @@ impl Effects {
         self.answers.push((done, result));
     }
 
-    /// Does it all. The lock must not be held. Reads go out before the demotions of the same
+    /// Something that is left to be decided on in a later step.
+    pub fn later(&mut self, rest: Rest) {
+        self.rest.push_back(rest);
+    }
+
+    /// Does it all, and returns what is left to be decided on. The lock must not be held. Reads go out before the demotions of the same
     /// decision, which is the order that the level below decides in; and together with them, store by
     /// store, since an answer to the read would let the next request overtake the demotion.
-    pub fn run(self, engine: &Arc<Engine>) {
+    pub fn run(self, engine: &Arc<Engine>) -> VecDeque<Rest> {
         let Self {
             operations,
             handed,
             answers,
+            rest,
         } = self;
         let mut groups: Vec<Group> = Vec::new();
         for (store, sequence, offset, what) in handed {
@@ -91,6 +100,7 @@ impl Effects {
         for (done, result) in answers {
             done(result);
         }
+        rest
     }
 }
 

@@ -35,6 +35,10 @@ impl State {
             self.writes[key].parked.push(request);
             return;
         }
+        let (first, end) = self.block_range(&span);
+        if end - first > self.steps.most() {
+            return self.read_in_parts(request, span, goes_on, effects);
+        }
         self.tally.bytes_read += span.length;
         let buffer = IoBuf::new(span.length as usize);
         let mut reading = Reading {
@@ -43,7 +47,6 @@ impl State {
             waits: Vec::new(),
             started: Vec::new(),
         };
-        let (first, end) = self.block_range(&span);
         for index in first..end {
             let block = BlockId::new(span.volume, index);
             let outcome = if goes_on && index == first {
@@ -264,7 +267,7 @@ impl State {
         }
         self.answer_readers(&flight.readers, span, result, effects);
         for request in flight.parked {
-            self.begin(request, effects);
+            self.begin_in_turn(request, effects);
         }
     }
 

@@ -65,6 +65,8 @@ impl Engine {
         if left == before {
             return;
         }
-        while !self.act(|state, effects| state.resize_step(left, SHRINK_STEP_BLOCKS, effects)) {}
+        while !self.act(|state, effects| state.resize_step(left, SHRINK_STEP_BLOCKS, effects)) {
+            self.state.give_way();
+        }
     }
 }

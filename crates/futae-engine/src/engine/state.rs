@@ -8,7 +8,9 @@ use super::effects::{Effects, Handed, Ticket};
 use super::flights::{Background, Flight, Span, WaitingRead, Write};
 use super::loads::{Loads, PAGE_BYTES};
 use super::log::DecisionLog;
+use super::residents::Residents;
 use super::status::Tally;
+use super::steps::Steps;
 use super::write_back::{Run, WriteBack};
 use crate::StoreOperation;
 use crate::arena::Arena;
@@ -46,6 +48,8 @@ pub struct Volume {
     pub grows: bool,
     /// What its store does not have yet.
     pub dirt: Dirt,
+    /// Which of its blocks are resident.
+    pub residents: Residents,
     /// What its store's operations take; not measured of volumes that come and go.
     pub costs: Option<Box<Costs>>,
 }
@@ -80,6 +84,8 @@ pub struct State {
     pub flight_of: HashMap<BlockId, usize>,
     /// What is loaded in the background.
     pub loads: Loads,
+    /// How far the present step is.
+    pub steps: Steps,
     pub readers: Slab<WaitingRead>,
     pub writes: Slab<Write>,
     pub flushes: Slab<Flush>,
@@ -128,7 +134,7 @@ impl State {
                 effects.answer(request.done, Ok(IoBuf::new(0)));
             }
             Operation::Demote { data, .. } => {
-                self.demotion(request.client, request.sequence, span, &data, effects);
+                self.demotion(request.client, request.sequence, span, data, effects);
                 effects.answer(request.done, Ok(IoBuf::new(0)));
             }
         }
@@ -236,6 +242,7 @@ impl State {
         }
         let access = Access::of(block, kind).classed(class.with(marks));
         let outcome = self.level.access(&access);
+        self.steps.count(1);
         let hit = matches!(outcome, Outcome::Hit(_));
         self.tally.count(kind, hit);
         self.volumes[usize::from(block.volume().0)]
@@ -249,7 +256,9 @@ impl State {
             if self.frames.len() <= slot.i() {
                 self.frames.resize(slot.i() + 1, Frame::Ready);
             }
+            self.note_resident(block, true);
             if let Some(victim) = evicted {
+                self.note_resident(victim.block, false);
                 self.see_off(&victim, effects);
             }
             if self.adopt(block, slot) {
@@ -312,9 +321,20 @@ impl State {
         effects.hand_down(store, sequence, span.offset, what);
     }
 
+    /// A block has got a slot, or has lost it.
+    fn note_resident(&mut self, block: BlockId, is_resident: bool) {
+        let residents = &mut self.volumes[usize::from(block.volume().0)].residents;
+        if is_resident {
+            residents.insert(block.index());
+        } else {
+            residents.remove(block.index());
+        }
+    }
+
     /// Drops a block whose content is no longer true.
     pub fn invalidate(&mut self, block: BlockId) {
         if let Some(victim) = self.level.remove(block, Departure::Invalidated) {
+            self.note_resident(block, false);
             let frame = std::mem::replace(&mut self.frames[victim.slot.i()], Frame::Ready);
             if let Frame::Awaits(key) = frame {
                 self.flights[key]
@@ -422,6 +442,8 @@ impl State {
         let bounded = self.level.resident().saturating_sub(surplus_max);
         let capacity = capacity_blocks.max(bounded);
         for victim in self.level.resize(capacity) {
+            self.steps.count(1);
+            self.note_resident(victim.block, false);
             self.see_off(&victim, effects);
             self.arena.release(victim.slot);
         }
@@ -451,7 +473,16 @@ impl State {
                 );
             }
         }
+        let noted = self.volumes.iter().map(|volume| volume.residents.count());
+        assert_eq!(
+            noted.sum::<u64>(),
+            u64::from(self.level.resident()),
+            "residents are miscounted"
+        );
         for block in self.level.order() {
+            let residents = &self.volumes[usize::from(block.volume().0)].residents;
+            let index = block.index();
+            assert_eq!(residents.within(index..index + 1, 1), [index]);
             let slot = self.level.find(block).expect("ordered blocks are resident");
             match self.frames[slot.i()] {
                 Frame::Ready | Frame::Loading => {}

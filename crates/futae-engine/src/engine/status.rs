@@ -121,6 +121,9 @@ pub struct EngineStatus {
     pub bytes_demoted_out: u64,
     /// Requests that failed, and store reads that failed.
     pub errors: u64,
+    /// Blocks that were decided on at most while the cache's lock was held once.
+    #[serde(default)]
+    pub lock_step_blocks_max: u64,
     /// The volumes.
     pub volumes: Vec<VolumeStatus>,
     /// The weights in force, of a policy that weighs classes.
@@ -239,6 +242,7 @@ impl State {
             bytes_demoted_in: tally.bytes_demoted_in,
             bytes_demoted_out: tally.bytes_demoted_out,
             errors: tally.errors,
+            lock_step_blocks_max: self.steps.longest,
             volumes: self.volume_status(),
             weights: self.weight_status(),
             classes: self.class_status(),

@@ -16,9 +16,10 @@ mod settle;
 use super::effects::{Effects, Ticket};
 use super::flights::{Content, Span, Write};
 use super::state::{Frame, State};
+use super::steps::Rest;
 use crate::{Done, HandDown, IoBuf, Operation, Request, StoreOperation};
 use futae_policy::{AccessKind, BlockId, Class, Outcome, Slot, Victim, VolumeId};
-use joint::jointly;
+use joint::Joint;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
@@ -106,6 +107,41 @@ pub struct Run {
     pub parked: Vec<Request>,
 }
 
+/// A write that is being kept.
+pub struct Keeping {
+    span: Span,
+    data: IoBuf,
+    /// The next block.
+    next: u64,
+    /// What keeps others away from the rest of it between steps, by key among the writes.
+    place: Option<usize>,
+    /// Its answer, unless some of it goes through.
+    done: Option<Done>,
+    /// The same once something goes through, and the end that stands for what is kept.
+    joint: Option<(Joint, Done)>,
+}
+
+impl Keeping {
+    /// The end of a part that goes through.
+    fn end(&mut self) -> Done {
+        let done = self.done.take();
+        let (joint, _) = self.joint.get_or_insert_with(|| {
+            let joint = Joint::new(done);
+            let kept = joint.end();
+            (joint, kept)
+        });
+        joint.end()
+    }
+
+    /// All that is kept of it has been taken over.
+    fn answer(&mut self, effects: &mut Effects) {
+        let kept = self.joint.take().map(|(_, kept)| kept);
+        if let Some(done) = kept.or_else(|| self.done.take()) {
+            effects.answer(done, Ok(IoBuf::new(0)));
+        }
+    }
+}
+
 impl State {
     /// Whether written blocks stay dirty here.
     pub fn writes_back(&self) -> bool {
@@ -171,7 +207,7 @@ impl State {
 
     /// Writes that waited go on, those of each volume in their order, as far as there is room.
     pub fn resume_throttled(&mut self, effects: &mut Effects) {
-        let mut from = 0;
+        let (mut from, mut is_full) = (0, false);
         while let Some(busy) = self.next_busy(from) {
             from = busy + 1;
             let at = usize::from(busy);
@@ -182,10 +218,18 @@ impl State {
                     queue.push_front(request);
                     break;
                 }
+                if !self.steps.has_room_for(self.blocks_of(&request)) {
+                    queue.push_front(request);
+                    is_full = true;
+                    break;
+                }
                 self.begin(request, effects);
             }
             queue.append(&mut self.volumes[at].dirt.throttled);
             self.volumes[at].dirt.throttled = queue;
+            if is_full {
+                return effects.later(Rest::Throttled);
+            }
         }
     }
 
@@ -195,16 +239,39 @@ impl State {
         let Operation::Write { data, .. } = request.operation else {
             return;
         };
-        let (first, end) = self.block_range(&span);
-        let now = Instant::now();
         self.tally.bytes_written += span.length;
+        let (first, _) = self.block_range(&span);
+        let keeping = Keeping {
+            span,
+            data,
+            next: first,
+            place: None,
+            done: Some(request.done),
+            joint: None,
+        };
+        self.keep_on(keeping, effects);
+    }
+
+    /// Goes on with a write that is kept, for as many blocks as this step has room for. If that is not all,
+    /// the rest of its range is kept from others until it goes on.
+    pub fn keep_on(&mut self, mut keeping: Keeping, effects: &mut Effects) {
+        let (span, now) = (keeping.span, Instant::now());
+        let (_, end) = self.block_range(&span);
         let mut rest: Vec<Span> = Vec::new();
-        for index in first..end {
-            let block = BlockId::new(span.volume, index);
+        while keeping.next < end && self.steps.left() > 0 {
+            let block = BlockId::new(span.volume, keeping.next);
+            keeping.next += 1;
             let Some(part) = self.block_span(block).overlap(&span) else {
                 continue;
             };
-            if self.keep_block(block, part, (&span, &data), effects) {
+            // Of a write of several steps others may have taken the room.
+            let has_room = keeping.place.is_none() || self.is_dirty(block) || self.has_room();
+            let before = self.steps.left();
+            let is_kept = has_room && self.keep_block(block, part, (&span, &keeping.data), effects);
+            if self.steps.left() == before {
+                self.steps.count(1);
+            }
+            if is_kept {
                 self.mark_dirty(block, now);
                 continue;
             }
@@ -213,18 +280,52 @@ impl State {
                 _ => rest.push(part),
             }
         }
-        match rest.as_slice() {
-            [] => effects.answer(request.done, Ok(IoBuf::new(0))),
-            [all] if *all == span => self.send_through(span, data, request.done, effects),
-            parts => {
-                let done = jointly(request.done, parts.len());
-                for (part, done) in parts.iter().zip(done) {
-                    let mut slice = IoBuf::new(part.length as usize);
-                    span.copy(data.as_slice(), part, slice.as_mut_slice());
-                    self.send_through(*part, slice, done, effects);
-                }
-            }
+        let parked = keeping
+            .place
+            .take()
+            .map(|key| self.writes.remove(key).parked);
+        let mut parked = parked.unwrap_or_default();
+        if rest.as_slice() == [span] {
+            let done = keeping.end();
+            keeping.answer(effects);
+            return self.send_through(span, keeping.data, done, effects);
         }
+        for part in rest {
+            let mut slice = IoBuf::new(part.length as usize);
+            span.copy(keeping.data.as_slice(), &part, slice.as_mut_slice());
+            let done = keeping.end();
+            self.send_through(part, slice, done, effects);
+        }
+        if keeping.next < end {
+            let offset = (keeping.next * self.block_bytes).max(span.offset);
+            let left = Span {
+                volume: span.volume,
+                offset,
+                length: span.end() - offset,
+            };
+            let blocks = self.widened(&left);
+            keeping.place = Some(self.writes.insert(Write {
+                span: left,
+                blocks,
+                content: Content::Data,
+                grown_from: None,
+                has_begun: false,
+                done: Box::new(drop),
+                parked: std::mem::take(&mut parked),
+            }));
+            return effects.later(Rest::Keep(keeping));
+        }
+        keeping.answer(effects);
+        for request in parked {
+            self.begin_in_turn(request, effects);
+        }
+    }
+
+    /// Whether one more block may become dirty.
+    fn has_room(&self) -> bool {
+        self.write_back
+            .as_ref()
+            .is_some_and(|known| known.dirty_blocks < known.dirty_max_blocks)
     }
 
     /// Puts one written block before the level, and its data where it is kept; whether it is.
@@ -339,7 +440,7 @@ impl State {
     pub fn dirty_ranges(&self, volume: VolumeId, offset: u64, length: u64) -> Vec<(u64, u64)> {
         let bytes = self.block_bytes;
         let end = offset.saturating_add(length).div_ceil(bytes);
-        let dirty = self.dirt(volume).within(offset / bytes..end);
+        let dirty = self.dirt(volume).within(offset / bytes..end, u64::MAX);
         dirty
             .into_iter()
             .map(|index| (index * bytes, (index + 1) * bytes))
@@ -383,7 +484,7 @@ impl State {
         for (at, volume) in self.volumes.iter().enumerate() {
             volume.dirt.audit();
             dirty_blocks += volume.dirt.len();
-            for index in volume.dirt.within(0..BlockId::INDEX_LIMIT) {
+            for index in volume.dirt.within(0..BlockId::INDEX_LIMIT, u64::MAX) {
                 let block = BlockId::new(VolumeId(at as u16), index);
                 let slot = self.level.find(block);
                 assert_eq!(

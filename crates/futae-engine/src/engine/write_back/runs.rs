@@ -5,6 +5,7 @@ use crate::engine::dirt::Cleaned;
 use crate::engine::effects::{Effects, Ticket};
 use crate::engine::flights::{Span, Write};
 use crate::engine::state::State;
+use crate::engine::steps::Rest;
 use crate::{HandDown, IoBuf, IoError, StoreOperation};
 use futae_policy::{BlockId, Class, VolumeId};
 use std::ops::Range;
@@ -41,6 +42,10 @@ impl State {
                 let is_busy = dirt.runs >= RUNS_MAX || dirt.bytes_carried >= CARRIED_BYTES_MAX;
                 if is_busy || dirt.len() == 0 {
                     break;
+                }
+                if self.steps.left() == 0 {
+                    // What is written back is copied.
+                    return effects.later(Rest::Anything);
                 }
                 let dirty = self
                     .write_back
@@ -91,6 +96,7 @@ impl State {
             of.copy(data, &span, buffer.as_mut_slice());
             self.dirt_mut(volume).carry(index);
         }
+        self.steps.count(run.end - run.start);
         let dirt = self.dirt_mut(volume);
         dirt.runs += 1;
         dirt.bytes_carried += span.length;
@@ -142,7 +148,7 @@ impl State {
         }
         self.resume_changes(&run, error.as_ref(), effects);
         for request in run.parked {
-            self.begin(request, effects);
+            self.begin_in_turn(request, effects);
         }
         self.resume_throttled(effects);
     }
