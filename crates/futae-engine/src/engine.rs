@@ -1,5 +1,6 @@
 //! The cache's public face: one lock around the state, and all I/O outside of it.
 
+mod account;
 mod asking;
 mod belief;
 mod change;
@@ -13,6 +14,7 @@ mod hints;
 mod loads;
 mod log;
 mod long;
+mod notices;
 mod read;
 mod residents;
 mod sizing;
@@ -32,6 +34,7 @@ use crate::arena::{Arena, give_long_pieces_back};
 use crate::{
     ClientId, Extent, IoBuf, IoError, IoErrorKind, Memory, Operation, Request, SetupError, Store,
 };
+use account::Account;
 use effects::Ticket;
 use futae_policy::{Class, HashIndex, Level, PolicySpec, Shape, VolumeId};
 use hashbrown::HashMap;
@@ -92,6 +95,7 @@ pub struct Engine {
     block_bytes: u64,
     policy: String,
     state: Turns,
+    account: Arc<Account>,
     sizing: Mutex<Sizing>,
     questions: Mutex<asking::Questions>,
     /// Its end is the end of the thread that looks at the clock.
@@ -113,6 +117,7 @@ impl Engine {
         give_long_pieces_back();
         let mut arena = Arena::new(options.block_bytes as usize);
         arena.reserve(options.capacity_blocks)?;
+        let account = Arc::<Account>::default();
         let state = State {
             block_bytes: options.block_bytes,
             hand_down: options.hand_down,
@@ -126,6 +131,7 @@ impl Engine {
             flight_of: HashMap::new(),
             loads: loads::Loads::default(),
             steps: steps::Steps::new(options.block_bytes),
+            account: Arc::clone(&account),
             readers: Slab::new(),
             writes: Slab::new(),
             flushes: Slab::new(),
@@ -150,6 +156,7 @@ impl Engine {
             block_bytes: options.block_bytes,
             policy: options.policy.to_string(),
             state: Turns::new(state),
+            account: Arc::clone(&account),
             sizing: Mutex::new(Sizing {
                 capacity_blocks: options.capacity_blocks,
                 aside_blocks: 0,
@@ -189,6 +196,7 @@ impl Engine {
             belief: belief::Belief::default(),
             tally: Tally::default(),
             grows: false,
+            notices: notices::Notices::default(),
             dirt: dirt::Dirt::default(),
             residents: residents::Residents::default(),
             costs: Some(Box::default()),
@@ -351,6 +359,12 @@ impl Engine {
     /// Reads from stores that are under way, for whomever: by it, who reads ahead of demand keeps behind it.
     pub fn reads_under_way(&self) -> usize {
         self.lock().flights.len()
+    }
+
+    /// Bytes of the buffers that the engine holds for work under way: reads from stores (notices too),
+    /// requests that wait for several of them, and write-backs. Does not take the lock.
+    pub fn buffer_bytes(&self) -> u64 {
+        self.account.held()
     }
 
     /// Begins to load what the policy wants loaded before anybody asks for anything.

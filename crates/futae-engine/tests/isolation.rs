@@ -274,3 +274,69 @@ fn a_range_is_dropped_by_what_is_resident_of_it() {
     );
     setup.engine.audit();
 }
+
+#[test]
+fn a_notice_of_any_length_reads_little_at_a_time_and_little_in_all() {
+    const BLOCKS: u64 = 16 << 10;
+    let setup = setup("lru", 4096, BLOCKS, HandDown::Nothing);
+    let client = setup.engine.join(setup.volume);
+    setup.store.set(|inside| inside.hold = true);
+    let notice = || Operation::Notice {
+        offset: 0,
+        length: BLOCKS * BLOCK,
+    };
+    let answers = [(); 3].map(|()| setup.start(client, 0, notice()));
+    for answer in answers {
+        take(&answer).expect("answered at once").expect("taken");
+    }
+    let held = || {
+        setup.store.get(|inside| {
+            let bytes = inside.held.iter().map(|(operation, _)| match operation {
+                StoreOperation::Read { buffer, .. } => buffer.len() as u64,
+                _ => 0,
+            });
+            bytes.collect::<Vec<_>>()
+        })
+    };
+    let mut most = 0;
+    while !held().is_empty() {
+        assert!(held().iter().all(|&bytes| bytes <= 1 << 20), "{:?}", held());
+        most = most.max(held().iter().sum());
+        setup.store.release(0, false);
+    }
+    assert!(most <= 8 << 20, "{most} bytes at a time");
+    // The first notice took all of what may wait, and had begun when the others came.
+    let read: usize = setup
+        .store
+        .get(|inside| inside.reads.iter().map(|read| read.1).sum());
+    assert!(read as u64 / BLOCK <= 3 * 4096 / 4, "{read} bytes in all");
+    assert!(longest_step(&setup).0 <= 1024);
+    setup.engine.audit();
+}
+
+#[test]
+fn notices_go_on_by_themselves_and_are_answered_by_what_they_read() {
+    let setup = setup("lru", 4096, 4096, HandDown::Nothing);
+    let client = setup.engine.join(setup.volume);
+    // Every other block is here already: many short reads.
+    for block in (0..900).step_by(2) {
+        take(&setup.start(client, 0, setup.read(block, 1)));
+    }
+    setup.store.set(|inside| inside.hold = true);
+    setup.engine.notice(setup.volume, 0, 900 * BLOCK);
+    setup.engine.notice(setup.volume, 1000 * BLOCK, 100 * BLOCK);
+    let begun = setup.store.get(|inside| inside.held.len());
+    assert_eq!(begun, 450, "the second one waits");
+    setup.store.set(|inside| inside.hold = false);
+    setup.store.release_all();
+    let status = setup.engine.status();
+    assert_eq!((status.notice_reads, status.resident_blocks), (550, 1000));
+    let reads = setup.store.get(|inside| inside.reads.len());
+    let hit = take(&setup.start(client, 0, setup.read(1000, 100)));
+    assert_eq!(
+        hit.expect("answered").expect("read")[0],
+        initial(1000 * BLOCK)
+    );
+    assert_eq!(setup.store.get(|inside| inside.reads.len()), reads);
+    setup.engine.audit();
+}

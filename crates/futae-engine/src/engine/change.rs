@@ -12,9 +12,6 @@ use crate::{ClientId, IoBuf, IoError, Operation, Request, StoreDone};
 use futae_policy::VolumeId;
 use std::sync::{Arc, mpsc};
 
-/// Whose requests these are: nobody hands blocks of growing volumes down.
-const NOBODY: ClientId = ClientId(0);
-
 impl Engine {
     /// Runs `work`, which changes bytes `offset..offset + length` of a growing volume's store
     /// past the cache, or finds out how they have changed. Before that, what is dirty there is
@@ -70,7 +67,7 @@ impl Engine {
         };
         self.submit(Request {
             volume,
-            client: NOBODY,
+            client: ClientId::NOBODY,
             sequence: 0,
             operation: Operation::Change(change),
             done: Box::new(drop),

@@ -69,6 +69,8 @@ pub struct Flight {
     pub hand_down: Vec<BlockId>,
     /// Whether it is read for nobody yet.
     pub background: Background,
+    /// Whether it is read because of notices.
+    pub is_notice: bool,
     /// Writes that wait until it is over.
     pub parked: Vec<Request>,
 }
@@ -77,8 +79,8 @@ pub struct Flight {
 pub struct WaitingRead {
     /// What was asked for.
     pub span: Span,
-    /// Where it is put together.
-    pub buffer: IoBuf,
+    /// Where it is put together, if it is not what one flight brings.
+    pub buffer: Option<IoBuf>,
     /// Flights still under way.
     pub flights: u32,
     /// The first failure.

@@ -44,6 +44,7 @@ impl Engine {
             belief: belief::Belief::default(),
             tally: status::Tally::default(),
             grows: true,
+            notices: super::notices::Notices::default(),
             dirt: Dirt::default(),
             residents: super::residents::Residents::default(),
             costs: None,

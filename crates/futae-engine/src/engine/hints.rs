@@ -1,4 +1,4 @@
-//! Demotions and eviction notices: what the level above has given up. Hints: they may be dropped.
+//! Demotions: what the level above has given up and hands down. Hints: they may be dropped.
 
 use super::effects::Effects;
 use super::flights::Span;
@@ -65,39 +65,5 @@ impl State {
                 self.frames[slot.i()] = Frame::Ready;
             }
         }
-    }
-
-    /// Blocks that the level above evicted without handing down their data: those that the policy
-    /// wants and that are not here are read from the store, for nobody yet.
-    pub fn notice(&mut self, span: Span, effects: &mut Effects) {
-        let (first, end) = self.block_range(&span);
-        let mut started = Vec::new();
-        for index in first..end {
-            let block = BlockId::new(span.volume, index);
-            let of = self.block_span(block);
-            if of.overlap(&span) != Some(of) || self.write_over(&of).is_some() {
-                continue;
-            }
-            let outcome = self.offer(block, AccessKind::Notice, effects);
-            let Outcome::Admitted { slot, .. } = outcome else {
-                continue;
-            };
-            if self.in_pieces() {
-                self.tally.notice_reads += 1;
-                self.load_later(block, slot);
-                continue;
-            }
-            let flight = if let Some(&flight) = self.flight_of.get(&block) {
-                flight
-            } else {
-                self.tally.notice_reads += 1;
-                let flight = self.extend_or_start(of, true, &mut started);
-                self.flight_of.insert(block, flight);
-                flight
-            };
-            self.frames[slot.i()] = Frame::Awaits(flight);
-            self.flights[flight].targets.push((block, slot));
-        }
-        self.launch(&started, effects);
     }
 }

@@ -1,5 +1,6 @@
 //! Everything that the cache's lock protects, and what all kinds of requests have in common.
 
+use super::account::Account;
 use super::belief::Belief;
 use super::change::Waiting;
 use super::cost::Costs;
@@ -8,6 +9,7 @@ use super::effects::{Effects, Handed, Ticket};
 use super::flights::{Background, Flight, Span, WaitingRead, Write};
 use super::loads::{Loads, PAGE_BYTES};
 use super::log::DecisionLog;
+use super::notices::Notices;
 use super::residents::Residents;
 use super::status::Tally;
 use super::steps::Steps;
@@ -46,6 +48,8 @@ pub struct Volume {
     pub tally: Tally,
     /// Whether its size changes while it is in use; see [`super::growing`].
     pub grows: bool,
+    /// What its clients have told of.
+    pub notices: Notices,
     /// What its store does not have yet.
     pub dirt: Dirt,
     /// Which of its blocks are resident.
@@ -86,6 +90,8 @@ pub struct State {
     pub loads: Loads,
     /// How far the present step is.
     pub steps: Steps,
+    /// Bytes of the buffers of what is under way.
+    pub account: Arc<Account>,
     pub readers: Slab<WaitingRead>,
     pub writes: Slab<Write>,
     pub flushes: Slab<Flush>,

@@ -11,6 +11,7 @@ use super::state::State;
 use super::write::{Deciding, Ending};
 use super::write_back::Keeping;
 use crate::{Operation, Request};
+use futae_policy::VolumeId;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -95,6 +96,8 @@ pub enum Rest {
     Changed(usize),
     /// Blocks that were handed down.
     Demotion(Demoting),
+    /// Notices that wait to be decided on.
+    Notices(VolumeId),
     /// Writes that waited for others to become clean.
     Throttled,
     /// Whatever every step ends with.
@@ -143,6 +146,7 @@ impl State {
             Rest::Grant(change, from) => self.grant(change, from, effects),
             Rest::Changed(key) => self.end_change(key, effects),
             Rest::Demotion(demoting) => self.demote_on(demoting, effects),
+            Rest::Notices(volume) => self.notice_on(volume, effects),
             Rest::Throttled => self.resume_throttled(effects),
             Rest::Anything => {}
         }

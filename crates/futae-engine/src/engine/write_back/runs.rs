@@ -100,6 +100,7 @@ impl State {
         let dirt = self.dirt_mut(volume);
         dirt.runs += 1;
         dirt.bytes_carried += span.length;
+        self.account.take(span.length);
         self.tally.write_backs += 1;
         self.tally.write_back_blocks += run.end - run.start;
         self.tally.store_writes += 1;
@@ -132,6 +133,7 @@ impl State {
         let dirt = self.dirt_mut(run.volume);
         dirt.runs -= 1;
         dirt.bytes_carried -= run.span.length;
+        self.account.give(run.span.length);
         let error = result.err();
         match &error {
             None => {
