@@ -2,6 +2,7 @@
 
 mod account;
 mod asking;
+mod audit;
 mod belief;
 mod change;
 mod cost;
@@ -15,6 +16,7 @@ mod loads;
 mod log;
 mod long;
 mod notices;
+mod ranges;
 mod read;
 mod residents;
 mod sizing;
@@ -22,6 +24,7 @@ mod state;
 mod status;
 mod steps;
 mod turns;
+mod under_way;
 mod weighing;
 mod write;
 mod write_back;
@@ -134,6 +137,7 @@ impl Engine {
             account: Arc::clone(&account),
             readers: Slab::new(),
             writes: Slab::new(),
+            under_way: under_way::UnderWay::default(),
             flushes: Slab::new(),
             weighed: None,
             write_back: options

@@ -139,7 +139,7 @@ impl State {
         };
         // From here on nothing else begins in the range, so that what is dirty gets less.
         let waiting = Waiting {
-            key: self.writes.insert(write),
+            key: self.add_write(write),
             blocks,
             cuts,
             granted: change.granted,
@@ -220,7 +220,7 @@ impl State {
     }
 
     fn leave_change(&mut self, key: usize, effects: &mut Effects) {
-        let write = self.writes.remove(key);
+        let write = self.remove_write(key);
         effects.answer(write.done, Ok(IoBuf::new(0)));
         for request in write.parked {
             self.begin_in_turn(request, effects);

@@ -230,7 +230,7 @@ impl State {
             done: request.done,
             parked: Vec::new(),
         };
-        let key = self.writes.insert(write);
+        let key = self.add_write(write);
         let operation = StoreOperation::Write {
             offset: span.offset,
             buffer: data,

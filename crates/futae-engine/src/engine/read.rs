@@ -227,6 +227,7 @@ impl State {
                 let volume = &mut self.volumes[usize::from(span.volume.0)];
                 volume.notices.depart(span.length);
             }
+            self.note_departure(key);
             self.account.take(span.length);
             self.tally.store_reads += 1;
             self.volumes[usize::from(span.volume.0)].tally.store_reads += 1;
@@ -260,6 +261,7 @@ impl State {
     ) {
         let flight = self.flights.remove(key);
         let Some(span) = flight.span else { return };
+        self.note_arrival(&flight, &span, key);
         let (first, end) = self.block_range(&span);
         for index in first..end {
             let block = BlockId::new(span.volume, index);

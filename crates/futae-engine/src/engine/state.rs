@@ -6,13 +6,14 @@ use super::change::Waiting;
 use super::cost::Costs;
 use super::dirt::Dirt;
 use super::effects::{Effects, Handed, Ticket};
-use super::flights::{Background, Flight, Span, WaitingRead, Write};
+use super::flights::{Flight, Span, WaitingRead, Write};
 use super::loads::{Loads, PAGE_BYTES};
 use super::log::DecisionLog;
 use super::notices::Notices;
 use super::residents::Residents;
 use super::status::Tally;
 use super::steps::Steps;
+use super::under_way::UnderWay;
 use super::write_back::{Run, WriteBack};
 use crate::StoreOperation;
 use crate::arena::Arena;
@@ -94,6 +95,8 @@ pub struct State {
     pub account: Arc<Account>,
     pub readers: Slab<WaitingRead>,
     pub writes: Slab<Write>,
+    /// Where work is under way.
+    pub under_way: UnderWay,
     pub flushes: Slab<Flush>,
     /// When the policy was last told what the stores cost.
     pub weighed: Option<Instant>,
@@ -353,29 +356,6 @@ impl State {
         }
     }
 
-    /// A write under way whose blocks overlap `span`.
-    pub fn write_over(&self, span: &Span) -> Option<usize> {
-        if self.writes.is_empty() {
-            return None;
-        }
-        let mut writes = self.writes.iter();
-        writes
-            .find(|(_, write)| write.blocks.overlap(span).is_some())
-            .map(|(key, _)| key)
-    }
-
-    /// A read under way that fills frames, or may be waited for by others, and overlaps `span`.
-    pub fn flight_over(&self, span: &Span) -> Option<usize> {
-        let overlaps = |flight: &Flight| {
-            let counts = flight.whole || flight.background == Background::Piece;
-            counts && flight.span.is_some_and(|read| read.overlap(span).is_some())
-        };
-        self.flights
-            .iter()
-            .find(|(_, flight)| overlaps(flight))
-            .map(|(key, _)| key)
-    }
-
     /// The indexes of the blocks that `span` touches: first, and one past the last.
     pub fn block_range(&self, span: &Span) -> (u64, u64) {
         (
@@ -457,62 +437,5 @@ impl State {
             write_back.resize(capacity_blocks);
         }
         capacity == capacity_blocks
-    }
-}
-
-impl State {
-    /// Panics unless the level, the frames and the work under way fit together. For tests.
-    pub fn audit(&self) {
-        self.level.audit();
-        self.audit_dirty();
-        for (key, flight) in &self.flights {
-            for (block, slot) in &flight.targets {
-                assert_eq!(
-                    self.level.find(*block),
-                    Some(*slot),
-                    "a target lost its slot"
-                );
-                assert_eq!(
-                    self.frames[slot.i()],
-                    Frame::Awaits(key),
-                    "a target not awaited"
-                );
-            }
-        }
-        let noted = self.volumes.iter().map(|volume| volume.residents.count());
-        assert_eq!(
-            noted.sum::<u64>(),
-            u64::from(self.level.resident()),
-            "residents are miscounted"
-        );
-        for block in self.level.order() {
-            let residents = &self.volumes[usize::from(block.volume().0)].residents;
-            let index = block.index();
-            assert_eq!(residents.within(index..index + 1, 1), [index]);
-            let slot = self.level.find(block).expect("ordered blocks are resident");
-            match self.frames[slot.i()] {
-                Frame::Ready | Frame::Loading => {}
-                Frame::Awaits(key) => {
-                    let targets = &self.flights[key].targets;
-                    assert!(
-                        targets.contains(&(block, slot)),
-                        "awaits a flight that forgot it"
-                    );
-                }
-                Frame::AwaitsWrite => {
-                    let span = self.block_span(block);
-                    assert!(
-                        self.write_over(&span).is_some(),
-                        "awaits a write that is over"
-                    );
-                }
-            }
-        }
-        for (block, key) in &self.flight_of {
-            assert!(
-                self.flights.contains(*key),
-                "block {block:?} waits for a flight that is over"
-            );
-        }
     }
 }

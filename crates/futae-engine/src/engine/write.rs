@@ -74,7 +74,7 @@ impl State {
             done,
             parked: Vec::new(),
         };
-        let key = self.writes.insert(write);
+        let key = self.add_write(write);
         let deciding = Deciding {
             key,
             operation,
@@ -196,7 +196,7 @@ impl State {
             ending.next = next;
             return effects.later(Rest::Written(ending));
         }
-        let write = self.writes.remove(ending.key);
+        let write = self.remove_write(ending.key);
         if ending.result.is_ok() {
             self.resume_throttled(effects);
         }

@@ -3,7 +3,7 @@
 use super::Run;
 use crate::engine::dirt::Cleaned;
 use crate::engine::effects::{Effects, Ticket};
-use crate::engine::flights::{Span, Write};
+use crate::engine::flights::Span;
 use crate::engine::state::State;
 use crate::engine::steps::Rest;
 use crate::{HandDown, IoBuf, IoError, StoreOperation};
@@ -52,7 +52,7 @@ impl State {
                     .as_ref()
                     .map_or(0, |known| known.dirty_blocks);
                 let press = dirty - dirt.carried().min(dirty) > low || !dirt.throttled.is_empty();
-                let writes = &self.writes;
+                let (writes, under_way) = (&self.writes, &self.under_way);
                 let bytes = self.block_bytes;
                 let is_free = |index: u64| {
                     let span = Span {
@@ -60,10 +60,8 @@ impl State {
                         offset: index * bytes,
                         length: bytes,
                     };
-                    let mut under_way = writes.iter();
-                    let over =
-                        |write: &Write| write.has_begun && write.blocks.overlap(&span).is_some();
-                    !under_way.any(|(_, write)| over(write))
+                    let over = under_way.write_over(&span);
+                    over.is_none_or(|key| !writes[key].has_begun)
                 };
                 let dirt = &mut self.volumes[at].dirt;
                 let Some(run) = dirt.next_run(press, blocks_max, is_free) else {
@@ -105,7 +103,7 @@ impl State {
         self.tally.write_back_blocks += run.end - run.start;
         self.tally.store_writes += 1;
         self.tally.bytes_store_written += span.length;
-        let key = self.runs.insert(Run {
+        let key = self.add_run(Run {
             volume,
             first: run.start,
             end: run.end,
@@ -129,7 +127,7 @@ impl State {
         result: Result<IoBuf, IoError>,
         effects: &mut Effects,
     ) {
-        let run = self.runs.remove(key);
+        let run = self.remove_run(key);
         let dirt = self.dirt_mut(run.volume);
         dirt.runs -= 1;
         dirt.bytes_carried -= run.span.length;
