@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 
 /// How long to leave a store alone that has refused a write-back.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+/// Blocks that may not be written back now which are passed over at a time in search of one that may.
+const SEARCH_BLOCKS_MAX: usize = 1024;
 /// Ages of blocks that are clean again, kept beyond twice the dirty ones.
 const AGES_SPARE: usize = 4096;
 
@@ -254,7 +256,19 @@ impl Dirt {
             return None;
         };
         let ahead = set.range(self.cursor..).chain(set.range(..self.cursor));
-        let first = ahead.copied().find(|&index| is_free(index))?;
+        let (mut first, mut taken) = (None, None);
+        for &index in ahead.take(SEARCH_BLOCKS_MAX) {
+            if is_free(index) {
+                first = Some(index);
+                break;
+            }
+            taken = Some(index);
+        }
+        let Some(first) = first else {
+            // The end of what is under way on these comes by here, and looks further.
+            self.cursor = taken.map_or(self.cursor, |taken| taken + 1);
+            return None;
+        };
         let mut end = first + 1;
         while end - first < blocks_max && self.waiting.contains(&end) && is_free(end) {
             end += 1;
@@ -383,6 +397,20 @@ mod tests {
         dirt.mark(1, Instant::now());
         assert_eq!(dirt.next_run(true, 3, |index| index != 1), None);
         assert_eq!(dirt.next_run(true, 3, |_| true), Some(1..2), "round again");
+    }
+
+    #[test]
+    fn a_search_for_what_may_be_written_is_bounded_and_goes_on() {
+        let (mut dirt, _) = marked(&(0..3000).collect::<Vec<_>>());
+        let looked = std::cell::Cell::new(0);
+        let is_free = |index| {
+            looked.set(looked.get() + 1);
+            index >= 2500
+        };
+        assert_eq!(dirt.next_run(true, 9, is_free), None);
+        assert_eq!(looked.get(), SEARCH_BLOCKS_MAX);
+        assert_eq!(dirt.next_run(true, 9, is_free), None);
+        assert_eq!(dirt.next_run(true, 9, is_free), Some(2500..2509));
     }
 
     #[test]

@@ -69,7 +69,7 @@ mod tests {
         let mut prng = Prng::new(3);
         let (mut residents, mut plain) = (Residents::default(), BTreeSet::new());
         for _ in 0..4000 {
-            let index = u64::from(prng.below(600));
+            let index = prng.below(600);
             if prng.below(2) == 0 {
                 residents.insert(index);
                 plain.insert(index);
@@ -77,9 +77,9 @@ mod tests {
                 residents.remove(index);
                 plain.remove(&index);
             }
-            let from = u64::from(prng.below(600));
-            let range = from..from + u64::from(prng.below(300));
-            let most = u64::from(prng.below(100));
+            let from = prng.below(600);
+            let range = from..from + prng.below(300);
+            let most = prng.below(100);
             let inside: Vec<u64> = plain.range(range.clone()).copied().collect();
             let first = &inside[..inside.len().min(most as usize)];
             assert_eq!(residents.within(range, most), first);
