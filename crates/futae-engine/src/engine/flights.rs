@@ -75,6 +75,15 @@ pub struct Flight {
     pub parked: Vec<Request>,
 }
 
+impl Flight {
+    /// A slot that it was to fill has another use. Each stands among its targets once.
+    pub fn forget(&mut self, slot: Slot) {
+        if let Some(at) = self.targets.iter().position(|target| target.1 == slot) {
+            self.targets.swap_remove(at);
+        }
+    }
+}
+
 /// A read request that waits for flights.
 pub struct WaitingRead {
     /// What was asked for.

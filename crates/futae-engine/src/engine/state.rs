@@ -282,7 +282,7 @@ impl State {
         let frame = std::mem::replace(&mut self.frames[victim.slot.i()], Frame::Ready);
         if let Frame::Awaits(key) = frame {
             let flight = &mut self.flights[key];
-            flight.targets.retain(|(_, slot)| *slot != victim.slot);
+            flight.forget(victim.slot);
             if self.hand_down != HandDown::Nothing {
                 flight.hand_down.push(victim.block);
             }
@@ -346,9 +346,7 @@ impl State {
             self.note_resident(block, false);
             let frame = std::mem::replace(&mut self.frames[victim.slot.i()], Frame::Ready);
             if let Frame::Awaits(key) = frame {
-                self.flights[key]
-                    .targets
-                    .retain(|(_, slot)| *slot != victim.slot);
+                self.flights[key].forget(victim.slot);
             }
             if frame == Frame::Loading {
                 self.loads.give_up(block);
