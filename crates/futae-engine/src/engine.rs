@@ -317,10 +317,11 @@ impl Engine {
 
     /// Looks at the clock: what has been dirty for too long is written back.
     pub fn tick(self: &Arc<Self>) {
-        self.act(|state, _| {
-            state.age_dirty(Instant::now());
-            state.weigh(Instant::now());
-        });
+        let now = Instant::now();
+        self.act(|state, _| state.weigh(now));
+        while !self.act(|state, _| state.age_dirty(now)) {
+            self.state.give_way();
+        }
     }
 
     /// Has somebody look at the clock until the engine is gone.

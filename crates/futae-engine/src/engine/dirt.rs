@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 /// Blocks that may not be written back now which are passed over at a time in search of one that may.
 const SEARCH_BLOCKS_MAX: usize = 1024;
+/// Blocks that become due at a time, since the engine's lock is held meanwhile.
+const AGED_BLOCKS_MAX: usize = 1024;
 /// Ages of blocks that are clean again, kept beyond twice the dirty ones.
 const AGES_SPARE: usize = 4096;
 
@@ -217,17 +219,21 @@ impl Dirt {
         }
     }
 
-    /// Time has passed: what has been dirty for longer than `age_max` is due.
-    pub fn age(&mut self, now: Instant, age_max: Duration) {
+    /// Time has passed: what has been dirty for longer than `age_max` is due. Goes through so many of
+    /// them only at a time; whether that is all.
+    pub fn age(&mut self, now: Instant, age_max: Duration) -> bool {
         if self.retry_at.is_some_and(|at| at <= now) {
             self.try_again();
         }
-        while let Some(&(since, stamp, index)) = self.ages.front() {
+        for _ in 0..AGED_BLOCKS_MAX {
+            let Some(&(since, stamp, index)) = self.ages.front() else {
+                return true;
+            };
             let is_old = now.saturating_duration_since(since) >= age_max;
             let dirty = self.blocks.get_mut(&index);
             let dirty = dirty.filter(|dirty| dirty.unsaved == Some(stamp));
             if dirty.is_some() && !is_old {
-                return;
+                return true;
             }
             if let Some(dirty) = dirty {
                 dirty.overdue = true;
@@ -237,6 +243,7 @@ impl Dirt {
             }
             self.ages.pop_front();
         }
+        false
     }
 
     /// Blocks in a row that are to be written next, in ascending order from where the last were:
@@ -397,6 +404,16 @@ mod tests {
         dirt.mark(1, Instant::now());
         assert_eq!(dirt.next_run(true, 3, |index| index != 1), None);
         assert_eq!(dirt.next_run(true, 3, |_| true), Some(1..2), "round again");
+    }
+
+    #[test]
+    fn many_old_blocks_become_due_some_at_a_time() {
+        let (mut dirt, now) = marked(&(0..2500).collect::<Vec<_>>());
+        let mut steps = Vec::new();
+        while !dirt.age(now + AGE, AGE) {
+            steps.push(dirt.due.len());
+        }
+        assert_eq!((steps, dirt.due.len()), (vec![1024, 2048], 2500));
     }
 
     #[test]

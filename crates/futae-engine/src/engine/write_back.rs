@@ -262,17 +262,20 @@ impl State {
             .saturating_sub(write_back.dirty_max_blocks)
     }
 
-    /// Time has passed.
-    pub fn age_dirty(&mut self, now: Instant) {
+    /// Time has passed: what is too old is due. Whether all of it is, or the lock is to be let go first.
+    pub fn age_dirty(&mut self, now: Instant) -> bool {
         let Some(write_back) = &self.write_back else {
-            return;
+            return true;
         };
         let age_max = write_back.options.dirty_age_max;
         let mut from = 0;
         while let Some(busy) = self.next_busy(from) {
             from = busy + 1;
-            self.dirt_mut(VolumeId(busy)).age(now, age_max);
+            if !self.dirt_mut(VolumeId(busy)).age(now, age_max) {
+                return false;
+            }
         }
+        true
     }
 
     /// Panics unless what is dirty fits together. For tests.
