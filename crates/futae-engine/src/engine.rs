@@ -42,7 +42,7 @@ use effects::Ticket;
 use futae_policy::{Class, HashIndex, Level, PolicySpec, Shape, VolumeId};
 use hashbrown::HashMap;
 use log::DecisionLog;
-use sizing::Sizing;
+use sizing::{Sizing, check_sizes};
 use slab::Slab;
 use state::{State, Volume};
 use status::Tally;
@@ -52,16 +52,9 @@ use std::time::{Duration, Instant};
 use turns::Turns;
 use write_back::WriteBack;
 
-/// The smallest block in bytes: one page.
-const BLOCK_BYTES_MIN: u64 = 4 << 10;
-/// The largest block in bytes.
-const BLOCK_BYTES_MAX: u64 = 256 << 20;
 /// How often to look at the clock.
 const TICK_MIN: Duration = Duration::from_millis(5);
 const TICK_MAX: Duration = Duration::from_millis(500);
-/// Blocks that one step of a shrink lets go at most, so that requests are not held up.
-const SHRINK_STEP_BLOCKS: u32 = steps::STEP_BLOCKS as u32;
-
 /// What happens to a block that is evicted, when the store below is itself a cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HandDown {
@@ -448,45 +441,4 @@ impl Engine {
     pub fn audit(&self) {
         self.lock().audit();
     }
-}
-
-fn check_sizes(options: &EngineOptions) -> Result<(), SetupError> {
-    let block = options.block_bytes;
-    if !block.is_power_of_two() || !(BLOCK_BYTES_MIN..=BLOCK_BYTES_MAX).contains(&block) {
-        let message =
-            format!("a block of {block} bytes: choose a power of two from 4 KiB to 256 MiB");
-        return Err(SetupError::Size(message));
-    }
-    if options.capacity_blocks == 0 {
-        let message = format!("a cache smaller than one block of {block} bytes holds nothing");
-        return Err(SetupError::Size(message));
-    }
-    if let Some(how) = &options.write_back {
-        if block > WriteBackOptions::BLOCK_BYTES_MAX {
-            let message = format!(
-                "blocks of {block} bytes are loaded in pieces and cannot be written back; choose \
-                 blocks of 1MiB at most, or write-through"
-            );
-            return Err(SetupError::Size(message));
-        }
-        if !(how.dirty_max > 0.0 && how.dirty_max <= 1.0) {
-            let message = "the share of the cache that may be dirty is above 0 and at most 100 %";
-            return Err(SetupError::Size(message.to_owned()));
-        }
-    }
-    check_memory(u64::from(options.capacity_blocks) * block)
-}
-
-fn check_memory(bytes: u64) -> Result<(), SetupError> {
-    let memory = rustix::system::sysinfo();
-    let total = memory
-        .totalram
-        .saturating_mul(u64::from(memory.mem_unit).max(1));
-    if bytes > total {
-        let message = format!(
-            "a cache of {bytes} bytes does not fit in this machine's {total} bytes of memory"
-        );
-        return Err(SetupError::Size(message));
-    }
-    Ok(())
 }
