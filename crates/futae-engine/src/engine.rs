@@ -1,5 +1,8 @@
 //! The cache's public face: one lock around the state, and all I/O outside of it.
 
+mod account;
+mod asking;
+mod audit;
 mod belief;
 mod change;
 mod cost;
@@ -12,15 +15,23 @@ mod growing;
 mod hints;
 mod loads;
 mod log;
+mod long;
+mod notices;
+mod ranges;
 mod read;
+mod residents;
 mod sizing;
 mod state;
 mod status;
+mod steps;
+mod turns;
 mod unclean;
+mod under_way;
 mod weighing;
 mod write;
 mod write_back;
 
+pub use asking::ExtentsDone;
 pub use status::{ClassStatus, EngineStatus, VolumeStatus, WeightStatus};
 pub use write_back::WriteBackOptions;
 
@@ -28,29 +39,24 @@ use crate::arena::{Arena, give_long_pieces_back};
 use crate::{
     ClientId, Extent, IoBuf, IoError, IoErrorKind, Memory, Operation, Request, SetupError, Store,
 };
-use effects::{Effects, Ticket};
+use account::Account;
+use effects::Ticket;
 use futae_policy::{Class, HashIndex, Level, PolicySpec, Shape, VolumeId};
 use hashbrown::HashMap;
 use log::DecisionLog;
-use sizing::Sizing;
+use sizing::{Sizing, check_sizes};
 use slab::Slab;
 use state::{State, Volume};
 use status::Tally;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, mpsc};
 use std::time::{Duration, Instant};
+use turns::Turns;
 use write_back::WriteBack;
 
-/// The smallest block in bytes: one page.
-const BLOCK_BYTES_MIN: u64 = 4 << 10;
-/// The largest block in bytes.
-const BLOCK_BYTES_MAX: u64 = 256 << 20;
 /// How often to look at the clock.
 const TICK_MIN: Duration = Duration::from_millis(5);
 const TICK_MAX: Duration = Duration::from_millis(500);
-/// Blocks that one step of a shrink lets go at most, so that requests are not held up.
-const SHRINK_STEP_BLOCKS: u32 = 1024;
-
 /// What happens to a block that is evicted, when the store below is itself a cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HandDown {
@@ -86,8 +92,10 @@ pub struct EngineOptions {
 pub struct Engine {
     block_bytes: u64,
     policy: String,
-    state: Mutex<State>,
+    state: Turns,
+    account: Arc<Account>,
     sizing: Mutex<Sizing>,
+    questions: Mutex<asking::Questions>,
     /// Its end is the end of the thread that looks at the clock.
     _alive: mpsc::Sender<()>,
 }
@@ -107,6 +115,7 @@ impl Engine {
         give_long_pieces_back();
         let mut arena = Arena::new(options.block_bytes as usize);
         arena.reserve(options.capacity_blocks)?;
+        let account = Arc::<Account>::default();
         let state = State {
             block_bytes: options.block_bytes,
             hand_down: options.hand_down,
@@ -120,8 +129,11 @@ impl Engine {
             flights: Slab::new(),
             flight_of: HashMap::new(),
             loads: loads::Loads::default(),
+            steps: steps::Steps::new(options.block_bytes),
+            account: Arc::clone(&account),
             readers: Slab::new(),
             writes: Slab::new(),
+            under_way: under_way::UnderWay::default(),
             flushes: Slab::new(),
             weighed: None,
             write_back: options
@@ -144,11 +156,13 @@ impl Engine {
         let engine = Arc::new(Self {
             block_bytes: options.block_bytes,
             policy: options.policy.to_string(),
-            state: Mutex::new(state),
+            state: Turns::new(state),
+            account: Arc::clone(&account),
             sizing: Mutex::new(Sizing {
                 capacity_blocks: options.capacity_blocks,
                 aside_blocks: 0,
             }),
+            questions: Mutex::default(),
             _alive: alive,
         });
         let is_weighed = !engine.lock().level.weights().is_empty();
@@ -159,21 +173,7 @@ impl Engine {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Decides under the lock, then acts without it.
-    fn act<T>(self: &Arc<Self>, decide: impl FnOnce(&mut State, &mut Effects) -> T) -> T {
-        let mut effects = Effects::default();
-        let value = {
-            let mut state = self.lock();
-            let value = decide(&mut state, &mut effects);
-            state.preload(&mut effects);
-            state.write_back_on(&mut effects);
-            value
-        };
-        effects.run(self);
-        value
+        self.state.lock()
     }
 
     /// Adds a volume. `class` marks its blocks (e.g. [`Class::REMOTE`]).
@@ -197,8 +197,10 @@ impl Engine {
             belief: belief::Belief::default(),
             tally: Tally::default(),
             grows: false,
+            notices: notices::Notices::default(),
             dirt: dirt::Dirt::default(),
             guard: None,
+            residents: residents::Residents::default(),
             costs: Some(Box::default()),
         });
         Ok(volume)
@@ -255,7 +257,7 @@ impl Engine {
         self.act(|state, effects| {
             state.touch(requests);
             for request in requests.drain(..) {
-                state.begin(request, effects);
+                state.begin_in_turn(request, effects);
             }
         });
     }
@@ -276,7 +278,8 @@ impl Engine {
         });
     }
 
-    /// The extents of a range of the store: what is data and what is hole.
+    /// The extents of a range of the store: what is data and what is hole. Waits for the store;
+    /// [`extents_later`](Self::extents_later) does not.
     pub fn extents(
         &self,
         volume: VolumeId,
@@ -319,11 +322,14 @@ impl Engine {
 
     /// Looks at the clock: what has been dirty for too long is written back.
     pub fn tick(self: &Arc<Self>) {
+        let now = Instant::now();
         self.act(|state, effects| {
-            state.age_dirty(Instant::now());
-            state.age_marks(Instant::now(), effects);
-            state.weigh(Instant::now());
+            state.age_marks(now, effects);
+            state.weigh(now);
         });
+        while !self.act(|state, _| state.age_dirty(now)) {
+            self.state.give_way();
+        }
     }
 
     /// Has somebody look at the clock until the engine is gone.
@@ -366,6 +372,12 @@ impl Engine {
     /// Reads from stores that are under way, for whomever: by it, who reads ahead of demand keeps behind it.
     pub fn reads_under_way(&self) -> usize {
         self.lock().flights.len()
+    }
+
+    /// Bytes of the buffers that the engine holds for work under way: reads from stores (notices too),
+    /// requests that wait for several of them, and write-backs. Does not take the lock.
+    pub fn buffer_bytes(&self) -> u64 {
+        self.account.held()
     }
 
     /// Begins to load what the policy wants loaded before anybody asks for anything.
@@ -444,45 +456,4 @@ impl Engine {
     pub fn audit(&self) {
         self.lock().audit();
     }
-}
-
-fn check_sizes(options: &EngineOptions) -> Result<(), SetupError> {
-    let block = options.block_bytes;
-    if !block.is_power_of_two() || !(BLOCK_BYTES_MIN..=BLOCK_BYTES_MAX).contains(&block) {
-        let message =
-            format!("a block of {block} bytes: choose a power of two from 4 KiB to 256 MiB");
-        return Err(SetupError::Size(message));
-    }
-    if options.capacity_blocks == 0 {
-        let message = format!("a cache smaller than one block of {block} bytes holds nothing");
-        return Err(SetupError::Size(message));
-    }
-    if let Some(how) = &options.write_back {
-        if block > WriteBackOptions::BLOCK_BYTES_MAX {
-            let message = format!(
-                "blocks of {block} bytes are loaded in pieces and cannot be written back; choose \
-                 blocks of 1MiB at most, or write-through"
-            );
-            return Err(SetupError::Size(message));
-        }
-        if !(how.dirty_max > 0.0 && how.dirty_max <= 1.0) {
-            let message = "the share of the cache that may be dirty is above 0 and at most 100 %";
-            return Err(SetupError::Size(message.to_owned()));
-        }
-    }
-    check_memory(u64::from(options.capacity_blocks) * block)
-}
-
-fn check_memory(bytes: u64) -> Result<(), SetupError> {
-    let memory = rustix::system::sysinfo();
-    let total = memory
-        .totalram
-        .saturating_mul(u64::from(memory.mem_unit).max(1));
-    if bytes > total {
-        let message = format!(
-            "a cache of {bytes} bytes does not fit in this machine's {total} bytes of memory"
-        );
-        return Err(SetupError::Size(message));
-    }
-    Ok(())
 }

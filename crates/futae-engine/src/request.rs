@@ -8,6 +8,11 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ClientId(pub u64);
 
+impl ClientId {
+    /// Asks on behalf of no client: it need not join, and hands nothing down.
+    pub const NOBODY: Self = Self(0);
+}
+
 /// What is asked. Offsets and lengths are in bytes and need not be aligned.
 #[derive(Debug)]
 pub enum Operation {

@@ -201,6 +201,10 @@ fn start(
 
 fn run(disk: Disk, policy: &str, slots: u32, hand_down: HandDown, seed: u64) {
     let setup = setup_of(disk.block, policy, slots, disk.bytes(), hand_down);
+    if let few @ 1.. = seed / 1000 % 4 {
+        // Long requests take several steps, and other work comes between them.
+        setup.engine.set_step_blocks(few);
+    }
     let client = setup.engine.join(setup.volume);
     let mut prng = Prng::new(seed);
     let bytes: Vec<u8> = (0..disk.bytes()).map(initial).collect();

@@ -256,6 +256,10 @@ fn run(policy: &str, slots: u32, hand_down: HandDown, dirty_max: f64, seed: u64)
     };
     let setup = setup_writing(BLOCK, policy, slots, BLOCKS * BLOCK, hand_down, Some(how));
     setup.store.set(|inside| inside.bytes.fill(0));
+    if let few @ 1.. = seed % 4 {
+        // Long requests take several steps, and other work comes between them.
+        setup.engine.set_step_blocks(few);
+    }
     let client = setup.engine.join(setup.volume);
     let mut prng = Prng::new(seed);
     let mut model = Model::new();

@@ -8,7 +8,6 @@
 use crate::export::ExportTable;
 use crate::{Export, HostError};
 use futae_control::UnixSocket;
-use futae_engine::{Operation, Request};
 use futae_report::{Device, DeviceId, Frame, Message, Reason, SECTOR_BYTES, Stream};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -292,18 +291,7 @@ impl Feed {
             if !wait_for_room(&self.export, stop) {
                 return;
             }
-            let client = engine.join(self.export.volume);
-            engine.submit(Request {
-                volume: self.export.volume,
-                client,
-                sequence: 0,
-                operation: Operation::Notice {
-                    offset: at,
-                    length: next - at,
-                },
-                done: Box::new(drop),
-            });
-            engine.leave(self.export.volume, client);
+            engine.notice(self.export.volume, at, next - at);
             at = next;
         }
     }

@@ -48,8 +48,12 @@ impl Belief {
     /// `client` decided at `sequence` to write `blocks` blocks from index `first` on.
     pub fn note_write(&mut self, client: ClientId, sequence: u64, first: u64, blocks: u64) {
         // What the others have cached may be out of date from now on.
-        let others = self.clients.iter().filter(|other| **other != client);
-        self.revoked.extend(others.copied());
+        let others = self.clients.len() - usize::from(self.clients.contains(&client));
+        let revoked = self.revoked.len() - usize::from(self.revoked.contains(&client));
+        if revoked < others {
+            let others = self.clients.iter().filter(|other| **other != client);
+            self.revoked.extend(others.copied());
+        }
         if blocks > RANGE_BLOCKS_MAX {
             self.floor = self.floor.max(sequence);
             return;
@@ -81,9 +85,13 @@ impl Belief {
 
     /// These whole blocks have been written, and the store has them.
     pub fn note_success(&mut self, first: u64, blocks: u64) {
-        if !self.unknown.is_empty() {
+        if blocks > self.unknown.len() as u64 {
             self.unknown
                 .retain(|block| !(first..first + blocks).contains(block));
+        } else {
+            for block in first..first + blocks {
+                self.unknown.remove(&block);
+            }
         }
     }
 

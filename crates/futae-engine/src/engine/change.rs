@@ -5,14 +5,12 @@ use super::Engine;
 use super::effects::Effects;
 use super::flights::{Content, Span, Write};
 use super::state::State;
+use super::steps::Rest;
 use super::write_back::Run;
 use crate::request::{Change, Granted};
 use crate::{ClientId, IoBuf, IoError, Operation, Request, StoreDone};
 use futae_policy::VolumeId;
 use std::sync::{Arc, mpsc};
-
-/// Whose requests these are: nobody hands blocks of growing volumes down.
-const NOBODY: ClientId = ClientId(0);
 
 impl Engine {
     /// Runs `work`, which changes bytes `offset..offset + length` of a growing volume's store
@@ -69,7 +67,7 @@ impl Engine {
         };
         self.submit(Request {
             volume,
-            client: NOBODY,
+            client: ClientId::NOBODY,
             sequence: 0,
             operation: Operation::Change(change),
             done: Box::new(drop),
@@ -141,7 +139,7 @@ impl State {
         };
         // From here on nothing else begins in the range, so that what is dirty gets less.
         let waiting = Waiting {
-            key: self.writes.insert(write),
+            key: self.add_write(write),
             blocks,
             cuts,
             granted: change.granted,
@@ -152,7 +150,7 @@ impl State {
             }
             self.changes.push(waiting);
         } else {
-            self.grant(waiting, effects);
+            self.begin_grant(waiting, effects);
         }
     }
 
@@ -165,27 +163,31 @@ impl State {
         let is_dirty = || {
             !self
                 .dirt(change.blocks.volume)
-                .within(first..end)
+                .within(first..end, 1)
                 .is_empty()
         };
         self.run_over(&change.blocks).is_some() || (!change.cuts && is_dirty())
     }
 
     /// Nothing else is under way in the range, and nothing is dirty.
-    fn grant(&mut self, change: Waiting, effects: &mut Effects) {
-        let Waiting {
-            key,
-            blocks,
-            granted,
-            ..
-        } = change;
-        self.writes[key].has_begun = true;
+    fn begin_grant(&mut self, change: Waiting, effects: &mut Effects) {
+        self.writes[change.key].has_begun = true;
+        let first = self.block_range(&change.blocks).0;
+        self.grant(change, first, effects);
+    }
+
+    /// Drops the blocks of a change's range from block `from` on, then lets it be made.
+    pub fn grant(&mut self, change: Waiting, from: u64, effects: &mut Effects) {
+        let (key, blocks) = (change.key, change.blocks);
         let size = self.volumes[usize::from(blocks.volume.0)].size_bytes;
         let known = Span {
             length: size.saturating_sub(blocks.offset).min(blocks.length),
             ..blocks
         };
-        self.invalidate_range(&known);
+        if let Some(next) = self.invalidate_some(&known, from) {
+            return effects.later(Rest::Grant(change, next));
+        }
+        let granted = change.granted;
         let granted: StoreDone = Box::new(move |_| granted(Ok(key)));
         effects.answer(granted, Ok(IoBuf::new(0)));
     }
@@ -202,22 +204,26 @@ impl State {
                     self.leave_change(change.key, effects);
                 }
                 _ if self.is_held_up(&change) => self.changes.push(change),
-                _ => self.grant(change, effects),
+                _ => self.begin_grant(change, effects),
             }
         }
     }
 
-    fn end_change(&mut self, key: usize, effects: &mut Effects) {
+    /// The change has been made.
+    pub fn end_change(&mut self, key: usize, effects: &mut Effects) {
         let volume = self.writes[key].span.volume;
-        self.settle_failure(volume, effects);
-        self.leave_change(key, effects);
+        if self.settle_failure(volume, effects) {
+            self.leave_change(key, effects);
+        } else {
+            effects.later(Rest::Changed(key));
+        }
     }
 
     fn leave_change(&mut self, key: usize, effects: &mut Effects) {
-        let write = self.writes.remove(key);
+        let write = self.remove_write(key);
         effects.answer(write.done, Ok(IoBuf::new(0)));
         for request in write.parked {
-            self.begin(request, effects);
+            self.begin_in_turn(request, effects);
         }
     }
 }

@@ -12,6 +12,10 @@ use std::time::{Duration, Instant};
 
 /// How long to leave a store alone that has refused a write-back.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+/// Blocks that may not be written back now which are passed over at a time in search of one that may.
+const SEARCH_BLOCKS_MAX: usize = 1024;
+/// Blocks that become due at a time, since the engine's lock is held meanwhile.
+const AGED_BLOCKS_MAX: usize = 1024;
 /// Ages of blocks that are clean again, kept beyond twice the dirty ones.
 const AGES_SPARE: usize = 4096;
 
@@ -68,6 +72,8 @@ pub struct Cleaned {
 #[derive(Default)]
 pub struct Dirt {
     blocks: HashMap<u64, Dirty>,
+    /// All of them.
+    order: BTreeSet<u64>,
     /// Dirty, not carried, and not left alone after a failure.
     waiting: BTreeSet<u64>,
     /// Those of them that are to be written as soon as may be.
@@ -133,22 +139,16 @@ impl Dirt {
 
     /// How many blocks of a range are dirty.
     pub fn count(&self, range: Range<u64>) -> u64 {
-        if self.blocks.is_empty() {
-            return 0;
-        }
-        range.filter(|index| self.has(*index)).count() as u64
+        self.order.range(range).count() as u64
     }
 
-    /// The dirty blocks of a range, ascending.
-    pub fn within(&self, range: Range<u64>) -> Vec<u64> {
-        let mut found: Vec<u64> = if range.end - range.start <= self.len() {
-            range.filter(|index| self.has(*index)).collect()
-        } else {
-            let inside = self.blocks.keys().filter(|index| range.contains(*index));
-            inside.copied().collect()
-        };
-        found.sort_unstable();
-        found
+    /// The first dirty blocks of a range, ascending, at most `most`.
+    pub fn within(&self, range: Range<u64>, most: u64) -> Vec<u64> {
+        if range.is_empty() {
+            return Vec::new();
+        }
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        self.order.range(range).take(most).copied().collect()
     }
 
     /// The data of a dirty block without a slot.
@@ -169,6 +169,7 @@ impl Dirt {
         if dirty.unsaved.is_some() {
             return;
         }
+        self.order.insert(index);
         dirty.unsaved = Some(stamp);
         if dirty.carried.is_none() {
             self.waiting.insert(index);
@@ -220,17 +221,21 @@ impl Dirt {
         }
     }
 
-    /// Time has passed: what has been dirty for longer than `age_max` is due.
-    pub fn age(&mut self, now: Instant, age_max: Duration) {
+    /// Time has passed: what has been dirty for longer than `age_max` is due. Goes through so many of
+    /// them only at a time; whether that is all.
+    pub fn age(&mut self, now: Instant, age_max: Duration) -> bool {
         if self.retry_at.is_some_and(|at| at <= now) {
             self.try_again();
         }
-        while let Some(&(since, stamp, index)) = self.ages.front() {
+        for _ in 0..AGED_BLOCKS_MAX {
+            let Some(&(since, stamp, index)) = self.ages.front() else {
+                return true;
+            };
             let is_old = now.saturating_duration_since(since) >= age_max;
             let dirty = self.blocks.get_mut(&index);
             let dirty = dirty.filter(|dirty| dirty.unsaved == Some(stamp));
             if dirty.is_some() && !is_old {
-                return;
+                return true;
             }
             if let Some(dirty) = dirty {
                 dirty.overdue = true;
@@ -240,6 +245,7 @@ impl Dirt {
             }
             self.ages.pop_front();
         }
+        false
     }
 
     /// Blocks in a row that are to be written next, in ascending order from where the last were:
@@ -259,7 +265,19 @@ impl Dirt {
             return None;
         };
         let ahead = set.range(self.cursor..).chain(set.range(..self.cursor));
-        let first = ahead.copied().find(|&index| is_free(index))?;
+        let (mut first, mut taken) = (None, None);
+        for &index in ahead.take(SEARCH_BLOCKS_MAX) {
+            if is_free(index) {
+                first = Some(index);
+                break;
+            }
+            taken = Some(index);
+        }
+        let Some(first) = first else {
+            // The end of what is under way on these comes by here, and looks further.
+            self.cursor = taken.map_or(self.cursor, |taken| taken + 1);
+            return None;
+        };
         let mut end = first + 1;
         while end - first < blocks_max && self.waiting.contains(&end) && is_free(end) {
             end += 1;
@@ -320,6 +338,7 @@ impl Dirt {
         let Dirty {
             stray, hand_down, ..
         } = self.blocks.remove(&index)?;
+        self.order.remove(&index);
         self.waiting.remove(&index);
         self.due.remove(&index);
         self.failed.remove(&index);
@@ -345,6 +364,11 @@ impl Dirt {
                 "block {index} is dirty of nothing"
             );
         }
+        assert_eq!(
+            self.order.len(),
+            self.blocks.len(),
+            "dirty blocks out of order"
+        );
         let known = |set: &BTreeSet<u64>| set.iter().all(|index| self.has(*index));
         assert!(known(&self.waiting) && known(&self.failed), "clean blocks");
         assert!(self.due.is_subset(&self.waiting), "due and not waiting");
@@ -382,6 +406,30 @@ mod tests {
         dirt.mark(1, Instant::now());
         assert_eq!(dirt.next_run(true, 3, |index| index != 1), None);
         assert_eq!(dirt.next_run(true, 3, |_| true), Some(1..2), "round again");
+    }
+
+    #[test]
+    fn many_old_blocks_become_due_some_at_a_time() {
+        let (mut dirt, now) = marked(&(0..2500).collect::<Vec<_>>());
+        let mut steps = Vec::new();
+        while !dirt.age(now + AGE, AGE) {
+            steps.push(dirt.due.len());
+        }
+        assert_eq!((steps, dirt.due.len()), (vec![1024, 2048], 2500));
+    }
+
+    #[test]
+    fn a_search_for_what_may_be_written_is_bounded_and_goes_on() {
+        let (mut dirt, _) = marked(&(0..3000).collect::<Vec<_>>());
+        let looked = std::cell::Cell::new(0);
+        let is_free = |index| {
+            looked.set(looked.get() + 1);
+            index >= 2500
+        };
+        assert_eq!(dirt.next_run(true, 9, is_free), None);
+        assert_eq!(looked.get(), SEARCH_BLOCKS_MAX);
+        assert_eq!(dirt.next_run(true, 9, is_free), None);
+        assert_eq!(dirt.next_run(true, 9, is_free), Some(2500..2509));
     }
 
     #[test]

@@ -1,9 +1,11 @@
 //! What is left to do once the cache has decided, done after its lock is released.
 
 use super::Engine;
+use super::steps::Rest;
 use super::unclean::MarkWork;
 use crate::{Done, IoBuf, IoError, Store, StoreOperation};
 use futae_policy::VolumeId;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -42,6 +44,7 @@ pub struct Effects {
     handed: Vec<HandedDown>,
     answers: Vec<(Done, Result<IoBuf, IoError>)>,
     marks: Vec<MarkWork>,
+    rest: VecDeque<Rest>,
 }
 
 impl Effects {
@@ -65,27 +68,45 @@ impl Effects {
         self.marks.push(work);
     }
 
-    /// Does it all. The lock must not be held. Reads go out before the demotions of the same
-    /// decision, which is the order that the level below decides in; and together with them, since
-    /// an answer to the read would let the next request overtake the demotion.
-    pub fn run(self, engine: &Arc<Engine>) {
+    /// Something that is left to be decided on in a later step.
+    pub fn later(&mut self, rest: Rest) {
+        self.rest.push_back(rest);
+    }
+
+    /// Does it all, and returns what is left to be decided on. The lock must not be held. Reads go out before the demotions of the same
+    /// decision, which is the order that the level below decides in; and together with them, store by
+    /// store, since an answer to the read would let the next request overtake the demotion.
+    pub fn run(self, engine: &Arc<Engine>) -> VecDeque<Rest> {
         let Self {
             operations,
             handed,
             answers,
             marks,
+            rest,
         } = self;
-        match handed.first().map(|(store, ..)| Arc::clone(store)) {
-            None => start_all(operations, engine),
-            Some(store) => {
-                let mut both = Some((operations, handed));
-                store.together(&mut || {
-                    if let Some((operations, handed)) = both.take() {
-                        start_all(operations, engine);
-                        hand_all(handed);
-                    }
-                });
+        let mut groups: Vec<Group> = Vec::new();
+        for (store, sequence, offset, what) in handed {
+            let at = groups
+                .iter()
+                .position(|group| is_same(&group.store, &store));
+            let at = at.unwrap_or_else(|| {
+                groups.push(Group::of(&store));
+                groups.len() - 1
+            });
+            groups[at].handed.push((store, sequence, offset, what));
+        }
+        let mut alone = operations;
+        if !groups.is_empty() {
+            for operation in std::mem::take(&mut alone) {
+                let with = |group: &&mut Group| is_same(&group.store, &operation.0);
+                let group = groups.iter_mut().find(with);
+                let list = group.map_or(&mut alone, |group| &mut group.operations);
+                list.push(operation);
             }
+        }
+        start_all(alone, engine);
+        for group in groups {
+            group.run(engine);
         }
         for (done, result) in answers {
             done(result);
@@ -93,7 +114,39 @@ impl Effects {
         for work in marks {
             work.start(engine);
         }
+        rest
     }
+}
+
+/// What goes to one store together: operations, and blocks that are handed down.
+struct Group {
+    store: Arc<dyn Store>,
+    operations: Vec<Started>,
+    handed: Vec<HandedDown>,
+}
+
+impl Group {
+    fn of(store: &Arc<dyn Store>) -> Self {
+        Self {
+            store: Arc::clone(store),
+            operations: Vec::new(),
+            handed: Vec::new(),
+        }
+    }
+
+    fn run(self, engine: &Arc<Engine>) {
+        let mut both = Some((self.operations, self.handed));
+        self.store.together(&mut || {
+            if let Some((operations, handed)) = both.take() {
+                start_all(operations, engine);
+                hand_all(handed);
+            }
+        });
+    }
+}
+
+fn is_same(one: &Arc<dyn Store>, other: &Arc<dyn Store>) -> bool {
+    std::ptr::addr_eq(Arc::as_ptr(one), Arc::as_ptr(other))
 }
 
 fn start_all(operations: Vec<Started>, engine: &Arc<Engine>) {

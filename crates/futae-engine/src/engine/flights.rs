@@ -71,16 +71,27 @@ pub struct Flight {
     pub generation: u64,
     /// Whether it is read for nobody yet.
     pub background: Background,
+    /// Whether it is read because of notices.
+    pub is_notice: bool,
     /// Writes that wait until it is over.
     pub parked: Vec<Request>,
+}
+
+impl Flight {
+    /// A slot that it was to fill has another use. Each stands among its targets once.
+    pub fn forget(&mut self, slot: Slot) {
+        if let Some(at) = self.targets.iter().position(|target| target.1 == slot) {
+            self.targets.swap_remove(at);
+        }
+    }
 }
 
 /// A read request that waits for flights.
 pub struct WaitingRead {
     /// What was asked for.
     pub span: Span,
-    /// Where it is put together.
-    pub buffer: IoBuf,
+    /// Where it is put together, if it is not what one flight brings.
+    pub buffer: Option<IoBuf>,
     /// Flights still under way.
     pub flights: u32,
     /// The first failure.

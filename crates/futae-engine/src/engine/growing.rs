@@ -8,9 +8,10 @@
 
 use super::Engine;
 use super::dirt::Dirt;
-use super::effects::{Effects, Ticket};
+use super::effects::Effects;
 use super::flights::{Content, Span, Write};
 use super::state::{State, Volume};
+use super::write::Deciding;
 use super::write_back::Room;
 use super::{belief, status};
 use crate::{
@@ -43,8 +44,10 @@ impl Engine {
             belief: belief::Belief::default(),
             tally: status::Tally::default(),
             grows: true,
+            notices: super::notices::Notices::default(),
             dirt: Dirt::default(),
             guard: None,
+            residents: super::residents::Residents::default(),
             costs: None,
         };
         let mut state = self.lock();
@@ -120,14 +123,16 @@ impl State {
             return false;
         }
         let size = self.volumes[usize::from(volume.0)].size_bytes;
-        self.invalidate_range(&Span {
+        let known = Span {
             length: size,
             ..all
-        });
+        };
+        if self.invalidate_some(&known, 0).is_some() || !self.discard_beyond(volume, 0, effects) {
+            return false;
+        }
         let gone = &mut self.volumes[usize::from(volume.0)];
         gone.size_bytes = 0;
         gone.store = Arc::new(Gone);
-        self.discard_beyond_end(volume, effects);
         self.free_volumes.push(volume);
         true
     }
@@ -226,23 +231,19 @@ impl State {
             done: request.done,
             parked: Vec::new(),
         };
-        let key = self.writes.insert(write);
-        self.place_written(&span, effects);
-        self.tally.bytes_written += span.length;
-        self.tally.store_writes += 1;
-        self.tally.bytes_store_written += span.length;
-        let sequence = self.next_sequence();
+        let key = self.add_write(write);
         let operation = StoreOperation::Write {
             offset: span.offset,
             buffer: data,
             fua,
         };
-        effects.start(
-            self.store(span.volume),
-            sequence,
+        let next = self.block_range(&span).0;
+        let deciding = Deciding {
+            key,
             operation,
-            Ticket::Write(key),
-        );
+            next,
+        };
+        self.decide_write(deciding, effects);
     }
 
     /// Whole blocks from the one that holds `old_end`, or `offset` if that is before it, to `end`.
@@ -263,17 +264,17 @@ impl State {
 
     /// A growing write is over: what lies between the old end and the data reads as zeroes, in
     /// the frame as in the store.
-    pub fn settle_growth(&mut self, write: &Write) {
-        let volume = &mut self.volumes[usize::from(write.span.volume.0)];
+    pub fn settle_growth(&mut self, span: &Span, grown_from: Option<u64>) {
+        let volume = &mut self.volumes[usize::from(span.volume.0)];
         if volume.grows {
-            volume.size_bytes = volume.size_bytes.max(write.span.end());
+            volume.size_bytes = volume.size_bytes.max(span.end());
         }
-        let Some(old) = write.grown_from else { return };
+        let Some(old) = grown_from else { return };
         let inside = (old % self.block_bytes) as usize;
         if inside == 0 {
             return;
         }
-        let block = BlockId::new(write.span.volume, old / self.block_bytes);
+        let block = BlockId::new(span.volume, old / self.block_bytes);
         if let Some(slot) = self.level.find(block) {
             self.arena.frame_mut(slot)[inside..].fill(0);
         } else if let Some(stray) = self.dirt_mut(block.volume()).stray_mut(block.index()) {
@@ -282,24 +283,30 @@ impl State {
     }
 
     /// A write to a growing volume failed, or it was changed past the cache: nobody but the store
-    /// knows where it ends. What is dirty beyond has no place any more.
-    pub fn settle_failure(&mut self, volume: VolumeId, effects: &mut Effects) {
+    /// knows where it ends. What is dirty beyond has no place any more. Whether all of that is done,
+    /// or this step is full.
+    pub fn settle_failure(&mut self, volume: VolumeId, effects: &mut Effects) -> bool {
         let known = &mut self.volumes[usize::from(volume.0)];
-        if known.grows {
-            known.size_bytes = known.store.size_bytes();
-            self.discard_beyond_end(volume, effects);
+        if !known.grows {
+            return true;
         }
+        known.size_bytes = known.store.size_bytes();
+        let size = known.size_bytes;
+        self.discard_beyond(volume, size, effects)
     }
 
-    fn discard_beyond_end(&mut self, volume: VolumeId, effects: &mut Effects) {
+    fn discard_beyond(&mut self, volume: VolumeId, size: u64, effects: &mut Effects) -> bool {
         if !self.writes_back() {
-            return;
+            return true;
         }
-        let size = self.volumes[usize::from(volume.0)].size_bytes;
         let beyond = size.div_ceil(self.block_bytes)..BlockId::INDEX_LIMIT;
-        for index in self.dirt(volume).within(beyond) {
+        let left = self.steps.left();
+        let found = self.dirt(volume).within(beyond.clone(), left);
+        self.steps.count(found.len() as u64);
+        for index in found {
             self.discard(BlockId::new(volume, index), effects);
         }
+        self.dirt(volume).within(beyond, 1).is_empty()
     }
 }
 

@@ -258,6 +258,9 @@ impl State {
 
     /// Blocks that have a slot and not yet their data.
     pub fn loading_blocks(&self) -> u64 {
+        if self.loads.are_none() {
+            return 0;
+        }
         let loading = |(_, frame): &(usize, &Frame)| match frame {
             Frame::Loading => true,
             Frame::Awaits(key) => self.flights[*key].background == Background::Whole,

@@ -3,6 +3,7 @@
 use super::effects::{Effects, Ticket};
 use super::flights::{Background, Flight, Span, WaitingRead};
 use super::state::{Frame, State};
+use super::steps::STEP_BYTES;
 use crate::{IoBuf, IoError, IoErrorKind, Operation, Request, StoreOperation};
 use futae_policy::{AccessKind, BlockId, Outcome, Slot};
 
@@ -16,7 +17,8 @@ const TOUCH_STEP_BYTES: usize = 512;
 /// A read request while its blocks are gone through.
 struct Reading {
     span: Span,
-    buffer: IoBuf,
+    /// What is here already is copied to it.
+    buffer: Option<IoBuf>,
     /// Flights that it must wait for, each once.
     waits: Vec<usize>,
     /// Flights that were started for it.
@@ -35,15 +37,17 @@ impl State {
             self.writes[key].parked.push(request);
             return;
         }
+        let (first, end) = self.block_range(&span);
+        if end - first > self.steps.most() {
+            return self.read_in_parts(request, span, goes_on, effects);
+        }
         self.tally.bytes_read += span.length;
-        let buffer = IoBuf::new(span.length as usize);
         let mut reading = Reading {
             span,
-            buffer,
+            buffer: None,
             waits: Vec::new(),
             started: Vec::new(),
         };
-        let (first, end) = self.block_range(&span);
         for index in first..end {
             let block = BlockId::new(span.volume, index);
             let outcome = if goes_on && index == first {
@@ -62,7 +66,7 @@ impl State {
                 Outcome::Bypassed => match self.stray(block) {
                     Some(data) => {
                         let (from, to) = (self.block_span(block), reading.span);
-                        from.copy(data.as_slice(), &to, reading.buffer.as_mut_slice());
+                        from.copy(data.as_slice(), &to, reading.bytes());
                     }
                     None => self.fetch(block, None, &mut reading),
                 },
@@ -75,7 +79,12 @@ impl State {
             started,
         } = reading;
         if waits.is_empty() {
+            // Every block was copied to it.
+            let buffer = buffer.unwrap_or_else(|| IoBuf::zeroed(span.length as usize));
             return effects.answer(request.done, Ok(buffer));
+        }
+        if buffer.is_some() {
+            self.account.take(span.length);
         }
         let flights = waits.len() as u32;
         let reader = WaitingRead {
@@ -135,7 +144,7 @@ impl State {
             Frame::Ready | Frame::AwaitsWrite => {
                 let from = self.block_span(block);
                 let (span, frame) = (reading.span, self.arena.frame(slot));
-                from.copy(frame, &span, reading.buffer.as_mut_slice());
+                from.copy(frame, &span, reading.bytes());
             }
         }
     }
@@ -156,7 +165,8 @@ impl State {
             } else {
                 whole.overlap(&reading.span).unwrap_or(whole)
             };
-            let flight = self.extend_or_start(wanted, wanted == whole, &mut reading.started);
+            let flight =
+                self.extend_or_start(wanted, wanted == whole, STEP_BYTES, &mut reading.started);
             if wanted == whole {
                 self.flight_of.insert(block, flight);
             }
@@ -169,16 +179,20 @@ impl State {
         reading.wait_for(flight);
     }
 
-    /// Adds `wanted` to the last of `started` if it continues it, else starts another flight.
+    /// Adds `wanted` to the last of `started` if it continues it and is then not longer than `bytes_max`,
+    /// else starts another flight.
     pub fn extend_or_start(
         &mut self,
         wanted: Span,
         whole: bool,
+        bytes_max: u64,
         started: &mut Vec<usize>,
     ) -> usize {
         if let Some(&last) = started.last() {
             let flight = &mut self.flights[last];
-            let adjacent = flight.span.filter(|span| span.end() == wanted.offset);
+            let adjacent = flight.span.filter(|span| {
+                span.end() == wanted.offset && span.length + wanted.length <= bytes_max
+            });
             if let (Some(span), true) = (adjacent, flight.whole == whole) {
                 flight.span = Some(Span {
                     length: span.length + wanted.length,
@@ -203,11 +217,18 @@ impl State {
             let Flight {
                 span: Some(span),
                 background,
+                is_notice,
                 ..
             } = self.flights[key]
             else {
                 continue;
             };
+            if is_notice {
+                let volume = &mut self.volumes[usize::from(span.volume.0)];
+                volume.notices.depart(span.length);
+            }
+            self.note_departure(key);
+            self.account.take(span.length);
             self.tally.store_reads += 1;
             self.volumes[usize::from(span.volume.0)].tally.store_reads += 1;
             // A block that comes in pieces counts with its first one.
@@ -243,6 +264,7 @@ impl State {
     ) {
         let flight = self.flights.remove(key);
         let Some(span) = flight.span else { return };
+        self.note_arrival(&flight, &span, key);
         // Nothing may be taken from behind what the store has filled.
         let result = result.and_then(|buffer| match buffer.len() as u64 {
             filled if filled == span.length => Ok(buffer),
@@ -274,8 +296,14 @@ impl State {
             Background::Piece => self.land_piece(span, flight.generation, &result),
         }
         self.answer_readers(&flight.readers, span, result, effects);
+        self.account.give(span.length);
         for request in flight.parked {
-            self.begin(request, effects);
+            self.begin_in_turn(request, effects);
+        }
+        if flight.is_notice {
+            let volume = &mut self.volumes[usize::from(span.volume.0)];
+            volume.notices.arrive(span.length);
+            self.notice_on(span.volume, effects);
         }
     }
 
@@ -300,6 +328,17 @@ impl State {
         }
     }
 
+    /// The buffer of a request that is over; of one that has failed there may be none.
+    fn take_back(&self, buffer: Option<IoBuf>, span: Span) -> IoBuf {
+        match buffer {
+            Some(buffer) => {
+                self.account.give(span.length);
+                buffer
+            }
+            None => IoBuf::new(0),
+        }
+    }
+
     fn answer_readers(
         &mut self,
         readers: &[usize],
@@ -312,6 +351,7 @@ impl State {
             if reader.span == span && reader.flights == 1 && reader.error.is_none() {
                 // The flight is the request: its buffer is the answer.
                 let reader = self.readers.remove(key);
+                drop(self.take_back(reader.buffer, span));
                 return effects.answer(reader.done, result);
             }
         }
@@ -319,9 +359,14 @@ impl State {
             let reader = &mut self.readers[key];
             reader.flights -= 1;
             match &result {
-                Ok(buffer) => {
+                Ok(data) => {
                     let to = reader.span;
-                    span.copy(buffer.as_slice(), &to, reader.buffer.as_mut_slice());
+                    let account = &self.account;
+                    let buffer = reader.buffer.get_or_insert_with(|| {
+                        account.take(to.length);
+                        IoBuf::new(to.length as usize)
+                    });
+                    span.copy(data.as_slice(), &to, buffer.as_mut_slice());
                 }
                 Err(error) => {
                     reader.error.get_or_insert_with(|| error.clone());
@@ -329,14 +374,22 @@ impl State {
             }
             if reader.flights == 0 {
                 let reader = self.readers.remove(key);
-                let answer = reader.error.map_or(Ok(reader.buffer), Err);
-                effects.answer(reader.done, answer);
+                let buffer = self.take_back(reader.buffer, reader.span);
+                effects.answer(reader.done, reader.error.map_or(Ok(buffer), Err));
             }
         }
     }
 }
 
 impl Reading {
+    /// What is put together.
+    fn bytes(&mut self) -> &mut [u8] {
+        let length = self.span.length as usize;
+        self.buffer
+            .get_or_insert_with(|| IoBuf::new(length))
+            .as_mut_slice()
+    }
+
     fn wait_for(&mut self, flight: usize) {
         if !self.waits.contains(&flight) {
             self.waits.push(flight);

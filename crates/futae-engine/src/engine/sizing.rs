@@ -1,9 +1,16 @@
 //! How many slots a cache has: what it was told, less what it gives way to.
 
-use super::{Engine, SHRINK_STEP_BLOCKS, check_memory};
+use super::steps::STEP_BLOCKS;
+use super::{Engine, EngineOptions, WriteBackOptions};
 use crate::SetupError;
 use std::sync::{Arc, PoisonError};
 
+/// The smallest block in bytes: one page.
+const BLOCK_BYTES_MIN: u64 = 4 << 10;
+/// The largest block in bytes.
+const BLOCK_BYTES_MAX: u64 = 256 << 20;
+/// Blocks that one step of a shrink lets go at most, so that requests are not held up.
+const SHRINK_STEP_BLOCKS: u32 = STEP_BLOCKS as u32;
 /// Of the slots that a cache was told to have, at least one in so many stays whatever is set aside.
 const KEPT_SHARE: u32 = 2;
 
@@ -65,6 +72,50 @@ impl Engine {
         if left == before {
             return;
         }
-        while !self.act(|state, effects| state.resize_step(left, SHRINK_STEP_BLOCKS, effects)) {}
+        while !self.act(|state, effects| state.resize_step(left, SHRINK_STEP_BLOCKS, effects)) {
+            self.state.give_way();
+        }
     }
+}
+
+/// Whether a cache can be set up so.
+pub fn check_sizes(options: &EngineOptions) -> Result<(), SetupError> {
+    let block = options.block_bytes;
+    if !block.is_power_of_two() || !(BLOCK_BYTES_MIN..=BLOCK_BYTES_MAX).contains(&block) {
+        let message =
+            format!("a block of {block} bytes: choose a power of two from 4 KiB to 256 MiB");
+        return Err(SetupError::Size(message));
+    }
+    if options.capacity_blocks == 0 {
+        let message = format!("a cache smaller than one block of {block} bytes holds nothing");
+        return Err(SetupError::Size(message));
+    }
+    if let Some(how) = &options.write_back {
+        if block > WriteBackOptions::BLOCK_BYTES_MAX {
+            let message = format!(
+                "blocks of {block} bytes are loaded in pieces and cannot be written back; choose \
+                 blocks of 1MiB at most, or write-through"
+            );
+            return Err(SetupError::Size(message));
+        }
+        if !(how.dirty_max > 0.0 && how.dirty_max <= 1.0) {
+            let message = "the share of the cache that may be dirty is above 0 and at most 100 %";
+            return Err(SetupError::Size(message.to_owned()));
+        }
+    }
+    check_memory(u64::from(options.capacity_blocks) * block)
+}
+
+fn check_memory(bytes: u64) -> Result<(), SetupError> {
+    let memory = rustix::system::sysinfo();
+    let total = memory
+        .totalram
+        .saturating_mul(u64::from(memory.mem_unit).max(1));
+    if bytes > total {
+        let message = format!(
+            "a cache of {bytes} bytes does not fit in this machine's {total} bytes of memory"
+        );
+        return Err(SetupError::Size(message));
+    }
+    Ok(())
 }

@@ -1,16 +1,21 @@
 //! Everything that the cache's lock protects, and what all kinds of requests have in common.
 
+use super::account::Account;
 use super::belief::Belief;
 use super::change::Waiting;
 use super::cost::Costs;
 use super::dirt::Dirt;
 use super::effects::{Effects, Handed, Ticket};
-use super::flights::{Background, Flight, Span, WaitingRead, Write};
+use super::flights::{Flight, Span, WaitingRead, Write};
 use super::generations::{self, Generations};
 use super::loads::{Loads, PAGE_BYTES};
 use super::log::DecisionLog;
+use super::notices::Notices;
+use super::residents::Residents;
 use super::status::Tally;
+use super::steps::Steps;
 use super::unclean::Guard;
+use super::under_way::UnderWay;
 use super::write_back::{Run, WriteBack};
 use crate::StoreOperation;
 use crate::arena::Arena;
@@ -46,10 +51,14 @@ pub struct Volume {
     pub tally: Tally,
     /// Whether its size changes while it is in use; see [`super::growing`].
     pub grows: bool,
+    /// What its clients have told of.
+    pub notices: Notices,
     /// What its store does not have yet.
     pub dirt: Dirt,
     /// Its mark while the store lacks data, if it has one.
     pub guard: Option<Box<Guard>>,
+    /// Which of its blocks are resident.
+    pub residents: Residents,
     /// What its store's operations take; not measured of volumes that come and go.
     pub costs: Option<Box<Costs>>,
 }
@@ -87,8 +96,14 @@ pub struct State {
     pub flight_of: HashMap<BlockId, usize>,
     /// What is loaded in the background.
     pub loads: Loads,
+    /// How far the present step is.
+    pub steps: Steps,
+    /// Bytes of the buffers of what is under way.
+    pub account: Arc<Account>,
     pub readers: Slab<WaitingRead>,
     pub writes: Slab<Write>,
+    /// Where work is under way.
+    pub under_way: UnderWay,
     pub flushes: Slab<Flush>,
     /// When the policy was last told what the stores cost.
     pub weighed: Option<Instant>,
@@ -137,7 +152,7 @@ impl State {
                 effects.answer(request.done, Ok(IoBuf::new(0)));
             }
             Operation::Demote { data, .. } => {
-                self.demotion(request.client, request.sequence, span, &data, effects);
+                self.demotion(request.client, request.sequence, span, data, effects);
                 effects.answer(request.done, Ok(IoBuf::new(0)));
             }
         }
@@ -248,6 +263,7 @@ impl State {
         }
         let access = Access::of(block, kind).classed(class.with(marks));
         let outcome = self.level.access(&access);
+        self.steps.count(1);
         let hit = matches!(outcome, Outcome::Hit(_));
         self.tally.count(kind, hit);
         self.volumes[usize::from(block.volume().0)]
@@ -261,7 +277,9 @@ impl State {
             if self.frames.len() <= slot.i() {
                 self.frames.resize(slot.i() + 1, Frame::Ready);
             }
+            self.note_resident(block, true);
             if let Some(victim) = evicted {
+                self.note_resident(victim.block, false);
                 self.see_off(&victim, effects);
             }
             if self.hand_down == HandDown::Data {
@@ -291,7 +309,7 @@ impl State {
         let frame = std::mem::replace(&mut self.frames[victim.slot.i()], Frame::Ready);
         if let Frame::Awaits(key) = frame {
             let flight = &mut self.flights[key];
-            flight.targets.retain(|(_, slot)| *slot != victim.slot);
+            flight.forget(victim.slot);
             if self.hand_down != HandDown::Nothing {
                 flight.hand_down.push(victim.block);
             }
@@ -346,42 +364,28 @@ impl State {
         effects.hand_down(store, sequence, span.offset, what);
     }
 
+    /// A block has got a slot, or has lost it.
+    fn note_resident(&mut self, block: BlockId, is_resident: bool) {
+        let residents = &mut self.volumes[usize::from(block.volume().0)].residents;
+        if is_resident {
+            residents.insert(block.index());
+        } else {
+            residents.remove(block.index());
+        }
+    }
+
     /// Drops a block whose content is no longer true.
     pub fn invalidate(&mut self, block: BlockId) {
         if let Some(victim) = self.level.remove(block, Departure::Invalidated) {
+            self.note_resident(block, false);
             let frame = std::mem::replace(&mut self.frames[victim.slot.i()], Frame::Ready);
             if let Frame::Awaits(key) = frame {
-                self.flights[key]
-                    .targets
-                    .retain(|(_, slot)| *slot != victim.slot);
+                self.flights[key].forget(victim.slot);
             }
             if frame == Frame::Loading {
                 self.loads.give_up(block);
             }
         }
-    }
-
-    /// A write under way whose blocks overlap `span`.
-    pub fn write_over(&self, span: &Span) -> Option<usize> {
-        if self.writes.is_empty() {
-            return None;
-        }
-        let mut writes = self.writes.iter();
-        writes
-            .find(|(_, write)| write.blocks.overlap(span).is_some())
-            .map(|(key, _)| key)
-    }
-
-    /// A read under way that fills frames, or may be waited for by others, and overlaps `span`.
-    pub fn flight_over(&self, span: &Span) -> Option<usize> {
-        let overlaps = |flight: &Flight| {
-            let counts = flight.whole || flight.background == Background::Piece;
-            counts && flight.span.is_some_and(|read| read.overlap(span).is_some())
-        };
-        self.flights
-            .iter()
-            .find(|(_, flight)| overlaps(flight))
-            .map(|(key, _)| key)
     }
 
     /// The indexes of the blocks that `span` touches: first, and one past the last.
@@ -456,6 +460,8 @@ impl State {
         let bounded = self.level.resident().saturating_sub(surplus_max);
         let capacity = capacity_blocks.max(bounded);
         for victim in self.level.resize(capacity) {
+            self.steps.count(1);
+            self.note_resident(victim.block, false);
             self.see_off(&victim, effects);
             self.arena.release(victim.slot);
         }
@@ -463,53 +469,5 @@ impl State {
             write_back.resize(capacity_blocks);
         }
         capacity == capacity_blocks
-    }
-}
-
-impl State {
-    /// Panics unless the level, the frames and the work under way fit together. For tests.
-    pub fn audit(&self) {
-        self.level.audit();
-        self.audit_dirty();
-        for (key, flight) in &self.flights {
-            for (block, slot) in &flight.targets {
-                assert_eq!(
-                    self.level.find(*block),
-                    Some(*slot),
-                    "a target lost its slot"
-                );
-                assert_eq!(
-                    self.frames[slot.i()],
-                    Frame::Awaits(key),
-                    "a target not awaited"
-                );
-            }
-        }
-        for block in self.level.order() {
-            let slot = self.level.find(block).expect("ordered blocks are resident");
-            match self.frames[slot.i()] {
-                Frame::Ready | Frame::Loading => {}
-                Frame::Awaits(key) => {
-                    let targets = &self.flights[key].targets;
-                    assert!(
-                        targets.contains(&(block, slot)),
-                        "awaits a flight that forgot it"
-                    );
-                }
-                Frame::AwaitsWrite => {
-                    let span = self.block_span(block);
-                    assert!(
-                        self.write_over(&span).is_some(),
-                        "awaits a write that is over"
-                    );
-                }
-            }
-        }
-        for (block, key) in &self.flight_of {
-            assert!(
-                self.flights.contains(*key),
-                "block {block:?} waits for a flight that is over"
-            );
-        }
     }
 }

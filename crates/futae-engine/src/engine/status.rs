@@ -16,6 +16,7 @@ pub struct Tally {
     pub store_read_blocks: u64,
     pub store_writes: u64,
     pub notice_reads: u64,
+    pub notices_dropped: u64,
     pub preload_reads: u64,
     pub loading_reads: u64,
     pub write_around_blocks: u64,
@@ -93,6 +94,9 @@ pub struct EngineStatus {
     pub store_writes: u64,
     /// Blocks read from stores because of a notice.
     pub notice_reads: u64,
+    /// Blocks named by notices that were dropped, since too many waited.
+    #[serde(default)]
+    pub notices_dropped: u64,
     /// Blocks read from stores because the policy asked for them by itself.
     pub preload_reads: u64,
     /// Hits that were answered from the store, since the block was still being loaded.
@@ -121,6 +125,16 @@ pub struct EngineStatus {
     pub bytes_demoted_out: u64,
     /// Requests that failed, and store reads that failed.
     pub errors: u64,
+    /// Blocks that were decided on at most while the cache's lock was held once.
+    #[serde(default)]
+    pub lock_step_blocks_max: u64,
+    /// Bytes of the buffers of reads from stores, of requests that wait for several of them, and of
+    /// write-backs.
+    #[serde(default)]
+    pub buffer_bytes: u64,
+    /// The most that these ever were.
+    #[serde(default)]
+    pub buffer_bytes_max: u64,
     /// The volumes.
     pub volumes: Vec<VolumeStatus>,
     /// The weights in force, of a policy that weighs classes.
@@ -232,6 +246,7 @@ impl State {
             store_read_blocks: tally.store_read_blocks,
             store_writes: tally.store_writes,
             notice_reads: tally.notice_reads,
+            notices_dropped: tally.notices_dropped,
             preload_reads: tally.preload_reads,
             loading_reads: tally.loading_reads,
             loading_blocks: self.loading_blocks(),
@@ -245,6 +260,9 @@ impl State {
             bytes_demoted_in: tally.bytes_demoted_in,
             bytes_demoted_out: tally.bytes_demoted_out,
             errors: tally.errors,
+            lock_step_blocks_max: self.steps.longest,
+            buffer_bytes: self.account.held(),
+            buffer_bytes_max: self.account.most(),
             volumes: self.volume_status(),
             weights: self.weight_status(),
             classes: self.class_status(),

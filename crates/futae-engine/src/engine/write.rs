@@ -4,9 +4,27 @@
 use super::effects::{Effects, Ticket};
 use super::flights::{Content, Span, Write};
 use super::state::{Frame, State};
+use super::steps::Rest;
 use super::write_back::Room;
 use crate::{IoBuf, IoError, Operation, Request, StoreOperation};
 use futae_policy::{AccessKind, BlockId, Outcome};
+
+/// A write whose blocks are being decided on, before the store gets it.
+pub struct Deciding {
+    /// Its key among the writes.
+    pub key: usize,
+    /// What the store is to do then.
+    pub operation: StoreOperation,
+    /// The next block.
+    pub next: u64,
+}
+
+/// A write that the store has answered, whose blocks are being brought up to date.
+pub struct Ending {
+    key: usize,
+    result: Result<IoBuf, IoError>,
+    next: u64,
+}
 
 impl State {
     /// A write, trim or zeroing of `span`. It waits for reads and writes under way on its blocks.
@@ -49,7 +67,6 @@ impl State {
             Operation::WriteZeroes { .. } => Content::Zeroes,
             _ => Content::Anything,
         };
-        let has_data = content == Content::Data;
         let Some(operation) = store_operation(operation) else {
             return;
         };
@@ -64,33 +81,57 @@ impl State {
             done,
             parked: Vec::new(),
         };
-        let key = self.writes.insert(write);
-        if has_data {
-            self.place_written(&span, effects);
-            self.tally.bytes_written += span.length;
+        let key = self.add_write(write);
+        let deciding = Deciding {
+            key,
+            operation,
+            next: first,
+        };
+        self.decide_write(deciding, effects);
+    }
+
+    /// Decides on the blocks of a write, as many as this step has room for; then the store gets it.
+    /// Until it has answered nothing else begins in its range.
+    pub fn decide_write(&mut self, mut deciding: Deciding, effects: &mut Effects) {
+        let write = &self.writes[deciding.key];
+        let (span, blocks) = (write.span, write.blocks);
+        let has_data = write.content == Content::Data;
+        let left = if has_data {
+            self.place_written(&span, deciding.next, effects)
         } else {
-            self.invalidate_range(&blocks);
+            self.invalidate_some(&blocks, deciding.next)
+        };
+        if let Some(next) = left {
+            deciding.next = next;
+            return effects.later(Rest::Write(deciding));
         }
+        let bytes = if has_data { span.length } else { 0 };
+        self.tally.bytes_written += bytes;
         self.tally.store_writes += 1;
-        self.tally.bytes_store_written += if has_data { span.length } else { 0 };
+        self.tally.bytes_store_written += bytes;
         let sequence = self.next_sequence();
         effects.start(
             self.store(span.volume),
             sequence,
-            operation,
-            Ticket::Write(key),
+            deciding.operation,
+            Ticket::Write(deciding.key),
         );
     }
 
     /// Decides on the written blocks. A block that is written in part is updated if it is
     /// resident; otherwise the write goes around the cache, since there is no whole block to keep.
-    pub fn place_written(&mut self, span: &Span, effects: &mut Effects) {
-        let (first, end) = self.block_range(span);
-        for index in first..end {
+    /// Begins with block `from`; returns where to go on if the step is full.
+    fn place_written(&mut self, span: &Span, from: u64, effects: &mut Effects) -> Option<u64> {
+        let (_, end) = self.block_range(span);
+        for index in from..end {
+            if self.steps.left() == 0 {
+                return Some(index);
+            }
             let block = BlockId::new(span.volume, index);
             let of = self.block_span(block);
             let whole = of.overlap(span) == Some(of);
             if !whole && self.level.find(block).is_none() {
+                self.steps.count(1);
                 self.tally.write_around_blocks += 1;
                 continue;
             }
@@ -98,28 +139,27 @@ impl State {
                 self.frames[slot.i()] = Frame::AwaitsWrite;
             }
         }
+        None
     }
 
-    /// Drops the blocks of a range, but for those that have data which the store does not have.
-    pub fn invalidate_range(&mut self, blocks: &Span) {
-        let (first, end) = self.block_range(blocks);
-        if end - first <= u64::from(self.level.resident()) {
-            for index in first..end {
-                let block = BlockId::new(blocks.volume, index);
-                if !self.is_dirty(block) {
-                    self.invalidate(block);
-                }
-            }
-            return;
-        }
-        let inside = |block: &BlockId| {
-            block.volume() == blocks.volume && (first..end).contains(&block.index())
-        };
-        for block in self.level.order().into_iter().filter(inside) {
+    /// Drops the blocks of a range from block `from` on, but for those that have data which the store
+    /// does not have. Returns where to go on if the step is full.
+    pub fn invalidate_some(&mut self, blocks: &Span, from: u64) -> Option<u64> {
+        let (_, end) = self.block_range(blocks);
+        let left = self.steps.left();
+        let residents = &self.volumes[usize::from(blocks.volume.0)].residents;
+        let found = residents.within(from..end, left);
+        self.steps.count(found.len() as u64);
+        for &index in &found {
+            let block = BlockId::new(blocks.volume, index);
             if !self.is_dirty(block) {
                 self.invalidate(block);
             }
         }
+        if (found.len() as u64) < left {
+            return None;
+        }
+        Some(found.last().map_or(from, |last| last + 1)).filter(|&next| next < end)
     }
 
     /// A write is over: its data goes into the frames of its blocks, or, if it failed, its blocks
@@ -130,44 +170,62 @@ impl State {
         result: Result<IoBuf, IoError>,
         effects: &mut Effects,
     ) {
-        let write = self.writes.remove(key);
-        self.note_outcome(&write, result.is_ok());
+        let write = &self.writes[key];
+        let (span, blocks, grown_from) = (write.span, write.blocks, write.grown_from);
+        let has_data = write.content == Content::Data;
+        self.note_outcome(&span, result.is_ok());
+        let range = if result.is_ok() { &span } else { &blocks };
+        let next = self.block_range(range).0;
         match &result {
-            Ok(data) if write.content == Content::Data => {
-                self.settle_growth(&write);
-                self.update_frames(&write.span, data);
-                self.settle_through(&write, Some(data), effects);
-            }
-            Ok(_) => self.settle_through(&write, None, effects),
-            Err(_) => {
-                self.note_error(write.span.volume);
-                self.invalidate_range(&write.blocks);
-                self.settle_failure(write.span.volume, effects);
-            }
+            Ok(_) if has_data => self.settle_growth(&span, grown_from),
+            Ok(_) => {}
+            Err(_) => self.note_error(span.volume),
         }
-        effects.answer(write.done, result.map(|_| IoBuf::new(0)));
+        self.end_write(Ending { key, result, next }, effects);
+    }
+
+    /// Brings the blocks of a write that is over up to date, as many as this step has room for; then
+    /// those that waited for it go on.
+    pub fn end_write(&mut self, mut ending: Ending, effects: &mut Effects) {
+        let write = &self.writes[ending.key];
+        let (span, blocks, content) = (write.span, write.blocks, write.content);
+        let left = match &ending.result {
+            Ok(data) if content == Content::Data => {
+                self.update_some(&span, data, ending.next, effects)
+            }
+            Ok(_) => self.settle_cleared(&span, content, ending.next, effects),
+            Err(_) => self.invalidate_some(&blocks, ending.next).or_else(|| {
+                let is_settled = self.settle_failure(span.volume, effects);
+                (!is_settled).then(|| self.block_range(&blocks).1)
+            }),
+        };
+        if let Some(next) = left {
+            ending.next = next;
+            return effects.later(Rest::Written(ending));
+        }
+        let write = self.remove_write(ending.key);
+        if ending.result.is_ok() {
+            self.resume_throttled(effects);
+        }
+        effects.answer(write.done, ending.result.map(|_| IoBuf::new(0)));
         for request in write.parked {
-            self.begin(request, effects);
+            self.begin_in_turn(request, effects);
         }
     }
 
     /// Tells the judge of demotions whether the store's content is known after a write.
-    fn note_outcome(&mut self, write: &Write, good: bool) {
-        if self.volumes[usize::from(write.span.volume.0)].grows {
+    fn note_outcome(&mut self, span: &Span, good: bool) {
+        let volume = &self.volumes[usize::from(span.volume.0)];
+        if volume.grows {
             return; // Nothing is handed down to it.
         }
-        let bytes = self.block_bytes;
-        let (first, end) = self.block_range(&write.span);
-        let size = self.volumes[usize::from(write.span.volume.0)].size_bytes;
+        let (bytes, size) = (self.block_bytes, volume.size_bytes);
+        let (first, end) = self.block_range(span);
         // Blocks that were written whole; the last one of a volume may be short.
-        let whole_first = write.span.offset.div_ceil(bytes);
-        let reaches_end = write.span.end() == size;
-        let whole_end = if reaches_end {
-            end
-        } else {
-            write.span.end() / bytes
-        };
-        let belief = &mut self.volumes[usize::from(write.span.volume.0)].belief;
+        let whole_first = span.offset.div_ceil(bytes);
+        let reaches_end = span.end() == size;
+        let whole_end = if reaches_end { end } else { span.end() / bytes };
+        let belief = &mut self.volumes[usize::from(span.volume.0)].belief;
         if good {
             belief.note_success(whole_first, whole_end.saturating_sub(whole_first));
         } else {
@@ -175,23 +233,41 @@ impl State {
         }
     }
 
-    fn update_frames(&mut self, span: &Span, data: &IoBuf) {
-        let (first, end) = self.block_range(span);
-        for index in first..end {
+    fn update_some(
+        &mut self,
+        span: &Span,
+        data: &IoBuf,
+        from: u64,
+        effects: &mut Effects,
+    ) -> Option<u64> {
+        let (_, end) = self.block_range(span);
+        for index in from..end {
+            if self.steps.left() == 0 {
+                return Some(index);
+            }
+            self.steps.count(1);
             let block = BlockId::new(span.volume, index);
-            if let Some(slot) = self.level.find(block) {
-                let to = self.block_span(block);
-                span.copy(data.as_slice(), &to, self.arena.frame_mut(slot));
-                let is_whole = to.overlap(span) == Some(to);
-                if self.frames[slot.i()] == Frame::Loading {
-                    if !is_whole {
-                        continue; // The rest is still to come.
-                    }
-                    self.loads.give_up(block);
-                }
-                self.frames[slot.i()] = Frame::Ready;
+            self.update_frame(block, span, data);
+            if self.is_dirty(block) {
+                self.settle_block(block, span, (Content::Data, Some(data)), effects);
             }
         }
+        None
+    }
+
+    fn update_frame(&mut self, block: BlockId, span: &Span, data: &IoBuf) {
+        let Some(slot) = self.level.find(block) else {
+            return;
+        };
+        let to = self.block_span(block);
+        span.copy(data.as_slice(), &to, self.arena.frame_mut(slot));
+        if self.frames[slot.i()] == Frame::Loading {
+            if to.overlap(span) != Some(to) {
+                return; // The rest is still to come.
+            }
+            self.loads.give_up(block);
+        }
+        self.frames[slot.i()] = Frame::Ready;
     }
 }
 

@@ -10,16 +10,18 @@
 
 mod flush;
 mod joint;
+mod keep;
 mod runs;
 mod settle;
 
-use super::effects::{Effects, Ticket};
-use super::flights::{Content, Span, Write};
+use super::effects::Effects;
+use super::flights::Span;
 use super::generations;
 use super::state::{Frame, State};
-use crate::{Done, HandDown, IoBuf, Operation, Request, StoreOperation};
-use futae_policy::{AccessKind, BlockId, Class, Outcome, Slot, Victim, VolumeId};
-use joint::jointly;
+use super::steps::Rest;
+use crate::{HandDown, IoBuf, Request};
+use futae_policy::{BlockId, Class, Slot, Victim, VolumeId};
+pub use keep::Keeping;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
@@ -138,14 +140,6 @@ impl State {
         self.dirt(block.volume()).stray(block.index())
     }
 
-    /// A write-back under way that overlaps a span.
-    pub fn run_over(&self, span: &Span) -> Option<usize> {
-        let (first, end) = self.block_range(span);
-        let mut runs = self.runs.iter();
-        let over = |run: &Run| run.volume == span.volume && run.first < end && first < run.end;
-        runs.find(|(_, run)| over(run)).map(|(key, _)| key)
-    }
-
     /// Whether a write of `span` can be kept, has to wait until less is dirty, or is to go
     /// through, since waiting would not help.
     pub fn room_for(&self, span: &Span) -> Room {
@@ -177,7 +171,7 @@ impl State {
 
     /// Writes that waited go on, those of each volume in their order, as far as there is room.
     pub fn resume_throttled(&mut self, effects: &mut Effects) {
-        let mut from = 0;
+        let (mut from, mut is_full) = (0, false);
         while let Some(busy) = self.next_busy(from) {
             from = busy + 1;
             let at = usize::from(busy);
@@ -188,87 +182,18 @@ impl State {
                     queue.push_front(request);
                     break;
                 }
+                if !self.steps.has_room_for(self.blocks_of(&request)) {
+                    queue.push_front(request);
+                    is_full = true;
+                    break;
+                }
                 self.begin(request, effects);
             }
             queue.append(&mut self.volumes[at].dirt.throttled);
             self.volumes[at].dirt.throttled = queue;
-        }
-    }
-
-    /// Takes a write into the cache, as far as it can be kept; the rest goes through. Nothing
-    /// else is under way on its blocks but write-backs.
-    pub fn keep_write(&mut self, request: Request, span: Span, effects: &mut Effects) {
-        let Operation::Write { data, .. } = request.operation else {
-            return;
-        };
-        let (first, end) = self.block_range(&span);
-        let now = Instant::now();
-        self.tally.bytes_written += span.length;
-        let mut rest: Vec<Span> = Vec::new();
-        for index in first..end {
-            let block = BlockId::new(span.volume, index);
-            let Some(part) = self.block_span(block).overlap(&span) else {
-                continue;
-            };
-            if self.keep_block(block, part, (&span, &data), effects) {
-                self.mark_dirty(block, now);
-                continue;
+            if is_full {
+                return effects.later(Rest::Throttled);
             }
-            match rest.last_mut() {
-                Some(last) if last.end() == part.offset => last.length += part.length,
-                _ => rest.push(part),
-            }
-        }
-        match rest.as_slice() {
-            [] => effects.answer(request.done, Ok(IoBuf::new(0))),
-            [all] if *all == span => self.send_through(span, data, request.done, effects),
-            parts => {
-                let done = jointly(request.done, parts.len());
-                for (part, done) in parts.iter().zip(done) {
-                    let mut slice = IoBuf::new(part.length as usize);
-                    span.copy(data.as_slice(), part, slice.as_mut_slice());
-                    self.send_through(*part, slice, done, effects);
-                }
-            }
-        }
-    }
-
-    /// Puts one written block before the level, and its data where it is kept; whether it is.
-    fn keep_block(
-        &mut self,
-        block: BlockId,
-        part: Span,
-        (span, data): (&Span, &IoBuf),
-        effects: &mut Effects,
-    ) -> bool {
-        let of = self.block_span(block);
-        let is_whole = part == of;
-        let slot = self.level.find(block);
-        if !is_whole && slot.is_none() && self.stray(block).is_none() {
-            self.tally.write_around_blocks += 1;
-            return false;
-        }
-        if !is_whole && slot.is_some_and(|slot| self.frames[slot.i()] == Frame::Loading) {
-            // There is nothing yet that it could be a part of.
-            self.offer(block, AccessKind::Write, effects);
-            return false;
-        }
-        match self.offer_marked(block, AccessKind::Write, Class::DIRTY, effects) {
-            Outcome::Hit(slot) | Outcome::Admitted { slot, .. } => {
-                if self.frames[slot.i()] == Frame::Loading {
-                    self.loads.give_up(block);
-                }
-                span.copy(data.as_slice(), &of, self.arena.frame_mut(slot));
-                self.frames[slot.i()] = Frame::Ready;
-                true
-            }
-            Outcome::Bypassed => match self.dirt_mut(block.volume()).stray_mut(block.index()) {
-                None => false,
-                Some(stray) => {
-                    span.copy(data.as_slice(), &of, stray.as_mut_slice());
-                    true
-                }
-            },
         }
     }
 
@@ -283,30 +208,6 @@ impl State {
                 write_back.busy.insert(block.volume().0);
             }
         }
-    }
-
-    /// Sends data to the store that is not kept.
-    fn send_through(&mut self, span: Span, data: IoBuf, done: Done, effects: &mut Effects) {
-        let blocks = self.widened(&span);
-        let key = self.writes.insert(Write {
-            span,
-            blocks,
-            content: Content::Data,
-            grown_from: None,
-            has_begun: true,
-            done,
-            parked: Vec::new(),
-        });
-        self.tally.store_writes += 1;
-        self.tally.bytes_store_written += span.length;
-        let sequence = self.next_sequence();
-        let operation = StoreOperation::Write {
-            offset: span.offset,
-            buffer: data,
-            fua: false,
-        };
-        let store = self.store(span.volume);
-        effects.start(store, sequence, operation, Ticket::Write(key));
     }
 
     /// The volume from this number on that is the first to have something to be done for it.
@@ -347,7 +248,7 @@ impl State {
     pub fn dirty_ranges(&self, volume: VolumeId, offset: u64, length: u64) -> Vec<(u64, u64)> {
         let bytes = self.block_bytes;
         let end = offset.saturating_add(length).div_ceil(bytes);
-        let dirty = self.dirt(volume).within(offset / bytes..end);
+        let dirty = self.dirt(volume).within(offset / bytes..end, u64::MAX);
         dirty
             .into_iter()
             .map(|index| (index * bytes, (index + 1) * bytes))
@@ -369,17 +270,20 @@ impl State {
             .saturating_sub(write_back.dirty_max_blocks)
     }
 
-    /// Time has passed.
-    pub fn age_dirty(&mut self, now: Instant) {
+    /// Time has passed: what is too old is due. Whether all of it is, or the lock is to be let go first.
+    pub fn age_dirty(&mut self, now: Instant) -> bool {
         let Some(write_back) = &self.write_back else {
-            return;
+            return true;
         };
         let age_max = write_back.options.dirty_age_max;
         let mut from = 0;
         while let Some(busy) = self.next_busy(from) {
             from = busy + 1;
-            self.dirt_mut(VolumeId(busy)).age(now, age_max);
+            if !self.dirt_mut(VolumeId(busy)).age(now, age_max) {
+                return false;
+            }
         }
+        true
     }
 
     /// Panics unless what is dirty fits together. For tests.
@@ -391,7 +295,7 @@ impl State {
         for (at, volume) in self.volumes.iter().enumerate() {
             volume.dirt.audit();
             dirty_blocks += volume.dirt.len();
-            for index in volume.dirt.within(0..BlockId::INDEX_LIMIT) {
+            for index in volume.dirt.within(0..BlockId::INDEX_LIMIT, u64::MAX) {
                 let block = BlockId::new(VolumeId(at as u16), index);
                 let slot = self.level.find(block);
                 assert_eq!(

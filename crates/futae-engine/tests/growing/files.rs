@@ -151,6 +151,7 @@ fn several_files_are_equal_to_plain_arrays_under_every_policy() {
     for policy in ["lru", "fix", "arc", "directory", "s3-fifo"] {
         for slots in [1, 3, 9, 40] {
             let engine = engine(policy, slots);
+            engine.set_step_blocks(if slots == 40 { 1024 } else { 2 });
             let mut dice = Prng::new(slots.into());
             let mut files: Vec<_> = (0..3)
                 .map(|_| {

@@ -174,6 +174,7 @@ fn files_that_are_written_back_are_equal_to_plain_arrays_under_every_policy() {
     for policy in ["lru", "fix", "arc", "cost", "s3-fifo"] {
         for slots in [2, 5, 12, 40] {
             let engine = writing_back(policy, slots, Duration::from_millis(2));
+            engine.set_step_blocks(if slots == 40 { 1024 } else { 2 });
             let mut dice = Prng::new(slots.into());
             let lowers: Vec<_> = (0..3).map(|_| Lower::new(Vec::new())).collect();
             let mut files: Vec<_> = lowers

@@ -3,8 +3,9 @@
 use super::Run;
 use crate::engine::dirt::Cleaned;
 use crate::engine::effects::{Effects, Ticket};
-use crate::engine::flights::{Span, Write};
+use crate::engine::flights::Span;
 use crate::engine::state::State;
+use crate::engine::steps::Rest;
 use crate::{HandDown, IoBuf, IoError, StoreOperation};
 use futae_policy::{BlockId, Class, VolumeId};
 use std::ops::Range;
@@ -42,12 +43,16 @@ impl State {
                 if is_busy || dirt.len() == 0 {
                     break;
                 }
+                if self.steps.left() == 0 {
+                    // What is written back is copied.
+                    return effects.later(Rest::Anything);
+                }
                 let dirty = self
                     .write_back
                     .as_ref()
                     .map_or(0, |known| known.dirty_blocks);
                 let press = dirty - dirt.carried().min(dirty) > low || !dirt.throttled.is_empty();
-                let writes = &self.writes;
+                let (writes, under_way) = (&self.writes, &self.under_way);
                 let bytes = self.block_bytes;
                 let is_free = |index: u64| {
                     let span = Span {
@@ -55,10 +60,8 @@ impl State {
                         offset: index * bytes,
                         length: bytes,
                     };
-                    let mut under_way = writes.iter();
-                    let over =
-                        |write: &Write| write.has_begun && write.blocks.overlap(&span).is_some();
-                    !under_way.any(|(_, write)| over(write))
+                    let over = under_way.write_over(&span);
+                    over.is_none_or(|key| !writes[key].has_begun)
                 };
                 let dirt = &mut self.volumes[at].dirt;
                 let Some(run) = dirt.next_run(press, blocks_max, is_free) else {
@@ -91,14 +94,16 @@ impl State {
             of.copy(data, &span, buffer.as_mut_slice());
             self.dirt_mut(volume).carry(index);
         }
+        self.steps.count(run.end - run.start);
         let dirt = self.dirt_mut(volume);
         dirt.runs += 1;
         dirt.bytes_carried += span.length;
+        self.account.take(span.length);
         self.tally.write_backs += 1;
         self.tally.write_back_blocks += run.end - run.start;
         self.tally.store_writes += 1;
         self.tally.bytes_store_written += span.length;
-        let key = self.runs.insert(Run {
+        let key = self.add_run(Run {
             volume,
             first: run.start,
             end: run.end,
@@ -122,10 +127,11 @@ impl State {
         result: Result<IoBuf, IoError>,
         effects: &mut Effects,
     ) {
-        let run = self.runs.remove(key);
+        let run = self.remove_run(key);
         let dirt = self.dirt_mut(run.volume);
         dirt.runs -= 1;
         dirt.bytes_carried -= run.span.length;
+        self.account.give(run.span.length);
         let error = result.err();
         match &error {
             None => {
@@ -142,7 +148,7 @@ impl State {
         }
         self.resume_changes(&run, error.as_ref(), effects);
         for request in run.parked {
-            self.begin(request, effects);
+            self.begin_in_turn(request, effects);
         }
         self.resume_throttled(effects);
     }

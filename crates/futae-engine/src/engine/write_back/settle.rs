@@ -2,55 +2,76 @@
 
 use crate::IoBuf;
 use crate::engine::effects::Effects;
-use crate::engine::flights::{Content, Write};
+use crate::engine::flights::{Content, Span};
 use crate::engine::state::State;
 use futae_policy::BlockId;
 
 impl State {
-    /// A write, trim or zeroing that went through is over, and the store has it. What the cache
-    /// holds of dirty blocks follows; those that it covers are clean.
-    pub fn settle_through(&mut self, write: &Write, data: Option<&IoBuf>, effects: &mut Effects) {
+    /// A trim or zeroing that went through is over, and the store has it: the dirty blocks of `span`
+    /// follow, from block `from` on. Returns where to go on if the step is full.
+    pub fn settle_cleared(
+        &mut self,
+        span: &Span,
+        content: Content,
+        from: u64,
+        effects: &mut Effects,
+    ) -> Option<u64> {
         if !self.writes_back() {
+            return None;
+        }
+        let (_, end) = self.block_range(span);
+        let left = self.steps.left();
+        let found = self.dirt(span.volume).within(from..end, left);
+        self.steps.count(found.len() as u64);
+        for &index in &found {
+            let block = BlockId::new(span.volume, index);
+            self.settle_block(block, span, (content, None), effects);
+        }
+        if (found.len() as u64) < left {
+            return None;
+        }
+        Some(found.last().map_or(from, |last| last + 1)).filter(|&next| next < end)
+    }
+
+    /// A write, trim or zeroing of `span` that went through is over, and the store has it. What the
+    /// cache holds of a dirty block follows; if it covers the block, that is clean.
+    pub fn settle_block(
+        &mut self,
+        block: BlockId,
+        span: &Span,
+        (content, data): (Content, Option<&IoBuf>),
+        effects: &mut Effects,
+    ) {
+        let of = self.block_span(block);
+        let Some(part) = of.overlap(span) else {
             return;
+        };
+        if part == of && content != Content::Data {
+            return self.discard(block, effects);
         }
-        let volume = write.span.volume;
-        let (first, end) = self.block_range(&write.span);
-        for index in self.dirt(volume).within(first..end) {
-            let block = BlockId::new(volume, index);
-            let of = self.block_span(block);
-            let Some(part) = of.overlap(&write.span) else {
-                continue;
-            };
-            if part == of && write.content != Content::Data {
-                self.discard(block, effects);
-                continue;
+        let range = (part.offset - of.offset) as usize..(part.end() - of.offset) as usize;
+        let held = match self.level.find(block) {
+            Some(slot) => Some(&mut self.arena.frame_mut(slot)[range]),
+            None => {
+                let dirt = &mut self.volumes[usize::from(span.volume.0)].dirt;
+                let stray = dirt.stray_mut(block.index());
+                stray.map(|stray| &mut stray.as_mut_slice()[range])
             }
-            let range = (part.offset - of.offset) as usize..(part.end() - of.offset) as usize;
-            let slot = self.level.find(block);
-            let held = match slot {
-                Some(slot) => Some(&mut self.arena.frame_mut(slot)[range]),
-                None => {
-                    let dirt = &mut self.volumes[usize::from(volume.0)].dirt;
-                    let stray = dirt.stray_mut(index);
-                    stray.map(|stray| &mut stray.as_mut_slice()[range])
-                }
-            };
-            match (held, data, write.content) {
-                (Some(held), Some(data), Content::Data) => {
-                    let from = (part.offset - write.span.offset) as usize;
-                    held.copy_from_slice(&data.as_slice()[from..from + held.len()]);
-                }
-                (Some(held), _, Content::Zeroes) => held.fill(0),
-                _ => {}
+        };
+        match (held, data, content) {
+            (Some(held), Some(data), Content::Data) => {
+                let from = (part.offset - span.offset) as usize;
+                held.copy_from_slice(&data.as_slice()[from..from + held.len()]);
             }
-            if part == of
-                && let Some((change, cleaned)) = self.dirt_mut(volume).settle(index)
-            {
-                self.note_change(volume, change, None, effects);
-                self.clean(block, cleaned, effects);
-            }
+            (Some(held), _, Content::Zeroes) => held.fill(0),
+            _ => {}
         }
-        self.resume_throttled(effects);
+        if part == of
+            && let Some((change, cleaned)) = self.dirt_mut(span.volume).settle(block.index())
+        {
+            self.note_change(span.volume, change, None, effects);
+            self.clean(block, cleaned, effects);
+        }
     }
 
     /// Forgets a dirty block whose content nobody needs.

@@ -1,0 +1,60 @@
+//! Whether everything fits together. For tests.
+
+use super::state::{Frame, State};
+
+impl State {
+    /// Panics unless the level, the frames and the work under way fit together. For tests.
+    pub fn audit(&self) {
+        self.level.audit();
+        self.audit_dirty();
+        for (key, flight) in &self.flights {
+            for (block, slot) in &flight.targets {
+                assert_eq!(
+                    self.level.find(*block),
+                    Some(*slot),
+                    "a target lost its slot"
+                );
+                assert_eq!(
+                    self.frames[slot.i()],
+                    Frame::Awaits(key),
+                    "a target not awaited"
+                );
+            }
+        }
+        let noted = self.volumes.iter().map(|volume| volume.residents.count());
+        assert_eq!(
+            noted.sum::<u64>(),
+            u64::from(self.level.resident()),
+            "residents are miscounted"
+        );
+        for block in self.level.order() {
+            let residents = &self.volumes[usize::from(block.volume().0)].residents;
+            let index = block.index();
+            assert_eq!(residents.within(index..index + 1, 1), [index]);
+            let slot = self.level.find(block).expect("ordered blocks are resident");
+            match self.frames[slot.i()] {
+                Frame::Ready | Frame::Loading => {}
+                Frame::Awaits(key) => {
+                    let targets = &self.flights[key].targets;
+                    assert!(
+                        targets.contains(&(block, slot)),
+                        "awaits a flight that forgot it"
+                    );
+                }
+                Frame::AwaitsWrite => {
+                    let span = self.block_span(block);
+                    assert!(
+                        self.write_over(&span).is_some(),
+                        "awaits a write that is over"
+                    );
+                }
+            }
+        }
+        for (block, key) in &self.flight_of {
+            assert!(
+                self.flights.contains(*key),
+                "block {block:?} waits for a flight that is over"
+            );
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Which blocks of a volume are resident, in the order of their numbers, so that a range can be dropped
+//! without going through all that is resident or all that the range covers.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// Blocks in one word of the map.
+const WORD: u64 = 64;
+
+/// The resident blocks of one volume, by index: words of 64 blocks, without those that are empty.
+#[derive(Debug, Default)]
+pub struct Residents(BTreeMap<u64, u64>);
+
+impl Residents {
+    /// A block has got a slot.
+    pub fn insert(&mut self, index: u64) {
+        *self.0.entry(index / WORD).or_default() |= 1 << (index % WORD);
+    }
+
+    /// A block has lost its slot.
+    pub fn remove(&mut self, index: u64) {
+        let word = index / WORD;
+        if let Some(bits) = self.0.get_mut(&word) {
+            *bits &= !(1 << (index % WORD));
+            if *bits == 0 {
+                self.0.remove(&word);
+            }
+        }
+    }
+
+    /// The first resident blocks of a range, ascending, at most `most`.
+    pub fn within(&self, range: Range<u64>, most: u64) -> Vec<u64> {
+        let mut found = Vec::new();
+        if range.is_empty() {
+            return found;
+        }
+        for (word, bits) in self.0.range(range.start / WORD..=(range.end - 1) / WORD) {
+            let mut bits = *bits;
+            while bits != 0 {
+                let index = word * WORD + u64::from(bits.trailing_zeros());
+                bits &= bits - 1;
+                if !range.contains(&index) {
+                    continue;
+                }
+                if found.len() as u64 == most {
+                    return found;
+                }
+                found.push(index);
+            }
+        }
+        found
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> u64 {
+        let ones = |bits: &u64| u64::from(bits.count_ones());
+        self.0.values().map(ones).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futae_policy::Prng;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn equal_to_a_plain_set() {
+        let mut prng = Prng::new(3);
+        let (mut residents, mut plain) = (Residents::default(), BTreeSet::new());
+        for _ in 0..4000 {
+            let index = prng.below(600);
+            if prng.below(2) == 0 {
+                residents.insert(index);
+                plain.insert(index);
+            } else {
+                residents.remove(index);
+                plain.remove(&index);
+            }
+            let from = prng.below(600);
+            let range = from..from + prng.below(300);
+            let most = prng.below(100);
+            let inside: Vec<u64> = plain.range(range.clone()).copied().collect();
+            let first = &inside[..inside.len().min(most as usize)];
+            assert_eq!(residents.within(range, most), first);
+            assert_eq!(residents.count(), plain.len() as u64);
+        }
+        plain.iter().for_each(|index| residents.remove(*index));
+        assert!(residents.0.is_empty(), "no words are left behind");
+    }
+}

@@ -1,0 +1,205 @@
+//! Writes that are kept: their data goes into frames, or beside the cache, and is brought to the store later.
+
+use super::joint::Joint;
+use crate::engine::effects::{Effects, Ticket};
+use crate::engine::flights::{Content, Span, Write};
+use crate::engine::state::{Frame, State};
+use crate::engine::steps::Rest;
+use crate::{Done, IoBuf, Operation, Request, StoreOperation};
+use futae_policy::{AccessKind, BlockId, Class, Outcome};
+use std::time::Instant;
+
+/// A write that is being kept.
+pub struct Keeping {
+    span: Span,
+    data: IoBuf,
+    /// The next block.
+    next: u64,
+    /// What keeps others away from the rest of it between steps, by key among the writes.
+    place: Option<usize>,
+    /// Its answer, unless some of it goes through.
+    done: Option<Done>,
+    /// The same once something goes through, and the end that stands for what is kept.
+    joint: Option<(Joint, Done)>,
+}
+
+impl Keeping {
+    /// The end of a part that goes through.
+    fn end(&mut self) -> Done {
+        let done = self.done.take();
+        let (joint, _) = self.joint.get_or_insert_with(|| {
+            let joint = Joint::new(done);
+            let kept = joint.end();
+            (joint, kept)
+        });
+        joint.end()
+    }
+
+    /// All that is kept of it has been taken over.
+    fn answer(&mut self, effects: &mut Effects) {
+        let kept = self.joint.take().map(|(_, kept)| kept);
+        if let Some(done) = kept.or_else(|| self.done.take()) {
+            effects.answer(done, Ok(IoBuf::new(0)));
+        }
+    }
+}
+
+impl State {
+    /// Takes a write into the cache, as far as it can be kept; the rest goes through. Nothing
+    /// else is under way on its blocks but write-backs.
+    pub fn keep_write(&mut self, request: Request, span: Span, effects: &mut Effects) {
+        let Operation::Write { data, .. } = request.operation else {
+            return;
+        };
+        self.tally.bytes_written += span.length;
+        let (first, _) = self.block_range(&span);
+        let keeping = Keeping {
+            span,
+            data,
+            next: first,
+            place: None,
+            done: Some(request.done),
+            joint: None,
+        };
+        self.keep_on(keeping, effects);
+    }
+
+    /// Goes on with a write that is kept, for as many blocks as this step has room for. If that is not all,
+    /// the rest of its range is kept from others until it goes on.
+    pub fn keep_on(&mut self, mut keeping: Keeping, effects: &mut Effects) {
+        let (span, now) = (keeping.span, Instant::now());
+        let (_, end) = self.block_range(&span);
+        let mut rest: Vec<Span> = Vec::new();
+        while keeping.next < end && self.steps.left() > 0 {
+            let block = BlockId::new(span.volume, keeping.next);
+            keeping.next += 1;
+            let Some(part) = self.block_span(block).overlap(&span) else {
+                continue;
+            };
+            // Of a write of several steps others may have taken the room.
+            let has_room = keeping.place.is_none() || self.is_dirty(block) || self.has_room();
+            let before = self.steps.left();
+            let is_kept = has_room && self.keep_block(block, part, (&span, &keeping.data), effects);
+            if self.steps.left() == before {
+                self.steps.count(1);
+            }
+            if is_kept {
+                self.mark_dirty(block, now);
+                continue;
+            }
+            match rest.last_mut() {
+                Some(last) if last.end() == part.offset => last.length += part.length,
+                _ => rest.push(part),
+            }
+        }
+        let parked = keeping
+            .place
+            .take()
+            .map(|key| self.remove_write(key).parked);
+        let mut parked = parked.unwrap_or_default();
+        if rest.as_slice() == [span] {
+            let done = keeping.end();
+            keeping.answer(effects);
+            return self.send_through(span, keeping.data, done, effects);
+        }
+        for part in rest {
+            let mut slice = IoBuf::new(part.length as usize);
+            span.copy(keeping.data.as_slice(), &part, slice.as_mut_slice());
+            let done = keeping.end();
+            self.send_through(part, slice, done, effects);
+        }
+        if keeping.next < end {
+            let offset = (keeping.next * self.block_bytes).max(span.offset);
+            let left = Span {
+                volume: span.volume,
+                offset,
+                length: span.end() - offset,
+            };
+            let blocks = self.widened(&left);
+            keeping.place = Some(self.add_write(Write {
+                span: left,
+                blocks,
+                content: Content::Data,
+                grown_from: None,
+                has_begun: false,
+                done: Box::new(drop),
+                parked: std::mem::take(&mut parked),
+            }));
+            return effects.later(Rest::Keep(keeping));
+        }
+        keeping.answer(effects);
+        for request in parked {
+            self.begin_in_turn(request, effects);
+        }
+    }
+
+    /// Whether one more block may become dirty.
+    fn has_room(&self) -> bool {
+        self.write_back
+            .as_ref()
+            .is_some_and(|known| known.dirty_blocks < known.dirty_max_blocks)
+    }
+
+    /// Puts one written block before the level, and its data where it is kept; whether it is.
+    fn keep_block(
+        &mut self,
+        block: BlockId,
+        part: Span,
+        (span, data): (&Span, &IoBuf),
+        effects: &mut Effects,
+    ) -> bool {
+        let of = self.block_span(block);
+        let is_whole = part == of;
+        let slot = self.level.find(block);
+        if !is_whole && slot.is_none() && self.stray(block).is_none() {
+            self.tally.write_around_blocks += 1;
+            return false;
+        }
+        if !is_whole && slot.is_some_and(|slot| self.frames[slot.i()] == Frame::Loading) {
+            // There is nothing yet that it could be a part of.
+            self.offer(block, AccessKind::Write, effects);
+            return false;
+        }
+        match self.offer_marked(block, AccessKind::Write, Class::DIRTY, effects) {
+            Outcome::Hit(slot) | Outcome::Admitted { slot, .. } => {
+                if self.frames[slot.i()] == Frame::Loading {
+                    self.loads.give_up(block);
+                }
+                span.copy(data.as_slice(), &of, self.arena.frame_mut(slot));
+                self.frames[slot.i()] = Frame::Ready;
+                true
+            }
+            Outcome::Bypassed => match self.dirt_mut(block.volume()).stray_mut(block.index()) {
+                None => false,
+                Some(stray) => {
+                    span.copy(data.as_slice(), &of, stray.as_mut_slice());
+                    true
+                }
+            },
+        }
+    }
+
+    /// Sends data to the store that is not kept.
+    fn send_through(&mut self, span: Span, data: IoBuf, done: Done, effects: &mut Effects) {
+        let blocks = self.widened(&span);
+        let key = self.add_write(Write {
+            span,
+            blocks,
+            content: Content::Data,
+            grown_from: None,
+            has_begun: true,
+            done,
+            parked: Vec::new(),
+        });
+        self.tally.store_writes += 1;
+        self.tally.bytes_store_written += span.length;
+        let sequence = self.next_sequence();
+        let operation = StoreOperation::Write {
+            offset: span.offset,
+            buffer: data,
+            fua: false,
+        };
+        let store = self.store(span.volume);
+        effects.start(store, sequence, operation, Ticket::Write(key));
+    }
+}

@@ -1,0 +1,342 @@
+//! One client against the others: nothing that one asks for holds up what another asks for.
+
+mod common;
+
+use common::{BLOCK, Setup, TestStore, initial, setup, take, write};
+use futae_engine::{
+    ClientId, Engine, Extent, HandDown, IoBuf, IoError, Operation, Request, Store, StoreDone,
+    StoreOperation,
+};
+use futae_policy::{Class, VolumeId};
+use std::sync::{Arc, Condvar, Mutex, mpsc};
+
+/// A store that does not tell its extents before it is allowed to.
+struct Slow {
+    below: Arc<TestStore>,
+    may: Mutex<bool>,
+    allowed: Condvar,
+}
+
+impl Store for Slow {
+    fn size_bytes(&self) -> u64 {
+        self.below.size_bytes()
+    }
+    fn describe(&self) -> String {
+        "slow".to_owned()
+    }
+    fn is_read_only(&self) -> bool {
+        false
+    }
+    fn submit(&self, sequence: u64, operation: StoreOperation, done: StoreDone) {
+        self.below.submit(sequence, operation, done);
+    }
+    fn extents(&self, _offset: u64, length: u64) -> Result<Vec<Extent>, IoError> {
+        let mut may = self.may.lock().expect("may");
+        while !*may {
+            may = self.allowed.wait(may).expect("may");
+        }
+        Ok(vec![Extent { length, hole: true }])
+    }
+}
+
+fn ask(engine: &Arc<Engine>, volume: VolumeId, length: u64) -> mpsc::Receiver<Vec<Extent>> {
+    let (sender, receiver) = mpsc::channel();
+    let done = move |extents: Result<_, _>| sender.send(extents.expect("extents")).expect("asked");
+    engine.extents_later(volume, 0, length, Box::new(done));
+    receiver
+}
+
+#[test]
+fn a_store_that_is_slow_to_tell_its_extents_holds_nobody_up() {
+    let setup = setup("lru", 8, 16, HandDown::Nothing);
+    let slow = Arc::new(Slow {
+        below: TestStore::new(16),
+        may: Mutex::new(false),
+        allowed: Condvar::new(),
+    });
+    let below: Arc<dyn Store> = Arc::clone(&slow) as _;
+    let other = setup.engine.add_volume("slow", below, Class::NORMAL);
+    let other = other.expect("a volume");
+    // Were they asked for on this thread, it would never get on.
+    let waiting: Vec<_> = (0..200)
+        .map(|at| ask(&setup.engine, other, BLOCK + at))
+        .collect();
+    let quick = ask(&setup.engine, setup.volume, BLOCK);
+    assert!(!quick.recv().expect("an answer")[0].hole);
+    let at_once = waiting
+        .iter()
+        .filter_map(|answer| answer.try_recv().ok())
+        .inspect(|extents| assert!(!extents[0].hole))
+        .count();
+    assert!((200 - 65..=200 - 64).contains(&at_once), "{at_once}");
+    *slow.may.lock().expect("may") = true;
+    slow.allowed.notify_all();
+    let mut holes = 0;
+    for answer in waiting {
+        holes += answer
+            .recv()
+            .map_or(0, |extents| usize::from(extents[0].hole));
+    }
+    assert_eq!(holes + at_once, 200, "each is answered once");
+}
+
+/// A store below that notes what reaches it within one `together`.
+#[derive(Default)]
+struct Below {
+    inside: Mutex<bool>,
+    alone: Mutex<Vec<&'static str>>,
+}
+
+impl Below {
+    fn note(&self, what: &'static str) {
+        if !*self.inside.lock().expect("inside") {
+            self.alone.lock().expect("alone").push(what);
+        }
+    }
+}
+
+impl Store for Below {
+    fn size_bytes(&self) -> u64 {
+        64 * BLOCK
+    }
+    fn describe(&self) -> String {
+        "below".to_owned()
+    }
+    fn is_read_only(&self) -> bool {
+        false
+    }
+    fn takes_demotions(&self) -> bool {
+        true
+    }
+    fn submit(&self, _sequence: u64, operation: StoreOperation, done: StoreDone) {
+        self.note("operation");
+        match operation {
+            StoreOperation::Read { buffer, .. } => done(Ok(buffer)),
+            _ => done(Ok(IoBuf::new(0))),
+        }
+    }
+    fn demote(&self, _sequence: u64, _generation: u64, _offset: u64, _data: IoBuf) {
+        self.note("demotion");
+    }
+    fn together(&self, submit: &mut dyn FnMut()) {
+        *self.inside.lock().expect("inside") = true;
+        submit();
+        *self.inside.lock().expect("inside") = false;
+    }
+}
+
+#[test]
+fn reads_and_demotions_of_a_batch_go_together_to_each_of_several_stores() {
+    let setup = setup("lru", 2, 64, HandDown::Data);
+    let stores = [Arc::new(Below::default()), Arc::new(Below::default())];
+    let volumes = stores.clone().map(|store| {
+        let volume = setup.engine.add_volume("below", store, Class::NORMAL);
+        volume.expect("a volume")
+    });
+    let request = |volume, block: u64| Request {
+        volume,
+        client: ClientId(1),
+        sequence: 0,
+        operation: Operation::Read {
+            offset: block * BLOCK,
+            length: BLOCK,
+        },
+        done: Box::new(drop),
+    };
+    let mut fill: Vec<_> = volumes.iter().map(|&volume| request(volume, 0)).collect();
+    setup.engine.submit_batch(&mut fill);
+    for store in &stores {
+        store.alone.lock().expect("alone").clear();
+    }
+    // Each read evicts a block of its own volume.
+    let mut batch: Vec<_> = volumes.iter().map(|&volume| request(volume, 1)).collect();
+    setup.engine.submit_batch(&mut batch);
+    for store in &stores {
+        let alone = store.alone.lock().expect("alone");
+        assert!(alone.is_empty(), "on their own: {alone:?}");
+    }
+}
+
+/// Blocks that were decided on at most at a time, and blocks that are resident.
+fn longest_step(setup: &Setup) -> (u64, u64) {
+    let status = setup.engine.status();
+    (status.lock_step_blocks_max, status.resident_blocks)
+}
+
+#[test]
+fn a_long_range_is_decided_on_in_bounded_steps() {
+    const BLOCKS: u64 = 6000;
+    let setup = setup("lru", BLOCKS as u32, BLOCKS, HandDown::Nothing);
+    let client = setup.engine.join(setup.volume);
+    let all = BLOCKS * BLOCK;
+    let read = |operation| take(&setup.start(client, 0, operation)).expect("answered");
+    let expected: Vec<u8> = (0..all).map(initial).collect();
+    assert!(read(setup.read(0, BLOCKS)).expect("a read") == expected);
+    assert!(read(setup.read(0, BLOCKS)).expect("a second read") == expected);
+    assert_eq!(longest_step(&setup), (1024, BLOCKS));
+
+    // While the first blocks are dropped and until the store has answered, nobody reads any of it.
+    setup.store.set(|inside| inside.hold = true);
+    let zeroes = Operation::WriteZeroes {
+        offset: 0,
+        length: all,
+        fua: false,
+        no_hole: true,
+    };
+    let zeroing = setup.start(client, 0, zeroes);
+    assert_eq!(longest_step(&setup), (1024, 0));
+    let reading = setup.start(client, 0, setup.read(5999, 1));
+    assert_eq!(setup.store.get(|inside| inside.held.len()), 1);
+    setup.store.set(|inside| inside.hold = false);
+    setup.store.release_all();
+    take(&zeroing).expect("answered").expect("zeroed");
+    let zero = take(&reading).expect("answered").expect("read");
+    assert!(zero.iter().all(|&byte| byte == 0));
+
+    let data = vec![7; all as usize];
+    read(write(0, &data)).expect("a write");
+    assert!(read(setup.read(0, BLOCKS)).expect("a read") == data);
+    let offset = 0;
+    setup
+        .engine
+        .wait(
+            setup.volume,
+            client,
+            Operation::Demote {
+                offset,
+                data: IoBuf::copy_of(&data),
+            },
+        )
+        .expect("taken");
+    assert_eq!(longest_step(&setup), (1024, BLOCKS));
+    setup.engine.audit();
+}
+
+#[test]
+fn a_batch_and_what_waited_for_a_write_go_on_in_bounded_steps() {
+    let setup = setup("lru", 64, 4096, HandDown::Nothing);
+    let client = setup.engine.join(setup.volume);
+    setup.store.set(|inside| inside.hold = true);
+    let trim = Operation::Trim {
+        offset: 0,
+        length: 4096 * BLOCK,
+    };
+    let trimmed = setup.start(client, 0, trim);
+    let waiting: Vec<_> = (0..8)
+        .map(|at| setup.start(client, 0, setup.read(at * 500, 500)))
+        .collect();
+    setup.store.set(|inside| inside.hold = false);
+    setup.store.release_all();
+    take(&trimmed).expect("answered").expect("trimmed");
+    for read in waiting {
+        take(&read).expect("answered").expect("read");
+    }
+    assert_eq!(longest_step(&setup).0, 1000);
+    let request = |at: u64| Request {
+        volume: setup.volume,
+        client,
+        sequence: 0,
+        operation: setup.read(at * 500, 500),
+        done: Box::new(drop),
+    };
+    setup
+        .engine
+        .submit_batch(&mut (0..8).map(request).collect());
+    assert_eq!(longest_step(&setup).0, 1000);
+    setup.engine.audit();
+}
+
+#[test]
+fn a_range_is_dropped_by_what_is_resident_of_it() {
+    let setup = setup("lru", 1024, 1 << 14, HandDown::Nothing);
+    let client = setup.engine.join(setup.volume);
+    for at in (0..1024).rev() {
+        let block = at * 16;
+        take(&setup.start(client, 0, setup.read(block, 1)))
+            .expect("answered")
+            .expect("read");
+    }
+    let trim = |block: u64, blocks: u64| Operation::Trim {
+        offset: block * BLOCK,
+        length: blocks * BLOCK,
+    };
+    take(&setup.start(client, 0, trim(1, 15)))
+        .expect("answered")
+        .expect("trimmed");
+    assert_eq!(longest_step(&setup), (1, 1024), "none of them was there");
+    take(&setup.start(client, 0, trim(0, 512 * 16)))
+        .expect("answered")
+        .expect("trimmed");
+    assert_eq!(
+        longest_step(&setup),
+        (512, 1024 - 512),
+        "7,680 others were not there"
+    );
+    setup.engine.audit();
+}
+
+#[test]
+fn a_notice_of_any_length_reads_little_at_a_time_and_little_in_all() {
+    const BLOCKS: u64 = 16 << 10;
+    let setup = setup("lru", 4096, BLOCKS, HandDown::Nothing);
+    let client = setup.engine.join(setup.volume);
+    setup.store.set(|inside| inside.hold = true);
+    let notice = || Operation::Notice {
+        offset: 0,
+        length: BLOCKS * BLOCK,
+    };
+    let answers = [(); 3].map(|()| setup.start(client, 0, notice()));
+    for answer in answers {
+        take(&answer).expect("answered at once").expect("taken");
+    }
+    let held = || {
+        setup.store.get(|inside| {
+            let bytes = inside.held.iter().map(|(operation, _)| match operation {
+                StoreOperation::Read { buffer, .. } => buffer.len() as u64,
+                _ => 0,
+            });
+            bytes.collect::<Vec<_>>()
+        })
+    };
+    let mut most = 0;
+    while !held().is_empty() {
+        assert!(held().iter().all(|&bytes| bytes <= 1 << 20), "{:?}", held());
+        most = most.max(held().iter().sum());
+        setup.store.release(0, false);
+    }
+    assert!(most <= 8 << 20, "{most} bytes at a time");
+    // The first notice took all of what may wait, and had begun when the others came.
+    let read: usize = setup
+        .store
+        .get(|inside| inside.reads.iter().map(|read| read.1).sum());
+    assert!(read as u64 / BLOCK <= 3 * 4096 / 4, "{read} bytes in all");
+    assert!(longest_step(&setup).0 <= 1024);
+    setup.engine.audit();
+}
+
+#[test]
+fn notices_go_on_by_themselves_and_are_answered_by_what_they_read() {
+    let setup = setup("lru", 4096, 4096, HandDown::Nothing);
+    let client = setup.engine.join(setup.volume);
+    // Every other block is here already: many short reads.
+    for block in (0..900).step_by(2) {
+        take(&setup.start(client, 0, setup.read(block, 1)));
+    }
+    setup.store.set(|inside| inside.hold = true);
+    setup.engine.notice(setup.volume, 0, 900 * BLOCK);
+    setup.engine.notice(setup.volume, 1000 * BLOCK, 100 * BLOCK);
+    let begun = setup.store.get(|inside| inside.held.len());
+    assert_eq!(begun, 450, "the second one waits");
+    setup.store.set(|inside| inside.hold = false);
+    setup.store.release_all();
+    let status = setup.engine.status();
+    assert_eq!((status.notice_reads, status.resident_blocks), (550, 1000));
+    let reads = setup.store.get(|inside| inside.reads.len());
+    let hit = take(&setup.start(client, 0, setup.read(1000, 100)));
+    assert_eq!(
+        hit.expect("answered").expect("read")[0],
+        initial(1000 * BLOCK)
+    );
+    assert_eq!(setup.store.get(|inside| inside.reads.len()), reads);
+    setup.engine.audit();
+}
