@@ -6,6 +6,13 @@ use futae_engine::{Extent, IoBuf, IoError, IoErrorKind};
 use futae_wire::constants::{BASE_ALLOCATION_ID, STATE_HOLE, STATE_ZERO};
 use futae_wire::{ErrorNumber, reply};
 
+/// Extents in one answer to BLOCK_STATUS at most: a client asks for the rest again.
+const EXTENTS_MAX: usize = 4096;
+/// What such an answer and the store's, from which it is made, may take.
+pub(crate) const BLOCK_STATUS_BYTES: u64 = 1 << 20;
+/// Bytes of a volume of which a store is asked for extents at a time, so that what it says is bounded.
+pub(crate) const BLOCK_STATUS_RANGE: u64 = 128 << 20;
+
 /// The number that NBD sends for a failure in the cache.
 fn number(kind: IoErrorKind) -> ErrorNumber {
     u32::try_from(kind.errno())
@@ -84,22 +91,21 @@ pub(crate) fn block_status(
     extents: Result<Vec<Extent>, IoError>,
     length_bytes: u32,
     only_first: bool,
+    held_bytes: u64,
 ) -> Frame {
+    let fails = |error, why: &str| failure(cookie, error, why, true, held_bytes);
     let extents = match extents {
         Ok(extents) => extents,
-        Err(error) => return failure(cookie, number(error.kind), &error.message, true, 0),
+        Err(error) => return fails(number(error.kind), &error.message),
     };
     let mut described = merged(&extents, length_bytes);
-    if only_first {
-        described.truncate(1);
-    }
+    described.truncate(if only_first { 1 } else { EXTENTS_MAX });
     if described.is_empty() {
         let why = "the store described nothing";
-        return failure(cookie, ErrorNumber::InputOutput, why, true, 0);
+        return fails(ErrorNumber::InputOutput, why);
     }
     let mut bytes = Vec::new();
     reply::append_block_status(&mut bytes, cookie, BASE_ALLOCATION_ID, &described, true);
-    let held_bytes = bytes.len() as u64;
     Frame::bytes(bytes, held_bytes)
 }
 

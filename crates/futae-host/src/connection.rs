@@ -1,5 +1,6 @@
 //! One client from greeting to goodbye.
 
+use crate::budget::Budget;
 use crate::export::ExportTable;
 use crate::pump::{Ending, Limits, Pump, Session};
 use crate::registry::{Link, Phase};
@@ -33,7 +34,13 @@ pub(crate) enum End {
 }
 
 /// Serves a client until it is gone.
-pub(crate) fn serve(exports: &Arc<ExportTable>, link: &Link, manners: &Manners) -> End {
+pub(crate) fn serve(
+    exports: &Arc<ExportTable>,
+    budget: &Arc<Budget>,
+    link: &Link,
+    manners: &Manners,
+) -> End {
+    let _allotment = budget.place();
     let mut greeter = Greeter {
         socket: &link.socket,
         deadline: Instant::now() + manners.handshake_timeout,
@@ -43,7 +50,7 @@ pub(crate) fn serve(exports: &Arc<ExportTable>, link: &Link, manners: &Manners) 
         Ok(negotiated) => negotiated,
         Err(end) => return end,
     };
-    let Some(export) = exports.get(&negotiated.export.name) else {
+    let Some((at, export)) = exports.find(&negotiated.export.name) else {
         return End::Gone;
     };
     let demotes = negotiated.demotion.is_some();
@@ -56,6 +63,7 @@ pub(crate) fn serve(exports: &Arc<ExportTable>, link: &Link, manners: &Manners) 
         engine: Arc::clone(&export.engine),
         volume: export.volume,
         client: guest.client,
+        export: at,
         rules: RequestRules::new(&negotiated),
     };
     let pump = Pump::new(
@@ -63,6 +71,7 @@ pub(crate) fn serve(exports: &Arc<ExportTable>, link: &Link, manners: &Manners) 
         session,
         &greeter.received,
         manners.limits,
+        budget,
         &link.traffic,
     );
     drop(greeter);
@@ -98,6 +107,19 @@ impl Drop for Guest<'_> {
     }
 }
 
+/// What a client says first.
+const CLIENT_FLAGS_BYTES: usize = 4;
+
+/// Bytes of the option that begins here; of its header, as long as that is not there. One that is longer
+/// than allowed is refused by its header.
+fn option_bytes(received: &[u8]) -> usize {
+    let length = received.get(OPTION_HEADER_BYTES - 4..OPTION_HEADER_BYTES);
+    let length = length.and_then(|bytes| bytes.try_into().ok());
+    let length = length.map_or(0, |bytes| u32::from_be_bytes(bytes) as usize);
+    let is_legal = length <= MAX_OPTION_BYTES;
+    OPTION_HEADER_BYTES + if is_legal { length } else { 0 }
+}
+
 /// The handshake on a socket, all of it before a deadline.
 struct Greeter<'a> {
     socket: &'a OwnedFd,
@@ -110,11 +132,22 @@ impl Greeter<'_> {
     fn negotiate(&mut self, exports: &Arc<ExportTable>) -> Result<Box<Negotiated>, End> {
         let mut handshake = Handshake::new(Arc::clone(exports));
         let mut out = option::greeting().to_vec();
+        let mut has_flags = false;
         loop {
             self.send(&out)?;
             out.clear();
-            self.receive()?;
-            let progress = handshake.feed(&self.received, &mut out);
+            // One message at a time, so that the answers to many are never in memory together.
+            let length = if has_flags {
+                option_bytes(&self.received)
+            } else {
+                CLIENT_FLAGS_BYTES
+            };
+            if self.received.len() < length {
+                self.receive()?;
+                continue;
+            }
+            has_flags = true;
+            let progress = handshake.feed(&self.received[..length], &mut out);
             let progress = match progress {
                 Ok(progress) => progress,
                 Err(error) => {

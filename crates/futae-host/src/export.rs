@@ -78,7 +78,13 @@ impl ExportTable {
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<&Export> {
-        self.exports.iter().find(|export| export.name == name)
+        self.find(name).map(|(_, export)| export)
+    }
+
+    /// The export and its number.
+    pub(crate) fn find(&self, name: &str) -> Option<(usize, &Export)> {
+        let mut exports = self.exports.iter().enumerate();
+        exports.find(|(_, export)| export.name == name)
     }
 
     /// Every cache once, in the order of the exports.

@@ -13,12 +13,14 @@
 //! | `pump` | the loop of the transmission phase |
 //! | `intake`, `outbox`, `mailbox` | its three sides: requests in, replies out, completions |
 //! | `answer` | what a completion looks like on the wire |
+//! | `budget` | what all connections may hold |
 //! | `control` | what can be told over the control socket |
 //! | `feed` | what agents in guests tell of evicted pages |
 //!
 //! Nothing here knows policies, frames or stores.
 
 mod answer;
+mod budget;
 mod connection;
 mod control;
 mod error;
@@ -33,6 +35,7 @@ mod registry;
 mod server;
 mod status;
 
+pub use budget::BUFFER_MEMORY_MIN;
 pub use error::HostError;
 pub use export::Export;
 pub use feed::{FeedOptions, FeedReport, feed_path};

@@ -1,5 +1,6 @@
 //! The life of a server: start, accept, report, stop.
 
+use crate::budget::Budget;
 use crate::connection::{self, End, Manners};
 use crate::control;
 use crate::export::ExportTable;
@@ -51,6 +52,12 @@ pub struct ServerOptions {
     pub requests_max: usize,
     /// The same in bytes.
     pub request_bytes_max: u64,
+    /// Bytes that all connections together may make the server hold, at least
+    /// [`crate::BUFFER_MEMORY_MIN`].
+    pub buffer_memory_bytes: u64,
+    /// How long a peer may neither send nor receive anything to speak of while others wait for the memory
+    /// that it takes.
+    pub stall_timeout: Duration,
     /// How long a stop waits for requests in flight, and how long a client that says goodbye may
     /// take to receive its replies.
     pub patience: Duration,
@@ -68,6 +75,8 @@ impl Default for ServerOptions {
             handshake_timeout: Duration::from_secs(10),
             requests_max: 256,
             request_bytes_max: 64 << 20,
+            buffer_memory_bytes: 256 << 20,
+            stall_timeout: Duration::from_secs(10),
             patience: Duration::from_secs(10),
         }
     }
@@ -88,6 +97,7 @@ pub struct StopReport {
 pub(crate) struct Shared {
     pub(crate) exports: Arc<ExportTable>,
     pub(crate) registry: Arc<Registry>,
+    budget: Arc<Budget>,
     pub(crate) options: ServerOptions,
     started: Instant,
     /// Taken at the end.
@@ -130,7 +140,13 @@ impl Server {
             .collect::<Result<_, _>>()?;
         let stop = eventfd(0, EventfdFlags::CLOEXEC).map_err(io::Error::from)?;
         let feeds = Feeds::start(&options.feeds, &exports, stop.as_fd())?;
+        let budget = Budget::new(
+            options.buffer_memory_bytes,
+            options.connections_max,
+            exports.all().len(),
+        );
         let shared = Arc::new(Shared {
+            budget: Arc::new(budget),
             exports,
             feeds: Mutex::new(Some(feeds)),
             registry: Arc::default(),
@@ -251,6 +267,7 @@ impl Shared {
             phases.iter().any(does)
         };
         let feeds = self.feeds();
+        let held = self.budget.held();
         let demotes = |phase: &&Phase| matches!(phase, Phase::Transmission { demotes: true, .. });
         let busy = |phase: &&Phase| matches!(phase, Phase::Transmission { .. });
         let exports = self.exports.all().iter().map(|export| ExportReport {
@@ -277,6 +294,11 @@ impl Shared {
             turned_away: totals.turned_away,
             protocol_errors: totals.protocol_errors,
             last_protocol_error: totals.last_protocol_error,
+            buffer_memory_bytes: held.budget,
+            buffer_bytes: held.now,
+            buffer_bytes_peak: held.peak,
+            buffer_waiters: held.waiting,
+            stalled_connections: held.stalled,
             traffic: totals.traffic,
             engines: engines.collect(),
             exports: exports.collect(),
@@ -386,13 +408,14 @@ fn welcome(shared: &Arc<Shared>, socket: OwnedFd) {
     let Some(place) = shared.registry.admit(socket, options.connections_max) else {
         return;
     };
-    let exports = Arc::clone(&shared.exports);
+    let (exports, budget) = (Arc::clone(&shared.exports), Arc::clone(&shared.budget));
     let manners = Manners {
         handshake_timeout: options.handshake_timeout,
         limits: Limits {
             requests: options.requests_max.max(1),
             bytes: options.request_bytes_max.max(1),
             linger: options.patience,
+            stall: options.stall_timeout,
         },
     };
     let thread = Builder::new()
@@ -400,15 +423,15 @@ fn welcome(shared: &Arc<Shared>, socket: OwnedFd) {
         .stack_size(STACK_BYTES);
     // Without a thread the place is dropped, and with it the connection.
     if thread
-        .spawn(move || look_after(&exports, &place, &manners))
+        .spawn(move || look_after(&exports, &budget, &place, &manners))
         .is_err()
     {
         std::thread::sleep(SHORTAGE_PAUSE);
     }
 }
 
-fn look_after(exports: &Arc<ExportTable>, place: &Place, manners: &Manners) {
-    match connection::serve(exports, &place.link, manners) {
+fn look_after(exports: &Arc<ExportTable>, budget: &Arc<Budget>, place: &Place, manners: &Manners) {
+    match connection::serve(exports, budget, &place.link, manners) {
         End::Gone => {}
         End::TooSlow => place.blame("the handshake took too long".to_owned()),
         End::Broken(error) => place.blame(error.to_string()),

@@ -46,6 +46,9 @@ pub struct Args {
     /// it is told
     #[arg(long = "feed", value_name = "ADDRESS")]
     feeds: Vec<String>,
+    /// Memory beside the caches for what clients send and have not received, all together, at least 64MiB
+    #[arg(long, value_name = "SIZE", default_value = "256MiB")]
+    buffer_memory: String,
     /// Write every decision of the cache to FILE; of an export with a share, to FILE.NAME
     #[arg(long, value_name = "FILE")]
     decision_log: Option<PathBuf>,

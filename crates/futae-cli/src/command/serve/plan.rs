@@ -5,7 +5,7 @@ use super::{Args, Demotion};
 use crate::failure::Failure;
 use futae_control::check_cache_bytes;
 use futae_engine::{Engine, EngineOptions, HandDown};
-use futae_host::{Export, FeedOptions, Listen, ServerOptions, feed_path};
+use futae_host::{BUFFER_MEMORY_MIN, Export, FeedOptions, Listen, ServerOptions, feed_path};
 use futae_policy::{Argument, PolicySpec, Shape};
 use futae_trace::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, Size, parse_block_bytes};
 use std::ffi::OsString;
@@ -82,6 +82,7 @@ impl Plan {
         let control = args.control.as_deref().map(str::parse::<Listen>);
         let listen: Vec<Listen> = listen.collect::<Result<_, _>>().map_err(Failure::usage)?;
         let server = ServerOptions {
+            buffer_memory_bytes: buffer_memory(&args.buffer_memory)?,
             feeds: feeds(&args.feeds, &exports, &listen).map_err(Failure::usage)?,
             lives_on_evictions: policy.lives_on_demotions(),
             listen,
@@ -222,6 +223,20 @@ fn feeds(
         }
     }
     Ok(feeds)
+}
+
+/// What clients may make the server hold.
+fn buffer_memory(text: &str) -> Result<u64, Failure> {
+    let wrong = |problem: String| Failure::usage(format!("--buffer-memory: {problem}"));
+    let size: Size = text.parse().map_err(|error| wrong(format!("{error}")))?;
+    let bytes = size.bytes(1).map_err(|error| wrong(error.to_string()))?;
+    if bytes < BUFFER_MEMORY_MIN {
+        return Err(wrong(format!(
+            "{size} is less than {}, so the longest requests would not fit",
+            Size::Bytes(BUFFER_MEMORY_MIN)
+        )));
+    }
+    Ok(bytes)
 }
 
 fn with_suffix(path: &Path, name: &str) -> PathBuf {
