@@ -1,5 +1,6 @@
 //! The cache's public face: one lock around the state, and all I/O outside of it.
 
+mod asking;
 mod belief;
 mod change;
 mod cost;
@@ -19,6 +20,7 @@ mod weighing;
 mod write;
 mod write_back;
 
+pub use asking::ExtentsDone;
 pub use status::{ClassStatus, EngineStatus, VolumeStatus, WeightStatus};
 pub use write_back::WriteBackOptions;
 
@@ -86,6 +88,7 @@ pub struct Engine {
     policy: String,
     state: Mutex<State>,
     sizing: Mutex<Sizing>,
+    questions: Mutex<asking::Questions>,
     /// Its end is the end of the thread that looks at the clock.
     _alive: mpsc::Sender<()>,
 }
@@ -145,6 +148,7 @@ impl Engine {
                 capacity_blocks: options.capacity_blocks,
                 aside_blocks: 0,
             }),
+            questions: Mutex::default(),
             _alive: alive,
         });
         let is_weighed = !engine.lock().level.weights().is_empty();
@@ -264,7 +268,8 @@ impl Engine {
         });
     }
 
-    /// The extents of a range of the store: what is data and what is hole.
+    /// The extents of a range of the store: what is data and what is hole. Waits for the store;
+    /// [`extents_later`](Self::extents_later) does not.
     pub fn extents(
         &self,
         volume: VolumeId,

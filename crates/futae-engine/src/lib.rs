@@ -16,8 +16,8 @@ mod store;
 
 pub use buffer::{IoBuf, PAGE_BYTES};
 pub use engine::{
-    ClassStatus, Engine, EngineOptions, EngineStatus, HandDown, VolumeStatus, WeightStatus,
-    WriteBackOptions,
+    ClassStatus, Engine, EngineOptions, EngineStatus, ExtentsDone, HandDown, VolumeStatus,
+    WeightStatus, WriteBackOptions,
 };
 pub use error::{IoError, IoErrorKind, SetupError};
 pub use file::{FileIo, FileStore};
