@@ -27,6 +27,7 @@ pub(crate) fn completed(completion: Completion, structured: bool) -> Option<Fram
     match result {
         _ if tag.kind == TagKind::Silent => None,
         Ok(data) if tag.kind == TagKind::Read => Some(data_frame(&tag, data, structured)),
+        Ok(data) if tag.kind == TagKind::Encoded => Some(Frame::data(&[], data, tag.held_bytes)),
         Ok(_) => Some(success(tag.cookie, tag.held_bytes)),
         Err(error) => Some(io_failure(&tag, &error, structured)),
     }
@@ -85,28 +86,22 @@ pub(crate) fn failure(
     Frame::bytes(bytes, held_bytes)
 }
 
-/// The answer to BLOCK_STATUS for `length_bytes` from the request's offset on.
+/// The answer to BLOCK_STATUS for `length_bytes` from the request's offset on, as it goes over the wire.
 pub(crate) fn block_status(
     cookie: u64,
-    extents: Result<Vec<Extent>, IoError>,
+    extents: &[Extent],
     length_bytes: u32,
     only_first: bool,
-    held_bytes: u64,
-) -> Frame {
-    let fails = |error, why: &str| failure(cookie, error, why, true, held_bytes);
-    let extents = match extents {
-        Ok(extents) => extents,
-        Err(error) => return fails(number(error.kind), &error.message),
-    };
-    let mut described = merged(&extents, length_bytes);
+) -> Result<IoBuf, IoError> {
+    let mut described = merged(extents, length_bytes);
     described.truncate(if only_first { 1 } else { EXTENTS_MAX });
     if described.is_empty() {
         let why = "the store described nothing";
-        return fails(ErrorNumber::InputOutput, why);
+        return Err(IoError::new(IoErrorKind::Store, why));
     }
     let mut bytes = Vec::new();
     reply::append_block_status(&mut bytes, cookie, BASE_ALLOCATION_ID, &described, true);
-    Frame::bytes(bytes, held_bytes)
+    Ok(IoBuf::copy_of(&bytes))
 }
 
 /// The extents within `length_bytes`, neighbours of one kind as one.

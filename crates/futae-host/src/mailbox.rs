@@ -21,6 +21,8 @@ pub(crate) struct Tag {
 pub(crate) enum TagKind {
     /// With the data that were read.
     Read,
+    /// With the bytes that are the result, header and all.
+    Encoded,
     /// With success or failure.
     Plain,
     /// Not yet: a flush comes first, since the request wanted to be durable.

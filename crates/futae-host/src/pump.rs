@@ -12,7 +12,7 @@ use crate::intake::{Filled, Intake, Item, is_empty};
 use crate::mailbox::{Completion, Mailbox, Tag, TagKind};
 use crate::outbox::{Frame, Outbox};
 use crate::status::TrafficCounters;
-use futae_engine::{ClientId, Engine, IoBuf, Operation, Request};
+use futae_engine::{ClientId, Engine, Extent, IoBuf, IoError, Operation, Request};
 use futae_policy::VolumeId;
 use futae_wire::{Command, CommandFlags, RequestHeader, RequestRules, WireError};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -28,6 +28,8 @@ use std::time::{Duration, Instant};
 const LOOK_BEFORE_SLEEP: Duration = Duration::from_micros(30);
 /// A request that comes within this of the reply before it promises another such one.
 const CLOSE: Duration = Duration::from_micros(150);
+/// Questions for extents that one connection may have under way: a volume answers them one by one.
+const ASKING_MAX: usize = 4;
 /// How often a connection that holds much, or waits for room, looks at what others need.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -68,6 +70,10 @@ pub(crate) struct Pump<'a> {
     completions: Vec<Completion>,
     /// Requests that the cache has.
     in_flight: usize,
+    /// Those among them that ask the store for extents.
+    asking: usize,
+    /// The next request has arrived and there is no room for it yet.
+    is_held_back: bool,
     /// Those, and replies that have not left.
     held_requests: usize,
     /// What those keep in memory.
@@ -102,6 +108,8 @@ impl<'a> Pump<'a> {
             batch: Vec::new(),
             completions: Vec::new(),
             in_flight: 0,
+            asking: 0,
+            is_held_back: false,
             held_requests: 0,
             arrivals: 0,
             reading: true,
@@ -134,7 +142,7 @@ impl<'a> Pump<'a> {
     }
 
     fn may_receive(&self) -> bool {
-        self.reading && self.has_room() && !self.account.is_waiting()
+        self.reading && self.has_room() && !self.is_held_back
     }
 
     fn stop_reading(&mut self) {
@@ -161,6 +169,9 @@ impl<'a> Pump<'a> {
         self.mailbox.take(&mut completions);
         for completion in completions.drain(..) {
             self.in_flight -= 1;
+            if completion.tag.kind == TagKind::Encoded {
+                self.asking -= 1;
+            }
             if completion.tag.kind == TagKind::ThenFlush && completion.result.is_ok() {
                 let tag = Tag {
                     kind: TagKind::Plain,
@@ -202,8 +213,14 @@ impl<'a> Pump<'a> {
     fn take_requests(&mut self) -> bool {
         let mut taken = 0;
         while self.reading && self.has_room() {
-            let account = &mut self.account;
-            let admits = |header: &RequestHeader| account.take(memory_of(header));
+            let (account, is_held_back) = (&mut self.account, &mut self.is_held_back);
+            let may_ask = self.asking < ASKING_MAX;
+            *is_held_back = false;
+            let admits = |header: &RequestHeader| {
+                let fits = may_ask || header.command != Command::BlockStatus;
+                *is_held_back = !fits || !account.take(memory_of(header));
+                !*is_held_back
+            };
             match self.intake.next(&self.session.rules, admits) {
                 Ok(Some(item)) => {
                     taken += 1;
@@ -300,15 +317,28 @@ impl<'a> Pump<'a> {
         }
     }
 
+    /// Has the store asked, on a thread of the cache: that may take long.
     fn block_status(&mut self, header: &RequestHeader) {
-        let volume = self.session.volume;
-        let length = u64::from(header.length_bytes).min(answer::BLOCK_STATUS_RANGE);
-        let extents = self.session.engine.extents(volume, header.offset, length);
+        let tag = Tag {
+            cookie: header.cookie,
+            offset: header.offset,
+            held_bytes: memory_of(header),
+            kind: TagKind::Encoded,
+        };
+        let (length, volume) = (header.length_bytes, self.session.volume);
         let only_first = header.flags.contains(CommandFlags::REQ_ONE);
-        let held_bytes = memory_of(header);
-        let length = header.length_bytes;
-        let frame = answer::block_status(header.cookie, extents, length, only_first, held_bytes);
-        self.reply(frame);
+        let range = u64::from(length).min(answer::BLOCK_STATUS_RANGE);
+        let mailbox = Arc::clone(&self.mailbox);
+        let done = Box::new(move |extents: Result<Vec<Extent>, IoError>| {
+            let result = extents
+                .and_then(|extents| answer::block_status(tag.cookie, &extents, length, only_first));
+            mailbox.put(Completion { tag, result });
+        });
+        self.held_requests += 1;
+        self.in_flight += 1;
+        self.asking += 1;
+        let engine = &self.session.engine;
+        engine.extents_later(volume, header.offset, range, done);
     }
 
     fn enqueue(&mut self, sequence: u64, tag: Tag, operation: Operation) {
