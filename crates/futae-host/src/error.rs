@@ -25,7 +25,7 @@ pub enum HostError {
     #[error(transparent)]
     Socket(SocketError),
     /// The operating system does not let us listen.
-    #[error("{address}: cannot listen: {source}")]
+    #[error("{address}: cannot listen")]
     Listen {
         /// The address.
         address: String,
@@ -54,7 +54,7 @@ pub enum HostError {
     #[error(transparent)]
     Export(#[from] WireError),
     /// No thread or descriptor to run on.
-    #[error("cannot start serving: {0}")]
+    #[error("cannot start serving")]
     Start(#[from] io::Error),
 }
 
