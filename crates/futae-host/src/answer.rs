@@ -21,6 +21,18 @@ fn number(kind: IoErrorKind) -> ErrorNumber {
         .unwrap_or(ErrorNumber::InputOutput)
 }
 
+/// What a client is told. The cache's own words name files of the host, which are not the client's.
+fn reason(kind: IoErrorKind) -> &'static str {
+    match kind {
+        IoErrorKind::OutOfRange => "the range is not within the export",
+        IoErrorKind::ReadOnly => "the export cannot be written",
+        IoErrorKind::NoSpace => "the export's store has no room left",
+        IoErrorKind::Unsupported => "the export's store cannot do this",
+        IoErrorKind::Store => "the export's store failed",
+        IoErrorKind::Shutdown => "the server stops",
+    }
+}
+
 /// The reply to a request that the cache is done with; none if nobody waits for one.
 pub(crate) fn completed(completion: Completion, structured: bool) -> Option<Frame> {
     let Completion { tag, result } = completion;
@@ -64,7 +76,7 @@ fn io_failure(tag: &Tag, error: &IoError, structured: bool) -> Frame {
     failure(
         tag.cookie,
         number(error.kind),
-        &error.message,
+        reason(error.kind),
         structured,
         tag.held_bytes,
     )

@@ -1,9 +1,9 @@
 //! One client from greeting to goodbye.
 
 use crate::budget::Budget;
-use crate::export::ExportTable;
 use crate::pump::{Ending, Limits, Pump, Session};
 use crate::registry::{Link, Phase};
+use crate::tenant::Tenant;
 use futae_engine::{ClientId, Engine};
 use futae_policy::VolumeId;
 use futae_wire::constants::{MAX_OPTION_BYTES, OPTION_HEADER_BYTES};
@@ -34,23 +34,18 @@ pub(crate) enum End {
 }
 
 /// Serves a client until it is gone.
-pub(crate) fn serve(
-    exports: &Arc<ExportTable>,
-    budget: &Arc<Budget>,
-    link: &Link,
-    manners: &Manners,
-) -> End {
+pub(crate) fn serve(tenant: &Tenant, budget: &Arc<Budget>, link: &Link, manners: &Manners) -> End {
     let _allotment = budget.place();
     let mut greeter = Greeter {
         socket: &link.socket,
         deadline: Instant::now() + manners.handshake_timeout,
         received: Vec::new(),
     };
-    let negotiated = match greeter.negotiate(exports) {
+    let negotiated = match greeter.negotiate(tenant) {
         Ok(negotiated) => negotiated,
         Err(end) => return end,
     };
-    let Some((at, export)) = exports.find(&negotiated.export.name) else {
+    let Some((at, export)) = tenant.find(&negotiated.export.name) else {
         return End::Gone;
     };
     let demotes = negotiated.demotion.is_some();
@@ -129,8 +124,8 @@ struct Greeter<'a> {
 }
 
 impl Greeter<'_> {
-    fn negotiate(&mut self, exports: &Arc<ExportTable>) -> Result<Box<Negotiated>, End> {
-        let mut handshake = Handshake::new(Arc::clone(exports));
+    fn negotiate(&mut self, tenant: &Tenant) -> Result<Box<Negotiated>, End> {
+        let mut handshake = Handshake::new(tenant);
         let mut out = option::greeting().to_vec();
         let mut has_flags = false;
         loop {

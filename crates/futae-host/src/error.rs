@@ -32,6 +32,23 @@ pub enum HostError {
         /// What it said.
         source: io::Error,
     },
+    /// TCP that other machines can reach.
+    #[error(
+        "{address}: other machines could reach this, and there is neither encryption nor authentication on TCP; \
+         listen on 127.0.0.1 or on a unix socket behind a tunnel, or say --insecure-tcp"
+    )]
+    InsecureTcp {
+        /// The address.
+        address: String,
+    },
+    /// A socket for an export that is not there.
+    #[error("--listen {name}={address}: no export has this name")]
+    NoSuchTenant {
+        /// The name.
+        name: String,
+        /// The address.
+        address: String,
+    },
     /// Two exports of one name.
     #[error("two exports are named {name:?}; a name is given once")]
     DuplicateExport {

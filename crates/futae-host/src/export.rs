@@ -87,6 +87,11 @@ impl ExportTable {
         exports.find(|(_, export)| export.name == name)
     }
 
+    /// What the handshake says of one.
+    pub(crate) fn info(&self, at: usize) -> Option<ExportInfo> {
+        self.infos.get(at).cloned()
+    }
+
     /// Every cache once, in the order of the exports.
     pub(crate) fn engines(&self) -> Vec<Arc<Engine>> {
         let mut engines: Vec<Arc<Engine>> = Vec::new();

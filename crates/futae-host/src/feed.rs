@@ -7,7 +7,7 @@
 
 use crate::export::ExportTable;
 use crate::{Export, HostError};
-use futae_control::UnixSocket;
+use futae_control::{Access, UnixSocket};
 use futae_engine::{Operation, Request};
 use futae_report::{Device, DeviceId, Frame, Message, Reason, SECTOR_BYTES, Stream};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -39,6 +39,8 @@ pub struct FeedOptions {
     pub export: String,
     /// Where to listen.
     pub path: PathBuf,
+    /// Who may connect.
+    pub access: Access,
 }
 
 /// What came through a feed so far.
@@ -91,7 +93,7 @@ impl Feeds {
                 name: feed.export.clone(),
             };
             let export = exports.get(&feed.export).ok_or_else(unknown)?.clone();
-            let socket = UnixSocket::bind(&feed.path, SOCKET_NAME)?;
+            let socket = UnixSocket::bind_for(&feed.path, SOCKET_NAME, &feed.access)?;
             ready.push((export, socket, stop.try_clone_to_owned()?));
         }
         let mut feeds = Self {
@@ -206,6 +208,9 @@ impl Feed {
     fn hear(&mut self, bytes: &[u8], stop: &OwnedFd) {
         self.stream.feed(bytes);
         while let Some(frame) = self.stream.next_frame() {
+            if has_stopped(stop) {
+                return;
+            }
             if self.is_new(&frame) {
                 self.take(frame.message, stop);
             }
@@ -255,7 +260,9 @@ impl Feed {
                     return;
                 }
                 for range in notices.ranges {
-                    self.notice(range.start, range.count, stop);
+                    if !self.notice(range.start, range.count, stop) {
+                        return;
+                    }
                 }
             }
             Message::Sample(sample) => {
@@ -267,8 +274,8 @@ impl Feed {
         }
     }
 
-    /// Tells the cache of a range that the guest evicted, a few blocks at a time.
-    fn notice(&self, start: u64, count: u64, stop: &OwnedFd) {
+    /// Tells the cache of a range that the guest evicted, a few blocks at a time; false if the server stops.
+    fn notice(&self, start: u64, count: u64, stop: &OwnedFd) -> bool {
         let engine = &self.export.engine;
         let size = engine.volume_bytes(self.export.volume);
         let bytes = |sectors: u64| sectors.checked_mul(SECTOR_BYTES);
@@ -278,7 +285,7 @@ impl Feed {
             .filter(|&end| end <= size);
         let (Some(mut at), Some(end), true) = (bytes(start), end, count > 0) else {
             lock(&self.report).refused_ranges += 1;
-            return;
+            return true;
         };
         {
             let mut report = lock(&self.report);
@@ -290,7 +297,7 @@ impl Feed {
             // Up to the next multiple, so that blocks are not cut in two.
             let next = ((at / step + 1) * step).min(end);
             if !wait_for_room(&self.export, stop) {
-                return;
+                return false;
             }
             let client = engine.join(self.export.volume);
             engine.submit(Request {
@@ -306,11 +313,20 @@ impl Feed {
             engine.leave(self.export.volume, client);
             at = next;
         }
+        true
     }
+}
+
+fn has_stopped(stop: &OwnedFd) -> bool {
+    let mut fds = [PollFd::new(stop, PollFlags::IN)];
+    poll(&mut fds, Some(&rustix::event::Timespec::default())).is_ok_and(|ready| ready > 0)
 }
 
 /// Until few store reads are under way; false if the server stops meanwhile.
 fn wait_for_room(export: &Export, stop: &OwnedFd) -> bool {
+    if has_stopped(stop) {
+        return false;
+    }
     for _ in 0..PAUSES_MAX {
         if export.engine.reads_under_way() < READS_MAX {
             return true;

@@ -8,7 +8,9 @@
 //! | room | holds |
 //! | --- | --- |
 //! | `server`, `registry` | the life of the server: start, accept, count, stop |
+//! | `accept`, `stop` | its beginning for each connection, its end for all |
 //! | `listen` | addresses |
+//! | `tenant` | what the clients of one socket see |
 //! | `connection` | one client from greeting to goodbye |
 //! | `pump` | the loop of the transmission phase |
 //! | `intake`, `outbox`, `mailbox` | its three sides: requests in, replies out, completions |
@@ -19,6 +21,7 @@
 //!
 //! Nothing here knows policies, frames or stores.
 
+mod accept;
 mod answer;
 mod budget;
 mod connection;
@@ -34,11 +37,15 @@ mod pump;
 mod registry;
 mod server;
 mod status;
+mod stop;
+mod tenant;
 
 pub use budget::BUFFER_MEMORY_MIN;
 pub use error::HostError;
 pub use export::Export;
 pub use feed::{FeedOptions, FeedReport, feed_path};
+pub use futae_control::Access;
 pub use listen::Listen;
 pub use server::{Server, ServerOptions, StopReport};
 pub use status::{ExportReport, ServerStatus, Traffic};
+pub use tenant::Gate;

@@ -9,10 +9,12 @@ use futae_trace::Size;
 use futae_wire::{NbdUri, Transport};
 use plan::Plan;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::system::uname;
 use serde_json::json;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::io::Write;
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 /// Serve disk images over NBD from one cache
@@ -34,10 +36,15 @@ pub struct Args {
     /// a protected one stay under the policy `directory` while there are blocks of others
     #[arg(long = "export", value_name = "NAME=SOURCE", required = true)]
     exports: Vec<String>,
-    /// Where: unix:PATH (a socket, or a directory to make futae.sock in) or tcp:HOST:PORT
+    /// Where: `[EXPORT=]unix:PATH[,mode=OCTAL][,owner=NAME][,group=NAME]` (a socket, or a directory to make
+    /// futae.sock in) or `[EXPORT=]tcp:HOST:PORT`. With an export, clients see and open that one alone.
+    /// Unless a mode is given, only the user that runs the server may connect
     #[arg(long, value_name = "ADDRESS", required = true)]
     listen: Vec<String>,
-    /// Take orders (status, resize) on this unix socket, unix:PATH
+    /// Listen on TCP addresses that other machines can reach: there is neither encryption nor authentication
+    #[arg(long)]
+    insecure_tcp: bool,
+    /// Take orders (status, resize) on this unix socket, unix:PATH, with mode, owner and group as above
     #[arg(long, value_name = "ADDRESS")]
     control: Option<String>,
     /// Where the agent in a guest tells what its page cache evicts: [EXPORT=]unix:PATH, a socket for the
@@ -116,7 +123,7 @@ fn uri(address: &Listen, export: &str) -> String {
             socket: path.clone(),
         },
         Listen::Tcp { host, port } => Transport::Tcp {
-            host: host.clone(),
+            host: reachable(host),
             port: *port,
         },
     };
@@ -127,12 +134,22 @@ fn uri(address: &Listen, export: &str) -> String {
     .to_string()
 }
 
+/// A name by which clients find this host: the address that stands for all of its own is none.
+fn reachable(host: &str) -> String {
+    let is_any = host.parse::<IpAddr>().is_ok_and(|ip| ip.is_unspecified());
+    if is_any {
+        uname().nodename().to_string_lossy().into_owned()
+    } else {
+        host.to_owned()
+    }
+}
+
 fn announce(server: &Server, as_json: bool) -> Result<(), Failure> {
     let status = server.status();
     let uris = |name: &str| -> Vec<String> {
         server
-            .addresses()
-            .iter()
+            .addresses_of(name)
+            .into_iter()
             .map(|address| uri(address, name))
             .collect()
     };

@@ -1,0 +1,92 @@
+//! Connections as they come: each gets a place and a thread, or is turned away.
+
+use crate::budget::Budget;
+use crate::connection::{self, End, Manners};
+use crate::listen::Listener;
+use crate::pump::Limits;
+use crate::registry::Place;
+use crate::server::Shared;
+use crate::tenant::Tenant;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use rustix::net::{SocketFlags, accept_with, sockopt};
+use std::sync::Arc;
+use std::thread::Builder;
+use std::time::Duration;
+
+/// A connection's thread calls into the cache and no deeper.
+pub(crate) const STACK_BYTES: usize = 512 * 1024;
+/// Asked for on unix sockets, so that a batch of replies leaves at once.
+const SEND_BUFFER_BYTES: usize = 4 << 20;
+/// How long to let be when descriptors or threads have run out.
+const SHORTAGE_PAUSE: Duration = Duration::from_millis(20);
+
+/// Accepts until the server stops.
+pub(crate) fn accept_all(shared: &Arc<Shared>, listener: &Listener, tenant: &Tenant) {
+    loop {
+        let mut fds = [
+            PollFd::new(&shared.stop, PollFlags::IN),
+            PollFd::new(listener, PollFlags::IN),
+        ];
+        let polled = poll(&mut fds, None);
+        if polled.is_ok() && fds[0].revents().contains(PollFlags::IN) {
+            return;
+        }
+        match accept_with(listener, SocketFlags::CLOEXEC) {
+            Ok(socket) => {
+                prepare(&socket, listener.is_tcp());
+                welcome(shared, socket, tenant);
+            }
+            Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => {}
+            // Descriptors or memory have run out; they come back when connections end.
+            Err(_) => std::thread::sleep(SHORTAGE_PAUSE),
+        }
+    }
+}
+
+/// Options that make a socket faster or notice a dead peer; it works without them.
+fn prepare(socket: &OwnedFd, tcp: bool) {
+    if tcp {
+        let _ = sockopt::set_tcp_nodelay(socket, true);
+        let _ = sockopt::set_socket_keepalive(socket, true);
+    } else if sockopt::set_socket_send_buffer_size_force(socket, SEND_BUFFER_BYTES).is_err() {
+        // Without privilege, as much as the system's limit allows.
+        let _ = sockopt::set_socket_send_buffer_size(socket, SEND_BUFFER_BYTES);
+    }
+}
+
+fn welcome(shared: &Arc<Shared>, socket: OwnedFd, tenant: &Tenant) {
+    let options = &shared.options;
+    let Some(place) = shared.registry.admit(socket, options.connections_max) else {
+        return;
+    };
+    let (tenant, budget) = (tenant.clone(), Arc::clone(&shared.budget));
+    let manners = Manners {
+        handshake_timeout: options.handshake_timeout,
+        limits: Limits {
+            requests: options.requests_max.max(1),
+            bytes: options.request_bytes_max.max(1),
+            linger: options.patience,
+            stall: options.stall_timeout,
+        },
+    };
+    let thread = Builder::new()
+        .name("connection".into())
+        .stack_size(STACK_BYTES);
+    // Without a thread the place is dropped, and with it the connection.
+    if thread
+        .spawn(move || look_after(&tenant, &budget, &place, &manners))
+        .is_err()
+    {
+        std::thread::sleep(SHORTAGE_PAUSE);
+    }
+}
+
+fn look_after(tenant: &Tenant, budget: &Arc<Budget>, place: &Place, manners: &Manners) {
+    match connection::serve(tenant, budget, &place.link, manners) {
+        End::Gone => {}
+        End::TooSlow => place.blame("the handshake took too long".to_owned()),
+        End::Broken(error) => place.blame(error.to_string()),
+    }
+}
