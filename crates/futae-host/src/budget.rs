@@ -220,10 +220,6 @@ impl Account {
         self.granted > 0 || self.has_reserve
     }
 
-    pub(crate) fn is_waiting(&self) -> bool {
-        self.is_waiting
-    }
-
     /// Whether another connection waits for room.
     fn is_wanted(&self) -> bool {
         self.budget.waiting.load(Relaxed) > usize::from(self.is_waiting)

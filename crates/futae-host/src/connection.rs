@@ -2,7 +2,7 @@
 
 use crate::budget::Budget;
 use crate::pump::{Ending, Limits, Pump, Session};
-use crate::registry::{Link, Phase};
+use crate::registry::{ConnectionLimits, Place};
 use crate::tenant::Tenant;
 use futae_engine::{ClientId, Engine};
 use futae_policy::VolumeId;
@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Manners {
     pub(crate) handshake_timeout: Duration,
+    pub(crate) connections_max: usize,
     pub(crate) limits: Limits,
 }
 
@@ -34,31 +35,41 @@ pub(crate) enum End {
 }
 
 /// Serves a client until it is gone.
-pub(crate) fn serve(tenant: &Tenant, budget: &Arc<Budget>, link: &Link, manners: &Manners) -> End {
+pub(crate) fn serve(
+    tenant: &Tenant,
+    budget: &Arc<Budget>,
+    place: &Place,
+    manners: &Manners,
+) -> End {
     let _allotment = budget.place();
+    let link = &place.link;
     let mut greeter = Greeter {
         socket: &link.socket,
         deadline: Instant::now() + manners.handshake_timeout,
         received: Vec::new(),
     };
-    let negotiated = match greeter.negotiate(tenant) {
+    let negotiated = match greeter.negotiate(tenant, |negotiated| {
+        let (_, export) = tenant.find(&negotiated.export.name)?;
+        let limits = ConnectionLimits {
+            of_server: manners.connections_max,
+            of_export: export.connections_max.unwrap_or(usize::MAX),
+        };
+        let demotes = negotiated.demotion.is_some();
+        place.begin(&export.name, demotes, &limits).then_some(())
+    }) {
         Ok(negotiated) => negotiated,
         Err(end) => return end,
     };
     let Some((at, export)) = tenant.find(&negotiated.export.name) else {
         return End::Gone;
     };
-    let demotes = negotiated.demotion.is_some();
-    link.enter(Phase::Transmission {
-        export: export.name.clone(),
-        demotes,
-    });
     let guest = Guest::join(&export.engine, export.volume);
     let session = Session {
         engine: Arc::clone(&export.engine),
         volume: export.volume,
         client: guest.client,
         export: at,
+        quota: tenant.quota(at),
         rules: RequestRules::new(&negotiated),
     };
     let pump = Pump::new(
@@ -124,7 +135,12 @@ struct Greeter<'a> {
 }
 
 impl Greeter<'_> {
-    fn negotiate(&mut self, tenant: &Tenant) -> Result<Box<Negotiated>, End> {
+    /// What was agreed on, if `admits` lets it be: before the client hears of it.
+    fn negotiate(
+        &mut self,
+        tenant: &Tenant,
+        admits: impl FnOnce(&Negotiated) -> Option<()>,
+    ) -> Result<Box<Negotiated>, End> {
         let mut handshake = Handshake::new(tenant);
         let mut out = option::greeting().to_vec();
         let mut has_flags = false;
@@ -154,6 +170,7 @@ impl Greeter<'_> {
             match progress.outcome {
                 Outcome::NeedMore => {}
                 Outcome::Done(negotiated) => {
+                    admits(&negotiated).ok_or(End::Gone)?;
                     self.send(&out)?;
                     return Ok(negotiated);
                 }

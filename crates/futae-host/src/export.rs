@@ -1,6 +1,7 @@
 //! What a server offers, by name.
 
 use crate::HostError;
+use crate::quota::Quota;
 use futae_engine::Engine;
 use futae_policy::VolumeId;
 use futae_wire::{Capabilities, DemotionOffer, DemotionTerms, ExportDirectory, ExportInfo};
@@ -19,6 +20,10 @@ pub struct Export {
     pub volume: VolumeId,
     /// Refuse writes even if the store would take them.
     pub read_only: bool,
+    /// Connections that may use it at a time; as many as the server has if none is given.
+    pub connections_max: Option<usize>,
+    /// Requests that all its connections together may have under way.
+    pub requests_max: Option<usize>,
 }
 
 impl Export {
@@ -44,6 +49,7 @@ impl Export {
 pub(crate) struct ExportTable {
     exports: Vec<Export>,
     infos: Vec<ExportInfo>,
+    quotas: Vec<Option<Arc<Quota>>>,
     offer: DemotionOffer,
 }
 
@@ -66,7 +72,9 @@ impl ExportTable {
         } else {
             DemotionOffer::Forbidden
         };
+        let quota = |export: &Export| Some(Arc::new(Quota::new(export.requests_max?)));
         Ok(Self {
+            quotas: exports.iter().map(quota).collect(),
             exports,
             infos,
             offer,
@@ -90,6 +98,10 @@ impl ExportTable {
     /// What the handshake says of one.
     pub(crate) fn info(&self, at: usize) -> Option<ExportInfo> {
         self.infos.get(at).cloned()
+    }
+
+    pub(crate) fn quota(&self, at: usize) -> Option<Arc<Quota>> {
+        self.quotas.get(at).cloned().flatten()
     }
 
     /// Every cache once, in the order of the exports.

@@ -8,6 +8,7 @@
 //! | room | holds |
 //! | --- | --- |
 //! | `server`, `registry` | the life of the server: start, accept, count, stop |
+//! | `peer` | who is at the other end |
 //! | `accept`, `stop` | its beginning for each connection, its end for all |
 //! | `listen` | addresses |
 //! | `tenant` | what the clients of one socket see |
@@ -15,7 +16,7 @@
 //! | `pump` | the loop of the transmission phase |
 //! | `intake`, `outbox`, `mailbox` | its three sides: requests in, replies out, completions |
 //! | `answer` | what a completion looks like on the wire |
-//! | `budget` | what all connections may hold |
+//! | `budget`, `quota` | what all connections may hold, what those of an export may ask |
 //! | `control` | what can be told over the control socket |
 //! | `feed` | what agents in guests tell of evicted pages |
 //!
@@ -33,7 +34,9 @@ mod intake;
 mod listen;
 mod mailbox;
 mod outbox;
+mod peer;
 mod pump;
+mod quota;
 mod registry;
 mod server;
 mod status;

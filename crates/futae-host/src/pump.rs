@@ -11,6 +11,7 @@ use crate::budget::{Account, Budget};
 use crate::intake::{Filled, Intake, Item, is_empty};
 use crate::mailbox::{Completion, Mailbox, Tag, TagKind};
 use crate::outbox::{Frame, Outbox};
+use crate::quota::Quota;
 use crate::status::TrafficCounters;
 use futae_engine::{ClientId, Engine, Extent, IoBuf, IoError, Operation, Request};
 use futae_policy::VolumeId;
@@ -52,6 +53,8 @@ pub(crate) struct Session {
     pub(crate) client: ClientId,
     /// The export's number, for the budget.
     pub(crate) export: usize,
+    /// What all connections of the export may have under way.
+    pub(crate) quota: Option<Arc<Quota>>,
     pub(crate) rules: RequestRules,
 }
 
@@ -180,6 +183,9 @@ impl<'a> Pump<'a> {
                 self.enqueue(self.arrivals, tag, Operation::Flush);
                 continue;
             }
+            if let Some(quota) = &self.session.quota {
+                quota.give_back();
+            }
             let held_bytes = completion.tag.held_bytes;
             match answer::completed(completion, self.session.rules.structured_replies) {
                 Some(frame) => self.outbox.push(frame),
@@ -215,11 +221,19 @@ impl<'a> Pump<'a> {
         while self.reading && self.has_room() {
             let (account, is_held_back) = (&mut self.account, &mut self.is_held_back);
             let may_ask = self.asking < ASKING_MAX;
+            let (quota, mailbox) = (self.session.quota.as_deref(), &self.mailbox);
             *is_held_back = false;
             let admits = |header: &RequestHeader| {
                 let fits = may_ask || header.command != Command::BlockStatus;
-                *is_held_back = !fits || !account.take(memory_of(header));
-                !*is_held_back
+                let quota = quota.filter(|_| needs_cache(header));
+                let takes = || quota.is_none_or(|quota| quota.take(mailbox));
+                let mut admits = fits && takes();
+                if admits && !account.take(memory_of(header)) {
+                    admits = false;
+                    quota.inspect(|quota| quota.give_back());
+                }
+                *is_held_back = !admits;
+                admits
             };
             match self.intake.next(&self.session.rules, admits) {
                 Ok(Some(item)) => {
@@ -453,11 +467,16 @@ impl<'a> Pump<'a> {
 
     /// How long to sleep before something must be looked at though nothing has happened.
     fn patience(&self) -> Option<Timespec> {
-        let looks = self.account.has_grant() || self.account.is_waiting();
+        let looks = self.account.has_grant() || self.is_held_back;
         let look = looks.then(|| LOOK_INTERVAL.min(self.limits.stall));
         let least = self.farewell().into_iter().chain(look).min()?;
         Timespec::try_from(least.max(Duration::from_millis(1))).ok()
     }
+}
+
+/// Whether a request is carried out by the cache.
+fn needs_cache(header: &RequestHeader) -> bool {
+    !is_empty(header) && !matches!(header.command, Command::Disconnect)
 }
 
 /// Bytes that a request and its reply keep in memory.

@@ -44,7 +44,8 @@ pub struct ServerOptions {
     pub feeds: Vec<FeedOptions>,
     /// Whether the policy lives on what guests evict, so that without word of it the cache runs blind.
     pub lives_on_evictions: bool,
-    /// Connections at a time. A newcomer beyond displaces the oldest in its handshake, if any.
+    /// Connections that use exports at a time. A newcomer beyond takes the place of one of the peer that has
+    /// most, if that has more than the newcomer's. Handshakes are counted apart: see [`Self::handshakes_max`].
     pub connections_max: usize,
     /// How long a handshake may take.
     pub handshake_timeout: Duration,
@@ -82,6 +83,14 @@ impl Default for ServerOptions {
             stall_timeout: Duration::from_secs(10),
             patience: Duration::from_secs(10),
         }
+    }
+}
+
+impl ServerOptions {
+    /// Handshakes at a time. Of more, the oldest of the peer that has most is ended.
+    #[must_use]
+    pub fn handshakes_max(&self) -> usize {
+        self.connections_max.clamp(16, 128)
     }
 }
 
@@ -154,7 +163,7 @@ impl Server {
         let feeds = Feeds::start(&options.feeds, &exports, stop.as_fd())?;
         let budget = Budget::new(
             options.buffer_memory_bytes,
-            options.connections_max,
+            options.connections_max + options.handshakes_max(),
             exports.all().len(),
         );
         let shared = Arc::new(Shared {
@@ -315,6 +324,7 @@ impl Shared {
             demotion_clients: phases.iter().filter(demotes).count() as u64,
             accepted: totals.accepted,
             turned_away: totals.turned_away,
+            dismissed: totals.dismissed,
             protocol_errors: totals.protocol_errors,
             last_protocol_error: totals.last_protocol_error,
             buffer_memory_bytes: held.budget,

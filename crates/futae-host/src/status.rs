@@ -76,6 +76,9 @@ pub struct ServerStatus {
     pub accepted: u64,
     /// Connections closed at once because there were too many.
     pub turned_away: u64,
+    /// Connections ended to make room for those of peers that had fewer.
+    #[serde(default)]
+    pub dismissed: u64,
     /// Connections that ended because the peer broke the protocol or did not finish a handshake.
     pub protocol_errors: u64,
     /// What the last of them did wrong.

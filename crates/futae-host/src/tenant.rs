@@ -1,6 +1,7 @@
 //! What one listening socket serves: everything, or one export and no word of the others.
 
 use crate::export::ExportTable;
+use crate::quota::Quota;
 use crate::{Export, Listen};
 use futae_control::Access;
 use futae_wire::{DemotionOffer, ExportDirectory, ExportInfo};
@@ -50,6 +51,11 @@ impl Tenant {
     pub(crate) fn find(&self, name: &str) -> Option<(usize, &Export)> {
         let found = self.exports.find(name);
         found.filter(|(at, _)| self.only.is_none_or(|only| only == *at))
+    }
+
+    /// The quota of an export, if it has one.
+    pub(crate) fn quota(&self, at: usize) -> Option<Arc<Quota>> {
+        self.exports.quota(at)
     }
 }
 

@@ -1,5 +1,6 @@
 //! `futae serve`: the lower cache, for every client that speaks NBD.
 
+mod descriptors;
 mod plan;
 
 use super::write_args::{StoreArgs, WriteArgs};
@@ -8,7 +9,6 @@ use futae_host::{Listen, Server, StopReport};
 use futae_trace::Size;
 use futae_wire::{NbdUri, Transport};
 use plan::Plan;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::system::uname;
 use serde_json::json;
 use signal_hook::consts::{SIGINT, SIGTERM};
@@ -29,11 +29,13 @@ pub struct Args {
     /// Who chooses what stays; `futae policies` lists them
     #[arg(long, default_value = "exclusive")]
     policy: String,
-    /// What to serve: `NAME=SOURCE[,share=SIZE][,class=local|remote|CLASS][,protected][,read-only]`. SOURCE is a file,
+    /// What to serve:
+    /// `NAME=SOURCE[,share=SIZE][,class=local|remote|CLASS][,connections=N][,requests=N][,protected][,read-only]`. SOURCE is a file,
     /// a block device or an NBD address. An export with a share has that much of the cache for itself;
     /// the others have the rest together. The class tells the policy `cost` how far the store is:
     /// remote for NBD addresses, otherwise local, unless said otherwise, or a name of your own. Blocks of
-    /// a protected one stay under the policy `directory` while there are blocks of others
+    /// a protected one stay under the policy `directory` while there are blocks of others. At most N connections
+    /// use it at a time, and have N requests under way together
     #[arg(long = "export", value_name = "NAME=SOURCE", required = true)]
     exports: Vec<String>,
     /// Where: `[EXPORT=]unix:PATH[,mode=OCTAL][,owner=NAME][,group=NAME]` (a socket, or a directory to make
@@ -56,6 +58,10 @@ pub struct Args {
     /// Memory beside the caches for what clients send and have not received, all together, at least 64MiB
     #[arg(long, value_name = "SIZE", default_value = "256MiB")]
     buffer_memory: String,
+    /// Connections that use exports at a time. One more takes the place of one of the peer that has most
+    #[arg(long, value_name = "N", default_value_t = 512,
+          value_parser = clap::value_parser!(u32).range(1..=4096))]
+    connections_max: u32,
     /// Write every decision of the cache to FILE; of an export with a share, to FILE.NAME
     #[arg(long, value_name = "FILE")]
     decision_log: Option<PathBuf>,
@@ -88,9 +94,19 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let plan = Plan::new(args)?;
     // Before anything exists that a signal would leave behind.
     let mut signals = Signals::new([SIGTERM, SIGINT])?;
-    raise_descriptor_limit();
+    descriptors::raise_limit();
     let exports = plan.open()?;
-    let server = Server::start(plan.server, exports).map_err(anyhow::Error::from)?;
+    let mut options = plan.server;
+    let wanted = options.connections_max;
+    options.connections_max = descriptors::affordable(wanted, options.handshakes_max());
+    if options.connections_max < wanted {
+        eprintln!(
+            "futae: serving {} connections instead of {wanted}: the limit of open files allows no more; \
+             raise it (ulimit -n, LimitNOFILE=)",
+            options.connections_max
+        );
+    }
+    let server = Server::start(options, exports).map_err(anyhow::Error::from)?;
     announce(&server, args.json)?;
     signals.forever().next();
     let report = server.stop();
@@ -102,19 +118,6 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         anyhow::anyhow!("export {name}: the last writes may not be on stable storage: {problem}")
             .into(),
     )
-}
-
-/// A thousand clients need more descriptors than a shell's usual soft limit.
-fn raise_descriptor_limit() {
-    let limit = getrlimit(Resource::Nofile);
-    // The server runs with fewer, too.
-    let _ = setrlimit(
-        Resource::Nofile,
-        Rlimit {
-            current: limit.maximum,
-            ..limit
-        },
-    );
 }
 
 fn uri(address: &Listen, export: &str) -> String {

@@ -23,7 +23,7 @@ fn export(text: &str) -> Result<VolumeSpec, String> {
         .ok_or_else(|| {
             format!(
                 "--export {text}: write NAME=SOURCE[,share=SIZE][,class=local|remote|NAME]\
-                 [,protected][,read-only]"
+                 [,connections=N][,requests=N][,protected][,read-only]"
             )
         })?;
     VolumeSpec::new("export", name, rest)
@@ -84,8 +84,18 @@ impl Plan {
         let gates: Vec<Gate> = gates.collect::<Result<_, _>>().map_err(Failure::usage)?;
         let control = args.control.as_deref().map(control).transpose();
         let control = control.map_err(Failure::usage)?;
+        let buffer_memory_bytes = buffer_memory(&args.buffer_memory)?;
+        // A quarter is set aside for all connections, each of which needs some for its handshake.
+        let connections_fit = buffer_memory_bytes / 4 / (16 << 10);
+        if u64::from(args.connections_max) > connections_fit {
+            return Err(Failure::usage(format!(
+                "--connections-max {}: with --buffer-memory {} there may be {connections_fit}; give them more memory",
+                args.connections_max, args.buffer_memory
+            )));
+        }
         let server = ServerOptions {
-            buffer_memory_bytes: buffer_memory(&args.buffer_memory)?,
+            connections_max: args.connections_max as usize,
+            buffer_memory_bytes,
             feeds: feeds(&args.feeds, &exports, &gates).map_err(Failure::usage)?,
             lives_on_evictions: policy.lives_on_demotions(),
             gates,
@@ -145,6 +155,8 @@ impl Plan {
                 engine,
                 volume,
                 read_only: spec.read_only,
+                connections_max: spec.connections,
+                requests_max: spec.requests,
             });
         }
         Ok(exports)
@@ -377,7 +389,7 @@ mod tests {
             "a=/s",
             "a=unix:",
             "unix:/s,mode=x",
-            "tcp:h:1,mode=0600",
+            "tcp:h:1,mode=0660",
         ] {
             assert!(read(text).is_err(), "{text:?}");
         }
