@@ -246,3 +246,23 @@ fn a_frame_that_asks_for_everything_many_times_ends_with_the_server() {
     assert!(store.events().contains(&StoreEvent::Flush));
     drop(sender.join());
 }
+
+#[test]
+fn a_run_that_another_has_followed_is_over() {
+    let (rig, path, _directory) = rig("exclusive", 64);
+    for run in [1, 2] {
+        drop(Agent::connect(&path, run));
+        eventually("it is heard", || report(&rig).frames == run);
+    }
+    // The first run again, as somebody would who recorded it, with something to believe behind.
+    let mut agent = Agent::connect(&path, 1);
+    agent.evict(DISK, &[(0, SECTORS)]);
+    eventually("all is heard", || report(&rig).frames == 4);
+    eventually("none is believed", || report(&rig).replayed_frames == 2);
+    assert_eq!(rig.engine.status().counters.notices_in, 0);
+    assert!(
+        report(&rig)
+            .last_frame_seconds
+            .is_some_and(|seconds| seconds >= 0.0)
+    );
+}

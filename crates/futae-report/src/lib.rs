@@ -15,6 +15,7 @@
 //! | [`counters`] | what is counted in a period |
 //! | [`message`] | the messages |
 //! | [`frame`] | a message with its number, as bytes or as JSON |
+//! | [`replay`] | which frames are new |
 //! | [`stream`] | frames out of a stream of bytes |
 //!
 //! The format on the wire is described in `docs/agent.md`.
@@ -24,6 +25,7 @@
 pub mod counters;
 pub mod frame;
 pub mod message;
+pub mod replay;
 pub mod stream;
 
 mod binary;
@@ -34,6 +36,7 @@ pub use message::{
     BootId, Device, DeviceId, DeviceSample, FileSample, GroupSample, Hello, Memory, Message,
     Notices, Pressure, Range, Reason, References, Sample, Source,
 };
+pub use replay::Replay;
 pub use stream::{Health, Stream};
 
 /// Bytes of a page, the unit of all counts.
