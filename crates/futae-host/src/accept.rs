@@ -114,7 +114,7 @@ fn welcome(shared: &Arc<Shared>, socket: OwnedFd, peer: Peer, tenant: &Tenant) {
 fn look_after(tenant: &Tenant, budget: &Arc<Budget>, place: &Place, manners: &Manners) {
     match connection::serve(tenant, budget, place, manners) {
         End::Gone => {}
-        End::TooSlow => place.blame("the handshake took too long".to_owned()),
-        End::Broken(error) => place.blame(error.to_string()),
+        End::TooSlow => place.blame("the handshake took too long"),
+        End::Broken(error) => place.blame(&error.to_string()),
     }
 }

@@ -9,7 +9,9 @@ use crate::export::ExportTable;
 use crate::{Export, HostError};
 use futae_control::{Access, UnixSocket};
 use futae_engine::{Operation, Request};
-use futae_report::{Device, DeviceId, Frame, Message, Reason, Replay, SECTOR_BYTES, Stream};
+use futae_report::{
+    Device, DeviceId, Frame, Message, Reason, Replay, SECTOR_BYTES, Stream, printable,
+};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
@@ -287,8 +289,8 @@ impl Feed {
                 self.disk = disk.map(|disk| disk.id);
                 let report = &mut lock(&self.heard).report;
                 report.connected = true;
-                report.guest = hello.guest;
-                report.disk = disk.map(|disk| disk.name.clone()).unwrap_or_default();
+                report.guest = printable(&hello.guest);
+                report.disk = disk.map(|disk| printable(&disk.name)).unwrap_or_default();
             }
             Message::Notices(notices) => {
                 let is_ours =

@@ -64,10 +64,10 @@ pub(crate) struct Place {
 
 impl Place {
     /// Counts the connection as one that broke the rules.
-    pub(crate) fn blame(&self, why: String) {
+    pub(crate) fn blame(&self, why: &str) {
         let mut inner = self.registry.lock();
         inner.totals.protocol_errors += 1;
-        inner.totals.last_protocol_error = Some(why);
+        inner.totals.last_protocol_error = Some(futae_report::printable(why));
     }
 
     /// Ends the handshake: the connection uses an export from now on. Where as many are as may be, on the

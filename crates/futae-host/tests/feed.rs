@@ -39,7 +39,7 @@ impl Agent {
             sectors,
         };
         let hello = Hello {
-            guest: "g".into(),
+            guest: "g\x1b[2J\n".into(),
             run,
             devices: vec![device],
             ..Hello::default()
@@ -106,6 +106,7 @@ fn what_was_just_served_is_kept_without_another_read() {
     eventually("the notice arrives", || {
         rig.engine.status().counters.notices_in == 1
     });
+    assert_eq!(report(&rig).guest, "g\u{fffd}[2J\u{fffd}", "no escapes");
     let status = rig.engine.status();
     assert_eq!((status.notice_reads, rig.store.reads()), (0, 1));
     agent.evict(DISK, &[(8 * SECTORS, 100 * SECTORS)]);

@@ -15,6 +15,7 @@
 //! | [`counters`] | what is counted in a period |
 //! | [`message`] | the messages |
 //! | [`frame`] | a message with its number, as bytes or as JSON |
+//! | [`mod@printable`] | names, made fit for a terminal |
 //! | [`replay`] | which frames are new |
 //! | [`stream`] | frames out of a stream of bytes |
 //!
@@ -25,6 +26,7 @@
 pub mod counters;
 pub mod frame;
 pub mod message;
+pub mod printable;
 pub mod replay;
 pub mod stream;
 
@@ -36,6 +38,7 @@ pub use message::{
     BootId, Device, DeviceId, DeviceSample, FileSample, GroupSample, Hello, Memory, Message,
     Notices, Pressure, Range, Reason, References, Sample, Source,
 };
+pub use printable::printable;
 pub use replay::Replay;
 pub use stream::{Health, Stream};
 
