@@ -258,7 +258,7 @@ fn a_flush_at_the_end_does_not_wait_for_peers() {
     // More than a socket holds, so that it stays in the server while nobody receives it.
     client.send_read(0, LONG as u32);
     eventually("it is read", || rig.store.reads() > 0);
-    let (server, store) = (rig.server, rig.store.clone());
+    let (server, store) = (rig.server, rig.store);
     let stopping = std::thread::spawn(move || server.stop());
     eventually("the flush arrives", || {
         store.events().contains(&StoreEvent::Flush)
