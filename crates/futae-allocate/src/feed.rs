@@ -6,7 +6,7 @@
 use crate::config::AgentConfig;
 use futae_balance::{Activity, OnlineCurve};
 use futae_control::{SocketError, UnixSocket};
-use futae_report::{Frame, Message, References, Sample, Stream};
+use futae_report::{Frame, Message, References, Replay, Sample, Stream};
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,8 +18,6 @@ use std::time::{Duration, Instant};
 const BYTES_MAX: usize = 32 << 20;
 /// Sampled reads that are kept in a period.
 const REFERENCES_MAX: usize = 1 << 21;
-/// Runs of the agent that are remembered, so that none is played again.
-const RUNS_MAX: usize = 64;
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 /// What the socket is called in a directory.
 const SOCKET_NAME: &str = "agent.sock";
@@ -32,11 +30,7 @@ pub struct Inbox {
     references: Vec<References>,
     pages: usize,
     bytes: usize,
-    /// The run that speaks, and those before it.
-    runs: Vec<u64>,
-    /// A run that is over was the last to say who it is: its numbers say nothing of the one that speaks.
-    is_stale: bool,
-    next_sequence: u64,
+    replay: Replay,
     last: Option<Instant>,
     refused: u64,
 }
@@ -55,22 +49,10 @@ struct Heard {
 impl Inbox {
     /// Takes a frame, if it is the next of its run.
     pub fn frame(&mut self, frame: Frame) {
-        if let Message::Hello(hello) = &frame.message {
-            let is_new = !self.runs.contains(&hello.run);
-            if is_new {
-                if self.runs.len() == RUNS_MAX {
-                    self.runs.remove(0);
-                }
-                self.runs.push(hello.run);
-                self.next_sequence = 0;
-            }
-            self.is_stale = self.runs.last() != Some(&hello.run);
-        }
-        if self.runs.is_empty() || self.is_stale || frame.sequence < self.next_sequence {
+        if !self.replay.is_new(&frame) {
             self.refused += 1;
             return;
         }
-        self.next_sequence = frame.sequence.saturating_add(1);
         match frame.message {
             Message::Sample(sample) => self.sample(&sample),
             Message::References(references) => {

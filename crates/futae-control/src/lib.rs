@@ -10,12 +10,14 @@
 //!
 //! Nothing here knows NBD, FUSE or policies.
 
+mod access;
 mod cache;
 mod client;
 mod orders;
 mod server;
 mod socket;
 
+pub use access::Access;
 pub use cache::{EngineReport, check_cache_bytes, resize};
 pub use client::{AskError, ask};
 pub use orders::{NoArguments, Orders};

@@ -1,6 +1,6 @@
 //! Taking orders: a socket, and a thread for each connection.
 
-use crate::{Orders, SocketError, UnixSocket};
+use crate::{Access, Orders, SocketError, UnixSocket};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
@@ -48,7 +48,16 @@ impl Control {
     ///
     /// [`SocketError`] if nothing can listen there; nothing stays behind.
     pub fn start(path: &Path, orders: Orders) -> Result<Self, SocketError> {
-        let socket = UnixSocket::bind(path, NAME_IN_DIRECTORY)?;
+        Self::start_for(path, &Access::default(), orders)
+    }
+
+    /// The same for those to whom `access` is given; of [`Self::start`] it is the user that runs the program.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Self::start`].
+    pub fn start_for(path: &Path, access: &Access, orders: Orders) -> Result<Self, SocketError> {
+        let socket = UnixSocket::bind_for(path, NAME_IN_DIRECTORY, access)?;
         let socket_path = socket.path().to_owned();
         let refused = |source: io::Error| SocketError::Listen {
             path: socket_path.clone(),

@@ -1,12 +1,20 @@
 //! Unix sockets that leave no file behind.
 
+use crate::Access;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::net::{SocketFlags, accept_with};
+use rustix::fs::{Mode, fchmod};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, listen, socket_with,
+};
 use std::fs;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+
+/// Connections that wait to be accepted, at most; the system may allow fewer.
+const BACKLOG: i32 = 1024;
 
 /// Why a socket cannot be listened on.
 #[derive(Debug, thiserror::Error)]
@@ -24,11 +32,19 @@ pub enum SocketError {
         path: PathBuf,
     },
     /// The operating system does not let us listen.
-    #[error("unix:{}: cannot listen: {source}", path.display())]
+    #[error("unix:{}: cannot listen", path.display())]
     Listen {
         /// The path.
         path: PathBuf,
         /// What it said.
+        source: io::Error,
+    },
+    /// The socket cannot be given its mode, owner or group.
+    #[error("unix:{}: cannot give the socket its mode, owner or group", path.display())]
+    Access {
+        /// The path.
+        path: PathBuf,
+        /// What the operating system said.
         source: io::Error,
     },
 }
@@ -42,22 +58,36 @@ pub struct UnixSocket {
 }
 
 impl UnixSocket {
-    /// Listens at `path`, or by `name_in_directory` in it if it is a directory.
+    /// Listens at `path`, or by `name_in_directory` in it if it is a directory. Only the user that runs
+    /// the program may connect.
     ///
     /// # Errors
     ///
     /// [`SocketError`]; whatever is at the path stays there then.
     pub fn bind(path: &Path, name_in_directory: &str) -> Result<Self, SocketError> {
+        Self::bind_for(path, name_in_directory, &Access::default())
+    }
+
+    /// The same for those to whom `access` is given; at no moment may others connect.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Self::bind`], and if the mode, the owner or the group cannot be set.
+    pub fn bind_for(
+        path: &Path,
+        name_in_directory: &str,
+        access: &Access,
+    ) -> Result<Self, SocketError> {
         let path = if path.is_dir() {
             path.join(name_in_directory)
         } else {
             path.to_owned()
         };
         let refused = |source| SocketError::refused(&path, source);
-        let socket = match UnixListener::bind(&path) {
+        let socket = match bind_at(&path) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
                 clear_stale(&path)?;
-                UnixListener::bind(&path)
+                bind_at(&path)
             }
             other => other,
         };
@@ -69,8 +99,12 @@ impl UnixSocket {
             device: found.dev(),
             inode: found.ino(),
         };
-        socket.set_nonblocking(true).map_err(refused)?;
-        let socket = socket.into();
+        let denied = |source| SocketError::Access {
+            path: path.clone(),
+            source,
+        };
+        access.apply(&path).map_err(denied)?;
+        listen(&socket, BACKLOG).map_err(|errno| refused(errno.into()))?;
         Ok(Self { socket, file })
     }
 
@@ -124,6 +158,23 @@ impl SocketError {
     }
 }
 
+/// A socket at `path` at which nobody listens yet, for the user that runs the program alone.
+fn bind_at(path: &Path) -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    // The file gets the socket's mode, less the umask.
+    fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
+    let address = SocketAddrUnix::new(path).map_err(|errno| match errno {
+        Errno::NAMETOOLONG => io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "the path of a socket has at most 107 bytes",
+        ),
+        other => other.into(),
+    })?;
+    bind(&socket, &address)?;
+    Ok(socket)
+}
+
 /// Removes a socket at which nobody answers, left by a server that was killed.
 fn clear_stale(path: &Path) -> Result<(), SocketError> {
     let refused = |source| SocketError::refused(path, source);
@@ -146,6 +197,8 @@ fn clear_stale(path: &Path) -> Result<(), SocketError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::net::UnixListener;
 
     #[test]
     fn a_dead_socket_is_replaced_a_living_one_is_not() {
@@ -179,5 +232,36 @@ mod tests {
         let _theirs = UnixListener::bind(&path).expect("bind");
         drop(ours);
         assert!(path.exists());
+    }
+
+    #[test]
+    fn a_socket_has_its_mode_and_group_whatever_the_umask() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("x.sock");
+        let mode = |access: &Access| {
+            let _socket = UnixSocket::bind_for(&path, "", access).expect("bind");
+            fs::metadata(&path).expect("there").permissions().mode() & 0o777
+        };
+        assert_eq!(mode(&Access::default()), 0o600);
+        let group = rustix::process::getgid().as_raw();
+        let open = Access {
+            mode: 0o666,
+            group: Some(group),
+            ..Access::default()
+        };
+        assert_eq!(mode(&open), 0o666);
+    }
+
+    #[test]
+    fn a_problem_is_told_once() {
+        let error = UnixSocket::bind(Path::new("/no such directory/x.sock"), "");
+        let error = anyhow_chain(&error.expect_err("no directory"));
+        assert_eq!(error.matches("No such file").count(), 1, "{error}");
+    }
+
+    /// The error and its sources, as a command prints them.
+    fn anyhow_chain(error: &dyn std::error::Error) -> String {
+        let next = error.source().map(anyhow_chain);
+        next.map_or_else(|| error.to_string(), |source| format!("{error}: {source}"))
     }
 }

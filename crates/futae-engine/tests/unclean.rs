@@ -232,7 +232,6 @@ fn a_clean_end_removes_the_mark_unless_nobody_knows_of_a_loss() {
     setup.put(client, 1);
     until("the mark is made", || setup.is_marked());
     setup.put(client, 2);
-    setup.engine.prepare_end(setup.volume);
     setup.engine.end_clean(setup.volume).expect("nothing to do");
     assert!(mark.is_durable(), "something is dirty");
     setup.flush(client).expect("written");
@@ -240,10 +239,9 @@ fn a_clean_end_removes_the_mark_unless_nobody_knows_of_a_loss() {
     assert!(!mark.is_durable());
     setup.put(client, 3);
     assert_eq!(setup.dirty(), 0, "through, since the mark is gone");
-    let (setup, client, mark) = guarded(LATE, Some("lost"));
-    setup.engine.prepare_end(setup.volume);
+    let (setup, _, mark) = guarded(LATE, Some("lost"));
     setup
-        .flush(client)
+        .flush(ClientId::NOBODY)
         .expect("the server's own flush is no client's");
     setup.engine.end_clean(setup.volume).expect("nothing to do");
     assert!(mark.is_durable(), "nobody knows");

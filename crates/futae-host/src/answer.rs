@@ -6,6 +6,13 @@ use futae_engine::{Extent, IoBuf, IoError, IoErrorKind};
 use futae_wire::constants::{BASE_ALLOCATION_ID, STATE_HOLE, STATE_ZERO};
 use futae_wire::{ErrorNumber, reply};
 
+/// Extents in one answer to BLOCK_STATUS at most: a client asks for the rest again.
+const EXTENTS_MAX: usize = 4096;
+/// What such an answer and the store's, from which it is made, may take.
+pub(crate) const BLOCK_STATUS_BYTES: u64 = 1 << 20;
+/// Bytes of a volume of which a store is asked for extents at a time, so that what it says is bounded.
+pub(crate) const BLOCK_STATUS_RANGE: u64 = 128 << 20;
+
 /// The number that NBD sends for a failure in the cache.
 fn number(kind: IoErrorKind) -> ErrorNumber {
     u32::try_from(kind.errno())
@@ -14,12 +21,25 @@ fn number(kind: IoErrorKind) -> ErrorNumber {
         .unwrap_or(ErrorNumber::InputOutput)
 }
 
+/// What a client is told. The cache's own words name files of the host, which are not the client's.
+fn reason(kind: IoErrorKind) -> &'static str {
+    match kind {
+        IoErrorKind::OutOfRange => "the range is not within the export",
+        IoErrorKind::ReadOnly => "the export cannot be written",
+        IoErrorKind::NoSpace => "the export's store has no room left",
+        IoErrorKind::Unsupported => "the export's store cannot do this",
+        IoErrorKind::Store => "the export's store failed",
+        IoErrorKind::Shutdown => "the server stops",
+    }
+}
+
 /// The reply to a request that the cache is done with; none if nobody waits for one.
 pub(crate) fn completed(completion: Completion, structured: bool) -> Option<Frame> {
     let Completion { tag, result } = completion;
     match result {
         _ if tag.kind == TagKind::Silent => None,
         Ok(data) if tag.kind == TagKind::Read => Some(data_frame(&tag, data, structured)),
+        Ok(data) if tag.kind == TagKind::Encoded => Some(Frame::data(&[], data, tag.held_bytes)),
         Ok(_) => Some(success(tag.cookie, tag.held_bytes)),
         Err(error) => Some(io_failure(&tag, &error, structured)),
     }
@@ -56,7 +76,7 @@ fn io_failure(tag: &Tag, error: &IoError, structured: bool) -> Frame {
     failure(
         tag.cookie,
         number(error.kind),
-        &error.message,
+        reason(error.kind),
         structured,
         tag.held_bytes,
     )
@@ -78,29 +98,22 @@ pub(crate) fn failure(
     Frame::bytes(bytes, held_bytes)
 }
 
-/// The answer to BLOCK_STATUS for `length_bytes` from the request's offset on.
+/// The answer to BLOCK_STATUS for `length_bytes` from the request's offset on, as it goes over the wire.
 pub(crate) fn block_status(
     cookie: u64,
-    extents: Result<Vec<Extent>, IoError>,
+    extents: &[Extent],
     length_bytes: u32,
     only_first: bool,
-) -> Frame {
-    let extents = match extents {
-        Ok(extents) => extents,
-        Err(error) => return failure(cookie, number(error.kind), &error.message, true, 0),
-    };
-    let mut described = merged(&extents, length_bytes);
-    if only_first {
-        described.truncate(1);
-    }
+) -> Result<IoBuf, IoError> {
+    let mut described = merged(extents, length_bytes);
+    described.truncate(if only_first { 1 } else { EXTENTS_MAX });
     if described.is_empty() {
         let why = "the store described nothing";
-        return failure(cookie, ErrorNumber::InputOutput, why, true, 0);
+        return Err(IoError::new(IoErrorKind::Store, why));
     }
     let mut bytes = Vec::new();
     reply::append_block_status(&mut bytes, cookie, BASE_ALLOCATION_ID, &described, true);
-    let held_bytes = bytes.len() as u64;
-    Frame::bytes(bytes, held_bytes)
+    Ok(IoBuf::copy_of(&bytes))
 }
 
 /// The extents within `length_bytes`, neighbours of one kind as one.

@@ -1,8 +1,9 @@
 //! One client from greeting to goodbye.
 
-use crate::export::ExportTable;
+use crate::budget::Budget;
 use crate::pump::{Ending, Limits, Pump, Session};
-use crate::registry::{Link, Phase};
+use crate::registry::{ConnectionLimits, Place};
+use crate::tenant::Tenant;
 use futae_engine::{ClientId, Engine};
 use futae_policy::VolumeId;
 use futae_wire::constants::{MAX_OPTION_BYTES, OPTION_HEADER_BYTES};
@@ -18,6 +19,7 @@ use std::time::{Duration, Instant};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Manners {
     pub(crate) handshake_timeout: Duration,
+    pub(crate) connections_max: usize,
     pub(crate) limits: Limits,
 }
 
@@ -33,29 +35,41 @@ pub(crate) enum End {
 }
 
 /// Serves a client until it is gone.
-pub(crate) fn serve(exports: &Arc<ExportTable>, link: &Link, manners: &Manners) -> End {
+pub(crate) fn serve(
+    tenant: &Tenant,
+    budget: &Arc<Budget>,
+    place: &Place,
+    manners: &Manners,
+) -> End {
+    let _allotment = budget.place();
+    let link = &place.link;
     let mut greeter = Greeter {
         socket: &link.socket,
         deadline: Instant::now() + manners.handshake_timeout,
         received: Vec::new(),
     };
-    let negotiated = match greeter.negotiate(exports) {
+    let negotiated = match greeter.negotiate(tenant, |negotiated| {
+        let (_, export) = tenant.find(&negotiated.export.name)?;
+        let limits = ConnectionLimits {
+            of_server: manners.connections_max,
+            of_export: export.connections_max.unwrap_or(usize::MAX),
+        };
+        let demotes = negotiated.demotion.is_some() && !negotiated.export.read_only;
+        place.begin(&export.name, demotes, &limits).then_some(())
+    }) {
         Ok(negotiated) => negotiated,
         Err(end) => return end,
     };
-    let Some(export) = exports.get(&negotiated.export.name) else {
+    let Some((at, export)) = tenant.find(&negotiated.export.name) else {
         return End::Gone;
     };
-    let demotes = negotiated.demotion.is_some() && !negotiated.export.read_only;
-    link.enter(Phase::Transmission {
-        export: export.name.clone(),
-        demotes,
-    });
     let guest = Guest::join(&export.engine, export.volume);
     let session = Session {
         engine: Arc::clone(&export.engine),
         volume: export.volume,
         client: guest.client,
+        export: at,
+        quota: tenant.quota(at),
         rules: RequestRules::new(&negotiated),
     };
     let pump = Pump::new(
@@ -63,6 +77,7 @@ pub(crate) fn serve(exports: &Arc<ExportTable>, link: &Link, manners: &Manners) 
         session,
         &greeter.received,
         manners.limits,
+        budget,
         &link.traffic,
     );
     drop(greeter);
@@ -98,6 +113,19 @@ impl Drop for Guest<'_> {
     }
 }
 
+/// What a client says first.
+const CLIENT_FLAGS_BYTES: usize = 4;
+
+/// Bytes of the option that begins here; of its header, as long as that is not there. One that is longer
+/// than allowed is refused by its header.
+fn option_bytes(received: &[u8]) -> usize {
+    let length = received.get(OPTION_HEADER_BYTES - 4..OPTION_HEADER_BYTES);
+    let length = length.and_then(|bytes| bytes.try_into().ok());
+    let length = length.map_or(0, |bytes| u32::from_be_bytes(bytes) as usize);
+    let is_legal = length <= MAX_OPTION_BYTES;
+    OPTION_HEADER_BYTES + if is_legal { length } else { 0 }
+}
+
 /// The handshake on a socket, all of it before a deadline.
 struct Greeter<'a> {
     socket: &'a OwnedFd,
@@ -107,14 +135,30 @@ struct Greeter<'a> {
 }
 
 impl Greeter<'_> {
-    fn negotiate(&mut self, exports: &Arc<ExportTable>) -> Result<Box<Negotiated>, End> {
-        let mut handshake = Handshake::new(Arc::clone(exports));
+    /// What was agreed on, if `admits` lets it be: before the client hears of it.
+    fn negotiate(
+        &mut self,
+        tenant: &Tenant,
+        admits: impl FnOnce(&Negotiated) -> Option<()>,
+    ) -> Result<Box<Negotiated>, End> {
+        let mut handshake = Handshake::new(tenant);
         let mut out = option::greeting().to_vec();
+        let mut has_flags = false;
         loop {
             self.send(&out)?;
             out.clear();
-            self.receive()?;
-            let progress = handshake.feed(&self.received, &mut out);
+            // One message at a time, so that the answers to many are never in memory together.
+            let length = if has_flags {
+                option_bytes(&self.received)
+            } else {
+                CLIENT_FLAGS_BYTES
+            };
+            if self.received.len() < length {
+                self.receive()?;
+                continue;
+            }
+            has_flags = true;
+            let progress = handshake.feed(&self.received[..length], &mut out);
             let progress = match progress {
                 Ok(progress) => progress,
                 Err(error) => {
@@ -126,6 +170,7 @@ impl Greeter<'_> {
             match progress.outcome {
                 Outcome::NeedMore => {}
                 Outcome::Done(negotiated) => {
+                    admits(&negotiated).ok_or(End::Gone)?;
                     self.send(&out)?;
                     return Ok(negotiated);
                 }

@@ -25,12 +25,29 @@ pub enum HostError {
     #[error(transparent)]
     Socket(SocketError),
     /// The operating system does not let us listen.
-    #[error("{address}: cannot listen: {source}")]
+    #[error("{address}: cannot listen")]
     Listen {
         /// The address.
         address: String,
         /// What it said.
         source: io::Error,
+    },
+    /// TCP that other machines can reach.
+    #[error(
+        "{address}: other machines could reach this, and there is neither encryption nor authentication on TCP; \
+         listen on 127.0.0.1 or on a unix socket behind a tunnel, or say --insecure-tcp"
+    )]
+    InsecureTcp {
+        /// The address.
+        address: String,
+    },
+    /// A socket for an export that is not there.
+    #[error("--listen {name}={address}: no export has this name")]
+    NoSuchTenant {
+        /// The name.
+        name: String,
+        /// The address.
+        address: String,
     },
     /// Two exports of one name.
     #[error("two exports are named {name:?}; a name is given once")]
@@ -54,7 +71,7 @@ pub enum HostError {
     #[error(transparent)]
     Export(#[from] WireError),
     /// No thread or descriptor to run on.
-    #[error("cannot start serving: {0}")]
+    #[error("cannot start serving")]
     Start(#[from] io::Error),
 }
 

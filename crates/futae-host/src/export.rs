@@ -1,6 +1,7 @@
 //! What a server offers, by name.
 
 use crate::HostError;
+use crate::quota::Quota;
 use futae_engine::Engine;
 use futae_policy::VolumeId;
 use futae_wire::{
@@ -22,6 +23,10 @@ pub struct Export {
     pub volume: VolumeId,
     /// Refuse writes even if the store would take them.
     pub read_only: bool,
+    /// Connections that may use it at a time; as many as the server has if none is given.
+    pub connections_max: Option<usize>,
+    /// Requests that all its connections together may have under way.
+    pub requests_max: Option<usize>,
 }
 
 impl Export {
@@ -47,6 +52,7 @@ impl Export {
 pub(crate) struct ExportTable {
     exports: Vec<Export>,
     infos: Vec<ExportInfo>,
+    quotas: Vec<Option<Arc<Quota>>>,
     offer: DemotionOffer,
     identities: Vec<Option<[u8; 16]>>,
     /// This run of the server.
@@ -74,7 +80,9 @@ impl ExportTable {
         } else {
             DemotionOffer::Forbidden
         };
+        let quota = |export: &Export| Some(Arc::new(Quota::new(export.requests_max?)));
         Ok(Self {
+            quotas: exports.iter().map(quota).collect(),
             exports,
             identities,
             run: RandomState::new().hash_one(std::process::id()),
@@ -88,7 +96,22 @@ impl ExportTable {
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<&Export> {
-        self.exports.iter().find(|export| export.name == name)
+        self.find(name).map(|(_, export)| export)
+    }
+
+    /// The export and its number.
+    pub(crate) fn find(&self, name: &str) -> Option<(usize, &Export)> {
+        let mut exports = self.exports.iter().enumerate();
+        exports.find(|(_, export)| export.name == name)
+    }
+
+    /// What the handshake says of one.
+    pub(crate) fn info(&self, at: usize) -> Option<ExportInfo> {
+        self.infos.get(at).cloned()
+    }
+
+    pub(crate) fn quota(&self, at: usize) -> Option<Arc<Quota>> {
+        self.quotas.get(at).cloned().flatten()
     }
 
     /// Every cache once, in the order of the exports.

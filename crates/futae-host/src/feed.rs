@@ -7,8 +7,10 @@
 
 use crate::export::ExportTable;
 use crate::{Export, HostError};
-use futae_control::UnixSocket;
-use futae_report::{Device, DeviceId, Frame, Message, Reason, SECTOR_BYTES, Stream};
+use futae_control::{Access, UnixSocket};
+use futae_report::{
+    Device, DeviceId, Frame, Message, Reason, Replay, SECTOR_BYTES, Stream, printable,
+};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
@@ -17,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What a feed's socket in a directory is called.
 const SOCKET_NAME: &str = "agent.sock";
@@ -28,8 +30,12 @@ const BLOCKS_AT_ONCE: u64 = 32;
 const READS_MAX: usize = 8;
 /// How long they wait before they look again.
 const PAUSE: Duration = Duration::from_millis(1);
-/// How often at most; then they go ahead, since a store that never answers must not end the feed.
+/// How often at most; then the rest of what was told is dropped, since a store that does not answer must
+/// neither end the feed nor gather reads.
 const PAUSES_MAX: u32 = 1000;
+/// Notices of one agent are at most this many steps in each span: half a million blocks a second.
+const STEPS_A_SPAN: u32 = 512;
+const SPAN: Duration = Duration::from_millis(32);
 
 /// A socket on which the agent of one guest reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,15 +44,21 @@ pub struct FeedOptions {
     pub export: String,
     /// Where to listen.
     pub path: PathBuf,
+    /// Who may connect.
+    pub access: Access,
 }
 
 /// What came through a feed so far.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct FeedReport {
     /// The export.
     pub export: String,
-    /// Whether somebody is connected who has said who it is.
+    /// Whether an agent is connected, has introduced itself, and has not fallen silent
+    /// ([`SILENCE_SECONDS`](Self::SILENCE_SECONDS)).
     pub connected: bool,
+    /// Time since the last frame that was believed, in seconds; none if there was none.
+    #[serde(default)]
+    pub last_frame_seconds: Option<f64>,
     /// The guest's name.
     pub guest: String,
     /// The disk of the guest that was taken for the export; empty if none was.
@@ -67,14 +79,46 @@ pub struct FeedReport {
     pub untold_pages: u64,
 }
 
+impl FeedReport {
+    /// An agent that has said nothing for this long, and for three of its periods, counts as gone: it reports
+    /// every period.
+    pub const SILENCE_SECONDS: f64 = 15.0;
+    /// After this long it is gone whatever it calls a period.
+    const SILENCE_SECONDS_MAX: f64 = 600.0;
+}
+
+/// What a feed has heard.
+#[derive(Debug, Default)]
+struct Heard {
+    /// But for what depends on the time at which it is asked for.
+    report: FeedReport,
+    last: Option<Instant>,
+    /// How often the agent reports, as it says.
+    period_seconds: f64,
+}
+
+impl Heard {
+    fn report(&self, now: Instant) -> FeedReport {
+        let silence = self.last.map(|last| (now - last).as_secs_f64());
+        let patience = (3.0 * self.period_seconds)
+            .clamp(FeedReport::SILENCE_SECONDS, FeedReport::SILENCE_SECONDS_MAX);
+        let speaks = silence.is_some_and(|silence| silence < patience);
+        FeedReport {
+            connected: self.report.connected && speaks,
+            last_frame_seconds: silence,
+            ..self.report.clone()
+        }
+    }
+}
+
 /// All feeds of a server; they end when this is dropped and the server's stop is told.
 pub(crate) struct Feeds {
-    reports: Vec<Arc<Mutex<FeedReport>>>,
+    heard: Vec<Arc<Mutex<Heard>>>,
     threads: Vec<JoinHandle<()>>,
 }
 
-fn lock(report: &Mutex<FeedReport>) -> MutexGuard<'_, FeedReport> {
-    report.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(heard: &Mutex<Heard>) -> MutexGuard<'_, Heard> {
+    heard.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Feeds {
@@ -90,11 +134,11 @@ impl Feeds {
                 name: feed.export.clone(),
             };
             let export = exports.get(&feed.export).ok_or_else(unknown)?.clone();
-            let socket = UnixSocket::bind(&feed.path, SOCKET_NAME)?;
+            let socket = UnixSocket::bind_for(&feed.path, SOCKET_NAME, &feed.access)?;
             ready.push((export, socket, stop.try_clone_to_owned()?));
         }
         let mut feeds = Self {
-            reports: Vec::new(),
+            heard: Vec::new(),
             threads: Vec::new(),
         };
         for (export, socket, stop) in ready {
@@ -102,9 +146,13 @@ impl Feeds {
                 export: export.name.clone(),
                 ..FeedReport::default()
             };
-            let report = Arc::new(Mutex::new(report));
-            feeds.reports.push(Arc::clone(&report));
-            let mut feed = Feed::new(export, report);
+            let heard = Heard {
+                report,
+                ..Heard::default()
+            };
+            let heard = Arc::new(Mutex::new(heard));
+            feeds.heard.push(Arc::clone(&heard));
+            let mut feed = Feed::new(export, heard);
             let thread = std::thread::Builder::new().name("feed".into());
             feeds
                 .threads
@@ -115,16 +163,17 @@ impl Feeds {
 
     /// What came through them.
     pub(crate) fn reports(&self) -> Vec<FeedReport> {
-        self.reports
+        let now = Instant::now();
+        self.heard
             .iter()
-            .map(|report| lock(report).clone())
+            .map(|heard| lock(heard).report(now))
             .collect()
     }
 
     /// Whether an agent tells of this export.
     pub(crate) fn sees(&self, export: &str) -> bool {
         let tells = |report: &FeedReport| report.connected && report.export == export;
-        self.reports.iter().any(|report| tells(&lock(report)))
+        self.reports().iter().any(tells)
     }
 
     /// Waits for the threads, which have been told to stop.
@@ -137,20 +186,21 @@ impl Feeds {
 
 struct Feed {
     export: Export,
-    report: Arc<Mutex<FeedReport>>,
+    heard: Arc<Mutex<Heard>>,
     stream: Stream,
-    /// The run of the agent and the number of its last frame.
-    last: Option<(u64, u64)>,
+    replay: Replay,
+    pace: Pace,
     disk: Option<DeviceId>,
 }
 
 impl Feed {
-    fn new(export: Export, report: Arc<Mutex<FeedReport>>) -> Self {
+    fn new(export: Export, heard: Arc<Mutex<Heard>>) -> Self {
         Self {
             export,
-            report,
+            heard,
             stream: Stream::default(),
-            last: None,
+            replay: Replay::default(),
+            pace: Pace::default(),
             disk: None,
         }
     }
@@ -199,38 +249,33 @@ impl Feed {
     fn hung_up(&mut self) {
         self.stream.restart();
         self.disk = None;
-        lock(&self.report).connected = false;
+        lock(&self.heard).report.connected = false;
     }
 
     fn hear(&mut self, bytes: &[u8], stop: &OwnedFd) {
         self.stream.feed(bytes);
         while let Some(frame) = self.stream.next_frame() {
+            if has_stopped(stop) {
+                return;
+            }
             if self.is_new(&frame) {
                 self.take(frame.message, stop);
             }
         }
         let health = self.stream.health();
-        let mut report = lock(&self.report);
+        let report = &mut lock(&self.heard).report;
         report.frames = health.frames;
         report.broken_frames =
             health.broken_frames + health.unknown_frames + u64::from(health.skipped_bytes > 0);
     }
 
-    /// Whether the frame has a higher number than those before. A hello of another run of the agent
-    /// begins anew; nothing counts before the first hello.
+    /// Whether the frame is to be believed.
     fn is_new(&mut self, frame: &Frame) -> bool {
-        let run = match (&frame.message, self.last) {
-            (Message::Hello(hello), _) => hello.run,
-            (_, Some((run, _))) => run,
-            (_, None) => return false,
-        };
-        let is_new = self
-            .last
-            .is_none_or(|last| run != last.0 || frame.sequence > last.1);
+        let is_new = self.replay.is_new(frame);
         if is_new {
-            self.last = Some((run, frame.sequence));
+            lock(&self.heard).last = Some(Instant::now());
         } else {
-            lock(&self.report).replayed_frames += 1;
+            lock(&self.heard).report.replayed_frames += 1;
         }
         is_new
     }
@@ -241,34 +286,42 @@ impl Feed {
                 let size = self.export.engine.volume_bytes(self.export.volume);
                 let disk = disk_of(&hello.devices, &self.export.name, size);
                 self.disk = disk.map(|disk| disk.id);
-                let mut report = lock(&self.report);
+                let report = &mut lock(&self.heard).report;
                 report.connected = true;
-                report.guest = hello.guest;
-                report.disk = disk.map(|disk| disk.name.clone()).unwrap_or_default();
+                report.guest = printable(&hello.guest);
+                report.disk = disk.map(|disk| printable(&disk.name)).unwrap_or_default();
             }
             Message::Notices(notices) => {
                 let is_ours =
                     self.disk == Some(notices.device) && notices.reason == Reason::Reclaim;
                 if !is_ours {
-                    lock(&self.report).refused_ranges += notices.ranges.len() as u64;
+                    lock(&self.heard).report.refused_ranges += notices.ranges.len() as u64;
                     return;
                 }
-                for range in notices.ranges {
-                    self.notice(range.start, range.count, stop);
+                let ranges = notices.ranges.len();
+                for (at, range) in notices.ranges.into_iter().enumerate() {
+                    if !self.notice(range.start, range.count, stop) {
+                        let left = (ranges - at - 1) as u64;
+                        lock(&self.heard).report.refused_ranges += left;
+                        return;
+                    }
                 }
             }
             Message::Sample(sample) => {
                 let untold = sample.notices_lost.saturating_add(sample.notices_homeless);
-                let mut report = lock(&self.report);
+                let mut heard = lock(&self.heard);
+                heard.period_seconds = sample.period_us as f64 / 1e6;
+                let report = &mut heard.report;
                 report.untold_pages = report.untold_pages.saturating_add(untold);
             }
             Message::References(_) => {}
         }
     }
 
-    /// Tells the cache of a range that the guest evicted, a few blocks at a time.
-    fn notice(&self, start: u64, count: u64, stop: &OwnedFd) {
-        let engine = &self.export.engine;
+    /// Tells the cache of a range that the guest evicted, a few blocks at a time; false if the server stops, or
+    /// the store does not keep up.
+    fn notice(&mut self, start: u64, count: u64, stop: &OwnedFd) -> bool {
+        let engine = Arc::clone(&self.export.engine);
         let size = engine.volume_bytes(self.export.volume);
         let bytes = |sectors: u64| sectors.checked_mul(SECTOR_BYTES);
         let end = start
@@ -276,11 +329,11 @@ impl Feed {
             .and_then(bytes)
             .filter(|&end| end <= size);
         let (Some(mut at), Some(end), true) = (bytes(start), end, count > 0) else {
-            lock(&self.report).refused_ranges += 1;
-            return;
+            lock(&self.heard).report.refused_ranges += 1;
+            return true;
         };
         {
-            let mut report = lock(&self.report);
+            let report = &mut lock(&self.heard).report;
             report.ranges += 1;
             report.bytes = report.bytes.saturating_add(end - at);
         }
@@ -288,28 +341,62 @@ impl Feed {
         while at < end {
             // Up to the next multiple, so that blocks are not cut in two.
             let next = ((at / step + 1) * step).min(end);
-            if !wait_for_room(&self.export, stop) {
-                return;
+            if !self.pace.step(stop) || !wait_for_room(&self.export, stop) {
+                return false;
             }
             engine.notice(self.export.volume, at, next - at);
             at = next;
         }
+        true
     }
 }
 
-/// Until few store reads are under way; false if the server stops meanwhile.
+fn has_stopped(stop: &OwnedFd) -> bool {
+    stops_within(stop, Duration::ZERO)
+}
+
+/// Whether the server stops within `time`.
+fn stops_within(stop: &OwnedFd, time: Duration) -> bool {
+    let time = rustix::event::Timespec::try_from(time).unwrap_or_default();
+    let mut fds = [PollFd::new(stop, PollFlags::IN)];
+    poll(&mut fds, Some(&time)).is_ok_and(|ready| ready > 0)
+}
+
+/// Until few store reads are under way; false if the server stops meanwhile, or they do not end.
 fn wait_for_room(export: &Export, stop: &OwnedFd) -> bool {
-    for _ in 0..PAUSES_MAX {
-        if export.engine.reads_under_way() < READS_MAX {
-            return true;
-        }
-        let time = rustix::event::Timespec::try_from(PAUSE).unwrap_or_default();
-        let mut fds = [PollFd::new(stop, PollFlags::IN)];
-        if poll(&mut fds, Some(&time)).is_ok_and(|ready| ready > 0) {
+    let is_full = || export.engine.reads_under_way() >= READS_MAX;
+    let mut pauses = 0;
+    while is_full() && pauses < PAUSES_MAX {
+        if stops_within(stop, PAUSE) {
             return false;
         }
+        pauses += 1;
     }
-    true
+    pauses < PAUSES_MAX
+}
+
+/// Keeps an agent that tells of more than a disk can read from taking the cache's lock from others.
+#[derive(Debug, Default)]
+struct Pace {
+    steps: u32,
+    since: Option<Instant>,
+}
+
+impl Pace {
+    /// Waits if steps come too quickly; false if the server stops.
+    fn step(&mut self, stop: &OwnedFd) -> bool {
+        if has_stopped(stop) {
+            return false;
+        }
+        let since = *self.since.get_or_insert_with(Instant::now);
+        self.steps += 1;
+        if self.steps < STEPS_A_SPAN {
+            return true;
+        }
+        *self = Self::default();
+        let left = SPAN.saturating_sub(since.elapsed());
+        left.is_zero() || !stops_within(stop, left)
+    }
 }
 
 /// The disk of a guest that is an export: the one on which the host wrote the export's name, else the only
@@ -372,6 +459,26 @@ mod tests {
             Some(3)
         );
         assert_eq!(find(&[], ""), None);
+    }
+
+    #[test]
+    fn an_agent_that_is_silent_is_gone() {
+        let begin = Instant::now();
+        let mut heard = Heard {
+            last: Some(begin),
+            ..Heard::default()
+        };
+        heard.report.connected = true;
+        let connected = |heard: &Heard, seconds| {
+            let report = heard.report(begin + Duration::from_secs(seconds));
+            assert_eq!(report.last_frame_seconds, Some(seconds as f64));
+            report.connected
+        };
+        assert!(connected(&heard, 14) && !connected(&heard, 16));
+        heard.period_seconds = 60.0;
+        assert!(connected(&heard, 170) && !connected(&heard, 190));
+        heard.period_seconds = f64::MAX;
+        assert!(!connected(&heard, 601), "whatever it says");
     }
 
     #[test]

@@ -10,13 +10,14 @@ use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvFlags, recv, recvmsg};
 use std::io::{self, IoSliceMut};
 
-/// Bytes read ahead. Small enough that most of a long payload goes past it.
-const BUFFER_BYTES: usize = 128 * 1024;
+/// Bytes read ahead at first. A client that sends more at a time gets a longer buffer.
+const BUFFER_BYTES: usize = 8 * 1024;
 
 /// What one [`Intake::fill`] came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Filled {
-    Bytes,
+    /// How many came.
+    Bytes(usize),
     WouldBlock,
     End,
 }
@@ -40,22 +41,29 @@ struct Payload {
 
 /// The receiving side of a connection in the transmission phase.
 pub(crate) struct Intake {
-    buffer: Box<[u8]>,
+    buffer: Vec<u8>,
+    /// The longest that the buffer may become.
+    most: usize,
     start: usize,
     end: usize,
+    /// The last bytes that came filled the buffer: there may be more.
+    was_full: bool,
     payload: Option<Payload>,
     discard: usize,
 }
 
 impl Intake {
-    /// An intake that starts with what was received along with the handshake.
-    pub(crate) fn new(received: &[u8]) -> Self {
-        let mut buffer = vec![0; BUFFER_BYTES.max(received.len())].into_boxed_slice();
+    /// An intake that starts with what was received along with the handshake, and reads ahead `most` bytes
+    /// at most.
+    pub(crate) fn new(received: &[u8], most: usize) -> Self {
+        let mut buffer = vec![0; BUFFER_BYTES.min(most).max(received.len())];
         buffer[..received.len()].copy_from_slice(received);
         Self {
             buffer,
+            most,
             start: 0,
             end: received.len(),
+            was_full: false,
             payload: None,
             discard: 0,
         }
@@ -66,6 +74,11 @@ impl Intake {
         self.buffer.copy_within(self.start..self.end, 0);
         self.end -= self.start;
         self.start = 0;
+        let was_full = std::mem::take(&mut self.was_full);
+        if was_full && self.buffer.len() < self.most {
+            self.buffer
+                .resize((2 * self.buffer.len()).min(self.most), 0);
+        }
         let flags = if wait {
             RecvFlags::empty()
         } else {
@@ -88,7 +101,8 @@ impl Intake {
             direct
         });
         self.end += received - direct;
-        Ok(Filled::Bytes)
+        self.was_full = self.end == self.buffer.len();
+        Ok(Filled::Bytes(received))
     }
 
     fn receive(&mut self, socket: impl AsFd, flags: RecvFlags) -> Result<usize, Errno> {
@@ -107,8 +121,25 @@ impl Intake {
         .map(|message| message.bytes)
     }
 
-    /// The next request that has arrived in full.
-    pub(crate) fn next(&mut self, rules: &RequestRules) -> Result<Option<Item>, WireError> {
+    /// The payload that is on its way is given up: the bytes that were kept for it.
+    pub(crate) fn give_up(&mut self) -> u64 {
+        self.payload
+            .take()
+            .map_or(0, |payload| payload.data.len() as u64)
+    }
+
+    /// Whether a payload is on its way.
+    pub(crate) fn is_in_payload(&self) -> bool {
+        self.payload.is_some()
+    }
+
+    /// The next request that has arrived in full. Before anything is kept for a request, `admits` is asked;
+    /// one that it refuses stays for a later call.
+    pub(crate) fn next(
+        &mut self,
+        rules: &RequestRules,
+        admits: impl FnOnce(&RequestHeader) -> bool,
+    ) -> Result<Option<Item>, WireError> {
         let skipped = self.discard.min(self.end - self.start);
         self.discard -= skipped;
         self.start += skipped;
@@ -121,8 +152,12 @@ impl Intake {
         let Some((header, bytes)) = parse_request(&self.buffer[self.start..self.end])? else {
             return Ok(None);
         };
+        let checked = rules.check(&header);
+        if checked.is_ok() && !admits(&header) {
+            return Ok(None);
+        }
         self.start += bytes;
-        match rules.check(&header) {
+        match checked {
             Ok(()) if header.command.has_payload() => {
                 let data = IoBuf::new(header.payload_bytes() as usize);
                 self.payload = Some(Payload {

@@ -8,17 +8,23 @@
 //! | room | holds |
 //! | --- | --- |
 //! | `server`, `registry` | the life of the server: start, accept, count, stop |
+//! | `peer` | who is at the other end |
+//! | `accept`, `stop` | its beginning for each connection, its end for all |
 //! | `listen` | addresses |
+//! | `tenant` | what the clients of one socket see |
 //! | `connection` | one client from greeting to goodbye |
 //! | `pump` | the loop of the transmission phase |
 //! | `intake`, `outbox`, `mailbox` | its three sides: requests in, replies out, completions |
 //! | `answer` | what a completion looks like on the wire |
+//! | `budget`, `quota` | what all connections may hold, what those of an export may ask |
 //! | `control` | what can be told over the control socket |
 //! | `feed` | what agents in guests tell of evicted pages |
 //!
 //! Nothing here knows policies, frames or stores.
 
+mod accept;
 mod answer;
+mod budget;
 mod connection;
 mod control;
 mod error;
@@ -28,14 +34,21 @@ mod intake;
 mod listen;
 mod mailbox;
 mod outbox;
+mod peer;
 mod pump;
+mod quota;
 mod registry;
 mod server;
 mod status;
+mod stop;
+mod tenant;
 
+pub use budget::BUFFER_MEMORY_MIN;
 pub use error::HostError;
 pub use export::Export;
 pub use feed::{FeedOptions, FeedReport, feed_path};
+pub use futae_control::Access;
 pub use listen::Listen;
 pub use server::{Server, ServerOptions, StopReport};
 pub use status::{ExportReport, ServerStatus, Traffic};
+pub use tenant::Gate;

@@ -1,11 +1,12 @@
 //! Addresses to listen on.
 
 use crate::HostError;
+use crate::tenant::Gate;
 use futae_control::UnixSocket;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::fmt;
 use std::io;
-use std::net::TcpListener;
+use std::net::{TcpListener, ToSocketAddrs};
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -70,27 +71,34 @@ impl fmt::Display for Listen {
     }
 }
 
-impl Listen {
-    /// Starts to listen. In a directory, a unix socket is named `name_in_directory`.
-    pub(crate) fn bind(&self, name_in_directory: &str) -> Result<Listener, HostError> {
-        match self {
-            Self::Unix(path) => {
-                let socket = UnixSocket::bind(path, name_in_directory)?;
-                let address = Self::Unix(socket.path().to_owned());
+impl Gate {
+    /// Starts to listen. In a directory, a unix socket is named `name_in_directory`. TCP that others than
+    /// this machine can reach is refused unless it is `insecure_tcp` that is wanted.
+    pub(crate) fn bind(
+        &self,
+        name_in_directory: &str,
+        insecure_tcp: bool,
+    ) -> Result<Listener, HostError> {
+        match &self.address {
+            Listen::Unix(path) => {
+                let socket = UnixSocket::bind_for(path, name_in_directory, &self.access)?;
+                let address = Listen::Unix(socket.path().to_owned());
                 let socket = Socket::Unix(socket);
                 Ok(Listener { socket, address })
             }
-            Self::Tcp { host, port } => {
-                let socket = TcpListener::bind((host.as_str(), *port))
-                    .map_err(|source| self.refused(source))?;
-                let port = socket
-                    .local_addr()
-                    .map_err(|source| self.refused(source))?
-                    .port();
-                socket
-                    .set_nonblocking(true)
-                    .map_err(|source| self.refused(source))?;
-                let address = Self::Tcp {
+            Listen::Tcp { host, port } => {
+                let refused = |source| self.address.refused(source);
+                let addresses = (host.as_str(), *port).to_socket_addrs().map_err(refused)?;
+                let addresses: Vec<_> = addresses.collect();
+                let is_local = addresses.iter().all(|address| address.ip().is_loopback());
+                if !is_local && !insecure_tcp {
+                    let address = self.address.to_string();
+                    return Err(HostError::InsecureTcp { address });
+                }
+                let socket = TcpListener::bind(&addresses[..]).map_err(refused)?;
+                let port = socket.local_addr().map_err(refused)?.port();
+                socket.set_nonblocking(true).map_err(refused)?;
+                let address = Listen::Tcp {
                     host: host.clone(),
                     port,
                 };
@@ -99,7 +107,9 @@ impl Listen {
             }
         }
     }
+}
 
+impl Listen {
     fn refused(&self, source: io::Error) -> HostError {
         let address = self.to_string();
         match source.kind() {

@@ -21,6 +21,8 @@ pub(crate) struct Tag {
 pub(crate) enum TagKind {
     /// With the data that were read.
     Read,
+    /// With the bytes that are the result, header and all.
+    Encoded,
     /// With success or failure.
     Plain,
     /// Not yet: a flush comes first, since the request wanted to be durable.
@@ -70,9 +72,14 @@ impl Mailbox {
         let ring = std::mem::take(&mut inner.asleep);
         drop(inner);
         if ring {
-            // Only a full counter can refuse, and a full counter wakes the sleeper as well.
-            let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
+            self.ring();
         }
+    }
+
+    /// Wakes the sleeper though there is no result.
+    pub(crate) fn ring(&self) {
+        // Only a full counter can refuse, and a full counter wakes the sleeper as well.
+        let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
     }
 
     /// Exchanges the empty `into` for what is ready.

@@ -56,11 +56,6 @@ impl Frame {
         Self::new(&[], Body::Bytes(bytes), held_bytes)
     }
 
-    /// Bytes that it keeps in memory until it has left.
-    pub(crate) fn held_bytes(&self) -> u64 {
-        self.held_bytes
-    }
-
     fn parts(&self) -> [&[u8]; 2] {
         let body: &[u8] = match &self.body {
             Body::None => &[],
@@ -84,6 +79,8 @@ pub(crate) struct Sent {
     pub(crate) calls: u64,
     /// Bytes that those replies kept in memory.
     pub(crate) released_bytes: u64,
+    /// Bytes that left, those of a reply in part included.
+    pub(crate) bytes: u64,
 }
 
 /// Replies in the order in which they leave.
@@ -103,10 +100,10 @@ impl Outbox {
         self.frames.is_empty()
     }
 
-    /// Forgets everything, for a peer that is gone.
-    pub(crate) fn clear(&mut self) {
-        self.frames.clear();
+    /// Forgets everything, for a peer that is gone: the bytes that it kept in memory.
+    pub(crate) fn clear(&mut self) -> u64 {
         self.front_sent = 0;
+        self.frames.drain(..).map(|frame| frame.held_bytes).sum()
     }
 
     /// Sends as much as the socket takes without waiting.
@@ -115,6 +112,7 @@ impl Outbox {
         while !self.frames.is_empty() {
             let (offered, taken) = self.send_once(&socket)?;
             sent.calls += 1;
+            sent.bytes += taken as u64;
             self.advance(taken, &mut sent);
             if taken < offered {
                 break;

@@ -7,11 +7,13 @@
 //! requests share both.
 
 use crate::answer;
+use crate::budget::{Account, Budget};
 use crate::intake::{Filled, Intake, Item, is_empty};
 use crate::mailbox::{Completion, Mailbox, Tag, TagKind};
 use crate::outbox::{Frame, Outbox};
+use crate::quota::Quota;
 use crate::status::TrafficCounters;
-use futae_engine::{ClientId, Engine, IoBuf, Operation, Request};
+use futae_engine::{ClientId, Engine, Extent, IoBuf, IoError, Operation, Request};
 use futae_policy::VolumeId;
 use futae_wire::{Command, CommandFlags, RequestHeader, RequestRules, WireError};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -27,6 +29,10 @@ use std::time::{Duration, Instant};
 const LOOK_BEFORE_SLEEP: Duration = Duration::from_micros(30);
 /// A request that comes within this of the reply before it promises another such one.
 const CLOSE: Duration = Duration::from_micros(150);
+/// Questions for extents that one connection may have under way: a volume answers them one by one.
+const ASKING_MAX: usize = 4;
+/// How often a connection that holds much, or waits for room, looks at what others need.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How much one connection may have under way, replies that have not left included. A request
 /// that goes beyond is the last one read until others are done.
@@ -36,6 +42,8 @@ pub(crate) struct Limits {
     pub(crate) bytes: u64,
     /// How long a peer that has said goodbye may take to receive what it is owed.
     pub(crate) linger: Duration,
+    /// How long a peer may move nothing while others wait for the memory that it takes.
+    pub(crate) stall: Duration,
 }
 
 /// Whose requests these are.
@@ -43,6 +51,10 @@ pub(crate) struct Session {
     pub(crate) engine: Arc<Engine>,
     pub(crate) volume: VolumeId,
     pub(crate) client: ClientId,
+    /// The export's number, for the budget.
+    pub(crate) export: usize,
+    /// What all connections of the export may have under way.
+    pub(crate) quota: Option<Arc<Quota>>,
     pub(crate) rules: RequestRules,
 }
 
@@ -61,9 +73,14 @@ pub(crate) struct Pump<'a> {
     completions: Vec<Completion>,
     /// Requests that the cache has.
     in_flight: usize,
+    /// Those among them that ask the store for extents.
+    asking: usize,
+    /// The next request has arrived and there is no room for it yet.
+    is_held_back: bool,
     /// Those, and replies that have not left.
     held_requests: usize,
-    held_bytes: u64,
+    /// What those keep in memory.
+    account: Account,
     arrivals: u64,
     reading: bool,
     /// The last request came soon after the reply before it.
@@ -78,21 +95,25 @@ impl<'a> Pump<'a> {
         session: Session,
         received: &[u8],
         limits: Limits,
+        budget: &Arc<Budget>,
         traffic: &'a TrafficCounters,
     ) -> io::Result<Self> {
+        let mailbox = Arc::new(Mailbox::new()?);
         Ok(Self {
+            account: Account::new(budget, session.export, &mailbox),
             socket,
             session,
             limits,
             traffic,
-            mailbox: Arc::new(Mailbox::new()?),
-            intake: Intake::new(received),
+            mailbox,
+            intake: Intake::new(received, budget.intake_bytes()),
             outbox: Outbox::default(),
             batch: Vec::new(),
             completions: Vec::new(),
             in_flight: 0,
+            asking: 0,
+            is_held_back: false,
             held_requests: 0,
-            held_bytes: 0,
             arrivals: 0,
             reading: true,
             follows_closely: false,
@@ -112,7 +133,7 @@ impl<'a> Pump<'a> {
             if !self.reading && self.in_flight == 0 && self.outbox.is_empty() {
                 return self.ending;
             }
-            if self.reading && self.has_room() && self.receive() {
+            if self.may_receive() && self.receive() {
                 continue;
             }
             self.sleep();
@@ -120,11 +141,16 @@ impl<'a> Pump<'a> {
     }
 
     fn has_room(&self) -> bool {
-        self.held_requests < self.limits.requests && self.held_bytes < self.limits.bytes
+        self.held_requests < self.limits.requests && self.account.held() < self.limits.bytes
+    }
+
+    fn may_receive(&self) -> bool {
+        self.reading && self.has_room() && !self.is_held_back
     }
 
     fn stop_reading(&mut self) {
         self.reading = false;
+        self.account.give_back(self.intake.give_up());
         self.goodbye.get_or_insert_with(Instant::now);
     }
 
@@ -133,7 +159,7 @@ impl<'a> Pump<'a> {
         self.stop_reading();
         // Half a reply may have left; nothing may follow it.
         let _ = shutdown(self.socket, Shutdown::Both);
-        self.outbox.clear();
+        self.account.give_back(self.outbox.clear());
         self.held_requests = self.in_flight;
     }
 
@@ -146,6 +172,9 @@ impl<'a> Pump<'a> {
         self.mailbox.take(&mut completions);
         for completion in completions.drain(..) {
             self.in_flight -= 1;
+            if completion.tag.kind == TagKind::Encoded {
+                self.asking -= 1;
+            }
             if completion.tag.kind == TagKind::ThenFlush && completion.result.is_ok() {
                 let tag = Tag {
                     kind: TagKind::Plain,
@@ -154,12 +183,15 @@ impl<'a> Pump<'a> {
                 self.enqueue(self.arrivals, tag, Operation::Flush);
                 continue;
             }
+            if let Some(quota) = &self.session.quota {
+                quota.give_back();
+            }
             let held_bytes = completion.tag.held_bytes;
             match answer::completed(completion, self.session.rules.structured_replies) {
                 Some(frame) => self.outbox.push(frame),
                 None => {
                     self.held_requests = self.held_requests.saturating_sub(1);
-                    self.held_bytes -= held_bytes;
+                    self.account.give_back(held_bytes);
                 }
             }
         }
@@ -174,7 +206,8 @@ impl<'a> Pump<'a> {
         match self.outbox.send(self.socket) {
             Ok(sent) => {
                 self.held_requests = self.held_requests.saturating_sub(sent.replies as usize);
-                self.held_bytes -= sent.released_bytes;
+                self.account.moved(sent.bytes);
+                self.account.give_back(sent.released_bytes);
                 self.traffic.replies.fetch_add(sent.replies, Relaxed);
                 self.traffic.sends.fetch_add(sent.calls, Relaxed);
             }
@@ -186,7 +219,23 @@ impl<'a> Pump<'a> {
     fn take_requests(&mut self) -> bool {
         let mut taken = 0;
         while self.reading && self.has_room() {
-            match self.intake.next(&self.session.rules) {
+            let (account, is_held_back) = (&mut self.account, &mut self.is_held_back);
+            let may_ask = self.asking < ASKING_MAX;
+            let (quota, mailbox) = (self.session.quota.as_deref(), &self.mailbox);
+            *is_held_back = false;
+            let admits = |header: &RequestHeader| {
+                let fits = may_ask || header.command != Command::BlockStatus;
+                let quota = quota.filter(|_| needs_cache(header));
+                let takes = || quota.is_none_or(|quota| quota.take(mailbox));
+                let mut admits = fits && takes();
+                if admits && !account.take(memory_of(header)) {
+                    admits = false;
+                    quota.inspect(|quota| quota.give_back());
+                }
+                *is_held_back = !admits;
+                admits
+            };
+            match self.intake.next(&self.session.rules, admits) {
                 Ok(Some(item)) => {
                     taken += 1;
                     self.take(item);
@@ -209,7 +258,7 @@ impl<'a> Pump<'a> {
             Item::Refused(header, error, why) => {
                 let structured = self.session.rules.structured_replies;
                 self.traffic.refused_requests.fetch_add(1, Relaxed);
-                self.reply(answer::failure(header.cookie, error, why, structured, 0), 0);
+                self.reply(answer::failure(header.cookie, error, why, structured, 0));
             }
             Item::Ignored => {
                 self.traffic.misshapen_demotions.fetch_add(1, Relaxed);
@@ -217,9 +266,8 @@ impl<'a> Pump<'a> {
         }
     }
 
-    fn reply(&mut self, frame: Frame, held_bytes: u64) {
+    fn reply(&mut self, frame: Frame) {
         self.held_requests += 1;
-        self.held_bytes += held_bytes;
         self.outbox.push(frame);
     }
 
@@ -232,20 +280,15 @@ impl<'a> Pump<'a> {
         let fua = header.flags.contains(CommandFlags::FUA);
         let no_hole = header.flags.contains(CommandFlags::NO_HOLE);
         let data = payload.unwrap_or_else(|| IoBuf::new(0));
-        let (kind, held_bytes, operation) = match header.command {
-            Command::Read => (TagKind::Read, length, Operation::Read { offset, length }),
-            Command::Write => (
-                TagKind::Plain,
-                length,
-                Operation::Write { offset, data, fua },
-            ),
-            Command::Flush => (TagKind::Plain, 0, Operation::Flush),
-            Command::Trim if fua => (TagKind::ThenFlush, 0, Operation::Trim { offset, length }),
-            Command::Trim => (TagKind::Plain, 0, Operation::Trim { offset, length }),
-            Command::Cache => (TagKind::Plain, 0, Operation::Notice { offset, length }),
+        let (kind, operation) = match header.command {
+            Command::Read => (TagKind::Read, Operation::Read { offset, length }),
+            Command::Write => (TagKind::Plain, Operation::Write { offset, data, fua }),
+            Command::Flush => (TagKind::Plain, Operation::Flush),
+            Command::Trim if fua => (TagKind::ThenFlush, Operation::Trim { offset, length }),
+            Command::Trim => (TagKind::Plain, Operation::Trim { offset, length }),
+            Command::Cache => (TagKind::Plain, Operation::Notice { offset, length }),
             Command::WriteZeroes => (
                 TagKind::Plain,
-                0,
                 Operation::WriteZeroes {
                     offset,
                     length,
@@ -253,7 +296,7 @@ impl<'a> Pump<'a> {
                     no_hole,
                 },
             ),
-            Command::Demote => (TagKind::Silent, length, Operation::Demote { offset, data }),
+            Command::Demote => (TagKind::Silent, Operation::Demote { offset, data }),
             Command::BlockStatus => return self.block_status(header),
             // The rules let no other command through.
             Command::Disconnect | Command::Unknown(_) => return self.stop_reading(),
@@ -261,11 +304,10 @@ impl<'a> Pump<'a> {
         let tag = Tag {
             cookie: header.cookie,
             offset,
-            held_bytes,
+            held_bytes: memory_of(header),
             kind,
         };
         self.held_requests += 1;
-        self.held_bytes += held_bytes;
         let agreed = self.session.rules.demotion.is_some();
         self.enqueue(
             if agreed { header.cookie } else { self.arrivals },
@@ -278,27 +320,39 @@ impl<'a> Pump<'a> {
         let structured = self.session.rules.structured_replies;
         let cookie = header.cookie;
         match header.command {
-            Command::Read => self.reply(answer::empty_read(cookie, structured), 0),
+            Command::Read => self.reply(answer::empty_read(cookie, structured)),
             Command::BlockStatus => {
                 let error = futae_wire::ErrorNumber::Invalid;
                 let why = "a block status needs a range";
-                self.reply(answer::failure(cookie, error, why, structured, 0), 0);
+                self.reply(answer::failure(cookie, error, why, structured, 0));
             }
             Command::Demote => {}
-            _ => self.reply(answer::success(cookie, 0), 0),
+            _ => self.reply(answer::success(cookie, 0)),
         }
     }
 
+    /// Has the store asked, on a thread of the cache: that may take long.
     fn block_status(&mut self, header: &RequestHeader) {
-        let (volume, length) = (self.session.volume, header.length_bytes);
-        let extents = self
-            .session
-            .engine
-            .extents(volume, header.offset, length.into());
+        let tag = Tag {
+            cookie: header.cookie,
+            offset: header.offset,
+            held_bytes: memory_of(header),
+            kind: TagKind::Encoded,
+        };
+        let (length, volume) = (header.length_bytes, self.session.volume);
         let only_first = header.flags.contains(CommandFlags::REQ_ONE);
-        let frame = answer::block_status(header.cookie, extents, length, only_first);
-        let held_bytes = frame.held_bytes();
-        self.reply(frame, held_bytes);
+        let range = u64::from(length).min(answer::BLOCK_STATUS_RANGE);
+        let mailbox = Arc::clone(&self.mailbox);
+        let done = Box::new(move |extents: Result<Vec<Extent>, IoError>| {
+            let result = extents
+                .and_then(|extents| answer::block_status(tag.cookie, &extents, length, only_first));
+            mailbox.put(Completion { tag, result });
+        });
+        self.held_requests += 1;
+        self.in_flight += 1;
+        self.asking += 1;
+        let engine = &self.session.engine;
+        engine.extents_later(volume, header.offset, range, done);
     }
 
     fn enqueue(&mut self, sequence: u64, tag: Tag, operation: Operation) {
@@ -323,14 +377,21 @@ impl<'a> Pump<'a> {
 
     /// Receives; whether that changed anything. Waits if there is nothing else to wait for.
     fn receive(&mut self) -> bool {
-        let idle = self.in_flight == 0 && self.outbox.is_empty();
+        // What is granted must not be kept over a long wait.
+        if self.in_flight == 0 && self.outbox.is_empty() {
+            self.account.trim();
+        }
+        let idle = self.in_flight == 0 && self.outbox.is_empty() && !self.account.has_grant();
         let filled = if idle {
             self.wait_for_request()
         } else {
             self.intake.fill(self.socket, false)
         };
         match filled {
-            Ok(Filled::Bytes) => true,
+            Ok(Filled::Bytes(count)) => {
+                self.account.moved(count as u64);
+                true
+            }
             Ok(Filled::WouldBlock) => false,
             Ok(Filled::End) => {
                 self.stop_reading();
@@ -366,7 +427,7 @@ impl<'a> Pump<'a> {
             return;
         }
         let mut wanted = PollFlags::empty();
-        wanted.set(PollFlags::IN, self.reading && self.has_room());
+        wanted.set(PollFlags::IN, self.may_receive());
         wanted.set(PollFlags::OUT, !self.outbox.is_empty());
         let mailbox = Arc::clone(&self.mailbox);
         // A socket of which nothing is wanted would still report that its peer is gone, again
@@ -377,7 +438,7 @@ impl<'a> Pump<'a> {
         ];
         let count = if wanted.is_empty() { 1 } else { 2 };
         match poll(&mut fds[..count], self.patience().as_ref()) {
-            Ok(0) => self.lose_peer(),
+            Ok(0) => self.waited_in_vain(),
             Ok(_) | Err(Errno::INTR) => {}
             Err(_) => std::thread::sleep(Duration::from_millis(10)), // out of kernel memory
         }
@@ -386,12 +447,44 @@ impl<'a> Pump<'a> {
         if rung || self.in_flight > 0 {
             mailbox.awake(rung);
         }
+        let peers_turn = !self.outbox.is_empty() || self.intake.is_in_payload();
+        if self.account.is_stalled(peers_turn, self.limits.stall) {
+            self.lose_peer();
+        }
     }
 
-    /// How long to wait for a peer that has said goodbye.
-    fn patience(&self) -> Option<Timespec> {
+    /// What is left of the time of a peer that has said goodbye.
+    fn farewell(&self) -> Option<Duration> {
         let goodbye = self.goodbye.filter(|_| !self.outbox.is_empty())?;
-        let left = self.limits.linger.saturating_sub(goodbye.elapsed());
-        Timespec::try_from(left).ok()
+        Some(self.limits.linger.saturating_sub(goodbye.elapsed()))
+    }
+
+    fn waited_in_vain(&mut self) {
+        if self.farewell().is_some_and(|left| left.is_zero()) {
+            self.lose_peer();
+        }
+    }
+
+    /// How long to sleep before something must be looked at though nothing has happened.
+    fn patience(&self) -> Option<Timespec> {
+        let looks = self.account.has_grant() || self.is_held_back;
+        let look = looks.then(|| LOOK_INTERVAL.min(self.limits.stall));
+        let least = self.farewell().into_iter().chain(look).min()?;
+        Timespec::try_from(least.max(Duration::from_millis(1))).ok()
+    }
+}
+
+/// Whether a request is carried out by the cache.
+fn needs_cache(header: &RequestHeader) -> bool {
+    !is_empty(header) && !matches!(header.command, Command::Disconnect)
+}
+
+/// Bytes that a request and its reply keep in memory.
+fn memory_of(header: &RequestHeader) -> u64 {
+    match header.command {
+        _ if is_empty(header) => 0,
+        Command::Read | Command::Write | Command::Demote => header.length_bytes.into(),
+        Command::BlockStatus => answer::BLOCK_STATUS_BYTES,
+        _ => 0,
     }
 }

@@ -1,5 +1,6 @@
 //! The connections of a server: who is there, how many may be, and how they are told to go.
 
+use crate::peer::Peer;
 use crate::status::{Traffic, TrafficCounters};
 use rustix::fd::OwnedFd;
 use rustix::net::{Shutdown, shutdown};
@@ -28,6 +29,7 @@ pub(crate) enum Phase {
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) socket: OwnedFd,
+    peer: Peer,
     pub(crate) traffic: TrafficCounters,
     phase: Mutex<Phase>,
 }
@@ -37,8 +39,19 @@ impl Link {
         self.phase.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn enter(&self, phase: Phase) {
-        *self.phase() = phase;
+    fn is_in_handshake(&self) -> bool {
+        *self.phase() == Phase::Handshake
+    }
+
+    fn uses(&self, wanted: Option<&str>) -> bool {
+        matches!(&*self.phase(), Phase::Transmission { export, .. }
+            if wanted.is_none_or(|wanted| wanted == export))
+    }
+
+    fn dismiss(&self) {
+        *self.phase() = Phase::Dismissed;
+        // Its thread sees the end of the stream.
+        let _ = shutdown(&self.socket, Shutdown::Both);
     }
 }
 
@@ -51,11 +64,79 @@ pub(crate) struct Place {
 
 impl Place {
     /// Counts the connection as one that broke the rules.
-    pub(crate) fn blame(&self, why: String) {
+    pub(crate) fn blame(&self, why: &str) {
         let mut inner = self.registry.lock();
         inner.totals.protocol_errors += 1;
-        inner.totals.last_protocol_error = Some(why);
+        inner.totals.last_protocol_error = Some(futae_report::printable(why));
     }
+
+    /// Ends the handshake: the connection uses an export from now on. Where as many are as may be, on the
+    /// server or on the export, one of a peer that has more makes room; if there is none such, the
+    /// connection is turned away.
+    pub(crate) fn begin(&self, export: &str, demotes: bool, limits: &ConnectionLimits) -> bool {
+        let mut inner = self.registry.lock();
+        if *self.link.phase() != Phase::Handshake {
+            return false;
+        }
+        let by_export = (limits.of_export, Some(export));
+        for (limit, export) in [by_export, (limits.of_server, None)] {
+            let those = inner.links.values().filter(|link| link.uses(export));
+            let those: Vec<_> = those.collect();
+            if those.len() < limit {
+                continue;
+            }
+            let Some(hog) = hog(&those, &self.link.peer) else {
+                inner.totals.turned_away += 1;
+                return false;
+            };
+            hog.dismiss();
+            inner.totals.dismissed += 1;
+        }
+        let export = export.to_owned();
+        *self.link.phase() = Phase::Transmission { export, demotes };
+        true
+    }
+}
+
+/// How many connections may use exports.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ConnectionLimits {
+    pub(crate) of_server: usize,
+    pub(crate) of_export: usize,
+}
+
+/// The connection that makes room for one more of `newcomer`: the latest of the process that has the most,
+/// of the user that has the most; or else of the newcomer's own user. None if it then had fewer than the
+/// newcomer's.
+fn hog<'a>(links: &[&'a Arc<Link>], newcomer: &Peer) -> Option<&'a Arc<Link>> {
+    let of_user = |user| {
+        let those = links.iter().filter(move |link| link.peer.user == user);
+        those.copied().collect::<Vec<_>>()
+    };
+    let (user, count) = most(links.iter().map(|link| link.peer.user))?;
+    let others = of_user(user);
+    if count >= of_user(newcomer.user).len() + 2 {
+        let (process, _) = most(others.iter().map(|link| link.peer.process))?;
+        return latest_of(&others, process);
+    }
+    let own = of_user(newcomer.user);
+    let (process, count) = most(own.iter().map(|link| link.peer.process))?;
+    let same = own.iter().filter(|link| link.peer == *newcomer);
+    (count >= same.count() + 2).then(|| latest_of(&own, process))?
+}
+
+fn latest_of<'a>(links: &[&'a Arc<Link>], process: u32) -> Option<&'a Arc<Link>> {
+    let mut backwards = links.iter().rev();
+    backwards.find(|link| link.peer.process == process).copied()
+}
+
+/// What comes most often, and how often.
+fn most<K: Ord>(keys: impl Iterator<Item = K>) -> Option<(K, usize)> {
+    let mut counts: BTreeMap<K, usize> = BTreeMap::new();
+    for key in keys {
+        *counts.entry(key).or_default() += 1;
+    }
+    counts.into_iter().max_by_key(|(_, count)| *count)
 }
 
 impl Drop for Place {
@@ -73,6 +154,7 @@ impl Drop for Place {
 pub(crate) struct Totals {
     pub(crate) accepted: u64,
     pub(crate) turned_away: u64,
+    pub(crate) dismissed: u64,
     pub(crate) protocol_errors: u64,
     pub(crate) last_protocol_error: Option<String>,
     pub(crate) traffic: Traffic,
@@ -98,44 +180,51 @@ impl Registry {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Finds a place for a new connection. Where `limit` are there already, the one that has
-    /// dawdled longest over its handshake is dismissed; where there is none, the new one is
-    /// turned away.
-    pub(crate) fn admit(self: &Arc<Self>, socket: OwnedFd, limit: usize) -> Option<Place> {
+    /// Finds a place for a new connection. Of `handshakes_max` handshakes that are under way already, the
+    /// oldest of the peer that has the most is dismissed.
+    pub(crate) fn admit(
+        self: &Arc<Self>,
+        socket: OwnedFd,
+        peer: Peer,
+        handshakes_max: usize,
+    ) -> Place {
         let mut inner = self.lock();
-        let staying = inner
-            .links
-            .values()
-            .filter(|link| *link.phase() != Phase::Dismissed)
-            .count();
-        if staying >= limit {
-            let Some(dawdler) = inner
-                .links
-                .values()
-                .find(|link| *link.phase() == Phase::Handshake)
-            else {
-                inner.totals.turned_away += 1;
-                return None;
-            };
-            dawdler.enter(Phase::Dismissed);
-            // Its thread sees the end of the stream.
-            let _ = shutdown(&dawdler.socket, Shutdown::Both);
+        let greeting = inner.links.values().filter(|link| link.is_in_handshake());
+        let greeting: Vec<_> = greeting.collect();
+        if greeting.len() >= handshakes_max {
+            let most = most(greeting.iter().map(|link| link.peer));
+            let is_most = |link: &&&Arc<Link>| most.is_some_and(|(peer, _)| peer == link.peer);
+            if let Some(dawdler) = greeting.iter().find(is_most) {
+                dawdler.dismiss();
+                inner.totals.dismissed += 1;
+            }
         }
         let id = inner.next;
         inner.next += 1;
         inner.totals.accepted += 1;
         let link = Link {
             socket,
+            peer,
             traffic: TrafficCounters::default(),
             phase: Mutex::default(),
         };
         let link = Arc::new(link);
         inner.links.insert(id, Arc::clone(&link));
-        Some(Place {
+        Place {
             registry: Arc::clone(self),
             id,
             link,
-        })
+        }
+    }
+
+    /// Connections, those included that have been told to end.
+    pub(crate) fn count(&self) -> usize {
+        self.lock().links.len()
+    }
+
+    /// Counts a connection that was closed at once.
+    pub(crate) fn turn_away(&self) {
+        self.lock().totals.turned_away += 1;
     }
 
     /// Ends every connection: `Shutdown::Read` lets them finish what they have under way.
@@ -184,33 +273,74 @@ mod tests {
     use std::io::Read;
     use std::os::unix::net::UnixStream;
 
+    fn peer(user: u32, process: u32) -> Peer {
+        Peer {
+            user: u128::from(user),
+            process,
+        }
+    }
+
+    const LIMITS: ConnectionLimits = ConnectionLimits {
+        of_server: 4,
+        of_export: usize::MAX,
+    };
+
     #[test]
-    fn a_dawdler_makes_room_and_a_full_house_turns_away() {
+    fn who_dawdles_most_makes_room_and_newcomers_are_let_in() {
         let registry = Arc::new(Registry::default());
-        let join = || {
+        let join = |peer| {
             let (ours, theirs) = UnixStream::pair().expect("a pair");
-            (registry.admit(ours.into(), 2), theirs)
+            (registry.admit(ours.into(), peer, 3), theirs)
         };
-        let (first, mut first_peer) = join();
-        let (second, _second_peer) = join();
-        let busy = Phase::Transmission {
-            export: "a".into(),
-            demotes: false,
-        };
-        second.as_ref().expect("room").link.enter(busy.clone());
-        let (third, _third_peer) = join();
+        let (modest, _modest_peer) = join(peer(1, 1));
+        let (first, mut first_peer) = join(peer(2, 2));
+        let (_second, _second_peer) = join(peer(2, 2));
+        let (third, _third_peer) = join(peer(2, 2));
         assert_eq!(first_peer.read(&mut [0]).expect("dismissed"), 0);
-        third
-            .as_ref()
-            .expect("the first made room")
-            .link
-            .enter(busy);
-        assert!(join().0.is_none(), "both are busy");
-        drop(first);
-        assert_eq!(registry.wait_empty(Duration::from_millis(1)), 2);
-        drop((second, third));
+        assert!(!first.begin("a", false, &LIMITS));
+        assert!(
+            modest.begin("a", false, &LIMITS),
+            "though it was the oldest"
+        );
+        assert!(third.begin("a", false, &LIMITS));
+        drop((first, modest, third));
+        drop(_second);
         assert_eq!(registry.wait_empty(Duration::from_secs(5)), 0);
+    }
+
+    #[test]
+    fn who_has_most_makes_room_but_not_for_one_who_has_as_much() {
+        let registry = Arc::new(Registry::default());
+        let mut peers = Vec::new();
+        let mut join = |peer| {
+            let (ours, theirs) = UnixStream::pair().expect("a pair");
+            peers.push(theirs);
+            registry.admit(ours.into(), peer, 100)
+        };
+        let begin = |place: &Place| place.begin("a", false, &LIMITS);
+        let hogs: Vec<_> = (0..5).map(|_| join(peer(1, 1))).collect();
+        assert!(hogs[..4].iter().all(begin));
+        assert!(!begin(&hogs[4]), "not for its own");
+        let process = join(peer(1, 2));
+        assert!(begin(&process), "another process of the same user");
+        let user = join(peer(2, 3));
+        assert!(begin(&user), "another user");
+        let phases = registry.survey().0;
+        let busy = |phase: &&Phase| matches!(phase, Phase::Transmission { .. });
+        assert_eq!(phases.iter().filter(busy).count(), 4);
+        let again = join(peer(1, 2));
+        assert!(
+            !begin(&again),
+            "it would have as much as those that are there"
+        );
+        let narrow = ConnectionLimits {
+            of_export: 1,
+            ..LIMITS
+        };
+        drop(hogs);
+        let (one, other) = (join(peer(3, 4)), join(peer(3, 4)));
+        assert!(one.begin("b", false, &narrow) && !other.begin("b", false, &narrow));
         let totals = registry.survey().1;
-        assert_eq!((totals.accepted, totals.turned_away), (3, 1));
+        assert_eq!((totals.turned_away, totals.dismissed), (3, 2));
     }
 }

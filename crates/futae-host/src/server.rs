@@ -1,49 +1,51 @@
 //! The life of a server: start, accept, report, stop.
 
-use crate::connection::{self, End, Manners};
+use crate::accept::{STACK_BYTES, accept_all};
+use crate::budget::Budget;
 use crate::control;
 use crate::export::ExportTable;
 use crate::feed::{FeedOptions, Feeds};
 use crate::listen::Listener;
-use crate::pump::Limits;
-use crate::registry::{Phase, Place, Registry};
+use crate::registry::{Phase, Registry};
 use crate::status::{ExportReport, ServerStatus};
+use crate::stop::Flushes;
+use crate::tenant::{Gate, Tenant};
 use crate::{Export, HostError, Listen};
-use futae_control::{Control, EngineReport};
-use futae_engine::{Engine, Operation, Request};
-use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use futae_control::{Access, Control, EngineReport};
+use futae_engine::Engine;
+use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::io::Errno;
-use rustix::net::{Shutdown, SocketFlags, accept_with, sockopt};
+use rustix::net::Shutdown;
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// What a socket in a directory is called.
 const SOCKET_NAME: &str = "futae.sock";
-/// A connection's thread calls into the cache and no deeper.
-const STACK_BYTES: usize = 512 * 1024;
-/// Asked for on unix sockets, so that a batch of replies leaves at once.
-const SEND_BUFFER_BYTES: usize = 4 << 20;
-/// How long to let be when descriptors or threads have run out.
-const SHORTAGE_PAUSE: Duration = Duration::from_millis(20);
 
 /// How to serve.
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
-    /// Where clients connect.
+    /// Where clients connect who may use every export.
     pub listen: Vec<Listen>,
+    /// The same where more is to be said: one export, or who may connect.
+    pub gates: Vec<Gate>,
+    /// Listen on TCP addresses that other machines can reach, too.
+    pub insecure_tcp: bool,
     /// Where status is asked for and the cache resized, if anywhere.
     pub control: Option<Listen>,
+    /// Who may connect there.
+    pub control_access: Access,
     /// Whether clients may hand evicted blocks down.
     pub demotion: bool,
     /// Where agents in guests tell of what is evicted there.
     pub feeds: Vec<FeedOptions>,
     /// Whether the policy lives on what guests evict, so that without word of it the cache runs blind.
     pub lives_on_evictions: bool,
-    /// Connections at a time. A newcomer beyond displaces the oldest in its handshake, if any.
+    /// Connections that use exports at a time. A newcomer beyond takes the place of one of the peer that has
+    /// most, if that has more than the newcomer's. Handshakes are counted apart: see [`Self::handshakes_max`].
     pub connections_max: usize,
     /// How long a handshake may take.
     pub handshake_timeout: Duration,
@@ -51,6 +53,12 @@ pub struct ServerOptions {
     pub requests_max: usize,
     /// The same in bytes.
     pub request_bytes_max: u64,
+    /// Bytes that all connections together may make the server hold, at least
+    /// [`crate::BUFFER_MEMORY_MIN`].
+    pub buffer_memory_bytes: u64,
+    /// How long a peer may neither send nor receive anything to speak of while others wait for the memory
+    /// that it takes.
+    pub stall_timeout: Duration,
     /// How long a stop waits for requests in flight, and how long a client that says goodbye may
     /// take to receive its replies.
     pub patience: Duration,
@@ -60,7 +68,10 @@ impl Default for ServerOptions {
     fn default() -> Self {
         Self {
             listen: Vec::new(),
+            gates: Vec::new(),
+            insecure_tcp: false,
             control: None,
+            control_access: Access::default(),
             demotion: true,
             feeds: Vec::new(),
             lives_on_evictions: false,
@@ -68,8 +79,18 @@ impl Default for ServerOptions {
             handshake_timeout: Duration::from_secs(10),
             requests_max: 256,
             request_bytes_max: 64 << 20,
+            buffer_memory_bytes: 256 << 20,
+            stall_timeout: Duration::from_secs(10),
             patience: Duration::from_secs(10),
         }
+    }
+}
+
+impl ServerOptions {
+    /// Handshakes at a time. Of more, the oldest of the peer that has most is ended.
+    #[must_use]
+    pub fn handshakes_max(&self) -> usize {
+        self.connections_max.clamp(16, 128)
     }
 }
 
@@ -88,6 +109,7 @@ pub struct StopReport {
 pub(crate) struct Shared {
     pub(crate) exports: Arc<ExportTable>,
     pub(crate) registry: Arc<Registry>,
+    pub(crate) budget: Arc<Budget>,
     pub(crate) options: ServerOptions,
     started: Instant,
     /// Taken at the end.
@@ -100,6 +122,8 @@ pub(crate) struct Shared {
 pub struct Server {
     shared: Arc<Shared>,
     addresses: Vec<Listen>,
+    /// What each of them serves.
+    tenants: Vec<Tenant>,
     control: Option<Control>,
     acceptors: Vec<JoinHandle<()>>,
     stopped: bool,
@@ -108,7 +132,9 @@ pub struct Server {
 impl Server {
     /// Starts to serve. If anything is in the way, nothing stays behind.
     pub fn start(options: ServerOptions, exports: Vec<Export>) -> Result<Self, HostError> {
-        if options.listen.is_empty() {
+        let plain = options.listen.iter().cloned().map(Gate::from);
+        let gates: Vec<Gate> = plain.chain(options.gates.iter().cloned()).collect();
+        if gates.is_empty() {
             return Err(HostError::NoAddress);
         }
         let control_path = match &options.control {
@@ -123,14 +149,25 @@ impl Server {
             }
         };
         let exports = Arc::new(ExportTable::new(exports, options.demotion)?);
-        let listeners: Vec<Listener> = options
-            .listen
-            .iter()
-            .map(|address| address.bind(SOCKET_NAME))
-            .collect::<Result<_, _>>()?;
+        let mut listeners = Vec::new();
+        for gate in gates {
+            let tenant = Tenant::new(&exports, gate.export.as_deref());
+            let tenant = tenant.ok_or_else(|| HostError::NoSuchTenant {
+                name: gate.export.clone().unwrap_or_default(),
+                address: gate.address.to_string(),
+            })?;
+            let listener = gate.bind(SOCKET_NAME, options.insecure_tcp)?;
+            listeners.push((listener, tenant));
+        }
         let stop = eventfd(0, EventfdFlags::CLOEXEC).map_err(io::Error::from)?;
         let feeds = Feeds::start(&options.feeds, &exports, stop.as_fd())?;
+        let budget = Budget::new(
+            options.buffer_memory_bytes,
+            options.connections_max + options.handshakes_max(),
+            exports.all().len(),
+        );
         let shared = Arc::new(Shared {
+            budget: Arc::new(budget),
             exports,
             feeds: Mutex::new(Some(feeds)),
             registry: Arc::default(),
@@ -141,28 +178,30 @@ impl Server {
         let mut server = Self {
             addresses: listeners
                 .iter()
-                .map(|listener| listener.address.clone())
+                .map(|(listener, _)| listener.address.clone())
                 .collect(),
+            tenants: listeners.iter().map(|(_, tenant)| tenant.clone()).collect(),
             control: None,
             acceptors: Vec::new(),
             stopped: false,
             shared,
         };
-        for listener in listeners {
-            server.accept_on(listener)?;
+        for (listener, tenant) in listeners {
+            server.accept_on(listener, tenant)?;
         }
         if let Some(path) = control_path {
             let orders = control::orders(&server.shared);
-            server.control = Some(Control::start(&path, orders)?);
+            let access = server.shared.options.control_access;
+            server.control = Some(Control::start_for(&path, &access, orders)?);
         }
         Ok(server)
     }
 
-    fn accept_on(&mut self, listener: Listener) -> io::Result<()> {
+    fn accept_on(&mut self, listener: Listener, tenant: Tenant) -> io::Result<()> {
         let shared = Arc::clone(&self.shared);
         let thread = Builder::new().name("accept".into()).stack_size(STACK_BYTES);
         self.acceptors
-            .push(thread.spawn(move || accept_all(&shared, &listener))?);
+            .push(thread.spawn(move || accept_all(&shared, &listener, &tenant))?);
         Ok(())
     }
 
@@ -170,6 +209,15 @@ impl Server {
     #[must_use]
     pub fn addresses(&self) -> &[Listen] {
         &self.addresses
+    }
+
+    /// Those where an export is served.
+    #[must_use]
+    pub fn addresses_of(&self, export: &str) -> Vec<&Listen> {
+        let gates = self.addresses.iter().zip(&self.tenants);
+        let serves = |tenant: &Tenant| tenant.find(export).is_some();
+        let those = gates.filter(|(_, tenant)| serves(tenant));
+        those.map(|(address, _)| address).collect()
     }
 
     /// Where it takes orders, if anywhere.
@@ -197,8 +245,11 @@ impl Server {
         }
         let patience = self.shared.options.patience;
         let deadline = Instant::now() + patience;
-        self.control = None;
         let _ = rustix::io::write(&self.shared.stop, &1u64.to_ne_bytes());
+        // Before anything is waited for that peers can draw out; what comes later is flushed at the end.
+        let mut flushes = Flushes::new(&self.shared.exports);
+        flushes.begin();
+        self.control = None;
         for acceptor in self.acceptors.drain(..) {
             let _ = acceptor.join();
         }
@@ -212,17 +263,10 @@ impl Server {
             registry.hang_up(Shutdown::Both);
         }
         let abandoned_connections = registry.wait_empty(Duration::from_millis(200));
+        flushes.begin();
         let left = deadline.saturating_duration_since(Instant::now());
-        let exports = self.shared.exports.all();
-        for export in exports {
-            export.engine.prepare_end(export.volume);
-        }
-        let mut flush_errors = flush_all(
-            &self.shared.exports,
-            left.max(Duration::from_secs(1)),
-            patience,
-        );
-        for export in exports {
+        let mut flush_errors = flushes.finish(left.max(Duration::from_secs(1)), patience);
+        for export in self.shared.exports.all() {
             if flush_errors.iter().any(|(name, _)| *name == export.name) {
                 continue;
             }
@@ -264,6 +308,7 @@ impl Shared {
             phases.iter().any(does)
         };
         let feeds = self.feeds();
+        let held = self.budget.held();
         let demotes = |phase: &&Phase| matches!(phase, Phase::Transmission { demotes: true, .. });
         let busy = |phase: &&Phase| matches!(phase, Phase::Transmission { .. });
         let exports = self.exports.all().iter().map(|export| ExportReport {
@@ -288,8 +333,14 @@ impl Shared {
             demotion_clients: phases.iter().filter(demotes).count() as u64,
             accepted: totals.accepted,
             turned_away: totals.turned_away,
+            dismissed: totals.dismissed,
             protocol_errors: totals.protocol_errors,
             last_protocol_error: totals.last_protocol_error,
+            buffer_memory_bytes: held.budget,
+            buffer_bytes: held.now,
+            buffer_bytes_peak: held.peak,
+            buffer_waiters: held.waiting,
+            stalled_connections: held.stalled,
             traffic: totals.traffic,
             engines: engines.collect(),
             exports: exports.collect(),
@@ -304,126 +355,5 @@ impl Shared {
             .iter()
             .filter(|export| Arc::ptr_eq(&export.engine, engine));
         on_it.map(|export| export.name.clone()).collect()
-    }
-}
-
-/// Flushes every writable volume, all at once, and waits for `timeout` at most; while what is
-/// dirty goes on to become less, for `patience` from each look at it.
-fn flush_all(
-    exports: &ExportTable,
-    timeout: Duration,
-    patience: Duration,
-) -> Vec<(String, String)> {
-    let dirty_blocks = || -> u64 {
-        let engines = exports.engines();
-        engines.iter().map(|engine| engine.dirty_blocks()).sum()
-    };
-    let mut dirty = dirty_blocks();
-    let mut deadline = Instant::now() + timeout;
-    let (sender, results) = mpsc::channel();
-    let mut waiting: Vec<usize> = Vec::new();
-    for (at, export) in exports.all().iter().enumerate() {
-        if export.is_read_only() {
-            continue;
-        }
-        let client = export.engine.join(export.volume);
-        let sender = sender.clone();
-        waiting.push(at);
-        export.engine.submit(Request {
-            volume: export.volume,
-            client,
-            sequence: 0,
-            operation: Operation::Flush,
-            done: Box::new(move |result| drop(sender.send((at, result)))),
-        });
-        export.engine.leave(export.volume, client);
-    }
-    let mut errors = Vec::new();
-    let name = |at: usize| exports.all()[at].name.clone();
-    while !waiting.is_empty() {
-        let left = deadline.saturating_duration_since(Instant::now());
-        let Ok((at, result)) = results.recv_timeout(left) else {
-            let now = dirty_blocks();
-            if now < dirty {
-                dirty = now;
-                deadline = Instant::now() + patience.max(Duration::from_secs(1));
-                continue;
-            }
-            let stuck = waiting.drain(..);
-            errors.extend(stuck.map(|at| (name(at), "the store does not answer".to_owned())));
-            break;
-        };
-        waiting.retain(|&other| other != at);
-        if let Err(error) = result {
-            errors.push((name(at), error.to_string()));
-        }
-    }
-    errors
-}
-
-fn accept_all(shared: &Arc<Shared>, listener: &Listener) {
-    loop {
-        let mut fds = [
-            PollFd::new(&shared.stop, PollFlags::IN),
-            PollFd::new(listener, PollFlags::IN),
-        ];
-        let polled = poll(&mut fds, None);
-        if polled.is_ok() && fds[0].revents().contains(PollFlags::IN) {
-            return;
-        }
-        match accept_with(listener, SocketFlags::CLOEXEC) {
-            Ok(socket) => {
-                prepare(&socket, listener.is_tcp());
-                welcome(shared, socket);
-            }
-            Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => {}
-            // Descriptors or memory have run out; they come back when connections end.
-            Err(_) => std::thread::sleep(SHORTAGE_PAUSE),
-        }
-    }
-}
-
-/// Options that make a socket faster or notice a dead peer; it works without them.
-fn prepare(socket: &OwnedFd, tcp: bool) {
-    if tcp {
-        let _ = sockopt::set_tcp_nodelay(socket, true);
-        let _ = sockopt::set_socket_keepalive(socket, true);
-    } else if sockopt::set_socket_send_buffer_size_force(socket, SEND_BUFFER_BYTES).is_err() {
-        // Without privilege, as much as the system's limit allows.
-        let _ = sockopt::set_socket_send_buffer_size(socket, SEND_BUFFER_BYTES);
-    }
-}
-
-fn welcome(shared: &Arc<Shared>, socket: OwnedFd) {
-    let options = &shared.options;
-    let Some(place) = shared.registry.admit(socket, options.connections_max) else {
-        return;
-    };
-    let exports = Arc::clone(&shared.exports);
-    let manners = Manners {
-        handshake_timeout: options.handshake_timeout,
-        limits: Limits {
-            requests: options.requests_max.max(1),
-            bytes: options.request_bytes_max.max(1),
-            linger: options.patience,
-        },
-    };
-    let thread = Builder::new()
-        .name("connection".into())
-        .stack_size(STACK_BYTES);
-    // Without a thread the place is dropped, and with it the connection.
-    if thread
-        .spawn(move || look_after(&exports, &place, &manners))
-        .is_err()
-    {
-        std::thread::sleep(SHORTAGE_PAUSE);
-    }
-}
-
-fn look_after(exports: &Arc<ExportTable>, place: &Place, manners: &Manners) {
-    match connection::serve(exports, &place.link, manners) {
-        End::Gone => {}
-        End::TooSlow => place.blame("the handshake took too long".to_owned()),
-        End::Broken(error) => place.blame(error.to_string()),
     }
 }

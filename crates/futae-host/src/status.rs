@@ -76,10 +76,28 @@ pub struct ServerStatus {
     pub accepted: u64,
     /// Connections closed at once because there were too many.
     pub turned_away: u64,
+    /// Connections ended to make room for those of peers that had fewer.
+    #[serde(default)]
+    pub dismissed: u64,
     /// Connections that ended because the peer broke the protocol or did not finish a handshake.
     pub protocol_errors: u64,
     /// What the last of them did wrong.
     pub last_protocol_error: Option<String>,
+    /// Bytes that all connections together may make the server hold.
+    #[serde(default)]
+    pub buffer_memory_bytes: u64,
+    /// Bytes that they have now: payloads, requests, replies, and what is set aside for each connection.
+    #[serde(default)]
+    pub buffer_bytes: u64,
+    /// The most that they had.
+    #[serde(default)]
+    pub buffer_bytes_peak: u64,
+    /// Connections that wait for room for their next request.
+    #[serde(default)]
+    pub buffer_waiters: u64,
+    /// Connections ended because they held memory that others waited for, and neither sent nor received.
+    #[serde(default)]
+    pub stalled_connections: u64,
     /// What went over all connections.
     #[serde(flatten)]
     pub traffic: Traffic,

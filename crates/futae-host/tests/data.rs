@@ -5,7 +5,7 @@ mod common;
 use common::{BLOCK, Client, MemoryStore, Rig, engine, eventually, export, pattern};
 use futae_host::{Listen, Server, ServerOptions};
 use futae_policy::Prng;
-use futae_wire::{ClientWish, Command, CommandFlags};
+use futae_wire::{ClientWish, Command, CommandFlags, RequestHeader};
 use std::collections::HashMap;
 use std::ops::Range;
 
@@ -90,8 +90,7 @@ fn change(
         } else {
             CommandFlags::NONE
         };
-        let mut header =
-            futae_wire::RequestHeader::new(Command::WriteZeroes, cookie, range.start, length);
+        let mut header = RequestHeader::new(Command::WriteZeroes, cookie, range.start, length);
         header.flags = no_hole;
         client.send(&header, &[]);
         return cookie;
@@ -275,4 +274,34 @@ fn block_status_tells_holes_from_data() {
         (4096, 3)
     );
     assert!(client.simple(Command::BlockStatus, 0, 0).error.is_some());
+}
+
+#[test]
+fn a_store_that_ponders_extents_holds_up_no_other_request() {
+    let rig = Rig::new("lru", 64, pattern(1, SIZE));
+    rig.store.hold_questions(true);
+    let mut client = rig.structured();
+    let ask = |cookie| RequestHeader::new(Command::BlockStatus, cookie, 0, 8192);
+    for cookie in 101..104 {
+        client.send(&ask(cookie), &[]);
+    }
+    let read = client.send_read(0, 4096);
+    assert_eq!(client.receive().cookie, read, "it overtakes the questions");
+    // However many more there are, few are under way, and the connection goes on afterwards.
+    for cookie in 104..150 {
+        client.send(&ask(cookie), &[]);
+    }
+    let after = client.send_read(4096, 4096);
+    eventually("the first is asked", || rig.store.questions() == 1);
+    rig.store.hold_questions(false);
+    let mut answered = 0;
+    loop {
+        let answer = client.receive();
+        if answer.cookie == after {
+            break;
+        }
+        assert_eq!(answer.error, None);
+        answered += 1;
+    }
+    assert!(answered >= 49 - 4, "{answered}");
 }

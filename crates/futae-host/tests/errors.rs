@@ -65,7 +65,8 @@ fn a_store_error_is_told_is_not_cached_and_the_next_read_works() {
     let answer = structured.simple(Command::Read, 4096, 100);
     assert_eq!(answer.error, Some(ErrorNumber::InputOutput));
     assert!(
-        answer.message.contains("fails as told"),
+        // The store's own words may name files of the host.
+        answer.message == "the export's store failed",
         "{}",
         answer.message
     );

@@ -3,8 +3,8 @@
 
 mod common;
 
-use common::{BLOCK, MemoryStore, Rig, engine, eventually, export, pattern};
-use futae_host::{FeedOptions, FeedReport, HostError, Listen, Server, ServerOptions};
+use common::{BLOCK, MemoryStore, Rig, StoreEvent, engine, eventually, export, pattern};
+use futae_host::{Access, FeedOptions, FeedReport, HostError, Listen, Server, ServerOptions};
 use futae_report::{Device, DeviceId, Frame, Hello, Message, Notices, Range, Reason, Sample};
 use std::io::Write;
 use std::os::unix::net::UnixStream;
@@ -39,7 +39,7 @@ impl Agent {
             sectors,
         };
         let hello = Hello {
-            guest: "g".into(),
+            guest: "g\x1b[2J\n".into(),
             run,
             devices: vec![device],
             ..Hello::default()
@@ -78,6 +78,7 @@ fn rig(policy: &str, slots: u32) -> (Rig, std::path::PathBuf, tempfile::TempDir)
     let feed = FeedOptions {
         export: "disk".into(),
         path: path.clone(),
+        access: Access::default(),
     };
     let rig = Rig::with(policy, slots, pattern(1, SIZE), |options| {
         options.feeds = vec![feed];
@@ -105,6 +106,7 @@ fn what_was_just_served_is_kept_without_another_read() {
     eventually("the notice arrives", || {
         rig.engine.status().counters.notices_in == 1
     });
+    assert_eq!(report(&rig).guest, "g\u{fffd}[2J\u{fffd}", "no escapes");
     let status = rig.engine.status();
     assert_eq!((status.notice_reads, rig.store.reads()), (0, 1));
     agent.evict(DISK, &[(8 * SECTORS, 100 * SECTORS)]);
@@ -179,6 +181,7 @@ fn a_guest_affects_its_own_volume_alone() {
     let feeds = vec![FeedOptions {
         export: "b".into(),
         path: path.clone(),
+        access: Access::default(),
     }];
     let options = ServerOptions {
         listen: vec![listen],
@@ -199,6 +202,7 @@ fn a_guest_affects_its_own_volume_alone() {
     let unknown = FeedOptions {
         export: "c".into(),
         path,
+        access: Access::default(),
     };
     let cache = engine("lru", 8);
     let exports = vec![export(&cache, "a", &stores[0])];
@@ -210,4 +214,56 @@ fn a_guest_affects_its_own_volume_alone() {
         .map(drop)
         .expect_err("no such export");
     assert!(matches!(error, HostError::NoSuchExport { .. }), "{error}");
+}
+
+#[test]
+fn a_frame_that_asks_for_everything_many_times_ends_with_the_server() {
+    let (rig, path, _directory) = rig("lru", 256);
+    rig.plain().read(0, SIZE as u32).expect("all of it is here");
+    let agent = Agent::connect(&path, 1);
+    let blocks = SIZE as u64 / BLOCK;
+    let range = Range {
+        start: 0,
+        count: SIZE as u64 / 512,
+    };
+    let notices = Message::Notices(Notices {
+        device: DISK,
+        reason: Reason::Reclaim,
+        ranges: vec![range; 8192],
+    });
+    let frame = Frame {
+        sequence: 1,
+        message: notices,
+    };
+    // Most of it waits in the socket while the server is busy with the beginning.
+    let mut stream = agent.stream.try_clone().expect("a copy");
+    let sender = std::thread::spawn(move || stream.write_all(&frame.encode()));
+    let told = || rig.engine.status().counters.notices_in;
+    eventually("it is being told", || told() > 0);
+    let store = rig.store.clone();
+    drop(rig.server.stop());
+    let told = rig.engine.status().counters.notices_in;
+    assert!(told < 8192 * blocks / 2, "{told} blocks told");
+    assert!(store.events().contains(&StoreEvent::Flush));
+    drop(sender.join());
+}
+
+#[test]
+fn a_run_that_another_has_followed_is_over() {
+    let (rig, path, _directory) = rig("exclusive", 64);
+    for run in [1, 2] {
+        drop(Agent::connect(&path, run));
+        eventually("it is heard", || report(&rig).frames == run);
+    }
+    // The first run again, as somebody would who recorded it, with something to believe behind.
+    let mut agent = Agent::connect(&path, 1);
+    agent.evict(DISK, &[(0, SECTORS)]);
+    eventually("all is heard", || report(&rig).frames == 4);
+    eventually("none is believed", || report(&rig).replayed_frames == 2);
+    assert_eq!(rig.engine.status().counters.notices_in, 0);
+    assert!(
+        report(&rig)
+            .last_frame_seconds
+            .is_some_and(|seconds| seconds >= 0.0)
+    );
 }

@@ -247,3 +247,25 @@ fn replies_at_depth_leave_in_batches() {
         after.sends - before.sends
     );
 }
+
+#[test]
+fn a_flush_at_the_end_does_not_wait_for_peers() {
+    const LONG: usize = 24 << 20;
+    let rig = Rig::with("lru", 64, pattern(6, LONG), |options| {
+        options.patience = Duration::from_secs(3600);
+    });
+    let mut client = rig.plain();
+    // More than a socket holds, so that it stays in the server while nobody receives it.
+    client.send_read(0, LONG as u32);
+    eventually("it is read", || rig.store.reads() > 0);
+    let (server, store) = (rig.server, rig.store);
+    let stopping = std::thread::spawn(move || server.stop());
+    eventually("the flush arrives", || {
+        store.events().contains(&StoreEvent::Flush)
+    });
+    assert!(!stopping.is_finished(), "the client is still waited for");
+    drop(client);
+    let report = stopping.join().expect("stop");
+    assert_eq!(report.flush_errors, []);
+    assert_eq!(store.events().last(), Some(&StoreEvent::Flush));
+}

@@ -15,6 +15,8 @@
 //! | [`counters`] | what is counted in a period |
 //! | [`message`] | the messages |
 //! | [`frame`] | a message with its number, as bytes or as JSON |
+//! | [`mod@printable`] | names, made fit for a terminal |
+//! | [`replay`] | which frames are new |
 //! | [`stream`] | frames out of a stream of bytes |
 //!
 //! The format on the wire is described in `docs/agent.md`.
@@ -24,6 +26,8 @@
 pub mod counters;
 pub mod frame;
 pub mod message;
+pub mod printable;
+pub mod replay;
 pub mod stream;
 
 mod binary;
@@ -34,6 +38,8 @@ pub use message::{
     BootId, Device, DeviceId, DeviceSample, FileSample, GroupSample, Hello, Memory, Message,
     Notices, Pressure, Range, Reason, References, Sample, Source,
 };
+pub use printable::printable;
+pub use replay::Replay;
 pub use stream::{Health, Stream};
 
 /// Bytes of a page, the unit of all counts.

@@ -1,5 +1,6 @@
 //! `futae serve`: the lower cache, for every client that speaks NBD.
 
+mod descriptors;
 mod plan;
 mod unclean;
 
@@ -9,11 +10,12 @@ use futae_host::{Listen, Server, StopReport};
 use futae_trace::Size;
 use futae_wire::{NbdUri, Transport};
 use plan::Plan;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::system::uname;
 use serde_json::json;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::io::Write;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use unclean::UncleanArgs;
 
@@ -29,17 +31,24 @@ pub struct Args {
     /// Who chooses what stays; `futae policies` lists them
     #[arg(long, default_value = "exclusive")]
     policy: String,
-    /// What to serve: `NAME=SOURCE[,share=SIZE][,class=local|remote|CLASS][,protected][,read-only]`. SOURCE is a file,
+    /// What to serve:
+    /// `NAME=SOURCE[,share=SIZE][,class=local|remote|CLASS][,connections=N][,requests=N][,protected][,read-only]`. SOURCE is a file,
     /// a block device or an NBD address. An export with a share has that much of the cache for itself;
     /// the others have the rest together. The class tells the policy `cost` how far the store is:
     /// remote for NBD addresses, otherwise local, unless said otherwise, or a name of your own. Blocks of
-    /// a protected one stay under the policy `directory` while there are blocks of others
+    /// a protected one stay under the policy `directory` while there are blocks of others. At most N connections
+    /// use it at a time, and have N requests under way together
     #[arg(long = "export", value_name = "NAME=SOURCE", required = true)]
     exports: Vec<String>,
-    /// Where: unix:PATH (a socket, or a directory to make futae.sock in) or tcp:HOST:PORT
+    /// Where: `[EXPORT=]unix:PATH[,mode=OCTAL][,owner=NAME][,group=NAME]` (a socket, or a directory to make
+    /// futae.sock in) or `[EXPORT=]tcp:HOST:PORT`. With an export, clients see and open that one alone.
+    /// Unless a mode is given, only the user that runs the server may connect
     #[arg(long, value_name = "ADDRESS", required = true)]
     listen: Vec<String>,
-    /// Take orders (status, resize) on this unix socket, unix:PATH
+    /// Listen on TCP addresses that other machines can reach: there is neither encryption nor authentication
+    #[arg(long)]
+    insecure_tcp: bool,
+    /// Take orders (status, resize) on this unix socket, unix:PATH, with mode, owner and group as above
     #[arg(long, value_name = "ADDRESS")]
     control: Option<String>,
     /// Where the agent in a guest tells what its page cache evicts: [EXPORT=]unix:PATH, a socket for the
@@ -48,6 +57,13 @@ pub struct Args {
     /// it is told
     #[arg(long = "feed", value_name = "ADDRESS")]
     feeds: Vec<String>,
+    /// Memory beside the caches for what clients send and have not received, all together, at least 64MiB
+    #[arg(long, value_name = "SIZE", default_value = "256MiB")]
+    buffer_memory: String,
+    /// Connections that use exports at a time. One more takes the place of one of the peer that has most
+    #[arg(long, value_name = "N", default_value_t = 512,
+          value_parser = clap::value_parser!(u32).range(1..=4096))]
+    connections_max: u32,
     /// Write every decision of the cache to FILE; of an export with a share, to FILE.NAME
     #[arg(long, value_name = "FILE")]
     decision_log: Option<PathBuf>,
@@ -82,9 +98,19 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let plan = Plan::new(args)?;
     // Before anything exists that a signal would leave behind.
     let mut signals = Signals::new([SIGTERM, SIGINT])?;
-    raise_descriptor_limit();
+    descriptors::raise_limit();
     let exports = plan.open()?;
-    let server = Server::start(plan.server, exports).map_err(anyhow::Error::from)?;
+    let mut options = plan.server;
+    let wanted = options.connections_max;
+    options.connections_max = descriptors::affordable(wanted, options.handshakes_max());
+    if options.connections_max < wanted {
+        eprintln!(
+            "futae: serving {} connections instead of {wanted}: the limit of open files allows no more; \
+             raise it (ulimit -n, LimitNOFILE=)",
+            options.connections_max
+        );
+    }
+    let server = Server::start(options, exports).map_err(anyhow::Error::from)?;
     announce(&server, args.json)?;
     signals.forever().next();
     let report = server.stop();
@@ -98,26 +124,13 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     )
 }
 
-/// A thousand clients need more descriptors than a shell's usual soft limit.
-fn raise_descriptor_limit() {
-    let limit = getrlimit(Resource::Nofile);
-    // The server runs with fewer, too.
-    let _ = setrlimit(
-        Resource::Nofile,
-        Rlimit {
-            current: limit.maximum,
-            ..limit
-        },
-    );
-}
-
 fn uri(address: &Listen, export: &str) -> String {
     let transport = match address {
         Listen::Unix(path) => Transport::Unix {
             socket: path.clone(),
         },
         Listen::Tcp { host, port } => Transport::Tcp {
-            host: host.clone(),
+            host: reachable(host),
             port: *port,
         },
     };
@@ -128,12 +141,22 @@ fn uri(address: &Listen, export: &str) -> String {
     .to_string()
 }
 
+/// A name by which clients find this host: the address that stands for all of its own is none.
+fn reachable(host: &str) -> String {
+    let is_any = host.parse::<IpAddr>().is_ok_and(|ip| ip.is_unspecified());
+    if is_any {
+        uname().nodename().to_string_lossy().into_owned()
+    } else {
+        host.to_owned()
+    }
+}
+
 fn announce(server: &Server, as_json: bool) -> Result<(), Failure> {
     let status = server.status();
     let uris = |name: &str| -> Vec<String> {
         server
-            .addresses()
-            .iter()
+            .addresses_of(name)
+            .into_iter()
             .map(|address| uri(address, name))
             .collect()
     };

@@ -7,6 +7,7 @@ use anyhow::Context;
 use futae_control::{EngineReport, ask};
 use futae_engine::EngineStatus;
 use futae_host::ServerStatus;
+use futae_report::printable;
 use futae_trace::Size;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -145,7 +146,8 @@ fn render(now: &Status, before: Option<&Status>) -> String {
     if let Status::Server(server) = now {
         add_feeds(&mut text, server);
     }
-    text
+    // Names may be those that a guest or a client chose.
+    text.lines().map(|line| printable(line) + "\n").collect()
 }
 
 /// What each store costs, and the weights that policies draw from it.
@@ -191,7 +193,10 @@ fn stores(engines: &[EngineReport]) -> String {
 fn add_feeds(text: &mut String, server: &ServerStatus) {
     for feed in &server.feeds {
         let who = match (feed.connected, feed.disk.as_str()) {
-            (false, _) => "no agent".to_owned(),
+            (false, _) => feed.last_frame_seconds.map_or_else(
+                || "no agent".to_owned(),
+                |seconds| format!("no agent; the last spoke {seconds:.0} s ago"),
+            ),
             (true, "") => format!(
                 "agent of {}, none of whose disks is this export",
                 feed.guest
@@ -265,4 +270,26 @@ fn dirty(engine: &EngineStatus) -> String {
     }
     let (dirty, most) = (count(engine.dirty_blocks), count(engine.dirty_max_blocks));
     format!("{dirty} of {most}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futae_host::FeedReport;
+
+    #[test]
+    fn a_name_steers_no_terminal() {
+        let feed = FeedReport {
+            export: "disk\x1b[1m".into(),
+            connected: true,
+            guest: "g\x1b[2J\nroot#".into(),
+            ..FeedReport::default()
+        };
+        let server = ServerStatus {
+            feeds: vec![feed],
+            ..ServerStatus::default()
+        };
+        let text = render(&Status::Server(server), None);
+        assert!(!text.contains('\x1b'), "{text:?}");
+    }
 }

@@ -120,6 +120,10 @@ pub(super) struct VolumeSpec {
     pub is_protected: bool,
     pub share: Option<Size>,
     pub read_only: bool,
+    /// Connections that may use it at a time.
+    pub connections: Option<usize>,
+    /// Requests that these may have under way together.
+    pub requests: Option<usize>,
 }
 
 impl VolumeSpec {
@@ -132,12 +136,21 @@ impl VolumeSpec {
             is_protected: false,
             share: None,
             read_only: false,
+            connections: None,
+            requests: None,
         }
     }
 
     /// Reads `SOURCE[,OPTION]...`; `what` is what the volume is called in errors.
     pub fn new(what: &str, name: &str, text: &str) -> Result<Self, String> {
         let (mut share, mut read_only, mut is_protected, mut class) = (None, false, false, None);
+        let (mut connections, mut requests) = (None, None);
+        let quota = |option: &str, text: &str| match text.parse() {
+            Ok(number) if number > 0 => Ok(Some(number)),
+            _ => Err(format!(
+                "{what} {name}: {option}={text}: write a number from 1 on"
+            )),
+        };
         let mut rest = text;
         // From the end, so that a file's name may have commas in it.
         while let Some((before, option)) = rest.rsplit_once(',') {
@@ -151,12 +164,17 @@ impl VolumeSpec {
             } else if let Some(of) = option.strip_prefix("class=") {
                 let of = StoreClass::new(of);
                 class = Some(of.map_err(|error| format!("{what} {name}: {error}"))?);
+            } else if let Some(number) = option.strip_prefix("connections=") {
+                connections = quota("connections", number)?;
+            } else if let Some(number) = option.strip_prefix("requests=") {
+                requests = quota("requests", number)?;
             } else if Path::new(rest).exists() {
                 break;
             } else {
                 return Err(format!(
                     "{what} {name}: {option:?} is not an option, and no file is named {rest:?}; \
-                     the options are share=SIZE, class=local|remote|NAME, protected and read-only"
+                     the options are share=SIZE, class=local|remote|NAME, connections=N, requests=N, \
+                     protected and read-only"
                 ));
             }
             rest = before;
@@ -173,6 +191,8 @@ impl VolumeSpec {
             is_protected,
             share,
             read_only,
+            connections,
+            requests,
             ..plain
         })
     }
@@ -315,12 +335,14 @@ mod tests {
 
     #[test]
     fn volumes_are_read_as_written() {
-        let spec = volume("disk.img,share=1GiB,protected,read-only");
+        let spec = volume("disk.img,share=1GiB,protected,connections=2,requests=9,read-only");
         let file = |path: &str| VolumeSpec::plain("a", Source::File(path.into()));
         let expected = VolumeSpec {
             share: Some(Size::Bytes(1 << 30)),
             read_only: true,
             is_protected: true,
+            connections: Some(2),
+            requests: Some(9),
             ..file("disk.img")
         };
         assert_eq!(spec, Ok(expected));

@@ -142,6 +142,8 @@ fn serve(
         engine: Arc::clone(engine),
         volume,
         read_only: false,
+        connections_max: None,
+        requests_max: None,
     };
     Ok(Server::start(options, vec![export])?)
 }

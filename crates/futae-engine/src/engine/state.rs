@@ -145,7 +145,10 @@ impl State {
             }
             // Their spans were refused: they are for volumes that grow.
             Operation::Append { .. } | Operation::Change(_) => {}
-            Operation::Flush => self.flush(volume, request.done, true, effects),
+            Operation::Flush => match self.take_loss(request.client, volume, effects) {
+                Some(error) => effects.answer(request.done, Err(error)),
+                None => self.flush(volume, request.done, true, effects),
+            },
             Operation::Settle => self.flush(volume, request.done, false, effects),
             Operation::Notice { .. } => {
                 self.notice(span, effects);
@@ -194,9 +197,6 @@ impl State {
     }
 
     pub fn flush(&mut self, volume: VolumeId, done: Done, stable: bool, effects: &mut Effects) {
-        if stable && let Some(error) = self.take_loss(volume, effects) {
-            return effects.answer(done, Err(error));
-        }
         if self.writes_back() {
             return self.flush_dirty(volume, done, stable, effects);
         }

@@ -16,7 +16,7 @@
 use super::Engine;
 use super::effects::{Effects, Ticket};
 use super::state::State;
-use crate::{IoBuf, IoError, IoErrorKind, StoreOperation, UncleanMark};
+use crate::{ClientId, IoBuf, IoError, IoErrorKind, StoreOperation, UncleanMark};
 use futae_policy::VolumeId;
 use std::io;
 use std::sync::Arc;
@@ -47,8 +47,6 @@ pub struct Guard {
     phase: Phase,
     /// What an earlier end may have lost, until a client has been told.
     loss: Option<Arc<str>>,
-    /// Whether the cache is ending: its own last FLUSH is no client's.
-    is_ending: bool,
     clean_since: Option<Instant>,
     retry_at: Option<Instant>,
 }
@@ -107,10 +105,19 @@ impl State {
         false
     }
 
-    /// The one failure by which clients of a volume learn that an earlier end lost writes.
-    pub fn take_loss(&mut self, volume: VolumeId, effects: &mut Effects) -> Option<IoError> {
+    /// The one failure by which clients of a volume learn that an earlier end lost writes. A FLUSH
+    /// that is no client's does not fail because of it.
+    pub fn take_loss(
+        &mut self,
+        client: ClientId,
+        volume: VolumeId,
+        effects: &mut Effects,
+    ) -> Option<IoError> {
+        if client == ClientId::NOBODY {
+            return None;
+        }
         let writes_back = self.writes_back();
-        let guard = self.guard_mut(volume).filter(|guard| !guard.is_ending)?;
+        let guard = self.guard_mut(volume)?;
         let loss = guard.loss.take()?;
         if !writes_back && guard.phase == Phase::Present {
             // Nothing will ever be dirty here.
@@ -214,18 +221,10 @@ impl Engine {
                 mark,
                 phase,
                 loss: loss.map(Arc::from),
-                is_ending: false,
                 clean_since: None,
                 retry_at: None,
             }));
             state.guarded.push(volume);
-        }
-    }
-
-    /// The last FLUSH is about to come, which is no client's: it does not fail because of an earlier loss.
-    pub fn prepare_end(&self, volume: VolumeId) {
-        if let Some(guard) = self.lock().guard_mut(volume) {
-            guard.is_ending = true;
         }
     }
 

@@ -43,7 +43,7 @@ impl State {
             return self.flights[key].parked.push(request);
         }
         if asks_for_stability(&request.operation)
-            && let Some(error) = self.take_loss(span.volume, effects)
+            && let Some(error) = self.take_loss(request.client, span.volume, effects)
         {
             return effects.answer(request.done, Err(error));
         }

@@ -59,6 +59,8 @@ pub fn export(engine: &Arc<Engine>, name: &str, store: &Arc<MemoryStore>) -> Exp
         engine: Arc::clone(engine),
         volume,
         read_only: false,
+        connections_max: None,
+        requests_max: None,
     }
 }
 

@@ -29,6 +29,8 @@ struct State {
     full: bool,
     hold_reads: Option<Range<u64>>,
     hold_writes: bool,
+    questions: usize,
+    hold_questions: bool,
     shuffle: bool,
     held: Vec<(StoreOperation, StoreDone)>,
 }
@@ -123,6 +125,16 @@ impl MemoryStore {
     /// Carries operations out in any order and after any time, as a disk may.
     pub fn shuffle(&self) {
         self.with(|state| state.shuffle = true);
+    }
+
+    /// Questions for extents wait until this is said again with `false`.
+    pub fn hold_questions(&self, hold: bool) {
+        self.with(|state| state.hold_questions = hold);
+    }
+
+    /// Questions for extents that came.
+    pub fn questions(&self) -> usize {
+        self.with(|state| state.questions)
     }
 
     pub fn held(&self) -> usize {
@@ -297,6 +309,10 @@ impl Store for MemoryStore {
     }
 
     fn extents(&self, offset: u64, length: u64) -> Result<Vec<Extent>, IoError> {
+        self.with(|state| state.questions += 1);
+        while self.with(|state| state.hold_questions) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         let end = offset + length;
         let (mut at, mut extents) = (offset, Vec::new());
         self.with(|state| {

@@ -72,6 +72,11 @@ fn volume(args: &Args, name: &str, text: &str) -> Result<VolumeSpec, Failure> {
              mount it by itself"
         )));
     }
+    if volume.connections.is_some() || volume.requests.is_some() {
+        return Err(Failure::usage(format!(
+            "volume {name}: connections=N and requests=N are for futae serve; leave them out"
+        )));
+    }
     Ok(volume)
 }
 

@@ -6,7 +6,9 @@ use super::{Args, Demotion};
 use crate::failure::Failure;
 use futae_control::check_cache_bytes;
 use futae_engine::{Engine, EngineOptions, HandDown};
-use futae_host::{Export, FeedOptions, Listen, ServerOptions, feed_path};
+use futae_host::{
+    Access, BUFFER_MEMORY_MIN, Export, FeedOptions, Gate, Listen, ServerOptions, feed_path,
+};
 use futae_policy::{Argument, PolicySpec, Shape};
 use futae_trace::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, Size, parse_block_bytes};
 use std::ffi::OsString;
@@ -22,7 +24,7 @@ fn export(text: &str) -> Result<VolumeSpec, String> {
         .ok_or_else(|| {
             format!(
                 "--export {text}: write NAME=SOURCE[,share=SIZE][,class=local|remote|NAME]\
-                 [,protected][,read-only]"
+                 [,connections=N][,requests=N][,protected][,read-only]"
             )
         })?;
     VolumeSpec::new("export", name, rest)
@@ -81,14 +83,31 @@ impl Plan {
             })
             .collect::<Result<_, _>>()?;
         let common_blocks = what_is_left(total_blocks, &own_blocks, block_bytes)?;
-        let listen = args.listen.iter().map(|text| text.parse::<Listen>());
-        let control = args.control.as_deref().map(str::parse::<Listen>);
-        let listen: Vec<Listen> = listen.collect::<Result<_, _>>().map_err(Failure::usage)?;
+        let gates = args.listen.iter().map(|text| gate(text, &exports));
+        let gates: Vec<Gate> = gates.collect::<Result<_, _>>().map_err(Failure::usage)?;
+        let control = args.control.as_deref().map(control).transpose();
+        let control = control.map_err(Failure::usage)?;
+        let buffer_memory_bytes = buffer_memory(&args.buffer_memory)?;
+        // A quarter is set aside for all connections, each of which needs some for its handshake.
+        let connections_fit = buffer_memory_bytes / 4 / (16 << 10);
+        if u64::from(args.connections_max) > connections_fit {
+            return Err(Failure::usage(format!(
+                "--connections-max {}: with --buffer-memory {} there may be {connections_fit}; give them more memory",
+                args.connections_max, args.buffer_memory
+            )));
+        }
         let server = ServerOptions {
-            feeds: feeds(&args.feeds, &exports, &listen).map_err(Failure::usage)?,
+            connections_max: args.connections_max as usize,
+            buffer_memory_bytes,
+            feeds: feeds(&args.feeds, &exports, &gates).map_err(Failure::usage)?,
             lives_on_evictions: policy.lives_on_demotions(),
-            listen,
-            control: control.transpose().map_err(Failure::usage)?,
+            gates,
+            insecure_tcp: args.insecure_tcp,
+            control_access: control
+                .as_ref()
+                .map(|(_, access)| *access)
+                .unwrap_or_default(),
+            control: control.map(|(address, _)| address),
             demotion: match args.demotion {
                 Demotion::Auto => policy.lives_on_demotions(),
                 Demotion::On => true,
@@ -136,10 +155,13 @@ impl Plan {
             self.unclean.guard(spec, &engine, volume)?;
             exports.push(Export {
                 name: spec.name.clone(),
-                description: spec.source.to_string(),
+                // Where the image lies is no client's business.
+                description: String::new(),
                 engine,
                 volume,
                 read_only: spec.read_only,
+                connections_max: spec.connections,
+                requests_max: spec.requests,
             });
         }
         Ok(exports)
@@ -177,16 +199,61 @@ fn keep_served(policy: &mut PolicySpec) {
     }
 }
 
+/// One `--listen`.
+fn gate(text: &str, exports: &[VolumeSpec]) -> Result<Gate, String> {
+    let wrong = |problem: String| format!("--listen {text}: {problem}");
+    let (rest, access) = Access::take_from(text).map_err(wrong)?;
+    // An address begins with its kind; what is before it is an export.
+    let is_plain = rest.starts_with("unix:") || rest.starts_with("tcp:");
+    let named = ["=unix:", "=tcp:"]
+        .iter()
+        .filter_map(|kind| rest.find(kind))
+        .min()
+        .filter(|_| !is_plain);
+    let (export, address) = match named {
+        Some(at) => (Some(rest[..at].to_owned()), &rest[at + 1..]),
+        None => (None, rest),
+    };
+    let address: Listen = address
+        .parse()
+        .map_err(|error: futae_host::HostError| wrong(error.to_string()))?;
+    if access != Access::default() && matches!(address, Listen::Tcp { .. }) {
+        let problem = "mode, owner and group are those of a unix socket";
+        return Err(wrong(problem.to_owned()));
+    }
+    if let Some(name) = &export
+        && !exports.iter().any(|known| known.name == *name)
+    {
+        return Err(wrong(format!("no export is named {name:?}")));
+    }
+    Ok(Gate {
+        address,
+        export,
+        access,
+    })
+}
+
+/// The `--control`.
+fn control(text: &str) -> Result<(Listen, Access), String> {
+    let wrong = |problem: String| format!("--control {text}: {problem}");
+    let (rest, access) = Access::take_from(text).map_err(wrong)?;
+    let address = rest.parse();
+    let address = address.map_err(|error: futae_host::HostError| wrong(error.to_string()))?;
+    Ok((address, access))
+}
+
 /// The sockets on which agents report, one for each export at most.
 fn feeds(
     texts: &[String],
     exports: &[VolumeSpec],
-    listen: &[Listen],
+    gates: &[Gate],
 ) -> Result<Vec<FeedOptions>, String> {
     let mut feeds: Vec<FeedOptions> = Vec::new();
     for text in texts {
+        let (text, access) =
+            Access::take_from(text).map_err(|problem| format!("--feed {text}: {problem}"))?;
         if text == "agent" {
-            let beside = listen.iter().find_map(|address| match address {
+            let beside = gates.iter().find_map(|gate| match &gate.address {
                 Listen::Unix(path) => Some(path),
                 Listen::Tcp { .. } => None,
             });
@@ -198,6 +265,7 @@ fn feeds(
             feeds.extend(exports.iter().map(|export| FeedOptions {
                 export: export.name.clone(),
                 path: feed_path(beside, &export.name),
+                access,
             }));
             continue;
         }
@@ -219,6 +287,7 @@ fn feeds(
         feeds.push(FeedOptions {
             export: export.to_owned(),
             path: address.into(),
+            access,
         });
     }
     for (at, feed) in feeds.iter().enumerate() {
@@ -227,6 +296,20 @@ fn feeds(
         }
     }
     Ok(feeds)
+}
+
+/// What clients may make the server hold.
+fn buffer_memory(text: &str) -> Result<u64, Failure> {
+    let wrong = |problem: String| Failure::usage(format!("--buffer-memory: {problem}"));
+    let size: Size = text.parse().map_err(|error| wrong(format!("{error}")))?;
+    let bytes = size.bytes(1).map_err(|error| wrong(error.to_string()))?;
+    if bytes < BUFFER_MEMORY_MIN {
+        return Err(wrong(format!(
+            "{size} is less than {}, so the longest requests would not fit",
+            Size::Bytes(BUFFER_MEMORY_MIN)
+        )));
+    }
+    Ok(bytes)
 }
 
 fn with_suffix(path: &Path, name: &str) -> PathBuf {
@@ -292,9 +375,36 @@ mod tests {
     }
 
     #[test]
+    fn sockets_are_read_as_written() {
+        let exports = ["a=x", "b=y"].map(|text| export(text).expect("valid"));
+        let read = |text: &str| {
+            let gate = gate(text, &exports)?;
+            let access = gate.access.mode;
+            Ok::<_, String>((gate.export, gate.address.to_string(), access))
+        };
+        let plain = |address: &str| Ok((None, address.to_owned(), 0o600));
+        assert_eq!(read("unix:/s"), plain("unix:/s"));
+        assert_eq!(read("unix:/a=unix:b,c"), plain("unix:/a=unix:b,c"));
+        assert_eq!(read("tcp:localhost:1"), plain("tcp:localhost:1"));
+        let of_b = Ok((Some("b".to_owned()), "unix:/s".to_owned(), 0o660));
+        assert_eq!(read("b=unix:/s,group=0,mode=0660"), of_b);
+        for text in [
+            "",
+            "c=unix:/s",
+            "a=/s",
+            "a=unix:",
+            "unix:/s,mode=x",
+            "tcp:h:1,mode=0660",
+        ] {
+            assert!(read(text).is_err(), "{text:?}");
+        }
+        assert!(control("unix:/s,mode=0660").is_ok_and(|(_, access)| access.mode == 0o660));
+    }
+
+    #[test]
     fn feeds_are_read_as_written() {
         let exports = ["a=x", "b=y"].map(|text| export(text).expect("valid"));
-        let listen = [Listen::Unix("/run/s.sock".into())];
+        let listen = [Gate::from(Listen::Unix("/run/s.sock".into()))];
         let read = |text: &str, exports: &[VolumeSpec]| {
             let feeds = feeds(&[text.to_owned()], exports, &listen)?;
             let pairs = feeds.into_iter().map(|feed| (feed.export, feed.path));

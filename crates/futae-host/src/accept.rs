@@ -1,0 +1,120 @@
+//! Connections as they come: each gets a place and a thread, or is turned away.
+
+use crate::budget::Budget;
+use crate::connection::{self, End, Manners};
+use crate::listen::Listener;
+use crate::peer::Peer;
+use crate::pump::Limits;
+use crate::registry::Place;
+use crate::server::Shared;
+use crate::tenant::Tenant;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use rustix::net::{SocketFlags, accept_with, sockopt};
+use std::fs::File;
+use std::sync::Arc;
+use std::thread::Builder;
+use std::time::Duration;
+
+/// A connection's thread calls into the cache and no deeper.
+pub(crate) const STACK_BYTES: usize = 512 * 1024;
+/// Asked for on unix sockets, so that a batch of replies leaves at once.
+const SEND_BUFFER_BYTES: u64 = 4 << 20;
+/// And this where there are very many connections.
+const SEND_BUFFER_BYTES_MIN: u64 = 128 << 10;
+/// How long to let be when descriptors or threads have run out.
+const SHORTAGE_PAUSE: Duration = Duration::from_millis(20);
+
+/// Accepts until the server stops.
+pub(crate) fn accept_all(shared: &Arc<Shared>, listener: &Listener, tenant: &Tenant) {
+    let mut spare = spare_descriptor();
+    loop {
+        let mut fds = [
+            PollFd::new(&shared.stop, PollFlags::IN),
+            PollFd::new(listener, PollFlags::IN),
+        ];
+        let polled = poll(&mut fds, None);
+        if polled.is_ok() && fds[0].revents().contains(PollFlags::IN) {
+            return;
+        }
+        match accept_with(listener, SocketFlags::CLOEXEC) {
+            Ok(socket) => {
+                let peer = Peer::of(&socket, listener.is_tcp());
+                prepare(shared, &socket, listener.is_tcp());
+                welcome(shared, socket, peer, tenant);
+            }
+            Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => {}
+            // With the spare one the caller is told by its end, and does not wait and wake this thread for ever.
+            Err(Errno::MFILE | Errno::NFILE) => {
+                let had_spare = spare.take().is_some();
+                if accept_with(listener, SocketFlags::CLOEXEC).is_ok() {
+                    shared.registry.turn_away();
+                } else if !had_spare {
+                    std::thread::sleep(SHORTAGE_PAUSE);
+                }
+                spare = spare_descriptor();
+            }
+            // Memory has run out; it comes back when connections end.
+            Err(_) => std::thread::sleep(SHORTAGE_PAUSE),
+        }
+    }
+}
+
+/// A descriptor to give up when there is no other to accept with.
+fn spare_descriptor() -> Option<OwnedFd> {
+    File::open("/dev/null").ok().map(OwnedFd::from)
+}
+
+/// Options that make a socket faster or notice a dead peer; it works without them.
+fn prepare(shared: &Shared, socket: &OwnedFd, tcp: bool) {
+    if tcp {
+        let _ = sockopt::set_tcp_nodelay(socket, true);
+        let _ = sockopt::set_socket_keepalive(socket, true);
+        return;
+    }
+    // What the kernel keeps for all of them stays within bounds, too.
+    let connections = shared.registry.count().max(1);
+    let fair = shared.options.buffer_memory_bytes / 4 / connections as u64;
+    let bytes = fair.clamp(SEND_BUFFER_BYTES_MIN, SEND_BUFFER_BYTES) as usize;
+    if sockopt::set_socket_send_buffer_size_force(socket, bytes).is_err() {
+        // Without privilege, as much as the system's limit allows.
+        let _ = sockopt::set_socket_send_buffer_size(socket, bytes);
+    }
+}
+
+fn welcome(shared: &Arc<Shared>, socket: OwnedFd, peer: Peer, tenant: &Tenant) {
+    let options = &shared.options;
+    let place = shared
+        .registry
+        .admit(socket, peer, options.handshakes_max());
+    let (tenant, budget) = (tenant.clone(), Arc::clone(&shared.budget));
+    let manners = Manners {
+        handshake_timeout: options.handshake_timeout,
+        connections_max: options.connections_max,
+        limits: Limits {
+            requests: options.requests_max.max(1),
+            bytes: options.request_bytes_max.max(1),
+            linger: options.patience,
+            stall: options.stall_timeout,
+        },
+    };
+    let thread = Builder::new()
+        .name("connection".into())
+        .stack_size(STACK_BYTES);
+    // Without a thread the place is dropped, and with it the connection.
+    if thread
+        .spawn(move || look_after(&tenant, &budget, &place, &manners))
+        .is_err()
+    {
+        std::thread::sleep(SHORTAGE_PAUSE);
+    }
+}
+
+fn look_after(tenant: &Tenant, budget: &Arc<Budget>, place: &Place, manners: &Manners) {
+    match connection::serve(tenant, budget, place, manners) {
+        End::Gone => {}
+        End::TooSlow => place.blame("the handshake took too long"),
+        End::Broken(error) => place.blame(&error.to_string()),
+    }
+}

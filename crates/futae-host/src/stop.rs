@@ -1,0 +1,87 @@
+//! The flush at the end, which begins before peers are waited for.
+
+use crate::export::ExportTable;
+use futae_engine::{ClientId, IoError, Operation, Request};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
+
+type Flushed = (usize, Result<(), IoError>);
+
+/// Flushes of every writable volume that are under way.
+pub(crate) struct Flushes<'a> {
+    exports: &'a ExportTable,
+    sender: Sender<Flushed>,
+    results: Receiver<Flushed>,
+    /// The exports that are waited for, each as often as it is.
+    waiting: Vec<usize>,
+}
+
+impl<'a> Flushes<'a> {
+    pub(crate) fn new(exports: &'a ExportTable) -> Self {
+        let (sender, results) = channel();
+        Self {
+            exports,
+            sender,
+            results,
+            waiting: Vec::new(),
+        }
+    }
+
+    /// Begins to flush every writable volume, all at once.
+    pub(crate) fn begin(&mut self) {
+        for (at, export) in self.exports.all().iter().enumerate() {
+            if export.is_read_only() {
+                continue;
+            }
+            let sender = self.sender.clone();
+            self.waiting.push(at);
+            export.engine.submit(Request {
+                volume: export.volume,
+                client: ClientId::NOBODY,
+                sequence: 0,
+                operation: Operation::Flush,
+                done: Box::new(move |result| drop(sender.send((at, result.map(drop))))),
+            });
+        }
+    }
+
+    /// Waits for `timeout` at most; while what is dirty goes on to become less, for `patience` from each
+    /// look at it. The exports that could not be flushed, with the reason: a failure counts though a later
+    /// flush succeeds, since a disk reports it only once.
+    pub(crate) fn finish(mut self, timeout: Duration, patience: Duration) -> Vec<(String, String)> {
+        let dirty_blocks = || -> u64 {
+            let engines = self.exports.engines();
+            engines.iter().map(|engine| engine.dirty_blocks()).sum()
+        };
+        let mut dirty = dirty_blocks();
+        let mut deadline = Instant::now() + timeout;
+        let mut errors: Vec<(String, String)> = Vec::new();
+        let mut failed = |at: usize, why: String| {
+            let name = &self.exports.all()[at].name;
+            if !errors.iter().any(|(known, _)| known == name) {
+                errors.push((name.clone(), why));
+            }
+        };
+        while !self.waiting.is_empty() {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let Ok((at, result)) = self.results.recv_timeout(left) else {
+                let now = dirty_blocks();
+                if now < dirty {
+                    dirty = now;
+                    deadline = Instant::now() + patience.max(Duration::from_secs(1));
+                    continue;
+                }
+                for at in self.waiting {
+                    failed(at, "the store does not answer".to_owned());
+                }
+                break;
+            };
+            let found = self.waiting.iter().position(|&other| other == at);
+            found.map(|found| self.waiting.swap_remove(found));
+            if let Err(error) = result {
+                failed(at, error.to_string());
+            }
+        }
+        errors
+    }
+}
