@@ -5,7 +5,7 @@
 //!
 //! | variable | meaning |
 //! | --- | --- |
-//! | `FUTAE_CONSISTENCY_OPERATIONS` | operations at least, all rounds together: 60,000 unless said otherwise |
+//! | `FUTAE_CONSISTENCY_OPERATIONS` | operations at least, all rounds together: 100,000 unless said otherwise |
 //! | `FUTAE_CONSISTENCY_SECONDS` | begin rounds for this time in place of counting operations |
 //! | `FUTAE_CONSISTENCY_SEED` | the seed of the first round; the next has the next |
 //! | `FUTAE_CONSISTENCY_ROUNDS` | rounds at most |
@@ -36,7 +36,7 @@ use std::env;
 use std::io::{Write, stderr};
 use std::time::{Duration, Instant};
 
-const OPERATIONS: u64 = 60_000;
+const OPERATIONS: u64 = 100_000;
 
 /// A number from the environment.
 pub fn number(name: &str) -> Option<u64> {
