@@ -1,12 +1,12 @@
 # Names for what one does here; see README.md. CARGO_TARGET_DIR is honoured everywhere.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-unit test-crates test-e2e fuzz bench lint
+.PHONY: help demo test test-unit test-crates test-e2e fuzz soak bench lint
 
 CARGO ?= cargo
 # How long each target of `make fuzz` looks for crashes.
 FUZZ_SECONDS ?= 60
-# Arguments of `make demo` and `make bench`, e.g. make demo ARGS="--image 2GiB --lower 1GiB".
+# Arguments of `make demo`, `make soak` and `make bench`, e.g. make demo ARGS="--image 2GiB --lower 1GiB".
 ARGS ?=
 
 help: ## this list
@@ -35,6 +35,10 @@ test-e2e: ## the tidy test, and the real binary from end to end
 
 fuzz: ## every fuzz target on stable Rust, FUZZ_SECONDS each
 	@scripts/fuzz $(FUZZ_SECONDS)
+
+soak: ## the model checker of consistency for an hour; ARGS="--seconds N --seed N --rounds N --restarts N"
+	@scripts/install-deps test
+	@scripts/soak $(ARGS)
 
 bench: ## speed figures, for docs/performance.md
 	@scripts/install-deps bench

@@ -1,0 +1,53 @@
+//! The model itself: what it must not let pass.
+
+use crate::model::{Outcome, Volume};
+use crate::rules::FIRST_FLUSH_AFTER_LOSS_FAILS;
+use crate::sector::{Label, SECTOR};
+
+#[test]
+fn stale_torn_and_lost_sectors_are_recognised() {
+    const HORIZON: u64 = 0;
+    let written = |version| {
+        let mut bytes = [0; SECTOR];
+        let writer = 7;
+        let label = Label {
+            volume: 0,
+            writer,
+            sector: 1,
+            version,
+        };
+        label.fill(&mut bytes);
+        bytes
+    };
+    let at = SECTOR as u64;
+    let done = Outcome::Done { fua: false };
+    let mut volume = Volume::new(0, 4096, true);
+    for op in [10, 20] {
+        volume.begin(op, op, at, SECTOR, 7, Some(&written(op)));
+        volume.end(op, op + 5, at, SECTOR, done, HORIZON);
+    }
+    // A read that was issued while 20 was under way may have seen 10; a later one may not.
+    assert!(volume.check(at, &written(10), 21, 30).is_ok());
+    assert!(volume.check(at, &written(10), 26, 30).is_err());
+    assert!(volume.check(at, &written(20), 26, 30).is_ok());
+    let torn = [&written(20)[..256], &written(10)[256..]].concat();
+    assert!(volume.check(at, &torn, 21, 30).is_err());
+    // Nothing was flushed, so a kill may bring back any of them; but then a FLUSH must say so, once.
+    volume.server_ended(40, true);
+    assert!(volume.check(at, &written(10), 41, 42).is_ok());
+    assert!(
+        volume.check(at, &written(20), 43, 44).is_err(),
+        "it was gone"
+    );
+    assert_eq!(volume.flushed(45).is_err(), FIRST_FLUSH_AFTER_LOSS_FAILS);
+    assert!(volume.reported(45, 46, false).is_ok());
+    assert!(volume.reported(47, 48, false).is_err());
+    assert!(volume.flushed(49).is_ok());
+    // What is flushed is there.
+    volume.begin(50, 50, at, SECTOR, 7, Some(&written(50)));
+    volume.end(50, 51, at, SECTOR, done, HORIZON);
+    volume.keep(52);
+    volume.server_ended(60, true);
+    assert!(volume.check(at, &written(10), 61, 62).is_err());
+    assert!(volume.check(at, &written(50), 61, 62).is_ok());
+}

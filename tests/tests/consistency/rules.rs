@@ -1,0 +1,4 @@
+//! What is demanded beyond the plain semantics of a disk, each in one place.
+
+/// After a SIGKILL under write-back that lost acknowledged writes the first FLUSH of the volume fails, and no other.
+pub const FIRST_FLUSH_AFTER_LOSS_FAILS: bool = true;

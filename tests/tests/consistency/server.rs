@@ -1,0 +1,187 @@
+//! `futae serve` over two volumes, one of which may be behind nbdkit, in a directory of their own.
+
+use crate::config::{Config, Kind};
+use crate::model::Volume;
+use futae_tests::binary::futae;
+use futae_tests::process::{Ended, PATIENCE, Running};
+use futae_tests::tools::text;
+use rustix::fs::{FlockOperation, flock};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// The exports, by the numbers of their volumes.
+pub const EXPORTS: [&str; 2] = ["first", "second"];
+
+/// The server and its stores.
+pub struct Server {
+    running: Option<Running>,
+    store: Option<Running>,
+    directory: TempDir,
+    command: Vec<String>,
+    remote: Option<usize>,
+}
+
+impl Server {
+    /// Makes images; starts nothing.
+    pub fn new(config: &Config, volumes: &[Volume]) -> Self {
+        let directory = tempfile::Builder::new().prefix("futae-test-").tempdir();
+        let directory = directory.expect("a directory can be made");
+        let mut server = Self {
+            running: None,
+            store: None,
+            directory,
+            command: vec!["serve".to_owned(), "--json".to_owned()],
+            remote: None,
+        };
+        for (at, (volume, kind)) in volumes.iter().zip(&config.kinds).enumerate() {
+            fs::write(server.image(at), volume.image()).expect("an image can be written");
+            let source = if *kind == Kind::Remote {
+                server.remote = Some(at);
+                format!("nbd+unix:///?socket={}", text(&server.path("store.sock")))
+            } else {
+                text(&server.image(at)).to_owned()
+            };
+            let rest = match kind {
+                Kind::ReadOnly => ",read-only",
+                _ => "",
+            };
+            let share = match (at, config.share_blocks) {
+                (1, Some(blocks)) => format!(",share={blocks}blocks"),
+                _ => String::new(),
+            };
+            let export = format!("{}={source}{share}{rest}", EXPORTS[at]);
+            server.command.extend(["--export".to_owned(), export]);
+        }
+        let listen = format!("unix:{}", text(&server.socket()));
+        let control = format!("unix:{}", text(&server.path("control.sock")));
+        let last = [
+            "--listen".to_owned(),
+            listen,
+            "--control".to_owned(),
+            control,
+        ];
+        server.command.extend(last);
+        server.command.extend(config.arguments());
+        server
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// Where it listens.
+    pub fn socket(&self) -> PathBuf {
+        self.path("futae.sock")
+    }
+
+    /// The image of a volume.
+    pub fn image(&self, volume: usize) -> PathBuf {
+        self.path(&format!("{}.img", EXPORTS[volume]))
+    }
+
+    /// How the server is started.
+    pub fn command(&self) -> String {
+        format!("futae {}", self.command.join(" "))
+    }
+
+    /// Starts the store, if it is to be behind nbdkit.
+    pub fn start_store(&mut self) {
+        let Some(volume) = self.remote else { return };
+        let socket = self.path("store.sock");
+        // What an nbdkit that was killed has left.
+        let _ = fs::remove_file(&socket);
+        let mut nbdkit = Command::new("nbdkit");
+        nbdkit.args(["--foreground", "--unix", text(&socket)]);
+        nbdkit.args(["--filter=error", "--filter=delay", "file"]);
+        nbdkit.arg(self.image(volume));
+        nbdkit.args(["error-rate=20%", "rdelay=1ms", "wdelay=1ms"]);
+        nbdkit.arg(format!("error-file={}", text(&self.path("faults"))));
+        self.store = Some(Running::start("nbdkit", nbdkit));
+        wait_until("nbdkit listens", || UnixStream::connect(&socket).is_ok());
+    }
+
+    /// Kills the store.
+    pub fn kill_store(&mut self) {
+        if let Some(store) = self.store.take() {
+            store.kill();
+        }
+    }
+
+    /// Whether the store is there, or needs not be.
+    pub fn has_store(&self) -> bool {
+        self.remote.is_none() || self.store.is_some()
+    }
+
+    /// Has a fifth of the store's operations fail, or none.
+    pub fn set_faults(&self, is_on: bool) {
+        let trigger = self.path("faults");
+        if is_on {
+            File::create(trigger).expect("a file can be made");
+        } else {
+            // It need not be there.
+            let _ = fs::remove_file(trigger);
+        }
+    }
+
+    /// Starts the server and waits until it is ready.
+    pub fn start(&mut self) {
+        let words: Vec<_> = self.command.iter().map(String::as_str).collect();
+        let mut command = futae(&words);
+        // Whatever it keeps for itself belongs to this round.
+        command.env("STATE_DIRECTORY", self.directory.path());
+        let mut running = Running::start("futae serve", command);
+        running.line();
+        self.running = Some(running);
+    }
+
+    /// Sends the server a signal.
+    pub fn signal(&mut self, signal: Signal) {
+        self.running.as_mut().expect("it runs").signal(signal);
+    }
+
+    /// Waits for the end of the server, and of what it still has under way in the kernel.
+    pub fn ended(&mut self) -> Ended {
+        let ended = self.running.take().expect("it runs").wait();
+        for volume in 0..EXPORTS.len() {
+            let image = self.image(volume);
+            wait_until("the images are free", || is_free(&image));
+        }
+        ended
+    }
+
+    /// The answer to an order.
+    pub fn order(&self, order: &str) -> Value {
+        let stream = UnixStream::connect(self.path("control.sock"));
+        let stream = stream.expect("the control socket answers");
+        let sent = (&stream).write_all(format!("{order}\n").as_bytes());
+        sent.expect("it takes an order");
+        let mut line = String::new();
+        let got = BufReader::new(&stream).read_line(&mut line);
+        got.expect("it answers");
+        serde_json::from_str(&line).expect("JSON")
+    }
+}
+
+fn is_free(image: &Path) -> bool {
+    let Ok(image) = File::open(image) else {
+        return true;
+    };
+    flock(&image, FlockOperation::NonBlockingLockExclusive).is_ok()
+}
+
+/// Waits for something that is sure to come.
+pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "{what}: not after {PATIENCE:?}");
+        sleep(Duration::from_millis(1));
+    }
+}
