@@ -1,7 +1,7 @@
 # Names for what one does here; see README.md. CARGO_TARGET_DIR is honoured everywhere.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-unit test-crates test-e2e fuzz bench lint
+.PHONY: help demo test test-unit test-crates test-e2e fuzz bench bench-isolation lint
 
 CARGO ?= cargo
 # How long each target of `make fuzz` looks for crashes.
@@ -39,6 +39,9 @@ fuzz: ## every fuzz target on stable Rust, FUZZ_SECONDS each
 bench: ## speed figures, for docs/performance.md
 	@scripts/install-deps bench
 	@scripts/bench $(ARGS)
+
+bench-isolation: ## what attackers can do to an honest client; status 1 beyond the limits
+	@scripts/bench-isolation $(ARGS)
 
 lint: ## format, clippy and documentation, without a warning
 	$(CARGO) fmt --all --check

@@ -82,7 +82,9 @@ fn to_the_server(choice: u8, said: &Said) {
     let policy = ["exclusive(keep_served=true)", "exclusive", "lru", "arc"];
     let options = EngineOptions {
         block_bytes: BLOCK,
-        capacity_blocks: 64,
+        // Less than the volume, so that notices are read from the store; or more, so that they are
+        // not.
+        capacity_blocks: if choice < 2 { 64 } else { 4096 },
         policy: policy[usize::from(choice % 4)].parse().expect("a policy"),
         seed: 1,
         hand_down: HandDown::Nothing,
@@ -133,7 +135,8 @@ fn to_the_server(choice: u8, said: &Said) {
         }
     } else {
         eventually("the speech has begun", || {
-            engine.status().counters.notices_in > 0
+            let feed = server.status().feeds[0].clone();
+            feed.ranges + feed.refused_ranges + feed.replayed_frames + feed.frames > 0
         });
     }
     let client = engine.join(honest.volume);

@@ -12,11 +12,12 @@ use futae_engine::{IoBuf, Store, StoreOperation, StoreResult};
 use futae_wire::{NbdStore, NbdUri};
 use hostile::{Script, plant, stamp};
 use libfuzzer_sys::fuzz_target;
-use player::{Holes, Player, Terms};
+use player::{Player, Sent, Terms};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, channel};
-use std::sync::{LazyLock, PoisonError};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, LazyLock, PoisonError};
 use std::time::Duration;
 use tempfile::TempDir;
 
@@ -41,15 +42,15 @@ fuzz_target!(init: plant(&seeds()), |input: &[u8]| {
     };
     // A second connection takes a second, so few inputs have one.
     let again = shape >= 0xFD;
-    let holes = Holes::default();
+    let sent = Arc::new(Sent::default());
     let path = DIRECTORY.path().join("nbd.sock");
     // A socket for each input: no connection of an earlier one is left in its queue.
     let _ = std::fs::remove_file(&path);
     let listener = UnixListener::bind(&path).expect("a socket");
     std::thread::scope(|scope| {
-        let theirs = Holes::clone(&holes);
+        let theirs = Arc::clone(&sent);
         scope.spawn(move || serve(&listener, Script::new(replies), terms, &theirs, again));
-        ask(&path, &mut orders, again, &holes);
+        ask(&path, &mut orders, again, &sent);
         // The server may wait for a second connection that nobody needed.
         drop(UnixStream::connect(&path));
     });
@@ -59,14 +60,14 @@ fn serve(
     listener: &UnixListener,
     mut script: Script<'_>,
     mut terms: Terms,
-    holes: &Holes,
+    sent: &Arc<Sent>,
     again: bool,
 ) {
     for round in 0..1 + u8::from(again) {
         let Ok((stream, _)) = listener.accept() else {
             return;
         };
-        script = Player::new(stream, script, terms, Holes::clone(holes)).play();
+        script = Player::new(stream, script, terms, Arc::clone(sent)).play();
         if round == 0 && again {
             terms.size_bytes += [0, 0, 4096][usize::from(script.byte() % 3)];
         }
@@ -110,7 +111,7 @@ fn poison_spares() {
     drop(pages);
 }
 
-fn ask(path: &Path, orders: &mut Script<'_>, again: bool, holes: &Holes) {
+fn ask(path: &Path, orders: &mut Script<'_>, again: bool, sent: &Arc<Sent>) {
     let uri: NbdUri = format!("nbd+unix:///?socket={}", path.display())
         .parse()
         .expect("an address");
@@ -181,15 +182,20 @@ fn ask(path: &Path, orders: &mut Script<'_>, again: bool, holes: &Holes) {
         let answer = asked.answer.recv_timeout(HANG);
         let answer = answer.unwrap_or_else(|_| panic!("operation {number} has no answer"));
         if let (Ok(buffer), Some(range)) = (answer, asked.range) {
-            check(&buffer, range, holes);
+            check(&buffer, range, sent);
         }
     }
 }
 
 /// What was sent for that place, or a hole if one was sent there.
-fn check(buffer: &IoBuf, (offset, length): (u64, usize), holes: &Holes) {
+fn check(buffer: &IoBuf, (offset, length): (u64, usize), sent: &Arc<Sent>) {
     assert_eq!(buffer.len(), length);
-    let holes = holes.lock().unwrap_or_else(PoisonError::into_inner);
+    if sent.is_garbled.load(Relaxed) {
+        let is_poison = |part: &[u8]| part.iter().all(|&byte| byte == POISON);
+        assert!(!buffer.as_slice().windows(32).any(is_poison), "poison at {offset}");
+        return;
+    }
+    let holes = sent.holes.lock().unwrap_or_else(PoisonError::into_inner);
     for (position, &byte) in (offset..).zip(buffer.as_slice()) {
         let is_hole = || byte == 0 && holes.iter().any(|hole| hole.contains(&position));
         assert!(

@@ -13,16 +13,10 @@ fuzz_target!(|input: &[u8]| {
     match choice % 8 {
         0 => {
             let whole = read(input, input.len().max(1));
-            assert_eq!(
-                whole,
-                read(input, 1 + usize::from(choice / 8)),
-                "pieces change nothing"
-            );
+            assert_eq!(whole, read(input, 1 + usize::from(choice / 8)), "pieces change nothing");
         }
         7 => {
-            if let Some(frame) = str::from_utf8(input)
-                .ok()
-                .and_then(|line| Frame::from_json(line).ok())
+            if let Some(frame) = str::from_utf8(input).ok().and_then(|line| Frame::from_json(line).ok())
             {
                 assert_eq!(Frame::from_json(&frame.to_json()), Ok(frame));
             }

@@ -9,6 +9,7 @@ use futae_wire::{parse_request, reply as replies};
 use std::io::{self, Read, Write};
 use std::ops::Range;
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -30,25 +31,31 @@ pub struct Terms {
     pub demotion: bool,
 }
 
-/// Ranges that were sent as holes, over all connections.
-pub type Holes = Arc<Mutex<Vec<Range<u64>>>>;
+/// What was sent beside stamped data, over all connections.
+#[derive(Default)]
+pub struct Sent {
+    /// Ranges that were sent as holes.
+    pub holes: Mutex<Vec<Range<u64>>>,
+    /// Bytes went out that a client may take for the beginning of data, and what follows for data.
+    pub is_garbled: AtomicBool,
+}
 
 pub struct Player<'a> {
     stream: UnixStream,
     script: Script<'a>,
     terms: Terms,
-    holes: Holes,
+    sent: Arc<Sent>,
     received: Vec<u8>,
     earlier: Vec<RequestHeader>,
 }
 
 impl<'a> Player<'a> {
-    pub fn new(stream: UnixStream, script: Script<'a>, terms: Terms, holes: Holes) -> Self {
+    pub fn new(stream: UnixStream, script: Script<'a>, terms: Terms, sent: Arc<Sent>) -> Self {
         Self {
             stream,
             script,
             terms,
-            holes,
+            sent,
             received: Vec::new(),
             earlier: Vec::new(),
         }
@@ -86,9 +93,12 @@ impl<'a> Player<'a> {
     fn need(&mut self, bytes: usize) -> io::Result<()> {
         let mut part = [0; 16 << 10];
         while self.received.len() < bytes {
-            match self.stream.read(&mut part)? {
-                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-                got => self.received.extend_from_slice(&part[..got]),
+            match self.stream.read(&mut part) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(got) => self.received.extend_from_slice(&part[..got]),
+                // The fuzzer has a timer.
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
             }
         }
         Ok(())
@@ -170,7 +180,7 @@ impl<'a> Player<'a> {
 
     fn hole(&mut self, cookie: u64, offset: u64, bytes: u64, last: bool) -> io::Result<()> {
         let bytes = bytes.clamp(1, 1 << 20);
-        let mut holes = self.holes.lock().expect("one player");
+        let mut holes = self.sent.holes.lock().expect("one player");
         holes.push(offset..offset + bytes);
         drop(holes);
         self.stream
@@ -285,6 +295,7 @@ impl<'a> Player<'a> {
             }
             14 => {
                 let raw = self.script.bytes(64);
+                self.sent.is_garbled.store(true, Relaxed);
                 self.stream.write_all(raw)
             }
             // Cut in the middle of data.
@@ -300,7 +311,12 @@ impl<'a> Player<'a> {
                 self.whole(request)?;
                 self.whole(request)
             }
-            18 => self.stream.write_all(&replies::simple(cookie, None)),
+            18 => {
+                // Without structured replies data would follow.
+                let promises_data = request.command == Command::Read && !self.terms.structured;
+                self.sent.is_garbled.fetch_or(promises_data, Relaxed);
+                self.stream.write_all(&replies::simple(cookie, None))
+            }
             19 => self
                 .stream
                 .write_all(&replies::simple(cookie, Some(ErrorNumber::NoSpace))),
