@@ -5,17 +5,17 @@ mod attacks;
 mod endless;
 mod victim;
 
-pub use attacks::Attack;
+pub use attacks::{Attack, attack};
 
 use crate::process::{Nursery, Running};
 use anyhow::Context;
 use serde::Serialize;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use victim::{Seen, Victim};
 
 /// Milliseconds that 99 of 100 hits may take at most.
@@ -78,6 +78,44 @@ struct Ground {
     store: PathBuf,
 }
 
+impl Ground {
+    fn of(attack: Attack, directory: &Path) -> Self {
+        let place = |what: &str| directory.join(format!("{}.{what}", attack.name()));
+        Self {
+            socket: place("sock"),
+            feed: place("feed"),
+            store: place("store"),
+        }
+    }
+}
+
+/// Attackers in a process of their own, until this is dropped.
+struct Attackers(Child);
+
+impl Attackers {
+    fn start(attack: Attack, directory: &Path) -> anyhow::Result<Self> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command
+            .args(["--attack", attack.name(), "--attack-in"])
+            .arg(directory);
+        let child = command.stdin(Stdio::piped()).spawn();
+        child.map(Self).context("starting the attackers")
+    }
+}
+
+impl Drop for Attackers {
+    fn drop(&mut self) {
+        // They end with their input; those that do not are ended.
+        drop(self.0.stdin.take());
+        let deadline = Instant::now() + Duration::from_secs(3);
+        while matches!(self.0.try_wait(), Ok(None)) && Instant::now() < deadline {
+            thread::sleep(LOOK_INTERVAL);
+        }
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 impl Settings {
     fn peak_bytes_max(&self) -> u64 {
         self.cache_bytes + self.cache_bytes / 10 + self.buffer_bytes
@@ -104,7 +142,7 @@ impl Settings {
                 .arg("--export")
                 .arg(format!("{name}={}", image.display()));
         }
-        if attack == Attack::EndlessStore {
+        if attack.is_by_store() {
             let uri = format!(
                 "endless=nbd+unix:///endless?socket={}",
                 ground.store.display()
@@ -133,17 +171,13 @@ pub fn run(
         let image = File::create(directory.join(name)).context("making an image")?;
         image.set_len(bytes).context("making an image")?;
     }
-    let place = |what: &str| directory.join(format!("{}.{what}", attack.name()));
-    let ground = Ground {
-        socket: place("sock"),
-        feed: place("feed"),
-        store: place("store"),
-    };
-    if attack == Attack::EndlessStore {
+    let ground = Ground::of(attack, directory);
+    let log = directory.join(format!("{}.log", attack.name()));
+    if attack.is_by_store() {
         endless::serve(&ground.store).context("starting the endless store")?;
     }
     let mut command = settings.command(&ground, directory, attack);
-    let server = nursery.start(&mut command, &ground.socket, &place("log"))?;
+    let server = nursery.start(&mut command, &ground.socket, &log)?;
     // The attackers' blocks fill the cache, but for the honest client's, which come last.
     attacks::fill(
         &ground.socket,
@@ -153,11 +187,9 @@ pub fn run(
     victim.read_all()?;
     let quiet = victim.watch(settings.duration);
     let watcher = Watcher::default();
+    let attackers = Attackers::start(attack, directory)?;
     let (seen, newcomers) = thread::scope(|scope| {
         scope.spawn(|| watcher.watch(&server, settings.peak_bytes_max() + OVERSHOOT_BYTES_MAX));
-        for part in attacks::parts(attack, &ground, &watcher.is_over) {
-            scope.spawn(part);
-        }
         let newcomers = scope.spawn(|| victim::newcomers(&ground.socket, &watcher.is_over));
         // Until the attack has got going.
         thread::sleep(settings.duration / 10);
@@ -169,6 +201,7 @@ pub fn run(
             newcomers.unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
         )
     });
+    drop(attackers);
     let peak_bytes = watcher
         .peak
         .load(Relaxed)

@@ -29,6 +29,9 @@ struct Args {
     /// Only these attacks; several are separated by commas
     #[arg(long, value_enum, value_delimiter = ',')]
     attack: Vec<Attack>,
+    /// Be the attackers of a server in this directory, until standard input ends
+    #[arg(long, value_name = "DIRECTORY", hide = true)]
+    attack_in: Option<PathBuf>,
     /// Print JSON, a line for each attack
     #[arg(long)]
     json: bool,
@@ -44,6 +47,10 @@ fn bytes(text: &str) -> Result<u64, String> {
 
 fn main() -> anyhow::Result<ExitCode> {
     let args = Args::parse();
+    if let (Some(directory), Some(&attack)) = (&args.attack_in, args.attack.first()) {
+        isolation::attack(attack, directory);
+        return Ok(ExitCode::SUCCESS);
+    }
     let settings = Settings {
         futae: args.futae,
         cache_bytes: args.cache,

@@ -27,9 +27,9 @@ const FILL_BYTES: u32 = 1 << 20;
 pub enum Attack {
     /// Two requests at a time to prefetch 4 GiB.
     Cache,
-    /// TRIM of 64 KiB, 16 under way.
+    /// TRIM of 2 GiB, 16 under way.
     Trim,
-    /// WRITE_ZEROES of 64 KiB, 16 under way.
+    /// WRITE_ZEROES of 2 GiB, 16 under way.
     WriteZeroes,
     /// 512 connections that ask for 64 MiB each and receive nothing.
     Unread,
@@ -37,21 +37,30 @@ pub enum Attack {
     Idle,
     /// An agent whose frames name the whole volume 8,192 times.
     HostileAgent,
-    /// A store that answers with chunks without end.
-    EndlessStore,
+    /// A store that answers a READ with data without end.
+    EndlessData,
+    /// A store that answers BLOCK_STATUS with extents without end.
+    EndlessExtents,
 }
 
 impl Attack {
     /// All, in the order of the table.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Cache,
         Self::Trim,
         Self::WriteZeroes,
         Self::Unread,
         Self::Idle,
         Self::HostileAgent,
-        Self::EndlessStore,
+        Self::EndlessData,
+        Self::EndlessExtents,
     ];
+
+    /// Whether it needs the store whose answers do not end.
+    #[must_use]
+    pub fn is_by_store(self) -> bool {
+        matches!(self, Self::EndlessData | Self::EndlessExtents)
+    }
 
     /// Its name in the table.
     #[must_use]
@@ -63,7 +72,8 @@ impl Attack {
             Self::Unread => "unread",
             Self::Idle => "idle",
             Self::HostileAgent => "hostile-agent",
-            Self::EndlessStore => "endless-store",
+            Self::EndlessData => "endless-data",
+            Self::EndlessExtents => "endless-extents",
         }
     }
 }
@@ -71,16 +81,34 @@ impl Attack {
 /// A part of an attack; it ends when the attack is over.
 type Part<'a> = Box<dyn FnOnce() + Send + 'a>;
 
+/// Attacks until standard input ends. In a process of its own, since a server may tell its peers
+/// apart by their processes.
+pub fn attack(attack: Attack, directory: &Path) {
+    let ground = Ground::of(attack, directory);
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for part in parts(attack, &ground, &is_over) {
+            scope.spawn(part);
+        }
+        // An end by an error is an end.
+        let _ = std::io::stdin().read_to_end(&mut Vec::new());
+        is_over.store(true, Relaxed);
+    });
+}
+
 /// What runs at the same time in an attack. That a server refuses or hangs up is no error.
-pub fn parts<'a>(attack: Attack, ground: &'a Ground, is_over: &'a AtomicBool) -> Vec<Part<'a>> {
+fn parts<'a>(attack: Attack, ground: &'a Ground, is_over: &'a AtomicBool) -> Vec<Part<'a>> {
     let socket = ground.socket.as_path();
     let storm = |command: Command, length: u32, depth: u64| -> Part<'a> {
         Box::new(move || again(is_over, || storm(socket, command, length, depth, is_over)))
     };
+    let endless = |command: Command| -> Part<'a> {
+        Box::new(move || again(is_over, || ask_endless(socket, command, is_over)))
+    };
     match attack {
         Attack::Cache => vec![storm(Command::Cache, u32::MAX - 4095, 2)],
-        Attack::Trim => vec![storm(Command::Trim, 64 << 10, DEPTH)],
-        Attack::WriteZeroes => vec![storm(Command::WriteZeroes, 64 << 10, DEPTH)],
+        Attack::Trim => vec![storm(Command::Trim, 2 << 30, DEPTH)],
+        Attack::WriteZeroes => vec![storm(Command::WriteZeroes, 2 << 30, DEPTH)],
         Attack::Unread => vec![Box::new(move || unread(socket, is_over))],
         Attack::Idle => {
             let knock = move || again(is_over, || knock(socket));
@@ -91,14 +119,8 @@ pub fn parts<'a>(attack: Attack, ground: &'a Ground, is_over: &'a AtomicBool) ->
                 again(is_over, || agent(&ground.feed, is_over))
             })]
         }
-        Attack::EndlessStore => vec![
-            Box::new(move || again(is_over, || ask_endless(socket, Command::Read, is_over))),
-            Box::new(move || {
-                again(is_over, || {
-                    ask_endless(socket, Command::BlockStatus, is_over)
-                })
-            }),
-        ],
+        Attack::EndlessData => vec![endless(Command::Read)],
+        Attack::EndlessExtents => vec![endless(Command::BlockStatus)],
     }
 }
 
@@ -160,7 +182,7 @@ fn storm(
 ) -> anyhow::Result<()> {
     let mut stream = enter(socket, "hostile", false)?;
     let mut prng = Prng::new(7);
-    let places = HOSTILE_BYTES / 2 / u64::from(length.next_multiple_of(1 << 16));
+    let places = HOSTILE_BYTES / 2 / u64::from(length);
     let mut request = || {
         let offset = HOSTILE_BYTES / 2 + prng.below(places.max(1)) * u64::from(length);
         RequestHeader::new(command, 1, offset, length).encode()
