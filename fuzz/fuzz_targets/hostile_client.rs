@@ -6,29 +6,22 @@
 
 #[path = "hostile/attacker.rs"]
 mod attacker;
-#[path = "../../crates/futae-host/tests/common/client.rs"]
-#[allow(dead_code, clippy::allow_attributes, reason = "shared with the tests")]
-mod client;
+#[path = "../../crates/futae-host/tests/common/mod.rs"]
+mod common;
 mod hostile;
-#[path = "../../crates/futae-host/tests/common/store.rs"]
-#[allow(dead_code, clippy::allow_attributes, reason = "shared with the tests")]
-mod store;
 
 use attacker::{Attackers, MARK, seeds};
-use client::Client;
-use futae_engine::{Engine, EngineOptions, HandDown, Store};
-use futae_host::{Export, Listen, Server, ServerOptions};
-use futae_policy::Class;
+use common::{BLOCK, Client, MemoryStore};
+use futae_engine::Engine;
+use futae_host::{Listen, Server, ServerOptions};
 use futae_wire::ClientWish;
 use hostile::{Script, eventually, plant, stamp, stamped};
 use libfuzzer_sys::fuzz_target;
 use std::path::PathBuf;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
-use store::MemoryStore;
 use tempfile::TempDir;
 
-const BLOCK: u64 = 4096;
 /// Not whole blocks, so that the last one is short.
 const SIZE: usize = (256 << 10) + 512;
 const SLOTS: u32 = 24;
@@ -71,17 +64,7 @@ struct Rig {
 impl Rig {
     fn new(shape: u8) -> Self {
         let policy = ["exclusive(keep_served=true)", "lru", "exclusive", "arc"];
-        let policy = policy[usize::from(shape % 4)].parse().expect("a policy");
-        let options = EngineOptions {
-            block_bytes: BLOCK,
-            capacity_blocks: SLOTS,
-            policy,
-            seed: 1,
-            hand_down: HandDown::Nothing,
-            decision_log: None,
-            write_back: None,
-        };
-        let engine = Engine::new(&options).expect("a cache");
+        let engine = common::engine(policy[usize::from(shape % 4)], SLOTS);
         let stores = [OPEN, HONEST, FIXED].map(|owner| {
             let content = stamped(owner, 0, SIZE);
             match owner {
@@ -90,23 +73,14 @@ impl Rig {
             }
         });
         let export = |(name, store): (&str, &Arc<MemoryStore>)| {
-            let store = Arc::clone(store) as Arc<dyn Store>;
-            let volume = engine
-                .add_volume(name, store, Class::NORMAL)
-                .expect("a volume");
-            Export {
-                name: name.into(),
-                description: String::new(),
-                engine: Arc::clone(&engine),
-                volume,
-                read_only: name == NAMES[usize::from(FIXED)],
-            }
+            let mut export = common::export(&engine, name, store);
+            export.read_only = name == NAMES[usize::from(FIXED)];
+            export
         };
         let exports = NAMES.into_iter().zip(&stores).map(export).collect();
         let socket = DIRECTORY.path().join("nbd.sock");
         let options = ServerOptions {
             listen: vec![Listen::Unix(socket.clone())],
-            connections_max: 12,
             handshake_timeout: Duration::from_secs(5),
             ..ServerOptions::default()
         };

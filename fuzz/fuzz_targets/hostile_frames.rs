@@ -5,19 +5,17 @@
 
 #![no_main]
 
+#[path = "../../crates/futae-host/tests/common/mod.rs"]
+mod common;
 mod hostile;
 #[path = "hostile/speaker.rs"]
 mod speaker;
-#[path = "../../crates/futae-host/tests/common/store.rs"]
-#[allow(dead_code, clippy::allow_attributes, reason = "shared with the tests")]
-mod store;
 
+use common::{BLOCK, MemoryStore, StoreEvent};
 use futae_allocate::config::AgentConfig;
 use futae_allocate::feed::{Feed, Inbox};
 use futae_balance::OnlineCurve;
-use futae_engine::{Engine, EngineOptions, HandDown, Store};
-use futae_host::{Export, FeedOptions, Listen, Server, ServerOptions};
-use futae_policy::Class;
+use futae_host::{FeedOptions, Listen, Server, ServerOptions};
 use futae_report::References;
 use hostile::{Script, eventually, plant, stamped};
 use libfuzzer_sys::fuzz_target;
@@ -25,12 +23,10 @@ use speaker::{SECTORS, SIZE, Said, seeds, speech};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::sync::{Arc, LazyLock};
+use std::sync::LazyLock;
 use std::time::Duration;
-use store::{MemoryStore, StoreEvent};
 use tempfile::TempDir;
 
-const BLOCK: u64 = 4096;
 /// Blocks in notices from which on nobody waits until all of them have been heard.
 const LONG_SPEECH_BLOCKS: u64 = 50_000;
 /// Blocks that a feed may still tell the cache of once it is to stop. A single hostile frame asks
@@ -80,33 +76,11 @@ fn tell(path: &Path, said: &Said, waits: bool) {
 
 fn to_the_server(choice: u8, said: &Said) {
     let policy = ["exclusive(keep_served=true)", "exclusive", "lru", "arc"];
-    let options = EngineOptions {
-        block_bytes: BLOCK,
-        // Less than the volume, so that notices are read from the store; or more, so that they are
-        // not.
-        capacity_blocks: if choice < 2 { 64 } else { 4096 },
-        policy: policy[usize::from(choice % 4)].parse().expect("a policy"),
-        seed: 1,
-        hand_down: HandDown::Nothing,
-        decision_log: None,
-        write_back: None,
-    };
-    let engine = Engine::new(&options).expect("a cache");
+    // Less than the volume, so that notices are read from the store; or more, so that they are not.
+    let slots = if choice < 2 { 64 } else { 4096 };
+    let engine = common::engine(policy[usize::from(choice % 4)], slots);
     let stores = [0, 1].map(|owner| MemoryStore::new(stamped(owner, 0, SIZE)));
-    let export = |(name, store): (&str, &Arc<MemoryStore>)| {
-        let store = Arc::clone(store) as Arc<dyn Store>;
-        let volume = engine
-            .add_volume(name, store, Class::NORMAL)
-            .expect("a volume");
-        let (name, engine) = (name.to_owned(), Arc::clone(&engine));
-        Export {
-            name,
-            description: String::new(),
-            engine,
-            volume,
-            read_only: false,
-        }
-    };
+    let export = |(name, store)| common::export(&engine, name, store);
     let exports: Vec<_> = ["open", "honest"]
         .into_iter()
         .zip(&stores)

@@ -15,8 +15,8 @@ use libfuzzer_sys::fuzz_target;
 use player::{Player, Sent, Terms};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, channel};
-use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, LazyLock, PoisonError};
 use std::time::Duration;
 use tempfile::TempDir;
@@ -26,6 +26,8 @@ const POISON: u8 = 0xEE;
 /// A caller who waits for longer waits for ever.
 const HANG: Duration = Duration::from_secs(15);
 
+/// Inputs so far.
+static INPUTS: AtomicU64 = AtomicU64::new(0);
 static DIRECTORY: LazyLock<TempDir> = LazyLock::new(|| tempfile::tempdir().expect("a directory"));
 
 fuzz_target!(init: plant(&seeds()), |input: &[u8]| {
@@ -43,17 +45,18 @@ fuzz_target!(init: plant(&seeds()), |input: &[u8]| {
     // A second connection takes a second, so few inputs have one.
     let again = shape >= 0xFD;
     let sent = Arc::new(Sent::default());
-    let path = DIRECTORY.path().join("nbd.sock");
-    // A socket for each input: no connection of an earlier one is left in its queue.
-    let _ = std::fs::remove_file(&path);
-    let listener = UnixListener::bind(&path).expect("a socket");
+    // A socket for each input: the store of an earlier one may still be about to connect to its own.
+    let number = INPUTS.fetch_add(1, Relaxed);
+    let path = DIRECTORY.path().join(format!("{number}.sock"));
+    let listener = &UnixListener::bind(&path).expect("a socket");
     std::thread::scope(|scope| {
         let theirs = Arc::clone(&sent);
-        scope.spawn(move || serve(&listener, Script::new(replies), terms, &theirs, again));
+        scope.spawn(move || serve(listener, Script::new(replies), terms, &theirs, again));
         ask(&path, &mut orders, again, &sent);
         // The server may wait for a second connection that nobody needed.
         drop(UnixStream::connect(&path));
     });
+    let _ = std::fs::remove_file(&path);
 });
 
 fn serve(
@@ -192,7 +195,10 @@ fn check(buffer: &IoBuf, (offset, length): (u64, usize), sent: &Arc<Sent>) {
     assert_eq!(buffer.len(), length);
     if sent.is_garbled.load(Relaxed) {
         let is_poison = |part: &[u8]| part.iter().all(|&byte| byte == POISON);
-        assert!(!buffer.as_slice().windows(32).any(is_poison), "poison at {offset}");
+        assert!(
+            !buffer.as_slice().windows(32).any(is_poison),
+            "poison at {offset}"
+        );
         return;
     }
     let holes = sent.holes.lock().unwrap_or_else(PoisonError::into_inner);

@@ -241,7 +241,7 @@ impl<'a> Player<'a> {
             1 | 2 => {
                 for _ in 0..1 + self.script.byte() % 6 {
                     let from = self.script.below(length);
-                    let bytes = self.script.below(length - from + 1);
+                    let bytes = self.script.below(length.saturating_sub(from) + 1);
                     match self.script.byte() % 3 {
                         0 => self.hole(cookie, start + from, bytes, false)?,
                         _ => self.data(cookie, start + from, bytes, false)?,
@@ -251,12 +251,14 @@ impl<'a> Player<'a> {
             }
             // Both halves, either first.
             3 => {
-                self.data(cookie, start + half, length - half, false)?;
+                let rest = length.saturating_sub(half);
+                self.data(cookie, start + half, rest, false)?;
                 self.data(cookie, start, half, true)
             }
             4 => {
+                let rest = length.saturating_sub(half);
                 self.hole(cookie, start, half, false)?;
-                self.data(cookie, start + half, length - half, true)
+                self.data(cookie, start + half, rest, true)
             }
             5 => self.data(cookie, start, half, true),
             6 => self.done(cookie),
