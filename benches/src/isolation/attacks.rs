@@ -116,7 +116,7 @@ fn parts<'a>(attack: Attack, ground: &'a Ground, is_over: &'a AtomicBool) -> Vec
         }
         Attack::HostileAgent => {
             vec![Box::new(move || {
-                again(is_over, || agent(&ground.feed, is_over))
+                again(is_over, || agent(&ground.feed, is_over));
             })]
         }
         Attack::EndlessData => vec![endless(Command::Read)],
@@ -294,7 +294,7 @@ fn ask_endless(socket: &Path, command: Command, is_over: &AtomicBool) -> anyhow:
     let mut stream = enter(socket, "endless", true)?;
     let mut replies = vec![0; 64 << 10];
     for number in 0u64.. {
-        let request = RequestHeader::new(command, number, number % 1024 << 20, 1 << 20);
+        let request = RequestHeader::new(command, number, (number % 1024) << 20, 1 << 20);
         stream.write_all(&request.encode())?;
         while drain(&mut stream, &mut replies)? == 0 {
             if is_over.load(Relaxed) {
