@@ -1,7 +1,7 @@
 # Names for what one does here; see README.md. CARGO_TARGET_DIR is honoured everywhere.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-unit test-crates test-e2e fuzz soak bench lint
+.PHONY: help demo test test-unit test-crates test-e2e fuzz soak bench bench-isolation lint
 
 CARGO ?= cargo
 # How long each target of `make fuzz` looks for crashes.
@@ -43,6 +43,9 @@ soak: ## the model checker of consistency for an hour; ARGS="--seconds N --seed 
 bench: ## speed figures, for docs/performance.md
 	@scripts/install-deps bench
 	@scripts/bench $(ARGS)
+
+bench-isolation: ## what attackers can do to an honest client; status 1 beyond the limits
+	@scripts/bench-isolation $(ARGS)
 
 lint: ## format, clippy and documentation, without a warning
 	$(CARGO) fmt --all --check

@@ -10,6 +10,7 @@
 //! | [`servers`] | the servers to compare, and how they are started |
 //! | [`process`] | children that never outlive the benchmark |
 //! | [`floor`] | a server with no cache and no store: what the socket alone allows |
+//! | [`isolation`] | attacks, and what an honest client sees of them |
 //! | [`rounds`] | all servers in turns |
 //! | [`mounts`] | a cached file through mounts, and as it is |
 //! | [`speeds`] | the simulator's requests per second |
@@ -20,6 +21,7 @@
 pub mod client;
 pub mod floor;
 pub mod histogram;
+pub mod isolation;
 pub mod load;
 pub mod mounts;
 pub mod pattern;

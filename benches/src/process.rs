@@ -143,6 +143,21 @@ fn end(child: &mut Child) {
 }
 
 impl Running {
+    /// Its process.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// Ends it at once.
+    pub fn kill(&self) {
+        let mut inner = self.nursery.lock();
+        if let Some((_, child)) = inner.children.iter_mut().find(|(key, _)| *key == self.key) {
+            // It may have ended by itself.
+            let _ = child.kill();
+        }
+    }
+
     fn has_ended(&self) -> bool {
         let mut inner = self.nursery.lock();
         inner

@@ -1,0 +1,83 @@
+//! What the hostile targets share: an input that is read off as decisions, and content in which
+//! every byte tells whose it is and where it belongs.
+#![allow(
+    dead_code,
+    clippy::allow_attributes,
+    reason = "no target uses all of it"
+)]
+
+use std::time::{Duration, Instant};
+
+/// Reads an input off as decisions; 0 for every decision after its end.
+pub struct Script<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Script<'a> {
+    pub fn new(rest: &'a [u8]) -> Self {
+        Self { rest }
+    }
+
+    pub fn is_over(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    pub fn byte(&mut self) -> u8 {
+        let Some((&first, rest)) = self.rest.split_first() else {
+            return 0;
+        };
+        self.rest = rest;
+        first
+    }
+
+    pub fn word(&mut self) -> u64 {
+        u64::from(self.byte()) << 8 | u64::from(self.byte())
+    }
+
+    pub fn below(&mut self, end: u64) -> u64 {
+        self.word() % end.max(1)
+    }
+
+    pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[usize::from(self.byte()) % from.len()]
+    }
+
+    pub fn bytes(&mut self, most: usize) -> &'a [u8] {
+        let (taken, rest) = self.rest.split_at(most.min(self.rest.len()));
+        self.rest = rest;
+        taken
+    }
+}
+
+/// What volume `owner`, from 0 to 2, holds at `position`. The highest two bits are the owner.
+pub fn stamp(owner: u8, position: u64) -> u8 {
+    let mixed = position.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    owner << 6 | (mixed >> 58) as u8
+}
+
+/// The content of a volume from `start` on.
+pub fn stamped(owner: u8, start: u64, bytes: usize) -> Vec<u8> {
+    (start..start + bytes as u64)
+        .map(|at| stamp(owner, at))
+        .collect()
+}
+
+/// Waits for what another thread does; a target that waits in vain has found a hang.
+pub fn eventually(what: &str, mut done: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while !done() {
+        assert!(Instant::now() < deadline, "not within ten seconds: {what}");
+        std::thread::sleep(Duration::from_micros(200));
+    }
+}
+
+/// Puts the inputs into the directory that `FUTAE_FUZZ_SEEDS` names, if it does.
+pub fn plant(inputs: &[Vec<u8>]) {
+    let Some(directory) = std::env::var_os("FUTAE_FUZZ_SEEDS") else {
+        return;
+    };
+    for (number, input) in inputs.iter().enumerate() {
+        let path = std::path::Path::new(&directory).join(format!("seed-{number}"));
+        std::fs::write(path, input).expect("seeds can be written");
+    }
+}

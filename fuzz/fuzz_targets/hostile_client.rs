@@ -1,0 +1,172 @@
+//! Clients that do as the input says, several at a time, against a real server. Whatever they
+//! send: an honest client's volume and a read-only one keep their content, nothing of either
+//! appears elsewhere, the cache's books are in order, and nothing of the clients is left.
+
+#![no_main]
+
+#[path = "hostile/attacker.rs"]
+mod attacker;
+#[path = "../../crates/futae-host/tests/common/mod.rs"]
+mod common;
+mod hostile;
+
+use attacker::{Attackers, MARK, seeds};
+use common::{BLOCK, Client, MemoryStore};
+use futae_engine::Engine;
+use futae_host::{Listen, Server, ServerOptions};
+use futae_wire::ClientWish;
+use hostile::{Script, eventually, plant, stamp, stamped};
+use libfuzzer_sys::fuzz_target;
+use std::path::PathBuf;
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// Not whole blocks, so that the last one is short.
+const SIZE: usize = (256 << 10) + 512;
+const SLOTS: u32 = 24;
+
+/// The exports by their owner's number: what the attackers may write, the honest client's, and
+/// what nobody may write.
+const NAMES: [&str; 3] = ["open", "honest", "fixed"];
+const OPEN: u8 = 0;
+const HONEST: u8 = 1;
+const FIXED: u8 = 2;
+
+static DIRECTORY: LazyLock<TempDir> = LazyLock::new(|| tempfile::tempdir().expect("a directory"));
+
+fuzz_target!(init: plant(&seeds()), |input: &[u8]| {
+    let mut script = Script::new(input);
+    let rig = Rig::new(script.byte());
+    let mut honest = rig.client(HONEST);
+    let mut attackers = Attackers::new(&rig.socket, SIZE as u64, BLOCK);
+    let mut steps = 0u64;
+    while !script.is_over() && steps < 200 {
+        attackers.step(&mut script);
+        steps += 1;
+        if steps.is_multiple_of(8) {
+            check(&mut honest, HONEST, steps * 7 % 60 * BLOCK, 2 * BLOCK);
+        }
+    }
+    drop(attackers);
+    check(&mut honest, HONEST, 0, SIZE as u64);
+    drop(honest);
+    rig.check_and_stop();
+});
+
+struct Rig {
+    server: Server,
+    engine: Arc<Engine>,
+    stores: [Arc<MemoryStore>; 3],
+    socket: PathBuf,
+}
+
+impl Rig {
+    fn new(shape: u8) -> Self {
+        let policy = ["exclusive(keep_served=true)", "lru", "exclusive", "arc"];
+        let engine = common::engine(policy[usize::from(shape % 4)], SLOTS);
+        let stores = [OPEN, HONEST, FIXED].map(|owner| {
+            let content = stamped(owner, 0, SIZE);
+            match owner {
+                FIXED => MemoryStore::read_only(content),
+                _ => MemoryStore::new(content),
+            }
+        });
+        let export = |(name, store): (&str, &Arc<MemoryStore>)| {
+            let mut export = common::export(&engine, name, store);
+            export.read_only = name == NAMES[usize::from(FIXED)];
+            export
+        };
+        let exports = NAMES.into_iter().zip(&stores).map(export).collect();
+        let socket = DIRECTORY.path().join("nbd.sock");
+        let options = ServerOptions {
+            listen: vec![Listen::Unix(socket.clone())],
+            handshake_timeout: Duration::from_secs(5),
+            ..ServerOptions::default()
+        };
+        let server = Server::start(options, exports).expect("a server");
+        Self {
+            server,
+            engine,
+            stores,
+            socket,
+        }
+    }
+
+    fn client(&self, owner: u8) -> Client {
+        let name = NAMES[usize::from(owner)];
+        Client::unix(&self.socket, name, &ClientWish::default())
+    }
+
+    /// Holds everything that attackers may not change against what it was.
+    fn check_and_stop(self) {
+        eventually("every connection is gone", || {
+            self.server.status().connections == 0
+        });
+        for owner in [HONEST, FIXED, OPEN] {
+            let mut newcomer = self.client(owner);
+            check(&mut newcomer, owner, 0, SIZE as u64);
+        }
+        eventually("the newcomers are gone", || {
+            self.server.status().connections == 0
+        });
+        eventually("no read is under way", || {
+            self.engine.reads_under_way() == 0
+        });
+        eventually("nothing is held for anybody", || {
+            held_bytes(&self.server) == 0
+        });
+        self.engine.audit();
+        let status = self.engine.status();
+        assert!(
+            status.resident_blocks <= status.capacity_blocks,
+            "{status:?}"
+        );
+        for owner in [HONEST, FIXED] {
+            let store = &self.stores[usize::from(owner)];
+            assert!(
+                store.content() == stamped(owner, 0, SIZE),
+                "a store has changed"
+            );
+        }
+        let report = self.server.stop();
+        assert_eq!(report.abandoned_connections, 0);
+        assert_eq!(report.flush_errors, []);
+        self.engine.audit();
+    }
+}
+
+/// What the server says that it holds for peers, by whatever counters its status has for that.
+fn held_bytes(server: &Server) -> u64 {
+    fn sum(value: &serde_json::Value) -> u64 {
+        match value {
+            serde_json::Value::Object(fields) => fields
+                .iter()
+                .map(|(name, value)| match name.as_str() {
+                    "buffer_bytes" | "buffered_bytes" | "held_bytes" => {
+                        value.as_u64().unwrap_or_else(|| sum(value))
+                    }
+                    _ => sum(value),
+                })
+                .sum(),
+            serde_json::Value::Array(values) => values.iter().map(sum).sum(),
+            _ => 0,
+        }
+    }
+    sum(&serde_json::to_value(server.status()).expect("a status is JSON"))
+}
+
+/// Reads a range, and holds it against what its owner may hold.
+fn check(client: &mut Client, owner: u8, offset: u64, length: u64) {
+    let data = client.read(offset, length as u32);
+    let data = data.unwrap_or_else(|error| panic!("export {owner} answers {error:?}"));
+    assert_eq!(data.len() as u64, length);
+    for (position, &byte) in (offset..).zip(&data) {
+        let written = owner == OPEN && (byte == 0 || byte >> 6 == MARK >> 6);
+        assert!(
+            byte == stamp(owner, position) || written,
+            "export {} holds {byte:#x} at {position}",
+            NAMES[usize::from(owner)]
+        );
+    }
+}

@@ -1,0 +1,182 @@
+//! Agents that say what the input says, to the feed of a server and to that of an allocator:
+//! ranges of whole volumes, floods, replays, other runs, names with escapes, huge counts. Whatever
+//! they say: no panic, nothing of other volumes, nothing twice, and a stop that does not wait for
+//! the work that they asked for.
+
+#![no_main]
+
+#[path = "../../crates/futae-host/tests/common/mod.rs"]
+mod common;
+mod hostile;
+#[path = "hostile/speaker.rs"]
+mod speaker;
+
+use common::{BLOCK, MemoryStore, StoreEvent};
+use futae_allocate::config::AgentConfig;
+use futae_allocate::feed::{Feed, Inbox};
+use futae_balance::OnlineCurve;
+use futae_host::{FeedOptions, Listen, Server, ServerOptions};
+use futae_report::References;
+use hostile::{Script, eventually, plant, stamped};
+use libfuzzer_sys::fuzz_target;
+use speaker::{SECTORS, SIZE, Said, seeds, speech};
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::LazyLock;
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// Blocks in notices from which on nobody waits until all of them have been heard.
+const LONG_SPEECH_BLOCKS: u64 = 50_000;
+/// Blocks that a feed may still tell the cache of once it is to stop. A single hostile frame asks
+/// for sixteen times as many.
+const BLOCKS_AFTER_STOP_MAX: u64 = 500_000;
+
+static DIRECTORY: LazyLock<TempDir> = LazyLock::new(|| tempfile::tempdir().expect("a directory"));
+
+fuzz_target!(init: plant(&seeds()), |input: &[u8]| {
+    let Some((&choice, input)) = input.split_first() else {
+        return;
+    };
+    match choice % 8 {
+        0..4 => to_the_server(choice, &speech(&mut Script::new(input))),
+        4 => to_the_allocator(&speech(&mut Script::new(input))),
+        _ => to_an_inbox(&speech(&mut Script::new(input))),
+    }
+});
+
+/// An agent says it all and hangs up; with `waits` once all of it has been heard.
+fn tell(path: &Path, said: &Said, waits: bool) {
+    let mut stream = UnixStream::connect(path).expect("a feed");
+    stream
+        .set_write_timeout(Some(Duration::from_secs(10)))
+        .expect("a timeout");
+    stream
+        .set_read_timeout(Some(Duration::from_secs(10)))
+        .expect("a timeout");
+    if !waits {
+        stream.set_nonblocking(true).expect("a socket");
+    }
+    for part in said.bytes.chunks(48 << 10) {
+        // A feed that has enough may hang up, or let the speaker wait.
+        if stream.write_all(part).is_err() {
+            return;
+        }
+    }
+    if waits {
+        let _ = stream.shutdown(std::net::Shutdown::Write);
+        let end = stream.read(&mut [0]);
+        assert!(
+            end.is_ok_and(|count| count == 0),
+            "the feed hears to the end"
+        );
+    }
+}
+
+fn to_the_server(choice: u8, said: &Said) {
+    let policy = ["exclusive(keep_served=true)", "exclusive", "lru", "arc"];
+    // Less than the volume, so that notices are read from the store; or more, so that they are not.
+    let slots = if choice < 2 { 64 } else { 4096 };
+    let engine = common::engine(policy[usize::from(choice % 4)], slots);
+    let stores = [0, 1].map(|owner| MemoryStore::new(stamped(owner, 0, SIZE)));
+    let export = |(name, store)| common::export(&engine, name, store);
+    let exports: Vec<_> = ["open", "honest"]
+        .into_iter()
+        .zip(&stores)
+        .map(export)
+        .collect();
+    let path = DIRECTORY.path().join("feed.sock");
+    let options = ServerOptions {
+        listen: vec![Listen::Unix(DIRECTORY.path().join("nbd.sock"))],
+        feeds: vec![FeedOptions {
+            export: "open".into(),
+            path: path.clone(),
+        }],
+        ..ServerOptions::default()
+    };
+    let honest = exports[1].clone();
+    let server = Server::start(options, exports).expect("a server");
+    let is_short = said.blocks < LONG_SPEECH_BLOCKS;
+    tell(&path, said, is_short);
+    if is_short {
+        let heard = engine.status().counters.notices_in;
+        assert!(heard <= said.blocks, "{heard} blocks of {}", said.blocks);
+        if said.runs == 1 {
+            tell(&path, said, true);
+            let again = engine.status().counters.notices_in;
+            assert_eq!(again, heard, "what was played again was taken again");
+        }
+    } else {
+        eventually("the speech has begun", || {
+            let feed = server.status().feeds[0].clone();
+            feed.ranges + feed.refused_ranges + feed.replayed_frames + feed.frames > 0
+        });
+    }
+    let client = engine.join(honest.volume);
+    let data = engine.read_blocking(honest.volume, client, 5 * BLOCK, BLOCK);
+    assert!(data.is_ok_and(|data| data.as_slice() == &stamped(1, 5 * BLOCK, BLOCK as usize)[..]));
+    let before = engine.status().counters.notices_in;
+    let report = server.stop();
+    let after = engine.status().counters.notices_in;
+    assert!(
+        after - before < BLOCKS_AFTER_STOP_MAX,
+        "{} blocks of notices were told after the stop",
+        after - before
+    );
+    assert_eq!(report.flush_errors, []);
+    eventually("no read is under way", || engine.reads_under_way() == 0);
+    engine.audit();
+    let is_write = |event: &StoreEvent| !matches!(event, StoreEvent::Read(_) | StoreEvent::Flush);
+    assert_eq!(
+        stores.map(|store| store.count(is_write)),
+        [0, 0],
+        "an agent writes nothing"
+    );
+}
+
+/// Takes what came, and holds it against what may be.
+fn take(activity: Option<futae_balance::Activity>) -> bool {
+    let Some(activity) = activity else {
+        return false;
+    };
+    if let Some(pressure) = activity.pressure {
+        assert!((0.0..=1.0).contains(&pressure), "{activity:?}");
+    }
+    true
+}
+
+fn to_an_inbox(said: &Said) {
+    let mut inbox = Inbox::default();
+    let mut curve = OnlineCurve::new(SECTORS, 1);
+    for (number, frame) in said.frames.iter().enumerate() {
+        inbox.frame(frame.clone());
+        if number % 5 == 4 {
+            take(inbox.take(Some(&mut curve)));
+        }
+    }
+    take(inbox.take(Some(&mut curve)));
+    let before = inbox.refused();
+    // Whoever recorded it plays it again.
+    if said.runs <= 64 {
+        for frame in &said.frames {
+            inbox.frame(frame.clone());
+        }
+        assert!(
+            !take(inbox.take(None)),
+            "what was played again was taken again"
+        );
+        assert_eq!(inbox.refused() - before, said.frames.len() as u64);
+    }
+}
+
+fn to_the_allocator(said: &Said) {
+    let path = DIRECTORY.path().join("agent.sock");
+    let feed = Feed::start(&AgentConfig::Listen(path.clone())).expect("a feed");
+    let mut curve = OnlineCurve::new(u64::from(References::ALL), 1);
+    tell(&path, said, false);
+    take(feed.take(Some(&mut curve)));
+    // Ends its thread, and waits for it.
+    drop(feed);
+    assert!(!path.exists(), "the socket goes with its feed");
+}
