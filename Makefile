@@ -1,7 +1,7 @@
 # Names for what one does here; see README.md. CARGO_TARGET_DIR is honoured everywhere.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-unit test-crates test-e2e fuzz soak bench bench-isolation lint
+.PHONY: help demo test test-fast test-unit test-crates test-e2e fuzz soak bench bench-isolation lint
 
 CARGO ?= cargo
 # How long each target of `make fuzz` looks for crashes.
@@ -14,7 +14,7 @@ help: ## this list
 
 demo: ## the two-level cache live on this machine, beside its prediction
 	@scripts/install-deps demo
-	$(CARGO) run --release --locked -p futae-cli --bin futae -- demo $(ARGS)
+	$(CARGO) run --release --locked -p futae-cli --no-default-features --bin futae -- demo $(ARGS)
 
 test: ## every test, cheap ones first, then some fuzzing
 	@scripts/install-deps test
@@ -22,6 +22,11 @@ test: ## every test, cheap ones first, then some fuzzing
 	$(MAKE) test-crates
 	$(MAKE) test-e2e
 	$(MAKE) fuzz
+
+test-fast: ## for one who edits: unit tests, and the tests that need no mount and no guest
+	$(CARGO) test --workspace --locked --lib --bins
+	$(CARGO) test --locked -p futae-policy -p futae-sim -p futae-trace -p futae-balance -p futae-report --test '*'
+	$(CARGO) test --locked -p futae-tests --test tidy --test commands
 
 test-unit: ## unit tests and examples in the documentation
 	$(CARGO) test --workspace --locked --lib --bins

@@ -10,12 +10,12 @@
 //!
 //! # Readings
 //! The condition is taken as printed (`lt`) and shown beside its opposite (`ge`) and none
-//! (`always`), SPEC 2.2a. Memory is in MiB (b). A trial is a fixed time (c): 2.4 million page
+//! (`always`). Memory is in MiB. A trial is a fixed time: 2.4 million page
 //! reads of a guest that always hits; a miss takes as long as 8 hits; both are a model, as is the
-//! length of a phase: 11 trials of hits only (h). Positions are normal around the middle of the
-//! file ("regular expression" is a slip for normal distribution, f), σ a sixth of the file. The
-//! cache is the guest's memory less 0.4 GiB (i), a strict LRU, counted in units of 1 MiB, each of
-//! 256 page reads. "3 GB" is read as the end of the 4 GB phase (g).
+//! length of a phase: 11 trials of hits only. Positions are normal around the middle of the
+//! file ("regular expression" is a slip for normal distribution), σ a sixth of the file. The
+//! cache is the guest's memory less 0.4 GiB, a strict LRU, counted in units of 1 MiB, each of
+//! 256 page reads. "3 GB" is read as the end of the 4 GB phase.
 //!
 //! The allocator is the one of `futae balance` ([`futae_balance::Allocator`]), with the paper's evaluator
 //! and with `mrc`.

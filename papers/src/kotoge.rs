@@ -8,9 +8,9 @@
 //!
 //! # Readings
 //! x and y are not printed; (2,2), (5,3), (5,30), (8,4), (8,30) meet the definitions of the cases
-//! (SPEC 4.2k, 4.3). Blocks are 8 KiB, 128 a file. Time is not simulated but modelled: 90 ms on
-//! the wire for 1 MB at 100 Mb/s and 20 ms more where the file must be read from disk (SPEC 4.3,
-//! a model). `sendfile` goes past the buffer cache to the page cache, which is as large as the memory
+//! (figure 3). Blocks are 8 KiB, 128 a file. Time is not simulated but modelled: 90 ms on
+//! the wire for 1 MB at 100 Mb/s and 20 ms more where the file must be read from disk (a
+//! model). `sendfile` goes past the buffer cache to the page cache, which is as large as the memory
 //! that is free: an LRU of 20 MB of the machine's 32 (ours; the cases mean 12 to 34 MB). A file that
 //! it does not have takes 33 ms more, more than by the buffer cache, since the printed 123 and 124 ms
 //! say so: those two are not checked against it.

@@ -7,11 +7,11 @@
 //! 92 % (figure 5), and throughput with it (figure 6, without numbers in the text).
 //!
 //! # Readings
-//! An access is one request of 1 MiB, which counts once for each 128 MiB block it touches (SPEC
-//! 3.2d); a review makes one swap (a), which loads the whole block (f). The ratio is 1 − B/A, A
-//! being all volume to the host's cache, loads included (j). The host's cache has no published
-//! size: 1.45 GiB, the largest that explains 0 % (k). Requests start at whole MiB. The host works in
-//! units of 64 KiB (SPEC 3.3), as does the ordinary guest's cache of 2.59 GiB.
+//! An access is one request of 1 MiB, which counts once for each 128 MiB block it touches;
+//! a review makes one swap, which loads the whole block (section 3.1). The ratio is 1 − B/A, A
+//! being all volume to the host's cache, loads included. The host's cache has no published
+//! size: 1.45 GiB, the largest that explains 0 %. Requests start at whole MiB. The host works in
+//! units of 64 KiB, as does the ordinary guest's cache of 2.59 GiB.
 //!
 //! The guest's 128 MiB blocks and the host's 64 KiB units are of different size, which the
 //! simulator's hierarchies cannot join; a small simulation here does, made of the same levels.

@@ -1,5 +1,6 @@
 //! FUSE over io_uring, which root switches on and off for the whole machine.
 
+use crate::tools::Need;
 use crate::tools::skip;
 use rustix::fs::{FlockOperation, flock};
 use std::env;
@@ -27,12 +28,15 @@ impl Switched {
         let before = match fs::read_to_string(SWITCH) {
             Ok(before) => before,
             Err(error) => {
-                skip(&format!("no FUSE over io_uring: {SWITCH}: {error}"));
+                skip(
+                    Need::Rings,
+                    &format!("no FUSE over io_uring: {SWITCH}: {error}"),
+                );
                 return None;
             }
         };
         if let Err(error) = fs::write(SWITCH, wanted) {
-            skip(&format!("{SWITCH}: {error}; run as root"));
+            skip(Need::Rings, &format!("{SWITCH}: {error}; run as root"));
             return None;
         }
         Some(Self {

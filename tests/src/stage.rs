@@ -5,7 +5,7 @@ use crate::BLOCK;
 use crate::binary::futae;
 use crate::process::{Ended, Running};
 use crate::stamp::Stamp;
-use crate::tools::{skip, text};
+use crate::tools::text;
 use rustix::fs::{FlockOperation, flock};
 use rustix::mount::{UnmountFlags, unmount};
 use serde_json::Value;
@@ -255,7 +255,7 @@ impl Drop for Stage {
         if left().next().is_some() {
             // Removing it would remove what is mounted.
             let path = directory.keep();
-            skip(&format!("removing {}: still mounted", path.display()));
+            eprintln!("left behind: {}: still mounted", path.display());
         }
     }
 }

@@ -1,22 +1,17 @@
 //! Other programs, and what a test does where something is missing.
 
 use std::fs::OpenOptions;
-use std::io::{Write, stderr};
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// Says, past the capturing of tests' output, that a test or a part of it does not run here.
-pub fn skip(why: &str) {
-    // A message that nobody can read is nobody's loss.
-    let _ = writeln!(stderr(), "skipped: {why}");
-}
+pub use futae_machine::need::{Need, skip};
 
 /// Whether a program is installed; says so if it is not.
 #[must_use]
 pub fn has(tool: &str) -> bool {
     let found = Command::new(tool).arg("--version").output().is_ok();
     if !found {
-        skip(&format!("{tool} is not installed"));
+        skip(Need::Tools, &format!("{tool} is not installed"));
     }
     found
 }
@@ -26,7 +21,7 @@ pub fn has(tool: &str) -> bool {
 pub fn has_fuse() -> bool {
     let device = OpenOptions::new().read(true).write(true).open("/dev/fuse");
     if let Err(error) = &device {
-        skip(&format!("no FUSE: /dev/fuse: {error}"));
+        skip(Need::Fuse, &format!("no FUSE: /dev/fuse: {error}"));
     } else if !is_root() && !has("fusermount3") {
         return false;
     }
@@ -43,7 +38,7 @@ pub fn is_root() -> bool {
 #[must_use]
 pub fn has_root() -> bool {
     if !is_root() {
-        skip("only root may do this");
+        skip(Need::Root, "only root may do this");
     }
     is_root()
 }
@@ -72,7 +67,10 @@ pub fn without_fuse() -> Option<Command> {
     let tried = command().arg("true").output().expect("unshare starts");
     if !tried.status.success() {
         let why = String::from_utf8_lossy(&tried.stderr);
-        skip(&format!("no mount namespaces here: {}", why.trim()));
+        skip(
+            Need::Root,
+            &format!("no mount namespaces here: {}", why.trim()),
+        );
         return None;
     }
     Some(command())

@@ -3,6 +3,7 @@
 use futae_machine::{Disk, Kernel, Plan};
 use futae_tests::binary::binary;
 use futae_tests::stage::Stage;
+use futae_tests::tools::Need;
 use futae_tests::tools::skip;
 use serde_json::Value;
 use std::io::{Write, stderr};
@@ -41,7 +42,7 @@ fn an_agent_makes_an_exclusive_cache_hit_below_a_guest() {
         .file("bin/futae", binary());
     let mut guest = match plan.boot() {
         Ok(guest) => guest,
-        Err(error) if error.is_missing() => return skip(&error.to_string()),
+        Err(error) if error.is_missing() => return skip(Need::Qemu, &error.to_string()),
         Err(error) => panic!("{error}"),
     };
     let mut run = |script: &str| {

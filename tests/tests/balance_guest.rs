@@ -5,6 +5,7 @@ use futae_machine::{Guest, Kernel, Plan};
 use futae_tests::binary::{binary, futae};
 use futae_tests::process::Running;
 use futae_tests::stage::Stage;
+use futae_tests::tools::Need;
 use futae_tests::tools::{skip, text};
 use serde_json::Value;
 use std::fs::{self, File};
@@ -41,7 +42,7 @@ fn boot(stage: &Stage, agent: &Path) -> Option<Guest> {
     match plan.boot() {
         Ok(guest) => Some(guest),
         Err(error) if error.is_missing() => {
-            skip(&error.to_string());
+            skip(Need::Qemu, &error.to_string());
             None
         }
         Err(error) => panic!("{error}"),

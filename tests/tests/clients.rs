@@ -2,6 +2,7 @@
 
 use futae_tests::BLOCK;
 use futae_tests::stage::{EXPORT, Stage};
+use futae_tests::tools::Need;
 use futae_tests::tools::{has, run, skip, text};
 use serde_json::Value;
 use std::fs;
@@ -167,7 +168,7 @@ fn fio_by_its_nbd_engine() {
     }
     let engines = run("fio", &["--enghelp"]);
     if !String::from_utf8_lossy(&engines.stdout).contains("nbd") {
-        return skip("this fio has no nbd engine");
+        return skip(Need::Tools, "this fio has no nbd engine");
     }
     let mut stage = serving("exclusive");
     let mut fio = Command::new("fio");

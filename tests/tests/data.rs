@@ -2,6 +2,7 @@
 
 use futae_tests::BLOCK;
 use futae_tests::stage::Stage;
+use futae_tests::tools::Need;
 use futae_tests::tools::{has, has_fuse, has_root, run, skip, text};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -131,7 +132,7 @@ fn a_file_system_on_a_loop_device() {
     let attached = attached.expect("losetup starts");
     if !attached.status.success() {
         let why = String::from_utf8_lossy(&attached.stderr);
-        return skip(&format!("no loop devices here: {}", why.trim()));
+        return skip(Need::Loop, &format!("no loop devices here: {}", why.trim()));
     }
     let device = String::from_utf8_lossy(&attached.stdout).trim().to_owned();
     let loop_device = Loop { device };

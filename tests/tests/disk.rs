@@ -3,6 +3,7 @@
 use futae_tests::programs::{Database, exercise};
 use futae_tests::rings;
 use futae_tests::stage::{Stage, is_mountpoint};
+use futae_tests::tools::Need;
 use futae_tests::tools::{has, has_fuse, has_root, run, skip, text};
 use futae_tests::{BUSY, LATE, cached};
 use std::fs::{self, File};
@@ -30,7 +31,7 @@ impl Disk {
         let attached = losetup.output().expect("losetup starts");
         if !attached.status.success() {
             let why = String::from_utf8_lossy(&attached.stderr);
-            skip(&format!("no loop devices here: {}", why.trim()));
+            skip(Need::Loop, &format!("no loop devices here: {}", why.trim()));
             return None;
         }
         let device = String::from_utf8_lossy(&attached.stdout).trim().to_owned();

@@ -3,6 +3,7 @@
 use futae_tests::binary::binary;
 use futae_tests::direct::{Buffer, Direct};
 use futae_tests::stage::Stage;
+use futae_tests::tools::Need;
 use futae_tests::tools::{has_fuse, has_root, skip, text};
 use futae_tests::tree::{Tree, read};
 use std::fs::{self, File};
@@ -40,7 +41,7 @@ impl Group {
                 return Some(group);
             }
         }
-        skip("no memory cgroup can be made here");
+        skip(Need::Cgroup, "no memory cgroup can be made here");
         None
     }
 
@@ -97,7 +98,7 @@ impl Drop for Group {
             }
             std::thread::sleep(std::time::Duration::from_millis(20));
         }
-        skip(&format!("removing {}", self.path.display()));
+        eprintln!("left behind: {}", self.path.display());
     }
 }
 

@@ -4,6 +4,7 @@ use futae_policy::Prng;
 use futae_tests::binary::{futae, run};
 use futae_tests::process::Running;
 use futae_tests::stage::Stage;
+use futae_tests::tools::Need;
 use futae_tests::tools::{has, has_fuse, has_root, skip, text};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -76,7 +77,14 @@ fn a_web_server_has_the_hit_ratios_of_directory_priority() {
     assert_clean(&place);
     let said = String::from_utf8_lossy(&stderr);
     if said.contains("is not installed") || said.contains("control groups") {
-        return skip(said.trim());
+        return skip(
+            if said.contains("control groups") {
+                Need::Cgroup
+            } else {
+                Need::Tools
+            },
+            said.trim(),
+        );
     }
     let made: Value = serde_json::from_slice(&stdout).unwrap_or_else(|_| panic!("{said}"));
     let checks = made["checks"].as_array().expect("checks");

@@ -182,7 +182,7 @@ fn policies_that_draw_lots_draw_the_same() {
     );
 }
 
-/// Protection, cost and demotion in one cache (SPEC 6): on one class of blocks, none of them protected, it
+/// Protection, cost and demotion in one cache: on one class of blocks, none of them protected, it
 /// takes every decision as the exclusive cache does.
 #[test]
 fn the_joined_rules_over_one_class_are_the_exclusive_level() {

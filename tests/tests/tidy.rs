@@ -78,6 +78,11 @@ fn no_path_is_of_one_machine() {
 }
 
 #[test]
+fn no_reference_is_to_a_document_that_is_not_here() {
+    nothing(&words::check_absent(&sources()));
+}
+
+#[test]
 fn every_document_has_one_title() {
     nothing(&documents::check_titles(&sources()));
 }
@@ -294,6 +299,24 @@ mod rules {
             assert_eq!(check(&format!("\"/{place}/x\"")), 1);
             assert_eq!(
                 check(&format!("net/{place}/x, ../{place}/x, $D/{place}/x")),
+                0
+            );
+        }
+    }
+
+    #[test]
+    fn a_reference_to_an_absent_document_is_found() {
+        let check = |text: &str| words::check_absent(&one("a.rs", text)).len();
+        for name in ["SP:EC", "HO:USE", "FI:ELD"].map(|name| name.replace(':', "")) {
+            assert_eq!(check(&format!("//! as the paper has it ({name} 1.2c)")), 1);
+            assert_eq!(check(&format!("// {name} E2 at 1/16 of its size")), 1);
+            assert_eq!(
+                check(&format!("//! touches ({name}\n//! 3.2d); a review")),
+                1
+            );
+            assert_eq!(check(&format!("See {name}.md.")), 1);
+            assert_eq!(
+                check(&format!("const {name}: u32 = 4;\nlet x = {name};\n1")),
                 0
             );
         }

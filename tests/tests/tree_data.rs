@@ -3,6 +3,7 @@
 
 use futae_tests::programs::exercise;
 use futae_tests::rings;
+use futae_tests::tools::Need;
 use futae_tests::tools::{has, has_fuse, skip, text};
 use futae_tests::tree::{Tree, read};
 use rustix::fs::{Mode, OFlags};
@@ -212,7 +213,10 @@ fn what_goes_through_the_page_cache_below_leaves_it_again() {
     let probe = tree.beside("probe");
     let direct = OFlags::DIRECT | OFlags::CREATE | OFlags::RDWR;
     if rustix::fs::open(&probe, direct, Mode::RWXU).is_err() {
-        return skip("no O_DIRECT in the directory for temporary files");
+        return skip(
+            Need::Direct,
+            "no O_DIRECT in the directory for temporary files",
+        );
     }
     tree.mount(&["--cache", "4MiB"]);
     let names: Vec<_> = (0..20).map(|number| format!("{number}")).collect();

@@ -3,6 +3,7 @@
 
 use futae_tests::binary::binary;
 use futae_tests::stage::detach;
+use futae_tests::tools::Need;
 use futae_tests::tools::{has, has_fuse, has_root, run, skip, text};
 use futae_tests::tree::{Tree, read};
 use rustix::io::Errno;
@@ -62,7 +63,7 @@ impl Immutable {
         let output = Command::new("chattr").arg("+i").arg(&path).output();
         let made = output.is_ok_and(|output| output.status.success());
         if !made {
-            skip("no file can be made immutable here (chattr +i)");
+            skip(Need::Root, "no file can be made immutable here (chattr +i)");
         }
         made.then_some(Self(path))
     }
@@ -274,7 +275,7 @@ fn a_mount_of_another_user_is_that_users_alone() {
     let output = with_open_fuse(&tree, &script).output().expect("it starts");
     let said = String::from_utf8_lossy(&output.stdout);
     if said.contains("may not mount") {
-        return skip("a user without rights may not mount here");
+        return skip(Need::Root, "a user without rights may not mount here");
     }
     let wanted = [
         "own\n",

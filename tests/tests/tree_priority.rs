@@ -6,7 +6,7 @@ use futae_tests::tools::{has_fuse, text};
 use futae_tests::tree::{Tree, of_class, read};
 use std::fs;
 
-/// Of the experiment (SPEC 4.3): blocks of 8 KiB, 5.7 MiB for them, files of 1 MiB.
+/// Of the experiment of Kotoge and others (section 3): blocks of 8 KiB, 5.7 MiB for them, files of 1 MiB.
 const CACHE: [&str; 4] = ["--block", "8KiB", "--cache", "5832KiB"];
 const FILE_BYTES: usize = 1 << 20;
 const BLOCKS_PER_FILE: u64 = 128;

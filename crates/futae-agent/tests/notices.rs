@@ -1,6 +1,7 @@
 //! Evictions in a guest are told: every range that arrives names blocks of the file that was evicted, none
 //! names another, and nearly all arrive. On ext4 and XFS, by what the host finds there in the images.
 
+use futae_machine::need::{Need, skip};
 use futae_machine::{Kernel, Plan};
 use futae_report::{Frame, Health, Message, Notices, SECTOR_BYTES, Sample, Stream};
 use std::fs::File;
@@ -126,7 +127,7 @@ fn evictions_are_told_and_name_the_right_blocks() {
     let mut guest = match plan.boot() {
         Ok(guest) => guest,
         Err(error) if error.is_missing() => {
-            let _ = writeln!(stderr(), "skipped: {error}");
+            skip(Need::Qemu, &error.to_string());
             return;
         }
         Err(error) => panic!("{error}"),

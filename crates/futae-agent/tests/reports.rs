@@ -1,6 +1,7 @@
 //! Reports arrive over every kind of connection, and again after it broke; memory cgroups are told apart; and
 //! the agent keeps to its memory while it loads its programs.
 
+use futae_machine::need::{Need, skip};
 use futae_report::{Frame, GroupSample, Hello, Message, PAGE_BYTES, Sample, Source, Stream};
 use std::fs::{self, File};
 use std::io::{Read, Write, stderr};
@@ -142,10 +143,10 @@ impl Drop for Group {
 #[test]
 fn groups_are_told_apart_and_memory_is_kept_to() {
     if !rustix::process::geteuid().is_root() {
-        return say("skipped: counting by eBPF needs root");
+        return skip(Need::Root, "counting by eBPF needs root");
     }
     let Some(group) = Group::new() else {
-        return say("skipped: no memory cgroups here");
+        return skip(Need::Cgroup, "no memory cgroups here");
     };
     let place = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
     let file = place.path().join("file");
@@ -161,7 +162,7 @@ fn groups_are_told_apart_and_memory_is_kept_to() {
     let (connection, _) = listener.accept().expect("the agent");
     let (hello, _) = hear_both(&connection);
     if hello.source == Source::Vmstat {
-        return say("skipped: this kernel takes no eBPF");
+        return skip(Need::Ebpf, "this kernel takes no eBPF");
     }
     // All of it twice, in the group: from memory, or not, as it may be.
     let script =

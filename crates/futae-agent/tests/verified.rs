@@ -4,6 +4,7 @@
 use clap::Parser;
 use futae_agent::args::Args;
 use futae_agent::probe::Probe;
+use futae_machine::need::{Need, skip};
 use futae_report::Source;
 use std::io::{Write, stderr};
 
@@ -25,7 +26,10 @@ fn no_program_is_much_work_to_check() {
         let args = Line::parse_from(words).args.check().expect("good");
         let (probe, why) = Probe::start(&args);
         let said = match (probe.source(), probe.verified_instructions()) {
-            (Source::Vmstat, _) => format!("skipped: {}", why.unwrap_or_default()),
+            (Source::Vmstat, _) => {
+                skip(Need::Ebpf, &why.unwrap_or_default().to_string());
+                continue;
+            }
             (_, None) => "skipped: this kernel does not tell how it checks programs".to_owned(),
             (source, Some(most)) => {
                 assert!(most <= INSTRUCTIONS_MAX, "{source:?}: {most}");

@@ -4,6 +4,7 @@ mod command;
 mod demo;
 mod densities;
 mod failure;
+#[cfg(feature = "laboratory")]
 mod live;
 mod load;
 mod plot;
@@ -31,6 +32,7 @@ enum Command {
     Mrc(command::mrc::Args),
     Locality(command::locality::Args),
     Trace(command::trace::Args),
+    #[cfg(feature = "laboratory")]
     Paper(command::paper::Args),
     Serve(command::serve::Args),
     Mount(command::mount::Args),
@@ -50,6 +52,7 @@ impl Command {
             Self::Sim(args) => command::sim::run(&args),
             Self::Mrc(args) => command::mrc::run(&args),
             Self::Locality(args) => command::locality::run(&args),
+            #[cfg(feature = "laboratory")]
             Self::Paper(args) => command::paper::run(&args),
             Self::Trace(args) => command::trace::run(&args),
             Self::Serve(args) => command::serve::run(&args),

@@ -96,7 +96,7 @@ fn in_page_cache(path: &Path) -> Option<u64> {
     let said = match told {
         Ok(told) if told.status.success() => told.stdout,
         _ => {
-            println!("skipped: fincore is not installed");
+            futae_machine::need::skip(futae_machine::need::Need::Tools, "fincore is not installed");
             return None;
         }
     };
@@ -109,7 +109,10 @@ fn what_goes_through_the_page_cache_leaves_it_again() {
     let path = image(directory.path(), 3_000_003);
     let store = FileStore::open(&path, false).expect("a store");
     if store.describe().contains("no O_DIRECT") {
-        return println!("skipped: no O_DIRECT in {}", directory.path().display());
+        return futae_machine::need::skip(
+            futae_machine::need::Need::Direct,
+            &format!("no O_DIRECT in {}", directory.path().display()),
+        );
     }
     // Long ones, and some whose first and last pages are half theirs.
     for (offset, length) in [
@@ -293,7 +296,10 @@ impl Drop for SmallDisk {
 #[test]
 fn a_full_disk_is_an_error_that_says_so_and_reads_go_on() {
     let Some(disk) = SmallDisk::mount() else {
-        eprintln!("skipped: mounting a tmpfs is not permitted here (run as root)");
+        futae_machine::need::skip(
+            futae_machine::need::Need::Root,
+            "mounting a tmpfs is not permitted here (run as root)",
+        );
         return;
     };
     let path = image(disk.0.path(), 8 << 20);

@@ -13,7 +13,10 @@ const SIZE: usize = 6 << 20;
 fn installed(tool: &str) -> bool {
     let found = Command::new(tool).arg("--version").output().is_ok();
     if !found {
-        eprintln!("skipped: {tool} is not installed");
+        futae_machine::need::skip(
+            futae_machine::need::Need::Tools,
+            &format!("{tool} is not installed"),
+        );
     }
     found
 }
@@ -185,7 +188,10 @@ fn fio_verifies_what_it_wrote() {
         return;
     }
     if !text(&run("fio", &["--enghelp"])).contains("nbd") {
-        eprintln!("skipped: this fio has no nbd engine");
+        futae_machine::need::skip(
+            futae_machine::need::Need::Tools,
+            "this fio has no nbd engine",
+        );
         return;
     }
     let rig = Rig::new("exclusive", 256, content());

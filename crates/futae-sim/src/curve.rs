@@ -1,7 +1,7 @@
 //! Miss-ratio curves: which share of all requests a cache of each size would miss.
 //!
 //! * [`ExactLru`]: LRU at every size at once, by stack distances (Mattson et al., 1970);
-//! * [`Shards`]: the same from a sample of the blocks (Waldspurger et al., FAST 2015; FIELD 1.2),
+//! * [`Shards`]: the same from a sample of the blocks (Waldspurger et al., FAST 2015),
 //!   at a fixed rate or in fixed memory;
 //! * [`MiniTrace`]: any policy, by a small copy of the trace and of the cache (Waldspurger et al.,
 //!   ATC 2017).

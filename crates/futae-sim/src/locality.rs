@@ -1,5 +1,6 @@
 //! Locality as a cache at each level sees it: how much else is asked for before a block is asked
-//! for again (SPEC 1.2n and E2).
+//! for again (Sugimoto and
+//! Yamaguchi 2015, section 3.1, figures 3 and 4).
 //!
 //! The *re-access interval* of a request is the bytes of the other requests, at the same level,
 //! between it and the request before it for the same block. Below an LRU cache no block comes

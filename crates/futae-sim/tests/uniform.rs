@@ -1,5 +1,5 @@
-//! Theorems T3, T4 and T5 (SPEC 1.3) and the first experiment of the paper on exclusive lower
-//! caches (SPEC 1.4, E1): uniform reads below an LRU upper cache.
+//! The closed forms of `futae_sim::theory` and figures 12 to 14 of Sugimoto and Yamaguchi 2015:
+//! uniform reads below an LRU upper cache.
 
 mod common;
 

@@ -1,4 +1,5 @@
-//! Theorem T6 and the mistake of SPEC 1.2c: demoting at the end of the next victim. The paper's
+//! On a loop longer than both caches, the proposed policy of Sugimoto and Yamaguchi 2015 has no
+//! hits. And its likeliest mistake: demoting at the end of the next victim. The paper's
 //! own experiment cannot tell that policy from the right one; skewed and looping reads can.
 
 mod common;

@@ -11,9 +11,9 @@
 //! and no worse at high w (figure 8).
 //!
 //! # Readings
-//! Classes go by memory object, text or heap, not by a dirty bit (SPEC 5.3d). 1300 frames of 8 KB; the
-//! inactive queue has 15 % of them (c: at a third there is no U-shape). A page is read in 22 ms from
-//! the local disk and 18 ms from the server (5.3g, published); writing a heap page out takes as long as
+//! Classes go by memory object, text or heap, not by a dirty bit (section 4). 1300 frames of 8 KB; the
+//! inactive queue has 15 % of them (at a third there is no U-shape). A page is read in 22 ms from
+//! the local disk and 18 ms from the server (section 4.1); writing a heap page out takes as long as
 //! reading one, and a reference 0.4 ms (ours). The programs are synthetic: see `workload`.
 //! Times are sums of these costs, means over seeds, relative to w = 1.
 

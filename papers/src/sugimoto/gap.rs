@@ -7,10 +7,10 @@
 //!
 //! # Readings
 //! The interval is in bytes of other lower requests between two lower requests for the same file
-//! (SPEC 1.2n). The guest's cache is a strict LRU of files, of guest memory less what its kernel
+//! (section 3.1). The guest's cache is a strict LRU of files, of guest memory less what its kernel
 //! and processes hold: 0.8 and 1.7 GB. Such a cache gives a hard gap of −(D−U)·ln(1−U/D), wider
 //! than the published ones, which correspond to strict LRUs of 0.41 and 0.62 GB: Linux's inactive
-//! list, not the whole cache (SPEC 1.4 E2). So the published widths are not checked, only that
+//! list, not the whole cache. So the published widths are not checked, only that
 //! there is a gap and that it widens; its width is held against the closed form. The gap is the
 //! interval that one re-access in a thousand stays below.
 

@@ -6,10 +6,10 @@
 //! ratio; their values do not survive in print, so what is published are orders and trends.
 //!
 //! # Readings
-//! GB is 2^30 bytes (SPEC 0). The list of policies in the text leaves out LFU and 2Q, of which
-//! other sections speak: all nine are run (SPEC 1.2h). LFU keeps counts of departed blocks (j);
-//! MQ has 8 queues, 4·L names and a lifetime of as many accesses as there are blocks (k); 2Q is
-//! the full one with Kin = L/4, Kout = L/2 (l). The length of a run is not published: 100 reads a
+//! GB is 2^30 bytes. The list of policies in the text leaves out LFU and 2Q, of which
+//! other sections speak: all nine are run. LFU keeps counts of departed blocks;
+//! MQ has 8 queues, 4·L names and a lifetime of as many accesses as there are blocks; 2Q is
+//! the full one with Kin = L/4, Kout = L/2. The length of a run is not published: 100 reads a
 //! block of warm-up and as many measured; 10 and 10 at full size. MQ and LFU depend on it.
 
 use crate::Experiment;
@@ -169,7 +169,7 @@ fn run(upper: u64, options: &Options, progress: &Progress<'_>) -> Result<Reprodu
         errata: vec![
             "section 3.4.1 prints the hit ratio as 1 − A/B, where it must be 1 − B/A (B of A requests leave the cache)",
             "the list of simulated policies leaves out LFU and 2Q, and has RADN for RAND",
-            "only uniform reads were tried; under a loop of more than both caches the proposed policy has no hits, FIX and MRU have (SPEC 1.3 T6)",
+            "only uniform reads were tried; under a loop of more than both caches the proposed policy has no hits, FIX and MRU have (both keep L blocks of the loop)",
         ],
         checks: results.checks(upper, passes),
         ..Reproduction::default()
@@ -286,7 +286,7 @@ impl Results {
         ]
     }
 
-    /// SPEC 1.4's bands, in points; closed forms where there are.
+    /// Bands around an independent simulation, in points; closed forms where there are.
     fn model(&self, upper: u64, lower: u64, passes: u64, checks: &mut Vec<Check>) {
         let mut band = |policy: &'static str, low: f64, high: f64| {
             let name = format!("{policy} at {lower} GiB, lower hit in percent");
@@ -310,7 +310,7 @@ impl Results {
         let lru = self.hit(upper, lower, "lru");
         band("mq", lru - 0.3, lru + 7.0);
         // Perfect LFU comes to the L/D of FIX from below, the nearer the longer the run: at 100
-        // reads a block 1 to 4 points below, of which SPEC 1.4's table makes 0.9 to 4 (19.1 % where
+        // reads a block 1 to 4 points below, of which an independent simulation makes 0.9 to 4 (19.1 % where
         // FIX has 20 %).
         let fix = theory("fix");
         let (low, high) = if passes >= 100 {
@@ -327,8 +327,7 @@ impl Results {
     }
 }
 
-/// SPEC 1.4's table has no closed form for 2Q: these are the values of that independent
-/// simulation, in percent.
+/// There is no closed form for 2Q: these are the values of an independent simulation, in percent.
 fn two_q(upper: u64, lower: u64) -> f64 {
     let row = match upper {
         2 => [15.0, 20.3, 26.3, 38.4],

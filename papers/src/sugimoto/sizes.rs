@@ -8,7 +8,7 @@
 //!
 //! # Readings
 //! The paper gives memory sizes, not cache sizes: the guest's cache is its memory less 0.35 GB,
-//! the host's 15.45 GB less the guest's memory (SPEC 1.4 E3, a model). The unit is a block of
+//! the host's 15.45 GB less the guest's memory (a model). The unit is a block of
 //! 1 MiB (FFSB's operation), of 256 KiB at full scale. The proposed policy, which the paper did not try here, is shown beside.
 
 use crate::Experiment;
@@ -34,7 +34,7 @@ const HOST_FREE: f64 = 15.45;
 /// Data in GiB.
 const DATA: [u64; 10] = [1, 2, 4, 6, 8, 10, 12, 14, 16, 20];
 const PASSES: u64 = 20;
-/// SPEC 1.4 E3, an independent simulation: guest memory, data, host hit ratio under LRU and under
+/// An independent simulation of figures 6 to 8: guest memory, data, host hit ratio under LRU and under
 /// the proposed policy.
 const MODELLED: [(u64, u64, f64, f64); 12] = [
     (2, 14, 0.956, 1.0),

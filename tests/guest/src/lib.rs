@@ -26,6 +26,7 @@ mod error;
 mod guest;
 mod initramfs;
 mod modules;
+pub mod need;
 mod packages;
 mod plan;
 

@@ -2,7 +2,6 @@
 
 use futae_machine::{Guest, GuestError, HostCache, Kernel, Plan};
 use std::fs;
-use std::io::{Write, stderr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -20,7 +19,7 @@ fn boot(plan: Plan) -> Option<Guest> {
         Ok(guest) => Some(guest),
         Err(error) if error.is_missing() => {
             // Past the capturing of tests' output; nobody misses what nobody can read.
-            let _ = writeln!(stderr(), "skipped: {error}");
+            futae_machine::need::skip(futae_machine::need::Need::Qemu, &error.to_string());
             None
         }
         Err(error) => panic!("{error}"),

@@ -8,6 +8,16 @@ const UNFINISHED: [&str; 3] = [
     concat!("FIX", "ME"),
     concat!("XX", "X"),
 ];
+const ABSENT: [&str; 8] = [
+    concat!("SP", "EC"),
+    concat!("DES", "IGN"),
+    concat!("PE", "ERS"),
+    concat!("FI", "ELD"),
+    concat!("LI", "VE"),
+    concat!("GU", "EST"),
+    concat!("HO", "USE"),
+    concat!("FO", "UND"),
+];
 const UNFINISHED_MACROS: [&str; 2] = ["todo", "unimplemented"];
 const WORKPLACES: [&str; 4] = [
     concat!("/wo", "rk/"),
@@ -76,4 +86,39 @@ pub fn check_workplaces(sources: &[Source]) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// References to documents that are not in the repository: a name of the list with `.md`, or in
+/// prose before the number of a section. A constant of such a name is none.
+#[must_use]
+pub fn check_absent(sources: &[Source]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for source in sources {
+        let lines: Vec<_> = source.text.lines().collect();
+        for (at, line) in lines.iter().enumerate() {
+            let next = lines.get(at + 1).map_or("", |next| comment(next));
+            let named = words(line).find(|(column, word)| {
+                let rest = &line[column + word.len()..];
+                let after = if rest.trim().is_empty() { next } else { rest };
+                ABSENT.contains(word) && (rest.starts_with(".md") || is_section(after))
+            });
+            if let Some((_, name)) = named {
+                let problem = format!("{name} is not in the repository: name the paper or say why");
+                findings.push(source.finding(at, problem));
+            }
+        }
+    }
+    findings
+}
+
+/// A line without the marks of a comment.
+fn comment(line: &str) -> &str {
+    line.trim_start().trim_start_matches(['/', '!', '#', '*'])
+}
+
+/// Whether a text begins with the number of a section or of an experiment: ` 1.2c`, `'s 4`, ` E2`.
+fn is_section(text: &str) -> bool {
+    let text = text.trim_start_matches("'s").trim_start_matches(['§', ' ']);
+    let number = text.strip_prefix('E').unwrap_or(text);
+    number.starts_with(|c: char| c.is_ascii_digit())
 }

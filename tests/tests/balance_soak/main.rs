@@ -20,6 +20,7 @@ use futae_machine::GuestError;
 use futae_policy::Prng;
 use futae_tests::binary::futae;
 use futae_tests::process::{PATIENCE, Running};
+use futae_tests::tools::Need;
 use futae_tests::tools::{skip, text};
 use ledger::Ledger;
 use machine::Place;
@@ -234,7 +235,7 @@ fn bounds_hold_with_real_guests_and_everything_against_them() {
         });
         for one in &reins {
             match one.done.recv().expect("the driver of a guest breaks off") {
-                Err(error) if error.is_missing() => return skip(&error.to_string()),
+                Err(error) if error.is_missing() => return skip(Need::Qemu, &error.to_string()),
                 Err(error) => panic!("{error}"),
                 Ok(_) => {}
             }

@@ -5,6 +5,7 @@ mod cases;
 mod system;
 
 use cases::Bench;
+use futae_machine::need::{Need, skip};
 use futae_machine::{Guest, Kernel, Plan};
 use futae_report::{Message, Stream};
 use std::fs::File;
@@ -94,7 +95,7 @@ fn check(places: &[PathBuf]) {
                 std::env::var_os(PLACES).is_none(),
                 "this kernel must take eBPF: {why}"
             );
-            return say(&format!("skipped: {why}"));
+            return skip(Need::Ebpf, &why.to_string());
         }
     };
     let mut problems = Vec::new();
@@ -134,7 +135,7 @@ fn counts_equal_the_truth_here() {
         return check(&std::env::split_paths(&places).collect::<Vec<_>>());
     }
     if !rustix::process::geteuid().is_root() {
-        return say("skipped: mounting needs root");
+        return skip(Need::Root, "mounting needs root");
     }
     let directory = tempfile::tempdir().expect("a directory");
     let mut mounts = Vec::new();
@@ -142,7 +143,7 @@ fn counts_equal_the_truth_here() {
         let image = image(directory.path(), kind);
         match Mounted::new(&image, directory.path().join(kind)) {
             Ok(mounted) => mounts.push(mounted),
-            Err(why) => say(&format!("skipped: {kind}: {why}")),
+            Err(why) => skip(Need::Loop, &format!("{kind}: {why}")),
         }
     }
     let places: Vec<_> = mounts.iter().map(|mounted| mounted.place.clone()).collect();
@@ -186,7 +187,7 @@ fn boot(plan: Plan) -> Option<Guest> {
     match plan.boot() {
         Ok(guest) => Some(guest),
         Err(error) if error.is_missing() => {
-            say(&format!("skipped: {error}"));
+            skip(Need::Qemu, &error.to_string());
             None
         }
         Err(error) => panic!("{error}"),

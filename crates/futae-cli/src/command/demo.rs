@@ -1,5 +1,6 @@
 //! `futae demo`: the two-level cache live on this machine, beside its prediction.
 
+#[cfg(feature = "laboratory")]
 use crate::demo::guests::{self, GuestsPlan};
 use crate::demo::{self, DemoPlan};
 use crate::failure::Failure;
@@ -61,6 +62,12 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let block_bytes =
         parse_block_bytes(&args.block, BLOCK_BYTES_MIN, BLOCK_BYTES_MAX).map_err(Failure::usage)?;
     let stopped = Arc::new(AtomicBool::new(false));
+    #[cfg(not(feature = "laboratory"))]
+    if args.guests {
+        let message = "this futae was built without guests (the cargo feature `laboratory`); build it with the default features";
+        return Err(Failure::usage(message));
+    }
+    #[cfg(feature = "laboratory")]
     if args.guests {
         let plan = plan_guests(args)?;
         watch_signals(&stopped)?;
@@ -124,6 +131,7 @@ fn plan(args: &Args, block_bytes: u64) -> Result<DemoPlan, Failure> {
     Ok(plan)
 }
 
+#[cfg(feature = "laboratory")]
 fn plan_guests(args: &Args) -> Result<GuestsPlan, Failure> {
     let blocks = |what: &str, text: &str| blocks(what, text, guests::BLOCK_BYTES);
     let image_blocks = blocks("image", args.image.as_deref().unwrap_or("160MiB"))?;

@@ -118,7 +118,7 @@ impl<'a> Shown<'a> {
         })
     }
 
-    /// The gap that theory gives for one tap (SPEC 1.3, T5), in bytes, where it gives one: below
+    /// The gap that theory gives for one tap (`futae_sim::theory`), in bytes, where it gives one: below
     /// one LRU cache under uniform reads.
     fn theory_bytes(&self, at: usize) -> Option<f64> {
         let Source::Workload { spec, .. } = &self.source else {

@@ -7,6 +7,7 @@ pub mod load;
 pub mod locality;
 pub mod mount;
 pub mod mrc;
+#[cfg(feature = "laboratory")]
 pub mod paper;
 pub mod policies;
 pub mod protect;

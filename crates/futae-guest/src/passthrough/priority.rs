@@ -1,5 +1,5 @@
 //! Which directories are designated, and so which files are protected: those directly in a
-//! designated directory, by any of their names (SPEC 4.1, 4.2e). A directory is known by its
+//! designated directory, by any of their names (Kotoge and others, c. 2006, section 2). A directory is known by its
 //! device and inode number, so a rename takes its designation along.
 
 use super::lower::stat_of;

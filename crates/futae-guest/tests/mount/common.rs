@@ -24,7 +24,10 @@ pub(crate) fn has_fuse() -> bool {
     match OpenOptions::new().read(true).write(true).open("/dev/fuse") {
         Ok(_) => true,
         Err(error) => {
-            println!("skipped: /dev/fuse: {error}; run where FUSE is permitted");
+            futae_machine::need::skip(
+                futae_machine::need::Need::Fuse,
+                &format!("/dev/fuse: {error}; run where FUSE is permitted"),
+            );
             false
         }
     }
@@ -35,7 +38,10 @@ pub(crate) fn tool(program: &str, arguments: &[&str]) -> Option<Output> {
     match Command::new(program).args(arguments).output() {
         Ok(output) => Some(output),
         Err(error) => {
-            println!("skipped: cannot run {program} ({error}); install it to run this test");
+            futae_machine::need::skip(
+                futae_machine::need::Need::Tools,
+                &format!("cannot run {program} ({error}); install it to run this test"),
+            );
             None
         }
     }

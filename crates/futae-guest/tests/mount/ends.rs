@@ -91,7 +91,12 @@ fn somebody_else_may_unmount() {
     assert!(!mount.is_over());
     match rustix::mount::unmount(place.mountpoint(), UnmountFlags::empty()) {
         Ok(()) => {}
-        Err(error) => return println!("skipped: umount: {error}; run as root"),
+        Err(error) => {
+            return futae_machine::need::skip(
+                futae_machine::need::Need::Root,
+                &format!("umount: {error}; run as root"),
+            );
+        }
     }
     let deadline = Instant::now() + Duration::from_secs(10);
     while !mount.is_over() {
@@ -136,7 +141,10 @@ fn a_dead_mount_is_cleaned_up() {
         Some(data),
     );
     if let Err(error) = made {
-        return println!("skipped: mount: {error}; run as root");
+        return futae_machine::need::skip(
+            futae_machine::need::Need::Root,
+            &format!("mount: {error}; run as root"),
+        );
     }
     drop(device);
     assert!(std::fs::read_dir(place.mountpoint()).is_err(), "it is dead");

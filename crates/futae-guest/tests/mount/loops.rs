@@ -40,7 +40,10 @@ fn a_file_system_lives_on_a_loop_device() {
         return;
     }
     if !rustix::process::geteuid().is_root() {
-        return println!("skipped: loop devices need root");
+        return futae_machine::need::skip(
+            futae_machine::need::Need::Root,
+            "loop devices need root",
+        );
     }
     let tools = [
         ("losetup", "--version"),
@@ -65,7 +68,10 @@ fn a_file_system_lives_on_a_loop_device() {
         };
         if !output.status.success() {
             let why = String::from_utf8_lossy(&output.stderr);
-            return println!("skipped: no loop device: {why}");
+            return futae_machine::need::skip(
+                futae_machine::need::Need::Loop,
+                &format!("no loop device: {why}"),
+            );
         }
         let device = Loop(String::from_utf8_lossy(&output.stdout).trim().to_owned());
         run("mkfs.ext4", &["-q", &device.0]);

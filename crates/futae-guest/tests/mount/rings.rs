@@ -19,12 +19,18 @@ impl Switched {
         let before = match fs::read_to_string(SWITCH) {
             Ok(before) => before,
             Err(error) => {
-                println!("skipped: no FUSE over io_uring: {SWITCH}: {error}");
+                futae_machine::need::skip(
+                    futae_machine::need::Need::Rings,
+                    &format!("no FUSE over io_uring: {SWITCH}: {error}"),
+                );
                 return None;
             }
         };
         if let Err(error) = fs::write(SWITCH, wanted) {
-            println!("skipped: {SWITCH}: {error}; run as root");
+            futae_machine::need::skip(
+                futae_machine::need::Need::Rings,
+                &format!("{SWITCH}: {error}; run as root"),
+            );
             return None;
         }
         Some(Self(before))

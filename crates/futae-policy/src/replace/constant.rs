@@ -1,7 +1,7 @@
 //! Const: a chosen set of blocks is loaded and stays; nothing else is kept.
 //!
 //! # Source
-//! Yoshida, Kourai and Yamaguchi 2018, Const Cache FS (SPEC 3.1).
+//! Yoshida, Kourai and Yamaguchi 2018, Const Cache FS (sections 2.5 and 3.2).
 //! # Picture
 //! [ the chosen blocks ]; all others pass by
 //! # Transitions

@@ -1,31 +1,31 @@
 //! Cost: FIFO with second chance in which blocks that are cheap to get back age faster.
 //!
 //! # Source
-//! Sudo and others (Canon) 1993, multi-level FIFO with second chance (SPEC 5.2).
+//! Sudo and others (Canon) 1993, multi-level FIFO with second chance (section 3.2.2).
 //! # Picture
 //! new → [ active of its class, fifo ] ×4 → by weight × length, mark off → [ inactive, fifo ] →
 //! marked: back to active of its class | else victim
 //! # Transitions
 //! hit: mark | miss: to the end of active of its class | victim: inactive is filled to its target,
 //! each block from the class with most credit; then its front is looked at, until one is not
-//! marked | class changes: the block moves when it next enters an active queue (SPEC 5.3d)
+//! marked | class changes: the block moves when it next enters an active queue
 //! # Parameters
 //! local_clean 4: weight of clean blocks of a near store; more goes sooner, only ratios count
 //! remote_clean 3: weight of clean blocks of a far store
 //! local_dirty 2: weight of blocks that must be written to a near store first
 //! remote_dirty 1: weight of blocks that must be written to a far store first
 //! weights: the same four as one list, `local-clean:2,remote-dirty:1`, or `measured`: live, from what
-//! reads and writes of the stores take, 1 / (read + write if dirty), between 1/8 and 8 (SPEC 5.3f)
+//! reads and writes of the stores take, 1 / (read + write if dirty), between 1/8 and 8
 //! classes: names of further classes of stores, `nfs+ceph`; nfs-clean and nfs-dirty weigh as those of far
 //! stores unless `weights` says otherwise. Live, the names that stores were given are added
 //! inactive 0.333333: target length of inactive as a share of the slots (at least 32 blocks)
 //! # Deviations
-//! shares that are no whole numbers are carried as credits (SPEC 5.3a), sampled for every block
-//! (5.3b). The paper gives no weights, only the order of the classes, and best weights of 2 for
+//! shares that are no whole numbers are carried as credits, sampled for every block.
+//! The paper gives no weights, only the order of the classes, and best weights of 2 for
 //! clean and 4 for remote text against 1. `cost(POLICY)` has no queues: POLICY orders the blocks of each class, the
 //! class with most credit gives its next victim, and a block changes class when it is next used. With
 //! one class it decides as POLICY alone, so `directory(cost(exclusive))` joins protection, cost and
-//! demotion (SPEC 6)
+//! demotion
 //! # Cost
 //! O(1) an access, amortised; 11 bytes a slot. With another policy inside, that of the policy, for each
 //! class, and a byte a slot
@@ -297,7 +297,7 @@ mod tests {
         });
     }
 
-    /// SPEC 5.4: in the long run the classes give in proportion to weight × length.
+    /// Section 3.2.2, figure 3: in the long run the classes give in proportion to weight × length.
     #[test]
     fn the_classes_give_by_weight_and_length() {
         let mut cost = second_chance("cost(local_clean=5,remote_clean=2)", 300);

@@ -2,13 +2,13 @@
 //! cannot push out.
 //!
 //! # Source
-//! Kotoge and others, c. 2006, directory-priority buffer cache (SPEC 4).
+//! Kotoge and others, c. 2006, directory-priority buffer cache (section 2).
 //! # Picture
 //! victim ← [ normal pool ]; only when it is empty: victim ← [ protected pool ]
 //! # Transitions
 //! hit: as its pool has it, after a move to the pool of its class | miss: into the pool of its
-//! class | a block is designated: it moves when it is next used, or at once (SPEC 4.2c) | a designation is
-//! taken back: the block is normal at once, by the time of its last use (SPEC 4.2d)
+//! class | a block is designated: it moves when it is next used, or at once | a designation is
+//! taken back: the block is normal at once, by the time of its last use
 //! # Parameters
 //! max_protected 1: share of the slots that the protected pool may take; beyond it, its own next
 //! victim becomes normal, by the time of its last use
@@ -351,11 +351,7 @@ mod tests {
         );
         access(&mut level, 5, true);
         access(&mut level, 6, false);
-        assert_eq!(
-            order(&level),
-            [5, 4, 6],
-            "all protected: their oldest goes (SPEC 4.2a)"
-        );
+        assert_eq!(order(&level), [5, 4, 6], "all protected: their oldest goes");
         access(&mut level, 7, true);
         assert_eq!(order(&level), [7, 5, 4], "and the normal block goes again");
         level.reclass(BlockId::on_first(5), Class::NORMAL);
@@ -393,8 +389,8 @@ mod tests {
                 .count()
         };
         assert_eq!(round(), 0);
-        // The first normal block of a round takes a protected slot, as there is no other
-        // (SPEC 4.2a), and the block that lost it takes it back.
+        // The first normal block of a round takes a protected slot, as there is no other,
+        // and the block that lost it takes it back.
         assert_eq!([round(), round()], [9, 9]);
     }
 

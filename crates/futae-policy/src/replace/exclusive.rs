@@ -1,7 +1,7 @@
 //! Exclusive lower cache: keeps what the level above gave up, not what it holds.
 //!
 //! # Source
-//! Sugimoto and Yamaguchi 2015, section 4 (SPEC 1.1); the same rule as DEMOTE of Wong and Wilkes
+//! Sugimoto and Yamaguchi 2015, section 4.1, figures 9 to 11; the same rule as DEMOTE of Wong and Wilkes
 //! 2002, with read hits made the first victims.
 //! # Picture
 //! victim ← HEAD [ just served upwards | demoted first ... demoted last ] TAIL ← demotion
@@ -11,11 +11,12 @@
 //! # Parameters
 //! keep_served false: a miss is kept, too, at HEAD, in place of a block served before or where there is
 //! room, until a notice makes it safe; for caches above that tell what they evict without handing it down.
-//! Where nothing is told at all, this is `mru`, which no cache above can make useless (SPEC 1.3, T4).
+//! Where the cache above sends neither notices nor demotions, this is `mru`, whose hit ratio on uniform reads
+//! is L ÷ D whatever the cache above keeps.
 //! `exclusive(POLICY)` orders the demoted blocks by another policy
 //! # Deviations
 //! none for the default order `lru`: only demotions enter it, so it is first in, first out by
-//! demotion time (SPEC 1.2a)
+//! demotion time (figures 9 to 11)
 //! # Cost
 //! O(1) an access beside the inner order; 9 bytes a slot beside the inner order
 

@@ -2,7 +2,7 @@
 //! over.
 //!
 //! # Source
-//! The page replacement of Mach, as Sudo and others 1993 build on it (SPEC 5.1).
+//! The page replacement of Mach, as Sudo and others 1993 build on it (section 3.2.1).
 //! # Picture
 //! new → [ active, fifo ] → mark off → [ inactive, fifo ] → marked: back to active | else victim
 //! # Transitions
@@ -11,7 +11,7 @@
 //! # Parameters
 //! inactive 0.333333: target length of inactive as a share of the slots (at least 32 blocks)
 //! # Deviations
-//! the paper gives no target length (SPEC 5.3c)
+//! the paper gives no target length, only that it is constant (section 3.2.1)
 //! # Cost
 //! O(1) an access, amortised; 10 bytes a slot
 

@@ -1,7 +1,7 @@
 //! Fix: what came first stays for good.
 //!
 //! # Source
-//! Sugimoto and Yamaguchi 2015, section 5 (SPEC 1.2m): filled with the first blocks that miss,
+//! Sugimoto and Yamaguchi 2015, section 5: filled with the first blocks that miss,
 //! then never replaced.
 //! # Picture
 //! new → [ the first blocks that came ]; once full, nothing more

@@ -2,7 +2,7 @@
 //!
 //! # Source
 //! Sugimoto and Yamaguchi 2015, section 5 ("keeps the past access history, evicts the least
-//! frequently accessed so far"; SPEC 1.2j).
+//! frequently accessed so far").
 //! # Picture
 //! victim ← [ fewest uses: oldest ... newest ] ... [ most uses ] ; out → (count by name) → in
 //! # Transitions

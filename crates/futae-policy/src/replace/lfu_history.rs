@@ -2,7 +2,7 @@
 //! between changes nothing.
 //!
 //! # Source
-//! Yoshida, Kourai and Yamaguchi 2018, LFU Cache FS (SPEC 3).
+//! Yoshida, Kourai and Yamaguchi 2018, LFU Cache FS (section 3.1).
 //! # Picture
 //! every access → [ the last N accesses ] → count by block; every K misses: least counted
 //! resident ↔ most counted other
@@ -19,7 +19,7 @@
 //! # Deviations
 //! min_gain, which the paper has not: with its N and K, uniform reads make every review exchange
 //! blocks by chance. Among equals the block with the lowest number goes, and the one with the
-//! lowest number comes (SPEC 3.2c)
+//! lowest number comes; the paper names no rule
 //! # Cost
 //! O(log slots) an access; about 56 bytes a slot, as much a remembered block
 

@@ -2,8 +2,8 @@
 //! first.
 //!
 //! # Source
-//! The common form of LFU, without memory of departed blocks; named for comparison in
-//! SPEC 1.2j, since on uniform reads it behaves like FIFO.
+//! The common form of LFU, without memory of departed blocks; here for comparison with
+//! `lfu`, since on uniform reads it behaves like FIFO.
 //! # Picture
 //! victim ← [ 1 use: oldest ... newest ] [ 2 uses ] [ 3 uses ] ... ; new → 1 use
 //! # Transitions

@@ -2,7 +2,7 @@
 //!
 //! # Source
 //! Zhou, Philbin and Li, "The Multi-Queue replacement algorithm for second level buffer caches",
-//! USENIX 2001 (SPEC 1.2k).
+//! USENIX 2001; section 2.2.4 of Sugimoto and Yamaguchi 2015.
 //! # Picture
 //! victim ← [ Q0: 1 use ] ← [ Q1: 2-3 ] ← ... ← [ Q7: 128 and more ]; out → ( Qout: name, uses )
 //! # Transitions

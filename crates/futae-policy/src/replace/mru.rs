@@ -1,7 +1,7 @@
 //! Most recently used: the block used just now goes first.
 //!
 //! # Source
-//! Sugimoto and Yamaguchi 2015, one of the nine policies compared there (SPEC 1.2h); good below
+//! Sugimoto and Yamaguchi 2015, one of the nine policies compared there (section 5); good below
 //! another cache, where what was just read is the least likely to be asked for again.
 //! # Picture
 //! new, hit → [ most recent ... least recent ], victim from the most recent end

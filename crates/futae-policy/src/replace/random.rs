@@ -1,7 +1,7 @@
 //! Random: any resident block goes, all with equal chance.
 //!
 //! # Source
-//! Belady 1966; RAND in Sugimoto and Yamaguchi 2015 (SPEC 1.2h).
+//! Belady 1966; RAND in Sugimoto and Yamaguchi 2015, section 5.
 //! # Picture
 //! new → { resident blocks } → one drawn by lot
 //! # Transitions

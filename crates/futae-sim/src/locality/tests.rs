@@ -25,7 +25,8 @@ fn run(workload: &str, levels: &[&str], passes: u64) -> Locality {
 
 #[test]
 fn the_gap_below_lru_is_that_of_the_theory() {
-    // SPEC E2 at 1/16 of its size: 8 GB of data become 512 MiB. The model's figures, in GB.
+    // Figures 3 and 4 of Sugimoto and Yamaguchi 2015 at 1/16 of their size: 8 GB of data become
+    // 512 MiB. The gaps −(D−U)·ln(1−U/D) of an independent simulation, in GB.
     let cells = [(0.45, 0.432), (0.8, 0.750), (1.7, 1.487)];
     let mut before = 0.0;
     for (upper, model) in cells {

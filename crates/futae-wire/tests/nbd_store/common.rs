@@ -30,7 +30,10 @@ pub(crate) fn start(program: &str, arguments: &[&str]) -> Option<Server> {
     match process.spawn() {
         Ok(child) => Some(Server(child)),
         Err(error) => {
-            println!("skipped: cannot run {program} ({error}); install it to run this test");
+            futae_machine::need::skip(
+                futae_machine::need::Need::Tools,
+                &format!("cannot run {program} ({error}); install it to run this test"),
+            );
             None
         }
     }

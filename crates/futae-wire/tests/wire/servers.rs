@@ -35,7 +35,10 @@ fn start(program: &str, arguments: &[&str]) -> Option<Server> {
     match process.spawn() {
         Ok(child) => Some(Server(child)),
         Err(error) => {
-            println!("skipped: cannot run {program} ({error}); install it to run this test");
+            futae_machine::need::skip(
+                futae_machine::need::Need::Tools,
+                &format!("cannot run {program} ({error}); install it to run this test"),
+            );
             None
         }
     }
@@ -248,7 +251,10 @@ fn nbdinfo_understands_our_server() {
         let output = match output {
             Ok(output) => output,
             Err(error) => {
-                println!("skipped: cannot run nbdinfo ({error}); install libnbd's tools");
+                futae_machine::need::skip(
+                    futae_machine::need::Need::Tools,
+                    &format!("cannot run nbdinfo ({error}); install libnbd's tools"),
+                );
                 return;
             }
         };

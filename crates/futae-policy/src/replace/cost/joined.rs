@@ -1,4 +1,4 @@
-//! Another order within each class: the class is chosen by cost, the block by that order (SPEC 6).
+//! Another order within each class: the class is chosen by cost, the block by that order.
 
 use super::turns::Turns;
 use crate::furniture::Table;

@@ -127,7 +127,7 @@ mod tests {
     use crate::replace::cost::turns::Turns;
     use crate::{Access, Arguments, BlockId, PolicySpec, Shape, Slot};
 
-    /// SPEC 5.4: what was used while it was inactive is not given up before it has passed active again.
+    /// Second chance (Sudo and others 1993, section 3.2.1): what was used while it was inactive is not given up before it has passed active again.
     #[test]
     fn no_referenced_block_goes_without_passing_active_again() {
         let spec = PolicySpec::plain("cost");

@@ -1,4 +1,5 @@
-//! Which class gives a block up next: each in proportion to its weight times its length (SPEC 5.2).
+//! Which class gives a block up next: each in proportion to its weight times its length (Sudo
+//! and others 1993, section 3.2.2, figure 3).
 
 use crate::{Arguments, BlockCost, Class, SpecError, StoreCosts};
 use std::str::FromStr;
