@@ -116,7 +116,17 @@ impl Passthrough {
         let made = rustix::fs::openat(&*directory, name, flags, at_first);
         drop(caller);
         match made {
-            Ok(_) => self.lookup_node(parent, name),
+            Ok(made) => {
+                // While its descriptor is open, its inode number is not used again.
+                let own = stat_of(&made)?;
+                let (node, stat) = self.lookup_node(parent, name)?;
+                if (stat.st_dev, stat.st_ino) == (own.st_dev, own.st_ino) {
+                    return Ok((node, stat));
+                }
+                // Another file was moved to the name meanwhile.
+                self.forget_node(node.id, 1);
+                Err(Errno::STALE)
+            }
             Err(Errno::EXIST) if !exclusively => Err(Errno::STALE),
             Err(errno) => Err(errno),
         }

@@ -338,11 +338,6 @@ impl<const QUEUES: usize> Lines<QUEUES> {
         let full = log.used as usize == log.cells.len();
         log.tidy_at = (log.used + PACE).min(log.cells.len() as u32);
         while self.sweep_word(q) && full {}
-        let log = &self.logs[q];
-        if log.used as usize == log.cells.len() {
-            // The head had passed the gaps before they were reached.
-            self.grow(q);
-        }
     }
 
     /// Looks at the cells of one word; whether there are more to be looked at.

@@ -67,7 +67,8 @@ pub(super) fn run(shared: &Arc<Shared>, errands: &Receiver<Errand>) {
             }
             Ok(Errand::Connected(outcome)) => {
                 let accepted = outcome.and_then(|(socket, export)| accept(shared, socket, export));
-                if accepted.is_err() {
+                if let Err(error) = &accepted {
+                    shared.session().explain(error);
                     next_attempt = Some(last_attempt + interval);
                     interval = (2 * interval).min(ATTEMPT_INTERVAL_MAX);
                 } else {

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use futae_engine::{Extent, IoBuf, IoError, IoErrorKind, StoreDone};
 
+use super::ConnectError;
 use super::coverage::Coverage;
 use super::extents::Extents;
 use super::manager::Errand;
@@ -410,6 +411,14 @@ impl Session {
         if !again.is_empty() {
             // Without that thread the store is gone, and nobody waits.
             let _ = self.errands.send(Errand::Again(again));
+        }
+    }
+
+    /// The connection is gone, and this is why there is no other.
+    pub(super) fn explain(&self, error: &ConnectError) {
+        let mut pending = self.lock();
+        if pending.lost.is_some() {
+            pending.lost = Some(IoError::new(IoErrorKind::Store, error.to_string()));
         }
     }
 

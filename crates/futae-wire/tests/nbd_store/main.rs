@@ -1,5 +1,6 @@
 //! The NBD store against servers that people run, and against one that misbehaves on command.
 
 mod common;
+mod hostile;
 mod own_server;
 mod real_servers;

@@ -68,7 +68,7 @@ fn welcome_to(stream: &mut UnixStream, shelf: Shelf) {
 }
 
 /// A request and its payload; `None` when the client is gone.
-fn request(stream: &mut UnixStream) -> Option<(RequestHeader, Vec<u8>)> {
+pub(crate) fn request(stream: &mut UnixStream) -> Option<(RequestHeader, Vec<u8>)> {
     let mut bytes = [0; 28];
     stream.read_exact(&mut bytes).ok()?;
     let header = RequestHeader::parse(&bytes).expect("a request");
@@ -78,7 +78,7 @@ fn request(stream: &mut UnixStream) -> Option<(RequestHeader, Vec<u8>)> {
 }
 
 /// Serves each connection by `serve`, one after the other, on a socket in `folder`.
-fn listen(folder: &TempDir, serve: impl FnMut(UnixStream) + Send + 'static) -> PathBuf {
+pub(crate) fn listen(folder: &TempDir, serve: impl FnMut(UnixStream) + Send + 'static) -> PathBuf {
     listen_with(folder, Capabilities::all(), serve)
 }
 
