@@ -169,6 +169,7 @@ impl Driver {
             structured,
             base_allocation: structured,
             demotion_block_bytes: demotes.then_some(block_bytes as u32),
+            identity: false,
         };
         self.connections += 1;
         let id = self.connections;
