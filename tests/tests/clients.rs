@@ -47,6 +47,29 @@ fn assert_used_well(stage: &mut Stage) {
     assert_eq!(last["status"]["protocol_errors"], 0, "{last}");
 }
 
+/// Who starts a server as the README does and reads with any tool finds again what fits.
+#[test]
+fn a_server_without_a_policy_also_caches_for_plain_clients() {
+    if !has("qemu-img") {
+        return;
+    }
+    let mut stage = Stage::new(BLOCKS);
+    stage.serve(&["--cache", "16MiB"]);
+    for _ in 0..2 {
+        let copy = stage.path("copy");
+        run(
+            "qemu-img",
+            &["convert", "-O", "raw", &stage.uri(), text(&copy)],
+        );
+        assert_same(&copy, &stage.image);
+    }
+    let last = stage.stop_serve();
+    let cache = &last["status"]["engines"][0];
+    assert_eq!(cache["policy"], "exclusive(keep_served=true)", "{cache}");
+    let hits = cache["hits"].as_u64().expect("a number");
+    assert!(hits >= BLOCKS, "the second reading found {hits} blocks");
+}
+
 #[test]
 fn nbdinfo() {
     if !has("nbdinfo") {

@@ -28,9 +28,11 @@ pub struct Args {
     /// Size of a block, a power of two from 4KiB to 256MiB
     #[arg(long, value_name = "SIZE", default_value = "4KiB")]
     block: String,
-    /// Who chooses what stays; `futae policies` lists them
-    #[arg(long, default_value = "exclusive")]
-    policy: String,
+    /// Who chooses what stays; `futae policies` lists them. Unless one is named, an exclusive cache that keeps
+    /// what it has just served where nothing that a client evicted needs the room, so that it also
+    /// works for clients that hand nothing down
+    #[arg(long)]
+    policy: Option<String>,
     /// What to serve:
     /// `NAME=SOURCE[,share=SIZE][,class=local|remote|CLASS][,connections=N][,requests=N][,protected][,read-only]`. SOURCE is a file,
     /// a block device or an NBD address. An export with a share has that much of the cache for itself;

@@ -30,6 +30,9 @@ fn export(text: &str) -> Result<VolumeSpec, String> {
     VolumeSpec::new("export", name, rest)
 }
 
+/// The policy unless one is named; it keeps what it served, too.
+const POLICY_DEFAULT: &str = "exclusive";
+
 /// What the arguments come to, before anything is opened.
 pub(super) struct Plan {
     exports: Vec<VolumeSpec>,
@@ -50,8 +53,13 @@ pub(super) struct Plan {
 impl Plan {
     /// Checks the arguments.
     pub(super) fn new(args: &Args) -> Result<Self, Failure> {
-        let mut policy: PolicySpec = args.policy.parse().map_err(Failure::usage)?;
-        if !args.feeds.is_empty() {
+        let named = args.policy.as_deref();
+        let mut policy: PolicySpec = named
+            .unwrap_or(POLICY_DEFAULT)
+            .parse()
+            .map_err(Failure::usage)?;
+        // Clients that hand nothing down would find nothing in the cache, ever.
+        if named.is_none() || !args.feeds.is_empty() {
             keep_served(&mut policy);
         }
         let block_bytes = parse_block_bytes(&args.block, BLOCK_BYTES_MIN, BLOCK_BYTES_MAX)
