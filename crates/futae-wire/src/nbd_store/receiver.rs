@@ -256,6 +256,9 @@ fn place(waiting: &mut Waiting, offset: u64, bytes: usize) -> Result<&mut [u8], 
     let Body::Read(buffer, covered) = &mut order.body else {
         return Err(End::Sense("data for a request that is no READ"));
     };
+    if bytes == 0 {
+        return Err(End::Sense("an empty chunk of data"));
+    }
     let outside = End::Sense("data outside of the range that was asked for");
     let start = offset
         .checked_sub(order.offset)

@@ -66,7 +66,10 @@ fn chunks_that_overlap_are_no_answer() {
         let store = connect(&path);
         let error = finish(&begin(&store, 1, poisoned())).err();
         let error = error.unwrap_or_else(|| panic!("lie {number} was taken for an answer"));
-        assert!(error.to_string().contains("twice"), "lie {number}: {error}");
+        assert!(
+            error.to_string().contains("overlap"),
+            "lie {number}: {error}"
+        );
         recovers(&store, 1);
     }
 }
