@@ -442,3 +442,40 @@ fn find(directory: &OwnedFd, name: &OsStr) -> Result<(OwnedFd, Stat), Errno> {
     let stat = rustix::fs::statat(&place, "", AtFlags::EMPTY_PATH)?;
     Ok((place, stat))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_descriptors_known_files_give_up_theirs_and_are_found_again() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let flags = OFlags::PATH | OFlags::DIRECTORY;
+        let root = rustix::fs::open(directory.path(), flags, Mode::empty()).expect("opened");
+        let nodes = Nodes::new(root, directory.path().to_owned(), 16).expect("a root");
+        let names = ["a", "b", "c"].map(OsString::from);
+        let known = names.map(|name| {
+            std::fs::write(directory.path().join(&name), "x").expect("written");
+            nodes.lookup(ROOT, &name).expect("found").0
+        });
+        assert_eq!(nodes.counts().1, 3);
+        for full in [Errno::MFILE, Errno::NFILE] {
+            let mut answers = vec![Ok(()), Err(full)];
+            let opened = nodes.with_room(|| answers.pop().expect("not a third time"));
+            assert_eq!((opened, nodes.counts().1), (Ok(()), 0));
+            for node in &known {
+                nodes.place(node).expect("found again");
+            }
+            assert_eq!(nodes.counts().1, 3);
+        }
+        let mut asked = 0;
+        let refused = nodes.with_room(|| {
+            asked += 1;
+            Err::<(), _>(Errno::ACCESS)
+        });
+        assert_eq!(
+            (refused, asked, nodes.counts().1),
+            (Err(Errno::ACCESS), 1, 3)
+        );
+    }
+}
