@@ -3,12 +3,15 @@
 use super::Passthrough;
 use super::caller::Asker;
 use super::contents::Contents;
+use super::descriptors::Charge;
 use super::lower::magic;
+use super::names::Making;
 use super::node::Node;
 use fuser::{Errno as FuseErrno, FileHandle, FileType};
 use futae_engine::{IoBuf, IoError, IoErrorKind, Operation, Store, StoreDone, StoreOperation};
-use rustix::fs::{FallocateFlags, Mode, OFlags, SeekFrom};
+use rustix::fs::{FallocateFlags, Mode, OFlags, SeekFrom, Stat};
 use rustix::io::Errno;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -16,6 +19,13 @@ use std::sync::Arc;
 /// What a handle may do, as its number.
 const READS: u64 = 1;
 const WRITES: u64 = 2;
+/// Above these: the user who opened it. The end of a handle does not say who that was.
+const USER_SHIFT: u32 = 32;
+/// Descriptors that a handle takes: the place of the file; to read, one past the page cache and one
+/// through it; to write, these and the one that sweeps the page cache.
+const PLACE_DESCRIPTORS: u64 = 1;
+const READ_DESCRIPTORS: u64 = 2;
+const WRITE_DESCRIPTORS: u64 = 3;
 /// `lseek` origins, from `linux/fs.h`.
 const SEEK_DATA: i32 = 3;
 const SEEK_HOLE: i32 = 4;
@@ -40,10 +50,24 @@ impl Access {
         self.writes
     }
 
-    pub(crate) fn handle(self) -> FileHandle {
+    /// The handle of a file that a user has opened so.
+    pub(crate) fn handle(self, user: u32) -> FileHandle {
         let reads = if self.reads { READS } else { 0 };
         let writes = if self.writes { WRITES } else { 0 };
-        FileHandle(reads | writes)
+        FileHandle(reads | writes | u64::from(user) << USER_SHIFT)
+    }
+
+    /// How, and by which user, a file was opened.
+    fn of_handle(handle: FileHandle) -> (Self, u32) {
+        let reads = handle.0 & READS != 0;
+        let writes = handle.0 & WRITES != 0;
+        (Self { reads, writes }, (handle.0 >> USER_SHIFT) as u32)
+    }
+
+    fn descriptors(self) -> u64 {
+        let reads = if self.reads { READ_DESCRIPTORS } else { 0 };
+        let writes = if self.writes { WRITE_DESCRIPTORS } else { 0 };
+        PLACE_DESCRIPTORS + reads + writes
     }
 }
 
@@ -64,13 +88,38 @@ pub(crate) fn fuse(errno: Errno) -> FuseErrno {
 }
 
 impl Passthrough {
+    /// What a user is charged who opens a file; none if that user has too much open.
+    pub(crate) fn charge_file(&self, user: u32, access: Access) -> Option<Charge<'_>> {
+        self.descriptors.charge(user, access.descriptors())
+    }
+
+    /// Makes a file and opens it.
+    pub(crate) fn make_and_open(
+        &self,
+        parent: u64,
+        name: &OsStr,
+        what: Making,
+        flags: i32,
+    ) -> Result<(Arc<Node>, Stat), Errno> {
+        let exclusively = OFlags::from_bits_retain(flags as u32).contains(OFlags::EXCL);
+        let (node, _) = self.make_file(parent, name, what, exclusively)?;
+        let ready = self.open_file(&node, Access::of(flags));
+        self.settle_mode(&node, parent, what);
+        let ready = ready.and_then(|()| self.stat(&node));
+        if ready.is_err() {
+            self.forget_node(node.id, 1);
+        }
+        ready.map(|stat| (node, stat))
+    }
+
     pub(crate) fn open_file(&self, node: &Arc<Node>, access: Access) -> Result<(), Errno> {
         if node.kind != FileType::RegularFile {
             return Err(Errno::INVAL);
         }
         let class = self.priority.class_of(&self.nodes, node);
         let how = (access.reads, access.writes);
-        let (_, changed) = self.files.open(&self.nodes, node, how, class)?;
+        let open = || self.files.open(&self.nodes, node, how, class);
+        let (_, changed) = self.nodes.with_room(open)?;
         self.weigh();
         if changed && let Some(notifier) = self.notifier.get() {
             // Its size, above all. A kernel that does not know the file needs not be told.
@@ -81,18 +130,20 @@ impl Passthrough {
 
     pub(crate) fn close_file(&self, id: u64, handle: FileHandle) {
         let known = self.nodes.get(id).ok().and_then(|node| node.contents());
-        let Some(contents) = known.or_else(|| self.files.closing(id)) else {
-            return;
-        };
-        let writes = handle.0 & WRITES != 0;
-        // Whoever closed it was told; what was mapped came later.
-        if writes && let Err(errno) = contents.settle() {
-            // It stays open, so that the cache can try again.
-            return self.log.note("writing back", &contents.lower.path(), errno);
+        let (access, user) = Access::of_handle(handle);
+        if let Some(contents) = known.or_else(|| self.files.closing(id)) {
+            // Whoever closed it was told; what was mapped came later.
+            if access.writes
+                && let Err(errno) = contents.settle()
+            {
+                // It stays open, so that the cache can try again; so its user still has its descriptors.
+                return self.log.note("writing back", &contents.lower.path(), errno);
+            }
+            if contents.close(access.reads, access.writes) {
+                self.files.closed(id, &contents);
+            }
         }
-        if contents.close(handle.0 & READS != 0, writes) {
-            self.files.closed(id, &contents);
-        }
+        self.descriptors.give_back(user, access.descriptors());
     }
 
     /// A program closes a file that it may have written: what it wrote is below then.

@@ -1,8 +1,9 @@
 //! Reading directories.
 
-use super::Passthrough;
+use super::descriptors::Charge;
 use super::node::locked;
 use super::stat::{attributes, kind_of};
+use super::{OpenDirectory, Passthrough};
 use fuser::{Generation, INodeNo, ReplyDirectory, ReplyDirectoryPlus};
 use rustix::fs::{AtFlags, Mode, OFlags, RawDir, SeekFrom};
 use rustix::io::Errno;
@@ -14,6 +15,8 @@ use std::sync::Arc;
 
 /// Bytes of entries that are asked for at a time.
 const ENTRIES_BYTES: usize = 32 << 10;
+/// Descriptors that an open directory takes: its own, and its place.
+const OPEN_DESCRIPTORS: u64 = 2;
 
 struct Entry {
     inode: u64,
@@ -24,20 +27,31 @@ struct Entry {
 }
 
 impl Passthrough {
-    pub(crate) fn open_directory(&self, id: u64) -> Result<u64, Errno> {
+    /// What a user is charged who opens a directory; none if that user has too much open.
+    pub(crate) fn charge_directory(&self, user: u32) -> Option<Charge<'_>> {
+        self.descriptors.charge(user, OPEN_DESCRIPTORS)
+    }
+
+    pub(crate) fn open_directory(&self, id: u64, user: u32) -> Result<u64, Errno> {
         let place = self.nodes.place(&self.nodes.get(id)?)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let opened = rustix::fs::openat(&*place, ".", flags, Mode::empty())?;
+        let open = || rustix::fs::openat(&*place, ".", flags, Mode::empty());
+        let file = Arc::new(std::sync::Mutex::new(self.nodes.with_room(open)?));
         let mut directories = locked(&self.directories);
         let handle = directories.next;
         directories.next += 1;
-        directories.opened.insert(handle, Arc::new(opened.into()));
+        directories
+            .opened
+            .insert(handle, OpenDirectory { user, file });
         Ok(handle)
     }
 
     pub(crate) fn close_directory(&self, handle: u64) {
         let closed = locked(&self.directories).opened.remove(&handle);
-        drop(closed);
+        if let Some(closed) = closed {
+            drop(closed.file);
+            self.descriptors.give_back(closed.user, OPEN_DESCRIPTORS);
+        }
     }
 
     pub(crate) fn sync_directory(&self, handle: u64, data_only: bool) -> Result<(), Errno> {
@@ -51,8 +65,9 @@ impl Passthrough {
     }
 
     fn opened_directory(&self, handle: u64) -> Result<Arc<std::sync::Mutex<OwnedFd>>, Errno> {
-        let opened = locked(&self.directories).opened.get(&handle).cloned();
-        opened.ok_or(Errno::BADF)
+        let directories = locked(&self.directories);
+        let opened = directories.opened.get(&handle);
+        opened.map(|it| Arc::clone(&it.file)).ok_or(Errno::BADF)
     }
 
     pub(crate) fn read_directory(

@@ -15,7 +15,7 @@ use fuser::{
     ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 use futae_engine::IoBuf;
-use rustix::fs::{AtFlags, OFlags, Stat};
+use rustix::fs::{AtFlags, Stat};
 use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::io;
@@ -221,11 +221,17 @@ impl Filesystem for Front {
         self.entry("making a link", parent, made, reply);
     }
 
-    fn open(&self, _request: &Request, inode: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        let access = Access::of(flags.0);
+    fn open(&self, request: &Request, inode: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        let (access, user) = (Access::of(flags.0), request.uid());
+        let Some(charge) = self.tree.charge_file(user, access) else {
+            return reply.error(fuse(Errno::MFILE));
+        };
         let node = self.tree.nodes.get(inode.0);
         match node.and_then(|node| self.tree.open_file(&node, access)) {
-            Ok(()) => reply.opened(access.handle(), opened(access)),
+            Ok(()) => {
+                charge.keep();
+                reply.opened(access.handle(user), opened(access));
+            }
             Err(errno) => reply.error(self.failed("opening", inode, errno)),
         }
     }
@@ -241,21 +247,14 @@ impl Filesystem for Front {
         reply: ReplyCreate,
     ) {
         let what = making(request, mode, umask);
-        let exclusively = OFlags::from_bits_retain(flags as u32).contains(OFlags::EXCL);
-        let access = Access::of(flags);
-        let made = self.tree.make_file(parent.0, name, what, exclusively);
-        let made = made.and_then(|(node, _)| {
-            let ready = self.tree.open_file(&node, access);
-            self.tree.settle_mode(&node, parent.0, what);
-            let ready = ready.and_then(|()| self.tree.stat(&node));
-            if ready.is_err() {
-                self.tree.forget_node(node.id, 1);
-            }
-            ready.map(|stat| (node, stat))
-        });
-        match made {
+        let (access, user) = (Access::of(flags), request.uid());
+        let Some(charge) = self.tree.charge_file(user, access) else {
+            return reply.error(fuse(Errno::MFILE));
+        };
+        match self.tree.make_and_open(parent.0, name, what, flags) {
             Ok((node, stat)) => {
-                let (attributes, handle) = (attributes(&stat, node.id), access.handle());
+                charge.keep();
+                let (attributes, handle) = (attributes(&stat, node.id), access.handle(user));
                 reply.created(&FRESH, &attributes, Generation(0), handle, opened(access));
             }
             Err(errno) => reply.error(self.failed("making a file", parent, errno)),
@@ -341,9 +340,15 @@ impl Filesystem for Front {
         self.tree.sync(inode.0, data_only, settle(reply));
     }
 
-    fn opendir(&self, _request: &Request, inode: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        match self.tree.open_directory(inode.0) {
-            Ok(handle) => reply.opened(FileHandle(handle), FopenFlags::empty()),
+    fn opendir(&self, request: &Request, inode: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+        let Some(charge) = self.tree.charge_directory(request.uid()) else {
+            return reply.error(fuse(Errno::MFILE));
+        };
+        match self.tree.open_directory(inode.0, request.uid()) {
+            Ok(handle) => {
+                charge.keep();
+                reply.opened(FileHandle(handle), FopenFlags::empty());
+            }
             Err(errno) => reply.error(self.failed("opening a directory", inode, errno)),
         }
     }

@@ -1,6 +1,6 @@
 //! A lower file as a store: opened while somebody has it open, for reading and writing apart.
 
-use super::node::locked;
+use super::node::{is_full, locked};
 use super::seen::Seen;
 use futae_engine::{FileIo, FileStore, IoError, IoErrorKind, Store, StoreDone, StoreOperation};
 use rustix::fs::{Mode, OFlags};
@@ -160,7 +160,11 @@ impl LowerFile {
         let path = magic(&*self.place()?);
         let flags = access | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let buffered = rustix::fs::open(&path, flags, Mode::empty())?;
-        let direct = rustix::fs::open(&path, flags | OFlags::DIRECT, Mode::empty());
+        let direct = match rustix::fs::open(&path, flags | OFlags::DIRECT, Mode::empty()) {
+            // There is no room now; that says nothing of the file.
+            Err(errno) if is_full(errno) => return Err(errno),
+            direct => direct,
+        };
         let name = self.path();
         let store = FileStore::of_file(
             &self.io,

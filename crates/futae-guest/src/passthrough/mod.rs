@@ -8,12 +8,14 @@
 //! | `node.rs` | the files that the kernel knows of |
 //! | `contents.rs`, `lower.rs`, `seen.rs` | the data of a file: a volume of the engine, its store, and what tells our changes of it from others |
 //! | `priority.rs` | which files are protected |
+//! | `descriptors.rs` | how many files users may have open |
 //! | `weight.rs` | what all this takes of the cache's memory |
 
 mod attributes;
 mod caller;
 mod contents;
 mod data;
+mod descriptors;
 mod direct;
 mod directories;
 mod filesystem;
@@ -32,6 +34,7 @@ pub use mount::{PageCacheUse, TreeHandle, TreeMount, TreeOptions};
 
 use crate::granted::Granted;
 use contents::CachedFiles;
+use descriptors::{Descriptors, Shares};
 use fuser::{FileType, InitFlags, KernelConfig, Notifier};
 use futae_engine::Engine;
 use node::{Node, Nodes};
@@ -50,10 +53,16 @@ pub(crate) const FRESH: Duration = Duration::from_secs(1);
 /// Longest request to ask the kernel for, in bytes.
 const REQUEST_BYTES: u32 = 1 << 20;
 
+/// A directory that is open, and for which user.
+struct OpenDirectory {
+    user: u32,
+    file: Arc<Mutex<OwnedFd>>,
+}
+
 /// Directories that are open.
 #[derive(Default)]
 pub(crate) struct Directories {
-    opened: HashMap<u64, Arc<Mutex<OwnedFd>>>,
+    opened: HashMap<u64, OpenDirectory>,
     next: u64,
 }
 
@@ -63,6 +72,7 @@ pub(crate) struct Passthrough {
     files: CachedFiles,
     priority: Priority,
     weight: weight::Weight,
+    descriptors: Descriptors,
     directories: Mutex<Directories>,
     log: log::Log,
     /// Where the mount takes orders, if it does.
@@ -72,20 +82,21 @@ pub(crate) struct Passthrough {
 }
 
 impl Passthrough {
-    /// The tree below `root`, which is at `source`. At most `known` of the files that the kernel
-    /// knows of have a descriptor of their own.
+    /// The tree below `root`, which is at `source`. Its files take no more than their shares of
+    /// this process's descriptors.
     fn new(
         engine: Arc<Engine>,
         root: OwnedFd,
         source: PathBuf,
-        known: usize,
+        shares: Shares,
         priority: Priority,
     ) -> Result<Self, Errno> {
         Ok(Self {
-            nodes: Nodes::new(root, source, known)?,
+            nodes: Nodes::new(root, source, shares.known)?,
             files: CachedFiles::new(engine),
             priority,
             weight: weight::Weight::default(),
+            descriptors: Descriptors::new(shares.users, rustix::process::geteuid().as_raw()),
             directories: Mutex::default(),
             log: log::Log::default(),
             control: OnceLock::new(),

@@ -1,6 +1,7 @@
 //! A mounted tree from its start to its end.
 
 use super::Passthrough;
+use super::descriptors::Shares;
 use super::filesystem::Front;
 use super::lower::magic;
 use super::priority::Priority;
@@ -11,21 +12,12 @@ use fuser::{Config, MountOption, SessionACL};
 use futae_engine::Engine;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Threads that take requests from the kernel, if not said otherwise.
 const THREADS_DEFAULT: usize = 4;
-/// Of the descriptors that this process may have, one in so many stands for a known file; the
-/// others are left for files that are open.
-const KNOWN_SHARE: u64 = 4;
-/// Known files with a descriptor at most, and at least if the process may have so many. In between, one for
-/// so many bytes of the cache: each takes about 2 KiB of the kernel's memory.
-const KNOWN_MAX: u64 = 65_536;
-const KNOWN_MIN: u64 = 1024;
-const KNOWN_BYTES: u64 = 64 << 10;
 
 /// How a tree is mounted.
 #[derive(Clone, Debug)]
@@ -111,8 +103,8 @@ impl TreeMount {
                 .protect(&root, &path)
                 .map_err(|errno| unprotectable(directory, errno))?;
         }
-        let known = known_max(engine.status().capacity_blocks * engine.block_bytes());
-        let tree = Passthrough::new(engine, root_again, source.clone(), known, priority);
+        let shares = Shares::raise(engine.status().capacity_blocks * engine.block_bytes());
+        let tree = Passthrough::new(engine, root_again, source.clone(), shares, priority);
         let tree = Arc::new(tree.map_err(told)?);
         rustix::process::umask(Mode::empty());
         let front = Front {
@@ -270,24 +262,6 @@ fn unprotectable(directory: &Path, errno: Errno) -> MountError {
         path: directory.to_owned(),
         problem,
     }
-}
-
-/// Raises the number of descriptors that this process may have to what it can be; how many of them
-/// known files get beside a cache of so many bytes.
-fn known_max(cache_bytes: u64) -> usize {
-    let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit {
-        current: limit.maximum,
-        ..limit
-    };
-    let most = if setrlimit(Resource::Nofile, raised).is_ok() {
-        limit.maximum
-    } else {
-        limit.current
-    };
-    let wanted = (cache_bytes / KNOWN_BYTES).clamp(KNOWN_MIN, KNOWN_MAX);
-    let known = most.map_or(wanted, |most| (most / KNOWN_SHARE).min(wanted));
-    usize::try_from(known).unwrap_or(usize::MAX).max(16)
 }
 
 fn config(source: &Path, options: &TreeOptions) -> Config {

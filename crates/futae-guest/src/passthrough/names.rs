@@ -113,7 +113,8 @@ impl Passthrough {
         let caller = Caller::become_one(what.user, what.group);
         let common = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let flags = common | OFlags::CREATE | OFlags::EXCL;
-        let made = rustix::fs::openat(&*directory, name, flags, at_first);
+        let make = || rustix::fs::openat(&*directory, name, flags, at_first);
+        let made = self.nodes.with_room(make);
         drop(caller);
         match made {
             Ok(made) => {
@@ -237,8 +238,10 @@ mod tests {
         });
         let root = rustix::fs::open(source, OFlags::PATH | OFlags::DIRECTORY, Mode::empty());
         let priority = super::super::priority::Priority::new(false);
+        let (known, users) = (64, 64);
+        let shares = super::super::descriptors::Shares { known, users };
         let (engine, root) = (engine.expect("an engine"), root.expect("a directory"));
-        Passthrough::new(engine, root, source.to_owned(), 64, priority).expect("a tree")
+        Passthrough::new(engine, root, source.to_owned(), shares, priority).expect("a tree")
     }
 
     /// The kernel takes the answer for a file that the caller has just made, and judges no mode.

@@ -18,6 +18,13 @@ pub(crate) const ROOT: u64 = 1;
 
 /// Descriptors to give up that are looked at, at most, when one is opened.
 const LOOKED_AT_MAX: usize = 64;
+/// Descriptors to give up when there are none left.
+const GIVEN_UP: usize = 64;
+
+/// Whether this process, or the machine, has no descriptors left.
+pub(crate) fn is_full(errno: Errno) -> bool {
+    matches!(errno, Errno::MFILE | Errno::NFILE)
+}
 
 pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -177,8 +184,10 @@ impl Nodes {
             let Ok(parent) = self.get(parent).and_then(|parent| self.place(&parent)) else {
                 continue;
             };
-            let Ok((place, stat)) = find(&parent, &name) else {
-                continue;
+            let (place, stat) = match self.with_room(|| find(&parent, &name)) {
+                Ok(found) => found,
+                Err(errno) if is_full(errno) => return Err(errno),
+                Err(_) => continue,
             };
             if Key::of(&stat) == node.key {
                 let place = Arc::new(place);
@@ -193,7 +202,7 @@ impl Nodes {
     /// Looks a name up. The kernel then knows the node once more.
     pub(crate) fn lookup(&self, parent: u64, name: &OsStr) -> Result<(Arc<Node>, Stat), Errno> {
         let directory = self.place(&self.get(parent)?)?;
-        let (place, stat) = match find(&directory, name) {
+        let (place, stat) = match self.with_room(|| find(&directory, name)) {
             Ok(found) => found,
             Err(errno) => {
                 if errno == Errno::NOENT {
@@ -232,6 +241,39 @@ impl Nodes {
                 oldest.give_up_place();
             }
         }
+    }
+
+    /// Does what opens a file. If there are no descriptors left for it, those of files that nobody has open
+    /// are given up, and it is done once more.
+    pub(crate) fn with_room<T>(
+        &self,
+        mut open: impl FnMut() -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
+        match open() {
+            Err(errno) if is_full(errno) => {
+                self.make_room();
+                open()
+            }
+            result => result,
+        }
+    }
+
+    /// Gives up descriptors of nodes that nobody has open, the longest opened first.
+    fn make_room(&self) {
+        let mut opened = locked(&self.opened);
+        let mut given_up = 0;
+        opened.retain(|node| {
+            if locked(&node.place).is_none() {
+                return false;
+            }
+            let is_open = node.contents().is_some_and(|it| it.is_open());
+            if given_up == GIVEN_UP || is_open || locked(&node.names).is_empty() {
+                return true;
+            }
+            node.give_up_place();
+            given_up += 1;
+            false
+        });
     }
 
     /// How many nodes there are, and how many of them have a descriptor.
@@ -399,4 +441,41 @@ fn find(directory: &OwnedFd, name: &OsStr) -> Result<(OwnedFd, Stat), Errno> {
     let place = rustix::fs::openat(directory, name, flags, Mode::empty())?;
     let stat = rustix::fs::statat(&place, "", AtFlags::EMPTY_PATH)?;
     Ok((place, stat))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_descriptors_known_files_give_up_theirs_and_are_found_again() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let flags = OFlags::PATH | OFlags::DIRECTORY;
+        let root = rustix::fs::open(directory.path(), flags, Mode::empty()).expect("opened");
+        let nodes = Nodes::new(root, directory.path().to_owned(), 16).expect("a root");
+        let names = ["a", "b", "c"].map(OsString::from);
+        let known = names.map(|name| {
+            std::fs::write(directory.path().join(&name), "x").expect("written");
+            nodes.lookup(ROOT, &name).expect("found").0
+        });
+        assert_eq!(nodes.counts().1, 3);
+        for full in [Errno::MFILE, Errno::NFILE] {
+            let mut answers = vec![Ok(()), Err(full)];
+            let opened = nodes.with_room(|| answers.pop().expect("not a third time"));
+            assert_eq!((opened, nodes.counts().1), (Ok(()), 0));
+            for node in &known {
+                nodes.place(node).expect("found again");
+            }
+            assert_eq!(nodes.counts().1, 3);
+        }
+        let mut asked = 0;
+        let refused = nodes.with_room(|| {
+            asked += 1;
+            Err::<(), _>(Errno::ACCESS)
+        });
+        assert_eq!(
+            (refused, asked, nodes.counts().1),
+            (Err(Errno::ACCESS), 1, 3)
+        );
+    }
 }
