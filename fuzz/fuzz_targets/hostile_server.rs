@@ -178,7 +178,12 @@ fn ask(path: &Path, orders: &mut Script<'_>, again: bool, sent: &Arc<Sent>) {
                 asked.push(begin(&store, sequence, zeroes));
             }
             14 => store.notice(sequence, offset, bytes),
-            _ => store.demote(sequence, offset / 4096 * 4096, poisoned(4096)),
+            _ => store.demote(
+                sequence,
+                store.generation(),
+                offset / 4096 * 4096,
+                poisoned(4096),
+            ),
         }
     }
     for (number, asked) in asked.iter().enumerate() {

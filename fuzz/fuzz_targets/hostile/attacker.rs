@@ -109,6 +109,7 @@ impl Attackers {
             structured: wishes & 1 != 0,
             base_allocation: wishes & 2 != 0,
             demotion_block_bytes: (wishes & 4 != 0).then_some(self.block as u32),
+            identity: wishes & 16 != 0,
         };
         let export = EXPORTS[usize::from(wishes & 8 != 0)];
         let mut stream = UnixStream::connect(&self.socket).ok()?;
