@@ -8,6 +8,7 @@ use crate::tools::text;
 use serde_json::Value;
 use std::fs::{self, File};
 use std::io::{self, Read};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
@@ -42,6 +43,22 @@ impl Tree {
             mountpoint: made("mnt"),
             directory: Some(directory),
         }
+    }
+
+    /// The same for other users too, who may write in one directory of it: its path below the mount
+    /// is `everybody`; the one returned is that in the directory that is mounted.
+    #[must_use]
+    pub fn for_everybody() -> (Self, PathBuf) {
+        let tree = Self::new();
+        let open = |path: &Path, mode: u32| {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("open to others");
+        };
+        open(&tree.beside(""), 0o755);
+        open(&tree.source, 0o755);
+        let everybody = tree.lower("everybody");
+        fs::create_dir(&everybody).expect("a directory can be made");
+        open(&everybody, 0o777);
+        (tree, everybody)
     }
 
     /// A path beside the tree.

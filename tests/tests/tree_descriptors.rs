@@ -2,9 +2,8 @@
 
 use futae_tests::tools::{has, has_fuse, has_root, text};
 use futae_tests::tree::{Tree, read};
-use std::fs::{self, OpenOptions, Permissions};
+use std::fs::{self, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -17,13 +16,7 @@ const COUNTS_MAX: usize = 200;
 
 /// A tree with a directory for everybody, mounted by a process that may have few descriptors.
 fn tree() -> Tree {
-    let mut tree = Tree::new();
-    for open in [&tree.beside(""), &tree.source] {
-        fs::set_permissions(open, Permissions::from_mode(0o755)).expect("open");
-    }
-    let everybody = tree.lower("everybody");
-    fs::create_dir(&everybody).expect("a directory");
-    fs::set_permissions(&everybody, Permissions::from_mode(0o777)).expect("open");
+    let (mut tree, _) = Tree::for_everybody();
     let plain = tree.command(&["--cache", "8MiB"]);
     let mut command = Command::new("sh");
     let script = format!("ulimit -n {LIMIT} && exec \"$@\"");

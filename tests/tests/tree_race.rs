@@ -4,8 +4,8 @@
 use futae_tests::tools::{has, has_fuse, has_root, text};
 use futae_tests::tree::Tree;
 use serde_json::Value;
-use std::fs::{self, OpenOptions, Permissions};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -45,13 +45,7 @@ fn nobody_opens_a_file_of_root_that_comes_while_one_is_made() {
     }
     let attempts = std::env::var(ATTEMPTS_VARIABLE).ok();
     let attempts = attempts.map_or(ATTEMPTS, |it| it.parse().expect("a number of attempts"));
-    let mut tree = Tree::new();
-    for open in [&tree.beside(""), &tree.source] {
-        fs::set_permissions(open, Permissions::from_mode(0o755)).expect("open");
-    }
-    let everybody = tree.lower("everybody");
-    fs::create_dir(&everybody).expect("a directory");
-    fs::set_permissions(&everybody, Permissions::from_mode(0o777)).expect("open");
+    let (mut tree, everybody) = Tree::for_everybody();
     tree.mount(&["--cache", "1MiB"]);
     let (below, above) = (everybody.join("n"), tree.upper("everybody/n"));
     let is_over = AtomicBool::new(false);
