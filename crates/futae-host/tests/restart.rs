@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{BLOCK, Client, MemoryStore, engine, export, pattern};
+use common::{BLOCK, Client, MemoryStore, engine, eventually, export, pattern};
 use futae_engine::{
     ClientId, Engine, EngineOptions, FileStore, HandDown, IoBuf, IoError, Operation, Request,
     Store, WriteBackOptions,
@@ -100,11 +100,15 @@ fn blocks_of_an_earlier_connection_are_not_handed_down() {
     let upper = Upper::new(&socket, None);
     assert!((0..SLOTS).all(|block| upper.read(block)));
     drop(server);
-    let (server, lower) = start(folder.path(), &store);
-    let mut other = Client::unix(&socket, "disk", &ClientWish::default());
+    // Another client writes, where the cache above cannot come in between.
+    let aside = tempfile::tempdir().expect("a folder");
+    let (server, _) = start(aside.path(), &store);
+    let aside = aside.path().join("futae.sock");
+    let mut other = Client::unix(&aside, "disk", &ClientWish::default());
     let new = vec![0xCC; (SLOTS * BLOCK) as usize];
     assert_eq!(other.write(0, &new), None);
-    drop(other);
+    drop((other, server));
+    let (server, lower) = start(folder.path(), &store);
     // The cache above connects again, and evicts all that it held.
     while !upper.read(100) {
         std::thread::yield_now();
@@ -119,6 +123,8 @@ fn blocks_of_an_earlier_connection_are_not_handed_down() {
         .count();
     assert_eq!(stale, 0, "old blocks of {SLOTS} were read");
     drop(reader);
+    // While there were two clients, nothing that either hands down was believed.
+    eventually("the reader leaves", || server.status().connections == 1);
     // What came over this connection is handed down over it.
     let before = lower.status().counters.demotions_in;
     assert!((101..101 + SLOTS).all(|block| upper.read(block + 64)));
