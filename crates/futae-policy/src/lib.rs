@@ -20,6 +20,7 @@ mod prng;
 mod registry;
 pub mod replace;
 mod spec;
+mod traits;
 
 pub use access::{Access, AccessKind, Class};
 pub use block::{BlockId, Slot, VolumeId};
@@ -32,6 +33,7 @@ pub use policy::{Admission, Departure, Policy};
 pub use prng::Prng;
 pub use registry::{Card, Kind, Shape, Visit, build, cards, visit};
 pub use spec::{Argument, Arguments, PolicySpec, SpecError};
+pub use traits::Trait;
 
 #[cfg(test)]
 mod contract;

@@ -113,16 +113,6 @@ pub trait Policy: Send {
     /// Takes up a [`history`](Self::history) that was saved. Called before any other call.
     fn recall(&mut self, _history: &[BlockId]) {}
 
-    /// Whether the policy decides by [`Access::next_use`] and so cannot run live.
-    fn needs_future(&self) -> bool {
-        false
-    }
-
-    /// Whether [`review`](Self::review) may name blocks that nobody has asked for yet.
-    fn names_unasked(&self) -> bool {
-        false
-    }
-
     /// The level can now hold `slots` blocks: whatever was derived from that number must be derived
     /// anew. On a shrink, the surplus has been removed before.
     fn resize(&mut self, _slots: u32) {}
@@ -188,12 +178,6 @@ impl<P: Policy + ?Sized> Policy for Box<P> {
     }
     fn reclass_at_once(&mut self, slot: Slot, access: &Access) {
         (**self).reclass_at_once(slot, access);
-    }
-    fn needs_future(&self) -> bool {
-        (**self).needs_future()
-    }
-    fn names_unasked(&self) -> bool {
-        (**self).names_unasked()
     }
     fn resize(&mut self, slots: u32) {
         (**self).resize(slots);

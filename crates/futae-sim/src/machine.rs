@@ -8,7 +8,8 @@ use crate::link::{Below, Link, Place, Reach, Store, load_reviewed, put};
 use crate::write_back::{WriteMode, Written};
 use futae_policy::replace::lru::Lru;
 use futae_policy::{
-    Access, BlockId, Counters, DenseIndex, Index, Level, Policy, Slot, SpecError, Visit, visit,
+    Access, BlockId, Counters, DenseIndex, Index, Kind, Level, Policy, PolicySpec, Slot, SpecError,
+    Visit, visit,
 };
 use serde::Serialize;
 
@@ -45,9 +46,8 @@ pub fn build(shape: &HierarchyShape) -> Result<Box<dyn Machine>, SpecError> {
     let blocks = u64::from(shape.guests) * shape.blocks;
     let level = &shape.levels[bottom];
     let policy = shape.policy_shape(0, bottom);
-    let lru_above = bottom == 1
-        && shape.guests == 1
-        && shape.levels[0].policy == futae_policy::PolicySpec::plain("lru");
+    let lru_above =
+        bottom == 1 && shape.guests == 1 && shape.levels[0].policy == PolicySpec::of(Kind::lru);
     if shape.write_mode == WriteMode::WriteBack {
         Ok(Box::new(Hierarchy::new(shape)?))
     } else if bottom == 0 {

@@ -118,10 +118,6 @@ impl Policy for Const {
         self.arrivals.remove(slot);
     }
 
-    fn names_unasked(&self) -> bool {
-        true
-    }
-
     #[inline]
     fn review(&mut self) -> Option<BlockId> {
         let next = self.next.take()?;

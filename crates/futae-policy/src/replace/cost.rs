@@ -148,20 +148,6 @@ impl Policy for Cost {
         }
     }
 
-    fn needs_future(&self) -> bool {
-        match self {
-            Self::SecondChance(_) => false,
-            Self::Joined(order) => order.needs_future(),
-        }
-    }
-
-    fn names_unasked(&self) -> bool {
-        match self {
-            Self::SecondChance(_) => false,
-            Self::Joined(order) => order.names_unasked(),
-        }
-    }
-
     fn resize(&mut self, slots: u32) {
         match self {
             Self::SecondChance(order) => order.resize(slots),

@@ -21,7 +21,7 @@
 
 use crate::furniture::{Heap, Table};
 use crate::{
-    Access, Admission, Arguments, BlockId, Class, Departure, Policy, PolicySpec, Shape, Slot,
+    Access, Admission, Arguments, BlockId, Class, Departure, Kind, Policy, PolicySpec, Shape, Slot,
     SpecError, StoreCosts,
 };
 
@@ -54,7 +54,7 @@ pub fn build(arguments: &mut Arguments, shape: &Shape) -> Result<Directory, Spec
     let max_protected = arguments.share("max_protected", 1.0)?;
     let inner = arguments
         .inner()
-        .unwrap_or_else(|| PolicySpec::plain("lru"));
+        .unwrap_or_else(|| PolicySpec::of(Kind::lru));
     let mut policy = Directory {
         max_protected,
         protected_limit: 0,
@@ -208,14 +208,6 @@ impl Policy for Directory {
 
     fn review(&mut self) -> Option<BlockId> {
         self.normal.review().or_else(|| self.protected.review())
-    }
-
-    fn needs_future(&self) -> bool {
-        self.normal.needs_future()
-    }
-
-    fn names_unasked(&self) -> bool {
-        self.normal.names_unasked()
     }
 
     fn resize(&mut self, slots: u32) {

@@ -22,7 +22,7 @@
 
 use crate::furniture::Queues;
 use crate::{
-    Access, Admission, Arguments, BlockId, Class, Departure, Policy, PolicySpec, Shape, Slot,
+    Access, Admission, Arguments, BlockId, Class, Departure, Kind, Policy, PolicySpec, Shape, Slot,
     SpecError, StoreCosts,
 };
 
@@ -45,7 +45,7 @@ pub struct Exclusive {
 pub fn build(arguments: &mut Arguments, shape: &Shape) -> Result<Exclusive, SpecError> {
     let inner = arguments
         .inner()
-        .unwrap_or_else(|| PolicySpec::plain("lru"));
+        .unwrap_or_else(|| PolicySpec::of(Kind::lru));
     let keeps_served = arguments.take("keep_served", "true or false", |_: &bool| true)?;
     Ok(Exclusive {
         keeps_served: keeps_served.unwrap_or(false),
@@ -146,14 +146,6 @@ impl Policy for Exclusive {
 
     fn review(&mut self) -> Option<BlockId> {
         self.demoted.review()
-    }
-
-    fn needs_future(&self) -> bool {
-        self.demoted.needs_future()
-    }
-
-    fn names_unasked(&self) -> bool {
-        self.demoted.names_unasked()
     }
 
     fn resize(&mut self, slots: u32) {

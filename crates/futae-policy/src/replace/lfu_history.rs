@@ -180,10 +180,6 @@ impl Policy for LfuHistory {
         self.place(number);
     }
 
-    fn names_unasked(&self) -> bool {
-        self.prefill.is_some()
-    }
-
     fn review(&mut self) -> Option<BlockId> {
         if let Some(index) = self.prefill {
             let more = index < u64::from(self.slots) && self.residents.len() < self.slots;

@@ -74,10 +74,6 @@ impl Policy for Opt {
         self.slots = slots;
     }
 
-    fn needs_future(&self) -> bool {
-        true
-    }
-
     fn order(&self) -> Vec<Slot> {
         self.next_uses.highest_first()
     }

@@ -78,14 +78,6 @@ impl Joined {
         self.orders.iter_mut().find_map(|order| order.review())
     }
 
-    pub fn needs_future(&self) -> bool {
-        self.orders.iter().any(|order| order.needs_future())
-    }
-
-    pub fn names_unasked(&self) -> bool {
-        self.orders.iter().any(|order| order.names_unasked())
-    }
-
     pub fn resize(&mut self, slots: u32) {
         for order in &mut self.orders {
             order.resize(slots);
