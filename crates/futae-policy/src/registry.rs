@@ -2,7 +2,7 @@
 //! its module, its name on every command line, its card and its contract test follow from that line.
 
 use crate::replace;
-use crate::{Arguments, Policy, PolicySpec, SpecError, Trait};
+use crate::{Arguments, PolicySpec, RegisteredPolicy, SpecError, Trait};
 
 /// What a policy is built for.
 #[derive(Clone, Copy, Debug)]
@@ -18,7 +18,7 @@ pub trait Visit {
     /// What comes of it.
     type Output;
     /// Receives the policy that the string named.
-    fn visit<P: Policy + 'static>(self, policy: P) -> Self::Output;
+    fn visit<P: RegisteredPolicy + 'static>(self, policy: P) -> Self::Output;
 }
 
 /// Hands the list of all policies to the macro `$with`: `file = "name" [traits]`, a line a policy.
@@ -127,11 +127,11 @@ pub fn visit<V: Visit>(
 }
 
 /// Builds the policy that `spec` names.
-pub fn build(spec: &PolicySpec, shape: &Shape) -> Result<Box<dyn Policy>, SpecError> {
+pub fn build(spec: &PolicySpec, shape: &Shape) -> Result<Box<dyn RegisteredPolicy>, SpecError> {
     struct Boxed;
     impl Visit for Boxed {
-        type Output = Box<dyn Policy>;
-        fn visit<P: Policy + 'static>(self, policy: P) -> Box<dyn Policy> {
+        type Output = Box<dyn RegisteredPolicy>;
+        fn visit<P: RegisteredPolicy + 'static>(self, policy: P) -> Box<dyn RegisteredPolicy> {
             Box::new(policy)
         }
     }

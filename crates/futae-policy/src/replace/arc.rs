@@ -15,7 +15,10 @@
 //! O(1) an access; 22 bytes a slot, about 28 a name, at most as many names as slots
 
 use crate::furniture::{GhostLists, Lines, Noted, Table};
-use crate::{Access, Admission, Arguments, BlockId, Departure, Policy, Shape, Slot, SpecError};
+use crate::{
+    Access, Admission, Arguments, BlockId, Departure, Policy, Shape, SimulatorHints, Slot,
+    SpecError,
+};
 
 const T1: usize = 0;
 const T2: usize = 1;
@@ -96,30 +99,11 @@ impl Arc {
 }
 
 impl Policy for Arc {
-    fn number_blocks(&mut self, first: u64) {
-        self.gone.number_blocks(first);
-    }
-
-    #[inline]
-    fn glance(&self, block: BlockId) -> u32 {
-        self.gone.glance(block)
-    }
-
     #[inline]
     fn miss(&mut self, access: &Access) -> Admission {
         let list = self.consult(access.block);
         self.list.set(access.block, list);
         Admission::Admit
-    }
-
-    #[inline]
-    fn foresee(&self, ahead: u32) -> Option<Slot> {
-        let t1_gives = self.t1_gives();
-        let slot = self.lists.about(if t1_gives { T1 } else { T2 }, ahead)?;
-        let full = self.lists.len(T1) + self.gone.len(B1) >= self.slots;
-        let forgets = if full { B1 } else { B2 };
-        self.gone.foresee(self.names.get(slot), forgets, ahead);
-        Some(slot)
     }
 
     #[inline]
@@ -188,6 +172,27 @@ impl Policy for Arc {
                 "resident and departed"
             );
         }
+    }
+}
+
+impl SimulatorHints for Arc {
+    fn number_blocks(&mut self, first: u64) {
+        self.gone.number_blocks(first);
+    }
+
+    #[inline]
+    fn glance(&self, block: BlockId) -> u32 {
+        self.gone.glance(block)
+    }
+
+    #[inline]
+    fn foresee(&self, ahead: u32) -> Option<Slot> {
+        let t1_gives = self.t1_gives();
+        let slot = self.lists.about(if t1_gives { T1 } else { T2 }, ahead)?;
+        let full = self.lists.len(T1) + self.gone.len(B1) >= self.slots;
+        let forgets = if full { B1 } else { B2 };
+        self.gone.foresee(self.names.get(slot), forgets, ahead);
+        Some(slot)
     }
 }
 

@@ -17,7 +17,9 @@
 
 use crate::furniture::{GhostLists, Lines, Table};
 use crate::policy::order_by_evicting;
-use crate::{Access, Arguments, BlockId, Departure, Policy, Shape, Slot, SpecError};
+use crate::{
+    Access, Arguments, BlockId, Departure, Policy, Shape, SimulatorHints, Slot, SpecError,
+};
 
 const T1: usize = 0;
 const T2: usize = 1;
@@ -74,15 +76,6 @@ impl Car {
 }
 
 impl Policy for Car {
-    fn number_blocks(&mut self, first: u64) {
-        self.gone.number_blocks(first);
-    }
-
-    #[inline]
-    fn glance(&self, block: BlockId) -> u32 {
-        self.gone.glance(block)
-    }
-
     fn insert(&mut self, slot: Slot, access: &Access) {
         let clock = self.consult(access.block);
         self.clocks.push_back(clock, slot);
@@ -142,6 +135,17 @@ impl Policy for Car {
                 "resident and departed"
             );
         }
+    }
+}
+
+impl SimulatorHints for Car {
+    fn number_blocks(&mut self, first: u64) {
+        self.gone.number_blocks(first);
+    }
+
+    #[inline]
+    fn glance(&self, block: BlockId) -> u32 {
+        self.gone.glance(block)
     }
 }
 

@@ -17,7 +17,8 @@
 
 use crate::furniture::Queues;
 use crate::{
-    Access, Admission, Arguments, BlockId, Departure, Policy, Shape, Slot, SpecError, VolumeId,
+    Access, Admission, Arguments, BlockId, Departure, Policy, Shape, SimulatorHints, Slot,
+    SpecError, VolumeId,
 };
 use std::str::FromStr;
 
@@ -145,6 +146,8 @@ impl Policy for Const {
         assert_eq!(self.arrivals.len(ORDER), resident);
     }
 }
+
+impl SimulatorHints for Const {}
 
 /// A set that is full after the first access.
 #[cfg(test)]

@@ -35,8 +35,8 @@ mod second_chance;
 mod turns;
 
 use crate::{
-    Access, Admission, Arguments, BlockId, Class, Departure, Policy, Shape, Slot, SpecError,
-    StoreCosts,
+    Access, Admission, Arguments, BlockId, Class, Departure, Policy, Shape, SimulatorHints, Slot,
+    SpecError, StoreCosts,
 };
 use joined::Joined;
 use second_chance::SecondChance;
@@ -75,13 +75,6 @@ impl Cost {
 }
 
 impl Policy for Cost {
-    fn number_blocks(&mut self, first: u64) {
-        match self {
-            Self::SecondChance(_) => {}
-            Self::Joined(order) => order.number_blocks(first),
-        }
-    }
-
     #[inline]
     fn miss(&mut self, access: &Access) -> Admission {
         match self {
@@ -170,6 +163,15 @@ impl Policy for Cost {
     }
 }
 
+impl SimulatorHints for Cost {
+    fn number_blocks(&mut self, first: u64) {
+        match self {
+            Self::SecondChance(_) => {}
+            Self::Joined(order) => order.number_blocks(first),
+        }
+    }
+}
+
 /// The paper's figure 3 on lists of (block, class, referenced), with the same credits.
 #[cfg(test)]
 mod reference {
@@ -246,8 +248,8 @@ mod tests {
     use super::turns::Turns;
     use crate::contract::{carry_out_reviews, equals_reference, level_of};
     use crate::{
-        Access, AccessKind, Arguments, BlockId, Class, Departure, Kind, Level, Outcome, Policy,
-        PolicySpec, Prng, Shape, Slot,
+        Access, AccessKind, Arguments, BlockId, Class, Departure, Kind, Level, Outcome, PolicySpec,
+        Prng, RegisteredPolicy, Shape, Slot,
     };
     use proptest::prelude::*;
 
@@ -352,23 +354,31 @@ mod tests {
             let block = BlockId::on_first(prng.below(3 * u64::from(slots)));
             let what = prng.below(30);
             let resized = 1 + prng.below(20) as u32;
-            let [joined, alone] = levels.each_mut().map(|level: &mut Level<Box<dyn Policy>>| {
-                let kind = match what {
-                    0 => {
-                        let gone = level.resize(resized);
-                        return format!("{gone:?}");
-                    }
-                    1 => return format!("{:?}", level.remove(block, Departure::Invalidated)),
-                    2..=12 => AccessKind::Demotion,
-                    13 => AccessKind::Notice,
-                    14..=17 => AccessKind::Write,
-                    _ => AccessKind::Read,
-                };
-                let outcome = level.access(&Access::of(block, kind));
-                carry_out_reviews(level);
-                level.audit();
-                format!("{outcome:?}")
-            });
+            let [joined, alone] =
+                levels
+                    .each_mut()
+                    .map(|level: &mut Level<Box<dyn RegisteredPolicy>>| {
+                        let kind = match what {
+                            0 => {
+                                let gone = level.resize(resized);
+                                return format!("{gone:?}");
+                            }
+                            1 => {
+                                return format!(
+                                    "{:?}",
+                                    level.remove(block, Departure::Invalidated)
+                                );
+                            }
+                            2..=12 => AccessKind::Demotion,
+                            13 => AccessKind::Notice,
+                            14..=17 => AccessKind::Write,
+                            _ => AccessKind::Read,
+                        };
+                        let outcome = level.access(&Access::of(block, kind));
+                        carry_out_reviews(level);
+                        level.audit();
+                        format!("{outcome:?}")
+                    });
             assert_eq!(joined, alone, "{one} and {other}, seed {seed}, step {step}");
         }
         assert_eq!(

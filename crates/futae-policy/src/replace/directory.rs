@@ -21,8 +21,8 @@
 
 use crate::furniture::{Heap, Table};
 use crate::{
-    Access, Admission, Arguments, BlockId, Class, Departure, Kind, Policy, PolicySpec, Shape, Slot,
-    SpecError, StoreCosts,
+    Access, Admission, Arguments, BlockId, Class, Departure, Kind, Policy, PolicySpec,
+    RegisteredPolicy, Shape, SimulatorHints, Slot, SpecError, StoreCosts,
 };
 
 /// Where a resident slot is.
@@ -39,8 +39,8 @@ enum Home {
 pub struct Directory {
     max_protected: f64,
     protected_limit: u32,
-    normal: Box<dyn Policy>,
-    protected: Box<dyn Policy>,
+    normal: Box<dyn RegisteredPolicy>,
+    protected: Box<dyn RegisteredPolicy>,
     released: Heap<u64>,
     normal_count: u32,
     protected_count: u32,
@@ -134,11 +134,6 @@ impl Directory {
 }
 
 impl Policy for Directory {
-    fn number_blocks(&mut self, first: u64) {
-        self.normal.number_blocks(first);
-        self.protected.number_blocks(first);
-    }
-
     fn miss(&mut self, access: &Access) -> Admission {
         self.pool(access.class).miss(access)
     }
@@ -257,6 +252,13 @@ impl Policy for Directory {
     }
 }
 
+impl SimulatorHints for Directory {
+    fn number_blocks(&mut self, first: u64) {
+        self.normal.number_blocks(first);
+        self.protected.number_blocks(first);
+    }
+}
+
 /// The paper's two pools as lists of (time of last use, block), sorted before they are used.
 #[cfg(test)]
 mod reference {
@@ -313,10 +315,10 @@ mod reference {
 mod tests {
     use super::reference;
     use crate::contract::level_of;
-    use crate::{Access, BlockId, Class, Kind, Level, Outcome, Policy};
+    use crate::{Access, BlockId, Class, Kind, Level, Outcome, RegisteredPolicy};
     use proptest::prelude::*;
 
-    fn access(level: &mut Level<Box<dyn Policy>>, index: u64, priority: bool) -> bool {
+    fn access(level: &mut Level<Box<dyn RegisteredPolicy>>, index: u64, priority: bool) -> bool {
         let class = if priority {
             Class::PROTECTED
         } else {
@@ -326,7 +328,7 @@ mod tests {
         matches!(level.access(&read), Outcome::Hit(_))
     }
 
-    fn order(level: &Level<Box<dyn Policy>>) -> Vec<u64> {
+    fn order(level: &Level<Box<dyn RegisteredPolicy>>) -> Vec<u64> {
         level.order().into_iter().map(BlockId::index).collect()
     }
 

@@ -22,8 +22,8 @@
 
 use crate::furniture::Queues;
 use crate::{
-    Access, Admission, Arguments, BlockId, Class, Departure, Kind, Policy, PolicySpec, Shape, Slot,
-    SpecError, StoreCosts,
+    Access, Admission, Arguments, BlockId, Class, Departure, Kind, Policy, PolicySpec,
+    RegisteredPolicy, Shape, SimulatorHints, Slot, SpecError, StoreCosts,
 };
 
 const SERVED: usize = 0;
@@ -34,7 +34,7 @@ pub struct Exclusive {
     served: Queues,
     is_served: Vec<bool>,
     /// The order of the demoted blocks.
-    demoted: Box<dyn Policy>,
+    demoted: Box<dyn RegisteredPolicy>,
     /// Whether misses are kept as first victims.
     keeps_served: bool,
     slots: u32,
@@ -58,15 +58,6 @@ pub fn build(arguments: &mut Arguments, shape: &Shape) -> Result<Exclusive, Spec
 }
 
 impl Policy for Exclusive {
-    fn number_blocks(&mut self, first: u64) {
-        self.demoted.number_blocks(first);
-    }
-
-    #[inline]
-    fn glance(&self, block: BlockId) -> u32 {
-        self.demoted.glance(block)
-    }
-
     fn miss(&mut self, access: &Access) -> Admission {
         if access.kind.is_demand() {
             // Never at the cost of a demoted block.
@@ -171,6 +162,17 @@ impl Policy for Exclusive {
     }
 }
 
+impl SimulatorHints for Exclusive {
+    fn number_blocks(&mut self, first: u64) {
+        self.demoted.number_blocks(first);
+    }
+
+    #[inline]
+    fn glance(&self, block: BlockId) -> u32 {
+        self.demoted.glance(block)
+    }
+}
+
 /// One list, as the paper draws it: HEAD first.
 #[cfg(test)]
 mod reference {
@@ -217,7 +219,7 @@ mod tests {
         Access::of(block(index), AccessKind::Demotion)
     }
 
-    fn head_to_tail(level: &crate::Level<Box<dyn crate::Policy>>) -> Vec<u64> {
+    fn head_to_tail(level: &crate::Level<Box<dyn crate::RegisteredPolicy>>) -> Vec<u64> {
         level
             .order()
             .into_iter()

@@ -22,7 +22,9 @@
 
 use crate::SpecError;
 use crate::furniture::{Counts, Ghosts, Queues, Table};
-use crate::{Access, Admission, Arguments, BlockId, Departure, Policy, Prng, Shape, Slot};
+use crate::{
+    Access, Admission, Arguments, BlockId, Departure, Policy, Prng, Shape, SimulatorHints, Slot,
+};
 
 const ORDER: usize = 0;
 
@@ -116,16 +118,6 @@ impl LeCar {
 }
 
 impl Policy for LeCar {
-    fn number_blocks(&mut self, first: u64) {
-        self.left_by_lru.number_blocks(first);
-        self.left_by_lfu.number_blocks(first);
-    }
-
-    #[inline]
-    fn glance(&self, block: BlockId) -> u32 {
-        self.left_by_lru.glance(block) ^ self.left_by_lfu.glance(block)
-    }
-
     fn miss(&mut self, access: &Access) -> Admission {
         let uses = self.consult(access.block);
         self.known.set(access.block, uses);
@@ -197,6 +189,18 @@ impl Policy for LeCar {
             let name = self.names.get(slot);
             assert!(self.left_by_lru.get(name).is_none() && self.left_by_lfu.get(name).is_none());
         }
+    }
+}
+
+impl SimulatorHints for LeCar {
+    fn number_blocks(&mut self, first: u64) {
+        self.left_by_lru.number_blocks(first);
+        self.left_by_lfu.number_blocks(first);
+    }
+
+    #[inline]
+    fn glance(&self, block: BlockId) -> u32 {
+        self.left_by_lru.glance(block) ^ self.left_by_lfu.glance(block)
     }
 }
 

@@ -18,7 +18,10 @@
 //! counts; 20 bytes a slot, about 24 a departed block
 
 use crate::furniture::{Counts, Memory, Noted, Table};
-use crate::{Access, Admission, Arguments, BlockId, Departure, Policy, Shape, Slot, SpecError};
+use crate::{
+    Access, Admission, Arguments, BlockId, Departure, Policy, Shape, SimulatorHints, Slot,
+    SpecError,
+};
 
 /// Fewest uses, past and present, first.
 #[derive(Debug)]
@@ -42,15 +45,6 @@ pub fn build(_arguments: &mut Arguments, shape: &Shape) -> Result<Lfu, SpecError
 }
 
 impl Policy for Lfu {
-    fn number_blocks(&mut self, first: u64) {
-        self.past.number_blocks(first);
-    }
-
-    #[inline]
-    fn glance(&self, block: BlockId) -> u32 {
-        self.past.get(block)
-    }
-
     #[inline]
     fn miss(&mut self, access: &Access) -> Admission {
         let uses = self.past.take(access.block);
@@ -97,6 +91,17 @@ impl Policy for Lfu {
         for slot in self.uses.iter() {
             assert!(self.past.get(self.names.get(slot)) == 0, "counted twice");
         }
+    }
+}
+
+impl SimulatorHints for Lfu {
+    fn number_blocks(&mut self, first: u64) {
+        self.past.number_blocks(first);
+    }
+
+    #[inline]
+    fn glance(&self, block: BlockId) -> u32 {
+        self.past.get(block)
     }
 }
 

@@ -25,7 +25,10 @@
 
 use crate::SpecError;
 use crate::furniture::{Heap, Names, Table};
-use crate::{Access, AccessKind, Admission, Arguments, BlockId, Departure, Policy, Shape, Slot};
+use crate::{
+    Access, AccessKind, Admission, Arguments, BlockId, Departure, Policy, Shape, SimulatorHints,
+    Slot,
+};
 use std::cmp::Reverse;
 use std::collections::VecDeque;
 
@@ -227,6 +230,8 @@ impl Policy for LfuHistory {
         assert_eq!(counted as usize, self.history.len());
     }
 }
+
+impl SimulatorHints for LfuHistory {}
 
 /// The paper's rule on lists: counts are found by going through the history.
 #[cfg(test)]

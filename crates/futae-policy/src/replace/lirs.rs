@@ -21,7 +21,10 @@
 //! O(1) an access, amortised; about 55 bytes a slot, and 46 a departed block in S
 
 use crate::furniture::{Lines, Names, Noted, Table};
-use crate::{Access, Admission, Arguments, BlockId, Departure, Policy, Shape, Slot, SpecError};
+use crate::{
+    Access, Admission, Arguments, BlockId, Departure, Policy, Shape, SimulatorHints, Slot,
+    SpecError,
+};
 
 const S: usize = 0;
 /// Resident HIR blocks, the next victim first.
@@ -163,15 +166,6 @@ impl Lirs {
 }
 
 impl Policy for Lirs {
-    fn number_blocks(&mut self, first: u64) {
-        self.names.number_blocks(first);
-    }
-
-    #[inline]
-    fn glance(&self, block: BlockId) -> u32 {
-        self.names.glance(block)
-    }
-
     #[inline]
     fn miss(&mut self, access: &Access) -> Admission {
         let was_in_s = self.recall(access.block);
@@ -282,6 +276,17 @@ impl Policy for Lirs {
         for number in self.queues.iter(GONE) {
             assert!(self.known.get(number).in_s, "departed and not in S");
         }
+    }
+}
+
+impl SimulatorHints for Lirs {
+    fn number_blocks(&mut self, first: u64) {
+        self.names.number_blocks(first);
+    }
+
+    #[inline]
+    fn glance(&self, block: BlockId) -> u32 {
+        self.names.glance(block)
     }
 }
 

@@ -15,7 +15,7 @@
 //! O(1) an access; 14 bytes a slot
 
 use crate::furniture::Lines;
-use crate::{Access, Arguments, Departure, Policy, Shape, Slot, SpecError};
+use crate::{Access, Arguments, Departure, Policy, Shape, SimulatorHints, Slot, SpecError};
 
 const ORDER: usize = 0;
 
@@ -42,11 +42,6 @@ impl Lru {
 
 impl Policy for Lru {
     #[inline]
-    fn foresee(&self, ahead: u32) -> Option<Slot> {
-        self.order.about(ORDER, ahead)
-    }
-
-    #[inline]
     fn insert(&mut self, slot: Slot, _access: &Access) {
         self.order.push_back(ORDER, slot);
     }
@@ -72,6 +67,13 @@ impl Policy for Lru {
 
     fn audit(&self, resident: u32) {
         assert_eq!(self.order.len(ORDER), resident);
+    }
+}
+
+impl SimulatorHints for Lru {
+    #[inline]
+    fn foresee(&self, ahead: u32) -> Option<Slot> {
+        self.order.about(ORDER, ahead)
     }
 }
 

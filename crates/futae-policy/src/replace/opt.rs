@@ -17,7 +17,9 @@
 //! O(log slots) an access; 20 bytes a slot
 
 use crate::furniture::Heap;
-use crate::{Access, Admission, Arguments, Departure, Policy, Shape, Slot, SpecError};
+use crate::{
+    Access, Admission, Arguments, Departure, Policy, Shape, SimulatorHints, Slot, SpecError,
+};
 use std::cmp::Reverse;
 
 /// Needed latest first.
@@ -82,6 +84,8 @@ impl Policy for Opt {
         assert_eq!(self.next_uses.len(), resident);
     }
 }
+
+impl SimulatorHints for Opt {}
 
 /// For every miss the rest of the reads is searched.
 #[cfg(test)]

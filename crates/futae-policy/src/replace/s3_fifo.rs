@@ -24,7 +24,9 @@
 //! O(1) an access, amortised; 23 bytes a slot, about 28 a name
 
 use crate::furniture::{Ghosts, Lines, Table};
-use crate::{Access, Arguments, BlockId, Departure, Policy, Shape, Slot, SpecError};
+use crate::{
+    Access, Arguments, BlockId, Departure, Policy, Shape, SimulatorHints, Slot, SpecError,
+};
 
 const SMALL: usize = 0;
 const MAIN: usize = 1;
@@ -94,20 +96,6 @@ impl S3Fifo {
 }
 
 impl Policy for S3Fifo {
-    fn number_blocks(&mut self, first: u64) {
-        self.ghost.number_blocks(first);
-    }
-
-    #[inline]
-    fn glance(&self, block: BlockId) -> u32 {
-        self.ghost.glance(block)
-    }
-
-    #[inline]
-    fn foresee(&self, ahead: u32) -> Option<Slot> {
-        self.queues.about(SMALL, ahead)
-    }
-
     #[inline]
     fn insert(&mut self, slot: Slot, access: &Access) {
         let fills_main =
@@ -185,6 +173,22 @@ impl Policy for S3Fifo {
                 "resident and departed"
             );
         }
+    }
+}
+
+impl SimulatorHints for S3Fifo {
+    fn number_blocks(&mut self, first: u64) {
+        self.ghost.number_blocks(first);
+    }
+
+    #[inline]
+    fn glance(&self, block: BlockId) -> u32 {
+        self.ghost.glance(block)
+    }
+
+    #[inline]
+    fn foresee(&self, ahead: u32) -> Option<Slot> {
+        self.queues.about(SMALL, ahead)
     }
 }
 

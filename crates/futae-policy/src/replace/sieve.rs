@@ -15,7 +15,7 @@
 //! O(1) an access, amortised; nothing but a mark on a hit; 12 bytes a slot
 
 use crate::furniture::{Row, Table};
-use crate::{Access, Arguments, Departure, Policy, Shape, Slot, SpecError};
+use crate::{Access, Arguments, Departure, Policy, Shape, SimulatorHints, Slot, SpecError};
 
 /// Of a slot's note, whether it is visited, and in which row it stands; its place is above them.
 const VISITED: u32 = 1;
@@ -71,17 +71,6 @@ impl Sieve {
 
 impl Policy for Sieve {
     #[inline]
-    fn foresee(&self, ahead: u32) -> Option<Slot> {
-        let coming = &self.rows[self.coming];
-        let slot = match ahead.checked_sub(coming.places()) {
-            None => coming.about(ahead)?,
-            Some(ahead) => self.rows[1 - self.coming].about(ahead)?,
-        };
-        std::hint::black_box(self.notes.get(slot));
-        Some(slot)
-    }
-
-    #[inline]
     fn insert(&mut self, slot: Slot, _access: &Access) {
         self.push(self.coming, slot);
     }
@@ -134,6 +123,19 @@ impl Policy for Sieve {
                 assert_eq!(usize::from(noted & ROW != 0), row, "not where it stands");
             }
         }
+    }
+}
+
+impl SimulatorHints for Sieve {
+    #[inline]
+    fn foresee(&self, ahead: u32) -> Option<Slot> {
+        let coming = &self.rows[self.coming];
+        let slot = match ahead.checked_sub(coming.places()) {
+            None => coming.about(ahead)?,
+            Some(ahead) => self.rows[1 - self.coming].about(ahead)?,
+        };
+        std::hint::black_box(self.notes.get(slot));
+        Some(slot)
     }
 }
 

@@ -18,7 +18,7 @@
 //! O(1) an access; 14 bytes a slot
 
 use crate::furniture::Lines;
-use crate::{Access, Arguments, Departure, Policy, Shape, Slot, SpecError};
+use crate::{Access, Arguments, Departure, Policy, Shape, SimulatorHints, Slot, SpecError};
 
 const PROBATION: usize = 0;
 const PROTECTED: usize = 1;
@@ -55,11 +55,6 @@ impl Slru {
 }
 
 impl Policy for Slru {
-    #[inline]
-    fn foresee(&self, ahead: u32) -> Option<Slot> {
-        self.segments.about(PROBATION, ahead)
-    }
-
     #[inline]
     fn insert(&mut self, slot: Slot, _access: &Access) {
         self.segments.push_back(PROBATION, slot);
@@ -98,6 +93,13 @@ impl Policy for Slru {
     fn audit(&self, resident: u32) {
         assert_eq!(self.segments.total(), resident);
         assert!(self.segments.len(PROTECTED) <= self.limit);
+    }
+}
+
+impl SimulatorHints for Slru {
+    #[inline]
+    fn foresee(&self, ahead: u32) -> Option<Slot> {
+        self.segments.about(PROBATION, ahead)
     }
 }
 

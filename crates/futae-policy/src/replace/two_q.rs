@@ -17,7 +17,10 @@
 //! O(1) an access; 22 bytes a slot, about 28 a name
 
 use crate::furniture::{Ghosts, Lines, Noted, Table};
-use crate::{Access, Admission, Arguments, BlockId, Departure, Policy, Shape, Slot, SpecError};
+use crate::{
+    Access, Admission, Arguments, BlockId, Departure, Policy, Shape, SimulatorHints, Slot,
+    SpecError,
+};
 
 const A1_IN: usize = 0;
 const A_M: usize = 1;
@@ -52,25 +55,11 @@ pub fn build(arguments: &mut Arguments, shape: &Shape) -> Result<TwoQ, SpecError
 }
 
 impl Policy for TwoQ {
-    fn number_blocks(&mut self, first: u64) {
-        self.a1_out.number_blocks(first);
-    }
-
-    #[inline]
-    fn glance(&self, block: BlockId) -> u32 {
-        self.a1_out.glance(block)
-    }
-
     #[inline]
     fn miss(&mut self, access: &Access) -> Admission {
         let named = self.a1_out.take(access.block).is_some();
         self.was_in_a1_out.set(access.block, named);
         Admission::Admit
-    }
-
-    #[inline]
-    fn foresee(&self, ahead: u32) -> Option<Slot> {
-        self.queues.about(A1_IN, ahead)
     }
 
     #[inline]
@@ -127,6 +116,22 @@ impl Policy for TwoQ {
                 "resident and departed"
             );
         }
+    }
+}
+
+impl SimulatorHints for TwoQ {
+    fn number_blocks(&mut self, first: u64) {
+        self.a1_out.number_blocks(first);
+    }
+
+    #[inline]
+    fn glance(&self, block: BlockId) -> u32 {
+        self.a1_out.glance(block)
+    }
+
+    #[inline]
+    fn foresee(&self, ahead: u32) -> Option<Slot> {
+        self.queues.about(A1_IN, ahead)
     }
 }
 

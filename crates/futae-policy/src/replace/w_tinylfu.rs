@@ -25,7 +25,10 @@
 //! O(1) an access, amortised; 30 to 38 bytes a slot with the sketch
 
 use crate::furniture::{Lines, Sketch, Table};
-use crate::{Access, Admission, Arguments, BlockId, Departure, Policy, Shape, Slot, SpecError};
+use crate::{
+    Access, Admission, Arguments, BlockId, Departure, Policy, Shape, SimulatorHints, Slot,
+    SpecError,
+};
 
 const WINDOW: usize = 0;
 const PROBATION: usize = 1;
@@ -162,11 +165,6 @@ impl WTinyLfu {
 
 impl Policy for WTinyLfu {
     #[inline]
-    fn glance(&self, block: BlockId) -> u32 {
-        self.sketch.estimate(block)
-    }
-
-    #[inline]
     fn miss(&mut self, access: &Access) -> Admission {
         self.observe(access, false);
         Admission::Admit
@@ -244,6 +242,13 @@ impl Policy for WTinyLfu {
         assert_eq!(self.queues.total(), resident);
         assert!(self.queues.len(WINDOW) <= self.window_limit);
         assert!(self.queues.len(PROTECTED) <= self.protected_limit);
+    }
+}
+
+impl SimulatorHints for WTinyLfu {
+    #[inline]
+    fn glance(&self, block: BlockId) -> u32 {
+        self.sketch.estimate(block)
     }
 }
 

@@ -3,13 +3,14 @@
 use super::turns::Turns;
 use crate::furniture::Table;
 use crate::{
-    Access, Admission, BlockId, Class, Departure, Policy, PolicySpec, Shape, Slot, SpecError,
+    Access, Admission, BlockId, Class, Departure, PolicySpec, RegisteredPolicy, Shape, Slot,
+    SpecError,
 };
 
 /// An order a class. A block is in the order of the class that it had when it was last used.
 pub struct Joined {
     pub turns: Turns,
-    orders: Vec<Box<dyn Policy>>,
+    orders: Vec<Box<dyn RegisteredPolicy>>,
     lengths: Vec<u32>,
     homes: Table<u8>,
 }
