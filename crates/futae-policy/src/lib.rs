@@ -12,7 +12,6 @@ mod block;
 mod costs;
 mod counters;
 mod decision;
-pub mod furniture;
 mod hints;
 mod index;
 mod level;
@@ -21,6 +20,7 @@ mod prng;
 mod registry;
 pub mod replace;
 mod spec;
+pub mod structures;
 mod traits;
 
 pub use access::{Access, AccessKind, Class};

@@ -5,8 +5,8 @@
 mod common;
 
 use common::{lower_hit, run};
-use futae_policy::furniture::Queues;
 use futae_policy::replace::lru::Lru;
+use futae_policy::structures::Queues;
 use futae_policy::{
     Access, Admission, Counters, DenseIndex, Departure, Level, Policy, SimulatorHints, Slot,
 };

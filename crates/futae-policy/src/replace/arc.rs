@@ -14,7 +14,7 @@
 //! # Cost
 //! O(1) an access; 22 bytes a slot, about 28 a name, at most as many names as slots
 
-use crate::furniture::{GhostLists, Lines, Noted, Table};
+use crate::structures::{GhostLists, LogQueues, MissNote, Table};
 use crate::{
     Access, Admission, Arguments, BlockId, Departure, Policy, Shape, SimulatorHints, Slot,
     SpecError,
@@ -31,12 +31,12 @@ pub struct Arc {
     slots: u32,
     /// Target for the length of T1.
     p: f64,
-    lists: Lines<2>,
+    lists: LogQueues<2>,
     names: Table<BlockId>,
     /// B1 and B2.
     gone: GhostLists<2>,
     /// The list for the block that missed last.
-    list: Noted<usize>,
+    list: MissNote<usize>,
     from_b2: bool,
     /// T1 fills its half of the directory alone: its oldest leaves without a name.
     forget: bool,
@@ -47,10 +47,10 @@ pub fn build(_arguments: &mut Arguments, shape: &Shape) -> Result<Arc, SpecError
     Ok(Arc {
         slots: shape.slots,
         p: 0.0,
-        lists: Lines::new(shape.slots),
+        lists: LogQueues::new(shape.slots),
         names: Table::new(shape.slots),
         gone: GhostLists::default(),
-        list: Noted::new(),
+        list: MissNote::new(),
         from_b2: false,
         forget: false,
     })

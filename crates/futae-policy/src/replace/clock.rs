@@ -15,7 +15,7 @@
 //! # Cost
 //! O(1) an access, amortised; 1 byte a slot
 
-use crate::furniture::Ring;
+use crate::structures::Ring;
 use crate::{Access, Arguments, Departure, Policy, Shape, SimulatorHints, Slot, SpecError};
 
 /// One hand over a ring of marked slots.

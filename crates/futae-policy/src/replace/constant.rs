@@ -15,7 +15,7 @@
 //! # Cost
 //! O(1) an access, O(log ranges) a miss; 8 bytes a slot
 
-use crate::furniture::Queues;
+use crate::structures::Queues;
 use crate::{
     Access, Admission, Arguments, BlockId, Departure, Policy, Shape, SimulatorHints, Slot,
     SpecError, VolumeId,

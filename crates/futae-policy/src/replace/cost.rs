@@ -30,17 +30,17 @@
 //! O(1) an access, amortised; 11 bytes a slot. With another policy inside, that of the policy, for each
 //! class, and a byte a slot
 
+mod class_weights;
 mod joined;
 mod second_chance;
-mod turns;
 
 use crate::{
     Access, Admission, Arguments, BlockId, Class, Departure, Policy, Shape, SimulatorHints, Slot,
     SpecError, StoreCosts,
 };
+use class_weights::ClassWeights;
 use joined::Joined;
 use second_chance::SecondChance;
-use turns::Turns;
 
 /// Blocks by class, and an order within each.
 pub enum Cost {
@@ -53,23 +53,23 @@ pub enum Cost {
 /// Builds the policy; its parameters are the weights, the classes, and either `inactive` or the order within a
 /// class.
 pub fn build(arguments: &mut Arguments, shape: &Shape) -> Result<Cost, SpecError> {
-    let turns = Turns::build(arguments)?;
+    let class_weights = ClassWeights::build(arguments)?;
     match arguments.inner() {
         // There is no inactive queue then, so the parameter is unknown.
-        Some(inner) => Joined::new(turns, &inner, shape).map(Cost::Joined),
+        Some(inner) => Joined::new(class_weights, &inner, shape).map(Cost::Joined),
         None => {
             let inactive_share = arguments.share("inactive", 1.0 / 3.0)?;
-            let order = SecondChance::new(turns, inactive_share, shape);
+            let order = SecondChance::new(class_weights, inactive_share, shape);
             Ok(Cost::SecondChance(order))
         }
     }
 }
 
 impl Cost {
-    fn turns(&mut self) -> &mut Turns {
+    fn class_weights(&mut self) -> &mut ClassWeights {
         match self {
-            Self::SecondChance(order) => &mut order.turns,
-            Self::Joined(order) => &mut order.turns,
+            Self::SecondChance(order) => &mut order.class_weights,
+            Self::Joined(order) => &mut order.class_weights,
         }
     }
 }
@@ -124,13 +124,13 @@ impl Policy for Cost {
     }
 
     fn note_costs(&mut self, costs: &StoreCosts) {
-        self.turns().note_costs(costs);
+        self.class_weights().note_costs(costs);
     }
 
     fn weights(&self) -> Vec<(String, f64)> {
         match self {
-            Self::SecondChance(order) => order.turns.weights(),
-            Self::Joined(order) => order.turns.weights(),
+            Self::SecondChance(order) => order.class_weights.weights(),
+            Self::Joined(order) => order.class_weights.weights(),
         }
     }
 
@@ -243,9 +243,9 @@ mod reference {
 #[cfg(test)]
 mod tests {
     use super::super::fifo_second_chance;
+    use super::class_weights::ClassWeights;
     use super::reference;
     use super::second_chance::SecondChance;
-    use super::turns::Turns;
     use crate::contract::{carry_out_reviews, equals_reference, level_of};
     use crate::{
         Access, AccessKind, Arguments, BlockId, Class, Departure, Kind, Level, Outcome, PolicySpec,
@@ -257,8 +257,8 @@ mod tests {
 
     fn second_chance(text: &str, slots: u32) -> SecondChance {
         let spec: PolicySpec = text.parse().expect("valid");
-        let turns = Turns::build(&mut Arguments::new(&spec)).expect("valid");
-        SecondChance::new(turns, 1.0 / 3.0, &Shape { slots, seed: 1 })
+        let class_weights = ClassWeights::build(&mut Arguments::new(&spec)).expect("valid");
+        SecondChance::new(class_weights, 1.0 / 3.0, &Shape { slots, seed: 1 })
     }
 
     /// 96 local clean blocks of weight 4 and 96 remote clean ones of weight 3: at first every

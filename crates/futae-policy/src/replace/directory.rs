@@ -19,7 +19,7 @@
 //! that of the two pools, which together have each slot once, and O(log slots) for a block that
 //! is no longer protected; 13 bytes a slot beside them
 
-use crate::furniture::{Heap, Table};
+use crate::structures::{Heap, Table};
 use crate::{
     Access, Admission, Arguments, BlockId, Class, Departure, Kind, Policy, PolicySpec,
     RegisteredPolicy, Shape, SimulatorHints, Slot, SpecError, StoreCosts,

@@ -20,7 +20,7 @@
 //! # Cost
 //! O(1) an access beside the inner order; 9 bytes a slot beside the inner order
 
-use crate::furniture::Queues;
+use crate::structures::Queues;
 use crate::{
     Access, Admission, Arguments, BlockId, Class, Departure, Kind, Policy, PolicySpec,
     RegisteredPolicy, Shape, SimulatorHints, Slot, SpecError, StoreCosts,

@@ -14,7 +14,7 @@
 //! # Cost
 //! O(1) an access, nothing to do on a hit; 8 bytes a slot
 
-use crate::furniture::Queues;
+use crate::structures::Queues;
 use crate::{Access, Arguments, Departure, Policy, Shape, SimulatorHints, Slot, SpecError};
 
 const ORDER: usize = 0;

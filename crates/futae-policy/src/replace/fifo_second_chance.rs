@@ -15,8 +15,8 @@
 //! # Cost
 //! O(1) an access, amortised; 10 bytes a slot
 
-use crate::furniture::{Queues, Table};
 use crate::policy::order_by_evicting;
+use crate::structures::{Queues, Table};
 use crate::{Access, Arguments, Departure, Policy, Shape, SimulatorHints, Slot, SpecError};
 
 const ACTIVE: usize = 0;

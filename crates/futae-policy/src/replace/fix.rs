@@ -14,7 +14,7 @@
 //! # Cost
 //! O(1) an access; 8 bytes a slot, for the order only
 
-use crate::furniture::Queues;
+use crate::structures::Queues;
 use crate::{Access, Arguments, Departure, Policy, Shape, SimulatorHints, Slot, SpecError};
 
 const ORDER: usize = 0;

@@ -16,7 +16,7 @@
 //! # Cost
 //! O(log slots) an access; 32 bytes a slot
 
-use crate::furniture::{Heap, Table};
+use crate::structures::{Heap, Table};
 use crate::{Access, Arguments, Departure, Policy, Shape, SimulatorHints, Slot, SpecError};
 
 /// Lowest priority first.

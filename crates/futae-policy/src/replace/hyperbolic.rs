@@ -16,7 +16,7 @@
 //! # Cost
 //! O(1) a hit, O(sample) an eviction; 24 bytes a slot
 
-use crate::furniture::{Pool, Table};
+use crate::structures::{Pool, Table};
 use crate::{Access, Arguments, Departure, Policy, Prng, Shape, SimulatorHints, Slot, SpecError};
 
 /// Uses and since when.

@@ -21,7 +21,7 @@
 //! O(1) an access; 28 bytes a slot, about 40 a name, at most twice as many names as slots
 
 use crate::SpecError;
-use crate::furniture::{Counts, Ghosts, Queues, Table};
+use crate::structures::{Counts, Ghosts, Queues, Table};
 use crate::{
     Access, Admission, Arguments, BlockId, Departure, Policy, Prng, Shape, SimulatorHints, Slot,
 };
@@ -62,7 +62,7 @@ pub struct LeCar {
     left_by_lru: Ghosts<Past>,
     left_by_lfu: Ghosts<Past>,
     /// The uses of the block that missed last.
-    known: crate::furniture::Noted<u32>,
+    known: crate::structures::MissNote<u32>,
 }
 
 /// Builds the policy; its parameters are `learning_rate` and `discount`.
@@ -84,7 +84,7 @@ pub fn build(arguments: &mut Arguments, shape: &Shape) -> Result<LeCar, SpecErro
         names: Table::new(shape.slots),
         left_by_lru: Ghosts::new(0),
         left_by_lfu: Ghosts::new(0),
-        known: crate::furniture::Noted::new(),
+        known: crate::structures::MissNote::new(),
     };
     policy.resize(shape.slots);
     Ok(policy)

@@ -17,7 +17,7 @@
 //! O(1) a hit; to enter with a count of the past, as many steps as there are different lower
 //! counts; 20 bytes a slot, about 24 a departed block
 
-use crate::furniture::{Counts, Memory, Noted, Table};
+use crate::structures::{BlockTable, Counts, MissNote, Table};
 use crate::{
     Access, Admission, Arguments, BlockId, Departure, Policy, Shape, SimulatorHints, Slot,
     SpecError,
@@ -29,9 +29,9 @@ pub struct Lfu {
     uses: Counts,
     names: Table<BlockId>,
     /// The counts of departed blocks.
-    past: Memory,
+    past: BlockTable,
     /// The past uses of the block that missed last.
-    found: Noted<u32>,
+    found: MissNote<u32>,
 }
 
 /// Builds the policy; it has no parameters.
@@ -39,8 +39,8 @@ pub fn build(_arguments: &mut Arguments, shape: &Shape) -> Result<Lfu, SpecError
     Ok(Lfu {
         uses: Counts::new(shape.slots),
         names: Table::new(shape.slots),
-        past: Memory::default(),
-        found: Noted::new(),
+        past: BlockTable::default(),
+        found: MissNote::new(),
     })
 }
 

@@ -24,7 +24,7 @@
 //! O(log slots) an access; about 56 bytes a slot, as much a remembered block
 
 use crate::SpecError;
-use crate::furniture::{Heap, Names, Table};
+use crate::structures::{Heap, Names, Table};
 use crate::{
     Access, AccessKind, Admission, Arguments, BlockId, Departure, Policy, Shape, SimulatorHints,
     Slot,

@@ -15,7 +15,7 @@
 //! # Cost
 //! O(1) an access; 12 bytes a slot
 
-use crate::furniture::Counts;
+use crate::structures::Counts;
 use crate::{Access, Arguments, Departure, Policy, Shape, SimulatorHints, Slot, SpecError};
 
 /// Fewest uses since placement first.

@@ -23,7 +23,7 @@
 //! # Cost
 //! O(1) a hit, O(sample) an eviction; 16 bytes a slot, 288 KiB of counts
 
-use crate::furniture::{Pool, Table};
+use crate::structures::{Pool, Table};
 use crate::{Access, Arguments, Departure, Policy, Prng, Shape, SimulatorHints, Slot, SpecError};
 
 const AGES: usize = 1024;

@@ -22,8 +22,8 @@
 //! # Cost
 //! O(1) an access, amortised; 18 bytes a slot, about 32 a shadow, at most as many as slots
 
-use crate::furniture::{Ghosts, Queues, Table};
 use crate::policy::order_by_evicting;
+use crate::structures::{Ghosts, Queues, Table};
 use crate::{
     Access, Arguments, BlockId, Departure, Policy, Shape, SimulatorHints, Slot, SpecError,
 };

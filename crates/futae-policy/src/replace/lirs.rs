@@ -20,7 +20,7 @@
 //! # Cost
 //! O(1) an access, amortised; about 55 bytes a slot, and 46 a departed block in S
 
-use crate::furniture::{Lines, Names, Noted, Table};
+use crate::structures::{LogQueues, MissNote, Names, Table};
 use crate::{
     Access, Admission, Arguments, BlockId, Departure, Policy, Shape, SimulatorHints, Slot,
     SpecError,
@@ -63,9 +63,9 @@ pub struct Lirs {
     known: Table<Known>,
     /// The number of the block in each slot.
     numbers: Table<u32>,
-    stack: Lines,
-    queues: Lines<2>,
-    was_in_s: Noted<bool>,
+    stack: LogQueues,
+    queues: LogQueues<2>,
+    was_in_s: MissNote<bool>,
 }
 
 /// Builds the policy; its parameters are `hir` and `stack`.
@@ -82,9 +82,9 @@ pub fn build(arguments: &mut Arguments, shape: &Shape) -> Result<Lirs, SpecError
         names: Names::default(),
         known: Table::new(shape.slots),
         numbers: Table::new(shape.slots),
-        stack: Lines::new(shape.slots),
-        queues: Lines::new(shape.slots),
-        was_in_s: Noted::new(),
+        stack: LogQueues::new(shape.slots),
+        queues: LogQueues::new(shape.slots),
+        was_in_s: MissNote::new(),
     };
     policy.resize(shape.slots);
     Ok(policy)

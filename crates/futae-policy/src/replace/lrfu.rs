@@ -15,7 +15,7 @@
 //! # Cost
 //! O(log slots) an access; 28 bytes a slot
 
-use crate::furniture::{Heap, Real};
+use crate::structures::{Heap, Real};
 use crate::{Access, Arguments, Departure, Policy, Shape, SimulatorHints, Slot, SpecError};
 
 /// Least combined recency and frequency first.

@@ -14,7 +14,7 @@
 //! # Cost
 //! O(1) an access; 14 bytes a slot
 
-use crate::furniture::Lines;
+use crate::structures::LogQueues;
 use crate::{Access, Arguments, Departure, Policy, Shape, SimulatorHints, Slot, SpecError};
 
 const ORDER: usize = 0;
@@ -22,7 +22,7 @@ const ORDER: usize = 0;
 /// Least recently used first.
 #[derive(Debug)]
 pub struct Lru {
-    order: Lines,
+    order: LogQueues,
 }
 
 /// Builds the policy; it has no parameters.
@@ -35,7 +35,7 @@ impl Lru {
     #[must_use]
     pub fn new(slots: u32) -> Self {
         Self {
-            order: Lines::new(slots),
+            order: LogQueues::new(slots),
         }
     }
 }

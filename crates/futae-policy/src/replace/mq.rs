@@ -20,7 +20,7 @@
 //! # Cost
 //! O(queues) an access; 33 bytes a slot, about 28 a name
 
-use crate::furniture::{Ghosts, Queues, Table};
+use crate::structures::{Ghosts, Queues, Table};
 use crate::{
     Access, Arguments, BlockId, Departure, Policy, Shape, SimulatorHints, Slot, SpecError,
 };

@@ -16,7 +16,7 @@
 //! # Cost
 //! O(log slots) an access; 20 bytes a slot
 
-use crate::furniture::Heap;
+use crate::structures::Heap;
 use crate::{
     Access, Admission, Arguments, Departure, Policy, Shape, SimulatorHints, Slot, SpecError,
 };

@@ -13,7 +13,7 @@
 //! # Cost
 //! O(1) an access; 8 bytes a slot
 
-use crate::furniture::Pool;
+use crate::structures::Pool;
 use crate::{Access, Arguments, Departure, Policy, Prng, Shape, SimulatorHints, Slot, SpecError};
 
 /// Any, by lot.

@@ -23,7 +23,7 @@
 //! # Cost
 //! O(1) an access, amortised; 23 bytes a slot, about 28 a name
 
-use crate::furniture::{Ghosts, Lines, Table};
+use crate::structures::{Ghosts, LogQueues, Table};
 use crate::{
     Access, Arguments, BlockId, Departure, Policy, Shape, SimulatorHints, Slot, SpecError,
 };
@@ -41,7 +41,7 @@ pub struct S3Fifo {
     fill_main: bool,
     has_evicted: bool,
     small_limit: u32,
-    queues: Lines<2>,
+    queues: LogQueues<2>,
     uses: Table<u8>,
     names: Table<BlockId>,
     ghost: Ghosts,
@@ -58,7 +58,7 @@ pub fn build(arguments: &mut Arguments, shape: &Shape) -> Result<S3Fifo, SpecErr
         fill_main: fill_main.unwrap_or(false),
         has_evicted: false,
         small_limit: 1,
-        queues: Lines::new(shape.slots),
+        queues: LogQueues::new(shape.slots),
         uses: Table::new(shape.slots),
         names: Table::new(shape.slots),
         ghost: Ghosts::new(1),

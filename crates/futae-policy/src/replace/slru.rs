@@ -17,7 +17,7 @@
 //! # Cost
 //! O(1) an access; 14 bytes a slot
 
-use crate::furniture::Lines;
+use crate::structures::LogQueues;
 use crate::{Access, Arguments, Departure, Policy, Shape, SimulatorHints, Slot, SpecError};
 
 const PROBATION: usize = 0;
@@ -28,7 +28,7 @@ const PROTECTED: usize = 1;
 pub struct Slru {
     share: f64,
     limit: u32,
-    segments: Lines<2>,
+    segments: LogQueues<2>,
 }
 
 /// Builds the policy; its parameter is `protected`.
@@ -36,7 +36,7 @@ pub fn build(arguments: &mut Arguments, shape: &Shape) -> Result<Slru, SpecError
     let mut policy = Slru {
         share: arguments.share("protected", 0.8)?,
         limit: 0,
-        segments: Lines::new(shape.slots),
+        segments: LogQueues::new(shape.slots),
     };
     policy.resize(shape.slots);
     Ok(policy)

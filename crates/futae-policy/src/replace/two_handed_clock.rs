@@ -16,8 +16,8 @@
 //! # Cost
 //! O(1) an access, amortised; 1 byte a slot
 
-use crate::furniture::Ring;
 use crate::policy::order_by_evicting;
+use crate::structures::Ring;
 use crate::{Access, Arguments, Departure, Policy, Shape, SimulatorHints, Slot, SpecError};
 
 /// Two hands over a ring of marked slots.

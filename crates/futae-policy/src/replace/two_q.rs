@@ -16,7 +16,7 @@
 //! # Cost
 //! O(1) an access; 22 bytes a slot, about 28 a name
 
-use crate::furniture::{Ghosts, Lines, Noted, Table};
+use crate::structures::{Ghosts, LogQueues, MissNote, Table};
 use crate::{
     Access, Admission, Arguments, BlockId, Departure, Policy, Shape, SimulatorHints, Slot,
     SpecError,
@@ -32,11 +32,11 @@ pub struct TwoQ {
     k_out: f64,
     /// Slots that A1in keeps.
     a1_in_limit: u32,
-    queues: Lines<2>,
+    queues: LogQueues<2>,
     a1_out: Ghosts,
     names: Table<BlockId>,
     /// Whether the block that missed last was named in A1out.
-    was_in_a1_out: Noted<bool>,
+    was_in_a1_out: MissNote<bool>,
 }
 
 /// Builds the policy; its parameters are `k_in` and `k_out`.
@@ -45,10 +45,10 @@ pub fn build(arguments: &mut Arguments, shape: &Shape) -> Result<TwoQ, SpecError
         k_in: arguments.share("k_in", 0.25)?,
         k_out: arguments.share("k_out", 0.5)?,
         a1_in_limit: 1,
-        queues: Lines::new(shape.slots),
+        queues: LogQueues::new(shape.slots),
         a1_out: Ghosts::new(1),
         names: Table::new(shape.slots),
-        was_in_a1_out: Noted::new(),
+        was_in_a1_out: MissNote::new(),
     };
     policy.resize(shape.slots);
     Ok(policy)
