@@ -109,7 +109,7 @@ impl Engine {
             seed: options.seed,
         };
         let policy = futae_policy::build(&options.policy, &shape)?;
-        if policy.needs_future() {
+        if options.policy.needs_future() {
             return Err(SetupError::NeedsFuture(options.policy.to_string()));
         }
         give_long_pieces_back();
