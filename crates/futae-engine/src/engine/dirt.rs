@@ -85,6 +85,10 @@ pub struct Dirt {
     stamp: u64,
     /// Writes up to this stamp are not to wait.
     urgent: u64,
+    /// Not all of their blocks are among those that are due yet.
+    is_catching_up: bool,
+    /// Where to go on with those whose write-back failed, while they are being tried again.
+    retrying: Option<u64>,
     retry_at: Option<Instant>,
     /// Where the next run begins to be looked for.
     cursor: u64,
@@ -206,19 +210,60 @@ impl Dirt {
         Some(data)
     }
 
-    /// Everything is to be written as soon as may be, what failed before too.
+    /// Everything that is dirty now is to be written as soon as may be, what failed before too. It becomes
+    /// due by [`catch_up`](Self::catch_up), however much it is.
     pub fn hurry(&mut self) {
-        self.try_again();
-        self.due.clone_from(&self.waiting);
         self.urgent = self.stamp;
+        self.is_catching_up = true;
+        self.try_again();
     }
 
     fn try_again(&mut self) {
         self.retry_at = None;
-        for index in std::mem::take(&mut self.failed) {
-            self.waiting.insert(index);
-            self.due.insert(index);
+        self.retrying = Some(0);
+    }
+
+    /// Whether some of what is to be written as soon as may be is not due yet.
+    pub fn is_behind(&self) -> bool {
+        self.is_catching_up || self.retrying.is_some()
+    }
+
+    /// Makes some more blocks due of those that are to be written as soon as may be; looks at `most` at
+    /// most. Returns how many it has looked at.
+    pub fn catch_up(&mut self, most: u64) -> u64 {
+        let mut looked = 0;
+        while looked < most
+            && let Some(from) = self.retrying
+        {
+            // Upwards, so that what fails again meanwhile is left alone for a while.
+            let next = self.failed.range(from..).next().copied();
+            self.retrying = next.map(|index| index + 1);
+            if let Some(index) = next {
+                looked += 1;
+                self.failed.remove(&index);
+                self.waiting.insert(index);
+                self.due.insert(index);
+            }
         }
+        while looked < most && self.is_catching_up {
+            // What is carried and was written since becomes due when that is over.
+            match self.ages.front() {
+                Some(&(_, stamp, index)) if stamp <= self.urgent => {
+                    looked += 1;
+                    self.ages.pop_front();
+                    if self.is_waiting_since(index, stamp) {
+                        self.due.insert(index);
+                    }
+                }
+                _ => self.is_catching_up = false,
+            }
+        }
+        looked
+    }
+
+    fn is_waiting_since(&self, index: u64, stamp: u64) -> bool {
+        let dirty = self.blocks.get(&index);
+        dirty.is_some_and(|dirty| dirty.unsaved == Some(stamp)) && self.waiting.contains(&index)
     }
 
     /// Time has passed: what has been dirty for longer than `age_max` is due. Goes through so many of
@@ -345,6 +390,8 @@ impl Dirt {
         self.strays -= u64::from(stray.is_some());
         if self.blocks.is_empty() {
             self.ages.clear();
+            self.is_catching_up = false;
+            self.retrying = None;
         }
         Some(Cleaned { stray, hand_down })
     }
@@ -419,6 +466,37 @@ mod tests {
     }
 
     #[test]
+    fn all_that_is_hurried_becomes_due_some_at_a_time() {
+        let (mut dirt, now) = marked(&(0..2500).rev().collect::<Vec<_>>());
+        for index in 0..700 {
+            dirt.carry(index);
+            dirt.fail(index, now).expect("carried");
+        }
+        dirt.carry(2000);
+        dirt.mark(2000, now);
+        dirt.hurry();
+        assert_eq!(dirt.due.len(), 0, "nothing yet");
+        dirt.mark(3000, now);
+        assert_eq!(dirt.catch_up(600), 600);
+        dirt.carry(7);
+        dirt.fail(7, now).expect("carried");
+        let mut looked = Vec::new();
+        while dirt.is_behind() {
+            looked.push(dirt.catch_up(1024));
+            dirt.audit();
+        }
+        // Marks of blocks that failed are old ones, and are passed over.
+        assert_eq!(looked.iter().sum::<u64>(), 100 + 2500 + 1, "{looked:?}");
+        assert!(looked.iter().all(|&blocks| blocks <= 1024), "{looked:?}");
+        assert!(dirt.is_failing() && !dirt.due.contains(&7), "failed again");
+        assert!(!dirt.due.contains(&3000), "written after the flush came");
+        assert!(!dirt.due.contains(&2000), "on its way");
+        drop(dirt.saved(2000));
+        assert!(dirt.due.contains(&2000), "written before the flush came");
+        assert_eq!(dirt.due.len(), 2500 - 1);
+    }
+
+    #[test]
     fn a_search_for_what_may_be_written_is_bounded_and_goes_on() {
         let (mut dirt, _) = marked(&(0..3000).collect::<Vec<_>>());
         let looked = std::cell::Cell::new(0);
@@ -452,6 +530,7 @@ mod tests {
         dirt.carry(7);
         dirt.mark(7, now);
         dirt.hurry();
+        dirt.catch_up(9);
         assert_eq!(dirt.next_run(false, 9, |_| true), None);
         drop(dirt.saved(7));
         assert_eq!(dirt.next_run(false, 9, |_| true), Some(7..8));
@@ -478,6 +557,7 @@ mod tests {
         assert!(dirt.has(7) && dirt.is_failing());
         assert_eq!(dirt.next_run(true, 9, |_| true), Some(8..9));
         dirt.age(now + RETRY_INTERVAL, AGE);
+        assert_eq!(dirt.catch_up(9), 1);
         assert_eq!(dirt.next_run(false, 9, |_| true), Some(7..9));
         dirt.audit();
     }

@@ -37,16 +37,25 @@ impl State {
                 self.is_idle(volume);
                 continue;
             }
+            if dirt.is_behind() {
+                let left = self.steps.left();
+                let looked = self.volumes[at].dirt.catch_up(left);
+                self.steps.count(looked);
+                if self.volumes[at].dirt.is_behind() {
+                    return effects.later(Rest::Anything);
+                }
+            }
             loop {
                 let dirt = &self.volumes[at].dirt;
                 let is_busy = dirt.runs >= RUNS_MAX || dirt.bytes_carried >= CARRIED_BYTES_MAX;
                 if is_busy || dirt.len() == 0 {
                     break;
                 }
-                if self.steps.left() == 0 {
-                    // What is written back is copied.
+                // What is written back is copied.
+                if !self.steps.has_room_for(blocks_max) {
                     return effects.later(Rest::Anything);
                 }
+                let run_max = blocks_max.min(self.steps.left());
                 let dirty = self
                     .write_back
                     .as_ref()
@@ -64,7 +73,7 @@ impl State {
                     over.is_none_or(|key| !writes[key].has_begun)
                 };
                 let dirt = &mut self.volumes[at].dirt;
-                let Some(run) = dirt.next_run(press, blocks_max, is_free) else {
+                let Some(run) = dirt.next_run(press, run_max, is_free) else {
                     break;
                 };
                 self.write_run(volume, run, effects);
