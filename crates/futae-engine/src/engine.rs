@@ -5,11 +5,13 @@ mod asking;
 mod audit;
 mod belief;
 mod change;
+mod classes;
 mod cost;
 mod dirt;
 mod effects;
 mod extents;
 mod flights;
+mod frames;
 mod generations;
 mod growing;
 mod hints;
@@ -27,6 +29,7 @@ mod steps;
 mod turns;
 mod unclean;
 mod under_way;
+mod warm;
 mod weighing;
 mod write;
 mod write_back;
@@ -36,9 +39,7 @@ pub use status::{ClassStatus, EngineStatus, VolumeStatus, WeightStatus};
 pub use write_back::WriteBackOptions;
 
 use crate::arena::{Arena, give_long_pieces_back};
-use crate::{
-    ClientId, Extent, IoBuf, IoError, IoErrorKind, Memory, Operation, Request, SetupError, Store,
-};
+use crate::{ClientId, Extent, IoBuf, IoError, IoErrorKind, Operation, Request, SetupError, Store};
 use account::Account;
 use effects::Ticket;
 use futae_policy::{Class, HashIndex, Level, PolicySpec, Shape, VolumeId};
@@ -121,7 +122,7 @@ impl Engine {
             hand_down: options.hand_down,
             level: Level::new(policy, HashIndex::default(), options.capacity_blocks),
             arena,
-            frames: Vec::new(),
+            frames: frames::Frames::default(),
             generations: generations::Generations::default(),
             volumes: Vec::new(),
             class_names: Vec::new(),
@@ -286,14 +287,16 @@ impl Engine {
         offset: u64,
         length: u64,
     ) -> Result<Vec<Extent>, IoError> {
-        // What is dirty now is data, whatever the store says of it and whenever it gets it.
-        let (store, dirty) = {
-            let state = self.lock();
-            (
-                state.store(volume),
-                state.dirty_ranges(volume, offset, length),
-            )
-        };
+        // What is dirty now is data, whatever the store says of it and whenever it gets it. The store is
+        // asked afterwards: what it gets meanwhile it knows of.
+        let store = self.lock().store(volume);
+        let end = offset.saturating_add(length).div_ceil(self.block_bytes);
+        let (mut next, mut dirty) = (Some(offset / self.block_bytes), Vec::new());
+        while let Some(from) = next {
+            next =
+                self.quiet_step(|state| state.note_dirty_ranges(volume, (from, end), &mut dirty));
+            self.state.give_way();
+        }
         let extents = store.extents(offset, length)?;
         Ok(extents::with_data(&extents, offset, &dirty))
     }
@@ -383,30 +386,6 @@ impl Engine {
     /// Begins to load what the policy wants loaded before anybody asks for anything.
     pub fn begin_loading(self: &Arc<Self>) {
         self.act(|_, _| ());
-    }
-
-    /// What a restart need not lose. Takes the lock for as long as the order of all blocks takes
-    /// to find.
-    pub fn memory(&self) -> Memory {
-        let state = self.lock();
-        Memory {
-            residents: state.level.order(),
-            history: state.level.history(),
-        }
-    }
-
-    /// Takes up what an earlier cache over the same volumes remembered, before the first request:
-    /// its history at once, its blocks as their data has been loaded. Blocks that are beyond a
-    /// volume or for which there is no room are left out, those next to go first.
-    pub fn recall(self: &Arc<Self>, memory: &Memory) {
-        let capacity = self.lock().level.capacity() as usize;
-        let kept = memory.residents.len().min(capacity);
-        let mut blocks = memory.residents[..kept].to_vec();
-        blocks.reverse();
-        self.act(|state, effects| {
-            state.level.recall(&memory.history);
-            state.restore(&blocks, effects);
-        });
     }
 
     /// What happened so far.

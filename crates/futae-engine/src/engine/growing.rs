@@ -18,7 +18,6 @@ use crate::{
     IoBuf, IoError, IoErrorKind, Operation, Request, SetupError, Store, StoreDone, StoreOperation,
 };
 use futae_policy::{BlockId, Class, VolumeId};
-use hashbrown::HashMap;
 use std::sync::Arc;
 
 impl Engine {
@@ -71,37 +70,6 @@ impl Engine {
             let _ = self.change_size(volume, 0, || ());
             if self.act(|state, effects| state.give_up(volume, effects)) {
                 return;
-            }
-        }
-    }
-
-    /// Gives volumes other classes. Blocks that are not protected any more are told so at once;
-    /// those that are now, when they are next used, or at once if `at_once`.
-    pub fn set_classes(&self, classes: &[(VolumeId, Class)], at_once: bool) {
-        let mut state = self.lock();
-        let mut changed = HashMap::new();
-        for &(volume, class) in classes {
-            let Some(known) = state.volumes.get_mut(usize::from(volume.0)) else {
-                continue;
-            };
-            let before = std::mem::replace(&mut known.class, class);
-            if before != class && (at_once || !class.has(Class::PROTECTED)) {
-                changed.insert(volume, class);
-            }
-        }
-        if changed.is_empty() {
-            return;
-        }
-        // Those used last come last, so that they keep their order where they move to.
-        for block in state.level.order().into_iter().rev() {
-            if let Some(&class) = changed.get(&block.volume()) {
-                let is_dirty = state.is_dirty(block);
-                let class = if is_dirty {
-                    class.with(Class::DIRTY)
-                } else {
-                    class
-                };
-                state.level.reclass_at_once(block, class);
             }
         }
     }

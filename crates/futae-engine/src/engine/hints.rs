@@ -2,7 +2,8 @@
 
 use super::effects::Effects;
 use super::flights::Span;
-use super::state::{Frame, State};
+use super::frames::Frame;
+use super::state::State;
 use super::steps::Rest;
 use crate::{ClientId, IoBuf};
 use futae_policy::{AccessKind, BlockId, Outcome};
@@ -71,7 +72,7 @@ impl State {
             {
                 let data = demoting.data.as_slice();
                 span.copy(data, &of, self.arena.frame_mut(slot));
-                self.frames[slot.i()] = Frame::Ready;
+                self.frames.set(slot, Frame::Ready);
             }
         }
     }

@@ -2,7 +2,8 @@
 
 use super::effects::{Effects, Ticket};
 use super::flights::{Background, Flight, Span, WaitingRead};
-use super::state::{Frame, State};
+use super::frames::Frame;
+use super::state::State;
 use super::steps::STEP_BYTES;
 use crate::{IoBuf, IoError, IoErrorKind, Operation, Request, StoreOperation};
 use futae_policy::{AccessKind, BlockId, Outcome, Slot};
@@ -131,10 +132,10 @@ impl State {
     }
 
     fn copy_or_wait(&mut self, slot: Slot, block: BlockId, reading: &mut Reading) {
-        match self.frames[slot.i()] {
+        match self.frames.get(slot) {
             Frame::Awaits(flight) => {
                 self.tally.shared_reads += 1;
-                reading.wait_for(flight);
+                reading.wait_for(flight as usize);
             }
             Frame::Loading => {
                 self.tally.loading_reads += 1;
@@ -173,7 +174,7 @@ impl State {
             flight
         };
         if let Some(slot) = slot {
-            self.frames[slot.i()] = Frame::Awaits(flight);
+            self.frames.set(slot, Frame::awaits(flight));
             self.flights[flight].targets.push((block, slot));
         }
         reading.wait_for(flight);
@@ -285,7 +286,7 @@ impl State {
             Err(_) => {
                 self.note_error(span.volume);
                 for (block, slot) in &flight.targets {
-                    self.frames[slot.i()] = Frame::Ready;
+                    self.frames.set(*slot, Frame::Ready);
                     self.invalidate(*block);
                 }
             }
@@ -311,7 +312,7 @@ impl State {
         for (block, slot) in &flight.targets {
             let to = self.block_span(*block);
             span.copy(buffer.as_slice(), &to, self.arena.frame_mut(*slot));
-            self.frames[slot.i()] = Frame::Ready;
+            self.frames.set(*slot, Frame::Ready);
             self.generations.landed(*slot, flight.generation);
         }
         for block in &flight.hand_down {

@@ -7,6 +7,7 @@ use super::cost::Costs;
 use super::dirt::Dirt;
 use super::effects::{Effects, Handed, Ticket};
 use super::flights::{Flight, Span, WaitingRead, Write};
+use super::frames::{Frame, Frames};
 use super::generations::{self, Generations};
 use super::loads::{Loads, PAGE_BYTES};
 use super::log::DecisionLog;
@@ -27,19 +28,6 @@ use hashbrown::HashMap;
 use slab::Slab;
 use std::sync::Arc;
 use std::time::Instant;
-
-/// Whether a frame holds its block yet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Frame {
-    /// It does.
-    Ready,
-    /// It will when this flight arrives.
-    Awaits(usize),
-    /// It will when the write that placed the block is over.
-    AwaitsWrite,
-    /// It will when the block has been loaded in the background.
-    Loading,
-}
 
 /// A volume of the cache.
 pub struct Volume {
@@ -83,7 +71,7 @@ pub struct State {
     pub hand_down: HandDown,
     pub level: Level<Box<dyn Policy>>,
     pub arena: Arena,
-    pub frames: Vec<Frame>,
+    pub frames: Frames,
     /// Where blocks are handed down with their data: under which generation of its store each
     /// frame's block came.
     pub generations: Generations,
@@ -265,6 +253,9 @@ impl State {
         let outcome = self.level.access(&access);
         self.steps.count(1);
         let hit = matches!(outcome, Outcome::Hit(_));
+        if let Outcome::Hit(slot) = outcome {
+            self.frames.touch(slot);
+        }
         self.tally.count(kind, hit);
         self.volumes[usize::from(block.volume().0)]
             .tally
@@ -274,9 +265,7 @@ impl State {
             log.write(&access, &outcome);
         }
         if let Outcome::Admitted { slot, evicted } = outcome {
-            if self.frames.len() <= slot.i() {
-                self.frames.resize(slot.i() + 1, Frame::Ready);
-            }
+            self.frames.place(slot);
             self.note_resident(block, true);
             if let Some(victim) = evicted {
                 self.note_resident(victim.block, false);
@@ -306,8 +295,8 @@ impl State {
 
     /// An evicted block: hands it down if there is a cache below that should have it.
     pub fn see_off(&mut self, victim: &Victim, effects: &mut Effects) {
-        let frame = std::mem::replace(&mut self.frames[victim.slot.i()], Frame::Ready);
-        if let Frame::Awaits(key) = frame {
+        let frame = self.frames.set(victim.slot, Frame::Ready);
+        if let Some(key) = frame.flight() {
             let flight = &mut self.flights[key];
             flight.forget(victim.slot);
             if self.hand_down != HandDown::Nothing {
@@ -378,8 +367,8 @@ impl State {
     pub fn invalidate(&mut self, block: BlockId) {
         if let Some(victim) = self.level.remove(block, Departure::Invalidated) {
             self.note_resident(block, false);
-            let frame = std::mem::replace(&mut self.frames[victim.slot.i()], Frame::Ready);
-            if let Frame::Awaits(key) = frame {
+            let frame = self.frames.set(victim.slot, Frame::Ready);
+            if let Some(key) = frame.flight() {
                 self.flights[key].forget(victim.slot);
             }
             if frame == Frame::Loading {

@@ -173,6 +173,15 @@ impl Engine {
         value
     }
 
+    /// A step after which nothing is left to be done.
+    pub(super) fn quiet_step<T>(&self, decide: impl FnOnce(&mut State) -> T) -> T {
+        let mut state = self.lock();
+        state.steps.begin();
+        let value = decide(&mut state);
+        state.steps.end();
+        value
+    }
+
     fn step<T>(
         self: &Arc<Self>,
         decide: impl FnOnce(&mut State, &mut Effects) -> T,

@@ -3,7 +3,8 @@
 
 use super::effects::{Effects, Ticket};
 use super::flights::{Content, Span, Write};
-use super::state::{Frame, State};
+use super::frames::Frame;
+use super::state::State;
 use super::steps::Rest;
 use super::write_back::Room;
 use crate::{IoBuf, IoError, Operation, Request, StoreOperation};
@@ -136,7 +137,7 @@ impl State {
                 continue;
             }
             if let Outcome::Admitted { slot, .. } = self.offer(block, AccessKind::Write, effects) {
-                self.frames[slot.i()] = Frame::AwaitsWrite;
+                self.frames.set(slot, Frame::AwaitsWrite);
             }
         }
         None
@@ -261,13 +262,13 @@ impl State {
         };
         let to = self.block_span(block);
         span.copy(data.as_slice(), &to, self.arena.frame_mut(slot));
-        if self.frames[slot.i()] == Frame::Loading {
+        if self.frames.get(slot) == Frame::Loading {
             if to.overlap(span) != Some(to) {
                 return; // The rest is still to come.
             }
             self.loads.give_up(block);
         }
-        self.frames[slot.i()] = Frame::Ready;
+        self.frames.set(slot, Frame::Ready);
     }
 }
 

@@ -16,8 +16,9 @@ mod settle;
 
 use super::effects::Effects;
 use super::flights::Span;
+use super::frames::Frame;
 use super::generations;
-use super::state::{Frame, State};
+use super::state::State;
 use super::steps::Rest;
 use crate::{HandDown, IoBuf, Request};
 use futae_policy::{BlockId, Class, Slot, Victim, VolumeId};
@@ -239,20 +240,32 @@ impl State {
             return false;
         };
         self.arena.frame_mut(slot)[..data.len()].copy_from_slice(data.as_slice());
-        self.frames[slot.i()] = Frame::Ready;
+        self.frames.set(slot, Frame::Ready);
         self.generations.landed(slot, generations::UNKNOWN);
         true
     }
 
-    /// The bytes of a range that are in dirty blocks: first and one past the last, ascending.
-    pub fn dirty_ranges(&self, volume: VolumeId, offset: u64, length: u64) -> Vec<(u64, u64)> {
-        let bytes = self.block_bytes;
-        let end = offset.saturating_add(length).div_ceil(bytes);
-        let dirty = self.dirt(volume).within(offset / bytes..end, u64::MAX);
+    /// Adds the bytes of some more of the dirty blocks `from..end`: first and one past the last, ascending.
+    /// Returns where to go on, if that was not all.
+    pub fn note_dirty_ranges(
+        &mut self,
+        volume: VolumeId,
+        (from, end): (u64, u64),
+        found: &mut Vec<(u64, u64)>,
+    ) -> Option<u64> {
+        let (bytes, left) = (self.block_bytes, self.steps.left());
+        let dirty = self.dirt(volume).within(from..end, left);
+        self.steps.count(dirty.len() as u64);
+        found.extend(
+            dirty
+                .iter()
+                .map(|index| (index * bytes, (index + 1) * bytes)),
+        );
+        let is_all = (dirty.len() as u64) < left;
         dirty
-            .into_iter()
-            .map(|index| (index * bytes, (index + 1) * bytes))
-            .collect()
+            .last()
+            .map(|last| last + 1)
+            .filter(|&next| !is_all && next < end)
     }
 
     /// The cache is about to be made smaller: from now on only so much of it may be dirty as may
@@ -304,7 +317,7 @@ impl State {
                     "data of {block:?}"
                 );
                 if let Some(slot) = slot {
-                    assert_eq!(self.frames[slot.i()], Frame::Ready, "dirty without data");
+                    assert_eq!(self.frames.get(slot), Frame::Ready, "dirty without data");
                     assert!(self.level.class_in(slot).has(Class::DIRTY), "not marked");
                 }
             }

@@ -3,7 +3,8 @@
 use super::joint::Joint;
 use crate::engine::effects::{Effects, Ticket};
 use crate::engine::flights::{Content, Span, Write};
-use crate::engine::state::{Frame, State};
+use crate::engine::frames::Frame;
+use crate::engine::state::State;
 use crate::engine::steps::Rest;
 use crate::{Done, IoBuf, Operation, Request, StoreOperation};
 use futae_policy::{AccessKind, BlockId, Class, Outcome};
@@ -155,18 +156,18 @@ impl State {
             self.tally.write_around_blocks += 1;
             return false;
         }
-        if !is_whole && slot.is_some_and(|slot| self.frames[slot.i()] == Frame::Loading) {
+        if !is_whole && slot.is_some_and(|slot| self.frames.get(slot) == Frame::Loading) {
             // There is nothing yet that it could be a part of.
             self.offer(block, AccessKind::Write, effects);
             return false;
         }
         match self.offer_marked(block, AccessKind::Write, Class::DIRTY, effects) {
             Outcome::Hit(slot) | Outcome::Admitted { slot, .. } => {
-                if self.frames[slot.i()] == Frame::Loading {
+                if self.frames.get(slot) == Frame::Loading {
                     self.loads.give_up(block);
                 }
                 span.copy(data.as_slice(), &of, self.arena.frame_mut(slot));
-                self.frames[slot.i()] = Frame::Ready;
+                self.frames.set(slot, Frame::Ready);
                 true
             }
             Outcome::Bypassed => match self.dirt_mut(block.volume()).stray_mut(block.index()) {
