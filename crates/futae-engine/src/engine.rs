@@ -3,10 +3,11 @@
 mod account;
 mod asking;
 mod audit;
-mod belief;
 mod change;
+mod class_weights;
 mod classes;
 mod cost;
+mod demotion_guard;
 mod dirt;
 mod effects;
 mod extents;
@@ -16,21 +17,20 @@ mod generations;
 mod growing;
 mod hints;
 mod loads;
+mod lock_turns;
 mod log;
 mod long;
 mod notices;
 mod ranges;
 mod read;
 mod residents;
+mod restart;
 mod sizing;
 mod state;
 mod status;
 mod steps;
-mod turns;
 mod unclean;
 mod under_way;
-mod warm;
-mod weighing;
 mod write;
 mod write_back;
 
@@ -44,6 +44,7 @@ use account::Account;
 use effects::Ticket;
 use futae_policy::{Class, HashIndex, Level, PolicySpec, Shape, VolumeId};
 use hashbrown::HashMap;
+use lock_turns::LockTurns;
 use log::DecisionLog;
 use sizing::{Sizing, check_sizes};
 use slab::Slab;
@@ -52,7 +53,6 @@ use status::Tally;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, mpsc};
 use std::time::{Duration, Instant};
-use turns::Turns;
 use write_back::WriteBack;
 
 /// How often to look at the clock.
@@ -60,13 +60,13 @@ const TICK_MIN: Duration = Duration::from_millis(5);
 const TICK_MAX: Duration = Duration::from_millis(500);
 /// What happens to a block that is evicted, when the store below is itself a cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum HandDown {
-    /// Nothing: the cache below is inclusive, or there is none.
+pub enum OnEviction {
+    /// The cache below hears nothing of it: it is inclusive, or there is none.
     #[default]
-    Nothing,
-    /// The block is handed down with its data.
-    Data,
-    /// The cache below is told, without the data.
+    None,
+    /// The cache below gets the block with its data.
+    Demote,
+    /// The cache below gets a notice that names the block, without data.
     Notice,
 }
 
@@ -82,7 +82,7 @@ pub struct EngineOptions {
     /// Seed for policies that draw lots.
     pub seed: u64,
     /// What happens to evicted blocks.
-    pub hand_down: HandDown,
+    pub on_eviction: OnEviction,
     /// Where to write every decision, if anywhere.
     pub decision_log: Option<PathBuf>,
     /// Keep written blocks, and bring them to their stores later.
@@ -93,7 +93,7 @@ pub struct EngineOptions {
 pub struct Engine {
     block_bytes: u64,
     policy: String,
-    state: Turns,
+    state: LockTurns,
     account: Arc<Account>,
     sizing: Mutex<Sizing>,
     questions: Mutex<asking::Questions>,
@@ -119,7 +119,7 @@ impl Engine {
         let account = Arc::<Account>::default();
         let state = State {
             block_bytes: options.block_bytes,
-            hand_down: options.hand_down,
+            on_eviction: options.on_eviction,
             level: Level::new(policy, HashIndex::default(), options.capacity_blocks),
             arena,
             frames: frames::Frames::default(),
@@ -157,7 +157,7 @@ impl Engine {
         let engine = Arc::new(Self {
             block_bytes: options.block_bytes,
             policy: options.policy.to_string(),
-            state: Turns::new(state),
+            state: LockTurns::new(state),
             account: Arc::clone(&account),
             sizing: Mutex::new(Sizing {
                 capacity_blocks: options.capacity_blocks,
@@ -195,7 +195,7 @@ impl Engine {
             store,
             size_bytes,
             class,
-            belief: belief::Belief::default(),
+            demotion_guard: demotion_guard::DemotionGuard::default(),
             tally: Tally::default(),
             grows: false,
             notices: notices::Notices::default(),
@@ -244,7 +244,7 @@ impl Engine {
     /// The client is gone.
     pub fn leave(&self, volume: VolumeId, client: ClientId) {
         self.lock().volumes[usize::from(volume.0)]
-            .belief
+            .demotion_guard
             .leave(client);
     }
 

@@ -4,7 +4,7 @@ mod common;
 
 use common::{BLOCK, Setup, TestStore, initial, setup, setup_writing, take, write};
 use futae_engine::{
-    ClientId, Engine, Extent, HandDown, IoBuf, IoError, Operation, Request, Store, StoreDone,
+    ClientId, Engine, Extent, IoBuf, IoError, OnEviction, Operation, Request, Store, StoreDone,
     StoreOperation, WriteBackOptions,
 };
 use futae_policy::{BlockId, Class, VolumeId};
@@ -48,7 +48,7 @@ fn ask(engine: &Arc<Engine>, volume: VolumeId, length: u64) -> mpsc::Receiver<Ve
 
 #[test]
 fn a_store_that_is_slow_to_tell_its_extents_holds_nobody_up() {
-    let setup = setup("lru", 8, 16, HandDown::Nothing);
+    let setup = setup("lru", 8, 16, OnEviction::None);
     let slow = Arc::new(Slow {
         below: TestStore::new(16),
         may: Mutex::new(false),
@@ -127,7 +127,7 @@ impl Store for Below {
 
 #[test]
 fn reads_and_demotions_of_a_batch_go_together_to_each_of_several_stores() {
-    let setup = setup("lru", 2, 64, HandDown::Data);
+    let setup = setup("lru", 2, 64, OnEviction::Demote);
     let stores = [Arc::new(Below::default()), Arc::new(Below::default())];
     let volumes = stores.clone().map(|store| {
         let volume = setup.engine.add_volume("below", store, Class::NORMAL);
@@ -166,7 +166,7 @@ fn longest_step(setup: &Setup) -> (u64, u64) {
 #[test]
 fn a_long_range_is_decided_on_in_bounded_steps() {
     const BLOCKS: u64 = 6000;
-    let setup = setup("lru", BLOCKS as u32, BLOCKS, HandDown::Nothing);
+    let setup = setup("lru", BLOCKS as u32, BLOCKS, OnEviction::None);
     let client = setup.engine.join(setup.volume);
     let all = BLOCKS * BLOCK;
     let read = |operation| take(&setup.start(client, 0, operation)).expect("answered");
@@ -214,7 +214,7 @@ fn a_long_range_is_decided_on_in_bounded_steps() {
 
 #[test]
 fn a_batch_and_what_waited_for_a_write_go_on_in_bounded_steps() {
-    let setup = setup("lru", 64, 4096, HandDown::Nothing);
+    let setup = setup("lru", 64, 4096, OnEviction::None);
     let client = setup.engine.join(setup.volume);
     setup.store.set(|inside| inside.hold = true);
     let trim = Operation::Trim {
@@ -248,7 +248,7 @@ fn a_batch_and_what_waited_for_a_write_go_on_in_bounded_steps() {
 
 #[test]
 fn a_range_is_dropped_by_what_is_resident_of_it() {
-    let setup = setup("lru", 1024, 1 << 14, HandDown::Nothing);
+    let setup = setup("lru", 1024, 1 << 14, OnEviction::None);
     let client = setup.engine.join(setup.volume);
     for at in (0..1024).rev() {
         let block = at * 16;
@@ -278,7 +278,7 @@ fn a_range_is_dropped_by_what_is_resident_of_it() {
 #[test]
 fn a_notice_of_any_length_reads_little_at_a_time_and_little_in_all() {
     const BLOCKS: u64 = 16 << 10;
-    let setup = setup("lru", 4096, BLOCKS, HandDown::Nothing);
+    let setup = setup("lru", 4096, BLOCKS, OnEviction::None);
     let client = setup.engine.join(setup.volume);
     setup.store.set(|inside| inside.hold = true);
     let notice = || Operation::Notice {
@@ -316,7 +316,7 @@ fn a_notice_of_any_length_reads_little_at_a_time_and_little_in_all() {
 
 #[test]
 fn notices_go_on_by_themselves_and_are_answered_by_what_they_read() {
-    let setup = setup("lru", 4096, 4096, HandDown::Nothing);
+    let setup = setup("lru", 4096, 4096, OnEviction::None);
     let client = setup.engine.join(setup.volume);
     // Every other block is here already: many short reads.
     for block in (0..900).step_by(2) {
@@ -343,7 +343,7 @@ fn notices_go_on_by_themselves_and_are_answered_by_what_they_read() {
 
 /// A cache in which every block of a volume is resident, asked for one at a time.
 fn filled(policy: &str, blocks: u64) -> Setup {
-    let setup = setup(policy, blocks as u32, blocks, HandDown::Nothing);
+    let setup = setup(policy, blocks as u32, blocks, OnEviction::None);
     let client = setup.engine.join(setup.volume);
     for block in 0..blocks {
         take(&setup.start(client, 0, setup.read(block, 1)));
@@ -356,12 +356,12 @@ fn filled(policy: &str, blocks: u64) -> Setup {
 fn what_is_kept_over_a_restart_is_taken_down_and_up_in_bounded_steps() {
     const BLOCKS: u64 = 5000;
     let first = filled("lru", BLOCKS);
-    let memory = first.engine.memory();
+    let memory = first.engine.warm_state();
     assert_eq!(longest_step(&first), (1024, BLOCKS));
     let names: Vec<_> = (0..BLOCKS).rev().map(BlockId::on_first).collect();
     assert!(memory.residents == names, "the last used comes first");
 
-    let second = setup("lru", BLOCKS as u32, BLOCKS, HandDown::Nothing);
+    let second = setup("lru", BLOCKS as u32, BLOCKS, OnEviction::None);
     second.store.set(|inside| inside.hold = true);
     second.engine.recall(&memory);
     assert_eq!(longest_step(&second), (1024, BLOCKS));
@@ -371,20 +371,20 @@ fn what_is_kept_over_a_restart_is_taken_down_and_up_in_bounded_steps() {
     });
     assert_eq!(first_read, (BLOCKS - 1) * BLOCK, "the safest first");
     second.store.release_all();
-    assert!(second.engine.memory() == memory);
+    assert!(second.engine.warm_state() == memory);
     assert_eq!(second.engine.status().loading_blocks, 0);
     second.engine.audit();
 }
 
 #[test]
 fn groups_of_a_policy_are_kept_apart_over_a_restart() {
-    let setup = setup("lfu", 8, 8, HandDown::Nothing);
+    let setup = setup("lfu", 8, 8, OnEviction::None);
     let client = setup.engine.join(setup.volume);
     for block in [4, 4, 4, 2, 2, 6, 6, 1] {
         take(&setup.start(client, 0, setup.read(block, 1)));
     }
     let names = [4, 6, 2, 1].map(BlockId::on_first);
-    assert_eq!(setup.engine.memory().residents, names);
+    assert_eq!(setup.engine.warm_state().residents, names);
 }
 
 #[test]
@@ -411,7 +411,7 @@ fn volumes_get_other_classes_in_bounded_steps_by_their_own_blocks() {
         .engine
         .set_classes(&[(setup.volume, Class::NORMAL)], true);
     setup.engine.resize(100).expect("smaller");
-    let memory = setup.engine.memory();
+    let memory = setup.engine.warm_state();
     let kept: Vec<_> = (0..100).map(|index| BlockId::new(other, index)).collect();
     assert_eq!(memory.residents, kept);
     setup.engine.audit();
@@ -429,7 +429,7 @@ fn the_extents_of_a_dirty_volume_are_found_in_bounded_steps() {
         "lru",
         2 * BLOCKS as u32,
         BLOCKS * BLOCK,
-        HandDown::Nothing,
+        OnEviction::None,
         Some(how),
     );
     let client = setup.engine.join(setup.volume);

@@ -29,10 +29,10 @@ struct Dirty {
     /// Became too old while it was being carried.
     overdue: bool,
     /// Its data, once it has no slot.
-    stray: Option<IoBuf>,
+    evicted_data: Option<IoBuf>,
     /// Whether the level below is to be told of its eviction, and under which generation of its
     /// store the data came.
-    hand_down: Option<u64>,
+    evicted_under: Option<u64>,
 }
 
 impl Dirty {
@@ -62,10 +62,10 @@ impl Change {
 #[derive(Debug, Default)]
 pub struct Cleaned {
     /// Its data, if it has no slot.
-    pub stray: Option<IoBuf>,
+    pub evicted_data: Option<IoBuf>,
     /// Whether the level below is to be told of its eviction, and under which generation of its
     /// store the data came.
-    pub hand_down: Option<u64>,
+    pub evicted_under: Option<u64>,
 }
 
 /// The dirty blocks of one volume, by index.
@@ -92,7 +92,7 @@ pub struct Dirt {
     retry_at: Option<Instant>,
     /// Where the next run begins to be looked for.
     cursor: u64,
-    strays: u64,
+    evicted_dirty: u64,
     /// Write-backs under way, and their bytes.
     pub runs: u32,
     pub bytes_carried: u64,
@@ -111,8 +111,8 @@ impl Dirt {
     }
 
     /// Dirty blocks without a slot.
-    pub fn strays(&self) -> u64 {
-        self.strays
+    pub fn evicted_dirty(&self) -> u64 {
+        self.evicted_dirty
     }
 
     /// Dirty blocks that are on their way to the store.
@@ -156,13 +156,13 @@ impl Dirt {
     }
 
     /// The data of a dirty block without a slot.
-    pub fn stray(&self, index: u64) -> Option<&IoBuf> {
-        self.blocks.get(&index)?.stray.as_ref()
+    pub fn evicted_data(&self, index: u64) -> Option<&IoBuf> {
+        self.blocks.get(&index)?.evicted_data.as_ref()
     }
 
     /// The same, to write to.
-    pub fn stray_mut(&mut self, index: u64) -> Option<&mut IoBuf> {
-        self.blocks.get_mut(&index)?.stray.as_mut()
+    pub fn evicted_data_mut(&mut self, index: u64) -> Option<&mut IoBuf> {
+        self.blocks.get_mut(&index)?.evicted_data.as_mut()
     }
 
     /// A block was written, here and not in the store.
@@ -189,13 +189,13 @@ impl Dirt {
     }
 
     /// A dirty block has lost its slot: `data` is what the frame held.
-    pub fn strand(&mut self, index: u64, data: IoBuf, hand_down: Option<u64>) {
+    pub fn evict(&mut self, index: u64, data: IoBuf, evicted_under: Option<u64>) {
         let Some(dirty) = self.blocks.get_mut(&index) else {
             return;
         };
-        self.strays += u64::from(dirty.stray.is_none());
-        dirty.stray = Some(data);
-        dirty.hand_down = hand_down;
+        self.evicted_dirty += u64::from(dirty.evicted_data.is_none());
+        dirty.evicted_data = Some(data);
+        dirty.evicted_under = evicted_under;
         if self.waiting.contains(&index) {
             self.due.insert(index);
         }
@@ -204,9 +204,9 @@ impl Dirt {
     /// A dirty block has a slot again: its data.
     pub fn adopt(&mut self, index: u64) -> Option<IoBuf> {
         let dirty = self.blocks.get_mut(&index)?;
-        let data = dirty.stray.take()?;
-        dirty.hand_down = None;
-        self.strays -= 1;
+        let data = dirty.evicted_data.take()?;
+        dirty.evicted_under = None;
+        self.evicted_dirty -= 1;
         Some(data)
     }
 
@@ -352,7 +352,7 @@ impl Dirt {
         }
         self.waiting.insert(index);
         let is_urgent = after.is_some_and(|stamp| stamp <= self.urgent);
-        if is_urgent || dirty.overdue || dirty.stray.is_some() {
+        if is_urgent || dirty.overdue || dirty.evicted_data.is_some() {
             self.due.insert(index);
         }
         Some((Change { before, after }, None))
@@ -381,19 +381,24 @@ impl Dirt {
 
     fn take(&mut self, index: u64) -> Option<Cleaned> {
         let Dirty {
-            stray, hand_down, ..
+            evicted_data,
+            evicted_under,
+            ..
         } = self.blocks.remove(&index)?;
         self.order.remove(&index);
         self.waiting.remove(&index);
         self.due.remove(&index);
         self.failed.remove(&index);
-        self.strays -= u64::from(stray.is_some());
+        self.evicted_dirty -= u64::from(evicted_data.is_some());
         if self.blocks.is_empty() {
             self.ages.clear();
             self.is_catching_up = false;
             self.retrying = None;
         }
-        Some(Cleaned { stray, hand_down })
+        Some(Cleaned {
+            evicted_data,
+            evicted_under,
+        })
     }
 
     /// Panics unless the sets fit together. For tests.
@@ -419,8 +424,15 @@ impl Dirt {
         let known = |set: &BTreeSet<u64>| set.iter().all(|index| self.has(*index));
         assert!(known(&self.waiting) && known(&self.failed), "clean blocks");
         assert!(self.due.is_subset(&self.waiting), "due and not waiting");
-        let strays = self.blocks.values().filter(|dirty| dirty.stray.is_some());
-        assert_eq!(strays.count() as u64, self.strays, "strays are miscounted");
+        let evicted = self
+            .blocks
+            .values()
+            .filter(|dirty| dirty.evicted_data.is_some());
+        assert_eq!(
+            evicted.count() as u64,
+            self.evicted_dirty,
+            "evicted blocks are miscounted"
+        );
     }
 }
 
@@ -581,20 +593,20 @@ mod tests {
     }
 
     #[test]
-    fn strays_are_kept_until_the_store_has_them() {
+    fn evicted_data_is_kept_until_the_store_has_it() {
         let (mut dirt, _) = marked(&[7]);
-        dirt.strand(7, IoBuf::copy_of(&[1]), Some(4));
+        dirt.evict(7, IoBuf::copy_of(&[1]), Some(4));
         assert_eq!(dirt.next_run(false, 9, |_| true), Some(7..8), "at once");
         dirt.carry(7);
-        assert_eq!(dirt.stray(7).expect("kept").as_slice(), [1]);
+        assert_eq!(dirt.evicted_data(7).expect("kept").as_slice(), [1]);
         let (_, cleaned) = dirt.saved(7).expect("carried");
         let cleaned = cleaned.expect("clean");
-        assert!(cleaned.hand_down == Some(4) && cleaned.stray.is_some());
-        assert_eq!(dirt.strays(), 0);
+        assert!(cleaned.evicted_under == Some(4) && cleaned.evicted_data.is_some());
+        assert_eq!(dirt.evicted_dirty(), 0);
         let (mut dirt, _) = marked(&[7]);
-        dirt.strand(7, IoBuf::copy_of(&[1]), Some(4));
+        dirt.evict(7, IoBuf::copy_of(&[1]), Some(4));
         assert!(dirt.adopt(7).is_some() && dirt.adopt(7).is_none());
-        assert!(dirt.settle(7).expect("dirty").1.hand_down.is_none());
+        assert!(dirt.settle(7).expect("dirty").1.evicted_under.is_none());
         dirt.audit();
     }
 }

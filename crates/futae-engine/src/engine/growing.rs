@@ -13,7 +13,7 @@ use super::flights::{Content, Span, Write};
 use super::state::{State, Volume};
 use super::write::Deciding;
 use super::write_back::Room;
-use super::{belief, status};
+use super::{demotion_guard, status};
 use crate::{
     IoBuf, IoError, IoErrorKind, Operation, Request, SetupError, Store, StoreDone, StoreOperation,
 };
@@ -40,7 +40,7 @@ impl Engine {
             store,
             size_bytes,
             class,
-            belief: belief::Belief::default(),
+            demotion_guard: demotion_guard::DemotionGuard::default(),
             tally: status::Tally::default(),
             grows: true,
             notices: super::notices::Notices::default(),
@@ -245,8 +245,11 @@ impl State {
         let block = BlockId::new(span.volume, old / self.block_bytes);
         if let Some(slot) = self.level.find(block) {
             self.arena.frame_mut(slot)[inside..].fill(0);
-        } else if let Some(stray) = self.dirt_mut(block.volume()).stray_mut(block.index()) {
-            stray.as_mut_slice()[inside..].fill(0);
+        } else if let Some(evicted_data) = self
+            .dirt_mut(block.volume())
+            .evicted_data_mut(block.index())
+        {
+            evicted_data.as_mut_slice()[inside..].fill(0);
         }
     }
 

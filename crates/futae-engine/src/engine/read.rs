@@ -64,7 +64,7 @@ impl State {
                     self.fetch(block, None, &mut reading);
                 }
                 Outcome::Admitted { slot, .. } => self.fetch(block, Some(slot), &mut reading),
-                Outcome::Bypassed => match self.stray(block) {
+                Outcome::Bypassed => match self.evicted_data(block) {
                     Some(data) => {
                         let (from, to) = (self.block_span(block), reading.span);
                         from.copy(data.as_slice(), &to, reading.bytes());
@@ -238,7 +238,7 @@ impl State {
                 self.tally.store_read_blocks += span.length.div_ceil(self.block_bytes);
             }
             self.tally.bytes_store_read += span.length;
-            if self.hand_down == crate::HandDown::Data {
+            if self.on_eviction == crate::OnEviction::Demote {
                 self.flights[key].generation = self.store(span.volume).generation();
             }
             let sequence = self.next_sequence();
@@ -315,17 +315,17 @@ impl State {
             self.frames.set(*slot, Frame::Ready);
             self.generations.landed(*slot, flight.generation);
         }
-        for block in &flight.hand_down {
+        for block in &flight.evicted {
             if self.level.find(*block).is_some() {
-                continue; // It came back before it could be handed down.
+                continue; // It came back before it could be sent down.
             }
             let of = self.block_span(*block);
-            let data = (self.hand_down == crate::HandDown::Data).then(|| {
+            let data = (self.on_eviction == crate::OnEviction::Demote).then(|| {
                 let mut data = IoBuf::new(of.length as usize);
                 span.copy(buffer.as_slice(), &of, data.as_mut_slice());
                 (data, flight.generation)
             });
-            self.hand(of, data, effects);
+            self.send_down(of, data, effects);
         }
     }
 

@@ -1,11 +1,11 @@
 //! Everything that the cache's lock protects, and what all kinds of requests have in common.
 
 use super::account::Account;
-use super::belief::Belief;
 use super::change::Waiting;
 use super::cost::Costs;
+use super::demotion_guard::DemotionGuard;
 use super::dirt::Dirt;
-use super::effects::{Effects, Handed, Ticket};
+use super::effects::{Effects, SentDown, Ticket};
 use super::flights::{Flight, Span, WaitingRead, Write};
 use super::frames::{Frame, Frames};
 use super::generations::{self, Generations};
@@ -20,7 +20,7 @@ use super::under_way::UnderWay;
 use super::write_back::{Run, WriteBack};
 use crate::StoreOperation;
 use crate::arena::Arena;
-use crate::{ClientId, Done, HandDown, IoBuf, IoError, IoErrorKind, Operation, Request, Store};
+use crate::{ClientId, Done, IoBuf, IoError, IoErrorKind, OnEviction, Operation, Request, Store};
 use futae_policy::{
     Access, AccessKind, BlockId, Class, Departure, Level, Outcome, Policy, Victim, VolumeId,
 };
@@ -35,7 +35,7 @@ pub struct Volume {
     pub store: Arc<dyn Store>,
     pub size_bytes: u64,
     pub class: Class,
-    pub belief: Belief,
+    pub demotion_guard: DemotionGuard,
     pub tally: Tally,
     /// Whether its size changes while it is in use; see [`super::growing`].
     pub grows: bool,
@@ -68,11 +68,11 @@ pub struct Flush {
 /// The cache, under its lock.
 pub struct State {
     pub block_bytes: u64,
-    pub hand_down: HandDown,
+    pub on_eviction: OnEviction,
     pub level: Level<Box<dyn Policy>>,
     pub arena: Arena,
     pub frames: Frames,
-    /// Where blocks are handed down with their data: under which generation of its store each
+    /// Where evicted blocks are demoted: under which generation of its store each
     /// frame's block came.
     pub generations: Generations,
     pub volumes: Vec<Volume>,
@@ -271,7 +271,7 @@ impl State {
                 self.note_resident(victim.block, false);
                 self.see_off(&victim, effects);
             }
-            if self.hand_down == HandDown::Data {
+            if self.on_eviction == OnEviction::Demote {
                 self.generations
                     .came(slot, self.generation_for(block, kind));
             }
@@ -299,8 +299,8 @@ impl State {
         if let Some(key) = frame.flight() {
             let flight = &mut self.flights[key];
             flight.forget(victim.slot);
-            if self.hand_down != HandDown::Nothing {
-                flight.hand_down.push(victim.block);
+            if self.on_eviction != OnEviction::None {
+                flight.evicted.push(victim.block);
             }
             return;
         }
@@ -308,35 +308,35 @@ impl State {
             self.loads.give_up(victim.block);
         }
         if self.is_dirty(victim.block) {
-            return self.strand(victim);
+            return self.evict(victim);
         }
-        let has_data = frame == Frame::Ready || self.hand_down == HandDown::Notice;
-        if !has_data || self.hand_down == HandDown::Nothing {
+        let has_data = frame == Frame::Ready || self.on_eviction == OnEviction::Notice;
+        if !has_data || self.on_eviction == OnEviction::None {
             return;
         }
         // Before anything is copied.
         let store = &self.volumes[usize::from(victim.block.volume().0)].store;
-        if self.hand_down == HandDown::Data && !store.takes_demotions() {
+        if self.on_eviction == OnEviction::Demote && !store.takes_demotions() {
             return;
         }
         let span = self.block_span(victim.block);
         if self.write_over(&span).is_some() {
             return; // What the frame holds is being replaced below.
         }
-        let data = match self.hand_down {
-            HandDown::Data => {
+        let data = match self.on_eviction {
+            OnEviction::Demote => {
                 let frame = self.arena.frame(victim.slot);
                 let data = IoBuf::copy_of(&frame[..span.length as usize]);
                 Some((data, self.generations.of(victim.slot)))
             }
-            HandDown::Notice | HandDown::Nothing => None,
+            OnEviction::Notice | OnEviction::None => None,
         };
-        self.hand(span, data, effects);
+        self.send_down(span, data, effects);
     }
 
     /// Sends a block to the level below, by name or with its data and the generation of its store
     /// under which they came.
-    pub fn hand(&mut self, span: Span, data: Option<(IoBuf, u64)>, effects: &mut Effects) {
+    pub fn send_down(&mut self, span: Span, data: Option<(IoBuf, u64)>, effects: &mut Effects) {
         let store = self.store(span.volume);
         if data.is_some() && !store.takes_demotions() {
             return;
@@ -344,13 +344,13 @@ impl State {
         let (kind, what) = match data {
             Some((data, generation)) => {
                 self.tally.bytes_demoted_out += span.length;
-                (AccessKind::Demotion, Handed::Data(data, generation))
+                (AccessKind::Demotion, SentDown::Demote(data, generation))
             }
-            None => (AccessKind::Notice, Handed::Notice(span.length)),
+            None => (AccessKind::Notice, SentDown::Notice(span.length)),
         };
         self.level.note_sent_down(kind);
         let sequence = self.next_sequence();
-        effects.hand_down(store, sequence, span.offset, what);
+        effects.send_down(store, sequence, span.offset, what);
     }
 
     /// A block has got a slot, or has lost it.
@@ -434,7 +434,9 @@ impl State {
     pub fn join(&mut self, volume: VolumeId) -> ClientId {
         self.next_client += 1;
         let client = ClientId(self.next_client);
-        self.volumes[usize::from(volume.0)].belief.join(client);
+        self.volumes[usize::from(volume.0)]
+            .demotion_guard
+            .join(client);
         client
     }
 

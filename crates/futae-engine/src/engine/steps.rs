@@ -94,7 +94,7 @@ pub enum Rest {
     Grant(Waiting, u64),
     /// What lies behind the end of a volume after a change.
     Changed(usize),
-    /// Blocks that were handed down.
+    /// Blocks that were demoted.
     Demotion(Demoting),
     /// Notices that wait to be decided on.
     Notices(VolumeId),

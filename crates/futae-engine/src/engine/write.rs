@@ -35,8 +35,8 @@ impl State {
         }
         let blocks = self.widened(&span);
         let (first, end) = self.block_range(&span);
-        let belief = &mut self.volumes[usize::from(span.volume.0)].belief;
-        belief.note_write(request.client, request.sequence, first, end - first);
+        let demotion_guard = &mut self.volumes[usize::from(span.volume.0)].demotion_guard;
+        demotion_guard.note_write(request.client, request.sequence, first, end - first);
         if let Some(key) = self.write_over(&blocks) {
             return self.writes[key].parked.push(request);
         }
@@ -72,7 +72,7 @@ impl State {
             return;
         };
         // Known as under way before any block is placed: a block of this very write that is
-        // evicted meanwhile must not be handed down with its old data.
+        // evicted meanwhile must not be demoted with its old data.
         let write = Write {
             span,
             blocks,
@@ -218,7 +218,7 @@ impl State {
     fn note_outcome(&mut self, span: &Span, good: bool) {
         let volume = &self.volumes[usize::from(span.volume.0)];
         if volume.grows {
-            return; // Nothing is handed down to it.
+            return; // Nothing is demoted to it.
         }
         let (bytes, size) = (self.block_bytes, volume.size_bytes);
         let (first, end) = self.block_range(span);
@@ -226,11 +226,11 @@ impl State {
         let whole_first = span.offset.div_ceil(bytes);
         let reaches_end = span.end() == size;
         let whole_end = if reaches_end { end } else { span.end() / bytes };
-        let belief = &mut self.volumes[usize::from(span.volume.0)].belief;
+        let demotion_guard = &mut self.volumes[usize::from(span.volume.0)].demotion_guard;
         if good {
-            belief.note_success(whole_first, whole_end.saturating_sub(whole_first));
+            demotion_guard.note_success(whole_first, whole_end.saturating_sub(whole_first));
         } else {
-            belief.note_failure(first, end - first);
+            demotion_guard.note_failure(first, end - first);
         }
     }
 

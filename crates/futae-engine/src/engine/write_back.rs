@@ -20,7 +20,7 @@ use super::frames::Frame;
 use super::generations;
 use super::state::State;
 use super::steps::Rest;
-use crate::{HandDown, IoBuf, Request};
+use crate::{IoBuf, OnEviction, Request};
 use futae_policy::{BlockId, Class, Slot, Victim, VolumeId};
 pub use keep::Keeping;
 use std::collections::BTreeSet;
@@ -134,11 +134,11 @@ impl State {
     }
 
     /// The data of a dirty block that has no slot.
-    pub fn stray(&self, block: BlockId) -> Option<&IoBuf> {
+    pub fn evicted_data(&self, block: BlockId) -> Option<&IoBuf> {
         if !self.writes_back() {
             return None;
         }
-        self.dirt(block.volume()).stray(block.index())
+        self.dirt(block.volume()).evicted_data(block.index())
     }
 
     /// Whether a write of `span` can be kept, has to wait until less is dirty, or is to go
@@ -217,7 +217,7 @@ impl State {
     }
 
     /// A dirty block has lost its slot: its data stays beside the cache until the store has it.
-    pub fn strand(&mut self, victim: &Victim) {
+    pub fn evict(&mut self, victim: &Victim) {
         // The last block of a volume that grows may be a longer one by then.
         let length = if self.volumes[usize::from(victim.block.volume().0)].grows {
             self.block_bytes as usize
@@ -225,10 +225,10 @@ impl State {
             self.block_span(victim.block).length as usize
         };
         let data = IoBuf::copy_of(&self.arena.frame(victim.slot)[..length]);
-        let hand_down = self.hand_down != HandDown::Nothing;
-        let hand_down = hand_down.then(|| self.generations.of(victim.slot));
+        let evicted_under = self.on_eviction != OnEviction::None;
+        let evicted_under = evicted_under.then(|| self.generations.of(victim.slot));
         let dirt = self.dirt_mut(victim.block.volume());
-        dirt.strand(victim.block.index(), data, hand_down);
+        dirt.evict(victim.block.index(), data, evicted_under);
     }
 
     /// A block has got a slot; whether its data was beside the cache, and now is in the frame.
@@ -313,7 +313,7 @@ impl State {
                 let slot = self.level.find(block);
                 assert_eq!(
                     slot.is_none(),
-                    self.stray(block).is_some(),
+                    self.evicted_data(block).is_some(),
                     "data of {block:?}"
                 );
                 if let Some(slot) = slot {

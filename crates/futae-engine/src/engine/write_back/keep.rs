@@ -152,7 +152,7 @@ impl State {
         let of = self.block_span(block);
         let is_whole = part == of;
         let slot = self.level.find(block);
-        if !is_whole && slot.is_none() && self.stray(block).is_none() {
+        if !is_whole && slot.is_none() && self.evicted_data(block).is_none() {
             self.tally.write_around_blocks += 1;
             return false;
         }
@@ -170,10 +170,13 @@ impl State {
                 self.frames.set(slot, Frame::Ready);
                 true
             }
-            Outcome::Bypassed => match self.dirt_mut(block.volume()).stray_mut(block.index()) {
+            Outcome::Bypassed => match self
+                .dirt_mut(block.volume())
+                .evicted_data_mut(block.index())
+            {
                 None => false,
-                Some(stray) => {
-                    span.copy(data.as_slice(), &of, stray.as_mut_slice());
+                Some(evicted_data) => {
+                    span.copy(data.as_slice(), &of, evicted_data.as_mut_slice());
                     true
                 }
             },

@@ -6,7 +6,7 @@ use crate::engine::effects::{Effects, Ticket};
 use crate::engine::flights::Span;
 use crate::engine::state::State;
 use crate::engine::steps::Rest;
-use crate::{HandDown, IoBuf, IoError, StoreOperation};
+use crate::{IoBuf, IoError, OnEviction, StoreOperation};
 use futae_policy::{BlockId, Class, VolumeId};
 use std::ops::Range;
 use std::time::Instant;
@@ -95,8 +95,11 @@ impl State {
         let mut buffer = IoBuf::new(span.length as usize);
         for index in run.clone() {
             let of = self.block_span(block(index));
-            let data = match (self.stray(block(index)), self.level.find(block(index))) {
-                (Some(stray), _) => stray.as_slice(),
+            let data = match (
+                self.evicted_data(block(index)),
+                self.level.find(block(index)),
+            ) {
+                (Some(evicted_data), _) => evicted_data.as_slice(),
                 (None, Some(slot)) => self.arena.frame(slot),
                 (None, None) => continue, // Dirty blocks are in the one or the other.
             };
@@ -183,15 +186,17 @@ impl State {
         if let Some(write_back) = &mut self.write_back {
             write_back.dirty_blocks -= 1;
         }
-        let belief = &mut self.volumes[usize::from(block.volume().0)].belief;
-        belief.note_success(block.index(), 1);
+        let demotion_guard = &mut self.volumes[usize::from(block.volume().0)].demotion_guard;
+        demotion_guard.note_success(block.index(), 1);
         if let Some(slot) = self.level.find(block) {
             let class = self.level.class_in(slot).without(Class::DIRTY);
             self.level.reclass(block, class);
-        } else if let Some(generation) = cleaned.hand_down {
+        } else if let Some(generation) = cleaned.evicted_under {
             let span = self.block_span(block);
-            let data = cleaned.stray.filter(|_| self.hand_down == HandDown::Data);
-            self.hand(span, data.map(|data| (data, generation)), effects);
+            let data = cleaned
+                .evicted_data
+                .filter(|_| self.on_eviction == OnEviction::Demote);
+            self.send_down(span, data.map(|data| (data, generation)), effects);
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::Engine;
 use super::effects::Effects;
 use super::state::State;
-use crate::Memory;
+use crate::WarmState;
 use futae_policy::{BlockId, VolumeId};
 use std::sync::Arc;
 
@@ -21,14 +21,14 @@ impl Engine {
     /// What a restart need not lose. Goes through the resident blocks in steps, between which the cache goes on:
     /// a block that comes or goes meanwhile may be left out or named, each is named once, and each stands where
     /// it did when its step came. The history is that of the end.
-    pub fn memory(&self) -> Memory {
+    pub fn warm_state(&self) -> WarmState {
         let (mut place, mut found) = (Place::default(), Vec::new());
         while self.quiet_step(|state| state.note_standings(&mut place, &mut found)) {
             self.state.give_way();
         }
         // The safest first.
         found.sort_unstable_by(|one: &Standing, other| other.cmp(one));
-        Memory {
+        WarmState {
             residents: found.into_iter().map(|(.., block)| block).collect(),
             history: self.quiet_step(|state| state.level.history()),
         }
@@ -37,7 +37,7 @@ impl Engine {
     /// Takes up what an earlier cache over the same volumes remembered, before the first request:
     /// its history at once, its blocks as their data has been loaded. Blocks that are beyond a
     /// volume or for which there is no room are left out, those next to go first.
-    pub fn recall(self: &Arc<Self>, memory: &Memory) {
+    pub fn recall(self: &Arc<Self>, memory: &WarmState) {
         let (capacity, most) = self.quiet_step(|state| {
             let capacity = state.level.capacity() as usize;
             (capacity, state.steps.most() as usize)
