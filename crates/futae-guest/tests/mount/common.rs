@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use futae_engine::{
-    Engine, EngineOptions, FileStore, HandDown, IoBuf, IoError, IoErrorKind, Store, StoreDone,
+    Engine, EngineOptions, FileStore, IoBuf, IoError, IoErrorKind, OnEviction, Store, StoreDone,
     StoreOperation,
 };
 use futae_guest::{Mount, MountOptions, ShownFile, TransportChoice};
@@ -111,7 +111,7 @@ pub(crate) fn engine(store: Arc<dyn Store>, capacity_blocks: u32) -> (Arc<Engine
         capacity_blocks,
         policy: "lru".parse().expect("a policy"),
         seed: 1,
-        hand_down: HandDown::Nothing,
+        on_eviction: OnEviction::None,
         decision_log: None,
         write_back: None,
     };
