@@ -4,9 +4,10 @@ use super::{Finding, Source, mask, test_modules, without_tests, words};
 use serde_json::Value;
 
 /// The crates, lowest first.
-pub const ORDER: [&str; 15] = [
+pub const ORDER: [&str; 16] = [
     "futae-machine",
     "futae-report",
+    "futae-log",
     "futae-agent",
     "futae-policy",
     "futae-trace",
