@@ -5,6 +5,7 @@ mod asking;
 mod audit;
 mod belief;
 mod change;
+mod complaints;
 mod cost;
 mod dirt;
 mod effects;
@@ -141,6 +142,7 @@ impl Engine {
                 .map(|how| WriteBack::new(how, options.capacity_blocks)),
             runs: Slab::new(),
             changes: Vec::new(),
+            complaints: complaints::Complaints::default(),
             guarded: Vec::new(),
             sequence: 0,
             next_client: 0,
@@ -264,10 +266,12 @@ impl Engine {
 
     /// A store operation is over.
     fn complete(self: &Arc<Self>, ticket: Ticket, result: Result<IoBuf, IoError>, took: Duration) {
-        self.act(|state, effects| {
+        let failure = result.as_ref().err().cloned();
+        let remark = self.act(|state, effects| {
             if result.is_ok() {
                 state.note_cost(ticket, took);
             }
+            let remark = failure.and_then(|error| state.complain(ticket, error));
             match ticket {
                 Ticket::Flight(key) => state.finish_flight(key, result, effects),
                 Ticket::Write(key) => state.finish_write(key, result, effects),
@@ -275,7 +279,11 @@ impl Engine {
                 Ticket::Run(key) => state.finish_run(key, result, effects),
                 Ticket::Mark(volume) => state.finish_clean(volume, &result, effects),
             }
+            remark
         });
+        if let Some(remark) = remark {
+            self.remark(remark);
+        }
     }
 
     /// The extents of a range of the store: what is data and what is hole. Waits for the store;

@@ -3,6 +3,7 @@
 use super::account::Account;
 use super::belief::Belief;
 use super::change::Waiting;
+use super::complaints::Complaints;
 use super::cost::Costs;
 use super::dirt::Dirt;
 use super::effects::{Effects, Handed, Ticket};
@@ -113,6 +114,8 @@ pub struct State {
     pub runs: Slab<Run>,
     /// Changes that wait for write-backs.
     pub changes: Vec<Waiting>,
+    /// What the log has not said of errors of stores.
+    pub complaints: Complaints,
     /// Volumes with marks.
     pub guarded: Vec<VolumeId>,
     pub sequence: u64,
