@@ -95,6 +95,11 @@ fn nothing_is_unfinished() {
 }
 
 #[test]
+fn no_library_prints() {
+    nothing(&words::check_printing(&sources()));
+}
+
+#[test]
 fn no_test_is_ignored() {
     nothing(&words::check_ignored(&sources()));
 }
@@ -149,6 +154,27 @@ mod rules {
             mask("for b in r { '\\u{1F600}' }").trim_end(),
             "for b in r {             }"
         );
+    }
+
+    #[test]
+    fn a_library_that_prints_is_found() {
+        let prints = |path: &str, text: &str| {
+            let library = Source::new(path, text);
+            let root = Source::new(
+                "crates/futae-host/src/lib.rs",
+                "#[cfg(test)]\nmod golden;\n",
+            );
+            words::check_printing(&[library, root]).len()
+        };
+        let bad = "fn f() {\n    eprintln!(\"a\");\n    println!(\"b\");\n}\n";
+        assert_eq!(prints("crates/futae-host/src/stop.rs", bad), 2);
+        assert_eq!(prints("crates/futae-host/src/stop.rs", "// println!\n"), 0);
+        assert_eq!(prints("crates/futae-host/src/golden.rs", bad), 0);
+        assert_eq!(prints("crates/futae-cli/src/table.rs", bad), 0);
+        assert_eq!(prints("crates/futae-agent/src/main.rs", bad), 0);
+        assert_eq!(prints("crates/futae-host/tests/stop.rs", bad), 0);
+        let test = format!("#[cfg(test)]\nmod tests {{\n{bad}}}\n");
+        assert_eq!(prints("crates/futae-host/src/stop.rs", &test), 0);
     }
 
     #[test]

@@ -6,6 +6,7 @@ mod audit;
 mod change;
 mod class_weights;
 mod classes;
+mod complaints;
 mod cost;
 mod demotion_guard;
 mod dirt;
@@ -142,6 +143,7 @@ impl Engine {
                 .map(|how| WriteBack::new(how, options.capacity_blocks)),
             runs: Slab::new(),
             changes: Vec::new(),
+            complaints: complaints::Complaints::default(),
             guarded: Vec::new(),
             sequence: 0,
             next_client: 0,
@@ -265,10 +267,12 @@ impl Engine {
 
     /// A store operation is over.
     fn complete(self: &Arc<Self>, ticket: Ticket, result: Result<IoBuf, IoError>, took: Duration) {
-        self.act(|state, effects| {
+        let failure = result.as_ref().err().cloned();
+        let remark = self.act(|state, effects| {
             if result.is_ok() {
                 state.note_cost(ticket, took);
             }
+            let remark = failure.and_then(|error| state.complain(ticket, error));
             match ticket {
                 Ticket::Flight(key) => state.finish_flight(key, result, effects),
                 Ticket::Write(key) => state.finish_write(key, result, effects),
@@ -276,7 +280,11 @@ impl Engine {
                 Ticket::Run(key) => state.finish_run(key, result, effects),
                 Ticket::Mark(volume) => state.finish_clean(volume, &result, effects),
             }
+            remark
         });
+        if let Some(remark) = remark {
+            self.remark(remark);
+        }
     }
 
     /// The extents of a range of the store: what is data and what is hole. Waits for the store;

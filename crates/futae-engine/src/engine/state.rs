@@ -2,6 +2,7 @@
 
 use super::account::Account;
 use super::change::Waiting;
+use super::complaints::Complaints;
 use super::cost::Costs;
 use super::demotion_guard::DemotionGuard;
 use super::dirt::Dirt;
@@ -101,6 +102,8 @@ pub struct State {
     pub runs: Slab<Run>,
     /// Changes that wait for write-backs.
     pub changes: Vec<Waiting>,
+    /// What the log has not said of errors of stores.
+    pub complaints: Complaints,
     /// Volumes with marks.
     pub guarded: Vec<VolumeId>,
     pub sequence: u64,
