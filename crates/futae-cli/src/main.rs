@@ -13,7 +13,7 @@ mod report;
 mod save;
 mod table;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use failure::Failure;
 use std::process::ExitCode;
 
@@ -43,6 +43,8 @@ enum Command {
     Top(command::top::Args),
     Agent(command::agent::Args),
     Policies(command::policies::Args),
+    #[command(hide = true)]
+    Reference(command::reference::Args),
 }
 
 impl Command {
@@ -64,6 +66,7 @@ impl Command {
             Self::Top(args) => command::top::run(&args),
             Self::Agent(args) => command::agent::run(&args),
             Self::Policies(args) => command::policies::run(&args),
+            Self::Reference(args) => command::reference::run(&args, Cli::command()),
         }
     }
 }
