@@ -5,6 +5,7 @@
 pub mod cards;
 pub mod dependencies;
 pub mod documents;
+pub mod links;
 mod mask;
 pub mod sizes;
 pub mod unsafety;
