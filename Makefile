@@ -61,6 +61,7 @@ reference: ## the generated pages of the book, docs/reference/commands.md and po
 
 lint: ## format, clippy and documentation, without a warning
 	$(CARGO) fmt --all --check
+	rustfmt --edition 2024 --check crates/futae-policy/src/replace/*.rs
 	$(CARGO) clippy --workspace --locked --all-targets -- -D warnings
 	$(CARGO) clippy -p futae-cli --locked --no-default-features -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --locked --no-deps
