@@ -9,7 +9,8 @@
 //! - `<!-- fails -->` above a fence says that its commands fail, and `<!-- exact -->` that they print what the
 //!   fence shows, to the letter.
 //!
-//! A command that ends in `&` runs in the background; the next one waits until it has printed a line.
+//! A command that ends in `&` runs in the background; the next one waits until it has printed a line on standard
+//! output.
 
 use crate::tidy::Source;
 
@@ -153,7 +154,7 @@ pub fn script(page: &Page) -> String {
         let text = match command.strip_suffix('&').filter(|it| !it.ends_with('&')) {
             // It is ready when it has printed something; it may also have failed by then.
             Some(command) => format!(
-                "{command} > {out} 2>&1 &\nuntil [ -s {out} ] || ! kill -0 $! 2>/dev/null; do sleep 0.05; done\n\
+                "{command} > {out} 2> {out}.err &\nuntil [ -s {out} ] || ! kill -0 $! 2>/dev/null; do sleep 0.05; done\n\
                  kill -0 $! 2>/dev/null\n"
             ),
             None => format!("{{ {command}\n}} > {out} 2>&1 < /dev/null\n"),

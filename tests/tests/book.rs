@@ -133,8 +133,8 @@ fn try_page(path: &str, page: &Page, isolated: &[&str]) -> Vec<String> {
 /// What is wrong with how a command ended.
 fn judge(path: &str, step: &Step, status: Option<&str>, scratch: &Path) -> Option<String> {
     let place = format!("{path}:{}: {}", step.line, step.command);
-    let printed =
-        fs::read_to_string(scratch.join(format!(".out.{}", step.line))).unwrap_or_default();
+    let read = |name: String| fs::read_to_string(scratch.join(name)).unwrap_or_default();
+    let printed = read(format!(".out.{}", step.line)) + &read(format!(".out.{}.err", step.line));
     let Some(status) = status else {
         return Some(format!("{place}\n  did not end:\n{printed}"));
     };
