@@ -8,6 +8,7 @@ pub mod documents;
 mod mask;
 pub mod sizes;
 pub mod unsafety;
+pub mod waiting;
 pub mod words;
 
 pub use mask::{mask, test_modules, without_tests};
