@@ -6,12 +6,13 @@ pub mod cards;
 pub mod dependencies;
 pub mod documents;
 mod mask;
+pub mod policy_names;
 pub mod sizes;
 pub mod unsafety;
 pub mod waiting;
 pub mod words;
 
-pub use mask::{mask, test_modules, without_tests};
+pub use mask::{mask, strings, test_modules, without_tests};
 
 use std::fmt;
 use std::fs;

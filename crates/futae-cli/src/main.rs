@@ -1,6 +1,7 @@
 //! The futae command line: arguments in, tables or JSON out. All work is done by the libraries.
 
 mod command;
+mod defaults;
 mod demo;
 mod densities;
 mod laboratory;

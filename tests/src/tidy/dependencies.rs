@@ -4,9 +4,10 @@ use super::{Finding, Source, mask, test_modules, without_tests, words};
 use serde_json::Value;
 
 /// The crates, lowest first: the product's, then the laboratory's.
-pub const ORDER: [&str; 18] = [
+pub const ORDER: [&str; 19] = [
     "futae-terminal",
     "futae-report",
+    "futae-log",
     "futae-agent",
     "futae-policy",
     "futae-trace",

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::Arc;
 
-use futae_engine::{Engine, EngineOptions, FileStore, HandDown, Store};
+use futae_engine::{Engine, EngineOptions, FileStore, OnEviction, Store};
 use futae_guest::{Mount, MountOptions, ShownFile, TransportChoice};
 use futae_policy::{Class, VolumeId};
 pub(crate) use futae_testkit::store::MemoryStore;
@@ -108,7 +108,7 @@ pub(crate) fn engine(store: Arc<dyn Store>, capacity_blocks: u32) -> (Arc<Engine
         capacity_blocks,
         policy: "lru".parse().expect("a policy"),
         seed: 1,
-        hand_down: HandDown::Nothing,
+        on_eviction: OnEviction::None,
         decision_log: None,
         write_back: None,
     };

@@ -1,4 +1,4 @@
-//! What a miss found out, kept until the block is placed.
+//! What a policy found out about a missed block, kept until the block is placed.
 
 use crate::BlockId;
 
@@ -6,11 +6,11 @@ use crate::BlockId;
 /// [`Policy::insert`](crate::Policy::insert) asks for it. The block may never be placed, or be
 /// placed without a miss before it (as a demotion inside another policy); then nothing is known.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Noted<T> {
+pub struct MissNote<T> {
     of: Option<(BlockId, T)>,
 }
 
-impl<T> Noted<T> {
+impl<T> MissNote<T> {
     /// Nothing is known.
     #[must_use]
     pub fn new() -> Self {
@@ -33,13 +33,13 @@ impl<T> Noted<T> {
 
 #[cfg(test)]
 mod tests {
-    use super::Noted;
+    use super::MissNote;
     use crate::BlockId;
 
     #[test]
     fn a_finding_is_given_once_and_for_its_own_block_only() {
         let (a, b) = (BlockId::on_first(1), BlockId::on_first(2));
-        let mut noted = Noted::new();
+        let mut noted = MissNote::new();
         noted.set(a, 7);
         assert_eq!((noted.take(a), noted.take(a)), (Some(7), None));
         noted.set(a, 8);

@@ -1,4 +1,4 @@
-//! Whether demoted data may be believed: only from a volume's one client, and only while no newer
+//! Whether demoted data may be accepted: only from a volume's one client, and only while no newer
 //! write to that block has been seen.
 
 use crate::ClientId;
@@ -13,19 +13,19 @@ const RANGE_BLOCKS_MAX: u64 = 1024;
 
 /// Who uses a volume and what was written lately.
 #[derive(Debug, Default)]
-pub struct Belief {
+pub struct DemotionGuard {
     clients: HashSet<ClientId>,
     /// Clients whose own cache may be out of date: somebody else wrote while they were there.
     revoked: HashSet<ClientId>,
     written: HashMap<u64, u64>,
     order: VecDeque<(u64, u64)>,
-    /// No demotion decided at or before this is believed.
+    /// No demotion decided at or before this is accepted.
     floor: u64,
     /// Blocks to which a write has failed: nobody knows what the store holds.
     unknown: HashSet<u64>,
 }
 
-impl Belief {
+impl DemotionGuard {
     /// A client has come.
     pub fn join(&mut self, client: ClientId) {
         if self.clients.is_empty() {
@@ -96,7 +96,7 @@ impl Belief {
     }
 
     /// Whether data of block `block` that `client` gave up at `sequence` is the newest there is.
-    pub fn believes(&self, client: ClientId, sequence: u64, block: u64) -> bool {
+    pub fn accepts(&self, client: ClientId, sequence: u64, block: u64) -> bool {
         self.clients.len() == 1
             && self.clients.contains(&client)
             && !self.revoked.contains(&client)
@@ -116,82 +116,82 @@ mod tests {
     const A: ClientId = ClientId(1);
     const B: ClientId = ClientId(2);
 
-    fn alone() -> Belief {
-        let mut belief = Belief::default();
-        belief.join(A);
-        belief
+    fn alone() -> DemotionGuard {
+        let mut guard = DemotionGuard::default();
+        guard.join(A);
+        guard
     }
 
     #[test]
     fn older_than_a_write_is_refused_in_any_order_of_arrival() {
-        let mut belief = alone();
-        assert!(belief.believes(A, 5, 7));
-        belief.note_write(A, 6, 7, 1);
-        assert!(!belief.believes(A, 5, 7), "decided before the write");
-        assert!(belief.believes(A, 7, 7), "decided after the write");
-        assert!(belief.believes(A, 5, 8), "another block");
-        belief.note_write(A, 4, 7, 1);
+        let mut guard = alone();
+        assert!(guard.accepts(A, 5, 7));
+        guard.note_write(A, 6, 7, 1);
+        assert!(!guard.accepts(A, 5, 7), "decided before the write");
+        assert!(guard.accepts(A, 7, 7), "decided after the write");
+        assert!(guard.accepts(A, 5, 8), "another block");
+        guard.note_write(A, 4, 7, 1);
         assert!(
-            !belief.believes(A, 5, 7),
+            !guard.accepts(A, 5, 7),
             "an older write that arrives late changes nothing"
         );
     }
 
     #[test]
-    fn a_second_client_suspends_belief_and_its_write_ends_it() {
-        let mut belief = alone();
-        belief.join(B);
-        assert!(!belief.believes(A, 100, 9) && !belief.believes(B, 100, 9));
-        belief.leave(B);
-        assert!(belief.believes(A, 100, 9), "B only looked");
-        belief.join(B);
-        belief.note_write(A, 101, 3, 1);
-        belief.leave(B);
-        assert!(belief.believes(A, 102, 3), "A knows what it wrote");
-        assert!(!belief.believes(A, 100, 3));
+    fn a_second_client_suspends_demotions_and_its_write_ends_them() {
+        let mut guard = alone();
+        guard.join(B);
+        assert!(!guard.accepts(A, 100, 9) && !guard.accepts(B, 100, 9));
+        guard.leave(B);
+        assert!(guard.accepts(A, 100, 9), "B only looked");
+        guard.join(B);
+        guard.note_write(A, 101, 3, 1);
+        guard.leave(B);
+        assert!(guard.accepts(A, 102, 3), "A knows what it wrote");
+        assert!(!guard.accepts(A, 100, 3));
     }
 
     #[test]
-    fn a_strangers_write_ends_belief_for_good() {
-        let mut belief = alone();
-        belief.note_write(B, 1, 0, 1);
-        assert!(!belief.believes(A, 100, 9));
-        let mut belief = alone();
-        belief.join(B);
-        belief.note_write(B, 1, 0, 1);
-        belief.leave(B);
-        assert!(!belief.believes(A, 100, 9), "B has written");
-        belief.leave(A);
-        belief.join(B);
-        assert!(belief.believes(B, 1, 9), "a new client alone");
+    fn the_write_of_a_stranger_ends_demotions_for_good() {
+        let mut guard = alone();
+        guard.note_write(B, 1, 0, 1);
+        assert!(!guard.accepts(A, 100, 9));
+        let mut guard = alone();
+        guard.join(B);
+        guard.note_write(B, 1, 0, 1);
+        guard.leave(B);
+        assert!(!guard.accepts(A, 100, 9), "B has written");
+        guard.leave(A);
+        guard.join(B);
+        assert!(guard.accepts(B, 1, 9), "a new client alone");
     }
 
     #[test]
-    fn after_a_failed_write_only_a_good_one_restores_belief() {
-        let mut belief = alone();
-        belief.note_write(A, 1, 4, 2);
-        belief.note_failure(4, 2);
-        assert!(!belief.believes(A, 2, 4) && !belief.believes(A, 2, 5));
-        belief.note_write(A, 3, 4, 1);
-        belief.note_success(4, 1);
-        assert!(belief.believes(A, 4, 4) && !belief.believes(A, 4, 5));
-        belief.note_failure(0, 1 << 30);
-        assert!(!belief.believes(A, 5, 77));
+    fn after_a_failed_write_only_a_good_one_makes_demotions_good_again() {
+        let mut guard = alone();
+        guard.note_write(A, 1, 4, 2);
+        guard.note_failure(4, 2);
+        assert!(!guard.accepts(A, 2, 4) && !guard.accepts(A, 2, 5));
+        guard.note_write(A, 3, 4, 1);
+        guard.note_success(4, 1);
+        assert!(guard.accepts(A, 4, 4) && !guard.accepts(A, 4, 5));
+        guard.note_failure(0, 1 << 30);
+        assert!(!guard.accepts(A, 5, 77));
     }
 
     #[test]
     fn memory_is_bounded_and_forgetting_is_safe() {
-        let mut belief = alone();
+        let mut guard = alone();
         for sequence in 1..=200_000u64 {
-            belief.note_write(A, sequence, sequence, 1);
+            guard.note_write(A, sequence, sequence, 1);
         }
-        assert!(belief.order.len() <= REMEMBERED_BLOCKS_MAX);
+        assert!(guard.order.len() <= REMEMBERED_BLOCKS_MAX);
         assert!(
-            !belief.believes(A, 1000, 5_000_000),
+            !guard.accepts(A, 1000, 5_000_000),
             "older than what is remembered"
         );
-        assert!(belief.believes(A, 200_001, 3));
-        belief.note_write(A, 300_000, 0, 1 << 40);
-        assert!(!belief.believes(A, 299_999, 77), "a wide write covers all");
+        assert!(guard.accepts(A, 200_001, 3));
+        guard.note_write(A, 300_000, 0, 1 << 40);
+        assert!(!guard.accepts(A, 299_999, 77), "a wide write covers all");
     }
 }

@@ -1,6 +1,6 @@
 //! Names of departed blocks.
 
-use super::{Lines, Names};
+use super::{LogQueues, Names};
 use crate::{BlockId, Slot};
 
 const ORDER: usize = 0;
@@ -12,7 +12,7 @@ pub struct Ghosts<T = ()> {
     limit: u32,
     names: Names,
     /// The names' numbers, oldest first.
-    order: Lines,
+    order: LogQueues,
     values: Vec<T>,
 }
 
@@ -23,7 +23,7 @@ impl<T: Copy> Ghosts<T> {
         Self {
             limit,
             names: Names::default(),
-            order: Lines::new(0),
+            order: LogQueues::new(0),
             values: Vec::new(),
         }
     }

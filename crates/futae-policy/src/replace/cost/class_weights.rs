@@ -16,7 +16,7 @@ const PARAMETERS: [[&str; 2]; 2] = [
 /// The classes with their weights and credits. First those of clean blocks, by the number of their
 /// store ([`Class::store`]), then those of dirty ones.
 #[derive(Clone, Debug)]
-pub struct Turns {
+pub struct ClassWeights {
     stores: Vec<String>,
     weights: Vec<f64>,
     credits: Vec<f64>,
@@ -76,7 +76,7 @@ impl FromStr for Names {
     }
 }
 
-impl Turns {
+impl ClassWeights {
     /// Takes the parameters of the weights.
     pub fn build(arguments: &mut Arguments) -> Result<Self, SpecError> {
         let expected = "a list of names such as nfs+ceph, none of them local or remote";
@@ -93,13 +93,13 @@ impl Turns {
             }
         }
         let weight = |class: usize| usual[(class % count).min(1)][class / count];
-        let mut turns = Self {
+        let mut class_weights = Self {
             weights: (0..2 * count).map(weight).collect(),
             credits: vec![0.0; 2 * count],
             stores,
             is_measured: false,
         };
-        let names = turns.names();
+        let names = class_weights.names();
         let expected = format!(
             "`measured`, or a list such as local-clean:2,remote-clean:1 of the classes {}",
             names.join(", ")
@@ -110,15 +110,16 @@ impl Turns {
         };
         match arguments.take("weights", &expected, all_known)? {
             None => {}
-            Some(Weights::Measured) => turns.is_measured = true,
+            Some(Weights::Measured) => class_weights.is_measured = true,
             Some(Weights::Given(given)) => {
                 for (name, weight) in given {
                     let at = names.iter().position(|known| *known == name);
-                    at.into_iter().for_each(|at| turns.weights[at] = weight);
+                    at.into_iter()
+                        .for_each(|at| class_weights.weights[at] = weight);
                 }
             }
         }
-        Ok(turns)
+        Ok(class_weights)
     }
 
     fn names(&self) -> Vec<String> {
@@ -201,17 +202,17 @@ fn weights_of(costs: &StoreCosts, stores: usize) -> Vec<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::Turns;
+    use super::ClassWeights;
     use crate::{Arguments, BlockCost, Class, PolicySpec, SpecError, StoreCosts};
 
-    fn turns(text: &str) -> Result<Turns, SpecError> {
+    fn class_weights(text: &str) -> Result<ClassWeights, SpecError> {
         let spec: PolicySpec = text.parse().expect("well formed");
-        Turns::build(&mut Arguments::new(&spec))
+        ClassWeights::build(&mut Arguments::new(&spec))
     }
 
     #[test]
     fn weights_are_read_as_one_list() {
-        let given = turns("cost(weights=local-clean:2, remote-dirty:0.5)").expect("valid");
+        let given = class_weights("cost(weights=local-clean:2, remote-dirty:0.5)").expect("valid");
         assert_eq!(given.weights, [2.0, 3.0, 2.0, 0.5]);
         for text in [
             "far:1",
@@ -219,7 +220,7 @@ mod tests {
             "local-clean:0",
             "local-clean:1,local-clean:2",
         ] {
-            let built = turns(&format!("cost(weights={text})"));
+            let built = class_weights(&format!("cost(weights={text})"));
             let error = built.expect_err(text).to_string();
             assert!(error.contains("measured"), "{error}");
         }
@@ -228,7 +229,7 @@ mod tests {
     #[test]
     fn stores_can_be_in_classes_of_their_own() {
         let text = "cost(classes=nfs+my-ceph,weights=my-ceph-dirty:0.25,nfs-clean:7,local-clean:5)";
-        let turns = turns(text).expect("valid");
+        let class_weights = class_weights(text).expect("valid");
         let expected = [
             ("local-clean", 5.0),
             ("remote-clean", 3.0),
@@ -240,11 +241,11 @@ mod tests {
             ("my-ceph-dirty", 0.25),
         ];
         assert_eq!(
-            turns.weights(),
+            class_weights.weights(),
             expected.map(|(name, weight)| (name.to_owned(), weight))
         );
         let class = |class: Class| {
-            turns.weights()[usize::from(turns.class_of(class))]
+            class_weights.weights()[usize::from(class_weights.class_of(class))]
                 .0
                 .clone()
         };
@@ -263,10 +264,10 @@ mod tests {
             "nobody has named it"
         );
         for text in ["local", "nfs+nfs", "a b", "+"] {
-            let error = super::tests::turns(&format!("cost(classes={text})"));
+            let error = super::tests::class_weights(&format!("cost(classes={text})"));
             assert!(error.is_err(), "{text}");
         }
-        let unknown = super::tests::turns("cost(classes=nfs,weights=ceph-clean:1)");
+        let unknown = super::tests::class_weights("cost(classes=nfs,weights=ceph-clean:1)");
         let error = unknown.expect_err("unknown").to_string();
         assert!(error.contains("nfs-clean"), "{error}");
     }
@@ -280,7 +281,7 @@ mod tests {
             })
         };
         let costs = |of: &[Option<BlockCost>]| of.iter().copied().collect::<StoreCosts>();
-        let mut measured = turns("cost(weights=measured)").expect("valid");
+        let mut measured = class_weights("cost(weights=measured)").expect("valid");
         measured.note_costs(&costs(&[cost(100.0, 100.0), cost(400.0, 400.0)]));
         // 1/100, 1/400, 1/200, 1/800: each is a half, or a quarter, of another.
         let expected = [8f64.sqrt(), 0.5f64.sqrt(), 2f64.sqrt(), 0.125f64.sqrt()];
@@ -296,7 +297,7 @@ mod tests {
             "{:?}",
             measured.weights
         );
-        let mut by_hand = turns("cost").expect("valid");
+        let mut by_hand = class_weights("cost").expect("valid");
         by_hand.note_costs(&StoreCosts::default());
         assert_eq!(by_hand.weights, [4.0, 3.0, 2.0, 1.0]);
     }

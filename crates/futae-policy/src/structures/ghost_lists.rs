@@ -1,6 +1,6 @@
 //! Names of departed blocks in several lists.
 
-use super::{Lines, Marks, Names};
+use super::{GhostMarks, LogQueues, Names};
 use crate::{BlockId, Slot};
 use std::hint::black_box;
 
@@ -17,9 +17,9 @@ enum Blocks<const LISTS: usize> {
     Any {
         names: Names,
         /// The names' numbers.
-        lists: Lines<LISTS>,
+        lists: LogQueues<LISTS>,
     },
-    Numbered(Marks<LISTS>),
+    Numbered(GhostMarks<LISTS>),
 }
 
 use Blocks::{Any, Numbered};
@@ -28,7 +28,7 @@ impl<const LISTS: usize> Default for GhostLists<LISTS> {
     fn default() -> Self {
         Self(Any {
             names: Names::default(),
-            lists: Lines::new(0),
+            lists: LogQueues::new(0),
         })
     }
 }
@@ -38,7 +38,7 @@ impl<const LISTS: usize> GhostLists<LISTS> {
     /// lists are empty.
     pub fn number_blocks(&mut self, first: u64) {
         debug_assert_eq!(self.total(), 0, "there are names already");
-        self.0 = Numbered(Marks::new(first));
+        self.0 = Numbered(GhostMarks::new(first));
     }
 
     /// Reads what will be needed to find `block`, ahead of time, and says anything.

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 /// The state, and who waits for it.
-pub struct Turns {
+pub struct LockTurns {
     state: Mutex<State>,
     /// Threads that wait.
     waiting: AtomicUsize,
@@ -16,7 +16,7 @@ pub struct Turns {
     taken: AtomicU64,
 }
 
-impl Turns {
+impl LockTurns {
     /// The lock of `state`.
     pub fn new(state: State) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! A number remembered for any block.
+//! A table with a number for each block, resident or not.
 
 use super::grown;
 use crate::BlockId;
@@ -8,7 +8,7 @@ use hashbrown::HashMap;
 /// block that was set, or 4 for each block that has come, once
 /// [`number_blocks`](Self::number_blocks) was told that they are numbered.
 #[derive(Clone, Debug)]
-pub enum Memory {
+pub enum BlockTable {
     /// Of any blocks.
     Table(HashMap<BlockId, u32>),
     /// Of the blocks of volume 0 from `first` on.
@@ -20,13 +20,13 @@ pub enum Memory {
     },
 }
 
-impl Default for Memory {
+impl Default for BlockTable {
     fn default() -> Self {
         Self::Table(HashMap::new())
     }
 }
 
-impl Memory {
+impl BlockTable {
     /// Says that all blocks to come are of volume 0, densely from `first` on. To be called before any
     /// is set.
     pub fn number_blocks(&mut self, first: u64) {
@@ -78,12 +78,12 @@ impl Memory {
 
 #[cfg(test)]
 mod tests {
-    use super::Memory;
+    use super::BlockTable;
     use crate::BlockId;
 
     #[test]
     fn both_kinds_remember_until_taken() {
-        let (table, mut array) = (Memory::default(), Memory::default());
+        let (table, mut array) = (BlockTable::default(), BlockTable::default());
         array.number_blocks(100);
         for mut memory in [table, array] {
             let block = |at| BlockId::on_first(at);

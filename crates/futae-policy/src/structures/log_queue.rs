@@ -1,27 +1,27 @@
-//! Slots in a row, taken from the front.
+//! One queue of slots, kept as a log and taken from the front.
 
 use crate::Slot;
 use std::collections::VecDeque;
 use std::hint::black_box;
 
-/// Places are below this, so that who remembers them has two bits left.
+/// Places are below this, which leaves the policy two bits beside a remembered place.
 const PLACES: u32 = 1 << 30;
-/// Where nobody stands.
+/// A place that its slot has left.
 const GAP: u32 = u32::MAX;
-/// Gaps that do not matter, beyond as many as there are slots.
+/// Gaps that are tolerated beyond one for each slot.
 const GAPS_SPARE: usize = 64;
 
 /// Slots in the order in which they came. One that leaves elsewhere than at the front leaves a gap,
 /// and is found by its place, which whoever added it remembers: 4 bytes a slot.
 #[derive(Clone, Debug)]
-pub struct Row {
+pub struct LogQueue {
     cells: VecDeque<u32>,
     /// The place of the first cell; those after it count on, below 2^30, and then from 0 again.
     first: u32,
     length: u32,
 }
 
-impl Row {
+impl LogQueue {
     /// An empty row, with room for `slots` slots; more are added as they come.
     #[must_use]
     pub fn new(slots: u32) -> Self {
@@ -135,13 +135,13 @@ impl Row {
 mod tests {
     use super::*;
 
-    fn order(row: &Row) -> Vec<u32> {
+    fn order(row: &LogQueue) -> Vec<u32> {
         row.iter().map(|slot| slot.0).collect()
     }
 
     #[test]
     fn who_leaves_is_passed_and_the_others_keep_their_order() {
-        let mut row = Row::new(4);
+        let mut row = LogQueue::new(4);
         let places: Vec<_> = (0..6).map(|slot| row.push(Slot(slot))).collect();
         row.leave(places[1]);
         row.leave(places[2]);
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn gaps_are_closed_and_places_told() {
-        let mut row = Row::new(4);
+        let mut row = LogQueue::new(4);
         let mut places: Vec<_> = (0..200).map(|slot| row.push(Slot(slot))).collect();
         for slot in (0..200).filter(|slot| slot % 10 != 7) {
             assert!(!row.is_gappy() || row.len() < 70);

@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 
 const MAGIC: &[u8; 8] = b"futaemem";
 const VERSION: u32 = 1;
-/// A cache has fewer than four thousand million slots; a file of more is not read into memory.
+/// A cache has fewer than four thousand million slots; a longer file is not read.
 const FILE_BYTES_MAX: u64 = 64 << 30;
 
 /// Where the number of the volume begins in that of a block.
@@ -31,14 +31,14 @@ const VOLUME_SHIFT: u32 = BlockId::INDEX_LIMIT.trailing_zeros();
 
 /// What a cache remembers that a restart need not lose: hints, not data.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Memory {
+pub struct WarmState {
     /// The blocks that were resident, safest first, next victim last.
     pub residents: Vec<BlockId>,
     /// The policy's history, oldest first.
     pub history: Vec<BlockId>,
 }
 
-/// Whose memory it is: that of another cache is of no use.
+/// Which cache a state is of: that of another is of no use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// The source, by name.
@@ -53,7 +53,7 @@ pub struct Identity {
 
 /// Why a file is of no use.
 #[derive(Debug, thiserror::Error)]
-pub enum MemoryError {
+pub enum WarmStateError {
     /// It cannot be read.
     #[error("cannot be read: {0}")]
     Read(#[from] io::Error),
@@ -78,19 +78,19 @@ pub enum MemoryError {
     },
 }
 
-impl Memory {
+impl WarmState {
     /// Reads the file at `path`; `None` if there is none.
     ///
     /// # Errors
     ///
-    /// [`MemoryError`]: the cache starts without it.
-    pub fn load(path: &Path, identity: &Identity) -> Result<Option<Self>, MemoryError> {
+    /// [`WarmStateError`]: the cache starts without it.
+    pub fn load(path: &Path, identity: &Identity) -> Result<Option<Self>, WarmStateError> {
         let metadata = match fs::metadata(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             other => other?,
         };
         if !metadata.is_file() || metadata.len() > FILE_BYTES_MAX {
-            return Err(MemoryError::Magic);
+            return Err(WarmStateError::Magic);
         }
         Self::decode(&fs::read(path)?, identity).map(Some)
     }
@@ -151,21 +151,21 @@ impl Memory {
     ///
     /// # Errors
     ///
-    /// [`MemoryError`] for anything else.
-    pub fn decode(bytes: &[u8], here: &Identity) -> Result<Self, MemoryError> {
+    /// [`WarmStateError`] for anything else.
+    pub fn decode(bytes: &[u8], here: &Identity) -> Result<Self, WarmStateError> {
         let mut fields = Fields(bytes);
         if fields.take(MAGIC.len()).ok() != Some(MAGIC) {
-            return Err(MemoryError::Magic);
+            return Err(WarmStateError::Magic);
         }
         let version = u32::from_le_bytes(fields.array()?);
         if version != VERSION {
-            return Err(MemoryError::Version(version));
+            return Err(WarmStateError::Version(version));
         }
         let (body, sum) = bytes
             .split_last_chunk::<4>()
-            .ok_or(MemoryError::Damaged(SHORT))?;
+            .ok_or(WarmStateError::Damaged(SHORT))?;
         if crc32fast::hash(body) != u32::from_le_bytes(*sum) {
-            return Err(MemoryError::Damaged("its checksum is wrong"));
+            return Err(WarmStateError::Damaged("its checksum is wrong"));
         }
         let source = fields.text()?;
         same("source", &source, &here.source)?;
@@ -177,7 +177,7 @@ impl Memory {
         let residents = fields.blocks(residents)?;
         let history = fields.blocks(history)?;
         if fields.0.len() != 4 {
-            return Err(MemoryError::Damaged("it is too long"));
+            return Err(WarmStateError::Damaged("it is too long"));
         }
         Ok(Self { residents, history })
     }
@@ -189,11 +189,11 @@ fn same<T: fmt::Display + PartialEq>(
     what: &'static str,
     saved: &T,
     here: &T,
-) -> Result<(), MemoryError> {
+) -> Result<(), WarmStateError> {
     if saved == here {
         return Ok(());
     }
-    Err(MemoryError::Foreign {
+    Err(WarmStateError::Foreign {
         what,
         saved: saved.to_string().chars().take(300).collect(),
         here: here.to_string().chars().take(300).collect(),
@@ -204,32 +204,32 @@ fn same<T: fmt::Display + PartialEq>(
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
-    fn take(&mut self, length: usize) -> Result<&'a [u8], MemoryError> {
+    fn take(&mut self, length: usize) -> Result<&'a [u8], WarmStateError> {
         let (taken, rest) = self
             .0
             .split_at_checked(length)
-            .ok_or(MemoryError::Damaged(SHORT))?;
+            .ok_or(WarmStateError::Damaged(SHORT))?;
         self.0 = rest;
         Ok(taken)
     }
 
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], MemoryError> {
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], WarmStateError> {
         let taken = self.take(N)?;
-        taken.try_into().map_err(|_| MemoryError::Damaged(SHORT))
+        taken.try_into().map_err(|_| WarmStateError::Damaged(SHORT))
     }
 
-    fn number(&mut self) -> Result<u64, MemoryError> {
+    fn number(&mut self) -> Result<u64, WarmStateError> {
         Ok(u64::from_le_bytes(self.array()?))
     }
 
-    fn text(&mut self) -> Result<String, MemoryError> {
+    fn text(&mut self) -> Result<String, WarmStateError> {
         let length = u32::from_le_bytes(self.array()?) as usize;
         Ok(String::from_utf8_lossy(self.take(length)?).into_owned())
     }
 
-    fn blocks(&mut self, count: u64) -> Result<Vec<BlockId>, MemoryError> {
+    fn blocks(&mut self, count: u64) -> Result<Vec<BlockId>, WarmStateError> {
         let bytes = count.checked_mul(8).and_then(|n| usize::try_from(n).ok());
-        let bytes = self.take(bytes.ok_or(MemoryError::Damaged(SHORT))?)?;
+        let bytes = self.take(bytes.ok_or(WarmStateError::Damaged(SHORT))?)?;
         let (words, _) = bytes.as_chunks::<8>();
         let block = |word: &[u8; 8]| {
             let word = u64::from_le_bytes(*word);
@@ -253,8 +253,8 @@ mod tests {
         }
     }
 
-    fn memory() -> Memory {
-        Memory {
+    fn state() -> WarmState {
+        WarmState {
             residents: [(0, 3), (2, 1), (0, 4)]
                 .map(|(volume, index)| BlockId::new(VolumeId(volume), index))
                 .to_vec(),
@@ -264,34 +264,34 @@ mod tests {
 
     #[test]
     fn it_is_read_as_it_was_written() {
-        for memory in [memory(), Memory::default()] {
-            let bytes = memory.encode(&identity());
-            let read = Memory::decode(&bytes, &identity());
-            assert_eq!(read.expect("whole and ours"), memory);
+        for warm in [state(), WarmState::default()] {
+            let bytes = warm.encode(&identity());
+            let read = WarmState::decode(&bytes, &identity());
+            assert_eq!(read.expect("whole and ours"), warm);
         }
     }
 
     #[test]
     fn a_single_wrong_bit_or_missing_byte_is_seen() {
-        let bytes = memory().encode(&identity());
+        let bytes = state().encode(&identity());
         for at in 0..bytes.len() {
             let mut wrong = bytes.clone();
             wrong[at] ^= 0x10;
-            assert!(Memory::decode(&wrong, &identity()).is_err(), "byte {at}");
+            assert!(WarmState::decode(&wrong, &identity()).is_err(), "byte {at}");
             let short = &bytes[..at];
-            assert!(Memory::decode(short, &identity()).is_err(), "{at} bytes");
+            assert!(WarmState::decode(short, &identity()).is_err(), "{at} bytes");
         }
         let long = [bytes.as_slice(), &[0]].concat();
-        assert!(Memory::decode(&long, &identity()).is_err());
+        assert!(WarmState::decode(&long, &identity()).is_err());
     }
 
     #[test]
     fn what_is_of_another_cache_says_so() {
-        let bytes = memory().encode(&identity());
+        let bytes = state().encode(&identity());
         let refused = |change: fn(&mut Identity)| {
             let mut here = identity();
             change(&mut here);
-            let error = Memory::decode(&bytes, &here).expect_err("it is foreign");
+            let error = WarmState::decode(&bytes, &here).expect_err("it is foreign");
             error.to_string()
         };
         let said = refused(|here| here.policy = "lru".into());
@@ -303,8 +303,8 @@ mod tests {
         let said = refused(|here| here.source.push('2'));
         assert!(said.contains("/srv/disk.img2"), "{said}");
         assert!(matches!(
-            Memory::decode(b"something else entirely", &identity()),
-            Err(MemoryError::Magic)
+            WarmState::decode(b"something else entirely", &identity()),
+            Err(WarmStateError::Magic)
         ));
     }
 
@@ -312,14 +312,16 @@ mod tests {
     fn saving_replaces_the_old_file_or_leaves_it() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("state");
-        let load = || Memory::load(&path, &identity()).expect("readable");
+        let load = || WarmState::load(&path, &identity()).expect("readable");
         assert_eq!(load(), None);
-        Memory::default().save(&path, &identity()).expect("saved");
-        memory().save(&path, &identity()).expect("saved");
-        assert_eq!(load(), Some(memory()));
+        WarmState::default()
+            .save(&path, &identity())
+            .expect("saved");
+        state().save(&path, &identity()).expect("saved");
+        assert_eq!(load(), Some(state()));
         let names = fs::read_dir(directory.path()).expect("a list").count();
         assert_eq!(names, 1, "something else was left");
         let nowhere = directory.path().join("no/such/place");
-        assert!(memory().save(&nowhere, &identity()).is_err());
+        assert!(state().save(&nowhere, &identity()).is_err());
     }
 }

@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 /// newest, so it is enough to count the others. That fits into a byte beside the list that the
 /// block is in, and so what is asked at every miss is a small part of the processor's caches.
 #[derive(Clone, Debug)]
-pub struct Marks<const LISTS: usize> {
+pub struct GhostMarks<const LISTS: usize> {
     first: u64,
     /// For each block the list that it is in plus one, and how many names in each log no longer
     /// count.
@@ -40,7 +40,7 @@ fn shift(list: usize) -> u32 {
     LIST_BITS + PAST_BITS * list as u32
 }
 
-impl<const LISTS: usize> Marks<LISTS> {
+impl<const LISTS: usize> GhostMarks<LISTS> {
     /// No names; all blocks to come are numbered densely from `first` on.
     #[must_use]
     pub fn new(first: u64) -> Self {

@@ -4,9 +4,9 @@ use crate::Slot;
 use std::hint::black_box;
 
 const NIL: u32 = u32::MAX;
-/// Of a log's cells, so many a time are looked at to close gaps: those whose bits are in one word.
+/// Cells that one step of closing gaps looks at: those whose bits are in one word.
 const WORD: u32 = u64::BITS;
-/// While gaps are being closed, that is done once in so many appends.
+/// While gaps are being closed, appends from one step to the next.
 const PACE: u32 = 8;
 
 /// As [`Queues`](super::Queues), but there are at most 16 and slots enter at the back only. 14
@@ -19,7 +19,7 @@ const PACE: u32 = 8;
 /// front are passed at once. Those elsewhere are closed in passing, a few cells with each append,
 /// so that no single operation takes long.
 #[derive(Clone, Debug)]
-pub struct Lines<const QUEUES: usize = 1> {
+pub struct LogQueues<const QUEUES: usize = 1> {
     logs: [Log; QUEUES],
     /// For each slot its cell, and in the bits above that the queue; `NIL` where it is in none.
     places: Vec<u32>,
@@ -135,7 +135,7 @@ impl Log {
     }
 }
 
-impl<const QUEUES: usize> Lines<QUEUES> {
+impl<const QUEUES: usize> LogQueues<QUEUES> {
     /// Bits of a place that name the cell.
     const CELL_BITS: u32 = u32::BITS - QUEUES.next_power_of_two().ilog2();
 
@@ -432,7 +432,7 @@ mod tests {
 
     /// Equal to plain deques under these operations; all is compared after every `every`th.
     fn equals_plain<const QUEUES: usize>(slots: u32, steps: &[(u8, usize, u32)], every: usize) {
-        let mut lines = Lines::<QUEUES>::new(slots);
+        let mut lines = LogQueues::<QUEUES>::new(slots);
         let mut model: Vec<VecDeque<u32>> = vec![VecDeque::new(); QUEUES];
         for (at, &(what, q, s)) in steps.iter().enumerate() {
             let q = q % QUEUES;
@@ -548,7 +548,7 @@ mod tests {
 
     #[test]
     fn the_log_stays_short() {
-        let mut lines = Lines::<1>::new(1000);
+        let mut lines = LogQueues::<1>::new(1000);
         (0..1000).for_each(|s| lines.push_back(0, Slot(s)));
         let mut random = crate::Prng::new(1);
         for _ in 0..100_000 {
@@ -560,9 +560,9 @@ mod tests {
     /// The head passes the gaps for which a sweep began, and the log fills up: the sweep ends without having closed any.
     #[test]
     fn a_sweep_that_closes_no_gap_leaves_room_all_the_same() {
-        let mut lines: Lines = Lines::new(24);
+        let mut lines: LogQueues = LogQueues::new(24);
         let mut next = 0;
-        let mut push = |lines: &mut Lines| {
+        let mut push = |lines: &mut LogQueues| {
             lines.push_back(0, Slot(next));
             next += 1;
         };
@@ -588,7 +588,7 @@ mod tests {
         }
     }
 
-    fn next_of(lines: &Lines) -> u32 {
+    fn next_of(lines: &LogQueues) -> u32 {
         lines.places.len() as u32
     }
 }

@@ -29,10 +29,10 @@ const FOLIO_BYTES: u64 = 2 << 20;
 
 /// What went through the page cache and may still be there.
 #[derive(Default)]
-pub struct Sweep {
+pub struct DropPageCache {
     noted: Mutex<Noted>,
-    /// Ranges that have been swept once at least.
-    swept: AtomicU64,
+    /// Ranges that have been dropped once at least.
+    dropped: AtomicU64,
 }
 
 #[derive(Default)]
@@ -75,7 +75,7 @@ fn files_max() -> usize {
     usize::try_from(share).map_or(FILES_MAX, |share| share.min(FILES_MAX))
 }
 
-impl Sweep {
+impl DropPageCache {
     /// A range was written through the page cache; `file` is its [`descriptor`].
     pub fn note(self: &Arc<Self>, file: &Arc<File>, range: Range<u64>) {
         let mut noted = self.noted();
@@ -105,12 +105,12 @@ impl Sweep {
             return;
         }
         drop(noted);
-        let sweep = Arc::downgrade(self);
-        let thread = std::thread::Builder::new().name("futae-sweep".to_owned());
+        let dropping = Arc::downgrade(self);
+        let thread = std::thread::Builder::new().name("futae-pages".to_owned());
         let started = thread.spawn(move || {
             loop {
                 std::thread::sleep(INTERVAL);
-                if !sweep.upgrade().is_some_and(|sweep| sweep.round()) {
+                if !dropping.upgrade().is_some_and(|dropping| dropping.round()) {
                     return;
                 }
             }
@@ -127,7 +127,7 @@ impl Sweep {
         noted.files.retain(|_, written| {
             due.push((Arc::clone(&written.file), written.range.clone()));
             if written.rounds == ROUNDS {
-                self.swept.fetch_add(1, Ordering::Relaxed);
+                self.dropped.fetch_add(1, Ordering::Relaxed);
             }
             written.rounds -= 1;
             written.rounds > 0
@@ -141,9 +141,9 @@ impl Sweep {
         goes_on
     }
 
-    /// Ranges that were swept.
-    pub fn swept(&self) -> u64 {
-        self.swept.load(Ordering::Relaxed)
+    /// Ranges that were dropped.
+    pub fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
     }
 
     fn noted(&self) -> MutexGuard<'_, Noted> {
