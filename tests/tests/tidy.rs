@@ -3,7 +3,7 @@
 use futae_policy::Kind;
 use futae_tests::tidy::{
     Finding, Source, cards, dependencies, documents, links, policy_names, root, sizes, sources,
-    unsafety, words,
+    unsafety, waiting, words,
 };
 use std::process::Command;
 
@@ -105,6 +105,11 @@ fn no_test_is_ignored() {
 }
 
 #[test]
+fn no_test_sleeps_to_be_right() {
+    nothing(&waiting::check(&sources()));
+}
+
+#[test]
 fn no_path_is_of_one_machine() {
     nothing(&words::check_workplaces(&sources()));
 }
@@ -148,6 +153,25 @@ mod rules {
 
     fn one(path: &str, text: &str) -> Vec<Source> {
         vec![Source::new(path, text)]
+    }
+
+    #[test]
+    fn a_sleep_in_a_test_is_found_unless_it_is_permitted() {
+        let check = |path: &str, text: &str| waiting::check(&one(path, text)).len();
+        for wait in ["thread::sleep(PAUSE);", "assert!(begin.elapsed() < LIMIT);"] {
+            for path in ["tests/src/a.rs", "crates/futae-x/tests/a.rs", "fuzz/a.rs"] {
+                assert_eq!(check(path, wait), 1, "{path} {wait}");
+            }
+            assert_eq!(check("crates/futae-x/src/a.rs", wait), 0);
+        }
+        let permitted = "tests/tests/crash.rs";
+        assert_eq!(check(permitted, "sleep(a);"), 0);
+        assert_eq!(check(permitted, "sleep(a);\nsleep(b);"), 1);
+        assert_eq!(check(permitted, ""), 1, "a permit that is not used");
+        assert_eq!(
+            check("tests/a.rs", "use std::thread::sleep; // sleep(1)"),
+            0
+        );
     }
 
     #[test]
