@@ -60,8 +60,8 @@ pub struct Args {
     writes: WriteArgs,
     #[command(flatten)]
     store: StoreArgs,
-    /// What to tell the cache below of an evicted block: its data, a notice without data, or
-    /// nothing. auto: its data if its source takes it and a block is not more than 1MiB
+    /// What the cache below gets when a block is evicted: demote (its data), notice (its number) or
+    /// none. auto: demote if the source takes demotions and a block is at most 1MiB
     #[arg(long, value_name = "WHAT", default_value = "auto")]
     hand_down: Tell,
     /// Name of the file of a single source; by default the source's or the export's own, or `disk`

@@ -20,9 +20,11 @@ const HANDED_DOWN_BYTES_MAX: u64 = 1 << 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Tell {
     Auto,
-    Data,
+    #[value(alias = "data")]
+    Demote,
     Notice,
-    Nothing,
+    #[value(alias = "nothing")]
+    None,
 }
 
 /// The volumes that were asked for.
@@ -87,7 +89,7 @@ pub(super) fn open(
     block_bytes: u64,
 ) -> Result<(Vec<Arc<dyn Store>>, HandDown), Failure> {
     let is_nbd = |volume: &VolumeSpec| matches!(volume.source, Source::Nbd(_));
-    if matches!(args.hand_down, Tell::Data | Tell::Notice) && !volumes.iter().any(is_nbd) {
+    if matches!(args.hand_down, Tell::Demote | Tell::Notice) && !volumes.iter().any(is_nbd) {
         return Err(Failure::usage(format!(
             "{}: there is no cache below a file or device; leave out --hand-down",
             args.source()
@@ -135,7 +137,7 @@ fn open_nbd(
 ) -> Result<(Arc<dyn Store>, HandDown), Failure> {
     // A large block would be copied and sent while somebody waits: only where that is asked for.
     let is_small = block_bytes <= HANDED_DOWN_BYTES_MAX;
-    let wants_data = args.hand_down == Tell::Data || args.hand_down == Tell::Auto && is_small;
+    let wants_data = args.hand_down == Tell::Demote || args.hand_down == Tell::Auto && is_small;
     let block_bytes = u32::try_from(block_bytes).context("the block is too large")?;
     let patience = args.store.patience()?;
     let wanted = wants_data.then_some(block_bytes);
@@ -144,8 +146,8 @@ fn open_nbd(
         store = store.read_only();
     }
     let hand_down = match args.hand_down {
-        Tell::Auto | Tell::Data if store.takes_demotions() => HandDown::Data,
-        Tell::Data => {
+        Tell::Auto | Tell::Demote if store.takes_demotions() => HandDown::Data,
+        Tell::Demote => {
             return Err(anyhow::anyhow!(
                 "{uri}: the server takes no evicted blocks of {}; use --hand-down auto",
                 Size::Bytes(block_bytes.into())
@@ -159,7 +161,7 @@ fn open_nbd(
             )
             .into());
         }
-        Tell::Auto | Tell::Nothing => HandDown::Nothing,
+        Tell::Auto | Tell::None => HandDown::Nothing,
     };
     Ok((Arc::new(store), hand_down))
 }

@@ -140,7 +140,7 @@ fn refuse_options(args: &Args, plan: &Plan) -> Result<(), Failure> {
         (args.name.is_some(), "--name"),
         (args.kernel_cache, "--kernel-cache"),
         (
-            matches!(args.hand_down, Tell::Data | Tell::Notice),
+            matches!(args.hand_down, Tell::Demote | Tell::Notice),
             "--hand-down",
         ),
     ];
