@@ -153,10 +153,12 @@ mod rules {
 
     #[test]
     fn a_manifest_against_the_order_is_found() {
-        let on = |from: &str, to: &str| {
-            let packages = serde_json::json!([{ "name": from, "dependencies": [{ "name": to }] }]);
+        let kind = |from: &str, to: &str, kind: Option<&str>| {
+            let on = serde_json::json!({ "name": to, "kind": kind });
+            let packages = serde_json::json!([{ "name": from, "dependencies": [on] }]);
             dependencies::check_manifests(&serde_json::json!({ "packages": packages })).len()
         };
+        let on = |from: &str, to: &str| kind(from, to, None);
         assert_eq!(on("futae-policy", "futae-sim"), 1);
         assert_eq!(on("futae-host", "futae-guest"), 1);
         assert_eq!(on("futae-guest", "futae-host"), 1);
@@ -165,6 +167,16 @@ mod rules {
         assert_eq!(on("futae-bench", "futae-sim"), 0);
         assert_eq!(on("futae-sim", "futae-policy"), 0);
         assert_eq!(on("futae-cli", "futae-guest"), 0);
+        for laboratory in ["futae-lab", "futae-papers", "futae-machine"] {
+            assert_eq!(on("futae-cli", laboratory), 1);
+            assert_eq!(kind("futae-engine", laboratory, Some("dev")), 1);
+            assert_eq!(kind("futae-agent", laboratory, Some("build")), 1);
+        }
+        assert_eq!(on("futae-lab", "futae-cli"), 0);
+        assert_eq!(kind("futae-agent", "futae-machine", Some("dev")), 0);
+        assert_eq!(kind("futae-agent", "futae-papers", Some("dev")), 1);
+        assert_eq!(kind("futae-engine", "futae-testkit", Some("dev")), 0);
+        assert_eq!(on("futae-engine", "futae-testkit"), 1);
     }
 
     #[test]
@@ -177,7 +189,13 @@ mod rules {
             uses("crates/futae-engine/tests/x.rs", "use futae_wire as w;"),
             1
         );
-        assert_eq!(uses("papers/src/lib.rs", "use futae_tests::BLOCK;"), 1);
+        assert_eq!(uses("lab/papers/src/lib.rs", "use futae_tests::BLOCK;"), 1);
+        let of_machine = "use futae_machine::Plan;";
+        assert_eq!(uses("crates/futae-agent/src/run.rs", of_machine), 1);
+        assert_eq!(
+            uses("crates/futae-agent/tests/counts/main.rs", of_machine),
+            0
+        );
         assert_eq!(
             uses("crates/futae-guest/src/lib.rs", "use futae_host::Server;"),
             1

@@ -52,6 +52,12 @@ pub trait Policy: Send {
     /// The slot to give up for `incoming`; `None` declines the newcomer.
     fn victim(&mut self, incoming: &Access) -> Option<Slot>;
 
+    /// The slot to give up when the level is made smaller, which no policy may decline: the
+    /// [`victim`](Policy::victim) for a newcomer that nobody knows.
+    fn surplus(&mut self) -> Option<Slot> {
+        self.victim(&Access::read(BlockId::default()))
+    }
+
     /// The block in `slot` leaves.
     fn remove(&mut self, slot: Slot, why: Departure);
 
@@ -100,6 +106,13 @@ pub trait Policy: Send {
 
     /// The resident slots, safest first, next victim last.
     fn order(&self) -> Vec<Slot>;
+
+    /// A number by which groups of slots stand in [`order`](Policy::order), found in constant time: a slot
+    /// of a higher rank is safer. Within a rank the order is left open. A policy that keeps no such groups
+    /// has one rank.
+    fn rank(&self, _slot: Slot) -> u64 {
+        0
+    }
 
     /// Panics unless the policy's own invariants hold with `resident` slots in order. For tests.
     fn audit(&self, resident: u32);
@@ -154,6 +167,12 @@ impl<P: Policy + ?Sized> Policy for Box<P> {
     }
     fn order(&self) -> Vec<Slot> {
         (**self).order()
+    }
+    fn rank(&self, slot: Slot) -> u64 {
+        (**self).rank(slot)
+    }
+    fn surplus(&mut self) -> Option<Slot> {
+        (**self).surplus()
     }
     fn audit(&self, resident: u32) {
         (**self).audit(resident);

@@ -1,8 +1,6 @@
 //! The demonstration: a real lower cache and a real upper cache over a real disk image, beside
 //! what the simulator says about the very same requests.
 
-#[cfg(feature = "laboratory")]
-pub mod guests;
 mod image;
 mod outcome;
 mod plan;

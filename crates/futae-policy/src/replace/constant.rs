@@ -115,6 +115,10 @@ impl Policy for Const {
         None
     }
 
+    fn surplus(&mut self) -> Option<Slot> {
+        self.arrivals.back(ORDER)
+    }
+
     fn remove(&mut self, slot: Slot, _why: Departure) {
         self.arrivals.remove(slot);
     }

@@ -221,6 +221,14 @@ impl Policy for Directory {
         }
     }
 
+    fn rank(&self, slot: Slot) -> u64 {
+        match self.homes.get(slot) {
+            Home::Protected => 1 + self.protected.rank(slot),
+            // They go by the time of their last use.
+            Home::Normal | Home::Released => 0,
+        }
+    }
+
     fn order(&self) -> Vec<Slot> {
         let mut order = self.protected.order();
         let mut released = self.released.highest_first();

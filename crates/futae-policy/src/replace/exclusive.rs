@@ -112,6 +112,11 @@ impl Policy for Exclusive {
             .or_else(|| self.demoted.victim(incoming))
     }
 
+    fn surplus(&mut self) -> Option<Slot> {
+        let served = self.served.front(SERVED);
+        served.or_else(|| self.demoted.surplus())
+    }
+
     fn remove(&mut self, slot: Slot, why: Departure) {
         self.resident -= 1;
         if std::mem::take(&mut self.is_served[slot.i()]) {
@@ -142,6 +147,13 @@ impl Policy for Exclusive {
     fn resize(&mut self, slots: u32) {
         self.slots = slots;
         self.demoted.resize(slots);
+    }
+
+    fn rank(&self, slot: Slot) -> u64 {
+        if self.is_served[slot.i()] {
+            return 0;
+        }
+        1 + self.demoted.rank(slot)
     }
 
     fn order(&self) -> Vec<Slot> {

@@ -46,6 +46,10 @@ impl Policy for Fix {
         None
     }
 
+    fn surplus(&mut self) -> Option<Slot> {
+        self.arrivals.back(ORDER)
+    }
+
     #[inline]
     fn remove(&mut self, slot: Slot, _why: Departure) {
         self.arrivals.remove(slot);

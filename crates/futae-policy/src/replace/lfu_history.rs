@@ -176,6 +176,10 @@ impl Policy for LfuHistory {
         self.loser(self.known.get(Slot(number)).count)
     }
 
+    fn surplus(&mut self) -> Option<Slot> {
+        self.residents.top().map(|(_, slot)| slot)
+    }
+
     fn remove(&mut self, slot: Slot, _why: Departure) {
         let number = Slot(self.numbers.get(slot));
         self.residents.remove(slot);
@@ -214,6 +218,11 @@ impl Policy for LfuHistory {
 
     fn resize(&mut self, slots: u32) {
         self.slots = slots;
+    }
+
+    fn rank(&self, slot: Slot) -> u64 {
+        let key = self.residents.key(slot);
+        key.map_or(0, |(count, _)| u64::from(count))
     }
 
     fn order(&self) -> Vec<Slot> {

@@ -52,6 +52,10 @@ impl Policy for LfuInCache {
         self.uses.remove(slot);
     }
 
+    fn rank(&self, slot: Slot) -> u64 {
+        u64::from(self.uses.count(slot))
+    }
+
     fn order(&self) -> Vec<Slot> {
         let mut order: Vec<Slot> = self.uses.iter().collect();
         order.reverse();

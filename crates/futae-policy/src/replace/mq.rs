@@ -141,6 +141,10 @@ impl Policy for Mq {
         };
     }
 
+    fn rank(&self, slot: Slot) -> u64 {
+        self.queues.queue_of(slot) as u64
+    }
+
     fn order(&self) -> Vec<Slot> {
         let queues = (0..self.number).rev();
         queues

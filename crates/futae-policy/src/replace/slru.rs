@@ -83,6 +83,10 @@ impl Policy for Slru {
         self.unprotect_surplus();
     }
 
+    fn rank(&self, slot: Slot) -> u64 {
+        u64::from(self.segments.queue_of(slot) == PROTECTED)
+    }
+
     fn order(&self) -> Vec<Slot> {
         let protected = self.segments.iter_back(PROTECTED);
         protected

@@ -6,7 +6,7 @@ use super::{Args, Demotion};
 use crate::defaults::SERVE_POLICY;
 use crate::failure::Failure;
 use futae_control::check_cache_bytes;
-use futae_engine::{Engine, EngineOptions, HandDown};
+use futae_engine::{Engine, EngineOptions, OnEviction};
 use futae_host::{
     Access, BUFFER_MEMORY_MIN, Export, FeedOptions, Gate, Listen, ServerOptions, feed_path,
 };
@@ -126,7 +126,7 @@ impl Plan {
             capacity_blocks: total_blocks,
             policy,
             seed: args.seed,
-            hand_down: HandDown::Nothing,
+            on_eviction: OnEviction::None,
             decision_log: args.decision_log.clone(),
             write_back: args.writes.options(block_bytes)?,
         };
