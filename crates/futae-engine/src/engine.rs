@@ -9,6 +9,8 @@ mod carry_out;
 mod change;
 mod class_weights;
 mod classes;
+mod complaining;
+mod complaints;
 mod cost;
 mod demotion_guard;
 mod dirt;

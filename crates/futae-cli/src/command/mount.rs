@@ -16,7 +16,7 @@ use choice::{Choice, Pins};
 use futae_control::Control;
 use futae_engine::{Engine, EngineOptions, EngineStatus, OnEviction, SetupError};
 use futae_guest::{Mount, MountError, MountOptions, ShownFile, Unmounted, check_mountpoint};
-use futae_policy::{PolicySpec, Shape};
+use futae_policy::{PolicySpec, Shape, Trait};
 use futae_trace::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, Size, parse_block_bytes};
 use open::Tell;
 use serde_json::{Value, json};
@@ -234,10 +234,11 @@ impl Plan {
         let mut policy = args.tree.policy(policy)?;
         let volumes = open::volumes(args)?;
         let classes = ClassNames::new(&volumes, &mut policy)?;
-        if volumes.len() > 1 && policy.name == "const" {
-            return Err(Failure::usage(
-                "--policy const keeps blocks of a single source; mount the sources one by one",
-            ));
+        if volumes.len() > 1 && policy.has(Trait::ChoosesByNumber) {
+            return Err(Failure::usage(format!(
+                "--policy {} keeps blocks of a single source; mount the sources one by one",
+                policy.name
+            )));
         }
         args.state.check()?;
         let shape = Shape {
@@ -299,8 +300,8 @@ fn capacity_blocks(cache: &str, block_bytes: u64) -> Result<u32, Failure> {
 /// The longest request that the application is taken to make.
 fn join_reads_bytes(args: &Args, policy: &PolicySpec) -> Result<u64, Failure> {
     let Some(text) = &args.join_reads else {
-        let counts_requests = policy.name == "lfu-history";
-        return Ok(if counts_requests { JOIN_READS_BYTES } else { 0 });
+        let counts = policy.counts_requests();
+        return Ok(if counts { JOIN_READS_BYTES } else { 0 });
     };
     match text.parse() {
         Ok(Size::Bytes(bytes)) => Ok(bytes),

@@ -145,10 +145,12 @@ impl Engine {
         result: Result<IoBuf, IoError>,
         took: Duration,
     ) {
-        self.act(|state, effects| {
+        let failure = result.as_ref().err().cloned();
+        let remark = self.act(|state, effects| {
             if result.is_ok() {
                 state.note_cost(ticket, took);
             }
+            let remark = failure.and_then(|error| state.complain(ticket, error));
             match ticket {
                 Ticket::Flight(key) => state.finish_flight(key, result, effects),
                 Ticket::Write(key) => state.finish_write(key, result, effects),
@@ -156,7 +158,11 @@ impl Engine {
                 Ticket::Run(key) => state.finish_run(key, result, effects),
                 Ticket::Mark(volume) => state.finish_clean(volume, &result, effects),
             }
+            remark
         });
+        if let Some(remark) = remark {
+            self.remark(remark);
+        }
     }
 
     /// The extents of a range of the store: what is data and what is hole. Waits for the store;

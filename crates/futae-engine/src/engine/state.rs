@@ -1,6 +1,7 @@
 //! Everything that the cache's lock protects, and what all kinds of requests have in common.
 
 use super::account::Account;
+use super::complaints::Complaints;
 use super::dirty_total::WriteBack;
 use super::effects::{Effects, SentDown};
 use super::flights::{Flush, Span, WaitingRead};
@@ -55,6 +56,8 @@ pub struct State {
     pub write_back: Option<WriteBack>,
     /// Changes that wait for write-backs.
     pub changes: Vec<Waiting>,
+    /// Errors of stores that were not said one by one.
+    pub complaints: Complaints,
     /// Volumes with marks.
     pub guarded: Vec<VolumeId>,
     pub sequence: u64,
@@ -72,7 +75,7 @@ impl State {
             seed: options.seed,
         };
         let policy = futae_policy::build(&options.policy, &shape)?;
-        if policy.needs_future() {
+        if options.policy.needs_future() {
             return Err(SetupError::NeedsFuture(options.policy.to_string()));
         }
         let mut arena = Arena::new(options.block_bytes as usize);
@@ -98,6 +101,7 @@ impl State {
             weighed: None,
             write_back: write_back.map(|how| WriteBack::new(how, options.capacity_blocks)),
             changes: Vec::new(),
+            complaints: Complaints::default(),
             guarded: Vec::new(),
             sequence: 0,
             next_client: 0,

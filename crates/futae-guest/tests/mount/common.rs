@@ -24,8 +24,8 @@ pub(crate) fn has_fuse() -> bool {
     match OpenOptions::new().read(true).write(true).open("/dev/fuse") {
         Ok(_) => true,
         Err(error) => {
-            futae_machine::need::skip(
-                futae_machine::need::Need::Fuse,
+            futae_testkit::need::skip(
+                futae_testkit::need::Need::Fuse,
                 &format!("/dev/fuse: {error}; run where FUSE is permitted"),
             );
             false
@@ -38,8 +38,8 @@ pub(crate) fn tool(program: &str, arguments: &[&str]) -> Option<Output> {
     match Command::new(program).args(arguments).output() {
         Ok(output) => Some(output),
         Err(error) => {
-            futae_machine::need::skip(
-                futae_machine::need::Need::Tools,
+            futae_testkit::need::skip(
+                futae_testkit::need::Need::Tools,
                 &format!("cannot run {program} ({error}); install it to run this test"),
             );
             None

@@ -24,8 +24,11 @@
 //! O(log slots) an access; about 56 bytes a slot, as much a remembered block
 
 use crate::SpecError;
-use crate::furniture::{Heap, Names, Table};
-use crate::{Access, AccessKind, Admission, Arguments, BlockId, Departure, Policy, Shape, Slot};
+use crate::structures::{Heap, Names, Table};
+use crate::{
+    Access, AccessKind, Admission, Arguments, BlockId, Departure, Policy, Shape, SimulatorHints,
+    Slot,
+};
 use std::cmp::Reverse;
 use std::collections::VecDeque;
 
@@ -184,10 +187,6 @@ impl Policy for LfuHistory {
         self.place(number);
     }
 
-    fn names_unasked(&self) -> bool {
-        self.prefill.is_some()
-    }
-
     fn review(&mut self) -> Option<BlockId> {
         if let Some(index) = self.prefill {
             let more = index < u64::from(self.slots) && self.residents.len() < self.slots;
@@ -240,6 +239,8 @@ impl Policy for LfuHistory {
         assert_eq!(counted as usize, self.history.len());
     }
 }
+
+impl SimulatorHints for LfuHistory {}
 
 /// The paper's rule on lists: counts are found by going through the history.
 #[cfg(test)]

@@ -15,8 +15,8 @@
 //! # Cost
 //! O(1) an access; 12 bytes a slot
 
-use crate::furniture::Counts;
-use crate::{Access, Arguments, Departure, Policy, Shape, Slot, SpecError};
+use crate::structures::Counts;
+use crate::{Access, Arguments, Departure, Policy, Shape, SimulatorHints, Slot, SpecError};
 
 /// Fewest uses since placement first.
 #[derive(Debug)]
@@ -67,6 +67,8 @@ impl Policy for LfuInCache {
         assert_eq!(self.uses.iter().count(), resident as usize);
     }
 }
+
+impl SimulatorHints for LfuInCache {}
 
 /// A list of (uses, time of last use, block), searched for its least.
 #[cfg(test)]
