@@ -97,6 +97,14 @@ impl Tree {
         ready
     }
 
+    /// How many descriptors the mount's process has.
+    #[must_use]
+    pub fn descriptors(&self) -> u64 {
+        let running = self.running.as_ref().expect("it is mounted");
+        let open = fs::read_dir(format!("/proc/{}/fd", running.id()));
+        open.expect("its descriptors can be listed").count() as u64
+    }
+
     /// A path in the mount.
     #[must_use]
     pub fn upper(&self, name: &str) -> PathBuf {

@@ -164,3 +164,21 @@ fn a_user_with_as_many_files_open_as_can_be_leaves_some_to_others() {
     modest(65533, &everybody, FILES / 4);
     tree.stop();
 }
+
+#[test]
+fn nobody_is_turned_away_while_a_fifth_of_the_descriptors_is_free() {
+    if !has_fuse() || !has_root() || !has("python3") {
+        return;
+    }
+    let mut tree = tree();
+    let everybody = tree.upper("everybody");
+    // Files that are known and closed take descriptors, too, until others need them.
+    modest(65533, &everybody, FILES / 4);
+    let crowd = [65534, 65532].map(|user| greedy(user, &everybody, "files"));
+    let taken = tree.descriptors();
+    assert!(taken * 5 >= LIMIT * 4, "{taken} of {LIMIT} are taken");
+    for (user, _) in crowd {
+        end(user);
+    }
+    tree.stop();
+}

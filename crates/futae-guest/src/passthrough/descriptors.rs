@@ -13,11 +13,13 @@ const KNOWN_SHARE: u64 = 4;
 const KNOWN_MAX: u64 = 65_536;
 const KNOWN_MIN: u64 = 1024;
 const KNOWN_BYTES: u64 = 64 << 10;
+/// Known files keep so many descriptors, however many files users have open.
+const KNOWN_LEAST: u64 = 16;
 /// What the engine keeps open to sweep the page cache: one in so many, and so many at most.
 const SWEEP_SHARE: u64 = 16;
 const SWEEP_MAX: u64 = 1024;
 /// What is left to root's files and to this process: one in so many, and so many at most.
-const RESERVE_SHARE: u64 = 8;
+const RESERVE_SHARE: u64 = 10;
 const RESERVE_MAX: u64 = 4096;
 /// Of what users other than root have together, one of them may take one part in so many.
 const USER_SHARE: u64 = 2;
@@ -29,7 +31,8 @@ const LIMIT_DEFAULT: u64 = 1 << 20;
 pub(crate) struct Shares {
     /// Files that the kernel knows and nobody has open.
     pub(crate) known: usize,
-    /// Files that users other than root have open, together.
+    /// Files that users other than root have open, together. Known files give theirs up for these
+    /// (`Nodes::with_room`), but for the last few.
     pub(crate) users: u64,
 }
 
@@ -52,12 +55,12 @@ impl Shares {
 
     fn of(limit: u64, cache_bytes: u64) -> Self {
         let wanted = (cache_bytes / KNOWN_BYTES).clamp(KNOWN_MIN, KNOWN_MAX);
-        let known = (limit / KNOWN_SHARE).min(wanted).max(16);
+        let known = (limit / KNOWN_SHARE).min(wanted).max(KNOWN_LEAST);
         let sweep = (limit / SWEEP_SHARE).min(SWEEP_MAX);
         let reserve = (limit / RESERVE_SHARE).min(RESERVE_MAX);
         Self {
             known: usize::try_from(known).unwrap_or(usize::MAX),
-            users: limit.saturating_sub(known + sweep + reserve),
+            users: limit.saturating_sub(KNOWN_LEAST + sweep + reserve),
         }
     }
 }
@@ -154,12 +157,13 @@ mod tests {
     fn the_shares_fit_into_the_limit() {
         for limit in [256, 1024, 4096, 524_288, 1 << 20] {
             let shares = Shares::of(limit, 1 << 40);
-            assert!(shares.users > limit / 4, "{limit}: {shares:?}");
+            // Users are not turned away below four fifths of the limit.
+            assert!(shares.users >= limit * 4 / 5 - KNOWN_LEAST, "{limit}: {shares:?}");
             let others = (limit / RESERVE_SHARE).min(RESERVE_MAX);
-            assert!(shares.known as u64 + shares.users + others <= limit);
+            assert!(KNOWN_LEAST + shares.users + others <= limit);
         }
         let known = 256;
-        assert_eq!(Shares::of(1024, 0), Shares { known, users: 576 });
+        assert_eq!(Shares::of(1024, 0), Shares { known, users: 842 });
         // So few that nobody but root can open anything.
         assert_eq!(Shares::of(16, 0).users, 0);
     }
