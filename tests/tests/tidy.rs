@@ -2,8 +2,8 @@
 
 use futae_policy::Kind;
 use futae_tests::tidy::{
-    Finding, Source, cards, dependencies, documents, policy_names, root, sizes, sources, unsafety,
-    words,
+    Finding, Source, cards, circles, dependencies, documents, policy_names, root, sizes, sources,
+    unsafety, words,
 };
 use std::process::Command;
 
@@ -41,6 +41,11 @@ fn no_manifest_is_against_the_order_of_crates() {
 #[test]
 fn no_source_is_against_the_order_of_crates() {
     nothing(&dependencies::check_uses(&sources()));
+}
+
+#[test]
+fn no_files_stand_in_a_circle() {
+    nothing(&circles::check(&sources()));
 }
 
 #[test]
