@@ -6,10 +6,12 @@ pub mod cards;
 pub mod circles;
 pub mod dependencies;
 pub mod documents;
+pub mod links;
 mod mask;
 pub mod policy_names;
 pub mod sizes;
 pub mod unsafety;
+pub mod waiting;
 pub mod words;
 
 pub use mask::{mask, strings, test_modules, without_tests};

@@ -2,8 +2,8 @@
 
 use futae_policy::Kind;
 use futae_tests::tidy::{
-    Finding, Source, cards, circles, dependencies, documents, policy_names, root, sizes, sources,
-    unsafety, words,
+    Finding, Source, cards, dependencies, documents, links, policy_names, root, sizes, sources,
+    unsafety, waiting, words,
 };
 use std::process::Command;
 
@@ -41,11 +41,6 @@ fn no_manifest_is_against_the_order_of_crates() {
 #[test]
 fn no_source_is_against_the_order_of_crates() {
     nothing(&dependencies::check_uses(&sources()));
-}
-
-#[test]
-fn no_files_stand_in_a_circle() {
-    nothing(&circles::check(&sources()));
 }
 
 #[test]
@@ -110,6 +105,11 @@ fn no_test_is_ignored() {
 }
 
 #[test]
+fn no_test_sleeps_to_be_right() {
+    nothing(&waiting::check(&sources()));
+}
+
+#[test]
 fn no_path_is_of_one_machine() {
     nothing(&words::check_workplaces(&sources()));
 }
@@ -134,6 +134,14 @@ fn the_change_log_has_its_shape() {
 }
 
 #[test]
+fn every_link_leads_somewhere() {
+    let mut sources = sources();
+    // This file holds examples of links to nothing.
+    sources.retain(|it| it.path != "tests/tests/tidy.rs");
+    nothing(&links::check_links(&sources));
+}
+
+#[test]
 fn every_promise_has_its_test() {
     nothing(&documents::check_promises(&sources()));
 }
@@ -145,6 +153,25 @@ mod rules {
 
     fn one(path: &str, text: &str) -> Vec<Source> {
         vec![Source::new(path, text)]
+    }
+
+    #[test]
+    fn a_sleep_in_a_test_is_found_unless_it_is_permitted() {
+        let check = |path: &str, text: &str| waiting::check(&one(path, text)).len();
+        for wait in ["thread::sleep(PAUSE);", "assert!(begin.elapsed() < LIMIT);"] {
+            for path in ["tests/src/a.rs", "crates/futae-x/tests/a.rs", "fuzz/a.rs"] {
+                assert_eq!(check(path, wait), 1, "{path} {wait}");
+            }
+            assert_eq!(check("crates/futae-x/src/a.rs", wait), 0);
+        }
+        let permitted = "tests/tests/crash.rs";
+        assert_eq!(check(permitted, "sleep(a);"), 0);
+        assert_eq!(check(permitted, "sleep(a);\nsleep(b);"), 1);
+        assert_eq!(check(permitted, ""), 1, "a permit that is not used");
+        assert_eq!(
+            check("tests/a.rs", "use std::thread::sleep; // sleep(1)"),
+            0
+        );
     }
 
     #[test]
@@ -451,10 +478,26 @@ mod rules {
     }
 
     #[test]
+    fn a_link_to_nothing_is_found() {
+        let check = |text: &str| {
+            let page = Source::new("docs/how-to/there.md", "# There\n\n## It is, twice\n");
+            links::check_links(&[Source::new("docs/a.md", text), page]).len()
+        };
+        assert_eq!(
+            check("# A\n[x](how-to/there.md#it-is-twice) [y](#a) [z](http://a.b/c) [d](how-to/)"),
+            0
+        );
+        assert_eq!(check("# A\n[x](there.md)"), 1);
+        assert_eq!(check("# A\n[x](how-to/there.md#it-was) and [y](#b)"), 2);
+        assert_eq!(check("# A\n`docs/how-to/there.md` and `docs/there.md`"), 1);
+    }
+
+    #[test]
     fn a_promise_without_a_test_is_found() {
         let check = |text: &str| {
             let test = Source::new("tests/a.rs", "#[test]\nfn it_holds() {}\n");
-            documents::check_promises(&[Source::new("docs/semantics.md", text), test]).len()
+            documents::check_promises(&[Source::new("docs/reference/semantics.md", text), test])
+                .len()
         };
         assert_eq!(
             check("# S\n\n- Yes.\n  [`it_holds`]\n- So, too. [`it_holds`, `it_holds`]\n"),

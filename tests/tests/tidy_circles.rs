@@ -1,6 +1,13 @@
-//! The rule that no files stand in a circle finds circles, and only those.
+//! No files of the engine stand in a circle, and the rule that says so finds circles, and only those.
 
-use futae_tests::tidy::{Source, circles};
+use futae_tests::tidy::{Source, circles, sources};
+
+#[test]
+fn no_files_stand_in_a_circle() {
+    let found = circles::check(&sources());
+    let list: Vec<_> = found.iter().map(ToString::to_string).collect();
+    assert!(list.is_empty(), "\n{}", list.join("\n"));
+}
 
 #[test]
 fn a_circle_between_files_is_found() {
