@@ -1,6 +1,6 @@
 //! No circle between the files of a crate: each can be read with what it uses, and nothing else.
 
-use super::{Finding, Source, mask, without_tests};
+use super::{Finding, Source, without_tests};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The crates whose files stand in no circle.
@@ -86,9 +86,9 @@ impl<'a> Crate<'a> {
             };
             let mut module: Module = path.split('/').map(str::to_owned).collect();
             module.pop_if(|last| matches!(last.as_str(), "mod" | "lib" | "main"));
-            let lines: Vec<String> = without_tests(&mask(&source.text))
+            let lines: Vec<String> = without_tests(&source.text)
                 .into_iter()
-                .map(|(_, line)| line.to_owned())
+                .map(|(_, line)| line)
                 .collect();
             whole.files.insert(module, (source, lines.join("\n")));
         }
@@ -147,15 +147,22 @@ impl<'a> Crate<'a> {
 
 /// The trees of `use`, and whether each is public.
 fn imports(code: &str) -> impl Iterator<Item = (bool, String)> {
-    let items = code.split(';').filter_map(|item| {
-        let line = item.rfind("use ")?;
-        let before = item[..line].trim_end();
-        let starts = |end: char| before.ends_with(end);
-        let is_public = before.ends_with("pub") || before.ends_with(')') && before.contains("pub(");
-        let is_item = is_public || before.is_empty() || starts('}') || starts(']') || starts('{');
-        is_item.then(|| (is_public, item[line + 4..].to_owned()))
-    });
-    items
+    code.split(';').filter_map(|item| {
+        let at = import_in(item)?;
+        let before = item[..at].trim_end();
+        let line = before.lines().next_back().unwrap_or_default().trim_start();
+        Some((line.starts_with("pub"), item[at + USE.len()..].to_owned()))
+    })
+}
+
+const USE: &str = "use ";
+
+/// Where the word `use` is in what stands before a semicolon, if that is an import.
+fn import_in(item: &str) -> Option<usize> {
+    let at = item.rfind(USE)?;
+    let line = item[..at].lines().next_back().unwrap_or_default().trim();
+    let is_alone = item[..at].is_empty() || item[..at].ends_with(['\n', ' ']);
+    (is_alone && (line.is_empty() || line.starts_with("pub"))).then_some(at)
 }
 
 /// The paths of a tree of `use`.
@@ -163,7 +170,11 @@ fn paths(tree: &str) -> Vec<Vec<String>> {
     let tree = tree.trim();
     let Some((stem, branches)) = tree.split_once('{') else {
         let name = tree.split(" as ").next().unwrap_or_default();
-        return vec![name.split("::").map(|part| part.trim().to_owned()).collect()];
+        return vec![
+            name.split("::")
+                .map(|part| part.trim().to_owned())
+                .collect(),
+        ];
     };
     let branches = branches.trim_end().strip_suffix('}').unwrap_or(branches);
     let (mut found, mut depth, mut begin) = (Vec::new(), 0, 0);
@@ -187,10 +198,11 @@ fn paths(tree: &str) -> Vec<Vec<String>> {
 /// Paths of two names and more that stand in code.
 fn inline_paths(code: &str) -> Vec<Vec<String>> {
     let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
-    let uses = |item: &str| item.trim_start().starts_with("use ");
-    code.split(';')
-        .filter(|item| !item.lines().any(uses))
-        .flat_map(|item| item.split(|c| !is_part(c)))
+    let paths = code.split(';').flat_map(|item| {
+        let code = import_in(item).map_or(item, |at| &item[..at]);
+        code.split(move |c| !is_part(c))
+    });
+    paths
         .filter(|word| word.contains("::"))
         .map(|word| word.split("::").map(str::to_owned).collect())
         .collect()
