@@ -1,7 +1,9 @@
 //! This source tree is as it should be, and each rule that says so can be broken.
 
+use futae_policy::Kind;
 use futae_tests::tidy::{
-    Finding, Source, cards, dependencies, documents, root, sizes, sources, unsafety, words,
+    Finding, Source, cards, dependencies, documents, links, policy_names, root, sizes, sources,
+    unsafety, waiting, words,
 };
 use std::process::Command;
 
@@ -63,13 +65,48 @@ fn every_policy_has_its_card_and_its_reference() {
 }
 
 #[test]
+fn no_policy_is_named_outside_of_the_registry() {
+    let names: Vec<_> = Kind::ALL.iter().map(|kind| kind.name()).collect();
+    nothing(&policy_names::check(&sources(), &names));
+}
+
+/// `cargo fmt` does not find them: the registry declares their modules by a macro.
+#[test]
+fn every_policy_is_formatted() {
+    let place = root().join("crates/futae-policy/src/replace");
+    let files = std::fs::read_dir(place).expect("the policies are there");
+    let paths = files.map(|file| file.expect("a directory entry").path());
+    let paths: Vec<_> = paths
+        .filter(|path| path.extension().is_some_and(|suffix| suffix == "rs"))
+        .collect();
+    let mut rustfmt = Command::new("rustfmt");
+    rustfmt.args(["--check", "--edition", "2024"]).args(paths);
+    let output = rustfmt.output().expect("rustfmt starts");
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stdout)
+    );
+}
+
+#[test]
 fn nothing_is_unfinished() {
     nothing(&words::check_unfinished(&sources()));
 }
 
 #[test]
+fn no_library_prints() {
+    nothing(&words::check_printing(&sources()));
+}
+
+#[test]
 fn no_test_is_ignored() {
     nothing(&words::check_ignored(&sources()));
+}
+
+#[test]
+fn no_test_sleeps_to_be_right() {
+    nothing(&waiting::check(&sources()));
 }
 
 #[test]
@@ -97,6 +134,14 @@ fn the_change_log_has_its_shape() {
 }
 
 #[test]
+fn every_link_leads_somewhere() {
+    let mut sources = sources();
+    // This file holds examples of links to nothing.
+    sources.retain(|it| it.path != "tests/tests/tidy.rs");
+    nothing(&links::check_links(&sources));
+}
+
+#[test]
 fn every_promise_has_its_test() {
     nothing(&documents::check_promises(&sources()));
 }
@@ -108,6 +153,25 @@ mod rules {
 
     fn one(path: &str, text: &str) -> Vec<Source> {
         vec![Source::new(path, text)]
+    }
+
+    #[test]
+    fn a_sleep_in_a_test_is_found_unless_it_is_permitted() {
+        let check = |path: &str, text: &str| waiting::check(&one(path, text)).len();
+        for wait in ["thread::sleep(PAUSE);", "assert!(begin.elapsed() < LIMIT);"] {
+            for path in ["tests/src/a.rs", "crates/futae-x/tests/a.rs", "fuzz/a.rs"] {
+                assert_eq!(check(path, wait), 1, "{path} {wait}");
+            }
+            assert_eq!(check("crates/futae-x/src/a.rs", wait), 0);
+        }
+        let permitted = "tests/tests/crash.rs";
+        assert_eq!(check(permitted, "sleep(a);"), 0);
+        assert_eq!(check(permitted, "sleep(a);\nsleep(b);"), 1);
+        assert_eq!(check(permitted, ""), 1, "a permit that is not used");
+        assert_eq!(
+            check("tests/a.rs", "use std::thread::sleep; // sleep(1)"),
+            0
+        );
     }
 
     #[test]
@@ -125,11 +189,34 @@ mod rules {
     }
 
     #[test]
+    fn a_library_that_prints_is_found() {
+        let prints = |path: &str, text: &str| {
+            let library = Source::new(path, text);
+            let root = Source::new(
+                "crates/futae-host/src/lib.rs",
+                "#[cfg(test)]\nmod golden;\n",
+            );
+            words::check_printing(&[library, root]).len()
+        };
+        let bad = "fn f() {\n    eprintln!(\"a\");\n    println!(\"b\");\n}\n";
+        assert_eq!(prints("crates/futae-host/src/stop.rs", bad), 2);
+        assert_eq!(prints("crates/futae-host/src/stop.rs", "// println!\n"), 0);
+        assert_eq!(prints("crates/futae-host/src/golden.rs", bad), 0);
+        assert_eq!(prints("crates/futae-cli/src/table.rs", bad), 0);
+        assert_eq!(prints("crates/futae-agent/src/main.rs", bad), 0);
+        assert_eq!(prints("crates/futae-host/tests/stop.rs", bad), 0);
+        let test = format!("#[cfg(test)]\nmod tests {{\n{bad}}}\n");
+        assert_eq!(prints("crates/futae-host/src/stop.rs", &test), 0);
+    }
+
+    #[test]
     fn a_manifest_against_the_order_is_found() {
-        let on = |from: &str, to: &str| {
-            let packages = serde_json::json!([{ "name": from, "dependencies": [{ "name": to }] }]);
+        let kind = |from: &str, to: &str, kind: Option<&str>| {
+            let on = serde_json::json!({ "name": to, "kind": kind });
+            let packages = serde_json::json!([{ "name": from, "dependencies": [on] }]);
             dependencies::check_manifests(&serde_json::json!({ "packages": packages })).len()
         };
+        let on = |from: &str, to: &str| kind(from, to, None);
         assert_eq!(on("futae-policy", "futae-sim"), 1);
         assert_eq!(on("futae-host", "futae-guest"), 1);
         assert_eq!(on("futae-guest", "futae-host"), 1);
@@ -138,6 +225,16 @@ mod rules {
         assert_eq!(on("futae-bench", "futae-sim"), 0);
         assert_eq!(on("futae-sim", "futae-policy"), 0);
         assert_eq!(on("futae-cli", "futae-guest"), 0);
+        for laboratory in ["futae-lab", "futae-papers", "futae-machine"] {
+            assert_eq!(on("futae-cli", laboratory), 1);
+            assert_eq!(kind("futae-engine", laboratory, Some("dev")), 1);
+            assert_eq!(kind("futae-agent", laboratory, Some("build")), 1);
+        }
+        assert_eq!(on("futae-lab", "futae-cli"), 0);
+        assert_eq!(kind("futae-agent", "futae-machine", Some("dev")), 0);
+        assert_eq!(kind("futae-agent", "futae-papers", Some("dev")), 1);
+        assert_eq!(kind("futae-engine", "futae-testkit", Some("dev")), 0);
+        assert_eq!(on("futae-engine", "futae-testkit"), 1);
     }
 
     #[test]
@@ -150,7 +247,13 @@ mod rules {
             uses("crates/futae-engine/tests/x.rs", "use futae_wire as w;"),
             1
         );
-        assert_eq!(uses("papers/src/lib.rs", "use futae_tests::BLOCK;"), 1);
+        assert_eq!(uses("lab/papers/src/lib.rs", "use futae_tests::BLOCK;"), 1);
+        let of_machine = "use futae_machine::Plan;";
+        assert_eq!(uses("crates/futae-agent/src/run.rs", of_machine), 1);
+        assert_eq!(
+            uses("crates/futae-agent/tests/counts/main.rs", of_machine),
+            0
+        );
         assert_eq!(
             uses("crates/futae-guest/src/lib.rs", "use futae_host::Server;"),
             1
@@ -261,6 +364,35 @@ mod rules {
     }
 
     #[test]
+    fn a_policy_by_name_is_found() {
+        let names = ["lru", "two-handed-clock"];
+        let check = |path: &str, text: &str| policy_names::check(&one(path, text), &names).len();
+        let product = "crates/futae-cli/src/main.rs";
+        assert_eq!(check(product, "if policy.name == \"lru\" {}"), 1);
+        assert_eq!(check(product, "\n\nparse(\"lru(depth=2)\");"), 1);
+        assert_eq!(check(product, "// \"lru\"\nlet a = \"use lru\";"), 0);
+        assert_eq!(
+            check(
+                product,
+                "#[cfg(test)]\nmod tests { const A: &str = \"lru\"; }"
+            ),
+            0
+        );
+        let own = "crates/futae-policy/src/replace/two_handed_clock.rs";
+        assert_eq!(check(own, "f(\"two-handed-clock\"); g(\"lru\");"), 1);
+        assert_eq!(check("papers/src/lib.rs", "f(\"lru\");"), 0);
+        let golden = Source::new("crates/futae-policy/src/golden.rs", "f(\"lru\");");
+        let root = |text: &str| Source::new("crates/futae-policy/src/lib.rs", text);
+        let both = |text: &str| policy_names::check(&[root(text), golden.clone()], &names).len();
+        assert_eq!(both("mod golden;"), 1);
+        assert_eq!(both("#[cfg(test)]\nmod golden;"), 0);
+        let (path, text, _) = policy_names::OTHER_MEANINGS[2];
+        let listed = |code: &str| policy_names::check(&one(path, code), &[text]).len();
+        assert_eq!(listed(&format!("json!({{ \"{text}\": 1 }})")), 0);
+        assert_eq!(listed("nothing"), 1, "a list that is out of date");
+    }
+
+    #[test]
     fn unfinished_work_is_found() {
         let check = |path: &str, text: String| words::check_unfinished(&one(path, &text)).len();
         for mark in [
@@ -346,10 +478,26 @@ mod rules {
     }
 
     #[test]
+    fn a_link_to_nothing_is_found() {
+        let check = |text: &str| {
+            let page = Source::new("docs/how-to/there.md", "# There\n\n## It is, twice\n");
+            links::check_links(&[Source::new("docs/a.md", text), page]).len()
+        };
+        assert_eq!(
+            check("# A\n[x](how-to/there.md#it-is-twice) [y](#a) [z](http://a.b/c) [d](how-to/)"),
+            0
+        );
+        assert_eq!(check("# A\n[x](there.md)"), 1);
+        assert_eq!(check("# A\n[x](how-to/there.md#it-was) and [y](#b)"), 2);
+        assert_eq!(check("# A\n`docs/how-to/there.md` and `docs/there.md`"), 1);
+    }
+
+    #[test]
     fn a_promise_without_a_test_is_found() {
         let check = |text: &str| {
             let test = Source::new("tests/a.rs", "#[test]\nfn it_holds() {}\n");
-            documents::check_promises(&[Source::new("docs/semantics.md", text), test]).len()
+            documents::check_promises(&[Source::new("docs/reference/semantics.md", text), test])
+                .len()
         };
         assert_eq!(
             check("# S\n\n- Yes.\n  [`it_holds`]\n- So, too. [`it_holds`, `it_holds`]\n"),

@@ -1,6 +1,7 @@
 //! The command line.
 
 use crate::sink::Destination;
+use futae_log::LogArgs;
 use futae_report::References;
 use std::time::Duration;
 
@@ -41,6 +42,9 @@ pub struct Args {
     /// Count reads where functions begin and end, even if the kernel has tracepoints for them
     #[arg(long, conflicts_with = "no_bpf", hide = true)]
     functions: bool,
+    /// The log.
+    #[command(flatten)]
+    pub log: LogArgs,
 }
 
 /// What the arguments come to.

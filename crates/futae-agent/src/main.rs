@@ -1,6 +1,7 @@
 //! The agent as a program of its own, for guests that have nothing else of futae.
 
 use clap::Parser;
+use futae_log::LevelFilter;
 use std::process::ExitCode;
 
 /// Counts what the page cache of this machine does and tells a host what it gives up.
@@ -12,7 +13,10 @@ struct Cli {
 }
 
 fn main() -> ExitCode {
-    let args = match Cli::parse().args.check() {
+    let args = Cli::parse().args;
+    // Without the thread that writes it there is no log, but there are reports.
+    let _log = futae_log::start(args.log.log_format, LevelFilter::INFO);
+    let args = match args.check() {
         Ok(args) => args,
         Err(problem) => {
             eprintln!("futae-agent: {problem}");

@@ -12,9 +12,10 @@ use futae_report::{
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use tracing::warn;
 
 /// How long evictions wait until they are told.
 const NOTICE_DELAY: Duration = Duration::from_millis(100);
@@ -34,13 +35,14 @@ pub fn run(args: &Checked) -> anyhow::Result<()> {
         } else {
             ""
         };
-        eprintln!("futae agent: counting by /proc/vmstat alone{lost}: {why}");
+        warn!("counting by /proc/vmstat alone{lost}: {why}");
     }
     let mut agent = Agent::new(args, probe)?;
     if let Some(time) = args.once {
         std::thread::sleep(time);
         let sample = agent.sample()?;
-        print!("{}", table::render(&sample, agent.probe.source()));
+        let table = table::render(&sample, agent.probe.source());
+        io::stdout().write_all(table.as_bytes())?;
         return Ok(());
     }
     agent.work(args.period)

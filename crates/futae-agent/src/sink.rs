@@ -11,6 +11,7 @@ use std::net::{TcpStream, ToSocketAddrs};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
+use tracing::warn;
 
 /// Bytes that wait for a reader who is slow; what comes beyond is dropped.
 const QUEUE_BYTES_MAX: usize = 1 << 20;
@@ -223,8 +224,8 @@ impl Sink {
 
     fn lose(&mut self, error: &io::Error) {
         if !std::mem::replace(&mut self.complained, true) {
-            eprintln!(
-                "futae agent: {}: {error}; trying again for ever",
+            warn!(
+                "{}: {error}; reports are dropped until the connection is there again, which is tried for ever",
                 self.destination
             );
         }

@@ -1,8 +1,8 @@
 //! Reports arrive over every kind of connection, and again after it broke; memory cgroups are told apart; and
 //! the agent keeps to its memory while it loads its programs.
 
-use futae_machine::need::{Need, skip};
 use futae_report::{Frame, GroupSample, Hello, Message, PAGE_BYTES, Sample, Source, Stream};
+use futae_testkit::need::{Need, skip};
 use std::fs::{self, File};
 use std::io::{Read, Write, stderr};
 use std::net::TcpListener;
@@ -131,12 +131,7 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         // Whoever was in it may take a moment to be gone.
-        for _ in 0..100 {
-            if fs::remove_dir(&self.0).is_ok() {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        let _ = futae_testkit::wait::within(Duration::from_secs(2), || fs::remove_dir(&self.0));
     }
 }
 

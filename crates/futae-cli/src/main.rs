@@ -1,20 +1,19 @@
 //! The futae command line: arguments in, tables or JSON out. All work is done by the libraries.
 
 mod command;
+mod defaults;
 mod demo;
 mod densities;
-mod failure;
-#[cfg(feature = "laboratory")]
-mod live;
+mod laboratory;
 mod load;
 mod plot;
-mod progress;
 mod report;
 mod save;
-mod table;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use failure::Failure;
+// The modules find them at the root.
+use futae_terminal::{failure, progress, table};
 use std::process::ExitCode;
 
 /// Makes the two page caches of a virtualised machine work as one.
@@ -32,7 +31,6 @@ enum Command {
     Mrc(command::mrc::Args),
     Locality(command::locality::Args),
     Trace(command::trace::Args),
-    #[cfg(feature = "laboratory")]
     Paper(command::paper::Args),
     Serve(command::serve::Args),
     Mount(command::mount::Args),
@@ -43,6 +41,8 @@ enum Command {
     Top(command::top::Args),
     Agent(command::agent::Args),
     Policies(command::policies::Args),
+    #[command(hide = true)]
+    Reference(command::reference::Args),
 }
 
 impl Command {
@@ -52,7 +52,6 @@ impl Command {
             Self::Sim(args) => command::sim::run(&args),
             Self::Mrc(args) => command::mrc::run(&args),
             Self::Locality(args) => command::locality::run(&args),
-            #[cfg(feature = "laboratory")]
             Self::Paper(args) => command::paper::run(&args),
             Self::Trace(args) => command::trace::run(&args),
             Self::Serve(args) => command::serve::run(&args),
@@ -64,6 +63,7 @@ impl Command {
             Self::Top(args) => command::top::run(&args),
             Self::Agent(args) => command::agent::run(&args),
             Self::Policies(args) => command::policies::run(&args),
+            Self::Reference(args) => command::reference::run(&args, Cli::command()),
         }
     }
 }

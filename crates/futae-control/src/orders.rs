@@ -5,6 +5,10 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::fmt;
+use tracing::{debug, info};
+
+/// The order that changes nothing, and that whoever watches gives every second.
+const QUESTION: &str = "status";
 
 /// What is done for one command.
 type Obey = Box<dyn Fn(Value) -> Result<Value, String> + Send + Sync>;
@@ -57,7 +61,7 @@ impl Orders {
         let Some(Value::String(name)) = members.remove("command") else {
             return Err("not an order: it has no \"command\"".to_owned());
         };
-        let Some(obey) = self.commands.get(name.as_str()) else {
+        let Some((name, obey)) = self.commands.get_key_value(name.as_str()) else {
             let name: String = name.chars().take(60).collect();
             let known: Vec<_> = self.commands.keys().copied().collect();
             return Err(format!(
@@ -65,7 +69,23 @@ impl Orders {
                 known.join(", ")
             ));
         };
-        obey(Value::Object(members))
+        let order = Value::Object(members);
+        let is_question = *name == QUESTION;
+        let said = if is_question {
+            String::new()
+        } else {
+            order.to_string()
+        };
+        let answer = obey(order);
+        match &answer {
+            _ if is_question => debug!("control socket: {name}"),
+            Ok(done) => info!(order = name, "control socket: {name} {said}: {done}"),
+            Err(problem) => info!(
+                order = name,
+                "control socket: {name} {said} refused: {problem}"
+            ),
+        }
+        answer
     }
 }
 

@@ -5,6 +5,7 @@ use crate::connection::{self, End, Manners};
 use crate::listen::Listener;
 use crate::peer::Peer;
 use crate::pump::Limits;
+use crate::refusals::Reason;
 use crate::registry::Place;
 use crate::server::Shared;
 use crate::tenant::Tenant;
@@ -48,8 +49,11 @@ pub(crate) fn accept_all(shared: &Arc<Shared>, listener: &Listener, tenant: &Ten
             // With the spare one the caller is told by its end, and does not wait and wake this thread for ever.
             Err(Errno::MFILE | Errno::NFILE) => {
                 let had_spare = spare.take().is_some();
-                if accept_with(listener, SocketFlags::CLOEXEC).is_ok() {
+                if let Ok(socket) = accept_with(listener, SocketFlags::CLOEXEC) {
                     shared.registry.turn_away();
+                    let peer = Peer::of(&socket, listener.is_tcp());
+                    let text = "refused: no descriptor is left; raise the limit of open files (ulimit -n, LimitNOFILE=)";
+                    shared.registry.refusals.note(Reason::Shortage, &peer, text);
                 } else if !had_spare {
                     std::thread::sleep(SHORTAGE_PAUSE);
                 }
@@ -103,10 +107,13 @@ fn welcome(shared: &Arc<Shared>, socket: OwnedFd, peer: Peer, tenant: &Tenant) {
         .name("connection".into())
         .stack_size(STACK_BYTES);
     // Without a thread the place is dropped, and with it the connection.
-    if thread
-        .spawn(move || look_after(&tenant, &budget, &place, &manners))
-        .is_err()
-    {
+    let started = thread.spawn(move || look_after(&tenant, &budget, &place, &manners));
+    if let Err(error) = started {
+        let text = format!("refused: cannot start a thread: {error}");
+        shared
+            .registry
+            .refusals
+            .note(Reason::Shortage, &peer, &text);
         std::thread::sleep(SHORTAGE_PAUSE);
     }
 }
@@ -114,7 +121,16 @@ fn welcome(shared: &Arc<Shared>, socket: OwnedFd, peer: Peer, tenant: &Tenant) {
 fn look_after(tenant: &Tenant, budget: &Arc<Budget>, place: &Place, manners: &Manners) {
     match connection::serve(tenant, budget, place, manners) {
         End::Gone => {}
-        End::TooSlow => place.blame("the handshake took too long"),
-        End::Broken(error) => place.blame(&error.to_string()),
+        End::TooSlow => {
+            place.blame("the handshake took too long");
+            let seconds = manners.handshake_timeout.as_secs_f64();
+            let text = format!("refused: it did not finish its handshake in {seconds} s");
+            place.refuse(Reason::Slow, &text);
+        }
+        End::Broken(error) => {
+            place.blame(&error.to_string());
+            let text = format!("its connection was ended since it broke the protocol: {error}");
+            place.refuse(Reason::Protocol, &text);
+        }
     }
 }

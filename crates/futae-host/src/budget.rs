@@ -18,6 +18,7 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use tracing::info;
 
 /// The smallest budget: with less, the longest request and short ones would not fit side by side.
 pub const BUFFER_MEMORY_MIN: u64 = 64 << 20;
@@ -52,6 +53,8 @@ struct Inner {
     reserve_taken: bool,
     peak: u64,
     stalled: u64,
+    /// When the log last had it that the pool is used up.
+    said: Option<Instant>,
     next: u64,
     queue: VecDeque<Waiter>,
 }
@@ -63,6 +66,9 @@ struct Waiter {
     shortage: u64,
     mailbox: Arc<Mailbox>,
 }
+
+/// That connections wait for memory is said once in so long.
+const SILENCE: Duration = Duration::from_secs(60);
 
 /// The budget of a server.
 pub(crate) struct Budget {
@@ -286,6 +292,14 @@ impl Account {
                 mailbox: Arc::clone(&self.mailbox),
             }),
         }
+        if inner.said.is_none_or(|said| said.elapsed() >= SILENCE) {
+            inner.said = Some(Instant::now());
+            let mib = budget.total >> 20;
+            info!(
+                "the {mib} MiB of --buffer-memory are used up by requests and by replies that clients have not taken; \
+                 connections wait"
+            );
+        }
         self.is_waiting = true;
         budget.waiting.store(inner.queue.len(), Relaxed);
         false
@@ -348,6 +362,11 @@ impl Account {
         let is_stalled = moved < MOVED_ENOUGH;
         if is_stalled {
             self.budget.lock().stalled += 1;
+            let seconds = patience.as_secs_f64();
+            info!(
+                "a connection was ended: it held buffer memory that others waited for, and its client moved next to \
+                 nothing for {seconds} s"
+            );
         }
         is_stalled
     }

@@ -14,6 +14,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tracing::debug;
 
 /// How a connection is to be treated.
 #[derive(Clone, Copy, Debug)]
@@ -63,6 +64,8 @@ pub(crate) fn serve(
     let Some((at, export)) = tenant.find(&negotiated.export.name) else {
         return End::Gone;
     };
+    let (peer, name, opened) = (link.peer, &export.name, Instant::now());
+    debug!(%peer, export = name, "client {peer} opened export {name}");
     let guest = Guest::join(&export.engine, export.volume);
     let session = Session {
         engine: Arc::clone(&export.engine),
@@ -84,6 +87,14 @@ pub(crate) fn serve(
     // Without a descriptor to be woken by, the connection cannot be served.
     let ending = pump.map_or(Ok(()), Pump::run);
     drop(guest);
+    let (requests, seconds) = (link.traffic.read().requests, opened.elapsed().as_secs_f64());
+    debug!(
+        %peer,
+        export = name,
+        requests,
+        seconds,
+        "client {peer} left export {name} after {requests} requests in {seconds:.1} s"
+    );
     match ending {
         Ending::Ok(()) => End::Gone,
         Err(error) => End::Broken(error),

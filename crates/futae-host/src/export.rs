@@ -80,7 +80,8 @@ impl ExportTable {
         } else {
             DemotionOffer::Forbidden
         };
-        let quota = |export: &Export| Some(Arc::new(Quota::new(export.requests_max?)));
+        let quota =
+            |export: &Export| Some(Arc::new(Quota::new(&export.name, export.requests_max?)));
         Ok(Self {
             quotas: exports.iter().map(quota).collect(),
             exports,

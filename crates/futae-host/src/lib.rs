@@ -16,6 +16,7 @@
 //! | `pump` | the loop of the transmission phase |
 //! | `intake`, `outbox`, `mailbox` | its three sides: requests in, replies out, completions |
 //! | `answer` | what a completion looks like on the wire |
+//! | `refusals` | what the log says of clients that are refused |
 //! | `budget`, `quota` | what all connections may hold, what those of an export may ask |
 //! | `control` | what can be told over the control socket |
 //! | `feed` | what agents in guests tell of evicted pages |
@@ -37,6 +38,7 @@ mod outbox;
 mod peer;
 mod pump;
 mod quota;
+mod refusals;
 mod registry;
 mod server;
 mod status;

@@ -2,7 +2,8 @@
 
 use rustix::fd::OwnedFd;
 use rustix::net::{getpeername, sockopt};
-use std::net::{IpAddr, SocketAddr};
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// A user and a process of this machine, or an address; all that cannot be told apart are one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -31,6 +32,11 @@ impl Peer {
         }
     }
 
+    /// The user of a peer on this machine, whose processes are told apart.
+    fn is_here(&self) -> bool {
+        self.process != 0
+    }
+
     fn at(socket: &OwnedFd) -> Self {
         let address = getpeername(socket).ok();
         let address = address.and_then(|address| SocketAddr::try_from(address?).ok());
@@ -41,5 +47,37 @@ impl Peer {
             None => 0,
         };
         Self { user, process: 0 }
+    }
+}
+
+impl fmt::Display for Peer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { user, process } = *self;
+        if self.is_here() {
+            write!(f, "process {process} of user {user}")
+        } else if user >> 32 == ADDRESSES_V4 >> 32 {
+            // The lower half is the address.
+            write!(f, "{}", Ipv4Addr::from_bits(user as u32))
+        } else if user > u128::from(u32::MAX) {
+            write!(f, "{}/64", Ipv6Addr::from_bits(user))
+        } else {
+            f.write_str("an unknown peer")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn peers_are_written_as_an_operator_knows_them() {
+        let of = |user, process| Peer { user, process }.to_string();
+        assert_eq!(of(0, 17), "process 17 of user 0");
+        let local = u128::from(Ipv4Addr::LOCALHOST.to_bits());
+        assert_eq!(of(ADDRESSES_V4 | local, 0), "127.0.0.1");
+        let network: Ipv6Addr = "2001:db8::".parse().expect("an address");
+        assert_eq!(of(network.to_bits(), 0), "2001:db8::/64");
+        assert_eq!(of(0, 0), "an unknown peer");
     }
 }

@@ -3,9 +3,12 @@
 use crate::mailbox::Mailbox;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tracing::info;
 
 /// The quota of one export.
 pub(crate) struct Quota {
+    export: String,
     max: usize,
     inner: Mutex<Inner>,
 }
@@ -14,11 +17,17 @@ pub(crate) struct Quota {
 struct Inner {
     used: usize,
     queue: VecDeque<Arc<Mailbox>>,
+    /// When the log last had it that it is used up.
+    said: Option<Instant>,
 }
 
+/// What is used up all the time is said once in so long.
+const SILENCE: Duration = Duration::from_secs(60);
+
 impl Quota {
-    pub(crate) fn new(max: usize) -> Self {
+    pub(crate) fn new(export: &str, max: usize) -> Self {
         Self {
+            export: export.to_owned(),
             max: max.max(1),
             inner: Mutex::default(),
         }
@@ -37,6 +46,15 @@ impl Quota {
         }
         if !inner.queue.iter().any(|known| Arc::ptr_eq(known, mailbox)) {
             inner.queue.push_back(Arc::clone(mailbox));
+        }
+        if inner.said.is_none_or(|said| said.elapsed() >= SILENCE) {
+            inner.said = Some(Instant::now());
+            let Self { export, max, .. } = self;
+            info!(
+                export,
+                "export {export}: its clients have {max} requests under way, as many as they may; others of theirs wait \
+                 (requests=N of the export)"
+            );
         }
         false
     }

@@ -1,6 +1,7 @@
 //! The connections of a server: who is there, how many may be, and how they are told to go.
 
 use crate::peer::Peer;
+use crate::refusals::{Reason, Refusals};
 use crate::status::{Traffic, TrafficCounters};
 use rustix::fd::OwnedFd;
 use rustix::net::{Shutdown, shutdown};
@@ -29,7 +30,7 @@ pub(crate) enum Phase {
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) socket: OwnedFd,
-    peer: Peer,
+    pub(crate) peer: Peer,
     pub(crate) traffic: TrafficCounters,
     phase: Mutex<Phase>,
 }
@@ -70,6 +71,11 @@ impl Place {
         inner.totals.last_protocol_error = Some(futae_report::printable(why));
     }
 
+    /// Has the log say that the client is refused, or its connection ended.
+    pub(crate) fn refuse(&self, reason: Reason, text: &str) {
+        self.registry.refusals.note(reason, &self.link.peer, text);
+    }
+
     /// Ends the handshake: the connection uses an export from now on. Where as many are as may be, on the
     /// server or on the export, one of a peer that has more makes room; if there is none such, the
     /// connection is turned away.
@@ -85,12 +91,27 @@ impl Place {
             if those.len() < limit {
                 continue;
             }
+            let of =
+                export.map_or_else(|| "the server".to_owned(), |name| format!("export {name}"));
             let Some(hog) = hog(&those, &self.link.peer) else {
                 inner.totals.turned_away += 1;
+                let text = format!(
+                    "refused: {of} has {limit} connections, as many as it may have, and no other client has more than \
+                     this one; raise connections=N of the export or --connections-max"
+                );
+                self.refuse(Reason::Full, &text);
                 return false;
             };
             hog.dismiss();
+            let dismissed = hog.peer;
             inner.totals.dismissed += 1;
+            let text = format!(
+                "one of its connections was ended to make room for client {}: {of} has {limit}, as many as it may have",
+                self.link.peer
+            );
+            self.registry
+                .refusals
+                .note(Reason::Dismissed, &dismissed, &text);
         }
         let export = export.to_owned();
         *self.link.phase() = Phase::Transmission { export, demotes };
@@ -173,6 +194,7 @@ struct Inner {
 pub(crate) struct Registry {
     inner: Mutex<Inner>,
     changed: Condvar,
+    pub(crate) refusals: Refusals,
 }
 
 impl Registry {
@@ -196,7 +218,12 @@ impl Registry {
             let is_most = |link: &&&Arc<Link>| most.is_some_and(|(peer, _)| peer == link.peer);
             if let Some(dawdler) = greeting.iter().find(is_most) {
                 dawdler.dismiss();
+                let dismissed = dawdler.peer;
                 inner.totals.dismissed += 1;
+                let text = format!(
+                    "its handshake was ended to make room: {handshakes_max} clients have begun one and not chosen an export"
+                );
+                self.refusals.note(Reason::Dismissed, &dismissed, &text);
             }
         }
         let id = inner.next;

@@ -21,6 +21,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
+use tracing::{error, info};
 
 /// What a socket in a directory is called.
 const SOCKET_NAME: &str = "futae.sock";
@@ -247,7 +248,9 @@ impl Server {
             return StopReport::default();
         }
         let patience = self.shared.options.patience;
-        let deadline = Instant::now() + patience;
+        let (begun, connections) = (Instant::now(), self.shared.registry.count());
+        let deadline = begun + patience;
+        info!("stopping: {connections} connections are open, and every export is flushed");
         let _ = rustix::io::write(&self.shared.stop, &1u64.to_ne_bytes());
         // Before anything is waited for that peers can draw out; what comes later is flushed at the end.
         let mut flushes = Flushes::new(&self.shared.exports);
@@ -267,8 +270,10 @@ impl Server {
         }
         let abandoned_connections = registry.wait_empty(Duration::from_millis(200));
         flushes.begin();
+        let hung_up = begun.elapsed();
         let left = deadline.saturating_duration_since(Instant::now());
         let mut flush_errors = flushes.finish(left.max(Duration::from_secs(1)), patience);
+        let flushed = begun.elapsed();
         for export in self.shared.exports.all() {
             if flush_errors.iter().any(|(name, _)| *name == export.name) {
                 continue;
@@ -281,6 +286,19 @@ impl Server {
         for engine in self.shared.exports.engines() {
             engine.sync_log();
         }
+        for (name, problem) in &flush_errors {
+            error!(
+                export = name,
+                "export {name}: the last writes may not be on stable storage: {problem}"
+            );
+        }
+        let (hung_up, flushed) = (hung_up.as_secs_f64(), flushed.as_secs_f64());
+        info!(
+            hung_up_seconds = hung_up,
+            flushed_seconds = flushed,
+            "stopped: connections ended after {hung_up:.1} s, {abandoned_connections} did not, and flushes after \
+             {flushed:.1} s"
+        );
         StopReport {
             status: self.status(),
             abandoned_connections,

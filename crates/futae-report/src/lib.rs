@@ -20,7 +20,7 @@
 //! | [`receiver`] | the thread that listens to one agent, checks what it says and hands it on |
 //! | [`stream`] | frames out of a stream of bytes |
 //!
-//! The format on the wire is described in `docs/agent.md`.
+//! The format on the wire is described in `docs/reference/agent-protocol.md`.
 
 #![forbid(unsafe_code)]
 

@@ -8,8 +8,8 @@ use crate::index::BackedIndex;
 use crate::link::{Below, Link, Place, Reach, Store, put};
 use crate::write_back::{BelowBack, Dirt, DirtyPlace, Landed, WriteMode, Written, put_back};
 use futae_policy::{
-    Access, AccessKind, BlockId, Class, Counters, Decision, Level, Outcome, Policy, PolicySpec,
-    Prng, Shape, SpecError,
+    Access, AccessKind, BlockId, Class, Counters, Decision, Level, Outcome, PolicySpec, Prng,
+    RegisteredPolicy, Shape, SpecError,
 };
 
 /// One level before it is built.
@@ -81,7 +81,7 @@ pub type DecisionLog = Box<dyn FnMut(&Decision) + Send>;
 
 /// One level with the link to what is below it.
 struct Stage {
-    reach: Reach<Box<dyn Policy>, BackedIndex>,
+    reach: Reach<Box<dyn RegisteredPolicy>, BackedIndex>,
     link: Link,
     dirt: Dirt,
     log: Option<DecisionLog>,
@@ -146,7 +146,7 @@ impl Below for Rest<'_> {
                 access,
             )
         } else if let Some(stage) = self.shared.as_deref_mut() {
-            put(stage, Link::Inclusive, self.store, access)
+            put(stage, Link::None, self.store, access)
         } else {
             self.store.access(access)
         }
@@ -184,7 +184,7 @@ impl BelowBack for Rest<'_> {
             let store = &mut *self.store;
             put_back(stage, link, &mut Rest { own, shared, store }, access)
         } else if let Some(stage) = self.shared.as_deref_mut() {
-            put_back(stage, Link::Inclusive, self.store, access)
+            put_back(stage, Link::None, self.store, access)
         } else {
             self.store.put_back(access)
         }

@@ -3,7 +3,7 @@
 
 use crate::hierarchy::LevelShape;
 use crate::link::Link;
-use futae_policy::{Policy, PolicySpec, Shape, SpecError, build};
+use futae_policy::{PolicySpec, Shape, SpecError, build};
 use futae_trace::{Size, SizeError};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -56,9 +56,23 @@ pub enum LevelSpecError {
         /// The blocks it would have.
         blocks: u64,
     },
+    /// More blocks than are ever asked for, and too many for tables that are as long.
+    #[error(
+        "level {text:?} has {blocks} blocks; a level larger than all that is asked for may have {} at most, and 100% \
+         hits as often",
+        Self::IDLE_BLOCKS_MAX
+    )]
+    Idle {
+        /// What was written.
+        text: String,
+        /// The blocks it would have.
+        blocks: u64,
+    },
 }
 
 impl LevelSpecError {
+    /// The most blocks of a level that can hold more than is asked for: its tables need memory all the same.
+    pub const IDLE_BLOCKS_MAX: u64 = 1 << 28;
     /// The most blocks that a level can hold: slots have 32 bits, and one value stands for none.
     pub const BLOCKS_MAX: u64 = u32::MAX as u64 - 1;
 }
@@ -75,6 +89,12 @@ impl LevelSpec {
             text: self.to_string(),
             source,
         })?;
+        if blocks > footprint_blocks.max(LevelSpecError::IDLE_BLOCKS_MAX) {
+            return Err(LevelSpecError::Idle {
+                text: self.to_string(),
+                blocks,
+            });
+        }
         if blocks == 0 || blocks > LevelSpecError::BLOCKS_MAX {
             return Err(LevelSpecError::Blocks {
                 text: self.to_string(),
@@ -87,23 +107,16 @@ impl LevelSpec {
     /// Whether the policy, or one inside it, must know what will be asked for.
     #[must_use]
     pub fn needs_future(&self) -> bool {
-        self.trial().is_ok_and(|policy| policy.needs_future())
+        self.policy.needs_future()
     }
 
     /// Whether it can be simulated while it is not known which blocks there are.
     #[must_use]
     pub fn is_open_ended(&self) -> bool {
-        let in_one_pass =
-            |policy: Box<dyn Policy>| !policy.needs_future() && !policy.names_unasked();
-        !matches!(self.size, Size::Percent(_)) && self.trial().is_ok_and(in_one_pass)
-    }
-
-    fn trial(&self) -> Result<Box<dyn Policy>, SpecError> {
-        let shape = Shape {
-            slots: TRIAL_SLOTS,
-            seed: 0,
-        };
-        build(&self.policy, &shape)
+        let policy = &self.policy;
+        !matches!(self.size, Size::Percent(_))
+            && !policy.needs_future()
+            && !policy.needs_volume_size()
     }
 
     /// The level with its capacity in blocks; see [`slots`](Self::slots).
@@ -121,13 +134,13 @@ impl LevelSpec {
 }
 
 /// The links between levels, top down. Where none is asked for, the link above an `exclusive`
-/// level is a demotion and every other inclusive.
+/// level demotes, and every other tells nothing.
 #[must_use]
 pub fn links(levels: &[LevelSpec], asked: Option<Link>) -> Vec<Link> {
     let below_top = levels.iter().skip(1);
     let usual = |level: &LevelSpec| match level.policy.lives_on_demotions() {
         true => Link::Demote,
-        false => Link::Inclusive,
+        false => Link::None,
     };
     below_top
         .map(|level| asked.unwrap_or_else(|| usual(level)))
@@ -233,7 +246,7 @@ mod tests {
             let error = text.parse::<LevelSpec>().expect_err("no level").to_string();
             assert!(error.contains(&format!("{text:?}")), "{error}");
         }
-        for text in ["lru:0", "lru:5000000000blocks", "lru:1000"] {
+        for text in ["lru:0", "lru:5000000000blocks", "lru:1000", "opt:8TiB"] {
             let error = level(text).slots(4096, 9).expect_err("no size").to_string();
             assert!(error.contains(text), "{error}");
         }
@@ -242,7 +255,7 @@ mod tests {
     #[test]
     fn an_exclusive_level_is_demoted_to_unless_asked_otherwise() {
         let levels = ["exclusive:1GiB", "lru:1GiB", "exclusive(fifo):1GiB"].map(level);
-        assert_eq!(links(&levels, None), [Link::Inclusive, Link::Demote]);
+        assert_eq!(links(&levels, None), [Link::None, Link::Demote]);
         assert_eq!(links(&levels, Some(Link::Notice)), [Link::Notice; 2]);
         assert_eq!(links(&levels[..1], None), []);
     }

@@ -1,6 +1,6 @@
 //! Nothing unfinished, nothing skipped, nothing of one workplace.
 
-use super::{Finding, Source, mask, words};
+use super::{Finding, Source, mask, test_modules, without_tests, words};
 
 // Spelt in two parts, so that this file does not find itself.
 const UNFINISHED: [&str; 3] = [
@@ -19,6 +19,7 @@ const ABSENT: [&str; 8] = [
     concat!("FO", "UND"),
 ];
 const UNFINISHED_MACROS: [&str; 2] = ["todo", "unimplemented"];
+const PRINTING_MACROS: [&str; 4] = ["println", "print", "eprintln", "eprint"];
 const WORKPLACES: [&str; 4] = [
     concat!("/wo", "rk/"),
     concat!("/ho", "me/"),
@@ -50,6 +51,42 @@ pub fn check_unfinished(sources: &[Source]) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// Libraries that print: they say things by `tracing`, and a program decides where that goes. Programs and tests may.
+#[must_use]
+pub fn check_printing(sources: &[Source]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for source in sources.iter().filter(|source| source.is_rust()) {
+        let within = source.path.strip_prefix("crates/");
+        let Some((name, file)) = within.and_then(|path| path.split_once("/src/")) else {
+            continue;
+        };
+        if name == "futae-cli" || file == "main.rs" || is_test_module(sources, name, file) {
+            continue;
+        }
+        for (at, line) in without_tests(&source.text) {
+            for (column, word) in words(&line) {
+                let is_macro = line[column + word.len()..].starts_with('!');
+                if is_macro && PRINTING_MACROS.contains(&word) {
+                    let problem = format!("a library prints: {word}!; use the macros of tracing");
+                    findings.push(source.finding(at, problem));
+                }
+            }
+        }
+    }
+    findings
+}
+
+/// Whether a file of a crate is a module that is compiled for tests only.
+fn is_test_module(sources: &[Source], name: &str, file: &str) -> bool {
+    let place = format!("crates/{name}/src/");
+    let stem = file.trim_end_matches(".rs").rsplit('/').next();
+    let own = sources
+        .iter()
+        .filter(|other| other.path.starts_with(&place));
+    own.flat_map(|other| test_modules(&other.text))
+        .any(|module| stem == Some(module.as_str()) || file.contains(&format!("{module}/")))
 }
 
 /// Tests that are switched off. One that cannot run says `skipped` and why when it runs.

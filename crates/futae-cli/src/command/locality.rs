@@ -7,6 +7,7 @@ use crate::plot::Plot;
 use crate::progress::Progress;
 use crate::save::{Picture, print};
 use crate::table::{Table, count};
+use futae_policy::{Kind, PolicySpec};
 use futae_sim::curve::Source;
 use futae_sim::locality::{Bins, GAP_THRESHOLD, Locality, Tap};
 use futae_sim::theory::shortest_gap;
@@ -26,8 +27,8 @@ pub struct Args {
     /// A level, top down, as POLICY:SIZE; without any only the application's requests are shown
     #[arg(long = "level", value_name = "POLICY:SIZE")]
     levels: Vec<String>,
-    /// How levels are joined: inclusive, demote or notice [default: demote above an exclusive
-    /// level, inclusive elsewhere]
+    /// What crosses to the level below when a block is evicted: demote (its data), notice (its
+    /// number) or none [default: demote above an exclusive level, none elsewhere]
     #[arg(long)]
     link: Option<Link>,
     /// Requests before counting begins [default: a fifth of all]
@@ -125,7 +126,7 @@ impl<'a> Shown<'a> {
             return None;
         };
         let level = self.levels.first().filter(|_| at == 1)?;
-        if level.policy.to_string() != "lru" || !spec.to_string().starts_with("uniform:") {
+        if level.policy != PolicySpec::of(Kind::lru) || !spec.to_string().starts_with("uniform:") {
             return None;
         }
         let blocks = self.source.blocks();

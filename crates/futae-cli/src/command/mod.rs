@@ -7,10 +7,10 @@ pub mod load;
 pub mod locality;
 pub mod mount;
 pub mod mrc;
-#[cfg(feature = "laboratory")]
 pub mod paper;
 pub mod policies;
 pub mod protect;
+pub mod reference;
 pub mod serve;
 pub mod sim;
 mod source_args;

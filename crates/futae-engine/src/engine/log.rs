@@ -5,6 +5,7 @@ use futae_policy::{Access, BlockId, Decision, LOADED, Outcome};
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
+use tracing::error;
 
 /// Where decisions are written.
 pub struct DecisionLog {
@@ -55,7 +56,7 @@ impl DecisionLog {
 
     fn stop(&mut self, error: &std::io::Error) {
         if !std::mem::replace(&mut self.failed, true) {
-            eprintln!("futae: the decision log stops here: {error}");
+            error!("the decision log stops here: {error}");
         }
     }
 }

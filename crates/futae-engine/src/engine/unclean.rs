@@ -21,6 +21,7 @@ use futae_policy::VolumeId;
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tracing::warn;
 
 /// How long nothing is dirty at most before the mark is removed, or as long as a block may be dirty: a writer that
 /// flushes often does not pay for a new mark each time.
@@ -127,6 +128,11 @@ impl State {
             effects.mark(MarkWork { volume, mark, sets });
         }
         self.note_error(volume);
+        let name = &self.volumes[usize::from(volume.0)].name;
+        warn!(
+            volume = name,
+            "{name}: a FLUSH fails, once, so that its client learns of this: {loss}"
+        );
         Some(IoError::new(IoErrorKind::Store, &*loss))
     }
 
@@ -200,7 +206,10 @@ impl State {
             guard.retry_at = Some(Instant::now() + RETRY_INTERVAL);
             let name = &self.volumes[usize::from(volume.0)].name;
             let what = if sets { "made" } else { "removed" };
-            eprintln!("futae: {name}: its unclean mark cannot be {what}: {error}");
+            warn!(
+                volume = name,
+                "{name}: its unclean mark cannot be {what}: {error}"
+            );
             self.note_error(volume);
         }
     }

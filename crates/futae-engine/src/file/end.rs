@@ -11,6 +11,7 @@ use std::fs::File;
 use std::io::{Error, ErrorKind};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
+use tracing::{error, info};
 
 /// The end of a file as it was seen last.
 pub struct End {
@@ -51,12 +52,12 @@ impl End {
         let before = self.seen.swap(now, Ordering::Relaxed);
         let path = path.display();
         if now < before {
-            eprintln!(
-                "futae: {path}: another program has cut it to {now} bytes; what lay behind that fails until it has {wanted} \
+            error!(
+                "{path}: another program has cut it to {now} bytes; what lay behind that fails until it has {wanted} \
                  bytes again"
             );
         } else if now == wanted && now > before {
-            eprintln!("futae: {path}: has {wanted} bytes again");
+            info!("{path}: has {wanted} bytes again");
         }
     }
 

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
+use tracing::warn;
 
 /// The same is not said again so soon.
 const SILENCE: Duration = Duration::from_secs(60);
@@ -40,7 +41,8 @@ impl Log {
     /// `what` was done to `path`, and failed.
     pub(crate) fn note(&self, what: &str, path: &Path, errno: Errno) {
         if matters(errno) && self.is_news(path, errno.raw_os_error()) {
-            eprintln!("futae: {}: {what}: {errno}", path.display());
+            let path = path.display();
+            warn!(%path, "{path}: {what}: {errno}");
         }
     }
 

@@ -11,6 +11,7 @@ use std::collections::HashMap;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use tracing::error;
 
 /// A ring at work.
 pub(super) struct Server<F> {
@@ -45,7 +46,9 @@ impl<F: Served> Server<F> {
                 // Interrupted, or the kernel is busy.
                 Err(error) if is_passing(&error) => std::thread::yield_now(),
                 Err(error) => {
-                    eprintln!("futae: io_uring does not bring requests any more: {error}");
+                    error!(
+                        "io_uring does not bring requests any more: {error}; mount again, or use --transport device"
+                    );
                     return;
                 }
             }
@@ -67,7 +70,7 @@ impl<F: Served> Server<F> {
             Event::Request(at) => self.serve(at),
             Event::Lost(error) if is_the_end(&error) => self.is_over = true,
             // The others go on. It is not known to happen.
-            Event::Lost(error) => eprintln!("futae: the kernel did not take an answer: {error}"),
+            Event::Lost(error) => error!("the kernel did not take an answer: {error}"),
             Event::Mail => self.queue.wait_for_bell(),
             Event::Message(0) => self.give_up_others(),
             Event::Message(length) => {

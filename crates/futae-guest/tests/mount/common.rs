@@ -4,15 +4,12 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use futae_engine::{
-    Engine, EngineOptions, FileStore, HandDown, IoBuf, IoError, IoErrorKind, Store, StoreDone,
-    StoreOperation,
-};
+use futae_engine::{Engine, EngineOptions, FileStore, OnEviction, Store};
 use futae_guest::{Mount, MountOptions, ShownFile, TransportChoice};
 use futae_policy::{Class, VolumeId};
+pub(crate) use futae_testkit::store::MemoryStore;
 use rustix::mount::UnmountFlags;
 use tempfile::TempDir;
 
@@ -24,8 +21,8 @@ pub(crate) fn has_fuse() -> bool {
     match OpenOptions::new().read(true).write(true).open("/dev/fuse") {
         Ok(_) => true,
         Err(error) => {
-            futae_machine::need::skip(
-                futae_machine::need::Need::Fuse,
+            futae_testkit::need::skip(
+                futae_testkit::need::Need::Fuse,
                 &format!("/dev/fuse: {error}; run where FUSE is permitted"),
             );
             false
@@ -38,8 +35,8 @@ pub(crate) fn tool(program: &str, arguments: &[&str]) -> Option<Output> {
     match Command::new(program).args(arguments).output() {
         Ok(output) => Some(output),
         Err(error) => {
-            futae_machine::need::skip(
-                futae_machine::need::Need::Tools,
+            futae_testkit::need::skip(
+                futae_testkit::need::Need::Tools,
                 &format!("cannot run {program} ({error}); install it to run this test"),
             );
             None
@@ -111,7 +108,7 @@ pub(crate) fn engine(store: Arc<dyn Store>, capacity_blocks: u32) -> (Arc<Engine
         capacity_blocks,
         policy: "lru".parse().expect("a policy"),
         seed: 1,
-        hand_down: HandDown::Nothing,
+        on_eviction: OnEviction::None,
         decision_log: None,
         write_back: None,
     };
@@ -166,84 +163,5 @@ impl Random {
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
         self.0 % end
-    }
-}
-
-/// A volume in memory that fails on command and remembers what it was asked.
-#[derive(Default)]
-pub(crate) struct MemoryStore {
-    pub(crate) bytes: Mutex<Vec<u8>>,
-    pub(crate) fails: AtomicBool,
-    pub(crate) read_only: bool,
-    /// Writes since the last flush.
-    pub(crate) unflushed: AtomicU64,
-    pub(crate) flushes: AtomicU64,
-    pub(crate) forced: AtomicU64,
-}
-
-impl MemoryStore {
-    pub(crate) fn new(bytes: usize) -> Self {
-        Self {
-            bytes: Mutex::new(vec![0; bytes]),
-            ..Self::default()
-        }
-    }
-
-    fn run(&self, operation: StoreOperation) -> Result<IoBuf, IoError> {
-        if self.fails.load(Ordering::SeqCst) {
-            return Err(IoError::new(IoErrorKind::Store, "told to fail"));
-        }
-        let mut bytes = self.bytes.lock().expect("no panic");
-        match operation {
-            StoreOperation::Read { offset, mut buffer } => {
-                let at = offset as usize;
-                let length = buffer.len();
-                buffer
-                    .as_mut_slice()
-                    .copy_from_slice(&bytes[at..at + length]);
-                Ok(buffer)
-            }
-            StoreOperation::Write {
-                offset,
-                buffer,
-                fua,
-            } => {
-                let at = offset as usize;
-                bytes[at..at + buffer.len()].copy_from_slice(buffer.as_slice());
-                let counter = if fua { &self.forced } else { &self.unflushed };
-                counter.fetch_add(1, Ordering::SeqCst);
-                Ok(buffer)
-            }
-            StoreOperation::WriteZeroes { offset, length, .. } => {
-                bytes[offset as usize..(offset + length) as usize].fill(0);
-                self.unflushed.fetch_add(1, Ordering::SeqCst);
-                Ok(IoBuf::new(0))
-            }
-            StoreOperation::Trim { .. } => Ok(IoBuf::new(0)),
-            StoreOperation::Flush => {
-                self.unflushed.store(0, Ordering::SeqCst);
-                self.flushes.fetch_add(1, Ordering::SeqCst);
-                Ok(IoBuf::new(0))
-            }
-        }
-    }
-}
-
-impl Store for MemoryStore {
-    fn size_bytes(&self) -> u64 {
-        self.bytes.lock().expect("no panic").len() as u64
-    }
-
-    fn describe(&self) -> String {
-        "memory of a test".into()
-    }
-
-    fn is_read_only(&self) -> bool {
-        self.read_only
-    }
-
-    fn submit(&self, _sequence: u64, operation: StoreOperation, done: StoreDone) {
-        let result = self.run(operation);
-        std::thread::spawn(move || done(result));
     }
 }

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::process::Command;
-use std::sync::Arc;
 
 use futae_guest::{Mount, MountError, MountOptions, Transport, TransportChoice};
 
@@ -19,16 +18,16 @@ impl Switched {
         let before = match fs::read_to_string(SWITCH) {
             Ok(before) => before,
             Err(error) => {
-                futae_machine::need::skip(
-                    futae_machine::need::Need::Rings,
+                futae_testkit::need::skip(
+                    futae_testkit::need::Need::Rings,
                     &format!("no FUSE over io_uring: {SWITCH}: {error}"),
                 );
                 return None;
             }
         };
         if let Err(error) = fs::write(SWITCH, wanted) {
-            futae_machine::need::skip(
-                futae_machine::need::Need::Rings,
+            futae_testkit::need::skip(
+                futae_testkit::need::Need::Rings,
                 &format!("{SWITCH}: {error}; run as root"),
             );
             return None;
@@ -46,7 +45,7 @@ impl Drop for Switched {
 /// How a mount gets its requests.
 fn mounted(choice: TransportChoice) -> Result<Transport, MountError> {
     let place = Place::new();
-    let (engine, volume) = engine(Arc::new(MemoryStore::new(1 << 20)), 16);
+    let (engine, volume) = engine(MemoryStore::new(vec![0; 1 << 20]), 16);
     let options = MountOptions {
         transport: choice,
         ..place.options()

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
+use tracing::{info, warn};
 
 use futae_engine::{IoBuf, IoError, StoreDone};
 
@@ -42,6 +43,7 @@ pub(super) fn run(shared: &Arc<Shared>, errands: &Receiver<Errand>) {
     let mut last_attempt = Instant::now();
     let mut interval = ATTEMPT_INTERVAL;
     let mut again: Vec<(u64, Order)> = Vec::new();
+    let mut outage: Option<Outage> = None;
     loop {
         let looks = (!shared.patience.is_zero()).then(|| Instant::now() + LOOK_INTERVAL);
         let errand = match next_attempt.into_iter().chain(looks).min() {
@@ -64,15 +66,24 @@ pub(super) fn run(shared: &Arc<Shared>, errands: &Receiver<Errand>) {
                     shared.note_lost_writes();
                 }
                 next_attempt = Some(last_attempt + interval);
+                if !session.outbox.is_ending() {
+                    outage = Some(Outage::begin(shared, &session));
+                }
             }
             Ok(Errand::Connected(outcome)) => {
                 let accepted = outcome.and_then(|(socket, export)| accept(shared, socket, export));
                 if let Err(error) = &accepted {
                     shared.session().explain(error);
+                    if let Some(outage) = &mut outage {
+                        outage.go_on(shared, error);
+                    }
                     next_attempt = Some(last_attempt + interval);
                     interval = (2 * interval).min(ATTEMPT_INTERVAL_MAX);
                 } else {
                     interval = ATTEMPT_INTERVAL;
+                    if let Some(outage) = outage.take() {
+                        outage.end(shared);
+                    }
                     send_again(shared, &mut again);
                 }
             }
@@ -85,6 +96,43 @@ pub(super) fn run(shared: &Arc<Shared>, errands: &Receiver<Errand>) {
             }
             Ok(Errand::End) | Err(RecvTimeoutError::Disconnected) => return,
         }
+    }
+}
+
+/// A time without a connection, as the log has it.
+struct Outage {
+    since: Instant,
+    /// Why there is no connection; said once.
+    said: String,
+}
+
+impl Outage {
+    fn begin(shared: &Shared, session: &Session) -> Self {
+        let (name, why) = (&shared.name, session.why_lost());
+        let meanwhile = match shared.patience {
+            Duration::ZERO => "requests fail meanwhile".to_owned(),
+            patience => format!("requests wait for {} s", patience.as_secs_f64()),
+        };
+        warn!(
+            store = %name,
+            "{why}; the connection is lost, {meanwhile}, and it is tried again every 1 to 8 s"
+        );
+        Self {
+            since: Instant::now(),
+            said: String::new(),
+        }
+    }
+
+    fn go_on(&mut self, shared: &Shared, error: &ConnectError) {
+        if self.said != error.problem {
+            warn!(store = %shared.name, "cannot connect again: {error}");
+            self.said.clone_from(&error.problem);
+        }
+    }
+
+    fn end(self, shared: &Shared) {
+        let (name, seconds) = (&shared.name, self.since.elapsed().as_secs_f64());
+        info!(store = %name, seconds, "{name}: connected again after {seconds:.1} s");
     }
 }
 

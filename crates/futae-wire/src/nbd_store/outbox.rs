@@ -227,6 +227,11 @@ impl Outbox {
         self.wake(&mut state);
     }
 
+    /// Whether the connection ends because its store is gone.
+    pub(super) fn is_ending(&self) -> bool {
+        self.lock().ending
+    }
+
     /// The thread's work, until the connection ends.
     pub(super) fn run(&self, socket: &Socket) {
         let mut state = self.lock();

@@ -422,6 +422,13 @@ impl Session {
         }
     }
 
+    /// Why the connection is gone, once it is.
+    pub(super) fn why_lost(&self) -> String {
+        let pending = self.lock();
+        let why = pending.lost.as_ref().map(ToString::to_string);
+        why.unwrap_or_else(|| self.name.to_string())
+    }
+
     /// Whether the connection is gone.
     pub(super) fn is_lost(&self) -> bool {
         self.lock().lost.is_some()

@@ -1,0 +1,242 @@
+//! What the log says of a store that fails: the first error at once, then a count a minute, and at last that no
+//! more came. A disk that is gone fails thousands of requests a second, and one line says as much as all of theirs.
+
+use super::Engine;
+use super::effects::Ticket;
+use super::state::State;
+use crate::{IoError, IoErrorKind};
+use futae_policy::VolumeId;
+use std::collections::BTreeMap;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+use tracing::{error, info, warn};
+
+/// From one count to the next.
+const INTERVAL: Duration = Duration::from_secs(60);
+/// Volumes of which errors are counted apart; a tree has one for each file.
+const VOLUMES_MAX: usize = 32;
+
+/// Errors of stores that were not said one by one.
+#[derive(Default)]
+pub struct Complaints {
+    volumes: BTreeMap<VolumeId, Trouble>,
+    /// Of volumes beyond [`VOLUMES_MAX`].
+    others: u64,
+    /// Its end is the end of the thread that counts; none while there is nothing to count.
+    counts: Option<Sender<()>>,
+}
+
+/// What is known of one volume's store.
+struct Trouble {
+    name: String,
+    unsaid: u64,
+    last: IoError,
+}
+
+/// Something to log, once the cache's lock is released.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Remark {
+    /// The first error of a volume.
+    First { name: String, text: String },
+    /// Errors since the last remark.
+    More {
+        name: String,
+        count: u64,
+        last: String,
+    },
+    /// None since the last remark.
+    NoMore { name: String },
+    /// Errors of volumes that are not counted apart.
+    Others(u64),
+}
+
+/// Whether an error is the store's: not one of the request, or of a store that cannot do something at all.
+fn matters(error: &IoError) -> bool {
+    matches!(error.kind, IoErrorKind::Store | IoErrorKind::NoSpace)
+}
+
+fn sentence(of: Ticket, error: &IoError) -> String {
+    match of {
+        Ticket::Run(_) => format!(
+            "a write-back failed: {error}; its blocks stay in the cache, dirty, and are written again"
+        ),
+        Ticket::Flush(_) | Ticket::Mark(_) => format!(
+            "a flush failed: {error}; writes that were answered may not be on stable storage"
+        ),
+        Ticket::Flight(_) | Ticket::Write(_) => {
+            format!("its store failed: {error}; the requests concerned got I/O errors")
+        }
+    }
+}
+
+impl Complaints {
+    /// Counts an error; what is to be said at once.
+    fn note(&mut self, volume: VolumeId, name: &str, of: Ticket, error: IoError) -> Option<Remark> {
+        if let Some(trouble) = self.volumes.get_mut(&volume) {
+            trouble.unsaid += 1;
+            trouble.last = error;
+            return None;
+        }
+        if self.volumes.len() >= VOLUMES_MAX {
+            self.others += 1;
+            return None;
+        }
+        let name = name.to_owned();
+        let text = sentence(of, &error);
+        let trouble = Trouble {
+            name: name.clone(),
+            unsaid: 0,
+            last: error,
+        };
+        self.volumes.insert(volume, trouble);
+        Some(Remark::First { name, text })
+    }
+
+    /// A minute is over.
+    fn count(&mut self) -> Vec<Remark> {
+        let mut remarks = Vec::new();
+        self.volumes.retain(|_, trouble| {
+            let name = trouble.name.clone();
+            let count = std::mem::take(&mut trouble.unsaid);
+            remarks.push(match count {
+                0 => Remark::NoMore { name },
+                count => Remark::More {
+                    name,
+                    count,
+                    last: trouble.last.to_string(),
+                },
+            });
+            count > 0
+        });
+        match std::mem::take(&mut self.others) {
+            0 => {}
+            count => remarks.push(Remark::Others(count)),
+        }
+        if self.volumes.is_empty() {
+            self.counts = None;
+        }
+        remarks
+    }
+}
+
+impl Remark {
+    fn say(self) {
+        match self {
+            Self::First { name, text } => error!(volume = name, "{name}: {text}"),
+            Self::More { name, count, last } => warn!(
+                volume = name,
+                errors = count,
+                "{name}: {count} more errors of its store since the last message; the last: {last}"
+            ),
+            Self::NoMore { name } => info!(
+                volume = name,
+                "{name}: no error of its store for {} s",
+                INTERVAL.as_secs()
+            ),
+            Self::Others(count) => {
+                warn!(
+                    errors = count,
+                    "{count} errors of the stores of other volumes"
+                );
+            }
+        }
+    }
+}
+
+impl State {
+    fn volume_of(&self, ticket: Ticket) -> Option<VolumeId> {
+        match ticket {
+            Ticket::Flight(key) => self.flights[key].span.map(|span| span.volume),
+            Ticket::Write(key) => Some(self.writes[key].span.volume),
+            Ticket::Flush(key) => Some(self.flushes[key].volume),
+            Ticket::Run(key) => Some(self.runs[key].volume),
+            Ticket::Mark(volume) => Some(volume),
+        }
+    }
+
+    /// A store operation failed; its ticket is still good. What is to be said of it.
+    pub fn complain(&mut self, ticket: Ticket, error: IoError) -> Option<Remark> {
+        let volume = self.volume_of(ticket).filter(|_| matters(&error))?;
+        let known = self.volumes.get(usize::from(volume.0))?;
+        self.complaints.note(volume, &known.name, ticket, error)
+    }
+}
+
+impl Engine {
+    /// Says something of a store, and counts what follows.
+    pub(super) fn remark(self: &Arc<Self>, remark: Remark) {
+        remark.say();
+        let mut state = self.lock();
+        if state.complaints.counts.is_some() {
+            return;
+        }
+        let (alive, is_gone) = channel();
+        let engine = Arc::downgrade(self);
+        let thread = std::thread::Builder::new().name("futae-count".into());
+        if thread.spawn(move || count(&engine, &is_gone)).is_ok() {
+            state.complaints.counts = Some(alive);
+        }
+    }
+
+    /// Says what has not been said of errors of stores; at the end.
+    fn say_the_rest(&self) {
+        let remarks = self.lock().complaints.count();
+        let is_news = |remark: &Remark| !matches!(remark, Remark::NoMore { .. });
+        remarks.into_iter().filter(is_news).for_each(Remark::say);
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.say_the_rest();
+    }
+}
+
+/// Counts until no more errors come, or the engine is gone.
+fn count(engine: &Weak<Engine>, is_gone: &Receiver<()>) {
+    while let Err(RecvTimeoutError::Timeout) = is_gone.recv_timeout(INTERVAL) {
+        let Some(engine) = engine.upgrade() else {
+            return;
+        };
+        let remarks = engine.lock().complaints.count();
+        remarks.into_iter().for_each(Remark::say);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_error_is_said_at_once_and_the_others_are_counted() {
+        let mut complaints = Complaints::default();
+        let fail = |complaints: &mut Complaints, volume: u16, message: &str| {
+            let error = IoError::new(IoErrorKind::Store, message);
+            complaints.note(VolumeId(volume), "vm1", Ticket::Flight(0), error)
+        };
+        let first = fail(&mut complaints, 0, "gone");
+        assert!(
+            matches!(&first, Some(Remark::First { text, .. }) if text.contains("gone")),
+            "{first:?}"
+        );
+        for _ in 0..2 {
+            assert_eq!(fail(&mut complaints, 0, "gone for good"), None);
+        }
+        let name = || "vm1".to_owned();
+        let more = Remark::More {
+            name: name(),
+            count: 2,
+            last: "gone for good".to_owned(),
+        };
+        assert_eq!(complaints.count(), [more]);
+        assert_eq!(complaints.count(), [Remark::NoMore { name: name() }]);
+        assert!(fail(&mut complaints, 0, "again").is_some());
+        for volume in 1..100 {
+            fail(&mut complaints, volume, "a tree has many");
+        }
+        let others = 100 - VOLUMES_MAX as u64;
+        assert_eq!(complaints.count().pop(), Some(Remark::Others(others)));
+        assert_eq!(complaints.count(), []);
+    }
+}
