@@ -148,7 +148,9 @@ impl Feeds {
     pub(crate) fn join(self) {
         for feed in self.0 {
             feed.receiver.join();
-            feed.relay.map(Relay::join);
+            if let Some(relay) = feed.relay {
+                relay.join();
+            }
         }
     }
 }
