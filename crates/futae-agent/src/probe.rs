@@ -148,15 +148,42 @@ impl Probe {
 fn start(args: &Checked) -> (Kind, Option<String>) {
     match bpf::Programs::load(args) {
         Ok(programs) => (Kind::Bpf(Box::new(programs)), None),
-        Err(error) => (
-            Kind::Vmstat,
-            Some(format!("this kernel takes no eBPF: {error:#}")),
-        ),
+        Err(error) => (Kind::Vmstat, Some(explained(&error, proc::may_load_bpf()))),
     }
+}
+
+/// Why there is no eBPF, with what would mend it: most often a privilege, or a kernel's description of itself.
+#[cfg(futae_has_bpf)]
+fn explained(error: &anyhow::Error, may_load: bool) -> String {
+    if !may_load {
+        return format!(
+            "eBPF needs root, or CAP_BPF and CAP_PERFMON (and CAP_DAC_READ_SEARCH for --notices): {error:#}"
+        );
+    }
+    if !std::path::Path::new(bpf::DESCRIPTION).exists() {
+        return format!("eBPF needs Linux 6.1 or later that describes itself (BTF): {error:#}");
+    }
+    format!("this kernel takes no eBPF: {error:#}")
 }
 
 #[cfg(not(futae_has_bpf))]
 fn start(_: &Checked) -> (Kind, Option<String>) {
     let why = "built without eBPF, since clang was missing then";
     (Kind::Vmstat, Some(why.to_owned()))
+}
+
+#[cfg(all(test, futae_has_bpf))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_privilege_that_is_missing_is_named() {
+        let error = anyhow::anyhow!("map error");
+        let said = explained(&error, false);
+        assert!(
+            said.contains("root") && said.contains("CAP_BPF") && said.ends_with("map error"),
+            "{said}"
+        );
+        assert!(!explained(&error, true).contains("CAP_BPF"));
+    }
 }

@@ -30,7 +30,12 @@ pub fn run(args: &Checked) -> anyhow::Result<()> {
     crate::system::keep_large_memory_apart();
     let (probe, why) = Probe::start(args);
     if let Some(why) = why {
-        warn!("counting by /proc/vmstat alone: {why}");
+        let lost = if args.notices || args.threshold > 0 {
+            ", which tells neither evictions nor sampled reads"
+        } else {
+            ""
+        };
+        warn!("counting by /proc/vmstat alone{lost}: {why}");
     }
     let mut agent = Agent::new(args, probe)?;
     if let Some(time) = args.once {

@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use tracing::warn;
 
 /// What a feed's socket in a directory is called.
 const SOCKET_NAME: &str = "agent.sock";
@@ -147,7 +148,9 @@ impl Feeds {
     pub(crate) fn join(self) {
         for feed in self.0 {
             feed.receiver.join();
-            feed.relay.map(Relay::join);
+            if let Some(relay) = feed.relay {
+                relay.join();
+            }
         }
     }
 }
@@ -166,9 +169,11 @@ impl CacheSink {
             return;
         }
         self.warned = Some(hello.run);
-        eprintln!(
-            "futae: feed {}: the agent of {} counts by /proc/vmstat and tells no evictions, so the cache runs blind;              it needs root, and Linux 6.1 or later with /sys/kernel/btf/vmlinux",
-            self.export.name, hello.guest
+        warn!(
+            export = self.export.name,
+            "the agent of {} counts by /proc/vmstat and sends no evictions, so the cache is blind; it needs root, and \
+             Linux 6.1 or later with /sys/kernel/btf/vmlinux",
+            hello.guest
         );
     }
 }

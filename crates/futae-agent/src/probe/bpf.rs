@@ -22,7 +22,7 @@ type FileKey = [u32; 4];
 const NOTICE_BYTES: usize = 32;
 const RING_BYTES_MIN: u32 = 4096;
 
-const DESCRIPTION: &str = "/sys/kernel/btf/vmlinux";
+pub(super) const DESCRIPTION: &str = "/sys/kernel/btf/vmlinux";
 /// The kernel's types that the programs read (`bpf/kernel.h`, where some have a suffix).
 const TYPES: [&str; 22] = [
     "super_block",

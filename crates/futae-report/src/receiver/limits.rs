@@ -83,14 +83,19 @@ impl Pace {
         if stop.has_come() {
             return false;
         }
-        let since = *self.since.get_or_insert_with(Instant::now);
+        let pause = self.pause_at(Instant::now());
+        pause.is_zero() || !stop.within(pause)
+    }
+
+    /// How long to wait after a step.
+    fn pause_at(&mut self, now: Instant) -> Duration {
+        let since = *self.since.get_or_insert(now);
         self.steps += 1;
         if self.steps < STEPS_A_SPAN {
-            return true;
+            return Duration::ZERO;
         }
         *self = Self::default();
-        let left = SPAN.saturating_sub(since.elapsed());
-        left.is_zero() || !stop.within(left)
+        SPAN.saturating_sub(now.saturating_duration_since(since))
     }
 }
 
@@ -117,13 +122,15 @@ mod tests {
     }
 
     #[test]
-    fn steps_end_with_all_else() {
+    fn steps_that_come_too_quickly_wait_until_all_ends() {
         let (stop, mut pace) = (Stop::new().expect("a descriptor"), Pace::default());
         let begin = Instant::now();
-        for _ in 0..2 * STEPS_A_SPAN {
-            assert!(pace.step(&stop));
+        for later in [Duration::ZERO, SPAN / 4, 2 * SPAN] {
+            let first = (1..STEPS_A_SPAN).map(|_| pace.pause_at(begin)).max();
+            assert_eq!(first, Some(Duration::ZERO));
+            assert_eq!(pace.pause_at(begin + later), SPAN.saturating_sub(later));
         }
-        assert!(begin.elapsed() >= 2 * SPAN);
+        assert!(pace.step(&stop));
         stop.tell();
         assert!(!pace.step(&stop));
     }
