@@ -5,6 +5,7 @@
 pub mod cards;
 pub mod dependencies;
 pub mod documents;
+pub mod links;
 mod mask;
 pub mod policy_names;
 pub mod sizes;

@@ -2,8 +2,8 @@
 
 use futae_policy::Kind;
 use futae_tests::tidy::{
-    Finding, Source, cards, dependencies, documents, policy_names, root, sizes, sources, unsafety,
-    waiting, words,
+    Finding, Source, cards, dependencies, documents, links, policy_names, root, sizes, sources,
+    unsafety, waiting, words,
 };
 use std::process::Command;
 
@@ -131,6 +131,14 @@ fn the_change_log_has_its_shape() {
             nothing(&documents::check_changelog(&source));
         }
     }
+}
+
+#[test]
+fn every_link_leads_somewhere() {
+    let mut sources = sources();
+    // This file holds examples of links to nothing.
+    sources.retain(|it| it.path != "tests/tests/tidy.rs");
+    nothing(&links::check_links(&sources));
 }
 
 #[test]
@@ -470,10 +478,26 @@ mod rules {
     }
 
     #[test]
+    fn a_link_to_nothing_is_found() {
+        let check = |text: &str| {
+            let page = Source::new("docs/how-to/there.md", "# There\n\n## It is, twice\n");
+            links::check_links(&[Source::new("docs/a.md", text), page]).len()
+        };
+        assert_eq!(
+            check("# A\n[x](how-to/there.md#it-is-twice) [y](#a) [z](http://a.b/c) [d](how-to/)"),
+            0
+        );
+        assert_eq!(check("# A\n[x](there.md)"), 1);
+        assert_eq!(check("# A\n[x](how-to/there.md#it-was) and [y](#b)"), 2);
+        assert_eq!(check("# A\n`docs/how-to/there.md` and `docs/there.md`"), 1);
+    }
+
+    #[test]
     fn a_promise_without_a_test_is_found() {
         let check = |text: &str| {
             let test = Source::new("tests/a.rs", "#[test]\nfn it_holds() {}\n");
-            documents::check_promises(&[Source::new("docs/semantics.md", text), test]).len()
+            documents::check_promises(&[Source::new("docs/reference/semantics.md", text), test])
+                .len()
         };
         assert_eq!(
             check("# S\n\n- Yes.\n  [`it_holds`]\n- So, too. [`it_holds`, `it_holds`]\n"),

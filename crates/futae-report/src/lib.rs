@@ -17,9 +17,10 @@
 //! | [`frame`] | a message with its number, as bytes or as JSON |
 //! | [`mod@printable`] | names, made fit for a terminal |
 //! | [`replay`] | which frames are new |
+//! | [`receiver`] | the thread that listens to one agent, checks what it says and hands it on |
 //! | [`stream`] | frames out of a stream of bytes |
 //!
-//! The format on the wire is described in `docs/agent.md`.
+//! The format on the wire is described in `docs/reference/agent-protocol.md`.
 
 #![forbid(unsafe_code)]
 
@@ -27,6 +28,7 @@ pub mod counters;
 pub mod frame;
 pub mod message;
 pub mod printable;
+pub mod receiver;
 pub mod replay;
 pub mod stream;
 

@@ -1,0 +1,197 @@
+//! No circle between the files of a crate: each can be read with what it uses, and nothing else.
+
+use super::{Finding, Source, mask, without_tests};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The crates whose files stand in no circle.
+pub const CRATES: [&str; 1] = ["futae-engine"];
+
+/// Where a file stands among the modules of its crate; the root has no names.
+type Module = Vec<String>;
+
+/// The files of a crate, what they use, and what they export again.
+struct Crate<'a> {
+    files: BTreeMap<Module, (&'a Source, String)>,
+    exports: BTreeMap<Module, Vec<Vec<String>>>,
+}
+
+/// Circles between the files of the crates that are to have none.
+#[must_use]
+pub fn check(sources: &[Source]) -> Vec<Finding> {
+    CRATES
+        .iter()
+        .flat_map(|name| check_crate(name, sources))
+        .collect()
+}
+
+fn check_crate(name: &str, sources: &[Source]) -> Vec<Finding> {
+    let whole = Crate::of(name, sources);
+    let uses: BTreeMap<&Module, BTreeSet<Module>> = whole
+        .files
+        .keys()
+        .map(|module| (module, whole.uses(module)))
+        .collect();
+    let mut findings = Vec::new();
+    for (module, (source, _)) in &whole.files {
+        let Some(way) = way_back(module, &uses) else {
+            continue;
+        };
+        // A circle is named once, at the first of its files.
+        if way.iter().all(|other| module <= other) {
+            let names: Vec<_> = way.iter().map(|module| module.join("::")).collect();
+            let problem = format!("uses {}, which uses it", names.join(", which uses "));
+            findings.push(source.finding(0, problem));
+        }
+    }
+    findings
+}
+
+/// The shortest way from a module over others back to it: those others.
+fn way_back<'a>(
+    from: &'a Module,
+    uses: &BTreeMap<&'a Module, BTreeSet<Module>>,
+) -> Option<Vec<Module>> {
+    let mut ways = vec![Vec::new()];
+    let mut seen = BTreeSet::new();
+    while !ways.is_empty() {
+        let mut longer = Vec::new();
+        for way in ways {
+            for next in uses.get(way.last().unwrap_or(from)).into_iter().flatten() {
+                if next == from {
+                    return Some(way);
+                }
+                if seen.insert(next.clone()) {
+                    longer.push([way.as_slice(), &[next.clone()]].concat());
+                }
+            }
+        }
+        ways = longer;
+    }
+    None
+}
+
+impl<'a> Crate<'a> {
+    fn of(name: &str, sources: &'a [Source]) -> Self {
+        let root = format!("crates/{name}/src/");
+        let mut whole = Self {
+            files: BTreeMap::new(),
+            exports: BTreeMap::new(),
+        };
+        for source in sources {
+            let Some(path) = source.path.strip_prefix(&root) else {
+                continue;
+            };
+            let Some(path) = path.strip_suffix(".rs") else {
+                continue;
+            };
+            let mut module: Module = path.split('/').map(str::to_owned).collect();
+            module.pop_if(|last| matches!(last.as_str(), "mod" | "lib" | "main"));
+            let lines: Vec<String> = without_tests(&mask(&source.text))
+                .into_iter()
+                .map(|(_, line)| line.to_owned())
+                .collect();
+            whole.files.insert(module, (source, lines.join("\n")));
+        }
+        for (module, (_, code)) in &whole.files {
+            let of = imports(code).filter(|(is_public, _)| *is_public);
+            let of = of.flat_map(|(_, tree)| paths(&tree)).collect();
+            whole.exports.insert(module.clone(), of);
+        }
+        whole
+    }
+
+    /// The other files that a file uses. What it only exports again it does not use.
+    fn uses(&self, module: &Module) -> BTreeSet<Module> {
+        let code = &self.files[module].1;
+        let imported = imports(code).filter(|(is_public, _)| !is_public);
+        let mut named: Vec<_> = imported.flat_map(|(_, tree)| paths(&tree)).collect();
+        named.extend(inline_paths(code));
+        let targets = named.iter().filter_map(|path| self.resolve(module, path));
+        targets.filter(|target| target != module).collect()
+    }
+
+    /// The file in which a path ends, followed through exports.
+    fn resolve(&self, module: &Module, path: &[String]) -> Option<Module> {
+        let mut rest = path;
+        let mut at = module.clone();
+        match rest.first()?.as_str() {
+            "crate" => (at, rest) = (Module::new(), &rest[1..]),
+            "self" => rest = &rest[1..],
+            "super" => {}
+            first => {
+                let child = [module.as_slice(), &[first.to_owned()]].concat();
+                self.files.get(&child)?;
+            }
+        }
+        while rest.first().is_some_and(|name| name == "super") {
+            at.pop();
+            rest = &rest[1..];
+        }
+        while let Some(name) = rest.first() {
+            let child = [at.as_slice(), std::slice::from_ref(name)].concat();
+            if !self.files.contains_key(&child) {
+                break;
+            }
+            (at, rest) = (child, &rest[1..]);
+        }
+        let export = rest.first().and_then(|name| {
+            let exports = self.exports.get(&at)?;
+            exports.iter().find(|path| path.last() == Some(name))
+        });
+        match export {
+            Some(path) if at != *module => self.resolve(&at, path),
+            _ => Some(at),
+        }
+    }
+}
+
+/// The trees of `use`, and whether each is public.
+fn imports(code: &str) -> impl Iterator<Item = (bool, String)> {
+    let items = code.split(';').filter_map(|item| {
+        let line = item.rfind("use ")?;
+        let before = item[..line].trim_end();
+        let starts = |end: char| before.ends_with(end);
+        let is_public = before.ends_with("pub") || before.ends_with(')') && before.contains("pub(");
+        let is_item = is_public || before.is_empty() || starts('}') || starts(']') || starts('{');
+        is_item.then(|| (is_public, item[line + 4..].to_owned()))
+    });
+    items
+}
+
+/// The paths of a tree of `use`.
+fn paths(tree: &str) -> Vec<Vec<String>> {
+    let tree = tree.trim();
+    let Some((stem, branches)) = tree.split_once('{') else {
+        let name = tree.split(" as ").next().unwrap_or_default();
+        return vec![name.split("::").map(|part| part.trim().to_owned()).collect()];
+    };
+    let branches = branches.trim_end().strip_suffix('}').unwrap_or(branches);
+    let (mut found, mut depth, mut begin) = (Vec::new(), 0, 0);
+    for (at, c) in branches.char_indices().chain([(branches.len(), ',')]) {
+        match c {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            ',' if depth == 0 => {
+                let branch = branches[begin..at].trim();
+                if !branch.is_empty() {
+                    found.extend(paths(&format!("{stem}{branch}")));
+                }
+                begin = at + 1;
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+/// Paths of two names and more that stand in code.
+fn inline_paths(code: &str) -> Vec<Vec<String>> {
+    let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
+    let uses = |item: &str| item.trim_start().starts_with("use ");
+    code.split(';')
+        .filter(|item| !item.lines().any(uses))
+        .flat_map(|item| item.split(|c| !is_part(c)))
+        .filter(|word| word.contains("::"))
+        .map(|word| word.split("::").map(str::to_owned).collect())
+        .collect()
+}
