@@ -8,11 +8,11 @@ use futae_report::{
     Counters, Device, DeviceId, Frame, Hello, Message, Notices, Range, Reason, References, Sample,
     Source,
 };
+use futae_testkit::wait::eventually;
 use std::io::Write;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
 
 const DISK: DeviceId = DeviceId {
     major: 254,
@@ -104,14 +104,6 @@ fn notices(device: DeviceId, ranges: &[(u64, u64)]) -> Message {
 fn references(threshold: u32) -> Message {
     let pages = vec![1, 2, 3];
     Message::References(References { threshold, pages })
-}
-
-fn eventually(what: &str, is_so: impl Fn() -> bool) {
-    let end = Instant::now() + Duration::from_secs(30);
-    while !is_so() {
-        assert!(Instant::now() < end, "not so after 30 s: {what}");
-        std::thread::sleep(Duration::from_millis(2));
-    }
 }
 
 /// Says messages to a dispatch, numbered from `sequence`.
