@@ -72,7 +72,13 @@ fn a_cut_trace_says_where_it_ends() -> Result<(), Box<dyn Error>> {
             let data = io::Cursor::new(data[..cut].to_vec());
             Ok(TraceReader::new(Path::new("t"), data, &options)?.collect())
         };
-        assert!(outcome(data.len())?.iter().all(Result::is_ok), "{format}");
+        // The records of some of these formats hold no requests.
+        let is_whole = |found: &Result<Request, TraceError>| match found {
+            Ok(_) => true,
+            Err(error) => matches!(error.kind, TraceErrorKind::NoRequests { .. }),
+        };
+        let whole = outcome(data.len())?;
+        assert!(whole.iter().all(is_whole), "{format}: {whole:?}");
         // A line may be cut so that what is left is a line, which cannot be told; not this one.
         let last = outcome(third + 1)?.pop();
         let Some(Err(error)) = last else {

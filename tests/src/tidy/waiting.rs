@@ -143,3 +143,27 @@ fn waits(text: &str) -> Vec<usize> {
         .map(|(at, _)| at)
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::tidy::Source;
+
+    #[test]
+    fn a_sleep_in_a_test_is_found_unless_it_is_permitted() {
+        let check = |path: &str, text: &str| super::check(&[Source::new(path, text)]).len();
+        for wait in ["thread::sleep(PAUSE);", "assert!(begin.elapsed() < LIMIT);"] {
+            for path in ["tests/src/a.rs", "crates/futae-x/tests/a.rs", "fuzz/a.rs"] {
+                assert_eq!(check(path, wait), 1, "{path} {wait}");
+            }
+            assert_eq!(check("crates/futae-x/src/a.rs", wait), 0);
+        }
+        let permitted = "tests/tests/crash.rs";
+        assert_eq!(check(permitted, "sleep(a);"), 0);
+        assert_eq!(check(permitted, "sleep(a);\nsleep(b);"), 1);
+        assert_eq!(check(permitted, ""), 1, "a permit that is not used");
+        assert_eq!(
+            check("tests/a.rs", "use std::thread::sleep; // sleep(1)"),
+            0
+        );
+    }
+}
