@@ -137,3 +137,30 @@ fn entries(text: &str) -> Vec<(usize, String)> {
     }
     entries
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_promise_without_a_test_is_found() {
+        let check = |text: &str| {
+            let test = Source::new("tests/a.rs", "#[test]\nfn it_holds() {}\n");
+            check_promises(&[Source::new("docs/reference/semantics.md", text), test]).len()
+        };
+        assert_eq!(
+            check("# S\n\n- Yes.\n  [`it_holds`]\n- So, too. [`it_holds`, `it_holds`]\n"),
+            0
+        );
+        assert_eq!(
+            check("- Yes. [`it_holds`, and the others of\n  `tests/a.rs`]\n"),
+            0
+        );
+        assert_eq!(check("- Yes. [`it_holds`]\n- No.\n"), 1);
+        assert_eq!(check("- Yes [`it_holds`]. And no.\n"), 1);
+        assert_eq!(
+            check("- No. [`it_does_not`]\n- Yes. [`it_holds`, `nor_that`]\n"),
+            2
+        );
+    }
+}

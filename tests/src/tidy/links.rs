@@ -98,3 +98,23 @@ fn headings(text: &str) -> Vec<String> {
     }
     names
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_to_nothing_is_found() {
+        let check = |text: &str| {
+            let page = Source::new("docs/how-to/there.md", "# There\n\n## It is, twice\n");
+            check_links(&[Source::new("docs/a.md", text), page]).len()
+        };
+        assert_eq!(
+            check("# A\n[x](how-to/there.md#it-is-twice) [y](#a) [z](http://a.b/c) [d](how-to/)"),
+            0
+        );
+        assert_eq!(check("# A\n[x](there.md)"), 1);
+        assert_eq!(check("# A\n[x](how-to/there.md#it-was) and [y](#b)"), 2);
+        assert_eq!(check("# A\n`docs/how-to/there.md` and `docs/there.md`"), 1);
+    }
+}
