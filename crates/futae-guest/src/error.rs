@@ -62,7 +62,7 @@ pub enum MountError {
         name: String,
     },
     /// The kernel refused to mount.
-    #[error("cannot mount at {}: {source}", path.display())]
+    #[error("cannot mount at {}", path.display())]
     Mount {
         /// The mountpoint.
         path: PathBuf,
@@ -71,7 +71,7 @@ pub enum MountError {
     },
     /// The mount could not be ended.
     #[error(
-        "cannot unmount {}: {source}; run: umount -l {}", path.display(), path.display()
+        "cannot unmount {} (umount -l {} detaches it)", path.display(), path.display()
     )]
     Unmount {
         /// The mountpoint.
@@ -80,11 +80,11 @@ pub enum MountError {
         source: io::Error,
     },
     /// The mount ended, but what was written last may not be on stable storage.
-    #[error("unmounted, but the last writes may be lost: {0}")]
+    #[error("unmounted, but the last writes may be lost")]
     Flush(#[source] IoError),
     /// The mount ended, but files of a tree could not be written back.
     #[error(
-        "unmounted, but the last writes to {} are lost ({others} other files likewise): {source}",
+        "unmounted, but the last writes to {} are lost ({others} other files likewise)",
         path.display()
     )]
     Settle {

@@ -1,6 +1,6 @@
 //! A file whose contents are a volume of the engine.
 
-use crate::runs::Runs;
+use crate::split_reads::SplitReads;
 use fuser::Errno;
 use futae_engine::{ClientId, Done, Engine, IoBuf, IoError, IoErrorKind, Operation, Request};
 use futae_policy::VolumeId;
@@ -32,13 +32,13 @@ pub(crate) struct VolumeFile {
     /// Requests so far, by which the client's decisions are numbered.
     sequence: AtomicU64,
     longest: AtomicU32,
-    runs: Runs,
+    split_reads: SplitReads,
 }
 
 impl VolumeFile {
     pub(crate) fn new(engine: Arc<Engine>, volume: VolumeId, join_reads_bytes: u64) -> Self {
         Self {
-            runs: Runs::new(engine.block_bytes(), join_reads_bytes),
+            split_reads: SplitReads::new(engine.block_bytes(), join_reads_bytes),
             client: engine.join(volume),
             size_bytes: engine.volume_bytes(volume),
             read_only: engine.is_read_only(volume),
@@ -100,7 +100,7 @@ impl VolumeFile {
             Ok(data) => done(Ok(data.as_slice())),
             Err(error) => done(Err(errno(&error))),
         };
-        let operation = if self.runs.goes_on(offset, length) {
+        let operation = if self.split_reads.goes_on(offset, length) {
             Operation::ReadOn { offset, length }
         } else {
             Operation::Read { offset, length }

@@ -1,7 +1,7 @@
 //! Who may have how many of this process's descriptors: files that users have open take them, and no user
 //! may take those of the others.
 
-use super::node::locked;
+use super::lock::locked;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::collections::HashMap;
 use std::sync::Mutex;

@@ -1,6 +1,6 @@
 //! What is kept beside the cache about the files of a tree, and that the cache gives way to it.
 
-use super::contents::CachedFiles;
+use super::cached::CachedFiles;
 use super::node::Nodes;
 use std::sync::atomic::{AtomicU64, Ordering};
 
