@@ -131,7 +131,7 @@ fn a_full_file_system_under_serve(mut small: Small, arguments: &[&str]) {
     let again = client.read(at(full), BLOCK).expect("an answer");
     assert_eq!(again, Ok(stamped(full, 2)));
     assert_eq!(client.flush().expect("an answer"), Ok(()));
-    small.stage.stop_serve();
+    small.stage.stop_serve_that_said("its store failed");
 }
 
 #[test]
@@ -191,8 +191,8 @@ fn a_full_file_system_under_serve_and_mount() {
     }
     file.sync().expect("a flush");
     drop(file);
-    let upper = small.stage.stop_mount();
-    let lower = small.stage.stop_serve();
+    let upper = small.stage.stop_mount_that_said("no space left on device");
+    let lower = small.stage.stop_serve_that_said("No space left on device");
     assert!(
         upper["status"]["errors"].as_u64() > Some(0),
         "not counted above"
@@ -276,7 +276,7 @@ fn a_truncated_image_under_serve_and_mount() {
         "what the image holds now"
     );
     drop(file);
-    let upper = stage.stop_mount();
+    let upper = stage.stop_mount_that_said("input/output error");
     let lower = stage.stop_serve_that_said("another program has cut it");
     assert!(
         upper["status"]["errors"].as_u64() > Some(0),

@@ -3,6 +3,7 @@
 use crate::failure::Failure;
 use anyhow::Context;
 use futae_allocate::{Config, Keeper, Report};
+use futae_log::LogArgs;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::fs;
 use std::io::Write;
@@ -30,6 +31,9 @@ pub struct Args {
     /// Print decisions as lines of JSON
     #[arg(long)]
     json: bool,
+    /// The log.
+    #[command(flatten)]
+    pub log: LogArgs,
 }
 
 /// Balances until SIGTERM or SIGINT.

@@ -9,13 +9,17 @@ mod tree;
 
 pub use orders::MountStatus;
 
+use super::container;
 use super::volumes::{ClassNames, VolumeSpec};
 use super::write_args::{StoreArgs, WriteArgs};
 use crate::failure::Failure;
 use choice::{Choice, Pins};
-use futae_control::Control;
+use futae_control::{Access, Control};
 use futae_engine::{Engine, EngineOptions, EngineStatus, HandDown, SetupError};
-use futae_guest::{Mount, MountError, MountOptions, ShownFile, Unmounted, check_mountpoint};
+use futae_guest::{
+    FileAccess, Mount, MountError, MountOptions, ShownFile, Unmounted, check_mountpoint,
+};
+use futae_log::LogArgs;
 use futae_policy::{PolicySpec, Shape};
 use futae_trace::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, Size, parse_block_bytes};
 use open::Tell;
@@ -28,6 +32,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
+use tracing::{info, warn};
 use transport::Transport;
 
 /// How often to look whether somebody else has unmounted it.
@@ -70,6 +75,11 @@ pub struct Args {
     /// Refuse writes
     #[arg(long)]
     read_only: bool,
+    /// Let other users open the files: mode=OCTAL, owner=NAME, group=NAME with commas between them, e.g.
+    /// --allow-other=mode=0660,group=kvm; alone, all may read. Users other than root need user_allow_other in
+    /// /etc/fuse.conf. Files of a directory that is mounted as a tree keep their own permissions
+    #[arg(long, value_name = "ACCESS", num_args = 0..=1, require_equals = true, default_missing_value = "mode=0644")]
+    allow_other: Option<String>,
     /// Let the kernel's page cache hold the file as well: faster, but the data is in memory
     /// twice, and this cache does not see the reads that hit there
     #[arg(long)]
@@ -98,6 +108,9 @@ pub struct Args {
     /// Print JSON, one line at the start and one at the end
     #[arg(long)]
     json: bool,
+    /// The log.
+    #[command(flatten)]
+    pub log: LogArgs,
     #[command(flatten)]
     tree: tree::TreeArgs,
 }
@@ -138,6 +151,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             let size_bytes = engine.volume_bytes(volume);
             pins.check_source(args.source().as_ref(), size_bytes, engine.block_bytes())?;
         }
+        container::warn_of(&name, &spec.source);
         shown.push(ShownFile { volume, name });
     }
     // Before the first request can come.
@@ -150,6 +164,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         kernel_cache: args.kernel_cache,
         threads: args.threads.map(usize::from),
         transport: args.transport.into(),
+        access: plan.access,
     };
     let mount = Mount::start(&engine, &shown, &options).map_err(failure)?;
     let names = shown.into_iter().map(|file| file.name).collect();
@@ -174,7 +189,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         mount.is_over()
     });
     drop(control);
-    let granted = mount.longest_request_bytes();
+    let longest = mount.longest_request_bytes();
     let ended = mount.unmount();
     engine.sync_log();
     if let Some(state) = &mut state {
@@ -182,7 +197,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     }
     let ended = ended?;
     warn_of_users(&args.mountpoint, ended);
-    say_goodbye(args, &engine.status(), granted)
+    say_goodbye(args, &engine.status(), longest)
 }
 
 fn wait_for_the_end(signals: &mut Signals, mut is_over: impl FnMut() -> bool) {
@@ -194,11 +209,9 @@ fn wait_for_the_end(signals: &mut Signals, mut is_over: impl FnMut() -> bool) {
 fn warn_of_users(mountpoint: &Path, ended: Unmounted) {
     let point = mountpoint.display();
     if ended.is_in_use {
-        eprintln!(
-            "futae: {point} is still in use; it was detached, and its users get errors from now on"
-        );
+        warn!("{point} is still in use; it was detached, and its users get errors from now on");
     } else if ended.was_busy {
-        eprintln!("futae: {point} was in use; it was detached, and its users have ended since");
+        info!("{point} was in use; it was detached, and its users have ended since");
     }
 }
 
@@ -226,6 +239,7 @@ struct Plan {
     pins: Option<Pins>,
     join_reads_bytes: u64,
     control: Option<PathBuf>,
+    access: Option<FileAccess>,
 }
 
 impl Plan {
@@ -269,6 +283,7 @@ impl Plan {
             cache,
             pins,
             join_reads_bytes,
+            access: args.allow_other.as_deref().map(access).transpose()?,
             control: control.transpose()?,
         })
     }
@@ -294,6 +309,20 @@ fn capacity_blocks(cache: &str, block_bytes: u64) -> Result<u32, Failure> {
             "--cache: {blocks} blocks, but a cache has at most {most}; use a larger --block"
         ))
     })
+}
+
+/// Who may open the files.
+fn access(text: &str) -> Result<FileAccess, Failure> {
+    let wrong = |problem: String| Failure::usage(format!("--allow-other {text}: {problem}"));
+    // As of a socket, where the options follow an address.
+    let options = format!(",{text}");
+    let (rest, access) = Access::take_from(&options).map_err(wrong)?;
+    if !rest.is_empty() {
+        let problem = "write mode=OCTAL, owner=NAME and group=NAME with commas between them";
+        return Err(wrong(problem.to_owned()));
+    }
+    let Access { mode, owner, group } = access;
+    Ok(FileAccess { mode, owner, group })
 }
 
 /// The longest request that the application is taken to make.
@@ -328,7 +357,7 @@ fn announce(
     warm_blocks: u64,
 ) -> Result<(), Failure> {
     let status = engine.status();
-    let granted = mount.granted();
+    let negotiated = mount.negotiated();
     let hand_down = match hand_down {
         HandDown::Data => "data",
         HandDown::Notice => "notice",
@@ -365,13 +394,13 @@ fn announce(
             "warm_blocks": warm_blocks,
             "control": control.map(|control| format!("unix:{}", control.path().display())),
             "fuse": {
-                "protocol": format!("{}.{}", granted.protocol.0, granted.protocol.1),
-                "request_bytes": granted.request_bytes,
-                "readahead_bytes": granted.readahead_bytes,
-                "background_requests": granted.background_requests,
-                "shared_mmap": granted.shared_mmap || args.kernel_cache,
+                "protocol": format!("{}.{}", negotiated.protocol.0, negotiated.protocol.1),
+                "request_bytes": negotiated.request_bytes,
+                "readahead_bytes": negotiated.readahead_bytes,
+                "background_requests": negotiated.background_requests,
+                "shared_mmap": negotiated.shared_mmap || args.kernel_cache,
                 "kernel_cache": args.kernel_cache,
-                "transport": granted.transport.name(),
+                "transport": negotiated.transport.name(),
             },
         });
         writeln!(out, "{line}")?;
@@ -384,7 +413,7 @@ fn announce(
             Size::Bytes(size_bytes),
             status.policy,
             Size::Bytes(status.block_bytes),
-            granted.transport.name(),
+            negotiated.transport.name(),
         )?;
     }
     out.flush()?;

@@ -2,11 +2,13 @@
 
 mod descriptors;
 mod plan;
+mod remarks;
 mod unclean;
 
 use super::write_args::{StoreArgs, WriteArgs};
 use crate::failure::Failure;
 use futae_host::{Listen, Server, StopReport};
+use futae_log::LogArgs;
 use futae_trace::Size;
 use futae_wire::{NbdUri, Transport};
 use plan::Plan;
@@ -17,6 +19,7 @@ use signal_hook::iterator::Signals;
 use std::io::Write;
 use std::net::IpAddr;
 use std::path::PathBuf;
+use tracing::{info, warn};
 use unclean::UncleanArgs;
 
 /// Serve disk images over NBD from one cache
@@ -85,6 +88,9 @@ pub struct Args {
     /// Print JSON, one line at the start and one at the end
     #[arg(long)]
     json: bool,
+    /// The log.
+    #[command(flatten)]
+    pub log: LogArgs,
 }
 
 /// Whether clients may hand evicted blocks down.
@@ -102,19 +108,24 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let mut signals = Signals::new([SIGTERM, SIGINT])?;
     descriptors::raise_limit();
     let exports = plan.open()?;
-    let mut options = plan.server;
+    let (specs, mut options) = (plan.exports, plan.server);
+    let lives_on_evictions = options.lives_on_evictions;
     let wanted = options.connections_max;
     options.connections_max = descriptors::affordable(wanted, options.handshakes_max());
     if options.connections_max < wanted {
-        eprintln!(
-            "futae: serving {} connections instead of {wanted}: the limit of open files allows no more; \
+        warn!(
+            "serving {} connections instead of {wanted}: the limit of open files allows no more; \
              raise it (ulimit -n, LimitNOFILE=)",
             options.connections_max
         );
     }
     let server = Server::start(options, exports).map_err(anyhow::Error::from)?;
+    let writes = args.writes.write_mode.name();
+    remarks::at_start(&specs, &server.status(), lives_on_evictions, writes);
     announce(&server, args.json)?;
-    signals.forever().next();
+    let signal = signals.forever().next();
+    let name = signal.and_then(signal_hook::low_level::signal_name);
+    info!("{} received", name.unwrap_or("a signal"));
     let report = server.stop();
     say_goodbye(&report, args.json)?;
     let Some((name, problem)) = report.flush_errors.first() else {

@@ -115,7 +115,7 @@ impl Outage {
         };
         warn!(
             store = %name,
-            "{why}; the connection is lost, {meanwhile}, and it is tried again every 1 to 8 s"
+            "{why}; {meanwhile}; a new connection is tried every 1 to 8 s"
         );
         Self {
             since: Instant::now(),

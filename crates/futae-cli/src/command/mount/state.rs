@@ -5,6 +5,7 @@ use crate::failure::Failure;
 use futae_engine::{Engine, Identity, Memory};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use tracing::{error, warn};
 
 /// How often it is saved.
 const EVERY_SECONDS_DEFAULT: f64 = 60.0;
@@ -84,8 +85,8 @@ impl StateArgs {
         match Memory::load(&path, &identity) {
             Ok(None) => {}
             Ok(Some(memory)) => engine.recall(&memory),
-            Err(error) => eprintln!(
-                "futae: --state {}: {error}; it is ignored, and the cache begins cold",
+            Err(error) => warn!(
+                "--state {}: {error}; it is ignored, and the cache begins cold",
                 path.display()
             ),
         }
@@ -128,7 +129,7 @@ impl StateFile {
             Err(error) => {
                 if !std::mem::replace(&mut self.complained, true) {
                     let path = self.path.display();
-                    eprintln!("futae: --state {path}: cannot be saved: {error}");
+                    error!("--state {path}: cannot be saved: {error}");
                 }
             }
         }

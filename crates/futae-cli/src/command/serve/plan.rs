@@ -35,7 +35,8 @@ const POLICY_DEFAULT: &str = "exclusive";
 
 /// What the arguments come to, before anything is opened.
 pub(super) struct Plan {
-    exports: Vec<VolumeSpec>,
+    /// What to serve.
+    pub(super) exports: Vec<VolumeSpec>,
     classes: ClassNames,
     /// Blocks of each export's own cache, where it has one.
     own_blocks: Vec<Option<u32>>,
