@@ -54,6 +54,7 @@ bench-isolation: ## what attackers can do to an honest client; status 1 beyond t
 
 lint: ## format, clippy and documentation, without a warning
 	$(CARGO) fmt --all --check
+	rustfmt --edition 2024 --check crates/futae-policy/src/replace/*.rs
 	$(CARGO) clippy --workspace --locked --all-targets -- -D warnings
 	$(CARGO) clippy -p futae-cli --locked --no-default-features -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --locked --no-deps

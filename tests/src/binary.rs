@@ -1,4 +1,4 @@
-//! The `futae` binary under test.
+//! The `futae` binary under test, and the laboratory's beside it.
 
 use crate::rings::TRANSPORT;
 use serde_json::Value;
@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 /// Where a binary to test is, if it is not to be built: for trying the tests on a broken one.
 const OVERRIDE: &str = "FUTAE_BINARY";
 
-/// The binary, built from this workspace in the profile of the test.
+/// The binary, built from this workspace in the profile of the test, with `futae-lab` beside it.
 pub fn binary() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
     PATH.get_or_init(|| env::var_os(OVERRIDE).map_or_else(build, PathBuf::from))
@@ -19,6 +19,7 @@ pub fn binary() -> &'static Path {
 fn build() -> PathBuf {
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["build", "--package", "futae-cli", "--bin", "futae"]);
+    cargo.args(["--package", "futae-lab", "--bin", "futae-lab"]);
     cargo.arg("--message-format=json-render-diagnostics");
     if !cfg!(debug_assertions) {
         cargo.arg("--release");

@@ -70,17 +70,29 @@ impl Running {
 
     /// The next line that it prints.
     pub fn line(&mut self) -> String {
-        match self.lines.recv_timeout(PATIENCE) {
-            Ok(line) => line,
-            Err(_) => {
-                self.signal(Signal::KILL);
-                let ended = self.wait();
-                panic!(
-                    "{} did not say anything: {} {}",
-                    self.what, ended.status, ended.errors
-                );
-            }
-        }
+        self.try_line().unwrap_or_else(|ended| {
+            panic!(
+                "{} did not say anything: {} {}",
+                self.what, ended.status, ended.errors
+            )
+        })
+    }
+
+    /// The next line that it prints.
+    ///
+    /// # Errors
+    ///
+    /// How it ended, if it printed none.
+    pub fn try_line(&mut self) -> Result<String, Box<Ended>> {
+        self.lines.recv_timeout(PATIENCE).map_err(|_| {
+            self.signal(Signal::KILL);
+            Box::new(self.wait())
+        })
+    }
+
+    /// Whether it has not ended.
+    pub fn is_running(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
     }
 
     /// Sends a signal, unless it has ended.

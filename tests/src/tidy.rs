@@ -6,11 +6,12 @@ pub mod cards;
 pub mod dependencies;
 pub mod documents;
 mod mask;
+pub mod policy_names;
 pub mod sizes;
 pub mod unsafety;
 pub mod words;
 
-pub use mask::{mask, test_modules, without_tests};
+pub use mask::{mask, strings, test_modules, without_tests};
 
 use std::fmt;
 use std::fs;
@@ -41,13 +42,17 @@ impl Source {
         self.path.ends_with(".rs")
     }
 
-    /// The crate that it belongs to, for files below `crates/` and `papers/`.
+    /// The crate that it belongs to, for files below `crates/` and `lab/`.
     #[must_use]
     pub fn crate_name(&self) -> Option<&str> {
-        if self.path.starts_with("papers/") {
-            return Some("futae-papers");
+        let room = |room| self.path.strip_prefix(room)?.split_once('/');
+        match (room("crates/"), room("lab/")) {
+            (Some((name, _)), _) => Some(name),
+            (_, Some(("papers", _))) => Some("futae-papers"),
+            (_, Some(("vm", _))) => Some("futae-machine"),
+            (_, Some(("benches", _))) | (None, None) => None,
+            (_, Some((name, _))) => Some(name),
         }
-        self.path.strip_prefix("crates/")?.split('/').next()
     }
 
     /// A finding at a line, counted from 0.

@@ -4,7 +4,7 @@ use std::fs::OpenOptions;
 use std::path::Path;
 use std::process::{Command, Output};
 
-pub use futae_machine::need::{Need, skip};
+pub use futae_testkit::need::{Need, skip};
 
 /// Whether a program is installed; says so if it is not.
 #[must_use]

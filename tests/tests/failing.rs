@@ -325,6 +325,6 @@ fn a_server_that_goes_and_comes_back() {
     file.write(at(9), &buffer).expect("a write");
     file.sync().expect("a flush");
     drop(file);
-    stage.stop_mount();
+    stage.stop_mount_that_said("the connection was lost");
     stage.stop_serve();
 }

@@ -19,20 +19,14 @@ fn crates(features: &[&str]) -> BTreeSet<String> {
 }
 
 #[test]
-fn the_demo_is_built_without_parquet_pictures_and_the_laboratory() {
+fn the_demo_is_built_without_parquet_and_pictures() {
     let makefile = std::fs::read_to_string(root().join("Makefile")).expect("the Makefile");
     let demo = makefile
         .lines()
         .find(|line| line.ends_with("-- demo $(ARGS)"));
     assert!(demo.is_some_and(|line| line.contains("--no-default-features")));
     let (lean, whole) = (crates(&["--no-default-features"]), crates(&[]));
-    for heavy in [
-        "parquet",
-        "resvg",
-        "epaint_default_fonts",
-        "futae-machine",
-        "futae-papers",
-    ] {
+    for heavy in ["parquet", "resvg", "epaint_default_fonts"] {
         assert!(whole.contains(heavy), "{heavy} has another name now");
         assert!(!lean.contains(heavy), "{heavy} is compiled for the demo");
     }

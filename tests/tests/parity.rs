@@ -46,10 +46,10 @@ fn start(levels: &TwoLevels) -> Stage {
     stage.serve(&serve);
     let (policy, slots) = levels.upper;
     let size = format!("{slots}blocks");
-    let hand_down = match levels.link {
-        Link::Demote => "data",
+    let on_eviction = match levels.link {
+        Link::Demote => "demote",
         Link::Notice => "notice",
-        Link::Inclusive => "nothing",
+        Link::Inclusive => "none",
     };
     let mut mount = vec!["--cache", &size, "--policy", policy];
     mount.extend([
@@ -58,7 +58,7 @@ fn start(levels: &TwoLevels) -> Stage {
         "--decision-log",
         tools::text(&upper_log),
     ]);
-    mount.extend(["--hand-down", hand_down]);
+    mount.extend(["--hand-down", on_eviction]);
     stage.mount(&mount);
     stage
 }

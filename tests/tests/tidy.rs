@@ -1,7 +1,9 @@
 //! This source tree is as it should be, and each rule that says so can be broken.
 
+use futae_policy::Kind;
 use futae_tests::tidy::{
-    Finding, Source, cards, dependencies, documents, root, sizes, sources, unsafety, words,
+    Finding, Source, cards, dependencies, documents, policy_names, root, sizes, sources, unsafety,
+    words,
 };
 use std::process::Command;
 
@@ -60,6 +62,31 @@ fn unsafe_is_where_it_is_named_and_explained() {
 fn every_policy_has_its_card_and_its_reference() {
     let sources = sources();
     nothing(&cards::check(&sources));
+}
+
+#[test]
+fn no_policy_is_named_outside_of_the_registry() {
+    let names: Vec<_> = Kind::ALL.iter().map(|kind| kind.name()).collect();
+    nothing(&policy_names::check(&sources(), &names));
+}
+
+/// `cargo fmt` does not find them: the registry declares their modules by a macro.
+#[test]
+fn every_policy_is_formatted() {
+    let place = root().join("crates/futae-policy/src/replace");
+    let files = std::fs::read_dir(place).expect("the policies are there");
+    let paths = files.map(|file| file.expect("a directory entry").path());
+    let paths: Vec<_> = paths
+        .filter(|path| path.extension().is_some_and(|suffix| suffix == "rs"))
+        .collect();
+    let mut rustfmt = Command::new("rustfmt");
+    rustfmt.args(["--check", "--edition", "2024"]).args(paths);
+    let output = rustfmt.output().expect("rustfmt starts");
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stdout)
+    );
 }
 
 #[test]
@@ -152,10 +179,12 @@ mod rules {
 
     #[test]
     fn a_manifest_against_the_order_is_found() {
-        let on = |from: &str, to: &str| {
-            let packages = serde_json::json!([{ "name": from, "dependencies": [{ "name": to }] }]);
+        let kind = |from: &str, to: &str, kind: Option<&str>| {
+            let on = serde_json::json!({ "name": to, "kind": kind });
+            let packages = serde_json::json!([{ "name": from, "dependencies": [on] }]);
             dependencies::check_manifests(&serde_json::json!({ "packages": packages })).len()
         };
+        let on = |from: &str, to: &str| kind(from, to, None);
         assert_eq!(on("futae-policy", "futae-sim"), 1);
         assert_eq!(on("futae-host", "futae-guest"), 1);
         assert_eq!(on("futae-guest", "futae-host"), 1);
@@ -164,6 +193,16 @@ mod rules {
         assert_eq!(on("futae-bench", "futae-sim"), 0);
         assert_eq!(on("futae-sim", "futae-policy"), 0);
         assert_eq!(on("futae-cli", "futae-guest"), 0);
+        for laboratory in ["futae-lab", "futae-papers", "futae-machine"] {
+            assert_eq!(on("futae-cli", laboratory), 1);
+            assert_eq!(kind("futae-engine", laboratory, Some("dev")), 1);
+            assert_eq!(kind("futae-agent", laboratory, Some("build")), 1);
+        }
+        assert_eq!(on("futae-lab", "futae-cli"), 0);
+        assert_eq!(kind("futae-agent", "futae-machine", Some("dev")), 0);
+        assert_eq!(kind("futae-agent", "futae-papers", Some("dev")), 1);
+        assert_eq!(kind("futae-engine", "futae-testkit", Some("dev")), 0);
+        assert_eq!(on("futae-engine", "futae-testkit"), 1);
     }
 
     #[test]
@@ -176,7 +215,13 @@ mod rules {
             uses("crates/futae-engine/tests/x.rs", "use futae_wire as w;"),
             1
         );
-        assert_eq!(uses("papers/src/lib.rs", "use futae_tests::BLOCK;"), 1);
+        assert_eq!(uses("lab/papers/src/lib.rs", "use futae_tests::BLOCK;"), 1);
+        let of_machine = "use futae_machine::Plan;";
+        assert_eq!(uses("crates/futae-agent/src/run.rs", of_machine), 1);
+        assert_eq!(
+            uses("crates/futae-agent/tests/counts/main.rs", of_machine),
+            0
+        );
         assert_eq!(
             uses("crates/futae-guest/src/lib.rs", "use futae_host::Server;"),
             1
@@ -284,6 +329,35 @@ mod rules {
             1
         );
         assert_eq!(check("good", &CARD.replace("mod tests", "// mod tests")), 1);
+    }
+
+    #[test]
+    fn a_policy_by_name_is_found() {
+        let names = ["lru", "two-handed-clock"];
+        let check = |path: &str, text: &str| policy_names::check(&one(path, text), &names).len();
+        let product = "crates/futae-cli/src/main.rs";
+        assert_eq!(check(product, "if policy.name == \"lru\" {}"), 1);
+        assert_eq!(check(product, "\n\nparse(\"lru(depth=2)\");"), 1);
+        assert_eq!(check(product, "// \"lru\"\nlet a = \"use lru\";"), 0);
+        assert_eq!(
+            check(
+                product,
+                "#[cfg(test)]\nmod tests { const A: &str = \"lru\"; }"
+            ),
+            0
+        );
+        let own = "crates/futae-policy/src/replace/two_handed_clock.rs";
+        assert_eq!(check(own, "f(\"two-handed-clock\"); g(\"lru\");"), 1);
+        assert_eq!(check("papers/src/lib.rs", "f(\"lru\");"), 0);
+        let golden = Source::new("crates/futae-policy/src/golden.rs", "f(\"lru\");");
+        let root = |text: &str| Source::new("crates/futae-policy/src/lib.rs", text);
+        let both = |text: &str| policy_names::check(&[root(text), golden.clone()], &names).len();
+        assert_eq!(both("mod golden;"), 1);
+        assert_eq!(both("#[cfg(test)]\nmod golden;"), 0);
+        let (path, text, _) = policy_names::OTHER_MEANINGS[2];
+        let listed = |code: &str| policy_names::check(&one(path, code), &[text]).len();
+        assert_eq!(listed(&format!("json!({{ \"{text}\": 1 }})")), 0);
+        assert_eq!(listed("nothing"), 1, "a list that is out of date");
     }
 
     #[test]

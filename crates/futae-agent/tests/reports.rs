@@ -1,8 +1,8 @@
 //! Reports arrive over every kind of connection, and again after it broke; memory cgroups are told apart; and
 //! the agent keeps to its memory while it loads its programs.
 
-use futae_machine::need::{Need, skip};
 use futae_report::{Frame, GroupSample, Hello, Message, PAGE_BYTES, Sample, Source, Stream};
+use futae_testkit::need::{Need, skip};
 use std::fs::{self, File};
 use std::io::{Read, Write, stderr};
 use std::net::TcpListener;

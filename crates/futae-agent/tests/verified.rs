@@ -4,8 +4,8 @@
 use clap::Parser;
 use futae_agent::args::Args;
 use futae_agent::probe::Probe;
-use futae_machine::need::{Need, skip};
 use futae_report::Source;
+use futae_testkit::need::{Need, skip};
 use std::io::{Write, stderr};
 
 /// A loop over the pages of a read took 61 921 on Linux 6.18; without it the most is 1 254.

@@ -31,7 +31,7 @@ fn a_real_balloon_is_filled_emptied_and_returned() {
         Ok(guest) => guest,
         Err(error) if error.is_missing() => {
             // Past the capturing of tests' output; nobody misses what nobody can read.
-            futae_machine::need::skip(futae_machine::need::Need::Qemu, &error.to_string());
+            futae_testkit::need::skip(futae_testkit::need::Need::Qemu, &error.to_string());
             return;
         }
         Err(error) => panic!("{error}"),

@@ -1,21 +1,20 @@
 //! The futae command line: arguments in, tables or JSON out. All work is done by the libraries.
 
 mod command;
+mod defaults;
 mod demo;
 mod densities;
-mod failure;
-#[cfg(feature = "laboratory")]
-mod live;
+mod laboratory;
 mod load;
 mod plot;
-mod progress;
 mod report;
 mod save;
-mod table;
 
 use clap::{Parser, Subcommand};
 use failure::Failure;
 use futae_log::{Format, LevelFilter};
+// The modules find them at the root.
+use futae_terminal::{failure, progress, table};
 use std::process::ExitCode;
 
 /// Makes the two page caches of a virtualised machine work as one.
@@ -33,7 +32,6 @@ enum Command {
     Mrc(command::mrc::Args),
     Locality(command::locality::Args),
     Trace(command::trace::Args),
-    #[cfg(feature = "laboratory")]
     Paper(command::paper::Args),
     Serve(command::serve::Args),
     Mount(command::mount::Args),
@@ -65,7 +63,6 @@ impl Command {
             Self::Sim(args) => command::sim::run(&args),
             Self::Mrc(args) => command::mrc::run(&args),
             Self::Locality(args) => command::locality::run(&args),
-            #[cfg(feature = "laboratory")]
             Self::Paper(args) => command::paper::run(&args),
             Self::Trace(args) => command::trace::run(&args),
             Self::Serve(args) => command::serve::run(&args),

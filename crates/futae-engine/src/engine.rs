@@ -3,32 +3,35 @@
 mod account;
 mod asking;
 mod audit;
-mod belief;
 mod change;
+mod class_weights;
+mod classes;
 mod complaints;
 mod cost;
+mod demotion_guard;
 mod dirt;
 mod effects;
 mod extents;
 mod flights;
+mod frames;
 mod generations;
 mod growing;
 mod hints;
 mod loads;
+mod lock_turns;
 mod log;
 mod long;
 mod notices;
 mod ranges;
 mod read;
 mod residents;
+mod restart;
 mod sizing;
 mod state;
 mod status;
 mod steps;
-mod turns;
 mod unclean;
 mod under_way;
-mod weighing;
 mod write;
 mod write_back;
 
@@ -37,13 +40,12 @@ pub use status::{ClassStatus, EngineStatus, VolumeStatus, WeightStatus};
 pub use write_back::WriteBackOptions;
 
 use crate::arena::{Arena, give_long_pieces_back};
-use crate::{
-    ClientId, Extent, IoBuf, IoError, IoErrorKind, Memory, Operation, Request, SetupError, Store,
-};
+use crate::{ClientId, Extent, IoBuf, IoError, IoErrorKind, Operation, Request, SetupError, Store};
 use account::Account;
 use effects::Ticket;
 use futae_policy::{Class, HashIndex, Level, PolicySpec, Shape, VolumeId};
 use hashbrown::HashMap;
+use lock_turns::LockTurns;
 use log::DecisionLog;
 use sizing::{Sizing, check_sizes};
 use slab::Slab;
@@ -52,7 +54,6 @@ use status::Tally;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, mpsc};
 use std::time::{Duration, Instant};
-use turns::Turns;
 use write_back::WriteBack;
 
 /// How often to look at the clock.
@@ -60,13 +61,13 @@ const TICK_MIN: Duration = Duration::from_millis(5);
 const TICK_MAX: Duration = Duration::from_millis(500);
 /// What happens to a block that is evicted, when the store below is itself a cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum HandDown {
-    /// Nothing: the cache below is inclusive, or there is none.
+pub enum OnEviction {
+    /// The cache below hears nothing of it: it is inclusive, or there is none.
     #[default]
-    Nothing,
-    /// The block is handed down with its data.
-    Data,
-    /// The cache below is told, without the data.
+    None,
+    /// The cache below gets the block with its data.
+    Demote,
+    /// The cache below gets a notice that names the block, without data.
     Notice,
 }
 
@@ -82,7 +83,7 @@ pub struct EngineOptions {
     /// Seed for policies that draw lots.
     pub seed: u64,
     /// What happens to evicted blocks.
-    pub hand_down: HandDown,
+    pub on_eviction: OnEviction,
     /// Where to write every decision, if anywhere.
     pub decision_log: Option<PathBuf>,
     /// Keep written blocks, and bring them to their stores later.
@@ -93,7 +94,7 @@ pub struct EngineOptions {
 pub struct Engine {
     block_bytes: u64,
     policy: String,
-    state: Turns,
+    state: LockTurns,
     account: Arc<Account>,
     sizing: Mutex<Sizing>,
     questions: Mutex<asking::Questions>,
@@ -110,7 +111,7 @@ impl Engine {
             seed: options.seed,
         };
         let policy = futae_policy::build(&options.policy, &shape)?;
-        if policy.needs_future() {
+        if options.policy.needs_future() {
             return Err(SetupError::NeedsFuture(options.policy.to_string()));
         }
         give_long_pieces_back();
@@ -119,10 +120,10 @@ impl Engine {
         let account = Arc::<Account>::default();
         let state = State {
             block_bytes: options.block_bytes,
-            hand_down: options.hand_down,
+            on_eviction: options.on_eviction,
             level: Level::new(policy, HashIndex::default(), options.capacity_blocks),
             arena,
-            frames: Vec::new(),
+            frames: frames::Frames::default(),
             generations: generations::Generations::default(),
             volumes: Vec::new(),
             class_names: Vec::new(),
@@ -158,7 +159,7 @@ impl Engine {
         let engine = Arc::new(Self {
             block_bytes: options.block_bytes,
             policy: options.policy.to_string(),
-            state: Turns::new(state),
+            state: LockTurns::new(state),
             account: Arc::clone(&account),
             sizing: Mutex::new(Sizing {
                 capacity_blocks: options.capacity_blocks,
@@ -196,7 +197,7 @@ impl Engine {
             store,
             size_bytes,
             class,
-            belief: belief::Belief::default(),
+            demotion_guard: demotion_guard::DemotionGuard::default(),
             tally: Tally::default(),
             grows: false,
             notices: notices::Notices::default(),
@@ -245,7 +246,7 @@ impl Engine {
     /// The client is gone.
     pub fn leave(&self, volume: VolumeId, client: ClientId) {
         self.lock().volumes[usize::from(volume.0)]
-            .belief
+            .demotion_guard
             .leave(client);
     }
 
@@ -294,14 +295,16 @@ impl Engine {
         offset: u64,
         length: u64,
     ) -> Result<Vec<Extent>, IoError> {
-        // What is dirty now is data, whatever the store says of it and whenever it gets it.
-        let (store, dirty) = {
-            let state = self.lock();
-            (
-                state.store(volume),
-                state.dirty_ranges(volume, offset, length),
-            )
-        };
+        // What is dirty now is data, whatever the store says of it and whenever it gets it. The store is
+        // asked afterwards: what it gets meanwhile it knows of.
+        let store = self.lock().store(volume);
+        let end = offset.saturating_add(length).div_ceil(self.block_bytes);
+        let (mut next, mut dirty) = (Some(offset / self.block_bytes), Vec::new());
+        while let Some(from) = next {
+            next =
+                self.quiet_step(|state| state.note_dirty_ranges(volume, (from, end), &mut dirty));
+            self.state.give_way();
+        }
         let extents = store.extents(offset, length)?;
         Ok(extents::with_data(&extents, offset, &dirty))
     }
@@ -391,30 +394,6 @@ impl Engine {
     /// Begins to load what the policy wants loaded before anybody asks for anything.
     pub fn begin_loading(self: &Arc<Self>) {
         self.act(|_, _| ());
-    }
-
-    /// What a restart need not lose. Takes the lock for as long as the order of all blocks takes
-    /// to find.
-    pub fn memory(&self) -> Memory {
-        let state = self.lock();
-        Memory {
-            residents: state.level.order(),
-            history: state.level.history(),
-        }
-    }
-
-    /// Takes up what an earlier cache over the same volumes remembered, before the first request:
-    /// its history at once, its blocks as their data has been loaded. Blocks that are beyond a
-    /// volume or for which there is no room are left out, those next to go first.
-    pub fn recall(self: &Arc<Self>, memory: &Memory) {
-        let capacity = self.lock().level.capacity() as usize;
-        let kept = memory.residents.len().min(capacity);
-        let mut blocks = memory.residents[..kept].to_vec();
-        blocks.reverse();
-        self.act(|state, effects| {
-            state.level.recall(&memory.history);
-            state.restore(&blocks, effects);
-        });
     }
 
     /// What happened so far.

@@ -1,6 +1,7 @@
 //! A file or block device as a store, read past the kernel's page cache.
 
 mod disk;
+mod drop_page_cache;
 mod end;
 mod holder;
 mod identity;
@@ -9,7 +10,6 @@ mod io;
 mod lock;
 mod ofd;
 mod sector;
-mod sweep;
 mod threads;
 mod uring;
 
@@ -55,9 +55,9 @@ struct Inner {
     direct: Option<Arc<File>>,
     buffered: Arc<File>,
     /// By which pages of the file are dropped from the page cache.
-    swept: OnceLock<Arc<File>>,
+    dropped: OnceLock<Arc<File>>,
     disk: Arc<Disk>,
-    detours: AtomicU64,
+    buffered_fallbacks: AtomicU64,
 }
 
 impl FileStore {
@@ -115,9 +115,9 @@ impl FileStore {
             read_only,
             direct,
             buffered: Arc::new(File::from(buffered)),
-            swept: OnceLock::new(),
+            dropped: OnceLock::new(),
             disk: Arc::clone(&io.0),
-            detours: AtomicU64::new(0),
+            buffered_fallbacks: AtomicU64::new(0),
         };
         Ok(Self {
             inner: Arc::new(inner),
@@ -147,9 +147,9 @@ impl FileStore {
             read_only,
             direct: direct.map(Arc::new),
             buffered: Arc::new(buffered),
-            swept: OnceLock::new(),
+            dropped: OnceLock::new(),
             disk: Arc::clone(&io.0),
-            detours: AtomicU64::new(0),
+            buffered_fallbacks: AtomicU64::new(0),
         };
         Ok(Self {
             inner: Arc::new(inner),
@@ -234,17 +234,19 @@ impl Inner {
         let file = Arc::clone(self.file_for(offset, length));
         let is_cached = Arc::ptr_eq(&file, &self.buffered);
         if is_cached {
-            self.disk.detoured.fetch_add(length, Ordering::Relaxed);
+            self.disk
+                .buffered_bytes
+                .fetch_add(length, Ordering::Relaxed);
         }
         if is_cached || !self.disk.io.is_uring() {
-            self.detours.fetch_add(1, Ordering::Relaxed);
+            self.buffered_fallbacks.fetch_add(1, Ordering::Relaxed);
         }
         let finish = Box::new(move |result: std::io::Result<IoBuf>| {
             if matches!(&result, Err(error) if error.kind() == ErrorKind::UnexpectedEof) {
                 inner.end.look(&inner.buffered, &inner.path);
             }
             if is_cached {
-                inner.sweep(offset..offset + length, matches!(work, Work::Write { .. }));
+                inner.drop_page_cache(offset..offset + length, matches!(work, Work::Write { .. }));
             }
             done(result.map_err(|error| inner.failure(what, offset, length, &error)));
         });
@@ -259,13 +261,13 @@ impl Inner {
     }
 
     /// Has a range dropped from the page cache: at once, or when it has reached the disk.
-    fn sweep(&self, range: Range<u64>, is_written: bool) {
+    fn drop_page_cache(&self, range: Range<u64>, is_written: bool) {
         if !is_written {
-            return sweep::drop_pages(&self.buffered, &range);
+            return drop_page_cache::drop_pages(&self.buffered, &range);
         }
-        let swept = || sweep::descriptor(&self.buffered);
-        let file = self.swept.get_or_init(swept);
-        self.disk.sweep.note(file, range);
+        let dropped = || drop_page_cache::descriptor(&self.buffered);
+        let file = self.dropped.get_or_init(dropped);
+        self.disk.page_cache.note(file, range);
     }
 
     /// Makes a range a hole or zeroes in place; `next` gets what the file system said.
@@ -285,7 +287,7 @@ impl Inner {
             buffer: IoBuf::new(0),
             done: Box::new(move |result| {
                 // What is no whole page at its ends is zeroed in the page cache.
-                inner.sweep(offset..offset + length, true);
+                inner.drop_page_cache(offset..offset + length, true);
                 next(result.map(drop));
             }),
         });
@@ -385,8 +387,8 @@ impl Store for FileStore {
         self.inner.read_only
     }
 
-    fn detours(&self) -> u64 {
-        self.inner.detours.load(Ordering::Relaxed)
+    fn buffered_fallbacks(&self) -> u64 {
+        self.inner.buffered_fallbacks.load(Ordering::Relaxed)
     }
 
     fn submit(&self, _sequence: u64, operation: StoreOperation, done: StoreDone) {
@@ -508,7 +510,7 @@ mod tests {
         let bytes = wait(read).expect("read");
         let written: Vec<usize> = (0..16384).filter(|&at| bytes.as_slice()[at] == 7).collect();
         assert_eq!(written, (8192..12288).collect::<Vec<_>>());
-        assert!(store.describe().contains("threads") && store.detours() >= 2);
+        assert!(store.describe().contains("threads") && store.buffered_fallbacks() >= 2);
         File::options()
             .write(true)
             .open(&path)

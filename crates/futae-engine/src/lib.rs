@@ -11,18 +11,18 @@ mod engine;
 mod error;
 mod file;
 mod mark;
-mod memory;
 mod request;
 mod store;
+mod warm_state;
 
 pub use buffer::{IoBuf, PAGE_BYTES, POISON};
 pub use engine::{
-    ClassStatus, Engine, EngineOptions, EngineStatus, ExtentsDone, HandDown, VolumeStatus,
+    ClassStatus, Engine, EngineOptions, EngineStatus, ExtentsDone, OnEviction, VolumeStatus,
     WeightStatus, WriteBackOptions,
 };
 pub use error::{IoError, IoErrorKind, SetupError};
 pub use file::{FileIo, FileStore};
 pub use mark::{MarkFile, UncleanMark};
-pub use memory::{Identity, Memory, MemoryError};
 pub use request::{Change, ClientId, Done, Operation, Request};
 pub use store::{Extent, Store, StoreDone, StoreOperation, StoreResult};
+pub use warm_state::{Identity, WarmState, WarmStateError};

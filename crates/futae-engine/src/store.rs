@@ -108,7 +108,7 @@ pub trait Store: Send + Sync {
 
     /// Operations so far that could not go the direct way: through the page cache where `O_DIRECT`
     /// is refused or the range is not whole pages, or by threads where io_uring is refused.
-    fn detours(&self) -> u64 {
+    fn buffered_fallbacks(&self) -> u64 {
         0
     }
 

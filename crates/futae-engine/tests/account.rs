@@ -3,12 +3,12 @@
 mod common;
 
 use common::{BLOCK, setup, setup_writing, take, write};
-use futae_engine::{HandDown, Operation, WriteBackOptions};
+use futae_engine::{OnEviction, Operation, WriteBackOptions};
 use std::time::Duration;
 
 #[test]
 fn a_read_that_misses_holds_one_buffer_and_gives_it_back() {
-    let setup = setup("lru", 64, 4096, HandDown::Nothing);
+    let setup = setup("lru", 64, 4096, OnEviction::None);
     let client = setup.engine.join(setup.volume);
     setup.store.set(|inside| inside.hold = true);
     let first = setup.start(client, 0, setup.read(0, 16));
@@ -35,7 +35,7 @@ fn notices_and_write_backs_are_in_the_account() {
         dirty_max: 0.5,
         dirty_age_max: Duration::from_secs(60),
     };
-    let setup = setup_writing(BLOCK, "lru", 64, 4096 * BLOCK, HandDown::Nothing, Some(how));
+    let setup = setup_writing(BLOCK, "lru", 64, 4096 * BLOCK, OnEviction::None, Some(how));
     let client = setup.engine.join(setup.volume);
     setup.store.set(|inside| inside.hold = true);
     setup.engine.notice(setup.volume, 0, 10 * BLOCK);

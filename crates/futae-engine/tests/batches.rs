@@ -1,7 +1,7 @@
 //! Requests that are handed over together are answered as they would be one by one.
 
 use futae_engine::{
-    Engine, EngineOptions, FileStore, HandDown, IoBuf, IoError, IoErrorKind, Operation, Request,
+    Engine, EngineOptions, FileStore, IoBuf, IoError, IoErrorKind, OnEviction, Operation, Request,
 };
 use futae_policy::Class;
 use std::sync::{Arc, mpsc};
@@ -24,7 +24,7 @@ fn a_batch_of_hits_misses_writes_and_impossible_reads() {
         capacity_blocks: 32,
         policy: "lru".parse().expect("a policy"),
         seed: 1,
-        hand_down: HandDown::Nothing,
+        on_eviction: OnEviction::None,
         decision_log: None,
         write_back: None,
     })

@@ -4,7 +4,7 @@
 mod common;
 
 use common::{BLOCK, Setup, initial, setup, take, write};
-use futae_engine::{ClientId, HandDown, IoBuf, Operation};
+use futae_engine::{ClientId, IoBuf, OnEviction, Operation};
 use futae_policy::Prng;
 
 fn demote(block: u64, fill: u8) -> Operation {
@@ -28,7 +28,7 @@ fn fresh(block: u64) -> Vec<u8> {
 
 #[test]
 fn a_demoted_block_is_served_from_memory() {
-    let setup = setup("exclusive", 4, 16, HandDown::Nothing);
+    let setup = setup("exclusive", 4, 16, OnEviction::None);
     let client = setup.engine.join(setup.volume);
     let data = fresh(3);
     setup.start(
@@ -55,7 +55,7 @@ fn a_demoted_block_is_served_from_memory() {
 
 #[test]
 fn a_demotion_that_is_lost_costs_a_read_of_the_store() {
-    let setup = setup("exclusive", 8, 16, HandDown::Nothing);
+    let setup = setup("exclusive", 8, 16, OnEviction::None);
     let client = setup.engine.join(setup.volume);
     let arrives = |block: u64| block.is_multiple_of(2);
     for block in (0..8).filter(|&block| arrives(block)) {
@@ -81,7 +81,7 @@ fn a_demotion_that_is_lost_costs_a_read_of_the_store() {
 fn older_than_a_write_is_never_served() {
     for write_is_held in [false, true] {
         for demotion_first in [false, true] {
-            let setup = setup("exclusive", 4, 16, HandDown::Nothing);
+            let setup = setup("exclusive", 4, 16, OnEviction::None);
             let client = setup.engine.join(setup.volume);
             setup.store.set(|inside| inside.hold = write_is_held);
             if demotion_first {
@@ -112,7 +112,7 @@ fn older_than_a_write_is_never_served() {
 
 #[test]
 fn a_trim_or_zeroing_counts_as_a_write() {
-    let setup = setup("exclusive", 4, 16, HandDown::Nothing);
+    let setup = setup("exclusive", 4, 16, OnEviction::None);
     let client = setup.engine.join(setup.volume);
     let zero = Operation::WriteZeroes {
         offset: 0,
@@ -128,7 +128,7 @@ fn a_trim_or_zeroing_counts_as_a_write() {
 
 #[test]
 fn never_from_a_volume_that_several_clients_use() {
-    let setup = setup("exclusive", 4, 16, HandDown::Nothing);
+    let setup = setup("exclusive", 4, 16, OnEviction::None);
     let first = setup.engine.join(setup.volume);
     let second = setup.engine.join(setup.volume);
     setup.start(second, 1, write(2 * BLOCK, &[0xBB; BLOCK as usize]));
@@ -146,7 +146,7 @@ fn never_from_a_volume_that_several_clients_use() {
 
 #[test]
 fn a_part_of_a_block_is_not_a_block() {
-    let setup = setup("exclusive", 4, 16, HandDown::Nothing);
+    let setup = setup("exclusive", 4, 16, OnEviction::None);
     let client = setup.engine.join(setup.volume);
     let data = IoBuf::copy_of(&[0xAA; 512]);
     setup.start(client, 1, Operation::Demote { offset: 0, data });
@@ -158,7 +158,7 @@ fn a_part_of_a_block_is_not_a_block() {
 #[test]
 fn any_order_of_arrival_is_safe() {
     for seed in 0..300 {
-        let setup = setup("exclusive", 3, 4, HandDown::Nothing);
+        let setup = setup("exclusive", 3, 4, OnEviction::None);
         let client = setup.engine.join(setup.volume);
         let mut prng = Prng::new(seed);
         let mut truth: Vec<Vec<u8>> = (0..4).map(fresh).collect();
@@ -200,7 +200,7 @@ fn any_order_of_arrival_is_safe() {
 /// A cache outlives the connections of its store: what it read over an earlier one may be stale.
 #[test]
 fn what_came_before_a_reconnect_is_never_handed_down() {
-    let setup = setup("lru", 2, 16, HandDown::Data);
+    let setup = setup("lru", 2, 16, OnEviction::Demote);
     let client = setup.engine.join(setup.volume);
     let demoted = || -> Vec<u64> {
         let all = setup.store.get(|inside| inside.demotions.clone());

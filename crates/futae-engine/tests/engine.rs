@@ -3,12 +3,12 @@
 mod common;
 
 use common::{BLOCK, initial, setup, take, write};
-use futae_engine::{Engine, EngineOptions, HandDown, IoErrorKind, Operation, SetupError};
+use futae_engine::{Engine, EngineOptions, IoErrorKind, OnEviction, Operation, SetupError};
 
 #[test]
 fn concurrent_misses_on_a_block_make_one_read() {
     for policy in ["lru", "exclusive"] {
-        let setup = setup(policy, 8, 64, HandDown::Nothing);
+        let setup = setup(policy, 8, 64, OnEviction::None);
         let client = setup.engine.join(setup.volume);
         setup.store.set(|inside| inside.hold = true);
         let answers: Vec<_> = (0..10)
@@ -31,7 +31,7 @@ fn concurrent_misses_on_a_block_make_one_read() {
 
 #[test]
 fn adjacent_misses_are_one_larger_read() {
-    let setup = setup("lru", 32, 64, HandDown::Nothing);
+    let setup = setup("lru", 32, 64, OnEviction::None);
     let client = setup.engine.join(setup.volume);
     take(&setup.start(client, 0, setup.read(4, 1)))
         .expect("answered")
@@ -52,7 +52,7 @@ fn adjacent_misses_are_one_larger_read() {
 
 #[test]
 fn a_block_that_is_not_kept_is_read_no_further_than_asked() {
-    let setup = setup("fix", 1, 64, HandDown::Nothing);
+    let setup = setup("fix", 1, 64, OnEviction::None);
     let client = setup.engine.join(setup.volume);
     take(&setup.start(client, 0, setup.read(0, 1)))
         .expect("answered")
@@ -71,7 +71,7 @@ fn a_block_that_is_not_kept_is_read_no_further_than_asked() {
 
 #[test]
 fn a_failed_read_is_an_error_is_counted_and_is_not_cached() {
-    let setup = setup("lru", 8, 64, HandDown::Nothing);
+    let setup = setup("lru", 8, 64, OnEviction::None);
     let client = setup.engine.join(setup.volume);
     setup.store.set(|inside| inside.fail_reads = true);
     let error = take(&setup.start(client, 0, setup.read(3, 2)))
@@ -90,7 +90,7 @@ fn a_failed_read_is_an_error_is_counted_and_is_not_cached() {
 
 #[test]
 fn a_failed_write_is_an_error_and_its_blocks_are_forgotten() {
-    let setup = setup("lru", 8, 64, HandDown::Nothing);
+    let setup = setup("lru", 8, 64, OnEviction::None);
     let client = setup.engine.join(setup.volume);
     take(&setup.start(client, 0, setup.read(3, 1)))
         .expect("answered")
@@ -108,7 +108,7 @@ fn a_failed_write_is_an_error_and_its_blocks_are_forgotten() {
 
 #[test]
 fn ranges_beyond_the_volume_are_refused() {
-    let setup = setup("lru", 8, 4, HandDown::Nothing);
+    let setup = setup("lru", 8, 4, OnEviction::None);
     let client = setup.engine.join(setup.volume);
     for operation in [
         Operation::Read {
@@ -139,7 +139,7 @@ fn ranges_beyond_the_volume_are_refused() {
 
 #[test]
 fn what_is_evicted_is_handed_down_after_the_read_that_evicts_it() {
-    let setup = setup("lru", 2, 16, HandDown::Data);
+    let setup = setup("lru", 2, 16, OnEviction::Demote);
     let client = setup.engine.join(setup.volume);
     for block in [0, 1, 2] {
         take(&setup.start(client, 0, setup.read(block, 1)))
@@ -161,7 +161,7 @@ fn what_is_evicted_is_handed_down_after_the_read_that_evicts_it() {
 #[test]
 fn shrinking_hands_down_and_gives_memory_back() {
     let blocks = 16_384; // 64 MiB
-    let setup = setup("lru", blocks, u64::from(blocks), HandDown::Notice);
+    let setup = setup("lru", blocks, u64::from(blocks), OnEviction::Notice);
     let client = setup.engine.join(setup.volume);
     let read = setup.read(0, u64::from(blocks));
     drop(
@@ -193,7 +193,7 @@ fn shrinking_hands_down_and_gives_memory_back() {
 
 #[test]
 fn a_cache_gives_way_to_what_is_beside_it_and_takes_it_back() {
-    let setup = setup("lru", 100, 200, HandDown::Nothing);
+    let setup = setup("lru", 100, 200, OnEviction::None);
     let client = setup.engine.join(setup.volume);
     let fill = || {
         let read = setup.read(0, 200);
@@ -234,7 +234,7 @@ fn sizes_that_cannot_be_are_refused() {
         capacity_blocks,
         policy: "lru".parse().expect("a policy"),
         seed: 0,
-        hand_down: HandDown::Nothing,
+        on_eviction: OnEviction::None,
         decision_log: None,
         write_back: None,
     };
@@ -255,7 +255,7 @@ fn sizes_that_cannot_be_are_refused() {
 
 #[test]
 fn a_policy_that_chooses_its_contents_gets_what_it_asks_for() {
-    let setup = setup("const(pin=2-4)", 3, 16, HandDown::Nothing);
+    let setup = setup("const(pin=2-4)", 3, 16, OnEviction::None);
     let client = setup.engine.join(setup.volume);
     for block in [9, 2, 3, 4, 9] {
         let data = setup
@@ -284,7 +284,7 @@ fn a_policy_that_needs_the_future_is_refused() {
         capacity_blocks: 4,
         policy: "exclusive(opt)".parse().expect("a policy"),
         seed: 0,
-        hand_down: HandDown::Nothing,
+        on_eviction: OnEviction::None,
         decision_log: None,
         write_back: None,
     };
@@ -296,7 +296,7 @@ fn a_policy_that_needs_the_future_is_refused() {
 
 #[test]
 fn a_stalled_store_holds_up_its_own_blocks_only() {
-    let setup = setup("lru", 8, 64, HandDown::Nothing);
+    let setup = setup("lru", 8, 64, OnEviction::None);
     let client = setup.engine.join(setup.volume);
     setup.store.set(|inside| inside.hold = true);
     let stalled = setup.start(client, 0, setup.read(3, 1));

@@ -83,7 +83,7 @@ fn equal_to_a_plain_array_at_any_alignment() {
     }
     wait(&store, StoreOperation::Flush).expect("flushed");
     assert!(
-        store.detours() > 0,
+        store.buffered_fallbacks() > 0,
         "unaligned ranges take the detour through the page cache"
     );
     assert_eq!(std::fs::read(&path).expect("the image"), model);
@@ -96,7 +96,7 @@ fn in_page_cache(path: &Path) -> Option<u64> {
     let said = match told {
         Ok(told) if told.status.success() => told.stdout,
         _ => {
-            futae_machine::need::skip(futae_machine::need::Need::Tools, "fincore is not installed");
+            futae_testkit::need::skip(futae_testkit::need::Need::Tools, "fincore is not installed");
             return None;
         }
     };
@@ -109,8 +109,8 @@ fn what_goes_through_the_page_cache_leaves_it_again() {
     let path = image(directory.path(), 3_000_003);
     let store = FileStore::open(&path, false).expect("a store");
     if store.describe().contains("no O_DIRECT") {
-        return futae_machine::need::skip(
-            futae_machine::need::Need::Direct,
+        return futae_testkit::need::skip(
+            futae_testkit::need::Need::Direct,
             &format!("no O_DIRECT in {}", directory.path().display()),
         );
     }
@@ -296,8 +296,8 @@ impl Drop for SmallDisk {
 #[test]
 fn a_full_disk_is_an_error_that_says_so_and_reads_go_on() {
     let Some(disk) = SmallDisk::mount() else {
-        futae_machine::need::skip(
-            futae_machine::need::Need::Root,
+        futae_testkit::need::skip(
+            futae_testkit::need::Need::Root,
             "mounting a tmpfs is not permitted here (run as root)",
         );
         return;

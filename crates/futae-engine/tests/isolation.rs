@@ -2,12 +2,12 @@
 
 mod common;
 
-use common::{BLOCK, Setup, TestStore, initial, setup, take, write};
+use common::{BLOCK, Setup, TestStore, initial, setup, setup_writing, take, write};
 use futae_engine::{
-    ClientId, Engine, Extent, HandDown, IoBuf, IoError, Operation, Request, Store, StoreDone,
-    StoreOperation,
+    ClientId, Engine, Extent, IoBuf, IoError, OnEviction, Operation, Request, Store, StoreDone,
+    StoreOperation, WriteBackOptions,
 };
-use futae_policy::{Class, VolumeId};
+use futae_policy::{BlockId, Class, VolumeId};
 use std::sync::{Arc, Condvar, Mutex, mpsc};
 
 /// A store that does not tell its extents before it is allowed to.
@@ -48,7 +48,7 @@ fn ask(engine: &Arc<Engine>, volume: VolumeId, length: u64) -> mpsc::Receiver<Ve
 
 #[test]
 fn a_store_that_is_slow_to_tell_its_extents_holds_nobody_up() {
-    let setup = setup("lru", 8, 16, HandDown::Nothing);
+    let setup = setup("lru", 8, 16, OnEviction::None);
     let slow = Arc::new(Slow {
         below: TestStore::new(16),
         may: Mutex::new(false),
@@ -127,7 +127,7 @@ impl Store for Below {
 
 #[test]
 fn reads_and_demotions_of_a_batch_go_together_to_each_of_several_stores() {
-    let setup = setup("lru", 2, 64, HandDown::Data);
+    let setup = setup("lru", 2, 64, OnEviction::Demote);
     let stores = [Arc::new(Below::default()), Arc::new(Below::default())];
     let volumes = stores.clone().map(|store| {
         let volume = setup.engine.add_volume("below", store, Class::NORMAL);
@@ -166,7 +166,7 @@ fn longest_step(setup: &Setup) -> (u64, u64) {
 #[test]
 fn a_long_range_is_decided_on_in_bounded_steps() {
     const BLOCKS: u64 = 6000;
-    let setup = setup("lru", BLOCKS as u32, BLOCKS, HandDown::Nothing);
+    let setup = setup("lru", BLOCKS as u32, BLOCKS, OnEviction::None);
     let client = setup.engine.join(setup.volume);
     let all = BLOCKS * BLOCK;
     let read = |operation| take(&setup.start(client, 0, operation)).expect("answered");
@@ -214,7 +214,7 @@ fn a_long_range_is_decided_on_in_bounded_steps() {
 
 #[test]
 fn a_batch_and_what_waited_for_a_write_go_on_in_bounded_steps() {
-    let setup = setup("lru", 64, 4096, HandDown::Nothing);
+    let setup = setup("lru", 64, 4096, OnEviction::None);
     let client = setup.engine.join(setup.volume);
     setup.store.set(|inside| inside.hold = true);
     let trim = Operation::Trim {
@@ -248,7 +248,7 @@ fn a_batch_and_what_waited_for_a_write_go_on_in_bounded_steps() {
 
 #[test]
 fn a_range_is_dropped_by_what_is_resident_of_it() {
-    let setup = setup("lru", 1024, 1 << 14, HandDown::Nothing);
+    let setup = setup("lru", 1024, 1 << 14, OnEviction::None);
     let client = setup.engine.join(setup.volume);
     for at in (0..1024).rev() {
         let block = at * 16;
@@ -278,7 +278,7 @@ fn a_range_is_dropped_by_what_is_resident_of_it() {
 #[test]
 fn a_notice_of_any_length_reads_little_at_a_time_and_little_in_all() {
     const BLOCKS: u64 = 16 << 10;
-    let setup = setup("lru", 4096, BLOCKS, HandDown::Nothing);
+    let setup = setup("lru", 4096, BLOCKS, OnEviction::None);
     let client = setup.engine.join(setup.volume);
     setup.store.set(|inside| inside.hold = true);
     let notice = || Operation::Notice {
@@ -316,7 +316,7 @@ fn a_notice_of_any_length_reads_little_at_a_time_and_little_in_all() {
 
 #[test]
 fn notices_go_on_by_themselves_and_are_answered_by_what_they_read() {
-    let setup = setup("lru", 4096, 4096, HandDown::Nothing);
+    let setup = setup("lru", 4096, 4096, OnEviction::None);
     let client = setup.engine.join(setup.volume);
     // Every other block is here already: many short reads.
     for block in (0..900).step_by(2) {
@@ -338,5 +338,123 @@ fn notices_go_on_by_themselves_and_are_answered_by_what_they_read() {
         initial(1000 * BLOCK)
     );
     assert_eq!(setup.store.get(|inside| inside.reads.len()), reads);
+    setup.engine.audit();
+}
+
+/// A cache in which every block of a volume is resident, asked for one at a time.
+fn filled(policy: &str, blocks: u64) -> Setup {
+    let setup = setup(policy, blocks as u32, blocks, OnEviction::None);
+    let client = setup.engine.join(setup.volume);
+    for block in 0..blocks {
+        take(&setup.start(client, 0, setup.read(block, 1)));
+    }
+    assert_eq!(longest_step(&setup), (1, blocks));
+    setup
+}
+
+#[test]
+fn what_is_kept_over_a_restart_is_taken_down_and_up_in_bounded_steps() {
+    const BLOCKS: u64 = 5000;
+    let first = filled("lru", BLOCKS);
+    let memory = first.engine.warm_state();
+    assert_eq!(longest_step(&first), (1024, BLOCKS));
+    let names: Vec<_> = (0..BLOCKS).rev().map(BlockId::on_first).collect();
+    assert!(memory.residents == names, "the last used comes first");
+
+    let second = setup("lru", BLOCKS as u32, BLOCKS, OnEviction::None);
+    second.store.set(|inside| inside.hold = true);
+    second.engine.recall(&memory);
+    assert_eq!(longest_step(&second), (1024, BLOCKS));
+    let first_read = second.store.get(|inside| match &inside.held[0].0 {
+        StoreOperation::Read { offset, .. } => *offset,
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(first_read, (BLOCKS - 1) * BLOCK, "the safest first");
+    second.store.release_all();
+    assert!(second.engine.warm_state() == memory);
+    assert_eq!(second.engine.status().loading_blocks, 0);
+    second.engine.audit();
+}
+
+#[test]
+fn groups_of_a_policy_are_kept_apart_over_a_restart() {
+    let setup = setup("lfu", 8, 8, OnEviction::None);
+    let client = setup.engine.join(setup.volume);
+    for block in [4, 4, 4, 2, 2, 6, 6, 1] {
+        take(&setup.start(client, 0, setup.read(block, 1)));
+    }
+    let names = [4, 6, 2, 1].map(BlockId::on_first);
+    assert_eq!(setup.engine.warm_state().residents, names);
+}
+
+#[test]
+fn volumes_get_other_classes_in_bounded_steps_by_their_own_blocks() {
+    const BLOCKS: u64 = 3000;
+    let setup = filled("directory(lru, max_protected=0.9)", BLOCKS);
+    let other = TestStore::new(100);
+    let other = setup.engine.add_volume("other", other, Class::NORMAL);
+    let other = other.expect("a volume");
+    let client = setup.engine.join(other);
+    for block in (0..100).rev() {
+        let read = setup.engine.read_blocking(other, client, block * BLOCK, 1);
+        read.expect("a read");
+    }
+    setup.engine.set_classes(&[(other, Class::PROTECTED)], true);
+    assert_eq!(longest_step(&setup), (100, BLOCKS), "its blocks only");
+    setup
+        .engine
+        .set_classes(&[(setup.volume, Class::PROTECTED)], true);
+    assert_eq!(longest_step(&setup), (1024, BLOCKS));
+    setup.engine.audit();
+    // Protected blocks of one volume go in the order of their last use when there are too many.
+    setup
+        .engine
+        .set_classes(&[(setup.volume, Class::NORMAL)], true);
+    setup.engine.resize(100).expect("smaller");
+    let memory = setup.engine.warm_state();
+    let kept: Vec<_> = (0..100).map(|index| BlockId::new(other, index)).collect();
+    assert_eq!(memory.residents, kept);
+    setup.engine.audit();
+}
+
+#[test]
+fn the_extents_of_a_dirty_volume_are_found_in_bounded_steps() {
+    const BLOCKS: u64 = 3000;
+    let how = WriteBackOptions {
+        dirty_max: 1.0,
+        ..WriteBackOptions::default()
+    };
+    let setup = setup_writing(
+        BLOCK,
+        "lru",
+        2 * BLOCKS as u32,
+        BLOCKS * BLOCK,
+        OnEviction::None,
+        Some(how),
+    );
+    let client = setup.engine.join(setup.volume);
+    for block in 0..BLOCKS {
+        let data = vec![1; BLOCK as usize];
+        take(&setup.start(client, 0, write(block * BLOCK, &data)));
+    }
+    assert_eq!(longest_step(&setup), (1, BLOCKS));
+    setup.store.set(|inside| inside.is_hole = true);
+    let all = BLOCKS * BLOCK;
+    let extents = setup.engine.extents(setup.volume, 0, all);
+    let extents = extents.expect("extents");
+    let data = extents.iter().filter(|extent| !extent.hole);
+    assert_eq!(data.map(|extent| extent.length).sum::<u64>(), all);
+    assert_eq!(longest_step(&setup), (1024, BLOCKS));
+
+    // Nor does a flush of all of it look at more at a time.
+    setup.store.set(|inside| inside.hold = true);
+    let flushed = setup.start(client, 0, Operation::Flush);
+    let later = vec![2; BLOCK as usize];
+    take(&setup.start(client, 0, write(0, &later)));
+    setup.store.release_all();
+    take(&flushed).expect("answered").expect("flushed");
+    assert_eq!(longest_step(&setup).0, 1024);
+    let stored = setup.store.get(|inside| inside.bytes.clone());
+    assert!(stored[BLOCK as usize..].iter().all(|&byte| byte == 1));
     setup.engine.audit();
 }

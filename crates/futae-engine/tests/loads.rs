@@ -4,7 +4,7 @@
 mod common;
 
 use common::{BLOCK, Setup, TestStore, initial, setup_of, take, write};
-use futae_engine::{Engine, EngineOptions, HandDown, Memory, Operation, Store};
+use futae_engine::{Engine, EngineOptions, OnEviction, Operation, Store, WarmState};
 use futae_policy::{BlockId, Class};
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ fn large(policy: &str, slots: u32, blocks: u64) -> Setup {
 }
 
 fn sized(block_bytes: u64, policy: &str, slots: u32, bytes: u64) -> Setup {
-    setup_of(block_bytes, policy, slots, bytes, HandDown::Nothing)
+    setup_of(block_bytes, policy, slots, bytes, OnEviction::None)
 }
 
 fn read(offset: u64, length: u64) -> Operation {
@@ -87,7 +87,7 @@ fn the_log_says_when_a_block_is_there() {
         capacity_blocks: 2,
         policy: "lru".parse().expect("a policy"),
         seed: 1,
-        hand_down: HandDown::Nothing,
+        on_eviction: OnEviction::None,
         decision_log: Some(path.clone()),
         write_back: None,
     };
@@ -250,7 +250,7 @@ fn what_was_resident_is_loaded_again_after_a_restart() {
         for block in [1, 2, 3, 4, 2] {
             first.start(client, 0, read(block * block_bytes, 1));
         }
-        let memory = first.engine.memory();
+        let memory = first.engine.warm_state();
         let order = [2, 4, 3].map(BlockId::on_first);
         assert_eq!(memory.residents, order);
         // A smaller cache takes the safest of them.
@@ -258,7 +258,7 @@ fn what_was_resident_is_loaded_again_after_a_restart() {
             let second = sized(block_bytes, "lru", slots, 8 * block_bytes);
             second.store.set(|inside| inside.hold = true);
             second.engine.recall(&memory);
-            assert_eq!(second.engine.memory().residents, kept);
+            assert_eq!(second.engine.warm_state().residents, kept);
             let next = second.store.get(|inside| match &inside.held[0].0 {
                 futae_engine::StoreOperation::Read { offset, .. } => *offset,
                 other => panic!("{other:?}"),
@@ -282,10 +282,10 @@ fn a_memory_of_blocks_that_are_not_there_or_twice_does_no_harm() {
     let setup = sized(BLOCK, "lru", 4, 8 * BLOCK);
     let residents = [3, 3, 99, 5].map(BlockId::on_first).to_vec();
     let history = residents.clone();
-    setup.engine.recall(&Memory { residents, history });
+    setup.engine.recall(&WarmState { residents, history });
     setup.engine.audit();
     assert_eq!(
-        setup.engine.memory().residents,
+        setup.engine.warm_state().residents,
         [3, 5].map(BlockId::on_first)
     );
 }

@@ -3,11 +3,11 @@
 mod common;
 
 use common::{Answer, BLOCK, Setup, initial, setup, take, write};
-use futae_engine::{ClientId, HandDown};
+use futae_engine::{ClientId, OnEviction};
 use futae_policy::Prng;
 
 fn started(slots: u32) -> (Setup, ClientId) {
-    let setup = setup("lru", slots, 64, HandDown::Nothing);
+    let setup = setup("lru", slots, 64, OnEviction::None);
     let client = setup.engine.join(setup.volume);
     (setup, client)
 }

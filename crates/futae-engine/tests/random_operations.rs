@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Answer, BLOCK, Setup, initial, setup_of, take, write};
-use futae_engine::{ClientId, HandDown, IoBuf, Operation};
+use futae_engine::{ClientId, IoBuf, OnEviction, Operation};
 use futae_policy::Prng;
 
 /// What is cached.
@@ -199,8 +199,8 @@ fn start(
     });
 }
 
-fn run(disk: Disk, policy: &str, slots: u32, hand_down: HandDown, seed: u64) {
-    let setup = setup_of(disk.block, policy, slots, disk.bytes(), hand_down);
+fn run(disk: Disk, policy: &str, slots: u32, on_eviction: OnEviction, seed: u64) {
+    let setup = setup_of(disk.block, policy, slots, disk.bytes(), on_eviction);
     if let few @ 1.. = seed / 1000 % 4 {
         // Long requests take several steps, and other work comes between them.
         setup.engine.set_step_blocks(few);
@@ -301,16 +301,16 @@ fn equal_to_a_plain_array_under_every_policy() {
         "lfu-history(history=20,review=3,min_gain=0)",
         "const(pin=3-9)",
     ] {
-        for (slots, hand_down) in [
-            (1, HandDown::Data),
-            (3, HandDown::Nothing),
-            (7, HandDown::Data),
-            (12, HandDown::Notice),
-            (30, HandDown::Data),
+        for (slots, on_eviction) in [
+            (1, OnEviction::Demote),
+            (3, OnEviction::None),
+            (7, OnEviction::Demote),
+            (12, OnEviction::Notice),
+            (30, OnEviction::Demote),
         ] {
             for seed in 0..6 {
                 let seed = seed * 1000 + u64::from(slots);
-                run(Disk::SMALL, policy, slots, hand_down, seed);
+                run(Disk::SMALL, policy, slots, on_eviction, seed);
             }
         }
     }
@@ -324,14 +324,14 @@ fn equal_to_a_plain_array_in_pieces() {
         "lfu-history(history=20,review=3,min_gain=0)",
         "const(pin=1-3)",
     ] {
-        for (slots, hand_down) in [
-            (1, HandDown::Nothing),
-            (2, HandDown::Data),
-            (3, HandDown::Notice),
-            (6, HandDown::Nothing),
+        for (slots, on_eviction) in [
+            (1, OnEviction::None),
+            (2, OnEviction::Demote),
+            (3, OnEviction::Notice),
+            (6, OnEviction::None),
         ] {
             let seed = 77 + u64::from(slots);
-            run(Disk::LARGE, policy, slots, hand_down, seed);
+            run(Disk::LARGE, policy, slots, on_eviction, seed);
         }
     }
 }

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{BLOCK, Setup, setup_writing, take, write};
-use futae_engine::{ClientId, HandDown, IoBuf, Operation, UncleanMark, WriteBackOptions};
+use futae_engine::{ClientId, IoBuf, OnEviction, Operation, UncleanMark, WriteBackOptions};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -69,7 +69,7 @@ fn guarded(age_max: Duration, loss: Option<&str>) -> (Setup, ClientId, Arc<TestM
         dirty_max: 1.0,
         dirty_age_max: age_max,
     };
-    let setup = setup_writing(BLOCK, "lru", 64, 64 * BLOCK, HandDown::Nothing, Some(how));
+    let setup = setup_writing(BLOCK, "lru", 64, 64 * BLOCK, OnEviction::None, Some(how));
     let mark = Arc::new(TestMark::default());
     mark.is_durable.store(loss.is_some(), Ordering::SeqCst);
     let kept: Arc<dyn UncleanMark> = Arc::clone(&mark) as _;
@@ -197,7 +197,7 @@ fn one_flush_fails_after_an_unclean_end_and_the_mark_stays_until_then() {
 
 #[test]
 fn without_write_back_one_flush_fails_too() {
-    let setup = setup_writing(BLOCK, "lru", 64, 64 * BLOCK, HandDown::Nothing, None);
+    let setup = setup_writing(BLOCK, "lru", 64, 64 * BLOCK, OnEviction::None, None);
     let mark = Arc::new(TestMark::default());
     mark.is_durable.store(true, Ordering::SeqCst);
     let kept: Arc<dyn UncleanMark> = Arc::clone(&mark) as _;

@@ -4,19 +4,19 @@ mod common;
 
 use common::{Answer, BLOCK, Setup, setup_writing, take, write};
 use futae_engine::{
-    ClientId, Engine, EngineOptions, HandDown, Operation, SetupError, WriteBackOptions,
+    ClientId, Engine, EngineOptions, OnEviction, Operation, SetupError, WriteBackOptions,
 };
 use std::sync::Arc;
 use std::time::Duration;
 
 const NEVER: Duration = Duration::from_secs(3600);
 
-fn keeping(policy: &str, slots: u32, dirty_max: f64, hand_down: HandDown) -> (Setup, ClientId) {
+fn keeping(policy: &str, slots: u32, dirty_max: f64, on_eviction: OnEviction) -> (Setup, ClientId) {
     let how = WriteBackOptions {
         dirty_max,
         dirty_age_max: NEVER,
     };
-    let setup = setup_writing(BLOCK, policy, slots, 64 * BLOCK, hand_down, Some(how));
+    let setup = setup_writing(BLOCK, policy, slots, 64 * BLOCK, on_eviction, Some(how));
     let client = setup.engine.join(setup.volume);
     (setup, client)
 }
@@ -71,7 +71,7 @@ fn is_good(answer: &Answer) -> bool {
 
 #[test]
 fn a_write_is_answered_first_and_flushed_in_ascending_runs() {
-    let (setup, client) = keeping("lru", 32, 1.0, HandDown::Nothing);
+    let (setup, client) = keeping("lru", 32, 1.0, OnEviction::None);
     for block in [9, 3, 5, 4] {
         assert!(is_good(&setup.put(client, block, block as u8 + 100)));
     }
@@ -90,7 +90,7 @@ fn a_write_is_answered_first_and_flushed_in_ascending_runs() {
 
 #[test]
 fn a_flush_covers_what_came_before_it_and_nothing_else() {
-    let (setup, client) = keeping("lru", 32, 1.0, HandDown::Nothing);
+    let (setup, client) = keeping("lru", 32, 1.0, OnEviction::None);
     drop(setup.put(client, 1, 1));
     setup.hold(true);
     let flush = setup.flush(client);
@@ -118,7 +118,7 @@ fn a_flush_covers_what_came_before_it_and_nothing_else() {
 
 #[test]
 fn an_evicted_dirty_block_is_read_as_written_until_the_store_has_it() {
-    let (setup, client) = keeping("lru", 4, 1.0, HandDown::Nothing);
+    let (setup, client) = keeping("lru", 4, 1.0, OnEviction::None);
     setup.hold(true);
     drop(setup.put(client, 7, 77));
     let reads: Vec<_> = (10..14)
@@ -140,7 +140,7 @@ fn an_evicted_dirty_block_is_read_as_written_until_the_store_has_it() {
 #[test]
 fn a_policy_that_keeps_nothing_sees_the_last_write_too() {
     // fix keeps the first four blocks and declines all others.
-    let (setup, client) = keeping("fix", 4, 1.0, HandDown::Nothing);
+    let (setup, client) = keeping("fix", 4, 1.0, OnEviction::None);
     drop(setup.put(client, 0, 1));
     drop(setup.put(client, 1, 1));
     assert!(setup.writes().is_empty(), "half of the bound is not passed");
@@ -154,7 +154,7 @@ fn a_policy_that_keeps_nothing_sees_the_last_write_too() {
 
 #[test]
 fn a_failure_keeps_blocks_dirty_is_counted_and_reported_once() {
-    let (setup, client) = keeping("lru", 8, 0.25, HandDown::Nothing);
+    let (setup, client) = keeping("lru", 8, 0.25, OnEviction::None);
     setup.store.set(|inside| inside.fail_writes = true);
     drop(setup.put(client, 1, 1));
     drop(setup.put(client, 2, 2));
@@ -179,7 +179,7 @@ fn a_failure_keeps_blocks_dirty_is_counted_and_reported_once() {
 
 #[test]
 fn a_writer_waits_at_the_bound_and_other_requests_do_not() {
-    let (setup, client) = keeping("lru", 16, 0.25, HandDown::Nothing);
+    let (setup, client) = keeping("lru", 16, 0.25, OnEviction::None);
     setup.hold(true);
     let writes: Vec<_> = (0..9).map(|block| setup.put(client, block, 9)).collect();
     let answered = |writes: &[Answer]| {
@@ -207,7 +207,7 @@ fn a_writer_waits_at_the_bound_and_other_requests_do_not() {
 
 #[test]
 fn writers_of_a_store_that_fails_hear_of_it_instead_of_waiting() {
-    let (setup, client) = keeping("lru", 16, 0.25, HandDown::Nothing);
+    let (setup, client) = keeping("lru", 16, 0.25, OnEviction::None);
     setup.store.set(|inside| inside.fail_writes = true);
     let writes: Vec<_> = (0..9).map(|block| setup.put(client, block, 9)).collect();
     let results: Vec<_> = writes.iter().map(is_good).collect();
@@ -222,7 +222,7 @@ fn what_is_old_enough_is_written() {
         dirty_age_max: Duration::from_millis(20),
     };
     let bytes = 64 * BLOCK;
-    let setup = setup_writing(BLOCK, "lru", 32, bytes, HandDown::Nothing, Some(how));
+    let setup = setup_writing(BLOCK, "lru", 32, bytes, OnEviction::None, Some(how));
     let client = setup.engine.join(setup.volume);
     drop(setup.put(client, 3, 33));
     while setup.engine.status().dirty_blocks > 0 {
@@ -238,7 +238,7 @@ fn what_is_old_enough_is_written() {
 
 #[test]
 fn a_write_that_is_to_be_stable_is_so_when_it_is_answered() {
-    let (setup, client) = keeping("lru", 16, 1.0, HandDown::Nothing);
+    let (setup, client) = keeping("lru", 16, 1.0, OnEviction::None);
     drop(setup.put(client, 3, 1));
     setup.hold(true);
     let flush = setup.flush(client);
@@ -259,7 +259,7 @@ fn a_write_that_is_to_be_stable_is_so_when_it_is_answered() {
 
 #[test]
 fn parts_of_blocks_are_kept_where_the_block_is_and_go_through_where_not() {
-    let (setup, client) = keeping("lru", 16, 1.0, HandDown::Nothing);
+    let (setup, client) = keeping("lru", 16, 1.0, OnEviction::None);
     drop(setup.put(client, 3, 1));
     assert!(is_good(&setup.start(
         client,
@@ -295,7 +295,7 @@ fn parts_of_blocks_are_kept_where_the_block_is_and_go_through_where_not() {
 
 #[test]
 fn a_dirty_block_is_written_down_and_then_handed_down() {
-    let (setup, client) = keeping("lru", 4, 1.0, HandDown::Data);
+    let (setup, client) = keeping("lru", 4, 1.0, OnEviction::Demote);
     setup.hold(true);
     drop(setup.put(client, 7, 77));
     let reads: Vec<_> = (10..14)
@@ -315,7 +315,7 @@ fn a_dirty_block_is_written_down_and_then_handed_down() {
 
 #[test]
 fn trims_and_zeroes_do_not_bring_old_data_back() {
-    let (setup, client) = keeping("lru", 16, 1.0, HandDown::Nothing);
+    let (setup, client) = keeping("lru", 16, 1.0, OnEviction::None);
     for block in 1..6 {
         drop(setup.put(client, block, 1));
     }
@@ -360,7 +360,7 @@ fn trims_and_zeroes_do_not_bring_old_data_back() {
 
 #[test]
 fn dirty_blocks_are_no_holes() {
-    let (setup, client) = keeping("lru", 16, 1.0, HandDown::Nothing);
+    let (setup, client) = keeping("lru", 16, 1.0, OnEviction::None);
     setup.store.set(|inside| inside.is_hole = true);
     drop(setup.put(client, 2, 1));
     let extents = setup
@@ -379,7 +379,7 @@ fn dirty_blocks_are_no_holes() {
 
 #[test]
 fn a_smaller_cache_loses_nothing() {
-    let (setup, client) = keeping("lru", 32, 1.0, HandDown::Nothing);
+    let (setup, client) = keeping("lru", 32, 1.0, OnEviction::None);
     setup.hold(true);
     for block in 0..32 {
         drop(setup.put(client, block, block as u8 + 50));
@@ -415,7 +415,7 @@ fn what_cannot_be_kept_is_refused_with_a_sentence() {
         capacity_blocks: 4,
         policy: "lru".parse().expect("a policy"),
         seed: 1,
-        hand_down: HandDown::Nothing,
+        on_eviction: OnEviction::None,
         decision_log: None,
         write_back: Some(WriteBackOptions {
             dirty_max,

@@ -5,7 +5,7 @@
 mod common;
 
 use common::{Answer, BLOCK, Setup, setup_writing, take};
-use futae_engine::{ClientId, HandDown, IoBuf, Operation, WriteBackOptions};
+use futae_engine::{ClientId, IoBuf, OnEviction, Operation, WriteBackOptions};
 use futae_policy::Prng;
 use std::time::{Duration, Instant};
 
@@ -249,12 +249,12 @@ fn demote_back(setup: &Setup, model: &Model, client: ClientId, sequence: u64, pr
     setup.start(client, sequence, Operation::Demote { offset, data });
 }
 
-fn run(policy: &str, slots: u32, hand_down: HandDown, dirty_max: f64, seed: u64) -> u64 {
+fn run(policy: &str, slots: u32, on_eviction: OnEviction, dirty_max: f64, seed: u64) -> u64 {
     let how = WriteBackOptions {
         dirty_max,
         dirty_age_max: Duration::ZERO,
     };
-    let setup = setup_writing(BLOCK, policy, slots, BLOCKS * BLOCK, hand_down, Some(how));
+    let setup = setup_writing(BLOCK, policy, slots, BLOCKS * BLOCK, on_eviction, Some(how));
     setup.store.set(|inside| inside.bytes.fill(0));
     if let few @ 1.. = seed % 4 {
         // Long requests take several steps, and other work comes between them.
@@ -329,16 +329,16 @@ fn reads_see_the_last_write_and_a_crash_loses_nothing_flushed() {
         "arc",
         "const(pin=3-9)",
     ] {
-        for (slots, hand_down, dirty_max) in [
-            (1, HandDown::Data, 1.0),
-            (3, HandDown::Nothing, 0.4),
-            (7, HandDown::Data, 1.0),
-            (12, HandDown::Notice, 0.2),
-            (30, HandDown::Data, 0.6),
+        for (slots, on_eviction, dirty_max) in [
+            (1, OnEviction::Demote, 1.0),
+            (3, OnEviction::None, 0.4),
+            (7, OnEviction::Demote, 1.0),
+            (12, OnEviction::Notice, 0.2),
+            (30, OnEviction::Demote, 0.6),
         ] {
             for seed in 0..4 {
                 let seed = seed * 1000 + u64::from(slots);
-                written += run(policy, slots, hand_down, dirty_max, seed);
+                written += run(policy, slots, on_eviction, dirty_max, seed);
             }
         }
     }

@@ -377,11 +377,7 @@ impl<'a> Pump<'a> {
 
     /// Receives; whether that changed anything. Waits if there is nothing else to wait for.
     fn receive(&mut self) -> bool {
-        // What is granted must not be kept over a long wait.
-        if self.in_flight == 0 && self.outbox.is_empty() {
-            self.account.trim();
-        }
-        let idle = self.in_flight == 0 && self.outbox.is_empty() && !self.account.has_grant();
+        let idle = self.in_flight == 0 && self.outbox.is_empty();
         let filled = if idle {
             self.wait_for_request()
         } else {
@@ -416,7 +412,10 @@ impl<'a> Pump<'a> {
                 filled => return Ok(filled),
             }
         }
-        let filled = self.intake.fill(self.socket, true);
+        // What is granted is kept while requests follow closely, and not over a long wait.
+        self.account.trim();
+        let may_wait = !self.account.has_grant();
+        let filled = self.intake.fill(self.socket, may_wait);
         self.follows_closely = begin.elapsed() < CLOSE;
         filled
     }

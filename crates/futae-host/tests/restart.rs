@@ -4,7 +4,7 @@ mod common;
 
 use common::{BLOCK, Client, MemoryStore, engine, eventually, export, pattern};
 use futae_engine::{
-    ClientId, Engine, EngineOptions, FileStore, HandDown, IoBuf, IoError, Operation, Request,
+    ClientId, Engine, EngineOptions, FileStore, IoBuf, IoError, OnEviction, Operation, Request,
     Store, WriteBackOptions,
 };
 use futae_host::{Export, Listen, Server, ServerOptions};
@@ -50,7 +50,7 @@ impl Upper {
             capacity_blocks: SLOTS as u32,
             policy: "lru".parse().expect("a policy"),
             seed: 1,
-            hand_down: HandDown::Data,
+            on_eviction: OnEviction::Demote,
             decision_log: None,
             write_back,
         };

@@ -13,8 +13,8 @@ const SIZE: usize = 6 << 20;
 fn installed(tool: &str) -> bool {
     let found = Command::new(tool).arg("--version").output().is_ok();
     if !found {
-        futae_machine::need::skip(
-            futae_machine::need::Need::Tools,
+        futae_testkit::need::skip(
+            futae_testkit::need::Need::Tools,
             &format!("{tool} is not installed"),
         );
     }
@@ -188,8 +188,8 @@ fn fio_verifies_what_it_wrote() {
         return;
     }
     if !text(&run("fio", &["--enghelp"])).contains("nbd") {
-        futae_machine::need::skip(
-            futae_machine::need::Need::Tools,
+        futae_testkit::need::skip(
+            futae_testkit::need::Need::Tools,
             "this fio has no nbd engine",
         );
         return;

@@ -3,7 +3,7 @@
 
 use crate::{
     Access, AccessKind, BlockId, Class, Departure, HashIndex, Index, Kind, Level, Outcome, Policy,
-    PolicySpec, Prng, Shape, build,
+    PolicySpec, Prng, RegisteredPolicy, Shape, build,
 };
 use std::collections::BTreeMap;
 
@@ -16,14 +16,14 @@ pub trait Reference {
 }
 
 /// A level run by the policy that `text` names.
-pub fn level_of(text: &str, slots: u32, seed: u64) -> Level<Box<dyn Policy>> {
+pub fn level_of(text: &str, slots: u32, seed: u64) -> Level<Box<dyn RegisteredPolicy>> {
     let spec: PolicySpec = text.parse().expect("a policy string");
     let policy = build(&spec, &Shape { slots, seed }).expect("a known policy");
     Level::new(policy, HashIndex::default(), slots)
 }
 
 /// The level after the given reads.
-pub fn run(text: &str, slots: u32, seed: u64, reads: &[u64]) -> Level<Box<dyn Policy>> {
+pub fn run(text: &str, slots: u32, seed: u64, reads: &[u64]) -> Level<Box<dyn RegisteredPolicy>> {
     let mut level = level_of(text, slots, seed);
     for &index in reads {
         level.access(&Access::read(BlockId::on_first(index)));
@@ -147,7 +147,7 @@ pub fn check(kind: Kind) {
 const PRELOAD: u64 = 7;
 
 fn step(
-    level: &mut Level<Box<dyn Policy>>,
+    level: &mut Level<Box<dyn RegisteredPolicy>>,
     model: &mut BTreeMap<BlockId, Class>,
     block: BlockId,
     class: Class,

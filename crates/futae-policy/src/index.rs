@@ -1,6 +1,6 @@
 //! Which block is in which slot, both ways: two indexes behind one interface.
 
-use crate::furniture::grown;
+use crate::structures::grown;
 use crate::{BlockId, Slot};
 use hashbrown::{DefaultHashBuilder, HashTable};
 use std::hash::BuildHasher;

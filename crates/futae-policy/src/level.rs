@@ -4,7 +4,8 @@ use crate::{
     Access, AccessKind, Admission, BlockId, Class, Counters, Departure, HashIndex, Index, Policy,
     Slot, StoreCosts,
 };
-use std::hint::black_box;
+
+mod ahead;
 
 /// A block that leaves a level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,44 +108,6 @@ impl<P: Policy, I: Index> Level<P, I> {
     #[inline]
     pub fn find(&self, block: BlockId) -> Option<Slot> {
         self.index.get(block)
-    }
-
-    /// Says, before anything else, that all blocks to come are of volume 0, numbered densely from `first`
-    /// on.
-    pub fn number_blocks(&mut self, first: u64) {
-        self.policy.number_blocks(first);
-    }
-
-    /// Looks up what accesses to `blocks` will need: done for some blocks ahead of their accesses,
-    /// it makes their reads from memory wait together, and not one after the other. Notes in
-    /// `likely`, as long, the slot that each is in now, or any slot.
-    #[inline]
-    pub fn look_ahead(&self, blocks: impl Iterator<Item = BlockId>, likely: &mut [Slot]) {
-        let (mut seen, mut absent) = (0u32, 0);
-        for (block, likely) in blocks.zip(likely) {
-            let is_absent;
-            (*likely, is_absent) = self.index.glance(block);
-            absent += u32::from(is_absent);
-            seen = seen.wrapping_add(self.policy.glance(block));
-        }
-        if self.resident == self.capacity {
-            for ahead in 0..absent {
-                let Some(slot) = self.policy.foresee(ahead) else {
-                    break;
-                };
-                seen = seen.wrapping_add(self.index.block_in(slot).index() as u32);
-                if self.has_classes {
-                    seen = seen.wrapping_add(self.classes[slot.i()].number() as u32);
-                }
-            }
-        }
-        black_box(seen);
-    }
-
-    /// Has memory bring what [`look_ahead`](Self::look_ahead) will read first for these blocks, without waiting for it.
-    #[inline]
-    pub fn prefetch(&self, blocks: impl Iterator<Item = BlockId>) {
-        blocks.for_each(|block| self.index.prefetch(block));
     }
 
     /// The block in a slot that is in use.
@@ -339,28 +302,29 @@ impl<P: Policy, I: Index> Level<P, I> {
         }
     }
 
-    /// Changes the number of slots to `capacity`, at least 1. On a shrink the blocks next in the
-    /// policy's order are evicted, and returned. Slot numbers do not move: a level that shrank
-    /// may use any of the slots that it ever had, but never more than `capacity` of them.
+    /// Changes the number of slots to `capacity`, at least 1. On a shrink the blocks that the policy
+    /// gives up one after the other are evicted, and returned; the time that takes depends on their
+    /// number, not on that of all blocks. Slot numbers do not move: a level that shrank may use any of
+    /// the slots that it ever had, but never more than `capacity` of them.
     pub fn resize(&mut self, capacity: u32) -> Vec<Victim> {
         assert!(capacity > 0, "a level has at least one slot");
-        let surplus = self.resident.saturating_sub(capacity) as usize;
-        let order = if surplus > 0 {
-            self.policy.order()
-        } else {
-            Vec::new()
-        };
-        let evicted = order
-            .iter()
-            .rev()
-            .take(surplus)
-            .map(|&slot| {
-                let victim = self.take(slot, Departure::Evicted);
-                self.free.push(slot);
-                self.counted.evictions += 1;
-                victim
-            })
-            .collect();
+        let mut evicted = Vec::new();
+        // Of a policy that gives nothing up; safest first.
+        let mut order: Option<Vec<Slot>> = None;
+        while self.resident > capacity {
+            let next = match &mut order {
+                Some(order) => order.pop(),
+                None => self.policy.surplus(),
+            };
+            let Some(slot) = next else {
+                assert!(order.is_none(), "more resident than in order");
+                order = Some(self.policy.order());
+                continue;
+            };
+            evicted.push(self.take(slot, Departure::Evicted));
+            self.free.push(slot);
+            self.counted.evictions += 1;
+        }
         self.capacity = capacity;
         self.policy.resize(capacity);
         evicted
@@ -373,6 +337,11 @@ impl<P: Policy, I: Index> Level<P, I> {
             .into_iter()
             .map(|slot| self.index.block_in(slot))
             .collect()
+    }
+
+    /// The rank of a slot that is in use; see [`Policy::rank`].
+    pub fn rank(&self, slot: Slot) -> u64 {
+        self.policy.rank(slot)
     }
 
     /// What the policy remembers beyond residency; see [`Policy::history`].
@@ -402,6 +371,11 @@ impl<P: Policy, I: Index> Level<P, I> {
             self.resident as usize,
             "order and residency differ"
         );
+        let ranks = order.iter().map(|&slot| self.policy.rank(slot));
+        assert!(
+            ranks.is_sorted_by(|safer, other| safer >= other),
+            "ranks against the order"
+        );
         let mut seen = vec![false; self.classes.len()];
         for slot in order {
             assert!(
@@ -415,5 +389,80 @@ impl<P: Policy, I: Index> Level<P, I> {
             );
         }
         self.policy.audit(self.resident);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{PolicySpec, Shape, build, cards};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    /// A policy whose whole order is counted each time that it is asked for.
+    struct Counting {
+        inner: Box<dyn Policy>,
+        asked: Arc<AtomicU32>,
+    }
+
+    impl Policy for Counting {
+        fn miss(&mut self, access: &Access) -> Admission {
+            self.inner.miss(access)
+        }
+        fn insert(&mut self, slot: Slot, access: &Access) {
+            self.inner.insert(slot, access);
+        }
+        fn hit(&mut self, slot: Slot, access: &Access) {
+            self.inner.hit(slot, access);
+        }
+        fn victim(&mut self, incoming: &Access) -> Option<Slot> {
+            self.inner.victim(incoming)
+        }
+        fn surplus(&mut self) -> Option<Slot> {
+            self.inner.surplus()
+        }
+        fn remove(&mut self, slot: Slot, why: Departure) {
+            self.inner.remove(slot, why);
+        }
+        fn review(&mut self) -> Option<BlockId> {
+            self.inner.review()
+        }
+        fn resize(&mut self, slots: u32) {
+            self.inner.resize(slots);
+        }
+        fn order(&self) -> Vec<Slot> {
+            self.asked.fetch_add(1, Ordering::Relaxed);
+            self.inner.order()
+        }
+        fn audit(&self, resident: u32) {
+            self.inner.audit(resident);
+        }
+    }
+
+    #[test]
+    fn no_policy_goes_through_all_blocks_to_give_up_a_few() {
+        for card in cards() {
+            let spec: PolicySpec = card.name.parse().expect("a policy string");
+            let shape = Shape { slots: 64, seed: 1 };
+            let asked = Arc::new(AtomicU32::new(0));
+            let policy = Counting {
+                inner: build(&spec, &shape).expect("a policy"),
+                asked: Arc::clone(&asked),
+            };
+            let mut level = Level::new(policy, HashIndex::default(), 64);
+            for index in (0..96).chain(0..48) {
+                level.access(&Access::read(BlockId::on_first(index)));
+                // What a policy loads by itself, or was handed down, has a slot, too.
+                level.access(&Access::of(BlockId::on_first(index), AccessKind::Preload));
+            }
+            level.audit();
+            let resident = level.resident();
+            asked.store(0, Ordering::Relaxed);
+            let gone = level.resize(resident - 5);
+            assert_eq!(gone.len(), 5, "{}", card.name);
+            assert_eq!(asked.load(Ordering::Relaxed), 0, "{}", card.name);
+            assert!(gone.iter().all(|gone| level.find(gone.block).is_none()));
+            level.audit();
+        }
     }
 }

@@ -12,7 +12,7 @@ mod block;
 mod costs;
 mod counters;
 mod decision;
-pub mod furniture;
+mod hints;
 mod index;
 mod level;
 mod policy;
@@ -20,18 +20,22 @@ mod prng;
 mod registry;
 pub mod replace;
 mod spec;
+pub mod structures;
+mod traits;
 
 pub use access::{Access, AccessKind, Class};
 pub use block::{BlockId, Slot, VolumeId};
 pub use costs::{BlockCost, StoreCosts};
 pub use counters::Counters;
 pub use decision::{Decision, DecisionError, LOADED, Verdict};
+pub use hints::{RegisteredPolicy, SimulatorHints};
 pub use index::{DenseIndex, HashIndex, Index};
 pub use level::{Level, Outcome, Victim};
 pub use policy::{Admission, Departure, Policy};
 pub use prng::Prng;
 pub use registry::{Card, Kind, Shape, Visit, build, cards, visit};
 pub use spec::{Argument, Arguments, PolicySpec, SpecError};
+pub use traits::Trait;
 
 #[cfg(test)]
 mod contract;

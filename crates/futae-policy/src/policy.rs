@@ -36,25 +36,6 @@ pub enum Departure {
 /// no clock, no errors. The number of slots given when it was built or last resized is the number
 /// of blocks that can be resident; a slot's own number can be higher after a shrink.
 pub trait Policy: Send {
-    /// Says, before anything else, that all blocks to come are of volume 0 and numbered densely from
-    /// `first` on (the simulator): a policy that remembers departed blocks can then keep them in arrays,
-    /// which grow as blocks come. Changes no decision.
-    fn number_blocks(&mut self, _first: u64) {}
-
-    /// Looks up what will be needed to decide on `block`, and says anything: the simulator asks
-    /// ahead, so that the reads from memory for many blocks wait together.
-    #[inline]
-    fn glance(&self, _block: BlockId) -> u32 {
-        0
-    }
-
-    /// About the slot that will be the victim after `ahead` others, if it is cheap to say; for
-    /// looking ahead as in [`glance`](Self::glance).
-    #[inline]
-    fn foresee(&self, _ahead: u32) -> Option<Slot> {
-        None
-    }
-
     /// A block that is not resident was asked for. Called before any victim is chosen, so that
     /// history can be consulted before making room changes it.
     #[inline]
@@ -70,6 +51,12 @@ pub trait Policy: Send {
 
     /// The slot to give up for `incoming`; `None` declines the newcomer.
     fn victim(&mut self, incoming: &Access) -> Option<Slot>;
+
+    /// The slot to give up when the level is made smaller, which no policy may decline: the
+    /// [`victim`](Policy::victim) for a newcomer that nobody knows.
+    fn surplus(&mut self) -> Option<Slot> {
+        self.victim(&Access::read(BlockId::default()))
+    }
 
     /// The block in `slot` leaves.
     fn remove(&mut self, slot: Slot, why: Departure);
@@ -113,16 +100,6 @@ pub trait Policy: Send {
     /// Takes up a [`history`](Self::history) that was saved. Called before any other call.
     fn recall(&mut self, _history: &[BlockId]) {}
 
-    /// Whether the policy decides by [`Access::next_use`] and so cannot run live.
-    fn needs_future(&self) -> bool {
-        false
-    }
-
-    /// Whether [`review`](Self::review) may name blocks that nobody has asked for yet.
-    fn names_unasked(&self) -> bool {
-        false
-    }
-
     /// The level can now hold `slots` blocks: whatever was derived from that number must be derived
     /// anew. On a shrink, the surplus has been removed before.
     fn resize(&mut self, _slots: u32) {}
@@ -130,22 +107,18 @@ pub trait Policy: Send {
     /// The resident slots, safest first, next victim last.
     fn order(&self) -> Vec<Slot>;
 
+    /// A number by which groups of slots stand in [`order`](Policy::order), found in constant time: a slot
+    /// of a higher rank is safer. Within a rank the order is left open. A policy that keeps no such groups
+    /// has one rank.
+    fn rank(&self, _slot: Slot) -> u64 {
+        0
+    }
+
     /// Panics unless the policy's own invariants hold with `resident` slots in order. For tests.
     fn audit(&self, resident: u32);
 }
 
 impl<P: Policy + ?Sized> Policy for Box<P> {
-    fn number_blocks(&mut self, first: u64) {
-        (**self).number_blocks(first);
-    }
-    #[inline]
-    fn glance(&self, block: BlockId) -> u32 {
-        (**self).glance(block)
-    }
-    #[inline]
-    fn foresee(&self, ahead: u32) -> Option<Slot> {
-        (**self).foresee(ahead)
-    }
     #[inline]
     fn miss(&mut self, access: &Access) -> Admission {
         (**self).miss(access)
@@ -189,17 +162,17 @@ impl<P: Policy + ?Sized> Policy for Box<P> {
     fn reclass_at_once(&mut self, slot: Slot, access: &Access) {
         (**self).reclass_at_once(slot, access);
     }
-    fn needs_future(&self) -> bool {
-        (**self).needs_future()
-    }
-    fn names_unasked(&self) -> bool {
-        (**self).names_unasked()
-    }
     fn resize(&mut self, slots: u32) {
         (**self).resize(slots);
     }
     fn order(&self) -> Vec<Slot> {
         (**self).order()
+    }
+    fn rank(&self, slot: Slot) -> u64 {
+        (**self).rank(slot)
+    }
+    fn surplus(&mut self) -> Option<Slot> {
+        (**self).surplus()
     }
     fn audit(&self, resident: u32) {
         (**self).audit(resident);

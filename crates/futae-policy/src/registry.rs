@@ -1,8 +1,8 @@
-//! Every policy by name. A new policy is one file in `replace/` and one line here; its name on
-//! every command line, its card and its contract test follow from that line.
+//! Every policy by name, with its traits. A new policy is one file in `replace/` and one line here;
+//! its module, its name on every command line, its card and its contract test follow from that line.
 
 use crate::replace;
-use crate::{Arguments, Policy, PolicySpec, SpecError};
+use crate::{Arguments, PolicySpec, RegisteredPolicy, SpecError, Trait};
 
 /// What a policy is built for.
 #[derive(Clone, Copy, Debug)]
@@ -18,11 +18,51 @@ pub trait Visit {
     /// What comes of it.
     type Output;
     /// Receives the policy that the string named.
-    fn visit<P: Policy + 'static>(self, policy: P) -> Self::Output;
+    fn visit<P: RegisteredPolicy + 'static>(self, policy: P) -> Self::Output;
 }
 
+/// Hands the list of all policies to the macro `$with`: `file = "name" [traits]`, a line a policy.
+macro_rules! registered {
+    ($with:ident) => {
+        $with! {
+            lru = "lru",
+            mru = "mru",
+            fifo = "fifo",
+            random = "random",
+            fix = "fix",
+            exclusive = "exclusive" [LivesOnDemotions, KeepsServed],
+            lfu = "lfu",
+            lfu_in_cache = "lfu-in-cache",
+            two_q = "2q",
+            mq = "mq",
+            clock = "clock",
+            sieve = "sieve",
+            s3_fifo = "s3-fifo",
+            arc = "arc",
+            slru = "slru",
+            opt = "opt" [NeedsFuture],
+            lirs = "lirs",
+            w_tinylfu = "w-tinylfu",
+            lfu_history = "lfu-history" [CountsRequests, MayPrefill],
+            constant = "const" [ChoosesByNumber, NeedsVolumeSize],
+            directory = "directory" [Protects],
+            fifo_second_chance = "fifo-second-chance",
+            cost = "cost" [WeighsClasses],
+            linux = "linux",
+            two_handed_clock = "two-handed-clock",
+            car = "car",
+            lrfu = "lrfu",
+            hyperbolic = "hyperbolic",
+            lhd = "lhd",
+            lecar = "lecar",
+            gdsf = "gdsf",
+        }
+    };
+}
+pub(crate) use registered;
+
 macro_rules! policies {
-    ($($module:ident = $name:literal),* $(,)?) => {
+    ($($module:ident = $name:literal $([$($trait:ident),*])?),* $(,)?) => {
         /// A registered policy.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[expect(non_camel_case_types, reason = "variants are the file names")]
@@ -37,8 +77,15 @@ macro_rules! policies {
 
             /// The name on command lines.
             #[must_use]
-            pub fn name(self) -> &'static str {
+            pub const fn name(self) -> &'static str {
                 match self { $(Self::$module => $name),* }
+            }
+
+            /// What the rest of the system must know about the policy, without the policies inside
+            /// it; see [`PolicySpec::has`].
+            #[must_use]
+            pub const fn traits(self) -> &'static [Trait] {
+                match self { $(Self::$module => &[$($(Trait::$trait),*)?]),* }
             }
 
             fn source_text(self) -> &'static str {
@@ -64,39 +111,7 @@ macro_rules! policies {
     };
 }
 
-policies! {
-    lru = "lru",
-    mru = "mru",
-    fifo = "fifo",
-    random = "random",
-    fix = "fix",
-    exclusive = "exclusive",
-    lfu = "lfu",
-    lfu_in_cache = "lfu-in-cache",
-    two_q = "2q",
-    mq = "mq",
-    clock = "clock",
-    sieve = "sieve",
-    s3_fifo = "s3-fifo",
-    arc = "arc",
-    slru = "slru",
-    opt = "opt",
-    lirs = "lirs",
-    w_tinylfu = "w-tinylfu",
-    lfu_history = "lfu-history",
-    constant = "const",
-    directory = "directory",
-    fifo_second_chance = "fifo-second-chance",
-    cost = "cost",
-    linux = "linux",
-    two_handed_clock = "two-handed-clock",
-    car = "car",
-    lrfu = "lrfu",
-    hyperbolic = "hyperbolic",
-    lhd = "lhd",
-    lecar = "lecar",
-    gdsf = "gdsf",
-}
+registered!(policies);
 
 /// Builds the policy that `spec` names and hands it to `visitor`.
 pub fn visit<V: Visit>(
@@ -112,20 +127,38 @@ pub fn visit<V: Visit>(
 }
 
 /// Builds the policy that `spec` names.
-pub fn build(spec: &PolicySpec, shape: &Shape) -> Result<Box<dyn Policy>, SpecError> {
+pub fn build(spec: &PolicySpec, shape: &Shape) -> Result<Box<dyn RegisteredPolicy>, SpecError> {
     struct Boxed;
     impl Visit for Boxed {
-        type Output = Box<dyn Policy>;
-        fn visit<P: Policy + 'static>(self, policy: P) -> Box<dyn Policy> {
+        type Output = Box<dyn RegisteredPolicy>;
+        fn visit<P: RegisteredPolicy + 'static>(self, policy: P) -> Box<dyn RegisteredPolicy> {
             Box::new(policy)
         }
     }
     visit(spec, shape, Boxed)
 }
 
+impl Kind {
+    /// The policy of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|kind| kind.name() == name)
+    }
+
+    /// The names of the policies that have a trait, for messages: `a` or `a or b`.
+    #[must_use]
+    pub fn names_with(wanted: Trait) -> String {
+        let having = Self::ALL
+            .iter()
+            .filter(|kind| kind.traits().contains(&wanted));
+        let names: Vec<_> = having.map(|kind| kind.name()).collect();
+        names.join(" or ")
+    }
+}
+
 fn find(name: &str) -> Result<Kind, SpecError> {
-    if let Some(kind) = Kind::ALL.iter().find(|kind| kind.name() == name) {
-        return Ok(*kind);
+    if let Some(kind) = Kind::named(name) {
+        return Ok(kind);
     }
     let mut scored: Vec<(f64, &'static str)> = Kind::ALL
         .iter()

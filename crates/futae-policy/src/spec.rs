@@ -1,5 +1,6 @@
 //! Policy strings: `lru`, `2q(k_in=0.25)`, `exclusive(lfu)`.
 
+use crate::Kind;
 use std::fmt;
 use std::str::FromStr;
 
@@ -84,26 +85,10 @@ impl PolicySpec {
         }
     }
 
-    /// This policy if it has that name, or else the policy inside it that has.
-    pub fn find_mut(&mut self, name: &str) -> Option<&mut Self> {
-        if self.name == name {
-            return Some(self);
-        }
-        self.arguments
-            .iter_mut()
-            .find_map(|argument| match argument {
-                Argument::Inner(inner) => inner.find_mut(name),
-                Argument::Named(..) => None,
-            })
-    }
-
-    /// Whether the cache lives on what the level above evicts: it is `exclusive`, or other rules
-    /// around that.
+    /// A registered policy without arguments.
     #[must_use]
-    pub fn lives_on_demotions(&self) -> bool {
-        let around = ["cost", "directory"].contains(&self.name.as_str());
-        let inside = |argument: &Argument| matches!(argument, Argument::Inner(inner) if inner.lives_on_demotions());
-        self.name == "exclusive" || around && self.arguments.iter().any(inside)
+    pub fn of(kind: Kind) -> Self {
+        Self::plain(kind.name())
     }
 }
 
@@ -337,24 +322,6 @@ mod tests {
         let inner = inner.expect("valid").to_string();
         assert_eq!(inner, "directory(2q(k_in=0.3),max_protected=0.5)");
         assert_eq!(" LRU ".parse::<PolicySpec>(), Ok(PolicySpec::plain("lru")));
-    }
-
-    #[test]
-    fn policies_inside_policies_are_found() {
-        let mut spec: PolicySpec = "directory(cost(exclusive(lfu)))".parse().expect("valid");
-        assert!(spec.lives_on_demotions());
-        let cost = spec.find_mut("cost").expect("there");
-        assert_eq!(cost.to_string(), "cost(exclusive(lfu))");
-        assert!(spec.find_mut("lru").is_none());
-        for (text, lives) in [
-            ("exclusive", true),
-            ("lru", false),
-            ("directory", false),
-            ("2q(exclusive)", false),
-        ] {
-            let spec: PolicySpec = text.parse().expect("valid");
-            assert_eq!(spec.lives_on_demotions(), lives, "{text}");
-        }
     }
 
     #[test]

@@ -8,8 +8,8 @@ use crate::index::BackedIndex;
 use crate::link::{Below, Link, Place, Reach, Store, put};
 use crate::write_back::{BelowBack, Dirt, DirtyPlace, Landed, WriteMode, Written, put_back};
 use futae_policy::{
-    Access, AccessKind, BlockId, Class, Counters, Decision, Level, Outcome, Policy, PolicySpec,
-    Prng, Shape, SpecError,
+    Access, AccessKind, BlockId, Class, Counters, Decision, Level, Outcome, PolicySpec, Prng,
+    RegisteredPolicy, Shape, SpecError,
 };
 
 /// One level before it is built.
@@ -81,7 +81,7 @@ pub type DecisionLog = Box<dyn FnMut(&Decision) + Send>;
 
 /// One level with the link to what is below it.
 struct Stage {
-    reach: Reach<Box<dyn Policy>, BackedIndex>,
+    reach: Reach<Box<dyn RegisteredPolicy>, BackedIndex>,
     link: Link,
     dirt: Dirt,
     log: Option<DecisionLog>,

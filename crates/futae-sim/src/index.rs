@@ -1,6 +1,6 @@
 //! From block to slot, for blocks that are numbered densely.
 
-use futae_policy::furniture::{grown, prefetch};
+use futae_policy::structures::{grown, prefetch};
 use futae_policy::{BlockId, Index, Slot};
 
 /// A flat array that forgets lazily, which makes an eviction cheap.

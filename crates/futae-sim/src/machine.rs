@@ -8,7 +8,8 @@ use crate::link::{Below, Link, Place, Reach, Store, load_reviewed, put};
 use crate::write_back::{WriteMode, Written};
 use futae_policy::replace::lru::Lru;
 use futae_policy::{
-    Access, BlockId, Counters, DenseIndex, Index, Level, Policy, Slot, SpecError, Visit, visit,
+    Access, BlockId, Counters, DenseIndex, Index, Kind, Level, Policy, PolicySpec,
+    RegisteredPolicy, Slot, SpecError, Visit, visit,
 };
 use serde::Serialize;
 
@@ -45,9 +46,8 @@ pub fn build(shape: &HierarchyShape) -> Result<Box<dyn Machine>, SpecError> {
     let blocks = u64::from(shape.guests) * shape.blocks;
     let level = &shape.levels[bottom];
     let policy = shape.policy_shape(0, bottom);
-    let lru_above = bottom == 1
-        && shape.guests == 1
-        && shape.levels[0].policy == futae_policy::PolicySpec::plain("lru");
+    let lru_above =
+        bottom == 1 && shape.guests == 1 && shape.levels[0].policy == PolicySpec::of(Kind::lru);
     if shape.write_mode == WriteMode::WriteBack {
         Ok(Box::new(Hierarchy::new(shape)?))
     } else if bottom == 0 {
@@ -162,7 +162,11 @@ fn put_all(machine: &mut impl Ahead, batch: &Batch<'_>, likely: &[Slot], served:
 }
 
 #[inline]
-fn look_ahead<P: Policy, I: Index>(level: &Level<P, I>, blocks: &[u32], likely: &mut [Slot]) {
+fn look_ahead<P: RegisteredPolicy, I: Index>(
+    level: &Level<P, I>,
+    blocks: &[u32],
+    likely: &mut [Slot],
+) {
     level.look_ahead(blocks.iter().map(|&number| block(number)), likely);
 }
 
@@ -179,7 +183,7 @@ struct MakeOne {
 
 impl Visit for MakeOne {
     type Output = Box<dyn Machine>;
-    fn visit<P: Policy + 'static>(self, policy: P) -> Self::Output {
+    fn visit<P: RegisteredPolicy + 'static>(self, policy: P) -> Self::Output {
         let mut level = Level::new(policy, BackedIndex::new(0), self.slots);
         level.number_blocks(0);
         Box::new(One {
@@ -192,7 +196,7 @@ impl Visit for MakeOne {
     }
 }
 
-impl<P: Policy> Ahead for One<P> {
+impl<P: RegisteredPolicy> Ahead for One<P> {
     #[inline(always)]
     fn prefetch(&self, blocks: &[u32]) {
         let blocks = blocks.iter().map(|&number| block(number));
@@ -216,7 +220,7 @@ impl<P: Policy> Ahead for One<P> {
     }
 }
 
-impl<P: Policy> Machine for One<P> {
+impl<P: RegisteredPolicy> Machine for One<P> {
     fn feed(&mut self, batch: &Batch<'_>, served: &mut [Served]) {
         each_ahead(self, batch, served);
     }
@@ -297,7 +301,7 @@ struct MakeTwo {
 
 impl Visit for MakeTwo {
     type Output = Box<dyn Machine>;
-    fn visit<Q: Policy + 'static>(self, policy: Q) -> Self::Output {
+    fn visit<Q: RegisteredPolicy + 'static>(self, policy: Q) -> Self::Output {
         let index = BackedIndex::new(0);
         let upper = Level::new(Lru::new(self.upper), index, self.upper);
         let mut lower = Level::new(policy, DenseIndex::new(0), self.slots);
@@ -306,7 +310,7 @@ impl Visit for MakeTwo {
     }
 }
 
-impl<P: Policy, Q: Policy> Ahead for TwoLevels<P, Q> {
+impl<P: RegisteredPolicy, Q: RegisteredPolicy> Ahead for TwoLevels<P, Q> {
     #[inline(always)]
     fn look_ahead(&self, blocks: &[u32], likely: &mut [Slot]) {
         look_ahead(&self.lower.level, blocks, likely);
@@ -334,7 +338,7 @@ impl<P: Policy, Q: Policy> Ahead for TwoLevels<P, Q> {
     }
 }
 
-impl<P: Policy, Q: Policy> Machine for TwoLevels<P, Q> {
+impl<P: RegisteredPolicy, Q: RegisteredPolicy> Machine for TwoLevels<P, Q> {
     fn feed(&mut self, batch: &Batch<'_>, served: &mut [Served]) {
         each_ahead(self, batch, served);
     }

@@ -3,7 +3,7 @@
 
 use crate::hierarchy::LevelShape;
 use crate::link::Link;
-use futae_policy::{Policy, PolicySpec, Shape, SpecError, build};
+use futae_policy::{PolicySpec, Shape, SpecError, build};
 use futae_trace::{Size, SizeError};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -87,23 +87,16 @@ impl LevelSpec {
     /// Whether the policy, or one inside it, must know what will be asked for.
     #[must_use]
     pub fn needs_future(&self) -> bool {
-        self.trial().is_ok_and(|policy| policy.needs_future())
+        self.policy.needs_future()
     }
 
     /// Whether it can be simulated while it is not known which blocks there are.
     #[must_use]
     pub fn is_open_ended(&self) -> bool {
-        let in_one_pass =
-            |policy: Box<dyn Policy>| !policy.needs_future() && !policy.names_unasked();
-        !matches!(self.size, Size::Percent(_)) && self.trial().is_ok_and(in_one_pass)
-    }
-
-    fn trial(&self) -> Result<Box<dyn Policy>, SpecError> {
-        let shape = Shape {
-            slots: TRIAL_SLOTS,
-            seed: 0,
-        };
-        build(&self.policy, &shape)
+        let policy = &self.policy;
+        !matches!(self.size, Size::Percent(_))
+            && !policy.needs_future()
+            && !policy.needs_volume_size()
     }
 
     /// The level with its capacity in blocks; see [`slots`](Self::slots).

@@ -19,6 +19,8 @@
 //! * LRU keeps a block for x after its last request: h = F(x), where the integral of 1 − F up to
 //!   x is l, and F(x) = Σ (−1)^(k−1)·(x − kg)^k / k! over all k ≥ 1 with kg < x.
 
+use futae_policy::Kind;
+
 /// The hit ratio of an LRU upper cache under uniform access: U/D, or 1 where all fits.
 #[must_use]
 pub fn uniform_upper_hit(upper: f64, data: f64) -> f64 {
@@ -35,14 +37,14 @@ pub fn uniform_lower_hit(policy: &str, upper: f64, lower: f64, data: f64) -> Opt
     }
     let share = lower / data;
     let gap = shortest_gap(upper, data) / data;
-    let hit = match policy {
+    let hit = match Kind::named(policy)? {
         // Of the D − U blocks that the upper cache does not have, the lower one has L.
-        "exclusive" => lower / (data - upper),
+        Kind::exclusive => lower / (data - upper),
         // A block is kept with the same probability whatever its past.
-        "mru" | "fix" => share,
-        "fifo" => fifo(share, gap),
-        "random" => random(share, gap),
-        "lru" => lru(share, gap),
+        Kind::mru | Kind::fix => share,
+        Kind::fifo => fifo(share, gap),
+        Kind::random => random(share, gap),
+        Kind::lru => lru(share, gap),
         _ => return None,
     };
     Some(hit.clamp(0.0, 1.0))
@@ -75,11 +77,11 @@ pub fn loop_lower_hit(policy: &str, upper: f64, lower: f64, length: f64) -> Opti
         return None;
     }
     let whole = |fits: bool| f64::from(u8::from(fits));
-    match policy {
+    match Kind::named(policy)? {
         // The block demoted first is the one asked for next, and it has just been evicted.
-        "exclusive" => Some(whole(upper + lower >= length)),
-        "lru" | "fifo" => Some(whole(lower >= length)),
-        "mru" | "fix" => Some((lower / length).min(1.0)),
+        Kind::exclusive => Some(whole(upper + lower >= length)),
+        Kind::lru | Kind::fifo => Some(whole(lower >= length)),
+        Kind::mru | Kind::fix => Some((lower / length).min(1.0)),
         _ => None,
     }
 }

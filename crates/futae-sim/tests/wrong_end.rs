@@ -5,9 +5,11 @@
 mod common;
 
 use common::{lower_hit, run};
-use futae_policy::furniture::Queues;
 use futae_policy::replace::lru::Lru;
-use futae_policy::{Access, Admission, Counters, DenseIndex, Departure, Level, Policy, Slot};
+use futae_policy::structures::Queues;
+use futae_policy::{
+    Access, Admission, Counters, DenseIndex, Departure, Level, Policy, SimulatorHints, Slot,
+};
 use futae_sim::batch::Asked;
 use futae_sim::machine::{Machine, Served, TwoLevels};
 use futae_sim::{BackedIndex, Link, theory};
@@ -17,6 +19,8 @@ use futae_trace::{BlockRequest, BlockStream, WorkloadSpec};
 struct WrongEnd(Queues);
 
 const HEAD_FIRST: usize = 0;
+
+impl SimulatorHints for WrongEnd {}
 
 impl Policy for WrongEnd {
     fn miss(&mut self, access: &Access) -> Admission {

@@ -4,7 +4,7 @@ mod far;
 
 use far::Far;
 use futae_policy::VolumeId;
-use futae_policy::furniture::prefetch;
+use futae_policy::structures::prefetch;
 
 /// Gives blocks numbers, in the order in which they first come.
 ///

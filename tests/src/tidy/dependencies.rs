@@ -3,9 +3,10 @@
 use super::{Finding, Source, mask, test_modules, without_tests, words};
 use serde_json::Value;
 
-/// The crates, lowest first.
-pub const ORDER: [&str; 16] = [
-    "futae-machine",
+/// The crates, lowest first: the product's, then the laboratory's.
+pub const ORDER: [&str; 19] = [
+    "futae-testkit",
+    "futae-terminal",
     "futae-report",
     "futae-log",
     "futae-agent",
@@ -19,9 +20,21 @@ pub const ORDER: [&str; 16] = [
     "futae-allocate",
     "futae-host",
     "futae-guest",
-    "futae-papers",
     "futae-cli",
+    "futae-machine",
+    "futae-papers",
+    "futae-lab",
 ];
+
+/// The laboratory, of which the product knows nothing.
+const LABORATORY: [&str; 3] = ["futae-machine", "futae-papers", "futae-lab"];
+
+/// Crates of the product whose own tests run in guests; these tests use `futae-machine`, and nothing of them is
+/// published.
+const TESTED_IN_GUESTS: [&str; 2] = ["futae-agent", "futae-allocate"];
+
+/// What only tests use.
+const FOR_TESTS: &str = "futae-testkit";
 
 /// Crates that may use all of them, and that nothing uses.
 const OUTSIDE: [&str; 2] = ["futae-bench", "futae-tests"];
@@ -54,10 +67,17 @@ fn rank(name: &str) -> Option<usize> {
     ORDER.iter().position(|&other| other == name)
 }
 
-/// Why `from` must not use `to`, if it must not.
-fn objection(from: &str, to: &str) -> Option<String> {
+/// Why `from`, or its tests, must not use `to`, if they must not.
+fn objection(from: &str, to: &str, in_tests: bool) -> Option<String> {
     if OUTSIDE.contains(&to) {
         return Some(format!("{from} uses {to}, which is for nobody"));
+    }
+    if to == FOR_TESTS && from != to && !in_tests {
+        return Some(format!("{from} uses {to}, which is for tests only"));
+    }
+    if LABORATORY.contains(&to) && !LABORATORY.contains(&from) {
+        let in_guests = in_tests && to == "futae-machine" && TESTED_IN_GUESTS.contains(&from);
+        return (!in_guests).then(|| format!("{from} uses {to}, which is of the laboratory"));
     }
     let (low, high) = (rank(to)?, rank(from));
     if high == Some(low) {
@@ -91,7 +111,8 @@ pub fn check_manifests(metadata: &Value) -> Vec<Finding> {
         }
         for dependency in package["dependencies"].as_array().into_iter().flatten() {
             let on = dependency["name"].as_str().unwrap_or_default();
-            if let Some(problem) = objection(name, on) {
+            let in_tests = dependency["kind"] == "dev";
+            if let Some(problem) = objection(name, on, in_tests) {
                 report(problem);
             }
         }
@@ -108,10 +129,11 @@ pub fn check_uses(sources: &[Source]) -> Vec<Finding> {
             continue;
         };
         let code = mask(&source.text);
+        let in_tests = source.path.contains("/tests/");
         for (at, line) in code.lines().enumerate() {
             for (_, word) in words(line) {
                 let to = word.replace('_', "-");
-                if let Some(problem) = objection(from, &to) {
+                if let Some(problem) = objection(from, &to, in_tests) {
                     findings.push(source.finding(at, problem));
                 }
             }

@@ -24,6 +24,23 @@ pub fn mask(text: &str) -> String {
     out
 }
 
+/// The contents of the plain string literals with the lines, from 0, on which they begin.
+#[must_use]
+pub fn strings(text: &str) -> Vec<(usize, String)> {
+    let characters: Vec<char> = text.chars().collect();
+    let (mut found, mut at, mut line) = (Vec::new(), 0, 0);
+    while at < characters.len() {
+        let end = end_of_opaque(&characters, at).max(at + 1);
+        let piece = &characters[at..end];
+        if let ['"', inside @ .., '"'] = piece {
+            found.push((line, inside.iter().collect()));
+        }
+        line += piece.iter().filter(|&&c| c == '\n').count();
+        at = end;
+    }
+    found
+}
+
 /// Where the comment or literal that begins at `at` ends; `at` if none does.
 fn end_of_opaque(text: &[char], at: usize) -> usize {
     let rest = &text[at..];

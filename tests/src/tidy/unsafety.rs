@@ -11,7 +11,7 @@ pub const NAMED: [&str; 8] = [
     "crates/futae-engine/src/file/ofd.rs",
     "crates/futae-engine/src/file/uring.rs",
     "crates/futae-guest/src/ring/system.rs",
-    "crates/futae-policy/src/furniture/prefetch.rs",
+    "crates/futae-policy/src/structures/prefetch.rs",
 ];
 
 /// Uses of `unsafe` elsewhere, or without a comment that says why it is sound, and named modules

@@ -1,6 +1,7 @@
 //! One connection as the driver sees it: what is under way on it, and the cache above that it stands for.
 
 use crate::client::Client;
+use crate::model::NEVER;
 use std::collections::HashMap;
 
 /// What a request does.
@@ -42,7 +43,7 @@ pub struct Connection {
     pub id: u64,
     pub client: Client,
     pub volume: usize,
-    /// When it was made.
+    /// When the server first answered a request of it: from then on it is known there.
     pub since: u64,
     /// Requests under way by their cookies, which are the times at which they were issued.
     pub pending: HashMap<u64, Pending>,
@@ -57,13 +58,13 @@ pub struct Connection {
 }
 
 impl Connection {
-    pub fn new(id: u64, client: Client, volume: usize, block_bytes: usize, since: u64) -> Self {
+    pub fn new(id: u64, client: Client, volume: usize, block_bytes: usize) -> Self {
         let size_bytes = client.export.size_bytes;
         Self {
             id,
             client,
             volume,
-            since,
+            since: NEVER,
             pending: HashMap::new(),
             others_wrote: false,
             held: HashMap::new(),

@@ -15,6 +15,7 @@ use futae_wire::ClientWish;
 use rustix::process::Signal;
 use std::fs;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
 
 /// Bytes of one request at most.
 const LONGEST: u64 = 96 << 10;
@@ -188,7 +189,7 @@ impl Driver {
                 EXPORTS[volume], client.export.size_bytes
             ));
         }
-        self.seats[seat] = Some(Connection::new(id, client, volume, block_bytes, self.now));
+        self.seats[seat] = Some(Connection::new(id, client, volume, block_bytes));
         self.counts.reconnects += 1;
         Ok(())
     }
@@ -226,9 +227,18 @@ impl Driver {
     }
 
     fn wait(&mut self) -> Result<()> {
-        let event = self.events.1.recv_timeout(PATIENCE * 2);
-        let event = event.map_err(|_| "a request is not answered".to_owned())?;
-        self.take(event)
+        let deadline = Instant::now() + PATIENCE * 2;
+        loop {
+            match self.events.1.recv_timeout(Duration::from_millis(100)) {
+                Ok(event) => return self.take(event),
+                Err(_) if Instant::now() > deadline => {
+                    return Err("a request is not answered".to_owned());
+                }
+                // It may have ended by itself, and all wait for it.
+                Err(_) if !self.server.has_store() => self.server.start_store(),
+                Err(_) => {}
+            }
+        }
     }
 
     fn resize(&mut self) -> Result<()> {

@@ -360,6 +360,9 @@ impl Volume {
                 self.sectors[sector][at].until >= issue && matches(&self.sectors[sector][at])
             });
             let Some(at) = seen.next() else {
+                if self.is_mixed(sector, inside.clone(), found, issue) {
+                    continue;
+                }
                 return Err((sector as u64, self.complain(sector, found, issue)));
             };
             let is_alone = seen.next().is_none();
@@ -375,6 +378,19 @@ impl Volume {
             }
         }
         Ok(())
+    }
+
+    /// Whether a sector was read while it was being changed, and each byte is of a value that it may have: no block
+    /// device promises more, and the kernel's page cache, through which ranges that are not whole pages go, keeps no
+    /// more.
+    fn is_mixed(&self, sector: usize, inside: Range<usize>, found: &[u8], issue: u64) -> bool {
+        let allowed = self.sectors[sector].iter().filter(|one| one.until >= issue);
+        let is_changing = allowed.clone().any(|one| one.done > issue);
+        let values: Vec<_> = allowed
+            .map(|one| one.value.render(self.id, sector as u64))
+            .collect();
+        let is_of_one = |(at, byte): (usize, &u8)| values.iter().any(|value| value[at] == *byte);
+        is_changing && inside.zip(found).all(is_of_one)
     }
 
     /// A value has been seen: what it has replaced cannot be seen any more.

@@ -115,9 +115,10 @@ impl Server {
         }
     }
 
-    /// Whether the store is there, or needs not be.
-    pub fn has_store(&self) -> bool {
-        self.remote.is_none() || self.store.is_some()
+    /// Whether the store is there, or needs not be. nbdkit 1.32 may abort by itself when the server is killed
+    /// while it connects (`raw_send_socket: Assertion sock >= 0`); it is then as if it had been killed.
+    pub fn has_store(&mut self) -> bool {
+        self.remote.is_none() || self.store.as_mut().is_some_and(Running::is_running)
     }
 
     /// Has a fifth of the store's operations fail, or none.
@@ -133,13 +134,26 @@ impl Server {
 
     /// Starts the server and waits until it is ready.
     pub fn start(&mut self) {
-        let words: Vec<_> = self.command.iter().map(String::as_str).collect();
-        let mut command = futae(&words);
-        // Whatever it keeps for itself belongs to this round.
-        command.env("STATE_DIRECTORY", self.directory.path());
-        let mut running = Running::start("futae serve", command);
-        running.line();
-        self.running = Some(running);
+        loop {
+            let words: Vec<_> = self.command.iter().map(String::as_str).collect();
+            let mut command = futae(&words);
+            // Whatever it keeps for itself belongs to this round.
+            command.env("STATE_DIRECTORY", self.directory.path());
+            let mut running = Running::start("futae serve", command);
+            let Err(ended) = running.try_line() else {
+                self.running = Some(running);
+                return;
+            };
+            let is_refused = UnixStream::connect(self.path("store.sock")).is_err();
+            assert!(
+                self.remote.is_some() && is_refused,
+                "futae serve did not start: {} {}",
+                ended.status,
+                ended.errors
+            );
+            // The store has aborted; see `has_store`.
+            self.start_store();
+        }
     }
 
     /// Sends the server a signal.

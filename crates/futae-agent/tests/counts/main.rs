@@ -5,9 +5,9 @@ mod cases;
 mod system;
 
 use cases::Bench;
-use futae_machine::need::{Need, skip};
 use futae_machine::{Guest, Kernel, Plan};
 use futae_report::{Message, Stream};
+use futae_testkit::need::{Need, skip};
 use std::fs::File;
 use std::io::{Read, Write, stderr};
 use std::path::{Path, PathBuf};

@@ -1,12 +1,12 @@
 //! `futae demo`: the two-level cache live on this machine, beside its prediction.
 
-#[cfg(feature = "laboratory")]
-use crate::demo::guests::{self, GuestsPlan};
 use crate::demo::{self, DemoPlan};
 use crate::failure::Failure;
+use crate::laboratory;
 use futae_trace::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, Size, parse_block_bytes};
-use serde::Serialize;
 use signal_hook::consts::{SIGINT, SIGTERM};
+use std::env;
+use std::ffi::OsString;
 use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -22,7 +22,8 @@ use std::sync::atomic::AtomicBool;
 /// of futae: first the lower cache runs blind, then an agent in each guest tells it what is evicted.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Two guests in QEMU above one lower cache, without agents and with them; takes some minutes
+    /// Two guests in QEMU above one lower cache, without agents and with them; takes some
+    /// minutes, and needs the laboratory, futae-lab
     #[arg(long, conflicts_with_all = ["upper", "block", "threads"])]
     guests: bool,
     /// Size of the disk image, of each guest's with --guests [default: 640MiB, which is 1/16 of the
@@ -61,38 +62,22 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<(), Failure> {
     let block_bytes =
         parse_block_bytes(&args.block, BLOCK_BYTES_MIN, BLOCK_BYTES_MAX).map_err(Failure::usage)?;
+    if args.guests {
+        // As they were typed: the laboratory reads them again.
+        let words: Vec<_> = env::args_os().skip_while(|word| word != "demo").collect();
+        return laboratory::become_it("demo", words.iter().skip(1).map(OsString::as_os_str));
+    }
     let stopped = Arc::new(AtomicBool::new(false));
-    #[cfg(not(feature = "laboratory"))]
-    if args.guests {
-        let message = "this futae was built without guests (the cargo feature `laboratory`); build it with the default features";
-        return Err(Failure::usage(message));
-    }
-    #[cfg(feature = "laboratory")]
-    if args.guests {
-        let plan = plan_guests(args)?;
-        watch_signals(&stopped)?;
-        let report = guests::run(&plan, &stopped, args.json)?;
-        return print(args, &report, report.render());
-    }
     let plan = plan(args, block_bytes)?;
-    watch_signals(&stopped)?;
-    let report = demo::run(&plan, &stopped, args.json)?;
-    print(args, &report, report.render())
-}
-
-fn watch_signals(stopped: &Arc<AtomicBool>) -> Result<(), Failure> {
     for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(stopped))?;
+        signal_hook::flag::register(signal, Arc::clone(&stopped))?;
     }
-    Ok(())
-}
-
-fn print(args: &Args, report: &impl Serialize, text: String) -> Result<(), Failure> {
+    let report = demo::run(&plan, &stopped, args.json)?;
     let mut out = std::io::stdout().lock();
     if args.json {
-        writeln!(out, "{}", serde_json::to_string_pretty(report)?)?;
+        writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?;
     } else {
-        out.write_all(text.as_bytes())?;
+        out.write_all(report.render().as_bytes())?;
     }
     Ok(())
 }
@@ -125,30 +110,8 @@ fn plan(args: &Args, block_bytes: u64) -> Result<DemoPlan, Failure> {
     };
     let counted = args.reads.unwrap_or(whole * 5 / 4);
     if counted == 0 {
-        return Err(nothing_to_count());
+        return Err(Failure::usage("--reads 0 leaves nothing to count"));
     }
     plan.draw(plan.warmup_requests + counted)?;
     Ok(plan)
-}
-
-#[cfg(feature = "laboratory")]
-fn plan_guests(args: &Args) -> Result<GuestsPlan, Failure> {
-    let blocks = |what: &str, text: &str| blocks(what, text, guests::BLOCK_BYTES);
-    let image_blocks = blocks("image", args.image.as_deref().unwrap_or("160MiB"))?;
-    let given = |reads: Option<usize>| reads.map(|reads| reads as u64);
-    let plan = GuestsPlan {
-        image_blocks,
-        lower_blocks: blocks("lower", args.lower.as_deref().unwrap_or("64MiB"))? as u32,
-        seed: args.seed,
-        warmup: given(args.warmup).unwrap_or(image_blocks * 2),
-        reads: given(args.reads).unwrap_or((image_blocks * 2 / 5).max(1)),
-    };
-    if plan.reads == 0 {
-        return Err(nothing_to_count());
-    }
-    Ok(plan)
-}
-
-fn nothing_to_count() -> Failure {
-    Failure::usage("--reads 0 leaves nothing to count")
 }

@@ -7,6 +7,7 @@ use crate::plot::Plot;
 use crate::progress::Progress;
 use crate::save::{Picture, print};
 use crate::table::{Table, count};
+use futae_policy::{Kind, PolicySpec};
 use futae_sim::curve::Source;
 use futae_sim::locality::{Bins, GAP_THRESHOLD, Locality, Tap};
 use futae_sim::theory::shortest_gap;
@@ -125,7 +126,7 @@ impl<'a> Shown<'a> {
             return None;
         };
         let level = self.levels.first().filter(|_| at == 1)?;
-        if level.policy.to_string() != "lru" || !spec.to_string().starts_with("uniform:") {
+        if level.policy != PolicySpec::of(Kind::lru) || !spec.to_string().starts_with("uniform:") {
             return None;
         }
         let blocks = self.source.blocks();

@@ -8,7 +8,6 @@ pub mod load;
 pub mod locality;
 pub mod mount;
 pub mod mrc;
-#[cfg(feature = "laboratory")]
 pub mod paper;
 pub mod policies;
 pub mod protect;

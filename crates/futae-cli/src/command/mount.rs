@@ -15,12 +15,12 @@ use super::write_args::{StoreArgs, WriteArgs};
 use crate::failure::Failure;
 use choice::{Choice, Pins};
 use futae_control::{Access, Control};
-use futae_engine::{Engine, EngineOptions, EngineStatus, HandDown, SetupError};
+use futae_engine::{Engine, EngineOptions, EngineStatus, OnEviction, SetupError};
 use futae_guest::{
     FileAccess, Mount, MountError, MountOptions, ShownFile, Unmounted, check_mountpoint,
 };
 use futae_log::LogArgs;
-use futae_policy::{PolicySpec, Shape};
+use futae_policy::{PolicySpec, Shape, Trait};
 use futae_trace::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, Size, parse_block_bytes};
 use open::Tell;
 use serde_json::{Value, json};
@@ -65,8 +65,8 @@ pub struct Args {
     writes: WriteArgs,
     #[command(flatten)]
     store: StoreArgs,
-    /// What to tell the cache below of an evicted block: its data, a notice without data, or
-    /// nothing. auto: its data if its source takes it and a block is not more than 1MiB
+    /// What the cache below gets of an evicted block: its data (demote), its name (notice), or
+    /// nothing (none). auto: its data if the source takes it and a block is not more than 1MiB
     #[arg(long, value_name = "WHAT", default_value = "auto")]
     hand_down: Tell,
     /// Name of the file of a single source; by default the source's or the export's own, or `disk`
@@ -136,9 +136,9 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         let engine = new_engine(&plan.cache)?;
         return tree::run(args, &plan, &engine, &mut signals);
     }
-    let (stores, hand_down) = open::open(args, &plan.volumes, plan.cache.block_bytes)?;
+    let (stores, on_eviction) = open::open(args, &plan.volumes, plan.cache.block_bytes)?;
     let cache = EngineOptions {
-        hand_down,
+        on_eviction,
         ..plan.cache
     };
     let engine = new_engine(&cache)?;
@@ -178,7 +178,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         &plan.volumes,
         &mount,
         &engine,
-        hand_down,
+        on_eviction,
         control.as_ref(),
         warm_blocks.unwrap_or_default(),
     )?;
@@ -248,10 +248,11 @@ impl Plan {
         let mut policy = args.tree.policy(policy)?;
         let volumes = open::volumes(args)?;
         let classes = ClassNames::new(&volumes, &mut policy)?;
-        if volumes.len() > 1 && policy.name == "const" {
-            return Err(Failure::usage(
-                "--policy const keeps blocks of a single source; mount the sources one by one",
-            ));
+        if volumes.len() > 1 && policy.has(Trait::ChoosesByNumber) {
+            return Err(Failure::usage(format!(
+                "--policy {} keeps blocks of a single source; mount the sources one by one",
+                policy.name
+            )));
         }
         args.state.check()?;
         let shape = Shape {
@@ -272,7 +273,7 @@ impl Plan {
             capacity_blocks,
             policy,
             seed: args.seed,
-            hand_down: HandDown::Nothing,
+            on_eviction: OnEviction::None,
             decision_log: args.decision_log.clone(),
             write_back: args.writes.options(block_bytes)?,
         };
@@ -328,8 +329,8 @@ fn access(text: &str) -> Result<FileAccess, Failure> {
 /// The longest request that the application is taken to make.
 fn join_reads_bytes(args: &Args, policy: &PolicySpec) -> Result<u64, Failure> {
     let Some(text) = &args.join_reads else {
-        let counts_requests = policy.name == "lfu-history";
-        return Ok(if counts_requests { JOIN_READS_BYTES } else { 0 });
+        let counts = policy.counts_requests();
+        return Ok(if counts { JOIN_READS_BYTES } else { 0 });
     };
     match text.parse() {
         Ok(Size::Bytes(bytes)) => Ok(bytes),
@@ -352,16 +353,17 @@ fn announce(
     volumes: &[VolumeSpec],
     mount: &Mount,
     engine: &Engine,
-    hand_down: HandDown,
+    on_eviction: OnEviction,
     control: Option<&Control>,
     warm_blocks: u64,
 ) -> Result<(), Failure> {
     let status = engine.status();
     let negotiated = mount.negotiated();
-    let hand_down = match hand_down {
-        HandDown::Data => "data",
-        HandDown::Notice => "notice",
-        HandDown::Nothing => "nothing",
+    // The first is the name that older readers of the JSON know.
+    let (hand_down, on_eviction) = match on_eviction {
+        OnEviction::Demote => ("data", "demote"),
+        OnEviction::Notice => ("notice", "notice"),
+        OnEviction::None => ("nothing", "none"),
     };
     let sizes = status.volumes.iter().map(|volume| volume.size_bytes);
     let size_bytes: u64 = sizes.sum();
@@ -390,6 +392,7 @@ fn announce(
             "block_bytes": status.block_bytes,
             "capacity_blocks": status.capacity_blocks,
             "hand_down": hand_down,
+            "on_eviction": on_eviction,
             "write_mode": args.writes.write_mode.name(),
             "warm_blocks": warm_blocks,
             "control": control.map(|control| format!("unix:{}", control.path().display())),
@@ -407,7 +410,7 @@ fn announce(
     } else {
         writeln!(
             out,
-            "mounted {} at {} ({}; {} cache of {} blocks, evicted blocks hand down {hand_down}; requests by {})",
+            "mounted {} at {} ({}; {} cache of {} blocks, on eviction: {on_eviction}; requests by {})",
             args.source(),
             at(mount).display(),
             Size::Bytes(size_bytes),

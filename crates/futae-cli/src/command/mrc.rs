@@ -2,12 +2,13 @@
 
 use super::source_args::{Input, SourceArgs};
 use super::trace_args::say_skipped;
+use crate::defaults::CURVE_POLICY;
 use crate::failure::Failure;
 use crate::plot::{Line, Look, Plot, Scale, axis_unit};
 use crate::progress::Progress;
 use crate::save::{Picture, print};
 use crate::table::count;
-use futae_policy::{PolicySpec, Shape};
+use futae_policy::{Kind, PolicySpec, Shape};
 use futae_sim::curve::{Curve, ExactLru, MiniTrace, Shards, even_sizes, simulate_sizes};
 use futae_trace::{BlockRequest, Size};
 use serde_json::json;
@@ -24,7 +25,7 @@ pub struct Args {
     #[command(flatten)]
     source: SourceArgs,
     /// The policy, such as lru, sieve or 2q(k_in=0.3)
-    #[arg(long, default_value = "lru")]
+    #[arg(long, default_value = CURVE_POLICY)]
     policy: String,
     /// The exact curve; with others, also how far they are from it
     #[arg(long)]
@@ -125,7 +126,7 @@ impl Makings {
     fn new(args: &Args, policy: &PolicySpec) -> Result<Self, Failure> {
         let (rate, bound, seed) = (args.shards, args.shards_blocks, args.source.seed);
         let is_exact = args.is_exact();
-        let is_lru = *policy == PolicySpec::plain("lru");
+        let is_lru = *policy == PolicySpec::of(Kind::lru);
         let mini = |rate| MiniTrace::new(rate, seed).map_err(Failure::usage);
         let fixed_size = |blocks| Shards::fixed_size(blocks, rate.unwrap_or(1.0), seed);
         let shards = match bound {
@@ -177,7 +178,7 @@ impl<'a> Asked<'a> {
         let shape = Shape { slots: 16, seed: 0 };
         futae_policy::build(&policy, &shape).map_err(Failure::usage)?;
         let by_distance = args.shards.is_some() || args.shards_blocks.is_some();
-        if by_distance && policy.name != "lru" {
+        if by_distance && policy.name != Kind::lru.name() {
             let message = format!(
                 "--shards and --shards-blocks are for lru; for {policy} there is --mini, such as \
                  --mini 0.1"

@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use anyhow::Context;
 use futae_engine::{FileStore, Store};
-use futae_policy::{Argument, Class, PolicySpec};
+use futae_policy::{Argument, Class, PolicySpec, Trait};
 use futae_trace::Size;
 use futae_wire::NbdUri;
 use futae_wire::nbd_store::NbdStore;
@@ -279,7 +279,7 @@ impl ClassNames {
     pub fn new(volumes: &[VolumeSpec], policy: &mut PolicySpec) -> Result<Self, Failure> {
         const KEY: &str = "classes";
         let is_it = |argument: &Argument| matches!(argument, Argument::Named(key, _) if key == KEY);
-        let mut cost = policy.find_mut("cost");
+        let mut cost = policy.find_mut(Trait::WeighsClasses);
         let mut names: Vec<String> = Vec::new();
         if let Some(cost) = &mut cost {
             let at = cost.arguments.iter().position(is_it);

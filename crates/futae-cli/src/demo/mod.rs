@@ -1,8 +1,6 @@
 //! The demonstration: a real lower cache and a real upper cache over a real disk image, beside
 //! what the simulator says about the very same requests.
 
-#[cfg(feature = "laboratory")]
-pub mod guests;
 mod image;
 mod outcome;
 mod plan;
@@ -12,6 +10,7 @@ mod stage;
 pub use outcome::{DemoReport, DemoRun, Ratios};
 pub use plan::DemoPlan;
 
+use crate::defaults::DEMO_POLICIES;
 use crate::failure::Failure;
 use crate::progress::Progress;
 use stage::Stage;
@@ -32,9 +31,12 @@ pub fn run(plan: &DemoPlan, stopped: &Arc<AtomicBool>, quiet: bool) -> Result<De
     }
     let mut runs = Vec::new();
     let mut carrier = String::new();
-    for lower in ["lru", "exclusive"] {
-        let predicted = plan.predict(lower)?;
-        let progress = Progress::new(&format!("reading over an {lower} lower cache"), quiet);
+    for lower in DEMO_POLICIES {
+        let predicted = plan.predict(lower.name())?;
+        let progress = Progress::new(
+            &format!("reading over an {} lower cache", lower.name()),
+            quiet,
+        );
         let stage = Stage::set(place.path(), &image, plan, lower)?;
         stage.carrier().clone_into(&mut carrier);
         let measured = readers::read_all(plan, &stage, stopped, &mut |f| progress.set(f));

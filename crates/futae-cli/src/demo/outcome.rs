@@ -3,6 +3,7 @@
 use crate::demo::DemoPlan;
 use crate::demo::readers::Measured;
 use crate::table::{Table, count, percent};
+use futae_policy::{Kind, Trait};
 use futae_sim::theory;
 use serde::Serialize;
 
@@ -75,17 +76,17 @@ fn ratio(hits: u64, requests: u64) -> Option<f64> {
 
 impl DemoRun {
     /// Puts what was measured beside what was expected.
-    pub fn new(plan: &DemoPlan, lower: &str, measured: &Measured, predicted: Ratios) -> Self {
+    pub fn new(plan: &DemoPlan, lower: Kind, measured: &Measured, predicted: Ratios) -> Self {
         let upper = measured.upper.1.counters.since(&measured.upper.0.counters);
         let below = measured.lower.1.counters.since(&measured.lower.0.counters);
         let store_reads = measured.lower.1.store_reads - measured.lower.0.store_reads;
-        let link = if lower == "exclusive" {
+        let link = if lower.traits().contains(&Trait::LivesOnDemotions) {
             "demote"
         } else {
             "inclusive"
         };
         Self {
-            policy: lower.to_owned(),
+            policy: lower.name().to_owned(),
             link,
             measured: Ratios {
                 upper_hit: ratio(upper.hits, upper.requests),
@@ -96,7 +97,7 @@ impl DemoRun {
             reads_per_second: measured.requests as f64 / measured.seconds,
             predicted,
             closed_form: theory::uniform_lower_hit(
-                lower,
+                lower.name(),
                 f64::from(plan.upper_blocks),
                 f64::from(plan.lower_blocks),
                 plan.image_blocks as f64,

@@ -1,5 +1,6 @@
 //! What is read, and how large everything is.
 
+use crate::defaults::MOUNT_POLICY;
 use crate::demo::Ratios;
 use crate::failure::Failure;
 use futae_sim::run::Plan;
@@ -43,7 +44,7 @@ impl DemoPlan {
             Ok(format!("{policy}:{blocks}blocks").parse::<LevelSpec>()?)
         };
         let levels = [
-            level("lru", self.upper_blocks)?,
+            level(MOUNT_POLICY, self.upper_blocks)?,
             level(lower, self.lower_blocks)?,
         ];
         let links = links(&levels, None);

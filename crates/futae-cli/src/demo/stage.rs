@@ -1,15 +1,16 @@
 //! The two caches, set up as an operator would: a server on a socket, a mount on top of it.
 
+use crate::defaults::MOUNT_POLICY;
 use crate::demo::DemoPlan;
 use crate::failure::Failure;
 use anyhow::Context;
 use futae_engine::{
-    ClientId, Engine, EngineOptions, EngineStatus, FileStore, HandDown, IoBuf, Operation, Request,
-    Store,
+    ClientId, Engine, EngineOptions, EngineStatus, FileStore, IoBuf, OnEviction, Operation,
+    Request, Store,
 };
 use futae_guest::{Mount, MountError, MountOptions, ShownFile, TransportChoice};
 use futae_host::{Export, Listen, Server, ServerOptions};
-use futae_policy::{Class, VolumeId};
+use futae_policy::{Class, Kind, Trait, VolumeId};
 use futae_wire::NbdUri;
 use futae_wire::nbd_store::NbdStore;
 use std::fs::File;
@@ -32,18 +33,18 @@ pub struct Stage {
 
 impl Stage {
     /// Serves `image` from a lower cache of policy `lower` and mounts it through an upper one.
-    pub fn set(place: &Path, image: &Path, plan: &DemoPlan, lower: &str) -> Result<Self, Failure> {
-        let exclusive = lower == "exclusive";
-        let below = cache(plan, lower, plan.lower_blocks, HandDown::Nothing)?;
+    pub fn set(place: &Path, image: &Path, plan: &DemoPlan, lower: Kind) -> Result<Self, Failure> {
+        let exclusive = lower.traits().contains(&Trait::LivesOnDemotions);
+        let below = cache(plan, lower.name(), plan.lower_blocks, OnEviction::None)?;
         let store: Arc<dyn Store> = Arc::new(FileStore::open(image, false)?);
         let disk = below.add_volume("demo", store, Class::NORMAL)?;
         let server = serve(place, &below, disk, exclusive)?;
-        let hand_down = if exclusive {
-            HandDown::Data
+        let on_eviction = if exclusive {
+            OnEviction::Demote
         } else {
-            HandDown::Nothing
+            OnEviction::None
         };
-        let upper = cache(plan, "lru", plan.upper_blocks, hand_down)?;
+        let upper = cache(plan, MOUNT_POLICY, plan.upper_blocks, on_eviction)?;
         let uri = uri_of(&server)?;
         let wanted = exclusive.then_some(plan.block_bytes as u32);
         let nbd: Arc<dyn Store> = Arc::new(NbdStore::connect(&uri, wanted)?);
@@ -110,14 +111,14 @@ fn cache(
     plan: &DemoPlan,
     policy: &str,
     blocks: u32,
-    hand_down: HandDown,
+    on_eviction: OnEviction,
 ) -> Result<Arc<Engine>, Failure> {
     let options = EngineOptions {
         block_bytes: plan.block_bytes,
         capacity_blocks: blocks,
         policy: policy.parse()?,
         seed: plan.seed,
-        hand_down,
+        on_eviction,
         decision_log: None,
         write_back: None,
     };

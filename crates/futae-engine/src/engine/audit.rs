@@ -1,6 +1,7 @@
 //! Whether everything fits together. For tests.
 
-use super::state::{Frame, State};
+use super::frames::Frame;
+use super::state::State;
 
 impl State {
     /// Panics unless the level, the frames and the work under way fit together. For tests.
@@ -15,12 +16,24 @@ impl State {
                     "a target lost its slot"
                 );
                 assert_eq!(
-                    self.frames[slot.i()],
-                    Frame::Awaits(key),
+                    self.frames.get(*slot),
+                    Frame::awaits(key),
                     "a target not awaited"
                 );
             }
         }
+        let loading = self
+            .level
+            .order()
+            .into_iter()
+            .filter_map(|block| self.level.find(block))
+            .filter(|&slot| self.frames.get(slot) == Frame::Loading)
+            .count();
+        assert_eq!(
+            loading as u64,
+            self.frames.loading(),
+            "loading frames are miscounted"
+        );
         let noted = self.volumes.iter().map(|volume| volume.residents.count());
         assert_eq!(
             noted.sum::<u64>(),
@@ -32,10 +45,10 @@ impl State {
             let index = block.index();
             assert_eq!(residents.within(index..index + 1, 1), [index]);
             let slot = self.level.find(block).expect("ordered blocks are resident");
-            match self.frames[slot.i()] {
+            match self.frames.get(slot) {
                 Frame::Ready | Frame::Loading => {}
                 Frame::Awaits(key) => {
-                    let targets = &self.flights[key].targets;
+                    let targets = &self.flights[key as usize].targets;
                     assert!(
                         targets.contains(&(block, slot)),
                         "awaits a flight that forgot it"

@@ -29,10 +29,10 @@ struct Dirty {
     /// Became too old while it was being carried.
     overdue: bool,
     /// Its data, once it has no slot.
-    stray: Option<IoBuf>,
+    evicted_data: Option<IoBuf>,
     /// Whether the level below is to be told of its eviction, and under which generation of its
     /// store the data came.
-    hand_down: Option<u64>,
+    evicted_under: Option<u64>,
 }
 
 impl Dirty {
@@ -62,10 +62,10 @@ impl Change {
 #[derive(Debug, Default)]
 pub struct Cleaned {
     /// Its data, if it has no slot.
-    pub stray: Option<IoBuf>,
+    pub evicted_data: Option<IoBuf>,
     /// Whether the level below is to be told of its eviction, and under which generation of its
     /// store the data came.
-    pub hand_down: Option<u64>,
+    pub evicted_under: Option<u64>,
 }
 
 /// The dirty blocks of one volume, by index.
@@ -85,10 +85,14 @@ pub struct Dirt {
     stamp: u64,
     /// Writes up to this stamp are not to wait.
     urgent: u64,
+    /// Not all of their blocks are among those that are due yet.
+    is_catching_up: bool,
+    /// Where to go on with those whose write-back failed, while they are being tried again.
+    retrying: Option<u64>,
     retry_at: Option<Instant>,
     /// Where the next run begins to be looked for.
     cursor: u64,
-    strays: u64,
+    evicted_dirty: u64,
     /// Write-backs under way, and their bytes.
     pub runs: u32,
     pub bytes_carried: u64,
@@ -107,8 +111,8 @@ impl Dirt {
     }
 
     /// Dirty blocks without a slot.
-    pub fn strays(&self) -> u64 {
-        self.strays
+    pub fn evicted_dirty(&self) -> u64 {
+        self.evicted_dirty
     }
 
     /// Dirty blocks that are on their way to the store.
@@ -152,13 +156,13 @@ impl Dirt {
     }
 
     /// The data of a dirty block without a slot.
-    pub fn stray(&self, index: u64) -> Option<&IoBuf> {
-        self.blocks.get(&index)?.stray.as_ref()
+    pub fn evicted_data(&self, index: u64) -> Option<&IoBuf> {
+        self.blocks.get(&index)?.evicted_data.as_ref()
     }
 
     /// The same, to write to.
-    pub fn stray_mut(&mut self, index: u64) -> Option<&mut IoBuf> {
-        self.blocks.get_mut(&index)?.stray.as_mut()
+    pub fn evicted_data_mut(&mut self, index: u64) -> Option<&mut IoBuf> {
+        self.blocks.get_mut(&index)?.evicted_data.as_mut()
     }
 
     /// A block was written, here and not in the store.
@@ -185,13 +189,13 @@ impl Dirt {
     }
 
     /// A dirty block has lost its slot: `data` is what the frame held.
-    pub fn strand(&mut self, index: u64, data: IoBuf, hand_down: Option<u64>) {
+    pub fn evict(&mut self, index: u64, data: IoBuf, evicted_under: Option<u64>) {
         let Some(dirty) = self.blocks.get_mut(&index) else {
             return;
         };
-        self.strays += u64::from(dirty.stray.is_none());
-        dirty.stray = Some(data);
-        dirty.hand_down = hand_down;
+        self.evicted_dirty += u64::from(dirty.evicted_data.is_none());
+        dirty.evicted_data = Some(data);
+        dirty.evicted_under = evicted_under;
         if self.waiting.contains(&index) {
             self.due.insert(index);
         }
@@ -200,25 +204,66 @@ impl Dirt {
     /// A dirty block has a slot again: its data.
     pub fn adopt(&mut self, index: u64) -> Option<IoBuf> {
         let dirty = self.blocks.get_mut(&index)?;
-        let data = dirty.stray.take()?;
-        dirty.hand_down = None;
-        self.strays -= 1;
+        let data = dirty.evicted_data.take()?;
+        dirty.evicted_under = None;
+        self.evicted_dirty -= 1;
         Some(data)
     }
 
-    /// Everything is to be written as soon as may be, what failed before too.
+    /// Everything that is dirty now is to be written as soon as may be, what failed before too. It becomes
+    /// due by [`catch_up`](Self::catch_up), however much it is.
     pub fn hurry(&mut self) {
-        self.try_again();
-        self.due.clone_from(&self.waiting);
         self.urgent = self.stamp;
+        self.is_catching_up = true;
+        self.try_again();
     }
 
     fn try_again(&mut self) {
         self.retry_at = None;
-        for index in std::mem::take(&mut self.failed) {
-            self.waiting.insert(index);
-            self.due.insert(index);
+        self.retrying = Some(0);
+    }
+
+    /// Whether some of what is to be written as soon as may be is not due yet.
+    pub fn is_behind(&self) -> bool {
+        self.is_catching_up || self.retrying.is_some()
+    }
+
+    /// Makes some more blocks due of those that are to be written as soon as may be; looks at `most` at
+    /// most. Returns how many it has looked at.
+    pub fn catch_up(&mut self, most: u64) -> u64 {
+        let mut looked = 0;
+        while looked < most
+            && let Some(from) = self.retrying
+        {
+            // Upwards, so that what fails again meanwhile is left alone for a while.
+            let next = self.failed.range(from..).next().copied();
+            self.retrying = next.map(|index| index + 1);
+            if let Some(index) = next {
+                looked += 1;
+                self.failed.remove(&index);
+                self.waiting.insert(index);
+                self.due.insert(index);
+            }
         }
+        while looked < most && self.is_catching_up {
+            // What is carried and was written since becomes due when that is over.
+            match self.ages.front() {
+                Some(&(_, stamp, index)) if stamp <= self.urgent => {
+                    looked += 1;
+                    self.ages.pop_front();
+                    if self.is_waiting_since(index, stamp) {
+                        self.due.insert(index);
+                    }
+                }
+                _ => self.is_catching_up = false,
+            }
+        }
+        looked
+    }
+
+    fn is_waiting_since(&self, index: u64, stamp: u64) -> bool {
+        let dirty = self.blocks.get(&index);
+        dirty.is_some_and(|dirty| dirty.unsaved == Some(stamp)) && self.waiting.contains(&index)
     }
 
     /// Time has passed: what has been dirty for longer than `age_max` is due. Goes through so many of
@@ -307,7 +352,7 @@ impl Dirt {
         }
         self.waiting.insert(index);
         let is_urgent = after.is_some_and(|stamp| stamp <= self.urgent);
-        if is_urgent || dirty.overdue || dirty.stray.is_some() {
+        if is_urgent || dirty.overdue || dirty.evicted_data.is_some() {
             self.due.insert(index);
         }
         Some((Change { before, after }, None))
@@ -336,17 +381,24 @@ impl Dirt {
 
     fn take(&mut self, index: u64) -> Option<Cleaned> {
         let Dirty {
-            stray, hand_down, ..
+            evicted_data,
+            evicted_under,
+            ..
         } = self.blocks.remove(&index)?;
         self.order.remove(&index);
         self.waiting.remove(&index);
         self.due.remove(&index);
         self.failed.remove(&index);
-        self.strays -= u64::from(stray.is_some());
+        self.evicted_dirty -= u64::from(evicted_data.is_some());
         if self.blocks.is_empty() {
             self.ages.clear();
+            self.is_catching_up = false;
+            self.retrying = None;
         }
-        Some(Cleaned { stray, hand_down })
+        Some(Cleaned {
+            evicted_data,
+            evicted_under,
+        })
     }
 
     /// Panics unless the sets fit together. For tests.
@@ -372,8 +424,15 @@ impl Dirt {
         let known = |set: &BTreeSet<u64>| set.iter().all(|index| self.has(*index));
         assert!(known(&self.waiting) && known(&self.failed), "clean blocks");
         assert!(self.due.is_subset(&self.waiting), "due and not waiting");
-        let strays = self.blocks.values().filter(|dirty| dirty.stray.is_some());
-        assert_eq!(strays.count() as u64, self.strays, "strays are miscounted");
+        let evicted = self
+            .blocks
+            .values()
+            .filter(|dirty| dirty.evicted_data.is_some());
+        assert_eq!(
+            evicted.count() as u64,
+            self.evicted_dirty,
+            "evicted blocks are miscounted"
+        );
     }
 }
 
@@ -419,6 +478,37 @@ mod tests {
     }
 
     #[test]
+    fn all_that_is_hurried_becomes_due_some_at_a_time() {
+        let (mut dirt, now) = marked(&(0..2500).rev().collect::<Vec<_>>());
+        for index in 0..700 {
+            dirt.carry(index);
+            dirt.fail(index, now).expect("carried");
+        }
+        dirt.carry(2000);
+        dirt.mark(2000, now);
+        dirt.hurry();
+        assert_eq!(dirt.due.len(), 0, "nothing yet");
+        dirt.mark(3000, now);
+        assert_eq!(dirt.catch_up(600), 600);
+        dirt.carry(7);
+        dirt.fail(7, now).expect("carried");
+        let mut looked = Vec::new();
+        while dirt.is_behind() {
+            looked.push(dirt.catch_up(1024));
+            dirt.audit();
+        }
+        // Marks of blocks that failed are old ones, and are passed over.
+        assert_eq!(looked.iter().sum::<u64>(), 100 + 2500 + 1, "{looked:?}");
+        assert!(looked.iter().all(|&blocks| blocks <= 1024), "{looked:?}");
+        assert!(dirt.is_failing() && !dirt.due.contains(&7), "failed again");
+        assert!(!dirt.due.contains(&3000), "written after the flush came");
+        assert!(!dirt.due.contains(&2000), "on its way");
+        drop(dirt.saved(2000));
+        assert!(dirt.due.contains(&2000), "written before the flush came");
+        assert_eq!(dirt.due.len(), 2500 - 1);
+    }
+
+    #[test]
     fn a_search_for_what_may_be_written_is_bounded_and_goes_on() {
         let (mut dirt, _) = marked(&(0..3000).collect::<Vec<_>>());
         let looked = std::cell::Cell::new(0);
@@ -452,6 +542,7 @@ mod tests {
         dirt.carry(7);
         dirt.mark(7, now);
         dirt.hurry();
+        dirt.catch_up(9);
         assert_eq!(dirt.next_run(false, 9, |_| true), None);
         drop(dirt.saved(7));
         assert_eq!(dirt.next_run(false, 9, |_| true), Some(7..8));
@@ -478,6 +569,7 @@ mod tests {
         assert!(dirt.has(7) && dirt.is_failing());
         assert_eq!(dirt.next_run(true, 9, |_| true), Some(8..9));
         dirt.age(now + RETRY_INTERVAL, AGE);
+        assert_eq!(dirt.catch_up(9), 1);
         assert_eq!(dirt.next_run(false, 9, |_| true), Some(7..9));
         dirt.audit();
     }
@@ -501,20 +593,20 @@ mod tests {
     }
 
     #[test]
-    fn strays_are_kept_until_the_store_has_them() {
+    fn evicted_data_is_kept_until_the_store_has_it() {
         let (mut dirt, _) = marked(&[7]);
-        dirt.strand(7, IoBuf::copy_of(&[1]), Some(4));
+        dirt.evict(7, IoBuf::copy_of(&[1]), Some(4));
         assert_eq!(dirt.next_run(false, 9, |_| true), Some(7..8), "at once");
         dirt.carry(7);
-        assert_eq!(dirt.stray(7).expect("kept").as_slice(), [1]);
+        assert_eq!(dirt.evicted_data(7).expect("kept").as_slice(), [1]);
         let (_, cleaned) = dirt.saved(7).expect("carried");
         let cleaned = cleaned.expect("clean");
-        assert!(cleaned.hand_down == Some(4) && cleaned.stray.is_some());
-        assert_eq!(dirt.strays(), 0);
+        assert!(cleaned.evicted_under == Some(4) && cleaned.evicted_data.is_some());
+        assert_eq!(dirt.evicted_dirty(), 0);
         let (mut dirt, _) = marked(&[7]);
-        dirt.strand(7, IoBuf::copy_of(&[1]), Some(4));
+        dirt.evict(7, IoBuf::copy_of(&[1]), Some(4));
         assert!(dirt.adopt(7).is_some() && dirt.adopt(7).is_none());
-        assert!(dirt.settle(7).expect("dirty").1.hand_down.is_none());
+        assert!(dirt.settle(7).expect("dirty").1.evicted_under.is_none());
         dirt.audit();
     }
 }

@@ -25,9 +25,9 @@ pub enum Ticket {
 }
 
 /// A block on its way to the level below.
-pub enum Handed {
+pub enum SentDown {
     /// With its data, and the generation of the store under which they came.
-    Data(IoBuf, u64),
+    Demote(IoBuf, u64),
     /// By name only: so many bytes.
     Notice(u64),
 }
@@ -35,13 +35,13 @@ pub enum Handed {
 /// A store operation, its sequence and what it is for.
 type Started = (Arc<dyn Store>, u64, StoreOperation, Ticket);
 /// A block on its way down, its sequence and its byte offset.
-type HandedDown = (Arc<dyn Store>, u64, u64, Handed);
+type Evicted = (Arc<dyn Store>, u64, u64, SentDown);
 
 /// Store operations, demotions and answers, in the order in which they were decided.
 #[derive(Default)]
 pub struct Effects {
     operations: Vec<Started>,
-    handed: Vec<HandedDown>,
+    down: Vec<Evicted>,
     answers: Vec<(Done, Result<IoBuf, IoError>)>,
     marks: Vec<MarkWork>,
     rest: VecDeque<Rest>,
@@ -53,9 +53,9 @@ impl Effects {
         self.operations.push((store, sequence, op, of));
     }
 
-    /// A block to hand down: store, sequence, byte offset.
-    pub fn hand_down(&mut self, store: Arc<dyn Store>, sequence: u64, offset: u64, what: Handed) {
-        self.handed.push((store, sequence, offset, what));
+    /// A block to send down: store, sequence, byte offset.
+    pub fn send_down(&mut self, store: Arc<dyn Store>, sequence: u64, offset: u64, what: SentDown) {
+        self.down.push((store, sequence, offset, what));
     }
 
     /// An answer to give.
@@ -79,13 +79,13 @@ impl Effects {
     pub fn run(self, engine: &Arc<Engine>) -> VecDeque<Rest> {
         let Self {
             operations,
-            handed,
+            down,
             answers,
             marks,
             rest,
         } = self;
         let mut groups: Vec<Group> = Vec::new();
-        for (store, sequence, offset, what) in handed {
+        for (store, sequence, offset, what) in down {
             let at = groups
                 .iter()
                 .position(|group| is_same(&group.store, &store));
@@ -93,7 +93,7 @@ impl Effects {
                 groups.push(Group::of(&store));
                 groups.len() - 1
             });
-            groups[at].handed.push((store, sequence, offset, what));
+            groups[at].down.push((store, sequence, offset, what));
         }
         let mut alone = operations;
         if !groups.is_empty() {
@@ -118,11 +118,11 @@ impl Effects {
     }
 }
 
-/// What goes to one store together: operations, and blocks that are handed down.
+/// What goes to one store together: operations, and blocks that are sent down.
 struct Group {
     store: Arc<dyn Store>,
     operations: Vec<Started>,
-    handed: Vec<HandedDown>,
+    down: Vec<Evicted>,
 }
 
 impl Group {
@@ -130,16 +130,16 @@ impl Group {
         Self {
             store: Arc::clone(store),
             operations: Vec::new(),
-            handed: Vec::new(),
+            down: Vec::new(),
         }
     }
 
     fn run(self, engine: &Arc<Engine>) {
-        let mut both = Some((self.operations, self.handed));
+        let mut both = Some((self.operations, self.down));
         self.store.together(&mut || {
-            if let Some((operations, handed)) = both.take() {
+            if let Some((operations, down)) = both.take() {
                 start_all(operations, engine);
-                hand_all(handed);
+                send_all_down(down);
             }
         });
     }
@@ -158,11 +158,11 @@ fn start_all(operations: Vec<Started>, engine: &Arc<Engine>) {
     }
 }
 
-fn hand_all(handed: Vec<HandedDown>) {
-    for (store, sequence, offset, what) in handed {
+fn send_all_down(down: Vec<Evicted>) {
+    for (store, sequence, offset, what) in down {
         match what {
-            Handed::Data(data, generation) => store.demote(sequence, generation, offset, data),
-            Handed::Notice(length) => store.notice(sequence, offset, length),
+            SentDown::Demote(data, generation) => store.demote(sequence, generation, offset, data),
+            SentDown::Notice(length) => store.notice(sequence, offset, length),
         }
     }
 }

@@ -65,8 +65,8 @@ pub struct Flight {
     pub readers: Vec<usize>,
     /// Slots to fill.
     pub targets: Vec<(BlockId, Slot)>,
-    /// Blocks that were evicted before they arrived and are to be handed down.
-    pub hand_down: Vec<BlockId>,
+    /// Blocks that were evicted before they arrived and of which the level below is to hear.
+    pub evicted: Vec<BlockId>,
     /// The generation of the store when it was sent there.
     pub generation: u64,
     /// Whether it is read for nobody yet.

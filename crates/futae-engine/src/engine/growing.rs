@@ -13,12 +13,11 @@ use super::flights::{Content, Span, Write};
 use super::state::{State, Volume};
 use super::write::Deciding;
 use super::write_back::Room;
-use super::{belief, status};
+use super::{demotion_guard, status};
 use crate::{
     IoBuf, IoError, IoErrorKind, Operation, Request, SetupError, Store, StoreDone, StoreOperation,
 };
 use futae_policy::{BlockId, Class, VolumeId};
-use hashbrown::HashMap;
 use std::sync::Arc;
 
 impl Engine {
@@ -41,7 +40,7 @@ impl Engine {
             store,
             size_bytes,
             class,
-            belief: belief::Belief::default(),
+            demotion_guard: demotion_guard::DemotionGuard::default(),
             tally: status::Tally::default(),
             grows: true,
             notices: super::notices::Notices::default(),
@@ -71,37 +70,6 @@ impl Engine {
             let _ = self.change_size(volume, 0, || ());
             if self.act(|state, effects| state.give_up(volume, effects)) {
                 return;
-            }
-        }
-    }
-
-    /// Gives volumes other classes. Blocks that are not protected any more are told so at once;
-    /// those that are now, when they are next used, or at once if `at_once`.
-    pub fn set_classes(&self, classes: &[(VolumeId, Class)], at_once: bool) {
-        let mut state = self.lock();
-        let mut changed = HashMap::new();
-        for &(volume, class) in classes {
-            let Some(known) = state.volumes.get_mut(usize::from(volume.0)) else {
-                continue;
-            };
-            let before = std::mem::replace(&mut known.class, class);
-            if before != class && (at_once || !class.has(Class::PROTECTED)) {
-                changed.insert(volume, class);
-            }
-        }
-        if changed.is_empty() {
-            return;
-        }
-        // Those used last come last, so that they keep their order where they move to.
-        for block in state.level.order().into_iter().rev() {
-            if let Some(&class) = changed.get(&block.volume()) {
-                let is_dirty = state.is_dirty(block);
-                let class = if is_dirty {
-                    class.with(Class::DIRTY)
-                } else {
-                    class
-                };
-                state.level.reclass_at_once(block, class);
             }
         }
     }
@@ -277,8 +245,11 @@ impl State {
         let block = BlockId::new(span.volume, old / self.block_bytes);
         if let Some(slot) = self.level.find(block) {
             self.arena.frame_mut(slot)[inside..].fill(0);
-        } else if let Some(stray) = self.dirt_mut(block.volume()).stray_mut(block.index()) {
-            stray.as_mut_slice()[inside..].fill(0);
+        } else if let Some(evicted_data) = self
+            .dirt_mut(block.volume())
+            .evicted_data_mut(block.index())
+        {
+            evicted_data.as_mut_slice()[inside..].fill(0);
         }
     }
 

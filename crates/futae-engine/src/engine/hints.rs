@@ -2,12 +2,13 @@
 
 use super::effects::Effects;
 use super::flights::Span;
-use super::state::{Frame, State};
+use super::frames::Frame;
+use super::state::State;
 use super::steps::Rest;
 use crate::{ClientId, IoBuf};
 use futae_policy::{AccessKind, BlockId, Outcome};
 
-/// Blocks that were handed down and are being decided on.
+/// Demoted blocks that are being decided on.
 pub struct Demoting {
     client: ClientId,
     sequence: u64,
@@ -17,8 +18,8 @@ pub struct Demoting {
 }
 
 impl State {
-    /// Data that `client` evicted at its time `sequence`. Each block is believed only under the
-    /// rules of [`super::belief`] and while nothing is being written to it.
+    /// Data that `client` evicted at its time `sequence`. Each block is accepted only under the
+    /// rules of [`super::demotion_guard`] and while nothing is being written to it.
     pub fn demotion(
         &mut self,
         client: ClientId,
@@ -46,7 +47,7 @@ impl State {
         self.demote_on(demoting, effects);
     }
 
-    /// Decides on blocks that were handed down, as many as this step has room for.
+    /// Decides on demoted blocks, as many as this step has room for.
     pub fn demote_on(&mut self, mut demoting: Demoting, effects: &mut Effects) {
         let (client, sequence, span) = (demoting.client, demoting.sequence, demoting.span);
         let (_, end) = self.block_range(&span);
@@ -57,11 +58,11 @@ impl State {
             }
             let block = BlockId::new(span.volume, index);
             let of = self.block_span(block);
-            let belief = &self.volumes[usize::from(span.volume.0)].belief;
-            let believed = belief.believes(client, sequence, index)
+            let demotion_guard = &self.volumes[usize::from(span.volume.0)].demotion_guard;
+            let is_accepted = demotion_guard.accepts(client, sequence, index)
                 && of.overlap(&span) == Some(of)
                 && self.write_over(&of).is_none();
-            if !believed {
+            if !is_accepted {
                 self.steps.count(1);
                 self.tally.demotions_refused += 1;
                 continue;
@@ -71,7 +72,7 @@ impl State {
             {
                 let data = demoting.data.as_slice();
                 span.copy(data, &of, self.arena.frame_mut(slot));
-                self.frames[slot.i()] = Frame::Ready;
+                self.frames.set(slot, Frame::Ready);
             }
         }
     }

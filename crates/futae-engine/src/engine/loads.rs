@@ -8,7 +8,8 @@
 
 use super::effects::Effects;
 use super::flights::{Background, Flight, Span};
-use super::state::{Frame, State};
+use super::frames::Frame;
+use super::state::State;
 use crate::{IoBuf, IoError};
 use futae_policy::{AccessKind, BlockId, Outcome, Slot};
 use std::collections::VecDeque;
@@ -29,6 +30,8 @@ pub struct Loads {
     current: Option<Load>,
     /// Small blocks that are being loaded.
     flights: u64,
+    /// Nothing is loaded yet: blocks are being placed of which the last is to be loaded first.
+    is_held: bool,
 }
 
 struct Load {
@@ -44,6 +47,11 @@ struct Load {
 impl Loads {
     fn are_none(&self) -> bool {
         self.queue.is_empty() && self.current.is_none() && self.flights == 0
+    }
+
+    /// From now on holds loading back, and puts what is to be loaded before all others; or ends that.
+    pub fn hold(&mut self, is_held: bool) {
+        self.is_held = is_held;
     }
 
     /// What was loaded of a block counts for nothing: it has left its slot, or is here otherwise.
@@ -63,7 +71,7 @@ impl State {
     /// Goes on loading, and asks the policy what it wants loaded once nothing is left to load. It
     /// is decided at once, as in the simulator; the data follow.
     pub fn preload(&mut self, effects: &mut Effects) {
-        loop {
+        while !self.loads.is_held {
             if !self.loads.are_none() {
                 self.load_on(effects);
             }
@@ -86,14 +94,15 @@ impl State {
         (PIECE_BYTES / self.block_bytes).max(1)
     }
 
-    fn is_inside(&self, block: BlockId) -> bool {
+    /// Whether a block is one of a volume that there is.
+    pub fn is_inside(&self, block: BlockId) -> bool {
         self.volumes
             .get(usize::from(block.volume().0))
             .is_some_and(|volume| block.index() < volume.size_bytes.div_ceil(self.block_bytes))
     }
 
     /// Puts a block before the level that nobody asks for now, and has it loaded if it is placed.
-    fn place_unasked(&mut self, block: BlockId, effects: &mut Effects) {
+    pub fn place_unasked(&mut self, block: BlockId, effects: &mut Effects) {
         if let Outcome::Admitted { slot, .. } = self.offer(block, AccessKind::Preload, effects) {
             self.tally.preload_reads += 1;
             self.load_later(block, slot);
@@ -102,7 +111,7 @@ impl State {
 
     /// A block has got a slot, and its data is to be loaded in the background.
     pub fn load_later(&mut self, block: BlockId, slot: Slot) {
-        self.frames[slot.i()] = Frame::Loading;
+        self.frames.set(slot, Frame::Loading);
         let slots = self.level.capacity() as usize;
         if self.loads.queue.len() > 2 * slots {
             let queue = std::mem::take(&mut self.loads.queue);
@@ -111,23 +120,15 @@ impl State {
                 .filter(|(block, slot)| self.is_loading(*block, *slot));
             self.loads.queue = wanted.collect();
         }
-        self.loads.queue.push_back((block, slot));
-    }
-
-    /// Places blocks that were resident before a restart, next victim first, in slots that are
-    /// free; the last of them is loaded first.
-    pub fn restore(&mut self, blocks: &[BlockId], effects: &mut Effects) {
-        for &block in blocks {
-            let is_free = self.level.resident() < self.level.capacity();
-            if is_free && self.is_inside(block) && self.level.find(block).is_none() {
-                self.place_unasked(block, effects);
-            }
+        if self.loads.is_held {
+            self.loads.queue.push_front((block, slot));
+        } else {
+            self.loads.queue.push_back((block, slot));
         }
-        self.loads.queue.make_contiguous().reverse();
     }
 
     fn is_loading(&self, block: BlockId, slot: Slot) -> bool {
-        self.level.find(block) == Some(slot) && self.frames[slot.i()] == Frame::Loading
+        self.level.find(block) == Some(slot) && self.frames.get(slot) == Frame::Loading
     }
 
     fn load_on(&mut self, effects: &mut Effects) {
@@ -168,7 +169,7 @@ impl State {
                 started.push(key);
                 key
             };
-            self.frames[slot.i()] = Frame::Awaits(key);
+            self.frames.set(slot, Frame::awaits(key));
             self.flights[key].targets.push((block, slot));
         }
         self.launch(&started, effects);
@@ -247,7 +248,7 @@ impl State {
         load.loaded_bytes += span.length;
         load.in_flight = false;
         if load.loaded_bytes == of.length {
-            self.frames[load.slot.i()] = Frame::Ready;
+            self.frames.set(load.slot, Frame::Ready);
             if let Some(log) = &mut self.log {
                 log.note_loaded(load.block);
             }
@@ -258,14 +259,9 @@ impl State {
 
     /// Blocks that have a slot and not yet their data.
     pub fn loading_blocks(&self) -> u64 {
-        if self.loads.are_none() {
-            return 0;
-        }
-        let loading = |(_, frame): &(usize, &Frame)| match frame {
-            Frame::Loading => true,
-            Frame::Awaits(key) => self.flights[*key].background == Background::Whole,
-            Frame::Ready | Frame::AwaitsWrite => false,
-        };
-        self.frames.iter().enumerate().filter(loading).count() as u64
+        let whole = |flight: &&Flight| flight.background == Background::Whole;
+        let flights = self.flights.iter().map(|(_, flight)| flight).filter(whole);
+        let under_way: usize = flights.map(|flight| flight.targets.len()).sum();
+        self.frames.loading() + under_way as u64
     }
 }

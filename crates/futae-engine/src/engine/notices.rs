@@ -6,7 +6,8 @@
 use super::Engine;
 use super::effects::Effects;
 use super::flights::Span;
-use super::state::{Frame, State};
+use super::frames::Frame;
+use super::state::State;
 use super::steps::Rest;
 use crate::{ClientId, Operation, Request};
 use futae_policy::{AccessKind, BlockId, Outcome, VolumeId};
@@ -144,7 +145,7 @@ impl State {
             self.flight_of.insert(block, flight);
             flight
         };
-        self.frames[slot.i()] = Frame::Awaits(flight);
+        self.frames.set(slot, Frame::awaits(flight));
         self.flights[flight].targets.push((block, slot));
     }
 }

@@ -2,7 +2,8 @@
 
 use super::effects::{Effects, Ticket};
 use super::flights::{Background, Flight, Span, WaitingRead};
-use super::state::{Frame, State};
+use super::frames::Frame;
+use super::state::State;
 use super::steps::STEP_BYTES;
 use crate::{IoBuf, IoError, IoErrorKind, Operation, Request, StoreOperation};
 use futae_policy::{AccessKind, BlockId, Outcome, Slot};
@@ -63,7 +64,7 @@ impl State {
                     self.fetch(block, None, &mut reading);
                 }
                 Outcome::Admitted { slot, .. } => self.fetch(block, Some(slot), &mut reading),
-                Outcome::Bypassed => match self.stray(block) {
+                Outcome::Bypassed => match self.evicted_data(block) {
                     Some(data) => {
                         let (from, to) = (self.block_span(block), reading.span);
                         from.copy(data.as_slice(), &to, reading.bytes());
@@ -131,10 +132,10 @@ impl State {
     }
 
     fn copy_or_wait(&mut self, slot: Slot, block: BlockId, reading: &mut Reading) {
-        match self.frames[slot.i()] {
+        match self.frames.get(slot) {
             Frame::Awaits(flight) => {
                 self.tally.shared_reads += 1;
-                reading.wait_for(flight);
+                reading.wait_for(flight as usize);
             }
             Frame::Loading => {
                 self.tally.loading_reads += 1;
@@ -173,7 +174,7 @@ impl State {
             flight
         };
         if let Some(slot) = slot {
-            self.frames[slot.i()] = Frame::Awaits(flight);
+            self.frames.set(slot, Frame::awaits(flight));
             self.flights[flight].targets.push((block, slot));
         }
         reading.wait_for(flight);
@@ -237,7 +238,7 @@ impl State {
                 self.tally.store_read_blocks += span.length.div_ceil(self.block_bytes);
             }
             self.tally.bytes_store_read += span.length;
-            if self.hand_down == crate::HandDown::Data {
+            if self.on_eviction == crate::OnEviction::Demote {
                 self.flights[key].generation = self.store(span.volume).generation();
             }
             let sequence = self.next_sequence();
@@ -285,7 +286,7 @@ impl State {
             Err(_) => {
                 self.note_error(span.volume);
                 for (block, slot) in &flight.targets {
-                    self.frames[slot.i()] = Frame::Ready;
+                    self.frames.set(*slot, Frame::Ready);
                     self.invalidate(*block);
                 }
             }
@@ -311,20 +312,20 @@ impl State {
         for (block, slot) in &flight.targets {
             let to = self.block_span(*block);
             span.copy(buffer.as_slice(), &to, self.arena.frame_mut(*slot));
-            self.frames[slot.i()] = Frame::Ready;
+            self.frames.set(*slot, Frame::Ready);
             self.generations.landed(*slot, flight.generation);
         }
-        for block in &flight.hand_down {
+        for block in &flight.evicted {
             if self.level.find(*block).is_some() {
-                continue; // It came back before it could be handed down.
+                continue; // It came back before it could be sent down.
             }
             let of = self.block_span(*block);
-            let data = (self.hand_down == crate::HandDown::Data).then(|| {
+            let data = (self.on_eviction == crate::OnEviction::Demote).then(|| {
                 let mut data = IoBuf::new(of.length as usize);
                 span.copy(buffer.as_slice(), &of, data.as_mut_slice());
                 (data, flight.generation)
             });
-            self.hand(of, data, effects);
+            self.send_down(of, data, effects);
         }
     }
 

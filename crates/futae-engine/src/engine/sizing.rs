@@ -34,7 +34,7 @@ impl Sizing {
 }
 
 impl Engine {
-    /// Changes the number of slots. Evicted blocks are handed down as always; the memory of
+    /// Changes the number of slots. The level below hears of evicted blocks as always; the memory of
     /// their frames goes back to the kernel.
     pub fn resize(self: &Arc<Self>, capacity_blocks: u32) -> Result<(), SetupError> {
         if capacity_blocks == 0 {

@@ -1,13 +1,14 @@
 //! Everything that the cache's lock protects, and what all kinds of requests have in common.
 
 use super::account::Account;
-use super::belief::Belief;
 use super::change::Waiting;
 use super::complaints::Complaints;
 use super::cost::Costs;
+use super::demotion_guard::DemotionGuard;
 use super::dirt::Dirt;
-use super::effects::{Effects, Handed, Ticket};
+use super::effects::{Effects, SentDown, Ticket};
 use super::flights::{Flight, Span, WaitingRead, Write};
+use super::frames::{Frame, Frames};
 use super::generations::{self, Generations};
 use super::loads::{Loads, PAGE_BYTES};
 use super::log::DecisionLog;
@@ -20,7 +21,7 @@ use super::under_way::UnderWay;
 use super::write_back::{Run, WriteBack};
 use crate::StoreOperation;
 use crate::arena::Arena;
-use crate::{ClientId, Done, HandDown, IoBuf, IoError, IoErrorKind, Operation, Request, Store};
+use crate::{ClientId, Done, IoBuf, IoError, IoErrorKind, OnEviction, Operation, Request, Store};
 use futae_policy::{
     Access, AccessKind, BlockId, Class, Departure, Level, Outcome, Policy, Victim, VolumeId,
 };
@@ -29,26 +30,13 @@ use slab::Slab;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Whether a frame holds its block yet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Frame {
-    /// It does.
-    Ready,
-    /// It will when this flight arrives.
-    Awaits(usize),
-    /// It will when the write that placed the block is over.
-    AwaitsWrite,
-    /// It will when the block has been loaded in the background.
-    Loading,
-}
-
 /// A volume of the cache.
 pub struct Volume {
     pub name: String,
     pub store: Arc<dyn Store>,
     pub size_bytes: u64,
     pub class: Class,
-    pub belief: Belief,
+    pub demotion_guard: DemotionGuard,
     pub tally: Tally,
     /// Whether its size changes while it is in use; see [`super::growing`].
     pub grows: bool,
@@ -81,11 +69,11 @@ pub struct Flush {
 /// The cache, under its lock.
 pub struct State {
     pub block_bytes: u64,
-    pub hand_down: HandDown,
+    pub on_eviction: OnEviction,
     pub level: Level<Box<dyn Policy>>,
     pub arena: Arena,
-    pub frames: Vec<Frame>,
-    /// Where blocks are handed down with their data: under which generation of its store each
+    pub frames: Frames,
+    /// Where evicted blocks are demoted: under which generation of its store each
     /// frame's block came.
     pub generations: Generations,
     pub volumes: Vec<Volume>,
@@ -268,6 +256,9 @@ impl State {
         let outcome = self.level.access(&access);
         self.steps.count(1);
         let hit = matches!(outcome, Outcome::Hit(_));
+        if let Outcome::Hit(slot) = outcome {
+            self.frames.touch(slot);
+        }
         self.tally.count(kind, hit);
         self.volumes[usize::from(block.volume().0)]
             .tally
@@ -277,15 +268,13 @@ impl State {
             log.write(&access, &outcome);
         }
         if let Outcome::Admitted { slot, evicted } = outcome {
-            if self.frames.len() <= slot.i() {
-                self.frames.resize(slot.i() + 1, Frame::Ready);
-            }
+            self.frames.place(slot);
             self.note_resident(block, true);
             if let Some(victim) = evicted {
                 self.note_resident(victim.block, false);
                 self.see_off(&victim, effects);
             }
-            if self.hand_down == HandDown::Data {
+            if self.on_eviction == OnEviction::Demote {
                 self.generations
                     .came(slot, self.generation_for(block, kind));
             }
@@ -309,12 +298,12 @@ impl State {
 
     /// An evicted block: hands it down if there is a cache below that should have it.
     pub fn see_off(&mut self, victim: &Victim, effects: &mut Effects) {
-        let frame = std::mem::replace(&mut self.frames[victim.slot.i()], Frame::Ready);
-        if let Frame::Awaits(key) = frame {
+        let frame = self.frames.set(victim.slot, Frame::Ready);
+        if let Some(key) = frame.flight() {
             let flight = &mut self.flights[key];
             flight.forget(victim.slot);
-            if self.hand_down != HandDown::Nothing {
-                flight.hand_down.push(victim.block);
+            if self.on_eviction != OnEviction::None {
+                flight.evicted.push(victim.block);
             }
             return;
         }
@@ -322,35 +311,35 @@ impl State {
             self.loads.give_up(victim.block);
         }
         if self.is_dirty(victim.block) {
-            return self.strand(victim);
+            return self.evict(victim);
         }
-        let has_data = frame == Frame::Ready || self.hand_down == HandDown::Notice;
-        if !has_data || self.hand_down == HandDown::Nothing {
+        let has_data = frame == Frame::Ready || self.on_eviction == OnEviction::Notice;
+        if !has_data || self.on_eviction == OnEviction::None {
             return;
         }
         // Before anything is copied.
         let store = &self.volumes[usize::from(victim.block.volume().0)].store;
-        if self.hand_down == HandDown::Data && !store.takes_demotions() {
+        if self.on_eviction == OnEviction::Demote && !store.takes_demotions() {
             return;
         }
         let span = self.block_span(victim.block);
         if self.write_over(&span).is_some() {
             return; // What the frame holds is being replaced below.
         }
-        let data = match self.hand_down {
-            HandDown::Data => {
+        let data = match self.on_eviction {
+            OnEviction::Demote => {
                 let frame = self.arena.frame(victim.slot);
                 let data = IoBuf::copy_of(&frame[..span.length as usize]);
                 Some((data, self.generations.of(victim.slot)))
             }
-            HandDown::Notice | HandDown::Nothing => None,
+            OnEviction::Notice | OnEviction::None => None,
         };
-        self.hand(span, data, effects);
+        self.send_down(span, data, effects);
     }
 
     /// Sends a block to the level below, by name or with its data and the generation of its store
     /// under which they came.
-    pub fn hand(&mut self, span: Span, data: Option<(IoBuf, u64)>, effects: &mut Effects) {
+    pub fn send_down(&mut self, span: Span, data: Option<(IoBuf, u64)>, effects: &mut Effects) {
         let store = self.store(span.volume);
         if data.is_some() && !store.takes_demotions() {
             return;
@@ -358,13 +347,13 @@ impl State {
         let (kind, what) = match data {
             Some((data, generation)) => {
                 self.tally.bytes_demoted_out += span.length;
-                (AccessKind::Demotion, Handed::Data(data, generation))
+                (AccessKind::Demotion, SentDown::Demote(data, generation))
             }
-            None => (AccessKind::Notice, Handed::Notice(span.length)),
+            None => (AccessKind::Notice, SentDown::Notice(span.length)),
         };
         self.level.note_sent_down(kind);
         let sequence = self.next_sequence();
-        effects.hand_down(store, sequence, span.offset, what);
+        effects.send_down(store, sequence, span.offset, what);
     }
 
     /// A block has got a slot, or has lost it.
@@ -381,8 +370,8 @@ impl State {
     pub fn invalidate(&mut self, block: BlockId) {
         if let Some(victim) = self.level.remove(block, Departure::Invalidated) {
             self.note_resident(block, false);
-            let frame = std::mem::replace(&mut self.frames[victim.slot.i()], Frame::Ready);
-            if let Frame::Awaits(key) = frame {
+            let frame = self.frames.set(victim.slot, Frame::Ready);
+            if let Some(key) = frame.flight() {
                 self.flights[key].forget(victim.slot);
             }
             if frame == Frame::Loading {
@@ -448,7 +437,9 @@ impl State {
     pub fn join(&mut self, volume: VolumeId) -> ClientId {
         self.next_client += 1;
         let client = ClientId(self.next_client);
-        self.volumes[usize::from(volume.0)].belief.join(client);
+        self.volumes[usize::from(volume.0)]
+            .demotion_guard
+            .join(client);
         client
     }
 

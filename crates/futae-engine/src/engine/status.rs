@@ -109,7 +109,7 @@ pub struct EngineStatus {
     pub write_around_blocks: u64,
     /// Misses that waited for a read already under way instead of starting their own.
     pub shared_reads: u64,
-    /// Demoted blocks that were not believed (older than a write, or from a shared volume).
+    /// Demoted blocks that were refused (older than a write, or from a shared volume).
     pub demotions_refused: u64,
     /// Bytes answered to readers.
     pub bytes_read: u64,
@@ -119,9 +119,9 @@ pub struct EngineStatus {
     pub bytes_store_read: u64,
     /// Bytes written to stores.
     pub bytes_store_written: u64,
-    /// Bytes of demoted data received and believed.
+    /// Bytes of demoted data received and accepted.
     pub bytes_demoted_in: u64,
-    /// Bytes of demoted data handed down.
+    /// Bytes of demoted data sent down.
     pub bytes_demoted_out: u64,
     /// Requests that failed, and store reads that failed.
     pub errors: u64,
@@ -232,7 +232,11 @@ impl State {
                 .write_back
                 .as_ref()
                 .map_or(0, |known| known.dirty_blocks),
-            dirty_evicted_blocks: self.volumes.iter().map(|volume| volume.dirt.strays()).sum(),
+            dirty_evicted_blocks: self
+                .volumes
+                .iter()
+                .map(|volume| volume.dirt.evicted_dirty())
+                .sum(),
             dirty_max_blocks: self
                 .write_back
                 .as_ref()
@@ -279,7 +283,7 @@ impl State {
                 name: volume.name.clone(),
                 size_bytes: volume.size_bytes,
                 store: volume.store.describe(),
-                store_detours: volume.store.detours(),
+                store_detours: volume.store.buffered_fallbacks(),
                 requests: volume.tally.requests,
                 hits: volume.tally.hits,
                 misses: volume.tally.requests - volume.tally.hits,

@@ -94,7 +94,7 @@ pub enum Rest {
     Grant(Waiting, u64),
     /// What lies behind the end of a volume after a change.
     Changed(usize),
-    /// Blocks that were handed down.
+    /// Blocks that were demoted.
     Demotion(Demoting),
     /// Notices that wait to be decided on.
     Notices(VolumeId),
@@ -170,6 +170,15 @@ impl Engine {
             let ((), more) = self.step(|state, effects| state.go_on(next, effects));
             rest.extend(more);
         }
+        value
+    }
+
+    /// A step after which nothing is left to be done.
+    pub(super) fn quiet_step<T>(&self, decide: impl FnOnce(&mut State) -> T) -> T {
+        let mut state = self.lock();
+        state.steps.begin();
+        let value = decide(&mut state);
+        state.steps.end();
         value
     }
 

@@ -3,7 +3,8 @@
 
 use super::effects::{Effects, Ticket};
 use super::flights::{Content, Span, Write};
-use super::state::{Frame, State};
+use super::frames::Frame;
+use super::state::State;
 use super::steps::Rest;
 use super::write_back::Room;
 use crate::{IoBuf, IoError, Operation, Request, StoreOperation};
@@ -34,8 +35,8 @@ impl State {
         }
         let blocks = self.widened(&span);
         let (first, end) = self.block_range(&span);
-        let belief = &mut self.volumes[usize::from(span.volume.0)].belief;
-        belief.note_write(request.client, request.sequence, first, end - first);
+        let demotion_guard = &mut self.volumes[usize::from(span.volume.0)].demotion_guard;
+        demotion_guard.note_write(request.client, request.sequence, first, end - first);
         if let Some(key) = self.write_over(&blocks) {
             return self.writes[key].parked.push(request);
         }
@@ -71,7 +72,7 @@ impl State {
             return;
         };
         // Known as under way before any block is placed: a block of this very write that is
-        // evicted meanwhile must not be handed down with its old data.
+        // evicted meanwhile must not be demoted with its old data.
         let write = Write {
             span,
             blocks,
@@ -136,7 +137,7 @@ impl State {
                 continue;
             }
             if let Outcome::Admitted { slot, .. } = self.offer(block, AccessKind::Write, effects) {
-                self.frames[slot.i()] = Frame::AwaitsWrite;
+                self.frames.set(slot, Frame::AwaitsWrite);
             }
         }
         None
@@ -217,7 +218,7 @@ impl State {
     fn note_outcome(&mut self, span: &Span, good: bool) {
         let volume = &self.volumes[usize::from(span.volume.0)];
         if volume.grows {
-            return; // Nothing is handed down to it.
+            return; // Nothing is demoted to it.
         }
         let (bytes, size) = (self.block_bytes, volume.size_bytes);
         let (first, end) = self.block_range(span);
@@ -225,11 +226,11 @@ impl State {
         let whole_first = span.offset.div_ceil(bytes);
         let reaches_end = span.end() == size;
         let whole_end = if reaches_end { end } else { span.end() / bytes };
-        let belief = &mut self.volumes[usize::from(span.volume.0)].belief;
+        let demotion_guard = &mut self.volumes[usize::from(span.volume.0)].demotion_guard;
         if good {
-            belief.note_success(whole_first, whole_end.saturating_sub(whole_first));
+            demotion_guard.note_success(whole_first, whole_end.saturating_sub(whole_first));
         } else {
-            belief.note_failure(first, end - first);
+            demotion_guard.note_failure(first, end - first);
         }
     }
 
@@ -261,13 +262,13 @@ impl State {
         };
         let to = self.block_span(block);
         span.copy(data.as_slice(), &to, self.arena.frame_mut(slot));
-        if self.frames[slot.i()] == Frame::Loading {
+        if self.frames.get(slot) == Frame::Loading {
             if to.overlap(span) != Some(to) {
                 return; // The rest is still to come.
             }
             self.loads.give_up(block);
         }
-        self.frames[slot.i()] = Frame::Ready;
+        self.frames.set(slot, Frame::Ready);
     }
 }
 

@@ -16,10 +16,11 @@ mod settle;
 
 use super::effects::Effects;
 use super::flights::Span;
+use super::frames::Frame;
 use super::generations;
-use super::state::{Frame, State};
+use super::state::State;
 use super::steps::Rest;
-use crate::{HandDown, IoBuf, Request};
+use crate::{IoBuf, OnEviction, Request};
 use futae_policy::{BlockId, Class, Slot, Victim, VolumeId};
 pub use keep::Keeping;
 use std::collections::BTreeSet;
@@ -133,11 +134,11 @@ impl State {
     }
 
     /// The data of a dirty block that has no slot.
-    pub fn stray(&self, block: BlockId) -> Option<&IoBuf> {
+    pub fn evicted_data(&self, block: BlockId) -> Option<&IoBuf> {
         if !self.writes_back() {
             return None;
         }
-        self.dirt(block.volume()).stray(block.index())
+        self.dirt(block.volume()).evicted_data(block.index())
     }
 
     /// Whether a write of `span` can be kept, has to wait until less is dirty, or is to go
@@ -216,7 +217,7 @@ impl State {
     }
 
     /// A dirty block has lost its slot: its data stays beside the cache until the store has it.
-    pub fn strand(&mut self, victim: &Victim) {
+    pub fn evict(&mut self, victim: &Victim) {
         // The last block of a volume that grows may be a longer one by then.
         let length = if self.volumes[usize::from(victim.block.volume().0)].grows {
             self.block_bytes as usize
@@ -224,10 +225,10 @@ impl State {
             self.block_span(victim.block).length as usize
         };
         let data = IoBuf::copy_of(&self.arena.frame(victim.slot)[..length]);
-        let hand_down = self.hand_down != HandDown::Nothing;
-        let hand_down = hand_down.then(|| self.generations.of(victim.slot));
+        let evicted_under = self.on_eviction != OnEviction::None;
+        let evicted_under = evicted_under.then(|| self.generations.of(victim.slot));
         let dirt = self.dirt_mut(victim.block.volume());
-        dirt.strand(victim.block.index(), data, hand_down);
+        dirt.evict(victim.block.index(), data, evicted_under);
     }
 
     /// A block has got a slot; whether its data was beside the cache, and now is in the frame.
@@ -239,20 +240,32 @@ impl State {
             return false;
         };
         self.arena.frame_mut(slot)[..data.len()].copy_from_slice(data.as_slice());
-        self.frames[slot.i()] = Frame::Ready;
+        self.frames.set(slot, Frame::Ready);
         self.generations.landed(slot, generations::UNKNOWN);
         true
     }
 
-    /// The bytes of a range that are in dirty blocks: first and one past the last, ascending.
-    pub fn dirty_ranges(&self, volume: VolumeId, offset: u64, length: u64) -> Vec<(u64, u64)> {
-        let bytes = self.block_bytes;
-        let end = offset.saturating_add(length).div_ceil(bytes);
-        let dirty = self.dirt(volume).within(offset / bytes..end, u64::MAX);
+    /// Adds the bytes of some more of the dirty blocks `from..end`: first and one past the last, ascending.
+    /// Returns where to go on, if that was not all.
+    pub fn note_dirty_ranges(
+        &mut self,
+        volume: VolumeId,
+        (from, end): (u64, u64),
+        found: &mut Vec<(u64, u64)>,
+    ) -> Option<u64> {
+        let (bytes, left) = (self.block_bytes, self.steps.left());
+        let dirty = self.dirt(volume).within(from..end, left);
+        self.steps.count(dirty.len() as u64);
+        found.extend(
+            dirty
+                .iter()
+                .map(|index| (index * bytes, (index + 1) * bytes)),
+        );
+        let is_all = (dirty.len() as u64) < left;
         dirty
-            .into_iter()
-            .map(|index| (index * bytes, (index + 1) * bytes))
-            .collect()
+            .last()
+            .map(|last| last + 1)
+            .filter(|&next| !is_all && next < end)
     }
 
     /// The cache is about to be made smaller: from now on only so much of it may be dirty as may
@@ -300,11 +313,11 @@ impl State {
                 let slot = self.level.find(block);
                 assert_eq!(
                     slot.is_none(),
-                    self.stray(block).is_some(),
+                    self.evicted_data(block).is_some(),
                     "data of {block:?}"
                 );
                 if let Some(slot) = slot {
-                    assert_eq!(self.frames[slot.i()], Frame::Ready, "dirty without data");
+                    assert_eq!(self.frames.get(slot), Frame::Ready, "dirty without data");
                     assert!(self.level.class_in(slot).has(Class::DIRTY), "not marked");
                 }
             }

@@ -1,7 +1,7 @@
 //! Where the I/O of files is done.
 
+use super::drop_page_cache::{self, DropPageCache};
 use super::io::Io;
-use super::sweep::{self, Sweep};
 use std::fs::File;
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,9 +14,9 @@ pub struct FileIo(pub(super) Arc<Disk>);
 /// What files share.
 pub struct Disk {
     pub io: Io,
-    pub sweep: Arc<Sweep>,
+    pub page_cache: Arc<DropPageCache>,
     /// Bytes that went through the page cache.
-    pub detoured: AtomicU64,
+    pub buffered_bytes: AtomicU64,
 }
 
 impl FileIo {
@@ -29,8 +29,8 @@ impl FileIo {
     pub(super) fn by(io: Io) -> Self {
         Self(Arc::new(Disk {
             io,
-            sweep: Arc::default(),
-            detoured: AtomicU64::new(0),
+            page_cache: Arc::default(),
+            buffered_bytes: AtomicU64::new(0),
         }))
     }
 
@@ -42,21 +42,21 @@ impl FileIo {
 
     /// A range of a file was changed past its store, and may now be in the page cache: it is dropped from
     /// there soon.
-    pub fn sweep(&self, file: File, range: Range<u64>) {
-        let file = sweep::descriptor(&Arc::new(file));
-        self.0.sweep.note(&file, range);
+    pub fn drop_page_cache(&self, file: File, range: Range<u64>) {
+        let file = drop_page_cache::descriptor(&Arc::new(file));
+        self.0.page_cache.note(&file, range);
     }
 
     /// Bytes that went through the page cache.
     #[must_use]
     pub fn bytes_through_page_cache(&self) -> u64 {
-        self.0.detoured.load(Ordering::Relaxed)
+        self.0.buffered_bytes.load(Ordering::Relaxed)
     }
 
     /// Ranges of files that were written through the page cache and have been dropped from it.
     #[must_use]
     pub fn ranges_swept(&self) -> u64 {
-        self.0.sweep.swept()
+        self.0.page_cache.dropped()
     }
 }
 

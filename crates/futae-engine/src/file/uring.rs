@@ -7,7 +7,7 @@
 use super::io::{Job, Work};
 use super::threads::ends_early;
 use io_uring::{IoUring, opcode, squeue, types};
-use libc::{EAGAIN, EBUSY, EINTR};
+use libc::{EAGAIN, EBUSY, ECANCELED, EINTR};
 use slab::Slab;
 use std::io::Error;
 use std::os::fd::AsRawFd;
@@ -193,8 +193,9 @@ impl Shared {
 
     fn finish(&self, key: usize, result: i32) {
         let mut running = self.jobs().remove(key);
+        // ECANCELED: the thread that submitted it has ended, and the kernel would have had to begin it again.
         let outcome = match (result, running.job.work) {
-            (i32::MIN..=-1, _) if matches!(-result, EINTR | EAGAIN) => None,
+            (i32::MIN..=-1, _) if matches!(-result, EINTR | EAGAIN | ECANCELED) => None,
             (i32::MIN..=-1, _) => Some(Err(Error::from_raw_os_error(-result))),
             (moved, Work::Read | Work::Write { .. }) => {
                 running.moved += moved as usize;
@@ -294,6 +295,30 @@ mod tests {
             assert!(error.contains("does not take work any more"), "{error}");
         }
         assert!(uring.shared.jobs().is_empty(), "nobody waits for ever");
+    }
+
+    /// The thread that submitted a job may have ended. What the kernel would have had to begin again in its name is
+    /// then given up, which is no error of the disk's.
+    #[test]
+    fn a_job_that_ended_with_its_thread_is_begun_again() {
+        let Ok(uring) = Uring::new() else {
+            return; // No io_uring here.
+        };
+        for code in [ECANCELED, EINTR, EAGAIN] {
+            let (sender, answer) = channel();
+            let job = Job {
+                file: page_of(7),
+                work: Work::Read,
+                offset: 0,
+                length: 4096,
+                buffer: IoBuf::new(4096),
+                done: Box::new(move |result| drop(sender.send(result))),
+            };
+            let key = uring.shared.jobs().insert(Running { job, moved: 0 });
+            uring.shared.finish(key, -code);
+            let result = answer.recv().expect("answered");
+            assert_eq!(result.expect("a page").as_slice(), [7; 4096]);
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@
 )]
 
 use futae_engine::{
-    Engine, EngineOptions, Extent, HandDown, IoBuf, IoError, IoErrorKind, Operation, Request,
+    Engine, EngineOptions, Extent, IoBuf, IoError, IoErrorKind, OnEviction, Operation, Request,
     Store, StoreDone, StoreOperation, WriteBackOptions,
 };
 use futae_policy::{Class, VolumeId};
@@ -172,8 +172,8 @@ pub struct Setup {
     pub volume: VolumeId,
 }
 
-pub fn setup(policy: &str, slots: u32, blocks: u64, hand_down: HandDown) -> Setup {
-    setup_of(BLOCK, policy, slots, blocks * BLOCK, hand_down)
+pub fn setup(policy: &str, slots: u32, blocks: u64, on_eviction: OnEviction) -> Setup {
+    setup_of(BLOCK, policy, slots, blocks * BLOCK, on_eviction)
 }
 
 /// Blocks of another size, over a store of so many bytes.
@@ -182,9 +182,9 @@ pub fn setup_of(
     policy: &str,
     slots: u32,
     bytes: u64,
-    hand_down: HandDown,
+    on_eviction: OnEviction,
 ) -> Setup {
-    setup_writing(block_bytes, policy, slots, bytes, hand_down, None)
+    setup_writing(block_bytes, policy, slots, bytes, on_eviction, None)
 }
 
 /// The same, keeping written blocks.
@@ -193,7 +193,7 @@ pub fn setup_writing(
     policy: &str,
     slots: u32,
     bytes: u64,
-    hand_down: HandDown,
+    on_eviction: OnEviction,
     write_back: Option<WriteBackOptions>,
 ) -> Setup {
     let options = EngineOptions {
@@ -201,7 +201,7 @@ pub fn setup_writing(
         capacity_blocks: slots,
         policy: policy.parse().expect("a policy"),
         seed: 1,
-        hand_down,
+        on_eviction,
         decision_log: None,
         write_back,
     };

@@ -2,7 +2,7 @@
 
 use crate::common::{self, BLOCK, broken, take};
 use futae_engine::{
-    ClientId, Engine, EngineOptions, HandDown, IoBuf, IoError, Operation, Request, Store,
+    ClientId, Engine, EngineOptions, IoBuf, IoError, OnEviction, Operation, Request, Store,
     StoreDone, StoreOperation, WriteBackOptions,
 };
 use futae_policy::{Class, Prng, VolumeId};
@@ -142,7 +142,7 @@ pub fn engine_that(policy: &str, slots: u32, write_back: Option<WriteBackOptions
         capacity_blocks: slots,
         policy: policy.parse().expect("a policy"),
         seed: 1,
-        hand_down: HandDown::Nothing,
+        on_eviction: OnEviction::None,
         decision_log: None,
         write_back,
     };

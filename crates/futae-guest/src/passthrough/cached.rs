@@ -62,7 +62,7 @@ impl CachedFiles {
         let page = PAGE_BYTES as u64;
         if !range.start.is_multiple_of(page) || !range.end.is_multiple_of(page) {
             self.io
-                .sweep(file, range.start..range.end.max(range.start + 1));
+                .drop_page_cache(file, range.start..range.end.max(range.start + 1));
         }
     }
 

@@ -223,7 +223,7 @@ impl Passthrough {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use futae_engine::{Engine, EngineOptions, HandDown};
+    use futae_engine::{Engine, EngineOptions, OnEviction};
     use std::os::unix::fs::PermissionsExt;
 
     fn tree(source: &Path) -> Passthrough {
@@ -232,7 +232,7 @@ mod tests {
             capacity_blocks: 16,
             policy: "lru".parse().expect("a policy"),
             seed: 0,
-            hand_down: HandDown::Nothing,
+            on_eviction: OnEviction::None,
             decision_log: None,
             write_back: None,
         });

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use futae_engine::{
-    Engine, EngineOptions, FileStore, HandDown, IoBuf, IoError, IoErrorKind, Store, StoreDone,
+    Engine, EngineOptions, FileStore, IoBuf, IoError, IoErrorKind, OnEviction, Store, StoreDone,
     StoreOperation,
 };
 use futae_guest::{Mount, MountOptions, ShownFile, TransportChoice};
@@ -24,8 +24,8 @@ pub(crate) fn has_fuse() -> bool {
     match OpenOptions::new().read(true).write(true).open("/dev/fuse") {
         Ok(_) => true,
         Err(error) => {
-            futae_machine::need::skip(
-                futae_machine::need::Need::Fuse,
+            futae_testkit::need::skip(
+                futae_testkit::need::Need::Fuse,
                 &format!("/dev/fuse: {error}; run where FUSE is permitted"),
             );
             false
@@ -38,8 +38,8 @@ pub(crate) fn tool(program: &str, arguments: &[&str]) -> Option<Output> {
     match Command::new(program).args(arguments).output() {
         Ok(output) => Some(output),
         Err(error) => {
-            futae_machine::need::skip(
-                futae_machine::need::Need::Tools,
+            futae_testkit::need::skip(
+                futae_testkit::need::Need::Tools,
                 &format!("cannot run {program} ({error}); install it to run this test"),
             );
             None
@@ -112,7 +112,7 @@ pub(crate) fn engine(store: Arc<dyn Store>, capacity_blocks: u32) -> (Arc<Engine
         capacity_blocks,
         policy: "lru".parse().expect("a policy"),
         seed: 1,
-        hand_down: HandDown::Nothing,
+        on_eviction: OnEviction::None,
         decision_log: None,
         write_back: None,
     };

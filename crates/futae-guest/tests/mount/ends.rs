@@ -92,8 +92,8 @@ fn somebody_else_may_unmount() {
     match rustix::mount::unmount(place.mountpoint(), UnmountFlags::empty()) {
         Ok(()) => {}
         Err(error) => {
-            return futae_machine::need::skip(
-                futae_machine::need::Need::Root,
+            return futae_testkit::need::skip(
+                futae_testkit::need::Need::Root,
                 &format!("umount: {error}; run as root"),
             );
         }
@@ -141,8 +141,8 @@ fn a_dead_mount_is_cleaned_up() {
         Some(data),
     );
     if let Err(error) = made {
-        return futae_machine::need::skip(
-            futae_machine::need::Need::Root,
+        return futae_testkit::need::skip(
+            futae_testkit::need::Need::Root,
             &format!("mount: {error}; run as root"),
         );
     }

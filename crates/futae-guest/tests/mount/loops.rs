@@ -40,8 +40,8 @@ fn a_file_system_lives_on_a_loop_device() {
         return;
     }
     if !rustix::process::geteuid().is_root() {
-        return futae_machine::need::skip(
-            futae_machine::need::Need::Root,
+        return futae_testkit::need::skip(
+            futae_testkit::need::Need::Root,
             "loop devices need root",
         );
     }
@@ -68,8 +68,8 @@ fn a_file_system_lives_on_a_loop_device() {
         };
         if !output.status.success() {
             let why = String::from_utf8_lossy(&output.stderr);
-            return futae_machine::need::skip(
-                futae_machine::need::Need::Loop,
+            return futae_testkit::need::skip(
+                futae_testkit::need::Need::Loop,
                 &format!("no loop device: {why}"),
             );
         }

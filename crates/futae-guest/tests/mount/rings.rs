@@ -19,16 +19,16 @@ impl Switched {
         let before = match fs::read_to_string(SWITCH) {
             Ok(before) => before,
             Err(error) => {
-                futae_machine::need::skip(
-                    futae_machine::need::Need::Rings,
+                futae_testkit::need::skip(
+                    futae_testkit::need::Need::Rings,
                     &format!("no FUSE over io_uring: {SWITCH}: {error}"),
                 );
                 return None;
             }
         };
         if let Err(error) = fs::write(SWITCH, wanted) {
-            futae_machine::need::skip(
-                futae_machine::need::Need::Rings,
+            futae_testkit::need::skip(
+                futae_testkit::need::Need::Rings,
                 &format!("{SWITCH}: {error}; run as root"),
             );
             return None;

@@ -13,7 +13,7 @@ mod store;
 pub use client::{Answer, Client};
 pub use store::{MemoryStore, StoreEvent};
 
-use futae_engine::{Engine, EngineOptions, HandDown};
+use futae_engine::{Engine, EngineOptions, OnEviction};
 use futae_host::{Export, Listen, Server, ServerOptions};
 use futae_policy::{Class, PolicySpec};
 use futae_wire::ClientWish;
@@ -40,7 +40,7 @@ pub fn engine(policy: &str, capacity_blocks: u32) -> Arc<Engine> {
         capacity_blocks,
         policy,
         seed: 1,
-        hand_down: HandDown::Nothing,
+        on_eviction: OnEviction::None,
         decision_log: None,
         write_back: None,
     };

@@ -14,8 +14,11 @@
 //! # Cost
 //! O(1) an access; 22 bytes a slot, about 28 a name, at most as many names as slots
 
-use crate::furniture::{GhostLists, Lines, Noted, Table};
-use crate::{Access, Admission, Arguments, BlockId, Departure, Policy, Shape, Slot, SpecError};
+use crate::structures::{GhostLists, LogQueues, MissNote, Table};
+use crate::{
+    Access, Admission, Arguments, BlockId, Departure, Policy, Shape, SimulatorHints, Slot,
+    SpecError,
+};
 
 const T1: usize = 0;
 const T2: usize = 1;
@@ -28,12 +31,12 @@ pub struct Arc {
     slots: u32,
     /// Target for the length of T1.
     p: f64,
-    lists: Lines<2>,
+    lists: LogQueues<2>,
     names: Table<BlockId>,
     /// B1 and B2.
     gone: GhostLists<2>,
     /// The list for the block that missed last.
-    list: Noted<usize>,
+    list: MissNote<usize>,
     from_b2: bool,
     /// T1 fills its half of the directory alone: its oldest leaves without a name.
     forget: bool,
@@ -44,10 +47,10 @@ pub fn build(_arguments: &mut Arguments, shape: &Shape) -> Result<Arc, SpecError
     Ok(Arc {
         slots: shape.slots,
         p: 0.0,
-        lists: Lines::new(shape.slots),
+        lists: LogQueues::new(shape.slots),
         names: Table::new(shape.slots),
         gone: GhostLists::default(),
-        list: Noted::new(),
+        list: MissNote::new(),
         from_b2: false,
         forget: false,
     })
@@ -96,30 +99,11 @@ impl Arc {
 }
 
 impl Policy for Arc {
-    fn number_blocks(&mut self, first: u64) {
-        self.gone.number_blocks(first);
-    }
-
-    #[inline]
-    fn glance(&self, block: BlockId) -> u32 {
-        self.gone.glance(block)
-    }
-
     #[inline]
     fn miss(&mut self, access: &Access) -> Admission {
         let list = self.consult(access.block);
         self.list.set(access.block, list);
         Admission::Admit
-    }
-
-    #[inline]
-    fn foresee(&self, ahead: u32) -> Option<Slot> {
-        let t1_gives = self.t1_gives();
-        let slot = self.lists.about(if t1_gives { T1 } else { T2 }, ahead)?;
-        let full = self.lists.len(T1) + self.gone.len(B1) >= self.slots;
-        let forgets = if full { B1 } else { B2 };
-        self.gone.foresee(self.names.get(slot), forgets, ahead);
-        Some(slot)
     }
 
     #[inline]
@@ -188,6 +172,27 @@ impl Policy for Arc {
                 "resident and departed"
             );
         }
+    }
+}
+
+impl SimulatorHints for Arc {
+    fn number_blocks(&mut self, first: u64) {
+        self.gone.number_blocks(first);
+    }
+
+    #[inline]
+    fn glance(&self, block: BlockId) -> u32 {
+        self.gone.glance(block)
+    }
+
+    #[inline]
+    fn foresee(&self, ahead: u32) -> Option<Slot> {
+        let t1_gives = self.t1_gives();
+        let slot = self.lists.about(if t1_gives { T1 } else { T2 }, ahead)?;
+        let full = self.lists.len(T1) + self.gone.len(B1) >= self.slots;
+        let forgets = if full { B1 } else { B2 };
+        self.gone.foresee(self.names.get(slot), forgets, ahead);
+        Some(slot)
     }
 }
 

@@ -15,9 +15,11 @@
 //! # Cost
 //! O(1) an access, amortised; 23 bytes a slot, about 28 a name, at most as many names as slots
 
-use crate::furniture::{GhostLists, Lines, Table};
 use crate::policy::order_by_evicting;
-use crate::{Access, Arguments, BlockId, Departure, Policy, Shape, Slot, SpecError};
+use crate::structures::{GhostLists, LogQueues, Table};
+use crate::{
+    Access, Arguments, BlockId, Departure, Policy, Shape, SimulatorHints, Slot, SpecError,
+};
 
 const T1: usize = 0;
 const T2: usize = 1;
@@ -30,7 +32,7 @@ pub struct Car {
     slots: u32,
     /// Target for the length of T1.
     p: f64,
-    clocks: Lines<2>,
+    clocks: LogQueues<2>,
     marked: Table<bool>,
     names: Table<BlockId>,
     /// B1 and B2.
@@ -42,7 +44,7 @@ pub fn build(_arguments: &mut Arguments, shape: &Shape) -> Result<Car, SpecError
     Ok(Car {
         slots: shape.slots,
         p: 0.0,
-        clocks: Lines::new(shape.slots),
+        clocks: LogQueues::new(shape.slots),
         marked: Table::new(shape.slots),
         names: Table::new(shape.slots),
         gone: GhostLists::default(),
@@ -74,15 +76,6 @@ impl Car {
 }
 
 impl Policy for Car {
-    fn number_blocks(&mut self, first: u64) {
-        self.gone.number_blocks(first);
-    }
-
-    #[inline]
-    fn glance(&self, block: BlockId) -> u32 {
-        self.gone.glance(block)
-    }
-
     fn insert(&mut self, slot: Slot, access: &Access) {
         let clock = self.consult(access.block);
         self.clocks.push_back(clock, slot);
@@ -142,6 +135,17 @@ impl Policy for Car {
                 "resident and departed"
             );
         }
+    }
+}
+
+impl SimulatorHints for Car {
+    fn number_blocks(&mut self, first: u64) {
+        self.gone.number_blocks(first);
+    }
+
+    #[inline]
+    fn glance(&self, block: BlockId) -> u32 {
+        self.gone.glance(block)
     }
 }
 

@@ -15,8 +15,8 @@
 //! # Cost
 //! O(1) an access, amortised; 1 byte a slot
 
-use crate::furniture::Ring;
-use crate::{Access, Arguments, Departure, Policy, Shape, Slot, SpecError};
+use crate::structures::Ring;
+use crate::{Access, Arguments, Departure, Policy, Shape, SimulatorHints, Slot, SpecError};
 
 /// One hand over a ring of marked slots.
 #[derive(Debug)]
@@ -82,6 +82,8 @@ impl Policy for Clock {
         assert!(marks.max().unwrap_or(0) <= self.most);
     }
 }
+
+impl SimulatorHints for Clock {}
 
 /// A queue: the front goes to the back as long as it is marked.
 #[cfg(test)]

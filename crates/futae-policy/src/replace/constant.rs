@@ -15,9 +15,10 @@
 //! # Cost
 //! O(1) an access, O(log ranges) a miss; 8 bytes a slot
 
-use crate::furniture::Queues;
+use crate::structures::Queues;
 use crate::{
-    Access, Admission, Arguments, BlockId, Departure, Policy, Shape, Slot, SpecError, VolumeId,
+    Access, Admission, Arguments, BlockId, Departure, Policy, Shape, SimulatorHints, Slot,
+    SpecError, VolumeId,
 };
 use std::str::FromStr;
 
@@ -114,12 +115,12 @@ impl Policy for Const {
         None
     }
 
-    fn remove(&mut self, slot: Slot, _why: Departure) {
-        self.arrivals.remove(slot);
+    fn surplus(&mut self) -> Option<Slot> {
+        self.arrivals.back(ORDER)
     }
 
-    fn names_unasked(&self) -> bool {
-        true
+    fn remove(&mut self, slot: Slot, _why: Departure) {
+        self.arrivals.remove(slot);
     }
 
     #[inline]
@@ -149,6 +150,8 @@ impl Policy for Const {
         assert_eq!(self.arrivals.len(ORDER), resident);
     }
 }
+
+impl SimulatorHints for Const {}
 
 /// A set that is full after the first access.
 #[cfg(test)]

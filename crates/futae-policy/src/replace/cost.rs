@@ -30,17 +30,17 @@
 //! O(1) an access, amortised; 11 bytes a slot. With another policy inside, that of the policy, for each
 //! class, and a byte a slot
 
+mod class_weights;
 mod joined;
 mod second_chance;
-mod turns;
 
 use crate::{
-    Access, Admission, Arguments, BlockId, Class, Departure, Policy, Shape, Slot, SpecError,
-    StoreCosts,
+    Access, Admission, Arguments, BlockId, Class, Departure, Policy, Shape, SimulatorHints, Slot,
+    SpecError, StoreCosts,
 };
+use class_weights::ClassWeights;
 use joined::Joined;
 use second_chance::SecondChance;
-use turns::Turns;
 
 /// Blocks by class, and an order within each.
 pub enum Cost {
@@ -53,35 +53,28 @@ pub enum Cost {
 /// Builds the policy; its parameters are the weights, the classes, and either `inactive` or the order within a
 /// class.
 pub fn build(arguments: &mut Arguments, shape: &Shape) -> Result<Cost, SpecError> {
-    let turns = Turns::build(arguments)?;
+    let class_weights = ClassWeights::build(arguments)?;
     match arguments.inner() {
         // There is no inactive queue then, so the parameter is unknown.
-        Some(inner) => Joined::new(turns, &inner, shape).map(Cost::Joined),
+        Some(inner) => Joined::new(class_weights, &inner, shape).map(Cost::Joined),
         None => {
             let inactive_share = arguments.share("inactive", 1.0 / 3.0)?;
-            let order = SecondChance::new(turns, inactive_share, shape);
+            let order = SecondChance::new(class_weights, inactive_share, shape);
             Ok(Cost::SecondChance(order))
         }
     }
 }
 
 impl Cost {
-    fn turns(&mut self) -> &mut Turns {
+    fn class_weights(&mut self) -> &mut ClassWeights {
         match self {
-            Self::SecondChance(order) => &mut order.turns,
-            Self::Joined(order) => &mut order.turns,
+            Self::SecondChance(order) => &mut order.class_weights,
+            Self::Joined(order) => &mut order.class_weights,
         }
     }
 }
 
 impl Policy for Cost {
-    fn number_blocks(&mut self, first: u64) {
-        match self {
-            Self::SecondChance(_) => {}
-            Self::Joined(order) => order.number_blocks(first),
-        }
-    }
-
     #[inline]
     fn miss(&mut self, access: &Access) -> Admission {
         match self {
@@ -131,13 +124,13 @@ impl Policy for Cost {
     }
 
     fn note_costs(&mut self, costs: &StoreCosts) {
-        self.turns().note_costs(costs);
+        self.class_weights().note_costs(costs);
     }
 
     fn weights(&self) -> Vec<(String, f64)> {
         match self {
-            Self::SecondChance(order) => order.turns.weights(),
-            Self::Joined(order) => order.turns.weights(),
+            Self::SecondChance(order) => order.class_weights.weights(),
+            Self::Joined(order) => order.class_weights.weights(),
         }
     }
 
@@ -145,20 +138,6 @@ impl Policy for Cost {
         match self {
             Self::SecondChance(_) => None,
             Self::Joined(order) => order.review(),
-        }
-    }
-
-    fn needs_future(&self) -> bool {
-        match self {
-            Self::SecondChance(_) => false,
-            Self::Joined(order) => order.needs_future(),
-        }
-    }
-
-    fn names_unasked(&self) -> bool {
-        match self {
-            Self::SecondChance(_) => false,
-            Self::Joined(order) => order.names_unasked(),
         }
     }
 
@@ -180,6 +159,15 @@ impl Policy for Cost {
         match self {
             Self::SecondChance(order) => order.audit(resident),
             Self::Joined(order) => order.audit(resident),
+        }
+    }
+}
+
+impl SimulatorHints for Cost {
+    fn number_blocks(&mut self, first: u64) {
+        match self {
+            Self::SecondChance(_) => {}
+            Self::Joined(order) => order.number_blocks(first),
         }
     }
 }
@@ -255,13 +243,13 @@ mod reference {
 #[cfg(test)]
 mod tests {
     use super::super::fifo_second_chance;
+    use super::class_weights::ClassWeights;
     use super::reference;
     use super::second_chance::SecondChance;
-    use super::turns::Turns;
     use crate::contract::{carry_out_reviews, equals_reference, level_of};
     use crate::{
-        Access, AccessKind, Arguments, BlockId, Class, Departure, Kind, Level, Outcome, Policy,
-        PolicySpec, Prng, Shape, Slot,
+        Access, AccessKind, Arguments, BlockId, Class, Departure, Kind, Level, Outcome, PolicySpec,
+        Prng, RegisteredPolicy, Shape, Slot,
     };
     use proptest::prelude::*;
 
@@ -269,8 +257,8 @@ mod tests {
 
     fn second_chance(text: &str, slots: u32) -> SecondChance {
         let spec: PolicySpec = text.parse().expect("valid");
-        let turns = Turns::build(&mut Arguments::new(&spec)).expect("valid");
-        SecondChance::new(turns, 1.0 / 3.0, &Shape { slots, seed: 1 })
+        let class_weights = ClassWeights::build(&mut Arguments::new(&spec)).expect("valid");
+        SecondChance::new(class_weights, 1.0 / 3.0, &Shape { slots, seed: 1 })
     }
 
     /// 96 local clean blocks of weight 4 and 96 remote clean ones of weight 3: at first every
@@ -366,23 +354,31 @@ mod tests {
             let block = BlockId::on_first(prng.below(3 * u64::from(slots)));
             let what = prng.below(30);
             let resized = 1 + prng.below(20) as u32;
-            let [joined, alone] = levels.each_mut().map(|level: &mut Level<Box<dyn Policy>>| {
-                let kind = match what {
-                    0 => {
-                        let gone = level.resize(resized);
-                        return format!("{gone:?}");
-                    }
-                    1 => return format!("{:?}", level.remove(block, Departure::Invalidated)),
-                    2..=12 => AccessKind::Demotion,
-                    13 => AccessKind::Notice,
-                    14..=17 => AccessKind::Write,
-                    _ => AccessKind::Read,
-                };
-                let outcome = level.access(&Access::of(block, kind));
-                carry_out_reviews(level);
-                level.audit();
-                format!("{outcome:?}")
-            });
+            let [joined, alone] =
+                levels
+                    .each_mut()
+                    .map(|level: &mut Level<Box<dyn RegisteredPolicy>>| {
+                        let kind = match what {
+                            0 => {
+                                let gone = level.resize(resized);
+                                return format!("{gone:?}");
+                            }
+                            1 => {
+                                return format!(
+                                    "{:?}",
+                                    level.remove(block, Departure::Invalidated)
+                                );
+                            }
+                            2..=12 => AccessKind::Demotion,
+                            13 => AccessKind::Notice,
+                            14..=17 => AccessKind::Write,
+                            _ => AccessKind::Read,
+                        };
+                        let outcome = level.access(&Access::of(block, kind));
+                        carry_out_reviews(level);
+                        level.audit();
+                        format!("{outcome:?}")
+                    });
             assert_eq!(joined, alone, "{one} and {other}, seed {seed}, step {step}");
         }
         assert_eq!(

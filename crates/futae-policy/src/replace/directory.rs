@@ -19,10 +19,10 @@
 //! that of the two pools, which together have each slot once, and O(log slots) for a block that
 //! is no longer protected; 13 bytes a slot beside them
 
-use crate::furniture::{Heap, Table};
+use crate::structures::{Heap, Table};
 use crate::{
-    Access, Admission, Arguments, BlockId, Class, Departure, Policy, PolicySpec, Shape, Slot,
-    SpecError, StoreCosts,
+    Access, Admission, Arguments, BlockId, Class, Departure, Kind, Policy, PolicySpec,
+    RegisteredPolicy, Shape, SimulatorHints, Slot, SpecError, StoreCosts,
 };
 
 /// Where a resident slot is.
@@ -39,8 +39,8 @@ enum Home {
 pub struct Directory {
     max_protected: f64,
     protected_limit: u32,
-    normal: Box<dyn Policy>,
-    protected: Box<dyn Policy>,
+    normal: Box<dyn RegisteredPolicy>,
+    protected: Box<dyn RegisteredPolicy>,
     released: Heap<u64>,
     normal_count: u32,
     protected_count: u32,
@@ -54,7 +54,7 @@ pub fn build(arguments: &mut Arguments, shape: &Shape) -> Result<Directory, Spec
     let max_protected = arguments.share("max_protected", 1.0)?;
     let inner = arguments
         .inner()
-        .unwrap_or_else(|| PolicySpec::plain("lru"));
+        .unwrap_or_else(|| PolicySpec::of(Kind::lru));
     let mut policy = Directory {
         max_protected,
         protected_limit: 0,
@@ -134,11 +134,6 @@ impl Directory {
 }
 
 impl Policy for Directory {
-    fn number_blocks(&mut self, first: u64) {
-        self.normal.number_blocks(first);
-        self.protected.number_blocks(first);
-    }
-
     fn miss(&mut self, access: &Access) -> Admission {
         self.pool(access.class).miss(access)
     }
@@ -210,14 +205,6 @@ impl Policy for Directory {
         self.normal.review().or_else(|| self.protected.review())
     }
 
-    fn needs_future(&self) -> bool {
-        self.normal.needs_future()
-    }
-
-    fn names_unasked(&self) -> bool {
-        self.normal.names_unasked()
-    }
-
     fn resize(&mut self, slots: u32) {
         self.normal.resize(slots);
         self.protected.resize(slots);
@@ -231,6 +218,14 @@ impl Policy for Directory {
             .take(surplus as usize)
         {
             self.release(slot);
+        }
+    }
+
+    fn rank(&self, slot: Slot) -> u64 {
+        match self.homes.get(slot) {
+            Home::Protected => 1 + self.protected.rank(slot),
+            // They go by the time of their last use.
+            Home::Normal | Home::Released => 0,
         }
     }
 
@@ -262,6 +257,13 @@ impl Policy for Directory {
         assert!(self.protected_count <= self.protected_limit);
         self.normal.audit(self.normal_count);
         self.protected.audit(self.protected_count);
+    }
+}
+
+impl SimulatorHints for Directory {
+    fn number_blocks(&mut self, first: u64) {
+        self.normal.number_blocks(first);
+        self.protected.number_blocks(first);
     }
 }
 
@@ -321,10 +323,10 @@ mod reference {
 mod tests {
     use super::reference;
     use crate::contract::level_of;
-    use crate::{Access, BlockId, Class, Kind, Level, Outcome, Policy};
+    use crate::{Access, BlockId, Class, Kind, Level, Outcome, RegisteredPolicy};
     use proptest::prelude::*;
 
-    fn access(level: &mut Level<Box<dyn Policy>>, index: u64, priority: bool) -> bool {
+    fn access(level: &mut Level<Box<dyn RegisteredPolicy>>, index: u64, priority: bool) -> bool {
         let class = if priority {
             Class::PROTECTED
         } else {
@@ -334,7 +336,7 @@ mod tests {
         matches!(level.access(&read), Outcome::Hit(_))
     }
 
-    fn order(level: &Level<Box<dyn Policy>>) -> Vec<u64> {
+    fn order(level: &Level<Box<dyn RegisteredPolicy>>) -> Vec<u64> {
         level.order().into_iter().map(BlockId::index).collect()
     }
 

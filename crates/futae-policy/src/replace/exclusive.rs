@@ -20,10 +20,10 @@
 //! # Cost
 //! O(1) an access beside the inner order; 9 bytes a slot beside the inner order
 
-use crate::furniture::Queues;
+use crate::structures::Queues;
 use crate::{
-    Access, Admission, Arguments, BlockId, Class, Departure, Policy, PolicySpec, Shape, Slot,
-    SpecError, StoreCosts,
+    Access, Admission, Arguments, BlockId, Class, Departure, Kind, Policy, PolicySpec,
+    RegisteredPolicy, Shape, SimulatorHints, Slot, SpecError, StoreCosts,
 };
 
 const SERVED: usize = 0;
@@ -34,7 +34,7 @@ pub struct Exclusive {
     served: Queues,
     is_served: Vec<bool>,
     /// The order of the demoted blocks.
-    demoted: Box<dyn Policy>,
+    demoted: Box<dyn RegisteredPolicy>,
     /// Whether misses are kept as first victims.
     keeps_served: bool,
     slots: u32,
@@ -45,7 +45,7 @@ pub struct Exclusive {
 pub fn build(arguments: &mut Arguments, shape: &Shape) -> Result<Exclusive, SpecError> {
     let inner = arguments
         .inner()
-        .unwrap_or_else(|| PolicySpec::plain("lru"));
+        .unwrap_or_else(|| PolicySpec::of(Kind::lru));
     let keeps_served = arguments.take("keep_served", "true or false", |_: &bool| true)?;
     Ok(Exclusive {
         keeps_served: keeps_served.unwrap_or(false),
@@ -58,15 +58,6 @@ pub fn build(arguments: &mut Arguments, shape: &Shape) -> Result<Exclusive, Spec
 }
 
 impl Policy for Exclusive {
-    fn number_blocks(&mut self, first: u64) {
-        self.demoted.number_blocks(first);
-    }
-
-    #[inline]
-    fn glance(&self, block: BlockId) -> u32 {
-        self.demoted.glance(block)
-    }
-
     fn miss(&mut self, access: &Access) -> Admission {
         if access.kind.is_demand() {
             // Never at the cost of a demoted block.
@@ -121,6 +112,11 @@ impl Policy for Exclusive {
             .or_else(|| self.demoted.victim(incoming))
     }
 
+    fn surplus(&mut self) -> Option<Slot> {
+        let served = self.served.front(SERVED);
+        served.or_else(|| self.demoted.surplus())
+    }
+
     fn remove(&mut self, slot: Slot, why: Departure) {
         self.resident -= 1;
         if std::mem::take(&mut self.is_served[slot.i()]) {
@@ -148,17 +144,16 @@ impl Policy for Exclusive {
         self.demoted.review()
     }
 
-    fn needs_future(&self) -> bool {
-        self.demoted.needs_future()
-    }
-
-    fn names_unasked(&self) -> bool {
-        self.demoted.names_unasked()
-    }
-
     fn resize(&mut self, slots: u32) {
         self.slots = slots;
         self.demoted.resize(slots);
+    }
+
+    fn rank(&self, slot: Slot) -> u64 {
+        if self.is_served[slot.i()] {
+            return 0;
+        }
+        1 + self.demoted.rank(slot)
     }
 
     fn order(&self) -> Vec<Slot> {
@@ -176,6 +171,17 @@ impl Policy for Exclusive {
                 .all(|slot| self.is_served[slot.i()])
         );
         self.demoted.audit(resident - served);
+    }
+}
+
+impl SimulatorHints for Exclusive {
+    fn number_blocks(&mut self, first: u64) {
+        self.demoted.number_blocks(first);
+    }
+
+    #[inline]
+    fn glance(&self, block: BlockId) -> u32 {
+        self.demoted.glance(block)
     }
 }
 
@@ -225,7 +231,7 @@ mod tests {
         Access::of(block(index), AccessKind::Demotion)
     }
 
-    fn head_to_tail(level: &crate::Level<Box<dyn crate::Policy>>) -> Vec<u64> {
+    fn head_to_tail(level: &crate::Level<Box<dyn crate::RegisteredPolicy>>) -> Vec<u64> {
         level
             .order()
             .into_iter()

@@ -14,8 +14,8 @@
 //! # Cost
 //! O(1) an access, nothing to do on a hit; 8 bytes a slot
 
-use crate::furniture::Queues;
-use crate::{Access, Arguments, Departure, Policy, Shape, Slot, SpecError};
+use crate::structures::Queues;
+use crate::{Access, Arguments, Departure, Policy, Shape, SimulatorHints, Slot, SpecError};
 
 const ORDER: usize = 0;
 
@@ -59,6 +59,8 @@ impl Policy for Fifo {
         assert_eq!(self.order.len(ORDER), resident);
     }
 }
+
+impl SimulatorHints for Fifo {}
 
 /// A list in order of arrival.
 #[cfg(test)]

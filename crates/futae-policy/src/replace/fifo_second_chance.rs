@@ -15,9 +15,9 @@
 //! # Cost
 //! O(1) an access, amortised; 10 bytes a slot
 
-use crate::furniture::{Queues, Table};
 use crate::policy::order_by_evicting;
-use crate::{Access, Arguments, Departure, Policy, Shape, Slot, SpecError};
+use crate::structures::{Queues, Table};
+use crate::{Access, Arguments, Departure, Policy, Shape, SimulatorHints, Slot, SpecError};
 
 const ACTIVE: usize = 0;
 const INACTIVE: usize = 1;
@@ -101,6 +101,8 @@ impl Policy for FifoSecondChance {
         assert_eq!(self.queues.total(), resident);
     }
 }
+
+impl SimulatorHints for FifoSecondChance {}
 
 /// Two lists of (block, referenced), oldest first.
 #[cfg(test)]

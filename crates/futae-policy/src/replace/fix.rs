@@ -14,8 +14,8 @@
 //! # Cost
 //! O(1) an access; 8 bytes a slot, for the order only
 
-use crate::furniture::Queues;
-use crate::{Access, Arguments, Departure, Policy, Shape, Slot, SpecError};
+use crate::structures::Queues;
+use crate::{Access, Arguments, Departure, Policy, Shape, SimulatorHints, Slot, SpecError};
 
 const ORDER: usize = 0;
 
@@ -46,6 +46,10 @@ impl Policy for Fix {
         None
     }
 
+    fn surplus(&mut self) -> Option<Slot> {
+        self.arrivals.back(ORDER)
+    }
+
     #[inline]
     fn remove(&mut self, slot: Slot, _why: Departure) {
         self.arrivals.remove(slot);
@@ -60,6 +64,8 @@ impl Policy for Fix {
         assert_eq!(self.arrivals.len(ORDER), resident);
     }
 }
+
+impl SimulatorHints for Fix {}
 
 /// A set that is filled once.
 #[cfg(test)]

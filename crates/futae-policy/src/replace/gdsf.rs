@@ -16,8 +16,8 @@
 //! # Cost
 //! O(log slots) an access; 32 bytes a slot
 
-use crate::furniture::{Heap, Table};
-use crate::{Access, Arguments, Departure, Policy, Shape, Slot, SpecError};
+use crate::structures::{Heap, Table};
+use crate::{Access, Arguments, Departure, Policy, Shape, SimulatorHints, Slot, SpecError};
 
 /// Lowest priority first.
 #[derive(Debug)]
@@ -83,6 +83,8 @@ impl Policy for Gdsf {
         assert_eq!(self.priorities.len(), resident);
     }
 }
+
+impl SimulatorHints for Gdsf {}
 
 /// A list of (priority, time of last use, uses, block), searched for its least.
 #[cfg(test)]

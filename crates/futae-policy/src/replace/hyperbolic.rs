@@ -16,8 +16,8 @@
 //! # Cost
 //! O(1) a hit, O(sample) an eviction; 24 bytes a slot
 
-use crate::furniture::{Pool, Table};
-use crate::{Access, Arguments, Departure, Policy, Prng, Shape, Slot, SpecError};
+use crate::structures::{Pool, Table};
+use crate::{Access, Arguments, Departure, Policy, Prng, Shape, SimulatorHints, Slot, SpecError};
 
 /// Uses and since when.
 #[derive(Clone, Copy, Debug, Default)]
@@ -99,6 +99,8 @@ impl Policy for Hyperbolic {
         assert!(all.all(|known| known.uses > 0 && known.since < self.now));
     }
 }
+
+impl SimulatorHints for Hyperbolic {}
 
 /// A list of (block, uses, since) from which the same lots are drawn.
 #[cfg(test)]

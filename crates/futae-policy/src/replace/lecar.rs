@@ -21,8 +21,10 @@
 //! O(1) an access; 28 bytes a slot, about 40 a name, at most twice as many names as slots
 
 use crate::SpecError;
-use crate::furniture::{Counts, Ghosts, Queues, Table};
-use crate::{Access, Admission, Arguments, BlockId, Departure, Policy, Prng, Shape, Slot};
+use crate::structures::{Counts, Ghosts, Queues, Table};
+use crate::{
+    Access, Admission, Arguments, BlockId, Departure, Policy, Prng, Shape, SimulatorHints, Slot,
+};
 
 const ORDER: usize = 0;
 
@@ -60,7 +62,7 @@ pub struct LeCar {
     left_by_lru: Ghosts<Past>,
     left_by_lfu: Ghosts<Past>,
     /// The uses of the block that missed last.
-    known: crate::furniture::Noted<u32>,
+    known: crate::structures::MissNote<u32>,
 }
 
 /// Builds the policy; its parameters are `learning_rate` and `discount`.
@@ -82,7 +84,7 @@ pub fn build(arguments: &mut Arguments, shape: &Shape) -> Result<LeCar, SpecErro
         names: Table::new(shape.slots),
         left_by_lru: Ghosts::new(0),
         left_by_lfu: Ghosts::new(0),
-        known: crate::furniture::Noted::new(),
+        known: crate::structures::MissNote::new(),
     };
     policy.resize(shape.slots);
     Ok(policy)
@@ -116,16 +118,6 @@ impl LeCar {
 }
 
 impl Policy for LeCar {
-    fn number_blocks(&mut self, first: u64) {
-        self.left_by_lru.number_blocks(first);
-        self.left_by_lfu.number_blocks(first);
-    }
-
-    #[inline]
-    fn glance(&self, block: BlockId) -> u32 {
-        self.left_by_lru.glance(block) ^ self.left_by_lfu.glance(block)
-    }
-
     fn miss(&mut self, access: &Access) -> Admission {
         let uses = self.consult(access.block);
         self.known.set(access.block, uses);
@@ -197,6 +189,18 @@ impl Policy for LeCar {
             let name = self.names.get(slot);
             assert!(self.left_by_lru.get(name).is_none() && self.left_by_lfu.get(name).is_none());
         }
+    }
+}
+
+impl SimulatorHints for LeCar {
+    fn number_blocks(&mut self, first: u64) {
+        self.left_by_lru.number_blocks(first);
+        self.left_by_lfu.number_blocks(first);
+    }
+
+    #[inline]
+    fn glance(&self, block: BlockId) -> u32 {
+        self.left_by_lru.glance(block) ^ self.left_by_lfu.glance(block)
     }
 }
 

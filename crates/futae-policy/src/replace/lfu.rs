@@ -17,8 +17,11 @@
 //! O(1) a hit; to enter with a count of the past, as many steps as there are different lower
 //! counts; 20 bytes a slot, about 24 a departed block
 
-use crate::furniture::{Counts, Memory, Noted, Table};
-use crate::{Access, Admission, Arguments, BlockId, Departure, Policy, Shape, Slot, SpecError};
+use crate::structures::{BlockTable, Counts, MissNote, Table};
+use crate::{
+    Access, Admission, Arguments, BlockId, Departure, Policy, Shape, SimulatorHints, Slot,
+    SpecError,
+};
 
 /// Fewest uses, past and present, first.
 #[derive(Debug)]
@@ -26,9 +29,9 @@ pub struct Lfu {
     uses: Counts,
     names: Table<BlockId>,
     /// The counts of departed blocks.
-    past: Memory,
+    past: BlockTable,
     /// The past uses of the block that missed last.
-    found: Noted<u32>,
+    found: MissNote<u32>,
 }
 
 /// Builds the policy; it has no parameters.
@@ -36,21 +39,12 @@ pub fn build(_arguments: &mut Arguments, shape: &Shape) -> Result<Lfu, SpecError
     Ok(Lfu {
         uses: Counts::new(shape.slots),
         names: Table::new(shape.slots),
-        past: Memory::default(),
-        found: Noted::new(),
+        past: BlockTable::default(),
+        found: MissNote::new(),
     })
 }
 
 impl Policy for Lfu {
-    fn number_blocks(&mut self, first: u64) {
-        self.past.number_blocks(first);
-    }
-
-    #[inline]
-    fn glance(&self, block: BlockId) -> u32 {
-        self.past.get(block)
-    }
-
     #[inline]
     fn miss(&mut self, access: &Access) -> Admission {
         let uses = self.past.take(access.block);
@@ -86,6 +80,10 @@ impl Policy for Lfu {
         self.uses.remove(slot);
     }
 
+    fn rank(&self, slot: Slot) -> u64 {
+        u64::from(self.uses.count(slot))
+    }
+
     fn order(&self) -> Vec<Slot> {
         let mut order: Vec<Slot> = self.uses.iter().collect();
         order.reverse();
@@ -97,6 +95,17 @@ impl Policy for Lfu {
         for slot in self.uses.iter() {
             assert!(self.past.get(self.names.get(slot)) == 0, "counted twice");
         }
+    }
+}
+
+impl SimulatorHints for Lfu {
+    fn number_blocks(&mut self, first: u64) {
+        self.past.number_blocks(first);
+    }
+
+    #[inline]
+    fn glance(&self, block: BlockId) -> u32 {
+        self.past.get(block)
     }
 }
 

@@ -24,8 +24,11 @@
 //! O(log slots) an access; about 56 bytes a slot, as much a remembered block
 
 use crate::SpecError;
-use crate::furniture::{Heap, Names, Table};
-use crate::{Access, AccessKind, Admission, Arguments, BlockId, Departure, Policy, Shape, Slot};
+use crate::structures::{Heap, Names, Table};
+use crate::{
+    Access, AccessKind, Admission, Arguments, BlockId, Departure, Policy, Shape, SimulatorHints,
+    Slot,
+};
 use std::cmp::Reverse;
 use std::collections::VecDeque;
 
@@ -173,15 +176,15 @@ impl Policy for LfuHistory {
         self.loser(self.known.get(Slot(number)).count)
     }
 
+    fn surplus(&mut self) -> Option<Slot> {
+        self.residents.top().map(|(_, slot)| slot)
+    }
+
     fn remove(&mut self, slot: Slot, _why: Departure) {
         let number = Slot(self.numbers.get(slot));
         self.residents.remove(slot);
         self.known.at(number).slot = None;
         self.place(number);
-    }
-
-    fn names_unasked(&self) -> bool {
-        self.prefill.is_some()
     }
 
     fn review(&mut self) -> Option<BlockId> {
@@ -217,6 +220,11 @@ impl Policy for LfuHistory {
         self.slots = slots;
     }
 
+    fn rank(&self, slot: Slot) -> u64 {
+        let key = self.residents.key(slot);
+        key.map_or(0, |(count, _)| u64::from(count))
+    }
+
     fn order(&self) -> Vec<Slot> {
         self.residents.highest_first()
     }
@@ -231,6 +239,8 @@ impl Policy for LfuHistory {
         assert_eq!(counted as usize, self.history.len());
     }
 }
+
+impl SimulatorHints for LfuHistory {}
 
 /// The paper's rule on lists: counts are found by going through the history.
 #[cfg(test)]

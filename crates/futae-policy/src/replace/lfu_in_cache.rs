@@ -15,8 +15,8 @@
 //! # Cost
 //! O(1) an access; 12 bytes a slot
 
-use crate::furniture::Counts;
-use crate::{Access, Arguments, Departure, Policy, Shape, Slot, SpecError};
+use crate::structures::Counts;
+use crate::{Access, Arguments, Departure, Policy, Shape, SimulatorHints, Slot, SpecError};
 
 /// Fewest uses since placement first.
 #[derive(Debug)]
@@ -52,6 +52,10 @@ impl Policy for LfuInCache {
         self.uses.remove(slot);
     }
 
+    fn rank(&self, slot: Slot) -> u64 {
+        u64::from(self.uses.count(slot))
+    }
+
     fn order(&self) -> Vec<Slot> {
         let mut order: Vec<Slot> = self.uses.iter().collect();
         order.reverse();
@@ -63,6 +67,8 @@ impl Policy for LfuInCache {
         assert_eq!(self.uses.iter().count(), resident as usize);
     }
 }
+
+impl SimulatorHints for LfuInCache {}
 
 /// A list of (uses, time of last use, block), searched for its least.
 #[cfg(test)]

@@ -23,8 +23,8 @@
 //! # Cost
 //! O(1) a hit, O(sample) an eviction; 16 bytes a slot, 288 KiB of counts
 
-use crate::furniture::{Pool, Table};
-use crate::{Access, Arguments, Departure, Policy, Prng, Shape, Slot, SpecError};
+use crate::structures::{Pool, Table};
+use crate::{Access, Arguments, Departure, Policy, Prng, Shape, SimulatorHints, Slot, SpecError};
 
 const AGES: usize = 1024;
 const CLASSES: usize = 12;
@@ -213,6 +213,8 @@ impl Policy for Lhd {
         );
     }
 }
+
+impl SimulatorHints for Lhd {}
 
 /// Every event of each class by age, and densities by their definition.
 #[cfg(test)]

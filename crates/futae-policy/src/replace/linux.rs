@@ -22,9 +22,11 @@
 //! # Cost
 //! O(1) an access, amortised; 18 bytes a slot, about 32 a shadow, at most as many as slots
 
-use crate::furniture::{Ghosts, Queues, Table};
 use crate::policy::order_by_evicting;
-use crate::{Access, Arguments, BlockId, Departure, Policy, Shape, Slot, SpecError};
+use crate::structures::{Ghosts, Queues, Table};
+use crate::{
+    Access, Arguments, BlockId, Departure, Policy, Shape, SimulatorHints, Slot, SpecError,
+};
 
 const INACTIVE: usize = 0;
 const ACTIVE: usize = 1;
@@ -72,15 +74,6 @@ impl Linux {
 }
 
 impl Policy for Linux {
-    fn number_blocks(&mut self, first: u64) {
-        self.shadows.number_blocks(first);
-    }
-
-    #[inline]
-    fn glance(&self, block: BlockId) -> u32 {
-        self.shadows.glance(block)
-    }
-
     fn insert(&mut self, slot: Slot, access: &Access) {
         let left = self.shadows.take(access.block);
         let distance = left.map(|left| self.age - left);
@@ -150,6 +143,17 @@ impl Policy for Linux {
                 "resident and departed"
             );
         }
+    }
+}
+
+impl SimulatorHints for Linux {
+    fn number_blocks(&mut self, first: u64) {
+        self.shadows.number_blocks(first);
+    }
+
+    #[inline]
+    fn glance(&self, block: BlockId) -> u32 {
+        self.shadows.glance(block)
     }
 }
 

@@ -20,8 +20,11 @@
 //! # Cost
 //! O(1) an access, amortised; about 55 bytes a slot, and 46 a departed block in S
 
-use crate::furniture::{Lines, Names, Noted, Table};
-use crate::{Access, Admission, Arguments, BlockId, Departure, Policy, Shape, Slot, SpecError};
+use crate::structures::{LogQueues, MissNote, Names, Table};
+use crate::{
+    Access, Admission, Arguments, BlockId, Departure, Policy, Shape, SimulatorHints, Slot,
+    SpecError,
+};
 
 const S: usize = 0;
 /// Resident HIR blocks, the next victim first.
@@ -60,9 +63,9 @@ pub struct Lirs {
     known: Table<Known>,
     /// The number of the block in each slot.
     numbers: Table<u32>,
-    stack: Lines,
-    queues: Lines<2>,
-    was_in_s: Noted<bool>,
+    stack: LogQueues,
+    queues: LogQueues<2>,
+    was_in_s: MissNote<bool>,
 }
 
 /// Builds the policy; its parameters are `hir` and `stack`.
@@ -79,9 +82,9 @@ pub fn build(arguments: &mut Arguments, shape: &Shape) -> Result<Lirs, SpecError
         names: Names::default(),
         known: Table::new(shape.slots),
         numbers: Table::new(shape.slots),
-        stack: Lines::new(shape.slots),
-        queues: Lines::new(shape.slots),
-        was_in_s: Noted::new(),
+        stack: LogQueues::new(shape.slots),
+        queues: LogQueues::new(shape.slots),
+        was_in_s: MissNote::new(),
     };
     policy.resize(shape.slots);
     Ok(policy)
@@ -163,15 +166,6 @@ impl Lirs {
 }
 
 impl Policy for Lirs {
-    fn number_blocks(&mut self, first: u64) {
-        self.names.number_blocks(first);
-    }
-
-    #[inline]
-    fn glance(&self, block: BlockId) -> u32 {
-        self.names.glance(block)
-    }
-
     #[inline]
     fn miss(&mut self, access: &Access) -> Admission {
         let was_in_s = self.recall(access.block);
@@ -282,6 +276,17 @@ impl Policy for Lirs {
         for number in self.queues.iter(GONE) {
             assert!(self.known.get(number).in_s, "departed and not in S");
         }
+    }
+}
+
+impl SimulatorHints for Lirs {
+    fn number_blocks(&mut self, first: u64) {
+        self.names.number_blocks(first);
+    }
+
+    #[inline]
+    fn glance(&self, block: BlockId) -> u32 {
+        self.names.glance(block)
     }
 }
 

@@ -15,8 +15,8 @@
 //! # Cost
 //! O(log slots) an access; 28 bytes a slot
 
-use crate::furniture::{Heap, Real};
-use crate::{Access, Arguments, Departure, Policy, Shape, Slot, SpecError};
+use crate::structures::{Heap, Real};
+use crate::{Access, Arguments, Departure, Policy, Shape, SimulatorHints, Slot, SpecError};
 
 /// Least combined recency and frequency first.
 #[derive(Debug)]
@@ -83,6 +83,8 @@ impl Policy for Lrfu {
         );
     }
 }
+
+impl SimulatorHints for Lrfu {}
 
 /// Every use of every resident block, summed up anew.
 #[cfg(test)]

@@ -14,15 +14,15 @@
 //! # Cost
 //! O(1) an access; 14 bytes a slot
 
-use crate::furniture::Lines;
-use crate::{Access, Arguments, Departure, Policy, Shape, Slot, SpecError};
+use crate::structures::LogQueues;
+use crate::{Access, Arguments, Departure, Policy, Shape, SimulatorHints, Slot, SpecError};
 
 const ORDER: usize = 0;
 
 /// Least recently used first.
 #[derive(Debug)]
 pub struct Lru {
-    order: Lines,
+    order: LogQueues,
 }
 
 /// Builds the policy; it has no parameters.
@@ -35,17 +35,12 @@ impl Lru {
     #[must_use]
     pub fn new(slots: u32) -> Self {
         Self {
-            order: Lines::new(slots),
+            order: LogQueues::new(slots),
         }
     }
 }
 
 impl Policy for Lru {
-    #[inline]
-    fn foresee(&self, ahead: u32) -> Option<Slot> {
-        self.order.about(ORDER, ahead)
-    }
-
     #[inline]
     fn insert(&mut self, slot: Slot, _access: &Access) {
         self.order.push_back(ORDER, slot);
@@ -72,6 +67,13 @@ impl Policy for Lru {
 
     fn audit(&self, resident: u32) {
         assert_eq!(self.order.len(ORDER), resident);
+    }
+}
+
+impl SimulatorHints for Lru {
+    #[inline]
+    fn foresee(&self, ahead: u32) -> Option<Slot> {
+        self.order.about(ORDER, ahead)
     }
 }
 

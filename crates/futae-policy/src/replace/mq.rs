@@ -20,8 +20,10 @@
 //! # Cost
 //! O(queues) an access; 33 bytes a slot, about 28 a name
 
-use crate::furniture::{Ghosts, Queues, Table};
-use crate::{Access, Arguments, BlockId, Departure, Policy, Shape, Slot, SpecError};
+use crate::structures::{Ghosts, Queues, Table};
+use crate::{
+    Access, Arguments, BlockId, Departure, Policy, Shape, SimulatorHints, Slot, SpecError,
+};
 
 /// What is known of a resident block.
 #[derive(Clone, Copy, Debug, Default)]
@@ -94,15 +96,6 @@ impl Mq {
 }
 
 impl Policy for Mq {
-    fn number_blocks(&mut self, first: u64) {
-        self.out.number_blocks(first);
-    }
-
-    #[inline]
-    fn glance(&self, block: BlockId) -> u32 {
-        self.out.glance(block)
-    }
-
     #[inline]
     fn insert(&mut self, slot: Slot, access: &Access) {
         let uses = self.out.take(access.block).unwrap_or(0);
@@ -148,6 +141,10 @@ impl Policy for Mq {
         };
     }
 
+    fn rank(&self, slot: Slot) -> u64 {
+        self.queues.queue_of(slot) as u64
+    }
+
     fn order(&self) -> Vec<Slot> {
         let queues = (0..self.number).rev();
         queues
@@ -161,6 +158,17 @@ impl Policy for Mq {
             let known = self.known.get(slot);
             assert!(known.uses > 0 && self.out.get(known.block).is_none());
         }
+    }
+}
+
+impl SimulatorHints for Mq {
+    fn number_blocks(&mut self, first: u64) {
+        self.out.number_blocks(first);
+    }
+
+    #[inline]
+    fn glance(&self, block: BlockId) -> u32 {
+        self.out.glance(block)
     }
 }
 

@@ -14,8 +14,8 @@
 //! # Cost
 //! O(1) an access; 8 bytes a slot
 
-use crate::furniture::Queues;
-use crate::{Access, Arguments, Departure, Policy, Shape, Slot, SpecError};
+use crate::structures::Queues;
+use crate::{Access, Arguments, Departure, Policy, Shape, SimulatorHints, Slot, SpecError};
 
 const ORDER: usize = 0;
 
@@ -61,6 +61,8 @@ impl Policy for Mru {
         assert_eq!(self.order.len(ORDER), resident);
     }
 }
+
+impl SimulatorHints for Mru {}
 
 /// A list in order of last use; the last one is overwritten.
 #[cfg(test)]

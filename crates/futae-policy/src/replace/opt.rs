@@ -16,8 +16,10 @@
 //! # Cost
 //! O(log slots) an access; 20 bytes a slot
 
-use crate::furniture::Heap;
-use crate::{Access, Admission, Arguments, Departure, Policy, Shape, Slot, SpecError};
+use crate::structures::Heap;
+use crate::{
+    Access, Admission, Arguments, Departure, Policy, Shape, SimulatorHints, Slot, SpecError,
+};
 use std::cmp::Reverse;
 
 /// Needed latest first.
@@ -74,10 +76,6 @@ impl Policy for Opt {
         self.slots = slots;
     }
 
-    fn needs_future(&self) -> bool {
-        true
-    }
-
     fn order(&self) -> Vec<Slot> {
         self.next_uses.highest_first()
     }
@@ -86,6 +84,8 @@ impl Policy for Opt {
         assert_eq!(self.next_uses.len(), resident);
     }
 }
+
+impl SimulatorHints for Opt {}
 
 /// For every miss the rest of the reads is searched.
 #[cfg(test)]

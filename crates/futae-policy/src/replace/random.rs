@@ -13,8 +13,8 @@
 //! # Cost
 //! O(1) an access; 8 bytes a slot
 
-use crate::furniture::Pool;
-use crate::{Access, Arguments, Departure, Policy, Prng, Shape, Slot, SpecError};
+use crate::structures::Pool;
+use crate::{Access, Arguments, Departure, Policy, Prng, Shape, SimulatorHints, Slot, SpecError};
 
 /// Any, by lot.
 #[derive(Debug)]
@@ -76,6 +76,8 @@ impl Policy for Random {
         assert_eq!(self.pool.slots().len(), resident as usize);
     }
 }
+
+impl SimulatorHints for Random {}
 
 /// A list from which `Vec::swap_remove` takes the one that the same generator names.
 #[cfg(test)]

@@ -23,8 +23,10 @@
 //! # Cost
 //! O(1) an access, amortised; 23 bytes a slot, about 28 a name
 
-use crate::furniture::{Ghosts, Lines, Table};
-use crate::{Access, Arguments, BlockId, Departure, Policy, Shape, Slot, SpecError};
+use crate::structures::{Ghosts, LogQueues, Table};
+use crate::{
+    Access, Arguments, BlockId, Departure, Policy, Shape, SimulatorHints, Slot, SpecError,
+};
 
 const SMALL: usize = 0;
 const MAIN: usize = 1;
@@ -39,7 +41,7 @@ pub struct S3Fifo {
     fill_main: bool,
     has_evicted: bool,
     small_limit: u32,
-    queues: Lines<2>,
+    queues: LogQueues<2>,
     uses: Table<u8>,
     names: Table<BlockId>,
     ghost: Ghosts,
@@ -56,7 +58,7 @@ pub fn build(arguments: &mut Arguments, shape: &Shape) -> Result<S3Fifo, SpecErr
         fill_main: fill_main.unwrap_or(false),
         has_evicted: false,
         small_limit: 1,
-        queues: Lines::new(shape.slots),
+        queues: LogQueues::new(shape.slots),
         uses: Table::new(shape.slots),
         names: Table::new(shape.slots),
         ghost: Ghosts::new(1),
@@ -94,20 +96,6 @@ impl S3Fifo {
 }
 
 impl Policy for S3Fifo {
-    fn number_blocks(&mut self, first: u64) {
-        self.ghost.number_blocks(first);
-    }
-
-    #[inline]
-    fn glance(&self, block: BlockId) -> u32 {
-        self.ghost.glance(block)
-    }
-
-    #[inline]
-    fn foresee(&self, ahead: u32) -> Option<Slot> {
-        self.queues.about(SMALL, ahead)
-    }
-
     #[inline]
     fn insert(&mut self, slot: Slot, access: &Access) {
         let fills_main =
@@ -185,6 +173,22 @@ impl Policy for S3Fifo {
                 "resident and departed"
             );
         }
+    }
+}
+
+impl SimulatorHints for S3Fifo {
+    fn number_blocks(&mut self, first: u64) {
+        self.ghost.number_blocks(first);
+    }
+
+    #[inline]
+    fn glance(&self, block: BlockId) -> u32 {
+        self.ghost.glance(block)
+    }
+
+    #[inline]
+    fn foresee(&self, ahead: u32) -> Option<Slot> {
+        self.queues.about(SMALL, ahead)
     }
 }
 

@@ -14,8 +14,8 @@
 //! # Cost
 //! O(1) an access, amortised; nothing but a mark on a hit; 12 bytes a slot
 
-use crate::furniture::{Row, Table};
-use crate::{Access, Arguments, Departure, Policy, Shape, Slot, SpecError};
+use crate::structures::{LogQueue, Table};
+use crate::{Access, Arguments, Departure, Policy, Shape, SimulatorHints, Slot, SpecError};
 
 /// Of a slot's note, whether it is visited, and in which row it stands; its place is above them.
 const VISITED: u32 = 1;
@@ -25,7 +25,7 @@ const PLACE_SHIFT: u32 = 2;
 /// this round, and before them whom it has spared. So nobody in between leaves a gap.
 #[derive(Debug)]
 pub struct Sieve {
-    rows: [Row; 2],
+    rows: [LogQueue; 2],
     /// The row at whose front the hand stands.
     coming: usize,
     notes: Table<u32>,
@@ -34,7 +34,7 @@ pub struct Sieve {
 /// Builds the policy; it has no parameters.
 pub fn build(_arguments: &mut Arguments, shape: &Shape) -> Result<Sieve, SpecError> {
     Ok(Sieve {
-        rows: [Row::new(shape.slots), Row::new(shape.slots)],
+        rows: [LogQueue::new(shape.slots), LogQueue::new(shape.slots)],
         coming: 0,
         notes: Table::new(shape.slots),
     })
@@ -70,17 +70,6 @@ impl Sieve {
 }
 
 impl Policy for Sieve {
-    #[inline]
-    fn foresee(&self, ahead: u32) -> Option<Slot> {
-        let coming = &self.rows[self.coming];
-        let slot = match ahead.checked_sub(coming.places()) {
-            None => coming.about(ahead)?,
-            Some(ahead) => self.rows[1 - self.coming].about(ahead)?,
-        };
-        std::hint::black_box(self.notes.get(slot));
-        Some(slot)
-    }
-
     #[inline]
     fn insert(&mut self, slot: Slot, _access: &Access) {
         self.push(self.coming, slot);
@@ -118,7 +107,7 @@ impl Policy for Sieve {
     /// The hand takes who is not visited in its first round, all others in its second.
     fn order(&self) -> Vec<Slot> {
         let rows = [&self.rows[self.coming], &self.rows[1 - self.coming]];
-        let mut next: Vec<Slot> = rows.into_iter().flat_map(Row::iter).collect();
+        let mut next: Vec<Slot> = rows.into_iter().flat_map(LogQueue::iter).collect();
         next.sort_by_key(|&slot| self.notes.get(slot) & VISITED != 0);
         next.reverse();
         next
@@ -134,6 +123,19 @@ impl Policy for Sieve {
                 assert_eq!(usize::from(noted & ROW != 0), row, "not where it stands");
             }
         }
+    }
+}
+
+impl SimulatorHints for Sieve {
+    #[inline]
+    fn foresee(&self, ahead: u32) -> Option<Slot> {
+        let coming = &self.rows[self.coming];
+        let slot = match ahead.checked_sub(coming.places()) {
+            None => coming.about(ahead)?,
+            Some(ahead) => self.rows[1 - self.coming].about(ahead)?,
+        };
+        std::hint::black_box(self.notes.get(slot));
+        Some(slot)
     }
 }
 

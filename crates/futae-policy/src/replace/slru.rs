@@ -17,8 +17,8 @@
 //! # Cost
 //! O(1) an access; 14 bytes a slot
 
-use crate::furniture::Lines;
-use crate::{Access, Arguments, Departure, Policy, Shape, Slot, SpecError};
+use crate::structures::LogQueues;
+use crate::{Access, Arguments, Departure, Policy, Shape, SimulatorHints, Slot, SpecError};
 
 const PROBATION: usize = 0;
 const PROTECTED: usize = 1;
@@ -28,7 +28,7 @@ const PROTECTED: usize = 1;
 pub struct Slru {
     share: f64,
     limit: u32,
-    segments: Lines<2>,
+    segments: LogQueues<2>,
 }
 
 /// Builds the policy; its parameter is `protected`.
@@ -36,7 +36,7 @@ pub fn build(arguments: &mut Arguments, shape: &Shape) -> Result<Slru, SpecError
     let mut policy = Slru {
         share: arguments.share("protected", 0.8)?,
         limit: 0,
-        segments: Lines::new(shape.slots),
+        segments: LogQueues::new(shape.slots),
     };
     policy.resize(shape.slots);
     Ok(policy)
@@ -55,11 +55,6 @@ impl Slru {
 }
 
 impl Policy for Slru {
-    #[inline]
-    fn foresee(&self, ahead: u32) -> Option<Slot> {
-        self.segments.about(PROBATION, ahead)
-    }
-
     #[inline]
     fn insert(&mut self, slot: Slot, _access: &Access) {
         self.segments.push_back(PROBATION, slot);
@@ -88,6 +83,10 @@ impl Policy for Slru {
         self.unprotect_surplus();
     }
 
+    fn rank(&self, slot: Slot) -> u64 {
+        u64::from(self.segments.queue_of(slot) == PROTECTED)
+    }
+
     fn order(&self) -> Vec<Slot> {
         let protected = self.segments.iter_back(PROTECTED);
         protected
@@ -98,6 +97,13 @@ impl Policy for Slru {
     fn audit(&self, resident: u32) {
         assert_eq!(self.segments.total(), resident);
         assert!(self.segments.len(PROTECTED) <= self.limit);
+    }
+}
+
+impl SimulatorHints for Slru {
+    #[inline]
+    fn foresee(&self, ahead: u32) -> Option<Slot> {
+        self.segments.about(PROBATION, ahead)
     }
 }
 

@@ -16,9 +16,9 @@
 //! # Cost
 //! O(1) an access, amortised; 1 byte a slot
 
-use crate::furniture::Ring;
 use crate::policy::order_by_evicting;
-use crate::{Access, Arguments, Departure, Policy, Shape, Slot, SpecError};
+use crate::structures::Ring;
+use crate::{Access, Arguments, Departure, Policy, Shape, SimulatorHints, Slot, SpecError};
 
 /// Two hands over a ring of marked slots.
 #[derive(Clone, Debug)]
@@ -83,6 +83,8 @@ impl Policy for TwoHandedClock {
         assert_eq!(self.ring.len(), resident);
     }
 }
+
+impl SimulatorHints for TwoHandedClock {}
 
 /// A fixed array of frames and two indexes.
 #[cfg(test)]

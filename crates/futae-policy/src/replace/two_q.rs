@@ -16,8 +16,11 @@
 //! # Cost
 //! O(1) an access; 22 bytes a slot, about 28 a name
 
-use crate::furniture::{Ghosts, Lines, Noted, Table};
-use crate::{Access, Admission, Arguments, BlockId, Departure, Policy, Shape, Slot, SpecError};
+use crate::structures::{Ghosts, LogQueues, MissNote, Table};
+use crate::{
+    Access, Admission, Arguments, BlockId, Departure, Policy, Shape, SimulatorHints, Slot,
+    SpecError,
+};
 
 const A1_IN: usize = 0;
 const A_M: usize = 1;
@@ -29,11 +32,11 @@ pub struct TwoQ {
     k_out: f64,
     /// Slots that A1in keeps.
     a1_in_limit: u32,
-    queues: Lines<2>,
+    queues: LogQueues<2>,
     a1_out: Ghosts,
     names: Table<BlockId>,
     /// Whether the block that missed last was named in A1out.
-    was_in_a1_out: Noted<bool>,
+    was_in_a1_out: MissNote<bool>,
 }
 
 /// Builds the policy; its parameters are `k_in` and `k_out`.
@@ -42,35 +45,21 @@ pub fn build(arguments: &mut Arguments, shape: &Shape) -> Result<TwoQ, SpecError
         k_in: arguments.share("k_in", 0.25)?,
         k_out: arguments.share("k_out", 0.5)?,
         a1_in_limit: 1,
-        queues: Lines::new(shape.slots),
+        queues: LogQueues::new(shape.slots),
         a1_out: Ghosts::new(1),
         names: Table::new(shape.slots),
-        was_in_a1_out: Noted::new(),
+        was_in_a1_out: MissNote::new(),
     };
     policy.resize(shape.slots);
     Ok(policy)
 }
 
 impl Policy for TwoQ {
-    fn number_blocks(&mut self, first: u64) {
-        self.a1_out.number_blocks(first);
-    }
-
-    #[inline]
-    fn glance(&self, block: BlockId) -> u32 {
-        self.a1_out.glance(block)
-    }
-
     #[inline]
     fn miss(&mut self, access: &Access) -> Admission {
         let named = self.a1_out.take(access.block).is_some();
         self.was_in_a1_out.set(access.block, named);
         Admission::Admit
-    }
-
-    #[inline]
-    fn foresee(&self, ahead: u32) -> Option<Slot> {
-        self.queues.about(A1_IN, ahead)
     }
 
     #[inline]
@@ -127,6 +116,22 @@ impl Policy for TwoQ {
                 "resident and departed"
             );
         }
+    }
+}
+
+impl SimulatorHints for TwoQ {
+    fn number_blocks(&mut self, first: u64) {
+        self.a1_out.number_blocks(first);
+    }
+
+    #[inline]
+    fn glance(&self, block: BlockId) -> u32 {
+        self.a1_out.glance(block)
+    }
+
+    #[inline]
+    fn foresee(&self, ahead: u32) -> Option<Slot> {
+        self.queues.about(A1_IN, ahead)
     }
 }
 

@@ -24,8 +24,11 @@
 //! # Cost
 //! O(1) an access, amortised; 30 to 38 bytes a slot with the sketch
 
-use crate::furniture::{Lines, Sketch, Table};
-use crate::{Access, Admission, Arguments, BlockId, Departure, Policy, Shape, Slot, SpecError};
+use crate::structures::{LogQueues, Sketch, Table};
+use crate::{
+    Access, Admission, Arguments, BlockId, Departure, Policy, Shape, SimulatorHints, Slot,
+    SpecError,
+};
 
 const WINDOW: usize = 0;
 const PROBATION: usize = 1;
@@ -87,7 +90,7 @@ pub struct WTinyLfu {
     window_limit: u32,
     protected_limit: u32,
     climber: Option<Climber>,
-    queues: Lines<3>,
+    queues: LogQueues<3>,
     names: Table<BlockId>,
     sketch: Sketch,
 }
@@ -102,7 +105,7 @@ pub fn build(arguments: &mut Arguments, shape: &Shape) -> Result<WTinyLfu, SpecE
         window_limit: 1,
         protected_limit: 0,
         climber: adaptive.unwrap_or(true).then_some(Climber::START),
-        queues: Lines::new(shape.slots),
+        queues: LogQueues::new(shape.slots),
         names: Table::new(shape.slots),
         sketch: Sketch::new(shape.slots),
     };
@@ -161,11 +164,6 @@ impl WTinyLfu {
 }
 
 impl Policy for WTinyLfu {
-    #[inline]
-    fn glance(&self, block: BlockId) -> u32 {
-        self.sketch.estimate(block)
-    }
-
     #[inline]
     fn miss(&mut self, access: &Access) -> Admission {
         self.observe(access, false);
@@ -247,11 +245,18 @@ impl Policy for WTinyLfu {
     }
 }
 
+impl SimulatorHints for WTinyLfu {
+    #[inline]
+    fn glance(&self, block: BlockId) -> u32 {
+        self.sketch.estimate(block)
+    }
+}
+
 /// Three lists, oldest first, with the same sketch and the climber left out.
 #[cfg(test)]
 mod reference {
     use crate::BlockId;
-    use crate::furniture::Sketch;
+    use crate::structures::Sketch;
 
     pub struct WTinyLfu {
         pub slots: usize,
@@ -320,7 +325,7 @@ mod reference {
 mod tests {
     use super::{Climber, FIRST_STEP, reference};
     use crate::contract::{equals_reference, order_after};
-    use crate::furniture::Sketch;
+    use crate::structures::Sketch;
 
     #[test]
     fn worked_example() {

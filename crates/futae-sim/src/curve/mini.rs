@@ -121,7 +121,7 @@ impl MiniTrace {
 
     /// For each request when its block is next asked for, where the policy sees the future.
     fn next_uses(&self, policy: &PolicySpec) -> Vec<u64> {
-        if policy.name != "opt" {
+        if !policy.needs_future() {
             return Vec::new();
         }
         let mut next_uses = vec![Access::UNKNOWN; self.ids.len()];

@@ -12,7 +12,7 @@ use crate::link::Link;
 use crate::machine::{self, Served};
 use crate::write_back::WriteMode;
 use futae_policy::replace::lru::Lru;
-use futae_policy::{Access, BlockId, Counters, Level, Outcome, PolicySpec, Slot};
+use futae_policy::{Access, BlockId, Counters, Kind, Level, Outcome, PolicySpec, Slot};
 use futae_trace::{BlockRequest, BlockStream, Digest, InMemory};
 use std::time::{Duration, Instant};
 
@@ -43,7 +43,7 @@ fn is_fit(spec: &SimulationSpec) -> bool {
     let [upper, lower] = &spec.levels[..] else {
         return false;
     };
-    upper.policy == PolicySpec::plain("lru")
+    upper.policy == PolicySpec::of(Kind::lru)
         && !lower.needs_future()
         && spec.links == [Link::Inclusive]
         && spec.guests == 1

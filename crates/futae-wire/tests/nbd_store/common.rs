@@ -30,8 +30,8 @@ pub(crate) fn start(program: &str, arguments: &[&str]) -> Option<Server> {
     match process.spawn() {
         Ok(child) => Some(Server(child)),
         Err(error) => {
-            futae_machine::need::skip(
-                futae_machine::need::Need::Tools,
+            futae_testkit::need::skip(
+                futae_testkit::need::Need::Tools,
                 &format!("cannot run {program} ({error}); install it to run this test"),
             );
             None

@@ -35,8 +35,8 @@ fn start(program: &str, arguments: &[&str]) -> Option<Server> {
     match process.spawn() {
         Ok(child) => Some(Server(child)),
         Err(error) => {
-            futae_machine::need::skip(
-                futae_machine::need::Need::Tools,
+            futae_testkit::need::skip(
+                futae_testkit::need::Need::Tools,
                 &format!("cannot run {program} ({error}); install it to run this test"),
             );
             None
@@ -251,8 +251,8 @@ fn nbdinfo_understands_our_server() {
         let output = match output {
             Ok(output) => output,
             Err(error) => {
-                futae_machine::need::skip(
-                    futae_machine::need::Need::Tools,
+                futae_testkit::need::skip(
+                    futae_testkit::need::Need::Tools,
                     &format!("cannot run nbdinfo ({error}); install libnbd's tools"),
                 );
                 return;

@@ -44,6 +44,7 @@ impl Driver {
             ));
         };
         self.now += 1;
+        one.since = one.since.min(self.now);
         let volume = one.volume;
         let how = result
             .as_ref()
@@ -171,7 +172,8 @@ impl Driver {
         ))
     }
 
-    /// Everybody else's right to demote to the volume is gone, if they were there when the change was asked for.
+    /// Everybody else's right to demote to the volume is gone, if the
+    /// server knew of them when the change was asked for.
     fn note_change(&mut self, seat: usize, volume: usize, op: u64, is_done: bool) {
         for (other_seat, other) in self.seats.iter_mut().enumerate() {
             if let Some(other) = other

@@ -1,19 +1,17 @@
 //! Who chooses what stays: the policy, and flags for parameters of the policies that choose by
 //! history or by hand.
 
+use crate::defaults::MOUNT_POLICY;
 use crate::failure::Failure;
-use futae_policy::{Argument, PolicySpec};
+use futae_policy::{Argument, Kind, PolicySpec};
 use futae_trace::Size;
 use std::path::{Path, PathBuf};
-
-const LFU_HISTORY: &str = "lfu-history";
-const CONST: &str = "const";
 
 /// The policy and its parameters.
 #[derive(clap::Args)]
 pub struct Choice {
     /// Who chooses what stays; `futae policies` lists them
-    #[arg(long, default_value = "lru")]
+    #[arg(long, default_value = MOUNT_POLICY)]
     policy: String,
     /// lfu-history: accesses that are remembered
     #[arg(long, value_name = "N")]
@@ -63,7 +61,7 @@ impl Choice {
         ];
         for (flag, key, value) in flags {
             if let Some(value) = value {
-                give(&mut spec, flag, LFU_HISTORY, key, value)?;
+                give(&mut spec, flag, Kind::lfu_history, key, value)?;
             }
         }
         let pins = self.pins()?;
@@ -73,7 +71,7 @@ impl Choice {
             } else {
                 "--pin-file"
             };
-            give(&mut spec, flag, CONST, "pin", pins.to_parameter())?;
+            give(&mut spec, flag, Kind::constant, "pin", pins.to_parameter())?;
         }
         Ok((spec, pins))
     }
@@ -102,10 +100,11 @@ impl Choice {
 fn give(
     spec: &mut PolicySpec,
     flag: &str,
-    policy: &str,
+    policy: Kind,
     key: &str,
     value: String,
 ) -> Result<(), Failure> {
+    let policy = policy.name();
     if spec.name != policy {
         return Err(Failure::usage(format!(
             "{flag} is for --policy {policy}, and the policy is {}; leave out {flag} or choose {policy}",

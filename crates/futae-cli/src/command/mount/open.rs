@@ -4,7 +4,7 @@ use super::super::volumes::{Source, VolumeSpec, expand, refuse_twice};
 use super::Args;
 use crate::failure::Failure;
 use anyhow::Context;
-use futae_engine::{FileStore, HandDown, Store};
+use futae_engine::{FileStore, OnEviction, Store};
 use futae_guest::default_file_name;
 use futae_trace::Size;
 use futae_wire::NbdUri;
@@ -13,16 +13,18 @@ use std::ffi::OsStr;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The largest blocks that are handed down without being asked to.
-const HANDED_DOWN_BYTES_MAX: u64 = 1 << 20;
+/// The largest blocks that are demoted unless the command says otherwise.
+const DEMOTED_BYTES_MAX: u64 = 1 << 20;
 
 /// What to tell the cache below.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Tell {
     Auto,
-    Data,
+    #[value(alias = "data")]
+    Demote,
     Notice,
-    Nothing,
+    #[value(alias = "nothing")]
+    None,
 }
 
 /// The volumes that were asked for.
@@ -85,15 +87,15 @@ pub(super) fn open(
     args: &Args,
     volumes: &[VolumeSpec],
     block_bytes: u64,
-) -> Result<(Vec<Arc<dyn Store>>, HandDown), Failure> {
+) -> Result<(Vec<Arc<dyn Store>>, OnEviction), Failure> {
     let is_nbd = |volume: &VolumeSpec| matches!(volume.source, Source::Nbd(_));
-    if matches!(args.hand_down, Tell::Data | Tell::Notice) && !volumes.iter().any(is_nbd) {
+    if matches!(args.hand_down, Tell::Demote | Tell::Notice) && !volumes.iter().any(is_nbd) {
         return Err(Failure::usage(format!(
             "{}: there is no cache below a file or device; leave out --hand-down",
             args.source()
         )));
     }
-    let (mut stores, mut hand_down) = (Vec::new(), HandDown::Nothing);
+    let (mut stores, mut on_eviction) = (Vec::new(), OnEviction::None);
     for volume in volumes {
         let read_only = args.read_only || volume.read_only;
         let store: Arc<dyn Store> = match &volume.source {
@@ -104,15 +106,15 @@ pub(super) fn open(
             Source::Nbd(uri) => {
                 let (store, takes) = open_nbd(uri, args, read_only, block_bytes)?;
                 // Each store passes over what it does not take.
-                if takes != HandDown::Nothing {
-                    hand_down = takes;
+                if takes != OnEviction::None {
+                    on_eviction = takes;
                 }
                 store
             }
         };
         stores.push(store);
     }
-    Ok((stores, hand_down))
+    Ok((stores, on_eviction))
 }
 
 /// A source in the mountpoint would disappear behind the mount.
@@ -132,36 +134,37 @@ fn open_nbd(
     args: &Args,
     read_only: bool,
     block_bytes: u64,
-) -> Result<(Arc<dyn Store>, HandDown), Failure> {
+) -> Result<(Arc<dyn Store>, OnEviction), Failure> {
     // A large block would be copied and sent while somebody waits: only where that is asked for.
-    let is_small = block_bytes <= HANDED_DOWN_BYTES_MAX;
-    let wants_data = args.hand_down == Tell::Data || args.hand_down == Tell::Auto && is_small;
+    let is_small = block_bytes <= DEMOTED_BYTES_MAX;
+    let wants_demotions =
+        args.hand_down == Tell::Demote || args.hand_down == Tell::Auto && is_small;
     let block_bytes = u32::try_from(block_bytes).context("the block is too large")?;
     let patience = args.store.patience()?;
-    let wanted = wants_data.then_some(block_bytes);
+    let wanted = wants_demotions.then_some(block_bytes);
     let mut store = NbdStore::connect_patiently(uri, wanted, patience)?;
     if read_only {
         store = store.read_only();
     }
-    let hand_down = match args.hand_down {
-        Tell::Auto | Tell::Data if store.takes_demotions() => HandDown::Data,
-        Tell::Data => {
+    let on_eviction = match args.hand_down {
+        Tell::Auto | Tell::Demote if store.takes_demotions() => OnEviction::Demote,
+        Tell::Demote => {
             return Err(anyhow::anyhow!(
                 "{uri}: the server takes no evicted blocks of {}; use --hand-down auto",
                 Size::Bytes(block_bytes.into())
             )
             .into());
         }
-        Tell::Notice if store.takes_notices() => HandDown::Notice,
+        Tell::Notice if store.takes_notices() => OnEviction::Notice,
         Tell::Notice => {
             return Err(anyhow::anyhow!(
                 "{uri}: the server does not offer CACHE, which notices need; use --hand-down auto"
             )
             .into());
         }
-        Tell::Auto | Tell::Nothing => HandDown::Nothing,
+        Tell::Auto | Tell::None => OnEviction::None,
     };
-    Ok((Arc::new(store), hand_down))
+    Ok((Arc::new(store), on_eviction))
 }
 
 #[cfg(test)]

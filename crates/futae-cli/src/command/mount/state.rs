@@ -2,7 +2,7 @@
 
 use super::super::volumes::{Source, VolumeSpec};
 use crate::failure::Failure;
-use futae_engine::{Engine, Identity, Memory};
+use futae_engine::{Engine, Identity, WarmState};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tracing::{error, warn};
@@ -82,9 +82,9 @@ impl StateArgs {
             block_bytes: status.block_bytes,
             policy: status.policy,
         };
-        match Memory::load(&path, &identity) {
+        match WarmState::load(&path, &identity) {
             Ok(None) => {}
-            Ok(Some(memory)) => engine.recall(&memory),
+            Ok(Some(state)) => engine.recall(&state),
             Err(error) => warn!(
                 "--state {}: {error}; it is ignored, and the cache begins cold",
                 path.display()
@@ -124,7 +124,7 @@ impl StateFile {
     /// Saves. A state that cannot be saved is no reason to end: it is said once.
     pub fn save(&mut self, engine: &Engine) {
         self.saved = Instant::now();
-        match engine.memory().save(&self.path, &self.identity) {
+        match engine.warm_state().save(&self.path, &self.identity) {
             Ok(()) => self.complained = false,
             Err(error) => {
                 if !std::mem::replace(&mut self.complained, true) {

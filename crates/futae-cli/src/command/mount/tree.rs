@@ -7,7 +7,7 @@ use anyhow::Context;
 use futae_control::{Control, Orders};
 use futae_engine::{Engine, EngineStatus};
 use futae_guest::{MountError, TreeHandle, TreeMount, TreeOptions};
-use futae_policy::PolicySpec;
+use futae_policy::{Argument, Kind, PolicySpec, Trait};
 use futae_trace::Size;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -52,20 +52,20 @@ impl TreeArgs {
     }
 
     /// The policy with the protected share that was asked for.
-    pub fn policy(&self, policy: PolicySpec) -> Result<PolicySpec, Failure> {
+    pub fn policy(&self, mut policy: PolicySpec) -> Result<PolicySpec, Failure> {
         let Some(share) = self.max_protected else {
             return Ok(policy);
         };
-        if policy.name != "directory" {
+        let Some(protecting) = policy.find_mut(Trait::Protects) else {
             return Err(Failure::usage(format!(
-                "--max-protected: policy {} protects nothing; use --policy directory",
-                policy.name
+                "--max-protected: policy {} protects nothing; use --policy {}",
+                policy.name,
+                Kind::names_with(Trait::Protects)
             )));
-        }
-        let mut arguments: Vec<String> = policy.arguments.iter().map(ToString::to_string).collect();
-        arguments.push(format!("max_protected={share}"));
-        let text = format!("directory({})", arguments.join(","));
-        text.parse().map_err(Failure::usage)
+        };
+        let bound = Argument::Named("max_protected".to_owned(), share.to_string());
+        protecting.arguments.push(bound);
+        Ok(policy)
     }
 }
 
@@ -131,16 +131,17 @@ fn failure(error: MountError) -> Failure {
 
 /// Options that mean nothing for a tree.
 fn refuse_options(args: &Args, plan: &Plan) -> Result<(), Failure> {
+    let of_policy = format!("--policy {}", plan.cache.policy.name);
     let asked = [
         (plan.pins.is_some(), "--pin"),
-        (plan.cache.policy.name == "const", "--policy const"),
+        (plan.cache.policy.has(Trait::ChoosesByNumber), &of_policy),
         (args.state.is_asked(), "--state"),
         (args.join_reads.is_some(), "--join-reads"),
         (args.name.is_some(), "--name"),
         (args.kernel_cache, "--kernel-cache"),
         (args.allow_other.is_some(), "--allow-other"),
         (
-            matches!(args.hand_down, Tell::Data | Tell::Notice),
+            matches!(args.hand_down, Tell::Demote | Tell::Notice),
             "--hand-down",
         ),
     ];

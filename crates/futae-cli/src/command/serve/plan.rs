@@ -3,13 +3,14 @@
 use super::super::volumes::{ClassNames, VolumeSpec, expand, refuse_twice};
 use super::unclean::UncleanArgs;
 use super::{Args, Demotion};
+use crate::defaults::SERVE_POLICY;
 use crate::failure::Failure;
 use futae_control::check_cache_bytes;
-use futae_engine::{Engine, EngineOptions, HandDown};
+use futae_engine::{Engine, EngineOptions, OnEviction};
 use futae_host::{
     Access, BUFFER_MEMORY_MIN, Export, FeedOptions, Gate, Listen, ServerOptions, feed_path,
 };
-use futae_policy::{Argument, PolicySpec, Shape};
+use futae_policy::{PolicySpec, Shape};
 use futae_trace::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, Size, parse_block_bytes};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -29,9 +30,6 @@ fn export(text: &str) -> Result<VolumeSpec, String> {
         })?;
     VolumeSpec::new("export", name, rest)
 }
-
-/// The policy unless one is named; it keeps what it served, too.
-const POLICY_DEFAULT: &str = "exclusive";
 
 /// What the arguments come to, before anything is opened.
 pub(super) struct Plan {
@@ -56,12 +54,12 @@ impl Plan {
     pub(super) fn new(args: &Args) -> Result<Self, Failure> {
         let named = args.policy.as_deref();
         let mut policy: PolicySpec = named
-            .unwrap_or(POLICY_DEFAULT)
+            .unwrap_or(SERVE_POLICY)
             .parse()
             .map_err(Failure::usage)?;
         // Clients that hand nothing down would find nothing in the cache, ever.
         if named.is_none() || !args.feeds.is_empty() {
-            keep_served(&mut policy);
+            policy.keep_served();
         }
         let block_bytes = parse_block_bytes(&args.block, BLOCK_BYTES_MIN, BLOCK_BYTES_MAX)
             .map_err(|error| Failure::usage(format!("--block: {error}")))?;
@@ -129,7 +127,7 @@ impl Plan {
             capacity_blocks: total_blocks,
             policy,
             seed: args.seed,
-            hand_down: HandDown::Nothing,
+            on_eviction: OnEviction::None,
             decision_log: args.decision_log.clone(),
             write_back: args.writes.options(block_bytes)?,
         };
@@ -189,22 +187,6 @@ impl Plan {
         })?;
         engine.name_classes(&self.classes.0);
         Ok(engine)
-    }
-}
-
-/// A cache that is told of evictions without their data keeps what it served, unless that was decided
-/// otherwise.
-fn keep_served(policy: &mut PolicySpec) {
-    const KEY: &str = "keep_served";
-    let decides = |argument: &Argument| matches!(argument, Argument::Named(key, _) if key == KEY);
-    if !policy.lives_on_demotions() {
-        return;
-    }
-    let undecided = policy.find_mut("exclusive");
-    let undecided = undecided.filter(|policy| !policy.arguments.iter().any(decides));
-    if let Some(policy) = undecided {
-        let kept = Argument::Named(KEY.into(), "true".into());
-        policy.arguments.push(kept);
     }
 }
 
@@ -451,7 +433,7 @@ mod tests {
             ),
         ] {
             let mut policy: PolicySpec = before.parse().expect("valid");
-            keep_served(&mut policy);
+            policy.keep_served();
             assert_eq!(policy.to_string(), after);
         }
     }

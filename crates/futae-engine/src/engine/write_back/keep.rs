@@ -3,7 +3,8 @@
 use super::joint::Joint;
 use crate::engine::effects::{Effects, Ticket};
 use crate::engine::flights::{Content, Span, Write};
-use crate::engine::state::{Frame, State};
+use crate::engine::frames::Frame;
+use crate::engine::state::State;
 use crate::engine::steps::Rest;
 use crate::{Done, IoBuf, Operation, Request, StoreOperation};
 use futae_policy::{AccessKind, BlockId, Class, Outcome};
@@ -151,28 +152,31 @@ impl State {
         let of = self.block_span(block);
         let is_whole = part == of;
         let slot = self.level.find(block);
-        if !is_whole && slot.is_none() && self.stray(block).is_none() {
+        if !is_whole && slot.is_none() && self.evicted_data(block).is_none() {
             self.tally.write_around_blocks += 1;
             return false;
         }
-        if !is_whole && slot.is_some_and(|slot| self.frames[slot.i()] == Frame::Loading) {
+        if !is_whole && slot.is_some_and(|slot| self.frames.get(slot) == Frame::Loading) {
             // There is nothing yet that it could be a part of.
             self.offer(block, AccessKind::Write, effects);
             return false;
         }
         match self.offer_marked(block, AccessKind::Write, Class::DIRTY, effects) {
             Outcome::Hit(slot) | Outcome::Admitted { slot, .. } => {
-                if self.frames[slot.i()] == Frame::Loading {
+                if self.frames.get(slot) == Frame::Loading {
                     self.loads.give_up(block);
                 }
                 span.copy(data.as_slice(), &of, self.arena.frame_mut(slot));
-                self.frames[slot.i()] = Frame::Ready;
+                self.frames.set(slot, Frame::Ready);
                 true
             }
-            Outcome::Bypassed => match self.dirt_mut(block.volume()).stray_mut(block.index()) {
+            Outcome::Bypassed => match self
+                .dirt_mut(block.volume())
+                .evicted_data_mut(block.index())
+            {
                 None => false,
-                Some(stray) => {
-                    span.copy(data.as_slice(), &of, stray.as_mut_slice());
+                Some(evicted_data) => {
+                    span.copy(data.as_slice(), &of, evicted_data.as_mut_slice());
                     true
                 }
             },

@@ -6,7 +6,7 @@ use crate::engine::effects::{Effects, Ticket};
 use crate::engine::flights::Span;
 use crate::engine::state::State;
 use crate::engine::steps::Rest;
-use crate::{HandDown, IoBuf, IoError, StoreOperation};
+use crate::{IoBuf, IoError, OnEviction, StoreOperation};
 use futae_policy::{BlockId, Class, VolumeId};
 use std::ops::Range;
 use std::time::Instant;
@@ -37,16 +37,25 @@ impl State {
                 self.is_idle(volume);
                 continue;
             }
+            if dirt.is_behind() {
+                let left = self.steps.left();
+                let looked = self.volumes[at].dirt.catch_up(left);
+                self.steps.count(looked);
+                if self.volumes[at].dirt.is_behind() {
+                    return effects.later(Rest::Anything);
+                }
+            }
             loop {
                 let dirt = &self.volumes[at].dirt;
                 let is_busy = dirt.runs >= RUNS_MAX || dirt.bytes_carried >= CARRIED_BYTES_MAX;
                 if is_busy || dirt.len() == 0 {
                     break;
                 }
-                if self.steps.left() == 0 {
-                    // What is written back is copied.
+                // What is written back is copied.
+                if !self.steps.has_room_for(blocks_max) {
                     return effects.later(Rest::Anything);
                 }
+                let run_max = blocks_max.min(self.steps.left());
                 let dirty = self
                     .write_back
                     .as_ref()
@@ -64,7 +73,7 @@ impl State {
                     over.is_none_or(|key| !writes[key].has_begun)
                 };
                 let dirt = &mut self.volumes[at].dirt;
-                let Some(run) = dirt.next_run(press, blocks_max, is_free) else {
+                let Some(run) = dirt.next_run(press, run_max, is_free) else {
                     break;
                 };
                 self.write_run(volume, run, effects);
@@ -86,8 +95,11 @@ impl State {
         let mut buffer = IoBuf::new(span.length as usize);
         for index in run.clone() {
             let of = self.block_span(block(index));
-            let data = match (self.stray(block(index)), self.level.find(block(index))) {
-                (Some(stray), _) => stray.as_slice(),
+            let data = match (
+                self.evicted_data(block(index)),
+                self.level.find(block(index)),
+            ) {
+                (Some(evicted_data), _) => evicted_data.as_slice(),
                 (None, Some(slot)) => self.arena.frame(slot),
                 (None, None) => continue, // Dirty blocks are in the one or the other.
             };
@@ -174,15 +186,17 @@ impl State {
         if let Some(write_back) = &mut self.write_back {
             write_back.dirty_blocks -= 1;
         }
-        let belief = &mut self.volumes[usize::from(block.volume().0)].belief;
-        belief.note_success(block.index(), 1);
+        let demotion_guard = &mut self.volumes[usize::from(block.volume().0)].demotion_guard;
+        demotion_guard.note_success(block.index(), 1);
         if let Some(slot) = self.level.find(block) {
             let class = self.level.class_in(slot).without(Class::DIRTY);
             self.level.reclass(block, class);
-        } else if let Some(generation) = cleaned.hand_down {
+        } else if let Some(generation) = cleaned.evicted_under {
             let span = self.block_span(block);
-            let data = cleaned.stray.filter(|_| self.hand_down == HandDown::Data);
-            self.hand(span, data.map(|data| (data, generation)), effects);
+            let data = cleaned
+                .evicted_data
+                .filter(|_| self.on_eviction == OnEviction::Demote);
+            self.send_down(span, data.map(|data| (data, generation)), effects);
         }
     }
 }

@@ -54,8 +54,8 @@ impl State {
             Some(slot) => Some(&mut self.arena.frame_mut(slot)[range]),
             None => {
                 let dirt = &mut self.volumes[usize::from(span.volume.0)].dirt;
-                let stray = dirt.stray_mut(block.index());
-                stray.map(|stray| &mut stray.as_mut_slice()[range])
+                let evicted_data = dirt.evicted_data_mut(block.index());
+                evicted_data.map(|evicted_data| &mut evicted_data.as_mut_slice()[range])
             }
         };
         match (held, data, content) {

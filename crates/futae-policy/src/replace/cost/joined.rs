@@ -1,27 +1,32 @@
 //! Another order within each class: the class is chosen by cost, the block by that order.
 
-use super::turns::Turns;
-use crate::furniture::Table;
+use super::class_weights::ClassWeights;
+use crate::structures::Table;
 use crate::{
-    Access, Admission, BlockId, Class, Departure, Policy, PolicySpec, Shape, Slot, SpecError,
+    Access, Admission, BlockId, Class, Departure, PolicySpec, RegisteredPolicy, Shape, Slot,
+    SpecError,
 };
 
 /// An order a class. A block is in the order of the class that it had when it was last used.
 pub struct Joined {
-    pub turns: Turns,
-    orders: Vec<Box<dyn Policy>>,
+    pub class_weights: ClassWeights,
+    orders: Vec<Box<dyn RegisteredPolicy>>,
     lengths: Vec<u32>,
     homes: Table<u8>,
 }
 
 impl Joined {
-    pub fn new(turns: Turns, inner: &PolicySpec, shape: &Shape) -> Result<Self, SpecError> {
-        let orders = (0..turns.classes()).map(|_| crate::build(inner, shape));
+    pub fn new(
+        class_weights: ClassWeights,
+        inner: &PolicySpec,
+        shape: &Shape,
+    ) -> Result<Self, SpecError> {
+        let orders = (0..class_weights.classes()).map(|_| crate::build(inner, shape));
         Ok(Self {
             orders: orders.collect::<Result<_, _>>()?,
-            lengths: vec![0; turns.classes()],
+            lengths: vec![0; class_weights.classes()],
             homes: Table::new(shape.slots),
-            turns,
+            class_weights,
         })
     }
 
@@ -36,19 +41,19 @@ impl Joined {
     }
 
     pub fn miss(&mut self, access: &Access) -> Admission {
-        let class = self.turns.class_of(access.class);
+        let class = self.class_weights.class_of(access.class);
         self.orders[usize::from(class)].miss(access)
     }
 
     pub fn insert(&mut self, slot: Slot, access: &Access) {
-        let class = self.turns.class_of(access.class);
+        let class = self.class_weights.class_of(access.class);
         self.homes.set(slot, class);
         self.lengths[usize::from(class)] += 1;
         self.orders[usize::from(class)].insert(slot, access);
     }
 
     pub fn hit(&mut self, slot: Slot, access: &Access) {
-        let class = self.turns.class_of(access.class);
+        let class = self.class_weights.class_of(access.class);
         if self.homes.get(slot) == class {
             self.orders[usize::from(class)].hit(slot, access);
         } else {
@@ -59,7 +64,7 @@ impl Joined {
 
     /// If the order of the class declines, the newcomer is declined; next time it is another's turn.
     pub fn victim(&mut self, incoming: &Access) -> Option<Slot> {
-        let class = self.turns.next(|class| self.lengths[class])?;
+        let class = self.class_weights.next(|class| self.lengths[class])?;
         self.orders[class].victim(incoming)
     }
 
@@ -78,14 +83,6 @@ impl Joined {
         self.orders.iter_mut().find_map(|order| order.review())
     }
 
-    pub fn needs_future(&self) -> bool {
-        self.orders.iter().any(|order| order.needs_future())
-    }
-
-    pub fn names_unasked(&self) -> bool {
-        self.orders.iter().any(|order| order.names_unasked())
-    }
-
     pub fn resize(&mut self, slots: u32) {
         for order in &mut self.orders {
             order.resize(slots);
@@ -94,9 +91,9 @@ impl Joined {
 
     pub fn order(&self) -> Vec<Slot> {
         let mut left: Vec<Vec<Slot>> = self.orders.iter().map(|order| order.order()).collect();
-        let mut turns = self.turns.clone();
+        let mut class_weights = self.class_weights.clone();
         let mut order = Vec::new();
-        while let Some(class) = turns.next(|class| left[class].len() as u32) {
+        while let Some(class) = class_weights.next(|class| left[class].len() as u32) {
             order.extend(left[class].pop());
         }
         order.reverse();
@@ -108,6 +105,6 @@ impl Joined {
         for (order, &length) in self.orders.iter().zip(&self.lengths) {
             order.audit(length);
         }
-        self.turns.audit();
+        self.class_weights.audit();
     }
 }

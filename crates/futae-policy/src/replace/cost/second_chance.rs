@@ -1,8 +1,8 @@
 //! The published order: an active queue a class, and one inactive queue, with second chances.
 
 use super::super::fifo_second_chance::LEAST_INACTIVE;
-use super::turns::Turns;
-use crate::furniture::{Queues, Table};
+use super::class_weights::ClassWeights;
+use crate::structures::{Queues, Table};
 use crate::{Access, Class, Shape, Slot};
 
 /// What is known of a resident block.
@@ -15,7 +15,7 @@ struct Known {
 /// An active queue a class, and one inactive queue, which is the last.
 #[derive(Clone, Debug)]
 pub struct SecondChance {
-    pub turns: Turns,
+    pub class_weights: ClassWeights,
     inactive_share: f64,
     inactive_target: u32,
     inactive: usize,
@@ -24,10 +24,10 @@ pub struct SecondChance {
 }
 
 impl SecondChance {
-    pub fn new(turns: Turns, inactive_share: f64, shape: &Shape) -> Self {
-        let inactive = turns.classes();
+    pub fn new(class_weights: ClassWeights, inactive_share: f64, shape: &Shape) -> Self {
+        let inactive = class_weights.classes();
         let mut order = Self {
-            turns,
+            class_weights,
             inactive_share,
             inactive_target: LEAST_INACTIVE,
             inactive,
@@ -40,7 +40,7 @@ impl SecondChance {
 
     /// The class whose turn it is to give a block to inactive.
     pub(super) fn next_class(&mut self) -> Option<usize> {
-        self.turns.next(|class| self.queues.len(class))
+        self.class_weights.next(|class| self.queues.len(class))
     }
 
     fn refill(&mut self) {
@@ -55,7 +55,7 @@ impl SecondChance {
     }
 
     fn know(&mut self, slot: Slot, access: &Access) -> u8 {
-        let class = self.turns.class_of(access.class);
+        let class = self.class_weights.class_of(access.class);
         let known = Known {
             referenced: true,
             class,
@@ -96,7 +96,7 @@ impl SecondChance {
 
     #[inline]
     pub fn reclass(&mut self, slot: Slot, class: Class) {
-        self.known.at(slot).class = self.turns.class_of(class);
+        self.known.at(slot).class = self.class_weights.class_of(class);
     }
 
     pub fn resize(&mut self, slots: u32) {
@@ -117,22 +117,22 @@ impl SecondChance {
 
     pub fn audit(&self, resident: u32) {
         assert_eq!(self.queues.total(), resident);
-        self.turns.audit();
+        self.class_weights.audit();
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::SecondChance;
-    use crate::replace::cost::turns::Turns;
+    use crate::replace::cost::class_weights::ClassWeights;
     use crate::{Access, Arguments, BlockId, PolicySpec, Shape, Slot};
 
     /// Second chance (Sudo and others 1993, section 3.2.1): what was used while it was inactive is not given up before it has passed active again.
     #[test]
     fn no_referenced_block_goes_without_passing_active_again() {
         let spec = PolicySpec::plain("cost");
-        let turns = Turns::build(&mut Arguments::new(&spec)).expect("valid");
-        let mut order = SecondChance::new(turns, 0.0, &Shape { slots: 40, seed: 1 });
+        let class_weights = ClassWeights::build(&mut Arguments::new(&spec)).expect("valid");
+        let mut order = SecondChance::new(class_weights, 0.0, &Shape { slots: 40, seed: 1 });
         let read = |slot: u32| Access::read(BlockId::on_first(slot.into()));
         for slot in 0..40 {
             order.insert(Slot(slot), &read(slot));

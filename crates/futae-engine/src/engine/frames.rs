@@ -1,0 +1,122 @@
+//! What each slot's frame holds, and when its block was last used.
+
+use futae_policy::Slot;
+
+/// Whether a frame holds its block yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Frame {
+    /// It does.
+    Ready,
+    /// It will when this flight arrives.
+    Awaits(u32),
+    /// It will when the write that placed the block is over.
+    AwaitsWrite,
+    /// It will when the block has been loaded in the background.
+    Loading,
+}
+
+impl Frame {
+    /// A frame that flight `key` fills.
+    pub fn awaits(key: usize) -> Self {
+        Self::Awaits(key as u32)
+    }
+
+    /// The flight that fills it, if one does.
+    pub fn flight(self) -> Option<usize> {
+        match self {
+            Self::Awaits(key) => Some(key as usize),
+            Self::Ready | Self::AwaitsWrite | Self::Loading => None,
+        }
+    }
+}
+
+/// Both stand together, since a hit needs both.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    frame: Frame,
+    used: u64,
+}
+
+/// The frames of all slots.
+#[derive(Debug, Default)]
+pub struct Frames {
+    entries: Vec<Entry>,
+    /// Uses so far.
+    uses: u64,
+    /// Frames that are [`Frame::Loading`].
+    loading: u64,
+}
+
+impl Frames {
+    /// What the frame of a slot holds.
+    #[inline]
+    pub fn get(&self, slot: Slot) -> Frame {
+        self.entries[slot.i()].frame
+    }
+
+    /// The frame of a slot holds something else from now on; returns what it held.
+    #[inline]
+    pub fn set(&mut self, slot: Slot, frame: Frame) -> Frame {
+        let before = std::mem::replace(&mut self.entries[slot.i()].frame, frame);
+        self.loading += u64::from(frame == Frame::Loading);
+        self.loading -= u64::from(before == Frame::Loading);
+        before
+    }
+
+    /// A block has got a slot. What its frame holds does not change yet.
+    pub fn place(&mut self, slot: Slot) {
+        if self.entries.len() <= slot.i() {
+            let unused = Entry {
+                frame: Frame::Ready,
+                used: 0,
+            };
+            self.entries.resize(slot.i() + 1, unused);
+        }
+        self.touch(slot);
+    }
+
+    /// The block of a slot is used.
+    #[inline]
+    pub fn touch(&mut self, slot: Slot) {
+        self.uses += 1;
+        self.entries[slot.i()].used = self.uses;
+    }
+
+    /// When the block of a slot was last used: higher is later.
+    pub fn last_use(&self, slot: Slot) -> u64 {
+        self.entries[slot.i()].used
+    }
+
+    /// Frames that are [`Frame::Loading`].
+    pub fn loading(&self) -> u64 {
+        self.loading
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uses_are_ordered_and_loading_frames_counted() {
+        let mut frames = Frames::default();
+        frames.place(Slot(2));
+        frames.place(Slot(0));
+        frames.touch(Slot(2));
+        assert!(frames.last_use(Slot(2)) > frames.last_use(Slot(0)));
+        assert_eq!(frames.set(Slot(0), Frame::Loading), Frame::Ready);
+        assert_eq!(frames.set(Slot(0), Frame::Loading), Frame::Loading);
+        assert_eq!(frames.loading(), 1);
+        assert_eq!(frames.set(Slot(0), Frame::awaits(7)), Frame::Loading);
+        assert_eq!(
+            (frames.loading(), frames.get(Slot(0)).flight()),
+            (0, Some(7))
+        );
+        assert_eq!(frames.get(Slot(2)).flight(), None);
+    }
+
+    #[test]
+    fn an_entry_takes_sixteen_bytes() {
+        assert_eq!(size_of::<Entry>(), 16);
+    }
+}

@@ -1,0 +1,327 @@
+//! What a cache remembers over a restart, and the file that keeps it.
+//!
+//! The file holds names of blocks, no data. It is a hint: whatever it says, every block is read
+//! from its store again.
+//!
+//! | bytes | |
+//! | --- | --- |
+//! | 8 | `futaemem` |
+//! | 4 | version, 1 |
+//! | 4 + n, 8, 8, 4 + n | source, its bytes, bytes of a block, policy; texts with their length before |
+//! | 8, 8 | how many blocks were resident, how many stand in the history |
+//! | 8 each | the resident blocks, safest first; the history, oldest first |
+//! | 4 | CRC-32 of all before |
+//!
+//! All numbers are little-endian. Of a block, the upper 16 bits are its volume, counted from 0, and the
+//! others its number there.
+
+use futae_policy::{BlockId, VolumeId};
+use std::fmt;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+const MAGIC: &[u8; 8] = b"futaemem";
+const VERSION: u32 = 1;
+/// A cache has fewer than four thousand million slots; a longer file is not read.
+const FILE_BYTES_MAX: u64 = 64 << 30;
+
+/// Where the number of the volume begins in that of a block.
+const VOLUME_SHIFT: u32 = BlockId::INDEX_LIMIT.trailing_zeros();
+
+/// What a cache remembers that a restart need not lose: hints, not data.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WarmState {
+    /// The blocks that were resident, safest first, next victim last.
+    pub residents: Vec<BlockId>,
+    /// The policy's history, oldest first.
+    pub history: Vec<BlockId>,
+}
+
+/// Which cache a state is of: that of another is of no use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The source, by name.
+    pub source: String,
+    /// Its size in bytes.
+    pub size_bytes: u64,
+    /// Bytes of a block.
+    pub block_bytes: u64,
+    /// The policy string.
+    pub policy: String,
+}
+
+/// Why a file is of no use.
+#[derive(Debug, thiserror::Error)]
+pub enum WarmStateError {
+    /// It cannot be read.
+    #[error("cannot be read: {0}")]
+    Read(#[from] io::Error),
+    /// It is not such a file.
+    #[error("is no state file of futae")]
+    Magic,
+    /// It was written by another version of futae.
+    #[error("is of version {0}, and this futae reads version {VERSION}")]
+    Version(u32),
+    /// It is damaged.
+    #[error("is damaged: {0}")]
+    Damaged(&'static str),
+    /// It is of another cache.
+    #[error("is of another cache: its {what} is {saved}, and here it is {here}")]
+    Foreign {
+        /// What differs.
+        what: &'static str,
+        /// What the file says.
+        saved: String,
+        /// What is true here.
+        here: String,
+    },
+}
+
+impl WarmState {
+    /// Reads the file at `path`; `None` if there is none.
+    ///
+    /// # Errors
+    ///
+    /// [`WarmStateError`]: the cache starts without it.
+    pub fn load(path: &Path, identity: &Identity) -> Result<Option<Self>, WarmStateError> {
+        let metadata = match fs::metadata(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            other => other?,
+        };
+        if !metadata.is_file() || metadata.len() > FILE_BYTES_MAX {
+            return Err(WarmStateError::Magic);
+        }
+        Self::decode(&fs::read(path)?, identity).map(Some)
+    }
+
+    /// Puts a file at `path`: the new one, or if that fails, still the old one.
+    ///
+    /// # Errors
+    ///
+    /// What the system said.
+    pub fn save(&self, path: &Path, identity: &Identity) -> io::Result<()> {
+        let mut name = path.as_os_str().to_owned();
+        name.push(format!(".{}.new", std::process::id()));
+        let new = PathBuf::from(name);
+        let written = self.write_and_rename(&new, path, identity);
+        if written.is_err() {
+            // The old one stands; what was written of the new one is of no use.
+            let _ = fs::remove_file(&new);
+        }
+        written
+    }
+
+    fn write_and_rename(&self, new: &Path, path: &Path, identity: &Identity) -> io::Result<()> {
+        let mut file = File::create(new)?;
+        file.write_all(&self.encode(identity))?;
+        file.sync_all()?;
+        fs::rename(new, path)?;
+        let directory = path.parent().filter(|path| !path.as_os_str().is_empty());
+        File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
+    }
+
+    /// The bytes of the file.
+    #[must_use]
+    pub fn encode(&self, identity: &Identity) -> Vec<u8> {
+        let mut out = MAGIC.to_vec();
+        out.extend(VERSION.to_le_bytes());
+        let text = |out: &mut Vec<u8>, text: &str| {
+            out.extend((text.len() as u32).to_le_bytes());
+            out.extend(text.as_bytes());
+        };
+        text(&mut out, &identity.source);
+        out.extend(identity.size_bytes.to_le_bytes());
+        out.extend(identity.block_bytes.to_le_bytes());
+        text(&mut out, &identity.policy);
+        let lists = [&self.residents, &self.history];
+        for list in lists {
+            out.extend((list.len() as u64).to_le_bytes());
+        }
+        for block in lists.into_iter().flatten() {
+            let volume = u64::from(block.volume().0) << VOLUME_SHIFT;
+            out.extend((volume | block.index()).to_le_bytes());
+        }
+        let sum = crc32fast::hash(&out);
+        out.extend(sum.to_le_bytes());
+        out
+    }
+
+    /// What the bytes of a file say, if they are of the cache that `here` describes.
+    ///
+    /// # Errors
+    ///
+    /// [`WarmStateError`] for anything else.
+    pub fn decode(bytes: &[u8], here: &Identity) -> Result<Self, WarmStateError> {
+        let mut fields = Fields(bytes);
+        if fields.take(MAGIC.len()).ok() != Some(MAGIC) {
+            return Err(WarmStateError::Magic);
+        }
+        let version = u32::from_le_bytes(fields.array()?);
+        if version != VERSION {
+            return Err(WarmStateError::Version(version));
+        }
+        let (body, sum) = bytes
+            .split_last_chunk::<4>()
+            .ok_or(WarmStateError::Damaged(SHORT))?;
+        if crc32fast::hash(body) != u32::from_le_bytes(*sum) {
+            return Err(WarmStateError::Damaged("its checksum is wrong"));
+        }
+        let source = fields.text()?;
+        same("source", &source, &here.source)?;
+        same("size in bytes", &fields.number()?, &here.size_bytes)?;
+        same("block size in bytes", &fields.number()?, &here.block_bytes)?;
+        let policy = fields.text()?;
+        same("policy", &policy, &here.policy)?;
+        let (residents, history) = (fields.number()?, fields.number()?);
+        let residents = fields.blocks(residents)?;
+        let history = fields.blocks(history)?;
+        if fields.0.len() != 4 {
+            return Err(WarmStateError::Damaged("it is too long"));
+        }
+        Ok(Self { residents, history })
+    }
+}
+
+const SHORT: &str = "it is too short";
+
+fn same<T: fmt::Display + PartialEq>(
+    what: &'static str,
+    saved: &T,
+    here: &T,
+) -> Result<(), WarmStateError> {
+    if saved == here {
+        return Ok(());
+    }
+    Err(WarmStateError::Foreign {
+        what,
+        saved: saved.to_string().chars().take(300).collect(),
+        here: here.to_string().chars().take(300).collect(),
+    })
+}
+
+/// What is left of the bytes.
+struct Fields<'a>(&'a [u8]);
+
+impl<'a> Fields<'a> {
+    fn take(&mut self, length: usize) -> Result<&'a [u8], WarmStateError> {
+        let (taken, rest) = self
+            .0
+            .split_at_checked(length)
+            .ok_or(WarmStateError::Damaged(SHORT))?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], WarmStateError> {
+        let taken = self.take(N)?;
+        taken.try_into().map_err(|_| WarmStateError::Damaged(SHORT))
+    }
+
+    fn number(&mut self) -> Result<u64, WarmStateError> {
+        Ok(u64::from_le_bytes(self.array()?))
+    }
+
+    fn text(&mut self) -> Result<String, WarmStateError> {
+        let length = u32::from_le_bytes(self.array()?) as usize;
+        Ok(String::from_utf8_lossy(self.take(length)?).into_owned())
+    }
+
+    fn blocks(&mut self, count: u64) -> Result<Vec<BlockId>, WarmStateError> {
+        let bytes = count.checked_mul(8).and_then(|n| usize::try_from(n).ok());
+        let bytes = self.take(bytes.ok_or(WarmStateError::Damaged(SHORT))?)?;
+        let (words, _) = bytes.as_chunks::<8>();
+        let block = |word: &[u8; 8]| {
+            let word = u64::from_le_bytes(*word);
+            let volume = VolumeId((word >> VOLUME_SHIFT) as u16);
+            BlockId::new(volume, word % BlockId::INDEX_LIMIT)
+        };
+        Ok(words.iter().map(block).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn identity() -> Identity {
+        Identity {
+            source: "/srv/disk.img".into(),
+            size_bytes: 1 << 30,
+            block_bytes: 1 << 20,
+            policy: "lfu-history(history=100)".into(),
+        }
+    }
+
+    fn state() -> WarmState {
+        WarmState {
+            residents: [(0, 3), (2, 1), (0, 4)]
+                .map(|(volume, index)| BlockId::new(VolumeId(volume), index))
+                .to_vec(),
+            history: [1, 5, 9, 2, 6].map(BlockId::on_first).to_vec(),
+        }
+    }
+
+    #[test]
+    fn it_is_read_as_it_was_written() {
+        for warm in [state(), WarmState::default()] {
+            let bytes = warm.encode(&identity());
+            let read = WarmState::decode(&bytes, &identity());
+            assert_eq!(read.expect("whole and ours"), warm);
+        }
+    }
+
+    #[test]
+    fn a_single_wrong_bit_or_missing_byte_is_seen() {
+        let bytes = state().encode(&identity());
+        for at in 0..bytes.len() {
+            let mut wrong = bytes.clone();
+            wrong[at] ^= 0x10;
+            assert!(WarmState::decode(&wrong, &identity()).is_err(), "byte {at}");
+            let short = &bytes[..at];
+            assert!(WarmState::decode(short, &identity()).is_err(), "{at} bytes");
+        }
+        let long = [bytes.as_slice(), &[0]].concat();
+        assert!(WarmState::decode(&long, &identity()).is_err());
+    }
+
+    #[test]
+    fn what_is_of_another_cache_says_so() {
+        let bytes = state().encode(&identity());
+        let refused = |change: fn(&mut Identity)| {
+            let mut here = identity();
+            change(&mut here);
+            let error = WarmState::decode(&bytes, &here).expect_err("it is foreign");
+            error.to_string()
+        };
+        let said = refused(|here| here.policy = "lru".into());
+        assert!(said.contains("policy") && said.contains("lru"), "{said}");
+        let said = refused(|here| here.size_bytes += 1);
+        assert!(said.contains("size in bytes"), "{said}");
+        let said = refused(|here| here.block_bytes *= 2);
+        assert!(said.contains("block size"), "{said}");
+        let said = refused(|here| here.source.push('2'));
+        assert!(said.contains("/srv/disk.img2"), "{said}");
+        assert!(matches!(
+            WarmState::decode(b"something else entirely", &identity()),
+            Err(WarmStateError::Magic)
+        ));
+    }
+
+    #[test]
+    fn saving_replaces_the_old_file_or_leaves_it() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("state");
+        let load = || WarmState::load(&path, &identity()).expect("readable");
+        assert_eq!(load(), None);
+        WarmState::default()
+            .save(&path, &identity())
+            .expect("saved");
+        state().save(&path, &identity()).expect("saved");
+        assert_eq!(load(), Some(state()));
+        let names = fs::read_dir(directory.path()).expect("a list").count();
+        assert_eq!(names, 1, "something else was left");
+        let nowhere = directory.path().join("no/such/place");
+        assert!(state().save(&nowhere, &identity()).is_err());
+    }
+}

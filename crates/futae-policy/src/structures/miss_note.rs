@@ -1,0 +1,48 @@
+//! What a policy found out about a missed block, kept until the block is placed.
+
+use crate::BlockId;
+
+/// What [`Policy::miss`](crate::Policy::miss) found out about a block, until
+/// [`Policy::insert`](crate::Policy::insert) asks for it. The block may never be placed, or be
+/// placed without a miss before it (as a demotion inside another policy); then nothing is known.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MissNote<T> {
+    of: Option<(BlockId, T)>,
+}
+
+impl<T> MissNote<T> {
+    /// Nothing is known.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { of: None }
+    }
+
+    /// Notes `finding` about `block`, and forgets any other.
+    #[inline]
+    pub fn set(&mut self, block: BlockId, finding: T) {
+        self.of = Some((block, finding));
+    }
+
+    /// What was noted about `block`, if it was the last. Nothing is known afterwards.
+    #[inline]
+    pub fn take(&mut self, block: BlockId) -> Option<T> {
+        let (of, finding) = self.of.take()?;
+        (of == block).then_some(finding)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::MissNote;
+    use crate::BlockId;
+
+    #[test]
+    fn a_finding_is_given_once_and_for_its_own_block_only() {
+        let (a, b) = (BlockId::on_first(1), BlockId::on_first(2));
+        let mut noted = MissNote::new();
+        noted.set(a, 7);
+        assert_eq!((noted.take(a), noted.take(a)), (Some(7), None));
+        noted.set(a, 8);
+        assert_eq!((noted.take(b), noted.take(a)), (None, None));
+    }
+}

@@ -1,0 +1,38 @@
+//! What policies are made of: queues over slots (linked, or as logs), heaps, rings and frequency lists, bounded
+//! memories of departed blocks, and a sketch of how often blocks were asked for.
+
+mod block_table;
+mod counts;
+mod ghost_lists;
+mod ghost_marks;
+mod ghosts;
+mod grown;
+mod heap;
+mod log_queue;
+mod log_queues;
+mod miss_note;
+mod names;
+mod pool;
+mod prefetch;
+mod queues;
+mod ring;
+mod sketch;
+mod table;
+
+pub use block_table::BlockTable;
+pub use counts::Counts;
+pub use ghost_lists::GhostLists;
+use ghost_marks::GhostMarks;
+pub use ghosts::Ghosts;
+pub use grown::grown;
+pub use heap::{Heap, Real};
+pub use log_queue::LogQueue;
+pub use log_queues::LogQueues;
+pub use miss_note::MissNote;
+pub use names::Names;
+pub use pool::Pool;
+pub use prefetch::prefetch;
+pub use queues::Queues;
+pub use ring::Ring;
+pub use sketch::Sketch;
+pub use table::Table;

@@ -1,0 +1,223 @@
+//! Traits of policies: what the rest of the system must know about a policy to run it. The registry
+//! states them beside the policy's name, so that nobody else compares names.
+
+use crate::{Argument, Kind, PolicySpec};
+
+/// A property of a policy that its users depend on.
+///
+/// A policy around another policy has the other's traits, too, whatever the outer policy is: the
+/// blocks inside are ordered by the same rules, and need the same from outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trait {
+    /// Decides by [`Access::next_use`](crate::Access::next_use), and so cannot run live.
+    NeedsFuture,
+    /// Fills from what the level above evicts: it wants demotions or notices.
+    LivesOnDemotions,
+    /// Has the parameter `keep_served`, with which it caches for levels above that demote nothing.
+    KeepsServed,
+    /// Counts requests as the application makes them, so requests that the kernel has split must be
+    /// joined before they are counted.
+    CountsRequests,
+    /// Keeps blocks that are chosen by number, and so serves a single volume.
+    ChoosesByNumber,
+    /// Loads blocks that nobody has asked for, so the volume's size must be known.
+    NeedsVolumeSize,
+    /// As [`NeedsVolumeSize`](Self::NeedsVolumeSize), but only with the parameter `prefill=true`.
+    MayPrefill,
+    /// Weighs blocks by classes of stores, which its parameter `classes` names.
+    WeighsClasses,
+    /// Keeps blocks of protected files; its parameter `max_protected` bounds how many.
+    Protects,
+}
+
+impl PolicySpec {
+    /// Whether this policy, or a policy inside it, has a trait.
+    #[must_use]
+    pub fn has(&self, wanted: Trait) -> bool {
+        self.any(&|spec| spec.has_itself(wanted))
+    }
+
+    /// This policy if it has the trait, or else the policy inside it that has.
+    pub fn find_mut(&mut self, wanted: Trait) -> Option<&mut Self> {
+        if self.has_itself(wanted) {
+            return Some(self);
+        }
+        self.arguments
+            .iter_mut()
+            .find_map(|argument| match argument {
+                Argument::Inner(inner) => inner.find_mut(wanted),
+                Argument::Named(..) => None,
+            })
+    }
+
+    /// Whether the policy decides by the future, and so cannot run live.
+    #[must_use]
+    pub fn needs_future(&self) -> bool {
+        self.has(Trait::NeedsFuture)
+    }
+
+    /// Whether the cache lives on what the level above evicts.
+    #[must_use]
+    pub fn lives_on_demotions(&self) -> bool {
+        self.has(Trait::LivesOnDemotions)
+    }
+
+    /// Whether requests must be counted as the application makes them.
+    #[must_use]
+    pub fn counts_requests(&self) -> bool {
+        self.has(Trait::CountsRequests)
+    }
+
+    /// Whether the policy loads blocks that nobody has asked for, so that it must be known which
+    /// blocks there are.
+    #[must_use]
+    pub fn needs_volume_size(&self) -> bool {
+        let prefills = |argument: &Argument| *argument == named("prefill", "true");
+        self.has(Trait::NeedsVolumeSize)
+            || self.any(&|spec| {
+                spec.has_itself(Trait::MayPrefill) && spec.arguments.iter().any(prefills)
+            })
+    }
+
+    /// Has a policy that can keep what it serves do so, unless its string decides on that. Returns
+    /// whether the string was changed.
+    pub fn keep_served(&mut self) -> bool {
+        const KEY: &str = "keep_served";
+        let decides =
+            |argument: &Argument| matches!(argument, Argument::Named(key, _) if key == KEY);
+        let undecided = self
+            .find_mut(Trait::KeepsServed)
+            .filter(|policy| !policy.arguments.iter().any(decides));
+        let Some(policy) = undecided else {
+            return false;
+        };
+        policy.arguments.push(named(KEY, "true"));
+        true
+    }
+
+    fn has_itself(&self, wanted: Trait) -> bool {
+        let kind = Kind::named(&self.name);
+        kind.is_some_and(|kind| kind.traits().contains(&wanted))
+    }
+
+    fn any(&self, test: &dyn Fn(&Self) -> bool) -> bool {
+        let inside =
+            |argument: &Argument| matches!(argument, Argument::Inner(inner) if inner.any(test));
+        test(self) || self.arguments.iter().any(inside)
+    }
+}
+
+fn named(key: &str, value: &str) -> Argument {
+    Argument::Named(key.to_owned(), value.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Access, Shape, build};
+
+    fn spec(text: &str) -> PolicySpec {
+        text.parse().expect("valid")
+    }
+
+    #[test]
+    fn traits_are_those_of_the_policy_and_of_the_policies_inside() {
+        for (text, lives) in [
+            ("exclusive", true),
+            ("exclusive(lfu)", true),
+            ("directory(cost(exclusive))", true),
+            ("lru", false),
+            ("directory", false),
+            ("cost(inner=arc)", false),
+        ] {
+            assert_eq!(spec(text).lives_on_demotions(), lives, "{text}");
+        }
+        assert!(spec("exclusive(opt)").needs_future());
+        assert!(!spec("exclusive(lru)").needs_future());
+        assert!(spec("directory(lfu-history)").counts_requests());
+        let loads = |text: &str| spec(text).needs_volume_size();
+        assert!(loads("const(pin=3)") && loads("directory(lfu-history(prefill=true))"));
+        assert!(!loads("lfu-history") && !loads("lfu-history(prefill=false)"));
+    }
+
+    /// A policy around others that is not in the registry yet: whoever adds it cannot forget to pass
+    /// traits on.
+    #[test]
+    fn a_new_wrapper_has_the_traits_of_what_is_inside() {
+        let mut wrapped = spec("made-up(depth=2,exclusive(lfu-history(prefill=true)))");
+        assert!(Kind::named(&wrapped.name).is_none());
+        assert!(wrapped.lives_on_demotions() && wrapped.counts_requests());
+        assert!(wrapped.needs_volume_size() && !wrapped.needs_future());
+        assert!(wrapped.keep_served() && !wrapped.keep_served());
+        let kept = "made-up(depth=2,exclusive(lfu-history(prefill=true),keep_served=true))";
+        assert_eq!(wrapped.to_string(), kept);
+        assert!(!spec("made-up(lru)").lives_on_demotions());
+    }
+
+    /// What the registry says of parameters is true of the policies.
+    #[test]
+    fn parameters_that_traits_promise_exist() {
+        let shape = Shape { slots: 16, seed: 1 };
+        for &kind in Kind::ALL {
+            for (wanted, argument) in [
+                (Trait::KeepsServed, "keep_served=true"),
+                (Trait::MayPrefill, "prefill=true"),
+                (Trait::WeighsClasses, "classes=a+b"),
+                (Trait::Protects, "max_protected=0.5"),
+            ] {
+                let text = format!("{}({argument})", kind.name());
+                let is_built = build(&spec(&text), &shape).is_ok();
+                assert_eq!(kind.traits().contains(&wanted), is_built, "{text}");
+            }
+        }
+    }
+
+    /// A policy loads blocks that nobody asked for if and only if the registry says so.
+    #[test]
+    fn only_policies_that_say_so_load_unasked() {
+        let shape = Shape { slots: 16, seed: 1 };
+        for &kind in Kind::ALL {
+            let plain = PolicySpec::of(kind);
+            let mut policy = build(&plain, &shape).expect("needs no parameters");
+            let first = policy.review();
+            assert_eq!(first.is_some(), plain.needs_volume_size(), "{plain}");
+        }
+        let prefilling = spec("lfu-history(prefill=true)");
+        let mut policy = build(&prefilling, &shape).expect("valid");
+        assert!(policy.review().is_some());
+        assert!(prefilling.needs_volume_size());
+    }
+
+    /// A policy is blind to the future unless the registry says that it needs it: with and without
+    /// it, it leaves the same blocks.
+    #[test]
+    fn only_policies_that_say_so_look_at_the_future() {
+        let mut reads = Vec::new();
+        for at in 0..400u64 {
+            reads.push(at * at % 37 % 23);
+        }
+        for &kind in Kind::ALL {
+            let run = |knows: bool| {
+                let shape = Shape { slots: 8, seed: 1 };
+                let policy = build(&PolicySpec::of(kind), &shape).expect("plain");
+                let mut level = crate::Level::new(policy, crate::HashIndex::default(), 8);
+                for (at, &block) in reads.iter().enumerate() {
+                    let later = reads[at + 1..].iter().position(|&other| other == block);
+                    let mut access = Access::read(crate::BlockId::on_first(block));
+                    if let (true, Some(distance)) = (knows, later) {
+                        access.next_use = (at + 1 + distance) as u64;
+                    }
+                    level.access(&access);
+                }
+                level.order()
+            };
+            let looks = run(true) != run(false);
+            assert_eq!(
+                looks,
+                PolicySpec::of(kind).needs_future(),
+                "{}",
+                kind.name()
+            );
+        }
+    }
+}

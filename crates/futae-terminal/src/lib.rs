@@ -1,0 +1,14 @@
+//! What futae's programs show on a terminal, and how they fail. The `futae` binary and the
+//! laboratory's share it.
+//!
+//! | module | holds |
+//! | --- | --- |
+//! | [`failure`] | errors with their exit statuses |
+//! | [`progress`] | a progress bar |
+//! | [`table`] | plain tables, percentages, counts |
+
+#![forbid(unsafe_code)]
+
+pub mod failure;
+pub mod progress;
+pub mod table;
