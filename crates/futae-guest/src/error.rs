@@ -34,19 +34,19 @@ pub enum MountError {
     /// This machine or user cannot mount FUSE file systems.
     #[error("{0}")]
     NoFuse(String),
-    /// FUSE over io_uring was asked for, and is not switched on.
+    /// `--transport ring`, but FUSE over io_uring is disabled.
     #[error(
         "this kernel has FUSE over io_uring, but it is off; as root: \
          echo Y > /sys/module/fuse/parameters/enable_uring (or leave out --transport ring)"
     )]
     RingsOff,
-    /// FUSE over io_uring was asked for, and the kernel does not know of it.
+    /// `--transport ring`, but the kernel does not support FUSE over io_uring.
     #[error(
         "this kernel has no FUSE over io_uring (no /sys/module/fuse/parameters/enable_uring); \
          it came with Linux 6.14: leave out --transport ring"
     )]
     NoRings,
-    /// FUSE over io_uring was asked for, and could not be had.
+    /// `--transport ring`, but setting up FUSE over io_uring failed.
     #[error("FUSE over io_uring: {0}; leave out --transport ring to mount without it")]
     Ring(#[source] io::Error),
     /// The file's name cannot be one.

@@ -216,7 +216,7 @@ fn without_data(done: impl FnOnce(Result<(), Errno>) + Send + 'static) -> Done {
     Box::new(move |result| done(result.map(drop).map_err(|error| errno(&error))))
 }
 
-/// What a program is told. Whatever is wrong with the store is an I/O error to it.
+/// The errno for a program. Every failure of the store is an I/O error.
 fn errno(error: &IoError) -> Errno {
     match error.kind {
         IoErrorKind::OutOfRange => Errno::EINVAL,

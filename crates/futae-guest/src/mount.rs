@@ -41,8 +41,8 @@ pub struct MountOptions {
     /// Let the kernel's page cache hold the file as well. Reads that hit there are several times
     /// faster, but this cache does not see them, and the data is in memory twice.
     pub kernel_cache: bool,
-    /// Count reads that lie next to each other as one access to a block, up to so many bytes:
-    /// what the kernel sends of one request of the application. 0: count each.
+    /// Count adjacent reads as one access to a block, up to this many bytes: the kernel splits long requests of
+    /// applications. 0: count each read.
     pub join_reads_bytes: u64,
     /// Threads that take requests from the kernel; a few, if not given.
     pub threads: Option<usize>,

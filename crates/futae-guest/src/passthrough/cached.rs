@@ -1,4 +1,4 @@
-//! The files that the cache has blocks of: found when they are opened, given up when nobody needs them.
+//! The files that the cache has blocks of: looked up on open, dropped when they are unused.
 
 use super::contents::Contents;
 use super::lock::locked;
@@ -17,8 +17,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// Of the volumes that nobody has open, so many are given up at a time when there are no more
-/// numbers: one in so many.
+/// When volume numbers run out, one in this many of the volumes that are not open is dropped.
 const GIVEN_UP: usize = 16;
 
 /// The files that the cache may have blocks of.
@@ -182,7 +181,7 @@ impl CachedFiles {
         self.forget_contents(contents, place.as_ref());
     }
 
-    /// The kernel knows a file no more; false if somebody is still to close it, and says so again.
+    /// The kernel has forgotten a file. Returns false if it is still open; closing it calls this again.
     fn forget_contents(&self, contents: &Arc<Contents>, place: Option<&Arc<OwnedFd>>) -> bool {
         let mut known = locked(&self.known);
         contents.is_forgotten.store(true, Ordering::Release);

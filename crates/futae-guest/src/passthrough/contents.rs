@@ -20,12 +20,12 @@ pub(crate) struct Contents {
     pub(super) key: Key,
     pub(super) volume: VolumeId,
     pub(crate) lower: Arc<LowerFile>,
-    /// Handles, and those who are about to have one.
+    /// Open handles, and opens under way.
     pub(super) users: AtomicU32,
     pub(super) last_used: AtomicU64,
-    /// The volume is somebody else's now.
+    /// The volume number has been given to another file.
     pub(super) is_gone: AtomicBool,
-    /// The kernel knows the file no more, but somebody was still closing it.
+    /// The kernel has forgotten the file while a handle was still being closed.
     pub(super) is_forgotten: AtomicBool,
 }
 
@@ -55,8 +55,8 @@ impl Contents {
         self.lower.give_up(|| self.is_open());
     }
 
-    /// Finds out whether somebody has changed the file past the mount, and forgets its blocks if
-    /// so. True if it was changed.
+    /// Checks whether another program has changed the lower file, and drops its blocks from the cache if
+    /// so. Returns true if it was changed.
     pub(crate) fn revalidate(&self) -> Result<bool, Errno> {
         let place = self.lower.place()?;
         if self.is_gone() || !self.lower.seen.is_changed(&place)? {

@@ -1,4 +1,4 @@
-//! A lower file as a store: opened while somebody has it open, for reading and writing apart.
+//! A lower file as a store. It is open while the file above is open, separately for reading and writing.
 
 use super::errno::is_full;
 use super::lock::locked;

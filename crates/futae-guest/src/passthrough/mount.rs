@@ -53,7 +53,7 @@ pub struct PageCacheUse {
     pub ranges_swept: u64,
 }
 
-/// What can be asked of a mounted tree, by whoever has it.
+/// A handle for orders to a mounted tree.
 pub struct TreeHandle {
     mountpoint: PathBuf,
     source: PathBuf,

@@ -42,7 +42,7 @@ pub(super) struct Plan {
     common_blocks: u32,
     cache: EngineOptions,
     /// How long requests wait for an NBD server.
-    patience: Duration,
+    timeout: Duration,
     /// What is done about writes that an earlier server lost.
     unclean: UncleanArgs,
     /// How to serve.
@@ -137,7 +137,7 @@ impl Plan {
             own_blocks,
             common_blocks,
             cache,
-            patience: args.store.patience()?,
+            timeout: args.store.timeout()?,
             unclean: args.unclean.clone(),
             server,
         })
@@ -147,7 +147,7 @@ impl Plan {
     pub(super) fn open(&self) -> Result<Vec<Export>, Failure> {
         let mut stores = Vec::new();
         for spec in &self.exports {
-            stores.push(spec.source.open(spec.read_only, self.patience)?);
+            stores.push(spec.source.open(spec.read_only, self.timeout)?);
         }
         let mut common = None;
         let mut exports = Vec::new();
