@@ -3,6 +3,7 @@
 //! Every rule is a function from sources to findings, so that each can be shown to fire.
 
 pub mod cards;
+pub mod circles;
 pub mod dependencies;
 pub mod documents;
 mod mask;

@@ -2,8 +2,8 @@
 
 use futae_policy::Kind;
 use futae_tests::tidy::{
-    Finding, Source, cards, dependencies, documents, policy_names, root, sizes, sources, unsafety,
-    words,
+    Finding, Source, cards, circles, dependencies, documents, policy_names, root, sizes, sources,
+    unsafety, words,
 };
 use std::process::Command;
 
@@ -95,6 +95,11 @@ fn nothing_is_unfinished() {
 }
 
 #[test]
+fn no_modules_use_each_other_in_a_circle() {
+    nothing(&circles::check(&sources()));
+}
+
+#[test]
 fn no_library_prints() {
     nothing(&words::check_printing(&sources()));
 }
@@ -154,6 +159,33 @@ mod rules {
             mask("for b in r { '\\u{1F600}' }").trim_end(),
             "for b in r {             }"
         );
+    }
+
+    #[test]
+    fn a_circle_is_found() {
+        let check = |files: &[(&str, &str)]| {
+            let source = |(path, text): &(&str, &str)| {
+                Source::new(&format!("crates/futae-guest/src/{path}"), text)
+            };
+            let sources: Vec<_> = files.iter().map(source).collect();
+            circles::check(&sources).len()
+        };
+        let root = ("lib.rs", "mod a;\nmod b;\nmod c;\npub use b::Thing;\n");
+        let a = ("a.rs", "use crate::{Thing, other};\n");
+        let c = ("c/mod.rs", "mod d;\n");
+        assert_eq!(check(&[root, a, ("b.rs", ""), c]), 0);
+        assert_eq!(
+            check(&[root, a, ("b.rs", "fn f() { crate::a::g() }\n"), c]),
+            1
+        );
+        let d = ("c/d.rs", "use super::super::a::{x, y};\n");
+        assert_eq!(
+            check(&[root, a, ("b.rs", "use crate::c::d::Z;\n"), c, d]),
+            1
+        );
+        assert_eq!(check(&[root, a, ("b.rs", ""), c, d]), 0);
+        let test = "#[cfg(test)]\nmod tests {\n    use crate::a::g;\n}\n";
+        assert_eq!(check(&[root, a, ("b.rs", test), c]), 0);
     }
 
     #[test]
