@@ -22,10 +22,10 @@ pub struct Args {
     /// Guests, bounds and settings; docs/balance.md describes the file
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
-    /// Say what would be done, and why, and do nothing
+    /// Print decisions and their reasons without carrying them out
     #[arg(long)]
     dry_run: bool,
-    /// End after so many periods
+    /// Number of periods to run
     #[arg(long, value_name = "N")]
     periods: Option<u64>,
     /// Print decisions as lines of JSON

@@ -35,7 +35,7 @@ use std::time::Duration;
 use tracing::{info, warn};
 use transport::Transport;
 
-/// How often to look whether somebody else has unmounted it.
+/// Interval of checks for an unmount by another program.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The unit of access of the paper behind `lfu-history`.
@@ -75,54 +75,53 @@ pub struct Args {
     /// Refuse writes
     #[arg(long)]
     read_only: bool,
-    /// Let other users open the files: mode=OCTAL, owner=NAME, group=NAME with commas between them, e.g.
-    /// --allow-other=mode=0660,group=kvm; alone, all may read. Users other than root need user_allow_other in
-    /// /etc/fuse.conf. Files of a directory that is mounted as a tree keep their own permissions
+    /// Allow other users to open the files, with permissions, owner and group as in
+    /// --allow-other=mode=0660,group=kvm. Without a value, all users may read. Users other than root need
+    /// user_allow_other in /etc/fuse.conf. Not for trees, whose files have permissions of their own
     #[arg(long, value_name = "ACCESS", num_args = 0..=1, require_equals = true, default_missing_value = "mode=0644")]
     allow_other: Option<String>,
-    /// Let the kernel's page cache hold the file as well: faster, but the data is in memory
-    /// twice, and this cache does not see the reads that hit there
+    /// Cache the file in the kernel's page cache too. Reads are faster, but the data is in memory twice, and this
+    /// cache does not see reads that hit the page cache
     #[arg(long)]
     kernel_cache: bool,
-    /// Count reads that lie next to each other as one access to a block, up to SIZE: what the
-    /// kernel sends of one request of the application. 0 counts each. By default 1MiB for
-    /// lfu-history, whose history counts requests, otherwise 0
+    /// Count adjacent reads as one access to a block, up to SIZE: the kernel splits long requests of applications.
+    /// 0 counts each read [default: 1MiB for lfu-history, which counts requests, otherwise 0]
     #[arg(long, value_name = "SIZE")]
     join_reads: Option<String>,
     /// Threads that take requests from the kernel
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     threads: Option<u16>,
-    /// How requests come from the kernel: by FUSE over io_uring (ring), through /dev/fuse (device), or by
-    /// rings where the kernel has them switched on (auto)
+    /// Transport of requests from the kernel: FUSE over io_uring (ring), /dev/fuse (device), or io_uring where the
+    /// kernel has it enabled (auto)
     #[arg(long, value_name = "HOW", default_value = "auto")]
     transport: Transport,
-    /// Take orders (status, resize) on this unix socket, unix:PATH
+    /// Unix socket for orders (status, resize): unix:PATH
     #[arg(long, value_name = "ADDRESS")]
     control: Option<String>,
-    /// Write every decision of the cache to FILE
+    /// Log every decision of the cache to FILE
     #[arg(long, value_name = "FILE")]
     decision_log: Option<PathBuf>,
-    /// Seed for policies that draw lots
+    /// Seed of randomised policies
     #[arg(long, default_value_t = 0)]
     seed: u64,
     /// Print JSON, one line at the start and one at the end
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    tree: tree::TreeArgs,
     /// The log.
     #[command(flatten)]
     pub log: LogArgs,
-    #[command(flatten)]
-    tree: tree::TreeArgs,
 }
 
 impl Args {
-    /// What is mounted, as it was written.
+    /// The sources as given on the command line.
     fn source(&self) -> String {
         self.sources.join(", ")
     }
 }
 
-/// Mounts, and stays until SIGTERM, SIGINT or an unmount from elsewhere.
+/// Mounts, and runs until SIGTERM, SIGINT or an unmount by another program.
 pub fn run(args: &Args) -> Result<(), Failure> {
     let plan = Plan::new(args)?;
     let is_tree = tree::is_tree(&args.sources);
@@ -290,7 +289,7 @@ impl Plan {
     }
 }
 
-/// The slots of a cache of the size that was asked for, which is at least one block.
+/// The number of slots for `--cache`, at least one.
 fn capacity_blocks(cache: &str, block_bytes: u64) -> Result<u32, Failure> {
     let wrong = |error| Failure::usage(format!("--cache: {error}"));
     let size: Size = cache.parse().map_err(wrong)?;

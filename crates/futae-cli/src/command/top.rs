@@ -35,7 +35,7 @@ pub struct Args {
     json: bool,
 }
 
-/// Whoever answers.
+/// The program at the control socket.
 #[derive(Deserialize, Serialize)]
 #[serde(untagged)]
 enum Status {
@@ -238,7 +238,7 @@ fn stores(engines: &[EngineReport]) -> String {
     text
 }
 
-/// What agents tell, and for which exports nobody tells anything.
+/// The feeds of agents, and the exports whose evictions are unknown.
 fn add_feeds(text: &mut String, server: &ServerStatus) {
     for feed in &server.feeds {
         let who = match (feed.connected, feed.disk.as_str()) {

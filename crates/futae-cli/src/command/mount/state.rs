@@ -13,11 +13,10 @@ const EVERY_SECONDS_DEFAULT: f64 = 60.0;
 /// The flags.
 #[derive(clap::Args)]
 pub struct StateArgs {
-    /// Keep in FILE which blocks are resident and their history, so that the next mount with it
-    /// begins warm
+    /// Save the list of resident blocks and their history in FILE, so that the next mount starts warm
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
-    /// Seconds from one saving of --state to the next; it is saved at the end in any case
+    /// Seconds between saves of --state; the state is also saved at the end
     #[arg(long, value_name = "SECONDS", requires = "state")]
     state_every: Option<f64>,
 }
@@ -28,7 +27,7 @@ pub struct StateFile {
     every: Duration,
     saved: Instant,
     identity: Identity,
-    /// Whether somebody has been told that it cannot be saved.
+    /// Whether the log has the failure to save.
     complained: bool,
 }
 

@@ -22,13 +22,13 @@ const SHOWN_MAX: usize = 80;
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Writes")]
 pub(super) struct UncleanArgs {
-    /// Directory of the marks which say, after a crash, that a write-back cache had unwritten data. Made
+    /// Directory of the marks that record, across a crash, that a write-back cache held unwritten data. Created
     /// if it is missing [default: beside an image, as .NAME.futae-unclean; for devices and NBD addresses
     /// $STATE_DIRECTORY, else /var/lib/futae]
     #[arg(long, value_name = "DIR")]
     state_dir: Option<PathBuf>,
-    /// Accept what an earlier server lost that ended uncleanly: name it, remove the marks, and let no FLUSH
-    /// fail because of it
+    /// Accept the writes that an earlier server lost in a crash: log them, remove the marks, and do not fail
+    /// the first FLUSH
     #[arg(long)]
     accept_lost_writes: bool,
 }
