@@ -1,7 +1,7 @@
 # Names for what one does here; see README.md. CARGO_TARGET_DIR is honoured everywhere.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast test-unit test-crates test-e2e fuzz soak bench bench-isolation lint
+.PHONY: help demo test test-fast test-unit test-crates test-e2e fuzz soak bench bench-isolation reference lint
 
 CARGO ?= cargo
 # How long each target of `make fuzz` looks for crashes.
@@ -45,12 +45,19 @@ soak: ## the model checker of consistency for an hour; ARGS="--seconds N --seed 
 	@scripts/install-deps test
 	@scripts/soak $(ARGS)
 
-bench: ## speed figures, for docs/performance.md
+bench: ## speed figures, for lab/results/
 	@scripts/install-deps bench
 	@scripts/bench $(ARGS)
 
 bench-isolation: ## what attackers can do to an honest client; status 1 beyond the limits
 	@scripts/bench-isolation $(ARGS)
+
+reference: ## the generated pages of the book, docs/reference/commands.md and policies.md
+	$(CARGO) build --locked -p futae-cli --bin futae
+	for page in commands policies; do \
+		$(CARGO) run --quiet --locked -p futae-cli --bin futae -- reference $$page > docs/reference/$$page.md.new && \
+		mv docs/reference/$$page.md.new docs/reference/$$page.md || exit 1; \
+	done
 
 lint: ## format, clippy and documentation, without a warning
 	$(CARGO) fmt --all --check

@@ -21,6 +21,7 @@
 //! | [`tidy`] | the rules for this source tree |
 
 pub mod binary;
+pub mod book;
 pub mod browser;
 pub mod direct;
 pub mod ledger;

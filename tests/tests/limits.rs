@@ -1,4 +1,4 @@
-//! What futae does not do with an image: one test for each sentence of "Not supported" in docs/semantics.md.
+//! What futae does not do with an image: one test for each sentence of "Not supported" in docs/reference/semantics.md.
 
 use futae_tests::BLOCK;
 use futae_tests::binary::run;

@@ -1,4 +1,4 @@
-//! What a mounted tree does not do: one test for each sentence of docs/semantics.md that says so.
+//! What a mounted tree does not do: one test for each sentence of docs/reference/semantics.md that says so.
 
 use futae_tests::tools::{has, has_fuse, text};
 use futae_tests::tree::{Tree, read};

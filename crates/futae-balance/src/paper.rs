@@ -6,7 +6,7 @@
 //! literally, which is the default, that is a stop: nothing moves once the values are far apart.
 //! A guest that cannot give (or take) a whole step is passed over for the next.
 //!
-//! Equal e is not the division with the most hits: see `docs/balance.md`.
+//! Equal e is not the division with the most hits: see `docs/explanation/papers.md`.
 
 use crate::decision::Reason;
 use crate::guest::{Activity, GuestLimits};

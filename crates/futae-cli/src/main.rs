@@ -10,7 +10,7 @@ mod plot;
 mod report;
 mod save;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use failure::Failure;
 use futae_log::{Format, LevelFilter};
 // The modules find them at the root.
@@ -42,6 +42,8 @@ enum Command {
     Top(command::top::Args),
     Agent(command::agent::Args),
     Policies(command::policies::Args),
+    #[command(hide = true)]
+    Reference(command::reference::Args),
 }
 
 impl Command {
@@ -74,6 +76,7 @@ impl Command {
             Self::Top(args) => command::top::run(&args),
             Self::Agent(args) => command::agent::run(&args),
             Self::Policies(args) => command::policies::run(&args),
+            Self::Reference(args) => command::reference::run(&args, Cli::command()),
         }
     }
 }

@@ -19,7 +19,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 /// Threads that take requests from the kernel, if not said otherwise: with two, one reader alone has
-/// half of what it has with three (docs/performance.md).
+/// half of what it has with three (lab/results/2026-11-22-fuse-transports.md).
 const THREADS_DEFAULT: usize = 3;
 
 /// A volume as a file.

@@ -322,7 +322,7 @@ fn late_demotions_never_bring_old_data_back() {
     }
 }
 
-/// A client that keeps the promises of `docs/wire.md`, with a cache of its own, over a lower
+/// A client that keeps the promises of `docs/reference/wire.md`, with a cache of its own, over a lower
 /// cache that is far too small: whatever it reads must be what it wrote.
 #[test]
 fn a_caching_client_never_reads_what_it_has_overwritten() {

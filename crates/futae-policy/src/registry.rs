@@ -156,9 +156,26 @@ impl Kind {
     }
 }
 
+/// Names that the literature has for a policy, and its name here. They are suggested, not taken.
+const ALSO_KNOWN: [(&str, &str); 7] = [
+    ("belady", "opt"),
+    ("min", "opt"),
+    ("optimal", "opt"),
+    ("second-chance", "clock"),
+    ("tinylfu", "w-tinylfu"),
+    ("segmented-lru", "slru"),
+    ("hyper", "hyperbolic"),
+];
+
 fn find(name: &str) -> Result<Kind, SpecError> {
     if let Some(kind) = Kind::named(name) {
         return Ok(kind);
+    }
+    if let Some((_, known)) = ALSO_KNOWN.iter().find(|(other, _)| *other == name) {
+        return Err(SpecError::UnknownPolicy {
+            name: name.to_owned(),
+            candidates: vec![known],
+        });
     }
     let mut scored: Vec<(f64, &'static str)> = Kind::ALL
         .iter()
@@ -276,6 +293,17 @@ mod tests {
         let error = build(&PolicySpec::plain("lur"), &SHAPE).map(|_| ());
         let error = error.expect_err("unknown").to_string();
         assert!(error.contains("did you mean lru"), "{error}");
+        let error = build(&PolicySpec::plain("belady"), &SHAPE).map(|_| ());
+        let error = error.expect_err("unknown").to_string();
+        assert!(error.contains("did you mean opt?"), "{error}");
+    }
+
+    #[test]
+    fn other_names_are_names_of_none_and_stand_for_one() {
+        let is_known = |name: &str| Kind::ALL.iter().any(|kind| kind.name() == name);
+        for (other, known) in ALSO_KNOWN {
+            assert!(!is_known(other) && is_known(known), "{other}");
+        }
     }
 
     #[test]

@@ -19,7 +19,7 @@
 //! | [`replay`] | which frames are new |
 //! | [`stream`] | frames out of a stream of bytes |
 //!
-//! The format on the wire is described in `docs/agent.md`.
+//! The format on the wire is described in `docs/reference/agent-protocol.md`.
 
 #![forbid(unsafe_code)]
 

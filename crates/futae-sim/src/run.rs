@@ -87,6 +87,16 @@ pub enum SimulationError {
     /// More requests than can be numbered.
     #[error("a policy that must know the future takes at most 2^32 - 2 requests")]
     TooLong,
+    /// A warm-up that leaves nothing of a trace to count.
+    #[error(
+        "a warm-up of {warmup} requests leaves nothing to count: the trace has {accesses}; shorten --warmup"
+    )]
+    Warmup {
+        /// Requests of the warm-up.
+        warmup: u64,
+        /// Accesses of the trace.
+        accesses: u64,
+    },
     /// Nothing to simulate.
     #[error("a simulation needs at least one level and one guest")]
     Empty,

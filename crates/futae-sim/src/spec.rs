@@ -56,9 +56,23 @@ pub enum LevelSpecError {
         /// The blocks it would have.
         blocks: u64,
     },
+    /// More blocks than are ever asked for, and too many for tables that are as long.
+    #[error(
+        "level {text:?} has {blocks} blocks; a level larger than all that is asked for may have {} at most, and 100% \
+         hits as often",
+        Self::IDLE_BLOCKS_MAX
+    )]
+    Idle {
+        /// What was written.
+        text: String,
+        /// The blocks it would have.
+        blocks: u64,
+    },
 }
 
 impl LevelSpecError {
+    /// The most blocks of a level that can hold more than is asked for: its tables need memory all the same.
+    pub const IDLE_BLOCKS_MAX: u64 = 1 << 28;
     /// The most blocks that a level can hold: slots have 32 bits, and one value stands for none.
     pub const BLOCKS_MAX: u64 = u32::MAX as u64 - 1;
 }
@@ -75,6 +89,12 @@ impl LevelSpec {
             text: self.to_string(),
             source,
         })?;
+        if blocks > footprint_blocks.max(LevelSpecError::IDLE_BLOCKS_MAX) {
+            return Err(LevelSpecError::Idle {
+                text: self.to_string(),
+                blocks,
+            });
+        }
         if blocks == 0 || blocks > LevelSpecError::BLOCKS_MAX {
             return Err(LevelSpecError::Blocks {
                 text: self.to_string(),
@@ -226,7 +246,7 @@ mod tests {
             let error = text.parse::<LevelSpec>().expect_err("no level").to_string();
             assert!(error.contains(&format!("{text:?}")), "{error}");
         }
-        for text in ["lru:0", "lru:5000000000blocks", "lru:1000"] {
+        for text in ["lru:0", "lru:5000000000blocks", "lru:1000", "opt:8TiB"] {
             let error = level(text).slots(4096, 9).expect_err("no size").to_string();
             assert!(error.contains(text), "{error}");
         }

@@ -22,7 +22,7 @@ mod write;
 pub use dense::{DensePieces, DenseStream, DenseTrace, Pieced, View};
 pub use digest::Digest;
 pub use format::{
-    Columns, Compression, Format, RequestReader, TraceError, TraceErrorKind, TraceOptions,
+    Columns, Compression, Doubt, Format, RequestReader, TraceError, TraceErrorKind, TraceOptions,
     TraceReader,
 };
 pub use request::{Request, RequestKind};

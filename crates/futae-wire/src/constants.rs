@@ -43,9 +43,9 @@ pub const OPT_STRUCTURED_REPLY: u32 = 8;
 pub const OPT_LIST_META_CONTEXT: u32 = 9;
 /// Option: select metadata contexts for `CMD_BLOCK_STATUS`.
 pub const OPT_SET_META_CONTEXT: u32 = 10;
-/// Option of futae: agree on demotion (ASCII `FUT`, then 1). See `docs/wire.md`.
+/// Option of futae: agree on demotion (ASCII `FUT`, then 1). See `docs/reference/wire.md`.
 pub const OPT_FUTAE_DEMOTION: u32 = 0x4655_5401;
-/// Option of futae, since version 2: which volume an export is. See `docs/wire.md`.
+/// Option of futae, since version 2: which volume an export is. See `docs/reference/wire.md`.
 pub const OPT_FUTAE_IDENTITY: u32 = 0x4655_5402;
 /// The version of the extension that this crate speaks; demotion is as in version 1.
 pub const EXTENSION_VERSION: u16 = 2;

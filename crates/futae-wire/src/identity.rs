@@ -2,7 +2,7 @@
 //!
 //! A client whose cache outlives a connection must know that it is the same volume that it finds
 //! again: another image of the same size under the same name must not get what was written to the
-//! first one. `docs/wire.md` has the option by which it asks.
+//! first one. `docs/reference/wire.md` has the option by which it asks.
 
 use crate::bytes::{Reader, pack};
 use crate::constants::EXTENSION_VERSION;

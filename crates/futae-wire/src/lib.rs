@@ -23,7 +23,7 @@
 //! | [`nbd_store`] | an export as a store of the engine: sockets, threads, reconnection |
 //!
 //! The wire format of the extension and the rules by which a server believes demoted data are in
-//! `docs/wire.md`.
+//! `docs/reference/wire.md`.
 
 pub mod client;
 pub mod constants;

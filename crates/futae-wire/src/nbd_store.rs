@@ -2,7 +2,7 @@
 //!
 //! One connection carries any number of commands at a time. Each is sent as soon as the socket
 //! takes it, many together where many wait, and its reply is received into the buffer that waits
-//! for it. If the server agreed to demotion (`docs/wire.md`), evicted blocks travel the same way.
+//! for it. If the server agreed to demotion (`docs/reference/wire.md`), evicted blocks travel the same way.
 //!
 //! The cookie of a command is the operation's sequence number times 2^16, plus the number of the
 //! command within the operation: long operations are split to the server's longest payload, and

@@ -38,7 +38,7 @@ struct RunArgs {
     /// Only this figure, such as fig12
     figure: Option<String>,
     /// Not simulated, but with real caches, mounts and guests, on a small scale; see
-    /// docs/papers.md for what each needs
+    /// docs/explanation/papers.md for what each needs
     #[arg(long)]
     live: bool,
     /// Divide sizes by this; 1 is the paper's full size

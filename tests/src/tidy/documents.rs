@@ -21,7 +21,7 @@ pub fn check_titles(sources: &[Source]) -> Vec<Finding> {
 }
 
 /// Lines outside of fenced code.
-fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
+pub(super) fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut in_code = false;
     text.lines().enumerate().filter(move |(_, line)| {
         let is_fence = line.trim_start().starts_with("```");
@@ -85,11 +85,14 @@ fn version(heading: &str) -> Option<[u64; 3]> {
     numbers.try_into().ok()
 }
 
-/// Promises of `docs/semantics.md` that name no test in brackets at their end, and names of tests that there are
+/// Promises of `docs/reference/semantics.md` that name no test in brackets at their end, and names of tests that there are
 /// not.
 #[must_use]
 pub fn check_promises(sources: &[Source]) -> Vec<Finding> {
-    let Some(promises) = sources.iter().find(|it| it.path == "docs/semantics.md") else {
+    let Some(promises) = sources
+        .iter()
+        .find(|it| it.path == "docs/reference/semantics.md")
+    else {
         return Vec::new();
     };
     let is_test = |name: &str| {

@@ -19,7 +19,7 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 /// Every decision is a line that says which numbers made it. Runs until it is interrupted.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Guests, bounds and settings; docs/balance.md describes the file
+    /// Guests, bounds and settings; docs/reference/configuration.md describes the file
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
     /// Print decisions and their reasons without carrying them out

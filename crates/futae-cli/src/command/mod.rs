@@ -11,6 +11,7 @@ pub mod mrc;
 pub mod paper;
 pub mod policies;
 pub mod protect;
+pub mod reference;
 pub mod serve;
 pub mod sim;
 mod source_args;

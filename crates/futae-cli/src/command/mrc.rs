@@ -1,6 +1,6 @@
 //! `futae mrc`: which share of requests a cache of each size would miss.
 
-use super::source_args::{Input, SourceArgs};
+use super::source_args::{Input, SourceArgs, say_curve_doubts};
 use super::trace_args::say_skipped;
 use crate::defaults::CURVE_POLICY;
 use crate::failure::Failure;
@@ -210,6 +210,7 @@ impl<'a> Asked<'a> {
                 let limit = args.source.requests.unwrap_or(u64::MAX);
                 let requests = stream.each(limit, |request| makings.take(request), &set)?;
                 say_skipped(stream.skipped());
+                say_curve_doubts(stream.doubts());
                 (requests, makings.distinct(), true)
             }
         };

@@ -1,9 +1,9 @@
 //! Where the requests of a curve come from: the same for `futae mrc` and `futae locality`.
 
-use super::trace_args::{TraceArgs, ViewArgs, say_skipped};
+use super::trace_args::{TraceArgs, ViewArgs, say_doubts, say_skipped};
 use crate::failure::Failure;
 use futae_sim::curve::{Source, SourceError, TraceStream};
-use futae_trace::{TraceErrorKind, View};
+use futae_trace::{Doubt, TraceErrorKind, View};
 use std::path::Path;
 
 /// Where requests come from.
@@ -54,8 +54,9 @@ impl SourceArgs {
         if path.exists() {
             let view = self.view.choice()?;
             let read = Source::of_trace(path, view, &options, self.requests);
-            let (source, skipped) = read.map_err(failure)?;
+            let (source, skipped, doubts) = read.map_err(failure)?;
             say_skipped(skipped);
+            say_curve_doubts(doubts);
             return Ok((source, block_bytes));
         }
         let view = View::Blocks(block_bytes);
@@ -65,6 +66,12 @@ impl SourceArgs {
         self.view.refuse()?;
         Ok((source, block_bytes))
     }
+}
+
+/// As [`say_doubts`], but for those about bytes: a curve counts blocks.
+pub(super) fn say_curve_doubts(mut doubts: Vec<Doubt>) {
+    doubts.retain(|doubt| *doubt != Doubt::SizesIgnored);
+    say_doubts(&doubts);
 }
 
 /// A trace that cannot be read is no mistake in the arguments, unless its format is.

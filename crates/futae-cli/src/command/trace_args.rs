@@ -4,7 +4,8 @@ use crate::failure::Failure;
 use crate::table::count;
 use futae_sim::run::ViewChoice;
 use futae_trace::{
-    BLOCK_BYTES_MAX, Columns, Format, SIMULATED_BLOCK_BYTES_MIN, TraceOptions, parse_block_bytes,
+    BLOCK_BYTES_MAX, Columns, Doubt, Format, SIMULATED_BLOCK_BYTES_MIN, TraceOptions,
+    parse_block_bytes,
 };
 
 /// How a trace file is read.
@@ -85,6 +86,13 @@ fn refuse(given: &[(&str, bool)]) -> Result<(), Failure> {
     match given.iter().find(|option| option.1) {
         Some((option, _)) => Err(Failure::usage(format!("{option} is for trace files"))),
         None => Ok(()),
+    }
+}
+
+/// Says why a trace may not be read as it was meant.
+pub(super) fn say_doubts(doubts: &[Doubt]) {
+    for doubt in doubts {
+        eprintln!("futae: warning: {doubt}");
     }
 }
 

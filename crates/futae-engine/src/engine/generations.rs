@@ -2,7 +2,7 @@
 //!
 //! A cache outlives the connections of its stores. While a connection was lost, another client may
 //! have written, so what came over an earlier connection is good for reads that were promised
-//! nothing else, and never for the level below (docs/wire.md, promise 4).
+//! nothing else, and never for the level below (docs/reference/wire.md, promise 4).
 
 use futae_policy::Slot;
 

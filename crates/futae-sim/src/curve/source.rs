@@ -3,8 +3,8 @@
 use crate::run::ViewChoice;
 use futae_policy::VolumeId;
 use futae_trace::{
-    BlockRequest, BlockStream, DenseTrace, RequestKind, RequestReader, TraceError, TraceOptions,
-    TraceReader, View, WorkloadError, WorkloadSpec,
+    BlockRequest, BlockStream, DenseTrace, Doubt, RequestKind, RequestReader, TraceError,
+    TraceOptions, TraceReader, View, WorkloadError, WorkloadSpec,
 };
 use std::path::Path;
 
@@ -103,20 +103,21 @@ impl Source {
     }
 
     /// Reads all of a trace file, of which at most `requests` accesses are used, and returns how
-    /// many bad records were left out.
+    /// many bad records were left out, and why it may not be read as it was meant.
     pub fn of_trace(
         path: &Path,
         view: ViewChoice,
         options: &TraceOptions,
         requests: Option<u64>,
-    ) -> Result<(Self, u64), SourceError> {
+    ) -> Result<(Self, u64, Vec<Doubt>), SourceError> {
         let mut reader = TraceReader::open(path, options)?;
-        let view = view.view(reader.format(), options.unit_bytes);
+        let choice = view;
+        let view = choice.view(&reader, options.unit_bytes);
         let source = Self::of_reader(&mut reader, view, requests)?;
         if source.requests() == 0 {
             return Err(SourceError::Empty(path.display().to_string()));
         }
-        Ok((source, reader.skipped()))
+        Ok((source, reader.skipped(), choice.doubts(&reader)))
     }
 
     fn of_reader(
@@ -198,6 +199,7 @@ const BATCHES_PER_PROGRESS: u64 = 256;
 pub struct TraceStream {
     reader: TraceReader,
     view: View,
+    choice: ViewChoice,
     file_bytes: u64,
 }
 
@@ -210,7 +212,8 @@ impl TraceStream {
     ) -> Result<Self, SourceError> {
         let reader = TraceReader::open(path, options)?;
         Ok(Self {
-            view: view.view(reader.format(), options.unit_bytes),
+            view: view.view(&reader, options.unit_bytes),
+            choice: view,
             reader,
             file_bytes: path.metadata().map_or(0, |metadata| metadata.len()),
         })
@@ -249,6 +252,12 @@ impl TraceStream {
             }
         }
         Ok(taken)
+    }
+
+    /// Why it may not be read as it was meant.
+    #[must_use]
+    pub fn doubts(&self) -> Vec<Doubt> {
+        self.choice.doubts(&self.reader)
     }
 
     /// Bad records that were left out so far.

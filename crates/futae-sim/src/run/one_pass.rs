@@ -32,7 +32,8 @@ pub fn simulate_one_pass(
     let reader = TraceReader::open(path, options)?;
     let mut facts = TraceFacts::of(std::slice::from_ref(path));
     let format = reader.format();
-    let view = view.view(format, options.unit_bytes);
+    let choice = view;
+    let view = choice.view(&reader, options.unit_bytes);
     if view != View::Start {
         facts.view = "blocks";
     }
@@ -60,6 +61,16 @@ pub fn simulate_one_pass(
     facts.accesses = pieced.accesses;
     facts.distinct_blocks = u64::from(pieced.distinct);
     facts.records_skipped = noting.reader.skipped();
+    facts.doubts = choice.doubts(&noting.reader);
+    if facts.sizes_ignored() {
+        run.byte_miss_ratio = None;
+    }
+    if spec.warmup_requests > 0 && spec.warmup_requests >= facts.accesses {
+        return Err(SimulationError::Warmup {
+            warmup: spec.warmup_requests,
+            accesses: facts.accesses,
+        });
+    }
     facts.read_seconds = pieced.reading.as_secs_f64();
     run.footprint_blocks = facts.distinct_blocks;
     run.seconds = (run.seconds - facts.read_seconds).max(0.0);

@@ -165,7 +165,9 @@ impl Plan<'_> {
         }
         footprint(self.guests, self.blocks)?;
         let shape = |(at, level): (usize, &LevelSpec)| {
-            let reach = if at + 1 == levels { all } else { self.blocks };
+            // While a trace is read in one pass, how many blocks there are is not known: `all` is 0.
+            let own = self.blocks.min(all);
+            let reach = if at + 1 == levels { all } else { own };
             level.shape(self.block_bytes, reach)
         };
         Ok(HierarchyShape {

@@ -8,10 +8,10 @@ use crate::link::Link;
 use crate::spec::LevelSpec;
 use crate::write_back::WriteMode;
 use futae_trace::{
-    BlockRequest, BlockStream, DenseTrace, Digest, Request, RequestReader, TraceError,
+    BlockRequest, BlockStream, DenseTrace, Digest, Doubt, Request, RequestReader, TraceError,
     TraceOptions, TraceReader, View,
 };
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::Instant;
@@ -43,11 +43,20 @@ pub struct TraceFacts {
     pub distinct_blocks: u64,
     /// Bad records that were left out.
     pub records_skipped: u64,
+    /// Why the traces may not be read as they were meant.
+    #[serde(serialize_with = "as_texts", skip_serializing_if = "Vec::is_empty")]
+    pub doubts: Vec<Doubt>,
     /// Wall-clock time of reading.
     pub read_seconds: f64,
 }
 
 impl TraceFacts {
+    /// Whether some trace has sizes that differ and are not used, so that nothing is known by bytes.
+    #[must_use]
+    pub fn sizes_ignored(&self) -> bool {
+        self.doubts.contains(&Doubt::SizesIgnored)
+    }
+
     /// Of files of which nothing was read yet.
     pub(super) fn of(paths: &[PathBuf]) -> Self {
         let files = paths.iter().map(|path| path.display().to_string());
@@ -59,9 +68,14 @@ impl TraceFacts {
             accesses: 0,
             distinct_blocks: 0,
             records_skipped: 0,
+            doubts: Vec::new(),
             read_seconds: 0.0,
         }
     }
+}
+
+fn as_texts<S: Serializer>(doubts: &[Doubt], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(doubts.iter().map(Doubt::to_string))
 }
 
 /// One hierarchy for traces.
@@ -215,7 +229,8 @@ impl Traces {
         for (at, path) in paths.iter().enumerate() {
             let reader = TraceReader::open(path, options)?;
             let format = reader.format();
-            let view = view.view(format, options.unit_bytes);
+            let choice = view;
+            let view = choice.view(&reader, options.unit_bytes);
             let start = view == View::Start;
             let mut progress = |part| progress((at as f64 + part) / paths.len() as f64);
             let mut noting = Noting::progress_of(path, reader, &mut progress);
@@ -229,6 +244,11 @@ impl Traces {
             facts.accesses += trace.ids().len() as u64;
             facts.distinct_blocks += u64::from(trace.distinct());
             facts.records_skipped += noting.reader.skipped();
+            for doubt in choice.doubts(&noting.reader) {
+                if !facts.doubts.contains(&doubt) {
+                    facts.doubts.push(doubt);
+                }
+            }
             guests.push(trace);
             lengths.push(noting.lengths.unwrap_or_else(|| Lengths {
                 first: u32::try_from(options.unit_bytes).unwrap_or(u32::MAX),
@@ -329,7 +349,12 @@ impl Traces {
         block_bytes: u64,
         progress: &mut dyn FnMut(f64),
     ) -> Result<super::Run, SimulationError> {
-        let left = self.facts.accesses.saturating_sub(spec.warmup_requests);
+        let accesses = self.facts.accesses;
+        if spec.warmup_requests > 0 && spec.warmup_requests >= accesses {
+            let warmup = spec.warmup_requests;
+            return Err(SimulationError::Warmup { warmup, accesses });
+        }
+        let left = accesses - spec.warmup_requests;
         let plan = Plan {
             levels: &spec.levels,
             links: &spec.links,
@@ -351,7 +376,11 @@ impl Traces {
             digest: false,
         };
         let ran = self.with_stream(|stream| plan.run_with(&extras, stream, progress));
-        Ok(ran?.0)
+        let mut run = ran?.0;
+        if self.facts.sizes_ignored() {
+            run.byte_miss_ratio = None;
+        }
+        Ok(run)
     }
 }
 

@@ -1,6 +1,6 @@
 //! How a trace's requests become blocks, before its format is known.
 
-use futae_trace::{Format, View};
+use futae_trace::{Doubt, TraceReader, View};
 use std::str::FromStr;
 
 /// How requests become blocks.
@@ -16,11 +16,11 @@ pub enum ViewChoice {
 }
 
 impl ViewChoice {
-    /// What it comes to for traces of this format, with blocks of so many bytes.
+    /// What it comes to for this trace, with blocks of so many bytes.
     #[must_use]
-    pub fn view(self, format: Format, block_bytes: u64) -> View {
+    pub fn view(self, trace: &TraceReader, block_bytes: u64) -> View {
         let start = match self {
-            Self::Usual => format.has_block_numbers(),
+            Self::Usual => trace.names_blocks(),
             Self::Start => true,
             Self::Blocks => false,
         };
@@ -28,6 +28,14 @@ impl ViewChoice {
             true => View::Start,
             false => View::Blocks(block_bytes),
         }
+    }
+
+    /// What of the trace's doubts this leaves.
+    #[must_use]
+    pub fn doubts(self, trace: &TraceReader) -> Vec<Doubt> {
+        let mut doubts = trace.doubts();
+        doubts.retain(|doubt| self == Self::Usual || !doubt.is_about_view());
+        doubts
     }
 }
 

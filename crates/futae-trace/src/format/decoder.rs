@@ -53,6 +53,11 @@ pub trait RecordDecoder: Send {
         records.len() / self.record_bytes()
     }
 
+    /// Whether records so far had sizes that differ, and that are in no request.
+    fn ignores_sizes(&self) -> bool {
+        false
+    }
+
     /// Where every record is a good one, and a read of volume 0 of the same length: appends the
     /// sectors where the requests of these records begin, and returns their length in bytes.
     fn decode_starts(

@@ -1,6 +1,6 @@
 //! What can be wrong with a trace file.
 
-use super::Format;
+use super::{Doubt, Format};
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
@@ -47,6 +47,24 @@ pub enum TraceErrorKind {
         text: String,
         /// What belongs there.
         expected: &'static str,
+    },
+    /// Data without a single request.
+    #[error("the trace has no requests: {}", no_requests(.format, *.records, *.skipped))]
+    NoRequests {
+        /// The format that it was read as.
+        format: &'static str,
+        /// How many records it has; in text, lines.
+        records: u64,
+        /// How many of them were bad and left out.
+        skipped: u64,
+    },
+    /// Data that cannot be of the format that the file's name says.
+    #[error("the file's name says {format}, but {doubt}")]
+    Implausible {
+        /// The format.
+        format: &'static str,
+        /// Why it cannot be.
+        doubt: Doubt,
     },
     /// A line with fewer fields than the format has.
     #[error("the record has {found} fields, and the {field} should be field {wanted}")]
@@ -154,6 +172,17 @@ impl TraceErrorKind {
                 | Self::OutOfRange
                 | Self::TooLong { .. }
         )
+    }
+}
+
+fn no_requests(format: &str, records: u64, skipped: u64) -> String {
+    let remedy = "name the format with --format, or the columns with --columns";
+    match (records, skipped) {
+        (0, _) => "there is no data".to_owned(),
+        (_, 0) => format!("none of its {records} records holds one in {format}; {remedy}"),
+        _ => format!(
+            "of its {records} records {skipped} are bad in {format}, and none holds one; {remedy}"
+        ),
     }
 }
 

@@ -12,6 +12,7 @@ mod compression;
 mod context;
 mod decoder;
 mod disksim;
+mod doubt;
 mod error;
 mod fields;
 mod fio;
@@ -32,6 +33,7 @@ mod vscsi;
 
 pub use columns::Columns;
 pub use compression::Compression;
+pub use doubt::Doubt;
 pub use error::{TraceError, TraceErrorKind};
 pub use reader::{RequestReader, TraceOptions, TraceReader};
 
@@ -193,7 +195,7 @@ impl Format {
     fn decoder(self, columns: Option<Columns>, head: &[u8]) -> Result<Decoder, TraceErrorKind> {
         let by_columns = |columns| Decoder::Lines(Box::new(ColumnDecoder::new(columns)));
         Ok(match self {
-            Self::OracleGeneral => Decoder::Records(Box::new(oracle::Oracle)),
+            Self::OracleGeneral => Decoder::Records(Box::new(oracle::Oracle::default())),
             Self::Vscsi1 => Decoder::Records(Box::new(vscsi::Version1)),
             Self::Vscsi2 => Decoder::Records(Box::new(vscsi::Version2)),
             Self::Msr => by_columns(msr::columns()),

@@ -19,7 +19,29 @@ pub fn le<const N: usize>(record: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes)
 }
 
-pub struct Oracle;
+/// Takes objects out of the records, and notes whether their sizes differ.
+#[derive(Default)]
+pub struct Oracle {
+    /// The first size, and whether there is another.
+    size: Option<u32>,
+    sizes_differ: bool,
+}
+
+impl Oracle {
+    #[inline]
+    fn note_sizes(&mut self, records: &[u8]) {
+        let mut sizes = records
+            .chunks_exact(RECORD_BYTES)
+            .map(|record| le::<4>(record, 12) as u32);
+        if self.sizes_differ {
+            return;
+        }
+        if self.size.is_none() {
+            self.size = sizes.next();
+        }
+        self.sizes_differ = sizes.any(|size| Some(size) != self.size);
+    }
+}
 
 /// The object, and when it is asked for.
 #[inline]
@@ -38,8 +60,13 @@ impl RecordDecoder for Oracle {
         record: &[u8],
         context: &mut Context,
     ) -> Result<Option<Request>, TraceErrorKind> {
+        self.note_sizes(record);
         let (object, time_us) = fields(record);
         context.key(object, time_us).map(Some)
+    }
+
+    fn ignores_sizes(&self) -> bool {
+        self.sizes_differ
     }
 
     fn decode_run(
@@ -48,6 +75,7 @@ impl RecordDecoder for Oracle {
         context: &mut Context,
         requests: &mut Vec<Request>,
     ) -> usize {
+        self.note_sizes(records);
         context.keys(records.chunks_exact(RECORD_BYTES), fields, requests)
     }
 
@@ -57,9 +85,21 @@ impl RecordDecoder for Oracle {
         context: &mut Context,
         starts: &mut Vec<u64>,
     ) -> Option<u64> {
+        self.note_sizes(records);
         let objects = records.chunks_exact(RECORD_BYTES);
         context.key_starts(objects.map(|record| fields(record).0), starts)
     }
+}
+
+/// Whether at least half of the first records can be oracleGeneral's: a next request is a position that some trace could
+/// have, or none. Of random bytes hardly one record has such a number.
+pub fn is_plausible(head: &[u8]) -> bool {
+    let records = head.chunks_exact(RECORD_BYTES).take(64);
+    let can_be = |record: &&[u8]| {
+        let next = le::<8>(record, 16).cast_signed();
+        next == -1 || next == i64::MAX || (0..1 << 40).contains(&next)
+    };
+    2 * records.clone().filter(can_be).count() >= records.count()
 }
 
 /// Whether the data can be oracleGeneral: times do not go back, sizes are not absurd, and every

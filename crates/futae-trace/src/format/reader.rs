@@ -4,7 +4,7 @@ use super::compression::{Compression, Source, decompress};
 use super::context::Context;
 use super::decoder::{Decoder, RecordDecoder};
 use super::meter::{Limited, Meter, Metered};
-use super::{Columns, Format, TraceError, TraceErrorKind, sniff};
+use super::{Columns, Doubt, Format, TraceError, TraceErrorKind, doubt, sniff};
 use crate::Request;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
@@ -93,11 +93,13 @@ impl RequestReader for TraceReader {
     }
 
     fn read_starts(&mut self, starts: &mut Vec<u64>, limit: usize) -> Option<u64> {
-        self.run(limit, |decoder, records, context| {
-            let before = starts.len();
+        let before = starts.len();
+        let length = self.run(limit, |decoder, records, context| {
             let length = decoder.decode_starts(records, context, starts)?;
             Some((starts.len() - before, length))
-        })
+        });
+        self.found |= starts.len() > before;
+        length
     }
 }
 
@@ -117,6 +119,10 @@ pub struct TraceReader {
     byte: u64,
     skipped: u64,
     ended: bool,
+    /// Whether a request was found.
+    found: bool,
+    names_blocks: bool,
+    doubts: Vec<Doubt>,
     buffer: Vec<u8>,
 }
 
@@ -177,6 +183,16 @@ impl TraceReader {
             (Some(format), None) => format,
             (None, None) => sniff::format(path, &head)?,
         };
+        let names_blocks = format.has_block_numbers() || doubt::names_blocks(format, &head);
+        let map = match format {
+            Format::Csv => columns.clone().or_else(|| sniff::header(&head)),
+            _ => None,
+        };
+        let doubts = doubt::doubts(format, map.as_ref(), &head, options.unit_bytes);
+        if let (Some(doubt @ Doubt::NotOracle), None) = (doubts.first(), options.format) {
+            let (format, doubt) = (format.name(), doubt.clone());
+            return Err(TraceErrorKind::Implausible { format, doubt });
+        }
         let (decoder, whole) = if format == Format::Parquet {
             let plain = is_file && compression == Compression::None;
             let data: Source = Box::new(Cursor::new(head).chain(bytes));
@@ -199,6 +215,9 @@ impl TraceReader {
             byte: 0,
             skipped: 0,
             ended: false,
+            found: false,
+            names_blocks,
+            doubts,
             buffer: Vec::new(),
         })
     }
@@ -207,6 +226,23 @@ impl TraceReader {
     #[must_use]
     pub fn format(&self) -> Format {
         self.format
+    }
+
+    /// Whether each record names one block by its number, so that its start is all there is to it.
+    #[must_use]
+    pub fn names_blocks(&self) -> bool {
+        self.names_blocks
+    }
+
+    /// Why the trace may not be read as it was meant. Some of it is known only at the end.
+    #[must_use]
+    pub fn doubts(&self) -> Vec<Doubt> {
+        let sizes = match &self.decoder {
+            Decoder::Records(decoder) => decoder.ignores_sizes(),
+            _ => false,
+        };
+        let sizes = sizes.then_some(Doubt::SizesIgnored);
+        self.doubts.iter().cloned().chain(sizes).collect()
     }
 
     /// How the file is compressed.
@@ -281,10 +317,12 @@ impl TraceReader {
     /// Appends the requests of whole records that are in memory; false if there are none, or if the
     /// next record is bad.
     fn read_run(&mut self, batch: &mut Vec<Request>, limit: usize) -> bool {
-        let good = self.run(limit - batch.len(), |decoder, records, context| {
+        let before = batch.len();
+        let good = self.run(limit - before, |decoder, records, context| {
             let good = decoder.decode_run(records, context, batch);
             (good > 0).then_some((good, ()))
         });
+        self.found |= batch.len() > before;
         good.is_some()
     }
 
@@ -392,7 +430,10 @@ impl Iterator for TraceReader {
                 Err(kind) => Err(kind),
             };
             match outcome {
-                Ok(Some(request)) => return Some(Ok(request)),
+                Ok(Some(request)) => {
+                    self.found = true;
+                    return Some(Ok(request));
+                }
                 Ok(None) => {}
                 Err(kind) if self.skip_bad && kind.is_of_record() => self.skipped += 1,
                 Err(kind) => {
@@ -402,7 +443,16 @@ impl Iterator for TraceReader {
                 }
             }
         }
-        self.ended = true;
+        if !std::mem::replace(&mut self.ended, true) && !self.found {
+            let (format, records, skipped) = (self.format.name(), self.record, self.skipped);
+            let kind = TraceErrorKind::NoRequests {
+                format,
+                records,
+                skipped,
+            };
+            let (path, at) = (self.path.clone(), None);
+            return Some(Err(TraceError { path, at, kind }));
+        }
         None
     }
 }

@@ -37,7 +37,10 @@ pub enum SizeError {
         text: String,
     },
     /// A number of bytes that blocks do not divide.
-    #[error("{size} is not a multiple of the block size {}", Size::Bytes(*.block_bytes))]
+    #[error(
+        "{size} is not a multiple of the block size {}{}",
+        Size::Bytes(*.block_bytes), suggest(as_blocks(.size).as_deref())
+    )]
     NotBlocks {
         /// The size.
         size: String,
@@ -63,6 +66,12 @@ pub enum SizeError {
         /// The largest allowed.
         max_bytes: u64,
     },
+}
+
+/// A number without a unit, which stands for bytes, as a number of blocks.
+fn as_blocks(size: &str) -> Option<String> {
+    let is_plain = size.bytes().all(|byte| byte.is_ascii_digit());
+    is_plain.then(|| format!("{size}blocks"))
 }
 
 fn suggest(near: Option<&str>) -> String {

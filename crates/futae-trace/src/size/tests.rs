@@ -69,6 +69,8 @@ fn blocks_are_exact() {
         size("6KiB").blocks(4 * KIB).map_err(|e| e.to_string()),
         Err("6KiB is not a multiple of the block size 4KiB".to_owned())
     );
+    let plain = size("1000").blocks(4 * KIB).map_err(|e| e.to_string());
+    assert!(plain.is_err_and(|e| e.ends_with("4KiB (did you mean `1000blocks`?)")));
     assert!(matches!(
         size("10%").blocks(4096),
         Err(SizeError::NoFootprint { .. })

@@ -66,7 +66,9 @@ pub(super) fn run(shared: &Arc<Shared>, errands: &Receiver<Errand>) {
                     shared.note_lost_writes();
                 }
                 next_attempt = Some(last_attempt + interval);
-                if !session.outbox.is_ending() {
+                // Both threads of a connection may notice that it is gone.
+                let is_current = session.generation == shared.session().generation;
+                if is_current && outage.is_none() && !session.outbox.is_ending() {
                     outage = Some(Outage::begin(shared, &session));
                 }
             }

@@ -51,7 +51,7 @@ struct Args {
     /// Print JSON
     #[arg(long, conflicts_with = "markdown")]
     json: bool,
-    /// Print markdown, for docs/performance.md
+    /// Print markdown, for lab/results/
     #[arg(long)]
     markdown: bool,
     /// Be the server that shows what a socket allows

@@ -1,10 +1,12 @@
 //! From arguments to results.
 
 use super::Args;
-use crate::command::trace_args::say_skipped;
+use crate::command::trace_args::{say_doubts, say_skipped};
 use crate::failure::Failure;
 use crate::progress::Progress;
-use futae_sim::run::{Requests, TraceSimulation, Traces, simulate_guests, simulate_one_pass};
+use futae_sim::run::{
+    Requests, TraceFacts, TraceSimulation, Traces, simulate_guests, simulate_one_pass,
+};
 use futae_sim::{LevelSpec, Report, SimulationError, SimulationSpec, links, simulate_all};
 use futae_trace::{Size, TraceErrorKind, WorkloadSpec};
 use std::path::{Path, PathBuf};
@@ -35,12 +37,24 @@ impl Source {
 /// again.
 pub fn simulate(args: &Args) -> Result<(Report, Option<Source>), Failure> {
     let is_file = |source: &&String| Path::new(source).exists();
+    warn_of_lone_exclusive(&hierarchies(args)?);
     match args.sources.iter().filter(is_file).count() {
         0 => of_workloads(args),
         files if files == args.sources.len() => of_traces(args),
         _ => Err(Failure::usage(
             "either all guests have traces, or all have workloads",
         )),
+    }
+}
+
+/// An exclusive cache at the top is asked, but nobody demotes to it.
+fn warn_of_lone_exclusive(hierarchies: &[Vec<LevelSpec>]) {
+    let tops = hierarchies.iter().filter_map(|levels| levels.first());
+    if let Some(top) = tops.into_iter().find(|top| top.policy.lives_on_demotions()) {
+        eprintln!(
+            "futae: warning: {top} keeps only what the level above demotes to it, and there is none, so it hits \
+             nothing; name the upper level first, such as --level lru:1GiB --level {top}"
+        );
     }
 }
 
@@ -124,24 +138,26 @@ fn of_traces(args: &Args) -> Result<(Report, Option<Source>), Failure> {
         let progress = Progress::new("simulating", args.json);
         let set = &mut |done| progress.set(done);
         let report = simulate_one_pass(path, &options, view, only, set).map_err(failure)?;
-        let skipped = report
-            .trace
-            .as_ref()
-            .map_or(0, |trace| trace.records_skipped);
         drop(progress);
-        say_skipped(skipped);
+        report.trace.iter().for_each(say_facts);
         return Ok((report, None));
     }
     let progress = Progress::new("reading", args.json);
     let traces = Traces::read(&paths, &options, view, &mut |done| progress.set(done));
     let traces = traces.map_err(failure)?;
     drop(progress);
-    say_skipped(traces.facts().records_skipped);
+    say_facts(traces.facts());
     let progress = Progress::new("simulating", args.json);
     let set = |fraction| progress.set(fraction);
     let report = traces.simulate(&hierarchies, options.unit_bytes, threads(args), &set);
     let report = report.map_err(failure)?;
     Ok((report, Some(Source::Traces(Box::new(traces)))))
+}
+
+/// Says what of the traces was left out, and why they may not be read as they were meant.
+fn say_facts(facts: &TraceFacts) {
+    say_skipped(facts.records_skipped);
+    say_doubts(&facts.doubts);
 }
 
 /// A trace that cannot be read is no mistake in the arguments, unless its format is.

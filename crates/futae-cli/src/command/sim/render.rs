@@ -35,6 +35,10 @@ pub fn render(report: &Report, source: &str) -> String {
         report.trace_digest,
         table.render()
     );
+    if first.guests > 1 {
+        text.push('\n');
+        text.push_str(&guests(report, first));
+    }
     if first.write_mode == WriteMode::WriteBack {
         text.push('\n');
         text.push_str(&writes(report));
@@ -44,6 +48,22 @@ pub fn render(report: &Report, source: &str) -> String {
         text.push_str(&times);
     }
     text
+}
+
+/// Who asks: several sources are guests of one cache, never runs of their own.
+fn guests(report: &Report, run: &Run) -> String {
+    let each = match &report.trace {
+        Some(_) => "one for each trace",
+        None => "each with its own workload",
+    };
+    let shared = match run.levels.len() {
+        1 => "share one cache",
+        _ => "have their own upper levels and share the last",
+    };
+    let guests = run.guests;
+    format!(
+        "{guests} guests, {each}, take turns request by request and {shared}; to compare sources, simulate each by itself\n"
+    )
 }
 
 /// Where written data went.

@@ -2,7 +2,9 @@
 
 use super::{reader, show};
 use crate::TraceError;
-use crate::format::{Columns, Compression, Format, TraceErrorKind, TraceOptions, TraceReader};
+use crate::format::{
+    Columns, Compression, Doubt, Format, RequestReader, TraceErrorKind, TraceOptions, TraceReader,
+};
 use proptest::prelude::{any, prop, proptest};
 use std::io::Write;
 use std::path::Path;
@@ -59,6 +61,84 @@ fn bad_records_can_be_counted_and_left_out() {
     let mut reader = reader("t", data.as_bytes(), &options).unwrap_or_else(|e| panic!("{e}"));
     assert_eq!(reader.by_ref().filter_map(Result::ok).count(), 2);
     assert_eq!(reader.skipped(), 3);
+}
+
+#[test]
+fn a_trace_without_requests_is_an_error_that_says_what_to_name() {
+    let read = |name: &str, data: &[u8], format, skip_bad| {
+        let options = TraceOptions {
+            format,
+            skip_bad,
+            ..TraceOptions::default()
+        };
+        let read = reader(name, data, &options);
+        let read = read.and_then(|mut reader| reader.read_batch(&mut Vec::new(), 99));
+        read.map_or_else(|e| e.to_string(), |()| "no error".to_owned())
+    };
+    assert_eq!(
+        read("t.be32", b"", None, false),
+        "trace t.be32: the trace has no requests: there is no data"
+    );
+    let cases = [
+        (
+            read("t", b"a b c\nd e f\n", Some(Format::Blkparse), false),
+            "none of its 2 records",
+        ),
+        (
+            read("t.csv", b"time,offset,length\n", None, false),
+            "none of its 1 records",
+        ),
+        (
+            read("t", b"x\ny\n", Some(Format::Ids), true),
+            "of its 2 records 2 are bad in ids",
+        ),
+    ];
+    for (message, expected) in cases {
+        assert!(
+            message.contains(expected) && message.contains("--columns"),
+            "{message}"
+        );
+    }
+}
+
+#[test]
+fn bytes_that_no_program_wrote_are_no_oracle_general_whatever_the_name_says() {
+    let mut state = 1u64;
+    let random = std::iter::repeat_with(|| {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (state >> 56) as u8
+    });
+    let random: Vec<u8> = random.take(24 * 100).collect();
+    let named = reader("t.oracleGeneral", &random, &TraceOptions::default());
+    let message = named.map_or_else(|e| e.to_string(), |_| "taken".to_owned());
+    assert!(message.contains("no oracleGeneral"), "{message}");
+    let options = TraceOptions {
+        format: Some(Format::OracleGeneral),
+        ..TraceOptions::default()
+    };
+    let told = reader("t", &random, &options).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(told.doubts(), [Doubt::NotOracle]);
+}
+
+#[test]
+fn sizes_that_are_not_used_are_noticed_only_where_they_differ() {
+    let doubts = |sizes: [u32; 2]| {
+        let record = |size: u32| {
+            let parts = [&[0; 12][..], &size.to_le_bytes(), &(-1i64).to_le_bytes()];
+            parts.concat()
+        };
+        let data = sizes.map(record).concat();
+        let mut reader = reader("t.oracleGeneral", &data, &TraceOptions::default())
+            .unwrap_or_else(|e| panic!("{e}"));
+        let mut starts = Vec::new();
+        while reader.read_starts(&mut starts, 9).is_some() {}
+        assert_eq!(reader.by_ref().count() + starts.len(), 2);
+        reader.doubts()
+    };
+    assert_eq!(doubts([512, 512]), []);
+    assert_eq!(doubts([512, 513]), [Doubt::SizesIgnored]);
 }
 
 #[test]

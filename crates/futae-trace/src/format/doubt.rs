@@ -1,0 +1,157 @@
+//! What makes it doubtful that a trace is read as it was meant: found in the first bytes of the data, and said with the
+//! option that settles it.
+
+use super::context::REQUEST_BYTES_MAX;
+use super::line::Fields;
+use super::{Columns, Format, oracle};
+
+/// So many records are needed before a pattern in all of them means anything.
+const RECORDS_MIN: usize = 2;
+
+/// A reason to doubt that a trace is read as it was meant.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Doubt {
+    /// Addresses and lengths of a DiskSim trace are all multiples of a sector's bytes.
+    #[error(
+        "every address and length is a multiple of 512, so they may be bytes, yet DiskSim's are sectors of 512 bytes; \
+         if they are bytes, add --columns separator=blank,time=0:{time},volume=1,offset=2,length=3,kind=4:read1"
+    )]
+    SectorsMayBeBytes {
+        /// The unit of the times, as a column map has it.
+        time: &'static str,
+    },
+    /// A table without lengths, whose offsets are not those of blocks.
+    #[error(
+        "the records have no lengths, and blocks of {block_bytes} bytes merge offsets that differ; \
+         if each offset names an object of its own, add --view start"
+    )]
+    OffsetsMayBeKeys {
+        /// Bytes of a block.
+        block_bytes: u64,
+    },
+    /// Records of oracleGeneral that no program writes.
+    #[error(
+        "most records are no oracleGeneral: their sizes or next requests are impossible; \
+         check --format"
+    )]
+    NotOracle,
+    /// The objects of the trace have sizes, which are not used.
+    #[error(
+        "the objects differ in size, and futae gives each one block, so the byte miss ratio is not known"
+    )]
+    SizesIgnored,
+}
+
+impl Doubt {
+    /// Whether the choice of a view settles it.
+    #[must_use]
+    pub fn is_about_view(&self) -> bool {
+        matches!(self, Self::OffsetsMayBeKeys { .. })
+    }
+}
+
+/// What is doubtful in the first bytes of the data.
+pub fn doubts(
+    format: Format,
+    columns: Option<&Columns>,
+    head: &[u8],
+    block_bytes: u64,
+) -> Vec<Doubt> {
+    let doubt = match (format, columns) {
+        (Format::DiskSim, _) => sectors(head),
+        (Format::Csv, Some(columns)) => offsets(columns, head, block_bytes),
+        (Format::OracleGeneral, _) => (!oracle::is_plausible(head)).then_some(Doubt::NotOracle),
+        _ => None,
+    };
+    doubt.into_iter().collect()
+}
+
+/// Whether each record names one block by its number, in a format that could say more: all lengths of a `.lis` file are 1
+/// where its starts are page numbers.
+pub fn names_blocks(format: Format, head: &[u8]) -> bool {
+    let lengths = || numbers(head, true, &[1]).map(|fields| fields[0]);
+    format == Format::Arc && lengths().count() >= RECORDS_MIN && lengths().all(|length| length == 1)
+}
+
+fn sectors(head: &[u8]) -> Option<Doubt> {
+    let records = || numbers(head, true, &[2, 3]);
+    let in_bytes = |fields: [u64; 2]| {
+        let [offset, length] = fields;
+        offset % 512 == 0 && length % 512 == 0 && length > 0 && length <= REQUEST_BYTES_MAX
+    };
+    let has_many = records().count() >= RECORDS_MIN;
+    let time = match head.contains(&b'.') {
+        true => "ms",
+        false => "ns",
+    };
+    (has_many && records().all(|fields| in_bytes([fields[0], fields[1]])))
+        .then_some(Doubt::SectorsMayBeBytes { time })
+}
+
+fn offsets(columns: &Columns, head: &[u8], block_bytes: u64) -> Option<Doubt> {
+    let (column, unit) = columns.offset;
+    let columns_read = [column];
+    let offsets = || numbers(head, columns.blanks, &columns_read).map(|fields| fields[0]);
+    let differ = || {
+        let mut blocks: Vec<(u64, u64)> = offsets()
+            .map(|offset| offset.saturating_mul(unit))
+            .map(|offset| (offset / block_bytes, offset % block_bytes))
+            .collect();
+        blocks.sort_unstable();
+        blocks.dedup();
+        blocks.windows(2).any(|pair| pair[0].0 == pair[1].0)
+    };
+    (columns.length.is_none() && block_bytes > 0 && differ())
+        .then_some(Doubt::OffsetsMayBeKeys { block_bytes })
+}
+
+/// The numbers in these columns of whole lines, without lines that lack one of them.
+fn numbers<'a>(
+    head: &'a [u8],
+    blanks: bool,
+    columns: &'a [usize],
+) -> impl Iterator<Item = Vec<u64>> + 'a {
+    // The last line may be cut off.
+    let lines = head.split(|&byte| byte == b'\n').rev().skip(1);
+    lines.filter_map(move |line| {
+        let line = str::from_utf8(line).ok()?;
+        let fields = Fields::split(line, blanks);
+        let number = |&column: &usize| fields.all().get(column)?.parse().ok();
+        columns.iter().map(number).collect()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_in_place_of_sectors_are_doubted() {
+        let bytes = b"0 0 4096 8192 1\n7 0 1048576 4096 0\n";
+        let expected = Doubt::SectorsMayBeBytes { time: "ns" };
+        assert_eq!(doubts(Format::DiskSim, None, bytes, 4096), [expected]);
+        let sectors = b"0 0 4096 8 1\n7 0 1048576 16 0\n";
+        assert_eq!(doubts(Format::DiskSim, None, sectors, 4096), []);
+    }
+
+    #[test]
+    fn a_list_of_pages_names_blocks_and_one_of_extents_does_not() {
+        assert!(names_blocks(Format::Arc, b"1 1 0 0\n2 1 0 0\n"));
+        assert!(!names_blocks(Format::Arc, b"1 1 0 0\n64 8 0 0\n"));
+        assert!(!names_blocks(Format::Ids, b"1 1 0 0\n2 1 0 0\n"));
+    }
+
+    #[test]
+    fn offsets_that_merge_are_doubted_where_there_are_no_lengths() {
+        let doubts = |map: &str, head: &[u8]| {
+            let columns: Columns = map.parse().unwrap_or_else(|e| panic!("{e}"));
+            doubts(Format::Csv, Some(&columns), head, 4096)
+        };
+        let keys = b"0,17\n1,18\n2,4711\n";
+        let expected = Doubt::OffsetsMayBeKeys { block_bytes: 4096 };
+        assert_eq!(doubts("time=0,offset=1", keys), [expected]);
+        assert_eq!(doubts("time=0,offset=1,length=0", keys), []);
+        assert_eq!(doubts("offset=1:4096", keys), []);
+        assert_eq!(doubts("offset=1", b"0,0\n1,4096\n2,4096\n"), []);
+    }
+}
