@@ -16,14 +16,15 @@ use futae_allocate::config::AgentConfig;
 use futae_allocate::feed::{Feed, Inbox};
 use futae_balance::OnlineCurve;
 use futae_host::{FeedOptions, Listen, Server, ServerOptions};
-use futae_report::References;
+use futae_report::receiver::{Dispatch, SampleSink, Stop};
+use futae_report::{Frame, References};
 use hostile::{Script, eventually, plant, stamped};
 use libfuzzer_sys::fuzz_target;
 use speaker::{SECTORS, SIZE, Said, seeds, speech};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 use tempfile::TempDir;
 
@@ -122,7 +123,7 @@ fn to_the_server(choice: u8, said: &Said) {
         }
     } else {
         eventually("the speech has begun", || {
-            let feed = server.status().feeds[0].clone();
+            let feed = server.status().feeds[0].agent.clone();
             feed.ranges + feed.refused_ranges + feed.replayed_frames + feed.frames > 0
         });
     }
@@ -159,27 +160,45 @@ fn take(activity: Option<futae_balance::Activity>) -> bool {
     true
 }
 
+/// An inbox, and what fills it.
+#[derive(Clone, Default)]
+struct Shared(Arc<Mutex<Inbox>>);
+
+impl Shared {
+    fn collect(&self, curve: Option<&mut OnlineCurve>) -> Option<futae_balance::Activity> {
+        self.0.lock().expect("a lock").collect(curve)
+    }
+}
+
+impl SampleSink for Shared {
+    fn take(&mut self, frame: &Frame) {
+        self.0.lock().expect("a lock").take(frame);
+    }
+}
+
 fn to_an_inbox(said: &Said) {
-    let mut inbox = Inbox::default();
+    let inbox = Shared::default();
+    let stop = Stop::new().expect("a descriptor");
+    let mut dispatch = Dispatch::default().samples_to(inbox.clone());
     let mut curve = OnlineCurve::new(SECTORS, 1);
     for (number, frame) in said.frames.iter().enumerate() {
-        inbox.frame(frame.clone());
+        dispatch.frame(frame.clone(), &stop);
         if number % 5 == 4 {
-            take(inbox.take(Some(&mut curve)));
+            take(inbox.collect(Some(&mut curve)));
         }
     }
-    take(inbox.take(Some(&mut curve)));
-    let before = inbox.refused();
+    take(inbox.collect(Some(&mut curve)));
+    let before = dispatch.status().replayed_frames;
     // Whoever recorded it plays it again.
     if said.runs <= 64 {
         for frame in &said.frames {
-            inbox.frame(frame.clone());
+            dispatch.frame(frame.clone(), &stop);
         }
         assert!(
-            !take(inbox.take(None)),
+            !take(inbox.collect(None)),
             "what was played again was taken again"
         );
-        assert_eq!(inbox.refused() - before, said.frames.len() as u64);
+        assert_eq!(dispatch.status().replayed_frames - before, said.frames.len() as u64);
     }
 }
 

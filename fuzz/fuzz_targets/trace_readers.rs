@@ -145,6 +145,10 @@ fn number(requests: &[Request]) {
 
 /// What was read can be written and read again.
 fn write(requests: &[Request], volumes: &[String]) {
+    // A trace without requests cannot be read again.
+    if requests.is_empty() {
+        return;
+    }
     let options = WriteOptions {
         format: Format::Csv,
         compression: Compression::None,

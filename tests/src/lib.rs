@@ -14,7 +14,6 @@
 //! | [`browser`] | a browser that shows what a page looks like |
 //! | [`rings`] | FUSE over io_uring, switched on for a test |
 //! | [`direct`] | files past the page cache |
-//! | [`nbd`] | a plain NBD client |
 //! | [`stamp`] | blocks that say which one and which version they are |
 //! | [`ledger`] | writers that keep a record of what was promised to them |
 //! | [`predict`] | what the simulator says about the very same requests |
@@ -25,7 +24,6 @@ pub mod book;
 pub mod browser;
 pub mod direct;
 pub mod ledger;
-pub mod nbd;
 pub mod predict;
 pub mod process;
 pub mod programs;

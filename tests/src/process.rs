@@ -1,14 +1,11 @@
 //! A running program, which does not outlive its test.
 
+use futae_testkit::wait::{PATIENCE, within};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
-
-/// How long a program may take to say that it is ready, or to end when it is told to.
-pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A running program. Dropping it kills it.
 pub struct Running {
@@ -119,17 +116,14 @@ impl Running {
 
     /// Waits for its end.
     pub fn wait(&mut self) -> Ended {
-        let deadline = Instant::now() + PATIENCE;
-        let status = loop {
-            match self.child.try_wait().expect("a child can be waited for") {
-                Some(status) => break status,
-                None if Instant::now() > deadline => {
-                    self.signal(Signal::KILL);
-                    panic!("{} does not end", self.what);
-                }
-                None => thread::sleep(Duration::from_millis(5)),
-            }
-        };
+        let status = within(PATIENCE, || {
+            let status = self.child.try_wait();
+            status.expect("a child can be waited for").ok_or(())
+        });
+        let status = status.unwrap_or_else(|()| {
+            self.signal(Signal::KILL);
+            panic!("{} does not end", self.what);
+        });
         let errors = self.errors.take().map(JoinHandle::join);
         Ended {
             status,

@@ -6,6 +6,7 @@ use crate::binary::futae;
 use crate::process::{Ended, Running};
 use crate::stamp::Stamp;
 use crate::tools::text;
+use futae_testkit::wait::{PATIENCE, within};
 use rustix::fs::{FlockOperation, flock};
 use rustix::mount::{UnmountFlags, unmount};
 use serde_json::Value;
@@ -14,8 +15,6 @@ use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// The name of the one export.
@@ -241,16 +240,14 @@ impl Stage {
     /// Waits for what a killed program still has under way in the kernel: its writes end, and
     /// then its lock on the image goes, some time after it is gone itself.
     fn settle(&self) {
-        let patience = Instant::now() + Duration::from_secs(30);
         let is_free = || {
             let image = File::open(&self.image);
             image.map_or(true, |image| {
                 flock(&image, FlockOperation::NonBlockingLockExclusive).is_ok()
             })
         };
-        while !is_free() && Instant::now() < patience {
-            sleep(Duration::from_millis(1));
-        }
+        // A file system that is gone is for the test to find.
+        let _ = within(PATIENCE, || is_free().then_some(()).ok_or(()));
     }
 }
 

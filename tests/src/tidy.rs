@@ -11,6 +11,7 @@ mod mask;
 pub mod policy_names;
 pub mod sizes;
 pub mod unsafety;
+pub mod waiting;
 pub mod words;
 
 pub use mask::{mask, strings, test_modules, without_tests};

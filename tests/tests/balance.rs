@@ -1,8 +1,8 @@
 //! `futae balance` from the command line: shares of a real `futae serve` are moved and returned.
 
+use futae_testkit::nbd::Plain as Client;
 use futae_tests::BLOCK;
 use futae_tests::binary::{futae, run};
-use futae_tests::nbd::Client;
 use futae_tests::process::Running;
 use futae_tests::stage::Stage;
 use futae_tests::tools::text;

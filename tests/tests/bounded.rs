@@ -1,14 +1,14 @@
 //! Traces larger than memory: what says that it reads a trace in bounded memory is fed gigabytes
 //! through a pipe, and asked at their end how much it has needed.
 
+use futae_testkit::wait::obtain;
 use futae_tests::binary::{binary, run, run_json};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Records of oracleGeneral in one piece that is written again and again, 24 bytes each.
 const RECORDS: u64 = 1 << 15;
@@ -108,15 +108,10 @@ fn open_for_writing(pipe: &Path, child: &mut Child) -> File {
         options.write(true),
         rustix::fs::OFlags::NONBLOCK.bits() as i32,
     );
-    let begin = Instant::now();
-    let file = loop {
-        match options.open(pipe) {
-            Ok(file) => break file,
-            Err(e) if begin.elapsed() > Duration::from_secs(20) => panic!("no reader: {e}"),
-            Err(_) => assert!(child.try_wait().expect("started").is_none(), "futae ended"),
-        }
-        sleep(Duration::from_millis(10));
-    };
+    let file = obtain("a reader", || {
+        assert!(child.try_wait().expect("started").is_none(), "futae ended");
+        options.open(pipe)
+    });
     let flags = rustix::fs::fcntl_getfl(&file).expect("flags");
     rustix::fs::fcntl_setfl(&file, flags - rustix::fs::OFlags::NONBLOCK).expect("flags");
     file

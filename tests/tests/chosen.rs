@@ -1,17 +1,15 @@
 //! Caches that choose by history or by hand, live: large blocks, loaded in the background.
 
 use futae_policy::Prng;
+use futae_testkit::wait::obtain;
 use futae_tests::BLOCK;
 use futae_tests::direct::{Buffer, Direct};
 use futae_tests::predict::{assert_replays_one, assert_same_log, one_level};
-use futae_tests::process::PATIENCE;
 use futae_tests::stage::Stage;
 use futae_tests::stamp::Stamp;
 use futae_tests::tools::{has_fuse, text};
 use serde_json::Value;
 use std::fs;
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
 /// The published set-up at 1/64: blocks of 2 MiB for 128 MiB, 32 of them, of which 21 fit.
 const LARGE: u64 = 2 << 20;
@@ -48,11 +46,10 @@ fn count(status: &Value, name: &str) -> u64 {
 
 /// Waits until nothing is being loaded.
 fn settle(stage: &Stage) {
-    let deadline = Instant::now() + PATIENCE;
-    while count(&cache(stage), "loading_blocks") > 0 {
-        assert!(Instant::now() < deadline, "still loading: {}", cache(stage));
-        sleep(Duration::from_millis(1));
-    }
+    obtain("nothing is loading", || match cache(stage) {
+        now if count(&now, "loading_blocks") > 0 => Err(now),
+        _ => Ok(()),
+    });
 }
 
 /// Reads of 128 KiB at random places, each in one block; the first is in the last block.

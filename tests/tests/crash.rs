@@ -1,9 +1,9 @@
 //! Killed in the middle of writes: nothing that was answered is lost, nothing is torn.
 
 use futae_policy::Prng;
+use futae_testkit::nbd::{Outcome as Answer, Plain as Client};
 use futae_tests::direct::{Buffer, Direct};
 use futae_tests::ledger::{Ledger, Promise, Volume};
-use futae_tests::nbd::{Answer, Client};
 use futae_tests::stage::{EXPORT, Stage};
 use futae_tests::tools::has_fuse;
 use std::io;

@@ -1,6 +1,7 @@
 //! `futae demo` on a small scale: what it prints, that it comes out as predicted, and that it
 //! leaves nothing behind.
 
+use futae_testkit::wait::eventually;
 use futae_tests::binary::{binary, futae};
 use futae_tests::process::{Ended, Running};
 use futae_tests::stage::{Stage, is_mountpoint};
@@ -11,7 +12,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const SIZES: [&str; 6] = ["--image", "40MiB", "--upper", "12MiB", "--lower", "16MiB"];
 
@@ -155,11 +156,7 @@ fn an_interrupted_one_cleans_up() {
             let mounts = fs::read_to_string("/proc/self/mounts").expect("the list of mounts");
             mounts.contains(text(&place.directory))
         };
-        let deadline = Instant::now() + Duration::from_secs(60);
-        while !is_mounted() {
-            assert!(Instant::now() < deadline, "it does not mount");
-            thread::sleep(Duration::from_millis(10));
-        }
+        eventually("it mounts", is_mounted);
         thread::sleep(Duration::from_millis(300));
         running.signal(signal);
         let ended = running.wait();

@@ -1,5 +1,6 @@
 //! The mounted file as a disk: a file system on a loop device over it, and a mount that is killed.
 
+use futae_testkit::wait::obtain;
 use futae_tests::programs::{Database, exercise};
 use futae_tests::rings;
 use futae_tests::stage::{Stage, is_mountpoint};
@@ -10,8 +11,6 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
 const IMAGE: u64 = 96 << 20;
 const FILES: u64 = 24;
@@ -46,19 +45,17 @@ impl Disk {
 
     /// A program that another test is just starting can hold the file system for a moment.
     fn unmount(&self) {
-        let patience = Instant::now() + Duration::from_secs(5);
-        loop {
-            let inner = text(&self.inner);
+        let inner = text(&self.inner);
+        obtain("umount", || {
             let output = Command::new("umount").arg(inner).output();
             let output = output.expect("umount starts");
             let said = String::from_utf8_lossy(&output.stderr);
             if output.status.success() {
-                return;
+                return Ok(());
             }
-            let waits = said.contains("busy") && Instant::now() < patience;
-            assert!(waits, "umount {inner}: {said}");
-            sleep(Duration::from_millis(50));
-        }
+            assert!(said.contains("busy"), "umount {inner}: {said}");
+            Err(said.into_owned())
+        });
     }
 }
 

@@ -1,9 +1,10 @@
 //! A store that fails: the error arrives as what it is, is counted, is not cached, and the next
 //! read works.
 
+use futae_testkit::nbd::Plain as Client;
+use futae_testkit::wait::obtain;
 use futae_tests::BLOCK;
 use futae_tests::direct::{Buffer, Direct};
-use futae_tests::nbd::Client;
 use futae_tests::stage::{EXPORT, Stage};
 use futae_tests::stamp::Stamp;
 use futae_tests::tools::{has, has_fuse, has_root, run, text};
@@ -94,7 +95,7 @@ fn fill_up(mut write: impl FnMut(u64) -> bool) -> u64 {
 fn a_full_file_system_under_serve(mut small: Small, arguments: &[&str]) {
     small.stage.serve(arguments);
     let mut client = Client::connect(&small.stage.socket, EXPORT).expect("a connection");
-    assert_eq!(client.export.size_bytes, at(BLOCKS));
+    assert_eq!(client.export().size_bytes, at(BLOCKS));
     let mut last = None;
     let full = fill_up(|block| {
         last = client
@@ -305,11 +306,7 @@ fn a_server_that_goes_and_comes_back() {
     assert_eq!(error.raw_os_error(), Some(EIO), "{error}");
     file.read(0, &mut buffer).expect("it is in the upper cache");
     stage.serve(&["--cache", "1MiB"]);
-    let works_again = (0..100).any(|_| {
-        std::thread::sleep(std::time::Duration::from_millis(100));
-        file.read(at(9), &mut buffer).is_ok()
-    });
-    assert!(works_again, "not within ten seconds");
+    obtain("it works again", || file.read(at(9), &mut buffer));
     assert_eq!(
         Stamp::read(buffer.get()),
         Some(Stamp {

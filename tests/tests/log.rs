@@ -1,7 +1,7 @@
 //! What `futae serve` and `futae mount` write to standard error for an operator.
 
+use futae_testkit::nbd::Plain as Client;
 use futae_tests::binary::futae;
-use futae_tests::nbd::Client;
 use futae_tests::process::{Ended, Running};
 use futae_tests::stage::{EXPORT, Stage};
 use futae_tests::tools::has_fuse;

@@ -1,5 +1,6 @@
 //! A mount takes no more memory than it was given, and a tenth.
 
+use futae_testkit::wait::{PATIENCE, within};
 use futae_tests::binary::binary;
 use futae_tests::direct::{Buffer, Direct};
 use futae_tests::stage::Stage;
@@ -92,13 +93,9 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         // It may take a moment until the kernel has seen the last process go.
-        for _ in 0..100 {
-            if fs::remove_dir(&self.path).is_ok() {
-                return;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(20));
+        if let Err(error) = within(PATIENCE, || fs::remove_dir(&self.path)) {
+            eprintln!("left behind: {}: {error}", self.path.display());
         }
-        eprintln!("left behind: {}", self.path.display());
     }
 }
 

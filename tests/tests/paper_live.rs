@@ -1,6 +1,7 @@
 //! `futae paper run --live` on a short run: caches that are not warm yet, and decide as simulated.
 
 use futae_policy::Prng;
+use futae_testkit::wait::eventually;
 use futae_tests::binary::{futae, run};
 use futae_tests::process::Running;
 use futae_tests::stage::Stage;
@@ -12,7 +13,6 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
-use std::time::{Duration, Instant};
 
 fn live_run(paper: &str, directory: &Path, arguments: &[&str]) -> Command {
     let mut command = futae(&["paper", "run", paper, "--live", "--json"]);
@@ -185,14 +185,9 @@ fn an_interrupted_run_leaves_nothing() {
     let place = stage.path("tmp");
     fs::create_dir(&place).expect("a directory");
     let mut running = Running::start("futae paper", live(&place, &["live-host", "--passes", "1"]));
-    let begin = Instant::now();
-    while fs::read_dir(&place).expect("the place").next().is_none() {
-        assert!(
-            begin.elapsed() < Duration::from_secs(60),
-            "it does not start"
-        );
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    eventually("it starts", || {
+        fs::read_dir(&place).expect("the place").next().is_some()
+    });
     running.signal(Signal::TERM);
     let ended = running.wait();
     assert_eq!(ended.status.code(), Some(1), "{}", ended.errors);

@@ -49,7 +49,7 @@ fn start(levels: &TwoLevels) -> Stage {
     let on_eviction = match levels.link {
         Link::Demote => "demote",
         Link::Notice => "notice",
-        Link::Inclusive => "none",
+        Link::None => "none",
     };
     let mut mount = vec!["--cache", &size, "--policy", policy];
     mount.extend([
@@ -140,7 +140,7 @@ fn uniform_with_writes_over_an_exclusive_level() {
 #[test]
 fn uniform_over_an_lru_level() {
     let workload = format!("uniform:{BLOCKS}blocks");
-    logs_are_equal(&levels("lru", "lru", Link::Inclusive), &workload);
+    logs_are_equal(&levels("lru", "lru", Link::None), &workload);
 }
 
 #[test]
@@ -152,7 +152,7 @@ fn zipf_with_writes_over_an_exclusive_level() {
 #[test]
 fn zipf_with_writes_over_an_lru_level() {
     let workload = format!("zipf(0.8, writes=0.1):{BLOCKS}blocks");
-    logs_are_equal(&levels("lru", "lru", Link::Inclusive), &workload);
+    logs_are_equal(&levels("lru", "lru", Link::None), &workload);
 }
 
 #[test]
@@ -164,7 +164,7 @@ fn a_loop_that_only_both_levels_together_hold() {
 #[test]
 fn a_loop_over_an_lru_level() {
     let workload = format!("loop(writes=0.05):{}blocks", LOWER + 500);
-    logs_are_equal(&levels("lru", "lru", Link::Inclusive), &workload);
+    logs_are_equal(&levels("lru", "lru", Link::None), &workload);
 }
 
 #[test]
@@ -195,8 +195,8 @@ fn the_joined_rules_over_one_class_are_the_exclusive_level() {
 /// In both levels, so that the lower one sees a stream without its most frequent blocks, too.
 #[test]
 fn cost_over_one_class_is_fifo_with_second_chance() {
-    let cost = levels("cost", "cost(local_clean=7)", Link::Inclusive);
-    let queues = levels("fifo-second-chance", "fifo-second-chance", Link::Inclusive);
+    let cost = levels("cost", "cost(local_clean=7)", Link::None);
+    let queues = levels("fifo-second-chance", "fifo-second-chance", Link::None);
     let workload = format!("zipf(0.8, writes=0.1):{BLOCKS}blocks");
     logs_are_those_of(&cost, &queues, &workload);
 }
@@ -236,5 +236,5 @@ fn six_readers_over_an_exclusive_level() {
 #[test]
 fn six_readers_over_an_lru_level() {
     let workload = format!("zipf(0.8):{BLOCKS}blocks");
-    ratios_are_close(&levels("lru", "lru", Link::Inclusive), &workload);
+    ratios_are_close(&levels("lru", "lru", Link::None), &workload);
 }

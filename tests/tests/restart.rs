@@ -1,15 +1,13 @@
 //! What a mount remembers over a restart: `--state`.
 
+use futae_testkit::wait::{eventually, obtain};
 use futae_tests::BLOCK;
 use futae_tests::direct::{Buffer, Direct};
-use futae_tests::process::PATIENCE;
 use futae_tests::stage::{Stage, is_mountpoint};
 use futae_tests::tools::{has_fuse, text};
 use serde_json::Value;
 use std::fs;
 use std::process::Command;
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
 const BLOCKS: u64 = 256;
 
@@ -42,11 +40,10 @@ fn cache(stage: &Stage) -> Value {
 }
 
 fn wait_until(stage: &Stage, what: &str, is_so: impl Fn(&Value) -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !is_so(&cache(stage)) {
-        assert!(Instant::now() < deadline, "{what}: {}", cache(stage));
-        sleep(Duration::from_millis(2));
-    }
+    obtain(what, || {
+        let now = cache(stage);
+        is_so(&now).then_some(()).ok_or(now)
+    });
 }
 
 fn settle(stage: &Stage, resident: u64) {
@@ -134,24 +131,16 @@ fn it_is_saved_from_time_to_time_and_survives_a_kill() {
     mount(&mut stage, &words);
     read_blocks(&stage, BLOCK as u64, 0..8);
     let state = stage.path("state");
-    let deadline = Instant::now() + PATIENCE;
     let bytes = |stage: &Stage| fs::read(stage.path("state")).map_or(0, |bytes| bytes.len());
     let empty = bytes(&stage);
-    while bytes(&stage) <= empty.max(1) && Instant::now() < deadline {
-        sleep(Duration::from_millis(20));
-    }
+    eventually("it is saved", || bytes(&stage) > empty.max(1));
     // One more round, in which all eight are surely there.
-    let seen = fs::metadata(&state)
-        .and_then(|found| found.modified())
-        .expect("saved");
-    while fs::metadata(&state)
-        .and_then(|found| found.modified())
-        .expect("saved")
-        == seen
-    {
-        assert!(Instant::now() < deadline, "it is not saved again");
-        sleep(Duration::from_millis(20));
-    }
+    let saved = || {
+        let time = fs::metadata(&state).and_then(|found| found.modified());
+        time.expect("saved")
+    };
+    let seen = saved();
+    eventually("it is saved again", || saved() != seen);
     stage.kill_mount();
     mount(&mut stage, &words);
     settle(&stage, 8);

@@ -1,8 +1,9 @@
 //! Several stores in one cache: near and far ones, and servers that go away, come back, or say
 //! nothing.
 
+use futae_testkit::nbd::{Outcome as Answer, Plain as Client};
+use futae_testkit::wait::eventually;
 use futae_tests::BLOCK;
-use futae_tests::nbd::{Answer, Client};
 use futae_tests::process::Running;
 use futae_tests::stage::{EXPORT, Stage};
 use futae_tests::tools::{has, text};
@@ -26,14 +27,6 @@ fn good<T>(answer: Answer<T>) -> T {
     answer.expect("the connection").expect("a good answer")
 }
 
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let patience = Instant::now() + Duration::from_secs(30);
-    while !is_so() {
-        assert!(Instant::now() < patience, "{what}: not in 30 s");
-        thread::sleep(Duration::from_millis(20));
-    }
-}
-
 fn volume(stage: &Stage, name: &str) -> Value {
     let status = stage.status();
     let volumes = status["engines"][0]["volumes"].as_array();
@@ -54,7 +47,7 @@ fn delayed(image: &Path, socket: &Path) -> Running {
     ]);
     nbdkit.args(["rdelay=20ms", "wdelay=20ms"]);
     let running = Running::start("nbdkit", nbdkit);
-    wait_until("nbdkit", || socket.exists());
+    eventually("nbdkit", || socket.exists());
     running
 }
 
@@ -83,7 +76,7 @@ fn costs_are_measured_by_store_and_become_weights() {
     };
     // One store is known, and writing is taken to cost what reading does: 1 and 1/2, by their mean.
     good(near.read(at(0), BLOCK));
-    wait_until("weights of one store", || {
+    eventually("weights of one store", || {
         (weight("local-clean") - 2f64.sqrt()).abs() < 0.01
     });
     // And anew, when the other is known.
@@ -92,7 +85,7 @@ fn costs_are_measured_by_store_and_become_weights() {
         assert_eq!(good(distant.read(at(block), BLOCK)), expected);
     }
     good(distant.write(at(40), &[7; BLOCK]));
-    wait_until("measured weights", || {
+    eventually("measured weights", || {
         weight("remote-clean") < weight("local-clean") / 2.0
     });
     let (here, there) = (volume(&stage, EXPORT), volume(&stage, FAR));
@@ -132,7 +125,7 @@ fn pair(words: &[&str]) -> (Stage, Stage) {
 
 /// Writes go through until the mark is made that the store lacks data.
 fn until_kept(stage: &Stage, client: &mut Client) {
-    wait_until("the mark", || {
+    eventually("the mark", || {
         good(client.write(0, &[1; BLOCK]));
         volume(stage, FAR)["unclean_mark"] == true
     });
@@ -184,7 +177,7 @@ fn a_server_that_says_nothing_fails_requests_after_a_while() {
     let silent = client.read(at(4), BLOCK).expect("the connection");
     assert_eq!(silent.err(), Some(ErrorNumber::InputOutput));
     below.signal_serve(Signal::CONT);
-    wait_until("an answer", || {
+    eventually("an answer", || {
         client.read(at(4), BLOCK).expect("the connection").is_ok()
     });
     drop(client);
@@ -213,7 +206,7 @@ fn a_server_that_is_gone_is_waited_for_and_then_requests_fail() {
     assert!(client.flush().expect("the connection").is_err());
     assert_eq!(good(client.read(at(9), BLOCK)), [5; BLOCK]);
     below.serve(&["--cache", "1MiB", "--policy", "lru"]);
-    wait_until("the server found again", || {
+    eventually("the server found again", || {
         client.flush().expect("the connection").is_ok()
     });
     let image = fs::read(&below.image).expect("the image");

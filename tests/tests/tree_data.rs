@@ -1,6 +1,7 @@
 //! The data of files in a mounted tree: every way to read and write it, changes underneath, and
 //! programs that depend on it.
 
+use futae_testkit::wait::{eventually, obtain};
 use futae_tests::programs::exercise;
 use futae_tests::rings;
 use futae_tests::tools::Need;
@@ -13,7 +14,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::SystemTime;
 
 /// Random operations on a file, and the same below in the end.
 fn exercised(tree: &Tree, operations: u32, seed: u32) {
@@ -75,8 +76,7 @@ fn what_is_changed_underneath_is_seen_at_the_next_open() {
     // Another file of this name. Names may be believed for a second.
     fs::write(tree.lower("other"), "another").expect("a file");
     fs::rename(tree.lower("other"), &lower).expect("renamed");
-    thread::sleep(Duration::from_millis(1100));
-    assert_eq!(read(&upper), b"another");
+    eventually("the other file is seen", || read(&upper) == b"another");
     // Appending goes to the end as it is now.
     let mut below = OpenOptions::new()
         .append(true)
@@ -229,15 +229,12 @@ fn what_goes_through_the_page_cache_below_leaves_it_again() {
     }
     let lower: Vec<_> = names.iter().map(|name| tree.lower(name)).collect();
     assert!(in_page_cache(&lower) > 0, "nothing went through it");
-    let begun = Instant::now();
-    while in_page_cache(&lower) > 0 {
-        let (left, waited) = (in_page_cache(&lower), begun.elapsed());
-        assert!(
-            waited < Duration::from_secs(30),
-            "{left} bytes are still there"
-        );
-        thread::sleep(Duration::from_millis(50));
-    }
+    obtain("bytes leave the page cache", || {
+        match in_page_cache(&lower) {
+            0 => Ok(()),
+            left => Err(format!("{left} are still there")),
+        }
+    });
     let bytes = read(&tree.upper("7"));
     assert_eq!(
         (bytes.len(), bytes[100_004], bytes[100_005]),
@@ -298,11 +295,7 @@ fn a_full_disk_below_is_enospc_and_a_line_that_names_the_file() {
     assert!(read(&path).iter().all(|&byte| byte == 1));
     fs::remove_file(&path).expect("removed");
     // The kernel says a moment later that nobody has the removed file any more.
-    let fits = (0..500).any(|_| {
-        thread::sleep(Duration::from_millis(10));
-        fs::write(&path, "fits").is_ok()
-    });
-    assert!(fits);
+    obtain("there is room again", || fs::write(&path, "fits"));
     assert_eq!(read(&path), b"fits");
     let (ended, _) = tree.stop();
     futae_tests::stage::detach(Path::new(&lower));
@@ -342,10 +335,7 @@ fn a_database_survives_the_kill_of_the_mount() {
             .expect("it starts");
         // Some fifty transactions later, in the middle of one.
         let grown = length() + 20_000;
-        let deadline = Instant::now() + Duration::from_secs(60);
-        while length() < grown && Instant::now() < deadline {
-            thread::sleep(Duration::from_millis(7));
-        }
+        eventually("fifty transactions", || length() >= grown);
         tree.kill();
         let _ = sqlite.wait();
         tree.mount(&["--cache", "256KiB"]);

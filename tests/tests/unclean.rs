@@ -1,13 +1,12 @@
 //! What a client learns when a server that wrote back was killed, and the client reconnects by itself.
 
+use futae_testkit::nbd::{Outcome as Answer, Plain as Client};
+use futae_testkit::wait::{eventually, obtain};
 use futae_tests::BLOCK;
 use futae_tests::binary::futae;
-use futae_tests::nbd::{Answer, Client};
-use futae_tests::process::{PATIENCE, Running};
+use futae_tests::process::Running;
 use futae_tests::stage::{EXPORT, Stage};
 use std::fs;
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
 /// Nothing but a flush brings anything to the image.
 const LATE: [&str; 10] = [
@@ -45,16 +44,13 @@ fn volume(stage: &Stage) -> serde_json::Value {
 /// Waits until the server keeps writes: from then on no write goes through.
 fn fill(stage: &Stage, client: &mut Client) -> u64 {
     let block = [7; BLOCK];
-    let begun = Instant::now();
-    for at in (0..BLOCKS / 2).cycle() {
+    let mut blocks = (0..BLOCKS / 2).cycle();
+    obtain("writes are kept", || {
+        let at = blocks.next().unwrap_or_default();
         good(client.write(at * BLOCK as u64, &block));
         let dirty = volume(stage)["dirty_blocks"].as_u64().expect("a number");
-        if dirty >= 8 {
-            return dirty;
-        }
-        assert!(begun.elapsed() < PATIENCE, "no write is kept");
-    }
-    0
+        (dirty >= 8).then_some(dirty).ok_or(format!("only {dirty}"))
+    })
 }
 
 #[test]
@@ -76,11 +72,9 @@ fn the_first_flush_after_a_kill_fails_and_the_second_does_not() {
         good(client.flush());
         assert_eq!(volume(&stage)["unclean"], false);
         // Once it is known and nothing is dirty, the mark goes by itself.
-        let begun = Instant::now();
-        while stage.path(MARK).exists() {
-            assert!(begun.elapsed() < PATIENCE, "the mark stays, {back_again}");
-            sleep(Duration::from_millis(5));
-        }
+        eventually(&format!("the mark goes, {back_again}"), || {
+            !stage.path(MARK).exists()
+        });
         drop(client);
         stage.kill_serve();
     }

@@ -1,11 +1,11 @@
 //! Write-back, end to end: what is answered is on the image in the end, whatever happens in
 //! between that is no crash.
 
+use futae_testkit::nbd::{Outcome as Answer, Plain as Client};
+use futae_testkit::wait::{eventually, obtain};
 use futae_tests::BLOCK;
 use futae_tests::direct::{Buffer, Direct};
 use futae_tests::ledger::{Ledger, Volume};
-use futae_tests::nbd::{Answer, Client};
-use futae_tests::process::PATIENCE;
 use futae_tests::stage::{EXPORT, Stage};
 use futae_tests::stamp::Stamp;
 use futae_tests::tools::{has, has_fuse, text};
@@ -124,9 +124,9 @@ fn what_was_never_flushed_is_on_the_image_after_the_end() {
         &[&["--cache", "24MiB", "--policy", "lru"], &late[..]].concat(),
     ));
     under_load(&stage, &mut of_server, false, |stage| {
-        while number(&cache(stage), "dirty_blocks") < 500 {
-            thread::sleep(Duration::from_millis(5));
-        }
+        eventually("500 blocks are dirty", || {
+            number(&cache(stage), "dirty_blocks") >= 500
+        });
     });
     let last = stage.stop_serve();
     let last = &last["status"]["engines"][0];
@@ -198,11 +198,10 @@ fn a_smaller_cache_under_load_loses_nothing_and_gives_its_memory_back() {
         let answered = begin.elapsed();
         assert_eq!(number(&answer, "capacity_blocks"), 64 * MIB);
         // What is left is more than the cache: buffers, stacks, the program itself.
-        while stage.serve_bytes() + (900 << 20) > full {
-            let waited = begin.elapsed();
-            assert!(waited < 2 * PATIENCE, "{} of {full}", stage.serve_bytes());
-            thread::sleep(Duration::from_millis(20));
-        }
+        obtain("memory is given back", || match stage.serve_bytes() {
+            left if left + (900 << 20) > full => Err(format!("{left} of {full}")),
+            _ => Ok(()),
+        });
         eprintln!(
             "1 GiB, {} MiB of it dirty, to 64 MiB under load: answered after {:.2} s, memory given back after {:.2} s",
             number(&before, "dirty_blocks") / MIB,

@@ -131,12 +131,7 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         // Whoever was in it may take a moment to be gone.
-        for _ in 0..100 {
-            if fs::remove_dir(&self.0).is_ok() {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        let _ = futae_testkit::wait::within(Duration::from_secs(2), || fs::remove_dir(&self.0));
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::actuator::Actuator;
 use crate::config::{Config, ConfigError, bytes};
 use crate::feed::Feed;
+use crate::hints::hint;
 use futae_balance::{Activity, Allocator, Bounds, Decision, GuestLimits, Observation};
 use serde::Serialize;
 use std::fs;
@@ -57,6 +58,8 @@ pub struct Report {
     pub dry_run: bool,
     /// What could not be seen or told, in sentences.
     pub problems: Vec<String>,
+    /// What guests lack to be balanced, in sentences, with the line that mends it.
+    pub hints: Vec<String>,
 }
 
 impl Keeper {
@@ -135,6 +138,7 @@ impl Keeper {
                 activity,
             });
         }
+        let hints = self.hints(&seen);
         let decision = self.allocator.decide(&seen);
         let host_free = host_free().map(|free| free.saturating_sub(self.reserve));
         let mut orders = self.orders(&achieved, host_free);
@@ -154,7 +158,27 @@ impl Keeper {
             host_free,
             dry_run: self.dry_run,
             problems,
+            hints,
         }
+    }
+
+    /// What guests with agents lack.
+    fn hints(&mut self, seen: &[Observation]) -> Vec<String> {
+        let mut hints = Vec::new();
+        for (at, guest) in self.guests.iter().enumerate() {
+            let Some(feed) = &guest.feed else { continue };
+            let needs_curve = self.allocator.curve(at).is_some();
+            let accesses = seen[at].activity.map_or(0, |did| did.accesses());
+            let agent = feed.agent();
+            hints.extend(hint(
+                &guest.name,
+                feed.path(),
+                &agent,
+                needs_curve,
+                accesses,
+            ));
+        }
+        hints
     }
 
     /// From one period to the next.

@@ -10,6 +10,7 @@
 pub mod actuator;
 pub mod config;
 pub mod feed;
+mod hints;
 mod keeper;
 mod line;
 

@@ -3,8 +3,8 @@
 use futae_allocate::actuator::Actuator;
 use futae_allocate::{Config, Keeper};
 use futae_machine::{Guest, Kernel, Plan};
+use futae_testkit::wait::eventually;
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 const MIB: u64 = 1 << 20;
 
@@ -13,14 +13,6 @@ fn total(guest: &mut Guest) -> u64 {
     let said = guest.run("grep MemTotal /proc/meminfo").expect("it runs");
     let kib = said.stdout.split_whitespace().nth(1).expect("a number");
     kib.parse::<u64>().expect("a number") / 1024
-}
-
-fn wait(what: &str, is_so: impl Fn() -> bool) {
-    let end = Instant::now() + Duration::from_secs(60);
-    while !is_so() {
-        assert!(Instant::now() < end, "never {what}");
-        std::thread::sleep(Duration::from_millis(100));
-    }
 }
 
 #[test]
@@ -44,11 +36,11 @@ fn a_real_balloon_is_filled_emptied_and_returned() {
     let has = || actuator.achieved().expect("it answers") / MIB;
     assert_eq!(has(), 512);
     actuator.order(384 * MIB).expect("it is told");
-    wait("384 MiB", || has() == 384);
+    eventually("384 MiB", || has() == 384);
     let less = total(&mut guest);
     assert!(before - less >= 120, "{before} MiB became {less}");
     actuator.order(448 * MIB).expect("it is told");
-    wait("448 MiB", || has() == 448);
+    eventually("448 MiB", || has() == 448);
     assert!(total(&mut guest) > less);
     // A guest begins with what the configuration says, and has back what it had before.
     let text = format!(
@@ -61,9 +53,9 @@ fn a_real_balloon_is_filled_emptied_and_returned() {
     let mut keeper = Keeper::new(&config, false).expect("starts");
     let report = keeper.period();
     assert_eq!(report.problems, Vec::<String>::new());
-    wait("320 MiB", || has() == 320);
+    eventually("320 MiB", || has() == 320);
     assert_eq!(keeper.end(), Vec::<String>::new());
-    wait("448 MiB again", || has() == 448);
+    eventually("448 MiB again", || has() == 448);
     // QEMU ends: it is out of sight, and that is said.
     drop(guest);
     let error = actuator.achieved().expect_err("it is gone");

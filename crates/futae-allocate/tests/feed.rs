@@ -4,14 +4,8 @@ use futae_allocate::config::AgentConfig;
 use futae_allocate::feed::{Feed, Inbox};
 use futae_balance::OnlineCurve;
 use futae_control::SocketError;
-use futae_report::{Counters, Frame, Hello, Memory, Message, Pressure, References, Sample};
-
-fn hello(run: u64) -> Message {
-    Message::Hello(Hello {
-        run,
-        ..Hello::default()
-    })
-}
+use futae_report::receiver::SampleSink;
+use futae_report::{Counters, Frame, Memory, Message, Pressure, References, Sample};
 
 fn sample(accesses: u64, misses: u64) -> Message {
     Message::Sample(Sample {
@@ -63,80 +57,46 @@ fn a_socket_that_nobody_listens_at_is_replaced_and_no_other() {
 #[test]
 fn samples_add_up() {
     let mut inbox = Inbox::default();
-    inbox.frame(frame(0, hello(7)));
-    inbox.frame(frame(1, sample(100, 10)));
-    inbox.frame(frame(2, sample(50, 5)));
-    let did = inbox.take(None).expect("heard");
+    inbox.take(&frame(1, sample(100, 10)));
+    inbox.take(&frame(2, sample(50, 5)));
+    let did = inbox.collect(None).expect("heard");
     assert_eq!((did.hits, did.misses, did.cache), (135, 15, Some(7 << 20)));
     assert_eq!(did.pressure, Some(0.25));
-    assert_eq!(inbox.take(None), None);
-}
-
-#[test]
-fn what_is_played_again_is_not_heard() {
-    let mut inbox = Inbox::default();
-    // Nobody has said who speaks.
-    inbox.frame(frame(5, sample(1, 0)));
-    assert_eq!(inbox.take(None), None);
-    for message in [
-        frame(0, hello(7)),
-        frame(1, sample(100, 10)),
-        frame(1, sample(100, 10)),
-    ] {
-        inbox.frame(message);
-    }
-    // A hello comes again with every period; another run begins anew, an old one does not.
-    inbox.frame(frame(2, hello(7)));
-    inbox.frame(frame(0, hello(8)));
-    inbox.frame(frame(1, sample(1, 0)));
-    inbox.frame(frame(0, hello(7)));
-    inbox.frame(frame(1, sample(100, 10)));
-    // Nor what it said further than the new one has come.
-    inbox.frame(frame(2, sample(100, 10)));
-    let did = inbox.take(None).expect("heard");
-    assert_eq!((did.hits, did.misses), (91, 10));
-    assert_eq!(inbox.refused(), 5);
-    // The new one goes on when it says again who it is.
-    inbox.frame(frame(2, hello(8)));
-    inbox.frame(frame(3, sample(1, 1)));
-    let did = inbox.take(None).expect("heard");
-    assert_eq!((did.hits, did.misses), (0, 1));
+    assert_eq!(inbox.collect(None), None);
 }
 
 #[test]
 fn huge_counts_do_not_overflow() {
     let mut inbox = Inbox::default();
-    inbox.frame(frame(0, hello(1)));
-    inbox.frame(frame(1, sample(u64::MAX, 0)));
-    inbox.frame(frame(2, sample(u64::MAX, u64::MAX)));
-    inbox.frame(frame(u64::MAX, sample(5, u64::MAX)));
-    let did = inbox.take(None).expect("heard");
+    inbox.take(&frame(1, sample(u64::MAX, 0)));
+    inbox.take(&frame(2, sample(u64::MAX, u64::MAX)));
+    inbox.take(&frame(u64::MAX, sample(5, u64::MAX)));
+    let did = inbox.collect(None).expect("heard");
     assert_eq!((did.hits, did.misses), (u64::MAX, u64::MAX));
 }
 
 #[test]
 fn sampled_reads_make_the_curve() {
     let (mut inbox, mut curve) = (Inbox::default(), OnlineCurve::new(10_000, 1));
-    inbox.frame(frame(0, hello(1)));
     for sequence in 1..20 {
         let pages = (0..1000).map(|page| page << 24).collect();
         let references = References {
             threshold: References::ALL,
             pages,
         };
-        inbox.frame(frame(sequence, Message::References(references)));
+        inbox.take(&frame(sequence, Message::References(references)));
     }
-    inbox.take(Some(&mut curve));
+    inbox.collect(Some(&mut curve));
     curve.end_period();
     let ratios = curve.miss_ratios(&[900.0, 1100.0]);
     assert!(ratios[0] > 0.95 && ratios[1] < 0.1, "{ratios:?}");
-    // A threshold that is no share is not believed, nor is it the end.
+    // A threshold that is no share is not the end.
     for threshold in [0, u32::MAX] {
         let pages = vec![1; 100];
-        inbox.frame(frame(
+        inbox.take(&frame(
             100,
             Message::References(References { threshold, pages }),
         ));
-        inbox.take(Some(&mut curve));
+        inbox.collect(Some(&mut curve));
     }
 }

@@ -65,7 +65,7 @@ pub enum Reason {
     },
     /// Some guest does not have what it was told yet.
     Waiting,
-    /// Nobody tells anything that is to be believed.
+    /// No guest sent page counts that are to be believed; or, with `mrc`, none that is busy has a curve.
     Silence,
     /// `mrc`: a step towards a better division.
     Better {
@@ -192,7 +192,13 @@ impl Decision {
                 self.values(values)
             ),
             Reason::Waiting => "waiting for sizes that were told to be reached".to_owned(),
-            Reason::Silence => "nobody tells anything: nothing moves".to_owned(),
+            Reason::Silence if self.guests.iter().all(|guest| guest.activity.is_none()) => {
+                "no agent sent page counts that can be used: nothing moves".to_owned()
+            }
+            Reason::Silence => {
+                "page counts came, but no busy guest has a miss-ratio curve: nothing moves"
+                    .to_owned()
+            }
             Reason::Better {
                 now, best, more, ..
             } => format!(

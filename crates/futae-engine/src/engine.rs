@@ -1,446 +1,59 @@
-//! The cache's public face: one lock around the state, and all I/O outside of it.
+//! The cache. [`Engine`] is its public face. Under its lock `State` puts together what plain parts decide,
+//! each of which knows nothing of the others: what is dirty, what is loaded, what is under way, which
+//! demotions are good. What is left to be done comes out as effects, done without the lock.
 
 mod account;
 mod asking;
 mod audit;
+mod carry_out;
 mod change;
 mod class_weights;
 mod classes;
+mod complaining;
 mod complaints;
 mod cost;
 mod demotion_guard;
 mod dirt;
+mod dirty_total;
 mod effects;
 mod extents;
 mod flights;
+mod flushing;
 mod frames;
+mod front;
 mod generations;
 mod growing;
 mod hints;
+mod joint;
+mod loading;
 mod loads;
 mod lock_turns;
 mod log;
 mod long;
+mod mark_guard;
 mod notices;
+mod noticing;
+mod options;
+mod questions;
 mod ranges;
 mod read;
 mod residents;
+mod resizing;
+mod rest;
 mod restart;
 mod sizing;
 mod state;
 mod status;
+mod stepping;
 mod steps;
+mod tally;
 mod unclean;
 mod under_way;
+mod volume;
 mod write;
 mod write_back;
 
-pub use asking::ExtentsDone;
+pub use front::Engine;
+pub use options::{EngineOptions, OnEviction, WriteBackOptions};
+pub use questions::ExtentsDone;
 pub use status::{ClassStatus, EngineStatus, VolumeStatus, WeightStatus};
-pub use write_back::WriteBackOptions;
-
-use crate::arena::{Arena, give_long_pieces_back};
-use crate::{ClientId, Extent, IoBuf, IoError, IoErrorKind, Operation, Request, SetupError, Store};
-use account::Account;
-use effects::Ticket;
-use futae_policy::{Class, HashIndex, Level, PolicySpec, Shape, VolumeId};
-use hashbrown::HashMap;
-use lock_turns::LockTurns;
-use log::DecisionLog;
-use sizing::{Sizing, check_sizes};
-use slab::Slab;
-use state::{State, Volume};
-use status::Tally;
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, mpsc};
-use std::time::{Duration, Instant};
-use write_back::WriteBack;
-
-/// How often to look at the clock.
-const TICK_MIN: Duration = Duration::from_millis(5);
-const TICK_MAX: Duration = Duration::from_millis(500);
-/// What happens to a block that is evicted, when the store below is itself a cache.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum OnEviction {
-    /// The cache below hears nothing of it: it is inclusive, or there is none.
-    #[default]
-    None,
-    /// The cache below gets the block with its data.
-    Demote,
-    /// The cache below gets a notice that names the block, without data.
-    Notice,
-}
-
-/// How a cache is set up.
-#[derive(Clone, Debug)]
-pub struct EngineOptions {
-    /// Bytes of a block: a power of two from 4 KiB to 256 MiB.
-    pub block_bytes: u64,
-    /// Slots.
-    pub capacity_blocks: u32,
-    /// Who chooses victims.
-    pub policy: PolicySpec,
-    /// Seed for policies that draw lots.
-    pub seed: u64,
-    /// What happens to evicted blocks.
-    pub on_eviction: OnEviction,
-    /// Where to write every decision, if anywhere.
-    pub decision_log: Option<PathBuf>,
-    /// Keep written blocks, and bring them to their stores later.
-    pub write_back: Option<WriteBackOptions>,
-}
-
-/// One cache over any number of volumes.
-pub struct Engine {
-    block_bytes: u64,
-    policy: String,
-    state: LockTurns,
-    account: Arc<Account>,
-    sizing: Mutex<Sizing>,
-    questions: Mutex<asking::Questions>,
-    /// Its end is the end of the thread that looks at the clock.
-    _alive: mpsc::Sender<()>,
-}
-
-impl Engine {
-    /// An empty cache.
-    pub fn new(options: &EngineOptions) -> Result<Arc<Self>, SetupError> {
-        check_sizes(options)?;
-        let shape = Shape {
-            slots: options.capacity_blocks,
-            seed: options.seed,
-        };
-        let policy = futae_policy::build(&options.policy, &shape)?;
-        if options.policy.needs_future() {
-            return Err(SetupError::NeedsFuture(options.policy.to_string()));
-        }
-        give_long_pieces_back();
-        let mut arena = Arena::new(options.block_bytes as usize);
-        arena.reserve(options.capacity_blocks)?;
-        let account = Arc::<Account>::default();
-        let state = State {
-            block_bytes: options.block_bytes,
-            on_eviction: options.on_eviction,
-            level: Level::new(policy, HashIndex::default(), options.capacity_blocks),
-            arena,
-            frames: frames::Frames::default(),
-            generations: generations::Generations::default(),
-            volumes: Vec::new(),
-            class_names: Vec::new(),
-            free_volumes: Vec::new(),
-            flights: Slab::new(),
-            flight_of: HashMap::new(),
-            loads: loads::Loads::default(),
-            steps: steps::Steps::new(options.block_bytes),
-            account: Arc::clone(&account),
-            readers: Slab::new(),
-            writes: Slab::new(),
-            under_way: under_way::UnderWay::default(),
-            flushes: Slab::new(),
-            weighed: None,
-            write_back: options
-                .write_back
-                .map(|how| WriteBack::new(how, options.capacity_blocks)),
-            runs: Slab::new(),
-            changes: Vec::new(),
-            complaints: complaints::Complaints::default(),
-            guarded: Vec::new(),
-            sequence: 0,
-            next_client: 0,
-            tally: Tally::default(),
-            by_class: [Tally::default(); 8],
-            log: options
-                .decision_log
-                .as_deref()
-                .map(DecisionLog::create)
-                .transpose()?,
-        };
-        let (alive, is_gone) = mpsc::channel();
-        let engine = Arc::new(Self {
-            block_bytes: options.block_bytes,
-            policy: options.policy.to_string(),
-            state: LockTurns::new(state),
-            account: Arc::clone(&account),
-            sizing: Mutex::new(Sizing {
-                capacity_blocks: options.capacity_blocks,
-                aside_blocks: 0,
-            }),
-            questions: Mutex::default(),
-            _alive: alive,
-        });
-        let is_weighed = !engine.lock().level.weights().is_empty();
-        if options.write_back.is_some() || is_weighed {
-            engine.keep_time(options.write_back.as_ref(), is_gone)?;
-        }
-        Ok(engine)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock()
-    }
-
-    /// Adds a volume. `class` marks its blocks (e.g. [`Class::REMOTE`]).
-    pub fn add_volume(
-        &self,
-        name: &str,
-        store: Arc<dyn Store>,
-        class: Class,
-    ) -> Result<VolumeId, SetupError> {
-        let mut state = self.lock();
-        let volume = u16::try_from(state.volumes.len())
-            .ok()
-            .filter(|&id| id < u16::MAX);
-        let volume = VolumeId(volume.ok_or(SetupError::TooManyVolumes)?);
-        let size_bytes = store.size_bytes();
-        state.volumes.push(Volume {
-            name: name.to_owned(),
-            store,
-            size_bytes,
-            class,
-            demotion_guard: demotion_guard::DemotionGuard::default(),
-            tally: Tally::default(),
-            grows: false,
-            notices: notices::Notices::default(),
-            dirt: dirt::Dirt::default(),
-            guard: None,
-            residents: residents::Residents::default(),
-            costs: Some(Box::default()),
-        });
-        Ok(volume)
-    }
-
-    /// Says what the classes of their own are called that stores are in, from number 1 on
-    /// ([`Class::of_store`]); reports then do, too.
-    pub fn name_classes(&self, names: &[String]) {
-        self.lock().class_names = names.to_vec();
-    }
-
-    /// Bytes of a block.
-    pub fn block_bytes(&self) -> u64 {
-        self.block_bytes
-    }
-
-    /// Size of a volume in bytes.
-    pub fn volume_bytes(&self, volume: VolumeId) -> u64 {
-        self.lock().volumes[usize::from(volume.0)].size_bytes
-    }
-
-    /// Which volume it is, over restarts, where its store can tell ([`Store::identity`]).
-    pub fn volume_identity(&self, volume: VolumeId) -> Option<[u8; 16]> {
-        let store = self.lock().store(volume);
-        store.identity()
-    }
-
-    /// Whether writes to a volume are refused.
-    pub fn is_read_only(&self, volume: VolumeId) -> bool {
-        self.lock().volumes[usize::from(volume.0)]
-            .store
-            .is_read_only()
-    }
-
-    /// A new client's identity; call [`leave`](Self::leave) when it goes.
-    pub fn join(&self, volume: VolumeId) -> ClientId {
-        self.lock().join(volume)
-    }
-
-    /// The client is gone.
-    pub fn leave(&self, volume: VolumeId, client: ClientId) {
-        self.lock().volumes[usize::from(volume.0)]
-            .demotion_guard
-            .leave(client);
-    }
-
-    /// Starts a request.
-    pub fn submit(self: &Arc<Self>, request: Request) {
-        self.act(|state, effects| state.begin(request, effects));
-    }
-
-    /// Starts several requests, decided in their order, taking the lock once.
-    pub fn submit_batch(self: &Arc<Self>, requests: &mut Vec<Request>) {
-        self.act(|state, effects| {
-            state.touch(requests);
-            for request in requests.drain(..) {
-                state.begin_in_turn(request, effects);
-            }
-        });
-    }
-
-    /// A store operation is over.
-    fn complete(self: &Arc<Self>, ticket: Ticket, result: Result<IoBuf, IoError>, took: Duration) {
-        let failure = result.as_ref().err().cloned();
-        let remark = self.act(|state, effects| {
-            if result.is_ok() {
-                state.note_cost(ticket, took);
-            }
-            let remark = failure.and_then(|error| state.complain(ticket, error));
-            match ticket {
-                Ticket::Flight(key) => state.finish_flight(key, result, effects),
-                Ticket::Write(key) => state.finish_write(key, result, effects),
-                Ticket::Flush(key) => state.finish_flush(key, result, effects),
-                Ticket::Run(key) => state.finish_run(key, result, effects),
-                Ticket::Mark(volume) => state.finish_clean(volume, &result, effects),
-            }
-            remark
-        });
-        if let Some(remark) = remark {
-            self.remark(remark);
-        }
-    }
-
-    /// The extents of a range of the store: what is data and what is hole. Waits for the store;
-    /// [`extents_later`](Self::extents_later) does not.
-    pub fn extents(
-        &self,
-        volume: VolumeId,
-        offset: u64,
-        length: u64,
-    ) -> Result<Vec<Extent>, IoError> {
-        // What is dirty now is data, whatever the store says of it and whenever it gets it. The store is
-        // asked afterwards: what it gets meanwhile it knows of.
-        let store = self.lock().store(volume);
-        let end = offset.saturating_add(length).div_ceil(self.block_bytes);
-        let (mut next, mut dirty) = (Some(offset / self.block_bytes), Vec::new());
-        while let Some(from) = next {
-            next =
-                self.quiet_step(|state| state.note_dirty_ranges(volume, (from, end), &mut dirty));
-            self.state.give_way();
-        }
-        let extents = store.extents(offset, length)?;
-        Ok(extents::with_data(&extents, offset, &dirty))
-    }
-
-    /// Blocks that stores do not have yet.
-    pub fn dirty_blocks(&self) -> u64 {
-        let state = self.lock();
-        state
-            .write_back
-            .as_ref()
-            .map_or(0, |known| known.dirty_blocks)
-    }
-
-    /// Whether written blocks are kept, to be brought to their stores later.
-    pub fn writes_back(&self) -> bool {
-        self.lock().writes_back()
-    }
-
-    /// Whether something was written to a volume that its store does not have yet, or has refused
-    /// and nobody has been told.
-    pub fn has_dirty(&self, volume: VolumeId) -> bool {
-        let state = self.lock();
-        let known = state.volumes.get(usize::from(volume.0));
-        known.is_some_and(|known| known.dirt.len() > 0 || known.dirt.error.is_some())
-    }
-
-    /// Looks at the clock: what has been dirty for too long is written back.
-    pub fn tick(self: &Arc<Self>) {
-        let now = Instant::now();
-        self.act(|state, effects| {
-            state.age_marks(now, effects);
-            state.weigh(now);
-        });
-        while !self.act(|state, _| state.age_dirty(now)) {
-            self.state.give_way();
-        }
-    }
-
-    /// Has somebody look at the clock until the engine is gone.
-    fn keep_time(
-        self: &Arc<Self>,
-        how: Option<&WriteBackOptions>,
-        is_gone: mpsc::Receiver<()>,
-    ) -> Result<(), SetupError> {
-        let pause = how.map_or(TICK_MAX, |how| how.dirty_age_max / 4);
-        let pause = pause.clamp(TICK_MIN, TICK_MAX);
-        let engine = Arc::downgrade(self);
-        let work = move || {
-            while let Err(mpsc::RecvTimeoutError::Timeout) = is_gone.recv_timeout(pause) {
-                if let Some(engine) = engine.upgrade() {
-                    engine.tick();
-                }
-            }
-        };
-        let thread = std::thread::Builder::new().name("futae-clock".into());
-        thread.spawn(work).map(drop).map_err(SetupError::Thread)
-    }
-
-    /// Before a shrink to `capacity_blocks`: writes back until no more is dirty than may be then,
-    /// so that what is evicted need not be kept beside the cache. Gives up when nothing has moved
-    /// for `patience`.
-    pub fn prepare_shrink(self: &Arc<Self>, capacity_blocks: u32, patience: Duration) {
-        let (mut dirty, mut moved) = (u64::MAX, Instant::now());
-        loop {
-            let left = self.act(|state, _| state.shrink_dirty(capacity_blocks));
-            if left == 0 || left == dirty && moved.elapsed() > patience {
-                return;
-            }
-            if left != dirty {
-                (dirty, moved) = (left, Instant::now());
-            }
-            std::thread::sleep(TICK_MIN);
-        }
-    }
-
-    /// Reads from stores that are under way, for whomever: by it, who reads ahead of demand keeps behind it.
-    pub fn reads_under_way(&self) -> usize {
-        self.lock().flights.len()
-    }
-
-    /// Bytes of the buffers that the engine holds for work under way: reads from stores (notices too),
-    /// requests that wait for several of them, and write-backs. Does not take the lock.
-    pub fn buffer_bytes(&self) -> u64 {
-        self.account.held()
-    }
-
-    /// Begins to load what the policy wants loaded before anybody asks for anything.
-    pub fn begin_loading(self: &Arc<Self>) {
-        self.act(|_, _| ());
-    }
-
-    /// What happened so far.
-    pub fn status(&self) -> EngineStatus {
-        self.lock().status(&self.policy)
-    }
-
-    /// Submits any operation and waits for its result. For tests and tools.
-    pub fn wait(
-        self: &Arc<Self>,
-        volume: VolumeId,
-        client: ClientId,
-        operation: Operation,
-    ) -> Result<IoBuf, IoError> {
-        let (sender, receiver) = mpsc::sync_channel(1);
-        let done = Box::new(move |result| drop(sender.send(result)));
-        self.submit(Request {
-            volume,
-            client,
-            sequence: 0,
-            operation,
-            done,
-        });
-        let lost = || IoError::new(IoErrorKind::Shutdown, "the store went away unanswered");
-        receiver.recv().unwrap_or_else(|_| Err(lost()))
-    }
-
-    /// Reads and waits. For tests and tools.
-    pub fn read_blocking(
-        self: &Arc<Self>,
-        volume: VolumeId,
-        client: ClientId,
-        offset: u64,
-        length: u64,
-    ) -> Result<IoBuf, IoError> {
-        self.wait(volume, client, Operation::Read { offset, length })
-    }
-
-    /// Writes the decision log out to its file.
-    pub fn sync_log(&self) {
-        if let Some(log) = &mut self.lock().log {
-            log.sync();
-        }
-    }
-
-    /// Panics unless everything under way and resident fits together. For tests.
-    pub fn audit(&self) {
-        self.lock().audit();
-    }
-}

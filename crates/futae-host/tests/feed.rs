@@ -4,8 +4,10 @@
 mod common;
 
 use common::{BLOCK, MemoryStore, Rig, StoreEvent, engine, eventually, export, pattern};
-use futae_host::{Access, FeedOptions, FeedReport, HostError, Listen, Server, ServerOptions};
-use futae_report::{Device, DeviceId, Frame, Hello, Message, Notices, Range, Reason, Sample};
+use futae_host::{Access, AgentStatus, FeedOptions, HostError, Listen, Server, ServerOptions};
+use futae_report::{
+    Device, DeviceId, Frame, Hello, Message, Notices, Range, Reason, Sample, Source,
+};
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -25,6 +27,10 @@ struct Agent {
 
 impl Agent {
     fn connect(path: &Path, run: u64) -> Self {
+        Self::that_counts_by(Source::Tracepoints, path, run)
+    }
+
+    fn that_counts_by(source: Source, path: &Path, run: u64) -> Self {
         let stream = UnixStream::connect(path).expect("a feed");
         let mut agent = Self {
             stream,
@@ -41,6 +47,7 @@ impl Agent {
         let hello = Hello {
             guest: "g\x1b[2J\n".into(),
             run,
+            source,
             devices: vec![device],
             ..Hello::default()
         };
@@ -87,8 +94,8 @@ fn rig(policy: &str, slots: u32) -> (Rig, std::path::PathBuf, tempfile::TempDir)
     (rig, path, directory)
 }
 
-fn report(rig: &Rig) -> FeedReport {
-    rig.server.status().feeds[0].clone()
+fn report(rig: &Rig) -> AgentStatus {
+    rig.server.status().feeds[0].agent.clone()
 }
 
 #[test]
@@ -152,6 +159,7 @@ fn nonsense_changes_nothing() {
         (heard.refused_ranges, heard.ranges, heard.untold_pages),
         (5, 1, u64::MAX)
     );
+    assert_eq!(heard.other_disk_ranges, 1);
     assert_eq!(rig.engine.status().counters.notices_in, 0);
     assert_eq!(rig.store.reads(), 0);
     // The same again, as somebody would who recorded it.
@@ -266,4 +274,13 @@ fn a_run_that_another_has_followed_is_over() {
             .last_frame_seconds
             .is_some_and(|seconds| seconds >= 0.0)
     );
+}
+
+#[test]
+fn an_agent_without_its_programs_does_not_look_healthy() {
+    let (rig, path, _directory) = rig("exclusive", 64);
+    let _agent = Agent::that_counts_by(Source::Vmstat, &path, 1);
+    eventually("it is heard", || report(&rig).connected);
+    assert_eq!(report(&rig).source, Some(Source::Vmstat));
+    assert!(rig.server.status().exports[0].is_blind);
 }

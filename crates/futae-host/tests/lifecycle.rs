@@ -78,11 +78,9 @@ fn a_stop_answers_what_is_in_flight_flushes_and_removes_the_sockets() {
     assert!(control.exists());
     let (server, store) = (rig.server, rig.store.clone());
     let stopping = std::thread::spawn(move || server.stop());
-    std::thread::sleep(Duration::from_millis(100));
-    assert!(
-        UnixStream::connect(&rig.socket).is_err(),
-        "no new connections"
-    );
+    eventually("no new connections", || {
+        UnixStream::connect(&rig.socket).is_err()
+    });
     store.release();
     let answer = client.receive();
     assert_eq!(answer.cookie, cookie);

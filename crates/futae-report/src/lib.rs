@@ -17,6 +17,7 @@
 //! | [`frame`] | a message with its number, as bytes or as JSON |
 //! | [`mod@printable`] | names, made fit for a terminal |
 //! | [`replay`] | which frames are new |
+//! | [`receiver`] | the thread that listens to one agent, checks what it says and hands it on |
 //! | [`stream`] | frames out of a stream of bytes |
 //!
 //! The format on the wire is described in `docs/reference/agent-protocol.md`.
@@ -27,6 +28,7 @@ pub mod counters;
 pub mod frame;
 pub mod message;
 pub mod printable;
+pub mod receiver;
 pub mod replay;
 pub mod stream;
 

@@ -146,7 +146,7 @@ impl Below for Rest<'_> {
                 access,
             )
         } else if let Some(stage) = self.shared.as_deref_mut() {
-            put(stage, Link::Inclusive, self.store, access)
+            put(stage, Link::None, self.store, access)
         } else {
             self.store.access(access)
         }
@@ -184,7 +184,7 @@ impl BelowBack for Rest<'_> {
             let store = &mut *self.store;
             put_back(stage, link, &mut Rest { own, shared, store }, access)
         } else if let Some(stage) = self.shared.as_deref_mut() {
-            put_back(stage, Link::Inclusive, self.store, access)
+            put_back(stage, Link::None, self.store, access)
         } else {
             self.store.put_back(access)
         }

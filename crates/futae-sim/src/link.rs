@@ -14,28 +14,30 @@ use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
 
-/// How two adjacent levels are joined: what the upper one tells the lower one of its evictions.
+/// How two adjacent levels are joined: what crosses the boundary when the upper one evicts a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Link {
-    /// Nothing: a block may be in both.
+    /// Nothing: the block is dropped. Results in JSON have the older name of this link, `inclusive`,
+    /// which programs read.
     #[default]
-    Inclusive,
-    /// Evicted blocks are handed down with their data ([`AccessKind::Demotion`]).
+    #[serde(rename = "inclusive", alias = "none")]
+    None,
+    /// The block with its data ([`AccessKind::Demotion`]).
     Demote,
-    /// Evicted blocks are named and the lower level fetches them ([`AccessKind::Notice`]).
+    /// The block's number; the lower level fetches the data ([`AccessKind::Notice`]).
     Notice,
 }
 
 impl Link {
     /// Every link.
-    pub const ALL: [Self; 3] = [Self::Inclusive, Self::Demote, Self::Notice];
+    pub const ALL: [Self; 3] = [Self::None, Self::Demote, Self::Notice];
 
     /// The name on command lines.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            Self::Inclusive => "inclusive",
+            Self::None => "none",
             Self::Demote => "demote",
             Self::Notice => "notice",
         }
@@ -46,7 +48,7 @@ impl Link {
     #[must_use]
     pub fn message(self) -> Option<AccessKind> {
         match self {
-            Self::Inclusive => None,
+            Self::None => None,
             Self::Demote => Some(AccessKind::Demotion),
             Self::Notice => Some(AccessKind::Notice),
         }
@@ -61,13 +63,17 @@ impl fmt::Display for Link {
 
 /// A name that is no link.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown link {0:?}: a link is inclusive, demote or notice")]
+#[error("unknown link {0:?}: a link is none, demote or notice")]
 pub struct LinkError(String);
 
 impl FromStr for Link {
     type Err = LinkError;
 
     fn from_str(text: &str) -> Result<Self, LinkError> {
+        // The older name of `none`.
+        if text.trim() == "inclusive" {
+            return Ok(Self::None);
+        }
         let found = Self::ALL
             .into_iter()
             .find(|link| link.name() == text.trim());
@@ -255,9 +261,10 @@ mod tests {
         for link in Link::ALL {
             assert_eq!(link.to_string().parse(), Ok(link));
         }
+        assert_eq!("inclusive".parse(), Ok(Link::None), "the older name");
         let error = "exclusive".parse::<Link>().expect_err("no link");
         assert!(
-            error.to_string().contains("inclusive, demote or notice"),
+            error.to_string().contains("none, demote or notice"),
             "{error}"
         );
     }

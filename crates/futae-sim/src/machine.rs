@@ -210,13 +210,13 @@ impl<P: RegisteredPolicy> Ahead for One<P> {
     fn hit(&mut self, likely: Slot, access: &Access) -> bool {
         let hit = self.reach.level.access_in(likely, access);
         if hit {
-            load_reviewed(&mut self.reach, Link::Inclusive, &mut self.store);
+            load_reviewed(&mut self.reach, Link::None, &mut self.store);
         }
         hit
     }
     #[inline(never)]
     fn put(&mut self, access: &Access) -> u32 {
-        put(&mut self.reach, Link::Inclusive, &mut self.store, access)
+        put(&mut self.reach, Link::None, &mut self.store, access)
     }
 }
 
@@ -241,7 +241,7 @@ struct Lower<'a, Q> {
 impl<Q: Policy> Below for Lower<'_, Q> {
     #[inline(never)]
     fn access(&mut self, access: &Access) -> u32 {
-        put(self.reach, Link::Inclusive, self.store, access)
+        put(self.reach, Link::None, self.store, access)
     }
     #[inline]
     fn fetch(&mut self, block: BlockId) {

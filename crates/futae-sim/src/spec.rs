@@ -134,13 +134,13 @@ impl LevelSpec {
 }
 
 /// The links between levels, top down. Where none is asked for, the link above an `exclusive`
-/// level is a demotion and every other inclusive.
+/// level demotes, and every other tells nothing.
 #[must_use]
 pub fn links(levels: &[LevelSpec], asked: Option<Link>) -> Vec<Link> {
     let below_top = levels.iter().skip(1);
     let usual = |level: &LevelSpec| match level.policy.lives_on_demotions() {
         true => Link::Demote,
-        false => Link::Inclusive,
+        false => Link::None,
     };
     below_top
         .map(|level| asked.unwrap_or_else(|| usual(level)))
@@ -255,7 +255,7 @@ mod tests {
     #[test]
     fn an_exclusive_level_is_demoted_to_unless_asked_otherwise() {
         let levels = ["exclusive:1GiB", "lru:1GiB", "exclusive(fifo):1GiB"].map(level);
-        assert_eq!(links(&levels, None), [Link::Inclusive, Link::Demote]);
+        assert_eq!(links(&levels, None), [Link::None, Link::Demote]);
         assert_eq!(links(&levels, Some(Link::Notice)), [Link::Notice; 2]);
         assert_eq!(links(&levels[..1], None), []);
     }

@@ -82,7 +82,7 @@ fn the_order_of_events_is_decision_then_read_then_demotion() {
 
 #[test]
 fn a_write_goes_down_all_levels_even_where_it_hits() {
-    let mut two = hierarchy(&[("lru", 2), ("lru", 2)], Link::Inclusive, 10);
+    let mut two = hierarchy(&[("lru", 2), ("lru", 2)], Link::None, 10);
     let log = logged(&mut two, 0);
     two.access(0, 1, READ);
     lines(&log);
@@ -108,7 +108,7 @@ fn an_inclusive_link_tells_nothing_and_a_notice_costs_a_read_only_where_it_is_ad
         }
         let lower = two.counters(0, 1);
         let (demotions, notices) = match link {
-            Link::Inclusive => (0, 0),
+            Link::None => (0, 0),
             Link::Demote => (3, 0),
             Link::Notice => (0, 3),
         };
@@ -140,7 +140,7 @@ fn an_inclusive_link_tells_nothing_and_a_notice_costs_a_read_only_where_it_is_ad
 
 #[test]
 fn an_invalidated_block_is_gone_at_every_level() {
-    let mut two = hierarchy(&[("lru", 4), ("lru", 8)], Link::Inclusive, 10);
+    let mut two = hierarchy(&[("lru", 4), ("lru", 8)], Link::None, 10);
     two.access(0, 1, READ);
     two.invalidate(0, 1);
     assert_eq!(
@@ -156,7 +156,7 @@ fn an_invalidated_block_is_gone_at_every_level() {
 
 #[test]
 fn guests_share_the_last_level_and_nothing_else() {
-    let mut two = guests(&[("lru", 2), ("lru", 3)], Link::Inclusive, 10, 2);
+    let mut two = guests(&[("lru", 2), ("lru", 3)], Link::None, 10, 2);
     assert_eq!(two.access(0, 1, READ), 2);
     assert_eq!(
         two.access(1, 1, READ),
@@ -268,7 +268,7 @@ fn counts_add_up_at_every_boundary() {
                 assert_eq!(above.demotions_out, below.demotions_in, "{at}");
                 assert_eq!(above.notices_out, below.notices_in, "{at}");
                 let sent = above.demotions_out + above.notices_out;
-                let expected = if link == Link::Inclusive {
+                let expected = if link == Link::None {
                     0
                 } else {
                     above.evictions

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 /// The chosen set is there after the first request; nothing else ever is.
 #[test]
 fn const_loads_its_set_and_keeps_it() {
-    let mut one = hierarchy(&[("const(pin=2-4+9)", 10)], Link::Inclusive, 20);
+    let mut one = hierarchy(&[("const(pin=2-4+9)", 10)], Link::None, 20);
     assert_eq!(one.access(0, 7, Read), 1);
     assert_eq!(one.order(0, 0).len(), 4);
     let served: Vec<u32> = [2, 3, 4, 9, 7, 0]
@@ -31,7 +31,7 @@ fn const_loads_its_set_and_keeps_it() {
 /// Blocks that the disk does not have, or that are another guest's, are not loaded.
 #[test]
 fn blocks_that_do_not_exist_are_not_loaded() {
-    let mut one = hierarchy(&[("const(pin=3-1000000)", 10)], Link::Inclusive, 5);
+    let mut one = hierarchy(&[("const(pin=3-1000000)", 10)], Link::None, 5);
     one.access(0, 0, Read);
     assert_eq!((one.order(0, 0).len(), one.store().preload_reads), (2, 2));
     let levels = [("const(pin=3-1000000)", 10), ("lru", 4)];
@@ -53,7 +53,7 @@ fn blocks_that_do_not_exist_are_not_loaded() {
 #[test]
 fn lfu_history_loads_at_its_reviews() {
     let policy = "lfu-history(history=6,review=2,min_gain=0)";
-    let mut one = hierarchy(&[(policy, 2)], Link::Inclusive, 20);
+    let mut one = hierarchy(&[(policy, 2)], Link::None, 20);
     let mut seen = Vec::new();
     for block in [1, 1, 2, 2, 3, 3, 3, 3] {
         one.access(0, block, Read);
@@ -98,7 +98,7 @@ fn logs_of_choosing_policies_replay() {
         "const",
         "lfu-history(prefill=true)",
     ] {
-        let mut one = hierarchy(&[(policy, 16)], Link::Inclusive, 64);
+        let mut one = hierarchy(&[(policy, 16)], Link::None, 64);
         let log = Arc::new(Mutex::new(String::new()));
         let lines = Arc::clone(&log);
         let write = move |decision: &Decision| {
@@ -130,7 +130,7 @@ fn a_chosen_set_above_makes_the_host_cache_work() {
     let workload = "uniform:32blocks";
     let set = run(
         &["const:21blocks", "lru:11blocks"],
-        Some(Link::Inclusive),
+        Some(Link::None),
         workload,
         (10, 300),
     );
@@ -143,13 +143,13 @@ fn a_chosen_set_above_makes_the_host_cache_work() {
     let literal = "lfu-history(min_gain=0):21blocks";
     let literal = run(
         &[literal, "lru:11blocks"],
-        Some(Link::Inclusive),
+        Some(Link::None),
         workload,
         (10, 300),
     );
     let gaining = run(
         &["lfu-history:21blocks", "lru:11blocks"],
-        Some(Link::Inclusive),
+        Some(Link::None),
         workload,
         (10, 300),
     );

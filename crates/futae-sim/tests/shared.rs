@@ -51,7 +51,7 @@ fn all(workload: &str, link: Option<Link>) -> Vec<SimulationSpec> {
 
 #[test]
 fn of_every_policy_and_link() {
-    for link in [None, Some(Link::Inclusive), Some(Link::Notice)] {
+    for link in [None, Some(Link::None), Some(Link::Notice)] {
         are_as_if_alone(&all("zipf(0.7):500blocks", link));
     }
 }

@@ -6,6 +6,7 @@
 
 use futae_sim::WriteMode;
 use futae_sim::run::{TraceSimulation, Traces, ViewChoice};
+use futae_testkit::need::{Need, skip};
 use futae_trace::TraceOptions;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -114,8 +115,8 @@ fn check(path: &Path, view: &str, rows: &[Row]) {
 fn every_row_of_the_truth_table() {
     let directory = directory();
     let Ok(table) = std::fs::read_to_string(directory.join("truth.tsv")) else {
-        eprintln!("skipped: no truth.tsv in {}", directory.display());
-        return;
+        let why = format!("no truth.tsv in {}", directory.display());
+        return skip(Need::Traces, &why);
     };
     let mut groups: Vec<_> = rows(&table).into_iter().collect();
     groups.sort_by_key(|(_, rows)| rows[0].requests);

@@ -22,7 +22,7 @@ fn no_online_policy_beats_the_bound_and_exclusive_attains_it() {
         }
         let levels = levels(kind.name());
         let levels: Vec<&str> = levels.iter().map(String::as_str).collect();
-        for link in [Link::Inclusive, Link::Demote] {
+        for link in [Link::None, Link::Demote] {
             let hit = lower_hit(&run(&levels, Some(link), "uniform:4000blocks", (20, 40)));
             let name = kind.name();
             assert!(hit <= bound + noise, "{name}, {link}: {hit} beats {bound}");
@@ -48,7 +48,7 @@ fn lru_below_lru_has_no_hits_below_the_gap() {
             let levels: Vec<&str> = levels.iter().map(String::as_str).collect();
             let hit = lower_hit(&run(
                 &levels,
-                Some(Link::Inclusive),
+                Some(Link::None),
                 "uniform:20000blocks",
                 (10, 20),
             ));

@@ -43,7 +43,7 @@ fn dirt(hierarchy: &Hierarchy) -> Vec<[u64; 3]> {
 
 #[test]
 fn an_example_worked_by_hand() {
-    let mut two = hierarchy(&[("lru", 2), ("lru", 2)], Link::Inclusive);
+    let mut two = hierarchy(&[("lru", 2), ("lru", 2)], Link::None);
     assert_eq!(two.access(0, 1, WRITE), 2, "found nowhere, kept at the top");
     assert_eq!(two.access(0, 1, WRITE), 0, "overwritten");
     assert_eq!(two.access(0, 2, READ), 2);
@@ -135,7 +135,7 @@ fn a_notice_is_filled_from_where_the_data_is() {
 
 #[test]
 fn bypassed_writes_go_down() {
-    let mut one = hierarchy(&[("fix", 1)], Link::Inclusive);
+    let mut one = hierarchy(&[("fix", 1)], Link::None);
     one.access(0, 1, READ);
     assert_eq!((one.access(0, 2, WRITE), one.store().writes), (1, 1));
     assert_eq!((one.access(0, 1, WRITE), one.store().writes), (0, 1));
@@ -144,7 +144,7 @@ fn bypassed_writes_go_down() {
 
 #[test]
 fn an_invalidated_dirty_block_is_counted_as_discarded() {
-    let shape = shape(&[("lru", 2), ("lru", 4)], Link::Inclusive, 2, 10);
+    let shape = shape(&[("lru", 2), ("lru", 4)], Link::None, 2, 10);
     let mut two = Hierarchy::new(&shape).expect("known policies");
     for guest in 0..2 {
         two.access(guest, 1, WRITE);
@@ -329,7 +329,7 @@ fn no_write_is_lost() {
 fn one_level_hits_as_under_write_through() {
     let requests = requests(300, 20_000);
     for kind in Kind::ALL.iter().filter(|kind| kind.name() != "cost") {
-        let mut shape = shape(&[(kind.name(), 50)], Link::Inclusive, 1, 300);
+        let mut shape = shape(&[(kind.name(), 50)], Link::None, 1, 300);
         let mut served = [[Served::default(); 2]; 2];
         let back = [WriteMode::WriteBack, WriteMode::WriteThrough].map(|mode| {
             shape.write_mode = mode;

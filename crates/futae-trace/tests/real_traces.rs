@@ -3,6 +3,7 @@
 //! The traces are not part of this repository: they are looked for where `FUTAE_TRACES` says, or
 //! in `shared/traces` beside it, with a table `truth.tsv` of requests and distinct blocks.
 
+use futae_testkit::need::{Need, skip};
 use futae_trace::{
     DenseTrace, Request, RequestKind, Summarizer, Summary, TraceOptions, TraceReader, View,
 };
@@ -15,10 +16,8 @@ fn traces() -> Option<PathBuf> {
     if path.join("truth.tsv").is_file() {
         return Some(path);
     }
-    println!(
-        "skipped: no truth.tsv in {} (set FUTAE_TRACES)",
-        path.display()
-    );
+    let why = format!("no truth.tsv in {} (set FUTAE_TRACES)", path.display());
+    skip(Need::Traces, &why);
     None
 }
 
@@ -222,8 +221,8 @@ fn summary(path: &Path) -> Summary {
 fn figures_are_those_of_the_list() {
     let Some(traces) = traces() else { return };
     let Ok(list) = std::fs::read_to_string(traces.join("README.md")) else {
-        println!("skipped: no README.md in {}", traces.display());
-        return;
+        let why = format!("no README.md in {}", traces.display());
+        return skip(Need::Traces, &why);
     };
     let rows: Vec<Row> = list.lines().filter_map(row).collect();
     assert!(rows.len() > 20);

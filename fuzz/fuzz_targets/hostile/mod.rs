@@ -6,7 +6,7 @@
     reason = "no target uses all of it"
 )]
 
-use std::time::{Duration, Instant};
+pub use futae_testkit::wait::eventually;
 
 /// Reads an input off as decisions; 0 for every decision after its end.
 pub struct Script<'a> {
@@ -60,15 +60,6 @@ pub fn stamped(owner: u8, start: u64, bytes: usize) -> Vec<u8> {
     (start..start + bytes as u64)
         .map(|at| stamp(owner, at))
         .collect()
-}
-
-/// Waits for what another thread does; a target that waits in vain has found a hang.
-pub fn eventually(what: &str, mut done: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(10);
-    while !done() {
-        assert!(Instant::now() < deadline, "not within ten seconds: {what}");
-        std::thread::sleep(Duration::from_micros(200));
-    }
 }
 
 /// Puts the inputs into the directory that `FUTAE_FUZZ_SEEDS` names, if it does.

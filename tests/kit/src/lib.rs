@@ -1,5 +1,18 @@
 //! What the tests of every crate share.
+//!
+//! | room | holds |
+//! | --- | --- |
+//! | [`need`] | what a test needs of its machine, and what it does where that is missing |
+//! | [`wait`] | waiting for a condition, the only way in which a test may wait |
+//! | [`nbd`] | NBD clients that keep the protocol |
+//! | [`store`] | a store that fails and stalls on command |
 
 #![forbid(unsafe_code)]
 
 pub mod need;
+pub mod wait;
+
+#[cfg(feature = "cache")]
+pub mod nbd;
+#[cfg(feature = "cache")]
+pub mod store;

@@ -1,138 +1,186 @@
-//! No circle between the modules of one directory: what uses another is not used by it, directly or by a third.
+//! No circle between the files of a crate: each can be read with what it uses, and nothing else.
 
-use super::{Finding, Source, without_tests};
+use super::{Finding, Source, mask, without_tests};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Crates in which modules must not use each other in a circle.
-const WITHOUT_CIRCLES: [&str; 1] = ["futae-guest"];
+/// The crates whose files stand in no circle.
+pub const CRATES: [&str; 2] = ["futae-engine", "futae-guest"];
 
-/// A module by its names from the crate's root on.
+/// Where a file stands among the modules of its crate; the root has no names.
 type Module = Vec<String>;
 
-/// Uses of each module, within one directory, by modules of the same.
-type Uses = BTreeMap<Module, BTreeMap<String, BTreeSet<String>>>;
+/// The files of a crate, what they use, and what they export again.
+struct Crate<'a> {
+    files: BTreeMap<Module, (&'a Source, String)>,
+    exports: BTreeMap<Module, Vec<Vec<String>>>,
+}
 
-/// Circles in the crates that must not have any.
+/// Circles between the files of the crates that are to have none.
 #[must_use]
 pub fn check(sources: &[Source]) -> Vec<Finding> {
-    let of = |name: &&str| check_crate(sources, name);
-    WITHOUT_CIRCLES.iter().flat_map(of).collect()
+    CRATES
+        .iter()
+        .flat_map(|name| check_crate(name, sources))
+        .collect()
 }
 
-fn check_crate(sources: &[Source], name: &str) -> Vec<Finding> {
-    let place = format!("crates/{name}/src/");
-    let own = sources.iter().filter(|source| source.is_rust());
-    let files: BTreeMap<Module, String> = own
-        .filter_map(|source| {
-            let file = source.path.strip_prefix(&place)?;
-            let lines = without_tests(&source.text)
-                .into_iter()
-                .map(|(_, line)| line + "\n");
-            Some((module_of(file), lines.collect()))
-        })
+fn check_crate(name: &str, sources: &[Source]) -> Vec<Finding> {
+    let whole = Crate::of(name, sources);
+    let uses: BTreeMap<&Module, BTreeSet<Module>> = whole
+        .files
+        .keys()
+        .map(|module| (module, whole.uses(module)))
         .collect();
-    let shown = reexports(&files);
-    let mut uses = Uses::new();
-    for (module, code) in &files {
-        for path in paths(code) {
-            let Some(used) = resolve(&files, &shown, module, &path) else {
-                continue;
-            };
-            let same = module.iter().zip(&used).take_while(|(a, b)| a == b).count();
-            // A module and those within it are one to the others.
-            if let (Some(from), Some(to)) = (module.get(same), used.get(same)) {
-                let level = uses.entry(module[..same].to_vec()).or_default();
-                level.entry(from.clone()).or_default().insert(to.clone());
-            }
+    let mut findings = Vec::new();
+    for (module, (source, _)) in &whole.files {
+        let Some(way) = way_back(module, &uses) else {
+            continue;
+        };
+        // A circle is named once, at the first of its files.
+        if way.iter().all(|other| module <= other) {
+            let names: Vec<_> = way.iter().map(|module| module.join("::")).collect();
+            let problem = format!("uses {}, which uses it", names.join(", which uses "));
+            findings.push(source.finding(0, problem));
         }
     }
-    let circles = uses.iter().filter_map(|(directory, uses)| {
-        let circle = circle(uses)?.join(" uses ");
-        let directory = directory.join("/");
-        Some(Finding {
-            path: format!("{place}{directory}"),
-            line: 1,
-            problem: format!("modules use each other in a circle: {circle}"),
-        })
-    });
-    circles.collect()
+    findings
 }
 
-fn module_of(file: &str) -> Module {
-    let stem = file.trim_end_matches(".rs");
-    let names = stem.split('/').map(str::to_owned);
-    let mut module: Module = names.collect();
-    if matches!(
-        module.last().map(String::as_str),
-        Some("mod" | "lib" | "main")
-    ) {
-        module.pop();
-    }
-    module
-}
-
-/// What modules show of those within them (`pub use inner::Item`): where each item really is.
-fn reexports(files: &BTreeMap<Module, String>) -> BTreeMap<(Module, String), Module> {
-    let mut found = BTreeMap::new();
-    for (module, code) in files {
-        for statement in code.split(';') {
-            let Some((_, tree)) = statement.rsplit_once("use ") else {
-                continue;
-            };
-            for mut path in trees(tree) {
-                let Some(item) = path.pop() else { continue };
-                let inner: Module = module.iter().cloned().chain(path).collect();
-                if inner.len() > module.len() && files.contains_key(&inner) {
-                    found.insert((module.clone(), item), inner);
+/// The shortest way from a module over others back to it: those others.
+fn way_back<'a>(
+    from: &'a Module,
+    uses: &BTreeMap<&'a Module, BTreeSet<Module>>,
+) -> Option<Vec<Module>> {
+    let mut ways = vec![Vec::new()];
+    let mut seen = BTreeSet::new();
+    while !ways.is_empty() {
+        let mut longer = Vec::new();
+        for way in ways {
+            for next in uses.get(way.last().unwrap_or(from)).into_iter().flatten() {
+                if next == from {
+                    return Some(way);
+                }
+                if seen.insert(next.clone()) {
+                    longer.push([way.as_slice(), &[next.clone()]].concat());
                 }
             }
         }
+        ways = longer;
     }
-    found
+    None
 }
 
-/// All paths of some code that begin at the crate's root or at the module above.
-fn paths(code: &str) -> Vec<Vec<String>> {
-    let starts = ["crate::", "super::"];
-    let is_start = |at: usize| {
-        let before = code[..at].chars().next_back();
-        before.is_none_or(|c| !c.is_alphanumeric() && c != '_' && c != ':')
-    };
-    let all = starts.iter().flat_map(|start| code.match_indices(start));
-    let begun = all.filter(|(at, _)| is_start(*at));
-    begun.flat_map(|(at, _)| trees(&code[at..])).collect()
+impl<'a> Crate<'a> {
+    fn of(name: &str, sources: &'a [Source]) -> Self {
+        let root = format!("crates/{name}/src/");
+        let mut whole = Self {
+            files: BTreeMap::new(),
+            exports: BTreeMap::new(),
+        };
+        for source in sources {
+            let Some(path) = source.path.strip_prefix(&root) else {
+                continue;
+            };
+            let Some(path) = path.strip_suffix(".rs") else {
+                continue;
+            };
+            let mut module: Module = path.split('/').map(str::to_owned).collect();
+            module.pop_if(|last| matches!(last.as_str(), "mod" | "lib" | "main"));
+            let lines: Vec<String> = without_tests(&mask(&source.text))
+                .into_iter()
+                .map(|(_, line)| line.to_owned())
+                .collect();
+            whole.files.insert(module, (source, lines.join("\n")));
+        }
+        for (module, (_, code)) in &whole.files {
+            let of = imports(code).filter(|(is_public, _)| *is_public);
+            let of = of.flat_map(|(_, tree)| paths(&tree)).collect();
+            whole.exports.insert(module.clone(), of);
+        }
+        whole
+    }
+
+    /// The other files that a file uses. What it only exports again it does not use.
+    fn uses(&self, module: &Module) -> BTreeSet<Module> {
+        let code = &self.files[module].1;
+        let imported = imports(code).filter(|(is_public, _)| !is_public);
+        let mut named: Vec<_> = imported.flat_map(|(_, tree)| paths(&tree)).collect();
+        named.extend(inline_paths(code));
+        let targets = named.iter().filter_map(|path| self.resolve(module, path));
+        targets.filter(|target| target != module).collect()
+    }
+
+    /// The file in which a path ends, followed through exports.
+    fn resolve(&self, module: &Module, path: &[String]) -> Option<Module> {
+        let mut rest = path;
+        let mut at = module.clone();
+        match rest.first()?.as_str() {
+            "crate" => (at, rest) = (Module::new(), &rest[1..]),
+            "self" => rest = &rest[1..],
+            "super" => {}
+            first => {
+                let child = [module.as_slice(), &[first.to_owned()]].concat();
+                self.files.get(&child)?;
+            }
+        }
+        while rest.first().is_some_and(|name| name == "super") {
+            at.pop();
+            rest = &rest[1..];
+        }
+        while let Some(name) = rest.first() {
+            let child = [at.as_slice(), std::slice::from_ref(name)].concat();
+            if !self.files.contains_key(&child) {
+                break;
+            }
+            (at, rest) = (child, &rest[1..]);
+        }
+        let export = rest.first().and_then(|name| {
+            let exports = self.exports.get(&at)?;
+            exports.iter().find(|path| path.last() == Some(name))
+        });
+        match export {
+            Some(path) if at != *module => self.resolve(&at, path),
+            _ => Some(at),
+        }
+    }
 }
 
-/// The paths of `a::b`, or of a tree such as `a::{b, c::d}`.
-fn trees(text: &str) -> Vec<Vec<String>> {
-    let text = text.trim_start();
-    let is_part = |c: char| c.is_alphanumeric() || c == '_';
-    let end = text.find(|c| !is_part(c)).unwrap_or(text.len());
-    let (name, rest) = text.split_at(end);
-    let Some(rest) = rest.strip_prefix("::") else {
-        return vec![vec![name.to_owned()]];
-    };
-    let below: Vec<Vec<String>> = match rest.strip_prefix('{') {
-        Some(inner) => branches(inner).into_iter().flat_map(trees).collect(),
-        None => trees(rest),
-    };
-    let with_name = |path: Vec<String>| std::iter::once(name.to_owned()).chain(path).collect();
-    below.into_iter().map(with_name).collect()
+/// The trees of `use`, and whether each is public.
+fn imports(code: &str) -> impl Iterator<Item = (bool, String)> {
+    let items = code.split(';').filter_map(|item| {
+        let line = item.rfind("use ")?;
+        let before = item[..line].trim_end();
+        let starts = |end: char| before.ends_with(end);
+        let is_public = before.ends_with("pub") || before.ends_with(')') && before.contains("pub(");
+        let is_item = is_public || before.is_empty() || starts('}') || starts(']') || starts('{');
+        is_item.then(|| (is_public, item[line + 4..].to_owned()))
+    });
+    items
 }
 
-/// What stands between commas before the brace that closes.
-fn branches(text: &str) -> Vec<&str> {
-    let (mut depth, mut begin, mut found) = (0, 0, Vec::new());
-    for (at, c) in text.char_indices() {
+/// The paths of a tree of `use`.
+fn paths(tree: &str) -> Vec<Vec<String>> {
+    let tree = tree.trim();
+    let Some((stem, branches)) = tree.split_once('{') else {
+        let name = tree.split(" as ").next().unwrap_or_default();
+        return vec![
+            name.split("::")
+                .map(|part| part.trim().to_owned())
+                .collect(),
+        ];
+    };
+    let branches = branches.trim_end().strip_suffix('}').unwrap_or(branches);
+    let (mut found, mut depth, mut begin) = (Vec::new(), 0, 0);
+    for (at, c) in branches.char_indices().chain([(branches.len(), ',')]) {
         match c {
             '{' => depth += 1,
-            '}' if depth > 0 => depth -= 1,
-            ',' | '}' if depth == 0 => {
-                found.push(&text[begin..at]);
-                begin = at + 1;
-                if c == '}' {
-                    break;
+            '}' => depth -= 1,
+            ',' if depth == 0 => {
+                let branch = branches[begin..at].trim();
+                if !branch.is_empty() {
+                    found.extend(paths(&format!("{stem}{branch}")));
                 }
+                begin = at + 1;
             }
             _ => {}
         }
@@ -140,62 +188,14 @@ fn branches(text: &str) -> Vec<&str> {
     found
 }
 
-/// The module that a path in `from` leads to.
-fn resolve(
-    files: &BTreeMap<Module, String>,
-    shown: &BTreeMap<(Module, String), Module>,
-    from: &Module,
-    path: &[String],
-) -> Option<Module> {
-    let mut at = from.clone();
-    for name in path {
-        match name.as_str() {
-            "crate" => at.clear(),
-            "super" => drop(at.pop()?),
-            _ => {
-                let within: Module = at.iter().chain([name]).cloned().collect();
-                if files.contains_key(&within) {
-                    at = within;
-                } else {
-                    return Some(
-                        shown
-                            .get(&(at.clone(), name.clone()))
-                            .cloned()
-                            .unwrap_or(at),
-                    );
-                }
-            }
-        }
-    }
-    Some(at)
-}
-
-/// Modules of which each uses the next, and the last is the first again.
-fn circle(uses: &BTreeMap<String, BTreeSet<String>>) -> Option<Vec<String>> {
-    fn go_on(
-        uses: &BTreeMap<String, BTreeSet<String>>,
-        way: &mut Vec<String>,
-        done: &mut BTreeSet<String>,
-    ) -> Option<Vec<String>> {
-        let last = way.last()?.clone();
-        for next in uses.get(&last).into_iter().flatten() {
-            if let Some(begin) = way.iter().position(|name| name == next) {
-                way.push(next.clone());
-                return Some(way.split_off(begin));
-            }
-            if done.contains(next) {
-                continue;
-            }
-            way.push(next.clone());
-            if let Some(circle) = go_on(uses, way, done) {
-                return Some(circle);
-            }
-            way.pop();
-        }
-        done.insert(last);
-        None
-    }
-    let mut done = BTreeSet::new();
-    let begin = |name: &String| go_on(uses, &mut vec![name.clone()], &mut done);
-    uses.keys().find_map(begin)
+/// Paths of two names and more that stand in code.
+fn inline_paths(code: &str) -> Vec<Vec<String>> {
+    let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
+    let uses = |item: &str| item.trim_start().starts_with("use ");
+    code.split(';')
+        .filter(|item| !item.lines().any(uses))
+        .flat_map(|item| item.split(|c| !is_part(c)))
+        .filter(|word| word.contains("::"))
+        .map(|word| word.split("::").map(str::to_owned).collect())
+        .collect()
 }

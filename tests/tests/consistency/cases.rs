@@ -2,15 +2,13 @@
 
 use crate::{number, say};
 use futae_policy::Prng;
+use futae_testkit::nbd::Plain as Client;
+use futae_testkit::wait::eventually;
 use futae_tests::BLOCK;
 use futae_tests::direct::{Buffer, Direct};
-use futae_tests::nbd::Client;
-use futae_tests::process::PATIENCE;
 use futae_tests::stage::{EXPORT, Stage};
 use futae_tests::stamp::Stamp;
 use futae_tests::tools::has_fuse;
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
 /// Blocks of the volume.
 const BLOCKS: u64 = 512;
@@ -32,14 +30,6 @@ struct Plan {
     own: Vec<u64>,
     /// How the mount writes.
     writes_back: bool,
-}
-
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !is_so() {
-        assert!(Instant::now() < deadline, "{what}: not after {PATIENCE:?}");
-        sleep(Duration::from_millis(2));
-    }
 }
 
 fn sum(stage: &Stage, counter: &str) -> u64 {
@@ -106,7 +96,7 @@ fn play(plan: &Plan) -> Vec<(u64, Option<Stamp>)> {
     stage.serve(&serving);
     let file = Direct::open(&stage.file()).expect("the file opens");
     // The first of these reads has the mount connect again; none of the blocks that it has is evicted yet.
-    let connects = |stage: &Stage| wait_until("the mount is back", || sum(stage, "requests") > 0);
+    let connects = |stage: &Stage| eventually("the mount is back", || sum(stage, "requests") > 0);
     let mut next = plan.cached;
     let mut read_next = || {
         file.read(next * BLOCK as u64, &mut buffer).expect("a read");

@@ -10,7 +10,7 @@ use crate::log::{Counts, Log};
 use crate::model::Volume;
 use crate::server::{EXPORTS, Server};
 use futae_policy::Prng;
-use futae_tests::process::PATIENCE;
+use futae_testkit::wait::PATIENCE;
 use futae_wire::ClientWish;
 use rustix::process::Signal;
 use std::fs;

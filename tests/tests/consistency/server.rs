@@ -2,8 +2,9 @@
 
 use crate::config::{Config, Kind};
 use crate::model::Volume;
+use futae_testkit::wait::eventually;
 use futae_tests::binary::futae;
-use futae_tests::process::{Ended, PATIENCE, Running};
+use futae_tests::process::{Ended, Running};
 use futae_tests::tools::text;
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::Signal;
@@ -13,8 +14,6 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// The exports, by the numbers of their volumes.
@@ -105,7 +104,7 @@ impl Server {
         nbdkit.args(["error-rate=20%", "rdelay=1ms", "wdelay=1ms"]);
         nbdkit.arg(format!("error-file={}", text(&self.path("faults"))));
         self.store = Some(Running::start("nbdkit", nbdkit));
-        wait_until("nbdkit listens", || UnixStream::connect(&socket).is_ok());
+        eventually("nbdkit listens", || UnixStream::connect(&socket).is_ok());
     }
 
     /// Kills the store.
@@ -166,7 +165,7 @@ impl Server {
         let ended = self.running.take().expect("it runs").wait();
         for volume in 0..EXPORTS.len() {
             let image = self.image(volume);
-            wait_until("the images are free", || is_free(&image));
+            eventually("the images are free", || is_free(&image));
         }
         ended
     }
@@ -189,13 +188,4 @@ fn is_free(image: &Path) -> bool {
         return true;
     };
     flock(&image, FlockOperation::NonBlockingLockExclusive).is_ok()
-}
-
-/// Waits for something that is sure to come.
-pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !is_so() {
-        assert!(Instant::now() < deadline, "{what}: not after {PATIENCE:?}");
-        sleep(Duration::from_millis(1));
-    }
 }

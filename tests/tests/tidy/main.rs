@@ -4,8 +4,8 @@ mod rules;
 
 use futae_policy::Kind;
 use futae_tests::tidy::{
-    Finding, Source, cards, circles, dependencies, documents, links, policy_names, root, sizes,
-    sources, unsafety, words,
+    Finding, Source, cards, dependencies, documents, links, policy_names, root, sizes, sources,
+    unsafety, waiting, words,
 };
 use std::process::Command;
 
@@ -97,8 +97,8 @@ fn nothing_is_unfinished() {
 }
 
 #[test]
-fn no_modules_use_each_other_in_a_circle() {
-    nothing(&circles::check(&sources()));
+fn no_library_prints() {
+    nothing(&words::check_printing(&sources()));
 }
 
 #[test]
@@ -109,6 +109,11 @@ fn no_library_prints() {
 #[test]
 fn no_test_is_ignored() {
     nothing(&words::check_ignored(&sources()));
+}
+
+#[test]
+fn no_test_sleeps_to_be_right() {
+    nothing(&waiting::check(&sources()));
 }
 
 #[test]

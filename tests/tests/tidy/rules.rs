@@ -8,6 +8,25 @@ fn one(path: &str, text: &str) -> Vec<Source> {
 }
 
 #[test]
+fn a_sleep_in_a_test_is_found_unless_it_is_permitted() {
+    let check = |path: &str, text: &str| waiting::check(&one(path, text)).len();
+    for wait in ["thread::sleep(PAUSE);", "assert!(begin.elapsed() < LIMIT);"] {
+        for path in ["tests/src/a.rs", "crates/futae-x/tests/a.rs", "fuzz/a.rs"] {
+            assert_eq!(check(path, wait), 1, "{path} {wait}");
+        }
+        assert_eq!(check("crates/futae-x/src/a.rs", wait), 0);
+    }
+    let permitted = "tests/tests/crash.rs";
+    assert_eq!(check(permitted, "sleep(a);"), 0);
+    assert_eq!(check(permitted, "sleep(a);\nsleep(b);"), 1);
+    assert_eq!(check(permitted, ""), 1, "a permit that is not used");
+    assert_eq!(
+        check("tests/a.rs", "use std::thread::sleep; // sleep(1)"),
+        0
+    );
+}
+
+#[test]
 fn comments_and_literals_are_not_code() {
     let text =
         "a /* b /* c */ d */ e // f\n\"g\\\" h\" i r#\"j\" k\"# l 'm' '\\'' 'n b\"o\" br\"p\"";
@@ -22,30 +41,24 @@ fn comments_and_literals_are_not_code() {
 }
 
 #[test]
-fn a_circle_is_found() {
-    let check = |files: &[(&str, &str)]| {
-        let source = |(path, text): &(&str, &str)| {
-            Source::new(&format!("crates/futae-guest/src/{path}"), text)
-        };
-        let sources: Vec<_> = files.iter().map(source).collect();
-        circles::check(&sources).len()
+fn a_library_that_prints_is_found() {
+    let prints = |path: &str, text: &str| {
+        let library = Source::new(path, text);
+        let root = Source::new(
+            "crates/futae-host/src/lib.rs",
+            "#[cfg(test)]\nmod golden;\n",
+        );
+        words::check_printing(&[library, root]).len()
     };
-    let root = ("lib.rs", "mod a;\nmod b;\nmod c;\npub use b::Thing;\n");
-    let a = ("a.rs", "use crate::{Thing, other};\n");
-    let c = ("c/mod.rs", "mod d;\n");
-    assert_eq!(check(&[root, a, ("b.rs", ""), c]), 0);
-    assert_eq!(
-        check(&[root, a, ("b.rs", "fn f() { crate::a::g() }\n"), c]),
-        1
-    );
-    let d = ("c/d.rs", "use super::super::a::{x, y};\n");
-    assert_eq!(
-        check(&[root, a, ("b.rs", "use crate::c::d::Z;\n"), c, d]),
-        1
-    );
-    assert_eq!(check(&[root, a, ("b.rs", ""), c, d]), 0);
-    let test = "#[cfg(test)]\nmod tests {\n    use crate::a::g;\n}\n";
-    assert_eq!(check(&[root, a, ("b.rs", test), c]), 0);
+    let bad = "fn f() {\n    eprintln!(\"a\");\n    println!(\"b\");\n}\n";
+    assert_eq!(prints("crates/futae-host/src/stop.rs", bad), 2);
+    assert_eq!(prints("crates/futae-host/src/stop.rs", "// println!\n"), 0);
+    assert_eq!(prints("crates/futae-host/src/golden.rs", bad), 0);
+    assert_eq!(prints("crates/futae-cli/src/table.rs", bad), 0);
+    assert_eq!(prints("crates/futae-agent/src/main.rs", bad), 0);
+    assert_eq!(prints("crates/futae-host/tests/stop.rs", bad), 0);
+    let test = format!("#[cfg(test)]\nmod tests {{\n{bad}}}\n");
+    assert_eq!(prints("crates/futae-host/src/stop.rs", &test), 0);
 }
 
 #[test]

@@ -62,6 +62,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
 fn keep(keeper: &mut Keeper, args: &Args, stopped: &AtomicBool) -> Result<(), Failure> {
     let mut next = Instant::now();
     let mut number = 0;
+    let mut hints = Vec::new();
     while args.periods.is_none_or(|periods| number < periods) {
         // A period that took too long does not make the next shorter.
         next = (next + keeper.interval()).max(Instant::now());
@@ -71,13 +72,16 @@ fn keep(keeper: &mut Keeper, args: &Args, stopped: &AtomicBool) -> Result<(), Fa
             }
             std::thread::sleep(LOOK_INTERVAL.min(next - Instant::now().min(next)));
         }
-        tell(&keeper.period(), args.json)?;
+        let report = keeper.period();
+        tell(&report, &hints, args.json)?;
+        hints = report.hints;
         number += 1;
     }
     Ok(())
 }
 
-fn tell(report: &Report, as_json: bool) -> Result<(), Failure> {
+/// Prints a period; hints that were given in the period before are not given again.
+fn tell(report: &Report, given: &[String], as_json: bool) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     if as_json {
         writeln!(out, "{}", serde_json::to_string(report)?)?;
@@ -90,6 +94,9 @@ fn tell(report: &Report, as_json: bool) -> Result<(), Failure> {
         writeln!(out, "{}{dry}", report.decision)?;
         for problem in &report.problems {
             writeln!(out, "  {problem}")?;
+        }
+        for hint in report.hints.iter().filter(|hint| !given.contains(hint)) {
+            writeln!(out, "  {hint}")?;
         }
     }
     Ok(out.flush()?)

@@ -27,8 +27,8 @@ pub struct Args {
     /// A level, top down, as POLICY:SIZE; without any only the application's requests are shown
     #[arg(long = "level", value_name = "POLICY:SIZE")]
     levels: Vec<String>,
-    /// How levels are joined: inclusive, demote or notice [default: demote above an exclusive
-    /// level, inclusive elsewhere]
+    /// What crosses to the level below when a block is evicted: demote (its data), notice (its
+    /// number) or none [default: demote above an exclusive level, none elsewhere]
     #[arg(long)]
     link: Option<Link>,
     /// Requests before counting begins [default: a fifth of all]

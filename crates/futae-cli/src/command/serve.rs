@@ -60,6 +60,12 @@ pub struct Args {
     /// it is told
     #[arg(long = "feed", value_name = "ADDRESS")]
     feeds: Vec<String>,
+    /// Pass the samples of an agent on to `futae balance`, so that one agent serves both:
+    /// [EXPORT=]unix:PATH, the socket that balance listens on (`agent = { listen = "PATH" }`), for an
+    /// export with a --feed. While nobody listens there, samples are dropped and the socket is tried again;
+    /// the cache never waits for it
+    #[arg(long = "samples-to", value_name = "ADDRESS")]
+    samples_to: Vec<String>,
     /// Memory for requests and replies of all clients, in addition to the caches; at least 64MiB
     #[arg(long, value_name = "SIZE", default_value = "256MiB")]
     buffer_memory: String,

@@ -27,8 +27,8 @@ pub struct Args {
     /// A level, top down, as POLICY:SIZE
     #[arg(long = "level", value_name = "POLICY:SIZE")]
     levels: Vec<String>,
-    /// How levels are joined: inclusive, demote or notice [default: demote above an exclusive
-    /// level, inclusive elsewhere]
+    /// What crosses to the level below when a block is evicted: demote (its data), notice (its
+    /// number) or none [default: demote above an exclusive level, none elsewhere]
     #[arg(long)]
     link: Option<Link>,
     /// When written data goes to the store: write-through (at once) or write-back (when the block

@@ -7,7 +7,7 @@ use anyhow::Context;
 use futae_control::{EngineReport, ask};
 use futae_engine::{EngineStatus, VolumeStatus};
 use futae_host::ServerStatus;
-use futae_report::printable;
+use futae_report::{Source, printable};
 use futae_trace::Size;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -241,26 +241,48 @@ fn stores(engines: &[EngineReport]) -> String {
 /// The feeds of agents, and the exports whose evictions are unknown.
 fn add_feeds(text: &mut String, server: &ServerStatus) {
     for feed in &server.feeds {
-        let who = match (feed.connected, feed.disk.as_str()) {
-            (false, _) => feed.last_frame_seconds.map_or_else(
+        let agent = &feed.agent;
+        let who = match (agent.connected, agent.disk.as_str()) {
+            (false, _) => agent.last_frame_seconds.map_or_else(
                 || "no agent".to_owned(),
                 |seconds| format!("no agent; the last spoke {seconds:.0} s ago"),
             ),
+            (true, _) if agent.source == Some(Source::Vmstat) => format!(
+                "agent of {}, which counts by /proc/vmstat and tells no evictions: it needs root, and Linux 6.1 or \
+                 later with BTF",
+                agent.guest
+            ),
             (true, "") => format!(
                 "agent of {}, none of whose disks is this export",
-                feed.guest
+                agent.guest
             ),
-            (true, disk) => format!("agent of {}, disk {disk}", feed.guest),
+            (true, disk) => format!("agent of {}, disk {disk}", agent.guest),
         };
+        let refused = agent.refused_ranges - agent.other_disk_ranges.min(agent.refused_ranges);
         let _ = writeln!(
             text,
-            "feed {}: {who}; evicted {} in {} ranges, {} refused, {} pages untold",
+            "feed {}: {who}; evicted {} in {} ranges, {} ranges of other disks left out, {} refused, {} pages untold",
             feed.export,
-            Size::Bytes(feed.bytes),
-            count(feed.ranges),
-            count(feed.refused_ranges),
-            count(feed.untold_pages),
+            Size::Bytes(agent.bytes),
+            count(agent.ranges),
+            count(agent.other_disk_ranges),
+            count(refused),
+            count(agent.untold_pages),
         );
+        if let Some(relay) = &feed.samples_to {
+            let whether = if relay.connected {
+                "connected"
+            } else {
+                "nobody listens"
+            };
+            let _ = writeln!(
+                text,
+                "  samples to unix:{}: {whether}; {} frames passed on, {} dropped",
+                relay.path.display(),
+                count(relay.frames),
+                count(relay.dropped_frames),
+            );
+        }
     }
     let blind: Vec<_> = server
         .exports
@@ -319,7 +341,7 @@ fn dirty(engine: &EngineStatus) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use futae_host::{ExportReport, FeedReport};
+    use futae_host::{AgentStatus, ExportReport, FeedReport};
 
     #[test]
     fn every_export_has_a_row_of_its_own() {
@@ -361,11 +383,18 @@ mod tests {
 
     #[test]
     fn a_name_steers_no_terminal() {
-        let feed = FeedReport {
-            export: "disk\x1b[1m".into(),
+        let agent = AgentStatus {
             connected: true,
             guest: "g\x1b[2J\nroot#".into(),
-            ..FeedReport::default()
+            disk: "vda".into(),
+            refused_ranges: 10_231,
+            other_disk_ranges: 10_229,
+            ..AgentStatus::default()
+        };
+        let feed = FeedReport {
+            export: "disk\x1b[1m".into(),
+            agent,
+            samples_to: None,
         };
         let server = ServerStatus {
             feeds: vec![feed],
@@ -373,5 +402,7 @@ mod tests {
         };
         let text = render(&Status::Server(server), None);
         assert!(!text.contains('\x1b'), "{text:?}");
+        let refused = "10,229 ranges of other disks left out, 2 refused";
+        assert!(text.contains(refused), "{text}");
     }
 }

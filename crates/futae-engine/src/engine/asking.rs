@@ -2,29 +2,16 @@
 //! minute), so each volume that is asked about has a thread of its own for as long as questions wait:
 //! one slow store holds up neither the caller nor another volume.
 
-use super::Engine;
+use super::front::Engine;
+use super::questions::{ExtentsDone, Question, Questions};
 use crate::{Extent, IoError};
 use futae_policy::VolumeId;
-use hashbrown::HashMap;
 use std::collections::VecDeque;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
 /// Questions about one volume that wait or are being answered at most. Further ones are answered at once:
 /// "all of it is data", which is always true enough.
 const QUESTIONS_MAX: usize = 64;
-
-/// Called once with the extents; it must not block and must not call the cache.
-pub type ExtentsDone = Box<dyn FnOnce(Result<Vec<Extent>, IoError>) + Send>;
-
-struct Question {
-    offset: u64,
-    length: u64,
-    done: ExtentsDone,
-}
-
-/// Questions that wait, by volume. A volume is in the table while a thread answers for it.
-#[derive(Default)]
-pub struct Questions(HashMap<VolumeId, VecDeque<Question>>);
 
 impl Engine {
     /// As [`extents`](Self::extents), without waiting for the store: `done` is called with the result, on

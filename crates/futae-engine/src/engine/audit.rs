@@ -8,7 +8,7 @@ impl State {
     pub fn audit(&self) {
         self.level.audit();
         self.audit_dirty();
-        for (key, flight) in &self.flights {
+        for (key, flight) in &self.under_way.flights {
             for (block, slot) in &flight.targets {
                 assert_eq!(
                     self.level.find(*block),
@@ -48,7 +48,7 @@ impl State {
             match self.frames.get(slot) {
                 Frame::Ready | Frame::Loading => {}
                 Frame::Awaits(key) => {
-                    let targets = &self.flights[key as usize].targets;
+                    let targets = &self.under_way.flights[key as usize].targets;
                     assert!(
                         targets.contains(&(block, slot)),
                         "awaits a flight that forgot it"
@@ -57,15 +57,15 @@ impl State {
                 Frame::AwaitsWrite => {
                     let span = self.block_span(block);
                     assert!(
-                        self.write_over(&span).is_some(),
+                        self.under_way.write_over(&span).is_some(),
                         "awaits a write that is over"
                     );
                 }
             }
         }
-        for (block, key) in &self.flight_of {
+        for (block, key) in &self.under_way.flight_of {
             assert!(
-                self.flights.contains(*key),
+                self.under_way.flights.contains(*key),
                 "block {block:?} waits for a flight that is over"
             );
         }

@@ -1,12 +1,11 @@
 //! Changes of a growing volume's store that are made past the cache: while nothing else is under
 //! way in their range, and nothing in it is dirty.
 
-use super::Engine;
 use super::effects::Effects;
-use super::flights::{Content, Span, Write};
+use super::flights::{Content, Run, Span, Write};
+use super::front::Engine;
+use super::rest::{Rest, Waiting};
 use super::state::State;
-use super::steps::Rest;
-use super::write_back::Run;
 use crate::request::{Change, Granted};
 use crate::{ClientId, IoBuf, IoError, Operation, Request, StoreDone};
 use futae_policy::VolumeId;
@@ -96,16 +95,6 @@ impl Drop for Changing {
     }
 }
 
-/// A change that waits for write-backs.
-pub struct Waiting {
-    /// Its key among the writes.
-    key: usize,
-    blocks: Span,
-    /// Whether it does not matter what is dirty in its range.
-    cuts: bool,
-    granted: Granted,
-}
-
 impl State {
     pub fn begin_change(&mut self, request: Request, effects: &mut Effects) {
         let volume = request.volume;
@@ -118,11 +107,11 @@ impl State {
             None => (change.offset, change.offset.saturating_add(change.length)),
         };
         let blocks = self.in_blocks(volume, offset, offset, end);
-        if let Some(key) = self.write_over(&blocks) {
-            return self.writes[key].parked.push(request);
+        if let Some(key) = self.under_way.write_over(&blocks) {
+            return self.under_way.writes[key].parked.push(request);
         }
-        if let Some(key) = self.flight_over(&blocks) {
-            return self.flights[key].parked.push(request);
+        if let Some(key) = self.under_way.flight_over(&blocks) {
+            return self.under_way.flights[key].parked.push(request);
         }
         let Operation::Change(change) = request.operation else {
             return;
@@ -139,7 +128,7 @@ impl State {
         };
         // From here on nothing else begins in the range, so that what is dirty gets less.
         let waiting = Waiting {
-            key: self.add_write(write),
+            key: self.under_way.add_write(write),
             blocks,
             cuts,
             granted: change.granted,
@@ -166,12 +155,12 @@ impl State {
                 .within(first..end, 1)
                 .is_empty()
         };
-        self.run_over(&change.blocks).is_some() || (!change.cuts && is_dirty())
+        self.under_way.run_over(&change.blocks).is_some() || (!change.cuts && is_dirty())
     }
 
     /// Nothing else is under way in the range, and nothing is dirty.
     fn begin_grant(&mut self, change: Waiting, effects: &mut Effects) {
-        self.writes[change.key].has_begun = true;
+        self.under_way.writes[change.key].has_begun = true;
         let first = self.block_range(&change.blocks).0;
         self.grant(change, first, effects);
     }
@@ -211,7 +200,7 @@ impl State {
 
     /// The change has been made.
     pub fn end_change(&mut self, key: usize, effects: &mut Effects) {
-        let volume = self.writes[key].span.volume;
+        let volume = self.under_way.writes[key].span.volume;
         if self.settle_failure(volume, effects) {
             self.leave_change(key, effects);
         } else {
@@ -220,7 +209,7 @@ impl State {
     }
 
     fn leave_change(&mut self, key: usize, effects: &mut Effects) {
-        let write = self.remove_write(key);
+        let write = self.under_way.remove_write(key);
         effects.answer(write.done, Ok(IoBuf::new(0)));
         for request in write.parked {
             self.begin_in_turn(request, effects);

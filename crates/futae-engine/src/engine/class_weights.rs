@@ -13,10 +13,10 @@ impl State {
     /// A store operation that ended well took so long.
     pub fn note_cost(&mut self, ticket: Ticket, took: Duration) {
         let (span, reads) = match ticket {
-            Ticket::Flight(key) => (self.flights[key].span, true),
-            Ticket::Run(key) => (Some(self.runs[key].span), false),
-            Ticket::Write(key) if self.writes[key].content == Content::Data => {
-                (Some(self.writes[key].span), false)
+            Ticket::Flight(key) => (self.under_way.flights[key].span, true),
+            Ticket::Run(key) => (Some(self.under_way.runs[key].span), false),
+            Ticket::Write(key) if self.under_way.writes[key].content == Content::Data => {
+                (Some(self.under_way.writes[key].span), false)
             }
             Ticket::Write(_) | Ticket::Flush(_) | Ticket::Mark(_) => return,
         };

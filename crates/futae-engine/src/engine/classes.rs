@@ -1,6 +1,6 @@
 //! Volumes that get other classes, with their resident blocks, in steps.
 
-use super::Engine;
+use super::front::Engine;
 use super::state::State;
 use futae_policy::{BlockId, Class, VolumeId};
 

@@ -1,19 +1,16 @@
 //! What the log says of a store that fails: the first error at once, then a count a minute, and at last that no
 //! more came. A disk that is gone fails thousands of requests a second, and one line says as much as all of theirs.
 
-use super::Engine;
 use super::effects::Ticket;
-use super::state::State;
 use crate::{IoError, IoErrorKind};
 use futae_policy::VolumeId;
 use std::collections::BTreeMap;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Weak};
+use std::sync::mpsc::Sender;
 use std::time::Duration;
 use tracing::{error, info, warn};
 
 /// From one count to the next.
-const INTERVAL: Duration = Duration::from_secs(60);
+pub const INTERVAL: Duration = Duration::from_secs(60);
 /// Volumes of which errors are counted apart; a tree has one for each file.
 const VOLUMES_MAX: usize = 32;
 
@@ -24,7 +21,7 @@ pub struct Complaints {
     /// Of volumes beyond [`VOLUMES_MAX`].
     others: u64,
     /// Its end is the end of the thread that counts; none while there is nothing to count.
-    counts: Option<Sender<()>>,
+    pub counts: Option<Sender<()>>,
 }
 
 /// What is known of one volume's store.
@@ -52,7 +49,7 @@ pub enum Remark {
 }
 
 /// Whether an error is the store's: not one of the request, or of a store that cannot do something at all.
-fn matters(error: &IoError) -> bool {
+pub fn matters(error: &IoError) -> bool {
     matches!(error.kind, IoErrorKind::Store | IoErrorKind::NoSpace)
 }
 
@@ -72,7 +69,13 @@ fn sentence(of: Ticket, error: &IoError) -> String {
 
 impl Complaints {
     /// Counts an error; what is to be said at once.
-    fn note(&mut self, volume: VolumeId, name: &str, of: Ticket, error: IoError) -> Option<Remark> {
+    pub fn note(
+        &mut self,
+        volume: VolumeId,
+        name: &str,
+        of: Ticket,
+        error: IoError,
+    ) -> Option<Remark> {
         if let Some(trouble) = self.volumes.get_mut(&volume) {
             trouble.unsaid += 1;
             trouble.last = error;
@@ -94,7 +97,7 @@ impl Complaints {
     }
 
     /// A minute is over.
-    fn count(&mut self) -> Vec<Remark> {
+    pub fn count(&mut self) -> Vec<Remark> {
         let mut remarks = Vec::new();
         self.volumes.retain(|_, trouble| {
             let name = trouble.name.clone();
@@ -121,7 +124,8 @@ impl Complaints {
 }
 
 impl Remark {
-    fn say(self) {
+    /// Says it.
+    pub fn say(self) {
         match self {
             Self::First { name, text } => error!(volume = name, "{name}: {text}"),
             Self::More { name, count, last } => warn!(
@@ -141,66 +145,6 @@ impl Remark {
                 );
             }
         }
-    }
-}
-
-impl State {
-    fn volume_of(&self, ticket: Ticket) -> Option<VolumeId> {
-        match ticket {
-            Ticket::Flight(key) => self.flights[key].span.map(|span| span.volume),
-            Ticket::Write(key) => Some(self.writes[key].span.volume),
-            Ticket::Flush(key) => Some(self.flushes[key].volume),
-            Ticket::Run(key) => Some(self.runs[key].volume),
-            Ticket::Mark(volume) => Some(volume),
-        }
-    }
-
-    /// A store operation failed; its ticket is still good. What is to be said of it.
-    pub fn complain(&mut self, ticket: Ticket, error: IoError) -> Option<Remark> {
-        let volume = self.volume_of(ticket).filter(|_| matters(&error))?;
-        let known = self.volumes.get(usize::from(volume.0))?;
-        self.complaints.note(volume, &known.name, ticket, error)
-    }
-}
-
-impl Engine {
-    /// Says something of a store, and counts what follows.
-    pub(super) fn remark(self: &Arc<Self>, remark: Remark) {
-        remark.say();
-        let mut state = self.lock();
-        if state.complaints.counts.is_some() {
-            return;
-        }
-        let (alive, is_gone) = channel();
-        let engine = Arc::downgrade(self);
-        let thread = std::thread::Builder::new().name("futae-count".into());
-        if thread.spawn(move || count(&engine, &is_gone)).is_ok() {
-            state.complaints.counts = Some(alive);
-        }
-    }
-
-    /// Says what has not been said of errors of stores; at the end.
-    fn say_the_rest(&self) {
-        let remarks = self.lock().complaints.count();
-        let is_news = |remark: &Remark| !matches!(remark, Remark::NoMore { .. });
-        remarks.into_iter().filter(is_news).for_each(Remark::say);
-    }
-}
-
-impl Drop for Engine {
-    fn drop(&mut self) {
-        self.say_the_rest();
-    }
-}
-
-/// Counts until no more errors come, or the engine is gone.
-fn count(engine: &Weak<Engine>, is_gone: &Receiver<()>) {
-    while let Err(RecvTimeoutError::Timeout) = is_gone.recv_timeout(INTERVAL) {
-        let Some(engine) = engine.upgrade() else {
-            return;
-        };
-        let remarks = engine.lock().complaints.count();
-        remarks.into_iter().for_each(Remark::say);
     }
 }
 

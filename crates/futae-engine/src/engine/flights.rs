@@ -15,6 +15,16 @@ pub struct Span {
 }
 
 impl Span {
+    /// The bytes of a block of a volume of `size_bytes`; the last one may be short.
+    pub fn of_block(block: BlockId, block_bytes: u64, size_bytes: u64) -> Self {
+        let offset = block.index() * block_bytes;
+        Self {
+            volume: block.volume(),
+            offset,
+            length: block_bytes.min(size_bytes.saturating_sub(offset)),
+        }
+    }
+
     /// One past the last byte.
     pub fn end(&self) -> u64 {
         self.offset + self.length
@@ -127,4 +137,28 @@ pub struct Write {
     pub done: Done,
     /// Requests that wait until it is over.
     pub parked: Vec<Request>,
+}
+
+/// A write-back under way.
+pub struct Run {
+    pub volume: VolumeId,
+    pub first: u64,
+    pub end: u64,
+    pub span: Span,
+    /// Writes that wait until it is over.
+    pub parked: Vec<Request>,
+}
+
+/// A flush under way.
+pub struct Flush {
+    pub volume: VolumeId,
+    pub done: Done,
+    /// The newest write that it covers.
+    pub stamp: u64,
+    /// Dirty blocks that it waits for.
+    pub left: u64,
+    /// The first failure that it has to tell of.
+    pub error: Option<IoError>,
+    /// Whether the store is to make it stable.
+    pub is_stable: bool,
 }

@@ -6,14 +6,13 @@
 //! end of that write waits until it is over. What a frame holds behind the end of its volume is
 //! any bytes; they become zeroes when the volume grows over them.
 
-use super::Engine;
-use super::dirt::Dirt;
+use super::dirty_total::Room;
 use super::effects::Effects;
 use super::flights::{Content, Span, Write};
-use super::state::{State, Volume};
-use super::write::Deciding;
-use super::write_back::Room;
-use super::{demotion_guard, status};
+use super::front::Engine;
+use super::rest::Deciding;
+use super::state::State;
+use super::volume::Volume;
 use crate::{
     IoBuf, IoError, IoErrorKind, Operation, Request, SetupError, Store, StoreDone, StoreOperation,
 };
@@ -34,20 +33,9 @@ impl Engine {
         store: Arc<dyn Store>,
         class: Class,
     ) -> Result<VolumeId, SetupError> {
-        let size_bytes = store.size_bytes();
         let volume = Volume {
-            name: name.to_owned(),
-            store,
-            size_bytes,
-            class,
-            demotion_guard: demotion_guard::DemotionGuard::default(),
-            tally: status::Tally::default(),
             grows: true,
-            notices: super::notices::Notices::default(),
-            dirt: Dirt::default(),
-            guard: None,
-            residents: super::residents::Residents::default(),
-            costs: None,
+            ..Volume::new(name, store, class)
         };
         let mut state = self.lock();
         if let Some(free) = state.free_volumes.pop() {
@@ -84,9 +72,9 @@ impl State {
             offset: 0,
             length: u64::MAX,
         };
-        let is_used = self.flight_over(&all).is_some()
-            || self.write_over(&all).is_some()
-            || self.run_over(&all).is_some();
+        let is_used = self.under_way.flight_over(&all).is_some()
+            || self.under_way.write_over(&all).is_some()
+            || self.under_way.run_over(&all).is_some();
         if is_used {
             return false;
         }
@@ -166,11 +154,11 @@ impl State {
         }
         let size = self.volumes[volume].size_bytes;
         let blocks = self.in_blocks(span.volume, span.offset.min(size), span.offset, end);
-        if let Some(key) = self.write_over(&blocks) {
-            return self.writes[key].parked.push(request);
+        if let Some(key) = self.under_way.write_over(&blocks) {
+            return self.under_way.writes[key].parked.push(request);
         }
-        if let Some(key) = self.flight_over(&blocks) {
-            return self.flights[key].parked.push(request);
+        if let Some(key) = self.under_way.flight_over(&blocks) {
+            return self.under_way.flights[key].parked.push(request);
         }
         if let Operation::Write { fua: false, .. } = request.operation
             && end <= size
@@ -181,8 +169,8 @@ impl State {
                 Room::None => {}
             }
         }
-        if let Some(key) = self.run_over(&blocks) {
-            return self.runs[key].parked.push(request);
+        if let Some(key) = self.under_way.run_over(&blocks) {
+            return self.under_way.runs[key].parked.push(request);
         }
         let (Operation::Write { data, fua, .. } | Operation::Append { data, fua }) =
             request.operation
@@ -199,7 +187,7 @@ impl State {
             done: request.done,
             parked: Vec::new(),
         };
-        let key = self.add_write(write);
+        let key = self.under_way.add_write(write);
         let operation = StoreOperation::Write {
             offset: span.offset,
             buffer: data,

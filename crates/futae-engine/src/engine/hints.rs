@@ -3,19 +3,10 @@
 use super::effects::Effects;
 use super::flights::Span;
 use super::frames::Frame;
+use super::rest::{Demoting, Rest};
 use super::state::State;
-use super::steps::Rest;
 use crate::{ClientId, IoBuf};
 use futae_policy::{AccessKind, BlockId, Outcome};
-
-/// Demoted blocks that are being decided on.
-pub struct Demoting {
-    client: ClientId,
-    sequence: u64,
-    span: Span,
-    data: IoBuf,
-    next: u64,
-}
 
 impl State {
     /// Data that `client` evicted at its time `sequence`. Each block is accepted only under the
@@ -61,7 +52,7 @@ impl State {
             let demotion_guard = &self.volumes[usize::from(span.volume.0)].demotion_guard;
             let is_accepted = demotion_guard.accepts(client, sequence, index)
                 && of.overlap(&span) == Some(of)
-                && self.write_over(&of).is_none();
+                && self.under_way.write_over(&of).is_none();
             if !is_accepted {
                 self.steps.count(1);
                 self.tally.demotions_refused += 1;

@@ -1,4 +1,4 @@
-//! Loading in the background: blocks that are resident and whose data nobody has asked for, or
+//! What is loaded in the background: blocks that are resident and whose data nobody has asked for, or
 //! that are too large to be fetched while somebody waits.
 //!
 //! Small blocks are fetched whole, a few at a time. Blocks of more than [`PIECE_BYTES`] come in
@@ -6,12 +6,8 @@
 //! the requests that go on meanwhile; until the last piece is there, reads of the block go to the
 //! store.
 
-use super::effects::Effects;
-use super::flights::{Background, Flight, Span};
-use super::frames::Frame;
-use super::state::State;
-use crate::{IoBuf, IoError};
-use futae_policy::{AccessKind, BlockId, Outcome, Slot};
+use super::flights::Span;
+use futae_policy::{BlockId, Slot};
 use std::collections::VecDeque;
 
 /// Blocks of more bytes are loaded in pieces of so many. Also the bytes of smaller blocks that are
@@ -21,10 +17,10 @@ pub const PIECE_BYTES: u64 = 1 << 20;
 /// smallest blocks.
 pub const PAGE_BYTES: u64 = crate::PAGE_BYTES as u64;
 
-/// What is to be loaded.
+/// What is to be loaded, in which order.
 #[derive(Default)]
 pub struct Loads {
-    /// Blocks and their slots; those whose frame is no longer [`Frame::Loading`] are passed over.
+    /// Blocks and their slots. Those that are wanted no more are passed over.
     queue: VecDeque<(BlockId, Slot)>,
     /// The block that is being loaded in pieces.
     current: Option<Load>,
@@ -34,6 +30,7 @@ pub struct Loads {
     is_held: bool,
 }
 
+/// A block that is being loaded in pieces.
 struct Load {
     block: BlockId,
     slot: Slot,
@@ -44,14 +41,139 @@ struct Load {
     given_up: bool,
 }
 
+/// What became of a piece that has arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Landing {
+    /// Nobody wants it any more.
+    Unwanted,
+    /// It could not be read: the block is given up.
+    Failed(BlockId),
+    /// It belongs in this slot, and more is to come.
+    Piece(BlockId, Slot),
+    /// It belongs in this slot, and was the last one.
+    Whole(BlockId, Slot),
+}
+
 impl Loads {
-    fn are_none(&self) -> bool {
+    /// Whether nothing waits and nothing is under way.
+    pub fn are_none(&self) -> bool {
         self.queue.is_empty() && self.current.is_none() && self.flights == 0
+    }
+
+    /// Whether `most` small blocks are under way or wait, or a large one is under way.
+    pub fn are_enough(&self, most: u64) -> bool {
+        self.queue.len() as u64 + self.flights >= most || self.current.is_some()
+    }
+
+    /// Whether one more small block may be fetched beside those under way, of which there are to be
+    /// `most` at most.
+    pub fn may_fetch(&self, most: u64) -> bool {
+        self.flights < most
     }
 
     /// From now on holds loading back, and puts what is to be loaded before all others; or ends that.
     pub fn hold(&mut self, is_held: bool) {
         self.is_held = is_held;
+    }
+
+    /// Whether loading is held back.
+    pub fn are_held(&self) -> bool {
+        self.is_held
+    }
+
+    /// A block is to be loaded. Where more than `most` wait, those that are not wanted any more are
+    /// left out.
+    pub fn add(
+        &mut self,
+        (block, slot): (BlockId, Slot),
+        most: usize,
+        is_wanted: impl Fn(BlockId, Slot) -> bool,
+    ) {
+        if self.queue.len() > most {
+            self.queue.retain(|&(block, slot)| is_wanted(block, slot));
+        }
+        if self.is_held {
+            self.queue.push_front((block, slot));
+        } else {
+            self.queue.push_back((block, slot));
+        }
+    }
+
+    /// The block to load next.
+    pub fn next(&mut self, is_wanted: impl Fn(BlockId, Slot) -> bool) -> Option<(BlockId, Slot)> {
+        std::iter::from_fn(|| self.queue.pop_front()).find(|&(block, slot)| is_wanted(block, slot))
+    }
+
+    /// The block that was to be loaded next has to wait.
+    pub fn put_back(&mut self, block: BlockId, slot: Slot) {
+        self.queue.push_front((block, slot));
+    }
+
+    /// A small block is being fetched for nobody.
+    pub fn depart_whole(&mut self) {
+        self.flights += 1;
+    }
+
+    /// It has arrived, or could not be read.
+    pub fn land_whole(&mut self) {
+        self.flights -= 1;
+    }
+
+    /// The bytes of a large block to read next, if no piece is under way. `span_of` tells the bytes of a block.
+    pub fn next_piece(
+        &mut self,
+        is_wanted: impl Fn(BlockId, Slot) -> bool,
+        span_of: impl Fn(BlockId) -> Span,
+    ) -> Option<Span> {
+        let is_over = |load: &Load| load.given_up && !load.in_flight;
+        if self.current.as_ref().is_none_or(is_over) {
+            let (block, slot) = self.next(is_wanted).or_else(|| {
+                self.current = None;
+                None
+            })?;
+            self.current = Some(Load {
+                block,
+                slot,
+                loaded_bytes: 0,
+                in_flight: false,
+                given_up: false,
+            });
+        }
+        let load = self.current.as_ref().filter(|load| !load.in_flight)?;
+        let of = span_of(load.block);
+        Some(Span {
+            volume: of.volume,
+            offset: of.offset + load.loaded_bytes,
+            length: PIECE_BYTES.min(of.length - load.loaded_bytes),
+        })
+    }
+
+    /// The piece is being read.
+    pub fn depart_piece(&mut self) {
+        if let Some(load) = &mut self.current {
+            load.in_flight = true;
+        }
+    }
+
+    /// A piece of so many bytes has arrived, if `is_ok`, of a block of `whole_bytes`.
+    pub fn land_piece(&mut self, is_ok: bool, bytes: u64, whole_bytes: u64) -> Landing {
+        let Some(mut load) = self.current.take() else {
+            return Landing::Unwanted;
+        };
+        if load.given_up {
+            return Landing::Unwanted;
+        }
+        let (block, slot) = (load.block, load.slot);
+        if !is_ok {
+            return Landing::Failed(block);
+        }
+        load.loaded_bytes += bytes;
+        load.in_flight = false;
+        if load.loaded_bytes == whole_bytes {
+            return Landing::Whole(block, slot);
+        }
+        self.current = Some(load);
+        Landing::Piece(block, slot)
     }
 
     /// What was loaded of a block counts for nothing: it has left its slot, or is here otherwise.
@@ -62,206 +184,96 @@ impl Loads {
     }
 }
 
-impl State {
-    /// Whether blocks are too large to be fetched while somebody waits.
-    pub fn in_pieces(&self) -> bool {
-        self.block_bytes > PIECE_BYTES
-    }
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futae_policy::VolumeId;
 
-    /// Goes on loading, and asks the policy what it wants loaded once nothing is left to load. It
-    /// is decided at once, as in the simulator; the data follow.
-    pub fn preload(&mut self, effects: &mut Effects) {
-        while !self.loads.is_held {
-            if !self.loads.are_none() {
-                self.load_on(effects);
-            }
-            let under_way = self.loads.queue.len() as u64 + self.loads.flights;
-            let is_enough = under_way >= self.loads_max() || self.loads.current.is_some();
-            if is_enough {
-                return;
-            }
-            let Some(block) = self.level.review() else {
-                return;
-            };
-            if self.is_inside(block) {
-                self.place_unasked(block, effects);
-            }
-        }
-    }
+    const WHOLE: u64 = 2 * PIECE_BYTES + 100;
 
-    /// Small blocks that are loaded at a time.
-    fn loads_max(&self) -> u64 {
-        (PIECE_BYTES / self.block_bytes).max(1)
-    }
-
-    /// Whether a block is one of a volume that there is.
-    pub fn is_inside(&self, block: BlockId) -> bool {
-        self.volumes
-            .get(usize::from(block.volume().0))
-            .is_some_and(|volume| block.index() < volume.size_bytes.div_ceil(self.block_bytes))
-    }
-
-    /// Puts a block before the level that nobody asks for now, and has it loaded if it is placed.
-    pub fn place_unasked(&mut self, block: BlockId, effects: &mut Effects) {
-        if let Outcome::Admitted { slot, .. } = self.offer(block, AccessKind::Preload, effects) {
-            self.tally.preload_reads += 1;
-            self.load_later(block, slot);
-        }
-    }
-
-    /// A block has got a slot, and its data is to be loaded in the background.
-    pub fn load_later(&mut self, block: BlockId, slot: Slot) {
-        self.frames.set(slot, Frame::Loading);
-        let slots = self.level.capacity() as usize;
-        if self.loads.queue.len() > 2 * slots {
-            let queue = std::mem::take(&mut self.loads.queue);
-            let wanted = queue
-                .into_iter()
-                .filter(|(block, slot)| self.is_loading(*block, *slot));
-            self.loads.queue = wanted.collect();
-        }
-        if self.loads.is_held {
-            self.loads.queue.push_front((block, slot));
-        } else {
-            self.loads.queue.push_back((block, slot));
-        }
-    }
-
-    fn is_loading(&self, block: BlockId, slot: Slot) -> bool {
-        self.level.find(block) == Some(slot) && self.frames.get(slot) == Frame::Loading
-    }
-
-    fn load_on(&mut self, effects: &mut Effects) {
-        if self.in_pieces() {
-            self.load_piece(effects);
-        } else {
-            self.load_whole(effects);
-        }
-    }
-
-    fn load_whole(&mut self, effects: &mut Effects) {
-        let mut started = Vec::new();
-        while self.loads.flights < self.loads_max() {
-            let Some((block, slot)) = self.loads.queue.pop_front() else {
-                break;
-            };
-            if !self.is_loading(block, slot) {
-                continue;
-            }
-            let span = self.block_span(block);
-            if self.write_over(&span).is_some() {
-                // The end of the write comes by here.
-                self.loads.queue.push_front((block, slot));
-                break;
-            }
-            let key = if let Some(&flight) = self.flight_of.get(&block) {
-                flight
-            } else {
-                let flight = Flight {
-                    span: Some(span),
-                    whole: true,
-                    background: Background::Whole,
-                    ..Flight::default()
-                };
-                let key = self.flights.insert(flight);
-                self.flight_of.insert(block, key);
-                self.loads.flights += 1;
-                started.push(key);
-                key
-            };
-            self.frames.set(slot, Frame::awaits(key));
-            self.flights[key].targets.push((block, slot));
-        }
-        self.launch(&started, effects);
-    }
-
-    /// A small block that was loaded for nobody has arrived, or failed to.
-    pub fn land_whole(&mut self) {
-        self.loads.flights -= 1;
-    }
-
-    fn load_piece(&mut self, effects: &mut Effects) {
-        while self.loads.current.is_none() {
-            let Some((block, slot)) = self.loads.queue.pop_front() else {
-                return;
-            };
-            if self.is_loading(block, slot) {
-                self.loads.current = Some(Load {
-                    block,
-                    slot,
-                    loaded_bytes: 0,
-                    in_flight: false,
-                    given_up: false,
-                });
-            }
-        }
-        let Some(load) = &self.loads.current else {
-            return;
-        };
-        if load.in_flight {
-            return;
-        }
-        if load.given_up {
-            self.loads.current = None;
-            return self.load_piece(effects);
-        }
-        let piece = self.piece(load);
-        if self.write_over(&piece).is_some() {
-            return; // The end of the write comes by here.
-        }
-        if let Some(load) = &mut self.loads.current {
-            load.in_flight = true;
-        }
-        let key = self.flights.insert(Flight {
-            span: Some(piece),
-            background: Background::Piece,
-            ..Flight::default()
-        });
-        self.launch(&[key], effects);
-    }
-
-    /// The bytes to load next.
-    fn piece(&self, load: &Load) -> Span {
-        let of = self.block_span(load.block);
+    fn span_of(block: BlockId) -> Span {
         Span {
-            volume: of.volume,
-            offset: of.offset + load.loaded_bytes,
-            length: PIECE_BYTES.min(of.length - load.loaded_bytes),
+            volume: VolumeId(0),
+            offset: block.index() * WHOLE,
+            length: WHOLE,
         }
     }
 
-    /// A piece of the current block has arrived, or failed to.
-    pub fn land_piece(&mut self, span: Span, generation: u64, result: &Result<IoBuf, IoError>) {
-        let Some(mut load) = self.loads.current.take() else {
-            return;
-        };
-        if load.given_up {
-            return;
+    fn queued(indexes: &[u64]) -> Loads {
+        let mut loads = Loads::default();
+        for &index in indexes {
+            let slot = Slot(index as u32);
+            loads.add((BlockId::on_first(index), slot), 100, |_, _| true);
         }
-        let Ok(data) = result else {
-            // Nobody waits for it: whoever wants the block hears of the failure.
-            return self.invalidate(load.block);
-        };
-        let of = self.block_span(load.block);
-        span.copy(data.as_slice(), &of, self.arena.frame_mut(load.slot));
-        self.generations.landed(load.slot, generation);
-        load.loaded_bytes += span.length;
-        load.in_flight = false;
-        if load.loaded_bytes == of.length {
-            self.frames.set(load.slot, Frame::Ready);
-            if let Some(log) = &mut self.log {
-                log.note_loaded(load.block);
-            }
-        } else {
-            self.loads.current = Some(load);
-        }
+        loads
     }
 
-    /// Blocks that have a slot and not yet their data.
-    pub fn loading_blocks(&self) -> u64 {
-        let whole = |flight: &&Flight| flight.background == Background::Whole;
-        let flights = self.flights.iter().map(|(_, flight)| flight).filter(whole);
-        let under_way: usize = flights.map(|flight| flight.targets.len()).sum();
-        self.frames.loading() + under_way as u64
+    fn piece(loads: &mut Loads) -> Option<(u64, u64)> {
+        let span = loads.next_piece(|_, _| true, span_of)?;
+        loads.depart_piece();
+        Some((span.offset, span.length))
+    }
+
+    #[test]
+    fn a_large_block_comes_in_pieces_one_at_a_time() {
+        let mut loads = queued(&[1, 2]);
+        let (one, slot) = (BlockId::on_first(1), Slot(1));
+        assert_eq!(piece(&mut loads), Some((WHOLE, PIECE_BYTES)));
+        assert_eq!(piece(&mut loads), None, "one is under way");
+        let landing = loads.land_piece(true, PIECE_BYTES, WHOLE);
+        assert_eq!(landing, Landing::Piece(one, slot));
+        assert_eq!(piece(&mut loads), Some((WHOLE + PIECE_BYTES, PIECE_BYTES)));
+        loads.land_piece(true, PIECE_BYTES, WHOLE);
+        assert_eq!(piece(&mut loads), Some((WHOLE + 2 * PIECE_BYTES, 100)));
+        assert_eq!(
+            loads.land_piece(true, 100, WHOLE),
+            Landing::Whole(one, slot)
+        );
+        assert_eq!(
+            piece(&mut loads),
+            Some((2 * WHOLE, PIECE_BYTES)),
+            "the next"
+        );
+        let failed = loads.land_piece(false, PIECE_BYTES, WHOLE);
+        assert_eq!(failed, Landing::Failed(BlockId::on_first(2)));
+        assert!(loads.are_none());
+    }
+
+    #[test]
+    fn what_is_given_up_while_it_is_under_way_counts_for_nothing() {
+        let mut loads = queued(&[1, 2, 3]);
+        assert!(piece(&mut loads).is_some());
+        loads.give_up(BlockId::on_first(1));
+        assert_eq!(piece(&mut loads), None, "its piece is still under way");
+        let landing = loads.land_piece(true, PIECE_BYTES, WHOLE);
+        assert_eq!(landing, Landing::Unwanted);
+        let next = loads.next_piece(|block, _| block.index() == 3, span_of);
+        assert_eq!(
+            next.map(|span| span.offset),
+            Some(3 * WHOLE),
+            "2 is passed over"
+        );
+        loads.give_up(BlockId::on_first(3));
+        assert_eq!(loads.next_piece(|_, _| true, span_of), None);
+        assert!(loads.are_none());
+    }
+
+    #[test]
+    fn what_is_held_back_is_loaded_last_in_first_out() {
+        let mut loads = Loads::default();
+        loads.hold(true);
+        for index in 0..3 {
+            loads.add((BlockId::on_first(index), Slot(0)), 1, |block, _| {
+                block.index() != 1
+            });
+        }
+        assert!(loads.are_held() && loads.are_enough(2) && !loads.are_enough(3));
+        let next = loads.next(|_, _| true).map(|(block, _)| block.index());
+        assert_eq!(next, Some(2), "1 is not wanted any more");
+        assert!(loads.may_fetch(1));
+        loads.depart_whole();
+        assert!(!loads.may_fetch(1));
+        loads.land_whole();
+        assert!(loads.may_fetch(1));
     }
 }

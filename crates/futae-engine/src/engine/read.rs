@@ -3,6 +3,7 @@
 use super::effects::{Effects, Ticket};
 use super::flights::{Background, Flight, Span, WaitingRead};
 use super::frames::Frame;
+use super::options::OnEviction;
 use super::state::State;
 use super::steps::STEP_BYTES;
 use crate::{IoBuf, IoError, IoErrorKind, Operation, Request, StoreOperation};
@@ -34,8 +35,8 @@ impl State {
         if span.length == 0 {
             return effects.answer(request.done, Ok(IoBuf::new(0)));
         }
-        if let Some(key) = self.write_over(&span) {
-            self.writes[key].parked.push(request);
+        if let Some(key) = self.under_way.write_over(&span) {
+            self.under_way.writes[key].parked.push(request);
             return;
         }
         let (first, end) = self.block_range(&span);
@@ -97,7 +98,7 @@ impl State {
         };
         let key = self.readers.insert(reader);
         for flight in waits {
-            self.flights[flight].readers.push(key);
+            self.under_way.flights[flight].readers.push(key);
         }
         self.launch(&started, effects);
     }
@@ -153,7 +154,7 @@ impl State {
     /// Has a missing block read: by the flight that is under way for it, by the one that is being
     /// put together if the block is next to it, or by a new one.
     fn fetch(&mut self, block: BlockId, slot: Option<Slot>, reading: &mut Reading) {
-        let flight = if let Some(&flight) = self.flight_of.get(&block) {
+        let flight = if let Some(&flight) = self.under_way.flight_of.get(&block) {
             if !reading.started.contains(&flight) {
                 self.tally.shared_reads += 1;
             }
@@ -166,50 +167,22 @@ impl State {
             } else {
                 whole.overlap(&reading.span).unwrap_or(whole)
             };
-            let flight =
-                self.extend_or_start(wanted, wanted == whole, STEP_BYTES, &mut reading.started);
+            let flight = self.under_way.extend_or_start(
+                wanted,
+                wanted == whole,
+                STEP_BYTES,
+                &mut reading.started,
+            );
             if wanted == whole {
-                self.flight_of.insert(block, flight);
+                self.under_way.flight_of.insert(block, flight);
             }
             flight
         };
         if let Some(slot) = slot {
             self.frames.set(slot, Frame::awaits(flight));
-            self.flights[flight].targets.push((block, slot));
+            self.under_way.flights[flight].targets.push((block, slot));
         }
         reading.wait_for(flight);
-    }
-
-    /// Adds `wanted` to the last of `started` if it continues it and is then not longer than `bytes_max`,
-    /// else starts another flight.
-    pub fn extend_or_start(
-        &mut self,
-        wanted: Span,
-        whole: bool,
-        bytes_max: u64,
-        started: &mut Vec<usize>,
-    ) -> usize {
-        if let Some(&last) = started.last() {
-            let flight = &mut self.flights[last];
-            let adjacent = flight.span.filter(|span| {
-                span.end() == wanted.offset && span.length + wanted.length <= bytes_max
-            });
-            if let (Some(span), true) = (adjacent, flight.whole == whole) {
-                flight.span = Some(Span {
-                    length: span.length + wanted.length,
-                    ..span
-                });
-                return last;
-            }
-        }
-        let flight = Flight {
-            span: Some(wanted),
-            whole,
-            ..Flight::default()
-        };
-        let key = self.flights.insert(flight);
-        started.push(key);
-        key
     }
 
     /// Sends the reads of newly started flights to their stores.
@@ -220,7 +193,7 @@ impl State {
                 background,
                 is_notice,
                 ..
-            } = self.flights[key]
+            } = self.under_way.flights[key]
             else {
                 continue;
             };
@@ -228,7 +201,7 @@ impl State {
                 let volume = &mut self.volumes[usize::from(span.volume.0)];
                 volume.notices.depart(span.length);
             }
-            self.note_departure(key);
+            self.under_way.depart(key);
             self.account.take(span.length);
             self.tally.store_reads += 1;
             self.volumes[usize::from(span.volume.0)].tally.store_reads += 1;
@@ -238,8 +211,8 @@ impl State {
                 self.tally.store_read_blocks += span.length.div_ceil(self.block_bytes);
             }
             self.tally.bytes_store_read += span.length;
-            if self.on_eviction == crate::OnEviction::Demote {
-                self.flights[key].generation = self.store(span.volume).generation();
+            if self.on_eviction == OnEviction::Demote {
+                self.under_way.flights[key].generation = self.store(span.volume).generation();
             }
             let sequence = self.next_sequence();
             let buffer = IoBuf::new(span.length as usize);
@@ -263,9 +236,8 @@ impl State {
         result: Result<IoBuf, IoError>,
         effects: &mut Effects,
     ) {
-        let flight = self.flights.remove(key);
+        let flight = self.under_way.arrive(key);
         let Some(span) = flight.span else { return };
-        self.note_arrival(&flight, &span, key);
         // Nothing may be taken from behind what the store has filled.
         let result = result.and_then(|buffer| match buffer.len() as u64 {
             filled if filled == span.length => Ok(buffer),
@@ -274,13 +246,6 @@ impl State {
                 Err(IoError::new(IoErrorKind::Store, message))
             }
         });
-        let (first, end) = self.block_range(&span);
-        for index in first..end {
-            let block = BlockId::new(span.volume, index);
-            if self.flight_of.get(&block) == Some(&key) {
-                self.flight_of.remove(&block);
-            }
-        }
         match &result {
             Ok(buffer) => self.land(&flight, span, buffer, effects),
             Err(_) => {
@@ -293,7 +258,7 @@ impl State {
         }
         match flight.background {
             Background::No => {}
-            Background::Whole => self.land_whole(),
+            Background::Whole => self.loads.land_whole(),
             Background::Piece => self.land_piece(span, flight.generation, &result),
         }
         self.answer_readers(&flight.readers, span, result, effects);
@@ -320,7 +285,7 @@ impl State {
                 continue; // It came back before it could be sent down.
             }
             let of = self.block_span(*block);
-            let data = (self.on_eviction == crate::OnEviction::Demote).then(|| {
+            let data = (self.on_eviction == OnEviction::Demote).then(|| {
                 let mut data = IoBuf::new(of.length as usize);
                 span.copy(buffer.as_slice(), &of, data.as_mut_slice());
                 (data, flight.generation)

@@ -1,7 +1,7 @@
 //! What a restart need not lose: taken down and taken up in steps, so that requests go on meanwhile.
 
-use super::Engine;
 use super::effects::Effects;
+use super::front::Engine;
 use super::state::State;
 use crate::WarmState;
 use futae_policy::{BlockId, VolumeId};

@@ -1,16 +1,12 @@
 //! How many slots a cache has: what it was told, less what it gives way to.
 
-use super::steps::STEP_BLOCKS;
-use super::{Engine, EngineOptions, WriteBackOptions};
+use super::options::{EngineOptions, WriteBackOptions};
 use crate::SetupError;
-use std::sync::{Arc, PoisonError};
 
 /// The smallest block in bytes: one page.
 const BLOCK_BYTES_MIN: u64 = 4 << 10;
 /// The largest block in bytes.
 const BLOCK_BYTES_MAX: u64 = 256 << 20;
-/// Blocks that one step of a shrink lets go at most, so that requests are not held up.
-const SHRINK_STEP_BLOCKS: u32 = STEP_BLOCKS as u32;
 /// Of the slots that a cache was told to have, at least one in so many stays whatever is set aside.
 const KEPT_SHARE: u32 = 2;
 
@@ -25,56 +21,11 @@ pub struct Sizing {
 
 impl Sizing {
     /// The slots that are left.
-    fn left(&self) -> u32 {
+    pub fn left(&self) -> u32 {
         let kept = self.capacity_blocks.div_ceil(KEPT_SHARE);
         self.capacity_blocks
             .saturating_sub(self.aside_blocks)
             .max(kept)
-    }
-}
-
-impl Engine {
-    /// Changes the number of slots. The level below hears of evicted blocks as always; the memory of
-    /// their frames goes back to the kernel.
-    pub fn resize(self: &Arc<Self>, capacity_blocks: u32) -> Result<(), SetupError> {
-        if capacity_blocks == 0 {
-            return Err(SetupError::Size(
-                "a cache has at least one block".to_owned(),
-            ));
-        }
-        check_memory(u64::from(capacity_blocks) * self.block_bytes)?;
-        self.lock().arena.reserve(capacity_blocks)?;
-        self.fit(|sizing| sizing.capacity_blocks = capacity_blocks);
-        Ok(())
-    }
-
-    /// The size that it was told to have, in bytes.
-    pub fn wanted_bytes(&self) -> u64 {
-        let sizing = self.sizing.lock().unwrap_or_else(PoisonError::into_inner);
-        u64::from(sizing.capacity_blocks) * self.block_bytes
-    }
-
-    /// Has the cache give way to so many bytes that are used beside it for what it caches, so that both together
-    /// stay within its size; at least half of it stays. As with [`resize`](Self::resize), frames go back to the
-    /// kernel.
-    pub fn set_aside(self: &Arc<Self>, bytes: u64) {
-        let blocks = bytes.div_ceil(self.block_bytes);
-        let blocks = u32::try_from(blocks).unwrap_or(u32::MAX);
-        self.fit(|sizing| sizing.aside_blocks = blocks);
-    }
-
-    /// One at a time: what was said last counts.
-    fn fit(self: &Arc<Self>, change: impl FnOnce(&mut Sizing)) {
-        let mut sizing = self.sizing.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = sizing.left();
-        change(&mut sizing);
-        let left = sizing.left();
-        if left == before {
-            return;
-        }
-        while !self.act(|state, effects| state.resize_step(left, SHRINK_STEP_BLOCKS, effects)) {
-            self.state.give_way();
-        }
     }
 }
 
@@ -106,7 +57,8 @@ pub fn check_sizes(options: &EngineOptions) -> Result<(), SetupError> {
     check_memory(u64::from(options.capacity_blocks) * block)
 }
 
-fn check_memory(bytes: u64) -> Result<(), SetupError> {
+/// Whether so much memory is there at all.
+pub fn check_memory(bytes: u64) -> Result<(), SetupError> {
     let memory = rustix::system::sysinfo();
     let total = memory
         .totalram

@@ -1,70 +1,29 @@
 //! Everything that the cache's lock protects, and what all kinds of requests have in common.
 
 use super::account::Account;
-use super::change::Waiting;
 use super::complaints::Complaints;
-use super::cost::Costs;
-use super::demotion_guard::DemotionGuard;
-use super::dirt::Dirt;
-use super::effects::{Effects, SentDown, Ticket};
-use super::flights::{Flight, Span, WaitingRead, Write};
+use super::dirty_total::WriteBack;
+use super::effects::{Effects, SentDown};
+use super::flights::{Flush, Span, WaitingRead};
 use super::frames::{Frame, Frames};
 use super::generations::{self, Generations};
-use super::loads::{Loads, PAGE_BYTES};
+use super::loads::{Loads, PAGE_BYTES, PIECE_BYTES};
 use super::log::DecisionLog;
-use super::notices::Notices;
-use super::residents::Residents;
-use super::status::Tally;
+use super::options::{EngineOptions, OnEviction};
+use super::rest::Waiting;
 use super::steps::Steps;
-use super::unclean::Guard;
+use super::tally::Tally;
 use super::under_way::UnderWay;
-use super::write_back::{Run, WriteBack};
-use crate::StoreOperation;
+use super::volume::Volume;
 use crate::arena::Arena;
-use crate::{ClientId, Done, IoBuf, IoError, IoErrorKind, OnEviction, Operation, Request, Store};
+use crate::{ClientId, IoBuf, IoError, IoErrorKind, Operation, Request, SetupError, Store};
 use futae_policy::{
-    Access, AccessKind, BlockId, Class, Departure, Level, Outcome, Policy, Victim, VolumeId,
+    Access, AccessKind, BlockId, Class, Departure, HashIndex, Level, Outcome, Policy, Shape,
+    Victim, VolumeId,
 };
-use hashbrown::HashMap;
 use slab::Slab;
 use std::sync::Arc;
 use std::time::Instant;
-
-/// A volume of the cache.
-pub struct Volume {
-    pub name: String,
-    pub store: Arc<dyn Store>,
-    pub size_bytes: u64,
-    pub class: Class,
-    pub demotion_guard: DemotionGuard,
-    pub tally: Tally,
-    /// Whether its size changes while it is in use; see [`super::growing`].
-    pub grows: bool,
-    /// What its clients have told of.
-    pub notices: Notices,
-    /// What its store does not have yet.
-    pub dirt: Dirt,
-    /// Its mark while the store lacks data, if it has one.
-    pub guard: Option<Box<Guard>>,
-    /// Which of its blocks are resident.
-    pub residents: Residents,
-    /// What its store's operations take; not measured of volumes that come and go.
-    pub costs: Option<Box<Costs>>,
-}
-
-/// A flush under way.
-pub struct Flush {
-    pub volume: VolumeId,
-    pub done: Done,
-    /// The newest write that it covers.
-    pub stamp: u64,
-    /// Dirty blocks that it waits for.
-    pub left: u64,
-    /// The first failure that it has to tell of.
-    pub error: Option<IoError>,
-    /// Whether the store is to make it stable.
-    pub is_stable: bool,
-}
 
 /// The cache, under its lock.
 pub struct State {
@@ -81,8 +40,6 @@ pub struct State {
     pub class_names: Vec<String>,
     /// Numbers of volumes that were removed.
     pub free_volumes: Vec<VolumeId>,
-    pub flights: Slab<Flight>,
-    pub flight_of: HashMap<BlockId, usize>,
     /// What is loaded in the background.
     pub loads: Loads,
     /// How far the present step is.
@@ -90,19 +47,16 @@ pub struct State {
     /// Bytes of the buffers of what is under way.
     pub account: Arc<Account>,
     pub readers: Slab<WaitingRead>,
-    pub writes: Slab<Write>,
-    /// Where work is under way.
+    /// Reads from stores, writes and write-backs under way.
     pub under_way: UnderWay,
     pub flushes: Slab<Flush>,
     /// When the policy was last told what the stores cost.
     pub weighed: Option<Instant>,
     /// How written blocks are kept, if they are.
     pub write_back: Option<WriteBack>,
-    /// Write-backs under way.
-    pub runs: Slab<Run>,
     /// Changes that wait for write-backs.
     pub changes: Vec<Waiting>,
-    /// What the log has not said of errors of stores.
+    /// Errors of stores that were not said one by one.
     pub complaints: Complaints,
     /// Volumes with marks.
     pub guarded: Vec<VolumeId>,
@@ -114,6 +68,54 @@ pub struct State {
 }
 
 impl State {
+    /// An empty cache.
+    pub fn new(options: &EngineOptions, account: Arc<Account>) -> Result<Self, SetupError> {
+        let shape = Shape {
+            slots: options.capacity_blocks,
+            seed: options.seed,
+        };
+        let policy = futae_policy::build(&options.policy, &shape)?;
+        if options.policy.needs_future() {
+            return Err(SetupError::NeedsFuture(options.policy.to_string()));
+        }
+        let mut arena = Arena::new(options.block_bytes as usize);
+        arena.reserve(options.capacity_blocks)?;
+        let write_back = options.write_back;
+        let log = options.decision_log.as_deref();
+        Ok(Self {
+            block_bytes: options.block_bytes,
+            on_eviction: options.on_eviction,
+            level: Level::new(policy, HashIndex::default(), options.capacity_blocks),
+            arena,
+            frames: Frames::default(),
+            generations: Generations::default(),
+            volumes: Vec::new(),
+            class_names: Vec::new(),
+            free_volumes: Vec::new(),
+            loads: Loads::default(),
+            steps: Steps::new(options.block_bytes),
+            account,
+            readers: Slab::new(),
+            under_way: UnderWay::new(options.block_bytes),
+            flushes: Slab::new(),
+            weighed: None,
+            write_back: write_back.map(|how| WriteBack::new(how, options.capacity_blocks)),
+            changes: Vec::new(),
+            complaints: Complaints::default(),
+            guarded: Vec::new(),
+            sequence: 0,
+            next_client: 0,
+            tally: Tally::default(),
+            by_class: [Tally::default(); 8],
+            log: log.map(DecisionLog::create).transpose()?,
+        })
+    }
+
+    /// Whether blocks are too large to be fetched while somebody waits.
+    pub fn in_pieces(&self) -> bool {
+        self.block_bytes > PIECE_BYTES
+    }
+
     /// Decides on one request; what is left to do goes into `effects`.
     pub fn begin(&mut self, request: Request, effects: &mut Effects) {
         let volume = request.volume;
@@ -187,53 +189,6 @@ impl State {
         })
     }
 
-    pub fn flush(&mut self, volume: VolumeId, done: Done, stable: bool, effects: &mut Effects) {
-        if self.writes_back() {
-            return self.flush_dirty(volume, done, stable, effects);
-        }
-        let key = self.flushes.insert(Flush {
-            volume,
-            done,
-            stamp: 0,
-            left: 0,
-            error: None,
-            is_stable: stable,
-        });
-        self.go_on_with_flush(key, effects);
-    }
-
-    /// The store has all that a flush covers, or has refused some of it.
-    pub fn go_on_with_flush(&mut self, key: usize, effects: &mut Effects) {
-        let Flush {
-            volume, is_stable, ..
-        } = self.flushes[key];
-        if !is_stable {
-            return self.finish_flush(key, Ok(IoBuf::new(0)), effects);
-        }
-        let sequence = self.next_sequence();
-        effects.start(
-            self.store(volume),
-            sequence,
-            StoreOperation::Flush,
-            Ticket::Flush(key),
-        );
-    }
-
-    /// A flush is over.
-    pub fn finish_flush(
-        &mut self,
-        key: usize,
-        result: Result<IoBuf, IoError>,
-        effects: &mut Effects,
-    ) {
-        let flush = self.flushes.remove(key);
-        let result = flush.error.map_or(result, Err);
-        if result.is_err() {
-            self.note_error(flush.volume);
-        }
-        effects.answer(flush.done, result);
-    }
-
     /// Puts a block before the level, counts, logs, and sees to the block that it evicts.
     /// A block whose data was beside the cache comes back as a hit: there is nothing to load.
     pub fn offer(&mut self, block: BlockId, kind: AccessKind, effects: &mut Effects) -> Outcome {
@@ -300,7 +255,7 @@ impl State {
     pub fn see_off(&mut self, victim: &Victim, effects: &mut Effects) {
         let frame = self.frames.set(victim.slot, Frame::Ready);
         if let Some(key) = frame.flight() {
-            let flight = &mut self.flights[key];
+            let flight = &mut self.under_way.flights[key];
             flight.forget(victim.slot);
             if self.on_eviction != OnEviction::None {
                 flight.evicted.push(victim.block);
@@ -323,7 +278,7 @@ impl State {
             return;
         }
         let span = self.block_span(victim.block);
-        if self.write_over(&span).is_some() {
+        if self.under_way.write_over(&span).is_some() {
             return; // What the frame holds is being replaced below.
         }
         let data = match self.on_eviction {
@@ -372,7 +327,7 @@ impl State {
             self.note_resident(block, false);
             let frame = self.frames.set(victim.slot, Frame::Ready);
             if let Some(key) = frame.flight() {
-                self.flights[key].forget(victim.slot);
+                self.under_way.flights[key].forget(victim.slot);
             }
             if frame == Frame::Loading {
                 self.loads.give_up(block);
@@ -391,13 +346,7 @@ impl State {
     /// The bytes of a block; the last one of a volume may be short.
     pub fn block_span(&self, block: BlockId) -> Span {
         let size = self.volumes[usize::from(block.volume().0)].size_bytes;
-        let offset = block.index() * self.block_bytes;
-        let length = self.block_bytes.min(size.saturating_sub(offset));
-        Span {
-            volume: block.volume(),
-            offset,
-            length,
-        }
+        Span::of_block(block, self.block_bytes, size)
     }
 
     /// `span` widened to what a write keeps others away from, within the volume: whole blocks; for

@@ -1,52 +1,60 @@
 //! What is under way where: a request that overlaps it has to wait, or is answered by it.
 
-use super::flights::{Background, Flight, Span, Write};
+use super::flights::{Background, Flight, Run, Span, Write};
 use super::ranges::Ranges;
-use super::state::State;
-use super::write_back::Run;
+use futae_policy::BlockId;
+use hashbrown::HashMap;
+use slab::Slab;
 
-/// Where writes, reads that fill frames, and write-backs are under way.
-#[derive(Debug, Default)]
+/// Writes, reads that fill frames, and write-backs under way.
+#[derive(Default)]
 pub struct UnderWay {
-    writes: Ranges,
-    flights: Ranges,
+    pub flights: Slab<Flight>,
+    /// The flight that brings each whole block that is being read.
+    pub flight_of: HashMap<BlockId, usize>,
+    pub writes: Slab<Write>,
+    pub runs: Slab<Run>,
+    write_ranges: Ranges,
+    flight_ranges: Ranges,
     /// The piece of a large block that is being loaded; there is one at most, and whole blocks may be
     /// read beside it.
     piece: Option<(Span, usize)>,
-    runs: Ranges,
+    run_ranges: Ranges,
+    block_bytes: u64,
 }
 
 impl UnderWay {
-    /// A write whose blocks overlap `span`.
-    pub fn write_over(&self, span: &Span) -> Option<usize> {
-        self.writes.over(span)
+    /// Nothing, over blocks of so many bytes.
+    pub fn new(block_bytes: u64) -> Self {
+        Self {
+            block_bytes,
+            ..Self::default()
+        }
     }
-}
 
-impl State {
     /// A write begins; nothing that is under way overlaps its blocks.
     pub fn add_write(&mut self, write: Write) -> usize {
         let blocks = write.blocks;
         debug_assert!(self.write_over(&blocks).is_none(), "{blocks:?} is taken");
         let key = self.writes.insert(write);
-        self.under_way.writes.insert(&blocks, key);
+        self.write_ranges.insert(&blocks, key);
         key
     }
 
     /// A write is over.
     pub fn remove_write(&mut self, key: usize) -> Write {
         let write = self.writes.remove(key);
-        self.under_way.writes.remove(&write.blocks, key);
+        self.write_ranges.remove(&write.blocks, key);
         write
     }
 
     /// A write under way whose blocks overlap `span`.
     pub fn write_over(&self, span: &Span) -> Option<usize> {
-        self.under_way.write_over(span)
+        self.write_ranges.over(span)
     }
 
-    /// A read that fills frames, or may be waited for by others, begins.
-    pub fn note_departure(&mut self, key: usize) {
+    /// A flight that has been put together begins: from now on others wait for it, if it fills frames.
+    pub fn depart(&mut self, key: usize) {
         let Flight {
             span: Some(span),
             whole,
@@ -57,34 +65,77 @@ impl State {
             return;
         };
         if background == Background::Piece {
-            self.under_way.piece = Some((span, key));
+            self.piece = Some((span, key));
         } else if whole {
-            self.under_way.flights.insert(&span, key);
+            self.flight_ranges.insert(&span, key);
         }
     }
 
-    /// A read is over.
-    pub fn note_arrival(&mut self, flight: &Flight, span: &Span, key: usize) {
+    /// A flight is over, and no block waits for it any more.
+    pub fn arrive(&mut self, key: usize) -> Flight {
+        let flight = self.flights.remove(key);
+        let Some(span) = flight.span else {
+            return flight;
+        };
         if flight.background == Background::Piece {
-            self.under_way.piece = None;
+            self.piece = None;
         } else if flight.whole {
-            self.under_way.flights.remove(span, key);
+            self.flight_ranges.remove(&span, key);
         }
+        for index in span.offset / self.block_bytes..span.end().div_ceil(self.block_bytes) {
+            let block = BlockId::new(span.volume, index);
+            if self.flight_of.get(&block) == Some(&key) {
+                self.flight_of.remove(&block);
+            }
+        }
+        flight
+    }
+
+    /// Adds `wanted` to the last of `started` if it continues it and is then not longer than `bytes_max`,
+    /// else starts another flight.
+    pub fn extend_or_start(
+        &mut self,
+        wanted: Span,
+        whole: bool,
+        bytes_max: u64,
+        started: &mut Vec<usize>,
+    ) -> usize {
+        if let Some(&last) = started.last() {
+            let flight = &mut self.flights[last];
+            let adjacent = flight.span.filter(|span| {
+                span.end() == wanted.offset && span.length + wanted.length <= bytes_max
+            });
+            if let (Some(span), true) = (adjacent, flight.whole == whole) {
+                flight.span = Some(Span {
+                    length: span.length + wanted.length,
+                    ..span
+                });
+                return last;
+            }
+        }
+        let flight = Flight {
+            span: Some(wanted),
+            whole,
+            ..Flight::default()
+        };
+        let key = self.flights.insert(flight);
+        started.push(key);
+        key
     }
 
     /// A read under way that fills frames, or may be waited for by others, and overlaps `span`.
     pub fn flight_over(&self, span: &Span) -> Option<usize> {
-        let piece = self.under_way.piece;
+        let piece = self.piece;
         let piece = piece.filter(|(piece, _)| piece.overlap(span).is_some());
         let piece = piece.map(|(_, key)| key);
-        piece.or_else(|| self.under_way.flights.over(span))
+        piece.or_else(|| self.flight_ranges.over(span))
     }
 
     /// A write-back begins.
     pub fn add_run(&mut self, run: Run) -> usize {
         let blocks = self.blocks_of_run(&run);
         let key = self.runs.insert(run);
-        self.under_way.runs.insert(&blocks, key);
+        self.run_ranges.insert(&blocks, key);
         key
     }
 
@@ -92,7 +143,7 @@ impl State {
     pub fn remove_run(&mut self, key: usize) -> Run {
         let run = self.runs.remove(key);
         let blocks = self.blocks_of_run(&run);
-        self.under_way.runs.remove(&blocks, key);
+        self.run_ranges.remove(&blocks, key);
         run
     }
 
@@ -107,10 +158,70 @@ impl State {
     /// A write-back under way of a block that `span` touches.
     pub fn run_over(&self, span: &Span) -> Option<usize> {
         let offset = span.offset / self.block_bytes * self.block_bytes;
-        self.under_way.runs.over(&Span {
+        self.run_ranges.over(&Span {
             volume: span.volume,
             offset,
             length: span.end() - offset,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futae_policy::VolumeId;
+
+    const BLOCK: u64 = 4096;
+
+    fn span(first: u64, blocks: u64) -> Span {
+        Span {
+            volume: VolumeId(0),
+            offset: first * BLOCK,
+            length: blocks * BLOCK,
+        }
+    }
+
+    #[test]
+    fn adjacent_misses_are_one_flight_until_it_is_long_enough() {
+        let (mut under_way, mut started) = (UnderWay::new(BLOCK), Vec::new());
+        let mut fetch = |first, whole| {
+            let wanted = span(first, 1);
+            under_way.extend_or_start(wanted, whole, 3 * BLOCK, &mut started)
+        };
+        let first = fetch(1, true);
+        assert_eq!((fetch(2, true), fetch(3, true)), (first, first));
+        let second = fetch(4, true);
+        assert_ne!(second, first, "long enough");
+        assert_ne!(fetch(5, false), second, "one fills frames, one does not");
+        assert_eq!(under_way.flights[first].span, Some(span(1, 3)));
+        assert_eq!(started.len(), 3);
+    }
+
+    #[test]
+    fn what_overlaps_is_found_while_it_is_under_way() {
+        let mut under_way = UnderWay::new(BLOCK);
+        let key = under_way.extend_or_start(span(4, 2), true, BLOCK, &mut Vec::new());
+        under_way.flight_of.insert(BlockId::on_first(5), key);
+        assert_eq!(under_way.flight_over(&span(5, 9)), None, "not sent yet");
+        under_way.depart(key);
+        assert_eq!(under_way.flight_over(&span(5, 9)), Some(key));
+        assert_eq!(under_way.flight_over(&span(6, 9)), None);
+        under_way.arrive(key);
+        assert!(under_way.flight_of.is_empty() && under_way.flight_over(&span(5, 9)).is_none());
+        let key = under_way.add_run(Run {
+            volume: VolumeId(0),
+            first: 8,
+            end: 10,
+            span: span(8, 2),
+            parked: Vec::new(),
+        });
+        let inside = Span {
+            offset: 9 * BLOCK + 100,
+            length: 1,
+            ..span(0, 0)
+        };
+        assert_eq!(under_way.run_over(&inside), Some(key));
+        under_way.remove_run(key);
+        assert_eq!(under_way.run_over(&inside), None);
     }
 }

@@ -1,31 +1,14 @@
 //! Writes that go through to the store, and are answered after the store has them; frames are
 //! updated when the store has answered, so that a failed write never becomes cached data.
 
+use super::dirty_total::Room;
 use super::effects::{Effects, Ticket};
 use super::flights::{Content, Span, Write};
 use super::frames::Frame;
+use super::rest::{Deciding, Ending, Rest};
 use super::state::State;
-use super::steps::Rest;
-use super::write_back::Room;
 use crate::{IoBuf, IoError, Operation, Request, StoreOperation};
 use futae_policy::{AccessKind, BlockId, Outcome};
-
-/// A write whose blocks are being decided on, before the store gets it.
-pub struct Deciding {
-    /// Its key among the writes.
-    pub key: usize,
-    /// What the store is to do then.
-    pub operation: StoreOperation,
-    /// The next block.
-    pub next: u64,
-}
-
-/// A write that the store has answered, whose blocks are being brought up to date.
-pub struct Ending {
-    key: usize,
-    result: Result<IoBuf, IoError>,
-    next: u64,
-}
 
 impl State {
     /// A write, trim or zeroing of `span`. It waits for reads and writes under way on its blocks.
@@ -37,11 +20,11 @@ impl State {
         let (first, end) = self.block_range(&span);
         let demotion_guard = &mut self.volumes[usize::from(span.volume.0)].demotion_guard;
         demotion_guard.note_write(request.client, request.sequence, first, end - first);
-        if let Some(key) = self.write_over(&blocks) {
-            return self.writes[key].parked.push(request);
+        if let Some(key) = self.under_way.write_over(&blocks) {
+            return self.under_way.writes[key].parked.push(request);
         }
-        if let Some(key) = self.flight_over(&blocks) {
-            return self.flights[key].parked.push(request);
+        if let Some(key) = self.under_way.flight_over(&blocks) {
+            return self.under_way.flights[key].parked.push(request);
         }
         if asks_for_stability(&request.operation)
             && let Some(error) = self.take_loss(request.client, span.volume, effects)
@@ -57,8 +40,8 @@ impl State {
                 Room::None => {}
             }
         }
-        if let Some(key) = self.run_over(&blocks) {
-            return self.runs[key].parked.push(request);
+        if let Some(key) = self.under_way.run_over(&blocks) {
+            return self.under_way.runs[key].parked.push(request);
         }
         let Request {
             done, operation, ..
@@ -82,7 +65,7 @@ impl State {
             done,
             parked: Vec::new(),
         };
-        let key = self.add_write(write);
+        let key = self.under_way.add_write(write);
         let deciding = Deciding {
             key,
             operation,
@@ -94,7 +77,7 @@ impl State {
     /// Decides on the blocks of a write, as many as this step has room for; then the store gets it.
     /// Until it has answered nothing else begins in its range.
     pub fn decide_write(&mut self, mut deciding: Deciding, effects: &mut Effects) {
-        let write = &self.writes[deciding.key];
+        let write = &self.under_way.writes[deciding.key];
         let (span, blocks) = (write.span, write.blocks);
         let has_data = write.content == Content::Data;
         let left = if has_data {
@@ -171,7 +154,7 @@ impl State {
         result: Result<IoBuf, IoError>,
         effects: &mut Effects,
     ) {
-        let write = &self.writes[key];
+        let write = &self.under_way.writes[key];
         let (span, blocks, grown_from) = (write.span, write.blocks, write.grown_from);
         let has_data = write.content == Content::Data;
         self.note_outcome(&span, result.is_ok());
@@ -188,7 +171,7 @@ impl State {
     /// Brings the blocks of a write that is over up to date, as many as this step has room for; then
     /// those that waited for it go on.
     pub fn end_write(&mut self, mut ending: Ending, effects: &mut Effects) {
-        let write = &self.writes[ending.key];
+        let write = &self.under_way.writes[ending.key];
         let (span, blocks, content) = (write.span, write.blocks, write.content);
         let left = match &ending.result {
             Ok(data) if content == Content::Data => {
@@ -204,7 +187,7 @@ impl State {
             ending.next = next;
             return effects.later(Rest::Written(ending));
         }
-        let write = self.remove_write(ending.key);
+        let write = self.under_way.remove_write(ending.key);
         if ending.result.is_ok() {
             self.resume_throttled(effects);
         }

@@ -9,111 +9,22 @@
 //! blocks never run at the same time.
 
 mod flush;
-mod joint;
 mod keep;
 mod runs;
 mod settle;
 
+use super::dirt::Dirt;
+use super::dirty_total::Room;
 use super::effects::Effects;
 use super::flights::Span;
 use super::frames::Frame;
 use super::generations;
+use super::options::OnEviction;
+use super::rest::Rest;
 use super::state::State;
-use super::steps::Rest;
-use crate::{IoBuf, OnEviction, Request};
+use crate::{IoBuf, Request};
 use futae_policy::{BlockId, Class, Slot, Victim, VolumeId};
-pub use keep::Keeping;
-use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
-
-/// How written blocks are kept.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct WriteBackOptions {
-    /// How much of the cache may be dirty, as a share from 0 to 1; one block at least.
-    pub dirty_max: f64,
-    /// How long a block may be dirty before it is written back.
-    pub dirty_age_max: Duration,
-}
-
-impl WriteBackOptions {
-    /// The largest blocks that are kept, in bytes: larger ones are loaded in pieces.
-    pub const BLOCK_BYTES_MAX: u64 = super::loads::PIECE_BYTES;
-}
-
-impl Default for WriteBackOptions {
-    fn default() -> Self {
-        Self {
-            dirty_max: 0.2,
-            dirty_age_max: Duration::from_secs(30),
-        }
-    }
-}
-
-/// What concerns all volumes.
-pub struct WriteBack {
-    options: WriteBackOptions,
-    /// Dirty blocks at which writers wait.
-    pub dirty_max_blocks: u64,
-    /// Dirty blocks now.
-    pub dirty_blocks: u64,
-    /// Volumes with dirty blocks or writes that wait, by number, and some that had them: there may
-    /// be thousands of others.
-    busy: BTreeSet<u16>,
-}
-
-impl WriteBack {
-    pub fn new(options: WriteBackOptions, capacity_blocks: u32) -> Self {
-        let mut new = Self {
-            options,
-            dirty_max_blocks: 0,
-            dirty_blocks: 0,
-            busy: BTreeSet::new(),
-        };
-        new.resize(capacity_blocks);
-        new
-    }
-
-    /// How long a block may be dirty.
-    pub fn age_max(&self) -> Duration {
-        self.options.dirty_age_max
-    }
-
-    /// The cache has another size.
-    pub fn resize(&mut self, capacity_blocks: u32) {
-        let share = f64::from(capacity_blocks) * self.options.dirty_max;
-        self.dirty_max_blocks = (share as u64).max(1);
-    }
-
-    fn next_busy(&self, from: u16) -> Option<u16> {
-        self.busy.range(from..).next().copied()
-    }
-
-    /// Dirty blocks above which some are written back.
-    fn low(&self) -> u64 {
-        self.dirty_max_blocks / 2
-    }
-}
-
-/// Whether a write can be kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Room {
-    /// It can.
-    Enough,
-    /// When less is dirty.
-    Later,
-    /// It has to go through.
-    None,
-}
-
-/// A write-back under way.
-pub struct Run {
-    pub volume: VolumeId,
-    pub first: u64,
-    pub end: u64,
-    pub span: Span,
-    /// Writes that wait until it is over.
-    pub parked: Vec<Request>,
-}
+use std::time::Instant;
 
 impl State {
     /// Whether written blocks stay dirty here.
@@ -125,11 +36,11 @@ impl State {
         self.writes_back() && self.dirt(block.volume()).has(block.index())
     }
 
-    pub fn dirt(&self, volume: VolumeId) -> &super::dirt::Dirt {
+    pub fn dirt(&self, volume: VolumeId) -> &Dirt {
         &self.volumes[usize::from(volume.0)].dirt
     }
 
-    pub fn dirt_mut(&mut self, volume: VolumeId) -> &mut super::dirt::Dirt {
+    pub fn dirt_mut(&mut self, volume: VolumeId) -> &mut Dirt {
         &mut self.volumes[usize::from(volume.0)].dirt
     }
 
@@ -288,7 +199,7 @@ impl State {
         let Some(write_back) = &self.write_back else {
             return true;
         };
-        let age_max = write_back.options.dirty_age_max;
+        let age_max = write_back.age_max();
         let mut from = 0;
         while let Some(busy) = self.next_busy(from) {
             from = busy + 1;

@@ -4,8 +4,6 @@
 //! asks for the size first, which costs much less than the write; reads notice by themselves, since they come short.
 //! Only another program makes the file as long as it was.
 
-use super::Inner;
-use crate::{IoError, StoreOperation};
 use rustix::fs::fstat;
 use std::fs::File;
 use std::io::{Error, ErrorKind};
@@ -70,42 +68,5 @@ impl End {
         let message =
             format!("the file has been cut to {end} bytes by another program; restore it");
         Err(Error::new(ErrorKind::UnexpectedEof, message))
-    }
-}
-
-impl Inner {
-    /// Refuses what lies behind the end of a file that another program has cut. Reads ask for the size only if it was
-    /// cut before: otherwise they come short.
-    pub fn refuse_cut(&self, operation: &StoreOperation) -> Result<(), IoError> {
-        match operation {
-            StoreOperation::Read { offset, buffer } => {
-                let length = buffer.len() as u64;
-                let checked = self.check_end("read", *offset, length);
-                checked.or_else(|_| self.look_and_check("read", *offset, length))
-            }
-            StoreOperation::Write { offset, buffer, .. } => {
-                self.look_and_check("write", *offset, buffer.len() as u64)
-            }
-            StoreOperation::Trim { offset, length } => {
-                self.look_and_check("trim", *offset, *length)
-            }
-            StoreOperation::WriteZeroes { offset, length, .. } => {
-                self.look_and_check("zeroing", *offset, *length)
-            }
-            StoreOperation::Flush => {
-                self.end.look(&self.buffered, &self.path);
-                Ok(())
-            }
-        }
-    }
-
-    pub fn look_and_check(&self, what: &str, offset: u64, length: u64) -> Result<(), IoError> {
-        self.end.look(&self.buffered, &self.path);
-        self.check_end(what, offset, length)
-    }
-
-    fn check_end(&self, what: &str, offset: u64, length: u64) -> Result<(), IoError> {
-        let checked = self.end.check(offset, length);
-        checked.map_err(|error| self.failure(what, offset, length, &error))
     }
 }

@@ -1,6 +1,6 @@
 //! File I/O by a few threads: the way out where there is no io_uring.
 
-use super::io::{Job, Work};
+use super::job::{Job, Work, ends_early};
 use crate::IoBuf;
 use std::io::{Error, ErrorKind};
 use std::os::unix::fs::FileExt;
@@ -64,12 +64,4 @@ fn perform(job: &mut Job) -> std::io::Result<()> {
             &*job.file, mode, job.offset, job.length,
         )?),
     }
-}
-
-/// The error of a file that has become shorter than it was.
-pub fn ends_early() -> Error {
-    Error::new(
-        ErrorKind::UnexpectedEof,
-        "the file has become shorter than it was when opened",
-    )
 }

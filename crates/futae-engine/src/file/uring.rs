@@ -4,8 +4,7 @@
 //! rings are shared between threads. Both rest on one table: a job stays in it, with its buffer
 //! and its file, from before its submission until its completion was reaped.
 
-use super::io::{Job, Work};
-use super::threads::ends_early;
+use super::job::{Job, Work, ends_early};
 use io_uring::{IoUring, opcode, squeue, types};
 use libc::{EAGAIN, EBUSY, ECANCELED, EINTR};
 use slab::Slab;

@@ -4,6 +4,7 @@ use crate::common::{self, take};
 use crate::lower::{CLIENT, Lower, add, append, now, read, start, step, writing_back};
 use futae_engine::{Engine, Operation};
 use futae_policy::{Prng, VolumeId};
+use futae_testkit::wait::eventually;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -100,9 +101,7 @@ fn what_cannot_be_written_back_is_told_to_a_change_and_kept() {
         let engine = Arc::clone(&engine);
         thread::spawn(move || engine.change(volume, 0, u64::MAX, || panic!("it has run")))
     };
-    while lower.held() == 0 {
-        thread::sleep(Duration::from_millis(1));
-    }
+    eventually("the write-back is held", || lower.held() > 0);
     let waiting = start(&engine, volume, read(0, 100));
     assert!(take(&waiting).is_none(), "read while it is changed");
     lower.release(false);

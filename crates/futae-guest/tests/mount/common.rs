@@ -4,15 +4,12 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use futae_engine::{
-    Engine, EngineOptions, FileStore, IoBuf, IoError, IoErrorKind, OnEviction, Store, StoreDone,
-    StoreOperation,
-};
+use futae_engine::{Engine, EngineOptions, FileStore, OnEviction, Store};
 use futae_guest::{Mount, MountOptions, ShownFile, TransportChoice};
 use futae_policy::{Class, VolumeId};
+pub(crate) use futae_testkit::store::MemoryStore;
 use rustix::mount::UnmountFlags;
 use tempfile::TempDir;
 
@@ -167,84 +164,5 @@ impl Random {
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
         self.0 % end
-    }
-}
-
-/// A volume in memory that fails on command and remembers what it was asked.
-#[derive(Default)]
-pub(crate) struct MemoryStore {
-    pub(crate) bytes: Mutex<Vec<u8>>,
-    pub(crate) fails: AtomicBool,
-    pub(crate) read_only: bool,
-    /// Writes since the last flush.
-    pub(crate) unflushed: AtomicU64,
-    pub(crate) flushes: AtomicU64,
-    pub(crate) forced: AtomicU64,
-}
-
-impl MemoryStore {
-    pub(crate) fn new(bytes: usize) -> Self {
-        Self {
-            bytes: Mutex::new(vec![0; bytes]),
-            ..Self::default()
-        }
-    }
-
-    fn run(&self, operation: StoreOperation) -> Result<IoBuf, IoError> {
-        if self.fails.load(Ordering::SeqCst) {
-            return Err(IoError::new(IoErrorKind::Store, "told to fail"));
-        }
-        let mut bytes = self.bytes.lock().expect("no panic");
-        match operation {
-            StoreOperation::Read { offset, mut buffer } => {
-                let at = offset as usize;
-                let length = buffer.len();
-                buffer
-                    .as_mut_slice()
-                    .copy_from_slice(&bytes[at..at + length]);
-                Ok(buffer)
-            }
-            StoreOperation::Write {
-                offset,
-                buffer,
-                fua,
-            } => {
-                let at = offset as usize;
-                bytes[at..at + buffer.len()].copy_from_slice(buffer.as_slice());
-                let counter = if fua { &self.forced } else { &self.unflushed };
-                counter.fetch_add(1, Ordering::SeqCst);
-                Ok(buffer)
-            }
-            StoreOperation::WriteZeroes { offset, length, .. } => {
-                bytes[offset as usize..(offset + length) as usize].fill(0);
-                self.unflushed.fetch_add(1, Ordering::SeqCst);
-                Ok(IoBuf::new(0))
-            }
-            StoreOperation::Trim { .. } => Ok(IoBuf::new(0)),
-            StoreOperation::Flush => {
-                self.unflushed.store(0, Ordering::SeqCst);
-                self.flushes.fetch_add(1, Ordering::SeqCst);
-                Ok(IoBuf::new(0))
-            }
-        }
-    }
-}
-
-impl Store for MemoryStore {
-    fn size_bytes(&self) -> u64 {
-        self.bytes.lock().expect("no panic").len() as u64
-    }
-
-    fn describe(&self) -> String {
-        "memory of a test".into()
-    }
-
-    fn is_read_only(&self) -> bool {
-        self.read_only
-    }
-
-    fn submit(&self, _sequence: u64, operation: StoreOperation, done: StoreDone) {
-        let result = self.run(operation);
-        std::thread::spawn(move || done(result));
     }
 }

@@ -4,7 +4,6 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use futae_engine::IoBuf;
 use futae_guest::Mount;
@@ -220,12 +219,12 @@ fn a_failing_store_is_an_io_error_and_nothing_more() {
         return;
     }
     let place = Place::new();
-    let store = Arc::new(MemoryStore::new(1 << 20));
+    let store = MemoryStore::new(vec![0; 1 << 20]);
     let (engine, volume) = engine(Arc::clone(&store) as Arc<_>, 100);
     let mount = Mount::start(&engine, &shown(volume), &place.options()).expect("mounted");
     let file = open(path(&mount), false);
     file.write_all_at(&[5; 8192], 0).expect("written");
-    store.fails.store(true, Ordering::SeqCst);
+    store.fail(true);
     let mut bytes = [0; 4096];
     let eio = |result: std::io::Result<()>| {
         assert_eq!(result.expect_err("the store fails").raw_os_error(), Some(5));
@@ -233,7 +232,7 @@ fn a_failing_store_is_an_io_error_and_nothing_more() {
     eio(file.read_exact_at(&mut bytes, 65536));
     eio(file.write_all_at(&bytes, 65536));
     eio(file.sync_all());
-    store.fails.store(false, Ordering::SeqCst);
+    store.fail(false);
     file.read_exact_at(&mut bytes, 65536).expect("read again");
     file.read_exact_at(&mut bytes, 4096).expect("read again");
     assert!(bytes == [5; 4096]);
@@ -248,7 +247,7 @@ fn synchronous_writes_are_forced() {
         return;
     }
     let place = Place::new();
-    let store = Arc::new(MemoryStore::new(1 << 20));
+    let store = MemoryStore::new(vec![0; 1 << 20]);
     let (engine, volume) = engine(Arc::clone(&store) as Arc<_>, 100);
     let mount = Mount::start(&engine, &shown(volume), &place.options()).expect("mounted");
     const O_DSYNC: i32 = 0o10000;
@@ -257,9 +256,8 @@ fn synchronous_writes_are_forced() {
     let mut file = how.write(true).open(path(&mount)).expect("opened");
     file.seek(SeekFrom::Start(512)).expect("sought");
     file.write_all(&[1; 512]).expect("written");
-    assert_eq!(store.unflushed.load(Ordering::SeqCst), 0);
-    let stable = store.forced.load(Ordering::SeqCst) + store.flushes.load(Ordering::SeqCst);
-    assert!(stable >= 1);
+    assert_eq!(store.unflushed(), 0);
+    assert!(store.stable() >= 1);
     drop(file);
     mount.unmount().expect("unmounted");
 }

@@ -3,7 +3,6 @@
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::ErrorKind;
 use std::os::unix::fs::{FileExt, PermissionsExt};
-use std::sync::Arc;
 use std::time::SystemTime;
 
 use futae_guest::{Mount, MountError, MountOptions, ShownFile, default_file_name};
@@ -15,11 +14,12 @@ const EROFS: Option<i32> = Some(30);
 const ENOSPC: Option<i32> = Some(28);
 
 fn start(options: &MountOptions, read_only: bool) -> Result<Mount, MountError> {
-    let store = MemoryStore {
-        read_only,
-        ..MemoryStore::new(1_000_000)
+    let content = vec![0; 1_000_000];
+    let store = match read_only {
+        true => MemoryStore::read_only(content),
+        false => MemoryStore::new(content),
     };
-    let (engine, volume) = engine(Arc::new(store), 100);
+    let (engine, volume) = engine(store, 100);
     Mount::start(&engine, &shown(volume), options)
 }
 
@@ -122,7 +122,7 @@ fn a_mountpoint_must_be_an_empty_directory() {
     assert!(said(&options).contains("not empty"), "{}", said(&options));
     options.mountpoint = place.mountpoint();
     let named = |names: &[&str]| {
-        let (engine, volume) = engine(Arc::new(MemoryStore::new(4096)), 1);
+        let (engine, volume) = engine(MemoryStore::new(vec![0; 4096]), 1);
         let named = names.iter().map(|name| ShownFile {
             volume,
             name: (*name).to_owned(),

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::process::Command;
-use std::sync::Arc;
 
 use futae_guest::{Mount, MountError, MountOptions, Transport, TransportChoice};
 
@@ -46,7 +45,7 @@ impl Drop for Switched {
 /// How a mount gets its requests.
 fn mounted(choice: TransportChoice) -> Result<Transport, MountError> {
     let place = Place::new();
-    let (engine, volume) = engine(Arc::new(MemoryStore::new(1 << 20)), 16);
+    let (engine, volume) = engine(MemoryStore::new(vec![0; 1 << 20]), 16);
     let options = MountOptions {
         transport: choice,
         ..place.options()

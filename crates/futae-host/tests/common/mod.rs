@@ -1,5 +1,4 @@
-//! What the tests of the server share: a store in memory that fails or stalls on command, a
-//! client that speaks NBD by `futae-wire`, and a server on a socket in a directory of its own.
+//! What the tests of the server share: a server on a socket in a directory of its own.
 #![allow(
     dead_code,
     unused_imports,
@@ -7,11 +6,9 @@
     reason = "no test uses all of it"
 )]
 
-mod client;
-mod store;
-
-pub use client::{Answer, Client};
-pub use store::{MemoryStore, StoreEvent};
+pub use futae_testkit::nbd::{Answer, Client};
+pub use futae_testkit::store::{MemoryStore, StoreEvent};
+pub use futae_testkit::wait::eventually;
 
 use futae_engine::{Engine, EngineOptions, OnEviction};
 use futae_host::{Export, Listen, Server, ServerOptions};
@@ -19,7 +16,7 @@ use futae_policy::{Class, PolicySpec};
 use futae_wire::ClientWish;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tempfile::TempDir;
 
 pub const BLOCK: u64 = 4096;
@@ -161,13 +158,4 @@ pub fn pattern(seed: u64, bytes: usize) -> Vec<u8> {
     }
     out.truncate(bytes);
     out
-}
-
-/// Waits for something that another thread does.
-pub fn eventually(what: &str, mut done: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(10);
-    while !done() {
-        assert!(Instant::now() < deadline, "not within ten seconds: {what}");
-        std::thread::sleep(Duration::from_millis(2));
-    }
 }

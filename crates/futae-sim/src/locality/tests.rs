@@ -11,7 +11,7 @@ fn run(workload: &str, levels: &[&str], passes: u64) -> Locality {
     let workload: WorkloadSpec = workload.parse().expect("a workload");
     let blocks = workload.blocks(4096).expect("blocks");
     let levels: Vec<_> = levels.iter().map(|l| l.parse().expect("level")).collect();
-    let links = vec![Link::Inclusive; levels.len().saturating_sub(1)];
+    let links = vec![Link::None; levels.len().saturating_sub(1)];
     let mut locality = Locality::new(&levels, &links, 4096, blocks, 1).expect("levels");
     let mut generator = workload.generator(4096, 1).expect("a generator");
     for at in 0..2 * passes * blocks {

@@ -45,7 +45,7 @@ fn is_fit(spec: &SimulationSpec) -> bool {
     };
     upper.policy == PolicySpec::of(Kind::lru)
         && !lower.needs_future()
-        && spec.links == [Link::Inclusive]
+        && spec.links == [Link::None]
         && spec.guests == 1
         && spec.write_mode == WriteMode::WriteThrough
 }

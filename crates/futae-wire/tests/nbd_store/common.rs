@@ -1,10 +1,10 @@
 //! Servers in child processes, and store operations that wait.
 
+use futae_testkit::wait::obtain;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futae_engine::{IoBuf, IoErrorKind, Store, StoreOperation, StoreResult};
 use futae_wire::{NbdStore, NbdUri};
@@ -47,14 +47,9 @@ pub(crate) fn uri(socket: &Path) -> NbdUri {
 
 /// Connects as soon as the server listens.
 pub(crate) fn connect(socket: &Path) -> NbdStore {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    loop {
-        match NbdStore::connect(&uri(socket), Some(4096)) {
-            Ok(store) => return store,
-            Err(error) => assert!(Instant::now() < deadline, "{error}"),
-        }
-        sleep(Duration::from_millis(20));
-    }
+    obtain("the server listens", || {
+        NbdStore::connect(&uri(socket), Some(4096))
+    })
 }
 
 /// Starts an operation.
@@ -178,21 +173,19 @@ impl Checked {
 
 /// Reads until the store works again.
 pub(crate) fn recovers(store: &NbdStore, mut sequence: u64) -> u64 {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    loop {
+    obtain("the store works again", || {
         sequence += 1;
         let read = StoreOperation::Read {
             offset: 0,
             buffer: IoBuf::new(4096),
         };
         match finish(&begin(store, sequence, read)) {
-            Ok(_) => return sequence,
+            Ok(_) => Ok(sequence),
             Err(error) => {
                 assert_eq!(error.kind, IoErrorKind::Store, "{error}");
                 assert!(error.to_string().contains("nbd+unix:///"), "{error}");
-                assert!(Instant::now() < deadline, "{error}");
+                Err(error)
             }
         }
-        sleep(Duration::from_millis(50));
-    }
+    })
 }

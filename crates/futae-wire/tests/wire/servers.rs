@@ -1,12 +1,12 @@
 //! The client against the servers that people run, and the server against their client, where they
 //! are installed. None knows the private option: to others, futae is plain NBD.
 
+use futae_testkit::wait::{PATIENCE, obtain};
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::process::{Child, Command as Process, Stdio};
-use std::thread::{self, sleep};
-use std::time::{Duration, Instant};
+use std::thread;
 
 use futae_wire::client::negotiate;
 use futae_wire::*;
@@ -45,19 +45,10 @@ fn start(program: &str, arguments: &[&str]) -> Option<Server> {
 }
 
 fn connect(socket: &Path) -> UnixStream {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    loop {
-        match UnixStream::connect(socket) {
-            Ok(stream) => {
-                stream
-                    .set_read_timeout(Some(Duration::from_secs(20)))
-                    .expect("a timeout");
-                return stream;
-            }
-            Err(error) => assert!(Instant::now() < deadline, "{}: {error}", socket.display()),
-        }
-        sleep(Duration::from_millis(20));
-    }
+    let stream = obtain("the server listens", || UnixStream::connect(socket));
+    let timeout = stream.set_read_timeout(Some(PATIENCE));
+    timeout.expect("a timeout");
+    stream
 }
 
 /// Negotiates, writes a pattern, reads it back, asks for the status of the range, and leaves.

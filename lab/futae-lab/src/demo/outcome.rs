@@ -86,11 +86,7 @@ impl Figures {
         let level = |policy: &str, blocks: u32| -> Result<LevelSpec, Failure> {
             Ok(format!("{policy}:{blocks}blocks").parse()?)
         };
-        let link = if is_told {
-            Link::Notice
-        } else {
-            Link::Inclusive
-        };
+        let link = if is_told { Link::Notice } else { Link::None };
         let bytes = plan.image_blocks * BLOCK_BYTES;
         let all = |each: u64| Some(each.saturating_mul(u64::from(GUESTS)));
         let spec = SimulationSpec {

@@ -8,7 +8,8 @@ use crate::failure::Failure;
 use futae_control::check_cache_bytes;
 use futae_engine::{Engine, EngineOptions, OnEviction};
 use futae_host::{
-    Access, BUFFER_MEMORY_MIN, Export, FeedOptions, Gate, Listen, ServerOptions, feed_path,
+    Access, BUFFER_MEMORY_MIN, Export, FeedOptions, Gate, Listen, RelayOptions, ServerOptions,
+    feed_path,
 };
 use futae_policy::{PolicySpec, Shape};
 use futae_trace::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, Size, parse_block_bytes};
@@ -103,10 +104,12 @@ impl Plan {
                 args.connections_max, args.buffer_memory
             )));
         }
+        let feeds = feeds(&args.feeds, &exports, &gates).map_err(Failure::usage)?;
         let server = ServerOptions {
             connections_max: args.connections_max as usize,
             buffer_memory_bytes,
-            feeds: feeds(&args.feeds, &exports, &gates).map_err(Failure::usage)?,
+            relays: relays(&args.samples_to, &feeds).map_err(Failure::usage)?,
+            feeds,
             lives_on_evictions: policy.lives_on_demotions(),
             gates,
             insecure_tcp: args.insecure_tcp,
@@ -289,6 +292,38 @@ fn feeds(
     Ok(feeds)
 }
 
+/// Where the samples go that come by the feeds, one place for each feed at most.
+fn relays(texts: &[String], feeds: &[FeedOptions]) -> Result<Vec<RelayOptions>, String> {
+    let mut relays: Vec<RelayOptions> = Vec::new();
+    for text in texts {
+        let wrong = || format!("--samples-to {text}: write EXPORT=unix:PATH or unix:PATH");
+        let (export, path) = match (text.split_once("=unix:"), feeds) {
+            (Some((export, path)), _) => (export, path),
+            (None, [only]) => (
+                only.export.as_str(),
+                text.strip_prefix("unix:").ok_or_else(wrong)?,
+            ),
+            (None, _) => return Err(wrong()),
+        };
+        if path.is_empty() {
+            return Err(wrong());
+        }
+        if !feeds.iter().any(|feed| feed.export == export) {
+            return Err(format!(
+                "--samples-to {text}: no agent reports on export {export:?}; add --feed {export}=unix:PATH"
+            ));
+        }
+        if relays.iter().any(|other| other.export == export) {
+            return Err(format!("--samples-to: export {export} has two"));
+        }
+        relays.push(RelayOptions {
+            export: export.to_owned(),
+            path: path.into(),
+        });
+    }
+    Ok(relays)
+}
+
 /// What clients may make the server hold.
 fn buffer_memory(text: &str) -> Result<u64, Failure> {
     let wrong = |problem: String| Failure::usage(format!("--buffer-memory: {problem}"));
@@ -390,6 +425,36 @@ mod tests {
             assert!(read(text).is_err(), "{text:?}");
         }
         assert!(control("unix:/s,mode=0660").is_ok_and(|(_, access)| access.mode == 0o660));
+    }
+
+    #[test]
+    fn samples_go_where_a_feed_has_them() {
+        let feed = |name: &str| FeedOptions {
+            export: name.to_owned(),
+            path: PathBuf::new(),
+            access: Access::default(),
+        };
+        let read = |texts: &[&str], feeds: &[FeedOptions]| {
+            let texts: Vec<String> = texts.iter().map(|&text| text.to_owned()).collect();
+            let relays = relays(&texts, feeds)?;
+            let pairs = relays.into_iter().map(|relay| (relay.export, relay.path));
+            Ok::<_, String>(pairs.collect::<Vec<_>>())
+        };
+        let (one, two) = ([feed("a")], [feed("a"), feed("b")]);
+        let expected = vec![("a".to_owned(), PathBuf::from("/x"))];
+        assert_eq!(read(&["unix:/x"], &one).as_ref(), Ok(&expected));
+        assert_eq!(read(&["a=unix:/x"], &two), Ok(expected));
+        for (texts, feeds) in [
+            (&["unix:/x"][..], &two[..]),
+            (&["c=unix:/x"], &two),
+            (&["a=unix:"], &two),
+            (&["a=tcp:x:1"], &one),
+            (&["a=unix:/x", "a=unix:/y"], &two),
+        ] {
+            assert!(read(texts, feeds).is_err(), "{texts:?}");
+        }
+        let error = read(&["unix:/x"], &[]).expect_err("no feed");
+        assert!(error.contains("EXPORT=unix:PATH"), "{error}");
     }
 
     #[test]

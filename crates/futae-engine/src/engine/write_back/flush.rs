@@ -2,7 +2,8 @@
 
 use crate::engine::dirt::Change;
 use crate::engine::effects::Effects;
-use crate::engine::state::{Flush, State};
+use crate::engine::flights::Flush;
+use crate::engine::state::State;
 use crate::{Done, IoError};
 use futae_policy::VolumeId;
 

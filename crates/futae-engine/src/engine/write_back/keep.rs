@@ -1,49 +1,13 @@
 //! Writes that are kept: their data goes into frames, or beside the cache, and is brought to the store later.
 
-use super::joint::Joint;
 use crate::engine::effects::{Effects, Ticket};
 use crate::engine::flights::{Content, Span, Write};
 use crate::engine::frames::Frame;
+use crate::engine::rest::{Keeping, Rest};
 use crate::engine::state::State;
-use crate::engine::steps::Rest;
 use crate::{Done, IoBuf, Operation, Request, StoreOperation};
 use futae_policy::{AccessKind, BlockId, Class, Outcome};
 use std::time::Instant;
-
-/// A write that is being kept.
-pub struct Keeping {
-    span: Span,
-    data: IoBuf,
-    /// The next block.
-    next: u64,
-    /// What keeps others away from the rest of it between steps, by key among the writes.
-    place: Option<usize>,
-    /// Its answer, unless some of it goes through.
-    done: Option<Done>,
-    /// The same once something goes through, and the end that stands for what is kept.
-    joint: Option<(Joint, Done)>,
-}
-
-impl Keeping {
-    /// The end of a part that goes through.
-    fn end(&mut self) -> Done {
-        let done = self.done.take();
-        let (joint, _) = self.joint.get_or_insert_with(|| {
-            let joint = Joint::new(done);
-            let kept = joint.end();
-            (joint, kept)
-        });
-        joint.end()
-    }
-
-    /// All that is kept of it has been taken over.
-    fn answer(&mut self, effects: &mut Effects) {
-        let kept = self.joint.take().map(|(_, kept)| kept);
-        if let Some(done) = kept.or_else(|| self.done.take()) {
-            effects.answer(done, Ok(IoBuf::new(0)));
-        }
-    }
-}
 
 impl State {
     /// Takes a write into the cache, as far as it can be kept; the rest goes through. Nothing
@@ -96,11 +60,11 @@ impl State {
         let parked = keeping
             .place
             .take()
-            .map(|key| self.remove_write(key).parked);
+            .map(|key| self.under_way.remove_write(key).parked);
         let mut parked = parked.unwrap_or_default();
         if rest.as_slice() == [span] {
             let done = keeping.end();
-            keeping.answer(effects);
+            answer_kept(&mut keeping, effects);
             return self.send_through(span, keeping.data, done, effects);
         }
         for part in rest {
@@ -117,7 +81,7 @@ impl State {
                 length: span.end() - offset,
             };
             let blocks = self.widened(&left);
-            keeping.place = Some(self.add_write(Write {
+            keeping.place = Some(self.under_way.add_write(Write {
                 span: left,
                 blocks,
                 content: Content::Data,
@@ -128,7 +92,7 @@ impl State {
             }));
             return effects.later(Rest::Keep(keeping));
         }
-        keeping.answer(effects);
+        answer_kept(&mut keeping, effects);
         for request in parked {
             self.begin_in_turn(request, effects);
         }
@@ -186,7 +150,7 @@ impl State {
     /// Sends data to the store that is not kept.
     fn send_through(&mut self, span: Span, data: IoBuf, done: Done, effects: &mut Effects) {
         let blocks = self.widened(&span);
-        let key = self.add_write(Write {
+        let key = self.under_way.add_write(Write {
             span,
             blocks,
             content: Content::Data,
@@ -205,5 +169,11 @@ impl State {
         };
         let store = self.store(span.volume);
         effects.start(store, sequence, operation, Ticket::Write(key));
+    }
+}
+
+fn answer_kept(keeping: &mut Keeping, effects: &mut Effects) {
+    if let Some(done) = keeping.kept() {
+        effects.answer(done, Ok(IoBuf::new(0)));
     }
 }

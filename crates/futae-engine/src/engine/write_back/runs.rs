@@ -1,11 +1,10 @@
 //! Write-backs: which blocks go to the store next, and what becomes of them.
 
-use super::Run;
 use crate::engine::dirt::Cleaned;
 use crate::engine::effects::{Effects, Ticket};
-use crate::engine::flights::Span;
+use crate::engine::flights::{Run, Span};
+use crate::engine::rest::Rest;
 use crate::engine::state::State;
-use crate::engine::steps::Rest;
 use crate::{IoBuf, IoError, OnEviction, StoreOperation};
 use futae_policy::{BlockId, Class, VolumeId};
 use std::ops::Range;
@@ -61,7 +60,7 @@ impl State {
                     .as_ref()
                     .map_or(0, |known| known.dirty_blocks);
                 let press = dirty - dirt.carried().min(dirty) > low || !dirt.throttled.is_empty();
-                let (writes, under_way) = (&self.writes, &self.under_way);
+                let under_way = &self.under_way;
                 let bytes = self.block_bytes;
                 let is_free = |index: u64| {
                     let span = Span {
@@ -70,7 +69,7 @@ impl State {
                         length: bytes,
                     };
                     let over = under_way.write_over(&span);
-                    over.is_none_or(|key| !writes[key].has_begun)
+                    over.is_none_or(|key| !under_way.writes[key].has_begun)
                 };
                 let dirt = &mut self.volumes[at].dirt;
                 let Some(run) = dirt.next_run(press, run_max, is_free) else {
@@ -115,7 +114,7 @@ impl State {
         self.tally.write_back_blocks += run.end - run.start;
         self.tally.store_writes += 1;
         self.tally.bytes_store_written += span.length;
-        let key = self.add_run(Run {
+        let key = self.under_way.add_run(Run {
             volume,
             first: run.start,
             end: run.end,
@@ -139,7 +138,7 @@ impl State {
         result: Result<IoBuf, IoError>,
         effects: &mut Effects,
     ) {
-        let run = self.remove_run(key);
+        let run = self.under_way.remove_run(key);
         let dirt = self.dirt_mut(run.volume);
         dirt.runs -= 1;
         dirt.bytes_carried -= run.span.length;

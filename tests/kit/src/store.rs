@@ -1,5 +1,6 @@
 //! A store in memory, with a thread of its own, that fails or stalls on command.
 
+use crate::wait::eventually;
 use futae_engine::{
     Extent, IoBuf, IoError, IoErrorKind, Store, StoreDone, StoreOperation, StoreResult,
 };
@@ -12,10 +13,15 @@ use std::time::Duration;
 /// An operation that reached the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreEvent {
+    /// A read of these bytes.
     Read(Range<u64>),
+    /// A write of these bytes, and whether it was to be stable.
     Write(Range<u64>, bool),
+    /// A flush.
     Flush,
+    /// A trim of these bytes.
     Trim(Range<u64>),
+    /// Zeroes in these bytes, and whether they must not become a hole.
     WriteZeroes(Range<u64>, bool),
 }
 
@@ -35,20 +41,25 @@ struct State {
     held: Vec<(StoreOperation, StoreDone)>,
 }
 
+/// Bytes in memory as a store.
 pub struct MemoryStore {
     state: Arc<Mutex<State>>,
     queue: Mutex<Sender<(StoreOperation, StoreDone)>>,
     size: u64,
-    pub read_only: bool,
+    read_only: bool,
 }
 
 const SECTOR: usize = 4096;
 
 impl MemoryStore {
+    /// A store with this content.
+    #[must_use]
     pub fn new(content: Vec<u8>) -> Arc<Self> {
         Self::build(content, false)
     }
 
+    /// A store with this content that takes no writes.
+    #[must_use]
     pub fn read_only(content: Vec<u8>) -> Arc<Self> {
         Self::build(content, true)
     }
@@ -79,6 +90,8 @@ impl MemoryStore {
         change(&mut self.state.lock().expect("state"))
     }
 
+    /// What it holds.
+    #[must_use]
     pub fn content(&self) -> Vec<u8> {
         self.with(|state| state.data.clone())
     }
@@ -89,26 +102,61 @@ impl MemoryStore {
         self.with(|state| state.data[at..at + bytes.len()].copy_from_slice(bytes));
     }
 
+    /// Everything that reached it, in order.
+    #[must_use]
     pub fn events(&self) -> Vec<StoreEvent> {
         self.with(|state| state.events.clone())
     }
 
+    /// How many of these reached it.
     pub fn count(&self, wanted: impl Fn(&StoreEvent) -> bool) -> usize {
         self.with(|state| state.events.iter().filter(|event| wanted(event)).count())
     }
 
+    /// Reads that reached it.
+    #[must_use]
     pub fn reads(&self) -> usize {
         self.count(|event| matches!(event, StoreEvent::Read(_)))
     }
 
+    /// Changes that reached it after the last flush, but for those that were to be stable.
+    #[must_use]
+    pub fn unflushed(&self) -> usize {
+        let is_unstable = |event: &&StoreEvent| {
+            matches!(
+                event,
+                StoreEvent::Write(_, false) | StoreEvent::WriteZeroes(..)
+            )
+        };
+        self.with(|state| {
+            let after = state.events.rsplit(|event| *event == StoreEvent::Flush);
+            after.take(1).flatten().filter(is_unstable).count()
+        })
+    }
+
+    /// Flushes, and writes that were to be stable.
+    #[must_use]
+    pub fn stable(&self) -> usize {
+        self.count(|event| matches!(event, StoreEvent::Flush | StoreEvent::Write(_, true)))
+    }
+
+    /// Whether everything fails from now on.
+    pub fn fail(&self, fail: bool) {
+        self.fail_reads(fail);
+        self.fail_writes(fail);
+    }
+
+    /// Whether reads fail from now on.
     pub fn fail_reads(&self, fail: bool) {
         self.with(|state| state.fail_reads = fail);
     }
 
+    /// Whether writes, flushes and other changes fail from now on.
     pub fn fail_writes(&self, fail: bool) {
         self.with(|state| state.fail_writes = fail);
     }
 
+    /// Whether there is no space for any change from now on.
     pub fn fill_up(&self, full: bool) {
         self.with(|state| state.full = full);
     }
@@ -118,6 +166,7 @@ impl MemoryStore {
         self.with(|state| state.hold_reads = Some(range));
     }
 
+    /// Changes wait for [`Self::release`].
     pub fn hold_writes(&self) {
         self.with(|state| state.hold_writes = true);
     }
@@ -133,10 +182,13 @@ impl MemoryStore {
     }
 
     /// Questions for extents that came.
+    #[must_use]
     pub fn questions(&self) -> usize {
         self.with(|state| state.questions)
     }
 
+    /// Operations that wait for [`Self::release`].
+    #[must_use]
     pub fn held(&self) -> usize {
         self.with(|state| state.held.len())
     }
@@ -310,9 +362,9 @@ impl Store for MemoryStore {
 
     fn extents(&self, offset: u64, length: u64) -> Result<Vec<Extent>, IoError> {
         self.with(|state| state.questions += 1);
-        while self.with(|state| state.hold_questions) {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        eventually("questions are no longer held", || {
+            self.with(|state| !state.hold_questions)
+        });
         let end = offset + length;
         let (mut at, mut extents) = (offset, Vec::new());
         self.with(|state| {

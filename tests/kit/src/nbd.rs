@@ -1,5 +1,7 @@
-//! A client that sends requests and receives replies one by one, in whatever order they come.
+//! NBD clients that keep the protocol: [`Client`] sends requests and receives replies one by one, in whatever order they
+//! come; [`Plain`] knows nothing but NBD's basics, and its calls say whether the connection is gone.
 
+use crate::wait::PATIENCE;
 use futae_wire::reply::Extent;
 use futae_wire::{
     ClientExport, ClientWish, Command, CommandFlags, ErrorNumber, Reply, RequestHeader, client,
@@ -10,14 +12,15 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::time::Duration;
 
 trait Stream: Read + Write + Send {}
 impl Stream for UnixStream {}
 impl Stream for TcpStream {}
 
+/// A connection to one export.
 pub struct Client {
     stream: Box<dyn Stream>,
+    /// What the server said of the export.
     pub export: ClientExport,
     next: u64,
     received: Vec<u8>,
@@ -27,37 +30,48 @@ pub struct Client {
 /// A whole reply.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
+    /// The number of the request.
     pub cookie: u64,
+    /// The error, if it failed.
     pub error: Option<ErrorNumber>,
+    /// What the server said of the error.
     pub message: String,
+    /// What was read.
     pub data: Vec<u8>,
+    /// What was asked for with BLOCK_STATUS.
     pub extents: Vec<Extent>,
 }
 
-const TIMEOUT: Duration = Duration::from_secs(20);
-
 impl Client {
+    /// Connects to a socket in a file system.
+    #[must_use]
     pub fn unix(socket: &Path, export: &str, wish: &ClientWish) -> Self {
         let stream = UnixStream::connect(socket).expect("connect");
-        stream.set_read_timeout(Some(TIMEOUT)).expect("timeout");
+        stream.set_read_timeout(Some(PATIENCE)).expect("timeout");
         Self::greet(Box::new(stream), export, wish)
     }
 
+    /// Connects by TCP.
+    #[must_use]
     pub fn tcp(address: (&str, u16), export: &str, wish: &ClientWish) -> Self {
         let stream = TcpStream::connect(address).expect("connect");
-        stream.set_read_timeout(Some(TIMEOUT)).expect("timeout");
+        stream.set_read_timeout(Some(PATIENCE)).expect("timeout");
         Self::greet(Box::new(stream), export, wish)
     }
 
-    fn greet(mut stream: Box<dyn Stream>, export: &str, wish: &ClientWish) -> Self {
-        let export = client::negotiate(&mut stream, export, wish).expect("a handshake");
-        Self {
+    fn greet(stream: Box<dyn Stream>, export: &str, wish: &ClientWish) -> Self {
+        Self::negotiate(stream, export, wish).expect("a handshake")
+    }
+
+    fn negotiate(mut stream: Box<dyn Stream>, export: &str, wish: &ClientWish) -> io::Result<Self> {
+        let export = client::negotiate(&mut stream, export, wish).map_err(io::Error::other)?;
+        Ok(Self {
             stream,
             export,
             next: 1,
             received: Vec::new(),
             reads: HashMap::new(),
-        }
+        })
     }
 
     /// The next cookie; where demotion is agreed, the next sequence number.
@@ -66,19 +80,26 @@ impl Client {
         self.next - 1
     }
 
+    /// Sends bytes as they are.
     pub fn send_raw(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.stream.write_all(bytes)
     }
 
+    /// Sends a request whose reply comes later.
     pub fn send(&mut self, header: &RequestHeader, payload: &[u8]) {
+        self.try_send(header, payload).expect("send");
+    }
+
+    fn try_send(&mut self, header: &RequestHeader, payload: &[u8]) -> io::Result<()> {
         if header.command == Command::Read {
             self.reads
                 .insert(header.cookie, (header.offset, header.length_bytes as usize));
         }
         let message = [&header.encode()[..], payload].concat();
-        self.stream.write_all(&message).expect("send");
+        self.stream.write_all(&message)
     }
 
+    /// Sends a READ, and returns its cookie.
     pub fn send_read(&mut self, offset: u64, length: u32) -> u64 {
         let cookie = self.number();
         self.send(
@@ -88,17 +109,20 @@ impl Client {
         cookie
     }
 
+    /// Sends a WRITE, and returns its cookie.
     pub fn send_write(&mut self, offset: u64, data: &[u8]) -> u64 {
         let cookie = self.number();
         self.send_write_as(cookie, offset, data);
         cookie
     }
 
+    /// Sends a WRITE with this cookie.
     pub fn send_write_as(&mut self, cookie: u64, offset: u64, data: &[u8]) {
         let header = RequestHeader::new(Command::Write, cookie, offset, data.len() as u32);
         self.send(&header, data);
     }
 
+    /// Demotes, with this sequence number.
     pub fn demote_as(&mut self, sequence: u64, offset: u64, data: &[u8]) {
         let header = extension::demote_header(sequence, offset, data.len() as u32);
         self.send_raw(&[&header[..], data].concat()).expect("send");
@@ -201,6 +225,7 @@ impl Client {
         }
     }
 
+    /// The next reply of a connection that is not gone.
     pub fn receive(&mut self) -> Answer {
         self.try_receive().expect("a reply")
     }
@@ -214,6 +239,19 @@ impl Client {
         length: u32,
         payload: &[u8],
     ) -> Answer {
+        self.try_ask(command, flags, offset, length, payload)
+            .expect("a reply")
+    }
+
+    /// As [`ask`](Self::ask); an error if the connection is gone.
+    pub fn try_ask(
+        &mut self,
+        command: Command,
+        flags: CommandFlags,
+        offset: u64,
+        length: u32,
+        payload: &[u8],
+    ) -> io::Result<Answer> {
         let cookie = self.number();
         let header = RequestHeader {
             flags,
@@ -222,21 +260,24 @@ impl Client {
             offset,
             length_bytes: length,
         };
-        self.send(&header, payload);
-        let answer = self.receive();
-        assert_eq!(answer.cookie, cookie);
-        answer
+        self.try_send(&header, payload)?;
+        let answer = self.try_receive()?;
+        assert_eq!(answer.cookie, cookie, "the reply to another request");
+        Ok(answer)
     }
 
+    /// Sends a request without flags and data, and waits for its reply.
     pub fn simple(&mut self, command: Command, offset: u64, length: u32) -> Answer {
         self.ask(command, CommandFlags::NONE, offset, length, &[])
     }
 
+    /// Reads.
     pub fn read(&mut self, offset: u64, length: u32) -> Result<Vec<u8>, ErrorNumber> {
         let answer = self.simple(Command::Read, offset, length);
         answer.error.map_or(Ok(answer.data), Err)
     }
 
+    /// Writes.
     pub fn write(&mut self, offset: u64, data: &[u8]) -> Option<ErrorNumber> {
         let length = data.len() as u32;
         self.ask(Command::Write, CommandFlags::NONE, offset, length, data)
@@ -246,5 +287,63 @@ impl Client {
     /// Waits until the server has dealt with everything sent so far that has no reply.
     pub fn settle(&mut self) {
         assert_eq!(self.simple(Command::Flush, 0, 0).error, None);
+    }
+}
+
+/// A client that negotiates nothing, with one request at a time. `Err` of a call means that the connection is gone; an
+/// error that the server answers with is in the `Ok`.
+pub struct Plain(Client);
+
+/// What the server answers to a [`Plain`] client.
+pub type Outcome<T> = io::Result<Result<T, ErrorNumber>>;
+
+impl Plain {
+    /// Connects.
+    pub fn connect(socket: &Path, export: &str) -> io::Result<Self> {
+        let stream = UnixStream::connect(socket)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        Client::negotiate(Box::new(stream), export, &ClientWish::default()).map(Self)
+    }
+
+    /// What the server said of the export.
+    #[must_use]
+    pub fn export(&self) -> &ClientExport {
+        &self.0.export
+    }
+
+    /// Reads.
+    pub fn read(&mut self, offset: u64, length: usize) -> Outcome<Vec<u8>> {
+        let length = u32::try_from(length).expect("short requests");
+        let answer = self
+            .0
+            .try_ask(Command::Read, CommandFlags::NONE, offset, length, &[])?;
+        Ok(answer.error.map_or(Ok(answer.data), Err))
+    }
+
+    /// Writes.
+    pub fn write(&mut self, offset: u64, data: &[u8]) -> Outcome<()> {
+        self.change(Command::Write, CommandFlags::NONE, offset, data)
+    }
+
+    /// Writes onto stable storage.
+    pub fn write_fua(&mut self, offset: u64, data: &[u8]) -> Outcome<()> {
+        self.change(Command::Write, CommandFlags::FUA, offset, data)
+    }
+
+    /// Brings what was answered before onto stable storage.
+    pub fn flush(&mut self) -> Outcome<()> {
+        self.change(Command::Flush, CommandFlags::NONE, 0, &[])
+    }
+
+    fn change(
+        &mut self,
+        command: Command,
+        flags: CommandFlags,
+        offset: u64,
+        data: &[u8],
+    ) -> Outcome<()> {
+        let length = u32::try_from(data.len()).expect("short requests");
+        let answer = self.0.try_ask(command, flags, offset, length, data)?;
+        Ok(answer.error.map_or(Ok(()), Err))
     }
 }

@@ -1,0 +1,105 @@
+//! What was decided, done: store operations, demotions and answers, after the lock is released.
+
+use super::effects::{Effects, Evicted, SentDown, Started};
+use super::front::Engine;
+use super::rest::Rest;
+use crate::Store;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Instant;
+
+impl Engine {
+    /// Does all that was decided, and returns what is left to be decided on. The lock must not be held. Reads go
+    /// out before the demotions of the same decision, which is the order that the level below decides in; and
+    /// together with them, store by store, since an answer to the read would let the next request overtake the
+    /// demotion.
+    pub(super) fn carry_out(self: &Arc<Self>, effects: Effects) -> VecDeque<Rest> {
+        let Effects {
+            operations,
+            down,
+            answers,
+            marks,
+            rest,
+        } = effects;
+        let mut groups: Vec<Group> = Vec::new();
+        for (store, sequence, offset, what) in down {
+            let at = groups
+                .iter()
+                .position(|group| is_same(&group.store, &store));
+            let at = at.unwrap_or_else(|| {
+                groups.push(Group::of(&store));
+                groups.len() - 1
+            });
+            groups[at].down.push((store, sequence, offset, what));
+        }
+        let mut alone = operations;
+        if !groups.is_empty() {
+            for operation in std::mem::take(&mut alone) {
+                let with = |group: &&mut Group| is_same(&group.store, &operation.0);
+                let group = groups.iter_mut().find(with);
+                let list = group.map_or(&mut alone, |group| &mut group.operations);
+                list.push(operation);
+            }
+        }
+        start_all(alone, self);
+        for group in groups {
+            group.run(self);
+        }
+        for (done, result) in answers {
+            done(result);
+        }
+        for work in marks {
+            self.work_on(work);
+        }
+        rest
+    }
+}
+
+/// What goes to one store together: operations, and blocks that are sent down.
+struct Group {
+    store: Arc<dyn Store>,
+    operations: Vec<Started>,
+    down: Vec<Evicted>,
+}
+
+impl Group {
+    fn of(store: &Arc<dyn Store>) -> Self {
+        Self {
+            store: Arc::clone(store),
+            operations: Vec::new(),
+            down: Vec::new(),
+        }
+    }
+
+    fn run(self, engine: &Arc<Engine>) {
+        let mut both = Some((self.operations, self.down));
+        self.store.together(&mut || {
+            if let Some((operations, down)) = both.take() {
+                start_all(operations, engine);
+                send_all_down(down);
+            }
+        });
+    }
+}
+
+fn is_same(one: &Arc<dyn Store>, other: &Arc<dyn Store>) -> bool {
+    std::ptr::addr_eq(Arc::as_ptr(one), Arc::as_ptr(other))
+}
+
+fn start_all(operations: Vec<Started>, engine: &Arc<Engine>) {
+    for (store, sequence, operation, ticket) in operations {
+        let engine = Arc::clone(engine);
+        let started = Instant::now();
+        let done = Box::new(move |result| engine.complete(ticket, result, started.elapsed()));
+        store.submit(sequence, operation, done);
+    }
+}
+
+fn send_all_down(down: Vec<Evicted>) {
+    for (store, sequence, offset, what) in down {
+        match what {
+            SentDown::Demote(data, generation) => store.demote(sequence, generation, offset, data),
+            SentDown::Notice(length) => store.notice(sequence, offset, length),
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! Errors of stores, noted under the cache's lock and said without it.
+
+use super::complaints::{INTERVAL, Remark, matters};
+use super::effects::Ticket;
+use super::front::Engine;
+use super::state::State;
+use crate::IoError;
+use futae_policy::VolumeId;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Arc, Weak};
+
+impl State {
+    fn volume_of(&self, ticket: Ticket) -> Option<VolumeId> {
+        match ticket {
+            Ticket::Flight(key) => self.under_way.flights[key].span.map(|span| span.volume),
+            Ticket::Write(key) => Some(self.under_way.writes[key].span.volume),
+            Ticket::Flush(key) => Some(self.flushes[key].volume),
+            Ticket::Run(key) => Some(self.under_way.runs[key].volume),
+            Ticket::Mark(volume) => Some(volume),
+        }
+    }
+
+    /// A store operation failed; its ticket is still good. What is to be said of it.
+    pub fn complain(&mut self, ticket: Ticket, error: IoError) -> Option<Remark> {
+        let volume = self.volume_of(ticket).filter(|_| matters(&error))?;
+        let known = self.volumes.get(usize::from(volume.0))?;
+        self.complaints.note(volume, &known.name, ticket, error)
+    }
+}
+
+impl Engine {
+    /// Says something of a store, and counts what follows.
+    pub(super) fn remark(self: &Arc<Self>, remark: Remark) {
+        remark.say();
+        let mut state = self.lock();
+        if state.complaints.counts.is_some() {
+            return;
+        }
+        let (alive, is_gone) = channel();
+        let engine = Arc::downgrade(self);
+        let thread = std::thread::Builder::new().name("futae-count".into());
+        if thread.spawn(move || count(&engine, &is_gone)).is_ok() {
+            state.complaints.counts = Some(alive);
+        }
+    }
+
+    /// Says what has not been said of errors of stores; at the end.
+    fn say_the_rest(&self) {
+        let remarks = self.lock().complaints.count();
+        let is_news = |remark: &Remark| !matches!(remark, Remark::NoMore { .. });
+        remarks.into_iter().filter(is_news).for_each(Remark::say);
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.say_the_rest();
+    }
+}
+
+/// Counts until no more errors come, or the engine is gone.
+fn count(engine: &Weak<Engine>, is_gone: &Receiver<()>) {
+    while let Err(RecvTimeoutError::Timeout) = is_gone.recv_timeout(INTERVAL) {
+        let Some(engine) = engine.upgrade() else {
+            return;
+        };
+        let remarks = engine.lock().complaints.count();
+        remarks.into_iter().for_each(Remark::say);
+    }
+}

@@ -1,0 +1,55 @@
+//! A cache that gets another size, in steps.
+
+use super::front::Engine;
+use super::sizing::{Sizing, check_memory};
+use super::steps::STEP_BLOCKS;
+use crate::SetupError;
+use std::sync::{Arc, PoisonError};
+
+/// Blocks that one step of a shrink lets go at most, so that requests are not held up.
+const SHRINK_STEP_BLOCKS: u32 = STEP_BLOCKS as u32;
+
+impl Engine {
+    /// Changes the number of slots. The level below hears of evicted blocks as always; the memory of
+    /// their frames goes back to the kernel.
+    pub fn resize(self: &Arc<Self>, capacity_blocks: u32) -> Result<(), SetupError> {
+        if capacity_blocks == 0 {
+            return Err(SetupError::Size(
+                "a cache has at least one block".to_owned(),
+            ));
+        }
+        check_memory(u64::from(capacity_blocks) * self.block_bytes)?;
+        self.lock().arena.reserve(capacity_blocks)?;
+        self.fit(|sizing| sizing.capacity_blocks = capacity_blocks);
+        Ok(())
+    }
+
+    /// The size that it was told to have, in bytes.
+    pub fn wanted_bytes(&self) -> u64 {
+        let sizing = self.sizing.lock().unwrap_or_else(PoisonError::into_inner);
+        u64::from(sizing.capacity_blocks) * self.block_bytes
+    }
+
+    /// Has the cache give way to so many bytes that are used beside it for what it caches, so that both together
+    /// stay within its size; at least half of it stays. As with [`resize`](Self::resize), frames go back to the
+    /// kernel.
+    pub fn set_aside(self: &Arc<Self>, bytes: u64) {
+        let blocks = bytes.div_ceil(self.block_bytes);
+        let blocks = u32::try_from(blocks).unwrap_or(u32::MAX);
+        self.fit(|sizing| sizing.aside_blocks = blocks);
+    }
+
+    /// One at a time: what was said last counts.
+    fn fit(self: &Arc<Self>, change: impl FnOnce(&mut Sizing)) {
+        let mut sizing = self.sizing.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = sizing.left();
+        change(&mut sizing);
+        let left = sizing.left();
+        if left == before {
+            return;
+        }
+        while !self.act(|state, effects| state.resize_step(left, SHRINK_STEP_BLOCKS, effects)) {
+            self.state.give_way();
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! How work goes on from step to step.
+
+use super::effects::Effects;
+use super::front::Engine;
+use super::rest::Rest;
+use super::state::State;
+use crate::{Operation, Request};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+impl State {
+    /// Decides on a request if this step has room for it, else in a later one. Those that come after one
+    /// that is left for later stay behind it.
+    pub fn begin_in_turn(&mut self, request: Request, effects: &mut Effects) {
+        if self.steps.has_room_for(self.blocks_of(&request)) {
+            self.begin(request, effects);
+        } else {
+            self.steps.fill();
+            effects.later(Rest::Begin(request));
+        }
+    }
+
+    /// Blocks that a request is decided on by, one after the other.
+    pub fn blocks_of(&self, request: &Request) -> u64 {
+        let (offset, length) = match &request.operation {
+            Operation::Read { offset, length } | Operation::ReadOn { offset, length } => {
+                (*offset, *length)
+            }
+            Operation::Write { offset, data, .. } | Operation::Demote { offset, data } => {
+                (*offset, data.len() as u64)
+            }
+            Operation::Append { data, .. } => (0, data.len() as u64),
+            Operation::Flush
+            | Operation::Settle
+            | Operation::Trim { .. }
+            | Operation::WriteZeroes { .. }
+            | Operation::Notice { .. }
+            | Operation::Change(_) => return 0,
+        };
+        let end = offset.saturating_add(length).div_ceil(self.block_bytes);
+        end.saturating_sub(offset / self.block_bytes)
+    }
+
+    fn go_on(&mut self, rest: Rest, effects: &mut Effects) {
+        match rest {
+            Rest::Begin(request) => self.begin(request, effects),
+            Rest::Write(deciding) => self.decide_write(deciding, effects),
+            Rest::Written(ending) => self.end_write(ending, effects),
+            Rest::Keep(keeping) => self.keep_on(keeping, effects),
+            Rest::Grant(change, from) => self.grant(change, from, effects),
+            Rest::Changed(key) => self.end_change(key, effects),
+            Rest::Demotion(demoting) => self.demote_on(demoting, effects),
+            Rest::Notices(volume) => self.notice_on(volume, effects),
+            Rest::Throttled => self.resume_throttled(effects),
+            Rest::Anything => {}
+        }
+    }
+}
+
+impl Engine {
+    /// Has a step decide on at most so many blocks. For tests.
+    pub fn set_step_blocks(&self, blocks: u64) {
+        self.lock().steps.most = blocks.max(1);
+    }
+
+    /// Decides under the lock, then acts without it; goes on until nothing is left to be decided on.
+    pub(super) fn act<T>(
+        self: &Arc<Self>,
+        decide: impl FnOnce(&mut State, &mut Effects) -> T,
+    ) -> T {
+        let (value, mut rest) = self.step(decide);
+        while let Some(next) = rest.pop_front() {
+            self.state.give_way();
+            let ((), more) = self.step(|state, effects| state.go_on(next, effects));
+            rest.extend(more);
+        }
+        value
+    }
+
+    /// A step after which nothing is left to be done.
+    pub(super) fn quiet_step<T>(&self, decide: impl FnOnce(&mut State) -> T) -> T {
+        let mut state = self.lock();
+        state.steps.begin();
+        let value = decide(&mut state);
+        state.steps.end();
+        value
+    }
+
+    fn step<T>(
+        self: &Arc<Self>,
+        decide: impl FnOnce(&mut State, &mut Effects) -> T,
+    ) -> (T, VecDeque<Rest>) {
+        let mut effects = Effects::default();
+        let value = {
+            let mut state = self.lock();
+            state.steps.begin();
+            let value = decide(&mut state, &mut effects);
+            state.preload(&mut effects);
+            state.write_back_on(&mut effects);
+            state.steps.end();
+            value
+        };
+        (value, self.carry_out(effects))
+    }
+}

@@ -1,0 +1,54 @@
+//! What the cache knows of one volume.
+
+use super::cost::Costs;
+use super::demotion_guard::DemotionGuard;
+use super::dirt::Dirt;
+use super::mark_guard::Guard;
+use super::notices::Notices;
+use super::residents::Residents;
+use super::tally::Tally;
+use crate::Store;
+use futae_policy::Class;
+use std::sync::Arc;
+
+/// A volume of the cache.
+pub struct Volume {
+    pub name: String,
+    pub store: Arc<dyn Store>,
+    pub size_bytes: u64,
+    pub class: Class,
+    pub demotion_guard: DemotionGuard,
+    pub tally: Tally,
+    /// Whether its size changes while it is in use; see the module `growing`.
+    pub grows: bool,
+    /// What its clients have told of.
+    pub notices: Notices,
+    /// What its store does not have yet.
+    pub dirt: Dirt,
+    /// Its mark while the store lacks data, if it has one.
+    pub guard: Option<Box<Guard>>,
+    /// Which of its blocks are resident.
+    pub residents: Residents,
+    /// What its store's operations take; not measured of volumes that come and go.
+    pub costs: Option<Box<Costs>>,
+}
+
+impl Volume {
+    /// A volume of which nothing is known yet, of a fixed size; what its store's operations take is not measured.
+    pub fn new(name: &str, store: Arc<dyn Store>, class: Class) -> Self {
+        Self {
+            name: name.to_owned(),
+            size_bytes: store.size_bytes(),
+            store,
+            class,
+            demotion_guard: DemotionGuard::default(),
+            tally: Tally::default(),
+            grows: false,
+            notices: Notices::default(),
+            dirt: Dirt::default(),
+            guard: None,
+            residents: Residents::default(),
+            costs: None,
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! What is believed of an agent, what is refused, and who gets it.
+
+use super::limits::Pace;
+use super::sinks::{NoticeSink, SampleSink};
+use super::status::{AgentStatus, Shared};
+use super::stop::Stop;
+use crate::stream::Health;
+use crate::{
+    DeviceId, Frame, Hello, Message, Notices, Range, Reason, References, Replay, SECTOR_BYTES,
+    printable,
+};
+use std::time::Instant;
+
+/// Believes each frame of one agent once, checks it, and hands it on.
+#[derive(Default)]
+pub struct Dispatch {
+    notices: Option<Box<dyn NoticeSink>>,
+    samples: Vec<Box<dyn SampleSink>>,
+    replay: Replay,
+    pace: Pace,
+    /// The disk whose notices are taken.
+    disk: Option<DeviceId>,
+    heard: Shared,
+}
+
+impl Dispatch {
+    /// Hands evicted ranges to `sink`.
+    #[must_use]
+    pub fn notices_to(mut self, sink: impl NoticeSink + 'static) -> Self {
+        self.notices = Some(Box::new(sink));
+        self
+    }
+
+    /// Hands hellos, samples and sampled reads to `sink`, too.
+    #[must_use]
+    pub fn samples_to(mut self, sink: impl SampleSink + 'static) -> Self {
+        self.samples.push(Box::new(sink));
+        self
+    }
+
+    /// What is known of the agent.
+    #[must_use]
+    pub fn status(&self) -> AgentStatus {
+        self.heard.now()
+    }
+
+    pub(super) fn shared(&self) -> Shared {
+        self.heard.clone()
+    }
+
+    /// The connection is gone. What was said over it cannot be played again.
+    pub fn hung_up(&mut self) {
+        self.disk = None;
+        self.heard.lock().status.connected = false;
+    }
+
+    pub(super) fn note_health(&self, health: Health) {
+        let status = &mut self.heard.lock().status;
+        status.frames = health.frames;
+        status.broken_frames =
+            health.broken_frames + health.unknown_frames + u64::from(health.skipped_bytes > 0);
+    }
+
+    /// Takes a frame, if it is the next of the run that speaks. Evicted ranges are told at a bounded rate, so
+    /// this may wait for as long as `stop` has not come.
+    pub fn frame(&mut self, frame: Frame, stop: &Stop) {
+        if !self.replay.is_new(&frame) {
+            self.heard.lock().status.replayed_frames += 1;
+            return;
+        }
+        self.heard.lock().last = Some(Instant::now());
+        let sequence = frame.sequence;
+        let message = match frame.message {
+            Message::Notices(notices) => return self.notices(notices, stop),
+            Message::Hello(hello) => {
+                let hello = fit_for_print(hello);
+                self.hello(&hello);
+                Message::Hello(hello)
+            }
+            Message::Sample(sample) => {
+                let untold = sample.notices_lost.saturating_add(sample.notices_homeless);
+                let mut heard = self.heard.lock();
+                heard.period_seconds = sample.period_us as f64 / 1e6;
+                let status = &mut heard.status;
+                status.samples += 1;
+                status.untold_pages = status.untold_pages.saturating_add(untold);
+                Message::Sample(sample)
+            }
+            Message::References(mut references) => {
+                references.threshold = references.threshold.min(References::ALL);
+                self.heard.lock().status.sampled_reads += references.pages.len() as u64;
+                Message::References(references)
+            }
+        };
+        let frame = Frame { sequence, message };
+        for sink in &mut self.samples {
+            sink.take(&frame);
+        }
+    }
+
+    fn hello(&mut self, hello: &Hello) {
+        let disk = self.notices.as_mut().and_then(|sink| sink.hello(hello));
+        self.disk = disk.map(|disk| disk.id);
+        let status = &mut self.heard.lock().status;
+        status.connected = true;
+        status.guest.clone_from(&hello.guest);
+        status.source = Some(hello.source);
+        status.disk = disk.map(|disk| disk.name.clone()).unwrap_or_default();
+    }
+
+    fn notices(&mut self, notices: Notices, stop: &Stop) {
+        if self.notices.is_none() {
+            return;
+        }
+        let count = notices.ranges.len();
+        let is_of_the_disk = self.disk == Some(notices.device);
+        if !is_of_the_disk || notices.reason != Reason::Reclaim {
+            let status = &mut self.heard.lock().status;
+            status.refused_ranges += count as u64;
+            if !is_of_the_disk {
+                status.other_disk_ranges += count as u64;
+            }
+            return;
+        }
+        for (at, range) in notices.ranges.into_iter().enumerate() {
+            if !self.evicted(&range, stop) {
+                self.heard.lock().status.refused_ranges += (count - at - 1) as u64;
+                return;
+            }
+        }
+    }
+
+    /// Tells the cache of a range, a step at a time; false if the rest of the message is to be dropped.
+    fn evicted(&mut self, range: &Range, stop: &Stop) -> bool {
+        let Some(sink) = &mut self.notices else {
+            return false;
+        };
+        let Some((mut at, end)) = bytes_of(range, sink.volume_bytes()) else {
+            self.heard.lock().status.refused_ranges += 1;
+            return true;
+        };
+        {
+            let status = &mut self.heard.lock().status;
+            status.ranges += 1;
+            status.bytes = status.bytes.saturating_add(end - at);
+        }
+        let step = sink.step_bytes().max(1);
+        while at < end {
+            // Up to the next multiple, so that blocks are not cut in two.
+            let next = (at / step + 1).saturating_mul(step).min(end);
+            if !self.pace.step(stop) || !sink.evicted(at..next, stop) {
+                return false;
+            }
+            at = next;
+        }
+        true
+    }
+}
+
+/// Where a range of sectors begins and ends, in bytes; none if it is empty or beyond the volume.
+fn bytes_of(range: &Range, volume_bytes: u64) -> Option<(u64, u64)> {
+    let bytes = |sectors: u64| sectors.checked_mul(SECTOR_BYTES);
+    let end = bytes(range.start.checked_add(range.count)?)?;
+    let is_within = range.count > 0 && end <= volume_bytes;
+    bytes(range.start)
+        .filter(|_| is_within)
+        .map(|start| (start, end))
+}
+
+/// Names that an agent chose go to terminals and logs.
+fn fit_for_print(mut hello: Hello) -> Hello {
+    let devices = hello.devices.iter_mut().map(|device| &mut device.name);
+    for name in [&mut hello.guest, &mut hello.kernel]
+        .into_iter()
+        .chain(devices)
+    {
+        *name = printable(name);
+    }
+    hello
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_is_within_the_volume_or_none() {
+        let of = |start, count| bytes_of(&Range { start, count }, 4096);
+        assert_eq!(of(1, 7), Some((512, 4096)));
+        for (start, count) in [
+            (0, 0),
+            (8, 1),
+            (1, 8),
+            (u64::MAX, 1),
+            (0, u64::MAX),
+            (1 << 62, 1),
+        ] {
+            assert_eq!(of(start, count), None, "{start} {count}");
+        }
+    }
+}
