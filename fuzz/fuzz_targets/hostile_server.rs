@@ -124,7 +124,7 @@ fn ask(path: &Path, orders: &mut Script<'_>, again: bool, sent: &Arc<Sent>) {
         Duration::ZERO
     };
     poison_spares();
-    let store = NbdStore::connect_patiently(&uri, Some(4096), patience)
+    let store = NbdStore::connect_with_timeout(&uri, Some(4096), patience)
         .expect("the handshake keeps the protocol");
     let size = store.size_bytes();
     let mut asked = Vec::new();

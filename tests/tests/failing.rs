@@ -132,7 +132,7 @@ fn a_full_file_system_under_serve(mut small: Small, arguments: &[&str]) {
     let again = client.read(at(full), BLOCK).expect("an answer");
     assert_eq!(again, Ok(stamped(full, 2)));
     assert_eq!(client.flush().expect("an answer"), Ok(()));
-    small.stage.stop_serve();
+    small.stage.stop_serve_that_said("its store failed");
 }
 
 #[test]
@@ -192,8 +192,8 @@ fn a_full_file_system_under_serve_and_mount() {
     }
     file.sync().expect("a flush");
     drop(file);
-    let upper = small.stage.stop_mount();
-    let lower = small.stage.stop_serve();
+    let upper = small.stage.stop_mount_that_said("no space left on device");
+    let lower = small.stage.stop_serve_that_said("No space left on device");
     assert!(
         upper["status"]["errors"].as_u64() > Some(0),
         "not counted above"
@@ -277,7 +277,7 @@ fn a_truncated_image_under_serve_and_mount() {
         "what the image holds now"
     );
     drop(file);
-    let upper = stage.stop_mount();
+    let upper = stage.stop_mount_that_said("input/output error");
     let lower = stage.stop_serve_that_said("another program has cut it");
     assert!(
         upper["status"]["errors"].as_u64() > Some(0),
@@ -322,6 +322,6 @@ fn a_server_that_goes_and_comes_back() {
     file.write(at(9), &buffer).expect("a write");
     file.sync().expect("a flush");
     drop(file);
-    stage.stop_mount();
+    stage.stop_mount_that_said("the connection was lost");
     stage.stop_serve();
 }

@@ -163,7 +163,7 @@ fn a_server_that_goes_and_comes_back_takes_what_was_dirty() {
     }
     assert_eq!(volume(&above, FAR)["dirty_blocks"], 0);
     drop(near);
-    above.stop_serve();
+    above.stop_serve_that_said("the connection was lost");
     below.stop_serve();
 }
 
@@ -181,7 +181,7 @@ fn a_server_that_says_nothing_fails_requests_after_a_while() {
         client.read(at(4), BLOCK).expect("the connection").is_ok()
     });
     drop(client);
-    above.stop_serve();
+    above.stop_serve_that_said("has not answered for 1 s");
     below.kill_serve();
 }
 
@@ -212,7 +212,7 @@ fn a_server_that_is_gone_is_waited_for_and_then_requests_fail() {
     let image = fs::read(&below.image).expect("the image");
     assert_eq!(image[at(9) as usize..][..BLOCK], [5; BLOCK]);
     drop((client, near));
-    above.stop_serve();
+    above.stop_serve_that_said("no connection to the server for 1 s");
     below.stop_serve();
 }
 

@@ -12,6 +12,7 @@ mod save;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use failure::Failure;
+use futae_log::{Format, LevelFilter};
 // The modules find them at the root.
 use futae_terminal::{failure, progress, table};
 use std::process::ExitCode;
@@ -46,6 +47,18 @@ enum Command {
 }
 
 impl Command {
+    /// How the log is written, of a command that runs until it is told to end.
+    fn log_format(&self) -> Option<Format> {
+        let log = match self {
+            Self::Serve(args) => &args.log,
+            Self::Mount(args) => &args.log,
+            Self::Balance(args) => &args.log,
+            Self::Agent(args) => &args.log,
+            _ => return None,
+        };
+        Some(log.log_format)
+    }
+
     fn run(self) -> Result<(), Failure> {
         match self {
             Self::Demo(args) => command::demo::run(&args),
@@ -69,10 +82,22 @@ impl Command {
 }
 
 fn main() -> ExitCode {
-    match Cli::parse().command.run() {
+    let command = Cli::parse().command;
+    let wish = command.log_format();
+    // Of a command that ends by itself, what goes wrong is enough.
+    let usual = wish.map_or(LevelFilter::WARN, |_| LevelFilter::INFO);
+    // Without the thread that writes it there is no log; what was asked for is done all the same.
+    let log = futae_log::start(wish.unwrap_or_default(), usual).ok();
+    match command.run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("futae: {failure}");
+            if log.is_some() && wish == Some(Format::Json) {
+                tracing::error!(target: "futae", "{failure}");
+            } else {
+                // After what led to it.
+                drop(log);
+                eprintln!("futae: {failure}");
+            }
             failure.exit_code()
         }
     }

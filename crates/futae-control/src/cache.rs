@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// How long to wait for a store that takes nothing, before a cache is made smaller all the same.
-const PATIENCE: Duration = Duration::from_secs(2);
+const SHRINK_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// One cache of a server or a mount.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -36,7 +36,7 @@ pub fn resize(engine: &Arc<Engine>, cache: Size) -> Result<Value, String> {
         Ok(blocks) => blocks,
         Err(_) => return Err(format!("a cache has at most {} blocks", u32::MAX)),
     };
-    engine.prepare_shrink(blocks, PATIENCE);
+    engine.prepare_shrink(blocks, SHRINK_TIMEOUT);
     engine.resize(blocks).map_err(|error| error.to_string())?;
     Ok(json!({ "capacity_blocks": blocks }))
 }

@@ -13,7 +13,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Why there is no good answer.
 #[derive(Debug, thiserror::Error)]
 pub enum AskError {
-    /// Nobody takes orders there, or whoever does is no cache of futae.
+    /// No program takes orders there, or it is not a cache of futae.
     #[error(
         "{}: no cache answers here; start futae serve or futae mount with --control unix:{}",
         path.display(), path.display()

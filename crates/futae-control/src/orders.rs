@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use tracing::{debug, info};
 
-/// The order that changes nothing, and that whoever watches gives every second.
+/// The order that only reads; `futae top` sends it every second.
 const QUESTION: &str = "status";
 
 /// What is done for one command.

@@ -21,9 +21,9 @@ const NAME_IN_DIRECTORY: &str = "control.sock";
 const LINE_BYTES_MAX: u64 = 64 * 1024;
 /// Connections at a time; more are closed at once.
 const CONTROLLERS_MAX: usize = 32;
-/// A connection that says nothing for so long is closed. It also bounds a write that nobody reads.
+/// Idle time after which a connection is closed. Also the time limit of a write.
 const IDLE: Duration = Duration::from_secs(300);
-/// How long to let be when descriptors or threads have run out.
+/// Pause after running out of descriptors or threads.
 const SHORTAGE_PAUSE: Duration = Duration::from_millis(20);
 
 struct Shared {
@@ -123,7 +123,7 @@ fn welcome(shared: &Arc<Shared>, connection: OwnedFd) {
     }
     let there = Arc::clone(shared);
     let thread = Builder::new().name("orders".into()).spawn(move || {
-        // A peer that went away or fell silent is nobody's concern.
+        // A peer that disconnected or timed out is not an error of the server.
         let _ = take_orders(&there, UnixStream::from(connection));
         there.controllers.fetch_sub(1, Relaxed);
     });

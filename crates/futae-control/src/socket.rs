@@ -130,7 +130,7 @@ impl AsFd for UnixSocket {
     }
 }
 
-/// The file of a unix socket, removed with it; unless somebody has put another in its place.
+/// The file of a unix socket. It is removed with the socket, unless another program has replaced it.
 #[derive(Debug)]
 struct SocketFile {
     path: PathBuf,
@@ -158,7 +158,7 @@ impl SocketError {
     }
 }
 
-/// A socket at `path` at which nobody listens yet, for the user that runs the program alone.
+/// A socket bound to `path` that does not listen yet, with mode 0600.
 fn bind_at(path: &Path) -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
@@ -175,7 +175,7 @@ fn bind_at(path: &Path) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Removes a socket at which nobody answers, left by a server that was killed.
+/// Removes a dead socket that a killed server left behind.
 fn clear_stale(path: &Path) -> Result<(), SocketError> {
     let refused = |source| SocketError::refused(path, source);
     let found = fs::symlink_metadata(path).map_err(refused)?;

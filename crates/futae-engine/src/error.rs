@@ -97,7 +97,7 @@ pub enum SetupError {
     #[error("{0}")]
     Size(String),
     /// Memory for the cache cannot be had.
-    #[error("no memory for a cache of {bytes} bytes: {source}; choose a smaller --cache")]
+    #[error("no memory for a cache of {bytes} bytes; choose a smaller --cache")]
     Memory {
         /// Bytes asked for.
         bytes: u64,
@@ -105,7 +105,7 @@ pub enum SetupError {
         source: io::Error,
     },
     /// The decision log cannot be written.
-    #[error("decision log {}: {source}", path.display())]
+    #[error("decision log {}: cannot be written", path.display())]
     Log {
         /// Where it was to go.
         path: PathBuf,

@@ -34,19 +34,19 @@ pub enum MountError {
     /// This machine or user cannot mount FUSE file systems.
     #[error("{0}")]
     NoFuse(String),
-    /// FUSE over io_uring was asked for, and is not switched on.
+    /// `--transport ring`, but FUSE over io_uring is disabled.
     #[error(
         "this kernel has FUSE over io_uring, but it is off; as root: \
          echo Y > /sys/module/fuse/parameters/enable_uring (or leave out --transport ring)"
     )]
     RingsOff,
-    /// FUSE over io_uring was asked for, and the kernel does not know of it.
+    /// `--transport ring`, but the kernel does not support FUSE over io_uring.
     #[error(
         "this kernel has no FUSE over io_uring (no /sys/module/fuse/parameters/enable_uring); \
          it came with Linux 6.14: leave out --transport ring"
     )]
     NoRings,
-    /// FUSE over io_uring was asked for, and could not be had.
+    /// `--transport ring`, but setting up FUSE over io_uring failed.
     #[error("FUSE over io_uring: {0}; leave out --transport ring to mount without it")]
     Ring(#[source] io::Error),
     /// The file's name cannot be one.
@@ -62,7 +62,7 @@ pub enum MountError {
         name: String,
     },
     /// The kernel refused to mount.
-    #[error("cannot mount at {}: {source}", path.display())]
+    #[error("cannot mount at {}", path.display())]
     Mount {
         /// The mountpoint.
         path: PathBuf,
@@ -71,7 +71,7 @@ pub enum MountError {
     },
     /// The mount could not be ended.
     #[error(
-        "cannot unmount {}: {source}; run: umount -l {}", path.display(), path.display()
+        "cannot unmount {} (umount -l {} detaches it)", path.display(), path.display()
     )]
     Unmount {
         /// The mountpoint.
@@ -80,11 +80,11 @@ pub enum MountError {
         source: io::Error,
     },
     /// The mount ended, but what was written last may not be on stable storage.
-    #[error("unmounted, but the last writes may be lost: {0}")]
+    #[error("unmounted, but the last writes may be lost")]
     Flush(#[source] IoError),
     /// The mount ended, but files of a tree could not be written back.
     #[error(
-        "unmounted, but the last writes to {} are lost ({others} other files likewise): {source}",
+        "unmounted, but the last writes to {} are lost ({others} other files likewise)",
         path.display()
     )]
     Settle {

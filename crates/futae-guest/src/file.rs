@@ -1,6 +1,6 @@
 //! A file whose contents are a volume of the engine.
 
-use crate::runs::Runs;
+use crate::split_reads::SplitReads;
 use fuser::Errno;
 use futae_engine::{ClientId, Done, Engine, IoBuf, IoError, IoErrorKind, Operation, Request};
 use futae_policy::VolumeId;
@@ -32,13 +32,13 @@ pub(crate) struct VolumeFile {
     /// Requests so far, by which the client's decisions are numbered.
     sequence: AtomicU64,
     longest: AtomicU32,
-    runs: Runs,
+    split_reads: SplitReads,
 }
 
 impl VolumeFile {
     pub(crate) fn new(engine: Arc<Engine>, volume: VolumeId, join_reads_bytes: u64) -> Self {
         Self {
-            runs: Runs::new(engine.block_bytes(), join_reads_bytes),
+            split_reads: SplitReads::new(engine.block_bytes(), join_reads_bytes),
             client: engine.join(volume),
             size_bytes: engine.volume_bytes(volume),
             read_only: engine.is_read_only(volume),
@@ -100,7 +100,7 @@ impl VolumeFile {
             Ok(data) => done(Ok(data.as_slice())),
             Err(error) => done(Err(errno(&error))),
         };
-        let operation = if self.runs.goes_on(offset, length) {
+        let operation = if self.split_reads.goes_on(offset, length) {
             Operation::ReadOn { offset, length }
         } else {
             Operation::Read { offset, length }
@@ -216,7 +216,7 @@ fn without_data(done: impl FnOnce(Result<(), Errno>) + Send + 'static) -> Done {
     Box::new(move |result| done(result.map(drop).map_err(|error| errno(&error))))
 }
 
-/// What a program is told. Whatever is wrong with the store is an I/O error to it.
+/// The errno for a program. Every failure of the store is an I/O error.
 fn errno(error: &IoError) -> Errno {
     match error.kind {
         IoErrorKind::OutOfRange => Errno::EINVAL,

@@ -11,18 +11,19 @@
 
 mod error;
 mod file;
-mod granted;
 mod mount;
 mod mountpoint;
+mod negotiated;
 mod passthrough;
 mod ring;
-mod runs;
 mod session;
-mod tree;
+mod split_reads;
+mod volume_directory;
 
 pub use error::MountError;
-pub use granted::{Granted, Transport};
 pub use mount::{Mount, MountOptions, ShownFile, default_file_name};
 pub use mountpoint::check_mountpoint;
+pub use negotiated::{Negotiated, Transport};
 pub use passthrough::{PageCacheUse, TreeHandle, TreeMount, TreeOptions, control_attribute};
 pub use session::{TransportChoice, Unmounted};
+pub use volume_directory::FileAccess;

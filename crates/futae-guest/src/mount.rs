@@ -2,12 +2,12 @@
 
 use crate::MountError;
 use crate::file::VolumeFile;
-use crate::granted::Granted;
 use crate::mountpoint::check_mountpoint;
+use crate::negotiated::Negotiated;
 use crate::ring::Beginning;
 use crate::session::{Mounted, TransportChoice, Unmounted};
-use crate::tree::Tree;
-use fuser::{Config, MountOption};
+use crate::volume_directory::{FileAccess, VolumeDirectory};
+use fuser::{Config, MountOption, SessionACL};
 use futae_engine::Engine;
 use futae_policy::VolumeId;
 use std::ffi::OsStr;
@@ -41,13 +41,16 @@ pub struct MountOptions {
     /// Let the kernel's page cache hold the file as well. Reads that hit there are several times
     /// faster, but this cache does not see them, and the data is in memory twice.
     pub kernel_cache: bool,
-    /// Count reads that lie next to each other as one access to a block, up to so many bytes:
-    /// what the kernel sends of one request of the application. 0: count each.
+    /// Count adjacent reads as one access to a block, up to this many bytes: the kernel splits long requests of
+    /// applications. 0: count each read.
     pub join_reads_bytes: u64,
     /// Threads that take requests from the kernel; a few, if not given.
     pub threads: Option<usize>,
     /// How requests are to come from the kernel.
     pub transport: TransportChoice,
+    /// Who may open the files; only the user that mounts, if not given. A user other than root needs
+    /// `user_allow_other` in `/etc/fuse.conf` for it.
+    pub access: Option<FileAccess>,
 }
 
 /// Mounted volumes. Dropping it detaches the mount; [`unmount`](Self::unmount) ends it properly.
@@ -55,7 +58,7 @@ pub struct Mount {
     mountpoint: PathBuf,
     paths: Vec<PathBuf>,
     files: Vec<Arc<VolumeFile>>,
-    granted: Granted,
+    negotiated: Negotiated,
     mounted: Mounted,
 }
 
@@ -89,23 +92,24 @@ impl Mount {
         let files: Vec<_> = shown.iter().map(file).collect();
         let names = shown.iter().map(|shown| shown.name.clone().into());
         let answer = Arc::new(OnceLock::new());
-        let tree = Tree {
+        let directory = VolumeDirectory {
             files: names.zip(files.iter().cloned()).collect(),
             epoch: SystemTime::now(),
             kernel_cache: options.kernel_cache,
-            granted: Arc::clone(&answer),
+            access: options.access,
+            negotiated: Arc::clone(&answer),
             begins: Beginning::Device,
         };
         let config = config(options, files.iter().all(|file| file.read_only));
-        let (mounted, _) = Mounted::start(&tree, &mountpoint, &config, options.transport)?;
-        let granted = answer.get().copied().ok_or_else(|| {
+        let (mounted, _) = Mounted::start(&directory, &mountpoint, &config, options.transport)?;
+        let negotiated = answer.get().copied().ok_or_else(|| {
             refused(io::Error::other(
                 "the kernel did not begin the FUSE session",
             ))
         })?;
-        let granted = Granted {
+        let negotiated = Negotiated {
             transport: mounted.transport(),
-            ..granted
+            ..negotiated
         };
         if options.kernel_cache {
             raise_readahead(&mountpoint);
@@ -115,7 +119,7 @@ impl Mount {
             paths: shown.iter().map(path).collect(),
             mountpoint,
             files,
-            granted,
+            negotiated,
             mounted,
         })
     }
@@ -134,8 +138,8 @@ impl Mount {
 
     /// What the kernel agreed to.
     #[must_use]
-    pub fn granted(&self) -> Granted {
-        self.granted
+    pub fn negotiated(&self) -> Negotiated {
+        self.negotiated
     }
 
     /// The longest read or write that the kernel has sent so far, in bytes.
@@ -210,6 +214,9 @@ fn config(options: &MountOptions, read_only: bool) -> Config {
     ];
     if read_only {
         config.mount_options.push(MountOption::RO);
+    }
+    if options.access.is_some() {
+        config.acl = SessionACL::All;
     }
     config.n_threads = Some(options.threads.unwrap_or(THREADS_DEFAULT).max(1));
     config

@@ -11,9 +11,9 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// How long the end of a mount waits for its users before it is detached under them.
-const BUSY_PATIENCE: Duration = Duration::from_secs(2);
+const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a detached mount may take to end.
-const DETACHED_PATIENCE: Duration = Duration::from_secs(3);
+const DETACHED_TIMEOUT: Duration = Duration::from_secs(3);
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// How a mount ended.
@@ -149,7 +149,7 @@ impl Mounted {
     /// Takes the mount out of the tree and waits for the end of its users.
     pub(crate) fn end(&mut self) -> Result<Unmounted, MountError> {
         let was_busy = self.release()?;
-        let is_in_use = !self.wait(DETACHED_PATIENCE);
+        let is_in_use = !self.wait(DETACHED_TIMEOUT);
         Ok(Unmounted {
             was_busy,
             is_in_use,
@@ -170,7 +170,7 @@ impl Mounted {
         }
         // It tries once, and never again: what is mounted here later is not ours.
         let mut outcome = unmounter.unmount();
-        let deadline = Instant::now() + BUSY_PATIENCE;
+        let deadline = Instant::now() + BUSY_TIMEOUT;
         loop {
             match outcome {
                 Ok(()) => return Ok(false),
@@ -190,8 +190,8 @@ impl Mounted {
     }
 
     /// Waits until the kernel has ended the session; false if it does not in time.
-    fn wait(&mut self, patience: Duration) -> bool {
-        let deadline = Instant::now() + patience;
+    fn wait(&mut self, timeout: Duration) -> bool {
+        let deadline = Instant::now() + timeout;
         while !self.is_over() {
             if Instant::now() >= deadline {
                 return false;
@@ -208,9 +208,9 @@ impl Mounted {
 impl Drop for Mounted {
     fn drop(&mut self) {
         if self.unmounter.take().is_some() && !self.is_over() {
-            // There is nobody to tell if this fails.
+            // An error here cannot be reported.
             drop(detach(&self.mountpoint));
-            self.wait(DETACHED_PATIENCE);
+            self.wait(DETACHED_TIMEOUT);
         }
     }
 }

@@ -1,10 +1,10 @@
 //! Connections as they come: each gets a place and a thread, or is turned away.
 
 use crate::budget::Budget;
-use crate::connection::{self, End, Manners};
+use crate::connection::{self, ConnectionOptions, End};
+use crate::connection_loop::Limits;
 use crate::listen::Listener;
 use crate::peer::Peer;
-use crate::pump::Limits;
 use crate::refusals::Reason;
 use crate::registry::Place;
 use crate::server::Shared;
@@ -24,7 +24,7 @@ pub(crate) const STACK_BYTES: usize = 512 * 1024;
 const SEND_BUFFER_BYTES: u64 = 4 << 20;
 /// And this where there are very many connections.
 const SEND_BUFFER_BYTES_MIN: u64 = 128 << 10;
-/// How long to let be when descriptors or threads have run out.
+/// Pause after running out of descriptors or threads.
 const SHORTAGE_PAUSE: Duration = Duration::from_millis(20);
 
 /// Accepts until the server stops.
@@ -46,7 +46,8 @@ pub(crate) fn accept_all(shared: &Arc<Shared>, listener: &Listener, tenant: &Ten
                 welcome(shared, socket, peer, tenant);
             }
             Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => {}
-            // With the spare one the caller is told by its end, and does not wait and wake this thread for ever.
+            // The spare descriptor accepts and closes the connection. Otherwise the client would wait, and this thread would
+            // be woken again and again.
             Err(Errno::MFILE | Errno::NFILE) => {
                 let had_spare = spare.take().is_some();
                 if let Ok(socket) = accept_with(listener, SocketFlags::CLOEXEC) {
@@ -93,13 +94,13 @@ fn welcome(shared: &Arc<Shared>, socket: OwnedFd, peer: Peer, tenant: &Tenant) {
         .registry
         .admit(socket, peer, options.handshakes_max());
     let (tenant, budget) = (tenant.clone(), Arc::clone(&shared.budget));
-    let manners = Manners {
+    let options = ConnectionOptions {
         handshake_timeout: options.handshake_timeout,
         connections_max: options.connections_max,
         limits: Limits {
             requests: options.requests_max.max(1),
             bytes: options.request_bytes_max.max(1),
-            linger: options.patience,
+            linger: options.stop_timeout,
             stall: options.stall_timeout,
         },
     };
@@ -107,7 +108,7 @@ fn welcome(shared: &Arc<Shared>, socket: OwnedFd, peer: Peer, tenant: &Tenant) {
         .name("connection".into())
         .stack_size(STACK_BYTES);
     // Without a thread the place is dropped, and with it the connection.
-    let started = thread.spawn(move || look_after(&tenant, &budget, &place, &manners));
+    let started = thread.spawn(move || look_after(&tenant, &budget, &place, &options));
     if let Err(error) = started {
         let text = format!("refused: cannot start a thread: {error}");
         shared
@@ -118,12 +119,12 @@ fn welcome(shared: &Arc<Shared>, socket: OwnedFd, peer: Peer, tenant: &Tenant) {
     }
 }
 
-fn look_after(tenant: &Tenant, budget: &Arc<Budget>, place: &Place, manners: &Manners) {
-    match connection::serve(tenant, budget, place, manners) {
+fn look_after(tenant: &Tenant, budget: &Arc<Budget>, place: &Place, options: &ConnectionOptions) {
+    match connection::serve(tenant, budget, place, options) {
         End::Gone => {}
         End::TooSlow => {
             place.blame("the handshake took too long");
-            let seconds = manners.handshake_timeout.as_secs_f64();
+            let seconds = options.handshake_timeout.as_secs_f64();
             let text = format!("refused: it did not finish its handshake in {seconds} s");
             place.refuse(Reason::Slow, &text);
         }

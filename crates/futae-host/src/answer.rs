@@ -21,7 +21,7 @@ fn number(kind: IoErrorKind) -> ErrorNumber {
         .unwrap_or(ErrorNumber::InputOutput)
 }
 
-/// What a client is told. The cache's own words name files of the host, which are not the client's.
+/// The error text sent to a client. The engine's own messages name files of the host and are not sent.
 fn reason(kind: IoErrorKind) -> &'static str {
     match kind {
         IoErrorKind::OutOfRange => "the range is not within the export",
@@ -33,7 +33,7 @@ fn reason(kind: IoErrorKind) -> &'static str {
     }
 }
 
-/// The reply to a request that the cache is done with; none if nobody waits for one.
+/// The reply to a completed request; none for requests without a reply.
 pub(crate) fn completed(completion: Completion, structured: bool) -> Option<Frame> {
     let Completion { tag, result } = completion;
     match result {

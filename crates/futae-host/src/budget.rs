@@ -67,7 +67,7 @@ struct Waiter {
     mailbox: Arc<Mailbox>,
 }
 
-/// That connections wait for memory is said once in so long.
+/// Shortest time between two log lines about a shortage of buffer memory.
 const SILENCE: Duration = Duration::from_secs(60);
 
 /// The budget of a server.
@@ -348,21 +348,21 @@ impl Account {
     }
 
     /// Whether the connection holds memory that another waits for, and its peer has moved next to nothing
-    /// for `patience` though it is the peer's turn.
-    pub(crate) fn is_stalled(&mut self, peers_turn: bool, patience: Duration) -> bool {
+    /// for `timeout` though it is the peer's turn.
+    pub(crate) fn is_stalled(&mut self, peers_turn: bool, timeout: Duration) -> bool {
         if !peers_turn || !self.has_grant() || !self.is_wanted() {
             self.watched = None;
             return false;
         }
         let (since, moved) = *self.watched.get_or_insert_with(|| (Instant::now(), 0));
-        if since.elapsed() < patience {
+        if since.elapsed() < timeout {
             return false;
         }
         self.watched = None;
         let is_stalled = moved < MOVED_ENOUGH;
         if is_stalled {
             self.budget.lock().stalled += 1;
-            let seconds = patience.as_secs_f64();
+            let seconds = timeout.as_secs_f64();
             info!(
                 "a connection was ended: it held buffer memory that others waited for, and its client moved next to \
                  nothing for {seconds} s"

@@ -1,7 +1,7 @@
 //! One client from greeting to goodbye.
 
 use crate::budget::Budget;
-use crate::pump::{Ending, Limits, Pump, Session};
+use crate::connection_loop::{ConnectionLoop, Ending, Limits, Session};
 use crate::registry::{ConnectionLimits, Place};
 use crate::tenant::Tenant;
 use futae_engine::{ClientId, Engine};
@@ -16,9 +16,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tracing::debug;
 
-/// How a connection is to be treated.
+/// Limits and timeouts of a connection.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Manners {
+pub(crate) struct ConnectionOptions {
     pub(crate) handshake_timeout: Duration,
     pub(crate) connections_max: usize,
     pub(crate) limits: Limits,
@@ -27,7 +27,7 @@ pub(crate) struct Manners {
 /// How a connection ended.
 #[derive(Debug)]
 pub(crate) enum End {
-    /// The peer left, or was told to.
+    /// The peer disconnected, or the server closed the connection.
     Gone,
     /// The peer did not finish its handshake in time.
     TooSlow,
@@ -40,19 +40,19 @@ pub(crate) fn serve(
     tenant: &Tenant,
     budget: &Arc<Budget>,
     place: &Place,
-    manners: &Manners,
+    options: &ConnectionOptions,
 ) -> End {
     let _allotment = budget.place();
     let link = &place.link;
     let mut greeter = Greeter {
         socket: &link.socket,
-        deadline: Instant::now() + manners.handshake_timeout,
+        deadline: Instant::now() + options.handshake_timeout,
         received: Vec::new(),
     };
     let negotiated = match greeter.negotiate(tenant, |negotiated| {
         let (_, export) = tenant.find(&negotiated.export.name)?;
         let limits = ConnectionLimits {
-            of_server: manners.connections_max,
+            of_server: options.connections_max,
             of_export: export.connections_max.unwrap_or(usize::MAX),
         };
         let demotes = negotiated.demotion.is_some() && !negotiated.export.read_only;
@@ -75,17 +75,17 @@ pub(crate) fn serve(
         quota: tenant.quota(at),
         rules: RequestRules::new(&negotiated),
     };
-    let pump = Pump::new(
+    let serving = ConnectionLoop::new(
         &link.socket,
         session,
         &greeter.received,
-        manners.limits,
+        options.limits,
         budget,
         &link.traffic,
     );
     drop(greeter);
     // Without a descriptor to be woken by, the connection cannot be served.
-    let ending = pump.map_or(Ok(()), Pump::run);
+    let ending = serving.map_or(Ok(()), ConnectionLoop::run);
     drop(guest);
     let (requests, seconds) = (link.traffic.read().requests, opened.elapsed().as_secs_f64());
     debug!(

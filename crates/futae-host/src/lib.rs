@@ -13,7 +13,7 @@
 //! | `listen` | addresses |
 //! | `tenant` | what the clients of one socket see |
 //! | `connection` | one client from greeting to goodbye |
-//! | `pump` | the loop of the transmission phase |
+//! | `connection_loop` | the loop of the transmission phase |
 //! | `intake`, `outbox`, `mailbox` | its three sides: requests in, replies out, completions |
 //! | `answer` | what a completion looks like on the wire |
 //! | `refusals` | what the log says of clients that are refused |
@@ -27,6 +27,7 @@ mod accept;
 mod answer;
 mod budget;
 mod connection;
+mod connection_loop;
 mod control;
 mod error;
 mod export;
@@ -36,7 +37,6 @@ mod listen;
 mod mailbox;
 mod outbox;
 mod peer;
-mod pump;
 mod quota;
 mod refusals;
 mod registry;

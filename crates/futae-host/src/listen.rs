@@ -123,7 +123,7 @@ impl Listen {
 #[derive(Debug)]
 pub(crate) struct Listener {
     socket: Socket,
-    /// Where it really is: the port chosen, the path completed.
+    /// The actual address: with the port that was chosen, or the complete path.
     pub(crate) address: Listen,
 }
 

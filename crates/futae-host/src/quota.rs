@@ -1,4 +1,4 @@
-//! How many requests the connections of one export may have under way together.
+//! Limit on requests in flight of all connections of one export.
 
 use crate::mailbox::Mailbox;
 use std::collections::VecDeque;
@@ -21,7 +21,7 @@ struct Inner {
     said: Option<Instant>,
 }
 
-/// What is used up all the time is said once in so long.
+/// Shortest time between two log lines about the same quota.
 const SILENCE: Duration = Duration::from_secs(60);
 
 impl Quota {

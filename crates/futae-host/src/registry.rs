@@ -1,4 +1,4 @@
-//! The connections of a server: who is there, how many may be, and how they are told to go.
+//! The connections of a server: their list, their limits, and how they are closed.
 
 use crate::peer::Peer;
 use crate::refusals::{Reason, Refusals};
@@ -15,7 +15,7 @@ pub(crate) enum Phase {
     /// It has not chosen an export.
     #[default]
     Handshake,
-    /// It has been told to make room for another.
+    /// It is being closed to make room for another.
     Dismissed,
     /// It uses an export.
     Transmission {

@@ -64,7 +64,7 @@ pub struct ServerOptions {
     pub stall_timeout: Duration,
     /// How long a stop waits for requests in flight, and how long a client that says goodbye may
     /// take to receive its replies.
-    pub patience: Duration,
+    pub stop_timeout: Duration,
 }
 
 impl Default for ServerOptions {
@@ -85,7 +85,7 @@ impl Default for ServerOptions {
             request_bytes_max: 64 << 20,
             buffer_memory_bytes: 256 << 20,
             stall_timeout: Duration::from_secs(10),
-            patience: Duration::from_secs(10),
+            stop_timeout: Duration::from_secs(10),
         }
     }
 }
@@ -237,7 +237,7 @@ impl Server {
     }
 
     /// Stops: no new connections, requests in flight are answered (but not waited for beyond
-    /// [`ServerOptions::patience`]), volumes flushed, sockets removed.
+    /// [`ServerOptions::stop_timeout`]), volumes flushed, sockets removed.
     #[must_use]
     pub fn stop(mut self) -> StopReport {
         self.wind_down()
@@ -247,9 +247,9 @@ impl Server {
         if std::mem::replace(&mut self.stopped, true) {
             return StopReport::default();
         }
-        let patience = self.shared.options.patience;
+        let stop_timeout = self.shared.options.stop_timeout;
         let (begun, connections) = (Instant::now(), self.shared.registry.count());
-        let deadline = begun + patience;
+        let deadline = begun + stop_timeout;
         info!("stopping: {connections} connections are open, and every export is flushed");
         let _ = rustix::io::write(&self.shared.stop, &1u64.to_ne_bytes());
         // Before anything is waited for that peers can draw out; what comes later is flushed at the end.
@@ -265,14 +265,14 @@ impl Server {
         }
         let registry = &self.shared.registry;
         registry.hang_up(Shutdown::Read);
-        if registry.wait_empty(patience) > 0 {
+        if registry.wait_empty(stop_timeout) > 0 {
             registry.hang_up(Shutdown::Both);
         }
         let abandoned_connections = registry.wait_empty(Duration::from_millis(200));
         flushes.begin();
         let hung_up = begun.elapsed();
         let left = deadline.saturating_duration_since(Instant::now());
-        let mut flush_errors = flushes.finish(left.max(Duration::from_secs(1)), patience);
+        let mut flush_errors = flushes.finish(left.max(Duration::from_secs(1)), stop_timeout);
         let flushed = begun.elapsed();
         for export in self.shared.exports.all() {
             if flush_errors.iter().any(|(name, _)| *name == export.name) {

@@ -45,10 +45,14 @@ impl<'a> Flushes<'a> {
         }
     }
 
-    /// Waits for `timeout` at most; while what is dirty goes on to become less, for `patience` from each
+    /// Waits for `timeout` at most; while what is dirty goes on to become less, for `progress_timeout` from each
     /// look at it. The exports that could not be flushed, with the reason: a failure counts though a later
     /// flush succeeds, since a disk reports it only once.
-    pub(crate) fn finish(mut self, timeout: Duration, patience: Duration) -> Vec<(String, String)> {
+    pub(crate) fn finish(
+        mut self,
+        timeout: Duration,
+        progress_timeout: Duration,
+    ) -> Vec<(String, String)> {
         let dirty_blocks = || -> u64 {
             let engines = self.exports.engines();
             engines.iter().map(|engine| engine.dirty_blocks()).sum()
@@ -68,7 +72,7 @@ impl<'a> Flushes<'a> {
                 let now = dirty_blocks();
                 if now < dirty {
                     dirty = now;
-                    deadline = Instant::now() + patience.max(Duration::from_secs(1));
+                    deadline = Instant::now() + progress_timeout.max(Duration::from_secs(1));
                     continue;
                 }
                 for at in self.waiting {

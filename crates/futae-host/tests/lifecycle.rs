@@ -99,7 +99,7 @@ fn a_stop_answers_what_is_in_flight_flushes_and_removes_the_sockets() {
 #[test]
 fn a_stalled_store_cannot_hold_up_a_stop() {
     let rig = Rig::with("lru", 64, pattern(3, SIZE), |options| {
-        options.patience = Duration::from_millis(300);
+        options.stop_timeout = Duration::from_millis(300);
     });
     let mut client = rig.plain();
     rig.store.hold_writes();
@@ -250,7 +250,7 @@ fn replies_at_depth_leave_in_batches() {
 fn a_flush_at_the_end_does_not_wait_for_peers() {
     const LONG: usize = 24 << 20;
     let rig = Rig::with("lru", 64, pattern(6, LONG), |options| {
-        options.patience = Duration::from_secs(3600);
+        options.stop_timeout = Duration::from_secs(3600);
     });
     let mut client = rig.plain();
     // More than a socket holds, so that it stays in the server while nobody receives it.

@@ -9,7 +9,7 @@
 //! ranges that the server cannot address are widened to its smallest block.
 //!
 //! If the connection is lost, everything in flight is sent again over the next one, and so is what
-//! comes meanwhile, for as long as callers are to wait ([`NbdStore::connect_patiently`]); by default
+//! comes meanwhile, for as long as callers are to wait ([`NbdStore::connect_with_timeout`]); by default
 //! not at all. The store tries after a second, and then ever more seldom. If writes had been answered that no FLUSH
 //! had covered, the server may have lost them, so the next FLUSH fails, once.
 
@@ -44,9 +44,9 @@ use socket::Socket;
 use task::{COMMAND_BITS, Task};
 
 /// How long a caller waits for the extents of a range.
-const EXTENTS_PATIENCE: Duration = Duration::from_secs(30);
+const EXTENTS_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What a FLUSH is told, once.
+/// The error of the first FLUSH after writes were lost.
 const LOST_WRITES: &str = "the connection was lost after writes were answered and before they \
                            were flushed, so the server may not have them";
 
@@ -73,7 +73,7 @@ struct Shared {
     name: Arc<str>,
     wish: ClientWish,
     /// How long callers wait for an answer; zero: until a connection is lost.
-    patience: Duration,
+    timeout: Duration,
     size_bytes: u64,
     /// Which volume it is, if the server could tell.
     identity: Option<[u8; 16]>,
@@ -127,21 +127,21 @@ impl NbdStore {
     ///
     /// [`ConnectError`] names the address and what is wrong.
     pub fn connect(uri: &NbdUri, demotion_block_bytes: Option<u32>) -> Result<Self, ConnectError> {
-        Self::connect_patiently(uri, demotion_block_bytes, Duration::ZERO)
+        Self::connect_with_timeout(uri, demotion_block_bytes, Duration::ZERO)
     }
 
-    /// The same, and later: what has not been answered for `patience` fails, and the connection
-    /// over which it was asked is given up. When a connection is lost, callers wait for another
-    /// for so long. Zero: they wait for ever for a server that is there, and not for one that is
-    /// not.
+    /// As [`connect`](Self::connect), with a time limit for requests: one that is not answered within
+    /// `timeout` fails, and its connection is closed. While there is no connection, requests wait for a
+    /// new one up to `timeout`. Zero: requests fail at once while disconnected, and never time out
+    /// while a server is connected but silent.
     ///
     /// # Errors
     ///
     /// As [`connect`](Self::connect), which does not wait.
-    pub fn connect_patiently(
+    pub fn connect_with_timeout(
         uri: &NbdUri,
         demotion_block_bytes: Option<u32>,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<Self, ConnectError> {
         let wish = ClientWish {
             structured: true,
@@ -156,12 +156,12 @@ impl NbdStore {
             problem,
         })?;
         let (errands, receiver) = mpsc::channel();
-        let session = manager::start(&name, (1, false), &errands, socket, export, patience)?;
+        let session = manager::start(&name, (1, false), &errands, socket, export, timeout)?;
         let shared = Arc::new(Shared {
             uri: uri.clone(),
             name,
             wish,
-            patience,
+            timeout,
             size_bytes: export.size_bytes,
             identity: export.identity.map(|identity| identity.volume),
             read_only: export.flags.contains(TransmissionFlags::READ_ONLY),
@@ -339,7 +339,7 @@ impl Store for NbdStore {
         let finish = Finish::Extents(sender);
         let order = Order::new(Command::BlockStatus, offset, asked as u32, body, finish);
         session.issue(cookie, order.with(CommandFlags::NONE, true));
-        let answered = answer.recv_timeout(EXTENTS_PATIENCE);
+        let answered = answer.recv_timeout(EXTENTS_TIMEOUT);
         if answered.is_err() {
             // What comes later is a reply to nothing, and ends the connection.
             drop(session.take(cookie));

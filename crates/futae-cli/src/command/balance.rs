@@ -3,6 +3,7 @@
 use crate::failure::Failure;
 use anyhow::Context;
 use futae_allocate::{Config, Keeper, Report};
+use futae_log::LogArgs;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::fs;
 use std::io::Write;
@@ -21,15 +22,18 @@ pub struct Args {
     /// Guests, bounds and settings; docs/reference/configuration.md describes the file
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
-    /// Say what would be done, and why, and do nothing
+    /// Print decisions and their reasons without carrying them out
     #[arg(long)]
     dry_run: bool,
-    /// End after so many periods
+    /// Number of periods to run
     #[arg(long, value_name = "N")]
     periods: Option<u64>,
     /// Print decisions as lines of JSON
     #[arg(long)]
     json: bool,
+    /// The log.
+    #[command(flatten)]
+    pub log: LogArgs,
 }
 
 /// Balances until SIGTERM or SIGINT.

@@ -2,6 +2,7 @@
 
 pub mod agent;
 pub mod balance;
+mod container;
 pub mod demo;
 pub mod load;
 pub mod locality;

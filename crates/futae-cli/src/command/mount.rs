@@ -9,13 +9,17 @@ mod tree;
 
 pub use orders::MountStatus;
 
+use super::container;
 use super::volumes::{ClassNames, VolumeSpec};
 use super::write_args::{StoreArgs, WriteArgs};
 use crate::failure::Failure;
 use choice::{Choice, Pins};
-use futae_control::Control;
+use futae_control::{Access, Control};
 use futae_engine::{Engine, EngineOptions, EngineStatus, OnEviction, SetupError};
-use futae_guest::{Mount, MountError, MountOptions, ShownFile, Unmounted, check_mountpoint};
+use futae_guest::{
+    FileAccess, Mount, MountError, MountOptions, ShownFile, Unmounted, check_mountpoint,
+};
+use futae_log::LogArgs;
 use futae_policy::{PolicySpec, Shape, Trait};
 use futae_trace::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, Size, parse_block_bytes};
 use open::Tell;
@@ -28,9 +32,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
+use tracing::{info, warn};
 use transport::Transport;
 
-/// How often to look whether somebody else has unmounted it.
+/// Interval of checks for an unmount by another program.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The unit of access of the paper behind `lfu-history`.
@@ -70,29 +75,33 @@ pub struct Args {
     /// Refuse writes
     #[arg(long)]
     read_only: bool,
-    /// Let the kernel's page cache hold the file as well: faster, but the data is in memory
-    /// twice, and this cache does not see the reads that hit there
+    /// Allow other users to open the files, with permissions, owner and group as in
+    /// --allow-other=mode=0660,group=kvm. Without a value, all users may read. Users other than root need
+    /// user_allow_other in /etc/fuse.conf. Not for trees, whose files have permissions of their own
+    #[arg(long, value_name = "ACCESS", num_args = 0..=1, require_equals = true, default_missing_value = "mode=0644")]
+    allow_other: Option<String>,
+    /// Cache the file in the kernel's page cache too. Reads are faster, but the data is in memory twice, and this
+    /// cache does not see reads that hit the page cache
     #[arg(long)]
     kernel_cache: bool,
-    /// Count reads that lie next to each other as one access to a block, up to SIZE: what the
-    /// kernel sends of one request of the application. 0 counts each. By default 1MiB for
-    /// lfu-history, whose history counts requests, otherwise 0
+    /// Count adjacent reads as one access to a block, up to SIZE: the kernel splits long requests of applications.
+    /// 0 counts each read [default: 1MiB for lfu-history, which counts requests, otherwise 0]
     #[arg(long, value_name = "SIZE")]
     join_reads: Option<String>,
     /// Threads that take requests from the kernel
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     threads: Option<u16>,
-    /// How requests come from the kernel: by FUSE over io_uring (ring), through /dev/fuse (device), or by
-    /// rings where the kernel has them switched on (auto)
+    /// Transport of requests from the kernel: FUSE over io_uring (ring), /dev/fuse (device), or io_uring where the
+    /// kernel has it enabled (auto)
     #[arg(long, value_name = "HOW", default_value = "auto")]
     transport: Transport,
-    /// Take orders (status, resize) on this unix socket, unix:PATH
+    /// Unix socket for orders (status, resize): unix:PATH
     #[arg(long, value_name = "ADDRESS")]
     control: Option<String>,
-    /// Write every decision of the cache to FILE
+    /// Log every decision of the cache to FILE
     #[arg(long, value_name = "FILE")]
     decision_log: Option<PathBuf>,
-    /// Seed for policies that draw lots
+    /// Seed of randomised policies
     #[arg(long, default_value_t = 0)]
     seed: u64,
     /// Print JSON, one line at the start and one at the end
@@ -100,16 +109,19 @@ pub struct Args {
     json: bool,
     #[command(flatten)]
     tree: tree::TreeArgs,
+    /// The log.
+    #[command(flatten)]
+    pub log: LogArgs,
 }
 
 impl Args {
-    /// What is mounted, as it was written.
+    /// The sources as given on the command line.
     fn source(&self) -> String {
         self.sources.join(", ")
     }
 }
 
-/// Mounts, and stays until SIGTERM, SIGINT or an unmount from elsewhere.
+/// Mounts, and runs until SIGTERM, SIGINT or an unmount by another program.
 pub fn run(args: &Args) -> Result<(), Failure> {
     let plan = Plan::new(args)?;
     let is_tree = tree::is_tree(&args.sources);
@@ -138,6 +150,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             let size_bytes = engine.volume_bytes(volume);
             pins.check_source(args.source().as_ref(), size_bytes, engine.block_bytes())?;
         }
+        container::warn_of(&name, &spec.source);
         shown.push(ShownFile { volume, name });
     }
     // Before the first request can come.
@@ -150,6 +163,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         kernel_cache: args.kernel_cache,
         threads: args.threads.map(usize::from),
         transport: args.transport.into(),
+        access: plan.access,
     };
     let mount = Mount::start(&engine, &shown, &options).map_err(failure)?;
     let names = shown.into_iter().map(|file| file.name).collect();
@@ -174,7 +188,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         mount.is_over()
     });
     drop(control);
-    let granted = mount.longest_request_bytes();
+    let longest = mount.longest_request_bytes();
     let ended = mount.unmount();
     engine.sync_log();
     if let Some(state) = &mut state {
@@ -182,7 +196,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     }
     let ended = ended?;
     warn_of_users(&args.mountpoint, ended);
-    say_goodbye(args, &engine.status(), granted)
+    say_goodbye(args, &engine.status(), longest)
 }
 
 fn wait_for_the_end(signals: &mut Signals, mut is_over: impl FnMut() -> bool) {
@@ -194,11 +208,9 @@ fn wait_for_the_end(signals: &mut Signals, mut is_over: impl FnMut() -> bool) {
 fn warn_of_users(mountpoint: &Path, ended: Unmounted) {
     let point = mountpoint.display();
     if ended.is_in_use {
-        eprintln!(
-            "futae: {point} is still in use; it was detached, and its users get errors from now on"
-        );
+        warn!("{point} is still in use; it was detached, and its users get errors from now on");
     } else if ended.was_busy {
-        eprintln!("futae: {point} was in use; it was detached, and its users have ended since");
+        info!("{point} was in use; it was detached, and its users have ended since");
     }
 }
 
@@ -226,6 +238,7 @@ struct Plan {
     pins: Option<Pins>,
     join_reads_bytes: u64,
     control: Option<PathBuf>,
+    access: Option<FileAccess>,
 }
 
 impl Plan {
@@ -270,12 +283,13 @@ impl Plan {
             cache,
             pins,
             join_reads_bytes,
+            access: args.allow_other.as_deref().map(access).transpose()?,
             control: control.transpose()?,
         })
     }
 }
 
-/// The slots of a cache of the size that was asked for, which is at least one block.
+/// The number of slots for `--cache`, at least one.
 fn capacity_blocks(cache: &str, block_bytes: u64) -> Result<u32, Failure> {
     let wrong = |error| Failure::usage(format!("--cache: {error}"));
     let size: Size = cache.parse().map_err(wrong)?;
@@ -295,6 +309,20 @@ fn capacity_blocks(cache: &str, block_bytes: u64) -> Result<u32, Failure> {
             "--cache: {blocks} blocks, but a cache has at most {most}; use a larger --block"
         ))
     })
+}
+
+/// Who may open the files.
+fn access(text: &str) -> Result<FileAccess, Failure> {
+    let wrong = |problem: String| Failure::usage(format!("--allow-other {text}: {problem}"));
+    // As of a socket, where the options follow an address.
+    let options = format!(",{text}");
+    let (rest, access) = Access::take_from(&options).map_err(wrong)?;
+    if !rest.is_empty() {
+        let problem = "write mode=OCTAL, owner=NAME and group=NAME with commas between them";
+        return Err(wrong(problem.to_owned()));
+    }
+    let Access { mode, owner, group } = access;
+    Ok(FileAccess { mode, owner, group })
 }
 
 /// The longest request that the application is taken to make.
@@ -329,7 +357,7 @@ fn announce(
     warm_blocks: u64,
 ) -> Result<(), Failure> {
     let status = engine.status();
-    let granted = mount.granted();
+    let negotiated = mount.negotiated();
     // The first is the name that older readers of the JSON know.
     let (hand_down, on_eviction) = match on_eviction {
         OnEviction::Demote => ("data", "demote"),
@@ -368,13 +396,13 @@ fn announce(
             "warm_blocks": warm_blocks,
             "control": control.map(|control| format!("unix:{}", control.path().display())),
             "fuse": {
-                "protocol": format!("{}.{}", granted.protocol.0, granted.protocol.1),
-                "request_bytes": granted.request_bytes,
-                "readahead_bytes": granted.readahead_bytes,
-                "background_requests": granted.background_requests,
-                "shared_mmap": granted.shared_mmap || args.kernel_cache,
+                "protocol": format!("{}.{}", negotiated.protocol.0, negotiated.protocol.1),
+                "request_bytes": negotiated.request_bytes,
+                "readahead_bytes": negotiated.readahead_bytes,
+                "background_requests": negotiated.background_requests,
+                "shared_mmap": negotiated.shared_mmap || args.kernel_cache,
                 "kernel_cache": args.kernel_cache,
-                "transport": granted.transport.name(),
+                "transport": negotiated.transport.name(),
             },
         });
         writeln!(out, "{line}")?;
@@ -387,7 +415,7 @@ fn announce(
             Size::Bytes(size_bytes),
             status.policy,
             Size::Bytes(status.block_bytes),
-            granted.transport.name(),
+            negotiated.transport.name(),
         )?;
     }
     out.flush()?;

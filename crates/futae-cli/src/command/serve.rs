@@ -2,11 +2,13 @@
 
 mod descriptors;
 mod plan;
+mod remarks;
 mod unclean;
 
 use super::write_args::{StoreArgs, WriteArgs};
 use crate::failure::Failure;
 use futae_host::{Listen, Server, StopReport};
+use futae_log::LogArgs;
 use futae_trace::Size;
 use futae_wire::{NbdUri, Transport};
 use plan::Plan;
@@ -17,6 +19,7 @@ use signal_hook::iterator::Signals;
 use std::io::Write;
 use std::net::IpAddr;
 use std::path::PathBuf;
+use tracing::{info, warn};
 use unclean::UncleanArgs;
 
 /// Serve disk images over NBD from one cache
@@ -28,29 +31,27 @@ pub struct Args {
     /// Size of a block, a power of two from 4KiB to 256MiB
     #[arg(long, value_name = "SIZE", default_value = "4KiB")]
     block: String,
-    /// Who chooses what stays; `futae policies` lists them. Unless one is named, an exclusive cache that keeps
-    /// what it has just served where nothing that a client evicted needs the room, so that it also
-    /// works for clients that hand nothing down
+    /// Replacement policy; `futae policies` lists them [default: an exclusive cache that also keeps the blocks it
+    /// serves, until blocks that clients evict need the room]
     #[arg(long)]
     policy: Option<String>,
-    /// What to serve:
+    /// An export:
     /// `NAME=SOURCE[,share=SIZE][,class=local|remote|CLASS][,connections=N][,requests=N][,protected][,read-only]`. SOURCE is a file,
-    /// a block device or an NBD address. An export with a share has that much of the cache for itself;
-    /// the others have the rest together. The class tells the policy `cost` how far the store is:
-    /// remote for NBD addresses, otherwise local, unless said otherwise, or a name of your own. Blocks of
-    /// a protected one stay under the policy `directory` while there are blocks of others. At most N connections
-    /// use it at a time, and have N requests under way together
+    /// a block device or an NBD address. An export with a share has a cache of that size of its own;
+    /// the other exports share the rest. The policy `cost` groups stores by class; the default is remote for
+    /// NBD addresses and local for others. The policy `directory` evicts blocks of protected exports last.
+    /// connections and requests limit the connections of the export and the requests that they have in flight
     #[arg(long = "export", value_name = "NAME=SOURCE", required = true)]
     exports: Vec<String>,
-    /// Where: `[EXPORT=]unix:PATH[,mode=OCTAL][,owner=NAME][,group=NAME]` (a socket, or a directory to make
-    /// futae.sock in) or `[EXPORT=]tcp:HOST:PORT`. With an export, clients see and open that one alone.
-    /// Unless a mode is given, only the user that runs the server may connect
+    /// Address to listen on: `[EXPORT=]unix:PATH[,mode=OCTAL][,owner=NAME][,group=NAME]` (a socket, or a directory to make
+    /// futae.sock in) or `[EXPORT=]tcp:HOST:PORT`. With an export, clients of this address see and open that export only.
+    /// A unix socket has mode 0600 unless another mode is given
     #[arg(long, value_name = "ADDRESS", required = true)]
     listen: Vec<String>,
-    /// Listen on TCP addresses that other machines can reach: there is neither encryption nor authentication
+    /// Allow TCP addresses that other machines can reach. There is no encryption and no authentication
     #[arg(long)]
     insecure_tcp: bool,
-    /// Take orders (status, resize) on this unix socket, unix:PATH, with mode, owner and group as above
+    /// Unix socket for orders (status, resize): unix:PATH, with mode, owner and group as for --listen
     #[arg(long, value_name = "ADDRESS")]
     control: Option<String>,
     /// Where the agent in a guest tells what its page cache evicts: [EXPORT=]unix:PATH, a socket for the
@@ -65,14 +66,15 @@ pub struct Args {
     /// the cache never waits for it
     #[arg(long = "samples-to", value_name = "ADDRESS")]
     samples_to: Vec<String>,
-    /// Memory beside the caches for what clients send and have not received, all together, at least 64MiB
+    /// Memory for requests and replies of all clients, in addition to the caches; at least 64MiB
     #[arg(long, value_name = "SIZE", default_value = "256MiB")]
     buffer_memory: String,
-    /// Connections that use exports at a time. One more takes the place of one of the peer that has most
+    /// Maximum number of connections. When it is reached, a new client replaces a connection of the client with
+    /// the most connections
     #[arg(long, value_name = "N", default_value_t = 512,
           value_parser = clap::value_parser!(u32).range(1..=4096))]
     connections_max: u32,
-    /// Write every decision of the cache to FILE; of an export with a share, to FILE.NAME
+    /// Log every decision of the cache to FILE; the caches of exports with a share log to FILE.NAME
     #[arg(long, value_name = "FILE")]
     decision_log: Option<PathBuf>,
     #[command(flatten)]
@@ -81,19 +83,21 @@ pub struct Args {
     unclean: UncleanArgs,
     #[command(flatten)]
     store: StoreArgs,
-    /// Whether to take evicted blocks from clients that offer them. auto: if the policy is
-    /// exclusive, which lives on them
+    /// Accept blocks that clients evict (demotions). auto: if the policy needs them, as exclusive does
     #[arg(long, value_name = "WHETHER", default_value = "auto")]
     demotion: Demotion,
-    /// Seed for policies that draw lots
+    /// Seed of randomised policies
     #[arg(long, default_value_t = 0)]
     seed: u64,
     /// Print JSON, one line at the start and one at the end
     #[arg(long)]
     json: bool,
+    /// The log.
+    #[command(flatten)]
+    pub log: LogArgs,
 }
 
-/// Whether clients may hand evicted blocks down.
+/// Whether clients may demote evicted blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Demotion {
     Auto,
@@ -108,19 +112,24 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let mut signals = Signals::new([SIGTERM, SIGINT])?;
     descriptors::raise_limit();
     let exports = plan.open()?;
-    let mut options = plan.server;
+    let (specs, mut options) = (plan.exports, plan.server);
+    let lives_on_evictions = options.lives_on_evictions;
     let wanted = options.connections_max;
     options.connections_max = descriptors::affordable(wanted, options.handshakes_max());
     if options.connections_max < wanted {
-        eprintln!(
-            "futae: serving {} connections instead of {wanted}: the limit of open files allows no more; \
+        warn!(
+            "serving {} connections instead of {wanted}: the limit of open files allows no more; \
              raise it (ulimit -n, LimitNOFILE=)",
             options.connections_max
         );
     }
     let server = Server::start(options, exports).map_err(anyhow::Error::from)?;
+    let writes = args.writes.write_mode.name();
+    remarks::at_start(&specs, &server.status(), lives_on_evictions, writes);
     announce(&server, args.json)?;
-    signals.forever().next();
+    let signal = signals.forever().next();
+    let name = signal.and_then(signal_hook::low_level::signal_name);
+    info!("{} received", name.unwrap_or("a signal"));
     let report = server.stop();
     say_goodbye(&report, args.json)?;
     let Some((name, problem)) = report.flush_errors.first() else {

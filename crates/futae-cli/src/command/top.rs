@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::table::{Table, count, percent};
 use anyhow::Context;
 use futae_control::{EngineReport, ask};
-use futae_engine::EngineStatus;
+use futae_engine::{EngineStatus, VolumeStatus};
 use futae_host::ServerStatus;
 use futae_report::{Source, printable};
 use futae_trace::Size;
@@ -35,7 +35,7 @@ pub struct Args {
     json: bool,
 }
 
-/// Whoever answers.
+/// The program at the control socket.
 #[derive(Deserialize, Serialize)]
 #[serde(untagged)]
 enum Status {
@@ -142,12 +142,61 @@ fn render(now: &Status, before: Option<&Status>) -> String {
         add_row(&mut table, report, earlier, seconds);
     }
     text.push_str(&table.render());
+    if let Status::Server(server) = now {
+        let _ = write!(text, "\n{}", exports(server, before, seconds));
+    }
     text.push_str(&stores(now.engines()));
     if let Status::Server(server) = now {
         add_feeds(&mut text, server);
     }
     // Names may be those that a guest or a client chose.
     text.lines().map(|line| printable(line) + "\n").collect()
+}
+
+/// What the clients of each export ask for.
+fn exports(server: &ServerStatus, before: Option<&Status>, seconds: Option<f64>) -> String {
+    let mut table = Table::new([
+        "export",
+        "connections",
+        "requests",
+        "hit ratio",
+        "store reads",
+        "demoted in",
+        "errors",
+    ]);
+    let volumes_of = |engines: &[EngineReport], name: &str| -> Option<VolumeStatus> {
+        let mut volumes = engines.iter().flat_map(|report| &report.engine.volumes);
+        volumes.find(|volume| volume.name == name).cloned()
+    };
+    for export in &server.exports {
+        let Some(now) = volumes_of(&server.engines, &export.name) else {
+            continue;
+        };
+        let earlier = before.and_then(|before| volumes_of(before.engines(), &export.name));
+        let earlier = earlier.unwrap_or_default();
+        let rate =
+            |of: fn(&VolumeStatus) -> u64| rate(of(&now).saturating_sub(of(&earlier)), seconds);
+        let requests = now.requests.saturating_sub(earlier.requests);
+        let hits = now.hits.saturating_sub(earlier.hits);
+        table.row([
+            export.name.clone(),
+            count(export.connections),
+            rate(|volume| volume.requests),
+            percent((requests > 0).then(|| hits as f64 / requests as f64)),
+            rate(|volume| volume.store_reads),
+            rate(|volume| volume.demotions_in),
+            count(now.errors),
+        ]);
+    }
+    table.render()
+}
+
+/// A count since the start, or what it comes to in a second.
+fn rate(n: u64, seconds: Option<f64>) -> String {
+    seconds.map_or_else(
+        || count(n),
+        |s| format!("{}/s", count((n as f64 / s) as u64)),
+    )
 }
 
 /// What each store costs, and the weights that policies draw from it.
@@ -189,7 +238,7 @@ fn stores(engines: &[EngineReport]) -> String {
     text
 }
 
-/// What agents tell, and for which exports nobody tells anything.
+/// The feeds of agents, and the exports whose evictions are unknown.
 fn add_feeds(text: &mut String, server: &ServerStatus) {
     for feed in &server.feeds {
         let agent = &feed.agent;
@@ -261,13 +310,8 @@ fn add_row(
     let counters = before.map_or(engine.counters, |b| {
         engine.counters.since(&b.engine.counters)
     });
-    let rate = |n: u64, earlier: fn(&EngineReport) -> u64| {
-        let n = n - before.map_or(0, earlier);
-        seconds.map_or_else(
-            || count(n),
-            |s| format!("{}/s", count((n as f64 / s) as u64)),
-        )
-    };
+    let rate =
+        |n: u64, earlier: fn(&EngineReport) -> u64| rate(n - before.map_or(0, earlier), seconds);
     let full = engine.resident_blocks as f64 / engine.capacity_blocks.max(1) as f64;
     table.row([
         now.exports.join(","),
@@ -297,7 +341,45 @@ fn dirty(engine: &EngineStatus) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use futae_host::{AgentStatus, FeedReport};
+    use futae_host::{AgentStatus, ExportReport, FeedReport};
+
+    #[test]
+    fn every_export_has_a_row_of_its_own() {
+        let volume = |name: &str, requests, hits| VolumeStatus {
+            name: name.into(),
+            requests,
+            hits,
+            ..VolumeStatus::default()
+        };
+        let export = |name: &str| ExportReport {
+            name: name.into(),
+            ..ExportReport::default()
+        };
+        let server = |requests| ServerStatus {
+            engines: vec![EngineReport {
+                exports: vec!["a".into(), "b".into()],
+                engine: EngineStatus {
+                    volumes: vec![volume("a", 100, 25), volume("b", requests, 0)],
+                    ..EngineStatus::default()
+                },
+            }],
+            exports: vec![export("a"), export("b")],
+            ..ServerStatus::default()
+        };
+        let row = |text: &str, name: &str| -> Vec<String> {
+            let line = text
+                .lines()
+                .find(|line| line.starts_with(name))
+                .expect("a row");
+            line.split_whitespace().map(str::to_owned).collect()
+        };
+        let text = exports(&server(7), None, None);
+        assert_eq!(row(&text, "a ")[..4], ["a", "0", "100", "25.0"], "{text}");
+        assert_eq!(row(&text, "b ")[..3], ["b", "0", "7"], "{text}");
+        let before = Status::Server(server(7));
+        let text = exports(&server(27), Some(&before), Some(2.0));
+        assert_eq!(row(&text, "b ")[..3], ["b", "0", "10/s"], "{text}");
+    }
 
     #[test]
     fn a_name_steers_no_terminal() {

@@ -40,11 +40,11 @@ impl Source {
     }
 
     /// Opens it, for a cache that hands nothing down.
-    pub fn open(&self, read_only: bool, patience: Duration) -> Result<Arc<dyn Store>, Failure> {
+    pub fn open(&self, read_only: bool, timeout: Duration) -> Result<Arc<dyn Store>, Failure> {
         Ok(match self {
             Self::File(path) => Arc::new(FileStore::open(path, read_only)?),
             Self::Nbd(uri) => {
-                let store = NbdStore::connect_patiently(uri, None, patience)?;
+                let store = NbdStore::connect_with_timeout(uri, None, timeout)?;
                 Arc::new(if read_only { store.read_only() } else { store })
             }
         })

@@ -10,15 +10,14 @@ use std::time::Duration;
 #[derive(clap::Args)]
 #[command(next_help_heading = "Writes")]
 pub(super) struct WriteArgs {
-    /// write-through: a write is answered when the store has it. write-back: when the cache has
-    /// it; FLUSH and FUA then mean what they mean on a disk
+    /// write-through: writes complete when the store has the data. write-back: writes complete when the cache has
+    /// the data; FLUSH and FUA bring it to the store, as on a disk
     #[arg(long, value_name = "MODE", default_value_t)]
     pub write_mode: WriteMode,
-    /// How much of the cache may hold data that the store does not have yet: a share such as 20%
-    /// or 0.2 [default: 20%]
+    /// Maximum share of the cache that is dirty (not yet written to the store), e.g. 20% or 0.2 [default: 20%]
     #[arg(long, value_name = "SHARE")]
     dirty_max: Option<String>,
-    /// How long it may be so, e.g. 30s or 500ms [default: 30s]
+    /// Maximum time until dirty data is written to the store, e.g. 30s or 500ms [default: 30s]
     #[arg(long, value_name = "TIME")]
     dirty_age_max: Option<String>,
 }
@@ -77,15 +76,15 @@ fn share(text: &str) -> Option<f64> {
 /// `--store-timeout`.
 #[derive(clap::Args)]
 pub(super) struct StoreArgs {
-    /// How long requests wait for an NBD server that does not answer or has gone away, before they
-    /// fail with an I/O error. 0 waits for ever for one that is there, and not for one that is not
+    /// Time after which a request to an NBD server fails with an I/O error, whether the server is silent or
+    /// disconnected. 0: fail at once when disconnected; never time out a server that is connected but silent
     #[arg(long, value_name = "TIME", default_value = "30s")]
     store_timeout: String,
 }
 
 impl StoreArgs {
     /// The time.
-    pub fn patience(&self) -> Result<Duration, Failure> {
+    pub fn timeout(&self) -> Result<Duration, Failure> {
         time("--store-timeout", &self.store_timeout)
     }
 }

@@ -175,6 +175,7 @@ fn mount(
         kernel_cache: false,
         threads: None,
         transport: TransportChoice::Auto,
+        access: None,
     };
     let shown = ShownFile {
         volume,

@@ -1,10 +1,10 @@
 //! Attributes, plain and extended.
 
-use super::Passthrough;
 use super::caller::Asker;
-use super::lower::{magic, stat_of};
 use super::node::Node;
+use super::place::{magic, stat_of};
 use super::stat::{Stamp, seconds_and_nanos};
+use super::state::Passthrough;
 use fuser::{FileType, TimeOrNow};
 use rustix::fs::{
     AtFlags, Gid, Mode, Stat, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid, XattrFlags,

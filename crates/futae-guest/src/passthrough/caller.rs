@@ -35,7 +35,7 @@ impl Caller {
     }
 }
 
-/// Rights that a file gives to whoever runs it, and that others' changes take away.
+/// Set-user-ID and set-group-ID bits, which changes by other users clear.
 const SET_USER: u32 = 0o4000;
 const SET_GROUP: u32 = 0o2000;
 const GROUP_RUNS: u32 = 0o010;

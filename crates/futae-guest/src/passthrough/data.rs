@@ -1,13 +1,14 @@
 //! What is done to the data of regular files.
 
-use super::Passthrough;
 use super::caller::Asker;
 use super::contents::Contents;
 use super::descriptors::Charge;
-use super::lower::magic;
+use super::errno::errno_of;
 use super::names::Making;
 use super::node::Node;
-use fuser::{Errno as FuseErrno, FileHandle, FileType};
+use super::place::magic;
+use super::state::Passthrough;
+use fuser::{FileHandle, FileType};
 use futae_engine::{IoBuf, IoError, IoErrorKind, Operation, Store, StoreDone, StoreOperation};
 use rustix::fs::{FallocateFlags, Mode, OFlags, SeekFrom, Stat};
 use rustix::io::Errno;
@@ -69,22 +70,6 @@ impl Access {
         let writes = if self.writes { WRITE_DESCRIPTORS } else { 0 };
         PLACE_DESCRIPTORS + reads + writes
     }
-}
-
-/// A failed request as the kernel below or the cache calls it.
-pub(crate) fn errno_of(error: &IoError) -> Errno {
-    let known = error.os_error.map(Errno::from_raw_os_error);
-    known.unwrap_or(match error.kind {
-        IoErrorKind::OutOfRange => Errno::FBIG,
-        IoErrorKind::ReadOnly => Errno::ROFS,
-        IoErrorKind::NoSpace => Errno::NOSPC,
-        IoErrorKind::Unsupported => Errno::OPNOTSUPP,
-        IoErrorKind::Store | IoErrorKind::Shutdown => Errno::IO,
-    })
-}
-
-pub(crate) fn fuse(errno: Errno) -> FuseErrno {
-    FuseErrno::from_i32(errno.raw_os_error())
 }
 
 impl Passthrough {

@@ -1,12 +1,12 @@
-//! Who may have how many of this process's descriptors: files that users have open take them, and no user
+//! Limits on descriptors by user: files that users have open take descriptors of this process, and no user
 //! may take those of the others.
 
-use super::node::locked;
+use super::lock::locked;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::collections::HashMap;
 use std::sync::Mutex;
 
-/// Of the descriptors that this process may have, one in so many stands for a known file.
+/// One in this many of the process's descriptors is for known files.
 const KNOWN_SHARE: u64 = 4;
 /// Known files with a descriptor at most, and at least if the process may have so many. In between, one for
 /// so many bytes of the cache: each takes about 2 KiB of the kernel's memory.
@@ -21,7 +21,7 @@ const SWEEP_MAX: u64 = 1024;
 /// What is left to root's files and to this process: one in so many, and so many at most.
 const RESERVE_SHARE: u64 = 10;
 const RESERVE_MAX: u64 = 4096;
-/// Of what users other than root have together, one of them may take one part in so many.
+/// One user other than root may take one part in this many of the share of all such users.
 const USER_SHARE: u64 = 2;
 /// The limit to reckon with if there is none: the kernel's own, `fs.nr_open`, as it is by default.
 const LIMIT_DEFAULT: u64 = 1 << 20;
@@ -29,7 +29,7 @@ const LIMIT_DEFAULT: u64 = 1 << 20;
 /// How the descriptors are shared out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shares {
-    /// Files that the kernel knows and nobody has open.
+    /// Files that the kernel knows and that are not open.
     pub(crate) known: usize,
     /// Files that users other than root have open, together. Known files give theirs up for these
     /// (`Nodes::with_room`), but for the last few.

@@ -1,9 +1,9 @@
 //! Reads and writes of a tree as requests of their own, for the FUSE library and for rings.
 
-use super::REQUEST_BYTES;
 use super::caller::Asker;
-use super::data::fuse;
-use super::filesystem::Front;
+use super::errno::fuse;
+use super::front::Front;
+use super::state::REQUEST_BYTES;
 use crate::Transport;
 use crate::ring::{Answer, Beginning, Served, Write};
 use fuser::{INodeNo, WriteFlags};
@@ -52,8 +52,8 @@ impl Served for Front {
     }
 
     fn has_ring(&self) -> bool {
-        let granted = self.tree.granted.get();
-        granted.is_some_and(|granted| granted.transport == Transport::Ring)
+        let negotiated = self.tree.negotiated.get();
+        negotiated.is_some_and(|negotiated| negotiated.transport == Transport::Ring)
     }
 
     fn request_bytes(&self) -> u32 {

@@ -1,9 +1,9 @@
 //! Reading directories.
 
 use super::descriptors::Charge;
-use super::node::locked;
+use super::lock::locked;
 use super::stat::{attributes, kind_of};
-use super::{OpenDirectory, Passthrough};
+use super::state::{OpenDirectory, Passthrough};
 use fuser::{Generation, INodeNo, ReplyDirectory, ReplyDirectoryPlus};
 use rustix::fs::{AtFlags, Mode, OFlags, RawDir, SeekFrom};
 use rustix::io::Errno;
@@ -95,7 +95,7 @@ impl Passthrough {
             let add = |inode, stat: &rustix::fs::Stat, reply: &mut ReplyDirectoryPlus| {
                 let attributes = attributes(stat, inode);
                 let generation = Generation(0);
-                let (inode, ttl) = (INodeNo(inode), super::FRESH);
+                let (inode, ttl) = (INodeNo(inode), super::state::FRESH);
                 reply.add(
                     inode,
                     entry.next,

@@ -2,11 +2,11 @@
 
 use super::attributes::Wanted;
 use super::caller::Asker;
-use super::data::{Access, fuse};
-use super::names::Making;
-use super::node::Node;
+use super::data::Access;
+use super::errno::fuse;
+use super::front::{Front, answer_xattr, making, opened, settle};
 use super::stat::attributes;
-use super::{FRESH, Passthrough};
+use super::state::FRESH;
 use crate::ring::{Beginning, Write};
 use fuser::{
     AccessFlags, BsdFileFlags, FileHandle, Filesystem, FopenFlags, Generation, INodeNo,
@@ -15,68 +15,12 @@ use fuser::{
     ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 use futae_engine::IoBuf;
-use rustix::fs::{AtFlags, Stat};
+use rustix::fs::AtFlags;
 use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::SystemTime;
-
-/// What the kernel talks to.
-#[derive(Clone)]
-pub(crate) struct Front {
-    pub(crate) tree: Arc<Passthrough>,
-    pub(crate) begins: Beginning,
-}
-
-impl Front {
-    /// Answers, or says why not.
-    fn entry(&self, what: &str, parent: INodeNo, made: Made, reply: ReplyEntry) {
-        match made {
-            Ok((node, stat)) => {
-                reply.entry(&FRESH, &attributes(&stat, node.id), Generation(0));
-            }
-            Err(errno) => reply.error(self.failed(what, parent, errno)),
-        }
-    }
-
-    fn empty(&self, what: &str, inode: INodeNo, done: Result<(), Errno>, reply: ReplyEmpty) {
-        match done {
-            Ok(()) => reply.ok(),
-            Err(errno) => reply.error(self.failed(what, inode, errno)),
-        }
-    }
-
-    pub(super) fn failed(&self, what: &str, inode: INodeNo, errno: Errno) -> fuser::Errno {
-        self.tree.complain(what, inode.0, errno);
-        fuse(errno)
-    }
-}
-
-type Made = Result<(Arc<Node>, Stat), Errno>;
-
-fn making(request: &Request, mode: u32, umask: u32) -> Making {
-    Making {
-        user: request.uid(),
-        group: request.gid(),
-        mode,
-        umask,
-    }
-}
-
-fn opened(access: Access) -> FopenFlags {
-    let mut how = FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES;
-    how.set(FopenFlags::FOPEN_NOFLUSH, !access.writes());
-    how
-}
-
-fn settle(reply: ReplyEmpty) -> impl FnOnce(Result<(), Errno>) + Send + 'static {
-    move |result| match result {
-        Ok(()) => reply.ok(),
-        Err(errno) => reply.error(fuse(errno)),
-    }
-}
 
 impl Filesystem for Front {
     fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
@@ -485,14 +429,5 @@ impl Filesystem for Front {
             Ok(offset) => reply.offset(offset),
             Err(errno) => reply.error(fuse(errno)),
         }
-    }
-}
-
-fn answer_xattr(value: Result<Vec<u8>, Errno>, size: u32, reply: ReplyXattr) {
-    match value {
-        Ok(value) if size == 0 => reply.size(value.len() as u32),
-        Ok(value) if value.len() > size as usize => reply.error(fuse(Errno::RANGE)),
-        Ok(value) => reply.data(&value),
-        Err(errno) => reply.error(fuse(errno)),
     }
 }

@@ -1,6 +1,6 @@
 //! One line for what goes wrong below and is not the program's doing, naming the path.
 
-use super::node::locked;
+use super::lock::locked;
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

@@ -1,19 +1,17 @@
-//! A lower file as a store: opened while somebody has it open, for reading and writing apart.
+//! A lower file as a store. It is open while the file above is open, separately for reading and writing.
 
-use super::node::{is_full, locked};
+use super::errno::is_full;
+use super::lock::locked;
+use super::place::magic;
+use super::place::stat_of;
 use super::seen::Seen;
 use futae_engine::{FileIo, FileStore, IoError, IoErrorKind, Store, StoreDone, StoreOperation};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::fs::File;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
-
-/// The path by which whatever a descriptor stands for can be reached again.
-pub(crate) fn magic(place: &OwnedFd) -> String {
-    format!("/proc/self/fd/{}", place.as_raw_fd())
-}
 
 #[derive(Default)]
 struct Opened {
@@ -224,9 +222,4 @@ impl Store for LowerFile {
         };
         store.submit(sequence, operation, done);
     }
-}
-
-/// `fstat`, also of what is only a place.
-pub(crate) fn stat_of(place: &OwnedFd) -> Result<rustix::fs::Stat, Errno> {
-    rustix::fs::statat(place, "", rustix::fs::AtFlags::EMPTY_PATH)
 }

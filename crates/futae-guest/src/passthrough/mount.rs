@@ -1,13 +1,13 @@
 //! A mounted tree from its start to its end.
 
-use super::Passthrough;
 use super::descriptors::Shares;
-use super::filesystem::Front;
-use super::lower::magic;
+use super::front::Front;
+use super::place::magic;
 use super::priority::Priority;
+use super::state::Passthrough;
 use crate::ring::Beginning;
 use crate::session::{Mounted, TransportChoice, Unmounted};
-use crate::{Granted, MountError, check_mountpoint};
+use crate::{MountError, Negotiated, check_mountpoint};
 use fuser::{Config, MountOption, SessionACL};
 use futae_engine::Engine;
 use rustix::fs::{Mode, OFlags};
@@ -53,7 +53,7 @@ pub struct PageCacheUse {
     pub ranges_swept: u64,
 }
 
-/// What can be asked of a mounted tree, by whoever has it.
+/// A handle for orders to a mounted tree.
 pub struct TreeHandle {
     mountpoint: PathBuf,
     source: PathBuf,
@@ -131,11 +131,11 @@ impl TreeMount {
 
     /// What the kernel agreed to.
     #[must_use]
-    pub fn granted(&self) -> Option<Granted> {
-        let granted = self.handle.tree.granted.get()?;
-        Some(Granted {
+    pub fn negotiated(&self) -> Option<Negotiated> {
+        let negotiated = self.handle.tree.negotiated.get()?;
+        Some(Negotiated {
             transport: self.mounted.transport(),
-            ..*granted
+            ..*negotiated
         })
     }
 

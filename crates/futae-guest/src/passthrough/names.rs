@@ -1,9 +1,9 @@
 //! What is done to names: looking up, making, removing, moving.
 
-use super::Passthrough;
 use super::caller::Caller;
-use super::lower::{magic, stat_of};
 use super::node::Node;
+use super::place::{magic, stat_of};
+use super::state::Passthrough;
 use fuser::FileType;
 use rustix::fs::{AtFlags, FileType as LowerType, Mode, OFlags, RenameFlags, Stat};
 use rustix::io::Errno;

@@ -3,6 +3,9 @@
 //! those, and one that was given up is found again by the node's names.
 
 use super::contents::Contents;
+use super::errno::is_full;
+use super::lock::locked;
+use super::place::Key;
 use fuser::FileType;
 use rustix::fs::{AtFlags, Mode, OFlags, Stat};
 use rustix::io::Errno;
@@ -11,7 +14,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 /// The number of the tree's root, by the FUSE protocol.
 pub(crate) const ROOT: u64 = 1;
@@ -20,31 +23,6 @@ pub(crate) const ROOT: u64 = 1;
 const LOOKED_AT_MAX: usize = 64;
 /// Descriptors to give up when there are none left.
 const GIVEN_UP: usize = 64;
-
-/// Whether this process, or the machine, has no descriptors left.
-pub(crate) fn is_full(errno: Errno) -> bool {
-    matches!(errno, Errno::MFILE | Errno::NFILE)
-}
-
-pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Device and inode number: what a file is, whatever its names are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Key {
-    device: u64,
-    inode: u64,
-}
-
-impl Key {
-    pub(crate) fn of(stat: &Stat) -> Self {
-        Self {
-            device: stat.st_dev,
-            inode: stat.st_ino,
-        }
-    }
-}
 
 /// A file that the kernel knows of.
 pub(crate) struct Node {

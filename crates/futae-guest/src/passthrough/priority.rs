@@ -2,8 +2,10 @@
 //! designated directory, by any of their names (Kotoge and others, c. 2006, section 2). A directory is known by its
 //! device and inode number, so a rename takes its designation along.
 
-use super::lower::stat_of;
-use super::node::{Key, Node, Nodes, locked};
+use super::lock::locked;
+use super::node::{Node, Nodes};
+use super::place::Key;
+use super::place::stat_of;
 use futae_policy::Class;
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
@@ -48,7 +50,7 @@ impl Priority {
     /// Where the designated directories are now, as the kernel tells.
     pub(crate) fn paths(&self) -> Vec<String> {
         let designated = locked(&self.designated);
-        let path = |fd: &OwnedFd| std::fs::read_link(super::lower::magic(fd));
+        let path = |fd: &OwnedFd| std::fs::read_link(super::place::magic(fd));
         let paths = designated.values().filter_map(|fd| path(fd).ok());
         let mut paths: Vec<_> = paths.map(|path| path.display().to_string()).collect();
         paths.sort();

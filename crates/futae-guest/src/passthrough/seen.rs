@@ -5,8 +5,8 @@
 //! and when the cache got round to it, which nobody should. So the first is set below when a write is
 //! kept, and put back when the cache has written.
 
-use super::lower::stat_of;
-use super::node::locked;
+use super::lock::locked;
+use super::place::stat_of;
 use super::stat::Stamp;
 use rustix::fs::{AtFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
 use rustix::io::Errno;

@@ -1,6 +1,6 @@
 //! What is kept beside the cache about the files of a tree, and that the cache gives way to it.
 
-use super::contents::CachedFiles;
+use super::cached::CachedFiles;
 use super::node::Nodes;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,7 +14,7 @@ const PLACE_BYTES: u64 = 1536;
 const FREE_SHARE: u64 = 64;
 /// What is given up changes by so much.
 const STEP_BYTES: u64 = 1 << 20;
-/// It is looked at once in so many times that files come and go.
+/// The weight is computed once in this many changes of the set of files.
 const LOOKED_AT_EVERY: u64 = 64;
 
 /// How much of the cache has been given up.

@@ -1,4 +1,4 @@
-//! Answers on their way back: whoever completes a request leaves its answer in the mailbox of the thread
+//! Answers to requests: the thread that completes a request puts its answer in the mailbox of the thread
 //! that has the ring.
 
 use super::wire;

@@ -9,6 +9,7 @@
 //! | --- | --- |
 //! | `system.rs` | the ring and the memory that the kernel shares: the only `unsafe` here |
 //! | `wire.rs` | where the parts of requests and answers are |
+//! | `served.rs` | what a file system offers to its rings |
 //! | `serve.rs`, `answer.rs` | the thread of a ring, and answers on their way to it |
 //! | `others.rs` | requests that are passed on |
 //! | `processors.rs` | for whom rings are needed, and whether the kernel has them |
@@ -17,16 +18,17 @@ mod answer;
 mod others;
 mod processors;
 mod serve;
+mod served;
 mod system;
 mod wire;
 
 pub(crate) use answer::Answer;
 pub(crate) use processors::{Offer, offer};
+pub(crate) use served::{Beginning, Served};
 pub(crate) use wire::Write;
 
 use answer::Mailbox;
-use fuser::{Config, Filesystem};
-use futae_engine::IoBuf;
+use fuser::Config;
 use others::{MESSAGE_BYTES, Others};
 use processors::Share;
 use serve::Server;
@@ -45,36 +47,6 @@ const ENTRIES_OFF: usize = 2;
 const OTHERS_THREADS_MIN: usize = 2;
 /// `FUSE_MIN_READ_BUFFER`
 const PAYLOAD_BYTES_MIN: usize = 8192;
-
-/// How the session of a file system begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Beginning {
-    /// With the kernel, of which no rings are wanted.
-    Device,
-    /// With the kernel, of which rings are wanted.
-    Ring,
-    /// Behind a ring: there is nothing to agree on.
-    Behind,
-}
-
-/// A file system whose reads and writes can be asked for without the FUSE library. Clones are the same
-/// file system.
-pub(crate) trait Served: Filesystem + Clone {
-    /// How its session is to begin.
-    fn begin_as(&mut self, how: Beginning);
-
-    /// Whether the kernel has agreed.
-    fn has_ring(&self) -> bool;
-
-    /// The longest read or write that it asks the kernel for, in bytes.
-    fn request_bytes(&self) -> u32;
-
-    /// Reads of a file, and answers when it has, on any thread.
-    fn read_direct(&self, inode: u64, offset: u64, size: u32, answer: Answer);
-
-    /// Writes to a file, and answers when it has, on any thread.
-    fn write_direct(&self, write: Write, data: IoBuf, answer: Answer);
-}
 
 /// Rings that are ready for a connection; they are given up if it is dropped.
 pub(crate) struct Rings {

@@ -1,7 +1,7 @@
 //! Requests that are neither reads nor writes: they go, as `/dev/fuse` would bring them, through a socket to
 //! a session of the FUSE library, whose threads may wait for the disk while the ring's must not.
 
-use super::Served;
+use super::served::Served;
 use super::wire::{self, HEADER_BYTES, OUT_HEADER_BYTES};
 use fuser::{Config, Session};
 use rustix::net::{

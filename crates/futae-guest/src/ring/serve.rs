@@ -1,8 +1,8 @@
 //! The thread of a ring: takes requests, has reads and writes answered at once, and passes the others on.
 
-use super::Served;
 use super::answer::{Answer, Answered, Mailbox};
 use super::others::Others;
+use super::served::Served;
 use super::system::{Event, Queue};
 use super::wire::{self, Operation};
 use fuser::Errno;

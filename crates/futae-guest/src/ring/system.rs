@@ -33,7 +33,7 @@ pub(super) enum Event {
     Request(usize),
     /// The kernel has let go of an entry, and there is no request in it.
     Lost(io::Error),
-    /// A message of so many bytes; none if the socket was closed.
+    /// A message and its length; 0 if the socket was closed.
     Message(usize),
     /// Somebody rang.
     Mail,
@@ -44,7 +44,7 @@ struct Entry {
     /// Of the kernel's queues, one a processor.
     processor: u16,
     header: Box<[u8; HEADER_BYTES]>,
-    /// Here whenever it is not with whoever works on the request.
+    /// Present unless the request is being worked on.
     payload: Option<IoBuf>,
     /// Where the kernel knows the payload to be.
     payload_at: usize,
@@ -276,7 +276,7 @@ impl Queue {
         self.push(&receive.user_data(MESSAGE).into());
     }
 
-    /// Waits until somebody rings.
+    /// Waits for the bell of the mailbox.
     pub(super) fn wait_for_bell(&mut self) {
         let bell = types::Fd(self.bell.as_raw_fd());
         let read = opcode::Read::new(bell, self.rung.as_mut_ptr(), 8).build();

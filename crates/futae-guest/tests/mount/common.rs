@@ -90,6 +90,7 @@ impl Place {
             kernel_cache: false,
             threads: None,
             transport: transport(),
+            access: None,
         }
     }
 }

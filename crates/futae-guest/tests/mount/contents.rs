@@ -111,7 +111,7 @@ fn requests_are_as_long_as_the_kernel_allows() {
     drop(file);
     println!(
         "{:?}, longest {}",
-        mount.granted(),
+        mount.negotiated(),
         mount.longest_request_bytes()
     );
     assert!(mount.longest_request_bytes() >= 128 << 10);
@@ -148,7 +148,7 @@ fn it_can_be_mapped() {
         let mut options = place.options();
         options.kernel_cache = kernel_cache;
         let (_engine, mount) = mount_image(&place, &image, 300, &options);
-        if !kernel_cache && !mount.granted().shared_mmap {
+        if !kernel_cache && !mount.negotiated().shared_mmap {
             println!("skipped: this kernel maps no file that is opened past the page cache");
             continue;
         }

@@ -51,10 +51,10 @@ fn mounted(choice: TransportChoice) -> Result<Transport, MountError> {
         ..place.options()
     };
     let mount = Mount::start(&engine, &shown(volume), &options)?;
-    let granted = mount.granted();
-    assert!(granted.shared_mmap || granted.protocol < (7, 39));
+    let negotiated = mount.negotiated();
+    assert!(negotiated.shared_mmap || negotiated.protocol < (7, 39));
     mount.unmount()?;
-    Ok(granted.transport)
+    Ok(negotiated.transport)
 }
 
 /// One test, since the switch is one for the whole machine.

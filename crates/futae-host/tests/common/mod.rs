@@ -98,7 +98,7 @@ impl Rig {
         let (store, engine) = (MemoryStore::new(content), engine(policy, capacity_blocks));
         let mut options = ServerOptions {
             listen: vec![Listen::Unix(directory.path().to_owned())],
-            patience: Duration::from_secs(5),
+            stop_timeout: Duration::from_secs(5),
             ..ServerOptions::default()
         };
         adjust(&mut options);

@@ -45,7 +45,7 @@ pub(super) fn run(shared: &Arc<Shared>, errands: &Receiver<Errand>) {
     let mut again: Vec<(u64, Order)> = Vec::new();
     let mut outage: Option<Outage> = None;
     loop {
-        let looks = (!shared.patience.is_zero()).then(|| Instant::now() + LOOK_INTERVAL);
+        let looks = (!shared.timeout.is_zero()).then(|| Instant::now() + LOOK_INTERVAL);
         let errand = match next_attempt.into_iter().chain(looks).min() {
             None => errands.recv().map_err(|_| RecvTimeoutError::Disconnected),
             Some(at) => errands.recv_timeout(at.saturating_duration_since(Instant::now())),
@@ -66,7 +66,9 @@ pub(super) fn run(shared: &Arc<Shared>, errands: &Receiver<Errand>) {
                     shared.note_lost_writes();
                 }
                 next_attempt = Some(last_attempt + interval);
-                if !session.outbox.is_ending() {
+                // Both threads of a connection may notice that it is gone.
+                let is_current = session.generation == shared.session().generation;
+                if is_current && outage.is_none() && !session.outbox.is_ending() {
                     outage = Some(Outage::begin(shared, &session));
                 }
             }
@@ -109,13 +111,13 @@ struct Outage {
 impl Outage {
     fn begin(shared: &Shared, session: &Session) -> Self {
         let (name, why) = (&shared.name, session.why_lost());
-        let meanwhile = match shared.patience {
+        let meanwhile = match shared.timeout {
             Duration::ZERO => "requests fail meanwhile".to_owned(),
-            patience => format!("requests wait for {} s", patience.as_secs_f64()),
+            timeout => format!("requests wait for {} s", timeout.as_secs_f64()),
         };
         warn!(
             store = %name,
-            "{why}; the connection is lost, {meanwhile}, and it is tried again every 1 to 8 s"
+            "{why}; {meanwhile}; a new connection is tried every 1 to 8 s"
         );
         Self {
             since: Instant::now(),
@@ -155,9 +157,9 @@ fn send_again(shared: &Arc<Shared>, again: &mut Vec<(u64, Order)>) {
 fn expire(shared: &Arc<Shared>, again: Vec<(u64, Order)>) -> Vec<(u64, Order)> {
     let (waiting, late): (Vec<_>, Vec<_>) = again
         .into_iter()
-        .partition(|(_, order)| order.can_wait(shared.patience));
+        .partition(|(_, order)| order.can_wait(shared.timeout));
     for (_, order) in late {
-        let seconds = shared.patience.as_secs_f64();
+        let seconds = shared.timeout.as_secs_f64();
         let problem = format!("no connection to the server for {seconds} s");
         order.finish.fail(shared.session().error(&problem));
     }
@@ -201,7 +203,7 @@ fn accept(shared: &Shared, socket: Socket, export: ClientExport) -> Result<(), C
     if export.flags.contains(TransmissionFlags::READ_ONLY) && !shared.read_only {
         return Err(shared.connect_error("the export is read-only now".into()));
     }
-    let patience = shared.patience;
+    let timeout = shared.timeout;
     let last = shared.session();
     let generation = last.generation + 1;
     // A server that was there all the time still has what it had answered, and a FLUSH brings it
@@ -214,7 +216,7 @@ fn accept(shared: &Shared, socket: Socket, export: ClientExport) -> Result<(), C
         &shared.errands,
         socket,
         export,
-        patience,
+        timeout,
     )?;
     shared.replace(session);
     Ok(())
@@ -227,7 +229,7 @@ pub(super) fn start(
     errands: &Sender<Errand>,
     socket: Socket,
     export: ClientExport,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<Arc<Session>, ConnectError> {
     let session = Arc::new(Session::new(
         Arc::clone(name),
@@ -235,7 +237,7 @@ pub(super) fn start(
         socket,
         export,
         errands.clone(),
-        patience,
+        timeout,
     ));
     let spawn = |thread: &str, work: Box<dyn FnOnce() + Send>| {
         let thread = thread::Builder::new().name(thread.into()).spawn(work);

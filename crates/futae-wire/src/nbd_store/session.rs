@@ -75,9 +75,9 @@ pub(super) struct Order {
 
 impl Order {
     /// Whether its caller may wait for another connection.
-    pub(super) fn can_wait(&self, patience: Duration) -> bool {
+    pub(super) fn can_wait(&self, timeout: Duration) -> bool {
         let is_answer_wanted = matches!(self.finish, Finish::Store(_) | Finish::Part(_));
-        is_answer_wanted && self.since.elapsed() < patience
+        is_answer_wanted && self.since.elapsed() < timeout
     }
 
     /// For a connection that has seen nothing of it.
@@ -154,7 +154,7 @@ pub(super) struct Session {
     pub(super) outbox: Outbox,
     /// How long callers wait for an answer, over connections that are lost; zero: not at all
     /// after one is lost, and for ever while it stands.
-    patience: Duration,
+    timeout: Duration,
     pending: Mutex<Pending>,
     errands: Sender<Errand>,
     /// Writes that were answered but need a FLUSH to be durable, and how many of them a FLUSH has
@@ -172,7 +172,7 @@ impl Session {
         socket: Socket,
         export: ClientExport,
         errands: Sender<Errand>,
-        patience: Duration,
+        timeout: Duration,
     ) -> Self {
         let pending = Pending {
             by_cookie: HashMap::new(),
@@ -184,7 +184,7 @@ impl Session {
             export,
             socket,
             outbox: Outbox::new(),
-            patience,
+            timeout,
             pending: Mutex::new(pending),
             errands,
             written: AtomicU64::new(unflushed.into()),
@@ -217,7 +217,7 @@ impl Session {
         let mut pending = self.lock();
         if let Some(error) = pending.lost.clone() {
             drop(pending);
-            if order.can_wait(self.patience) {
+            if order.can_wait(self.timeout) {
                 let _ = self.errands.send(Errand::Again(vec![(cookie, order)]));
                 return;
             }
@@ -396,13 +396,13 @@ impl Session {
         drop(pending);
         self.socket.shut_down();
         self.outbox.close();
-        // First the news, so that whoever asks again after a failure finds the search begun.
+        // Before any request fails, so that a caller that retries finds the reconnection under way.
         let _ = self.errands.send(Errand::Lost(Arc::clone(self)));
         let mut waiting: Vec<_> = waiting.into_iter().collect();
         waiting.sort_unstable_by_key(|(cookie, _)| *cookie);
         let mut again = Vec::new();
         for (cookie, waiting) in waiting {
-            if waiting.order.can_wait(self.patience) {
+            if waiting.order.can_wait(self.timeout) {
                 again.push((cookie, waiting.order.anew()));
             } else {
                 waiting.order.finish.fail(error.clone());
@@ -436,13 +436,13 @@ impl Session {
 
     /// Gives up a connection over which an answer has not come for as long as callers wait.
     pub(super) fn look_for_silence(self: &Arc<Self>) {
-        let is_late = |waiting: &Waiting| waiting.sent.elapsed() >= self.patience;
+        let is_late = |waiting: &Waiting| waiting.sent.elapsed() >= self.timeout;
         let is_silent = {
             let pending = self.lock();
             pending.lost.is_none() && pending.by_cookie.values().any(is_late)
         };
         if is_silent {
-            let seconds = self.patience.as_secs_f64();
+            let seconds = self.timeout.as_secs_f64();
             self.lose(&format!("the server has not answered for {seconds} s"));
         }
     }

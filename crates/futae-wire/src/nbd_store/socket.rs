@@ -83,7 +83,7 @@ impl Socket {
         }
     }
 
-    /// Ends the connection in both directions; whoever reads or writes is woken.
+    /// Shuts the connection down in both directions, which wakes its readers and writers.
     pub(super) fn shut_down(&self) {
         // It may be gone already, which is what is wanted.
         let _ = match self {

@@ -426,7 +426,7 @@ fn another_volume_under_the_same_address_gets_nothing() {
             heard.send((volume, requests)).expect("the test listens");
         }
     });
-    let store = NbdStore::connect_patiently(&uri(&path), None, Duration::from_secs(60));
+    let store = NbdStore::connect_with_timeout(&uri(&path), None, Duration::from_secs(60));
     let store = store.expect("the first volume");
     let write = StoreOperation::Write {
         offset: 0,

@@ -10,19 +10,19 @@ use std::path::{Path, PathBuf};
 /// The policy and its parameters.
 #[derive(clap::Args)]
 pub struct Choice {
-    /// Who chooses what stays; `futae policies` lists them
+    /// Replacement policy; `futae policies` lists them
     #[arg(long, default_value = MOUNT_POLICY)]
     policy: String,
-    /// lfu-history: accesses that are remembered
+    /// lfu-history: length of the history, in accesses
     #[arg(long, value_name = "N")]
     history: Option<u32>,
-    /// lfu-history: misses from one review to the next
+    /// lfu-history: misses between reviews
     #[arg(long, value_name = "N")]
     review_every: Option<u32>,
-    /// lfu-history: by how many counts more a block must win to replace another
+    /// lfu-history: minimum difference of counts for a block to replace another
     #[arg(long, value_name = "N")]
     min_gain: Option<u32>,
-    /// lfu-history: replacements at most at one review
+    /// lfu-history: maximum number of replacements per review
     #[arg(long, value_name = "N")]
     swaps: Option<u32>,
     /// lfu-history: begin with the first blocks of the file

@@ -140,9 +140,9 @@ fn open_nbd(
     let wants_demotions =
         args.hand_down == Tell::Demote || args.hand_down == Tell::Auto && is_small;
     let block_bytes = u32::try_from(block_bytes).context("the block is too large")?;
-    let patience = args.store.patience()?;
+    let timeout = args.store.timeout()?;
     let wanted = wants_demotions.then_some(block_bytes);
-    let mut store = NbdStore::connect_patiently(uri, wanted, patience)?;
+    let mut store = NbdStore::connect_with_timeout(uri, wanted, timeout)?;
     if read_only {
         store = store.read_only();
     }

@@ -5,6 +5,7 @@ use crate::failure::Failure;
 use futae_engine::{Engine, Identity, WarmState};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use tracing::{error, warn};
 
 /// How often it is saved.
 const EVERY_SECONDS_DEFAULT: f64 = 60.0;
@@ -12,11 +13,10 @@ const EVERY_SECONDS_DEFAULT: f64 = 60.0;
 /// The flags.
 #[derive(clap::Args)]
 pub struct StateArgs {
-    /// Keep in FILE which blocks are resident and their history, so that the next mount with it
-    /// begins warm
+    /// Save the list of resident blocks and their history in FILE, so that the next mount starts warm
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
-    /// Seconds from one saving of --state to the next; it is saved at the end in any case
+    /// Seconds between saves of --state; the state is also saved at the end
     #[arg(long, value_name = "SECONDS", requires = "state")]
     state_every: Option<f64>,
 }
@@ -27,7 +27,7 @@ pub struct StateFile {
     every: Duration,
     saved: Instant,
     identity: Identity,
-    /// Whether somebody has been told that it cannot be saved.
+    /// Whether the log has the failure to save.
     complained: bool,
 }
 
@@ -84,8 +84,8 @@ impl StateArgs {
         match WarmState::load(&path, &identity) {
             Ok(None) => {}
             Ok(Some(state)) => engine.recall(&state),
-            Err(error) => eprintln!(
-                "futae: --state {}: {error}; it is ignored, and the cache begins cold",
+            Err(error) => warn!(
+                "--state {}: {error}; it is ignored, and the cache begins cold",
                 path.display()
             ),
         }
@@ -128,7 +128,7 @@ impl StateFile {
             Err(error) => {
                 if !std::mem::replace(&mut self.complained, true) {
                     let path = self.path.display();
-                    eprintln!("futae: --state {path}: cannot be saved: {error}");
+                    error!("--state {path}: cannot be saved: {error}");
                 }
             }
         }

@@ -139,6 +139,7 @@ fn refuse_options(args: &Args, plan: &Plan) -> Result<(), Failure> {
         (args.join_reads.is_some(), "--join-reads"),
         (args.name.is_some(), "--name"),
         (args.kernel_cache, "--kernel-cache"),
+        (args.allow_other.is_some(), "--allow-other"),
         (
             matches!(args.hand_down, Tell::Demote | Tell::Notice),
             "--hand-down",
@@ -261,8 +262,8 @@ fn announce(
     control: &Control,
 ) -> Result<(), Failure> {
     let status = engine.status();
-    let granted = mount
-        .granted()
+    let negotiated = mount
+        .negotiated()
         .context("the kernel did not begin the FUSE session")?;
     let protected = mount.handle().protected();
     let mut out = std::io::stdout().lock();
@@ -276,12 +277,12 @@ fn announce(
             "control": control.path(),
             "protected": protected,
             "fuse": {
-                "protocol": format!("{}.{}", granted.protocol.0, granted.protocol.1),
-                "request_bytes": granted.request_bytes,
-                "readahead_bytes": granted.readahead_bytes,
-                "background_requests": granted.background_requests,
-                "shared_mmap": granted.shared_mmap,
-                "transport": granted.transport.name(),
+                "protocol": format!("{}.{}", negotiated.protocol.0, negotiated.protocol.1),
+                "request_bytes": negotiated.request_bytes,
+                "readahead_bytes": negotiated.readahead_bytes,
+                "background_requests": negotiated.background_requests,
+                "shared_mmap": negotiated.shared_mmap,
+                "transport": negotiated.transport.name(),
             },
         });
         writeln!(out, "{line}")?;
@@ -294,7 +295,7 @@ fn announce(
             status.policy,
             Size::Bytes(status.block_bytes),
             protected.len(),
-            granted.transport.name(),
+            negotiated.transport.name(),
         )?;
     }
     out.flush()?;

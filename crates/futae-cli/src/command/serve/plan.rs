@@ -34,7 +34,8 @@ fn export(text: &str) -> Result<VolumeSpec, String> {
 
 /// What the arguments come to, before anything is opened.
 pub(super) struct Plan {
-    exports: Vec<VolumeSpec>,
+    /// What to serve.
+    pub(super) exports: Vec<VolumeSpec>,
     classes: ClassNames,
     /// Blocks of each export's own cache, where it has one.
     own_blocks: Vec<Option<u32>>,
@@ -42,7 +43,7 @@ pub(super) struct Plan {
     common_blocks: u32,
     cache: EngineOptions,
     /// How long requests wait for an NBD server.
-    patience: Duration,
+    timeout: Duration,
     /// What is done about writes that an earlier server lost.
     unclean: UncleanArgs,
     /// How to serve.
@@ -139,7 +140,7 @@ impl Plan {
             own_blocks,
             common_blocks,
             cache,
-            patience: args.store.patience()?,
+            timeout: args.store.timeout()?,
             unclean: args.unclean.clone(),
             server,
         })
@@ -149,7 +150,7 @@ impl Plan {
     pub(super) fn open(&self) -> Result<Vec<Export>, Failure> {
         let mut stores = Vec::new();
         for spec in &self.exports {
-            stores.push(spec.source.open(spec.read_only, self.patience)?);
+            stores.push(spec.source.open(spec.read_only, self.timeout)?);
         }
         let mut common = None;
         let mut exports = Vec::new();

@@ -5,12 +5,13 @@ use super::super::volumes::{Source, VolumeSpec};
 use crate::failure::Failure;
 use anyhow::anyhow;
 use futae_engine::{Engine, MarkFile, UncleanMark};
+use futae_log::utc;
 use futae_policy::VolumeId;
 use std::ffi::OsString;
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
+use tracing::warn;
 
 /// Where marks are that have no image to be beside.
 const STATE_DIRECTORY: &str = "/var/lib/futae";
@@ -21,13 +22,13 @@ const SHOWN_MAX: usize = 80;
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Writes")]
 pub(super) struct UncleanArgs {
-    /// Directory of the marks which say, after a crash, that a write-back cache had unwritten data. Made
+    /// Directory of the marks that record, across a crash, that a write-back cache held unwritten data. Created
     /// if it is missing [default: beside an image, as .NAME.futae-unclean; for devices and NBD addresses
     /// $STATE_DIRECTORY, else /var/lib/futae]
     #[arg(long, value_name = "DIR")]
     state_dir: Option<PathBuf>,
-    /// Accept what an earlier server lost that ended uncleanly: name it, remove the marks, and let no FLUSH
-    /// fail because of it
+    /// Accept the writes that an earlier server lost in a crash: log them, remove the marks, and do not fail
+    /// the first FLUSH
     #[arg(long)]
     accept_lost_writes: bool,
 }
@@ -69,11 +70,12 @@ impl UncleanArgs {
         }
         if self.accept_lost_writes {
             if let Some(loss) = loss.take() {
-                eprintln!("futae: {loss}; accepted");
+                warn!(export = name, "{loss}; accepted");
             }
         } else if let Some(loss) = &loss {
-            eprintln!(
-                "futae: {loss}; the first FLUSH of its clients will fail (--accept-lost-writes: none will)"
+            warn!(
+                export = name,
+                "{loss}; the first FLUSH of its clients will fail (--accept-lost-writes: none will)"
             );
         }
         let Some(mark) = found.first().map(|(mark, _)| *mark).or(places.first()) else {
@@ -176,42 +178,9 @@ fn mark_name(source: &str) -> String {
     format!("{shown}-{sum:016x}.unclean")
 }
 
-/// A time as 2026-11-23T04:50:00Z.
-fn utc(time: SystemTime) -> String {
-    let seconds = time
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| since.as_secs());
-    let (days, of_day) = (seconds / 86_400, seconds % 86_400);
-    // Years that begin in March: the leap day is their last. 719,468 days lie between 1 March 0 and 1970.
-    let days = days + 719_468;
-    let (era, day) = (days / 146_097, days % 146_097);
-    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
-    let of_year = day - (365 * year + year / 4 - year / 100);
-    let march = (5 * of_year + 2) / 153;
-    let of_month = of_year - (153 * march + 2) / 5 + 1;
-    let month = if march < 10 { march + 3 } else { march - 9 };
-    let year = era * 400 + year + u64::from(month <= 2);
-    format!(
-        "{year:04}-{month:02}-{of_month:02}T{:02}:{:02}:{:02}Z",
-        of_day / 3_600,
-        of_day / 60 % 60,
-        of_day % 60
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
-
-    #[test]
-    fn times_are_written_as_a_calendar_has_them() {
-        let at = |seconds| utc(UNIX_EPOCH + Duration::from_secs(seconds));
-        assert_eq!(at(0), "1970-01-01T00:00:00Z");
-        assert_eq!(at(951_827_696), "2000-02-29T12:34:56Z");
-        assert_eq!(at(1_795_409_400), "2026-11-23T04:50:00Z");
-        assert_eq!(at(4_102_444_799), "2099-12-31T23:59:59Z");
-    }
 
     #[test]
     fn marks_have_names_of_their_own() {

@@ -13,7 +13,7 @@ const PAGE_BYTES: u32 = 4096;
 /// More than this the FUSE library cannot take.
 const REQUEST_BYTES_MAX: u32 = 16 << 20;
 
-/// Runs that are remembered: about as many as readers go on at a time.
+/// Runs of reads that are remembered: about as many as readers go on at a time.
 const RUNS_MAX: usize = 64;
 /// The parts of one request follow one another faster than this.
 const RUN_PAUSE_MAX: Duration = Duration::from_secs(1);
@@ -40,14 +40,14 @@ struct Run {
 /// which are: a read that lies next to one of just now is taken for one, as long as both together
 /// are not longer than a request of the application may be.
 #[derive(Debug)]
-pub(crate) struct Runs {
+pub(crate) struct SplitReads {
     block_bytes: u64,
     /// Bytes of the longest request; 0: no read is taken for a part.
     longest: u64,
     recent: Mutex<VecDeque<Run>>,
 }
 
-impl Runs {
+impl SplitReads {
     pub(crate) fn new(block_bytes: u64, longest: u64) -> Self {
         let recent = Mutex::default();
         Self {
@@ -104,14 +104,14 @@ mod tests {
     const PART: u64 = 128 << 10;
     const BLOCK: u64 = 8 << 20;
 
-    fn counted(runs: &Runs, parts: &[u64]) -> usize {
+    fn counted(runs: &SplitReads, parts: &[u64]) -> usize {
         let new = |part: &&u64| !runs.goes_on(**part * PART, PART);
         parts.iter().filter(new).count()
     }
 
     #[test]
     fn a_split_request_counts_once() {
-        let runs = Runs::new(BLOCK, 8 * PART);
+        let runs = SplitReads::new(BLOCK, 8 * PART);
         assert_eq!(counted(&runs, &[0, 1, 2, 3, 4, 5, 6, 7]), 1);
         assert_eq!(
             counted(&runs, &[8, 9, 10, 11, 12, 13, 14, 15]),
@@ -128,23 +128,23 @@ mod tests {
 
     #[test]
     fn one_that_spans_two_blocks_counts_once_for_each() {
-        let runs = Runs::new(BLOCK, 8 * PART);
+        let runs = SplitReads::new(BLOCK, 8 * PART);
         assert_eq!(counted(&runs, &[60, 61, 62, 63, 64, 65, 66, 67]), 2);
     }
 
     #[test]
     fn reads_apart_from_each_other_and_the_same_again_count_each() {
-        let runs = Runs::new(BLOCK, 8 * PART);
+        let runs = SplitReads::new(BLOCK, 8 * PART);
         assert_eq!(counted(&runs, &[0, 2, 4, 6, 4]), 5);
-        let off = Runs::new(BLOCK, 0);
+        let off = SplitReads::new(BLOCK, 0);
         assert_eq!(counted(&off, &[0, 1, 2]), 3);
-        let whole = Runs::new(BLOCK, PART);
+        let whole = SplitReads::new(BLOCK, PART);
         assert_eq!(counted(&whole, &[0, 1, 2]), 3, "each is a request");
     }
 
     #[test]
     fn what_is_remembered_is_bounded() {
-        let runs = Runs::new(BLOCK, 8 * PART);
+        let runs = SplitReads::new(BLOCK, 8 * PART);
         let far: Vec<u64> = (0..1000).map(|at| at * 10).collect();
         assert_eq!(counted(&runs, &far), 1000);
         let recent = runs.recent.lock().expect("no panic");

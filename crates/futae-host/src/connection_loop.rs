@@ -61,7 +61,7 @@ pub(crate) struct Session {
 /// Why the peer could not be understood any more, if so. A peer that is gone is no error.
 pub(crate) type Ending = Result<(), WireError>;
 
-pub(crate) struct Pump<'a> {
+pub(crate) struct ConnectionLoop<'a> {
     socket: &'a OwnedFd,
     session: Session,
     limits: Limits,
@@ -89,7 +89,7 @@ pub(crate) struct Pump<'a> {
     ending: Ending,
 }
 
-impl<'a> Pump<'a> {
+impl<'a> ConnectionLoop<'a> {
     pub(crate) fn new(
         socket: &'a OwnedFd,
         session: Session,
@@ -436,7 +436,7 @@ impl<'a> Pump<'a> {
             PollFd::new(self.socket, wanted),
         ];
         let count = if wanted.is_empty() { 1 } else { 2 };
-        match poll(&mut fds[..count], self.patience().as_ref()) {
+        match poll(&mut fds[..count], self.sleep_timeout().as_ref()) {
             Ok(0) => self.waited_in_vain(),
             Ok(_) | Err(Errno::INTR) => {}
             Err(_) => std::thread::sleep(Duration::from_millis(10)), // out of kernel memory
@@ -465,7 +465,7 @@ impl<'a> Pump<'a> {
     }
 
     /// How long to sleep before something must be looked at though nothing has happened.
-    fn patience(&self) -> Option<Timespec> {
+    fn sleep_timeout(&self) -> Option<Timespec> {
         let looks = self.account.has_grant() || self.is_held_back;
         let look = looks.then(|| LOOK_INTERVAL.min(self.limits.stall));
         let least = self.farewell().into_iter().chain(look).min()?;

@@ -27,7 +27,7 @@ impl Transport {
 
 /// What the kernel agreed to when the mount was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Granted {
+pub struct Negotiated {
     /// Version of the kernel's FUSE protocol.
     pub protocol: (u32, u32),
     /// Longest read or write asked for, the longest that this kernel sends; in bytes.
@@ -42,7 +42,7 @@ pub struct Granted {
     pub shared_mmap: bool,
 }
 
-impl Granted {
+impl Negotiated {
     /// Asks for what helps: requests of up to `request_bytes`, and `wanted` where the kernel has
     /// it. Each is a wish: where the kernel has a lower limit, that is taken.
     pub(crate) fn agree(

@@ -1,9 +1,9 @@
 //! The file system: a root directory and in it a file for each volume.
 
 use crate::file::VolumeFile;
-use crate::granted::{Granted, Transport};
+use crate::negotiated::{Negotiated, Transport};
 use crate::ring::{Answer, Beginning, Served, Write};
-use crate::runs::longest_request_bytes;
+use crate::split_reads::longest_request_bytes;
 use fuser::{
     AccessFlags, BsdFileFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags,
     Generation, INodeNo, InitFlags, KernelConfig, LockOwner, OpenAccMode, OpenFlags, ReplyAttr,
@@ -31,20 +31,33 @@ const O_DSYNC: i32 = 0o10000;
 const WRITABLE: FileHandle = FileHandle(1);
 const READABLE: FileHandle = FileHandle(0);
 
+/// Who may open the files of a mount, besides root.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileAccess {
+    /// The permissions of the files.
+    pub mode: u32,
+    /// Their owner, if it is not the user that runs the program.
+    pub owner: Option<u32>,
+    /// Their group, if it is not that of the program.
+    pub group: Option<u32>,
+}
+
 /// The file system of one mount.
 #[derive(Clone)]
-pub(crate) struct Tree {
+pub(crate) struct VolumeDirectory {
     /// The files by name; there is at least one.
     pub(crate) files: Vec<(OsString, Arc<VolumeFile>)>,
     /// When it was mounted.
     pub(crate) epoch: SystemTime,
     /// Whether the kernel's page cache may hold the file.
     pub(crate) kernel_cache: bool,
-    pub(crate) granted: Arc<OnceLock<Granted>>,
+    /// Who may open the files, besides the user that mounts.
+    pub(crate) access: Option<FileAccess>,
+    pub(crate) negotiated: Arc<OnceLock<Negotiated>>,
     pub(crate) begins: Beginning,
 }
 
-impl Tree {
+impl VolumeDirectory {
     /// The file of that number, if it is one.
     fn file(&self, inode: INodeNo) -> Option<&Arc<VolumeFile>> {
         let at = usize::try_from(inode.0.checked_sub(FILES)?).ok()?;
@@ -54,13 +67,20 @@ impl Tree {
     fn attributes(&self, inode: INodeNo) -> Option<FileAttr> {
         let (kind, perm, nlink, size, changed) = match self.file(inode) {
             Some(file) => {
-                let perm = if file.read_only { 0o400 } else { 0o600 };
+                let mode = self.access.map_or(0o600, |access| access.mode) as u16;
+                let perm = if file.read_only { mode & 0o444 } else { mode };
                 let changed = file.modified();
                 (FileType::RegularFile, perm, 1, file.size_bytes, changed)
             }
-            None if inode == ROOT => (FileType::Directory, 0o700, 2, 0, self.epoch),
+            None if inode == ROOT => {
+                // A file can be opened by those only who may search its directory.
+                let perm = if self.access.is_some() { 0o755 } else { 0o700 };
+                (FileType::Directory, perm, 2, 0, self.epoch)
+            }
             None => return None,
         };
+        let access = self.access;
+        let (owner, group) = (access.and_then(|a| a.owner), access.and_then(|a| a.group));
         Some(FileAttr {
             ino: inode,
             size,
@@ -72,8 +92,8 @@ impl Tree {
             kind,
             perm,
             nlink,
-            uid: rustix::process::getuid().as_raw(),
-            gid: rustix::process::getgid().as_raw(),
+            uid: owner.unwrap_or_else(|| rustix::process::getuid().as_raw()),
+            gid: group.unwrap_or_else(|| rustix::process::getgid().as_raw()),
             rdev: 0,
             blksize: STAT_BLOCK_BYTES,
             flags: 0,
@@ -136,14 +156,14 @@ fn flush_all(mut files: impl Iterator<Item = Arc<VolumeFile>> + Send + 'static, 
     }
 }
 
-impl Served for Tree {
+impl Served for VolumeDirectory {
     fn begin_as(&mut self, how: Beginning) {
         self.begins = how;
     }
 
     fn has_ring(&self) -> bool {
-        let granted = self.granted.get();
-        granted.is_some_and(|granted| granted.transport == Transport::Ring)
+        let negotiated = self.negotiated.get();
+        negotiated.is_some_and(|negotiated| negotiated.transport == Transport::Ring)
     }
 
     fn request_bytes(&self) -> u32 {
@@ -160,12 +180,12 @@ impl Served for Tree {
     }
 }
 
-impl Filesystem for Tree {
+impl Filesystem for VolumeDirectory {
     fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> io::Result<()> {
         if self.begins == Beginning::Behind {
             return Ok(());
         }
-        let granted = Granted::agree(
+        let negotiated = Negotiated::agree(
             config,
             longest_request_bytes(),
             &[
@@ -175,7 +195,7 @@ impl Filesystem for Tree {
             ],
             self.begins == Beginning::Ring,
         );
-        let _ = self.granted.set(granted);
+        let _ = self.negotiated.set(negotiated);
         Ok(())
     }
 

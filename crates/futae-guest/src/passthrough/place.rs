@@ -1,0 +1,31 @@
+//! Places of files: descriptors by which they are reached, whatever their names are.
+
+use rustix::fs::Stat;
+use rustix::io::Errno;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+/// Device and inode number: what a file is, whatever its names are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Key {
+    pub(super) device: u64,
+    pub(super) inode: u64,
+}
+
+impl Key {
+    pub(crate) fn of(stat: &Stat) -> Self {
+        Self {
+            device: stat.st_dev,
+            inode: stat.st_ino,
+        }
+    }
+}
+
+/// The path by which whatever a descriptor stands for can be reached again.
+pub(crate) fn magic(place: &OwnedFd) -> String {
+    format!("/proc/self/fd/{}", place.as_raw_fd())
+}
+
+/// `fstat`, also of what is only a place.
+pub(crate) fn stat_of(place: &OwnedFd) -> Result<Stat, Errno> {
+    rustix::fs::statat(place, "", rustix::fs::AtFlags::EMPTY_PATH)
+}

@@ -1,0 +1,140 @@
+//! All that is known of a mounted tree.
+
+use super::cached::CachedFiles;
+use super::descriptors::{Descriptors, Shares};
+use super::log::Log;
+use super::node::{Node, Nodes, ROOT};
+use super::priority::Priority;
+use super::weight::Weight;
+use crate::negotiated::Negotiated;
+use fuser::{FileType, InitFlags, KernelConfig, Notifier};
+use futae_engine::Engine;
+use rustix::fs::{Stat, StatVfs};
+use rustix::io::Errno;
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+/// How long the kernel may believe names and attributes without asking.
+pub(crate) const FRESH: Duration = Duration::from_secs(1);
+
+/// Longest request to ask the kernel for, in bytes.
+pub(super) const REQUEST_BYTES: u32 = 1 << 20;
+
+/// A directory that is open, and for which user.
+pub(super) struct OpenDirectory {
+    pub(super) user: u32,
+    pub(super) file: Arc<Mutex<OwnedFd>>,
+}
+
+/// Directories that are open.
+#[derive(Default)]
+pub(crate) struct Directories {
+    pub(super) opened: HashMap<u64, OpenDirectory>,
+    pub(super) next: u64,
+}
+
+/// All that is known of a mounted tree.
+pub(crate) struct Passthrough {
+    pub(super) nodes: Nodes,
+    pub(super) files: CachedFiles,
+    pub(super) priority: Priority,
+    pub(super) weight: Weight,
+    pub(super) descriptors: Descriptors,
+    pub(super) directories: Mutex<Directories>,
+    pub(super) log: Log,
+    /// Where the mount takes orders, if it does.
+    pub(super) control: OnceLock<PathBuf>,
+    pub(super) notifier: OnceLock<Notifier>,
+    pub(super) negotiated: OnceLock<Negotiated>,
+}
+
+impl Passthrough {
+    /// The tree below `root`, which is at `source`. Its files take no more than their shares of
+    /// this process's descriptors.
+    pub(super) fn new(
+        engine: Arc<Engine>,
+        root: OwnedFd,
+        source: PathBuf,
+        shares: Shares,
+        priority: Priority,
+    ) -> Result<Self, Errno> {
+        Ok(Self {
+            nodes: Nodes::new(root, source, shares.known)?,
+            files: CachedFiles::new(engine),
+            priority,
+            weight: Weight::default(),
+            descriptors: Descriptors::new(shares.users, rustix::process::geteuid().as_raw()),
+            directories: Mutex::default(),
+            log: Log::default(),
+            control: OnceLock::new(),
+            notifier: OnceLock::new(),
+            negotiated: OnceLock::new(),
+        })
+    }
+
+    /// Asks the kernel for what helps. Each is a wish: where it has a lower limit, that is taken.
+    pub(super) fn agree(&self, config: &mut KernelConfig, wants_ring: bool) {
+        let wanted = [
+            InitFlags::FUSE_ASYNC_DIO,
+            InitFlags::FUSE_PARALLEL_DIROPS,
+            InitFlags::FUSE_DO_READDIRPLUS,
+            InitFlags::FUSE_READDIRPLUS_AUTO,
+            InitFlags::FUSE_POSIX_ACL,
+            InitFlags::FUSE_DONT_MASK,
+        ];
+        let negotiated = Negotiated::agree(config, REQUEST_BYTES, &wanted, wants_ring);
+        let _ = self.negotiated.set(negotiated);
+    }
+
+    /// The inode number that programs see: the lower one, but for files of devices mounted below.
+    pub(super) fn shown_number(&self, stat: &Stat) -> u64 {
+        match self.nodes.id_of(stat) {
+            ROOT => stat.st_ino,
+            id => id,
+        }
+    }
+
+    pub(super) fn statfs(&self, id: u64) -> Result<StatVfs, Errno> {
+        let place = self.nodes.place(&self.nodes.get(id)?)?;
+        rustix::fs::fstatvfs(&*place)
+    }
+
+    /// Files have come or gone: the cache has less or more beside it.
+    pub(super) fn weigh(&self) {
+        self.weight.note(&self.nodes, &self.files);
+    }
+
+    /// Says what went wrong, once, if an operator should know.
+    pub(super) fn complain(&self, what: &str, id: u64, errno: Errno) {
+        if let Ok(node) = self.nodes.get(id) {
+            self.log.note(what, &self.nodes.path_of(&node), errno);
+        }
+    }
+
+    /// A file's names have changed: so may its class.
+    pub(super) fn judge_again(&self, node: &Node) {
+        if let Some(contents) = node.contents().filter(|contents| !contents.is_gone()) {
+            let class = self.priority.class_of(&self.nodes, node);
+            let engine = self.files.engine();
+            engine.set_classes(&[(contents.volume(), class)], false);
+        }
+    }
+
+    /// What is designated has changed: so may the class of any file.
+    pub(super) fn judge_all_again(&self, at_once: bool) {
+        let mut classes = Vec::new();
+        for node in self.nodes.with_contents() {
+            if node.kind != FileType::RegularFile {
+                continue;
+            }
+            if let Some(contents) = node.contents().filter(|contents| !contents.is_gone()) {
+                let class = self.priority.class_of(&self.nodes, &node);
+                classes.push((contents.volume(), class));
+            }
+        }
+        self.files.engine().set_classes(&classes, at_once);
+    }
+}
