@@ -158,7 +158,10 @@ mod tests {
         for limit in [256, 1024, 4096, 524_288, 1 << 20] {
             let shares = Shares::of(limit, 1 << 40);
             // Users are not turned away below four fifths of the limit.
-            assert!(shares.users >= limit * 4 / 5 - KNOWN_LEAST, "{limit}: {shares:?}");
+            assert!(
+                shares.users >= limit * 4 / 5 - KNOWN_LEAST,
+                "{limit}: {shares:?}"
+            );
             let others = (limit / RESERVE_SHARE).min(RESERVE_MAX);
             assert!(KNOWN_LEAST + shares.users + others <= limit);
         }
