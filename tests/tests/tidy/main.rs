@@ -102,11 +102,6 @@ fn no_library_prints() {
 }
 
 #[test]
-fn no_library_prints() {
-    nothing(&words::check_printing(&sources()));
-}
-
-#[test]
 fn no_test_is_ignored() {
     nothing(&words::check_ignored(&sources()));
 }

@@ -62,27 +62,6 @@ fn a_library_that_prints_is_found() {
 }
 
 #[test]
-fn a_library_that_prints_is_found() {
-    let prints = |path: &str, text: &str| {
-        let library = Source::new(path, text);
-        let root = Source::new(
-            "crates/futae-host/src/lib.rs",
-            "#[cfg(test)]\nmod golden;\n",
-        );
-        words::check_printing(&[library, root]).len()
-    };
-    let bad = "fn f() {\n    eprintln!(\"a\");\n    println!(\"b\");\n}\n";
-    assert_eq!(prints("crates/futae-host/src/stop.rs", bad), 2);
-    assert_eq!(prints("crates/futae-host/src/stop.rs", "// println!\n"), 0);
-    assert_eq!(prints("crates/futae-host/src/golden.rs", bad), 0);
-    assert_eq!(prints("crates/futae-cli/src/table.rs", bad), 0);
-    assert_eq!(prints("crates/futae-agent/src/main.rs", bad), 0);
-    assert_eq!(prints("crates/futae-host/tests/stop.rs", bad), 0);
-    let test = format!("#[cfg(test)]\nmod tests {{\n{bad}}}\n");
-    assert_eq!(prints("crates/futae-host/src/stop.rs", &test), 0);
-}
-
-#[test]
 fn a_manifest_against_the_order_is_found() {
     let kind = |from: &str, to: &str, kind: Option<&str>| {
         let on = serde_json::json!({ "name": to, "kind": kind });
