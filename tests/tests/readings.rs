@@ -23,7 +23,7 @@ impl Traces {
     fn sim(&self, name: &str, data: &[u8], rest: &str) -> (Option<i32>, String, String) {
         let path = self.file(name, data);
         let words: Vec<&str> = rest.split_whitespace().collect();
-        let output = run(&[&["sim", &text(&path)][..], &words].concat());
+        let output = run(&[&["sim", text(&path)][..], &words].concat());
         let read = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         (
             output.status.code(),

@@ -61,7 +61,7 @@ fn way_back<'a>(
                     return Some(way);
                 }
                 if seen.insert(next.clone()) {
-                    longer.push([way.as_slice(), &[next.clone()]].concat());
+                    longer.push([way.as_slice(), std::slice::from_ref(next)].concat());
                 }
             }
         }
