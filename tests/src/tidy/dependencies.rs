@@ -36,8 +36,8 @@ const TESTED_IN_GUESTS: [&str; 2] = ["futae-agent", "futae-allocate"];
 /// What only tests use.
 const FOR_TESTS: &str = "futae-testkit";
 
-/// Crates that may use all of them, and that nothing uses.
-const OUTSIDE: [&str; 2] = ["futae-bench", "futae-tests"];
+/// Packages that may use all of them, and that nothing uses.
+const OUTSIDE: [&str; 3] = ["futae-bench", "futae-examples", "futae-tests"];
 
 /// Edges that the order would allow and that must not be.
 const FORBIDDEN: [(&str, &str, &str); 3] = [

@@ -7,12 +7,6 @@ use std::collections::BTreeSet;
 /// Where policies are named: their own files, which the rule treats apart, and the registry.
 const REGISTRY: &str = "crates/futae-policy/src/registry.rs";
 const POLICIES: &str = "crates/futae-policy/src/replace/";
-/// Experiments, which compare policies by name.
-const LABORATORY: [&str; 2] = [
-    "crates/futae-cli/src/live/",
-    "crates/futae-cli/src/demo/guests/",
-];
-
 /// Strings that are spelt as a policy and mean something else: the file, the string, what it is.
 pub const OTHER_MEANINGS: [(&str, &str, &str); 4] = [
     (
@@ -37,7 +31,7 @@ pub const OTHER_MEANINGS: [(&str, &str, &str); 4] = [
     ),
 ];
 
-/// The string literals of the product's code that name one of the policies `names`.
+/// The string literals of the product's code (`crates/`; the laboratory compares policies by name) that name one of the policies `names`.
 #[must_use]
 pub fn check(sources: &[Source], names: &[&str]) -> Vec<Finding> {
     let tests = test_files(sources);
@@ -76,11 +70,7 @@ pub fn check(sources: &[Source], names: &[&str]) -> Vec<Finding> {
 
 fn is_product(source: &Source) -> bool {
     let path = source.path.as_str();
-    source.is_rust()
-        && path.starts_with("crates/")
-        && path.contains("/src/")
-        && path != REGISTRY
-        && !LABORATORY.iter().any(|place| path.starts_with(place))
+    source.is_rust() && path.starts_with("crates/") && path.contains("/src/") && path != REGISTRY
 }
 
 /// The policy that a string names: alone, or with its parameters.
