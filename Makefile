@@ -1,7 +1,7 @@
 # Names for what one does here; see README.md. CARGO_TARGET_DIR is honoured everywhere.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast test-unit test-crates test-e2e fuzz soak bench bench-isolation reference lint
+.PHONY: help package demo test test-fast test-unit test-crates test-e2e fuzz soak bench bench-isolation reference lint
 
 CARGO ?= cargo
 # How long each target of `make fuzz` looks for crashes.
@@ -59,6 +59,11 @@ reference: ## the generated pages of the book, docs/reference/commands.md and po
 		mv docs/reference/$$page.md.new docs/reference/$$page.md || exit 1; \
 	done
 
+package: ## what each published crate would hold; nothing is uploaded
+	$(CARGO) package --workspace --locked --no-verify --allow-dirty --quiet \
+		--exclude futae-lab --exclude futae-papers --exclude futae-machine --exclude futae-bench \
+		--exclude futae-tests --exclude futae-testkit --exclude futae-examples
+
 lint: ## format, clippy and documentation, without a warning
 	$(CARGO) fmt --all --check
 	rustfmt --edition 2024 --check crates/futae-policy/src/replace/*.rs
@@ -66,4 +71,5 @@ lint: ## format, clippy and documentation, without a warning
 	$(CARGO) clippy -p futae-cli --locked --no-default-features -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --locked --no-deps
 	$(CARGO) metadata --locked --manifest-path fuzz/Cargo.toml --format-version 1 >/dev/null
+	$(MAKE) package
 	for script in scripts/* .ci/run; do bash -n "$$script" || exit 1; done

@@ -41,3 +41,8 @@ pub use traits::Trait;
 mod contract;
 #[cfg(test)]
 mod golden;
+
+/// The example of the crate's README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -2,6 +2,7 @@
 //! every byte tells whose it is and where it belongs.
 #![allow(
     dead_code,
+    unused_imports,
     clippy::allow_attributes,
     reason = "no target uses all of it"
 )]
