@@ -66,7 +66,7 @@ try:
         if sys.argv[3] == 'directories':
             opened.append(os.open('.', os.O_RDONLY | os.O_DIRECTORY))
         else:
-            opened.append(os.open('greedy%d' % len(opened), os.O_RDWR | os.O_CREAT))
+            opened.append(os.open('greedy%s-%d' % (sys.argv[1], len(opened)), os.O_RDWR | os.O_CREAT))
             os.write(opened[-1], b'greedy')
     print('no end', flush=True)
 except OSError as error:
