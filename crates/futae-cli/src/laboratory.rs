@@ -21,7 +21,7 @@ pub fn become_it<'a>(
     let path = env::var_os("PATH");
     let Some(program) = find(own.parent(), path.as_deref()) else {
         return Err(anyhow!(
-            "{command} is of the laboratory, and {NAME} is neither beside futae nor in PATH; build it \
+            "futae {command} needs the laboratory: {NAME} is neither beside futae nor in PATH; build it \
              with `cargo build --release -p {NAME}`"
         )
         .into());
