@@ -99,13 +99,17 @@ impl FileStore {
             ));
         }
         sector::check(&buffered, file_type, size_bytes).map_err(refused)?;
-        lock::lock(&buffered, read_only).map_err(|_| {
+        let direct = open(OFlags::DIRECT).ok();
+        // A write that the kernel has not ended holds its descriptor, also when this process has been killed: so
+        // nobody else gets the image while one may still land.
+        let locked = direct.as_ref().unwrap_or(&buffered);
+        lock::lock(locked, read_only).map_err(|_| {
             let by = holder::holder(&buffered).map_or(String::new(), |by| format!(": {by}"));
             refused(format!(
                 "is in use by another process{by}; stop that one first"
             ))
         })?;
-        let direct = open(OFlags::DIRECT).ok().map(|fd| Arc::new(File::from(fd)));
+        let direct = direct.map(|fd| Arc::new(File::from(fd)));
         let end = match file_type {
             FileType::RegularFile => End::fixed(size_bytes),
             _ => End::free(),
@@ -470,6 +474,22 @@ mod tests {
     use super::threads::Threads;
     use super::*;
     use std::sync::mpsc;
+
+    #[test]
+    fn an_image_stays_locked_while_a_direct_write_is_under_way() {
+        let image = tempfile::NamedTempFile::new().expect("an image");
+        image.as_file().set_len(1 << 20).expect("its size");
+        let store = FileStore::open(image.path(), false).expect("a store");
+        let Some(under_way) = store.inner.direct.clone() else {
+            return; // No O_DIRECT here.
+        };
+        drop(store);
+        let refused = FileStore::open(image.path(), false).err();
+        let problem = refused.expect("refused").to_string();
+        assert!(problem.contains("is in use"), "{problem}");
+        drop(under_way);
+        assert!(FileStore::open(image.path(), false).is_ok());
+    }
 
     #[test]
     fn threads_do_the_same_where_there_is_no_io_uring() {
