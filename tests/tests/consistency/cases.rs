@@ -122,7 +122,7 @@ fn play(plan: &Plan) -> Vec<(u64, Option<Stamp>)> {
     }
     drop(file);
     // What it hands down arrives before its end.
-    stage.stop_mount();
+    stage.stop_mount_that_said("the connection was lost");
     let stale = stale(&stage, &versions);
     stage.stop_serve();
     stale

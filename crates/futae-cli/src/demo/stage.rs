@@ -96,10 +96,18 @@ impl Stage {
 
     /// Takes everything down, the mount first.
     pub fn strike(self) -> Result<(), Failure> {
-        if let Some(mount) = self.mount {
+        let Self {
+            upper,
+            mount,
+            server,
+            ..
+        } = self;
+        if let Some(mount) = mount {
             mount.unmount()?;
         }
-        let report = self.server.stop();
+        // Its store says goodbye, so that it does not miss the server.
+        drop(upper);
+        let report = server.stop();
         if let Some((export, problem)) = report.flush_errors.first() {
             return Err(anyhow::anyhow!("{export}: {problem}").into());
         }
