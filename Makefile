@@ -25,7 +25,7 @@ test: ## every test, cheap ones first, then some fuzzing
 
 test-fast: ## for one who edits: unit tests, and the tests that need no mount and no guest
 	$(CARGO) test --workspace --locked --lib --bins
-	$(CARGO) test --locked -p futae-policy -p futae-sim -p futae-trace -p futae-balance -p futae-report --test '*'
+	$(CARGO) test --locked -p futae-policy -p futae-sim -p futae-trace -p futae-allocate -p futae-agent-protocol --test '*'
 	$(CARGO) test --locked -p futae-tests --test tidy --test tidy_circles --test commands
 
 test-unit: ## unit tests and examples in the documentation

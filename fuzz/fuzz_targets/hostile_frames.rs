@@ -12,12 +12,12 @@ mod hostile;
 mod speaker;
 
 use common::{BLOCK, MemoryStore, StoreEvent};
-use futae_allocate::config::AgentConfig;
-use futae_allocate::feed::{Feed, Inbox};
-use futae_balance::OnlineCurve;
+use futae_balance::config::AgentConfig;
+use futae_balance::feed::{Feed, Inbox};
+use futae_allocate::OnlineCurve;
 use futae_host::{FeedOptions, Listen, Server, ServerOptions};
-use futae_report::receiver::{Dispatch, SampleSink, Stop};
-use futae_report::{Frame, References};
+use futae_agent_protocol::receiver::{Dispatch, SampleSink, Stop};
+use futae_agent_protocol::{Frame, References};
 use hostile::{Script, eventually, plant, stamped};
 use libfuzzer_sys::fuzz_target;
 use speaker::{SECTORS, SIZE, Said, seeds, speech};
@@ -150,7 +150,7 @@ fn to_the_server(choice: u8, said: &Said) {
 }
 
 /// Takes what came, and holds it against what may be.
-fn take(activity: Option<futae_balance::Activity>) -> bool {
+fn take(activity: Option<futae_allocate::Activity>) -> bool {
     let Some(activity) = activity else {
         return false;
     };
@@ -165,7 +165,7 @@ fn take(activity: Option<futae_balance::Activity>) -> bool {
 struct Shared(Arc<Mutex<Inbox>>);
 
 impl Shared {
-    fn collect(&self, curve: Option<&mut OnlineCurve>) -> Option<futae_balance::Activity> {
+    fn collect(&self, curve: Option<&mut OnlineCurve>) -> Option<futae_allocate::Activity> {
         self.0.lock().expect("a lock").collect(curve)
     }
 }

@@ -3,7 +3,7 @@
 
 #![no_main]
 
-use futae_report::{Frame, MAX_PAYLOAD_BYTES, Stream};
+use futae_agent_protocol::{Frame, MAX_PAYLOAD_BYTES, Stream};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {

@@ -1,7 +1,7 @@
 //! One agent with one connection serves both `futae serve` and `futae balance`: what it says of evictions goes to the
 //! cache, and what it samples moves memory.
 
-use futae_report::{
+use futae_agent_protocol::{
     Counters, Device, DeviceId, Frame, Hello, Memory, Message, Notices, Range, Reason, References,
     Sample, Source,
 };

@@ -1,8 +1,8 @@
 //! The command line.
 
 use crate::sink::Destination;
+use futae_agent_protocol::References;
 use futae_log::LogArgs;
-use futae_report::References;
 use std::time::Duration;
 
 /// Count what this machine's page cache does, and tell a host what it gives up
@@ -85,7 +85,7 @@ impl Args {
                 self.period
             ));
         }
-        if self.top > futae_report::Sample::MAX_FILES {
+        if self.top > futae_agent_protocol::Sample::MAX_FILES {
             return Err(format!("--top {}: at most 256 files", self.top));
         }
         if !(0.0..=1.0).contains(&self.sample) {

@@ -7,7 +7,7 @@
 
 use crate::proc;
 use crate::system::{self, Extent};
-use futae_report::{DeviceId, PAGE_BYTES, Range, SECTOR_BYTES};
+use futae_agent_protocol::{DeviceId, PAGE_BYTES, Range, SECTOR_BYTES};
 use rustix::fd::AsFd;
 use std::collections::HashMap;
 use std::fs::File;

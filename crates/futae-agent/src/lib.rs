@@ -1,8 +1,8 @@
 //! The agent in a guest: counts what its page cache does, and tells a host what it gives up.
 //!
 //! eBPF programs count in the kernel ([`probe`]); once a period the agent reads the counters, adds what
-//! `/proc` says, and sends a [`futae_report::Sample`]. Evicted pages come through a ring; their places on
-//! a disk are looked up ([`extents`]) and sent as [`futae_report::Notices`]. Where the kernel refuses eBPF,
+//! `/proc` says, and sends a [`futae_agent_protocol::Sample`]. Evicted pages come through a ring; their places on
+//! a disk are looked up ([`extents`]) and sent as [`futae_agent_protocol::Notices`]. Where the kernel refuses eBPF,
 //! or the agent was built without it, `/proc/vmstat` has to do.
 //!
 //! | room | holds |

@@ -8,7 +8,7 @@ mod thin;
 use crate::args::Checked;
 use crate::extents::Pages;
 use crate::proc;
-use futae_report::{Counters, Source};
+use futae_agent_protocol::{Counters, Source};
 use rustix::fd::BorrowedFd;
 
 /// Counts since the probe was set up, and what came through its rings.

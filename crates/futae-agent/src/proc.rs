@@ -1,13 +1,13 @@
 //! What `/proc` and `/sys` tell.
 
-use futae_report::{BootId, Counters, Device, DeviceId, Memory, Pressure};
+use futae_agent_protocol::{BootId, Counters, Device, DeviceId, Memory, Pressure};
 use std::collections::HashMap;
 use std::fs::read_to_string;
 use std::path::Path;
 
 /// Bytes of a page of this machine in units of 4 KiB: 1 on x86-64.
 fn pages_per_page() -> u64 {
-    rustix::param::page_size() as u64 / futae_report::PAGE_BYTES
+    rustix::param::page_size() as u64 / futae_agent_protocol::PAGE_BYTES
 }
 
 /// What cannot be read is empty: every reader here has something to say then.
@@ -185,7 +185,7 @@ pub fn disks() -> Vec<Device> {
         })
         .collect();
     disks.sort_by_key(|disk| disk.id);
-    disks.truncate(futae_report::Hello::MAX_DEVICES);
+    disks.truncate(futae_agent_protocol::Hello::MAX_DEVICES);
     disks
 }
 

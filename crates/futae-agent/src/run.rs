@@ -5,7 +5,7 @@ use crate::extents::{Pages, Places};
 use crate::probe::{Counts, Probe};
 use crate::sink::Sink;
 use crate::{proc, table};
-use futae_report::{
+use futae_agent_protocol::{
     Counters, DeviceId, DeviceSample, FileSample, GroupSample, Hello, Message, Notices, Pressure,
     Range, Reason, References, Sample,
 };
@@ -131,7 +131,7 @@ impl Agent {
 
     /// Until something is to be done: a ring fills, the connection takes more, or it is time.
     fn wait(&mut self, next: Instant) -> io::Result<()> {
-        let has_rings = self.hello.source != futae_report::Source::Vmstat;
+        let has_rings = self.hello.source != futae_agent_protocol::Source::Vmstat;
         let most = if has_rings {
             NOTICE_DELAY
         } else {

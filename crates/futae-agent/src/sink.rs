@@ -1,7 +1,7 @@
 //! Where reports go: connecting, queueing, trying again.
 
 use crate::system::connect_vsock;
-use futae_report::{Frame, Message};
+use futae_agent_protocol::{Frame, Message};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
@@ -261,7 +261,7 @@ impl Sink {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use futae_report::{Hello, Sample, Stream};
+    use futae_agent_protocol::{Hello, Sample, Stream};
     use std::io::Read;
     use std::os::unix::net::UnixListener;
 

@@ -1,6 +1,6 @@
 //! A period as a table for a person.
 
-use futae_report::{Counters, Sample, Source};
+use futae_agent_protocol::{Counters, Sample, Source};
 use std::fmt::Write;
 
 const NAMES: [&str; Counters::FIELDS] = [
@@ -102,7 +102,7 @@ pub fn render(sample: &Sample, source: Source) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use futae_report::DeviceSample;
+    use futae_agent_protocol::DeviceSample;
 
     #[test]
     fn every_counter_has_its_line() {

@@ -1,8 +1,8 @@
 //! Evictions in a guest are told: every range that arrives names blocks of the file that was evicted, none
 //! names another, and nearly all arrive. On ext4 and XFS, by what the host finds there in the images.
 
+use futae_agent_protocol::{Frame, Health, Message, Notices, SECTOR_BYTES, Sample, Stream};
 use futae_machine::{Kernel, Plan};
-use futae_report::{Frame, Health, Message, Notices, SECTOR_BYTES, Sample, Stream};
 use futae_testkit::need::{Need, skip};
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write, stderr};

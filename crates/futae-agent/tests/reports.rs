@@ -1,7 +1,9 @@
 //! Reports arrive over every kind of connection, and again after it broke; memory cgroups are told apart; and
 //! the agent keeps to its memory while it loads its programs.
 
-use futae_report::{Frame, GroupSample, Hello, Message, PAGE_BYTES, Sample, Source, Stream};
+use futae_agent_protocol::{
+    Frame, GroupSample, Hello, Message, PAGE_BYTES, Sample, Source, Stream,
+};
 use futae_testkit::need::{Need, skip};
 use std::fs::{self, File};
 use std::io::{Read, Write, stderr};

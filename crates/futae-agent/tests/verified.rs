@@ -4,7 +4,7 @@
 use clap::Parser;
 use futae_agent::args::Args;
 use futae_agent::probe::Probe;
-use futae_report::Source;
+use futae_agent_protocol::Source;
 use futae_testkit::need::{Need, skip};
 use std::io::{Write, stderr};
 

@@ -1,18 +1,32 @@
-//! Memory moved between running guests.
+//! Who of several guests gets how much memory.
 //!
-//! [`futae_balance`] decides; here are the hands and ears: a configuration ([`Config`]), what agents
-//! report ([`feed`]), what makes a guest larger or smaller ([`actuator`]), and the loop that joins
-//! them ([`Keeper`]). Whatever a guest, its agent or its hypervisor does, or does not, costs no more
-//! than a time limit.
+//! An [`Allocator`] is told once a period what each guest has and what its page cache did, and
+//! says how large each guest shall be and why ([`Decision`]). Two evaluators can be asked:
+//!
+//! * [`paper`]: Aoki and Shiba's, a fixed step from the guest with the higher
+//!   e = (hits − misses) ÷ memory to the one with the lower;
+//! * [`mrc`]: every guest's miss-ratio curve, kept online ([`OnlineCurve`]), and the division with
+//!   the least total access time.
+//!
+//! Whatever an evaluator wishes goes through [`Bounds`]: no guest below its minimum or above its
+//! maximum, never more than the total or what the host has free, and nothing is given away before
+//! it has been got back. So a guest that lies can gain its own maximum at most, and cost another
+//! what that one has above its minimum.
+//!
+//! Nothing here does I/O or looks at a clock; sizes are in bytes.
 
 #![forbid(unsafe_code)]
 
-pub mod actuator;
-pub mod config;
-pub mod feed;
-mod hints;
-mod keeper;
-mod line;
+mod allocator;
+mod bounds;
+mod curve;
+mod decision;
+mod guest;
+pub mod mrc;
+pub mod paper;
 
-pub use config::{Config, ConfigError};
-pub use keeper::{Keeper, Report};
+pub use allocator::{Allocator, Evaluator, Settings};
+pub use bounds::{Bounds, SettingsError};
+pub use curve::{OnlineCurve, SAMPLES_MAX};
+pub use decision::{Decision, GuestState, Reason};
+pub use guest::{Activity, GuestLimits, Observation};

@@ -1,32 +1,18 @@
-//! Who of several guests gets how much memory.
+//! Memory moved between running guests.
 //!
-//! An [`Allocator`] is told once a period what each guest has and what its page cache did, and
-//! says how large each guest shall be and why ([`Decision`]). Two evaluators can be asked:
-//!
-//! * [`paper`]: Aoki and Shiba's, a fixed step from the guest with the higher
-//!   e = (hits − misses) ÷ memory to the one with the lower;
-//! * [`mrc`]: every guest's miss-ratio curve, kept online ([`OnlineCurve`]), and the division with
-//!   the least total access time.
-//!
-//! Whatever an evaluator wishes goes through [`Bounds`]: no guest below its minimum or above its
-//! maximum, never more than the total or what the host has free, and nothing is given away before
-//! it has been got back. So a guest that lies can gain its own maximum at most, and cost another
-//! what that one has above its minimum.
-//!
-//! Nothing here does I/O or looks at a clock; sizes are in bytes.
+//! [`futae_allocate`] decides; here are the hands and ears: a configuration ([`Config`]), what agents
+//! report ([`feed`]), what makes a guest larger or smaller ([`actuator`]), and the loop that joins
+//! them ([`Controller`]). Whatever a guest, its agent or its hypervisor does, or does not, costs no more
+//! than a time limit.
 
 #![forbid(unsafe_code)]
 
-mod allocator;
-mod bounds;
-mod curve;
-mod decision;
-mod guest;
-pub mod mrc;
-pub mod paper;
+pub mod actuator;
+pub mod config;
+mod controller;
+pub mod feed;
+mod hints;
+mod line;
 
-pub use allocator::{Allocator, Evaluator, Settings};
-pub use bounds::{Bounds, SettingsError};
-pub use curve::{OnlineCurve, SAMPLES_MAX};
-pub use decision::{Decision, GuestState, Reason};
-pub use guest::{Activity, GuestLimits, Observation};
+pub use config::{Config, ConfigError};
+pub use controller::{Controller, Report};

@@ -1,18 +1,18 @@
 //! What agents in guests tell of evicted pages, made into notices to the cache.
 //!
 //! Each feed is a socket that belongs to one export: whoever connects to it can affect that export's volume
-//! and nothing else. [`futae_report::receiver`] reads it, believes each frame once and keeps ranges within the
+//! and nothing else. [`futae_agent_protocol::receiver`] reads it, believes each frame once and keeps ranges within the
 //! volume. Notices are hints from somebody who may be wrong or hostile: the reads that they cause are few at a time,
 //! so that requests that somebody waits for go first. Samples are of no use to a cache; they are passed on to an
 //! allocator ([`RelayOptions`]), if there is one.
 
 use crate::export::ExportTable;
 use crate::{Export, HostError};
-use futae_control::{Access, UnixSocket};
-use futae_report::receiver::{
+use futae_agent_protocol::receiver::{
     AgentStatus, Allowance, Dispatch, Endpoint, NoticeSink, Receiver, Relay, RelayStatus, Stop,
 };
-use futae_report::{Device, Hello, SECTOR_BYTES, Source};
+use futae_agent_protocol::{Device, Hello, SECTOR_BYTES, Source};
+use futae_control::{Access, UnixSocket};
 use rustix::fd::BorrowedFd;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
@@ -249,7 +249,7 @@ pub fn feed_path(beside: &Path, export: &str) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use futae_report::DeviceId;
+    use futae_agent_protocol::DeviceId;
 
     fn disk(minor: u32, serial: &str, sectors: u64) -> Device {
         let id = DeviceId { major: 254, minor };

@@ -68,7 +68,7 @@ impl Place {
     pub(crate) fn blame(&self, why: &str) {
         let mut inner = self.registry.lock();
         inner.totals.protocol_errors += 1;
-        inner.totals.last_protocol_error = Some(futae_report::printable(why));
+        inner.totals.last_protocol_error = Some(futae_agent_protocol::printable(why));
     }
 
     /// Has the log say that the client is refused, or its connection ended.

@@ -4,10 +4,10 @@
 mod common;
 
 use common::{BLOCK, MemoryStore, Rig, StoreEvent, engine, eventually, export, pattern};
-use futae_host::{Access, AgentStatus, FeedOptions, HostError, Listen, Server, ServerOptions};
-use futae_report::{
+use futae_agent_protocol::{
     Device, DeviceId, Frame, Hello, Message, Notices, Range, Reason, Sample, Source,
 };
+use futae_host::{Access, AgentStatus, FeedOptions, HostError, Listen, Server, ServerOptions};
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::path::Path;

@@ -2,7 +2,7 @@
 
 use crate::Style;
 use crate::time::utc_millis;
-use futae_report::printable;
+use futae_agent_protocol::printable;
 use serde_json::{Map, Value, json};
 use std::fmt::Debug;
 use std::time::SystemTime;

@@ -1,8 +1,8 @@
 //! What an agent may say, from an input: frames of every kind with counts of any size.
 
 use crate::hostile::Script;
-use futae_report::{Counters, Device, DeviceId, DeviceSample, Frame, Hello, Memory, Message};
-use futae_report::{Notices, Pressure, Range, Reason, References, Sample};
+use futae_agent_protocol::{Counters, Device, DeviceId, DeviceSample, Frame, Hello, Memory, Message};
+use futae_agent_protocol::{Notices, Pressure, Range, Reason, References, Sample};
 
 /// Bytes of the disk that is the export.
 pub const SIZE: usize = 4 << 20;

@@ -17,7 +17,7 @@
 //! cache is the guest's memory less 0.4 GiB, a strict LRU, counted in units of 1 MiB, each of
 //! 256 page reads. "3 GB" is read as the end of the 4 GB phase.
 //!
-//! The allocator is the one of `futae balance` ([`futae_balance::Allocator`]), with the paper's evaluator
+//! The allocator is the one of `futae balance` ([`futae_allocate::Allocator`]), with the paper's evaluator
 //! and with `mrc`.
 //!
 //! | file | holds |

@@ -1,6 +1,6 @@
 //! What an experiment is given and what comes of it.
 
-use futae_balance::SettingsError;
+use futae_allocate::SettingsError;
 use futae_policy::SpecError;
 use futae_sim::SimulationError;
 use futae_trace::{SizeError, WorkloadError};

@@ -6,18 +6,18 @@ use serde_json::Value;
 /// The crates, lowest first: the product's, then the laboratory's.
 pub const ORDER: [&str; 19] = [
     "futae-terminal",
-    "futae-report",
+    "futae-agent-protocol",
     "futae-log",
     "futae-agent",
     "futae-policy",
     "futae-trace",
     "futae-sim",
-    "futae-balance",
+    "futae-allocate",
     "futae-engine",
     "futae-wire",
     "futae-testkit",
     "futae-control",
-    "futae-allocate",
+    "futae-balance",
     "futae-host",
     "futae-guest",
     "futae-cli",
@@ -31,7 +31,7 @@ const LABORATORY: [&str; 3] = ["futae-machine", "futae-papers", "futae-lab"];
 
 /// Crates of the product whose own tests run in guests; these tests use `futae-machine`, and nothing of them is
 /// published.
-const TESTED_IN_GUESTS: [&str; 2] = ["futae-agent", "futae-allocate"];
+const TESTED_IN_GUESTS: [&str; 2] = ["futae-agent", "futae-balance"];
 
 /// What only tests use.
 const FOR_TESTS: &str = "futae-testkit";

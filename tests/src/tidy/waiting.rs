@@ -11,17 +11,17 @@ pub const PERMITTED: [(&str, usize, &str); 23] = [
         "readahead has settled when two looks agree",
     ),
     (
-        "crates/futae-allocate/tests/common/mod.rs",
+        "crates/futae-balance/tests/common/mod.rs",
         2,
         "monitors that stall and that are slow",
     ),
     (
-        "crates/futae-allocate/tests/hostile.rs",
+        "crates/futae-balance/tests/hostile.rs",
         2,
         "agents and decisions by period",
     ),
     (
-        "crates/futae-allocate/tests/qmp.rs",
+        "crates/futae-balance/tests/qmp.rs",
         7,
         "agents and decisions by period, silence that is long enough, the limit for a monitor",
     ),

@@ -1,7 +1,7 @@
 //! What a malicious agent writes to its port.
 
+use futae_agent_protocol::{Counters, Frame, Hello, Memory, Message, Pressure, References, Sample};
 use futae_policy::Prng;
-use futae_report::{Counters, Frame, Hello, Memory, Message, Pressure, References, Sample};
 use std::fmt;
 
 const MIB: usize = 1 << 20;

@@ -7,7 +7,7 @@ use anyhow::{Context, anyhow, bail};
 use aya::maps::{HashMap, Map, MapData, PerCpuArray, PerCpuHashMap, RingBuf};
 use aya::programs::{BtfTracePoint, FEntry, FExit};
 use aya::{Btf, Ebpf, EbpfLoader, Endianness};
-use futae_report::{Counters, Source};
+use futae_agent_protocol::{Counters, Source};
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 

@@ -3,7 +3,7 @@
 use crate::system::{resident, touch};
 use futae_agent::Args;
 use futae_agent::probe::Probe;
-use futae_report::Counters;
+use futae_agent_protocol::Counters;
 use rustix::fs::{Advice, fadvise};
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};

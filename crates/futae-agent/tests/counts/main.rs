@@ -5,8 +5,8 @@ mod cases;
 mod system;
 
 use cases::Bench;
+use futae_agent_protocol::{Message, Stream};
 use futae_machine::{Guest, Kernel, Plan};
-use futae_report::{Message, Stream};
 use futae_testkit::need::{Need, skip};
 use std::fs::File;
 use std::io::{Read, Write, stderr};

@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use anyhow::Context;
-use futae_allocate::{Config, Keeper, Report};
+use futae_balance::{Config, Controller, Report};
 use futae_log::LogArgs;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::fs;
@@ -47,10 +47,10 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&stopped))?;
     }
-    let mut keeper = Keeper::new(&config, args.dry_run)
+    let mut controller = Controller::new(&config, args.dry_run)
         .map_err(|error| Failure::usage(format!("{path}: {error}")))?;
-    let told = keep(&mut keeper, args, &stopped);
-    let problems = keeper.end();
+    let told = keep(&mut controller, args, &stopped);
+    let problems = controller.end();
     told?;
     if problems.is_empty() {
         return Ok(());
@@ -59,20 +59,20 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     Err(anyhow::anyhow!("not everything could be given back: {problems}").into())
 }
 
-fn keep(keeper: &mut Keeper, args: &Args, stopped: &AtomicBool) -> Result<(), Failure> {
+fn keep(controller: &mut Controller, args: &Args, stopped: &AtomicBool) -> Result<(), Failure> {
     let mut next = Instant::now();
     let mut number = 0;
     let mut hints = Vec::new();
     while args.periods.is_none_or(|periods| number < periods) {
         // A period that took too long does not make the next shorter.
-        next = (next + keeper.interval()).max(Instant::now());
+        next = (next + controller.interval()).max(Instant::now());
         while Instant::now() < next {
             if stopped.load(Ordering::Relaxed) {
                 return Ok(());
             }
             std::thread::sleep(LOOK_INTERVAL.min(next - Instant::now().min(next)));
         }
-        let report = keeper.period();
+        let report = controller.period();
         tell(&report, &hints, args.json)?;
         hints = report.hints;
         number += 1;

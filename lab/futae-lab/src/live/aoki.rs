@@ -1,7 +1,7 @@
 //! Aoki and Shiba 2024, live at a sixteenth of its sizes: memory moved between two readers.
 //!
 //! G1 reads a file of 128 MiB and then one of 256, G2 the other way round. Each has memory of its own:
-//! a control group (`aoki_group`), or a whole guest (`aoki_guest`). `futae_allocate` moves it: never, by
+//! a control group (`aoki_group`), or a whole guest (`aoki_guest`). `futae_balance` moves it: never, by
 //! the paper's value, or by miss-ratio curves. The reading of the paper is that of the simulation
 //! (`futae_papers`), and readers are slowed down until a trial is what it is there (`aoki_pace`).
 
@@ -9,8 +9,8 @@ use super::aoki_pace::{MISS_COST, TRIAL_READS};
 use super::aoki_race::{Race, Trials};
 use super::{Experiment, Options};
 use super::{aoki_group, aoki_guest};
-use futae_allocate::{Config, Keeper, Report};
-use futae_balance::paper;
+use futae_allocate::paper;
+use futae_balance::{Config, Controller, Report};
 use futae_papers::aoki::{Hits, Simulated, Spread, TRIALS_COMPARED, simulated_hits};
 use futae_papers::{Check, Grid, Reproduction, Source};
 use futae_terminal::failure::Failure;
@@ -330,7 +330,7 @@ pub fn race(
     trials: Trials,
     before: impl FnOnce() -> anyhow::Result<()>,
 ) -> Result<Outcome, Failure> {
-    let mut keeper = Keeper::new(config, false)?;
+    let mut controller = Controller::new(config, false)?;
     before()?;
     let (mut hits, mut misses) = (Vec::new(), Vec::new());
     let (mut apart, mut memory) = (Vec::new(), Vec::new());
@@ -351,12 +351,12 @@ pub fn race(
                     || readers.iter().all(|reader| reader.is_finished())
             };
             race.end_of_trial(is_over);
-            let report = keeper.period();
+            let report = controller.period();
             let [found, missed] = counted(&report);
             hits.push(found);
             misses.push(missed);
             apart.push(values_apart(&report));
-            memory.push(keeper.targets()[0]);
+            memory.push(controller.targets()[0]);
             if options.stopped.load(Ordering::Relaxed) || hits.len() >= TRIALS_MAX {
                 race.break_off();
             }
@@ -364,7 +364,7 @@ pub fn race(
         }
         // What was still on its way belongs to the last trial.
         std::thread::sleep(LAST_WORDS);
-        let [found, missed] = counted(&keeper.period());
+        let [found, missed] = counted(&controller.period());
         if let (Some(hits), Some(misses)) = (hits.last_mut(), misses.last_mut()) {
             *hits += found;
             *misses += missed;

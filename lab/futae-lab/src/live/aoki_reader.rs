@@ -10,7 +10,9 @@ use super::cgroup::Group;
 use super::choice;
 use super::process::futae;
 use anyhow::{Context, bail};
-use futae_report::{Counters, Frame, Hello, Memory, Message, PAGE_BYTES, References, Sample};
+use futae_agent_protocol::{
+    Counters, Frame, Hello, Memory, Message, PAGE_BYTES, References, Sample,
+};
 use futae_trace::{Generator, Size};
 use rustix::fs::Advice;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};

@@ -2,7 +2,7 @@
 //! which they read a device. Control groups of either version.
 
 use anyhow::Context;
-use futae_allocate::actuator::Actuator;
+use futae_balance::actuator::Actuator;
 use futae_terminal::failure::Failure;
 use rustix::fs::MemfdFlags;
 use std::fs::{self, File};

@@ -1,7 +1,7 @@
 //! Simulated guests that read files, under an allocator.
 
 use crate::report::PaperError;
-use futae_balance::{
+use futae_allocate::{
     Activity, Allocator, Bounds, GuestLimits, Observation, Settings, mrc, paper, paper::MoveWhen,
 };
 use futae_policy::{

@@ -7,7 +7,7 @@
 
 use super::guests::{MOVERS, Phases, SETTINGS, Setting, mover, simulate};
 use crate::report::PaperError;
-use futae_balance::{Settings, paper};
+use futae_allocate::{Settings, paper};
 
 /// The trials of the paper's run with the system.
 pub const TRIALS_COMPARED: usize = 24;

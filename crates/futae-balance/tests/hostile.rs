@@ -6,9 +6,9 @@
 mod common;
 
 use common::{MIB, Manner, Monitor};
-use futae_allocate::{Config, Keeper};
+use futae_agent_protocol::{Counters, Frame, Hello, Memory, Message, Pressure, References, Sample};
+use futae_balance::{Config, Controller};
 use futae_policy::Prng;
-use futae_report::{Counters, Frame, Hello, Memory, Message, Pressure, References, Sample};
 use std::io::Write;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
@@ -271,7 +271,7 @@ fn soak(evaluator: &str, seed: u64) {
         ledger.lock().expect("a lock").has.push(has);
         monitors.push(monitor);
     }
-    let mut keeper = Keeper::new(&config(place.path(), evaluator), false).expect("starts");
+    let mut controller = Controller::new(&config(place.path(), evaluator), false).expect("starts");
     let random = &mut Prng::new(seed);
     let (mut moves, mut frozen, mut dead) = (0, 0, [0; GUESTS]);
     for _ in 0..PERIODS {
@@ -306,7 +306,7 @@ fn soak(evaluator: &str, seed: u64) {
             }
         }
         std::thread::sleep(PERIOD);
-        let decision = keeper.period().decision;
+        let decision = controller.period().decision;
         moves += u64::from(decision.moves());
         for guest in &decision.guests {
             if guest.activity.is_none() {
@@ -314,7 +314,10 @@ fn soak(evaluator: &str, seed: u64) {
                 assert_eq!(guest.before, guest.target, "it is not heard: {decision}");
             }
         }
-        assert!(keeper.targets().iter().sum::<u64>() <= TOTAL, "{decision}");
+        assert!(
+            controller.targets().iter().sum::<u64>() <= TOTAL,
+            "{decision}"
+        );
         let wrong = std::mem::take(&mut ledger.lock().expect("a lock").wrong);
         assert_eq!(wrong, Vec::<String>::new(), "seed {seed}: {decision}");
     }
@@ -329,7 +332,7 @@ fn soak(evaluator: &str, seed: u64) {
     let _ = writeln!(std::io::stderr(), "{seen}");
     assert!(orders > 20 && moves > 3 && frozen > 50, "{seen}");
     is_calm.store(true, Ordering::SeqCst);
-    assert_eq!(keeper.end(), Vec::<String>::new());
+    assert_eq!(controller.end(), Vec::<String>::new());
     let returned: Vec<u64> = monitors.iter().map(Monitor::mib).collect();
     assert_eq!(returned, [START / MIB; GUESTS]);
 }

@@ -1,7 +1,7 @@
 //! The balloon of a real guest: down and up, and returned.
 
-use futae_allocate::actuator::Actuator;
-use futae_allocate::{Config, Keeper};
+use futae_balance::actuator::Actuator;
+use futae_balance::{Config, Controller};
 use futae_machine::{Guest, Kernel, Plan};
 use futae_testkit::wait::eventually;
 use std::path::Path;
@@ -50,11 +50,11 @@ fn a_real_balloon_is_filled_emptied_and_returned() {
         socket.display()
     );
     let config = Config::parse(&text).expect("good");
-    let mut keeper = Keeper::new(&config, false).expect("starts");
-    let report = keeper.period();
+    let mut controller = Controller::new(&config, false).expect("starts");
+    let report = controller.period();
     assert_eq!(report.problems, Vec::<String>::new());
     eventually("320 MiB", || has() == 320);
-    assert_eq!(keeper.end(), Vec::<String>::new());
+    assert_eq!(controller.end(), Vec::<String>::new());
     eventually("448 MiB again", || has() == 448);
     // QEMU ends: it is out of sight, and that is said.
     drop(guest);

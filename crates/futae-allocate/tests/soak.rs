@@ -1,7 +1,7 @@
 //! Half an hour of periods in a second: loads that change, agents that crash or lie, guests that are
 //! started again, hypervisors that stall, balloons that are slow.
 
-use futae_balance::{Activity, Allocator, Bounds, GuestLimits, Observation, Settings, mrc};
+use futae_allocate::{Activity, Allocator, Bounds, GuestLimits, Observation, Settings, mrc};
 use futae_policy::{
     Access, BlockId, DenseIndex, Level, Outcome, Policy, PolicySpec, Prng, Shape, build,
 };

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{MIB, Manner, Monitor};
-use futae_allocate::{Config, Keeper};
+use futae_balance::{Config, Controller};
 use std::io::Write;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
@@ -16,7 +16,7 @@ struct Agent(Arc<AtomicBool>);
 
 impl Agent {
     fn start(path: &Path, hits: u64, misses: u64) -> Self {
-        use futae_report::{Counters, Frame, Hello, Message, Sample};
+        use futae_agent_protocol::{Counters, Frame, Hello, Message, Sample};
         let listener = UnixListener::bind(path).expect("a socket");
         let silent = Arc::new(AtomicBool::new(false));
         let its = Arc::clone(&silent);
@@ -85,9 +85,9 @@ fn stage(place: &Path) -> ([Monitor; 2], [Agent; 2]) {
 }
 
 /// Periods until this is so; it must be so in the end.
-fn until(keeper: &mut Keeper, what: &str, is_so: impl Fn() -> bool) {
+fn until(controller: &mut Controller, what: &str, is_so: impl Fn() -> bool) {
     for _ in 0..40 {
-        keeper.period();
+        controller.period();
         if is_so() {
             return;
         }
@@ -100,12 +100,12 @@ fn until(keeper: &mut Keeper, what: &str, is_so: impl Fn() -> bool) {
 fn balloons_follow_what_agents_tell_and_are_returned() {
     let place = tempfile::tempdir().expect("a directory");
     let ([a, b], _agents) = stage(place.path());
-    let mut keeper =
-        Keeper::new(&config(place.path(), "return_on_exit = true"), false).expect("starts");
-    until(&mut keeper, "moved to the minimum", || {
+    let mut controller =
+        Controller::new(&config(place.path(), "return_on_exit = true"), false).expect("starts");
+    until(&mut controller, "moved to the minimum", || {
         a.mib() == 64 && b.mib() == 320
     });
-    assert_eq!(keeper.end(), Vec::<String>::new());
+    assert_eq!(controller.end(), Vec::<String>::new());
     assert_eq!((a.mib(), b.mib()), (192, 192));
 }
 
@@ -113,10 +113,10 @@ fn balloons_follow_what_agents_tell_and_are_returned() {
 fn a_dry_run_says_and_does_nothing() {
     let place = tempfile::tempdir().expect("a directory");
     let ([a, b], _agents) = stage(place.path());
-    let mut keeper = Keeper::new(&config(place.path(), ""), true).expect("starts");
+    let mut controller = Controller::new(&config(place.path(), ""), true).expect("starts");
     let mut said = 0;
     for _ in 0..30 {
-        let report = keeper.period();
+        let report = controller.period();
         if report.decision.moves() {
             said += 1;
             assert_eq!(report.decision.guests[0].target, 176 * MIB);
@@ -131,15 +131,15 @@ fn a_dry_run_says_and_does_nothing() {
 fn a_silent_agent_freezes_its_guest() {
     let place = tempfile::tempdir().expect("a directory");
     let ([a, b], agents) = stage(place.path());
-    let mut keeper = Keeper::new(&config(place.path(), ""), false).expect("starts");
-    until(&mut keeper, "moved", || a.mib() < 192);
+    let mut controller = Controller::new(&config(place.path(), ""), false).expect("starts");
+    until(&mut controller, "moved", || a.mib() < 192);
     agents[1].0.store(true, Ordering::SeqCst);
     std::thread::sleep(Duration::from_millis(200));
-    keeper.period();
+    controller.period();
     let before = (a.mib(), b.mib());
     for _ in 0..5 {
         std::thread::sleep(Duration::from_millis(50));
-        keeper.period();
+        controller.period();
     }
     assert_eq!((a.mib(), b.mib()), before);
 }
@@ -148,8 +148,8 @@ fn a_silent_agent_freezes_its_guest() {
 fn a_monitor_that_does_not_behave_costs_its_time_limit_and_nobody_else() {
     let place = tempfile::tempdir().expect("a directory");
     let ([a, b], _agents) = stage(place.path());
-    let mut keeper = Keeper::new(&config(place.path(), ""), false).expect("starts");
-    until(&mut keeper, "moved", || a.mib() < 192);
+    let mut controller = Controller::new(&config(place.path(), ""), false).expect("starts");
+    until(&mut controller, "moved", || a.mib() < 192);
     for manner in [
         Manner::Stalls,
         Manner::Gone,
@@ -158,7 +158,7 @@ fn a_monitor_that_does_not_behave_costs_its_time_limit_and_nobody_else() {
     ] {
         b.is(manner);
         let (before, begin) = ((a.mib(), b.mib()), Instant::now());
-        let report = keeper.period();
+        let report = controller.period();
         assert!(
             begin.elapsed() < Duration::from_secs(15),
             "{manner:?}: {:?}",
@@ -176,7 +176,9 @@ fn a_monitor_that_does_not_behave_costs_its_time_limit_and_nobody_else() {
         assert!(a.mib() <= before.0 && b.mib() == before.1, "{manner:?}");
     }
     b.is(Manner::Good);
-    until(&mut keeper, "recovered", || a.mib() == 64 && b.mib() == 320);
+    until(&mut controller, "recovered", || {
+        a.mib() == 64 && b.mib() == 320
+    });
 }
 
 #[test]
@@ -184,7 +186,7 @@ fn a_guest_out_of_sight_without_a_start_is_refused() {
     let text = "total = \"1GiB\"\n[[guest]]\nname = \"x\"\nminimum = \"1MiB\"\nmaximum = \"1GiB\"\n\
                 actuator = { kind = \"qmp\", socket = \"/nowhere/qmp.sock\" }";
     let config = Config::parse(text).expect("good");
-    let error = Keeper::new(&config, false)
+    let error = Controller::new(&config, false)
         .err()
         .expect("refused")
         .to_string();

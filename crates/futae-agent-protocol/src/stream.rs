@@ -11,7 +11,7 @@ const FRAME_TIME_MAX: Duration = Duration::from_secs(5);
 /// Takes bytes as they come and gives whole frames.
 ///
 /// ```
-/// use futae_report::{Frame, Hello, Message, Stream};
+/// use futae_agent_protocol::{Frame, Hello, Message, Stream};
 /// let frame = Frame { sequence: 7, message: Message::Hello(Hello::default()) };
 /// let mut stream = Stream::default();
 /// stream.feed(b"the end of something else");

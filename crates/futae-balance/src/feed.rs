@@ -1,15 +1,15 @@
 //! What agents report, gathered until the loop asks for it.
 //!
-//! [`futae_report::receiver`] has a thread for each agent, takes a frame once and in order, and lets an agent say
+//! [`futae_agent_protocol::receiver`] has a thread for each agent, takes a frame once and in order, and lets an agent say
 //! 32 MiB a period. What is more waits in the agent's own buffers.
 
 use crate::config::AgentConfig;
-use futae_balance::{Activity, OnlineCurve};
-use futae_control::{SocketError, UnixSocket};
-use futae_report::receiver::{
+use futae_agent_protocol::receiver::{
     AgentStatus, Allowance, Dispatch, Endpoint, Receiver, SampleSink, Stop,
 };
-use futae_report::{Frame, Message, References, Sample};
+use futae_agent_protocol::{Frame, Message, References, Sample};
+use futae_allocate::{Activity, OnlineCurve};
+use futae_control::{SocketError, UnixSocket};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

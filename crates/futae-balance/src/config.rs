@@ -1,7 +1,7 @@
 //! The configuration file.
 
 use crate::actuator::Actuator;
-use futae_balance::{Settings, mrc, paper, paper::MoveWhen};
+use futae_allocate::{Settings, mrc, paper, paper::MoveWhen};
 use futae_trace::Size;
 use serde::Deserialize;
 use std::fmt;

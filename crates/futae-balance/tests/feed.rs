@@ -1,11 +1,11 @@
 //! An agent is heard once and in order, and cannot make the allocator keep more than it wants.
 
-use futae_allocate::config::AgentConfig;
-use futae_allocate::feed::{Feed, Inbox};
-use futae_balance::OnlineCurve;
+use futae_agent_protocol::receiver::SampleSink;
+use futae_agent_protocol::{Counters, Frame, Memory, Message, Pressure, References, Sample};
+use futae_allocate::OnlineCurve;
+use futae_balance::config::AgentConfig;
+use futae_balance::feed::{Feed, Inbox};
 use futae_control::SocketError;
-use futae_report::receiver::SampleSink;
-use futae_report::{Counters, Frame, Memory, Message, Pressure, References, Sample};
 
 fn sample(accesses: u64, misses: u64) -> Message {
     Message::Sample(Sample {

@@ -1,7 +1,7 @@
 //! What is missing to balance a guest, and the line that mends it.
 
-use futae_report::Source;
-use futae_report::receiver::AgentStatus;
+use futae_agent_protocol::Source;
+use futae_agent_protocol::receiver::AgentStatus;
 use std::path::Path;
 
 /// Pages read in a period of which an agent that samples would have sampled some.

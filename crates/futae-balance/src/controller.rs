@@ -4,7 +4,7 @@ use crate::actuator::Actuator;
 use crate::config::{Config, ConfigError, bytes};
 use crate::feed::Feed;
 use crate::hints::hint;
-use futae_balance::{Activity, Allocator, Bounds, Decision, GuestLimits, Observation};
+use futae_allocate::{Activity, Allocator, Bounds, Decision, GuestLimits, Observation};
 use serde::Serialize;
 use std::fs;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -30,7 +30,7 @@ struct Guest {
 }
 
 /// Keeps guests at the sizes that the allocator decides.
-pub struct Keeper {
+pub struct Controller {
     guests: Vec<Guest>,
     allocator: Allocator,
     told: Vec<u64>,
@@ -62,7 +62,7 @@ pub struct Report {
     pub hints: Vec<String>,
 }
 
-impl Keeper {
+impl Controller {
     /// Looks at every guest, and listens to its agent. With `dry_run` no guest is ever told anything.
     ///
     /// # Errors

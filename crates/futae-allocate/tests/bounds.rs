@@ -1,6 +1,6 @@
 //! Whatever agents say and guests do, the bounds hold.
 
-use futae_balance::{
+use futae_allocate::{
     Activity, Allocator, Bounds, GuestLimits, Observation, Settings, mrc, paper, paper::MoveWhen,
 };
 use proptest::prelude::*;

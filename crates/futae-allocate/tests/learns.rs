@@ -1,6 +1,6 @@
 //! Curves are true and small, and what turned out badly is taken back.
 
-use futae_balance::{
+use futae_allocate::{
     Activity, Allocator, Bounds, GuestLimits, Observation, OnlineCurve, Reason, SAMPLES_MAX,
     Settings, mrc,
 };
@@ -92,7 +92,7 @@ fn period(
     random: &mut Prng,
     missed: impl Fn(usize, u64) -> f64,
     pressure: f64,
-) -> futae_balance::Decision {
+) -> futae_allocate::Decision {
     let mut seen = Vec::new();
     for (at, pages) in [128 * PAGES, 512 * PAGES].into_iter().enumerate() {
         let curve = allocator.curve(at).expect("a curve");

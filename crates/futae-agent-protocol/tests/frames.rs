@@ -1,6 +1,6 @@
 //! What is written is read again, whatever is around it; nothing that is fed can do harm.
 
-use futae_report::*;
+use futae_agent_protocol::*;
 use proptest::prelude::*;
 
 fn counters() -> impl Strategy<Value = Counters> {

@@ -1,10 +1,10 @@
 //! One receiver for all who listen to agents: a frame is believed once, evicted ranges go to a cache and
 //! everything else to an allocator, beside the cache or at the other end of a relay.
 
-use futae_report::receiver::{
+use futae_agent_protocol::receiver::{
     AgentStatus, Allowance, Dispatch, Endpoint, NoticeSink, Receiver, Relay, SampleSink, Stop,
 };
-use futae_report::{
+use futae_agent_protocol::{
     Counters, Device, DeviceId, Frame, Hello, Message, Notices, Range, Reason, References, Sample,
     Source,
 };
