@@ -131,7 +131,6 @@ impl Engine {
     /// Starts several requests, decided in their order, taking the lock once.
     pub fn submit_batch(self: &Arc<Self>, requests: &mut Vec<Request>) {
         self.act(|state, effects| {
-            state.touch(requests);
             for request in requests.drain(..) {
                 state.begin_in_turn(request, effects);
             }
