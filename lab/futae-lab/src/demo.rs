@@ -107,11 +107,9 @@ fn measure_way(
         let done = done.fetch_add(reads, Ordering::Relaxed) + reads;
         progress.set(done as f64 / total as f64 / f64::from(GUESTS));
     };
-    // All ways read the same blocks in the same order.
-    let seed = plan.seed.wrapping_mul(1_000_003);
-    stage.read(plan, (plan.warmup, seed), stopped, &tell)?;
+    stage.read(plan, 0..plan.warmup, stopped, &tell)?;
     let before = stage.count()?;
-    stage.read(plan, (plan.reads, seed ^ 1 << 40), stopped, &tell)?;
+    stage.read(plan, plan.warmup..total, stopped, &tell)?;
     let after = stage.count()?;
     let page_cache_blocks = stage.page_cache_blocks()?;
     let predicted = Prediction::simulate(plan, way, page_cache_blocks)?;

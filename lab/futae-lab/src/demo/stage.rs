@@ -10,6 +10,7 @@ use anyhow::{Context, anyhow, bail};
 use futae_engine::EngineStatus;
 use futae_machine::Guest;
 use futae_terminal::failure::Failure;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -83,33 +84,35 @@ impl Stage {
         first.map_or_else(String::new, |guest| guest.release().to_owned())
     }
 
-    /// Has every guest do so many operations, all guests at the same time.
+    /// Has every guest do the operations of its sequence in a range, all guests at the same time.
     pub fn read(
         &mut self,
         plan: &GuestsPlan,
-        (reads, seed): (u64, u64),
+        operations: Range<u64>,
         stopped: &AtomicBool,
         tell: &(dyn Fn(u64) + Sync),
     ) -> anyhow::Result<()> {
-        let read = |guest: &mut Guest, mut seed: u64| {
-            let mut left = reads;
-            while left > 0 {
+        let read = |guest: &mut Guest, seed: u64| {
+            let mut at = operations.start;
+            while at < operations.end {
                 if stopped.load(Ordering::Relaxed) {
                     bail!("interrupted");
                 }
-                let now = left.min(ORDER_READS);
+                let now = (operations.end - at).min(ORDER_READS);
                 let load = format!(
-                    "futae load /dev/vda --choice '{}' --operations {now} --seed {seed}",
+                    "futae load /dev/vda --choice '{}' --seed {seed} --skip {at} --operations {now}",
                     plan.choice
                 );
                 order(guest, &format!("{load} >/dev/null"))?;
-                (left, seed) = (left - now, seed.wrapping_add(u64::from(GUESTS)));
+                at += now;
                 tell(now);
             }
             Ok(())
         };
+        // All ways read the same blocks in the same order.
+        let seed = plan.seed.wrapping_mul(1_000_003);
         std::thread::scope(|scope| {
-            let guests = self.guests.iter_mut().zip(0..);
+            let (guests, read) = (self.guests.iter_mut().zip(0..), &read);
             let readers: Vec<_> = guests
                 .map(|(guest, number)| scope.spawn(move || read(guest, seed.wrapping_add(number))))
                 .collect();
