@@ -115,6 +115,9 @@ pub enum SetupError {
     /// A thread cannot be started.
     #[error("cannot start a thread: {0}")]
     Thread(io::Error),
+    /// The operating system gives no random bytes for a key.
+    #[error("cannot draw a key: {0}")]
+    Key(io::Error),
     /// Too many volumes for one cache.
     #[error("a cache serves at most 65,535 volumes")]
     TooManyVolumes,

@@ -17,12 +17,12 @@ mod warm_state;
 
 pub use buffer::{IoBuf, PAGE_BYTES, POISON};
 pub use engine::{
-    Batch, ClassStatus, Engine, EngineOptions, EngineStatus, ExtentsDone, OnEviction, ReadRange,
-    VolumeStatus, WeightStatus, WriteBackOptions,
+    Batch, ClassStatus, Engine, EngineOptions, EngineStatus, ExtentsDone, HandedDownStatus,
+    OnEviction, OnRefusal, ReadRange, Verification, VolumeStatus, WeightStatus, WriteBackOptions,
 };
 pub use error::{IoError, IoErrorKind, SetupError};
 pub use file::{FileIo, FileStore};
 pub use mark::{MarkFile, UncleanMark};
-pub use request::{Change, ClientId, Done, Operation, Request};
+pub use request::{Change, ClientId, Done, HandedDown, Operation, Request};
 pub use store::{Extent, Store, StoreDone, StoreOperation, StoreResult};
 pub use warm_state::{Identity, WarmState, WarmStateError};

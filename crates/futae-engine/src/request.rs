@@ -1,5 +1,6 @@
 //! What a front end asks of the cache.
 
+use crate::engine::Macs;
 use crate::{IoBuf, IoError};
 use futae_policy::VolumeId;
 use std::fmt;
@@ -85,8 +86,37 @@ pub enum Operation {
         /// The data: whole blocks, but for the last block of the volume.
         data: IoBuf,
     },
+    /// The level above has evicted the range and hands its data down: an agent in a guest, say, which nobody
+    /// need believe. The data enters only if it is what this cache last served or was last given, where it
+    /// verifies ([`crate::Engine::verify_hand_downs`]); else it is refused. A hint, always answered at once.
+    HandDown(HandedDown),
     /// The store is changed past the cache; only [`crate::Engine::change`] asks for it.
     Change(Change),
+}
+
+/// Data that was handed down; see [`Operation::HandDown`].
+#[derive(Debug)]
+pub struct HandedDown {
+    pub(crate) offset: u64,
+    pub(crate) data: IoBuf,
+    /// Made before the cache's lock is taken, where it verifies.
+    pub(crate) macs: Macs,
+    /// Whether it came as a demotion.
+    pub(crate) is_demotion: bool,
+}
+
+impl HandedDown {
+    /// Data that begins at byte `offset` of the volume: whole blocks of the cache, but for the last block of
+    /// the volume. Parts of blocks are refused.
+    #[must_use]
+    pub fn new(offset: u64, data: IoBuf) -> Self {
+        Self {
+            offset,
+            data,
+            macs: Macs::default(),
+            is_demotion: false,
+        }
+    }
 }
 
 /// A change of a store that is made past the cache; see [`crate::Engine::change`].

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Answer, BLOCK, Setup, initial, setup_of, take, write};
+use common::{Answer, BLOCK, Forger, Setup, initial, setup_of, take, write};
 use futae_engine::{ClientId, IoBuf, OnEviction, Operation};
 use futae_policy::Prng;
 
@@ -199,8 +199,13 @@ fn start(
     });
 }
 
-fn run(disk: Disk, policy: &str, slots: u32, on_eviction: OnEviction, seed: u64) {
+/// Blocks that a forger handed down and that entered, and those that were refused.
+type Forged = (u64, u64);
+
+fn run(disk: Disk, policy: &str, slots: u32, on_eviction: OnEviction, seed: u64) -> Forged {
     let setup = setup_of(disk.block, policy, slots, disk.bytes(), on_eviction);
+    let verifies = disk.block == BLOCK && seed / 1000 % 2 == 1;
+    let mut forger = verifies.then(|| Forger::new(&setup));
     if let few @ 1.. = seed / 1000 % 4 {
         // Long requests take several steps, and other work comes between them.
         setup.engine.set_step_blocks(few);
@@ -230,7 +235,10 @@ fn run(disk: Disk, policy: &str, slots: u32, on_eviction: OnEviction, seed: u64)
         model.collect();
         setup.engine.audit();
         check_handed_down(&setup, &model);
-        demote_back(&setup, client, (disk, sequence), &mut prng);
+        match &mut forger {
+            Some(forger) => (0..2).for_each(|_| forger.hand_down(&setup, disk.blocks, &mut prng)),
+            None => demote_back(&setup, client, (disk, sequence), &mut prng),
+        }
     }
     setup.store.release_all();
     model.collect();
@@ -255,6 +263,14 @@ fn run(disk: Disk, policy: &str, slots: u32, on_eviction: OnEviction, seed: u64)
         stored,
         "{policy}: the cache differs from its store"
     );
+    forger.map_or((0, 0), |forger| {
+        let status = forger.check(&setup);
+        let different = status.handed_down_different;
+        (
+            status.handed_down_compared,
+            different + status.handed_down_unknown,
+        )
+    })
 }
 
 /// Data that is handed down is what the store holds, unless a write to it is under way or failed.
@@ -290,6 +306,7 @@ fn demote_back(setup: &Setup, client: ClientId, (disk, sequence): (Disk, u64), p
 
 #[test]
 fn equal_to_a_plain_array_under_every_policy() {
+    let mut forged = (0, 0);
     for policy in [
         "lru",
         "random",
@@ -310,10 +327,12 @@ fn equal_to_a_plain_array_under_every_policy() {
         ] {
             for seed in 0..6 {
                 let seed = seed * 1000 + u64::from(slots);
-                run(Disk::SMALL, policy, slots, on_eviction, seed);
+                let (entered, refused) = run(Disk::SMALL, policy, slots, on_eviction, seed);
+                forged = (forged.0 + entered, forged.1 + refused);
             }
         }
     }
+    assert!(forged.0 > 5_000 && forged.1 > 100_000, "{forged:?}");
 }
 
 #[test]

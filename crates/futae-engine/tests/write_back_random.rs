@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Answer, BLOCK, Setup, setup_writing, take};
+use common::{Answer, BLOCK, Forger, Setup, setup_writing, take};
 use futae_engine::{ClientId, IoBuf, OnEviction, Operation, WriteBackOptions};
 use futae_policy::Prng;
 use std::time::{Duration, Instant};
@@ -260,6 +260,7 @@ fn run(policy: &str, slots: u32, on_eviction: OnEviction, dirty_max: f64, seed: 
         // Long requests take several steps, and other work comes between them.
         setup.engine.set_step_blocks(few);
     }
+    let mut forger = (seed / 1000 % 2 == 1).then(|| Forger::new(&setup));
     let client = setup.engine.join(setup.volume);
     let mut prng = Prng::new(seed);
     let mut model = Model::new();
@@ -279,7 +280,10 @@ fn run(policy: &str, slots: u32, on_eviction: OnEviction, dirty_max: f64, seed: 
         model.collect();
         setup.engine.audit();
         check_handed_down(&setup, &model, &before);
-        demote_back(&setup, &model, client, sequence, &mut prng);
+        match &mut forger {
+            Some(forger) => forger.hand_down(&setup, BLOCKS, &mut prng),
+            None => demote_back(&setup, &model, client, sequence, &mut prng),
+        }
         // As if everything but the store were gone now.
         let stored = setup.store.get(|inside| inside.bytes.clone());
         model.check(0, &stored, |_, sector| sector.flushed, "after a crash");
@@ -314,6 +318,9 @@ fn run(policy: &str, slots: u32, on_eviction: OnEviction, dirty_max: f64, seed: 
     let status = setup.engine.status();
     assert_eq!((status.dirty_blocks, status.dirty_evicted_blocks), (0, 0));
     assert!(model.flushes > 0, "no flush was good");
+    if let Some(forger) = forger {
+        forger.check(&setup);
+    }
     status.write_back_blocks
 }
 

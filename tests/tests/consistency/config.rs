@@ -41,6 +41,8 @@ pub struct Config {
     pub manners: Vec<Manner>,
     /// Requests that a client has under way at most.
     pub depth: usize,
+    /// Memory for the hashes by which what is handed down is verified, or `off`.
+    pub evictions_memory: &'static str,
 }
 
 const POLICIES: [&str; 14] = [
@@ -115,6 +117,8 @@ impl Config {
             sizes,
             manners,
             depth: pick(random, &[1, 4, 12]),
+            // The last one has room for a few blocks only.
+            evictions_memory: pick(random, &["off", "auto", "auto", "640"]),
         }
     }
 
@@ -127,6 +131,30 @@ impl Config {
         config.share_blocks = None;
         config.manners = vec![Manner::Plain, Manner::Hostile, Manner::Plain];
         config
+    }
+
+    /// One volume that several clients write to and hand down to, honest ones and forgers, under a policy that keeps
+    /// what they hand down.
+    pub fn shared(random: &mut Prng) -> Self {
+        let mut config = Self::draw(random, false);
+        config.policy = "exclusive";
+        config.block_bytes = 4096;
+        config.kinds = vec![Kind::File];
+        config.sizes = vec![1 << 20];
+        config.share_blocks = None;
+        config.evictions_memory = "auto";
+        config.manners = vec![
+            Manner::Demoting,
+            Manner::Demoting,
+            Manner::Hostile,
+            Manner::Demoting,
+        ];
+        config
+    }
+
+    /// Whether what is handed down is verified.
+    pub fn verifies(&self) -> bool {
+        self.evictions_memory != "off"
     }
 
     /// Of `futae serve`.
@@ -142,7 +170,12 @@ impl Config {
             "on".to_owned(),
             "--store-timeout".to_owned(),
             self.store_timeout.to_owned(),
+            "--evictions-memory".to_owned(),
+            self.evictions_memory.to_owned(),
         ];
+        if self.verifies() {
+            all.push("--verify-evictions".to_owned());
+        }
         if self.writes_back {
             let words = [
                 "--write-mode",
@@ -172,8 +205,8 @@ impl fmt::Display for Config {
         )?;
         write!(
             f,
-            ", {:?}, {:?}, depth {}",
-            self.kinds, self.manners, self.depth
+            ", {:?}, {:?}, depth {}, hashes {}",
+            self.kinds, self.manners, self.depth, self.evictions_memory
         )
     }
 }

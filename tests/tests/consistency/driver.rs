@@ -304,6 +304,21 @@ impl Driver {
             .iter()
             .filter_map(|engine| engine["demotions_in"].as_u64());
         self.counts.demotions_taken += taken.sum::<u64>();
+        let sum = |key: &str| {
+            engines
+                .iter()
+                .filter_map(|engine| engine[key].as_u64())
+                .sum::<u64>()
+        };
+        self.counts.verified += sum("handed_down_verified");
+        self.counts.compared += sum("handed_down_compared");
+        self.counts.different += sum("handed_down_different");
+        let wrong = sum("handed_down_wrong");
+        if wrong > 0 {
+            return Err(format!(
+                "{wrong} blocks that were handed down are not what the store has"
+            ));
+        }
         if !is_kill && !self.server.has_store() {
             self.server.start_store();
         }

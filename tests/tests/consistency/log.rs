@@ -101,6 +101,10 @@ pub struct Counts {
     pub demotions_sent: u64,
     pub demotions_forged: u64,
     pub demotions_taken: u64,
+    /// Of them verified, and held against the store; and refused as different.
+    pub verified: u64,
+    pub compared: u64,
+    pub different: u64,
     pub lost_flushes: u64,
 }
 
@@ -118,6 +122,9 @@ impl AddAssign for Counts {
         self.demotions_sent += other.demotions_sent;
         self.demotions_forged += other.demotions_forged;
         self.demotions_taken += other.demotions_taken;
+        self.verified += other.verified;
+        self.compared += other.compared;
+        self.different += other.different;
         self.lost_flushes += other.lost_flushes;
     }
 }
@@ -128,7 +135,7 @@ impl fmt::Display for Counts {
             f,
             "{} rounds, {} operations ({} failed as they may), {} sectors checked, {} kills, {} clean stops, \
              {} reconnects, {} resizes, {} store kills, {} blocks demoted ({} forged), {} demotions taken, \
-             {} flushes that reported lost writes",
+             {} verified ({} compared), {} different, {} flushes that reported lost writes",
             self.rounds,
             self.operations,
             self.failed,
@@ -141,6 +148,9 @@ impl fmt::Display for Counts {
             self.demotions_sent,
             self.demotions_forged,
             self.demotions_taken,
+            self.verified,
+            self.compared,
+            self.different,
             self.lost_flushes,
         )
     }

@@ -124,3 +124,19 @@ fn a_read_only_export_is_not_forged() {
         assert!(counts.demotions_forged > 0, "nothing was forged: {counts}");
     }
 }
+
+/// Several clients write to one volume and hand down what they hold of it, some of it stale, some of it forged.
+#[test]
+fn a_volume_of_several_clients_takes_only_what_is_true() {
+    let mut counts = Counts::default();
+    for seed in 1..=4 {
+        let mut random = Prng::new(seed);
+        counts += play(seed, Config::shared(&mut random), random);
+    }
+    say(&format!("consistency, several clients: {counts}"));
+    assert!(
+        counts.demotions_forged > 50 && counts.different > 50,
+        "{counts}"
+    );
+    assert!(counts.verified > 200 && counts.compared > 50, "{counts}");
+}

@@ -1,12 +1,14 @@
 //! `futae serve`: the lower cache, for every client that speaks NBD.
 
 mod descriptors;
+mod evictions;
 mod plan;
 mod remarks;
 mod unclean;
 
 use super::write_args::{StoreArgs, WriteArgs};
 use crate::failure::Failure;
+use evictions::EvictionArgs;
 use futae_host::{Listen, Server, StopReport};
 use futae_log::LogArgs;
 use futae_trace::Size;
@@ -86,6 +88,8 @@ pub struct Args {
     /// Accept blocks that clients evict (demotions). auto: if the policy needs them, as exclusive does
     #[arg(long, value_name = "WHETHER", default_value = "auto")]
     demotion: Demotion,
+    #[command(flatten)]
+    evictions: EvictionArgs,
     /// Seed of randomised policies
     #[arg(long, default_value_t = 0)]
     seed: u64,

@@ -90,7 +90,11 @@ fn start_all(operations: Vec<Started>, engine: &Arc<Engine>) {
     for (store, sequence, operation, ticket) in operations {
         let engine = Arc::clone(engine);
         let started = Instant::now();
-        let done = Box::new(move |result| engine.complete(ticket, result, started.elapsed()));
+        let begun = engine.begun(ticket, &*store, &operation);
+        let done = Box::new(move |result| {
+            let macs = engine.macs(begun, &result);
+            engine.complete(ticket, result, started.elapsed(), macs);
+        });
         store.submit(sequence, operation, done);
     }
 }

@@ -1,5 +1,6 @@
 //! Work under way: reads from stores, the requests that wait for them, and writes.
 
+use super::verify::Compared;
 use crate::{Done, IoBuf, IoError, Request};
 use futae_policy::{BlockId, Slot, VolumeId};
 
@@ -81,6 +82,8 @@ pub struct Flight {
     pub generation: u64,
     /// Whether it is read for nobody yet.
     pub background: Background,
+    /// Blocks that were handed down, to be held against what it brings.
+    pub compared: Vec<Compared>,
     /// Whether it is read because of notices.
     pub is_notice: bool,
     /// Writes that wait until it is over.

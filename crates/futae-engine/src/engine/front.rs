@@ -9,11 +9,12 @@ use super::questions::Questions;
 use super::sizing::{Sizing, check_sizes};
 use super::state::State;
 use super::status::EngineStatus;
+use super::verify::{Keys, Macs};
 use super::volume::Volume;
 use crate::arena::give_long_pieces_back;
 use crate::{ClientId, Extent, IoBuf, IoError, IoErrorKind, Operation, Request, SetupError, Store};
 use futae_policy::{Class, VolumeId};
-use std::sync::{Arc, Mutex, MutexGuard, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, mpsc};
 use std::time::{Duration, Instant};
 
 /// How often to look at the clock.
@@ -28,6 +29,8 @@ pub struct Engine {
     account: Arc<Account>,
     pub(super) sizing: Mutex<Sizing>,
     pub(super) questions: Mutex<Questions>,
+    /// By which what is handed down is verified, if it is.
+    pub(super) keys: OnceLock<Keys>,
     /// Its end is the end of the thread that looks at the clock.
     _alive: mpsc::Sender<()>,
 }
@@ -50,6 +53,7 @@ impl Engine {
                 aside_blocks: 0,
             }),
             questions: Mutex::default(),
+            keys: OnceLock::new(),
             _alive: alive,
         });
         let is_weighed = !engine.lock().level.weights().is_empty();
@@ -124,12 +128,18 @@ impl Engine {
     }
 
     /// Starts a request.
-    pub fn submit(self: &Arc<Self>, request: Request) {
+    pub fn submit(self: &Arc<Self>, mut request: Request) {
+        self.hash_handed_down(&mut request);
         self.act(|state, effects| state.begin(request, effects));
     }
 
     /// Starts several requests, decided in their order, taking the lock once.
     pub fn submit_batch(self: &Arc<Self>, requests: &mut Vec<Request>) {
+        if self.keys.get().is_some() {
+            requests
+                .iter_mut()
+                .for_each(|request| self.hash_handed_down(request));
+        }
         self.act(|state, effects| {
             for request in requests.drain(..) {
                 state.begin_in_turn(request, effects);
@@ -143,6 +153,7 @@ impl Engine {
         ticket: Ticket,
         result: Result<IoBuf, IoError>,
         took: Duration,
+        macs: Macs,
     ) {
         let failure = result.as_ref().err().cloned();
         let remark = self.act(|state, effects| {
@@ -151,10 +162,13 @@ impl Engine {
             }
             let remark = failure.and_then(|error| state.complain(ticket, error));
             match ticket {
-                Ticket::Flight(key) => state.finish_flight(key, result, effects),
-                Ticket::Write(key) => state.finish_write(key, result, effects),
+                Ticket::Flight(key) => {
+                    state.note_read(key, &result, &macs);
+                    state.finish_flight(key, result, effects);
+                }
+                Ticket::Write(key) => state.finish_write(key, result, macs, effects),
                 Ticket::Flush(key) => state.finish_flush(key, result, effects),
-                Ticket::Run(key) => state.finish_run(key, result, effects),
+                Ticket::Run(key) => state.finish_run(key, result, &macs, effects),
                 Ticket::Mark(volume) => state.finish_clean(volume, &result, effects),
             }
             remark

@@ -122,6 +122,7 @@ impl State {
             Operation::Trim { .. }
             | Operation::WriteZeroes { .. }
             | Operation::Notice { .. }
+            | Operation::HandDown(_)
             | Operation::Demote { .. } => {
                 self.note_error(volume);
                 let message = "not for a volume that may grow";

@@ -2,6 +2,7 @@
 
 use super::flights::Span;
 use super::joint::Joint;
+use super::verify::{Handing, Macs};
 use crate::request::Granted;
 use crate::{ClientId, Done, IoBuf, IoError, Request, StoreOperation};
 use futae_policy::VolumeId;
@@ -22,6 +23,8 @@ pub enum Rest {
     Changed(usize),
     /// Blocks that were demoted.
     Demotion(Demoting),
+    /// Blocks that were handed down to be verified.
+    HandDown(Handing),
     /// Notices that wait to be decided on.
     Notices(VolumeId),
     /// Writes that waited for others to become clean.
@@ -44,6 +47,8 @@ pub struct Deciding {
 pub struct Ending {
     pub key: usize,
     pub result: Result<IoBuf, IoError>,
+    /// The hashes of what was written.
+    pub macs: Macs,
     pub next: u64,
 }
 

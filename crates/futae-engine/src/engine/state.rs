@@ -14,8 +14,10 @@ use super::rest::Waiting;
 use super::steps::Steps;
 use super::tally::Tally;
 use super::under_way::UnderWay;
+use super::verify::{HandDownTally, Handing, Verifier};
 use super::volume::Volume;
 use crate::arena::Arena;
+use crate::request::HandedDown;
 use crate::{ClientId, IoBuf, IoError, IoErrorKind, Operation, Request, SetupError, Store};
 use futae_policy::{
     Access, AccessKind, BlockId, Class, Departure, HashIndex, Level, Outcome, Policy, Shape,
@@ -54,6 +56,10 @@ pub struct State {
     pub weighed: Option<Instant>,
     /// How written blocks are kept, if they are.
     pub write_back: Option<WriteBack>,
+    /// What is known of the content of blocks, if what is handed down is verified.
+    pub verifier: Option<Box<Verifier>>,
+    /// What became of data that was handed down.
+    pub handed_down: HandDownTally,
     /// Changes that wait for write-backs.
     pub changes: Vec<Waiting>,
     /// Errors of stores that were not said one by one.
@@ -100,6 +106,8 @@ impl State {
             flushes: Slab::new(),
             weighed: None,
             write_back: write_back.map(|how| WriteBack::new(how, options.capacity_blocks)),
+            verifier: None,
+            handed_down: HandDownTally::default(),
             changes: Vec::new(),
             complaints: Complaints::default(),
             guarded: Vec::new(),
@@ -147,6 +155,17 @@ impl State {
                 self.notice(span, effects);
                 effects.answer(request.done, Ok(IoBuf::new(0)));
             }
+            Operation::HandDown(handed) => {
+                let handing = Handing {
+                    span,
+                    data: handed.data,
+                    macs: handed.macs,
+                    is_demotion: handed.is_demotion,
+                    next: self.block_range(&span).0,
+                };
+                self.hand_on(handing, effects);
+                effects.answer(request.done, Ok(IoBuf::new(0)));
+            }
             Operation::Demote { data, .. } => {
                 self.demotion(request.client, request.sequence, span, data, effects);
                 effects.answer(request.done, Ok(IoBuf::new(0)));
@@ -161,7 +180,10 @@ impl State {
             | Operation::Notice { offset, length } => (*offset, *length, false),
             Operation::Write { offset, data, .. } => (*offset, data.len() as u64, true),
             Operation::Append { .. } | Operation::Change(_) => (u64::MAX, 1, true),
-            Operation::Demote { offset, data } => (*offset, data.len() as u64, false),
+            Operation::Demote { offset, data }
+            | Operation::HandDown(HandedDown { offset, data, .. }) => {
+                (*offset, data.len() as u64, false)
+            }
             Operation::Flush | Operation::Settle => (0, 0, false),
             Operation::Trim { offset, length } | Operation::WriteZeroes { offset, length, .. } => {
                 (*offset, *length, true)

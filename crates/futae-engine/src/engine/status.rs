@@ -2,6 +2,7 @@
 
 use super::cost::Cost;
 use super::state::State;
+use super::verify::HandedDownStatus;
 use super::volume::Volume;
 use futae_policy::{Class, Counters};
 use serde::{Deserialize, Serialize};
@@ -90,6 +91,9 @@ pub struct EngineStatus {
     /// The most that these ever were.
     #[serde(default)]
     pub buffer_bytes_max: u64,
+    /// What became of data that was handed down, where it is verified.
+    #[serde(flatten)]
+    pub handed_down: HandedDownStatus,
     /// The volumes.
     pub volumes: Vec<VolumeStatus>,
     /// The weights in force, of a policy that weighs classes.
@@ -135,6 +139,12 @@ pub struct VolumeStatus {
     /// Whether the mark is set by which the next server would learn of such an end of this one.
     #[serde(default)]
     pub unclean_mark: bool,
+    /// Blocks that were handed down for it with data that was different from what it holds: forged, stale, torn.
+    #[serde(default)]
+    pub handed_down_different: u64,
+    /// Whether most of the blocks that were lately handed down for it were different.
+    #[serde(default)]
+    pub handed_down_keeps_differing: bool,
     /// How far its store is: `local`, `remote`, or the name of a class of its own.
     #[serde(default)]
     pub class: String,
@@ -222,6 +232,7 @@ impl State {
             lock_step_blocks_max: self.steps.longest,
             buffer_bytes: self.account.held(),
             buffer_bytes_max: self.account.most(),
+            handed_down: self.handed_down_status(),
             volumes: self.volume_status(),
             weights: self.weight_status(),
             classes: self.class_status(),
@@ -255,6 +266,8 @@ impl State {
                     .guard
                     .as_ref()
                     .is_some_and(|guard| guard.is_present()),
+                handed_down_different: volume.handed_down.different,
+                handed_down_keeps_differing: volume.handed_down.keeps_differing(),
                 class: self.class_name(volume.class),
                 read_micros: read.and_then(Cost::mean),
                 read_micros_p99: read.and_then(Cost::percentile_99),

@@ -29,6 +29,7 @@ impl State {
             Operation::Write { offset, data, .. } | Operation::Demote { offset, data } => {
                 (*offset, data.len() as u64)
             }
+            Operation::HandDown(handed) => (handed.offset, handed.data.len() as u64),
             Operation::Append { data, .. } => (0, data.len() as u64),
             Operation::Flush
             | Operation::Settle
@@ -50,6 +51,7 @@ impl State {
             Rest::Grant(change, from) => self.grant(change, from, effects),
             Rest::Changed(key) => self.end_change(key, effects),
             Rest::Demotion(demoting) => self.demote_on(demoting, effects),
+            Rest::HandDown(handing) => self.hand_on(handing, effects),
             Rest::Notices(volume) => self.notice_on(volume, effects),
             Rest::Throttled => self.resume_throttled(effects),
             Rest::Anything => {}

@@ -7,6 +7,7 @@ use super::mark_guard::Guard;
 use super::notices::Notices;
 use super::residents::Residents;
 use super::tally::Tally;
+use super::verify::HandDownTally;
 use crate::Store;
 use futae_policy::Class;
 use std::sync::Arc;
@@ -27,6 +28,10 @@ pub struct Volume {
     pub dirt: Dirt,
     /// Its mark while the store lacks data, if it has one.
     pub guard: Option<Box<Guard>>,
+    /// What became of data that was handed down for it.
+    pub handed_down: HandDownTally,
+    /// How often all hashes of it were forgotten.
+    pub era: u64,
     /// Which of its blocks are resident.
     pub residents: Residents,
     /// What its store's operations take; not measured of volumes that come and go.
@@ -47,6 +52,8 @@ impl Volume {
             notices: Notices::default(),
             dirt: Dirt::default(),
             guard: None,
+            handed_down: HandDownTally::default(),
+            era: 0,
             residents: Residents::default(),
             costs: None,
         }

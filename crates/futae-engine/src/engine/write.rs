@@ -7,6 +7,7 @@ use super::flights::{Content, Span, Write};
 use super::frames::Frame;
 use super::rest::{Deciding, Ending, Rest};
 use super::state::State;
+use super::verify::Macs;
 use crate::{IoBuf, IoError, Operation, Request, StoreOperation};
 use futae_policy::{AccessKind, BlockId, Outcome};
 
@@ -152,12 +153,16 @@ impl State {
         &mut self,
         key: usize,
         result: Result<IoBuf, IoError>,
+        macs: Macs,
         effects: &mut Effects,
     ) {
         let write = &self.under_way.writes[key];
         let (span, blocks, grown_from) = (write.span, write.blocks, write.grown_from);
         let has_data = write.content == Content::Data;
         self.note_outcome(&span, result.is_ok());
+        if !has_data || result.is_err() {
+            self.forget_contents(&blocks);
+        }
         let range = if result.is_ok() { &span } else { &blocks };
         let next = self.block_range(range).0;
         match &result {
@@ -165,7 +170,13 @@ impl State {
             Ok(_) => {}
             Err(_) => self.note_error(span.volume),
         }
-        self.end_write(Ending { key, result, next }, effects);
+        let ending = Ending {
+            key,
+            result,
+            macs,
+            next,
+        };
+        self.end_write(ending, effects);
     }
 
     /// Brings the blocks of a write that is over up to date, as many as this step has room for; then
@@ -175,7 +186,7 @@ impl State {
         let (span, blocks, content) = (write.span, write.blocks, write.content);
         let left = match &ending.result {
             Ok(data) if content == Content::Data => {
-                self.update_some(&span, data, ending.next, effects)
+                self.update_some(&span, (data, &ending.macs), ending.next, effects)
             }
             Ok(_) => self.settle_cleared(&span, content, ending.next, effects),
             Err(_) => self.invalidate_some(&blocks, ending.next).or_else(|| {
@@ -220,7 +231,7 @@ impl State {
     fn update_some(
         &mut self,
         span: &Span,
-        data: &IoBuf,
+        (data, macs): (&IoBuf, &Macs),
         from: u64,
         effects: &mut Effects,
     ) -> Option<u64> {
@@ -235,6 +246,7 @@ impl State {
             if self.is_dirty(block) {
                 self.settle_block(block, span, (Content::Data, Some(data)), effects);
             }
+            self.know(block, span, macs);
         }
         None
     }
@@ -289,6 +301,7 @@ fn store_operation(operation: Operation) -> Option<StoreOperation> {
         | Operation::Append { .. }
         | Operation::Change(_)
         | Operation::Notice { .. }
+        | Operation::HandDown(_)
         | Operation::Demote { .. } => None,
     }
 }

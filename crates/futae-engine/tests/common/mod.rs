@@ -6,10 +6,10 @@
 )]
 
 use futae_engine::{
-    Engine, EngineOptions, Extent, IoBuf, IoError, IoErrorKind, OnEviction, Operation, Request,
-    Store, StoreDone, StoreOperation, WriteBackOptions,
+    Engine, EngineOptions, Extent, HandedDown, IoBuf, IoError, IoErrorKind, OnEviction, OnRefusal,
+    Operation, Request, Store, StoreDone, StoreOperation, Verification, WriteBackOptions,
 };
-use futae_policy::{Class, VolumeId};
+use futae_policy::{Class, Prng, VolumeId};
 use std::sync::{Arc, Mutex};
 
 /// Bytes of a block in these tests.
@@ -262,4 +262,67 @@ pub fn write(offset: u64, data: &[u8]) -> Operation {
 
 pub fn take(answer: &Answer) -> Option<Result<Vec<u8>, IoError>> {
     answer.lock().expect("answer").take()
+}
+
+/// Somebody who hands down pages of a volume that verifies, most of which are not what they should be.
+pub struct Forger {
+    /// Contents that blocks once had.
+    old: Vec<(u64, Vec<u8>)>,
+}
+
+impl Forger {
+    /// What the engine verifies is compared with the store, too.
+    pub fn new(setup: &Setup) -> Self {
+        let how = Verification {
+            memory_bytes: 20 * 16,
+            on_refusal: OnRefusal::Notice,
+            compare_with_store: true,
+        };
+        setup.engine.verify_hand_downs(how).expect("verification");
+        Self { old: Vec::new() }
+    }
+
+    /// Hands down a page of one of `blocks` blocks: true, forged, torn, of another time or another block.
+    pub fn hand_down(&mut self, setup: &Setup, blocks: u64, prng: &mut Prng) {
+        let block = prng.below(blocks);
+        let stored = |block: u64| {
+            let range = (block * BLOCK) as usize..((block + 1) * BLOCK) as usize;
+            setup.store.get(|inside| inside.bytes[range].to_vec())
+        };
+        let mut data = stored(block);
+        if prng.below(4) == 0 {
+            self.old.push((block, data.clone()));
+        }
+        let mut at = block;
+        match prng.below(6) {
+            0 => data[prng.below(BLOCK) as usize] ^= 1 + prng.below(255) as u8,
+            1 => at = prng.below(blocks),
+            2 if !self.old.is_empty() => {
+                let which = prng.below(self.old.len() as u64) as usize;
+                (at, data) = self.old[which].clone();
+            }
+            3 if !self.old.is_empty() => {
+                let which = prng.below(self.old.len() as u64) as usize;
+                let half = prng.below(BLOCK) as usize;
+                at = self.old[which].0;
+                data = stored(at);
+                data[half..].copy_from_slice(&self.old[which].1[half..]);
+            }
+            _ => {}
+        }
+        let data = IoBuf::copy_of(&data);
+        let offset = at * BLOCK;
+        let operation = match prng.below(2) {
+            0 => Operation::Demote { offset, data },
+            _ => Operation::HandDown(HandedDown::new(offset, data)),
+        };
+        setup.start(futae_engine::ClientId(9 + prng.below(3)), 0, operation);
+    }
+
+    /// Nothing that is not what the store has has entered.
+    pub fn check(&self, setup: &Setup) -> futae_engine::HandedDownStatus {
+        let status = setup.engine.status().handed_down;
+        assert_eq!(status.handed_down_wrong, 0, "{status:?}");
+        status
+    }
 }

@@ -157,7 +157,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Demotes forged bytes, where nobody may believe them.
+    /// Demotes forged bytes, where nobody may believe them: anywhere, if they are verified.
     pub(super) fn forge(&mut self, seat: usize) -> Result<()> {
         let (bits, is_odd) = (self.random.bits(), self.one_in(10));
         let Some(connection) = &mut self.seats[seat] else {
@@ -167,7 +167,8 @@ impl Driver {
         let is_read_only = self.config.kinds[volume] == Place::ReadOnly;
         let may_write = !is_read_only && !connection.others_wrote;
         // Without demotion its data would be taken for requests.
-        if may_write || connection.client.export.demotion.is_none() {
+        let is_believed = may_write && !self.config.verifies();
+        if is_believed || connection.client.export.demotion.is_none() {
             return Ok(());
         }
         let block = self.config.block_bytes as u64;

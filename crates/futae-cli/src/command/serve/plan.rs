@@ -1,6 +1,7 @@
 //! What the arguments of `futae serve` come to, checked before anything is opened or made.
 
 use super::super::volumes::{ClassNames, VolumeSpec, expand, refuse_twice};
+use super::evictions::EvictionArgs;
 use super::unclean::UncleanArgs;
 use super::{Args, Demotion};
 use crate::defaults::SERVE_POLICY;
@@ -46,6 +47,8 @@ pub(super) struct Plan {
     timeout: Duration,
     /// What is done about writes that an earlier server lost.
     unclean: UncleanArgs,
+    /// What is believed of evicted blocks.
+    evictions: EvictionArgs,
     /// How to serve.
     pub(super) server: ServerOptions,
 }
@@ -142,6 +145,7 @@ impl Plan {
             cache,
             timeout: args.store.timeout()?,
             unclean: args.unclean.clone(),
+            evictions: args.evictions.clone(),
             server,
         })
     }
@@ -189,6 +193,11 @@ impl Plan {
             ..self.cache.clone()
         })?;
         engine.name_classes(&self.classes.0);
+        let (blocks, is_taken) = (
+            (capacity_blocks, self.cache.capacity_blocks),
+            self.server.demotion,
+        );
+        self.evictions.apply(&engine, blocks, is_taken)?;
         Ok(engine)
     }
 }

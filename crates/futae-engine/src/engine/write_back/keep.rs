@@ -50,6 +50,7 @@ impl State {
             }
             if is_kept {
                 self.mark_dirty(block, now);
+                self.forget_block(block);
                 continue;
             }
             match rest.last_mut() {

@@ -5,6 +5,7 @@ use crate::engine::effects::{Effects, Ticket};
 use crate::engine::flights::{Run, Span};
 use crate::engine::rest::Rest;
 use crate::engine::state::State;
+use crate::engine::verify::Macs;
 use crate::{IoBuf, IoError, OnEviction, StoreOperation};
 use futae_policy::{BlockId, Class, VolumeId};
 use std::ops::Range;
@@ -136,6 +137,7 @@ impl State {
         &mut self,
         key: usize,
         result: Result<IoBuf, IoError>,
+        macs: &Macs,
         effects: &mut Effects,
     ) {
         let run = self.under_way.remove_run(key);
@@ -150,7 +152,9 @@ impl State {
                     if let Some((change, cleaned)) = self.dirt_mut(run.volume).saved(index) {
                         self.note_change(run.volume, change, None, effects);
                         if let Some(cleaned) = cleaned {
-                            self.clean(BlockId::new(run.volume, index), cleaned, effects);
+                            let block = BlockId::new(run.volume, index);
+                            self.clean(block, cleaned, effects);
+                            self.know(block, &run.span, macs);
                         }
                     }
                 }

@@ -1,0 +1,110 @@
+//! Whether and how what clients and agents hand down is verified.
+
+use crate::failure::Failure;
+use futae_engine::{Engine, OnRefusal, Verification};
+use futae_trace::Size;
+use std::str::FromStr;
+
+/// Bytes of memory that the hash of one block takes.
+const HASH_BYTES: u64 = 20;
+/// Hashes for so many times the blocks of a cache, unless said otherwise: half a percent of a guest's memory
+/// where that is so many times the cache.
+const CACHES: u64 = 4;
+/// Memory for hashes at most, unless said otherwise: enough for guests of 50 GiB with blocks of 4 KiB.
+const AUTO_BYTES_MAX: u64 = 256 << 20;
+/// Larger blocks are loaded in pieces, and cannot be verified.
+const BLOCK_BYTES_MAX: u64 = 1 << 20;
+
+/// What is believed of evictions that bring their data.
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct EvictionArgs {
+    /// Memory for the hashes by which evicted blocks that clients and agents hand down are verified: about 20 bytes
+    /// for each block that guests may hold. A block of which no hash is known is refused. auto: enough for 4
+    /// times the cache, at most 256MiB; nothing if blocks are not accepted or larger than 1MiB. off: believe a volume's
+    /// one client, and no agent
+    #[arg(long, value_name = "SIZE|auto|off", default_value = "auto")]
+    evictions_memory: EvictionsMemory,
+    /// For tests: compare every handed-down block that enters the cache with the store (counts `handed_down_compared`,
+    /// `handed_down_wrong`)
+    #[arg(long)]
+    verify_evictions: bool,
+}
+
+/// Memory for hashes.
+#[derive(Clone, Copy, Debug)]
+enum EvictionsMemory {
+    Auto,
+    Off,
+    Bytes(u64),
+}
+
+impl FromStr for EvictionsMemory {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            "off" => Ok(Self::Off),
+            size => {
+                let size: Size = size.parse().map_err(|error| format!("{error}"))?;
+                size.bytes(1)
+                    .map(Self::Bytes)
+                    .map_err(|error| error.to_string())
+            }
+        }
+    }
+}
+
+impl EvictionArgs {
+    /// Has a cache of `blocks` blocks, one of several that have `total_blocks` together, verify what it is handed
+    /// down, where that is wanted. `is_taken` says whether clients or agents may hand anything down.
+    pub(super) fn apply(
+        &self,
+        engine: &Engine,
+        (blocks, total_blocks): (u32, u32),
+        is_taken: bool,
+    ) -> Result<(), Failure> {
+        let can = is_taken && engine.block_bytes() <= BLOCK_BYTES_MAX;
+        let memory_bytes = match self.evictions_memory {
+            EvictionsMemory::Auto if can => {
+                let wanted = u64::from(blocks) * CACHES * HASH_BYTES;
+                wanted.min(share_of(AUTO_BYTES_MAX, blocks, total_blocks))
+            }
+            EvictionsMemory::Bytes(bytes) => share_of(bytes, blocks, total_blocks),
+            EvictionsMemory::Auto | EvictionsMemory::Off => {
+                if self.verify_evictions {
+                    let problem = "--verify-evictions: nothing is verified; see --evictions-memory";
+                    return Err(Failure::usage(problem));
+                }
+                return Ok(());
+            }
+        };
+        let how = Verification {
+            memory_bytes,
+            on_refusal: OnRefusal::Notice,
+            compare_with_store: self.verify_evictions,
+        };
+        Ok(engine.verify_hand_downs(how)?)
+    }
+}
+
+fn share_of(bytes: u64, blocks: u32, total_blocks: u32) -> u64 {
+    let share = u128::from(bytes) * u128::from(blocks) / u128::from(total_blocks.max(1));
+    share as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_shared_out_and_read_from_the_command_line() {
+        assert_eq!(share_of(100, 1, 4), 25);
+        assert_eq!(share_of(u64::MAX, 7, 7), u64::MAX);
+        let read = |text: &str| text.parse::<EvictionsMemory>();
+        assert!(matches!(read("auto"), Ok(EvictionsMemory::Auto)));
+        assert!(matches!(read("off"), Ok(EvictionsMemory::Off)));
+        assert!(matches!(read("2MiB"), Ok(EvictionsMemory::Bytes(bytes)) if bytes == 2 << 20));
+        assert!(read("much").is_err());
+    }
+}

@@ -1,0 +1,194 @@
+//! What is handed down with its data: each block is held against its hash, and enters or is refused.
+
+use super::macs::Macs;
+use super::options::OnRefusal;
+use super::table::Verdict;
+use crate::engine::effects::Effects;
+use crate::engine::flights::Span;
+use crate::engine::frames::Frame;
+use crate::engine::front::Engine;
+use crate::engine::rest::Rest;
+use crate::engine::state::State;
+use crate::engine::steps::STEP_BYTES;
+use crate::request::HandedDown;
+use crate::{IoBuf, Operation, Request};
+use futae_policy::{AccessKind, BlockId, Outcome};
+
+/// Blocks with their data that are being decided on.
+pub struct Handing {
+    pub span: Span,
+    pub data: IoBuf,
+    pub macs: Macs,
+    /// Whether a client handed it down that may keep its blocks otherwise: it is never a notice.
+    pub is_demotion: bool,
+    /// The next block.
+    pub next: u64,
+}
+
+/// A block that entered, and its data, until the store says what it has.
+pub type Compared = (BlockId, IoBuf);
+
+/// What becomes of a block.
+enum Judgement {
+    Resident,
+    Verified,
+    Refused,
+}
+
+impl Engine {
+    /// Makes the hashes of what a request hands down. Without the lock.
+    pub(in crate::engine) fn hash_handed_down(&self, request: &mut Request) {
+        let Some(keys) = self.keys.get() else {
+            return;
+        };
+        let (offset, data, is_demotion) = match &mut request.operation {
+            Operation::Demote { offset, data } => (*offset, data, true),
+            Operation::HandDown(handed) => (handed.offset, &mut handed.data, false),
+            _ => return,
+        };
+        let data = std::mem::replace(data, IoBuf::new(0));
+        request.operation = Operation::HandDown(HandedDown {
+            macs: Macs::make(keys, self.block_bytes, offset, data.as_slice()),
+            offset,
+            data,
+            is_demotion,
+        });
+    }
+}
+
+impl State {
+    /// Decides on blocks that were handed down, as many as this step has room for.
+    pub fn hand_on(&mut self, mut handing: Handing, effects: &mut Effects) {
+        let (_, end) = self.block_range(&handing.span);
+        let (mut refused, mut started) = (None, Vec::new());
+        while handing.next < end && self.steps.left() > 0 {
+            let block = BlockId::new(handing.span.volume, handing.next);
+            handing.next += 1;
+            match self.judge(block, &handing) {
+                Judgement::Resident => drop(self.offer(block, AccessKind::Demotion, effects)),
+                Judgement::Verified => self.admit(block, &handing, &mut started, effects),
+                Judgement::Refused => {
+                    self.steps.count(1);
+                    self.tally.demotions_refused += 1;
+                    let of = self.block_span(block);
+                    refused = match refused.take() {
+                        Some(Span { offset, length, .. }) if offset + length == of.offset => {
+                            Some(Span {
+                                offset,
+                                length: length + of.length,
+                                ..of
+                            })
+                        }
+                        other => {
+                            self.note_refused(other, &handing, effects);
+                            Some(of)
+                        }
+                    };
+                }
+            }
+        }
+        self.launch(&started, effects);
+        self.note_refused(refused, &handing, effects);
+        if handing.next < end {
+            effects.later(Rest::HandDown(handing));
+        }
+    }
+
+    fn judge(&mut self, block: BlockId, handing: &Handing) -> Judgement {
+        let of = self.block_span(block);
+        let at = usize::from(block.volume().0);
+        if self.level.find(block).is_some() || self.evicted_data(block).is_some() {
+            // Its data is here: what was handed down is not needed, and not looked at.
+            self.count(block, |tally| tally.resident += 1);
+            return Judgement::Resident;
+        }
+        if self.under_way.write_over(&of).is_some() {
+            self.count(block, |tally| tally.busy += 1);
+            return Judgement::Refused;
+        }
+        let mac = handing.macs.of(block.index());
+        let mac = mac.filter(|_| of.overlap(&handing.span) == Some(of) && !self.volumes[at].grows);
+        match self.check(block, mac) {
+            Verdict::Same => {
+                self.count(block, |tally| tally.judge(true));
+                Judgement::Verified
+            }
+            Verdict::Different => {
+                self.count(block, |tally| tally.judge(false));
+                Judgement::Refused
+            }
+            Verdict::Unknown => {
+                self.count(block, |tally| tally.unknown += 1);
+                Judgement::Refused
+            }
+        }
+    }
+
+    fn count(&mut self, block: BlockId, change: impl Fn(&mut super::HandDownTally)) {
+        change(&mut self.volumes[usize::from(block.volume().0)].handed_down);
+        change(&mut self.handed_down);
+    }
+
+    fn admit(
+        &mut self,
+        block: BlockId,
+        handing: &Handing,
+        started: &mut Vec<usize>,
+        effects: &mut Effects,
+    ) {
+        let of = self.block_span(block);
+        self.tally.bytes_demoted_in += of.length;
+        let Outcome::Admitted { slot, .. } = self.offer(block, AccessKind::Demotion, effects)
+        else {
+            return;
+        };
+        let frame = self.arena.frame_mut(slot);
+        handing.span.copy(handing.data.as_slice(), &of, frame);
+        let compares = |verifier: &Box<super::Verifier>| verifier.options.compare_with_store;
+        let copy = self.verifier.as_ref().is_some_and(compares);
+        let copy = copy.then(|| IoBuf::copy_of(&frame[..of.length as usize]));
+        self.frames.set(slot, Frame::Ready);
+        if let Some(copy) = copy {
+            self.read_to_compare(block, copy, started);
+        }
+    }
+
+    /// Has the store read for a block that has entered. As every read of whole blocks it keeps writes away.
+    fn read_to_compare(&mut self, block: BlockId, copy: IoBuf, started: &mut Vec<usize>) {
+        let known = self.under_way.flight_of.get(&block).copied();
+        let flight = known.unwrap_or_else(|| {
+            let of = self.block_span(block);
+            let flight = self
+                .under_way
+                .extend_or_start(of, true, STEP_BYTES, started);
+            self.under_way.flight_of.insert(block, flight);
+            flight
+        });
+        self.under_way.flights[flight].compared.push((block, copy));
+    }
+
+    /// The store says what it has.
+    pub fn compare(&mut self, key: usize, span: Span, data: &IoBuf) {
+        for (block, entered) in std::mem::take(&mut self.under_way.flights[key].compared) {
+            let of = self.block_span(block);
+            let from = (of.offset - span.offset) as usize;
+            let has = &data.as_slice()[from..from + of.length as usize];
+            let is_wrong = entered.as_slice() != has;
+            self.count(block, |tally| {
+                tally.compared += 1;
+                tally.wrong += u64::from(is_wrong);
+            });
+        }
+    }
+
+    /// What was refused is still evicted above.
+    fn note_refused(&mut self, refused: Option<Span>, handing: &Handing, effects: &mut Effects) {
+        let on_refusal = match &self.verifier {
+            Some(verifier) => verifier.options.on_refusal,
+            None => OnRefusal::Notice,
+        };
+        if let (Some(span), OnRefusal::Notice, false) = (refused, on_refusal, handing.is_demotion) {
+            self.notice(span, effects);
+        }
+    }
+}

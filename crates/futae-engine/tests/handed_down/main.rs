@@ -1,0 +1,66 @@
+//! What is handed down enters the cache only if it is what the cache last served or was last given, however
+//! requests overlap and whoever sends it.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod races;
+mod rules;
+
+use common::{BLOCK, Setup, initial, setup_writing, take};
+use futae_engine::{
+    ClientId, HandedDown, HandedDownStatus, IoBuf, OnEviction, OnRefusal, Operation, Verification,
+    WriteBackOptions,
+};
+
+const PLAIN: Verification = Verification {
+    memory_bytes: 1 << 20,
+    on_refusal: OnRefusal::Drop,
+    compare_with_store: false,
+};
+
+/// A cache of 4 slots over 64 blocks that verifies.
+fn verifying(how: Verification) -> Setup {
+    verifying_and_writing(how, None)
+}
+
+fn verifying_and_writing(how: Verification, write_back: Option<WriteBackOptions>) -> Setup {
+    let bytes = 64 * BLOCK;
+    let setup = setup_writing(BLOCK, "exclusive", 4, bytes, OnEviction::None, write_back);
+    setup.engine.verify_hand_downs(how).expect("verification");
+    setup
+}
+
+fn hand(setup: &Setup, block: u64, data: &[u8]) {
+    let handed = HandedDown::new(block * BLOCK, IoBuf::copy_of(data));
+    let answer = setup.start(ClientId::NOBODY, 0, Operation::HandDown(handed));
+    take(&answer).expect("answered at once").expect("taken");
+    setup.engine.audit();
+}
+
+fn read(setup: &Setup, block: u64) -> Vec<u8> {
+    let nobody = ClientId::NOBODY;
+    let read = setup
+        .engine
+        .read_blocking(setup.volume, nobody, block * BLOCK, BLOCK);
+    read.expect("a read").as_slice().to_vec()
+}
+
+fn fresh(block: u64) -> Vec<u8> {
+    (block * BLOCK..(block + 1) * BLOCK).map(initial).collect()
+}
+
+fn status(setup: &Setup) -> HandedDownStatus {
+    setup.engine.status().handed_down
+}
+
+/// Verified, unknown, different, busy, resident.
+fn counts(setup: &Setup) -> [u64; 5] {
+    let status = status(setup);
+    [
+        status.handed_down_verified,
+        status.handed_down_unknown,
+        status.handed_down_different,
+        status.handed_down_busy,
+        status.handed_down_resident,
+    ]
+}
