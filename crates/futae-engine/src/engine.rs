@@ -24,6 +24,7 @@ mod front;
 mod generations;
 mod growing;
 mod hints;
+mod in_place;
 mod joint;
 mod loading;
 mod loads;
@@ -55,6 +56,7 @@ mod write;
 mod write_back;
 
 pub use front::Engine;
+pub use in_place::{Batch, ReadRange};
 pub use options::{EngineOptions, OnEviction, WriteBackOptions};
 pub use questions::ExtentsDone;
 pub use status::{ClassStatus, EngineStatus, VolumeStatus, WeightStatus};

@@ -17,8 +17,8 @@ mod warm_state;
 
 pub use buffer::{IoBuf, PAGE_BYTES, POISON};
 pub use engine::{
-    ClassStatus, Engine, EngineOptions, EngineStatus, ExtentsDone, HandedDownStatus, OnEviction,
-    OnRefusal, Verification, VolumeStatus, WeightStatus, WriteBackOptions,
+    Batch, ClassStatus, Engine, EngineOptions, EngineStatus, ExtentsDone, HandedDownStatus,
+    OnEviction, OnRefusal, ReadRange, Verification, VolumeStatus, WeightStatus, WriteBackOptions,
 };
 pub use error::{IoError, IoErrorKind, SetupError};
 pub use file::{FileIo, FileStore};

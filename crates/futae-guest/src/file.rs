@@ -1,8 +1,11 @@
 //! A file whose contents are a volume of the engine.
 
+use crate::one_read::{OneRead, answer};
 use crate::split_reads::SplitReads;
 use fuser::Errno;
-use futae_engine::{ClientId, Done, Engine, IoBuf, IoError, IoErrorKind, Operation, Request};
+use futae_engine::{
+    ClientId, Done, Engine, IoBuf, IoError, IoErrorKind, Operation, ReadRange, Request,
+};
 use futae_policy::VolumeId;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -72,8 +75,12 @@ impl VolumeFile {
         }
     }
 
+    fn next_sequence(&self) -> u64 {
+        self.sequence.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
     fn submit(&self, operation: Operation, done: Done) {
-        let sequence = self.sequence.fetch_add(1, Ordering::Relaxed) + 1;
+        let sequence = self.next_sequence();
         let (volume, client) = (self.volume, self.client);
         self.engine.submit(Request {
             volume,
@@ -96,16 +103,19 @@ impl VolumeFile {
         if length == 0 {
             return done(Ok(&[]));
         }
-        let answer = move |result: Result<IoBuf, IoError>| match result {
-            Ok(data) => done(Ok(data.as_slice())),
-            Err(error) => done(Err(errno(&error))),
+        if self.split_reads.goes_on(offset, length) {
+            let operation = Operation::ReadOn { offset, length };
+            return self.submit(operation, Box::new(move |result| answer(done, result)));
+        }
+        let range = ReadRange {
+            volume: self.volume,
+            offset,
+            length,
         };
-        let operation = if self.split_reads.goes_on(offset, length) {
-            Operation::ReadOn { offset, length }
-        } else {
-            Operation::Read { offset, length }
-        };
-        self.submit(operation, Box::new(answer));
+        let sequence = self.next_sequence();
+        let mut read = OneRead::new(range, self.client, sequence, done);
+        self.engine.run_batch(1, &mut read);
+        read.answer();
     }
 
     /// Writes what fits of the data and says how much that was. Like a disk, the file does not
@@ -217,7 +227,7 @@ fn without_data(done: impl FnOnce(Result<(), Errno>) + Send + 'static) -> Done {
 }
 
 /// The errno for a program. Every failure of the store is an I/O error.
-fn errno(error: &IoError) -> Errno {
+pub(crate) fn errno(error: &IoError) -> Errno {
     match error.kind {
         IoErrorKind::OutOfRange => Errno::EINVAL,
         IoErrorKind::ReadOnly => Errno::EROFS,

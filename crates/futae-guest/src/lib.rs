@@ -14,6 +14,7 @@ mod file;
 mod mount;
 mod mountpoint;
 mod negotiated;
+mod one_read;
 mod passthrough;
 mod ring;
 mod session;

@@ -12,8 +12,9 @@ use crate::intake::{Filled, Intake, Item, is_empty};
 use crate::mailbox::{Completion, Mailbox, Tag, TagKind};
 use crate::outbox::{Frame, Outbox};
 use crate::quota::Quota;
+use crate::requests::{Pending, Requests};
 use crate::status::TrafficCounters;
-use futae_engine::{ClientId, Engine, Extent, IoBuf, IoError, Operation, Request};
+use futae_engine::{ClientId, Engine, Extent, IoBuf, IoError, Operation};
 use futae_policy::VolumeId;
 use futae_wire::{Command, CommandFlags, RequestHeader, RequestRules, WireError};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -69,8 +70,10 @@ pub(crate) struct ConnectionLoop<'a> {
     mailbox: Arc<Mailbox>,
     intake: Intake,
     outbox: Outbox,
-    batch: Vec<Request>,
+    batch: Vec<Pending>,
     completions: Vec<Completion>,
+    /// Reads that were answered at once.
+    answered: Vec<Completion>,
     /// Requests that the cache has.
     in_flight: usize,
     /// Those among them that ask the store for extents.
@@ -110,6 +113,7 @@ impl<'a> ConnectionLoop<'a> {
             outbox: Outbox::default(),
             batch: Vec::new(),
             completions: Vec::new(),
+            answered: Vec::new(),
             in_flight: 0,
             asking: 0,
             is_held_back: false,
@@ -171,32 +175,36 @@ impl<'a> ConnectionLoop<'a> {
         let mut completions = std::mem::take(&mut self.completions);
         self.mailbox.take(&mut completions);
         for completion in completions.drain(..) {
-            self.in_flight -= 1;
-            if completion.tag.kind == TagKind::Encoded {
-                self.asking -= 1;
-            }
-            if completion.tag.kind == TagKind::ThenFlush && completion.result.is_ok() {
-                let tag = Tag {
-                    kind: TagKind::Plain,
-                    ..completion.tag
-                };
-                self.enqueue(self.arrivals, tag, Operation::Flush);
-                continue;
-            }
-            if let Some(quota) = &self.session.quota {
-                quota.give_back();
-            }
-            let held_bytes = completion.tag.held_bytes;
-            match answer::completed(completion, self.session.rules.structured_replies) {
-                Some(frame) => self.outbox.push(frame),
-                None => {
-                    self.held_requests = self.held_requests.saturating_sub(1);
-                    self.account.give_back(held_bytes);
-                }
-            }
+            self.finish(completion);
         }
         self.completions = completions;
         self.submit();
+    }
+
+    /// Turns one of them into its reply, or into the flush that has to come first.
+    fn finish(&mut self, completion: Completion) {
+        self.in_flight -= 1;
+        if completion.tag.kind == TagKind::Encoded {
+            self.asking -= 1;
+        }
+        if completion.tag.kind == TagKind::ThenFlush && completion.result.is_ok() {
+            let tag = Tag {
+                kind: TagKind::Plain,
+                ..completion.tag
+            };
+            return self.enqueue(self.arrivals, tag, Operation::Flush);
+        }
+        if let Some(quota) = &self.session.quota {
+            quota.give_back();
+        }
+        let held_bytes = completion.tag.held_bytes;
+        match answer::completed(completion, self.session.rules.structured_replies) {
+            Some(frame) => self.outbox.push(frame),
+            None => {
+                self.held_requests = self.held_requests.saturating_sub(1);
+                self.account.give_back(held_bytes);
+            }
+        }
     }
 
     fn send(&mut self) {
@@ -296,7 +304,10 @@ impl<'a> ConnectionLoop<'a> {
                     no_hole,
                 },
             ),
-            Command::Demote => (TagKind::Silent, Operation::Demote { offset, data }),
+            Command::Demote => {
+                let demotion = Operation::Demote { offset, data };
+                (TagKind::Silent, self.session.engine.hashed(demotion))
+            }
             Command::BlockStatus => return self.block_status(header),
             // The rules let no other command through.
             Command::Disconnect | Command::Unknown(_) => return self.stop_reading(),
@@ -357,22 +368,30 @@ impl<'a> ConnectionLoop<'a> {
 
     fn enqueue(&mut self, sequence: u64, tag: Tag, operation: Operation) {
         self.in_flight += 1;
-        let mailbox = Arc::clone(&self.mailbox);
-        self.batch.push(Request {
-            volume: self.session.volume,
-            client: self.session.client,
-            sequence,
-            operation,
-            done: Box::new(move |result| mailbox.put(Completion { tag, result })),
-        });
+        self.batch.push(Pending::new(tag, sequence, operation));
     }
 
+    /// Hands the cache what was enqueued, and turns what it answers at once into replies.
     fn submit(&mut self) {
-        if !self.batch.is_empty() {
-            self.traffic.batches.fetch_add(1, Relaxed);
-            self.session.engine.submit_batch(&mut self.batch);
-            debug_assert!(self.batch.is_empty(), "the cache takes every request");
+        if self.batch.is_empty() {
+            return;
         }
+        self.traffic.batches.fetch_add(1, Relaxed);
+        let mut answered = std::mem::take(&mut self.answered);
+        let mut requests = Requests {
+            pending: &mut self.batch,
+            volume: self.session.volume,
+            client: self.session.client,
+            mailbox: &self.mailbox,
+            answered: &mut answered,
+        };
+        let count = requests.pending.len();
+        self.session.engine.run_batch(count, &mut requests);
+        self.batch.clear();
+        for completion in answered.drain(..) {
+            self.finish(completion);
+        }
+        self.answered = answered;
     }
 
     /// Receives; whether that changed anything. Waits if there is nothing else to wait for.

@@ -40,6 +40,7 @@ mod peer;
 mod quota;
 mod refusals;
 mod registry;
+mod requests;
 mod server;
 mod status;
 mod stop;

@@ -19,13 +19,25 @@ use std::sync::atomic::AtomicBool;
 /// the image is made.
 ///
 /// With --guests the upper caches are the page caches of two Debian kernels in QEMU, which know nothing
-/// of futae: first the lower cache runs blind, then an agent in each guest tells it what is evicted.
+/// of futae, and the memory of the lower cache is used in four ways: by the guests themselves, by the host's
+/// page cache, by futae with LRU, and by futae with an exclusive cache to which an agent in each guest
+/// demotes.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Two guests in QEMU above one lower cache, without agents and with them; takes some
-    /// minutes, and needs the laboratory, futae-lab
+    /// Two guests in QEMU above the host's memory, used in four ways; takes some minutes, and needs
+    /// the laboratory, futae-lab
     #[arg(long, conflicts_with_all = ["upper", "block", "threads"])]
     guests: bool,
+    /// With --guests, the ways to run: direct, writeback, lru, exclusive [default: all]
+    #[arg(long, value_name = "WAY,...", requires = "guests")]
+    ways: Option<String>,
+    /// With --guests, Linux in the guests: 6.1 or 6.12 [default: 6.1, or 6.12 where Debian has no other]
+    #[arg(long, value_name = "VERSION", requires = "guests")]
+    kernel: Option<String>,
+    /// With --guests, how the next block is chosen: uniform, zipf(EXPONENT), normal(SIGMA), loop
+    /// [default: uniform]
+    #[arg(long, value_name = "CHOICE", requires = "guests")]
+    choice: Option<String>,
     /// Size of the disk image, of each guest's with --guests [default: 640MiB, which is 1/16 of the
     /// paper's; with --guests 160MiB]
     #[arg(long, value_name = "SIZE")]

@@ -55,6 +55,10 @@ pub struct Args {
     /// All randomness comes from this number
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Leave the first N operations of the sequence out: go on where a run of N operations with the same
+    /// seed ended
+    #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "verify")]
+    skip: u64,
     /// Past the kernel's page cache (O_DIRECT)
     #[arg(long)]
     direct: bool,
@@ -171,6 +175,7 @@ fn plan(args: &Args) -> Result<LoadPlan, Failure> {
         until,
         pace: pace(args)?,
         seed: args.seed,
+        skip: args.skip,
         direct: args.direct,
         map: args.map,
         read_twice: args.read_twice,

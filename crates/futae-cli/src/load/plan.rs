@@ -38,6 +38,8 @@ pub struct LoadPlan {
     pub pace: Option<Pace>,
     /// All randomness comes from this number.
     pub seed: u64,
+    /// Operations of the sequence that were done before, by another run.
+    pub skip: u64,
     /// Past the kernel's page cache.
     pub direct: bool,
     /// Read through maps of the files.
@@ -115,7 +117,12 @@ impl Layout {
         let size = size.ok_or_else(|| Failure::usage("the files together are too large"))?;
         let spec = choice(&plan.choice, plan.writes, Size::Bytes(size))?;
         let draws = spec.generator(self.operation_bytes, plan.seed);
-        draws.map_err(Failure::usage)
+        let mut draws = draws.map_err(Failure::usage)?;
+        draws
+            .by_ref()
+            .take(usize::try_from(plan.skip).unwrap_or(usize::MAX))
+            .for_each(drop);
+        Ok(draws)
     }
 }
 

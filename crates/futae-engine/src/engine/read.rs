@@ -6,15 +6,8 @@ use super::frames::Frame;
 use super::options::OnEviction;
 use super::state::State;
 use super::steps::STEP_BYTES;
-use crate::{IoBuf, IoError, IoErrorKind, Operation, Request, StoreOperation};
+use crate::{IoBuf, IoError, IoErrorKind, Request, StoreOperation};
 use futae_policy::{AccessKind, BlockId, Outcome, Slot};
-
-/// Requests from which on a batch is worth going through twice.
-const TOUCH_BATCH_MIN: usize = 4;
-/// How much of the data of a request is touched, and how densely: enough for the processor to
-/// fetch the rest by itself while the start is copied.
-const TOUCH_BYTES_MAX: u64 = 4096;
-const TOUCH_STEP_BYTES: usize = 512;
 
 /// A read request while its blocks are gone through.
 struct Reading {
@@ -101,35 +94,6 @@ impl State {
             self.under_way.flights[flight].readers.push(key);
         }
         self.launch(&started, effects);
-    }
-
-    /// Brings what the reads of a batch are about to need into the processor's caches. The waits
-    /// for memory of one request then overlap with those of the next, which they do not while each
-    /// request is decided and copied in its turn. Changes nothing.
-    pub fn touch(&self, requests: &[Request]) {
-        if requests.len() < TOUCH_BATCH_MIN {
-            return;
-        }
-        let mut seen = 0;
-        for request in requests {
-            let Operation::Read { offset, length } = request.operation else {
-                continue;
-            };
-            // Whether the range is right is not known yet.
-            let index = offset / self.block_bytes;
-            if index >= BlockId::INDEX_LIMIT {
-                continue;
-            }
-            if let Some(slot) = self.level.find(BlockId::new(request.volume, index)) {
-                let start = (offset % self.block_bytes) as usize;
-                let bytes = length.min(TOUCH_BYTES_MAX) as usize;
-                let frame = self.arena.frame(slot)[start..].iter().take(bytes);
-                seen ^= frame
-                    .step_by(TOUCH_STEP_BYTES)
-                    .fold(0, |all, byte| all ^ byte);
-            }
-        }
-        std::hint::black_box(seen);
     }
 
     fn copy_or_wait(&mut self, slot: Slot, block: BlockId, reading: &mut Reading) {

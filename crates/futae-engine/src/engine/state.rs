@@ -131,6 +131,7 @@ impl State {
         if self.volumes.get(usize::from(volume.0)).is_some_and(grows) {
             return self.begin_growing(request, effects);
         }
+        let request = self.hashed(request);
         let span = match self.checked_span(&request) {
             Ok(span) => span,
             Err(error) => {
@@ -159,7 +160,7 @@ impl State {
                 let handing = Handing {
                     span,
                     data: handed.data,
-                    macs: handed.macs,
+                    macs: handed.macs.unwrap_or_default(),
                     is_demotion: handed.is_demotion,
                     next: self.block_range(&span).0,
                 };

@@ -1,19 +1,30 @@
 //! What is typed, and how large everything is by it.
 
+use super::way::Way;
 use super::{BLOCK_BYTES, GuestsPlan, play};
+use futae_machine::Kernel;
 use futae_terminal::failure::Failure;
-use futae_trace::Size;
+use futae_trace::{Size, WorkloadSpec};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// Two guests in QEMU above one lower cache, without agents and with them: `futae demo --guests`
+/// Two guests in QEMU above the host's memory, used in four ways: `futae demo --guests`
 #[derive(clap::Args)]
 pub struct Args {
     /// As `futae demo` has it; there is no other demonstration here
     #[arg(long, hide = true)]
     guests: bool,
+    /// The ways to run: QEMU's cache=none and cache=writeback, futae with LRU, futae exclusive
+    #[arg(long, value_name = "WAY,...", value_delimiter = ',', default_values_t = Way::ALL)]
+    ways: Vec<Way>,
+    /// Linux in the guests: 6.1 or 6.12 [default: 6.1, or 6.12 where Debian has no other]
+    #[arg(long, value_name = "VERSION", value_parser = kernel)]
+    kernel: Option<Kernel>,
+    /// How the next block is chosen: uniform, zipf(EXPONENT), normal(SIGMA), loop
+    #[arg(long, value_name = "CHOICE", default_value = "uniform")]
+    choice: String,
     /// Size of each guest's disk image
     #[arg(long, value_name = "SIZE", default_value = "160MiB")]
     image: String,
@@ -57,13 +68,20 @@ fn plan(args: &Args) -> Result<GuestsPlan, Failure> {
     if reads == 0 {
         return Err(Failure::usage("--reads 0 leaves nothing to count"));
     }
-    Ok(GuestsPlan {
+    let plan = GuestsPlan {
+        ways: args.ways.clone(),
+        kernel: args.kernel,
+        choice: args.choice.clone(),
         image_blocks,
         lower_blocks: blocks("lower", &args.lower)? as u32,
         seed: args.seed,
         warmup: args.warmup.unwrap_or(image_blocks * 2),
         reads,
-    })
+    };
+    match plan.workload().parse::<WorkloadSpec>() {
+        Ok(_) => Ok(plan),
+        Err(error) => Err(Failure::usage(format!("--choice {}: {error}", args.choice))),
+    }
 }
 
 /// The blocks of a size that an option gives.
@@ -76,4 +94,12 @@ fn blocks(what: &str, text: &str) -> Result<u64, Failure> {
         )));
     }
     Ok(blocks)
+}
+
+fn kernel(version: &str) -> Result<Kernel, String> {
+    match version {
+        "6.1" => Ok(Kernel::Debian61),
+        "6.12" => Ok(Kernel::Debian612),
+        other => Err(format!("no guest has Linux {other}: 6.1 or 6.12")),
+    }
 }

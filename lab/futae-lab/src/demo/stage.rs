@@ -1,78 +1,81 @@
-//! What it plays on: `futae serve` with a disk image for each guest, and the guests.
+//! What it plays on: the lower cache, and guests that read their disks above it.
 
-use super::{BLOCK_BYTES, GUESTS, GuestsPlan, MEMORY_MIB, ORDER_READS};
-use crate::live::guests::{self, PORT, look_for_qemu, memory, order, start_agent};
-use crate::live::process::{Background, futae};
+use super::images::Images;
+use super::lower::Lower;
+use super::way::Way;
+use super::{BLOCK_BYTES, GUESTS, GuestsPlan, ORDER_READS};
+use crate::live::guests::{self, PORT, memory, order, start_agent};
+use crate::live::process::read_bytes;
 use anyhow::{Context, anyhow, bail};
-use futae_control::{EngineReport, ask};
 use futae_engine::EngineStatus;
-use futae_machine::{Disk, Guest};
+use futae_machine::Guest;
 use futae_terminal::failure::Failure;
-use serde_json::{Value, json};
-use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::ops::Range;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// A guest's whole life, on a slow and busy machine.
-const LIMIT: Duration = Duration::from_secs(900);
-/// How long agents may take to make themselves heard.
+const LIMIT: Duration = Duration::from_secs(1800);
+/// How long agents may take to report.
 const AGENT_PATIENCE: Duration = Duration::from_secs(60);
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
+/// Bytes of a sector in the kernel's statistics.
+const SECTOR_BYTES: u64 = 512;
 /// Who needs guests, in messages.
-const WHO: &str = "--guests";
+pub const WHO: &str = "--guests";
 
-/// The server and the guests, running.
+/// The lower cache and the guests, running.
 pub struct Stage {
     /// Dropped in this order: the guests before what is below them.
     guests: Vec<Guest>,
-    _serve: Background,
-    control: PathBuf,
-    place: TempDir,
+    lower: Lower,
+    _place: TempDir,
 }
 
 /// What was counted up to one moment.
 pub struct Counted {
-    /// The lower cache.
-    pub lower: EngineStatus,
+    /// The server, if there is one.
+    pub engine: Option<EngineStatus>,
+    /// Blocks that the guests' kernels have read from their disks.
+    pub disk_reads: u64,
+    /// Blocks that QEMU has read from the images, past or through the host's page cache.
+    pub image_reads: u64,
     /// When.
     pub at: Instant,
 }
 
 impl Stage {
-    /// Starts the server, then the guests.
+    /// Starts the lower cache, then the guests.
     pub fn set(
         plan: &GuestsPlan,
+        way: Way,
+        images: &Images,
         stopped: &AtomicBool,
         progress: &mut dyn FnMut(f64),
     ) -> Result<Self, Failure> {
-        look_for_qemu(WHO)?;
         let place = tempfile::Builder::new().prefix("futae-demo-").tempdir()?;
-        let control = place.path().join("control.sock");
-        let (serve, ready) = serve(place.path(), &control, plan)?;
-        let mut stage = Self {
-            guests: Vec::new(),
-            _serve: serve,
-            control,
-            place,
-        };
+        let lower = Lower::start(plan, way, place.path(), images)?;
+        let mut guests = Vec::new();
         for number in 0..GUESTS as usize {
             if stopped.load(Ordering::Relaxed) {
                 return Err(anyhow!("interrupted").into());
             }
-            let uri = ready["exports"][number]["uris"][0].as_str();
-            let uri = uri.context("the server does not tell its address")?;
-            let feed = stage.place.path().join(format!("vm{number}.agent.sock"));
-            let mut guest = boot(uri, &feed)?;
-            // What the kernel reads ahead was asked for by nobody, and could not be simulated. It forgets
-            // what it holds of a device that nobody has open.
+            let mut guest = boot(plan, way, &lower, number, images, place.path())?;
+            lower.add_guest(guest.id())?;
+            // The simulation has no read-ahead. The kernel drops what it holds of a device that
+            // nobody has open.
             let hold = "echo 0 >/sys/block/vda/queue/read_ahead_kb; sleep 100000 </dev/vda >/dev/null 2>&1 &";
             order(&mut guest, hold)?;
-            stage.guests.push(guest);
+            guests.push(guest);
             progress((number + 1) as f64 / f64::from(GUESTS));
         }
-        Ok(stage)
+        Ok(Self {
+            guests,
+            lower,
+            _place: place,
+        })
     }
 
     /// The guests' kernel.
@@ -81,30 +84,35 @@ impl Stage {
         first.map_or_else(String::new, |guest| guest.release().to_owned())
     }
 
-    /// Has every guest read so many pages at random, all guests at the same time.
+    /// Has every guest do the operations of its sequence in a range, all guests at the same time.
     pub fn read(
         &mut self,
-        reads: u64,
-        seed: u64,
+        plan: &GuestsPlan,
+        operations: Range<u64>,
         stopped: &AtomicBool,
         tell: &(dyn Fn(u64) + Sync),
     ) -> anyhow::Result<()> {
-        let read = |guest: &mut Guest, mut seed: u64| {
-            let mut left = reads;
-            while left > 0 {
+        let read = |guest: &mut Guest, seed: u64| {
+            let mut at = operations.start;
+            while at < operations.end {
                 if stopped.load(Ordering::Relaxed) {
                     bail!("interrupted");
                 }
-                let now = left.min(ORDER_READS);
-                let load = format!("futae load /dev/vda --operations {now} --seed {seed}");
+                let now = (operations.end - at).min(ORDER_READS);
+                let load = format!(
+                    "futae load /dev/vda --choice '{}' --seed {seed} --skip {at} --operations {now}",
+                    plan.choice
+                );
                 order(guest, &format!("{load} >/dev/null"))?;
-                (left, seed) = (left - now, seed.wrapping_add(u64::from(GUESTS)));
+                at += now;
                 tell(now);
             }
             Ok(())
         };
+        // All ways read the same blocks in the same order.
+        let seed = plan.seed.wrapping_mul(1_000_003);
         std::thread::scope(|scope| {
-            let guests = self.guests.iter_mut().zip(0..);
+            let (guests, read) = (self.guests.iter_mut().zip(0..), &read);
             let readers: Vec<_> = guests
                 .map(|(guest, number)| scope.spawn(move || read(guest, seed.wrapping_add(number))))
                 .collect();
@@ -120,7 +128,7 @@ impl Stage {
             start_agent(guest, "--notices")?;
         }
         let deadline = Instant::now() + AGENT_PATIENCE;
-        while self.is_blind()? {
+        while self.lower.is_blind()? {
             if stopped.load(Ordering::Relaxed) {
                 bail!("interrupted");
             }
@@ -137,24 +145,21 @@ impl Stage {
         Ok(())
     }
 
-    fn status(&self) -> anyhow::Result<Value> {
-        Ok(ask(&self.control, &json!({ "command": "status" }))?)
-    }
-
-    fn is_blind(&self) -> anyhow::Result<bool> {
-        let status = self.status()?;
-        let exports = status["exports"].as_array();
-        let exports = exports.context("the server does not tell of its exports")?;
-        Ok(exports.iter().any(|export| export["is_blind"] != false))
-    }
-
-    /// What the lower cache has counted.
-    pub fn count(&self) -> anyhow::Result<Counted> {
-        let engines = self.status()?["engines"].take();
-        let engines: Vec<EngineReport> = serde_json::from_value(engines)?;
-        let first = engines.into_iter().next();
+    /// What has been counted so far.
+    pub fn count(&mut self) -> anyhow::Result<Counted> {
+        let (mut disk_reads, mut image_reads) = (0, 0);
+        for guest in &mut self.guests {
+            let said = order(guest, "cat /sys/block/vda/stat")?;
+            let sectors = said.split_whitespace().nth(2);
+            let sectors: Option<u64> = sectors.and_then(|word| word.parse().ok());
+            let sectors = sectors.context("a guest does not count what it reads")?;
+            disk_reads += sectors * SECTOR_BYTES / BLOCK_BYTES;
+            image_reads += read_bytes(guest.id())? as u64 / BLOCK_BYTES;
+        }
         Ok(Counted {
-            lower: first.context("the server has no cache")?.engine,
+            engine: self.lower.engine()?,
+            disk_reads,
+            image_reads,
             at: Instant::now(),
         })
     }
@@ -172,48 +177,26 @@ impl Stage {
     }
 }
 
-/// `futae serve` with an empty image for each guest: what they hold is never looked at.
-fn serve(place: &Path, control: &Path, plan: &GuestsPlan) -> anyhow::Result<(Background, Value)> {
-    let mut serve = futae([
-        "serve",
-        "--json",
-        "--policy",
-        "exclusive",
-        "--feed",
-        "agent",
-    ])?;
-    serve.args(["--cache", &format!("{}blocks", plan.lower_blocks)]);
-    let listen = place.join("futae.sock");
-    serve
-        .arg("--listen")
-        .arg(format!("unix:{}", listen.display()));
-    serve
-        .arg("--control")
-        .arg(format!("unix:{}", control.display()));
-    for number in 0..GUESTS {
-        let image = place.join(format!("vm{number}.img"));
-        let made =
-            File::create(&image).and_then(|file| file.set_len(plan.image_blocks * BLOCK_BYTES));
-        made.with_context(|| {
-            let image = image.display();
-            format!("{image}: cannot make the disk image (TMPDIR chooses where)")
-        })?;
-        serve
-            .arg("--export")
-            .arg(format!("vm{number}={}", image.display()));
-    }
-    Background::start("futae serve", serve)
-}
-
-/// Boots a guest with a disk and a way to tell of its evictions.
-fn boot(uri: &str, feed: &Path) -> anyhow::Result<Guest> {
-    guests::boot(WHO, |plan| {
-        let disk = Disk::Nbd {
-            uri: uri.to_owned(),
-        };
-        plan.memory_mib(MEMORY_MIB)
+/// Boots a guest with its disk, and a port for its agent.
+fn boot(
+    plan: &GuestsPlan,
+    way: Way,
+    lower: &Lower,
+    number: usize,
+    images: &Images,
+    place: &Path,
+) -> anyhow::Result<Guest> {
+    let port = place.join(format!("vm{number}.agent.sock"));
+    guests::boot_kernel(WHO, plan.kernel, |guest| {
+        let guest = guest
+            .memory_mib(way.memory_mib(plan))
             .limit(LIMIT)
-            .disk(disk)
-            .port(PORT, feed)
+            .disk(lower.disk(number, images));
+        match way {
+            // What the host's page cache may take is bounded with all else that QEMU takes later.
+            Way::Writeback => guest.preallocated(),
+            Way::Exclusive => guest.port(PORT, &port),
+            Way::Direct | Way::Lru => guest,
+        }
     })
 }

@@ -24,11 +24,23 @@ pub fn look_for_qemu(who: &str) -> anyhow::Result<()> {
 
 /// Boots a guest that has futae, with the kernel that this release of Debian has.
 pub fn boot(who: &str, plan: impl Fn(Plan) -> Plan) -> anyhow::Result<Guest> {
+    boot_kernel(who, None, plan)
+}
+
+/// As [`boot`], with a certain kernel.
+pub fn boot_kernel(
+    who: &str,
+    kernel: Option<Kernel>,
+    plan: impl Fn(Plan) -> Plan,
+) -> anyhow::Result<Guest> {
     let futae = program()?;
     let boot = |kernel| plan(Plan::new(kernel)).file("/bin/futae", &futae).boot();
-    let booted = match boot(Kernel::Debian61) {
-        Err(error) if error.is_missing() => boot(Kernel::Debian612),
-        booted => booted,
+    let booted = match kernel {
+        Some(kernel) => boot(kernel),
+        None => match boot(Kernel::Debian61) {
+            Err(error) if error.is_missing() => boot(Kernel::Debian612),
+            booted => booted,
+        },
     };
     booted.map_err(|error| match error.is_missing() {
         true => missing(who, &error.to_string()),

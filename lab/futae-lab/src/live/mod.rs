@@ -29,7 +29,7 @@ mod aoki_guest;
 mod aoki_pace;
 mod aoki_race;
 mod aoki_reader;
-mod cgroup;
+pub mod cgroup;
 mod disk;
 pub mod guests;
 mod kotoge;

@@ -1,0 +1,84 @@
+//! Requests of a connection as the cache takes them: reads that it can answer at once go straight
+//! into the buffer of the reply.
+
+use crate::mailbox::{Completion, Mailbox, Tag};
+use futae_engine::{Batch, ClientId, IoBuf, Operation, ReadRange, Request};
+use futae_policy::VolumeId;
+use std::sync::Arc;
+
+/// A request that the cache does not have yet.
+pub(crate) struct Pending {
+    tag: Tag,
+    sequence: u64,
+    /// Gone as soon as the cache has it.
+    operation: Option<Operation>,
+    /// What a read that is answered at once has brought.
+    reply: Option<IoBuf>,
+}
+
+impl Pending {
+    pub(crate) fn new(tag: Tag, sequence: u64, operation: Operation) -> Self {
+        Self {
+            tag,
+            sequence,
+            operation: Some(operation),
+            reply: None,
+        }
+    }
+}
+
+/// A batch of them.
+pub(crate) struct Requests<'a> {
+    pub(crate) pending: &'a mut Vec<Pending>,
+    pub(crate) volume: VolumeId,
+    pub(crate) client: ClientId,
+    pub(crate) mailbox: &'a Arc<Mailbox>,
+    /// Reads that were answered at once.
+    pub(crate) answered: &'a mut Vec<Completion>,
+}
+
+impl Batch for Requests<'_> {
+    fn read(&self, at: usize) -> Option<ReadRange> {
+        match self.pending[at].operation {
+            Some(Operation::Read { offset, length }) => Some(ReadRange {
+                volume: self.volume,
+                offset,
+                length,
+            }),
+            _ => None,
+        }
+    }
+
+    fn fill(&mut self, at: usize, from: usize, bytes: &[u8]) {
+        let pending = &mut self.pending[at];
+        let length = match pending.operation {
+            Some(Operation::Read { length, .. }) => length as usize,
+            _ => return,
+        };
+        let reply = pending.reply.get_or_insert_with(|| IoBuf::new(length));
+        reply.as_mut_slice()[from..from + bytes.len()].copy_from_slice(bytes);
+    }
+
+    fn filled(&mut self, at: usize) {
+        let pending = &mut self.pending[at];
+        pending.operation = None;
+        let completion = Completion {
+            tag: pending.tag,
+            result: Ok(pending.reply.take().unwrap_or_else(|| IoBuf::new(0))),
+        };
+        self.answered.push(completion);
+    }
+
+    fn request(&mut self, at: usize) -> Request {
+        let pending = &mut self.pending[at];
+        let (mailbox, tag) = (Arc::clone(self.mailbox), pending.tag);
+        Request {
+            volume: self.volume,
+            client: self.client,
+            sequence: pending.sequence,
+            // The cache asks once.
+            operation: pending.operation.take().unwrap_or(Operation::Settle),
+            done: Box::new(move |result| mailbox.put(Completion { tag, result })),
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! What is below the guests: images alone, the host's page cache, or `futae serve`.
+
+use super::images::Images;
+use super::way::Way;
+use super::{BLOCK_BYTES, GuestsPlan};
+use crate::live::cgroup::{Bound, Group};
+use crate::live::process::{Background, futae};
+use anyhow::Context;
+use futae_control::{EngineReport, ask};
+use futae_engine::EngineStatus;
+use futae_machine::{Disk, HostCache};
+use futae_terminal::failure::Failure;
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+
+/// It, running.
+pub enum Lower {
+    /// QEMU reads the images past the host's page cache.
+    Images,
+    /// QEMU reads them through the host's page cache, in a memory cgroup.
+    PageCache(Group),
+    /// A server.
+    Server(Server),
+}
+
+/// `futae serve`, running.
+pub struct Server {
+    _serve: Background,
+    control: PathBuf,
+    uris: Vec<String>,
+}
+
+impl Lower {
+    /// Starts it.
+    pub fn start(
+        plan: &GuestsPlan,
+        way: Way,
+        place: &Path,
+        images: &Images,
+    ) -> Result<Self, Failure> {
+        images.drop_cached()?;
+        Ok(match (way, way.served_policy()) {
+            (_, Some(policy)) => Self::Server(Server::start(plan, way, policy, place, images)?),
+            (Way::Writeback, None) => {
+                Self::PageCache(Group::new(&[Bound::PageCache(plan.lower_bytes())])?)
+            }
+            (_, None) => Self::Images,
+        })
+    }
+
+    /// The disk of guest `number`.
+    pub fn disk(&self, number: usize, images: &Images) -> Disk {
+        let image = |cache| Disk::Image {
+            path: images.paths[number].clone(),
+            cache,
+        };
+        match self {
+            Self::Images => image(HostCache::None),
+            Self::PageCache(_) => image(HostCache::Writeback),
+            Self::Server(server) => Disk::Nbd {
+                uri: server.uris[number].clone(),
+            },
+        }
+    }
+
+    /// A guest runs; what it reads from now on counts against the host's memory.
+    pub fn add_guest(&self, process: u32) -> anyhow::Result<()> {
+        match self {
+            Self::PageCache(group) => Ok(group.add(process)?),
+            Self::Images | Self::Server(_) => Ok(()),
+        }
+    }
+
+    /// What the server has counted, if there is one.
+    pub fn engine(&self) -> anyhow::Result<Option<EngineStatus>> {
+        match self {
+            Self::Server(server) => server.engine().map(Some),
+            Self::Images | Self::PageCache(_) => Ok(None),
+        }
+    }
+
+    /// Whether an export of the server has not heard of evictions yet.
+    pub fn is_blind(&self) -> anyhow::Result<bool> {
+        let Self::Server(server) = self else {
+            return Ok(true);
+        };
+        let status = server.status()?;
+        let exports = status["exports"].as_array();
+        let exports = exports.context("the server does not list its exports")?;
+        Ok(exports.iter().any(|export| export["is_blind"] != false))
+    }
+}
+
+impl Server {
+    fn start(
+        plan: &GuestsPlan,
+        way: Way,
+        policy: &str,
+        place: &Path,
+        images: &Images,
+    ) -> anyhow::Result<Self> {
+        let control = place.join("control.sock");
+        let mut serve = futae(["serve", "--json", "--policy", policy])?;
+        if way == Way::Exclusive {
+            serve.args(["--feed", "agent"]);
+        }
+        serve.args(["--cache", &format!("{}blocks", plan.lower_blocks)]);
+        serve.args(["--block", &BLOCK_BYTES.to_string()]);
+        let listen = place.join("futae.sock");
+        serve
+            .arg("--listen")
+            .arg(format!("unix:{}", listen.display()));
+        serve
+            .arg("--control")
+            .arg(format!("unix:{}", control.display()));
+        for (number, image) in images.paths.iter().enumerate() {
+            serve
+                .arg("--export")
+                .arg(format!("vm{number}={}", image.display()));
+        }
+        let (serve, ready) = Background::start("futae serve", serve)?;
+        let uri = |number: usize| {
+            ready["exports"][number]["uris"][0]
+                .as_str()
+                .map(str::to_owned)
+        };
+        let uris: Option<Vec<String>> = (0..images.paths.len()).map(uri).collect();
+        Ok(Self {
+            _serve: serve,
+            control,
+            uris: uris.context("the server does not name its addresses")?,
+        })
+    }
+
+    fn status(&self) -> anyhow::Result<Value> {
+        Ok(ask(&self.control, &json!({ "command": "status" }))?)
+    }
+
+    fn engine(&self) -> anyhow::Result<EngineStatus> {
+        let engines = self.status()?["engines"].take();
+        let engines: Vec<EngineReport> = serde_json::from_value(engines)?;
+        let first = engines.into_iter().next();
+        Ok(first.context("the server has no cache")?.engine)
+    }
+}
