@@ -304,10 +304,7 @@ impl<'a> ConnectionLoop<'a> {
                     no_hole,
                 },
             ),
-            Command::Demote => {
-                let demotion = Operation::Demote { offset, data };
-                (TagKind::Silent, self.session.engine.hashed(demotion))
-            }
+            Command::Demote => (TagKind::Silent, Operation::Demote { offset, data }),
             Command::BlockStatus => return self.block_status(header),
             // The rules let no other command through.
             Command::Disconnect | Command::Unknown(_) => return self.stop_reading(),
@@ -368,6 +365,7 @@ impl<'a> ConnectionLoop<'a> {
 
     fn enqueue(&mut self, sequence: u64, tag: Tag, operation: Operation) {
         self.in_flight += 1;
+        let operation = self.session.engine.hashed(operation);
         self.batch.push(Pending::new(tag, sequence, operation));
     }
 

@@ -4,30 +4,17 @@ use super::mac::Keys;
 use super::macs::Macs;
 use super::options::OnRefusal;
 use super::table::Verdict;
+use super::tally::HandDownTally;
 use crate::engine::effects::Effects;
 use crate::engine::flights::Span;
 use crate::engine::frames::Frame;
 use crate::engine::front::Engine;
-use crate::engine::rest::Rest;
+use crate::engine::rest::{Handing, Rest};
 use crate::engine::state::State;
 use crate::engine::steps::STEP_BYTES;
 use crate::request::HandedDown;
 use crate::{IoBuf, Operation, Request};
 use futae_policy::{AccessKind, BlockId, Outcome};
-
-/// Blocks with their data that are being decided on.
-pub struct Handing {
-    pub span: Span,
-    pub data: IoBuf,
-    pub macs: Macs,
-    /// Whether a client handed it down that may keep its blocks otherwise: it is never a notice.
-    pub is_demotion: bool,
-    /// The next block.
-    pub next: u64,
-}
-
-/// A block that entered, and its data, until the store says what it has.
-pub type Compared = (BlockId, IoBuf);
 
 /// What becomes of a block.
 enum Judgement {
@@ -145,7 +132,7 @@ impl State {
         }
     }
 
-    fn count(&mut self, block: BlockId, change: impl Fn(&mut super::HandDownTally)) {
+    fn count(&mut self, block: BlockId, change: impl Fn(&mut HandDownTally)) {
         change(&mut self.volumes[usize::from(block.volume().0)].handed_down);
         change(&mut self.handed_down);
     }
