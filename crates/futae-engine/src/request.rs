@@ -100,7 +100,7 @@ pub struct HandedDown {
     pub(crate) offset: u64,
     pub(crate) data: IoBuf,
     /// Made before the cache's lock is taken, where it verifies.
-    pub(crate) macs: Macs,
+    pub(crate) macs: Option<Macs>,
     /// Whether it came as a demotion.
     pub(crate) is_demotion: bool,
 }
@@ -113,7 +113,7 @@ impl HandedDown {
         Self {
             offset,
             data,
-            macs: Macs::default(),
+            macs: None,
             is_demotion: false,
         }
     }

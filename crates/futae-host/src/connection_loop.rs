@@ -365,6 +365,7 @@ impl<'a> ConnectionLoop<'a> {
 
     fn enqueue(&mut self, sequence: u64, tag: Tag, operation: Operation) {
         self.in_flight += 1;
+        let operation = self.session.engine.hashed(operation);
         self.batch.push(Pending::new(tag, sequence, operation));
     }
 

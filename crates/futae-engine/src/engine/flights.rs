@@ -1,6 +1,5 @@
 //! Work under way: reads from stores, the requests that wait for them, and writes.
 
-use super::verify::Compared;
 use crate::{Done, IoBuf, IoError, Request};
 use futae_policy::{BlockId, Slot, VolumeId};
 
@@ -83,7 +82,7 @@ pub struct Flight {
     /// Whether it is read for nobody yet.
     pub background: Background,
     /// Blocks that were handed down, to be held against what it brings.
-    pub compared: Vec<Compared>,
+    pub compared: Vec<(BlockId, IoBuf)>,
     /// Whether it is read because of notices.
     pub is_notice: bool,
     /// Writes that wait until it is over.

@@ -129,16 +129,17 @@ impl Engine {
 
     /// Starts a request.
     pub fn submit(self: &Arc<Self>, mut request: Request) {
-        self.hash_handed_down(&mut request);
+        request.operation = self.hashed(request.operation);
         self.act(|state, effects| state.begin(request, effects));
     }
 
     /// Starts several requests, decided in their order, taking the lock once.
     pub fn submit_batch(self: &Arc<Self>, requests: &mut Vec<Request>) {
         if self.keys.get().is_some() {
-            requests
-                .iter_mut()
-                .for_each(|request| self.hash_handed_down(request));
+            for request in requests.iter_mut() {
+                let operation = std::mem::replace(&mut request.operation, Operation::Flush);
+                request.operation = self.hashed(operation);
+            }
         }
         self.act(|state, effects| {
             for request in requests.drain(..) {

@@ -2,7 +2,7 @@
 
 use super::flights::Span;
 use super::joint::Joint;
-use super::verify::{Handing, Macs};
+use super::verify::Macs;
 use crate::request::Granted;
 use crate::{ClientId, Done, IoBuf, IoError, Request, StoreOperation};
 use futae_policy::VolumeId;
@@ -58,6 +58,17 @@ pub struct Demoting {
     pub sequence: u64,
     pub span: Span,
     pub data: IoBuf,
+    pub next: u64,
+}
+
+/// Blocks that were handed down with their data and are being decided on.
+pub struct Handing {
+    pub span: Span,
+    pub data: IoBuf,
+    pub macs: Macs,
+    /// Whether it came as a demotion: what is refused of it is no notice.
+    pub is_demotion: bool,
+    /// The next block.
     pub next: u64,
 }
 

@@ -10,11 +10,11 @@ use super::generations::{self, Generations};
 use super::loads::{Loads, PAGE_BYTES, PIECE_BYTES};
 use super::log::DecisionLog;
 use super::options::{EngineOptions, OnEviction};
-use super::rest::Waiting;
+use super::rest::{Handing, Waiting};
 use super::steps::Steps;
 use super::tally::Tally;
 use super::under_way::UnderWay;
-use super::verify::{HandDownTally, Handing, Verifier};
+use super::verify::{HandDownTally, Verifier};
 use super::volume::Volume;
 use crate::arena::Arena;
 use crate::request::HandedDown;
@@ -131,6 +131,7 @@ impl State {
         if self.volumes.get(usize::from(volume.0)).is_some_and(grows) {
             return self.begin_growing(request, effects);
         }
+        let request = self.hashed(request);
         let span = match self.checked_span(&request) {
             Ok(span) => span,
             Err(error) => {
@@ -159,7 +160,7 @@ impl State {
                 let handing = Handing {
                     span,
                     data: handed.data,
-                    macs: handed.macs,
+                    macs: handed.macs.unwrap_or_default(),
                     is_demotion: handed.is_demotion,
                     next: self.block_range(&span).0,
                 };

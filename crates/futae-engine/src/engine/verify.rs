@@ -19,10 +19,10 @@ mod options;
 mod state;
 mod table;
 mod tally;
+mod verifier;
 
-pub use admit::{Compared, Handing};
 pub use mac::Keys;
 pub use macs::Macs;
 pub use options::{OnRefusal, Verification};
-pub use state::Verifier;
 pub use tally::{HandDownTally, HandedDownStatus};
+pub use verifier::Verifier;

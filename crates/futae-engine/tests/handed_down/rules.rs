@@ -2,7 +2,11 @@
 
 use crate::common::{BLOCK, setup, setup_of, take, write};
 use crate::{PLAIN, counts, fresh, hand, read, status, verifying};
-use futae_engine::{ClientId, HandedDown, IoBuf, OnEviction, OnRefusal, Operation, Verification};
+use futae_engine::{
+    Batch, ClientId, HandedDown, IoBuf, OnEviction, OnRefusal, Operation, ReadRange, Request,
+    Verification,
+};
+use futae_policy::VolumeId;
 
 #[test]
 fn what_was_served_comes_back_and_is_served_from_memory() {
@@ -96,6 +100,57 @@ fn a_volume_may_have_several_clients() {
     demote(other, 1, &new);
     assert_eq!(counts(&setup), [1, 0, 1, 0, 0], "true, whoever says it");
     assert_eq!(read(&setup, 5), new);
+}
+
+/// Hands down pages whose hashes nobody has made before the lock is taken.
+struct Unhashed(ClientId, VolumeId, Vec<Operation>);
+
+impl Batch for Unhashed {
+    fn read(&self, _: usize) -> Option<ReadRange> {
+        None
+    }
+    fn fill(&mut self, _: usize, _: usize, _: &[u8]) {}
+    fn filled(&mut self, _: usize) {}
+    fn request(&mut self, _: usize) -> Request {
+        Request {
+            volume: self.1,
+            client: self.0,
+            sequence: 1,
+            operation: self.2.remove(0),
+            done: Box::new(drop),
+        }
+    }
+}
+
+#[test]
+fn nothing_goes_round_the_hashes_in_a_batch() {
+    let setup = verifying(PLAIN);
+    let client = setup.engine.join(setup.volume);
+    read(&setup, 5);
+    read(&setup, 6);
+    let offset = 5 * BLOCK;
+    let page = |data: &[u8]| IoBuf::copy_of(data);
+    let forged = page(&[1; BLOCK as usize]);
+    let operations = vec![
+        Operation::Demote {
+            offset,
+            data: forged,
+        },
+        Operation::HandDown(HandedDown::new(offset, page(&fresh(6)))),
+        setup.engine.hashed(Operation::Demote {
+            offset,
+            data: page(&fresh(4)),
+        }),
+        Operation::Demote {
+            offset,
+            data: page(&fresh(5)),
+        },
+        Operation::HandDown(HandedDown::new(offset + BLOCK, page(&fresh(6)))),
+    ];
+    let mut batch = Unhashed(client, setup.volume, operations);
+    setup.engine.run_batch(5, &mut batch);
+    assert_eq!(counts(&setup), [2, 0, 3, 0, 0]);
+    assert_eq!((read(&setup, 5), read(&setup, 6)), (fresh(5), fresh(6)));
 }
 
 #[test]

@@ -1,32 +1,20 @@
 //! What is handed down with its data: each block is held against its hash, and enters or is refused.
 
+use super::mac::Keys;
 use super::macs::Macs;
 use super::options::OnRefusal;
 use super::table::Verdict;
+use super::tally::HandDownTally;
 use crate::engine::effects::Effects;
 use crate::engine::flights::Span;
 use crate::engine::frames::Frame;
 use crate::engine::front::Engine;
-use crate::engine::rest::Rest;
+use crate::engine::rest::{Handing, Rest};
 use crate::engine::state::State;
 use crate::engine::steps::STEP_BYTES;
 use crate::request::HandedDown;
 use crate::{IoBuf, Operation, Request};
 use futae_policy::{AccessKind, BlockId, Outcome};
-
-/// Blocks with their data that are being decided on.
-pub struct Handing {
-    pub span: Span,
-    pub data: IoBuf,
-    pub macs: Macs,
-    /// Whether a client handed it down that may keep its blocks otherwise: it is never a notice.
-    pub is_demotion: bool,
-    /// The next block.
-    pub next: u64,
-}
-
-/// A block that entered, and its data, until the store says what it has.
-pub type Compared = (BlockId, IoBuf);
 
 /// What becomes of a block.
 enum Judgement {
@@ -36,27 +24,47 @@ enum Judgement {
 }
 
 impl Engine {
-    /// Makes the hashes of what a request hands down. Without the lock.
-    pub(in crate::engine) fn hash_handed_down(&self, request: &mut Request) {
-        let Some(keys) = self.keys.get() else {
-            return;
-        };
-        let (offset, data, is_demotion) = match &mut request.operation {
-            Operation::Demote { offset, data } => (*offset, data, true),
-            Operation::HandDown(handed) => (handed.offset, &mut handed.data, false),
-            _ => return,
-        };
-        let data = std::mem::replace(data, IoBuf::new(0));
-        request.operation = Operation::HandDown(HandedDown {
-            macs: Macs::make(keys, self.block_bytes, offset, data.as_slice()),
-            offset,
-            data,
-            is_demotion,
-        });
+    /// An operation that hands data down, with its hashes made; others, and all where nothing is verified, as they
+    /// are. [`submit`](Self::submit) does so itself; of operations that reach the cache while its lock is held
+    /// ([`run_batch`](Self::run_batch)) it is better done before.
+    #[must_use]
+    pub fn hashed(&self, operation: Operation) -> Operation {
+        match self.keys.get() {
+            Some(keys) => hash(keys, self.block_bytes, operation),
+            None => operation,
+        }
     }
 }
 
+fn hash(keys: &Keys, block_bytes: u64, operation: Operation) -> Operation {
+    let (offset, data, is_demotion) = match operation {
+        Operation::Demote { offset, data } => (offset, data, true),
+        Operation::HandDown(handed) if handed.macs.is_none() => (handed.offset, handed.data, false),
+        other => return other,
+    };
+    let macs = Macs::make(keys, block_bytes, offset, data.as_slice());
+    Operation::HandDown(HandedDown {
+        macs: Some(macs),
+        offset,
+        data,
+        is_demotion,
+    })
+}
+
 impl State {
+    /// A request of which the hashes are made, if it needs any: here at the latest, under the lock, so that nothing
+    /// that is handed down goes round them.
+    pub fn hashed(&self, mut request: Request) -> Request {
+        let is_handed = matches!(
+            request.operation,
+            Operation::Demote { .. } | Operation::HandDown(_)
+        );
+        if let (Some(verifier), true) = (&self.verifier, is_handed) {
+            request.operation = hash(verifier.table.keys(), self.block_bytes, request.operation);
+        }
+        request
+    }
+
     /// Decides on blocks that were handed down, as many as this step has room for.
     pub fn hand_on(&mut self, mut handing: Handing, effects: &mut Effects) {
         let (_, end) = self.block_range(&handing.span);
@@ -124,7 +132,7 @@ impl State {
         }
     }
 
-    fn count(&mut self, block: BlockId, change: impl Fn(&mut super::HandDownTally)) {
+    fn count(&mut self, block: BlockId, change: impl Fn(&mut HandDownTally)) {
         change(&mut self.volumes[usize::from(block.volume().0)].handed_down);
         change(&mut self.handed_down);
     }
@@ -144,8 +152,8 @@ impl State {
         };
         let frame = self.arena.frame_mut(slot);
         handing.span.copy(handing.data.as_slice(), &of, frame);
-        let compares = |verifier: &Box<super::Verifier>| verifier.options.compare_with_store;
-        let copy = self.verifier.as_ref().is_some_and(compares);
+        let verifier = self.verifier.as_deref();
+        let copy = verifier.is_some_and(|verifier| verifier.options.compare_with_store);
         let copy = copy.then(|| IoBuf::copy_of(&frame[..of.length as usize]));
         self.frames.set(slot, Frame::Ready);
         if let Some(copy) = copy {

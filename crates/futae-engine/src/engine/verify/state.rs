@@ -5,6 +5,7 @@ use super::macs::Macs;
 use super::options::Verification;
 use super::table::{Table, Verdict};
 use super::tally::HandedDownStatus;
+use super::verifier::Verifier;
 use crate::engine::effects::Ticket;
 use crate::engine::flights::Span;
 use crate::engine::front::Engine;
@@ -14,12 +15,6 @@ use futae_policy::{BlockId, VolumeId};
 
 /// The entries of a range of no more blocks are removed one by one; of a longer one, all of its volume.
 const FORGOTTEN_BLOCKS_MAX: u64 = 1024;
-
-/// What a cache that verifies knows.
-pub struct Verifier {
-    pub table: Table,
-    pub options: Verification,
-}
 
 impl Engine {
     /// From now on data that is handed down ([`crate::Operation::HandDown`], and

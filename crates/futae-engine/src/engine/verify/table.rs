@@ -75,7 +75,7 @@ impl Table {
         let set = self.set_of(place);
         let known = set.find(place.tag);
         let is_new = known.is_none() && set.tags[WAYS - 1] == 0;
-        set.to_front(known.unwrap_or(WAYS - 1));
+        set.make_first(known.unwrap_or(WAYS - 1));
         set.tags[0] = place.tag;
         set.macs[0] = mac.at(place);
         self.entries += u64::from(is_new);
@@ -85,7 +85,7 @@ impl Table {
     pub fn remove(&mut self, place: &Place) {
         let set = self.set_of(place);
         if let Some(way) = set.find(place.tag) {
-            set.to_front(way);
+            set.make_first(way);
             set.tags.rotate_left(1);
             set.macs.rotate_left(1);
             set.tags[WAYS - 1] = 0;
@@ -102,12 +102,12 @@ impl Table {
         if !set.macs[way].is(mac.at(place)) {
             return Verdict::Different;
         }
-        set.to_front(way);
+        set.make_first(way);
         Verdict::Same
     }
 
     fn set_of(&mut self, place: &Place) -> &mut Set {
-        let at = u64::from(place.set) * self.sets.len() as u64 >> 32;
+        let at = (u64::from(place.set) * self.sets.len() as u64) >> 32;
         &mut self.sets[at as usize]
     }
 }
@@ -117,7 +117,7 @@ impl Set {
         self.tags.iter().position(|&other| other == tag)
     }
 
-    fn to_front(&mut self, way: usize) {
+    fn make_first(&mut self, way: usize) {
         self.tags[..=way].rotate_right(1);
         self.macs[..=way].rotate_right(1);
     }
