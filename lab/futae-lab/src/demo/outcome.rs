@@ -3,6 +3,7 @@
 use super::stage::Counted;
 use super::way::Way;
 use super::{BLOCK_BYTES, GUESTS, GuestsPlan};
+use futae_engine::{EngineStatus, HandedDownStatus};
 use futae_sim::{LevelSpec, SimulationSpec, WriteMode, simulate};
 use futae_terminal::failure::Failure;
 use serde::Serialize;
@@ -43,6 +44,12 @@ pub struct GuestsRun {
     pub notices: u64,
     /// Blocks that came with their data and were kept.
     pub demotions: u64,
+    /// Blocks whose data were refused, since they were not what the cache last served or was given.
+    pub refused: u64,
+    /// Blocks with data that entered and were compared with the store.
+    pub compared: u64,
+    /// Those of them that were wrong.
+    pub wrong: u64,
     /// Reads of all guests per second.
     pub guest_reads_per_second: f64,
     /// Memory of each guest.
@@ -134,7 +141,10 @@ impl Figures {
         let (store_reads, notice_reads, hits) = match (&before.engine, &after.engine) {
             (Some(before), Some(after)) => {
                 let lower = after.counters.since(&before.counters);
+                // Blocks that are compared with the store are read for that alone.
+                let compared = |status: &EngineStatus| status.handed_down.handed_down_compared;
                 let read = after.store_read_blocks - before.store_read_blocks;
+                let read = read.saturating_sub(compared(after) - compared(before));
                 let for_notices = after.notice_reads - before.notice_reads;
                 (read, for_notices, lower.hits)
             }
@@ -175,6 +185,14 @@ impl GuestsRun {
             }
             _ => (0, 0),
         };
+        let checked = |counted: &Counted| {
+            let status = counted.engine.as_ref().map(|engine| engine.handed_down);
+            status.unwrap_or_default()
+        };
+        let (from, to) = (checked(before), checked(after));
+        let refused = |at: &HandedDownStatus| {
+            at.handed_down_unknown + at.handed_down_different + at.handed_down_busy
+        };
         Self {
             way,
             feed: if way == Way::Exclusive {
@@ -186,6 +204,9 @@ impl GuestsRun {
             measured: Figures::measured(way, requests, measured),
             notices: handed_down.0,
             demotions: handed_down.1,
+            refused: refused(&to) - refused(&from),
+            compared: to.handed_down_compared - from.handed_down_compared,
+            wrong: to.handed_down_wrong - from.handed_down_wrong,
             guest_reads_per_second: requests as f64 / seconds,
             memory_mib: way.memory_mib(plan),
             page_cache_blocks,

@@ -11,7 +11,7 @@ const HASH_BYTES: u64 = 20;
 /// where that is so many times the cache.
 const CACHES: u64 = 4;
 /// Memory for the hashes of a cache at least, unless said otherwise: guests of a small cache may be much larger.
-const AUTO_BYTES_MIN: u64 = 1 << 20;
+const AUTO_BYTES_MIN: u64 = 4 << 20;
 /// Memory for hashes at most, unless said otherwise: enough for guests of 50 GiB with blocks of 4 KiB.
 const AUTO_BYTES_MAX: u64 = 256 << 20;
 /// Larger blocks are loaded in pieces, and cannot be verified.
@@ -22,7 +22,7 @@ const BLOCK_BYTES_MAX: u64 = 1 << 20;
 pub(super) struct EvictionArgs {
     /// Memory for the hashes by which evicted blocks that clients and agents hand down are verified: about 20 bytes
     /// for each block that guests may hold. A block of which no hash is known is refused. auto: enough for 4
-    /// times the cache, at least 1MiB a cache and at most 256MiB; nothing if blocks are not accepted or larger than 1MiB. off: believe a volume's
+    /// times the cache, at least 4MiB a cache and at most 256MiB; nothing if blocks are not accepted or larger than 1MiB. off: believe a volume's
     /// one client, and no agent
     #[arg(long, value_name = "SIZE|auto|off", default_value = "auto")]
     evictions_memory: EvictionsMemory,
