@@ -25,6 +25,7 @@
 #![forbid(unsafe_code)]
 
 pub mod counters;
+pub mod evicted_pages;
 pub mod frame;
 pub mod message;
 pub mod printable;

@@ -3,6 +3,7 @@
 use crate::sink::Destination;
 use futae_agent_protocol::References;
 use futae_log::LogArgs;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Count what this machine's page cache does, and tell a host what it gives up
@@ -24,6 +25,27 @@ pub struct Args {
     /// Tell where pages lay that were evicted since memory was needed
     #[arg(long)]
     notices: bool,
+    /// Hand pages down that are evicted, with their data: implies --notices. The channel is a disk that
+    /// `futae serve --evictions-disk` offers beside the export; without one, notices are sent alone
+    #[arg(long, conflicts_with_all = ["once", "no_bpf"])]
+    evictions: bool,
+    /// The channel disk: a path, or auto to look for it among all disks
+    #[arg(
+        long,
+        value_name = "PATH|auto",
+        default_value = "auto",
+        requires = "evictions"
+    )]
+    evictions_channel: String,
+    /// Processor time that evicted pages with data may take, in percent of the guest's processors; beyond
+    /// it, notices are sent alone
+    #[arg(
+        long,
+        value_name = "PERCENT",
+        default_value = "3",
+        requires = "evictions"
+    )]
+    evictions_cpu: String,
     /// Report each memory cgroup
     #[arg(long)]
     groups: bool,
@@ -58,6 +80,12 @@ pub struct Checked {
     pub once: Option<Duration>,
     /// Whether to tell what was evicted.
     pub notices: bool,
+    /// Whether evicted pages are handed down with their data.
+    pub evictions: bool,
+    /// The channel disk, if it is named.
+    pub channel: Option<PathBuf>,
+    /// Share of the guest's processors that evicted pages may take.
+    pub evictions_share: f64,
     /// Whether to tell memory cgroups apart.
     pub groups: bool,
     /// How many files to report.
@@ -99,7 +127,11 @@ impl Args {
                 .as_deref()
                 .map(|text| duration("--once", text))
                 .transpose()?,
-            notices: self.notices,
+            notices: self.notices || self.evictions,
+            evictions: self.evictions,
+            channel: (self.evictions_channel != "auto")
+                .then(|| self.evictions_channel.clone().into()),
+            evictions_share: share("--evictions-cpu", &self.evictions_cpu)?,
             groups: self.groups,
             top: self.top,
             threshold: (self.sample * f64::from(References::ALL)) as u32,
@@ -107,6 +139,19 @@ impl Args {
             no_bpf: self.no_bpf,
             functions: self.functions,
         })
+    }
+}
+
+/// Reads `3%` or `3`, a percentage.
+fn share(what: &str, text: &str) -> Result<f64, String> {
+    let number = text.strip_suffix('%').unwrap_or(text).trim().parse();
+    let percent: f64 = number.unwrap_or(f64::NAN);
+    if percent > 0.0 && percent <= 100.0 {
+        Ok(percent / 100.0)
+    } else {
+        Err(format!(
+            "{what} {text}: write a percentage above 0, at most 100"
+        ))
     }
 }
 
@@ -171,7 +216,10 @@ mod tests {
             check(&["--sample", "1"]).expect("all").threshold,
             References::ALL
         );
-        let wrong: [&[&str]; 6] = [
+        let wrong: [&[&str]; 9] = [
+            &["--evictions", "--evictions-cpu", "0"],
+            &["--evictions", "--evictions-cpu", "101%"],
+            &["--evictions-cpu", "3"],
             &["--period", "1ms"],
             &["--sample", "2"],
             &["--sample", "nan"],

@@ -12,10 +12,12 @@
 //! | [`probe`] | the programs in the kernel: loading, reading, which family |
 //! | [`proc`] | what `/proc` and `/sys` tell |
 //! | [`extents`] | from pages of files to sectors of disks |
+//! | [`evictions`] | evicted pages with their data: batches, the channel disk, the budget |
 //! | [`sink`] | where reports go: connecting, queueing, trying again |
 //! | [`table`] | a period as a table for a person |
 
 pub mod args;
+pub mod evictions;
 pub mod extents;
 pub mod probe;
 pub mod proc;

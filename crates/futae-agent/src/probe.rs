@@ -3,6 +3,8 @@
 #[cfg(futae_has_bpf)]
 mod bpf;
 #[cfg(futae_has_bpf)]
+mod copies;
+#[cfg(futae_has_bpf)]
 mod thin;
 
 use crate::args::Checked;
@@ -119,6 +121,54 @@ impl Probe {
             Kind::Vmstat => {
                 let _ = (most, into);
             }
+        }
+    }
+
+    /// Whether evicted pages are copied; if not, why.
+    pub fn copies(&self) -> Result<(), String> {
+        match &self.kind {
+            #[cfg(futae_has_bpf)]
+            Kind::Bpf(programs) => match programs.no_copies() {
+                Some(why) => Err(why.to_owned()),
+                None => Ok(()),
+            },
+            Kind::Vmstat => Err("there is no eBPF".to_owned()),
+        }
+    }
+
+    /// Evicted pages that were copied since the last call, at most so many; how many they were.
+    pub fn copied(&mut self, most: usize, put: impl FnMut(Pages, &[u8])) -> usize {
+        match &mut self.kind {
+            #[cfg(futae_has_bpf)]
+            Kind::Bpf(programs) => programs.copied(most, put),
+            Kind::Vmstat => {
+                let _ = (most, put);
+                0
+            }
+        }
+    }
+
+    /// Has evicted pages copied or not from now on.
+    pub fn hold_back(&mut self, holds: bool) {
+        match &mut self.kind {
+            #[cfg(futae_has_bpf)]
+            Kind::Bpf(programs) => programs.hold_back(holds),
+            Kind::Vmstat => {
+                let _ = holds;
+            }
+        }
+    }
+
+    /// Pages that came without their data so far, and nanoseconds that copies took.
+    #[must_use]
+    pub fn copy_counts(&self) -> (u64, u64) {
+        match &self.kind {
+            #[cfg(futae_has_bpf)]
+            Kind::Bpf(programs) => {
+                let counts = programs.copy_counts();
+                (counts.without_data, counts.copy_ns)
+            }
+            Kind::Vmstat => (0, 0),
         }
     }
 

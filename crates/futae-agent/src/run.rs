@@ -1,6 +1,7 @@
 //! The loop: reads the programs' counters and rings, and sends what is to be said.
 
 use crate::args::Checked;
+use crate::evictions::{Budget, Channel, thread_time};
 use crate::extents::{Pages, Places};
 use crate::probe::{Counts, Probe};
 use crate::sink::Sink;
@@ -19,6 +20,13 @@ use tracing::warn;
 
 /// How long evictions wait until they are told.
 const NOTICE_DELAY: Duration = Duration::from_millis(100);
+/// How long the ring of copied pages is left alone: while pages come, and while none do.
+const COPY_DELAY_BUSY: Duration = Duration::from_millis(2);
+const COPY_DELAY_IDLE: Duration = Duration::from_millis(20);
+/// Batches sent before the counters and the connection get their turn.
+const BATCHES_AT_ONCE: usize = 64;
+/// How long no pages are copied after the channel has failed.
+const CHANNEL_PAUSE: Duration = Duration::from_secs(1);
 /// Evictions looked up before the counters and the connection get their turn.
 const NOTICES_AT_ONCE: usize = 32_768;
 
@@ -60,6 +68,20 @@ struct Agent {
     homeless: u64,
     left: Vec<Pages>,
     read: Vec<u64>,
+    copies: Option<Copies>,
+}
+
+/// Evicted pages that are sent with their data.
+struct Copies {
+    channel: Channel,
+    budget: Budget,
+    /// Processor time that the agent has spent on them.
+    spent: Duration,
+    /// Whether the last look found any.
+    is_busy: bool,
+    is_held_back: bool,
+    /// No pages are copied until then: the channel has failed.
+    failed_until: Option<Instant>,
 }
 
 /// What was counted until the last sample.
@@ -72,13 +94,15 @@ struct Last {
 }
 
 impl Agent {
-    fn new(args: &Checked, probe: Probe) -> anyhow::Result<Self> {
+    fn new(args: &Checked, mut probe: Probe) -> anyhow::Result<Self> {
         let counts = probe.read()?;
+        let run = random();
+        let copies = copies(args, &mut probe, run);
         let hello = Hello {
             guest: args.name.clone().unwrap_or_else(proc::host_name),
             kernel: proc::kernel(),
             boot: proc::boot_id(),
-            run: random(),
+            run,
             source: probe.source(),
             devices: proc::disks(),
         };
@@ -99,6 +123,7 @@ impl Agent {
             homeless: 0,
             left: Vec::new(),
             read: Vec::new(),
+            copies,
         })
     }
 
@@ -111,6 +136,7 @@ impl Agent {
             }
             self.wait(next)?;
             self.tell_evictions()?;
+            self.send_copies()?;
             self.tell_references()?;
             let now = Instant::now();
             if now >= next {
@@ -136,6 +162,11 @@ impl Agent {
             NOTICE_DELAY
         } else {
             Duration::from_secs(1)
+        };
+        let most = match &self.copies {
+            Some(copies) if copies.is_busy => COPY_DELAY_BUSY,
+            Some(_) => most.min(COPY_DELAY_IDLE),
+            None => most,
         };
         let time = next.saturating_duration_since(Instant::now()).min(most);
         let is_gone = {
@@ -172,6 +203,11 @@ impl Agent {
     fn tell_evictions(&mut self) -> io::Result<()> {
         self.left.clear();
         self.probe.evicted(NOTICES_AT_ONCE, &mut self.left);
+        self.tell_left()
+    }
+
+    /// Sends notices of pages.
+    fn tell_left(&mut self) -> io::Result<()> {
         if self.left.is_empty() {
             return Ok(());
         }
@@ -190,6 +226,49 @@ impl Agent {
             }
         }
         Ok(())
+    }
+
+    /// Sends the pages that were copied, and sees to the budget.
+    fn send_copies(&mut self) -> io::Result<()> {
+        let Some(copies) = &mut self.copies else {
+            return Ok(());
+        };
+        let (begin, mut unsent) = (thread_time(), Vec::new());
+        copies.is_busy = false;
+        for _ in 0..BATCHES_AT_ONCE {
+            let mut batch = Vec::new();
+            let (channel, places) = (&mut copies.channel, &mut self.places);
+            let most = channel.most();
+            let count = self.probe.copied(most, |pages, data| {
+                if channel.put(pages, data, places) {
+                    batch.push(pages);
+                } else {
+                    self.homeless += 1;
+                }
+            });
+            if let Err(error) = channel.send() {
+                let path = channel.path().display();
+                warn!("{path}: {error}; evicted pages are sent without their data for a second");
+                copies.failed_until = Some(Instant::now() + CHANNEL_PAUSE);
+                unsent.append(&mut batch);
+            }
+            copies.is_busy |= count > 0;
+            if count < most || copies.failed_until.is_some() {
+                break;
+            }
+        }
+        copies.spent += thread_time().saturating_sub(begin);
+        let (now, in_kernel) = (Instant::now(), self.probe.copy_counts().1);
+        let spent = copies.spent + Duration::from_nanos(in_kernel);
+        copies.failed_until = copies.failed_until.filter(|until| now < *until);
+        let holds = !copies.budget.allows(spent, now) || copies.failed_until.is_some();
+        if holds != copies.is_held_back {
+            copies.is_held_back = holds;
+            self.probe.hold_back(holds);
+        }
+        self.left.clear();
+        self.left.append(&mut unsent);
+        self.tell_left()
     }
 
     fn tell_references(&mut self) -> io::Result<()> {
@@ -267,6 +346,32 @@ impl Agent {
             groups.push(GroupSample { id, path, counters });
         }
         groups
+    }
+}
+
+/// The channel for evicted pages with their data, if they are wanted and can be had.
+fn copies(args: &Checked, probe: &mut Probe, run: u64) -> Option<Copies> {
+    if !args.evictions {
+        return None;
+    }
+    let channel = match probe.copies() {
+        Ok(()) => Channel::open(args.channel.as_deref(), run).map_err(|why| format!("{why:#}")),
+        Err(why) => Err(why),
+    };
+    match channel {
+        Ok(channel) => Some(Copies {
+            channel,
+            budget: Budget::new(args.evictions_share),
+            spent: Duration::ZERO,
+            is_busy: false,
+            is_held_back: false,
+            failed_until: None,
+        }),
+        Err(why) => {
+            warn!("evicted pages are sent without their data: {why}");
+            probe.hold_back(true);
+            None
+        }
     }
 }
 

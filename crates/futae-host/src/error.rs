@@ -1,6 +1,7 @@
 //! Why a server cannot start.
 
 use futae_control::SocketError;
+use futae_engine::SetupError;
 use futae_wire::WireError;
 use std::io;
 
@@ -70,6 +71,9 @@ pub enum HostError {
     /// Nothing to offer.
     #[error("a server needs at least one export")]
     NoExport,
+    /// There is no memory or thread for a channel's cache.
+    #[error(transparent)]
+    Setup(#[from] SetupError),
     /// Nowhere to offer it.
     #[error("a server needs at least one address to listen on")]
     NoAddress,

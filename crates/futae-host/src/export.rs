@@ -51,6 +51,9 @@ impl Export {
 /// All exports of a server, with what the handshake says of them.
 pub(crate) struct ExportTable {
     exports: Vec<Export>,
+    /// Channels for evictions: each with the number of its export. They are numbered behind the exports,
+    /// and are no part of what the server reports and flushes.
+    channels: Vec<(usize, Export)>,
     infos: Vec<ExportInfo>,
     quotas: Vec<Option<Arc<Quota>>>,
     offer: DemotionOffer,
@@ -60,11 +63,18 @@ pub(crate) struct ExportTable {
 }
 
 impl ExportTable {
-    pub(crate) fn new(exports: Vec<Export>, demotion: bool) -> Result<Self, HostError> {
+    pub(crate) fn new(
+        exports: Vec<Export>,
+        channels: Vec<(usize, Export)>,
+        demotion: bool,
+    ) -> Result<Self, HostError> {
         if exports.is_empty() {
             return Err(HostError::NoExport);
         }
-        let infos: Vec<_> = exports.iter().map(Export::info).collect();
+        let disks = exports.iter().map(Export::info);
+        let infos: Vec<_> = disks
+            .chain(channels.iter().map(|(_, channel)| channel.info()))
+            .collect();
         for (at, info) in infos.iter().enumerate() {
             info.check()?;
             if infos[..at].iter().any(|other| other.name == info.name) {
@@ -76,15 +86,17 @@ impl ExportTable {
         let identity = |export: &Export| export.engine.volume_identity(export.volume);
         let identities = exports.iter().map(identity).collect();
         let offer = if demotion {
-            offer(&infos)
+            offer(&infos[..exports.len()])
         } else {
             DemotionOffer::Forbidden
         };
         let quota =
             |export: &Export| Some(Arc::new(Quota::new(&export.name, export.requests_max?)));
+        let all = exports.iter().chain(channels.iter().map(|(_, one)| one));
         Ok(Self {
-            quotas: exports.iter().map(quota).collect(),
+            quotas: all.map(quota).collect(),
             exports,
+            channels,
             identities,
             run: RandomState::new().hash_one(std::process::id()),
             infos,
@@ -100,10 +112,23 @@ impl ExportTable {
         self.find(name).map(|(_, export)| export)
     }
 
-    /// The export and its number.
+    /// The export, or the channel, and its number.
     pub(crate) fn find(&self, name: &str) -> Option<(usize, &Export)> {
-        let mut exports = self.exports.iter().enumerate();
-        exports.find(|(_, export)| export.name == name)
+        let channels = self.channels.iter().map(|(_, channel)| channel);
+        let mut all = self.exports.iter().chain(channels).enumerate();
+        all.find(|(_, export)| export.name == name)
+    }
+
+    /// Exports and channels.
+    pub(crate) fn count(&self) -> usize {
+        self.exports.len() + self.channels.len()
+    }
+
+    /// Whether number `at` is export `of`, or its channel.
+    pub(crate) fn belongs(&self, at: usize, of: usize) -> bool {
+        let channel = at.checked_sub(self.exports.len());
+        let channel = channel.and_then(|at| self.channels.get(at));
+        at == of || channel.is_some_and(|(target, _)| *target == of)
     }
 
     /// What the handshake says of one.
@@ -150,7 +175,7 @@ impl ExportDirectory for ExportTable {
 
     fn identity(&self, name: &str) -> Option<VolumeIdentity> {
         let at = self.exports.iter().position(|export| export.name == name)?;
-        let volume = self.identities[at]?;
+        let volume = (*self.identities.get(at)?)?;
         Some(VolumeIdentity {
             volume,
             run: self.run,

@@ -6,6 +6,7 @@
 //! so that requests that somebody waits for go first. Samples are of no use to a cache; they are passed on to an
 //! allocator ([`RelayOptions`]), if there is one.
 
+use crate::channel::{Channel, ChannelReport};
 use crate::export::ExportTable;
 use crate::{Export, HostError};
 use futae_agent_protocol::receiver::{
@@ -17,6 +18,7 @@ use rustix::fd::BorrowedFd;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 use tracing::warn;
 
@@ -63,12 +65,16 @@ pub struct FeedReport {
     /// How samples are passed on; none if they are not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub samples_to: Option<RelayStatus>,
+    /// What came through the export's channel disk; none if it has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub channel: Option<ChannelReport>,
 }
 
 struct Feed {
     export: String,
     receiver: Receiver,
     relay: Option<Relay>,
+    channel: Option<Arc<Channel>>,
 }
 
 impl Feed {
@@ -77,6 +83,7 @@ impl Feed {
             export: self.export.clone(),
             agent: self.receiver.status(),
             samples_to: self.relay.as_ref().map(Relay::status),
+            channel: self.channel.as_ref().map(|channel| channel.report()),
         }
     }
 }
@@ -87,8 +94,8 @@ pub(crate) struct Feeds(Vec<Feed>);
 impl Feeds {
     /// Binds every socket, then begins to listen. `stop` becomes readable when all is to end.
     pub(crate) fn start(
-        options: &[FeedOptions],
-        relays: &[RelayOptions],
+        (options, relays): (&[FeedOptions], &[RelayOptions]),
+        channels: &[Arc<Channel>],
         exports: &ExportTable,
         stop: BorrowedFd<'_>,
     ) -> Result<Self, HostError> {
@@ -110,8 +117,10 @@ impl Feeds {
         let mut feeds = Self(Vec::new());
         for (export, socket) in ready {
             let name = export.name.clone();
+            let channel = channels.iter().find(|channel| channel.target() == name);
             let mut dispatch = Dispatch::default().notices_to(CacheSink {
                 export,
+                channel: channel.cloned(),
                 warned: None,
             });
             let mut relay = None;
@@ -125,6 +134,7 @@ impl Feeds {
                 export: name,
                 receiver: Receiver::start(endpoint, dispatch, Allowance::a_second(), &stop)?,
                 relay,
+                channel: channel.cloned(),
             });
         }
         Ok(feeds)
@@ -158,6 +168,7 @@ impl Feeds {
 /// The cache as one agent sees it: the volume of an export.
 struct CacheSink {
     export: Export,
+    channel: Option<Arc<Channel>>,
     /// The run of the agent of which the log has said that it tells no evictions.
     warned: Option<u64>,
 }
@@ -181,7 +192,11 @@ impl CacheSink {
 impl NoticeSink for CacheSink {
     fn hello<'a>(&mut self, hello: &'a Hello) -> Option<&'a Device> {
         self.warn_of(hello);
-        disk_of(&hello.devices, &self.export.name, self.volume_bytes())
+        let disk = disk_of(&hello.devices, &self.export.name, self.volume_bytes());
+        if let Some(channel) = &self.channel {
+            channel.is_disk(disk.map(|disk| disk.id));
+        }
+        disk
     }
 
     fn volume_bytes(&self) -> u64 {

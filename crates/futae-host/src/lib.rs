@@ -26,6 +26,7 @@
 mod accept;
 mod answer;
 mod budget;
+mod channel;
 mod connection;
 mod connection_loop;
 mod control;

@@ -2,6 +2,7 @@
 
 use crate::accept::{STACK_BYTES, accept_all};
 use crate::budget::Budget;
+use crate::channel::Channel;
 use crate::control;
 use crate::export::ExportTable;
 use crate::feed::{FeedOptions, Feeds, RelayOptions};
@@ -43,6 +44,9 @@ pub struct ServerOptions {
     pub demotion: bool,
     /// Where agents in guests tell of what is evicted there.
     pub feeds: Vec<FeedOptions>,
+    /// Whether each export with a feed has a channel disk, `EXPORT.evictions`, on which its agent hands down
+    /// evicted pages with their data.
+    pub channels: bool,
     /// Where samples go that come by the feeds.
     pub relays: Vec<RelayOptions>,
     /// Whether the policy lives on what guests evict, so that without word of it the cache runs blind.
@@ -77,6 +81,7 @@ impl Default for ServerOptions {
             control_access: Access::default(),
             demotion: true,
             feeds: Vec::new(),
+            channels: false,
             relays: Vec::new(),
             lives_on_evictions: false,
             connections_max: 512,
@@ -152,7 +157,16 @@ impl Server {
                 });
             }
         };
-        let exports = Arc::new(ExportTable::new(exports, options.demotion)?);
+        let channels = if options.channels {
+            channels_of(&exports, &options.feeds)
+        } else {
+            Vec::new()
+        };
+        let disks = channels
+            .iter()
+            .map(|(at, channel)| Ok((*at, channel.export()?)));
+        let disks = disks.collect::<Result<_, HostError>>()?;
+        let exports = Arc::new(ExportTable::new(exports, disks, options.demotion)?);
         let mut listeners = Vec::new();
         for gate in gates {
             let tenant = Tenant::new(&exports, gate.export.as_deref());
@@ -164,11 +178,17 @@ impl Server {
             listeners.push((listener, tenant));
         }
         let stop = eventfd(0, EventfdFlags::CLOEXEC).map_err(io::Error::from)?;
-        let feeds = Feeds::start(&options.feeds, &options.relays, &exports, stop.as_fd())?;
+        let channels: Vec<_> = channels.into_iter().map(|(_, channel)| channel).collect();
+        let feeds = Feeds::start(
+            (&options.feeds, &options.relays),
+            &channels,
+            &exports,
+            stop.as_fd(),
+        )?;
         let budget = Budget::new(
             options.buffer_memory_bytes,
             options.connections_max + options.handshakes_max(),
-            exports.all().len(),
+            exports.count(),
         );
         let shared = Arc::new(Shared {
             budget: Arc::new(budget),
@@ -377,4 +397,12 @@ impl Shared {
             .filter(|export| Arc::ptr_eq(&export.engine, engine));
         on_it.map(|export| export.name.clone()).collect()
     }
+}
+
+/// A channel for each export that has a feed, with the number of the export.
+fn channels_of(exports: &[Export], feeds: &[FeedOptions]) -> Vec<(usize, Arc<Channel>)> {
+    let has_feed = |export: &Export| feeds.iter().any(|feed| feed.export == export.name);
+    let exports = exports.iter().enumerate();
+    let fed = exports.filter(|(_, export)| has_feed(export));
+    fed.map(|(at, export)| (at, Channel::new(export))).collect()
 }

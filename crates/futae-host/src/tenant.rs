@@ -50,7 +50,7 @@ impl Tenant {
     /// The export and its number, if its clients are served here.
     pub(crate) fn find(&self, name: &str) -> Option<(usize, &Export)> {
         let found = self.exports.find(name);
-        found.filter(|(at, _)| self.only.is_none_or(|only| only == *at))
+        found.filter(|(at, _)| self.only.is_none_or(|only| self.exports.belongs(*at, only)))
     }
 
     /// The quota of an export, if it has one.
@@ -63,7 +63,10 @@ impl ExportDirectory for Tenant {
     fn list(&self) -> Vec<ExportInfo> {
         match self.only {
             None => self.exports.list(),
-            Some(only) => self.exports.info(only).into_iter().collect(),
+            Some(only) => (0..self.exports.count())
+                .filter(|at| self.exports.belongs(*at, only))
+                .filter_map(|at| self.exports.info(at))
+                .collect(),
         }
     }
 

@@ -23,6 +23,10 @@
 const volatile u8 count_files = 0;
 const volatile u8 count_groups = 0;
 const volatile u8 send_notices = 0;
+/* Evicted pages are copied. Then these are the addresses at which the kernel keeps its own two bases. */
+const volatile u8 send_pages = 0;
+const volatile u64 vmemmap_base_at = 0;
+const volatile u64 page_offset_base_at = 0;
 /* References are sent if the lowest 24 bits of their hash are below this. */
 const volatile u32 sample_below = 0;
 
@@ -68,10 +72,21 @@ struct {
 } files SEC(".maps");
 struct {
 	MAP_NUMBER(type, MAP_PERCPU_ARRAY);
-	MAP_NUMBER(max_entries, 2);
+	MAP_NUMBER(max_entries, 4);
 	MAP_TYPE(key, u32);
 	MAP_TYPE(value, u64);
 } lost SEC(".maps");
+/* Not 0: no page is copied for now. */
+struct {
+	MAP_NUMBER(type, MAP_ARRAY);
+	MAP_NUMBER(max_entries, 1);
+	MAP_TYPE(key, u32);
+	MAP_TYPE(value, u32);
+} held_back SEC(".maps");
+struct {
+	MAP_NUMBER(type, MAP_RINGBUF);
+	MAP_NUMBER(max_entries, 1 << 24);
+} pages SEC(".maps");
 struct {
 	MAP_NUMBER(type, MAP_RINGBUF);
 	MAP_NUMBER(max_entries, 1 << 22);
@@ -81,7 +96,8 @@ struct {
 	MAP_NUMBER(max_entries, 1 << 20);
 } references SEC(".maps");
 
-enum { LOST_NOTICES, LOST_REFERENCES };
+/* WITHOUT_DATA: pages that were not copied and sent as notices. COPY_NS: time that the copies took. */
+enum { LOST_NOTICES, LOST_REFERENCES, WITHOUT_DATA, COPY_NS };
 /* Data in a ring at which the reader is woken before its time. */
 #define WAKE_BYTES 262144
 
@@ -325,6 +341,70 @@ int page_dirtied(u64 *context)
 	return 0;
 }
 
+/* ---- evicted pages with their data ---- */
+
+enum { PAGE_BYTES = 1 << PAGE_SHIFT };
+/* Interrupts are off meanwhile: of a larger folio the rest is sent as a notice. */
+enum { PAGES_COPIED_MAX = 64 };
+
+struct page_record {
+	struct notice notice;
+	u8 data[PAGE_BYTES];
+};
+struct copying {
+	struct notice notice;
+	/* Where the page is: its struct, and the kernel's two bases. */
+	u64 page;
+	u64 vmemmap;
+	u64 page_offset;
+	u32 copied;
+};
+
+/* Copies one page; 1 if there is no room, or it cannot be read. The reader polls: waking it would cost
+ * more than the copy. */
+static long copy_page(u64 at, struct copying *copying)
+{
+	u64 size = __builtin_preserve_type_info(*(struct page *)0, 1);
+	u64 frame = (copying->page - copying->vmemmap) / size + at;
+	struct page_record *record = ringbuf_reserve(&pages, sizeof(*record), 0);
+
+	if (!record)
+		return 1;
+	if (probe_read_kernel(record->data, PAGE_BYTES, (void *)(copying->page_offset + (frame << PAGE_SHIFT)))) {
+		ringbuf_discard(record, RING_NO_WAKEUP);
+		return 1;
+	}
+	record->notice = copying->notice;
+	record->notice.index += at;
+	record->notice.pages = 1;
+	ringbuf_submit(record, RING_NO_WAKEUP);
+	copying->copied++;
+	return 0;
+}
+
+/* Copies the first pages of a folio that `copying->notice` names, and cuts them off it. The folio is read
+ * through `context`, since the verifier refuses arithmetic with a pointer that it trusts. */
+INLINE void copy_pages(u64 *context, struct copying *copying)
+{
+	u64 begin = now_ns();
+	u32 first = 0, pages = copying->notice.pages;
+	u32 *is_held_back = map_lookup(&held_back, &first);
+
+	if (is_held_back && !*is_held_back) {
+		probe_read_kernel(&copying->page, sizeof(copying->page), context);
+		probe_read_kernel(&copying->vmemmap, sizeof(u64), (void *)vmemmap_base_at);
+		probe_read_kernel(&copying->page_offset, sizeof(u64), (void *)page_offset_base_at);
+		if (pages == 1)
+			copy_page(0, copying);
+		else
+			repeat(pages < PAGES_COPIED_MAX ? pages : PAGES_COPIED_MAX, copy_page, copying, 0);
+	}
+	copying->notice.index += copying->copied;
+	copying->notice.pages -= copying->copied;
+	count_lost(WITHOUT_DATA, copying->notice.pages);
+	count_lost(COPY_NS, now_ns() - begin);
+}
+
 SEC("tp_btf/mm_filemap_delete_from_page_cache")
 int page_left(u64 *context)
 {
@@ -332,6 +412,7 @@ int page_left(u64 *context)
 	struct inode *inode = folio->mapping->host;
 	u32 pages = pages_of(folio);
 	enum field why = INVALIDATED;
+	struct copying copying = {};
 	struct notice *notice;
 
 	if (!is_cache(inode))
@@ -343,17 +424,22 @@ int page_left(u64 *context)
 	count(inode, group_of_folio(folio), why, pages);
 	if (why != RECLAIMED || !send_notices)
 		return 0;
+	copying.notice.device = device_of(inode);
+	copying.notice.generation = inode->i_generation;
+	copying.notice.inode = inode->i_ino;
+	copying.notice.index = folio->index;
+	copying.notice.pages = pages;
+	copying.notice.is_device = (inode->i_mode & MODE_FORMAT) == MODE_BLOCK;
+	if (send_pages)
+		copy_pages(context, &copying);
+	if (!copying.notice.pages)
+		return 0;
 	notice = ringbuf_reserve(&notices, sizeof(*notice), 0);
 	if (!notice) {
-		count_lost(LOST_NOTICES, pages);
+		count_lost(LOST_NOTICES, copying.notice.pages);
 		return 0;
 	}
-	notice->device = device_of(inode);
-	notice->generation = inode->i_generation;
-	notice->inode = inode->i_ino;
-	notice->index = folio->index;
-	notice->pages = pages;
-	notice->is_device = (inode->i_mode & MODE_FORMAT) == MODE_BLOCK;
+	*notice = copying.notice;
 	ringbuf_submit(notice, wakes(&notices));
 	return 0;
 }

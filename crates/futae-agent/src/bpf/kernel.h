@@ -28,9 +28,11 @@ enum { RING_AVAILABLE = 0 };
 struct task_struct;
 static void *(*const map_lookup)(void *map, const void *key) = (void *)1;
 static long (*const map_update)(void *map, const void *key, const void *value, u64 flags) = (void *)2;
+static u64 (*const now_ns)(void) = (void *)5;
 static long (*const probe_read_kernel)(void *to, u32 size, const void *from) = (void *)113;
 static void *(*const ringbuf_reserve)(void *ring, u64 size, u64 flags) = (void *)131;
 static void (*const ringbuf_submit)(void *data, u64 flags) = (void *)132;
+static void (*const ringbuf_discard)(void *data, u64 flags) = (void *)133;
 static u64 (*const ringbuf_query)(void *ring, u64 what) = (void *)134;
 static void *(*const task_storage_get)(void *map, struct task_struct *task, void *value, u64 flags) = (void *)156;
 static struct task_struct *(*const current_task)(void) = (void *)158;
@@ -82,6 +84,9 @@ struct kiocb {
 };
 struct readahead_control {
 	struct address_space *mapping;
+};
+struct page {
+	unsigned long flags;
 };
 struct folio {
 	struct address_space *mapping;

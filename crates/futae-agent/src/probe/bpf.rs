@@ -1,5 +1,6 @@
 //! The eBPF programs of `src/bpf`, loaded and read by `aya`.
 
+use super::copies::{Bases, Copies, CopyCounts};
 use super::{Counts, thin};
 use crate::args::Checked;
 use crate::extents::Pages;
@@ -24,7 +25,8 @@ const RING_BYTES_MIN: u32 = 4096;
 
 pub(super) const DESCRIPTION: &str = "/sys/kernel/btf/vmlinux";
 /// The kernel's types that the programs read (`bpf/kernel.h`, where some have a suffix).
-const TYPES: [&str; 22] = [
+const TYPES: [&str; 23] = [
+    "page",
     "super_block",
     "inode",
     "address_space",
@@ -89,15 +91,28 @@ pub struct Programs {
     lost: PerCpuArray<MapData, u64>,
     notices: RingBuf<MapData>,
     references: RingBuf<MapData>,
+    copies: Copies,
+    /// Why evicted pages are not copied, if they should be and are not.
+    no_copies: Option<String>,
     programs: Ebpf,
 }
 
 impl Programs {
     /// Loads the family that this kernel takes.
     pub fn load(args: &Checked) -> anyhow::Result<Self> {
-        let (source, mut programs, sees_refaults) = load_all(args)?;
+        let bases = args.evictions.then(Bases::find).transpose();
+        let no_copies = bases.as_ref().err().map(|why| format!("{why:#}"));
+        let mut bases = bases.ok().flatten();
+        let loaded = load_all(args, bases.as_ref());
+        // A kernel that forbids to read its memory (lockdown) may take the programs without the copies.
+        let (loaded, no_copies) = match loaded {
+            Err(why) if bases.take().is_some() => (load_all(args, None), Some(format!("{why:#}"))),
+            loaded => (loaded, no_copies),
+        };
+        let (source, mut programs, sees_refaults) = loaded?;
         // What loading took is of no use any more. Rings take their memory only now.
         crate::system::give_back_memory();
+        let copies = Copies::take(&mut programs)?;
         let mut map = |name: &str| -> anyhow::Result<Map> {
             programs
                 .take_map(name)
@@ -112,6 +127,8 @@ impl Programs {
             lost: map("lost")?.try_into()?,
             notices: map("notices")?.try_into()?,
             references: map("references")?.try_into()?,
+            copies,
+            no_copies,
             programs,
         })
     }
@@ -172,6 +189,26 @@ impl Programs {
         }
     }
 
+    /// Why evicted pages are not copied though they should be.
+    pub fn no_copies(&self) -> Option<&str> {
+        self.no_copies.as_deref()
+    }
+
+    /// Evicted pages that were copied since the last call, at most so many; how many they were.
+    pub fn copied(&mut self, most: usize, put: impl FnMut(Pages, &[u8])) -> usize {
+        self.copies.read(most, put)
+    }
+
+    /// Has evicted pages copied or not from now on.
+    pub fn hold_back(&mut self, holds: bool) {
+        self.copies.hold_back(holds);
+    }
+
+    /// What copies have cost so far.
+    pub fn copy_counts(&self) -> CopyCounts {
+        Copies::counts(&self.lost)
+    }
+
     /// Sampled reads since the last call, at most so many.
     pub fn references(&mut self, most: usize, into: &mut Vec<u64>) {
         for _ in 0..most {
@@ -225,11 +262,11 @@ fn description(is_needed: impl Fn(&[u8]) -> bool) -> anyhow::Result<Btf> {
 }
 
 /// Loads what this kernel takes: which family, and whether refaults are seen.
-fn load_all(args: &Checked) -> anyhow::Result<(Source, Ebpf, bool)> {
+fn load_all(args: &Checked, bases: Option<&Bases>) -> anyhow::Result<(Source, Ebpf, bool)> {
     let types = types()?;
     let by_tracepoints = match args.functions {
         true => Err(anyhow!("not to be used")),
-        false => loaded(args, &types).and_then(|mut programs| {
+        false => loaded(args, bases, &types).and_then(|mut programs| {
             load_family(&mut programs, &BY_TRACEPOINTS, &types, None)?;
             Ok(programs)
         }),
@@ -238,7 +275,7 @@ fn load_all(args: &Checked) -> anyhow::Result<(Source, Ebpf, bool)> {
     let (source, mut programs) = match (by_tracepoints, &functions) {
         (Ok(programs), _) => (Source::Tracepoints, programs),
         (Err(first), Ok(functions)) => {
-            let mut programs = loaded(args, &types)?;
+            let mut programs = loaded(args, bases, &types)?;
             load_family(&mut programs, &BY_FUNCTIONS, &types, Some(functions))
                 .map_err(|second| anyhow!("tracepoints: {first:#}; functions: {second:#}"))?;
             (Source::Functions, programs)
@@ -269,8 +306,9 @@ fn loader<'a>() -> EbpfLoader<'a> {
 }
 
 /// The object with its maps; its programs are not in the kernel yet.
-fn loaded(args: &Checked, types: &Btf) -> anyhow::Result<Ebpf> {
+fn loaded(args: &Checked, bases: Option<&Bases>, types: &Btf) -> anyhow::Result<Ebpf> {
     let mut loader = loader();
+    let memory = crate::proc::memory();
     let (files, groups) = (u8::from(args.top > 0), u8::from(args.groups));
     let notices = u8::from(args.notices);
     loader.btf(Some(types));
@@ -280,6 +318,7 @@ fn loaded(args: &Checked, types: &Btf) -> anyhow::Result<Ebpf> {
     loader.override_global("count_groups", &groups, true);
     loader.override_global("send_notices", &notices, true);
     loader.override_global("sample_below", &args.threshold, true);
+    Bases::apply(bases, memory.total, &mut loader);
     // What is not used takes no memory.
     for (name, is_used, least) in [
         ("files", args.top > 0, 1),
@@ -381,7 +420,7 @@ fn counters(record: &Record) -> Counters {
 }
 
 /// Reads `struct notice`.
-fn notice(bytes: &[u8]) -> Option<Pages> {
+pub(super) fn notice(bytes: &[u8]) -> Option<Pages> {
     let bytes: &[u8; NOTICE_BYTES] = bytes.first_chunk()?;
     let short = |at: usize| {
         bytes[at..]

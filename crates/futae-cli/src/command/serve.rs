@@ -62,6 +62,12 @@ pub struct Args {
     /// it is told
     #[arg(long = "feed", value_name = "ADDRESS")]
     feeds: Vec<String>,
+    /// Offer a channel disk of 4 MiB beside each export with a --feed, named EXPORT.evictions. Give it to the
+    /// guest as a second disk: its agent (`futae agent --evictions`) hands evicted pages down on it with
+    /// their data, and the store need not be read for them. Data enters the cache only if it is verified (see
+    /// --evictions-memory)
+    #[arg(long, requires = "feeds")]
+    evictions_disk: bool,
     /// Pass the samples of an agent on to `futae balance`, so that one agent serves both:
     /// [EXPORT=]unix:PATH, the socket that balance listens on (`agent = { listen = "PATH" }`), for an
     /// export with a --feed. While nobody listens there, samples are dropped and the socket is tried again;

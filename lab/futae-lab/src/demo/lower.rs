@@ -63,6 +63,15 @@ impl Lower {
         }
     }
 
+    /// The channel disk of guest `number`, if there is a server: only agents use it.
+    pub fn channel(&self, number: usize) -> Option<Disk> {
+        let Self::Server(server) = self else {
+            return None;
+        };
+        let uri = server.uris[number].replacen('?', ".evictions?", 1);
+        Some(Disk::Nbd { uri })
+    }
+
     /// A guest runs; what it reads from now on counts against the host's memory.
     pub fn add_guest(&self, process: u32) -> anyhow::Result<()> {
         match self {
@@ -102,7 +111,7 @@ impl Server {
         let control = place.join("control.sock");
         let mut serve = futae(["serve", "--json", "--policy", policy])?;
         if way == Way::Exclusive {
-            serve.args(["--feed", "agent"]);
+            serve.args(["--feed", "agent", "--evictions-disk", "--verify-evictions"]);
         }
         serve.args(["--cache", &format!("{}blocks", plan.lower_blocks)]);
         serve.args(["--block", &BLOCK_BYTES.to_string()]);

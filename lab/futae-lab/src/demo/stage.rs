@@ -125,7 +125,8 @@ impl Stage {
     /// Starts an agent in every guest, and waits until the server hears them.
     pub fn start_agents(&mut self, stopped: &AtomicBool) -> anyhow::Result<()> {
         for guest in &mut self.guests {
-            start_agent(guest, "--notices")?;
+            // Without hardware virtualisation a copy takes many times what it takes with it.
+            start_agent(guest, "--evictions --evictions-cpu 100")?;
         }
         let deadline = Instant::now() + AGENT_PATIENCE;
         while self.lower.is_blind()? {
@@ -195,7 +196,12 @@ fn boot(
         match way {
             // What the host's page cache may take is bounded with all else that QEMU takes later.
             Way::Writeback => guest.preallocated(),
-            Way::Exclusive => guest.port(PORT, &port),
+            Way::Exclusive => {
+                let channel = lower.channel(number).into_iter();
+                channel
+                    .fold(guest, |guest, disk| guest.disk(disk))
+                    .port(PORT, &port)
+            }
             Way::Direct | Way::Lru => guest,
         }
     })

@@ -113,6 +113,7 @@ impl Plan {
             buffer_memory_bytes,
             relays: relays(&args.samples_to, &feeds).map_err(Failure::usage)?,
             feeds,
+            channels: args.evictions_disk,
             lives_on_evictions: policy.lives_on_demotions(),
             gates,
             insecure_tcp: args.insecure_tcp,

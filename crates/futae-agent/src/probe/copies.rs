@@ -1,0 +1,155 @@
+//! Evicted pages that the programs have copied.
+
+use super::super::extents::Pages;
+use anyhow::{Context, bail};
+use aya::maps::{Array, MapData, PerCpuArray, RingBuf};
+use aya::{Ebpf, EbpfLoader};
+use futae_agent_protocol::PAGE_BYTES;
+
+/// Bytes of `struct notice`, which stands before the data of a page.
+const NOTICE_BYTES: usize = 32;
+/// Entries of the map of what was lost: pages without data, and the time of copies.
+const WITHOUT_DATA: u32 = 2;
+const COPY_NS: u32 = 3;
+/// The ring in guests with less memory than this is a quarter as long.
+const SMALL_MEMORY_BYTES: u64 = 512 << 20;
+const SMALL_RING_BYTES: u32 = 4 << 20;
+const SYMBOLS: &str = "/proc/kallsyms";
+
+/// Where the kernel keeps the two bases by which a page is found: of its structs and of its memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::probe) struct Bases {
+    vmemmap_at: u64,
+    page_offset_at: u64,
+}
+
+impl Bases {
+    /// As the running kernel lists them.
+    pub(in crate::probe) fn find() -> anyhow::Result<Self> {
+        let symbols = std::fs::read_to_string(SYMBOLS).context(SYMBOLS)?;
+        Self::among(&symbols)
+    }
+
+    fn among(symbols: &str) -> anyhow::Result<Self> {
+        let address = |name: &str| {
+            let line = symbols
+                .lines()
+                .find(|line| line.split_ascii_whitespace().nth(2) == Some(name))?;
+            let word = line.split_ascii_whitespace().next()?;
+            u64::from_str_radix(word, 16).ok()
+        };
+        let (Some(vmemmap_at), Some(page_offset_at)) =
+            (address("vmemmap_base"), address("page_offset_base"))
+        else {
+            bail!("{SYMBOLS} does not list vmemmap_base and page_offset_base");
+        };
+        if vmemmap_at == 0 || page_offset_at == 0 {
+            bail!("{SYMBOLS} hides addresses (kernel.kptr_restrict)");
+        }
+        Ok(Self {
+            vmemmap_at,
+            page_offset_at,
+        })
+    }
+
+    /// Has the programs copy pages, or not; what is not used takes no memory.
+    pub(in crate::probe) fn apply<'a>(
+        bases: Option<&'a Self>,
+        memory_bytes: u64,
+        loader: &mut EbpfLoader<'a>,
+    ) {
+        let Some(bases) = bases else {
+            loader.map_max_entries("pages", PAGE_BYTES as u32);
+            return;
+        };
+        loader.override_global("send_pages", &1u8, true);
+        loader.override_global("vmemmap_base_at", &bases.vmemmap_at, true);
+        loader.override_global("page_offset_base_at", &bases.page_offset_at, true);
+        if memory_bytes < SMALL_MEMORY_BYTES {
+            loader.map_max_entries("pages", SMALL_RING_BYTES);
+        }
+    }
+}
+
+/// What the programs have copied, and what that cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CopyCounts {
+    /// Pages that were not copied and sent as notices, since there was no room or the budget was spent.
+    pub without_data: u64,
+    /// Time that the copies took, in nanoseconds.
+    pub copy_ns: u64,
+}
+
+/// The ring of copied pages.
+pub(in crate::probe) struct Copies {
+    ring: RingBuf<MapData>,
+    held_back: Array<MapData, u32>,
+}
+
+impl Copies {
+    pub(in crate::probe) fn take(programs: &mut Ebpf) -> anyhow::Result<Self> {
+        let mut map = |name: &str| {
+            programs
+                .take_map(name)
+                .with_context(|| format!("no map {name}"))
+        };
+        Ok(Self {
+            ring: map("pages")?.try_into()?,
+            held_back: map("held_back")?.try_into()?,
+        })
+    }
+
+    /// Calls `put` for pages that were copied since the last call, at most so many; how many they were.
+    pub(in crate::probe) fn read(
+        &mut self,
+        most: usize,
+        mut put: impl FnMut(Pages, &[u8]),
+    ) -> usize {
+        for count in 0..most {
+            let Some(item) = self.ring.next() else {
+                return count;
+            };
+            let data = item.get(NOTICE_BYTES..NOTICE_BYTES + PAGE_BYTES as usize);
+            if let Some((pages, data)) = super::bpf::notice(&item).zip(data) {
+                put(pages, data);
+            }
+        }
+        most
+    }
+
+    /// Has pages copied or not from now on.
+    pub(in crate::probe) fn hold_back(&mut self, holds: bool) {
+        // Otherwise things stay as they are, which is no loss.
+        let _ = self.held_back.set(0, u32::from(holds), 0);
+    }
+
+    /// What was counted, in the map of what was lost.
+    pub(in crate::probe) fn counts(lost: &PerCpuArray<MapData, u64>) -> CopyCounts {
+        let sum = |index: u32| lost.get(&index, 0).map_or(0, |values| values.iter().sum());
+        CopyCounts {
+            without_data: sum(WITHOUT_DATA),
+            copy_ns: sum(COPY_NS),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bases_are_found_among_symbols_that_are_not_hidden() {
+        let listed = "ffffffff82a0b0a8 D vmemmap_base\nffffffff82a0b0b8 D page_offset_base\n\
+                      ffffffffc0000000 t vmemmap_base_of\t[module]\n";
+        let bases = Bases::among(listed).expect("listed");
+        assert_eq!(
+            (bases.vmemmap_at, bases.page_offset_at),
+            (0xffff_ffff_82a0_b0a8, 0xffff_ffff_82a0_b0b8)
+        );
+        let hidden = "0000000000000000 D vmemmap_base\n0000000000000000 D page_offset_base\n";
+        for (symbols, why) in [("", "does not list"), (hidden, "hides")] {
+            let error = Bases::among(symbols).expect_err(symbols).to_string();
+            assert!(error.contains(why), "{error}");
+        }
+    }
+}

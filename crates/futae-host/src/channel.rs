@@ -1,0 +1,183 @@
+//! Channel disks: small exports on which agents write what the page caches of their guests have evicted,
+//! with the data.
+//!
+//! A channel belongs to one export, and what is written to it can affect that export's volume and nothing
+//! else. It stores nothing. Each write is one batch ([`EvictedPages`]); its answer is the agent's flow
+//! control. The data enters the cache only if the cache can verify it ([`futae_engine::Operation::HandDown`]).
+
+use crate::{Export, HostError};
+use futae_agent_protocol::DeviceId;
+use futae_agent_protocol::evicted_pages::{CHANNEL_BYTES, EvictedPages, HEAD_BYTES, MAGIC};
+use futae_engine::{
+    ClientId, Engine, EngineOptions, HandedDown, IoBuf, OnEviction, Operation, PAGE_BYTES, Request,
+    Store, StoreDone, StoreOperation,
+};
+use futae_policy::Class;
+use serde::{Deserialize, Serialize};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What is put behind the name of an export for the name of its channel.
+const SUFFIX: &str = ".evictions";
+/// Blocks of the cache in front of a channel, which holds the last head.
+const CACHE_BLOCKS: u32 = 1;
+
+/// What came through a channel so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChannelReport {
+    /// Batches.
+    pub batches: u64,
+    /// Writes that were no batch.
+    pub malformed_batches: u64,
+    /// Pages handed to the cache, with their data.
+    pub pages: u64,
+    /// Pages of other disks of the guest, and beyond the end of the volume; they are dropped.
+    pub foreign_pages: u64,
+}
+
+/// A channel, as the server sees it.
+pub(crate) struct Channel {
+    /// The export whose evictions it takes.
+    target: Export,
+    /// Which disk of the guest that is, as the agent's hello on the feed says.
+    disk: Mutex<Option<DeviceId>>,
+    batches: AtomicU64,
+    malformed_batches: AtomicU64,
+    pages: AtomicU64,
+    foreign_pages: AtomicU64,
+}
+
+impl Channel {
+    /// The channel of an export.
+    pub(crate) fn new(target: &Export) -> Arc<Self> {
+        Arc::new(Self {
+            target: target.clone(),
+            disk: Mutex::default(),
+            batches: AtomicU64::new(0),
+            malformed_batches: AtomicU64::new(0),
+            pages: AtomicU64::new(0),
+            foreign_pages: AtomicU64::new(0),
+        })
+    }
+
+    /// The export that it belongs to.
+    pub(crate) fn target(&self) -> &str {
+        &self.target.name
+    }
+
+    /// The export by which agents reach it.
+    pub(crate) fn export(self: &Arc<Self>) -> Result<Export, HostError> {
+        let engine = Engine::new(&EngineOptions {
+            block_bytes: PAGE_BYTES as u64,
+            capacity_blocks: CACHE_BLOCKS,
+            policy: futae_policy::PolicySpec::plain("fifo"),
+            seed: 0,
+            on_eviction: OnEviction::None,
+            decision_log: None,
+            write_back: None,
+        })?;
+        let name = format!("{}{SUFFIX}", self.target.name);
+        let store = Arc::new(Taker(Arc::clone(self)));
+        Ok(Export {
+            volume: engine.add_volume(&name, store, Class::NORMAL)?,
+            name,
+            description: String::new(),
+            engine,
+            read_only: false,
+            connections_max: self.target.connections_max,
+            requests_max: self.target.requests_max,
+        })
+    }
+
+    /// The agent says which of the guest's disks the export is.
+    pub(crate) fn is_disk(&self, disk: Option<DeviceId>) {
+        *self.disk.lock().unwrap_or_else(PoisonError::into_inner) = disk;
+    }
+
+    /// What came through it.
+    pub(crate) fn report(&self) -> ChannelReport {
+        ChannelReport {
+            batches: self.batches.load(Relaxed),
+            malformed_batches: self.malformed_batches.load(Relaxed),
+            pages: self.pages.load(Relaxed),
+            foreign_pages: self.foreign_pages.load(Relaxed),
+        }
+    }
+
+    /// Hands the cache the pages of a batch.
+    fn take(&self, bytes: &[u8]) {
+        let Ok(batch) = EvictedPages::decode(bytes) else {
+            self.malformed_batches.fetch_add(1, Relaxed);
+            return;
+        };
+        let (engine, volume) = (&self.target.engine, self.target.volume);
+        let (disk, size) = (
+            *self.disk.lock().unwrap_or_else(PoisonError::into_inner),
+            engine.volume_bytes(volume),
+        );
+        let mut requests = Vec::with_capacity(batch.pages.len());
+        let pages = bytes[HEAD_BYTES..].chunks_exact(PAGE_BYTES);
+        for ((at, page), data) in batch.pages.iter().enumerate().zip(pages) {
+            let offset = batch.offset_bytes(at).filter(|offset| {
+                let end = offset.checked_add(PAGE_BYTES as u64);
+                Some(page.device) == disk && end.is_some_and(|end| end <= size)
+            });
+            let Some(offset) = offset else {
+                self.foreign_pages.fetch_add(1, Relaxed);
+                continue;
+            };
+            requests.push(Request {
+                volume,
+                client: ClientId::NOBODY,
+                sequence: 0,
+                operation: Operation::HandDown(HandedDown::new(offset, IoBuf::copy_of(data))),
+                done: Box::new(drop),
+            });
+        }
+        self.batches.fetch_add(1, Relaxed);
+        self.pages.fetch_add(requests.len() as u64, Relaxed);
+        engine.submit_batch(&mut requests);
+    }
+}
+
+/// A disk that keeps nothing.
+struct Taker(Arc<Channel>);
+
+impl Store for Taker {
+    fn size_bytes(&self) -> u64 {
+        CHANNEL_BYTES
+    }
+
+    fn describe(&self) -> String {
+        format!("the channel for evictions of {}", self.0.target.name)
+    }
+
+    fn is_read_only(&self) -> bool {
+        false
+    }
+
+    fn submit(&self, _sequence: u64, operation: StoreOperation, done: StoreDone) {
+        done(Ok(match operation {
+            StoreOperation::Read { offset, mut buffer } => {
+                let bytes = buffer.as_mut_slice();
+                bytes.fill(0);
+                if offset == 0 {
+                    let length = bytes.len().min(MAGIC.len());
+                    bytes[..length].copy_from_slice(&MAGIC[..length]);
+                }
+                buffer
+            }
+            StoreOperation::Write { offset, buffer, .. } => {
+                if offset == 0 {
+                    self.0.take(buffer.as_slice());
+                } else {
+                    self.0.malformed_batches.fetch_add(1, Relaxed);
+                }
+                buffer
+            }
+            StoreOperation::Flush
+            | StoreOperation::Trim { .. }
+            | StoreOperation::WriteZeroes { .. } => IoBuf::new(0),
+        }));
+    }
+}
