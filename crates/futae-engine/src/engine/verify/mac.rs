@@ -1,10 +1,10 @@
 //! The keyed hash: HighwayHash with 128 bits, by the crate `highway`.
 //!
 //! A guest chooses what is hashed, so a fast hash without a secret would let it prepare two pages of one
-//! hash. HighwayHash is a pseudo-random function under its key, and the fastest of them here: 4 KiB in about
-//! half of what AEGIS-128L with a portable build needs, and a fifth of keyed BLAKE3. `highway` is maintained,
-//! has no dependencies, chooses AVX2, SSE 4.1 or NEON at run time and falls back to portable code. `aegis`
-//! is as fast with AES instructions, but is a C library, or software AES where it is built without one.
+//! hash. HighwayHash is designed as a pseudo-random function under its key. Of the keyed hashes that were measured
+//! it is the fastest: a little before AEGIS-128L as a MAC, several times as fast as keyed BLAKE3. The crate `highway`
+//! has no dependencies, chooses AVX2, SSE 4.1 or NEON at run time and falls back to portable code. The crate `aegis`
+//! compiles a C library, or is built with AES in software.
 //! The keys are drawn from the operating system for each cache and never leave it, and no client sees a
 //! hash: a client learns at most whether a page was believed.
 
