@@ -1,12 +1,15 @@
 //! Arbitrary bytes into the reader of agents' frames: as a stream, as the payload of a frame whose
-//! checksums are right, and as a line of JSON. The first byte chooses.
+//! checksums are right, and as a line of JSON. The first byte chooses. All of it also goes to the reader of
+//! batches of evicted pages.
 
 #![no_main]
 
-use futae_agent_protocol::{Frame, MAX_PAYLOAD_BYTES, Stream};
+use futae_agent_protocol::evicted_pages::{EvictedPages, HEAD_BYTES, MAGIC, PAGES_MAX};
+use futae_agent_protocol::{Frame, MAX_PAYLOAD_BYTES, PAGE_BYTES, Stream};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {
+    evicted_pages(input);
     let Some((&choice, input)) = input.split_first() else {
         return;
     };
@@ -26,6 +29,27 @@ fuzz_target!(|input: &[u8]| {
         }
     }
 });
+
+/// A batch for as many pages as the input claims, and the input as it is.
+fn evicted_pages(input: &[u8]) {
+    let _ = EvictedPages::decode(input);
+    let mut bytes = vec![0; HEAD_BYTES];
+    let length = input.len().min(HEAD_BYTES - 20);
+    bytes[..16].copy_from_slice(&MAGIC);
+    bytes[16] = 1;
+    bytes[20..20 + length].copy_from_slice(&input[..length]);
+    let claimed = u32::from_le_bytes([bytes[20], bytes[21], bytes[22], bytes[23]]) as usize;
+    bytes.resize(HEAD_BYTES + claimed.min(2 * PAGES_MAX) * PAGE_BYTES as usize, 0);
+    let read = EvictedPages::decode(&bytes);
+    assert_eq!(read.is_ok(), claimed <= PAGES_MAX);
+    if let Ok(batch) = read {
+        assert_eq!(batch.pages.len(), claimed);
+        let mut again = [0; HEAD_BYTES];
+        batch.encode(&mut again);
+        let data = [&again[..], &bytes[HEAD_BYTES..]].concat();
+        assert_eq!(EvictedPages::decode(&data), Ok(batch));
+    }
+}
 
 /// A frame of this kind around `payload`, with the checksums that belong to it.
 fn framed(kind: u8, payload: &[u8]) -> Vec<u8> {

@@ -1,11 +1,10 @@
 //! A file whose contents are a volume of the engine.
 
+use crate::errno::errno;
 use crate::one_read::{OneRead, answer};
 use crate::split_reads::SplitReads;
 use fuser::Errno;
-use futae_engine::{
-    ClientId, Done, Engine, IoBuf, IoError, IoErrorKind, Operation, ReadRange, Request,
-};
+use futae_engine::{ClientId, Done, Engine, IoBuf, IoError, Operation, ReadRange, Request};
 use futae_policy::VolumeId;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -224,15 +223,4 @@ impl Drop for VolumeFile {
 
 fn without_data(done: impl FnOnce(Result<(), Errno>) + Send + 'static) -> Done {
     Box::new(move |result| done(result.map(drop).map_err(|error| errno(&error))))
-}
-
-/// The errno for a program. Every failure of the store is an I/O error.
-pub(crate) fn errno(error: &IoError) -> Errno {
-    match error.kind {
-        IoErrorKind::OutOfRange => Errno::EINVAL,
-        IoErrorKind::ReadOnly => Errno::EROFS,
-        IoErrorKind::NoSpace => Errno::ENOSPC,
-        IoErrorKind::Unsupported => Errno::EOPNOTSUPP,
-        IoErrorKind::Store | IoErrorKind::Shutdown => Errno::EIO,
-    }
 }

@@ -1,6 +1,6 @@
 //! One read of a file: answered in place where its blocks are resident, later where they are not.
 
-use crate::file::errno;
+use crate::errno::errno;
 use fuser::Errno;
 use futae_engine::{Batch, ClientId, IoBuf, IoError, Operation, ReadRange, Request};
 

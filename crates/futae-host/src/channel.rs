@@ -12,7 +12,7 @@ use futae_engine::{
     ClientId, Engine, EngineOptions, HandedDown, IoBuf, OnEviction, Operation, PAGE_BYTES, Request,
     Store, StoreDone, StoreOperation,
 };
-use futae_policy::Class;
+use futae_policy::{Class, Kind, PolicySpec};
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -70,7 +70,7 @@ impl Channel {
         let engine = Engine::new(&EngineOptions {
             block_bytes: PAGE_BYTES as u64,
             capacity_blocks: CACHE_BLOCKS,
-            policy: futae_policy::PolicySpec::plain("fifo"),
+            policy: PolicySpec::of(Kind::fifo),
             seed: 0,
             on_eviction: OnEviction::None,
             decision_log: None,

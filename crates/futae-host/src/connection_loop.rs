@@ -12,7 +12,7 @@ use crate::intake::{Filled, Intake, Item, is_empty};
 use crate::mailbox::{Completion, Mailbox, Tag, TagKind};
 use crate::outbox::{Frame, Outbox};
 use crate::quota::Quota;
-use crate::requests::{Pending, Requests};
+use crate::requests::{Pending, Requests, memory_of, needs_cache};
 use crate::status::TrafficCounters;
 use futae_engine::{ClientId, Engine, Extent, IoBuf, IoError, Operation};
 use futae_policy::VolumeId;
@@ -487,20 +487,5 @@ impl<'a> ConnectionLoop<'a> {
         let look = looks.then(|| LOOK_INTERVAL.min(self.limits.stall));
         let least = self.farewell().into_iter().chain(look).min()?;
         Timespec::try_from(least.max(Duration::from_millis(1))).ok()
-    }
-}
-
-/// Whether a request is carried out by the cache.
-fn needs_cache(header: &RequestHeader) -> bool {
-    !is_empty(header) && !matches!(header.command, Command::Disconnect)
-}
-
-/// Bytes that a request and its reply keep in memory.
-fn memory_of(header: &RequestHeader) -> u64 {
-    match header.command {
-        _ if is_empty(header) => 0,
-        Command::Read | Command::Write | Command::Demote => header.length_bytes.into(),
-        Command::BlockStatus => answer::BLOCK_STATUS_BYTES,
-        _ => 0,
     }
 }

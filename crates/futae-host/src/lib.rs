@@ -48,6 +48,7 @@ mod stop;
 mod tenant;
 
 pub use budget::BUFFER_MEMORY_MIN;
+pub use channel::ChannelReport;
 pub use error::HostError;
 pub use export::Export;
 pub use feed::{FeedOptions, FeedReport, RelayOptions, feed_path};

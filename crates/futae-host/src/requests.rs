@@ -1,9 +1,12 @@
 //! Requests of a connection as the cache takes them: reads that it can answer at once go straight
 //! into the buffer of the reply.
 
+use crate::answer;
+use crate::intake::is_empty;
 use crate::mailbox::{Completion, Mailbox, Tag};
 use futae_engine::{Batch, ClientId, IoBuf, Operation, ReadRange, Request};
 use futae_policy::VolumeId;
+use futae_wire::{Command, RequestHeader};
 use std::sync::Arc;
 
 /// A request that the cache does not have yet.
@@ -80,5 +83,20 @@ impl Batch for Requests<'_> {
             operation: pending.operation.take().unwrap_or(Operation::Settle),
             done: Box::new(move |result| mailbox.put(Completion { tag, result })),
         }
+    }
+}
+
+/// Whether a request is carried out by the cache.
+pub(crate) fn needs_cache(header: &RequestHeader) -> bool {
+    !is_empty(header) && !matches!(header.command, Command::Disconnect)
+}
+
+/// Bytes that a request and its reply keep in memory.
+pub(crate) fn memory_of(header: &RequestHeader) -> u64 {
+    match header.command {
+        _ if is_empty(header) => 0,
+        Command::Read | Command::Write | Command::Demote => header.length_bytes.into(),
+        Command::BlockStatus => answer::BLOCK_STATUS_BYTES,
+        _ => 0,
     }
 }
