@@ -175,7 +175,12 @@ mod tests {
 
     #[test]
     fn addresses_are_read_and_written() {
-        for text in ["unix:/run/futae.sock", "vhost-user:/v", "tcp:localhost:10809", "tcp:[::1]:0"] {
+        for text in [
+            "unix:/run/futae.sock",
+            "vhost-user:/v",
+            "tcp:localhost:10809",
+            "tcp:[::1]:0",
+        ] {
             assert_eq!(text.parse::<Listen>().expect("valid").to_string(), text);
         }
         for text in [

@@ -110,7 +110,10 @@ impl Chain {
 
 /// Bytes of segments together.
 pub(crate) fn length(segments: &[Segment]) -> u64 {
-    segments.iter().map(|segment| u64::from(segment.length)).sum()
+    segments
+        .iter()
+        .map(|segment| u64::from(segment.length))
+        .sum()
 }
 
 /// Copies guest memory, from byte `skip` of the segments on, until `into` is full. Whether there was enough.

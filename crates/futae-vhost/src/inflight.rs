@@ -55,7 +55,9 @@ impl InflightRegion {
         let end = inflight.mmap_offset.checked_add(needed);
         let file_bytes = file.metadata()?.len();
         if inflight.mmap_size < needed || end.is_none_or(|end| end > file_bytes) {
-            return Err(io::Error::other("the inflight region is too short for its queues"));
+            return Err(io::Error::other(
+                "the inflight region is too short for its queues",
+            ));
         }
         let offset = FileOffset::new(file, inflight.mmap_offset);
         let region = MmapRegion::from_file(offset, needed as usize).map_err(io::Error::other)?;
@@ -97,7 +99,10 @@ pub(crate) struct QueueInflight {
 impl QueueInflight {
     // The region is as long as its entries, so no access to it fails; one that did would be a request unmarked.
     fn store<T: AtomicAccess>(&self, value: T, at: usize) {
-        let _ = self.region.as_volatile_slice().store(value, self.base + at, Release);
+        let _ = self
+            .region
+            .as_volatile_slice()
+            .store(value, self.base + at, Release);
     }
 
     fn load<T: AtomicAccess + Default>(&self, at: usize) -> T {
@@ -129,7 +134,9 @@ impl QueueInflight {
         let count = |head| self.load::<u64>(Self::entry(head) + COUNTER_AT);
         let mut under_way: Vec<(u64, u16)> = marked.map(|head| (count(head), head)).collect();
         under_way.sort_unstable();
-        self.counter = under_way.last().map_or(0, |(counter, _)| counter.wrapping_add(1));
+        self.counter = under_way
+            .last()
+            .map_or(0, |(counter, _)| counter.wrapping_add(1));
         let heads: Vec<u16> = under_way.into_iter().map(|(_, head)| head).collect();
         let next_available = Some(used.wrapping_add(heads.len() as u16));
         Recovered {

@@ -59,7 +59,11 @@ impl Default for Regions {
 
 impl Regions {
     /// Exchanges all regions.
-    pub(crate) fn set(&mut self, regions: &[VhostUserMemoryRegion], files: Vec<File>) -> Result<()> {
+    pub(crate) fn set(
+        &mut self,
+        regions: &[VhostUserMemoryRegion],
+        files: Vec<File>,
+    ) -> Result<()> {
         let mut guests = Vec::new();
         let mut mappings = Vec::new();
         for (region, file) in regions.iter().zip(files) {

@@ -93,7 +93,10 @@ impl Worker {
         }
         let used = start.queue.used_idx(&*memory, Acquire).ok()?.0;
         start.queue.set_next_used(used);
-        let recovered = start.inflight.as_mut().map(|inflight| inflight.recover(used));
+        let recovered = start
+            .inflight
+            .as_mut()
+            .map(|inflight| inflight.recover(used));
         let recovered = recovered.unwrap_or_default();
         if let Some(next) = recovered.next_available {
             start.queue.set_next_avail(next);

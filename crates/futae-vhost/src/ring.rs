@@ -119,7 +119,9 @@ impl Ring {
         let addresses = self.addresses?;
         let mut queue = Queue::new(QUEUE_SIZE_MAX).ok()?;
         queue.try_set_size(self.size).ok()?;
-        queue.try_set_desc_table_address(addresses.descriptors).ok()?;
+        queue
+            .try_set_desc_table_address(addresses.descriptors)
+            .ok()?;
         queue.try_set_avail_ring_address(addresses.available).ok()?;
         queue.try_set_used_ring_address(addresses.used).ok()?;
         queue.set_event_idx(has_event_index);
