@@ -3,6 +3,7 @@
 use crate::budget::Budget;
 use crate::connection::{self, ConnectionOptions, End};
 use crate::connection_loop::Limits;
+use crate::disk;
 use crate::listen::Listener;
 use crate::peer::Peer;
 use crate::refusals::Reason;
@@ -43,7 +44,8 @@ pub(crate) fn accept_all(shared: &Arc<Shared>, listener: &Listener, tenant: &Ten
             Ok(socket) => {
                 let peer = Peer::of(&socket, listener.is_tcp());
                 prepare(shared, &socket, listener.is_tcp());
-                welcome(shared, socket, peer, tenant);
+                let is_disk = listener.is_vhost_user();
+                welcome(shared, socket, peer, tenant, is_disk);
             }
             Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => {}
             // The spare descriptor accepts and closes the connection. Otherwise the client would wait, and this thread would
@@ -88,7 +90,7 @@ fn prepare(shared: &Shared, socket: &OwnedFd, tcp: bool) {
     }
 }
 
-fn welcome(shared: &Arc<Shared>, socket: OwnedFd, peer: Peer, tenant: &Tenant) {
+fn welcome(shared: &Arc<Shared>, socket: OwnedFd, peer: Peer, tenant: &Tenant, is_disk: bool) {
     let options = &shared.options;
     let place = shared
         .registry
@@ -108,7 +110,13 @@ fn welcome(shared: &Arc<Shared>, socket: OwnedFd, peer: Peer, tenant: &Tenant) {
         .name("connection".into())
         .stack_size(STACK_BYTES);
     // Without a thread the place is dropped, and with it the connection.
-    let started = thread.spawn(move || look_after(&tenant, &budget, &place, &options));
+    let started = thread.spawn(move || {
+        if is_disk {
+            attach(&tenant, &budget, &place, &options);
+        } else {
+            look_after(&tenant, &budget, &place, &options);
+        }
+    });
     if let Err(error) = started {
         let text = format!("refused: cannot start a thread: {error}");
         shared
@@ -133,5 +141,15 @@ fn look_after(tenant: &Tenant, budget: &Arc<Budget>, place: &Place, options: &Co
             let text = format!("its connection was ended since it broke the protocol: {error}");
             place.refuse(Reason::Protocol, &text);
         }
+    }
+}
+
+/// Serves a virtual machine's disk.
+fn attach(tenant: &Tenant, budget: &Arc<Budget>, place: &Place, options: &ConnectionOptions) {
+    if let Err(error) = disk::serve(tenant, budget, place, options) {
+        place.blame(&error.to_string());
+        let text =
+            format!("its connection was ended since it broke the vhost-user protocol: {error}");
+        place.refuse(Reason::Protocol, &text);
     }
 }

@@ -9,7 +9,7 @@ use std::io;
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
     /// An address that cannot be understood.
-    #[error("{text:?}: {problem}; write unix:PATH or tcp:HOST:PORT")]
+    #[error("{text:?}: {problem}; write unix:PATH, tcp:HOST:PORT or vhost-user:PATH")]
     Address {
         /// What was written.
         text: String,
@@ -39,6 +39,12 @@ pub enum HostError {
          listen on 127.0.0.1 or on a unix socket behind a tunnel, or say --insecure-tcp"
     )]
     InsecureTcp {
+        /// The address.
+        address: String,
+    },
+    /// A disk that could be any of several exports.
+    #[error("{address}: a vhost-user socket serves one export; write EXPORT={address}")]
+    WhichExport {
         /// The address.
         address: String,
     },

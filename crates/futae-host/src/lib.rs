@@ -18,6 +18,7 @@
 //! | `answer` | what a completion looks like on the wire |
 //! | `refusals` | what the log says of clients that are refused |
 //! | `budget`, `quota` | what all connections may hold, what those of an export may ask |
+//! | `disk` | one frontend of a virtual machine's disk (vhost-user) |
 //! | `control` | what can be told over the control socket |
 //! | `feed` | what agents in guests tell of evicted pages |
 //!
@@ -30,6 +31,7 @@ mod channel;
 mod connection;
 mod connection_loop;
 mod control;
+mod disk;
 mod error;
 mod export;
 mod feed;

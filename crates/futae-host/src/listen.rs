@@ -15,6 +15,9 @@ use std::str::FromStr;
 pub enum Listen {
     /// `unix:PATH`: a socket at a path; in it, by a name of its own, if the path is a directory.
     Unix(PathBuf),
+    /// `vhost-user:PATH`: a socket at a path, on which the frontends of virtual machines' disks connect; in it, by a
+    /// name of its own, if the path is a directory.
+    VhostUser(PathBuf),
     /// `tcp:HOST:PORT`: a name or an address, and a port.
     Tcp {
         /// The host, an IPv6 address without its brackets.
@@ -39,6 +42,12 @@ impl FromStr for Listen {
                 return bad("the path is missing");
             }
             return Ok(Self::Unix(path.into()));
+        }
+        if let Some(path) = text.strip_prefix("vhost-user:") {
+            if path.is_empty() {
+                return bad("the path is missing");
+            }
+            return Ok(Self::VhostUser(path.into()));
         }
         let Some(address) = text.strip_prefix("tcp:") else {
             return bad("not an address");
@@ -65,6 +74,7 @@ impl fmt::Display for Listen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
+            Self::VhostUser(path) => write!(f, "vhost-user:{}", path.display()),
             Self::Tcp { host, port } if host.contains(':') => write!(f, "tcp:[{host}]:{port}"),
             Self::Tcp { host, port } => write!(f, "tcp:{host}:{port}"),
         }
@@ -83,6 +93,13 @@ impl Gate {
             Listen::Unix(path) => {
                 let socket = UnixSocket::bind_for(path, name_in_directory, &self.access)?;
                 let address = Listen::Unix(socket.path().to_owned());
+                let socket = Socket::Unix(socket);
+                Ok(Listener { socket, address })
+            }
+            Listen::VhostUser(path) => {
+                let name = format!("vhost-user.{name_in_directory}");
+                let socket = UnixSocket::bind_for(path, &name, &self.access)?;
+                let address = Listen::VhostUser(socket.path().to_owned());
                 let socket = Socket::Unix(socket);
                 Ok(Listener { socket, address })
             }
@@ -137,6 +154,10 @@ impl Listener {
     pub(crate) fn is_tcp(&self) -> bool {
         matches!(self.address, Listen::Tcp { .. })
     }
+
+    pub(crate) fn is_vhost_user(&self) -> bool {
+        matches!(self.address, Listen::VhostUser(_))
+    }
 }
 
 impl AsFd for Listener {
@@ -154,12 +175,18 @@ mod tests {
 
     #[test]
     fn addresses_are_read_and_written() {
-        for text in ["unix:/run/futae.sock", "tcp:localhost:10809", "tcp:[::1]:0"] {
+        for text in [
+            "unix:/run/futae.sock",
+            "vhost-user:/v",
+            "tcp:localhost:10809",
+            "tcp:[::1]:0",
+        ] {
             assert_eq!(text.parse::<Listen>().expect("valid").to_string(), text);
         }
         for text in [
             "",
             "unix:",
+            "vhost-user:",
             "tcp:",
             "tcp:host",
             "tcp::1",

@@ -2,7 +2,7 @@
 
 use crate::peer::Peer;
 use crate::refusals::{Reason, Refusals};
-use crate::status::{Traffic, TrafficCounters};
+use crate::status::{Traffic, TrafficCounters, of_disk};
 use rustix::fd::OwnedFd;
 use rustix::net::{Shutdown, shutdown};
 use std::collections::BTreeMap;
@@ -32,6 +32,8 @@ pub(crate) struct Link {
     pub(crate) socket: OwnedFd,
     pub(crate) peer: Peer,
     pub(crate) traffic: TrafficCounters,
+    /// That of a virtual machine's disk.
+    pub(crate) disk_traffic: Arc<futae_vhost::Traffic>,
     phase: Mutex<Phase>,
 }
 
@@ -42,6 +44,12 @@ impl Link {
 
     fn is_in_handshake(&self) -> bool {
         *self.phase() == Phase::Handshake
+    }
+
+    fn all_traffic(&self) -> Traffic {
+        let mut all = self.traffic.read();
+        all += of_disk(&self.disk_traffic);
+        all
     }
 
     fn uses(&self, wanted: Option<&str>) -> bool {
@@ -164,7 +172,7 @@ impl Drop for Place {
     fn drop(&mut self) {
         let mut inner = self.registry.lock();
         inner.links.remove(&self.id);
-        inner.totals.traffic += self.link.traffic.read();
+        inner.totals.traffic += self.link.all_traffic();
         drop(inner);
         self.registry.changed.notify_all();
     }
@@ -233,6 +241,7 @@ impl Registry {
             socket,
             peer,
             traffic: TrafficCounters::default(),
+            disk_traffic: Arc::default(),
             phase: Mutex::default(),
         };
         let link = Arc::new(link);
@@ -288,7 +297,7 @@ impl Registry {
             .collect();
         let mut totals = inner.totals.clone();
         for link in inner.links.values() {
-            totals.traffic += link.traffic.read();
+            totals.traffic += link.all_traffic();
         }
         (phases, totals)
     }

@@ -149,7 +149,7 @@ impl Server {
         let control_path = match &options.control {
             None => None,
             Some(Listen::Unix(path)) => Some(path.clone()),
-            Some(control @ Listen::Tcp { .. }) => {
+            Some(control @ (Listen::Tcp { .. } | Listen::VhostUser(_))) => {
                 let text = control.to_string();
                 return Err(HostError::Address {
                     text,
@@ -174,6 +174,10 @@ impl Server {
                 name: gate.export.clone().unwrap_or_default(),
                 address: gate.address.to_string(),
             })?;
+            if matches!(gate.address, Listen::VhostUser(_)) && tenant.only().is_none() {
+                let address = gate.address.to_string();
+                return Err(HostError::WhichExport { address });
+            }
             let listener = gate.bind(SOCKET_NAME, options.insecure_tcp)?;
             listeners.push((listener, tenant));
         }

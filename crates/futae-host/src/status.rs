@@ -16,7 +16,7 @@ pub struct Traffic {
     pub batches: u64,
     /// Replies sent.
     pub replies: u64,
-    /// System calls that sent them.
+    /// System calls that sent them, or notified a guest of them.
     pub sends: u64,
     /// Requests answered with an error before the cache saw them.
     pub refused_requests: u64,
@@ -56,6 +56,18 @@ impl TrafficCounters {
             refused_requests: self.refused_requests.load(Relaxed),
             misshapen_demotions: self.misshapen_demotions.load(Relaxed),
         }
+    }
+}
+
+/// The traffic of a virtual machine's disk. A notification to the guest counts as a send.
+pub(crate) fn of_disk(disk: &futae_vhost::Traffic) -> Traffic {
+    Traffic {
+        requests: disk.requests.load(Relaxed),
+        batches: disk.batches.load(Relaxed),
+        replies: disk.replies.load(Relaxed),
+        sends: disk.notifications.load(Relaxed),
+        refused_requests: disk.refused.load(Relaxed),
+        misshapen_demotions: 0,
     }
 }
 

@@ -53,6 +53,15 @@ impl Tenant {
         found.filter(|(at, _)| self.only.is_none_or(|only| self.exports.belongs(*at, only)))
     }
 
+    /// The one export that is served here, and its number: the only one there is, or the one that the socket is for.
+    pub(crate) fn only(&self) -> Option<(usize, &Export)> {
+        match (self.only, self.exports.all()) {
+            (Some(at), all) => all.get(at).map(|export| (at, export)),
+            (None, [only]) => Some((0, only)),
+            (None, _) => None,
+        }
+    }
+
     /// The quota of an export, if it has one.
     pub(crate) fn quota(&self, at: usize) -> Option<Arc<Quota>> {
         self.exports.quota(at)

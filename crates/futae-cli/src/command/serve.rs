@@ -1,4 +1,4 @@
-//! `futae serve`: the lower cache, for every client that speaks NBD.
+//! `futae serve`: the lower cache, for every client that speaks NBD, and for virtual machines by vhost-user.
 
 mod descriptors;
 mod evictions;
@@ -24,7 +24,7 @@ use std::path::PathBuf;
 use tracing::{info, warn};
 use unclean::UncleanArgs;
 
-/// Serve disk images over NBD from one cache
+/// Serve disk images over NBD and vhost-user from one cache
 #[derive(clap::Args)]
 pub struct Args {
     /// Memory for all caches together, e.g. 4GiB
@@ -46,7 +46,8 @@ pub struct Args {
     #[arg(long = "export", value_name = "NAME=SOURCE", required = true)]
     exports: Vec<String>,
     /// Address to listen on: `[EXPORT=]unix:PATH[,mode=OCTAL][,owner=NAME][,group=NAME]` (a socket, or a directory to make
-    /// futae.sock in) or `[EXPORT=]tcp:HOST:PORT`. With an export, clients of this address see and open that export only.
+    /// futae.sock in), `[EXPORT=]tcp:HOST:PORT`, or
+    /// `[EXPORT=]vhost-user:PATH[,mode=...]`, the disk of a virtual machine with shared memory. With an export, clients of this address see and open that export only.
     /// A unix socket has mode 0600 unless another mode is given
     #[arg(long, value_name = "ADDRESS", required = true)]
     listen: Vec<String>,
@@ -153,6 +154,8 @@ pub fn run(args: &Args) -> Result<(), Failure> {
 
 fn uri(address: &Listen, export: &str) -> String {
     let transport = match address {
+        // There is no URI of such a socket, which serves this export only.
+        Listen::VhostUser(_) => return address.to_string(),
         Listen::Unix(path) => Transport::Unix {
             socket: path.clone(),
         },

@@ -203,15 +203,18 @@ impl Plan {
     }
 }
 
+/// What addresses begin with.
+const KINDS: [&str; 3] = ["unix:", "tcp:", "vhost-user:"];
+
 /// One `--listen`.
 fn gate(text: &str, exports: &[VolumeSpec]) -> Result<Gate, String> {
     let wrong = |problem: String| format!("--listen {text}: {problem}");
     let (rest, access) = Access::take_from(text).map_err(wrong)?;
     // An address begins with its kind; what is before it is an export.
-    let is_plain = rest.starts_with("unix:") || rest.starts_with("tcp:");
-    let named = ["=unix:", "=tcp:"]
+    let is_plain = KINDS.iter().any(|kind| rest.starts_with(kind));
+    let named = KINDS
         .iter()
-        .filter_map(|kind| rest.find(kind))
+        .filter_map(|kind| rest.find(&format!("={kind}")))
         .min()
         .filter(|_| !is_plain);
     let (export, address) = match named {
@@ -229,6 +232,10 @@ fn gate(text: &str, exports: &[VolumeSpec]) -> Result<Gate, String> {
         && !exports.iter().any(|known| known.name == *name)
     {
         return Err(wrong(format!("no export is named {name:?}")));
+    }
+    if matches!(address, Listen::VhostUser(_)) && export.is_none() && exports.len() > 1 {
+        let problem = "a vhost-user socket serves one export; write EXPORT=vhost-user:PATH";
+        return Err(wrong(problem.to_owned()));
     }
     Ok(Gate {
         address,
@@ -259,7 +266,7 @@ fn feeds(
         if text == "agent" {
             let beside = gates.iter().find_map(|gate| match &gate.address {
                 Listen::Unix(path) => Some(path),
-                Listen::Tcp { .. } => None,
+                Listen::Tcp { .. } | Listen::VhostUser(_) => None,
             });
             let Some(beside) = beside else {
                 return Err("--feed agent makes sockets beside that of --listen unix:PATH, and there is none; \
@@ -422,11 +429,15 @@ mod tests {
         assert_eq!(read("unix:/s"), plain("unix:/s"));
         assert_eq!(read("unix:/a=unix:b,c"), plain("unix:/a=unix:b,c"));
         assert_eq!(read("tcp:localhost:1"), plain("tcp:localhost:1"));
+        let disk = (Some("a".to_owned()), "vhost-user:/v".to_owned(), 0o600);
+        assert_eq!(read("a=vhost-user:/v"), Ok(disk));
         let of_b = Ok((Some("b".to_owned()), "unix:/s".to_owned(), 0o660));
         assert_eq!(read("b=unix:/s,group=0,mode=0660"), of_b);
         for text in [
             "",
             "c=unix:/s",
+            "vhost-user:/which",
+            "a=vhost-user:",
             "a=/s",
             "a=unix:",
             "unix:/s,mode=x",

@@ -1,0 +1,108 @@
+//! One frontend of a virtual machine's disk, from its first message to its last.
+
+use crate::budget::{Account, Budget};
+use crate::connection::ConnectionOptions;
+use crate::mailbox::Mailbox;
+use crate::quota::Quota;
+use crate::registry::{ConnectionLimits, Place};
+use crate::tenant::Tenant;
+use futae_vhost::{Device, Room, VhostError};
+use rustix::fd::BorrowedFd;
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use tracing::debug;
+
+/// Serves a frontend until it is gone.
+pub(crate) fn serve(
+    tenant: &Tenant,
+    budget: &Arc<Budget>,
+    place: &Place,
+    options: &ConnectionOptions,
+) -> Result<(), VhostError> {
+    let Some((at, export)) = tenant.only() else {
+        return Ok(());
+    };
+    let limits = ConnectionLimits {
+        of_server: options.connections_max,
+        of_export: export.connections_max.unwrap_or(usize::MAX),
+    };
+    let link = &place.link;
+    let Ok(socket) = link.socket.try_clone() else {
+        return Ok(());
+    };
+    if !place.begin(&export.name, false, &limits) {
+        return Ok(());
+    }
+    let _allotment = budget.place();
+    let (peer, name) = (link.peer, &export.name);
+    debug!(%peer, export = name, "frontend {peer} opened export {name}");
+    let device = Device {
+        engine: Arc::clone(&export.engine),
+        volume: export.volume,
+        read_only: export.is_read_only(),
+        serial: name.clone(),
+    };
+    let (budget, quota) = (Arc::clone(budget), tenant.quota(at));
+    let requests_max = options.limits.requests;
+    let rooms = move || -> io::Result<Box<dyn Room>> {
+        let mailbox = Arc::new(Mailbox::new()?);
+        Ok(Box::new(QueueRoom {
+            account: Account::new(&budget, at, &mailbox),
+            quota: quota.clone(),
+            requests: 0,
+            requests_max,
+            mailbox,
+        }))
+    };
+    let ended = futae_vhost::serve(UnixStream::from(socket), &device, rooms, &link.disk_traffic);
+    debug!(%peer, export = name, "frontend {peer} left export {name}");
+    ended
+}
+
+/// What bounds one queue: the server's memory for requests, the export's quota, and what one connection may have.
+struct QueueRoom {
+    account: Account,
+    quota: Option<Arc<Quota>>,
+    requests: usize,
+    requests_max: usize,
+    mailbox: Arc<Mailbox>,
+}
+
+impl Room for QueueRoom {
+    fn take(&mut self, bytes: u64) -> bool {
+        if self.requests >= self.requests_max || !self.account.take(bytes) {
+            return false;
+        }
+        if self
+            .quota
+            .as_ref()
+            .is_some_and(|quota| !quota.take(&self.mailbox))
+        {
+            self.account.give_back(bytes);
+            return false;
+        }
+        self.requests += 1;
+        true
+    }
+
+    fn give_back(&mut self, bytes: u64) {
+        self.requests -= 1;
+        self.account.give_back(bytes);
+        if let Some(quota) = &self.quota {
+            quota.give_back();
+        }
+    }
+
+    fn rest(&mut self) {
+        self.account.trim();
+    }
+
+    fn bell(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.mailbox.bell())
+    }
+
+    fn heard(&self) {
+        self.mailbox.awake(true);
+    }
+}

@@ -1,0 +1,114 @@
+//! What the disk is: its features, its configuration space, its serial number.
+
+use futae_engine::Engine;
+use futae_policy::VolumeId;
+use std::sync::Arc;
+use virtio_bindings::virtio_blk::{
+    VIRTIO_BLK_F_BLK_SIZE, VIRTIO_BLK_F_DISCARD, VIRTIO_BLK_F_FLUSH, VIRTIO_BLK_F_MQ,
+    VIRTIO_BLK_F_RO, VIRTIO_BLK_F_SEG_MAX, VIRTIO_BLK_F_TOPOLOGY, VIRTIO_BLK_F_WRITE_ZEROES,
+    VIRTIO_BLK_ID_BYTES,
+};
+use virtio_bindings::virtio_config::VIRTIO_F_VERSION_1;
+use virtio_bindings::virtio_ring::{VIRTIO_RING_F_EVENT_IDX, VIRTIO_RING_F_INDIRECT_DESC};
+
+/// Bytes of a sector, the unit of every virtio-blk position.
+pub(crate) const SECTOR_BYTES: u64 = 512;
+/// Queues that a device has at most.
+pub const QUEUES_MAX: usize = 16;
+/// Descriptors that a queue has at most.
+pub const QUEUE_SIZE_MAX: u16 = 1024;
+/// Bytes of data that one read or write may have.
+pub const REQUEST_BYTES_MAX: u64 = 32 << 20;
+/// Pieces of memory that one read or write should have at most: a queue of 128 has room for them and for both ends.
+const SEGMENTS_MAX: u32 = 126;
+/// Ranges that one discard or one write of zeroes may name.
+pub(crate) const RANGES_MAX: u32 = 32;
+/// Sectors that one such range may have.
+const RANGE_SECTORS_MAX: u32 = (1 << 30) / SECTOR_BYTES as u32;
+/// Feature bits that the vhost-user protocol adds.
+pub(crate) const F_LOG_ALL: u64 = 1 << 26;
+pub(crate) const F_PROTOCOL_FEATURES: u64 = 1 << 30;
+
+/// The disk that frontends see.
+#[derive(Clone)]
+pub struct Device {
+    /// The cache.
+    pub engine: Arc<Engine>,
+    /// The volume in it.
+    pub volume: VolumeId,
+    /// Refuse writes.
+    pub read_only: bool,
+    /// The serial number, of which guests see the first 20 bytes.
+    pub serial: String,
+}
+
+impl Device {
+    /// The features that the device offers, those of the transport included.
+    #[must_use]
+    pub fn features(&self) -> u64 {
+        let mut bits = vec![
+            VIRTIO_F_VERSION_1,
+            VIRTIO_RING_F_EVENT_IDX,
+            VIRTIO_RING_F_INDIRECT_DESC,
+            VIRTIO_BLK_F_SEG_MAX,
+            VIRTIO_BLK_F_BLK_SIZE,
+            VIRTIO_BLK_F_FLUSH,
+            VIRTIO_BLK_F_TOPOLOGY,
+            VIRTIO_BLK_F_MQ,
+        ];
+        if self.read_only {
+            bits.push(VIRTIO_BLK_F_RO);
+        } else {
+            bits.extend([VIRTIO_BLK_F_DISCARD, VIRTIO_BLK_F_WRITE_ZEROES]);
+        }
+        let blk = bits.iter().fold(0, |all, bit| all | 1 << bit);
+        blk | F_LOG_ALL | F_PROTOCOL_FEATURES
+    }
+
+    /// Whole sectors of the volume.
+    pub(crate) fn sectors(&self) -> u64 {
+        self.engine.volume_bytes(self.volume) / SECTOR_BYTES
+    }
+
+    /// `size` bytes of the configuration space, those behind its end zero.
+    pub(crate) fn config(&self, offset: usize, size: usize) -> Vec<u8> {
+        let space = self.config_space();
+        let mut out = vec![0; size];
+        if let Some(from) = space.get(offset..) {
+            let length = from.len().min(size);
+            out[..length].copy_from_slice(&from[..length]);
+        }
+        out
+    }
+
+    /// `struct virtio_blk_config`, as far as discards and writes of zeroes need it.
+    fn config_space(&self) -> [u8; 60] {
+        let mut space = [0; 60];
+        let mut put = |at: usize, bytes: &[u8]| space[at..at + bytes.len()].copy_from_slice(bytes);
+        put(0, &self.sectors().to_le_bytes());
+        put(12, &SEGMENTS_MAX.to_le_bytes());
+        put(20, &(SECTOR_BYTES as u32).to_le_bytes());
+        // A block of the cache is what is read from the store, and so the best size to ask for, up to 1 MiB.
+        let block_bytes = self.engine.block_bytes().clamp(4096, 1 << 20);
+        put(24, &[3]); // physical blocks of 2^3 sectors, a page
+        put(26, &8u16.to_le_bytes());
+        put(28, &((block_bytes / SECTOR_BYTES) as u32).to_le_bytes());
+        put(32, &[1]); // writes may be behind a volatile cache, so guests flush
+        put(34, &(QUEUES_MAX as u16).to_le_bytes());
+        put(36, &RANGE_SECTORS_MAX.to_le_bytes());
+        put(40, &RANGES_MAX.to_le_bytes());
+        put(44, &8u32.to_le_bytes());
+        put(48, &RANGE_SECTORS_MAX.to_le_bytes());
+        put(52, &RANGES_MAX.to_le_bytes());
+        put(56, &[1]);
+        space
+    }
+
+    /// What GET_ID answers: the serial number, filled up with zeroes.
+    pub(crate) fn id(&self) -> [u8; VIRTIO_BLK_ID_BYTES as usize] {
+        let mut id = [0; VIRTIO_BLK_ID_BYTES as usize];
+        let length = self.serial.len().min(id.len());
+        id[..length].copy_from_slice(&self.serial.as_bytes()[..length]);
+        id
+    }
+}

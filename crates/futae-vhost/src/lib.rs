@@ -1,0 +1,24 @@
+//! A vhost-user-blk device over one volume of a cache.
+//!
+//! [`serve`] looks after one connection. Each started queue has a thread of its own, which takes requests
+//! from the guest's memory, hands them to the cache in batches, and puts what is done into the used ring in
+//! the order of completion.
+
+mod chain;
+mod device;
+mod dirty_log;
+mod inflight;
+mod mailbox;
+mod memory;
+mod queue;
+mod request;
+mod ring;
+mod room;
+mod session;
+mod submit;
+mod traffic;
+
+pub use device::{Device, QUEUE_SIZE_MAX, QUEUES_MAX, REQUEST_BYTES_MAX};
+pub use room::{Boundless, Room};
+pub use session::{VhostError, serve};
+pub use traffic::Traffic;

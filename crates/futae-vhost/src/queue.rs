@@ -1,0 +1,437 @@
+//! The thread of one started queue: requests from the available ring to the cache, results to the used ring.
+//!
+//! A round puts what is done into the used ring and hands the cache what is available, in one batch. When
+//! neither has anything, the thread looks for a moment, if requests have followed closely, and then sleeps.
+
+use crate::chain::{Chain, scatter};
+use crate::device::Device;
+use crate::dirty_log::DirtyLog;
+use crate::inflight::QueueInflight;
+use crate::mailbox::Completion;
+use crate::memory::Memory;
+use crate::request::{self, Action, IO_ERROR, Status};
+use crate::ring::{Addresses, Call, Control};
+use crate::room::Room;
+use crate::submit::Submitter;
+use crate::traffic::Traffic;
+use futae_engine::Operation;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use std::collections::VecDeque;
+use std::fs::File;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::time::{Duration, Instant};
+use tracing::warn;
+use virtio_queue::{Queue, QueueOwnedT, QueueT};
+use vm_memory::{Bytes, GuestAddress, GuestAddressSpace, GuestMemoryMmap};
+
+/// How long to look for the next request before going to sleep.
+const LOOK_BEFORE_SLEEP: Duration = Duration::from_micros(50);
+/// A request that comes within this of the one before it promises another such one.
+const CLOSE: Duration = Duration::from_micros(150);
+/// Requests that are taken before what is done is put into the used ring.
+const BATCH_MAX: usize = 64;
+
+/// What a thread is given.
+pub(crate) struct Start {
+    pub(crate) index: usize,
+    pub(crate) device: Device,
+    pub(crate) memory: Memory,
+    pub(crate) queue: Queue,
+    pub(crate) addresses: Addresses,
+    pub(crate) inflight: Option<QueueInflight>,
+    pub(crate) dirty_log: Arc<DirtyLog>,
+    pub(crate) kick: Arc<File>,
+    pub(crate) call: Arc<Call>,
+    pub(crate) error: Arc<Call>,
+    pub(crate) control: Arc<Control>,
+    pub(crate) room: Box<dyn Room>,
+    pub(crate) traffic: Arc<Traffic>,
+}
+
+/// What is known of the request that begins at a descriptor.
+#[derive(Default)]
+struct Slot {
+    chain: Chain,
+    /// Where its status byte goes.
+    status_at: GuestAddress,
+    /// Operations that the cache has; 0 if there is no request.
+    parts: u32,
+    /// The first error of an operation.
+    error: Option<Status>,
+    is_read: bool,
+    /// What it keeps in memory.
+    held_bytes: u64,
+}
+
+/// The queue is broken: nothing more is taken from it.
+#[derive(Debug)]
+struct Broken(String);
+
+/// The thread's state.
+pub(crate) struct Worker {
+    start: Start,
+    submitter: Submitter,
+    slots: Vec<Slot>,
+    /// Requests that another server began.
+    again: VecDeque<u16>,
+    /// Requests that the cache has.
+    in_flight: usize,
+    is_held_back: bool,
+    is_broken: bool,
+    /// Something was put into the used ring.
+    must_notify: bool,
+}
+
+impl Worker {
+    /// Goes on where the used ring is; none if it is not in guest memory.
+    pub(crate) fn new(mut start: Start) -> Option<Self> {
+        let memory = start.memory.memory();
+        if !start.queue.is_valid(&*memory) {
+            return None;
+        }
+        let used = start.queue.used_idx(&*memory, Acquire).ok()?.0;
+        start.queue.set_next_used(used);
+        let recovered = start
+            .inflight
+            .as_mut()
+            .map(|inflight| inflight.recover(used));
+        let recovered = recovered.unwrap_or_default();
+        if let Some(next) = recovered.next_available {
+            start.queue.set_next_avail(next);
+        }
+        let slots = (0..start.queue.size()).map(|_| Slot::default()).collect();
+        Some(Self {
+            submitter: Submitter::new(&start.device, &start.control.mailbox),
+            slots,
+            again: recovered.heads.into(),
+            in_flight: 0,
+            is_held_back: false,
+            is_broken: false,
+            must_notify: false,
+            start,
+        })
+    }
+
+    /// Serves until told to stop and nothing is under way. Where to go on in the available ring.
+    pub(crate) fn run(mut self) -> u16 {
+        let (mut idle_since, mut follows_closely) = (None::<Instant>, false);
+        // A server before this one may have died between the used ring and the notification.
+        self.start.call.ring();
+        loop {
+            let has_worked = self.round();
+            if has_worked {
+                if let Some(since) = idle_since.take() {
+                    follows_closely = since.elapsed() < CLOSE;
+                }
+                continue;
+            }
+            let is_done = self.in_flight == 0 && (self.again.is_empty() || self.is_broken);
+            if is_done && self.start.control.must_stop() {
+                return self.start.queue.next_avail();
+            }
+            let since = *idle_since.get_or_insert_with(Instant::now);
+            if follows_closely && since.elapsed() < LOOK_BEFORE_SLEEP {
+                std::thread::yield_now();
+            } else {
+                self.sleep();
+            }
+        }
+    }
+
+    /// Whether anything was done.
+    fn round(&mut self) -> bool {
+        let memory = self.start.memory.clone();
+        let memory = memory.memory();
+        let collected = self.collect(&memory);
+        let taken = self.take(&memory).unwrap_or_else(|broken| {
+            self.give_up(&broken.0);
+            true
+        });
+        if self.submitter.submit() {
+            self.start.traffic.batches.fetch_add(1, Relaxed);
+        }
+        self.notify(&memory);
+        collected || taken
+    }
+
+    fn give_up(&mut self, why: &str) {
+        if !std::mem::replace(&mut self.is_broken, true) {
+            let index = self.start.index;
+            warn!(queue = index, "a guest's queue {index} is stopped: {why}");
+            self.start.error.ring();
+        }
+    }
+
+    fn notify(&mut self, memory: &GuestMemoryMmap) {
+        if !std::mem::take(&mut self.must_notify) {
+            return;
+        }
+        // If the guest's wish cannot be read, a notification too many does no harm.
+        if self.start.queue.needs_notification(memory).unwrap_or(true) {
+            self.start.traffic.notifications.fetch_add(1, Relaxed);
+            self.start.call.ring();
+        }
+    }
+
+    /// Takes requests that are available; whether there were any.
+    fn take(&mut self, memory: &GuestMemoryMmap) -> Result<bool, Broken> {
+        self.is_held_back = false;
+        let mut taken = 0;
+        while taken < BATCH_MAX && !self.is_broken {
+            let (head, is_again) = match self.again.front() {
+                Some(&head) => (head, true),
+                None if self.start.control.must_stop() => break,
+                None => match self.next(memory)? {
+                    Some(head) => (head, false),
+                    None => break,
+                },
+            };
+            if !self.begin(memory, head)? {
+                if !is_again {
+                    self.start.queue.go_to_previous_position();
+                }
+                self.is_held_back = true;
+                break;
+            }
+            if is_again {
+                self.again.pop_front();
+            }
+            taken += 1;
+        }
+        self.start.traffic.requests.fetch_add(taken as u64, Relaxed);
+        Ok(taken > 0)
+    }
+
+    fn next(&mut self, memory: &GuestMemoryMmap) -> Result<Option<u16>, Broken> {
+        let available = self.start.queue.iter(memory);
+        let mut available = available.map_err(|error| Broken(error.to_string()))?;
+        Ok(available.next().map(|chain| chain.head_index()))
+    }
+
+    /// Begins one request; `false` if there is no room for it now.
+    fn begin(&mut self, memory: &GuestMemoryMmap, head: u16) -> Result<bool, Broken> {
+        let table = GuestAddress(self.start.queue.desc_table());
+        let size = self.start.queue.size();
+        let Some(slot) = self.slots.get_mut(usize::from(head)) else {
+            return Err(Broken(format!("descriptor {head} of {size} is available")));
+        };
+        if slot.parts > 0 {
+            return Err(Broken(format!("descriptor {head} is available twice")));
+        }
+        let read = slot.chain.read(memory, table, size, head);
+        read.map_err(|error| Broken(error.to_string()))?;
+        let Some(status_at) = request::split_status(&mut slot.chain) else {
+            return Err(Broken("a request has no byte for its status".to_owned()));
+        };
+        let action = request::read(memory, &slot.chain, &self.start.device);
+        slot.held_bytes = match action {
+            Ok(Action::Read { length, .. } | Action::Write { length, .. }) => length,
+            _ => 0,
+        };
+        if !self.start.room.take(slot.held_bytes) {
+            return Ok(false);
+        }
+        (slot.status_at, slot.error) = (status_at, None);
+        slot.is_read = matches!(action, Ok(Action::Read { .. }));
+        if let Some(inflight) = &mut self.start.inflight {
+            inflight.begin(head);
+        }
+        match action.and_then(|action| self.carry_out(memory, head, action)) {
+            Ok(parts) if parts > 0 => {
+                self.slots[usize::from(head)].parts = parts;
+                self.in_flight += 1;
+            }
+            Ok(_) => self.finish(memory, head, Ok(0))?,
+            Err(status) => {
+                self.start.traffic.refused.fetch_add(1, Relaxed);
+                self.finish(memory, head, Err(status))?;
+            }
+        }
+        Ok(true)
+    }
+
+    /// Hands the cache its operations; how many there are.
+    fn carry_out(
+        &mut self,
+        memory: &GuestMemoryMmap,
+        head: u16,
+        action: Action,
+    ) -> Result<u32, Status> {
+        let chain = &self.slots[usize::from(head)].chain;
+        let operation = match action {
+            Action::Read { offset, length } => Operation::Read { offset, length },
+            Action::Write { offset, length } => Operation::Write {
+                offset,
+                data: request::payload(memory, &chain.readable, length)?,
+                fua: false,
+            },
+            Action::Flush => Operation::Flush,
+            Action::Ranges { count, discards } => {
+                let device = &self.start.device;
+                let readable = &chain.readable;
+                let operations = request::ranges(memory, readable, device, count, discards)?;
+                let count = operations.len() as u32;
+                for operation in operations {
+                    self.submitter.add(head, operation);
+                }
+                return Ok(count);
+            }
+            Action::Id => {
+                let id = self.start.device.id();
+                return self.hand_over(memory, head, &id).map(|()| 0);
+            }
+        };
+        self.submitter.add(head, operation);
+        Ok(1)
+    }
+
+    /// Copies data to the writable memory of a request.
+    fn hand_over(&self, memory: &GuestMemoryMmap, head: u16, data: &[u8]) -> Result<(), Status> {
+        let segments = &self.slots[usize::from(head)].chain.writable;
+        let is_whole = scatter(memory, segments, data);
+        for segment in segments {
+            let length = u64::from(segment.length);
+            self.start.dirty_log.mark(segment.address.0, length);
+        }
+        if is_whole { Ok(()) } else { Err(IO_ERROR) }
+    }
+
+    /// Answers what the cache is done with; whether there was anything.
+    fn collect(&mut self, memory: &GuestMemoryMmap) -> bool {
+        if self.in_flight == 0 {
+            return false;
+        }
+        let mut completions = self.submitter.completions();
+        let any = !completions.is_empty();
+        for completion in completions.drain(..) {
+            if let Err(broken) = self.complete(memory, completion) {
+                self.give_up(&broken.0);
+            }
+        }
+        self.submitter.recycle(completions);
+        any
+    }
+
+    fn complete(&mut self, memory: &GuestMemoryMmap, done: Completion) -> Result<(), Broken> {
+        let slot = &mut self.slots[usize::from(done.head)];
+        slot.parts = slot.parts.saturating_sub(1);
+        let outcome = match done.result {
+            Ok(data) if slot.is_read => {
+                let length = data.as_slice().len();
+                let handed = self.hand_over(memory, done.head, data.as_slice());
+                handed.map(|()| length as u32)
+            }
+            Ok(_) => Ok(0),
+            Err(error) => Err(error.kind.into()),
+        };
+        let slot = &mut self.slots[usize::from(done.head)];
+        if let Err(status) = outcome {
+            slot.error.get_or_insert(status);
+        }
+        if slot.parts > 0 {
+            return Ok(());
+        }
+        self.in_flight -= 1;
+        let outcome = slot.error.map_or(outcome, Err);
+        self.finish(memory, done.head, outcome)
+    }
+
+    /// Answers a request, of whose memory so many bytes were written beside the status.
+    fn finish(
+        &mut self,
+        memory: &GuestMemoryMmap,
+        head: u16,
+        outcome: Result<u32, Status>,
+    ) -> Result<(), Broken> {
+        let slot = &self.slots[usize::from(head)];
+        let status = outcome.err().map_or(0, |status| status.0);
+        let wrote_status = memory.write_slice(&[status], slot.status_at);
+        self.start.dirty_log.mark(slot.status_at.0, 1);
+        if let Some(inflight) = &self.start.inflight {
+            inflight.end(head);
+        }
+        let written = outcome.unwrap_or(0).saturating_add(1);
+        let added = self.start.queue.add_used(memory, head, written);
+        if let Some(inflight) = &self.start.inflight {
+            inflight.ended(head, self.start.queue.next_used());
+        }
+        if let Some(log) = self.start.addresses.log {
+            // The flags, the index, the entries, and the index at which the guest should notify.
+            let length = 6 + 8 * u64::from(self.start.queue.size());
+            self.start.dirty_log.mark(log, length);
+        }
+        self.start.room.give_back(slot.held_bytes);
+        self.start.traffic.replies.fetch_add(1, Relaxed);
+        self.must_notify = true;
+        wrote_status.map_err(|error| Broken(error.to_string()))?;
+        added.map_err(|error| Broken(error.to_string()))
+    }
+
+    /// Waits for the guest, the cache, room, or the order to stop.
+    fn sleep(&mut self) {
+        let takes = !self.is_broken && !self.start.control.must_stop();
+        let listens = takes && !self.is_held_back;
+        if listens {
+            let memory = self.start.memory.memory();
+            match self.start.queue.enable_notification(&*memory) {
+                Ok(false) => {}
+                Ok(true) => return,
+                Err(error) => return self.give_up(&error.to_string()),
+            }
+            if let Some(log) = self.start.addresses.log {
+                let length = 6 + 8 * u64::from(self.start.queue.size());
+                self.start.dirty_log.mark(log, length);
+            }
+        }
+        let control = Arc::clone(&self.start.control);
+        if !control.mailbox.may_sleep() || (takes && control.must_stop()) {
+            return;
+        }
+        if self.in_flight == 0 {
+            self.start.room.rest();
+        }
+        let (mut kicked, mut has_room, mut rung) = (false, false, false);
+        {
+            let mut fds = Vec::with_capacity(3);
+            fds.push(PollFd::from_borrowed_fd(
+                control.mailbox.bell(),
+                PollFlags::IN,
+            ));
+            if listens {
+                fds.push(PollFd::new(&*self.start.kick, PollFlags::IN));
+            }
+            if self.is_held_back
+                && let Some(bell) = self.start.room.bell()
+            {
+                fds.push(PollFd::from_borrowed_fd(bell, PollFlags::IN));
+            }
+            match poll(&mut fds, None) {
+                Ok(_) => {
+                    rung = !fds[0].revents().is_empty();
+                    let other = fds.get(1).is_some_and(|fd| !fd.revents().is_empty());
+                    (kicked, has_room) = (listens && other, !listens && other);
+                }
+                Err(Errno::INTR) => {}
+                Err(_) => std::thread::sleep(Duration::from_millis(10)), // out of kernel memory
+            }
+        }
+        control.mailbox.awake(rung);
+        if kicked {
+            match rustix::io::read(&*self.start.kick, &mut [0; 8]) {
+                Ok(1..) | Err(Errno::AGAIN | Errno::INTR) => {}
+                _ => self.give_up("its notifications cannot be read"),
+            }
+        }
+        if has_room {
+            self.start.room.heard();
+        }
+        if listens {
+            let memory = self.start.memory.memory();
+            if let Err(error) = self.start.queue.disable_notification(&*memory) {
+                self.give_up(&error.to_string());
+            }
+        }
+    }
+}

@@ -1,0 +1,385 @@
+//! One connection of a frontend: what it says of the guest's memory and queues.
+
+use crate::device::{Device, F_LOG_ALL, F_PROTOCOL_FEATURES, QUEUE_SIZE_MAX, QUEUES_MAX};
+use crate::dirty_log::DirtyLog;
+use crate::inflight::InflightRegion;
+use crate::memory::Regions;
+use crate::queue::{Start, Worker};
+use crate::ring::{Addresses, Control, Ring, make_nonblocking};
+use crate::room::Room;
+use crate::traffic::Traffic;
+use std::fs::File;
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex};
+use vhost::VhostUserMemoryRegionBase;
+use vhost::vhost_user::message::{
+    VhostTransferStateDirection, VhostTransferStatePhase, VhostUserConfigFlags, VhostUserInflight,
+    VhostUserLog, VhostUserMemoryRegion, VhostUserProtocolFeatures, VhostUserShMemConfig,
+    VhostUserSharedMsg, VhostUserSingleMemoryRegion, VhostUserVringAddrFlags, VhostUserVringState,
+};
+use vhost::vhost_user::{
+    BackendReqHandler, Error, GpuBackend, Result, VhostUserBackendReqHandlerMut,
+};
+use virtio_bindings::virtio_ring::VIRTIO_RING_F_EVENT_IDX;
+
+/// Regions of memory that a frontend may add.
+const MEMORY_REGIONS_MAX: u64 = 509;
+
+/// Why a connection could not go on. A peer that is gone is no error.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct VhostError(String);
+
+/// Makes the room of a queue.
+type Rooms = Box<dyn Fn() -> io::Result<Box<dyn Room>> + Send>;
+
+/// Serves one frontend until it is gone and the cache is done with what its guest asked for. `rooms` makes
+/// the bounds of a queue when it starts.
+pub fn serve(
+    stream: UnixStream,
+    device: &Device,
+    rooms: impl Fn() -> io::Result<Box<dyn Room>> + Send + 'static,
+    traffic: &Arc<Traffic>,
+) -> std::result::Result<(), VhostError> {
+    let session = Session {
+        device: device.clone(),
+        rooms: Box::new(rooms),
+        traffic: Arc::clone(traffic),
+        regions: Regions::default(),
+        rings: (0..QUEUES_MAX).map(|_| Ring::default()).collect(),
+        features: 0,
+        inflight: None,
+        dirty_log: Arc::default(),
+    };
+    let mut handler = BackendReqHandler::from_stream(stream, Arc::new(Mutex::new(session)));
+    loop {
+        match handler.handle_request() {
+            Ok(()) => {}
+            Err(Error::Disconnected | Error::PartialMessage | Error::SocketBroken(_)) => {
+                return Ok(());
+            }
+            Err(error) => return Err(VhostError(error.to_string())),
+        }
+    }
+}
+
+struct Session {
+    device: Device,
+    rooms: Rooms,
+    traffic: Arc<Traffic>,
+    regions: Regions,
+    rings: Vec<Ring>,
+    /// Those that were agreed on.
+    features: u64,
+    inflight: Option<InflightRegion>,
+    dirty_log: Arc<DirtyLog>,
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.stop_all();
+    }
+}
+
+impl Session {
+    fn stop_all(&mut self) {
+        // All at once, so that one does not wait for the other.
+        for ring in &self.rings {
+            ring.begin_stop();
+        }
+        for ring in &mut self.rings {
+            ring.stop();
+        }
+    }
+
+    fn ring(&mut self, index: u32) -> Result<&mut Ring> {
+        self.rings
+            .get_mut(index as usize)
+            .ok_or(Error::InvalidParam)
+    }
+
+    /// Starts or stops the thread of a queue, as it is set up now.
+    fn follow(&mut self, index: u32) -> Result<()> {
+        let at = index as usize;
+        let ring = self.rings.get_mut(at).ok_or(Error::InvalidParam)?;
+        if !ring.may_run() {
+            ring.stop();
+            return Ok(());
+        }
+        if ring.is_running() {
+            return Ok(());
+        }
+        let has_event_index = self.features & (1 << VIRTIO_RING_F_EVENT_IDX) != 0;
+        let queue = ring.queue(has_event_index).ok_or(Error::InvalidParam)?;
+        let addresses = ring.addresses.ok_or(Error::InvalidParam)?;
+        let kick = ring.kick.clone().ok_or(Error::InvalidParam)?;
+        let control = Control::new().map_err(Error::ReqHandlerError)?;
+        let inflight = self.inflight.as_ref();
+        let worker = Worker::new(Start {
+            index: at,
+            device: self.device.clone(),
+            memory: self.regions.memory.clone(),
+            queue,
+            addresses,
+            inflight: inflight.and_then(|inflight| inflight.queue(at)),
+            dirty_log: Arc::clone(&self.dirty_log),
+            kick,
+            call: Arc::clone(&ring.call),
+            error: Arc::clone(&ring.error),
+            control: Arc::clone(&control),
+            room: (self.rooms)().map_err(Error::ReqHandlerError)?,
+            traffic: Arc::clone(&self.traffic),
+        });
+        let worker = worker.ok_or(Error::InvalidParam)?;
+        ring.start(control, worker).map_err(Error::ReqHandlerError)
+    }
+
+    fn follow_all(&mut self) -> Result<()> {
+        (0..self.rings.len() as u32).try_for_each(|index| self.follow(index))
+    }
+}
+
+fn unsupported<T>(what: &str) -> Result<T> {
+    let error = io::Error::new(io::ErrorKind::Unsupported, what.to_owned());
+    Err(Error::ReqHandlerError(error))
+}
+
+impl VhostUserBackendReqHandlerMut for Session {
+    fn set_owner(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn reset_owner(&mut self) -> Result<()> {
+        self.reset_device()
+    }
+
+    fn reset_device(&mut self) -> Result<()> {
+        self.stop_all();
+        for ring in &mut self.rings {
+            *ring = Ring::default();
+        }
+        self.features = 0;
+        self.dirty_log.turn(false);
+        Ok(())
+    }
+
+    fn get_features(&mut self) -> Result<u64> {
+        Ok(self.device.features())
+    }
+
+    fn set_features(&mut self, features: u64) -> Result<()> {
+        if features & !self.device.features() != 0 {
+            return Err(Error::InvalidParam);
+        }
+        self.features = features;
+        self.dirty_log.turn(features & F_LOG_ALL != 0);
+        if features & F_PROTOCOL_FEATURES == 0 {
+            for ring in &mut self.rings {
+                ring.is_enabled = true;
+            }
+        }
+        self.follow_all()
+    }
+
+    fn set_mem_table(
+        &mut self,
+        regions: &[VhostUserMemoryRegion],
+        files: Vec<File>,
+        postcopy_listening: Option<bool>,
+    ) -> Result<Option<Vec<VhostUserMemoryRegionBase>>> {
+        if postcopy_listening.is_some() {
+            return unsupported("migration by postcopy");
+        }
+        self.regions.set(regions, files)?;
+        Ok(None)
+    }
+
+    fn set_vring_num(&mut self, index: u32, num: u32) -> Result<()> {
+        let size = u16::try_from(num).map_err(|_| Error::InvalidParam)?;
+        if size > QUEUE_SIZE_MAX || !size.is_power_of_two() {
+            return Err(Error::InvalidParam);
+        }
+        let ring = self.ring(index)?;
+        if ring.is_running() {
+            return Err(Error::InvalidParam);
+        }
+        ring.size = size;
+        Ok(())
+    }
+
+    fn set_vring_addr(
+        &mut self,
+        index: u32,
+        flags: VhostUserVringAddrFlags,
+        descriptor: u64,
+        used: u64,
+        available: u64,
+        log: u64,
+    ) -> Result<()> {
+        let is_logged = flags.contains(VhostUserVringAddrFlags::VHOST_VRING_F_LOG);
+        let addresses = Addresses {
+            descriptors: self.regions.guest_address(descriptor)?,
+            available: self.regions.guest_address(available)?,
+            used: self.regions.guest_address(used)?,
+            log: is_logged.then_some(log),
+        };
+        // Logging is turned on and off while a queue runs, so the queue starts anew with where it was.
+        self.ring(index)?.stop();
+        self.ring(index)?.addresses = Some(addresses);
+        self.follow(index)
+    }
+
+    fn set_vring_base(&mut self, index: u32, base: u32) -> Result<()> {
+        let ring = self.ring(index)?;
+        if ring.is_running() {
+            return Err(Error::InvalidParam);
+        }
+        ring.next_available = base as u16;
+        Ok(())
+    }
+
+    fn get_vring_base(&mut self, index: u32) -> Result<VhostUserVringState> {
+        let ring = self.ring(index)?;
+        ring.stop();
+        ring.kick = None;
+        ring.call.set(None);
+        let base = u32::from(ring.next_available);
+        Ok(VhostUserVringState::new(index, base))
+    }
+
+    fn set_vring_kick(&mut self, index: u8, file: Option<File>) -> Result<()> {
+        let ring = self.ring(index.into())?;
+        // A running queue listens to the one that it was started with.
+        ring.stop();
+        // Without a descriptor the device would have to look all the time.
+        ring.kick = file.map(|file| {
+            make_nonblocking(&file);
+            Arc::new(file)
+        });
+        self.follow(index.into())
+    }
+
+    fn set_vring_call(&mut self, index: u8, file: Option<File>) -> Result<()> {
+        self.ring(index.into())?.call.set(file);
+        Ok(())
+    }
+
+    fn set_vring_err(&mut self, index: u8, file: Option<File>) -> Result<()> {
+        self.ring(index.into())?.error.set(file);
+        Ok(())
+    }
+
+    fn get_protocol_features(&mut self) -> Result<VhostUserProtocolFeatures> {
+        Ok(VhostUserProtocolFeatures::MQ
+            | VhostUserProtocolFeatures::CONFIG
+            | VhostUserProtocolFeatures::REPLY_ACK
+            | VhostUserProtocolFeatures::INFLIGHT_SHMFD
+            | VhostUserProtocolFeatures::LOG_SHMFD
+            | VhostUserProtocolFeatures::CONFIGURE_MEM_SLOTS
+            | VhostUserProtocolFeatures::RESET_DEVICE)
+    }
+
+    fn set_protocol_features(&mut self, _features: u64) -> Result<()> {
+        Ok(())
+    }
+
+    fn get_queue_num(&mut self) -> Result<u64> {
+        Ok(QUEUES_MAX as u64)
+    }
+
+    fn set_vring_enable(&mut self, index: u32, enable: bool) -> Result<()> {
+        self.ring(index)?.is_enabled = enable;
+        self.follow(index)
+    }
+
+    fn get_config(
+        &mut self,
+        offset: u32,
+        size: u32,
+        _flags: VhostUserConfigFlags,
+    ) -> Result<Vec<u8>> {
+        Ok(self.device.config(offset as usize, size as usize))
+    }
+
+    fn set_config(
+        &mut self,
+        _offset: u32,
+        _buf: &[u8],
+        _flags: VhostUserConfigFlags,
+    ) -> Result<()> {
+        // The one field that a guest could change is whether writes are cached, and that is not offered.
+        unsupported("changing the configuration")
+    }
+
+    fn set_gpu_socket(&mut self, _gpu_backend: GpuBackend) -> Result<()> {
+        unsupported("a GPU's socket")
+    }
+
+    fn get_shared_object(&mut self, _uuid: VhostUserSharedMsg) -> Result<File> {
+        unsupported("shared objects")
+    }
+
+    fn get_inflight_fd(
+        &mut self,
+        inflight: &VhostUserInflight,
+    ) -> Result<(VhostUserInflight, File)> {
+        let (queues, queue_size) = (inflight.num_queues, inflight.queue_size);
+        if usize::from(queues) > QUEUES_MAX || queue_size > QUEUE_SIZE_MAX {
+            return Err(Error::InvalidParam);
+        }
+        InflightRegion::create(queues, queue_size).map_err(Error::ReqHandlerError)
+    }
+
+    fn set_inflight_fd(&mut self, inflight: &VhostUserInflight, file: File) -> Result<()> {
+        let (queues, queue_size) = (inflight.num_queues, inflight.queue_size);
+        if usize::from(queues) > QUEUES_MAX || queue_size > QUEUE_SIZE_MAX {
+            return Err(Error::InvalidParam);
+        }
+        let region = InflightRegion::open(inflight, file).map_err(Error::ReqHandlerError)?;
+        self.inflight = Some(region);
+        Ok(())
+    }
+
+    fn get_max_mem_slots(&mut self) -> Result<u64> {
+        Ok(MEMORY_REGIONS_MAX)
+    }
+
+    fn add_mem_region(
+        &mut self,
+        region: &VhostUserSingleMemoryRegion,
+        file: File,
+        postcopy_listening: Option<bool>,
+    ) -> Result<Option<VhostUserMemoryRegionBase>> {
+        if postcopy_listening.is_some() {
+            return unsupported("migration by postcopy");
+        }
+        self.regions.add(region, file)?;
+        Ok(None)
+    }
+
+    fn remove_mem_region(&mut self, region: &VhostUserSingleMemoryRegion) -> Result<()> {
+        self.regions.remove(region)
+    }
+
+    fn set_device_state_fd(
+        &mut self,
+        _direction: VhostTransferStateDirection,
+        _phase: VhostTransferStatePhase,
+        _file: File,
+    ) -> Result<Option<File>> {
+        unsupported("a device's state")
+    }
+
+    fn check_device_state(&mut self) -> Result<()> {
+        unsupported("a device's state")
+    }
+
+    fn get_shmem_config(&mut self) -> Result<VhostUserShMemConfig> {
+        unsupported("shared memory of the device")
+    }
+
+    fn set_log_base(&mut self, log: &VhostUserLog, file: File) -> Result<()> {
+        self.dirty_log.set(log, file)
+    }
+}
