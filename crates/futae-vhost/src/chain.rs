@@ -141,15 +141,26 @@ pub(crate) fn gather(
     into.is_empty()
 }
 
-/// Copies `from` to guest memory; whether there was room for all of it.
-pub(crate) fn scatter(memory: &GuestMemoryMmap, segments: &[Segment], mut from: &[u8]) -> bool {
+/// Copies `from` to guest memory, from byte `skip` of the segments on; whether there was room for all of it.
+pub(crate) fn scatter(
+    memory: &GuestMemoryMmap,
+    segments: &[Segment],
+    mut skip: u64,
+    mut from: &[u8],
+) -> bool {
     for segment in segments {
-        let length = (segment.length as usize).min(from.len());
+        let whole = u64::from(segment.length);
+        if skip >= whole {
+            skip -= whole;
+            continue;
+        }
+        let length = ((whole - skip) as usize).min(from.len());
         let (now, rest) = from.split_at(length);
-        if length > 0 && memory.write_slice(now, segment.address).is_err() {
+        let at = GuestAddress(segment.address.0.saturating_add(skip));
+        if length > 0 && memory.write_slice(now, at).is_err() {
             return false;
         }
-        from = rest;
+        (from, skip) = (rest, 0);
     }
     from.is_empty()
 }

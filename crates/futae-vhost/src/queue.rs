@@ -3,7 +3,7 @@
 //! A round puts what is done into the used ring and hands the cache what is available, in one batch. When
 //! neither has anything, the thread looks for a moment, if requests have followed closely, and then sleeps.
 
-use crate::chain::{Chain, scatter};
+use crate::chain::{Chain, Segment, scatter};
 use crate::device::Device;
 use crate::dirty_log::DirtyLog;
 use crate::inflight::QueueInflight;
@@ -12,7 +12,7 @@ use crate::memory::Memory;
 use crate::request::{self, Action, IO_ERROR, Status};
 use crate::ring::{Addresses, Call, Control};
 use crate::room::Room;
-use crate::submit::Submitter;
+use crate::submit::{Filled, Submitter};
 use crate::traffic::Traffic;
 use futae_engine::Operation;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -82,6 +82,8 @@ pub(crate) struct Worker {
     is_broken: bool,
     /// Something was put into the used ring.
     must_notify: bool,
+    /// Reads that were answered in place.
+    filled: Vec<Filled>,
 }
 
 impl Worker {
@@ -110,6 +112,7 @@ impl Worker {
             is_held_back: false,
             is_broken: false,
             must_notify: false,
+            filled: Vec::new(),
             start,
         })
     }
@@ -149,11 +152,35 @@ impl Worker {
             self.give_up(&broken.0);
             true
         });
-        if self.submitter.submit() {
-            self.start.traffic.batches.fetch_add(1, Relaxed);
-        }
+        self.submit(&memory);
         self.notify(&memory);
         collected || taken
+    }
+
+    /// Hands the cache what was taken, and answers what it answers in place.
+    fn submit(&mut self, memory: &GuestMemoryMmap) {
+        let mut filled = std::mem::take(&mut self.filled);
+        let slots = &self.slots;
+        let copy = |head: u16, from: usize, bytes: &[u8]| {
+            let segments = &slots[usize::from(head)].chain.writable;
+            scatter(memory, segments, from as u64, bytes)
+        };
+        if self.submitter.submit(copy, &mut filled) {
+            self.start.traffic.batches.fetch_add(1, Relaxed);
+        }
+        for read in filled.drain(..) {
+            let segments = &self.slots[usize::from(read.head)].chain.writable;
+            let length = self.mark_written(segments);
+            let outcome = if read.is_whole {
+                Ok(length)
+            } else {
+                Err(IO_ERROR)
+            };
+            if let Err(broken) = self.end_part(memory, read.head, outcome) {
+                self.give_up(&broken.0);
+            }
+        }
+        self.filled = filled;
     }
 
     fn give_up(&mut self, why: &str) {
@@ -290,12 +317,20 @@ impl Worker {
     /// Copies data to the writable memory of a request.
     fn hand_over(&self, memory: &GuestMemoryMmap, head: u16, data: &[u8]) -> Result<(), Status> {
         let segments = &self.slots[usize::from(head)].chain.writable;
-        let is_whole = scatter(memory, segments, data);
+        let is_whole = scatter(memory, segments, 0, data);
+        self.mark_written(segments);
+        if is_whole { Ok(()) } else { Err(IO_ERROR) }
+    }
+
+    /// Says in the dirty log that segments were written; their bytes.
+    fn mark_written(&self, segments: &[Segment]) -> u32 {
+        let mut bytes = 0u32;
         for segment in segments {
             let length = u64::from(segment.length);
             self.start.dirty_log.mark(segment.address.0, length);
+            bytes = bytes.saturating_add(segment.length);
         }
-        if is_whole { Ok(()) } else { Err(IO_ERROR) }
+        bytes
     }
 
     /// Answers what the cache is done with; whether there was anything.
@@ -315,8 +350,7 @@ impl Worker {
     }
 
     fn complete(&mut self, memory: &GuestMemoryMmap, done: Completion) -> Result<(), Broken> {
-        let slot = &mut self.slots[usize::from(done.head)];
-        slot.parts = slot.parts.saturating_sub(1);
+        let slot = &self.slots[usize::from(done.head)];
         let outcome = match done.result {
             Ok(data) if slot.is_read => {
                 let length = data.as_slice().len();
@@ -326,7 +360,18 @@ impl Worker {
             Ok(_) => Ok(0),
             Err(error) => Err(error.kind.into()),
         };
-        let slot = &mut self.slots[usize::from(done.head)];
+        self.end_part(memory, done.head, outcome)
+    }
+
+    /// An operation of a request is over; with the last one the request is answered.
+    fn end_part(
+        &mut self,
+        memory: &GuestMemoryMmap,
+        head: u16,
+        outcome: Result<u32, Status>,
+    ) -> Result<(), Broken> {
+        let slot = &mut self.slots[usize::from(head)];
+        slot.parts = slot.parts.saturating_sub(1);
         if let Err(status) = outcome {
             slot.error.get_or_insert(status);
         }
@@ -335,7 +380,7 @@ impl Worker {
         }
         self.in_flight -= 1;
         let outcome = slot.error.map_or(outcome, Err);
-        self.finish(memory, done.head, outcome)
+        self.finish(memory, head, outcome)
     }
 
     /// Answers a request, of whose memory so many bytes were written beside the status.

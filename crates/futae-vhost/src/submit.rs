@@ -2,7 +2,7 @@
 
 use crate::device::Device;
 use crate::mailbox::{Completion, Mailbox};
-use futae_engine::{ClientId, Engine, Operation, Request};
+use futae_engine::{Batch, ClientId, Engine, IoBuf, Operation, ReadRange, Request};
 use futae_policy::VolumeId;
 use std::sync::Arc;
 
@@ -12,9 +12,27 @@ pub(crate) struct Submitter {
     volume: VolumeId,
     client: ClientId,
     mailbox: Arc<Mailbox>,
-    batch: Vec<Request>,
+    batch: Vec<Pending>,
     completions: Vec<Completion>,
     sequence: u64,
+}
+
+/// An operation that the cache does not have yet.
+struct Pending {
+    /// The descriptor at which its request begins.
+    head: u16,
+    sequence: u64,
+    /// Gone once the cache has it.
+    operation: Option<Operation>,
+    is_whole: bool,
+}
+
+/// A read that was answered in place.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Filled {
+    pub(crate) head: u16,
+    /// Whether the guest's memory took all of it.
+    pub(crate) is_whole: bool,
 }
 
 impl Submitter {
@@ -33,23 +51,37 @@ impl Submitter {
     /// Adds an operation of the request that begins at descriptor `head`.
     pub(crate) fn add(&mut self, head: u16, operation: Operation) {
         self.sequence += 1;
-        let mailbox = Arc::clone(&self.mailbox);
-        self.batch.push(Request {
-            volume: self.volume,
-            client: self.client,
+        self.batch.push(Pending {
+            head,
             sequence: self.sequence,
-            operation,
-            done: Box::new(move |result| mailbox.put(Completion { head, result })),
+            operation: Some(operation),
+            is_whole: true,
         });
     }
 
-    /// Hands the cache what was added; whether that was anything.
-    pub(crate) fn submit(&mut self) -> bool {
-        let any = !self.batch.is_empty();
-        if any {
-            self.engine.submit_batch(&mut self.batch);
+    /// Hands the cache what was added; whether that was anything. Data that are resident go to `copy`, with the
+    /// number of bytes of the read before them; it says whether the guest's memory took them. Reads that are over
+    /// by that are added to `filled`.
+    pub(crate) fn submit(
+        &mut self,
+        copy: impl FnMut(u16, usize, &[u8]) -> bool,
+        filled: &mut Vec<Filled>,
+    ) -> bool {
+        let count = self.batch.len();
+        if count == 0 {
+            return false;
         }
-        any
+        let mut operations = Operations {
+            pending: &mut self.batch,
+            volume: self.volume,
+            client: self.client,
+            mailbox: &self.mailbox,
+            copy,
+            filled,
+        };
+        self.engine.run_batch(count, &mut operations);
+        self.batch.clear();
+        true
     }
 
     /// What the cache is done with. Give the vector back to [`Self::recycle`].
@@ -68,5 +100,57 @@ impl Submitter {
 impl Drop for Submitter {
     fn drop(&mut self) {
         self.engine.leave(self.volume, self.client);
+    }
+}
+
+/// A batch, as the cache takes it.
+struct Operations<'a, F> {
+    pending: &'a mut Vec<Pending>,
+    volume: VolumeId,
+    client: ClientId,
+    mailbox: &'a Arc<Mailbox>,
+    copy: F,
+    filled: &'a mut Vec<Filled>,
+}
+
+impl<F: FnMut(u16, usize, &[u8]) -> bool> Batch for Operations<'_, F> {
+    fn read(&self, at: usize) -> Option<ReadRange> {
+        match self.pending[at].operation {
+            Some(Operation::Read { offset, length }) => Some(ReadRange {
+                volume: self.volume,
+                offset,
+                length,
+            }),
+            _ => None,
+        }
+    }
+
+    fn fill(&mut self, at: usize, from: usize, bytes: &[u8]) {
+        let pending = &mut self.pending[at];
+        pending.is_whole &= (self.copy)(pending.head, from, bytes);
+    }
+
+    fn filled(&mut self, at: usize) {
+        let pending = &mut self.pending[at];
+        pending.operation = None;
+        self.filled.push(Filled {
+            head: pending.head,
+            is_whole: pending.is_whole,
+        });
+    }
+
+    fn request(&mut self, at: usize) -> Request {
+        let pending = &mut self.pending[at];
+        let (mailbox, head) = (Arc::clone(self.mailbox), pending.head);
+        Request {
+            volume: self.volume,
+            client: self.client,
+            sequence: pending.sequence,
+            // The cache asks once.
+            operation: pending.operation.take().unwrap_or(Operation::Settle),
+            done: Box::new(move |result: Result<IoBuf, _>| {
+                mailbox.put(Completion { head, result });
+            }),
+        }
     }
 }

@@ -395,6 +395,7 @@ mod tests {
             export: "disk\x1b[1m".into(),
             agent,
             samples_to: None,
+            channel: None,
         };
         let server = ServerStatus {
             feeds: vec![feed],
