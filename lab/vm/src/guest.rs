@@ -258,8 +258,15 @@ fn command(plan: &Plan, kernel: &Path, directory: &Path) -> Result<Command, Gues
     command.args(["-accel", "tcg,thread=single", "-cpu", "max", "-smp", "1"]);
     command.args(["-machine", "q35,memory-backend=memory", "-m", &memory]);
     command.arg("-object");
+    // A device outside of QEMU reads and writes the guest's memory where it lies.
+    let is_shared = |disk: &Disk| matches!(disk, Disk::VhostUser { .. });
+    let kind = if plan.disks.iter().any(is_shared) {
+        "memory-backend-memfd,share=on"
+    } else {
+        "memory-backend-ram"
+    };
     command.arg(format!(
-        "memory-backend-ram,id=memory,size={memory},prealloc={prealloc}"
+        "{kind},id=memory,size={memory},prealloc={prealloc}"
     ));
     command.args(["-nodefaults", "-no-reboot", "-display", "none"]);
     command.arg("-kernel").arg(kernel);
@@ -287,6 +294,14 @@ fn command(plan: &Plan, kernel: &Path, directory: &Path) -> Result<Command, Gues
         }
     }
     for (number, disk) in plan.disks.iter().enumerate() {
+        if let Disk::VhostUser { socket } = disk {
+            let socket = escaped(socket);
+            let chardev = format!("socket,id=disk{number},path={socket},reconnect=1");
+            command.args(["-chardev", &chardev]);
+            let device = format!("vhost-user-blk-pci,chardev=disk{number},num-queues=2");
+            command.args(["-device", &device]);
+            continue;
+        }
         command.args(["-drive", &format!("{},id=disk{number}", drive(disk)?)]);
         command.args(["-device", &format!("virtio-blk-pci,drive=disk{number}")]);
     }
@@ -299,6 +314,7 @@ fn command(plan: &Plan, kernel: &Path, directory: &Path) -> Result<Command, Gues
 
 fn drive(disk: &Disk) -> Result<String, GuestError> {
     let (target, cache) = match disk {
+        Disk::VhostUser { socket } => (escaped(socket), "none"),
         Disk::Nbd { uri } => (uri.replace(',', ",,"), "none"),
         Disk::Image { path, cache } => {
             // QEMU would say so as well, in more words.

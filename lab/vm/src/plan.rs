@@ -32,6 +32,11 @@ pub enum Disk {
         /// Such as `nbd+unix:///disk?socket=futae.sock`.
         uri: String,
     },
+    /// A vhost-user-blk device, to which QEMU connects anew when it is hung up. The guest's memory is then shared with it.
+    VhostUser {
+        /// The device's unix socket.
+        socket: PathBuf,
+    },
 }
 
 impl From<&str> for Disk {

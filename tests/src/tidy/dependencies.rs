@@ -4,7 +4,7 @@ use super::{Finding, Source, mask, test_modules, without_tests, words};
 use serde_json::Value;
 
 /// The crates, lowest first: the product's, then the laboratory's.
-pub const ORDER: [&str; 19] = [
+pub const ORDER: [&str; 20] = [
     "futae-terminal",
     "futae-agent-protocol",
     "futae-log",
@@ -18,6 +18,7 @@ pub const ORDER: [&str; 19] = [
     "futae-testkit",
     "futae-control",
     "futae-balance",
+    "futae-vhost",
     "futae-host",
     "futae-guest",
     "futae-cli",
