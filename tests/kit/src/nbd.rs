@@ -320,6 +320,12 @@ impl Plain {
         Ok(answer.error.map_or(Ok(answer.data), Err))
     }
 
+    /// Sends a READ whose answer nobody will receive.
+    pub fn ask_in_vain(&mut self, offset: u64, length: u32) -> io::Result<()> {
+        let header = RequestHeader::new(Command::Read, self.0.number(), offset, length);
+        self.0.send_raw(&header.encode())
+    }
+
     /// Writes.
     pub fn write(&mut self, offset: u64, data: &[u8]) -> Outcome<()> {
         self.change(Command::Write, CommandFlags::NONE, offset, data)
