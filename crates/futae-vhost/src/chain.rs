@@ -164,3 +164,137 @@ pub(crate) fn scatter(
     }
     from.is_empty()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BYTES: usize = 1 << 16;
+    const TABLE: GuestAddress = GuestAddress(0x1000);
+    const SIZE: u16 = 8;
+
+    fn memory() -> GuestMemoryMmap {
+        GuestMemoryMmap::from_ranges(&[(GuestAddress(0), BYTES)]).expect("memory")
+    }
+
+    /// Writes descriptor `at` of a table.
+    fn put(
+        memory: &GuestMemoryMmap,
+        table: GuestAddress,
+        at: u16,
+        (address, length): (u64, u32),
+        flags: u16,
+        next: u16,
+    ) {
+        let raw = u128::from(address)
+            | u128::from(length) << 64
+            | u128::from(flags) << 96
+            | u128::from(next) << 112;
+        let to = GuestAddress(table.0 + u64::from(at) * DESCRIPTOR_BYTES);
+        memory.write_slice(&raw.to_le_bytes(), to).expect("room");
+    }
+
+    fn read(memory: &GuestMemoryMmap, head: u16) -> Result<(usize, usize), ChainError> {
+        let mut chain = Chain::default();
+        chain.read(memory, TABLE, SIZE, head)?;
+        Ok((chain.readable.len(), chain.writable.len()))
+    }
+
+    #[test]
+    fn a_chain_is_read_in_its_order_and_also_from_an_indirect_table() {
+        let memory = memory();
+        put(&memory, TABLE, 0, (0x2000, 16), F_NEXT, 3);
+        put(&memory, TABLE, 3, (0x3000, 4096), F_NEXT | F_WRITE, 5);
+        put(&memory, TABLE, 5, (0x4000, 1), F_WRITE, 0);
+        assert_eq!(read(&memory, 0), Ok((1, 2)));
+        let indirect = GuestAddress(0x5000);
+        put(&memory, TABLE, 1, (indirect.0, 32), F_INDIRECT, 0);
+        put(&memory, indirect, 0, (0x2000, 16), F_NEXT, 1);
+        put(&memory, indirect, 1, (0x4000, 1), F_WRITE, 0);
+        assert_eq!(read(&memory, 1), Ok((1, 1)));
+    }
+
+    #[test]
+    fn chains_that_a_hostile_guest_makes_are_refused() {
+        let memory = memory();
+        let end = BYTES as u64;
+        let try_one = |place: (u64, u32), flags: u16, next: u16| {
+            put(&memory, TABLE, 0, place, flags, next);
+            read(&memory, 0)
+        };
+        assert_eq!(
+            try_one((0x2000, 16), F_NEXT, 0),
+            Err(ChainError::Long),
+            "a loop"
+        );
+        assert_eq!(try_one((0x2000, 16), F_NEXT, SIZE), Err(ChainError::Number));
+        assert_eq!(try_one((end - 8, 16), 0, 0), Err(ChainError::Memory));
+        assert_eq!(try_one((u64::MAX - 8, 16), 0, 0), Err(ChainError::Memory));
+        assert_eq!(try_one((0, u32::MAX), F_WRITE, 0), Err(ChainError::Memory));
+        for (length, flags) in [(0, 0), (8, 0), (24, 0), (32, F_NEXT)] {
+            let refused = try_one((0x5000, length), F_INDIRECT | flags, 1);
+            assert_eq!(refused, Err(ChainError::Indirect), "{length} bytes");
+        }
+        let many = (CHAIN_MAX + 1) * DESCRIPTOR_BYTES as u32;
+        assert_eq!(
+            try_one((0x5000, many), F_INDIRECT, 0),
+            Err(ChainError::Long)
+        );
+        let outside = try_one((end - 8, 32), F_INDIRECT, 0);
+        assert_eq!(
+            outside,
+            Err(ChainError::Memory),
+            "a table outside of memory"
+        );
+        put(
+            &memory,
+            GuestAddress(0x5000),
+            0,
+            (0x6000, 32),
+            F_INDIRECT,
+            0,
+        );
+        let nested = try_one((0x5000, 32), F_INDIRECT, 0);
+        assert_eq!(nested, Err(ChainError::Indirect), "a table in a table");
+        put(&memory, TABLE, 1, (0x2000, 16), 0, 0);
+        assert_eq!(
+            try_one((0x3000, 16), F_NEXT | F_WRITE, 1),
+            Err(ChainError::Order)
+        );
+        let mut chain = Chain::default();
+        assert_eq!(
+            chain.read(&memory, TABLE, SIZE, SIZE),
+            Err(ChainError::Number)
+        );
+        let beyond = GuestAddress(u64::MAX - 4);
+        assert_eq!(
+            chain.read(&memory, beyond, SIZE, 1),
+            Err(ChainError::Memory)
+        );
+    }
+
+    #[test]
+    fn data_are_scattered_and_gathered_over_segments_from_any_byte_on() {
+        let memory = memory();
+        let segment = |address, length| Segment {
+            address: GuestAddress(address),
+            length,
+        };
+        let segments = [segment(0x2000, 3), segment(0x3000, 0), segment(0x4000, 5)];
+        assert!(scatter(&memory, &segments, 0, b"abcdefgh"));
+        assert!(scatter(&memory, &segments, 2, b"XY"));
+        let mut back = [0; 8];
+        assert!(gather(&memory, &segments, 0, &mut back));
+        assert_eq!(&back, b"abXYefgh");
+        let mut tail = [0; 4];
+        assert!(gather(&memory, &segments, 4, &mut tail));
+        assert_eq!(&tail, b"efgh");
+        assert!(
+            !scatter(&memory, &segments, 1, b"abcdefgh"),
+            "one byte too many"
+        );
+        assert!(!gather(&memory, &segments, 5, &mut tail));
+        assert!(!scatter(&memory, &[segment(u64::MAX - 1, 8)], 4, b"abcd"));
+        assert_eq!(length(&segments), 8);
+    }
+}
