@@ -27,6 +27,7 @@ pub mod mounts;
 pub mod pattern;
 pub mod process;
 pub mod report;
+pub mod ring;
 pub mod rounds;
 pub mod servers;
 pub mod speeds;
