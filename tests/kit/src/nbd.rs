@@ -2,8 +2,8 @@
 //! come; [`Plain`] knows nothing but NBD's basics, and its calls say whether the connection is gone.
 
 use crate::wait::PATIENCE;
-use futae_wire::reply::Extent;
-use futae_wire::{
+use futae_nbd::reply::Extent;
+use futae_nbd::{
     ClientExport, ClientWish, Command, CommandFlags, ErrorNumber, Reply, RequestHeader, client,
     extension, parse_reply,
 };

@@ -4,7 +4,8 @@ use super::{Finding, Source, mask, test_modules, without_tests, words};
 use serde_json::Value;
 
 /// The crates, lowest first: the product's, then the laboratory's.
-pub const ORDER: [&str; 20] = [
+pub const ORDER: [&str; 22] = [
+    "futae-units",
     "futae-terminal",
     "futae-agent-protocol",
     "futae-log",
@@ -14,7 +15,8 @@ pub const ORDER: [&str; 20] = [
     "futae-sim",
     "futae-allocate",
     "futae-engine",
-    "futae-wire",
+    "futae-nbd",
+    "futae-nbd-store",
     "futae-testkit",
     "futae-control",
     "futae-balance",
@@ -53,7 +55,7 @@ const FORBIDDEN: [(&str, &str, &str); 3] = [
         "a live cache does not simulate",
     ),
     (
-        "futae-wire",
+        "futae-nbd",
         "futae-sim",
         "what is on the wire does not depend on simulations",
     ),

@@ -46,7 +46,7 @@ pub const PERMITTED: [(&str, usize, &str); 23] = [
         "the limit for a stop",
     ),
     (
-        "crates/futae-wire/tests/nbd_store/real_servers.rs",
+        "crates/futae-nbd-store/tests/nbd_store/real_servers.rs",
         4,
         "delays that overlap, reads that are under way, reconnecting that goes on unseen",
     ),

@@ -1,6 +1,6 @@
 //! An NBD client with many requests under way. Two threads send and receive; what happened comes back by a channel.
 
-use futae_wire::{
+use futae_nbd::{
     ClientExport, ClientWish, Command, CommandFlags, ErrorNumber, Reply, RequestHeader, client,
     extension, parse_reply,
 };

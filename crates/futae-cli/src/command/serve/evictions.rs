@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use futae_engine::{Engine, OnRefusal, Verification};
-use futae_trace::Size;
+use futae_units::Size;
 use std::str::FromStr;
 
 /// Bytes of memory that the hash of one block takes.
