@@ -132,7 +132,7 @@ pub fn check_uses(sources: &[Source]) -> Vec<Finding> {
             continue;
         };
         let code = mask(&source.text);
-        let in_tests = source.path.contains("/tests/");
+        let in_tests = source.path.contains("/tests/") || is_test_module(source, sources);
         for (at, line) in code.lines().enumerate() {
             for (_, word) in words(line) {
                 let to = word.replace('_', "-");
@@ -143,6 +143,19 @@ pub fn check_uses(sources: &[Source]) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// Whether the root of the crate compiles this file for its tests only.
+fn is_test_module(source: &Source, sources: &[Source]) -> bool {
+    let Some((place, file)) = source.path.rsplit_once('/') else {
+        return false;
+    };
+    let root = format!("{place}/lib.rs");
+    let mut roots = sources.iter().filter(|other| other.path == root);
+    roots.any(|root| {
+        let modules = test_modules(&root.text);
+        modules.iter().any(|module| file == format!("{module}.rs"))
+    })
 }
 
 /// Policies know neither files nor clocks nor threads nor sockets. Their tests may.
