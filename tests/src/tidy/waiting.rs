@@ -22,7 +22,7 @@ pub const PERMITTED: [(&str, usize, &str); 23] = [
     ),
     (
         "crates/futae-balance/tests/qmp.rs",
-        7,
+        6,
         "agents and decisions by period, silence that is long enough, the limit for a monitor",
     ),
     (
