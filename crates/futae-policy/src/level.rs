@@ -286,9 +286,9 @@ impl<P: Policy, I: Index> Level<P, I> {
         self.policy.note_costs(costs);
     }
 
-    /// What the policy has decided about itself; see [`Policy::remark`].
-    pub fn remark(&mut self) -> Option<String> {
-        self.policy.remark()
+    /// What the policy has decided about itself; see [`Policy::remarks`].
+    pub fn remarks(&self) -> &[String] {
+        self.policy.remarks()
     }
 
     /// The weights of the policy that are in force, by class; see [`Policy::weights`].

@@ -91,9 +91,9 @@ pub trait Policy: Send {
         None
     }
 
-    /// What the policy has decided about itself and nobody was told yet, as a line for a log.
-    fn remark(&mut self) -> Option<String> {
-        None
+    /// What the policy has decided about itself so far, each as a line for a log.
+    fn remarks(&self) -> &[String] {
+        &[]
     }
 
     /// What the policy remembers beyond which blocks are resident and that a restart need not
@@ -158,8 +158,8 @@ impl<P: Policy + ?Sized> Policy for Box<P> {
     fn weights(&self) -> Vec<(String, f64)> {
         (**self).weights()
     }
-    fn remark(&mut self) -> Option<String> {
-        (**self).remark()
+    fn remarks(&self) -> &[String] {
+        (**self).remarks()
     }
     fn history(&self) -> Vec<BlockId> {
         (**self).history()

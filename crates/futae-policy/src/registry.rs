@@ -26,7 +26,7 @@ macro_rules! registered {
     ($with:ident) => {
         $with! {
             lru = "lru" [Candidate],
-            mru = "mru" [Candidate],
+            mru = "mru",
             fifo = "fifo",
             random = "random",
             fix = "fix",
@@ -56,7 +56,7 @@ macro_rules! registered {
             lhd = "lhd",
             lecar = "lecar",
             gdsf = "gdsf",
-            auto = "auto" [LivesOnDemotions],
+            auto = "auto" [TakesDemotions],
         }
     };
 }

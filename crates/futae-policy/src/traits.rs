@@ -13,6 +13,8 @@ pub enum Trait {
     NeedsFuture,
     /// Fills from what the level above evicts: it wants demotions or notices.
     LivesOnDemotions,
+    /// Makes use of what the level above evicts, and does without.
+    TakesDemotions,
     /// Has the parameter `keep_served`, with which it caches for levels above that demote nothing.
     KeepsServed,
     /// Counts requests as the application makes them, so requests that the kernel has split must be
@@ -62,6 +64,12 @@ impl PolicySpec {
     #[must_use]
     pub fn lives_on_demotions(&self) -> bool {
         self.has(Trait::LivesOnDemotions)
+    }
+
+    /// Whether what the level above evicts should come to this cache with its data.
+    #[must_use]
+    pub fn wants_demotions(&self) -> bool {
+        self.lives_on_demotions() || self.has(Trait::TakesDemotions)
     }
 
     /// Whether requests must be counted as the application makes them.

@@ -321,6 +321,12 @@ impl Hierarchy {
         self.stage(guest, level).reach.level.counters()
     }
 
+    /// What the policy of one level has decided about itself.
+    #[must_use]
+    pub fn remarks(&self, guest: u32, level: usize) -> &[String] {
+        self.stage(guest, level).reach.level.remarks()
+    }
+
     /// Where writes went; none under write-through, where all go to the store.
     #[must_use]
     pub fn written(&self) -> Option<Written> {

@@ -31,6 +31,8 @@ pub trait Machine: Send {
     fn feed(&mut self, batch: &Batch<'_>, served: &mut [Served]);
     /// The counts of each level, top down, summed over guests.
     fn counters(&self) -> Vec<Counters>;
+    /// What the policy of each level has decided about itself, top down, of all guests.
+    fn remarks(&self) -> Vec<Vec<String>>;
     /// The store's counts.
     fn store(&self) -> Store;
     /// Where writes went under write-back.
@@ -227,6 +229,9 @@ impl<P: RegisteredPolicy> Machine for One<P> {
     fn counters(&self) -> Vec<Counters> {
         vec![self.reach.level.counters()]
     }
+    fn remarks(&self) -> Vec<Vec<String>> {
+        vec![self.reach.level.remarks().to_vec()]
+    }
     fn store(&self) -> Store {
         self.store
     }
@@ -345,6 +350,11 @@ impl<P: RegisteredPolicy, Q: RegisteredPolicy> Machine for TwoLevels<P, Q> {
     fn counters(&self) -> Vec<Counters> {
         vec![self.upper.level.counters(), self.lower.level.counters()]
     }
+    fn remarks(&self) -> Vec<Vec<String>> {
+        [self.upper.level.remarks(), self.lower.level.remarks()]
+            .map(<[String]>::to_vec)
+            .to_vec()
+    }
     fn store(&self) -> Store {
         self.store
     }
@@ -366,6 +376,16 @@ impl Machine for Hierarchy {
                 .fold(Counters::default(), |sum, more| sum_of(&sum, &more))
         });
         own.chain([Self::counters(self, 0, levels - 1)]).collect()
+    }
+
+    fn remarks(&self) -> Vec<Vec<String>> {
+        let levels = self.levels();
+        let own = (0..levels - 1).map(|level| {
+            let of = |guest| Self::remarks(self, guest, level).to_vec();
+            (0..self.guests()).flat_map(of).collect()
+        });
+        let last = Self::remarks(self, 0, levels - 1).to_vec();
+        own.chain([last]).collect()
     }
 
     fn store(&self) -> Store {

@@ -133,12 +133,12 @@ impl LevelSpec {
     }
 }
 
-/// The links between levels, top down. Where none is asked for, the link above an `exclusive`
-/// level demotes, and every other tells nothing.
+/// The links between levels, top down. Where none is asked for, the link above a level that
+/// wants demotions demotes, and every other tells nothing.
 #[must_use]
 pub fn links(levels: &[LevelSpec], asked: Option<Link>) -> Vec<Link> {
     let below_top = levels.iter().skip(1);
-    let usual = |level: &LevelSpec| match level.policy.lives_on_demotions() {
+    let usual = |level: &LevelSpec| match level.policy.wants_demotions() {
         true => Link::Demote,
         false => Link::None,
     };

@@ -6,21 +6,24 @@
 //! and Waldspurger, Saemundsson, Ahmad and Park, "Cache modeling and optimization using miniature simulations", ATC
 //! 2017; the choice among them is futae's own.
 //! # Picture
-//! request → hashed sample → shadow of each candidate → window of hits → the order in force; after a change the old order
-//! hands its blocks over, next victim first: victim ← [ old order ] then [ new order ]
+//! request → hashed sample → shadow of each candidate → leads → the order in force; victim ← [ old order, until it has no
+//! blocks left ] then [ order in force ] ← new blocks, and blocks of the old order that are hit
 //! # Transitions
 //! hit, miss, demotion, notice: as the order in force has it, and before it as each shadow has it if the block is of the
-//! sample | a window is over: a candidate that had more hits than the order in force, by more than chance and by
-//! `margin`, orders the cache from now on | after a change: each access moves four blocks from the old order to the new
-//! one, and victims come from the old order while it has any
+//! sample | each 64 requests of the sample a candidate's lead grows by the hits that it had more than the order in force, less
+//! `margin` for each request, and is never below 0 | a lead is as large as `cost`: the candidate orders the cache
+//! from now on, and all leads are 0; so does the best of the others if the cache has 4 times as many hits fewer than
+//! the shadow in force | after a change: new blocks enter the new order, a block of the old order that is hit
+//! moves over with its hits, and victims come from the old order while it has any; then the next change may come
 //! # Parameters
 //! margin 0.0025: more hits, as a share of requests, that a candidate must have
-//! window 0.5: length of a window, in requests of the sample for each block of a shadow; at least 256 requests
+//! cost 0.25: what a change is taken to cost, in hits for each slot
 //! # Deviations
-//! none of a published rule; candidates are the policies that the registry marks so. A shadow has a 64th of the slots,
-//! and 1,024 at least, or all of a smaller cache
+//! none of a published rule; the lead is the statistic of a CUSUM test. Candidates are the policies that the registry marks
+//! so, the first of them in force at the start; those that live on demotions count only below a cache that says what it
+//! evicts. A shadow has a 64th of the slots, and 1,024 at least, or all of a smaller cache
 //! # Cost
-//! that of the order in force, and of each candidate for the requests of the sample; 11 bytes a slot, and shadows of at
+//! that of the order in force, and of each candidate for the requests of the sample; 16 bytes a slot, and shadows of at
 //! most a 64th of the slots with about 100 bytes a block and candidate
 
 mod shadows;
@@ -32,10 +35,10 @@ use crate::{
 };
 use shadows::Shadows;
 
-/// Blocks that each access moves from the old order to the new one.
-const MOVES: u32 = 4;
-/// Remarks that wait for somebody who reads them.
-const REMARKS_MAX: usize = 64;
+/// Hits of a block that the new order hears of when the block is moved to it.
+const RETOLD_HITS: u8 = 15;
+/// Changes that are remembered; later ones are not.
+const REMARKS_MAX: usize = 1000;
 
 /// What is known of the block in a slot, to put it into another order.
 #[derive(Clone, Copy, Debug, Default)]
@@ -45,6 +48,8 @@ struct Resident {
     /// Whether the block was last used by a demotion or a notice.
     is_from_above: bool,
     is_in_old: bool,
+    /// Hits since it came.
+    hits: u8,
 }
 
 /// The order in force, the one before it while it still has blocks, and the candidates.
@@ -60,13 +65,13 @@ pub struct Auto {
     remarks: Vec<String>,
 }
 
-/// Builds the policy; its parameters are `margin` and `window`.
+/// Builds the policy; its parameters are `margin` and `cost`.
 pub fn build(arguments: &mut Arguments, shape: &Shape) -> Result<Auto, SpecError> {
     let margin = arguments.share("margin", 0.0025)?;
-    let window = arguments.take("window", "a number above 0, at most 100", |window: &f64| {
-        *window > 0.0 && *window <= 100.0
+    let cost = arguments.take("cost", "a number from 0 to 100", |cost: &f64| {
+        (0.0..=100.0).contains(cost)
     })?;
-    let shadows = Shadows::new(shape, margin, window.unwrap_or(0.5))?;
+    let shadows = Shadows::new(shape, margin, cost.unwrap_or(0.25))?;
     Ok(Auto {
         order: crate::build(shadows.in_force(), shape)?,
         shadows,
@@ -81,15 +86,12 @@ pub fn build(arguments: &mut Arguments, shape: &Shape) -> Result<Auto, SpecError
 }
 
 impl Auto {
-    /// Lets the shadows see an access, changes the order if they say so, and goes on with a change that is under way.
+    /// Lets the shadows see an access, and changes the order if they say so and the last change is over.
     #[inline]
-    fn see(&mut self, access: &Access) {
-        let is_over = self.shadows.see(access);
+    fn see(&mut self, access: &Access, is_hit: bool) {
+        let is_over = self.shadows.see(access, is_hit);
         if is_over && self.old.is_none() {
             self.judge();
-        }
-        if self.old.is_some() {
-            self.move_some();
         }
     }
 
@@ -123,15 +125,6 @@ impl Auto {
         self.residents.set(slot, resident);
     }
 
-    fn move_some(&mut self) {
-        for _ in 0..MOVES {
-            let Some(old) = &mut self.old else { return };
-            let slot = old.surplus().or_else(|| old.order().pop());
-            let Some(slot) = slot else { return };
-            self.move_over(slot);
-        }
-    }
-
     /// Moves a slot from the old order to the new one, as its block last came.
     fn move_over(&mut self, slot: Slot) {
         self.leave_old(slot, Departure::Promoted);
@@ -139,6 +132,7 @@ impl Auto {
             block,
             class,
             is_from_above,
+            hits,
             ..
         } = self.residents.get(slot);
         let kind = if is_from_above {
@@ -150,6 +144,9 @@ impl Auto {
         // Whether or not the new order would admit it: it is here.
         self.order.miss(&access);
         self.order.insert(slot, &access);
+        for _ in 0..hits {
+            self.order.hit(slot, &access);
+        }
     }
 
     fn leave_old(&mut self, slot: Slot, why: Departure) {
@@ -179,7 +176,7 @@ impl Auto {
 impl Policy for Auto {
     #[inline]
     fn miss(&mut self, access: &Access) -> Admission {
-        self.see(access);
+        self.see(access, false);
         self.order.miss(access)
     }
 
@@ -191,6 +188,7 @@ impl Policy for Auto {
             class: access.class,
             is_from_above: is_from_above(access),
             is_in_old: false,
+            hits: 0,
         };
         self.residents.set(slot, resident);
         self.order.insert(slot, access);
@@ -198,13 +196,14 @@ impl Policy for Auto {
 
     #[inline]
     fn hit(&mut self, slot: Slot, access: &Access) {
-        self.see(access);
+        self.see(access, true);
         if self.is_in_old(slot) {
             self.move_over(slot);
         }
         self.resident(slot, |resident| {
             resident.class = access.class;
             resident.is_from_above = is_from_above(access);
+            resident.hits = (resident.hits + 1).min(RETOLD_HITS);
         });
         self.order.hit(slot, access);
     }
@@ -254,8 +253,8 @@ impl Policy for Auto {
         self.order.weights()
     }
 
-    fn remark(&mut self) -> Option<String> {
-        (!self.remarks.is_empty()).then(|| self.remarks.remove(0))
+    fn remarks(&self) -> &[String] {
+        &self.remarks
     }
 
     fn resize(&mut self, slots: u32) {
@@ -304,5 +303,107 @@ impl SimulatorHints for Auto {
     #[inline]
     fn glance(&self, block: BlockId) -> u32 {
         self.order.glance(block)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::contract::level_of;
+    use crate::{Access, AccessKind, BlockId, Level, Outcome, Prng, RegisteredPolicy};
+
+    /// How many of these reads hit.
+    fn hits(
+        level: &mut Level<Box<dyn RegisteredPolicy>>,
+        reads: impl Iterator<Item = u64>,
+    ) -> usize {
+        let hit = |&index: &u64| {
+            let access = Access::read(BlockId::on_first(index));
+            matches!(level.access(&access), Outcome::Hit(_))
+        };
+        reads.filter(hit).count()
+    }
+
+    fn uniform(blocks: u64, requests: usize) -> impl Iterator<Item = u64> {
+        let mut prng = Prng::new(7);
+        (0..requests).map(move |_| prng.below(blocks))
+    }
+
+    #[test]
+    fn a_loop_that_lru_never_hits_is_found_and_left_again() {
+        const SLOTS: u32 = 2000;
+        let mut level = level_of("auto", SLOTS, 1);
+        let mut lru = level_of("lru", SLOTS, 1);
+        let before = || uniform(2500, 20_000);
+        assert_eq!(hits(&mut level, before()), hits(&mut lru, before()));
+        let looping = |requests: usize| (0..4000u64).cycle().take(requests);
+        // Two turnovers to find out.
+        hits(&mut level, looping(2 * SLOTS as usize));
+        let found = hits(&mut level, looping(40_000));
+        assert!(found > 40_000 * 48 / 100, "{found} of at most 20000");
+        let remarks = level.remarks();
+        let said = &remarks[0];
+        assert!(said.contains("in place of lru: a lead of"), "{remarks:?}");
+        // And two turnovers to find that it is over.
+        let after = |requests| uniform(2500, requests);
+        hits(&mut level, after(20_000));
+        let again = hits(&mut level, after(40_000));
+        assert!(again > 40_000 * 78 / 100, "{again}");
+        level.audit();
+    }
+
+    #[test]
+    fn a_change_empties_nothing() {
+        let mut level = level_of("auto(cost=0,margin=0)", 64, 1);
+        let mut prng = Prng::new(3);
+        let mut changes = 0;
+        for step in 0..60_000u64 {
+            let index = if step / 3000 % 2 == 0 {
+                prng.below(90)
+            } else {
+                step % 80
+            };
+            let full = level.resident() == 64;
+            level.access(&Access::read(BlockId::on_first(index)));
+            assert!(!full || level.resident() == 64);
+            if level.remarks().len() > changes {
+                changes = level.remarks().len();
+                level.audit();
+                assert_eq!(level.order().len(), level.resident() as usize);
+            }
+        }
+        assert!(changes > 3, "{changes}");
+    }
+
+    #[test]
+    fn below_a_cache_that_demotes_its_evictions_are_kept() {
+        let mut level = level_of("auto", 1000, 1);
+        let mut upper = level_of("lru", 1000, 1);
+        let mut prng = Prng::new(5);
+        let mut hits = 0;
+        for step in 0..200_000 {
+            let block = BlockId::on_first(prng.below(2000));
+            let outcome = upper.access(&Access::read(block));
+            let Outcome::Admitted { evicted, .. } = outcome else {
+                continue;
+            };
+            let lower = level.access(&Access::read(block));
+            hits += usize::from(matches!(lower, Outcome::Hit(_)) && step >= 100_000);
+            if let Some(victim) = evicted {
+                level.access(&Access::of(victim.block, AccessKind::Demotion));
+            }
+        }
+        // Half of the requests miss above, and all of these are in one of two exclusive caches of the whole.
+        assert!(hits > 45_000, "{hits}: {:?}", level.remarks());
+    }
+
+    #[test]
+    fn small_caches_and_whole_ones_resize() {
+        let mut level = level_of("auto", 5000, 1);
+        hits(&mut level, uniform(6000, 30_000));
+        for capacity in [1, 300, 9000, 64] {
+            level.resize(capacity);
+            hits(&mut level, uniform(6000, 5000));
+            level.audit();
+        }
     }
 }

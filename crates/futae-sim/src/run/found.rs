@@ -14,6 +14,8 @@ pub(super) struct Found {
     pub(super) served: Vec<Served>,
     /// Top down.
     pub(super) counters: Vec<Counters>,
+    /// Top down: what the policies have decided about themselves.
+    pub(super) remarks: Vec<Vec<String>>,
     pub(super) store: Store,
     /// Under write-back, when counting began and at the end.
     pub(super) written: Option<[Written; 2]>,
@@ -41,6 +43,7 @@ impl Found {
         Ok(Self {
             served,
             counters: counters.map(|(now, then)| now.since(then)).collect(),
+            remarks: drive.machine.remarks(),
             store: drive.machine.store().since(&store),
             written: written.zip(drive.machine.written()).map(Into::into),
             warmup_requests,
@@ -63,6 +66,7 @@ impl Plan<'_> {
         let Found {
             mut served,
             counters,
+            remarks,
             store,
             written,
             warmup_requests,
@@ -90,7 +94,7 @@ impl Plan<'_> {
             dirty_evictions: written.levels.iter().map(|dirt| dirt.evictions).sum(),
             dirty_blocks: written.levels.iter().map(|dirt| dirt.blocks).sum(),
             dirty_blocks_at_start,
-            levels: self.level_results(shape, &counters, &written.levels),
+            levels: self.level_results(shape, &counters, remarks, &written.levels),
             writes_taken: written.taken,
             links: self.links.to_vec(),
             combined_hit_ratio: (requests > 0).then(|| {
@@ -121,20 +125,25 @@ impl Plan<'_> {
         &self,
         shape: &HierarchyShape,
         counters: &[Counters],
+        remarks: Vec<Vec<String>>,
         dirt: &[Dirt],
     ) -> Vec<LevelResult> {
         let last = shape.levels.len() - 1;
-        let all = shape.levels.iter().zip(counters).zip(dirt).enumerate();
-        all.map(|(at, ((level, counters), dirt))| LevelResult {
-            policy: level.policy.to_string(),
-            capacity_blocks: u64::from(level.slots),
-            copies: if at == last { 1 } else { self.guests },
-            counters: *counters,
-            hit_ratio: counters.hit_ratio(),
-            overwrites: dirt.overwrites,
-            dirty_evictions: dirt.evictions,
-            dirty_blocks: dirt.blocks,
-        })
-        .collect()
+        let all = shape.levels.iter().zip(counters).zip(dirt).zip(remarks);
+        all.enumerate()
+            .map(
+                |(at, (((level, counters), dirt), policy_changes))| LevelResult {
+                    policy: level.policy.to_string(),
+                    capacity_blocks: u64::from(level.slots),
+                    copies: if at == last { 1 } else { self.guests },
+                    counters: *counters,
+                    hit_ratio: counters.hit_ratio(),
+                    overwrites: dirt.overwrites,
+                    dirty_evictions: dirt.evictions,
+                    dirty_blocks: dirt.blocks,
+                    policy_changes,
+                },
+            )
+            .collect()
     }
 }

@@ -102,4 +102,7 @@ pub struct LevelResult {
     pub dirty_evictions: u64,
     /// Blocks that are dirty at the end.
     pub dirty_blocks: u64,
+    /// What a policy that chooses among others has chosen, in order, with its reasons.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub policy_changes: Vec<String>,
 }

@@ -170,6 +170,7 @@ impl Upper {
         };
         found.served.insert(0, hits);
         found.counters.insert(0, self.counters);
+        found.remarks.insert(0, Vec::new());
         (found.warmup_requests, found.requests) = (self.warmup_requests, self.requests);
         let run = plan.results(&shape, blocks, found, false, self.time + begin.elapsed());
         Ok(report(vec![run], plan.seed, self.digest.clone()))

@@ -123,7 +123,7 @@ impl Plan {
                 .unwrap_or_default(),
             control: control.map(|(address, _)| address),
             demotion: match args.demotion {
-                Demotion::Auto => policy.lives_on_demotions(),
+                Demotion::Auto => policy.wants_demotions(),
                 Demotion::On => true,
                 Demotion::Off => false,
             },

@@ -9,23 +9,28 @@ use crate::{
 const SHARE: u32 = 64;
 /// Slots of a shadow at least, or all of a smaller cache: with fewer, chance decides.
 const SLOTS_MIN: u32 = 1024;
-/// Requests of the sample in a window at least.
-const WINDOW_MIN: u64 = 256;
-/// A difference counts if it is so many standard deviations of what chance would make.
-const DEVIATIONS: f64 = 3.0;
-/// How much of what was counted a new window leaves.
-const KEPT: f64 = 0.5;
+/// Requests of the sample between two looks at the candidates.
+const WINDOW: u32 = 64;
+/// Hits more that a candidate must have at least, however small the cache is.
+const LEAD_MIN: f64 = 32.0;
+
+/// So many times the cost of a change the cache may fall behind the shadow in force.
+const LAG_COSTS: f64 = 4.0;
+/// How much of a candidate's score a window leaves.
+const SCORE_KEPT: f64 = 0.9;
 
 /// One candidate.
 struct Shadow {
     spec: PolicySpec,
+    /// Whether it is of use only below a cache that says what it evicts.
+    needs_evictions: bool,
     level: Level<Box<dyn RegisteredPolicy>>,
-    /// In this window: hits where the order in force missed, and the other way round.
-    better: u32,
-    worse: u32,
-    /// The same of windows before, the later the more.
-    past_better: f64,
-    past_worse: f64,
+    /// In this window: hits where the shadow in force missed, less misses where it hit.
+    gain: i32,
+    /// Hits by which it leads the shadow in force since it last fell behind it.
+    lead: f64,
+    /// Hits since the last change, the later the more.
+    score: f64,
 }
 
 /// All candidates.
@@ -36,11 +41,16 @@ pub struct Shadows {
     threshold: u64,
     salt: u64,
     margin: f64,
-    window_length: f64,
-    window: u64,
-    /// Requests of the sample in this window, and in those before, the later the more.
-    seen: u64,
-    past_seen: f64,
+    /// What a change costs, in hits for each slot.
+    cost: f64,
+    slots: u32,
+    /// Requests of the sample in this window, and since the last change.
+    seen: u32,
+    since_change: u64,
+    /// Hits by which the cache itself falls behind the shadow in force: the two came to the same order by different ways.
+    lag: f64,
+    /// Whether the cache above has said what it evicts.
+    has_evictions: bool,
     /// Whether each candidate hit in the present access.
     hits: Vec<bool>,
 }
@@ -61,7 +71,7 @@ fn candidates() -> Vec<PolicySpec> {
 
 impl Shadows {
     /// Empty shadows for a cache of this shape.
-    pub fn new(shape: &Shape, margin: f64, window_length: f64) -> Result<Self, SpecError> {
+    pub fn new(shape: &Shape, margin: f64, cost: f64) -> Result<Self, SpecError> {
         let slots = (shape.slots / SHARE).max(SLOTS_MIN.min(shape.slots)).max(1);
         let share = f64::from(slots) / f64::from(shape.slots.max(1));
         let threshold = if share >= 1.0 {
@@ -73,36 +83,32 @@ impl Shadows {
             let shape = Shape { slots, ..*shape };
             let policy = crate::build(&spec, &shape)?;
             Ok(Shadow {
+                needs_evictions: spec.lives_on_demotions(),
                 spec,
                 level: Level::new(policy, HashIndex::default(), slots),
-                better: 0,
-                worse: 0,
-                past_better: 0.0,
-                past_worse: 0.0,
+                gain: 0,
+                lead: 0.0,
+                score: 0.0,
             })
         };
         let shadows: Vec<_> = candidates()
             .into_iter()
             .map(shadow)
             .collect::<Result<_, _>>()?;
-        let mut shadows = Self {
+        Ok(Self {
             hits: vec![false; shadows.len()],
             shadows,
             in_force: 0,
             threshold,
             salt: Prng::new(shape.seed).bits(),
             margin,
-            window_length,
-            window: 0,
+            cost,
+            slots,
             seen: 0,
-            past_seen: 0.0,
-        };
-        shadows.derive(slots);
-        Ok(shadows)
-    }
-
-    fn derive(&mut self, slots: u32) {
-        self.window = ((f64::from(slots) * self.window_length) as u64).max(WINDOW_MIN);
+            since_change: 0,
+            lag: 0.0,
+            has_evictions: false,
+        })
     }
 
     /// The policy in force.
@@ -110,64 +116,77 @@ impl Shadows {
         &self.shadows[self.in_force].spec
     }
 
-    /// Lets the shadows decide on an access, if its block is of the sample. Whether a window is over.
+    /// Lets the shadows decide on an access that `is_hit` in the cache itself, if its block is of the sample. Whether a window is over.
     #[inline]
-    pub fn see(&mut self, access: &Access) -> bool {
+    pub fn see(&mut self, access: &Access, is_hit: bool) -> bool {
         if scatter(access.block, self.salt) > self.threshold || access.kind == AccessKind::Preload {
             return false;
         }
-        self.decide(access);
-        self.seen >= self.window
+        self.decide(access, is_hit);
+        self.seen >= WINDOW
     }
 
-    fn decide(&mut self, access: &Access) {
+    fn decide(&mut self, access: &Access, is_hit: bool) {
         for (shadow, hit) in self.shadows.iter_mut().zip(&mut self.hits) {
             *hit = matches!(shadow.level.access(access), Outcome::Hit(_));
         }
         if !access.kind.is_demand() {
+            self.has_evictions = true;
             return;
         }
         self.seen += 1;
         let mine = self.hits[self.in_force];
+        self.lag += f64::from(i8::from(mine) - i8::from(is_hit)) - self.margin;
+        self.lag = self.lag.max(0.0);
         for (shadow, &hit) in self.shadows.iter_mut().zip(&self.hits) {
-            shadow.better += u32::from(hit && !mine);
-            shadow.worse += u32::from(!hit && mine);
+            shadow.gain += i32::from(hit) - i32::from(mine);
         }
     }
 
-    /// Ends a window. If another candidate did better than the one in force, it is in force from now on; why.
+    /// Ends a window. If another candidate leads the one in force by what a change costs, it is in force from now on; so is
+    /// the best of the others if the cache falls far behind the shadow in force. Why.
     pub fn judge(&mut self) -> Option<String> {
-        self.past_seen = self.past_seen * KEPT + self.seen as f64;
+        let expected = self.margin * f64::from(self.seen);
+        self.since_change += u64::from(self.seen);
         self.seen = 0;
-        let mut best: Option<(usize, f64)> = None;
+        let (mut ahead, mut next) = ((0, 0.0), (self.in_force, f64::MIN));
         for (at, shadow) in self.shadows.iter_mut().enumerate() {
-            let better = shadow.past_better * KEPT + f64::from(std::mem::take(&mut shadow.better));
-            let worse = shadow.past_worse * KEPT + f64::from(std::mem::take(&mut shadow.worse));
-            (shadow.past_better, shadow.past_worse) = (better, worse);
-            let gain = better - worse;
-            let is_chance = gain <= DEVIATIONS * (better + worse).sqrt();
-            let is_small = gain <= self.margin * self.past_seen;
-            if !is_chance && !is_small && best.is_none_or(|(_, most)| gain > most) {
-                best = Some((at, gain));
+            let gain = f64::from(std::mem::take(&mut shadow.gain));
+            shadow.lead = (shadow.lead + gain - expected).max(0.0);
+            shadow.score = shadow.score * SCORE_KEPT + gain;
+            let is_of_use = self.has_evictions || !shadow.needs_evictions;
+            if !is_of_use || at == self.in_force {
+                continue;
+            }
+            if shadow.lead > ahead.1 {
+                ahead = (at, shadow.lead);
+            }
+            if shadow.score > next.1 {
+                next = (at, shadow.score);
             }
         }
-        let (at, gain) = best?;
-        let points = 100.0 * gain / self.past_seen;
-        let (from, to) = (
-            self.in_force().to_string(),
-            self.shadows[at].spec.to_string(),
+        let cost = (self.cost * f64::from(self.slots)).max(LEAD_MIN);
+        let to = match () {
+            () if ahead.1 >= cost => ahead.0,
+            () if self.lag >= LAG_COSTS * cost => next.0,
+            () => return None,
+        };
+        let said = format!(
+            "{} orders the cache in place of {}: a lead of {:.0} hits, and {:.0} hits fewer than expected, {} sampled \
+             requests after the last change",
+            self.shadows[to].spec,
+            self.in_force(),
+            self.shadows[to].lead,
+            self.lag,
+            self.since_change
         );
-        self.in_force = at;
+        self.in_force = to;
+        (self.since_change, self.lag) = (0, 0.0);
         // They are held against another candidate from now on.
         for shadow in &mut self.shadows {
-            (shadow.past_better, shadow.past_worse) = (0.0, 0.0);
+            (shadow.lead, shadow.score) = (0.0, 0.0);
         }
-        let requests = self.past_seen as u64;
-        self.past_seen = 0.0;
-        Some(format!(
-            "{to} orders the cache in place of {from}: {points:.1} points more hits in about {requests} \
-             sampled requests"
-        ))
+        Some(said)
     }
 
     /// The cache has another size.
@@ -177,7 +196,7 @@ impl Shadows {
         for shadow in &mut self.shadows {
             shadow.level.resize(slots);
         }
-        self.derive(slots);
+        self.slots = slots;
     }
 
     /// Panics unless each shadow's invariants hold.
