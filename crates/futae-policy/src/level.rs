@@ -74,6 +74,11 @@ impl<P: Policy, I: Index> Level<P, I> {
         }
     }
 
+    /// The policy, to be read.
+    pub fn policy(&self) -> &P {
+        &self.policy
+    }
+
     /// Slots in all.
     pub fn capacity(&self) -> u32 {
         self.capacity

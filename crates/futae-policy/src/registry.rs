@@ -57,6 +57,7 @@ macro_rules! registered {
             lhd = "lhd",
             lecar = "lecar",
             gdsf = "gdsf",
+            auto = "auto",
         }
     };
 }
