@@ -74,11 +74,6 @@ impl<P: Policy, I: Index> Level<P, I> {
         }
     }
 
-    /// The policy, to be read.
-    pub fn policy(&self) -> &P {
-        &self.policy
-    }
-
     /// Slots in all.
     pub fn capacity(&self) -> u32 {
         self.capacity
@@ -289,6 +284,11 @@ impl<P: Policy, I: Index> Level<P, I> {
     /// Tells the policy what stores were last found to cost.
     pub fn note_costs(&mut self, costs: &StoreCosts) {
         self.policy.note_costs(costs);
+    }
+
+    /// What the policy has decided about itself; see [`Policy::remark`].
+    pub fn remark(&mut self) -> Option<String> {
+        self.policy.remark()
     }
 
     /// The weights of the policy that are in force, by class; see [`Policy::weights`].

@@ -1,235 +1,252 @@
-//! Auto: keeps small copies of several policies, and orders the cache by the one that hits most.
+//! Automatic choice: candidates run as sampled shadow caches on the same requests, and the one with the most
+//! hits orders the cache.
 //!
 //! # Source
-//! Waldspurger, Saemundsson, Ahmad and Park, "Cache modeling and optimization using miniature
-//! simulations", USENIX ATC 2017, sections 3 and 5 (samples by hash, the best of several); the choice
-//! among policies with a margin and the hand-over are futae's own.
+//! Shadow caches after Waldspurger, Park, Garthwaite and Ahmad, "Efficient MRC construction with SHARDS", FAST 2015,
+//! and Waldspurger, Saemundsson, Ahmad and Park, "Cache modeling and optimization using miniature simulations", ATC
+//! 2017; the choice among them is futae's own.
 //! # Picture
-//! each request → the order in force; a sample of the blocks → [ shadow of each candidate, names only ]
-//! → hits of late → the order in force
+//! request → hashed sample → shadow of each candidate → window of hits → the order in force; after a change the old order
+//! hands its blocks over, next victim first: victim ← [ old order ] then [ new order ]
 //! # Transitions
-//! hit, miss, victim: those of the order in force; a sampled block goes to every shadow, too | after a
-//! period of sampled requests: counts of hits lose a quarter, and a candidate that is ahead of the
-//! order in force by the margin replaces it; the new order is given the resident blocks in the old one's
-//! order, so nothing is evicted
+//! hit, miss, demotion, notice: as the order in force has it, and before it as each shadow has it if the block is of the
+//! sample | a window is over: a candidate that had more hits than the order in force, by more than chance and by
+//! `margin`, orders the cache from now on | after a change: each access moves four blocks from the old order to the new
+//! one, and victims come from the old order while it has any
 //! # Parameters
-//! margin 0.01: a candidate takes over if its hit ratio of late is higher by this
-//! shadow 0.01: all shadows together name this share of the slots, if that is enough
-//! least 1024: a shadow has at least this many blocks, or as many as there are slots
+//! margin 0.0025: more hits, as a share of requests, that a candidate must have
+//! window 0.5: length of a window, in requests of the sample for each block of a shadow; at least 256 requests
 //! # Deviations
-//! the candidates are written inside, `auto(lru,arc,exclusive)`, the first is in force at the start; the
-//! published tool tunes parameters of one policy. By itself: lru, mru, lfu, 2q, arc, lirs, w-tinylfu,
-//! s3-fifo, sieve. Hits are judged, not costs
+//! none of a published rule; candidates are the policies that the registry marks so. A shadow has a 64th of the slots,
+//! and 1,024 at least, or all of a smaller cache
 //! # Cost
-//! O(1) an access beside a hand-over, which is O(slots); the order in force and 10 bytes a slot; a
-//! shadow's block costs what a slot of its policy costs, and about 30 bytes
+//! that of the order in force, and of each candidate for the requests of the sample; 11 bytes a slot, and shadows of at
+//! most a 64th of the slots with about 100 bytes a block and candidate
 
 mod shadows;
 
 use crate::structures::Table;
 use crate::{
-    Access, AccessKind, Admission, Arguments, BlockId, Class, Departure, Policy, PolicySpec,
-    RegisteredPolicy, Shape, SimulatorHints, Slot, SpecError, StoreCosts,
+    Access, AccessKind, Admission, Arguments, BlockId, Class, Departure, Policy, RegisteredPolicy,
+    Shape, SimulatorHints, Slot, SpecError, StoreCosts,
 };
-use shadows::{Sampling, Shadows};
-use std::collections::VecDeque;
+use shadows::Shadows;
 
-const CANDIDATES: [&str; 9] = [
-    "lru",
-    "mru",
-    "lfu",
-    "2q",
-    "arc",
-    "lirs",
-    "w-tinylfu",
-    "s3-fifo",
-    "sieve",
-];
+/// Blocks that each access moves from the old order to the new one.
+const MOVES: u32 = 4;
+/// Remarks that wait for somebody who reads them.
+const REMARKS_MAX: usize = 64;
 
-/// Changes that are remembered.
-const CHANGES_MAX: usize = 64;
-
-/// One change of the order in force.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Change {
-    /// Accesses before it.
-    pub tick: u64,
-    /// The order until then.
-    pub from: String,
-    /// The order from then on.
-    pub to: String,
-    /// Hit ratio of late of the shadow of the old order.
-    pub from_ratio: f64,
-    /// Hit ratio of late of the shadow of the new order.
-    pub to_ratio: f64,
+/// What is known of the block in a slot, to put it into another order.
+#[derive(Clone, Copy, Debug, Default)]
+struct Resident {
+    block: BlockId,
+    class: Class,
+    /// Whether the block was last used by a demotion or a notice.
+    is_from_above: bool,
+    is_in_old: bool,
 }
 
-/// The order in force, and shadows of all candidates.
+/// The order in force, the one before it while it still has blocks, and the candidates.
 pub struct Auto {
-    shape: Shape,
-    margin: f64,
-    candidates: Vec<PolicySpec>,
-    chosen: usize,
-    order: Box<dyn RegisteredPolicy>,
-    names: Table<BlockId>,
-    classes: Table<Class>,
     shadows: Shadows,
-    /// First number of the blocks, if they are numbered.
-    numbered: Option<u64>,
-    costs: Option<StoreCosts>,
-    changes: VecDeque<Change>,
+    order: Box<dyn RegisteredPolicy>,
+    old: Option<Box<dyn RegisteredPolicy>>,
+    old_count: u32,
+    residents: Table<Resident>,
+    resident_count: u32,
+    shape: Shape,
+    numbered_from: Option<u64>,
+    remarks: Vec<String>,
 }
 
-/// Builds the policy; its parameters are `margin`, `shadow`, `least` and the candidates.
+/// Builds the policy; its parameters are `margin` and `window`.
 pub fn build(arguments: &mut Arguments, shape: &Shape) -> Result<Auto, SpecError> {
-    let margin = arguments.share("margin", 0.01)?;
-    let sampling = Sampling {
-        share: arguments.share("shadow", 0.01)?,
-        least: arguments.count("least", 1024, 1)?,
-    };
-    let mut candidates: Vec<PolicySpec> = std::iter::from_fn(|| arguments.inner()).collect();
-    if candidates.is_empty() {
-        candidates.extend(CANDIDATES.map(PolicySpec::plain));
-    }
-    if let Some(loading) = candidates.iter().find(|it| it.needs_volume_size()) {
-        return Err(SpecError::BadValue {
-            policy: "auto".to_owned(),
-            key: "inner".to_owned(),
-            value: loading.to_string(),
-            expected: "a policy that loads nothing unasked".to_owned(),
-        });
-    }
+    let margin = arguments.share("margin", 0.0025)?;
+    let window = arguments.take("window", "a number above 0, at most 100", |window: &f64| {
+        *window > 0.0 && *window <= 100.0
+    })?;
+    let shadows = Shadows::new(shape, margin, window.unwrap_or(0.5))?;
     Ok(Auto {
+        order: crate::build(shadows.in_force(), shape)?,
+        shadows,
+        old: None,
+        old_count: 0,
+        residents: Table::new(shape.slots),
+        resident_count: 0,
         shape: *shape,
-        margin,
-        chosen: 0,
-        order: crate::build(&candidates[0], shape)?,
-        names: Table::new(shape.slots),
-        classes: Table::new(shape.slots),
-        shadows: Shadows::new(sampling, &candidates, shape)?,
-        candidates,
-        numbered: None,
-        costs: None,
-        changes: VecDeque::new(),
+        numbered_from: None,
+        remarks: Vec::new(),
     })
 }
 
 impl Auto {
-    /// The latest changes of the order in force, oldest first.
-    pub fn changes(&self) -> impl Iterator<Item = &Change> {
-        self.changes.iter()
-    }
-
+    /// Lets the shadows see an access, changes the order if they say so, and goes on with a change that is under way.
     #[inline]
-    fn judge(&mut self, access: &Access) {
-        if self.shadows.access(access) {
-            self.reconsider(access.tick);
+    fn see(&mut self, access: &Access) {
+        let is_over = self.shadows.see(access);
+        if is_over && self.old.is_none() {
+            self.judge();
+        }
+        if self.old.is_some() {
+            self.move_some();
         }
     }
 
-    /// Has the best candidate take over, if it is ahead by the margin.
-    fn reconsider(&mut self, tick: u64) {
-        let ratios = self.shadows.close_period();
-        let from = self.chosen;
-        let mut best = from;
-        for (at, ratio) in ratios.iter().enumerate() {
-            if *ratio > ratios[best] {
-                best = at;
-            }
-        }
-        if ratios[best] < ratios[from] + self.margin {
-            return;
-        }
-        // It was built from the same string before.
-        let Ok(order) = crate::build(&self.candidates[best], &self.shape) else {
+    fn judge(&mut self) {
+        let Some(change) = self.shadows.judge() else {
             return;
         };
-        let change = Change {
-            tick,
-            from: self.candidates[from].to_string(),
-            to: self.candidates[best].to_string(),
-            from_ratio: ratios[from],
-            to_ratio: ratios[best],
+        let Ok(mut new) = crate::build(self.shadows.in_force(), &self.shape) else {
+            return; // It was built before, as a shadow.
         };
-        tracing::info!(
-            tick,
-            from = change.from,
-            to = change.to,
-            from_hit_ratio = change.from_ratio,
-            to_hit_ratio = change.to_ratio,
-            "the order of the cache changes"
-        );
-        if self.changes.len() == CHANGES_MAX {
-            self.changes.pop_front();
+        if let Some(first) = self.numbered_from {
+            new.number_blocks(first);
         }
-        self.changes.push_back(change);
-        self.hand_over(best, order);
+        if self.remarks.len() < REMARKS_MAX {
+            self.remarks.push(change);
+        }
+        let old = std::mem::replace(&mut self.order, new);
+        if self.resident_count == 0 {
+            return;
+        }
+        self.old_count = self.resident_count;
+        for slot in old.order() {
+            self.resident(slot, |resident| resident.is_in_old = true);
+        }
+        self.old = Some(old);
     }
 
-    fn hand_over(&mut self, to: usize, order: Box<dyn RegisteredPolicy>) {
-        let old = std::mem::replace(&mut self.order, order);
-        self.chosen = to;
-        if let Some(first) = self.numbered {
-            self.order.number_blocks(first);
+    fn resident(&mut self, slot: Slot, change: impl FnOnce(&mut Resident)) {
+        let mut resident = self.residents.get(slot);
+        change(&mut resident);
+        self.residents.set(slot, resident);
+    }
+
+    fn move_some(&mut self) {
+        for _ in 0..MOVES {
+            let Some(old) = &mut self.old else { return };
+            let slot = old.surplus().or_else(|| old.order().pop());
+            let Some(slot) = slot else { return };
+            self.move_over(slot);
         }
-        if let Some(costs) = &self.costs {
-            self.order.note_costs(costs);
+    }
+
+    /// Moves a slot from the old order to the new one, as its block last came.
+    fn move_over(&mut self, slot: Slot) {
+        self.leave_old(slot, Departure::Promoted);
+        let Resident {
+            block,
+            class,
+            is_from_above,
+            ..
+        } = self.residents.get(slot);
+        let kind = if is_from_above {
+            AccessKind::Demotion
+        } else {
+            AccessKind::Read
+        };
+        let access = Access::of(block, kind).classed(class);
+        // Whether or not the new order would admit it: it is here.
+        self.order.miss(&access);
+        self.order.insert(slot, &access);
+    }
+
+    fn leave_old(&mut self, slot: Slot, why: Departure) {
+        self.resident(slot, |resident| resident.is_in_old = false);
+        if let Some(old) = &mut self.old {
+            old.remove(slot, why);
         }
-        for slot in old.order().into_iter().rev() {
-            let access = Access::of(self.names.get(slot), AccessKind::Preload);
-            self.order
-                .insert(slot, &access.classed(self.classes.get(slot)));
+        self.old_count -= 1;
+        if self.old_count == 0 {
+            self.old = None;
+        }
+    }
+
+    fn is_in_old(&self, slot: Slot) -> bool {
+        self.old.is_some() && self.residents.get(slot).is_in_old
+    }
+
+    fn home(&mut self, slot: Slot) -> &mut dyn RegisteredPolicy {
+        let is_in_old = self.is_in_old(slot);
+        match &mut self.old {
+            Some(old) if is_in_old => &mut **old,
+            _ => &mut *self.order,
         }
     }
 }
 
 impl Policy for Auto {
+    #[inline]
     fn miss(&mut self, access: &Access) -> Admission {
-        self.judge(access);
+        self.see(access);
         self.order.miss(access)
     }
 
+    #[inline]
     fn insert(&mut self, slot: Slot, access: &Access) {
-        self.names.set(slot, access.block);
-        self.classes.set(slot, access.class);
+        self.resident_count += 1;
+        let resident = Resident {
+            block: access.block,
+            class: access.class,
+            is_from_above: is_from_above(access),
+            is_in_old: false,
+        };
+        self.residents.set(slot, resident);
         self.order.insert(slot, access);
     }
 
+    #[inline]
     fn hit(&mut self, slot: Slot, access: &Access) {
-        if access.class != Class::NORMAL || self.classes.get(slot) != Class::NORMAL {
-            self.classes.set(slot, access.class);
+        self.see(access);
+        if self.is_in_old(slot) {
+            self.move_over(slot);
         }
+        self.resident(slot, |resident| {
+            resident.class = access.class;
+            resident.is_from_above = is_from_above(access);
+        });
         self.order.hit(slot, access);
-        self.judge(access);
     }
 
     fn victim(&mut self, incoming: &Access) -> Option<Slot> {
-        self.order.victim(incoming)
+        match &mut self.old {
+            // What the old order declines is for the new one to keep.
+            Some(old) => old
+                .victim(incoming)
+                .or_else(|| old.surplus())
+                .or_else(|| old.order().pop()),
+            None => self.order.victim(incoming),
+        }
     }
 
     fn surplus(&mut self) -> Option<Slot> {
-        self.order.surplus()
+        match &mut self.old {
+            Some(old) => old.surplus().or_else(|| old.order().pop()),
+            None => self.order.surplus(),
+        }
     }
 
     fn remove(&mut self, slot: Slot, why: Departure) {
-        if why == Departure::Invalidated {
-            self.shadows.forget(self.names.get(slot));
+        self.resident_count -= 1;
+        if self.is_in_old(slot) {
+            self.leave_old(slot, why);
+        } else {
+            self.order.remove(slot, why);
         }
-        self.order.remove(slot, why);
     }
 
     fn reclass(&mut self, slot: Slot, class: Class) {
-        self.classes.set(slot, class);
-        self.order.reclass(slot, class);
+        self.resident(slot, |resident| resident.class = class);
+        self.home(slot).reclass(slot, class);
     }
 
     fn reclass_at_once(&mut self, slot: Slot, access: &Access) {
-        self.classes.set(slot, access.class);
-        self.order.reclass_at_once(slot, access);
+        self.resident(slot, |resident| resident.class = access.class);
+        self.home(slot).reclass_at_once(slot, access);
     }
 
     fn note_costs(&mut self, costs: &StoreCosts) {
-        self.costs = Some(costs.clone());
         self.order.note_costs(costs);
     }
 
@@ -237,29 +254,50 @@ impl Policy for Auto {
         self.order.weights()
     }
 
+    fn remark(&mut self) -> Option<String> {
+        (!self.remarks.is_empty()).then(|| self.remarks.remove(0))
+    }
+
     fn resize(&mut self, slots: u32) {
         self.shape.slots = slots;
-        self.order.resize(slots);
         self.shadows.resize(slots);
+        self.order.resize(slots);
+        if let Some(old) = &mut self.old {
+            old.resize(slots);
+        }
     }
 
     fn order(&self) -> Vec<Slot> {
-        self.order.order()
+        let mut order = self.order.order();
+        order.extend(self.old.iter().flat_map(|old| old.order()));
+        order
     }
 
     fn rank(&self, slot: Slot) -> u64 {
-        self.order.rank(slot)
+        if self.is_in_old(slot) {
+            return 0;
+        }
+        1 + self.order.rank(slot)
     }
 
     fn audit(&self, resident: u32) {
-        self.order.audit(resident);
+        assert_eq!(resident, self.resident_count);
+        self.order.audit(resident - self.old_count);
+        match &self.old {
+            Some(old) => old.audit(self.old_count),
+            None => assert_eq!(self.old_count, 0),
+        }
         self.shadows.audit();
     }
 }
 
+fn is_from_above(access: &Access) -> bool {
+    matches!(access.kind, AccessKind::Demotion | AccessKind::Notice)
+}
+
 impl SimulatorHints for Auto {
     fn number_blocks(&mut self, first: u64) {
-        self.numbered = Some(first);
+        self.numbered_from = Some(first);
         self.order.number_blocks(first);
     }
 
@@ -267,12 +305,4 @@ impl SimulatorHints for Auto {
     fn glance(&self, block: BlockId) -> u32 {
         self.order.glance(block)
     }
-
-    #[inline]
-    fn foresee(&self, ahead: u32) -> Option<Slot> {
-        self.order.foresee(ahead)
-    }
 }
-
-#[cfg(test)]
-mod tests;

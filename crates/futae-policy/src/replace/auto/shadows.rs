@@ -1,156 +1,199 @@
-//! Miniature caches, one a candidate: names of blocks that are sampled by hash, and their hits.
+//! The candidates as sampled shadow caches, and what is made of their hits.
 
 use crate::{
-    Access, BlockId, Departure, HashIndex, Level, Outcome, PolicySpec, RegisteredPolicy, Shape,
-    SpecError, build,
+    Access, AccessKind, BlockId, HashIndex, Kind, Level, Outcome, PolicySpec, Prng,
+    RegisteredPolicy, Shape, SpecError, Trait,
 };
 
-/// How large shadows are.
-#[derive(Clone, Copy, Debug)]
-pub struct Sampling {
-    /// Share of the slots that all shadows together name.
-    pub share: f64,
-    /// Blocks that a shadow has at least, where the cache has as many.
-    pub least: u64,
-}
+/// Slots of a cache for each slot of a shadow.
+const SHARE: u32 = 64;
+/// Slots of a shadow at least, or all of a smaller cache: with fewer, chance decides.
+const SLOTS_MIN: u32 = 1024;
+/// Requests of the sample in a window at least.
+const WINDOW_MIN: u64 = 256;
+/// A difference counts if it is so many standard deviations of what chance would make.
+const DEVIATIONS: f64 = 3.0;
+/// How much of what was counted a new window leaves.
+const KEPT: f64 = 0.5;
 
-impl Sampling {
-    /// Blocks of each of so many shadows beside so many slots.
-    pub fn slots_of_each(&self, candidates: usize, slots: u32) -> u32 {
-        let share = f64::from(slots) * self.share / candidates.max(1) as f64;
-        let least = self.least.min(u64::from(slots)) as u32;
-        (share as u32).clamp(least, slots).max(1)
-    }
-}
-
-/// A candidate's miniature cache.
+/// One candidate.
 struct Shadow {
+    spec: PolicySpec,
     level: Level<Box<dyn RegisteredPolicy>>,
-    /// Hits in this period.
-    hits: u64,
-    /// Hits in all periods, each weighing three quarters of the next.
-    of_late: f64,
+    /// In this window: hits where the order in force missed, and the other way round.
+    better: u32,
+    worse: u32,
+    /// The same of windows before, the later the more.
+    past_better: f64,
+    past_worse: f64,
 }
 
-/// The miniature caches of all candidates.
+/// All candidates.
 pub struct Shadows {
-    sampling: Sampling,
-    salt: u64,
-    /// A block is sampled if its hash is not above this.
+    shadows: Vec<Shadow>,
+    in_force: usize,
+    /// Blocks whose hash is below it are in the sample.
     threshold: u64,
-    /// Sampled requests that make a period.
-    period: u64,
-    requests: u64,
-    requests_of_late: f64,
-    all: Vec<Shadow>,
+    salt: u64,
+    margin: f64,
+    window_length: f64,
+    window: u64,
+    /// Requests of the sample in this window, and in those before, the later the more.
+    seen: u64,
+    past_seen: f64,
+    /// Whether each candidate hit in the present access.
+    hits: Vec<bool>,
 }
 
-const MEMORY: f64 = 0.75;
-const PERIOD_MIN: u64 = 64;
+/// The candidates, the one in force at first foremost.
+fn candidates() -> Vec<PolicySpec> {
+    let marked = Kind::ALL
+        .iter()
+        .filter(|kind| kind.traits().contains(&Trait::Candidate));
+    marked
+        .map(|&kind| {
+            let mut spec = PolicySpec::of(kind);
+            spec.keep_served();
+            spec
+        })
+        .collect()
+}
 
 impl Shadows {
-    /// Empty shadows of `candidates` for a cache of this shape.
-    pub fn new(
-        sampling: Sampling,
-        candidates: &[PolicySpec],
-        shape: &Shape,
-    ) -> Result<Self, SpecError> {
-        let each = sampling.slots_of_each(candidates.len(), shape.slots);
-        let small = Shape {
-            slots: each,
-            seed: shape.seed,
+    /// Empty shadows for a cache of this shape.
+    pub fn new(shape: &Shape, margin: f64, window_length: f64) -> Result<Self, SpecError> {
+        let slots = (shape.slots / SHARE).max(SLOTS_MIN.min(shape.slots)).max(1);
+        let share = f64::from(slots) / f64::from(shape.slots.max(1));
+        let threshold = if share >= 1.0 {
+            u64::MAX
+        } else {
+            (share * u64::MAX as f64) as u64
         };
-        let shadow = |spec| -> Result<Shadow, SpecError> {
+        let shadow = |spec: PolicySpec| {
+            let shape = Shape { slots, ..*shape };
+            let policy = crate::build(&spec, &shape)?;
             Ok(Shadow {
-                level: Level::new(build(spec, &small)?, HashIndex::default(), each),
-                hits: 0,
-                of_late: 0.0,
+                spec,
+                level: Level::new(policy, HashIndex::default(), slots),
+                better: 0,
+                worse: 0,
+                past_better: 0.0,
+                past_worse: 0.0,
             })
         };
+        let shadows: Vec<_> = candidates()
+            .into_iter()
+            .map(shadow)
+            .collect::<Result<_, _>>()?;
         let mut shadows = Self {
-            sampling,
-            salt: mix(shape.seed),
-            threshold: 0,
-            period: 0,
-            requests: 0,
-            requests_of_late: 0.0,
-            all: candidates.iter().map(shadow).collect::<Result<_, _>>()?,
+            hits: vec![false; shadows.len()],
+            shadows,
+            in_force: 0,
+            threshold,
+            salt: Prng::new(shape.seed).bits(),
+            margin,
+            window_length,
+            window: 0,
+            seen: 0,
+            past_seen: 0.0,
         };
-        shadows.sample(each, shape.slots);
+        shadows.derive(slots);
         Ok(shadows)
     }
 
-    fn sample(&mut self, each: u32, slots: u32) {
-        let rate = f64::from(each) / f64::from(slots);
-        self.threshold = (rate * u64::MAX as f64) as u64;
-        self.period = u64::from(each / 2).max(PERIOD_MIN);
+    fn derive(&mut self, slots: u32) {
+        self.window = ((f64::from(slots) * self.window_length) as u64).max(WINDOW_MIN);
     }
 
+    /// The policy in force.
+    pub fn in_force(&self) -> &PolicySpec {
+        &self.shadows[self.in_force].spec
+    }
+
+    /// Lets the shadows decide on an access, if its block is of the sample. Whether a window is over.
     #[inline]
-    fn is_sampled(&self, block: BlockId) -> bool {
-        mix(block.raw() ^ self.salt) <= self.threshold
-    }
-
-    /// Puts an access before every shadow, if its block is sampled; whether a period is over.
-    #[inline]
-    pub fn access(&mut self, access: &Access) -> bool {
-        self.is_sampled(access.block) && self.access_sampled(access)
-    }
-
-    #[inline(never)]
-    fn access_sampled(&mut self, access: &Access) -> bool {
-        let is_demand = access.kind.is_demand();
-        for shadow in &mut self.all {
-            let outcome = shadow.level.access(access);
-            shadow.hits += u64::from(is_demand && matches!(outcome, Outcome::Hit(_)));
+    pub fn see(&mut self, access: &Access) -> bool {
+        if scatter(access.block, self.salt) > self.threshold || access.kind == AccessKind::Preload {
+            return false;
         }
-        self.requests += u64::from(is_demand);
-        self.requests >= self.period
+        self.decide(access);
+        self.seen >= self.window
     }
 
-    /// Begins a period; the hit ratio of late of each candidate.
-    pub fn close_period(&mut self) -> Vec<f64> {
-        self.requests_of_late = self.requests_of_late * MEMORY + self.requests as f64;
-        self.requests = 0;
-        let all = self.requests_of_late.max(1.0);
-        let close = |shadow: &mut Shadow| {
-            shadow.of_late = shadow.of_late * MEMORY + shadow.hits as f64;
-            shadow.hits = 0;
-            shadow.of_late / all
-        };
-        self.all.iter_mut().map(close).collect()
+    fn decide(&mut self, access: &Access) {
+        for (shadow, hit) in self.shadows.iter_mut().zip(&mut self.hits) {
+            *hit = matches!(shadow.level.access(access), Outcome::Hit(_));
+        }
+        if !access.kind.is_demand() {
+            return;
+        }
+        self.seen += 1;
+        let mine = self.hits[self.in_force];
+        for (shadow, &hit) in self.shadows.iter_mut().zip(&self.hits) {
+            shadow.better += u32::from(hit && !mine);
+            shadow.worse += u32::from(!hit && mine);
+        }
     }
 
-    /// The block is gone.
-    pub fn forget(&mut self, block: BlockId) {
-        if self.is_sampled(block) {
-            for shadow in &mut self.all {
-                shadow.level.remove(block, Departure::Invalidated);
+    /// Ends a window. If another candidate did better than the one in force, it is in force from now on; why.
+    pub fn judge(&mut self) -> Option<String> {
+        self.past_seen = self.past_seen * KEPT + self.seen as f64;
+        self.seen = 0;
+        let mut best: Option<(usize, f64)> = None;
+        for (at, shadow) in self.shadows.iter_mut().enumerate() {
+            let better = shadow.past_better * KEPT + f64::from(std::mem::take(&mut shadow.better));
+            let worse = shadow.past_worse * KEPT + f64::from(std::mem::take(&mut shadow.worse));
+            (shadow.past_better, shadow.past_worse) = (better, worse);
+            let gain = better - worse;
+            let is_chance = gain <= DEVIATIONS * (better + worse).sqrt();
+            let is_small = gain <= self.margin * self.past_seen;
+            if !is_chance && !is_small && best.is_none_or(|(_, most)| gain > most) {
+                best = Some((at, gain));
             }
         }
-    }
-
-    /// The cache has another number of slots.
-    pub fn resize(&mut self, slots: u32) {
-        let each = self.sampling.slots_of_each(self.all.len(), slots);
-        for shadow in &mut self.all {
-            shadow.level.resize(each);
+        let (at, gain) = best?;
+        let points = 100.0 * gain / self.past_seen;
+        let (from, to) = (
+            self.in_force().to_string(),
+            self.shadows[at].spec.to_string(),
+        );
+        self.in_force = at;
+        // They are held against another candidate from now on.
+        for shadow in &mut self.shadows {
+            (shadow.past_better, shadow.past_worse) = (0.0, 0.0);
         }
-        self.sample(each, slots);
+        let requests = self.past_seen as u64;
+        self.past_seen = 0.0;
+        Some(format!(
+            "{to} orders the cache in place of {from}: {points:.1} points more hits in about {requests} \
+             sampled requests"
+        ))
     }
 
-    /// Panics unless every shadow is sound. For tests.
+    /// The cache has another size.
+    pub fn resize(&mut self, slots: u32) {
+        let share = self.threshold as f64 / u64::MAX as f64;
+        let slots = ((f64::from(slots) * share).round() as u32).max(1);
+        for shadow in &mut self.shadows {
+            shadow.level.resize(slots);
+        }
+        self.derive(slots);
+    }
+
+    /// Panics unless each shadow's invariants hold.
     pub fn audit(&self) {
-        for shadow in &self.all {
+        for shadow in &self.shadows {
             shadow.level.audit();
         }
+        debug_assert!(self.in_force < self.shadows.len());
     }
 }
 
-/// The finalizer of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
+/// A hash of the block: which blocks are in the sample does not depend on how they are numbered.
 #[inline]
-fn mix(number: u64) -> u64 {
-    let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    number ^ (number >> 31)
+fn scatter(block: BlockId, salt: u64) -> u64 {
+    let name = (u64::from(block.volume().0) << 48 | block.index()) ^ salt;
+    let name = (name ^ (name >> 32)).wrapping_mul(0xD6E8_FEB8_6659_FD93);
+    let name = (name ^ (name >> 32)).wrapping_mul(0xD6E8_FEB8_6659_FD93);
+    name ^ (name >> 32)
 }
