@@ -7,8 +7,16 @@ use super::loads::{Landing, PIECE_BYTES};
 use super::state::State;
 use crate::{IoBuf, IoError};
 use futae_policy::{AccessKind, BlockId, Outcome, Slot};
+use tracing::info;
 
 impl State {
+    /// Logs what the policy has decided about itself.
+    pub fn log_remarks(&mut self) {
+        while let Some(remark) = self.level.remark() {
+            info!("{remark}");
+        }
+    }
+
     /// Goes on loading, and asks the policy what it wants loaded once nothing is left to load. It
     /// is decided at once, as in the simulator; the data follow.
     pub fn preload(&mut self, effects: &mut Effects) {

@@ -306,3 +306,6 @@ impl SimulatorHints for Auto {
         self.order.glance(block)
     }
 }
+
+#[cfg(test)]
+mod tests;
