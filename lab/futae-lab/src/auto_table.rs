@@ -59,7 +59,7 @@ const WORKLOADS: [&str; 8] = [
 const BLOCK_BYTES: u64 = 4096;
 
 /// What is compared with its candidates.
-const AUTO: &str = "auto";
+const AUTO: &str = Kind::auto.name();
 
 enum Source {
     Trace(Traces),
@@ -101,7 +101,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
                 });
                 let lru = names
                     .iter()
-                    .position(|it| *it == "lru")
+                    .position(|it| *it == Kind::lru.name())
                     .map_or(0.0, |it| fixed[it]);
                 let shown: Vec<String> = ratios.iter().map(|it| format!("{it:.2}")).collect();
                 writeln!(

@@ -275,7 +275,9 @@ mod reference {
                     }
                     continue;
                 }
-                let sums = self.tiers.map(|tier| (tier[0] + tier[1], tier[2] + tier[3]));
+                let sums = self
+                    .tiers
+                    .map(|tier| (tier[0] + tier[1], tier[2] + tier[3]));
                 let (least, base) = sums[0];
                 let mut limit = 0;
                 while limit < 3 {
@@ -342,7 +344,10 @@ mod tests {
         // All came to the oldest generation; reads do not move them.
         assert_eq!(order_after("mglru", 3, &[1, 2, 3, 1]), [3, 2, 1]);
         // Five reads protect 1, which goes to the next generation; 2 is the victim.
-        assert_eq!(order_after("mglru", 3, &[1, 2, 3, 1, 1, 1, 1, 4]), [1, 4, 3]);
+        assert_eq!(
+            order_after("mglru", 3, &[1, 2, 3, 1, 1, 1, 1, 4]),
+            [1, 4, 3]
+        );
     }
 
     #[test]

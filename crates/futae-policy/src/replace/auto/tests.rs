@@ -43,7 +43,10 @@ fn a_loop_after_a_skew_costs_two_turnovers() {
     let second = looping(40_000, 800).map(|block| 10_000 + block);
     let reads: Vec<u64> = first.iter().copied().chain(second).collect();
     let from = first.len() + 1600;
-    let (best, chosen) = (best(SLOTS, &reads, from), ratio("auto", SLOTS, &reads, from));
+    let (best, chosen) = (
+        best(SLOTS, &reads, from),
+        ratio("auto", SLOTS, &reads, from),
+    );
     assert!(best > 0.3, "{best}");
     assert!(chosen > best - 0.01, "{chosen} below {best}");
 }
@@ -56,7 +59,10 @@ fn a_skew_after_a_loop_costs_two_turnovers() {
     let second = skewed(40_000, 4000).map(|block| 10_000 + block);
     let reads: Vec<u64> = first.iter().copied().chain(second).collect();
     let from = first.len() + 1000;
-    let (best, chosen) = (best(SLOTS, &reads, from), ratio("auto", SLOTS, &reads, from));
+    let (best, chosen) = (
+        best(SLOTS, &reads, from),
+        ratio("auto", SLOTS, &reads, from),
+    );
     assert!(best > 0.1, "{best}");
     assert!(chosen > best - 0.01, "{chosen} below {best}");
 }
