@@ -169,6 +169,7 @@ fn misses_do_not_change() {
         ("slru", 90_040, None),
         ("car", 88_080, None),
         ("linux", 89_640, None),
+        ("mglru", 91_440, None),
         ("lrfu", 91_602, None),
         ("hyperbolic", 91_425, None),
         ("gdsf", 91_389, None),

@@ -49,6 +49,7 @@ macro_rules! registered {
             fifo_second_chance = "fifo-second-chance",
             cost = "cost" [WeighsClasses],
             linux = "linux",
+            mglru = "mglru",
             two_handed_clock = "two-handed-clock",
             car = "car",
             lrfu = "lrfu",

@@ -1,6 +1,7 @@
 //! futae's laboratory: what is run to hold futae against the papers and against other systems. The product
 //! knows nothing of it; `futae paper` and `futae demo --guests` execute this program.
 
+mod auto_table;
 mod demo;
 mod live;
 mod paper;
@@ -27,6 +28,7 @@ struct Cli {
 enum Command {
     Paper(paper::Args),
     Demo(demo::Args),
+    AutoTable(auto_table::Args),
     /// Print the page of the book on these commands as Markdown
     #[command(hide = true)]
     Reference,
@@ -47,6 +49,7 @@ fn main() -> ExitCode {
     let ended = match Cli::parse().command {
         Command::Paper(args) => paper::run(&args),
         Command::Demo(args) => demo::run(&args),
+        Command::AutoTable(args) => auto_table::run(&args),
         Command::Reference => reference(),
     };
     match ended {

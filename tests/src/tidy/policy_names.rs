@@ -8,7 +8,27 @@ use std::collections::BTreeSet;
 const REGISTRY: &str = "crates/futae-policy/src/registry.rs";
 const POLICIES: &str = "crates/futae-policy/src/replace/";
 /// Strings that are spelt as a policy and mean something else: the file, the string, what it is.
-pub const OTHER_MEANINGS: [(&str, &str, &str); 4] = [
+pub const OTHER_MEANINGS: [(&str, &str, &str); 8] = [
+    (
+        "crates/futae-agent/src/args.rs",
+        "auto",
+        "a value of --evictions-channel",
+    ),
+    (
+        "crates/futae-cli/src/command/mount.rs",
+        "auto",
+        "values of options",
+    ),
+    (
+        "crates/futae-cli/src/command/serve.rs",
+        "auto",
+        "values of options",
+    ),
+    (
+        "crates/futae-cli/src/command/serve/evictions.rs",
+        "auto",
+        "a value of --evictions-memory",
+    ),
     (
         "crates/futae-trace/src/format/mod.rs",
         "arc",

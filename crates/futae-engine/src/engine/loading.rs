@@ -7,8 +7,18 @@ use super::loads::{Landing, PIECE_BYTES};
 use super::state::State;
 use crate::{IoBuf, IoError};
 use futae_policy::{AccessKind, BlockId, Outcome, Slot};
+use tracing::info;
 
 impl State {
+    /// Logs what the policy has decided about itself.
+    pub fn log_remarks(&mut self) {
+        let remarks = self.level.remarks();
+        for remark in remarks.iter().skip(self.remarks_logged) {
+            info!("{remark}");
+        }
+        self.remarks_logged = remarks.len();
+    }
+
     /// Goes on loading, and asks the policy what it wants loaded once nothing is left to load. It
     /// is decided at once, as in the simulator; the data follow.
     pub fn preload(&mut self, effects: &mut Effects) {

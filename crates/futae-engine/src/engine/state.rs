@@ -71,6 +71,8 @@ pub struct State {
     pub tally: Tally,
     pub by_class: [Tally; 8],
     pub log: Option<DecisionLog>,
+    /// How many of the policy's remarks were logged.
+    pub remarks_logged: usize,
 }
 
 impl State {
@@ -116,6 +118,7 @@ impl State {
             tally: Tally::default(),
             by_class: [Tally::default(); 8],
             log: log.map(DecisionLog::create).transpose()?,
+            remarks_logged: 0,
         })
     }
 

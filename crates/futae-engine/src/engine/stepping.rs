@@ -98,6 +98,7 @@ impl Engine {
             state.steps.begin();
             let value = decide(&mut state, &mut effects);
             state.preload(&mut effects);
+            state.log_remarks();
             state.write_back_on(&mut effects);
             state.steps.end();
             value

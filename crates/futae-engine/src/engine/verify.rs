@@ -13,6 +13,7 @@
 //! The unit is the cache's block: a hand-down of a part of a block is refused.
 
 mod admit;
+mod hints;
 mod mac;
 mod macs;
 mod options;

@@ -2,9 +2,10 @@
 //! from the frame of a resident block of the same hash, its twin. Of two resident blocks that turn out to be equal the
 //! older copy leaves.
 //!
-//! The hints say which block may hold some content, and may be wrong. A twin counts only if the table ([`super::table`])
+//! The hints ([`super::hints`]) say which block may hold some content, and may be wrong. A twin counts only if the table ([`super::table`])
 //! says that it holds that content now, its frame is ready and clean, and nothing is written over it.
 
+use super::hints::Sharing;
 use super::mac::Mac;
 use super::table::Verdict;
 use crate::SetupError;
@@ -12,76 +13,7 @@ use crate::engine::effects::Effects;
 use crate::engine::frames::Frame;
 use crate::engine::front::Engine;
 use crate::engine::state::State;
-use bytemuck::Zeroable;
-use bytemuck::allocation::try_zeroed_slice_box;
 use futae_policy::{AccessKind, BlockId, Class, Slot, VolumeId};
-
-/// Hints of a set. With twice as many hints as blocks one set in 250 is too small when all blocks differ.
-const WAYS: usize = 16;
-const INDEX_BITS: u32 = 48;
-
-/// Blocks that were last seen to hold some content, the latest first.
-#[derive(Clone, Copy, Zeroable)]
-#[repr(C, align(64))]
-struct Set {
-    /// Of the contents; 0 is no hint.
-    tags: [u32; WAYS],
-    blocks: [u64; WAYS],
-}
-
-/// Which block may hold some content. Sets of hints, the oldest of which goes when its set is full.
-pub struct Sharing {
-    sets: Box<[Set]>,
-    /// Reads of blocks that were answered by their twins.
-    pub equal_reads: u64,
-    /// Copies that left since there was another.
-    pub equal_dropped: u64,
-}
-
-impl Sharing {
-    /// Hints for a cache of `blocks`, twice as many, 12 bytes each.
-    fn new(blocks: u32) -> Result<Self, SetupError> {
-        let wanted = (blocks as usize)
-            .saturating_mul(3)
-            .div_ceil(2 * WAYS)
-            .max(1);
-        let problem = |()| SetupError::Size(format!("no memory for hints of {blocks} blocks"));
-        Ok(Self {
-            sets: try_zeroed_slice_box(wanted).map_err(problem)?,
-            equal_reads: 0,
-            equal_dropped: 0,
-        })
-    }
-
-    /// Bytes of memory of the hints.
-    pub fn bytes(&self) -> u64 {
-        size_of_val(&*self.sets) as u64
-    }
-
-    fn set_of(&mut self, mac: Mac) -> (&mut Set, u32) {
-        let (chooser, tag) = mac.halves();
-        let at = (u128::from(chooser) * self.sets.len() as u128) >> 64;
-        (&mut self.sets[at as usize], (tag as u32).max(1))
-    }
-
-    fn note(&mut self, mac: Mac, block: BlockId) {
-        let (set, tag) = self.set_of(mac);
-        let known = set.tags.iter().position(|&other| other == tag);
-        let way = known.unwrap_or(WAYS - 1);
-        set.tags[..=way].rotate_right(1);
-        set.blocks[..=way].rotate_right(1);
-        set.tags[0] = tag;
-        set.blocks[0] = u64::from(block.volume().0) << INDEX_BITS | block.index();
-    }
-
-    fn find(&mut self, mac: Mac) -> Option<BlockId> {
-        let (set, tag) = self.set_of(mac);
-        let way = set.tags.iter().position(|&other| other == tag)?;
-        let block = set.blocks[way];
-        let volume = VolumeId((block >> INDEX_BITS) as u16);
-        Some(BlockId::new(volume, block & ((1 << INDEX_BITS) - 1)))
-    }
-}
 
 impl Engine {
     /// From now on blocks of equal hashes are held once, across volumes, and a read of a block that is not resident
@@ -161,28 +93,5 @@ impl State {
 
     fn sharing(&mut self) -> Option<&mut Sharing> {
         self.verifier.as_mut()?.sharing.as_mut()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::engine::verify::mac::Keys;
-
-    #[test]
-    fn the_latest_hints_of_a_set_are_found() {
-        let keys = Keys::draw().expect("keys");
-        let mut sharing = Sharing::new(1).expect("hints");
-        assert_eq!(sharing.bytes(), 16 * 12);
-        let mac = |number: u64| keys.mac(&number.to_le_bytes());
-        let block = |number| BlockId::new(VolumeId(number as u16), 7 * number);
-        assert_eq!(sharing.find(mac(0)), None);
-        (0..16).for_each(|number| sharing.note(mac(number), block(number)));
-        (0..16).for_each(|number| assert_eq!(sharing.find(mac(number)), Some(block(number))));
-        sharing.note(mac(1), block(99));
-        assert_eq!(sharing.find(mac(1)), Some(block(99)), "noted again");
-        sharing.note(mac(16), block(16));
-        assert_eq!(sharing.find(mac(0)), None, "the oldest is gone");
-        assert_eq!(sharing.find(mac(16)), Some(block(16)));
     }
 }

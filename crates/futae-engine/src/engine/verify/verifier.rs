@@ -1,7 +1,7 @@
 //! What a cache that verifies keeps.
 
+use super::hints::Sharing;
 use super::options::Verification;
-use super::share::Sharing;
 use super::table::Table;
 
 /// The hashes, and how they are used.

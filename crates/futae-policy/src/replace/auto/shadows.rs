@@ -15,7 +15,7 @@ const WINDOW: u32 = 64;
 const LEAD_MIN: f64 = 32.0;
 
 /// So many times the cost of a change the cache may fall behind the shadow in force.
-const LAG_COSTS: f64 = 4.0;
+const LAG_COSTS: f64 = 2.0;
 /// How much of a candidate's score a window leaves.
 const SCORE_KEPT: f64 = 0.9;
 
@@ -144,8 +144,8 @@ impl Shadows {
     }
 
     /// Ends a window. If another candidate leads the one in force by what a change costs, it is in force from now on; so is
-    /// the best of the others if the cache falls far behind the shadow in force. Why.
-    pub fn judge(&mut self) -> Option<String> {
+    /// the best of the others if the cache falls far behind the shadow in force. Why; none unless it `may_change`.
+    pub fn judge(&mut self, may_change: bool) -> Option<String> {
         let expected = self.margin * f64::from(self.seen);
         self.since_change += u64::from(self.seen);
         self.seen = 0;
@@ -167,6 +167,7 @@ impl Shadows {
         }
         let cost = (self.cost * f64::from(self.slots)).max(LEAD_MIN);
         let to = match () {
+            () if !may_change => return None,
             () if ahead.1 >= cost => ahead.0,
             () if self.lag >= LAG_COSTS * cost => next.0,
             () => return None,

@@ -1,0 +1,361 @@
+//! Multi-generational LRU: the file pages of a kernel that has it switched on.
+//!
+//! # Source
+//! Linux 6.12, `CONFIG_LRU_GEN`: `mm/vmscan.c` (`should_run_aging`, `sort_folio`, `get_tier_idx`,
+//! `read_ctrl_pos`, `reset_ctrl_pos`), `mm/workingset.c` (`lru_gen_eviction`, `lru_gen_refault`),
+//! `include/linux/mm_inline.h` (`lru_gen_add_folio`); read as a description, not copied.
+//! # Picture
+//! new → [ oldest or second oldest generation ] → read often by its tier: next generation | else
+//! out, with a shadow of its generation and reads; [ up to 4 generations, oldest first ]
+//! # Transitions
+//! hit: its reads are counted, nothing moves | miss: to the recent end of the oldest generation, of
+//! the second oldest if there are more than 3; a block that left in this oldest generation counts as a
+//! refault of its tier, and comes back with its reads if it had 4 and more | victim: where generations
+//! are 2, or are 3 and the youngest has more than a half or the oldest less than a quarter, a new one
+//! begins; the first of the oldest generation whose tier has no more refaults in proportion than
+//! blocks that were read once; those passed over go to the next generation and are counted anew
+//! # Parameters
+//! none
+//! # Deviations
+//! one page at a time, where the kernel reclaims 64 and has a daemon ahead of need; file pages that are
+//! read and written by descriptor only: no page tables and so no walks of them, no anonymous memory,
+//! cgroups, memory cgroup generations, time to live or read-ahead; dirty pages go like clean ones
+//! # Cost
+//! O(1) an access, amortised; 18 bytes a slot, about 40 a shadow, at most as many as slots
+
+use crate::policy::order_by_evicting;
+use crate::structures::{Ghosts, Queues, Table};
+use crate::{
+    Access, Arguments, BlockId, Departure, Policy, Shape, SimulatorHints, Slot, SpecError,
+};
+
+/// The kernel's `MIN_NR_GENS`.
+const GENERATIONS_MIN: u64 = 2;
+/// The kernel's `MAX_NR_GENS`.
+const GENERATIONS_MAX: u64 = 4;
+/// The kernel's `MAX_NR_TIERS`.
+const TIERS: usize = 4;
+/// Reads that are counted of a page: `PG_referenced`, `PG_workingset` and two bits.
+const USES_MAX: u8 = 5;
+/// The kernel's `MIN_LRU_BATCH`: fewer refaults of a tier say nothing.
+const BATCH: u64 = 64;
+
+/// What is counted of a tier while a generation is the oldest, and the decayed past.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tier {
+    refaulted: u64,
+    evicted: u64,
+    protected: u64,
+    past_refaulted: u64,
+    past_total: u64,
+}
+
+impl Tier {
+    fn refaults(&self) -> u64 {
+        self.past_refaulted + self.refaulted
+    }
+
+    fn total(&self) -> u64 {
+        self.past_total + self.evicted + self.protected
+    }
+}
+
+/// Where a block stood when it left.
+#[derive(Clone, Copy, Debug, Default)]
+struct Shadow {
+    oldest: u64,
+    uses: u8,
+}
+
+/// Generations of blocks, and what refaults say of their tiers.
+#[derive(Clone, Debug)]
+pub struct Mglru {
+    /// A queue a generation, by its number modulo the greatest count; the next victim in front.
+    generations: Queues,
+    oldest: u64,
+    youngest: u64,
+    /// Reads of the resident blocks, since they came or were last passed over.
+    uses: Table<u8>,
+    names: Table<BlockId>,
+    tiers: [Tier; TIERS],
+    shadows: Ghosts<Shadow>,
+}
+
+/// Builds the policy; it has no parameters.
+pub fn build(_arguments: &mut Arguments, shape: &Shape) -> Result<Mglru, SpecError> {
+    Ok(Mglru {
+        generations: Queues::new(GENERATIONS_MAX as usize, shape.slots),
+        oldest: 0,
+        youngest: GENERATIONS_MIN,
+        uses: Table::new(shape.slots),
+        names: Table::new(shape.slots),
+        tiers: [Tier::default(); TIERS],
+        shadows: Ghosts::new(shape.slots),
+    })
+}
+
+/// Reads beyond the first, at most 4: what the kernel calls `refs`.
+fn references(uses: u8) -> u8 {
+    uses.saturating_sub(1)
+}
+
+fn tier_of(uses: u8) -> usize {
+    match references(uses) {
+        0 => 0,
+        1 => 1,
+        2 | 3 => 2,
+        _ => 3,
+    }
+}
+
+fn queue(generation: u64) -> usize {
+    (generation % GENERATIONS_MAX) as usize
+}
+
+impl Mglru {
+    fn must_age(&self) -> bool {
+        if self.oldest + GENERATIONS_MIN != self.youngest {
+            return self.oldest + GENERATIONS_MIN > self.youngest;
+        }
+        let total = u64::from(self.generations.total());
+        let young = u64::from(self.generations.len(queue(self.youngest)));
+        let old = u64::from(self.generations.len(queue(self.oldest)));
+        young * GENERATIONS_MIN > total || old * (GENERATIONS_MIN + 2) < total
+    }
+
+    /// Begins a youngest generation where that is due, and ends oldest ones that are empty.
+    fn age(&mut self) {
+        loop {
+            if self.must_age() {
+                self.youngest += 1;
+            }
+            if !self.generations.is_empty(queue(self.oldest)) {
+                return;
+            }
+            self.oldest += 1;
+            for tier in &mut self.tiers {
+                *tier = Tier {
+                    past_refaulted: tier.refaults() / 2,
+                    past_total: tier.total() / 2,
+                    ..Tier::default()
+                };
+            }
+        }
+    }
+
+    /// The highest tier that is not protected.
+    fn tier_limit(&self) -> usize {
+        let base = &self.tiers[0];
+        // Twice as many refaults as the base are three times too many: the kernel's gains 2 and 3.
+        let is_protected = |tier: &Tier| {
+            tier.refaults() >= BATCH
+                && tier.refaults() * (base.total() + BATCH) * 2
+                    > (base.refaults() + 1) * tier.total() * 3
+        };
+        let first = self.tiers[1..].iter().position(is_protected);
+        first.unwrap_or(TIERS - 1)
+    }
+}
+
+impl Policy for Mglru {
+    fn insert(&mut self, slot: Slot, access: &Access) {
+        let mut uses = 1;
+        let left = self.shadows.take(access.block);
+        if let Some(shadow) = left.filter(|shadow| shadow.oldest == self.oldest) {
+            self.tiers[tier_of(shadow.uses)].refaulted += 1;
+            if references(shadow.uses) >= 3 {
+                uses = USES_MAX;
+            }
+        }
+        let is_short = self.oldest + GENERATIONS_MIN >= self.youngest;
+        let generation = self.oldest + u64::from(!is_short);
+        self.generations.push_back(queue(generation), slot);
+        self.uses.set(slot, uses);
+        self.names.set(slot, access.block);
+    }
+
+    #[inline]
+    fn hit(&mut self, slot: Slot, _access: &Access) {
+        let uses = self.uses.at(slot);
+        *uses = (*uses + 1).min(USES_MAX);
+    }
+
+    fn victim(&mut self, _incoming: &Access) -> Option<Slot> {
+        if self.generations.total() == 0 {
+            return None;
+        }
+        loop {
+            self.age();
+            let limit = self.tier_limit();
+            let slot = self.generations.front(queue(self.oldest))?;
+            let uses = self.uses.get(slot);
+            if tier_of(uses) <= limit && uses < USES_MAX {
+                return Some(slot);
+            }
+            self.tiers[tier_of(uses)].protected += 1;
+            self.uses.set(slot, 0);
+            self.generations.remove(slot);
+            self.generations.push_front(queue(self.oldest + 1), slot);
+        }
+    }
+
+    fn remove(&mut self, slot: Slot, why: Departure) {
+        self.generations.remove(slot);
+        if why == Departure::Evicted {
+            let (oldest, uses) = (self.oldest, self.uses.get(slot));
+            self.tiers[tier_of(uses)].evicted += 1;
+            self.shadows
+                .push(self.names.get(slot), Shadow { oldest, uses });
+        }
+    }
+
+    fn resize(&mut self, slots: u32) {
+        self.shadows.set_limit(slots);
+    }
+
+    fn order(&self) -> Vec<Slot> {
+        order_by_evicting(self)
+    }
+
+    fn audit(&self, resident: u32) {
+        assert_eq!(self.generations.total(), resident);
+        assert!(self.oldest < self.youngest && self.youngest < self.oldest + GENERATIONS_MAX);
+        for generation in self.oldest..=self.youngest {
+            for slot in self.generations.iter(queue(generation)) {
+                let is_departed = self.shadows.get(self.names.get(slot)).is_some();
+                assert!(!is_departed, "resident and departed");
+            }
+        }
+    }
+}
+
+impl SimulatorHints for Mglru {
+    fn number_blocks(&mut self, first: u64) {
+        self.shadows.number_blocks(first);
+    }
+
+    #[inline]
+    fn glance(&self, block: BlockId) -> u32 {
+        self.shadows.glance(block)
+    }
+}
+
+/// A list a generation, of (block, reads), the next victim first, and shadows oldest first.
+#[cfg(test)]
+mod reference {
+    #[derive(Default)]
+    pub struct Mglru {
+        pub slots: usize,
+        /// Oldest first; at the beginning three empty ones.
+        pub generations: Vec<Vec<(u64, usize)>>,
+        pub ended: usize,
+        /// Of each tier: refaulted, past refaulted, evicted and protected, their past.
+        pub tiers: [[u64; 4]; 4],
+        /// Block, generations ended when it left, reads.
+        pub shadows: Vec<(u64, usize, usize)>,
+    }
+
+    const TIER: [usize; 6] = [0, 0, 1, 2, 2, 3];
+
+    impl Mglru {
+        fn make_room(&mut self) {
+            loop {
+                let count = self.generations.len();
+                let total: usize = self.generations.iter().map(Vec::len).sum();
+                let is_uneven = self.generations[count - 1].len() * 2 > total
+                    || self.generations[0].len() * 4 < total;
+                if count < 3 || (count == 3 && is_uneven) {
+                    self.generations.push(Vec::new());
+                }
+                if self.generations[0].is_empty() {
+                    self.generations.remove(0);
+                    self.ended += 1;
+                    for tier in &mut self.tiers {
+                        *tier = [0, (tier[0] + tier[1]) / 2, 0, (tier[2] + tier[3]) / 2];
+                    }
+                    continue;
+                }
+                let sums = self
+                    .tiers
+                    .map(|tier| (tier[0] + tier[1], tier[2] + tier[3]));
+                let (least, base) = sums[0];
+                let mut limit = 0;
+                while limit < 3 {
+                    let (refaults, total) = sums[limit + 1];
+                    if refaults >= 64 && refaults * (base + 64) * 2 > (least + 1) * total * 3 {
+                        break;
+                    }
+                    limit += 1;
+                }
+                let (block, uses) = self.generations[0].remove(0);
+                self.tiers[TIER[uses]][2] += 1;
+                if TIER[uses] > limit || uses == 5 {
+                    self.generations[1].insert(0, (block, 0));
+                    continue;
+                }
+                self.shadows.push((block, self.ended, uses));
+                if self.shadows.len() > self.slots {
+                    self.shadows.remove(0);
+                }
+                return;
+            }
+        }
+    }
+
+    impl crate::contract::Reference for Mglru {
+        fn access(&mut self, block: u64) -> bool {
+            let mut all = self.generations.iter_mut().flatten();
+            if let Some(held) = all.find(|held| held.0 == block) {
+                held.1 = (held.1 + 1).min(5);
+                return true;
+            }
+            if self.resident().len() == self.slots {
+                self.make_room();
+            }
+            let mut uses = 1;
+            if let Some(at) = self.shadows.iter().position(|left| left.0 == block) {
+                let (_, ended, reads) = self.shadows.remove(at);
+                if ended == self.ended {
+                    self.tiers[TIER[reads]][0] += 1;
+                    if reads >= 4 {
+                        uses = 5;
+                    }
+                }
+            }
+            let at = usize::from(self.generations.len() > 3);
+            self.generations[at].push((block, uses));
+            false
+        }
+
+        fn resident(&self) -> Vec<u64> {
+            let all = self.generations.iter().flatten();
+            all.map(|held| held.0).collect()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::reference;
+    use crate::contract::{equals_reference, order_after};
+
+    #[test]
+    fn worked_example() {
+        // All came to the oldest generation; reads do not move them.
+        assert_eq!(order_after("mglru", 3, &[1, 2, 3, 1]), [3, 2, 1]);
+        // Five reads protect 1, which goes to the next generation; 2 is the victim.
+        assert_eq!(
+            order_after("mglru", 3, &[1, 2, 3, 1, 1, 1, 1, 4]),
+            [1, 4, 3]
+        );
+    }
+
+    #[test]
+    fn equals_its_reference_model() {
+        equals_reference("mglru", |slots, _| reference::Mglru {
+            slots,
+            generations: vec![Vec::new(); 3],
+            ..Default::default()
+        });
+    }
+}
