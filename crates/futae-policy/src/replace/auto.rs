@@ -11,13 +11,13 @@
 //! # Transitions
 //! hit, miss, demotion, notice: as the order in force has it, and before it as each shadow has it if the block is of the
 //! sample | each 64 requests of the sample a candidate's lead grows by the hits that it had more than the order in force, less
-//! `margin` for each request, and is never below 0 | a lead is as large as `cost`: the candidate orders the cache
+//! `margin` for each request, and is never below 0 | a lead is as large as `lead` asks: the candidate orders the cache
 //! from now on, and all leads are 0; so does the best of the others if the cache has twice as many hits fewer than
 //! the shadow in force | after a change: new blocks enter the new order, a block of the old order that is hit
 //! moves over with its hits, and victims come from the old order while it has any; then the next change may come
 //! # Parameters
 //! margin 0.0025: more hits, as a share of requests, that a candidate must have
-//! cost 1: what a change is taken to cost, in hits for each slot; with less, two orders that hold different parts of a loop take
+//! lead 1: lead that makes a change, in hits for each slot; with less, two orders that hold different parts of a loop take
 //! turns
 //! # Deviations
 //! none of a published rule; the lead is the statistic of a CUSUM test. Candidates are the policies that the registry marks
@@ -66,13 +66,13 @@ pub struct Auto {
     remarks: Vec<String>,
 }
 
-/// Builds the policy; its parameters are `margin` and `cost`.
+/// Builds the policy; its parameters are `margin` and `lead`.
 pub fn build(arguments: &mut Arguments, shape: &Shape) -> Result<Auto, SpecError> {
     let margin = arguments.share("margin", 0.0025)?;
-    let cost = arguments.take("cost", "a number from 0 to 100", |cost: &f64| {
-        (0.0..=100.0).contains(cost)
+    let lead = arguments.take("lead", "a number from 0 to 100", |lead: &f64| {
+        (0.0..=100.0).contains(lead)
     })?;
-    let shadows = Shadows::new(shape, margin, cost.unwrap_or(1.0))?;
+    let shadows = Shadows::new(shape, margin, lead.unwrap_or(1.0))?;
     Ok(Auto {
         order: crate::build(shadows.in_force(), shape)?,
         shadows,

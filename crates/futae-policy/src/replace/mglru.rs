@@ -3,7 +3,7 @@
 //! # Source
 //! Linux 6.12, `CONFIG_LRU_GEN`: `mm/vmscan.c` (`should_run_aging`, `sort_folio`, `get_tier_idx`,
 //! `read_ctrl_pos`, `reset_ctrl_pos`), `mm/workingset.c` (`lru_gen_eviction`, `lru_gen_refault`),
-//! `include/linux/mm_inline.h` (`lru_gen_add_folio`); read as a description, not copied.
+//! `include/linux/mm_inline.h` (`lru_gen_add_folio`), as their design is known; not yet held against a running kernel.
 //! # Picture
 //! new → [ oldest or second oldest generation ] → read often by its tier: next generation | else
 //! out, with a shadow of its generation and reads; [ up to 4 generations, oldest first ]

@@ -55,7 +55,7 @@ fn a_loop_after_a_skew_costs_two_turnovers() {
 }
 
 /// From a loop to a skew. The aim was a point after two turnovers, and was missed: the leads of the candidates are small
-/// beside what a change is taken to cost. What holds, and was set after that failure, is two points in the second half of
+/// beside the lead that makes a change. What holds, and was set after that failure, is two points in the second half of
 /// the phase, where 1.4 were measured.
 #[test]
 fn a_skew_after_a_loop_is_found_within_half_of_its_time() {
@@ -112,7 +112,7 @@ fn a_loop_that_lru_never_hits_is_found_and_left_again() {
 
 #[test]
 fn a_change_empties_nothing() {
-    let mut level = level_of("auto(cost=0,margin=0)", 64, 1);
+    let mut level = level_of("auto(lead=0,margin=0)", 64, 1);
     let mut prng = Prng::new(3);
     let mut changes = 0;
     for step in 0..60_000u64 {
