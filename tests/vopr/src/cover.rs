@@ -1,0 +1,55 @@
+//! What runs have covered.
+
+use std::collections::HashSet;
+
+/// What runs have covered.
+#[derive(Default)]
+pub struct Cover {
+    /// Requests that were answered.
+    pub operations: u64,
+    /// Reads of sectors that were checked.
+    pub sectors: u64,
+    /// Processes that died.
+    pub process_crashes: u64,
+    /// Losses of power.
+    pub power_losses: u64,
+    /// Clean restarts.
+    pub restarts: u64,
+    /// Store operations that failed.
+    pub failures: u64,
+    /// Resizes.
+    pub resizes: u64,
+    /// Blocks that were handed down from above.
+    pub handed_down: u64,
+    states: HashSet<u64>,
+}
+
+impl Cover {
+    /// The run is in a state.
+    pub fn note_state(&mut self, parts: &[u64]) {
+        let mix = |all: u64, part: &u64| {
+            let all = (all ^ part).wrapping_mul(0xFF51_AFD7_ED55_8CCD);
+            all ^ (all >> 29)
+        };
+        self.states.insert(parts.iter().fold(0, mix));
+    }
+
+    /// Distinct states: the kind of cache, what is under way (requests and store operations, by
+    /// kind, up to three), what is not stable, away, or marked.
+    pub fn states(&self) -> usize {
+        self.states.len()
+    }
+
+    /// Those of another run, too.
+    pub fn add(&mut self, other: &Self) {
+        self.operations += other.operations;
+        self.sectors += other.sectors;
+        self.process_crashes += other.process_crashes;
+        self.power_losses += other.power_losses;
+        self.restarts += other.restarts;
+        self.failures += other.failures;
+        self.resizes += other.resizes;
+        self.handed_down += other.handed_down;
+        self.states.extend(&other.states);
+    }
+}

@@ -1,0 +1,209 @@
+//! A disk with a volatile cache: what it answered may be lost at power loss until a FLUSH that
+//! began later has ended.
+
+use crate::content::{Place, SECTOR, fill};
+use futae_policy::Prng;
+use std::collections::VecDeque;
+
+/// Writes in the volatile cache at most; the disk then makes the oldest stable by itself.
+const VOLATILE_MAX: usize = 64;
+
+/// A disk.
+#[derive(Clone)]
+pub struct Disk {
+    /// What reads see.
+    bytes: Vec<u8>,
+    /// What survives power loss.
+    stable: Vec<u8>,
+    /// By sector: the newest write that is stable, so that no older one comes after it.
+    stable_number: Vec<u64>,
+    /// Writes that are not stable, oldest first.
+    volatile: VecDeque<Written>,
+    number: u64,
+}
+
+/// A write that the disk has.
+#[derive(Clone, Debug)]
+pub struct Written {
+    number: u64,
+    /// First byte.
+    pub offset: u64,
+    /// The data.
+    pub data: Vec<u8>,
+}
+
+/// How much of an operation that fails, or is under way at a crash, is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// Nothing.
+    None,
+    /// All.
+    All,
+    /// Any sectors.
+    Some,
+}
+
+impl Part {
+    /// One of them.
+    pub fn draw(prng: &mut Prng) -> Self {
+        match prng.below(3) {
+            0 => Self::None,
+            1 => Self::All,
+            _ => Self::Some,
+        }
+    }
+}
+
+impl Disk {
+    /// A disk of volume number `volume`, whose sectors hold what write `version` wrote.
+    pub fn new(bytes: u64, volume: usize, version: u64) -> Self {
+        let mut content = vec![0; bytes as usize];
+        fill(&mut content, Place { volume, sector: 0 }, version);
+        Self {
+            stable: content.clone(),
+            bytes: content,
+            stable_number: vec![0; (bytes / SECTOR) as usize],
+            volatile: VecDeque::new(),
+            number: 0,
+        }
+    }
+
+    /// What reads see.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Writes that are not stable.
+    pub fn volatile(&self) -> usize {
+        self.volatile.len()
+    }
+
+    /// Writes, and makes it stable if asked to.
+    pub fn write(&mut self, offset: u64, data: &[u8], fua: bool) {
+        self.number += 1;
+        let at = offset as usize;
+        self.bytes[at..at + data.len()].copy_from_slice(data);
+        let written = Written {
+            number: self.number,
+            offset,
+            data: data.to_vec(),
+        };
+        if fua {
+            self.stabilise(&written, |_| true);
+            return;
+        }
+        self.volatile.push_back(written);
+        if self.volatile.len() > VOLATILE_MAX
+            && let Some(oldest) = self.volatile.pop_front()
+        {
+            self.stabilise(&oldest, |_| true);
+        }
+    }
+
+    /// As much of a write as `part` says.
+    pub fn write_part(&mut self, offset: u64, data: &[u8], part: Part, prng: &mut Prng) {
+        match part {
+            Part::None => {}
+            Part::All => self.write(offset, data, false),
+            Part::Some => {
+                for (at, sector) in data.chunks(SECTOR as usize).enumerate() {
+                    if prng.below(2) == 0 {
+                        self.write(offset + at as u64 * SECTOR, sector, false);
+                    }
+                }
+            }
+        }
+    }
+
+    /// A FLUSH begins: what it covers.
+    pub fn begin_flush(&self) -> u64 {
+        self.number
+    }
+
+    /// It ends.
+    pub fn end_flush(&mut self, covered: u64) {
+        while self
+            .volatile
+            .front()
+            .is_some_and(|written| written.number <= covered)
+        {
+            if let Some(written) = self.volatile.pop_front() {
+                self.stabilise(&written, |_| true);
+            }
+        }
+    }
+
+    /// Power is lost: of each write that is not stable all, nothing or any sectors survive.
+    pub fn lose_power(&mut self, prng: &mut Prng) {
+        for written in std::mem::take(&mut self.volatile) {
+            match Part::draw(prng) {
+                Part::None => {}
+                Part::All => self.stabilise(&written, |_| true),
+                Part::Some => self.stabilise(&written, |_| prng.below(2) == 0),
+            }
+        }
+        self.bytes.copy_from_slice(&self.stable);
+        self.stable_number.fill(0);
+        self.number = 0;
+    }
+
+    fn stabilise(&mut self, written: &Written, mut keeps: impl FnMut(usize) -> bool) {
+        let first = (written.offset / SECTOR) as usize;
+        for (at, data) in written.data.chunks(SECTOR as usize).enumerate() {
+            let sector = first + at;
+            if self.stable_number[sector] > written.number || !keeps(sector) {
+                continue;
+            }
+            self.stable_number[sector] = written.number;
+            let from = sector * SECTOR as usize;
+            self.stable[from..from + data.len()].copy_from_slice(data);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::content::version_of;
+
+    const PLACE: Place = Place {
+        volume: 0,
+        sector: 0,
+    };
+
+    fn sector(version: u64) -> Vec<u8> {
+        let mut bytes = vec![0; SECTOR as usize];
+        fill(&mut bytes, PLACE, version);
+        bytes
+    }
+
+    fn after_power_loss(disk: &Disk) -> Vec<u64> {
+        let mut prng = Prng::new(1);
+        let mut found: Vec<u64> = (0..64)
+            .map(|_| {
+                let mut disk = disk.clone();
+                disk.lose_power(&mut prng);
+                version_of(&disk.bytes()[..SECTOR as usize], PLACE).expect("a sector")
+            })
+            .collect();
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+
+    #[test]
+    fn power_loss_takes_what_no_flush_covered() {
+        let mut disk = Disk::new(SECTOR, 0, 1);
+        disk.write(0, &sector(2), false);
+        assert_eq!(after_power_loss(&disk), [1, 2]);
+        let flush = disk.begin_flush();
+        disk.write(0, &sector(3), false);
+        disk.end_flush(flush);
+        assert_eq!(after_power_loss(&disk), [2, 3]);
+        disk.write(0, &sector(4), true);
+        assert_eq!(after_power_loss(&disk), [4]);
+        let mut prng = Prng::new(7);
+        disk.write_part(0, &sector(5), Part::None, &mut prng);
+        assert_eq!(disk.bytes(), sector(4));
+    }
+}
