@@ -125,7 +125,10 @@ impl Sim {
         let (id, invoked) = (inside.next_id, inside.event());
         inside.next_id += 1;
         let fua = match &operation {
-            None => inside.prng.below(6) == 0,
+            None => {
+                let odds = inside.config.fua;
+                inside.prng.below(odds) == 0
+            }
             Some(Operation::WriteZeroes { fua, .. }) => *fua,
             Some(_) => false,
         };
@@ -194,6 +197,7 @@ impl Sim {
             return inside.fail(|| "a request was answered twice".to_owned());
         };
         inside.cover.operations += 1;
+        inside.changes += u64::from(matches!(pending.kind, Kind::Write | Kind::Flush));
         inside.trace(|| {
             let Pending {
                 kind,

@@ -53,6 +53,8 @@ pub struct Config {
     pub pending_max: usize,
     /// One in so many points at which another thread could run, one does; 0 for none.
     pub preempts: u64,
+    /// One in so many writes of data is to be stable when it is answered.
+    pub fua: u64,
     /// Actions of the run.
     pub actions: u64,
 }
@@ -95,8 +97,32 @@ impl Config {
             crashes: [0, 100, 400][prng.below(3) as usize],
             pending_max: 1 + prng.below(12) as usize,
             preempts: [0, 4, 12][prng.below(3) as usize],
+            fua: [2, 6, 30][prng.below(3) as usize],
             actions: 1500,
         }
+    }
+
+    /// That of a run of which every crash state is judged: short or long, and of each three one writes
+    /// through, one writes back, and one has every write stable when it is answered.
+    pub fn of_crash_states(prng: &mut Prng) -> Self {
+        let mut config = Self::draw(prng);
+        let is_short = prng.below(2) == 0;
+        let mode = prng.below(3);
+        config.write_back = match mode {
+            0 => None,
+            1 => Some(config.write_back.unwrap_or_default()),
+            _ => config.write_back,
+        };
+        config.has_marks &= config.write_back.is_some();
+        config.fua = if mode == 2 { 1 } else { 6 };
+        config.crashes = 0;
+        config.goes_away = false;
+        config.fails = if is_short { 0 } else { config.fails };
+        config.actions = if is_short { 60 } else { 300 };
+        if is_short {
+            config.volumes.truncate(1);
+        }
+        config
     }
 
     /// Whether a store may refuse anything.

@@ -24,12 +24,12 @@ pub struct Disk {
 
 /// A write that the disk has.
 #[derive(Clone, Debug)]
-pub struct Written {
+struct Written {
     number: u64,
     /// First byte.
-    pub offset: u64,
+    offset: u64,
     /// The data.
-    pub data: Vec<u8>,
+    data: Vec<u8>,
 }
 
 /// How much of an operation that fails, or is under way at a crash, is done.
@@ -71,6 +71,24 @@ impl Disk {
     /// What reads see.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
+    }
+
+    /// What survives power loss.
+    pub fn stable(&self) -> &[u8] {
+        &self.stable
+    }
+
+    /// Writes that are not stable, oldest first: their sectors, but for those that hold something newer on
+    /// stable storage, with their content.
+    pub fn unstable(&self) -> Vec<Vec<(usize, Vec<u8>)>> {
+        let sectors = |written: &Written| {
+            let first = (written.offset / SECTOR) as usize;
+            let sectors = written.data.chunks(SECTOR as usize).enumerate();
+            let sectors = sectors.map(|(at, data)| (first + at, data.to_vec()));
+            let is_newest = |sector: usize| self.stable_number[sector] <= written.number;
+            sectors.filter(|(sector, _)| is_newest(*sector)).collect()
+        };
+        self.volatile.iter().map(sectors).collect()
     }
 
     /// Writes that are not stable.

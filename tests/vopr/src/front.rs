@@ -6,6 +6,7 @@ use futae_engine::{
     Extent, IoBuf, IoError, IoErrorKind, Store, StoreDone, StoreOperation, StoreResult,
     UncleanMark, World,
 };
+use std::borrow::Cow;
 use std::io;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
@@ -37,6 +38,19 @@ impl Held {
     /// Whether it makes things stable.
     pub fn is_flush(&self) -> bool {
         self.range.is_none()
+    }
+    /// The first byte and the data of a write that the disk has yet to perform.
+    pub fn to_write(&self) -> Option<(u64, Cow<'_, [u8]>)> {
+        match self.operation.as_ref()? {
+            StoreOperation::Write { offset, buffer, .. } => {
+                Some((*offset, Cow::Borrowed(buffer.as_slice())))
+            }
+            StoreOperation::Trim { offset, length }
+            | StoreOperation::WriteZeroes { offset, length, .. } => {
+                Some((*offset, Cow::Owned(vec![0; *length as usize])))
+            }
+            StoreOperation::Read { .. } | StoreOperation::Flush => None,
+        }
     }
     /// Whether the disk has yet to perform it.
     pub fn waits(&self) -> bool {
@@ -113,6 +127,7 @@ impl Store for Front {
                 inside.volumes[number].lower.write(sequence, offset, length);
             }
         }
+        inside.changes += u64::from(!matches!(operation, StoreOperation::Read { .. }));
         let covered = inside.volumes[number].disk.begin_flush();
         inside.trace(|| format!("  store {number} <- {sequence} {operation:?}"));
         inside.held.push(Held {
@@ -286,6 +301,7 @@ impl Inside {
             known.lower.written(offset, length, true);
         }
         held.result = Some(result);
+        self.changes += u64::from(!self.held[which].is_read());
     }
 
     /// The operation fails with `part` of it done.
@@ -316,6 +332,7 @@ impl Inside {
             known.lower.written(offset, length, false);
         }
         held.result = Some(Err(broken()));
+        self.changes += 1;
     }
 }
 

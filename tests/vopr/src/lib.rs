@@ -7,6 +7,7 @@ mod client;
 mod config;
 mod content;
 mod cover;
+mod crash_states;
 mod disk;
 mod front;
 mod lower;
@@ -16,4 +17,5 @@ mod run;
 mod sim;
 
 pub use cover::Cover;
-pub use run::{Failure, run_seed};
+pub use crash_states::States;
+pub use run::{Failure, crash_states, run_seed};

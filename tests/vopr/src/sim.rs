@@ -57,6 +57,8 @@ pub struct Inside {
     pub crashing: Option<Crash>,
     /// How deep actions are nested.
     pub depth: u32,
+    /// How often a disk, or what a client was told, has changed.
+    pub changes: u64,
     /// Nothing may run beside what runs now.
     pub quiet: u32,
     /// When the outermost action began.
@@ -81,21 +83,11 @@ pub const FIRST_VERSION: u64 = 1;
 
 impl Sim {
     /// The run of `seed`; its engine has not been started.
-    pub fn new(seed: u64, actions: Option<u64>) -> Arc<Self> {
+    pub fn new(seed: u64) -> Arc<Self> {
         let mut prng = Prng::new(seed);
-        let mut config = Config::draw(&mut prng);
-        config.actions = actions.unwrap_or(config.actions);
-        let volume = |(number, bytes): (usize, &u64)| Volume {
-            disk: Disk::new(*bytes, number, FIRST_VERSION),
-            registers: vec![Register::new(FIRST_VERSION); (bytes / SECTOR) as usize],
-            lower: Lower::default(),
-            is_away: false,
-            generation: 1,
-            is_marked: false,
-            owes_loss: false,
-        };
-        let inside = Inside {
-            volumes: config.volumes.iter().enumerate().map(volume).collect(),
+        let config = Config::draw(&mut prng);
+        let mut inside = Inside {
+            volumes: Vec::new(),
             config,
             prng,
             events: 1,
@@ -108,6 +100,7 @@ impl Sim {
             incarnation: 0,
             crashing: None,
             depth: 0,
+            changes: 0,
             quiet: 0,
             action_began: 0,
             next_id: 1,
@@ -117,6 +110,7 @@ impl Sim {
             traces: false,
             failure: None,
         };
+        inside.lay_out();
         Arc::new(Self {
             inside: Mutex::new(inside),
         })
@@ -266,6 +260,20 @@ impl Sim {
 }
 
 impl Inside {
+    /// Lays out the volumes that the configuration has.
+    pub fn lay_out(&mut self) {
+        let volume = |(number, bytes): (usize, &u64)| Volume {
+            disk: Disk::new(*bytes, number, FIRST_VERSION),
+            registers: vec![Register::new(FIRST_VERSION); (bytes / SECTOR) as usize],
+            lower: Lower::default(),
+            is_away: false,
+            generation: 1,
+            is_marked: false,
+            owes_loss: false,
+        };
+        self.volumes = self.config.volumes.iter().enumerate().map(volume).collect();
+    }
+
     /// The time of an event.
     pub fn event(&mut self) -> u64 {
         self.events += 1;
