@@ -71,7 +71,7 @@ reference: ## the generated pages of the book, docs/reference/commands.md and po
 package: ## what each published crate would hold; nothing is uploaded
 	$(CARGO) package --workspace --locked --no-verify --allow-dirty --quiet \
 		--exclude futae-lab --exclude futae-papers --exclude futae-machine --exclude futae-bench \
-		--exclude futae-tests --exclude futae-testkit --exclude futae-examples
+		--exclude futae-tests --exclude futae-testkit --exclude futae-vopr --exclude futae-examples
 
 lint: ## format, clippy and documentation, without a warning
 	$(CARGO) fmt --all --check

@@ -21,6 +21,8 @@ pub struct Cover {
     pub resizes: u64,
     /// Blocks that were handed down from above.
     pub handed_down: u64,
+    /// A number that depends on every request's answer and on every state.
+    pub digest: u64,
     states: HashSet<u64>,
 }
 
@@ -31,7 +33,9 @@ impl Cover {
             let all = (all ^ part).wrapping_mul(0xFF51_AFD7_ED55_8CCD);
             all ^ (all >> 29)
         };
-        self.states.insert(parts.iter().fold(0, mix));
+        let state = parts.iter().fold(0, mix);
+        self.digest = mix(mix(self.digest, &state), &self.sectors);
+        self.states.insert(state);
     }
 
     /// Distinct states: the kind of cache, what is under way (requests and store operations, by
@@ -50,6 +54,7 @@ impl Cover {
         self.failures += other.failures;
         self.resizes += other.resizes;
         self.handed_down += other.handed_down;
+        self.digest ^= other.digest.rotate_left((self.operations % 64) as u32);
         self.states.extend(&other.states);
     }
 }

@@ -254,6 +254,7 @@ impl Inside {
             volumes,
             held,
             config,
+            options,
             ..
         } = self;
         let (known, held) = (&mut volumes[number], &mut held[which]);
@@ -280,7 +281,9 @@ impl Inside {
                 Ok(buffer)
             }
             StoreOperation::Flush => {
-                known.disk.end_flush(held.covered);
+                if !options.lies {
+                    known.disk.end_flush(held.covered);
+                }
                 empty()
             }
             StoreOperation::Trim { offset, length } => {

@@ -11,6 +11,7 @@ mod crash_states;
 mod disk;
 mod front;
 mod lower;
+mod options;
 mod register;
 mod restart;
 mod run;
@@ -18,4 +19,5 @@ mod sim;
 
 pub use cover::Cover;
 pub use crash_states::States;
+pub use options::Options;
 pub use run::{Failure, crash_states, run_seed};

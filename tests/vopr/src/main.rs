@@ -1,6 +1,6 @@
 //! `make vopr` and `make crash-states`.
 
-use futae_vopr::{Cover, Failure, States, crash_states, run_seed};
+use futae_vopr::{Cover, Failure, Options, States, crash_states, run_seed};
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -22,7 +22,7 @@ struct Arguments {
     seed: u64,
     seconds: u64,
     runs: u64,
-    traces: bool,
+    options: Options,
 }
 
 fn arguments() -> Result<Arguments, String> {
@@ -38,7 +38,7 @@ fn arguments() -> Result<Arguments, String> {
         seed: now.map_or(1, |now| now.as_secs()),
         seconds: 60,
         runs: u64::MAX,
-        traces: false,
+        options: Options::default(),
     };
     while let Some(name) = given.next() {
         let mut number = || {
@@ -49,7 +49,7 @@ fn arguments() -> Result<Arguments, String> {
             "--seed" => arguments.seed = number()?,
             "--seconds" => arguments.seconds = number()?,
             "--runs" => arguments.runs = number()?,
-            "--trace" => arguments.traces = true,
+            "--trace" => arguments.options.traces = true,
             _ => return Err(format!("{name} is no option")),
         }
     }
@@ -86,7 +86,7 @@ fn per_second(count: u64) -> u64 {
 fn simulate(arguments: &Arguments) -> Result<String, Failure> {
     let mut cover = Cover::default();
     let seeds = repeat(arguments, |seed| {
-        run_seed(seed, arguments.traces, &mut cover)
+        run_seed(seed, arguments.options, &mut cover)
     })?;
     println!(
         "vopr: {} clean restarts, {} resizes, {} failed store operations, {} blocks handed down, \
@@ -107,7 +107,7 @@ fn simulate(arguments: &Arguments) -> Result<String, Failure> {
 fn judge(arguments: &Arguments) -> Result<String, Failure> {
     let mut states = States::default();
     let seeds = repeat(arguments, |seed| {
-        crash_states(seed, arguments.traces, &mut states)
+        crash_states(seed, arguments.options, &mut states)
     })?;
     Ok(format!(
         "crash-states: {} states at {} moments ({} of them exhaustively), {seeds} seeds, {} states per \

@@ -2,9 +2,11 @@
 
 use crate::cover::Cover;
 use crate::crash_states::States;
+use crate::options::Options;
 use crate::sim::Sim;
+use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, Once, PoisonError};
+use std::sync::{Arc, Once};
 
 /// What went wrong.
 #[derive(Clone, Debug)]
@@ -15,26 +17,34 @@ pub struct Failure {
     pub what: String,
 }
 
-/// Where the last panic was, and what it said.
-static PANIC: Mutex<Option<String>> = Mutex::new(None);
+thread_local! {
+    /// While a run is on in this thread: where its panic was, and what it said.
+    static PANIC: RefCell<Option<String>> = const { RefCell::new(None) };
+    static IS_ON: Cell<bool> = const { Cell::new(false) };
+}
 
+/// Has panics of runs noted, and others printed as before.
 fn note_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        std::panic::set_hook(Box::new(|panic| {
-            let mut last = PANIC.lock().unwrap_or_else(PoisonError::into_inner);
-            *last = Some(panic.to_string());
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            if IS_ON.get() {
+                PANIC.set(Some(panic.to_string()));
+            } else {
+                before(panic);
+            }
         }));
     });
 }
 
-/// Runs `seed` and adds what it covers to `cover`. `traces`: prints every event.
+/// Runs `seed` and adds what it covers to `cover`.
 ///
 /// # Errors
 ///
 /// The cache did what it must not do, or panicked.
-pub fn run_seed(seed: u64, traces: bool, cover: &mut Cover) -> Result<(), Failure> {
-    run(seed, traces, cover, Sim::run)
+pub fn run_seed(seed: u64, options: Options, cover: &mut Cover) -> Result<(), Failure> {
+    run(seed, options, cover, Sim::run)
 }
 
 /// Runs `seed` and judges every state that a crash can leave.
@@ -42,24 +52,26 @@ pub fn run_seed(seed: u64, traces: bool, cover: &mut Cover) -> Result<(), Failur
 /// # Errors
 ///
 /// A crash could leave what it must not leave, or as [`run_seed`].
-pub fn crash_states(seed: u64, traces: bool, states: &mut States) -> Result<(), Failure> {
-    run(seed, traces, &mut Cover::default(), |sim| {
+pub fn crash_states(seed: u64, options: Options, states: &mut States) -> Result<(), Failure> {
+    run(seed, options, &mut Cover::default(), |sim| {
         sim.run_through_states(states)
     })
 }
 
 fn run(
     seed: u64,
-    traces: bool,
+    options: Options,
     cover: &mut Cover,
     how: impl FnOnce(&Arc<Sim>) -> Result<(), String>,
 ) -> Result<(), Failure> {
     note_panics();
     let sim = Sim::new(seed);
-    sim.lock().traces = traces;
+    sim.lock().options = options;
+    IS_ON.set(true);
     let result = catch_unwind(AssertUnwindSafe(|| how(&sim)));
+    IS_ON.set(false);
     let result = result.unwrap_or_else(|_| {
-        let panic = PANIC.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let panic = PANIC.take();
         Err(panic.unwrap_or_else(|| "a panic".to_owned()))
     });
     let left = {

@@ -5,6 +5,7 @@ use crate::config::Config;
 use crate::cover::Cover;
 use crate::front::{Around, Front, Held, Mark};
 use crate::lower::Lower;
+use crate::options::Options;
 use crate::register::Register;
 use crate::{content::SECTOR, disk::Disk};
 use futae_engine::{Engine, Store, UncleanMark};
@@ -68,8 +69,7 @@ pub struct Inside {
     pub cover: Cover,
     /// Nothing fails and nothing crashes any more.
     pub is_calm: bool,
-    /// Whether events are printed.
-    pub traces: bool,
+    pub options: Options,
     pub failure: Option<String>,
 }
 
@@ -107,7 +107,7 @@ impl Sim {
             next_version: FIRST_VERSION + 1,
             cover: Cover::default(),
             is_calm: false,
-            traces: false,
+            options: Options::default(),
             failure: None,
         };
         inside.lay_out();
@@ -289,7 +289,7 @@ impl Inside {
 
     /// Prints an event, if asked to.
     pub fn trace(&self, what: impl FnOnce() -> String) {
-        if self.traces {
+        if self.options.traces {
             println!("{:>6} {}", self.events, what());
         }
     }
