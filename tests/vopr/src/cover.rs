@@ -2,6 +2,9 @@
 
 use std::collections::HashSet;
 
+/// States that are told apart at most, so that a run of days stays small.
+const STATES_MAX: usize = 1 << 24;
+
 /// What runs have covered.
 #[derive(Default)]
 pub struct Cover {
@@ -35,10 +38,16 @@ impl Cover {
         };
         let state = parts.iter().fold(0, mix);
         self.digest = mix(mix(self.digest, &state), &self.sectors);
-        self.states.insert(state);
+        self.insert(state);
     }
 
-    /// Distinct states: the kind of cache, what is under way (requests and store operations, by
+    fn insert(&mut self, state: u64) {
+        if self.states.len() < STATES_MAX {
+            self.states.insert(state);
+        }
+    }
+
+    /// Distinct states, up to 16,777,216: the kind of cache, what is under way (requests and store operations, by
     /// kind, up to three), what is not stable, away, or marked.
     pub fn states(&self) -> usize {
         self.states.len()
@@ -55,6 +64,6 @@ impl Cover {
         self.resizes += other.resizes;
         self.handed_down += other.handed_down;
         self.digest ^= other.digest.rotate_left((self.operations % 64) as u32);
-        self.states.extend(&other.states);
+        other.states.iter().for_each(|&state| self.insert(state));
     }
 }
