@@ -18,6 +18,7 @@ enum Action {
     Perform,
     Tick,
     Work,
+    Deliver,
     Resize,
     Away,
     Leave,
@@ -38,6 +39,10 @@ impl Inside {
             };
         }
         let has_room = self.pending.len() < self.config.pending_max;
+        let has_letters = !self.letters.is_empty();
+        if has_letters && self.prng.below(2) == 0 {
+            return Action::Deliver;
+        }
         match self.prng.below(100) {
             0..45 if has_room && self.held.len() < HELD_MAX => Action::Ask,
             0..82 => Action::Release,
@@ -76,6 +81,7 @@ impl Sim {
             Action::Perform => self.release_any(false),
             Action::Tick => self.tick(),
             Action::Work => self.work(),
+            Action::Deliver => self.deliver(),
             Action::Resize => self.resize(),
             Action::Away => self.lock().away(),
             Action::Leave => self.leave(),
@@ -110,7 +116,7 @@ impl Sim {
 
     /// Time passes.
     pub fn tick(self: &Arc<Self>) {
-        let engine = {
+        {
             let mut inside = self.lock();
             let milliseconds = match inside.prng.below(4) {
                 0 => 1,
@@ -119,9 +125,8 @@ impl Sim {
                 _ => 3000,
             };
             inside.clock += Duration::from_millis(milliseconds);
-            inside.engine.clone()
-        };
-        if let Some(engine) = engine {
+        }
+        for engine in self.engines() {
             engine.tick();
         }
     }
@@ -141,14 +146,16 @@ impl Sim {
     }
 
     fn resize(self: &Arc<Self>) {
+        let engines = self.engines();
         let (engine, slots) = {
             let mut inside = self.lock();
             inside.cover.resizes += 1;
-            (inside.engine.clone(), 1 + inside.prng.below(24) as u32)
+            let which = inside.prng.below(engines.len().max(1) as u64) as usize;
+            let slots = 1 + inside.prng.below(24) as u32;
+            inside.trace(|| format!("resize of cache {which} to {slots}"));
+            (engines.get(which), slots)
         };
-        self.lock().trace(|| format!("resize to {slots}"));
-        let Some(engine) = engine else { return };
-        if let Err(error) = engine.resize(slots) {
+        if let Some(Err(error)) = engine.map(|engine| engine.resize(slots)) {
             self.lock().fail(|| format!("a resize to {slots}: {error}"));
         }
     }

@@ -53,6 +53,8 @@ pub struct Config {
     pub pending_max: usize,
     /// One in so many points at which another thread could run, one does; 0 for none.
     pub preempts: u64,
+    /// The cache below, if there is one; its volumes and what goes wrong are those of the upper one.
+    pub below: Option<Box<Config>>,
     /// One in so many writes of data is to be stable when it is answered.
     pub fua: u64,
     /// Actions of the run.
@@ -62,6 +64,37 @@ pub struct Config {
 impl Config {
     /// That of a run.
     pub fn draw(prng: &mut Prng) -> Self {
+        let config = Self::draw_one(prng);
+        if prng.below(3) == 0 {
+            config.over(Self::draw_one(prng))
+        } else {
+            config
+        }
+    }
+
+    /// This one above another.
+    fn over(self, below: Self) -> Self {
+        let below = Self {
+            block_bytes: self.block_bytes,
+            on_eviction: OnEviction::None,
+            ..below
+        };
+        Self {
+            has_marks: false,
+            has_lower_cache: false,
+            goes_away: false,
+            below: Some(Box::new(below)),
+            ..self
+        }
+    }
+
+    /// Whether one of the caches keeps written blocks.
+    pub fn writes_back(&self) -> bool {
+        let below = self.below.as_ref().and_then(|below| below.write_back);
+        self.write_back.or(below).is_some()
+    }
+
+    fn draw_one(prng: &mut Prng) -> Self {
         let block_bytes = if prng.below(8) == 0 { 8192 } else { 4096 };
         let volume = |prng: &mut Prng| {
             let short = prng.below(2) * prng.below(block_bytes / SECTOR) * SECTOR;
@@ -97,6 +130,7 @@ impl Config {
             crashes: [0, 100, 400][prng.below(3) as usize],
             pending_max: 1 + prng.below(12) as usize,
             preempts: [0, 4, 12][prng.below(3) as usize],
+            below: None,
             fua: [2, 6, 30][prng.below(3) as usize],
             actions: 1500,
         }
@@ -114,6 +148,7 @@ impl Config {
             _ => config.write_back,
         };
         config.has_marks &= config.write_back.is_some();
+        config.below = None;
         config.fua = if mode == 2 { 1 } else { 6 };
         config.crashes = 0;
         config.goes_away = false;
@@ -165,6 +200,7 @@ impl Config {
             self.has_marks,
             self.has_lower_cache,
             self.fails > 0,
+            self.below.is_some(),
         ];
         let flags = flags
             .iter()

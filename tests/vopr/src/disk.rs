@@ -26,6 +26,7 @@ pub struct Disk {
 #[derive(Clone, Debug)]
 struct Written {
     number: u64,
+    is_answered: bool,
     /// First byte.
     offset: u64,
     /// The data.
@@ -96,19 +97,20 @@ impl Disk {
         self.volatile.len()
     }
 
-    /// Writes, and makes it stable if asked to.
-    pub fn write(&mut self, offset: u64, data: &[u8], fua: bool) {
+    /// Writes, and makes it stable if asked to. Returns the number of the write.
+    pub fn write(&mut self, offset: u64, data: &[u8], fua: bool) -> u64 {
         self.number += 1;
         let at = offset as usize;
         self.bytes[at..at + data.len()].copy_from_slice(data);
         let written = Written {
             number: self.number,
+            is_answered: false,
             offset,
             data: data.to_vec(),
         };
         if fua {
             self.stabilise(&written, |_| true);
-            return;
+            return self.number;
         }
         self.volatile.push_back(written);
         if self.volatile.len() > VOLATILE_MAX
@@ -116,37 +118,56 @@ impl Disk {
         {
             self.stabilise(&oldest, |_| true);
         }
+        self.number
     }
 
     /// As much of a write as `part` says.
     pub fn write_part(&mut self, offset: u64, data: &[u8], part: Part, prng: &mut Prng) {
         match part {
             Part::None => {}
-            Part::All => self.write(offset, data, false),
+            Part::All => {
+                let number = self.write(offset, data, false);
+                self.answered(number);
+            }
             Part::Some => {
                 for (at, sector) in data.chunks(SECTOR as usize).enumerate() {
                     if prng.below(2) == 0 {
-                        self.write(offset + at as u64 * SECTOR, sector, false);
+                        let number = self.write(offset + at as u64 * SECTOR, sector, false);
+                        self.answered(number);
                     }
                 }
             }
         }
     }
 
-    /// A FLUSH begins: what it covers.
-    pub fn begin_flush(&self) -> u64 {
-        self.number
+    /// The write of that number has been answered, so a FLUSH that comes now covers it.
+    pub fn answered(&mut self, number: u64) {
+        let mut volatile = self.volatile.iter_mut();
+        if let Some(written) = volatile.find(|written| written.number == number) {
+            written.is_answered = true;
+        }
+    }
+
+    /// No answer is owed any more: a FLUSH that comes now covers everything.
+    pub fn owes_nothing(&mut self) {
+        for written in &mut self.volatile {
+            written.is_answered = true;
+        }
+    }
+
+    /// A FLUSH begins: the numbers of the writes that it covers.
+    pub fn begin_flush(&self) -> Vec<u64> {
+        let answered = self.volatile.iter().filter(|written| written.is_answered);
+        answered.map(|written| written.number).collect()
     }
 
     /// It ends.
-    pub fn end_flush(&mut self, covered: u64) {
-        while self
-            .volatile
-            .front()
-            .is_some_and(|written| written.number <= covered)
-        {
-            if let Some(written) = self.volatile.pop_front() {
+    pub fn end_flush(&mut self, covered: &[u64]) {
+        for written in std::mem::take(&mut self.volatile) {
+            if covered.contains(&written.number) {
                 self.stabilise(&written, |_| true);
+            } else {
+                self.volatile.push_back(written);
             }
         }
     }
@@ -212,11 +233,16 @@ mod tests {
     #[test]
     fn power_loss_takes_what_no_flush_covered() {
         let mut disk = Disk::new(SECTOR, 0, 1);
-        disk.write(0, &sector(2), false);
+        let second = disk.write(0, &sector(2), false);
         assert_eq!(after_power_loss(&disk), [1, 2]);
         let flush = disk.begin_flush();
-        disk.write(0, &sector(3), false);
-        disk.end_flush(flush);
+        disk.end_flush(&flush);
+        assert_eq!(after_power_loss(&disk), [1, 2], "it was not answered");
+        disk.answered(second);
+        let flush = disk.begin_flush();
+        let third = disk.write(0, &sector(3), false);
+        disk.answered(third);
+        disk.end_flush(&flush);
         assert_eq!(after_power_loss(&disk), [2, 3]);
         disk.write(0, &sector(4), true);
         assert_eq!(after_power_loss(&disk), [4]);

@@ -20,7 +20,9 @@ pub struct Held {
     result: Option<StoreResult>,
     done: StoreDone,
     /// What it covers, if it is a FLUSH.
-    covered: u64,
+    covered: Vec<u64>,
+    /// The disk's number of what it wrote.
+    number: Option<u64>,
     /// First byte and length, unless it is a FLUSH.
     range: Option<(u64, u64)>,
     writes: bool,
@@ -78,12 +80,6 @@ fn range_of(operation: &StoreOperation) -> (Option<(u64, u64)>, bool) {
     }
 }
 
-impl Front {
-    fn is_gone(&self, inside: &Inside) -> bool {
-        inside.incarnation != self.incarnation || inside.crashing.is_some()
-    }
-}
-
 impl Store for Front {
     fn size_bytes(&self) -> u64 {
         self.bytes
@@ -99,7 +95,7 @@ impl Store for Front {
 
     fn submit(&self, sequence: u64, operation: StoreOperation, done: StoreDone) {
         let mut inside = self.sim.lock();
-        if self.is_gone(&inside) {
+        if !inside.is_of_now(self.incarnation) {
             return;
         }
         let number = self.volume;
@@ -128,7 +124,10 @@ impl Store for Front {
             }
         }
         inside.changes += u64::from(!matches!(operation, StoreOperation::Read { .. }));
-        let covered = inside.volumes[number].disk.begin_flush();
+        let covered = match operation {
+            StoreOperation::Flush => inside.volumes[number].disk.begin_flush(),
+            _ => Vec::new(),
+        };
         inside.trace(|| format!("  store {number} <- {sequence} {operation:?}"));
         inside.held.push(Held {
             volume: number,
@@ -136,6 +135,7 @@ impl Store for Front {
             result: None,
             done,
             covered,
+            number: None,
             range,
             writes,
         });
@@ -161,7 +161,7 @@ impl Store for Front {
     fn demote(&self, sequence: u64, generation: u64, offset: u64, data: IoBuf) {
         let mut inside = self.sim.lock();
         let is_late = generation != inside.volumes[self.volume].generation;
-        if self.is_gone(&inside) || is_late {
+        if !inside.is_of_now(self.incarnation) || is_late {
             return;
         }
         inside.trace(|| format!("  store {} <- demotion {sequence} of {offset}", self.volume));
@@ -203,6 +203,9 @@ impl Sim {
             let mut inside = self.lock();
             inside.perform(which, fails);
             let held = inside.held.swap_remove(which);
+            if let Some(number) = held.number {
+                inside.volumes[held.volume].disk.answered(number);
+            }
             inside.trace(|| {
                 let is_ok = matches!(held.result, Some(Ok(_)));
                 let (volume, range) = (held.volume, held.range);
@@ -220,7 +223,7 @@ impl Sim {
 
     /// The engine is gone: what it had under way is in part performed, and never answered.
     pub fn abandon(self: &Arc<Self>) {
-        let (held, jobs) = {
+        let gone = {
             let mut inside = self.lock();
             while inside.held.iter().any(Held::waits) {
                 let waiting = inside.held.iter().position(Held::waits);
@@ -232,10 +235,11 @@ impl Sim {
             (
                 std::mem::take(&mut inside.held),
                 std::mem::take(&mut inside.jobs),
+                std::mem::take(&mut inside.letters),
             )
         };
         // Without the lock: they may be the last to hold an engine.
-        drop((held, jobs));
+        drop(gone);
     }
 }
 
@@ -277,17 +281,18 @@ impl Inside {
                 buffer,
                 fua,
             } => {
-                known.disk.write(offset, buffer.as_slice(), fua);
+                held.number = Some(known.disk.write(offset, buffer.as_slice(), fua));
                 Ok(buffer)
             }
             StoreOperation::Flush => {
                 if !options.lies {
-                    known.disk.end_flush(held.covered);
+                    known.disk.end_flush(&held.covered);
                 }
                 empty()
             }
             StoreOperation::Trim { offset, length } => {
-                known.disk.write(offset, &vec![0; length as usize], false);
+                let zeroes = vec![0; length as usize];
+                held.number = Some(known.disk.write(offset, &zeroes, false));
                 empty()
             }
             StoreOperation::WriteZeroes {
@@ -296,7 +301,8 @@ impl Inside {
                 fua,
                 ..
             } => {
-                known.disk.write(offset, &vec![0; length as usize], fua);
+                let zeroes = vec![0; length as usize];
+                held.number = Some(known.disk.write(offset, &zeroes, fua));
                 empty()
             }
         };
@@ -328,7 +334,7 @@ impl Inside {
                 let zeroes = vec![0; length as usize];
                 known.disk.write_part(offset, &zeroes, part, prng);
             }
-            Some(StoreOperation::Flush) if part == Part::All => known.disk.end_flush(held.covered),
+            Some(StoreOperation::Flush) if part == Part::All => known.disk.end_flush(&held.covered),
             Some(StoreOperation::Read { .. } | StoreOperation::Flush) | None => {}
         }
         if let (Some((offset, length)), true) = (held.range, held.writes) {

@@ -10,6 +10,7 @@ mod cover;
 mod crash_states;
 mod disk;
 mod front;
+mod link;
 mod lower;
 mod options;
 mod register;

@@ -14,9 +14,12 @@ const ROUNDS_MAX: u32 = 2000;
 impl Sim {
     /// The engine dies; what is left is judged, and another one starts.
     pub fn crash(self: &Arc<Self>, crash: Crash) {
-        let engine = self.lock().engine.take();
+        let engines = {
+            let mut inside = self.lock();
+            (inside.engine.take(), inside.below.take())
+        };
         self.abandon();
-        drop(engine);
+        drop(engines);
         {
             let mut inside = self.lock();
             inside.pending.clear();
@@ -45,14 +48,22 @@ impl Sim {
             }
         }
         for _ in 0..ROUNDS_MAX {
-            let (held, jobs, pending) = {
+            let (held, jobs, pending, letters) = {
                 let inside = self.lock();
-                (inside.held.len(), inside.jobs.len(), inside.pending.len())
+                let letters = inside.letters.len();
+                (
+                    inside.held.len(),
+                    inside.jobs.len(),
+                    inside.pending.len(),
+                    letters,
+                )
             };
-            if (held, jobs, pending) == (0, 0, 0) {
+            if held + jobs + pending + letters == 0 {
                 break;
             }
-            if held > 0 {
+            if letters > 0 {
+                self.deliver();
+            } else if held > 0 {
                 self.release(0, false);
             } else if jobs > 0 {
                 self.work();
@@ -111,11 +122,12 @@ impl Sim {
                 return Err(format!("volume {number} is clean and has its unclean mark"));
             }
         }
-        let dirty = engine.dirty_blocks();
+        let engines = self.engines();
+        let dirty: u64 = engines.iter().map(|engine| engine.dirty_blocks()).sum();
         if dirty > 0 {
             return Err(format!("{dirty} blocks are dirty after the last FLUSH"));
         }
-        let held = engine.buffer_bytes();
+        let held: u64 = engines.iter().map(|engine| engine.buffer_bytes()).sum();
         if held > 0 && self.lock().held.is_empty() {
             return Err(format!("{held} bytes of buffers are never given back"));
         }
@@ -140,6 +152,8 @@ impl Sim {
             return self.lock().fail(|| error);
         }
         let warm = engine.warm_state();
+        let below = self.lock().below.take();
+        drop(below);
         {
             let mut inside = self.lock();
             inside.engine = None;
@@ -168,7 +182,7 @@ impl Sim {
             return Ok(());
         };
         self.finish(&engine)?;
-        engine.audit();
+        self.engines().iter().for_each(|engine| engine.audit());
         {
             let mut inside = self.lock();
             inside.clock += Duration::from_secs(60);
@@ -201,7 +215,10 @@ impl Sim {
                 None => return Err("the last read is never answered".to_owned()),
             }
         }
-        self.lock().engine = None;
+        let mut inside = self.lock();
+        let engines = (inside.engine.take(), inside.below.take());
+        drop(inside);
+        drop(engines);
         Ok(())
     }
 }
@@ -215,11 +232,12 @@ impl Inside {
             let Inside { volumes, prng, .. } = self;
             volumes[number].disk.lose_power(prng);
         }
-        let writes_back = self.config.write_back.is_some();
+        let writes_back = self.config.writes_back();
         let has_marks = self.config.has_marks;
         let known = &mut self.volumes[number];
         known.lower = Lower::default();
         known.is_away = false;
+        known.disk.owes_nothing();
         let mut problem = None;
         for (at, register) in known.registers.iter_mut().enumerate() {
             let place = Place {

@@ -81,6 +81,8 @@ fn run(
             inside.engine.take(),
             std::mem::take(&mut inside.held),
             std::mem::take(&mut inside.jobs),
+            std::mem::take(&mut inside.letters),
+            inside.below.take(),
         )
     };
     if result.is_err() {

@@ -4,11 +4,12 @@ use crate::client::{Client, Pending};
 use crate::config::Config;
 use crate::cover::Cover;
 use crate::front::{Around, Front, Held, Mark};
+use crate::link::{Letter, Link};
 use crate::lower::Lower;
 use crate::options::Options;
 use crate::register::Register;
 use crate::{content::SECTOR, disk::Disk};
-use futae_engine::{Engine, Store, UncleanMark};
+use futae_engine::{Engine, SetupError, Store, UncleanMark, World};
 use futae_policy::{Class, Prng, VolumeId};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -50,9 +51,13 @@ pub struct Inside {
     pub volumes: Vec<Volume>,
     pub held: Vec<Held>,
     pub jobs: Vec<Job>,
+    /// What is on its way between two caches.
+    pub letters: Vec<Letter>,
     pub clients: Vec<Client>,
     pub pending: BTreeMap<u64, Pending>,
     pub engine: Option<Arc<Engine>>,
+    /// The cache below it, if there is one.
+    pub below: Option<Arc<Engine>>,
     /// Engines so far.
     pub incarnation: u64,
     pub crashing: Option<Crash>,
@@ -94,9 +99,11 @@ impl Sim {
             clock: Duration::ZERO,
             held: Vec::new(),
             jobs: Vec::new(),
+            letters: Vec::new(),
             clients: Vec::new(),
             pending: BTreeMap::new(),
             engine: None,
+            below: None,
             incarnation: 0,
             crashing: None,
             depth: 0,
@@ -139,31 +146,69 @@ impl Sim {
             sim: Arc::clone(self),
             incarnation,
         });
-        let text = |error: futae_engine::SetupError| error.to_string();
+        let below = match &config.below {
+            Some(below) => {
+                let seed = self.lock().prng.bits();
+                let below = self.make(below, below.slots, seed, &around)?;
+                self.add_disks(&below, incarnation)?;
+                self.lock().below = Some(Arc::clone(&below));
+                Some(below)
+            }
+            None => None,
+        };
+        let engine = self.make(&config, slots, seed, &around)?;
+        match &below {
+            Some(below) => self.add_links(&engine, below, incarnation)?,
+            None => self.add_disks(&engine, incarnation)?,
+        }
+        let mut clients = Vec::new();
+        for _ in 0..2 {
+            let volume = self.lock().prng.below(config.volumes.len() as u64) as usize;
+            let id = engine.join(VolumeId(volume as u16));
+            clients.push(Client::new(id, volume));
+        }
+        let mut inside = self.lock();
+        inside.clients = clients;
+        inside.engine = Some(engine);
+        Ok(())
+    }
+
+    fn make(
+        self: &Arc<Self>,
+        config: &Config,
+        slots: u32,
+        seed: u64,
+        around: &Arc<Around>,
+    ) -> Result<Arc<Engine>, String> {
+        let text = |error: SetupError| error.to_string();
         let options = config.options(slots, seed)?;
-        let engine = Engine::in_world(&options, around).map_err(text)?;
+        let world: Arc<dyn World> = Arc::clone(around) as _;
+        let engine = Engine::in_world(&options, world).map_err(text)?;
         if config.verifies {
-            engine
-                .verify_hand_downs(config.verification())
-                .map_err(text)?;
+            let how = config.verification();
+            engine.verify_hand_downs(how).map_err(text)?;
         }
         if let Some(blocks) = config.step_blocks {
             engine.set_step_blocks(blocks);
         }
-        for number in 0..config.volumes.len() {
-            let front = Front {
+        Ok(engine)
+    }
+
+    /// Adds the disks as volumes, with their marks.
+    fn add_disks(self: &Arc<Self>, engine: &Arc<Engine>, incarnation: u64) -> Result<(), String> {
+        let (volumes, has_marks) = {
+            let inside = self.lock();
+            (inside.config.volumes.clone(), inside.config.has_marks)
+        };
+        for (number, bytes) in volumes.into_iter().enumerate() {
+            let front: Arc<dyn Store> = Arc::new(Front {
                 sim: Arc::clone(self),
                 volume: number,
                 incarnation,
-                bytes: config.volumes[number],
-            };
-            let front: Arc<dyn Store> = Arc::new(front);
-            let name = ["a", "b"][number % 2];
-            let id = engine
-                .add_volume(name, front, Class::NORMAL)
-                .map_err(text)?;
-            assert_eq!(usize::from(id.0), number, "volumes count from 0 on");
-            if config.has_marks {
+                bytes,
+            });
+            let id = add(engine, number, front)?;
+            if has_marks {
                 let mark: Arc<dyn UncleanMark> = Arc::new(Mark {
                     sim: Arc::clone(self),
                     volume: number,
@@ -177,15 +222,27 @@ impl Sim {
                 engine.guard(id, mark, loss);
             }
         }
-        let mut clients = Vec::new();
-        for _ in 0..2 {
-            let volume = self.lock().prng.below(config.volumes.len() as u64) as usize;
-            let id = engine.join(VolumeId(volume as u16));
-            clients.push(Client::new(id, volume));
+        Ok(())
+    }
+
+    /// Adds the volumes of the cache below.
+    fn add_links(
+        self: &Arc<Self>,
+        engine: &Arc<Engine>,
+        below: &Arc<Engine>,
+        incarnation: u64,
+    ) -> Result<(), String> {
+        let volumes = self.lock().config.volumes.clone();
+        for (number, bytes) in volumes.into_iter().enumerate() {
+            let link: Arc<dyn Store> = Arc::new(Link {
+                sim: Arc::clone(self),
+                volume: number,
+                client: below.join(VolumeId(number as u16)),
+                incarnation,
+                bytes,
+            });
+            add(engine, number, link)?;
         }
-        let mut inside = self.lock();
-        inside.clients = clients;
-        inside.engine = Some(engine);
         Ok(())
     }
 
@@ -214,10 +271,8 @@ impl Sim {
         let actions = self.lock().config.actions;
         for action in 0..actions {
             self.turn();
-            if action % 64 == 0
-                && let Some(engine) = self.engine()
-            {
-                engine.audit();
+            if action % 64 == 0 {
+                self.engines().iter().for_each(|engine| engine.audit());
             }
             self.verdict()?;
         }
@@ -250,12 +305,29 @@ impl Sim {
         self.lock().engine.clone()
     }
 
+    /// Both caches, the upper one first.
+    pub fn engines(&self) -> Vec<Arc<Engine>> {
+        let inside = self.lock();
+        inside.engine.iter().chain(&inside.below).cloned().collect()
+    }
+
     /// What has gone wrong so far.
     pub fn verdict(&self) -> Result<(), String> {
         match self.lock().failure.take() {
             Some(failure) => Err(failure),
             None => Ok(()),
         }
+    }
+}
+
+fn add(engine: &Engine, number: usize, store: Arc<dyn Store>) -> Result<VolumeId, String> {
+    let name = ["a", "b"][number % 2];
+    let id = engine.add_volume(name, store, Class::NORMAL);
+    let id = id.map_err(|error| error.to_string())?;
+    if usize::from(id.0) == number {
+        Ok(id)
+    } else {
+        Err(format!("volume {number} is number {}", id.0))
     }
 }
 
@@ -326,7 +398,7 @@ impl Inside {
             few(flushes),
             few(volatile),
             few(away) << 4 | few(marked),
-            few(self.jobs.len()),
+            few(self.jobs.len()) << 2 | few(self.letters.len()),
             by_kind,
         ];
         self.cover.note_state(&parts);
