@@ -71,19 +71,25 @@ pub struct Pending {
     data: Option<Vec<u8>>,
 }
 
+/// Blocks beyond this are loaded in pieces.
+const LARGE: u64 = 1 << 20;
+/// A part of such a block.
+const PAGE: u64 = 4096;
+
 /// A range of a volume: blocks mostly, else any sectors.
 fn range(prng: &mut Prng, bytes: u64, block_bytes: u64) -> (u64, u64) {
-    let unit = if prng.below(4) > 0 {
-        block_bytes
-    } else {
-        SECTOR
+    let unit = match prng.below(4) {
+        0 => SECTOR,
+        // Of blocks that are loaded in pieces parts are asked for, mostly.
+        1..=2 if block_bytes > LARGE => PAGE,
+        _ => block_bytes,
     };
     let units = bytes.div_ceil(unit);
     let first = prng.below(units);
     let most = match prng.below(24) {
         0 => units,
         1..=12 => 1,
-        _ => 4 * (block_bytes / unit).min(3),
+        _ => 4 * (block_bytes / unit).clamp(1, 3),
     };
     let count = 1 + prng.below(most.min(units - first));
     let offset = first * unit;
@@ -374,7 +380,13 @@ impl Inside {
             }
             given_up
         };
-        let data = IoBuf::copy_of(&data);
+        // A part of a block is not to be taken for all of it.
+        let sectors = data.len() as u64 / SECTOR;
+        let kept = match self.prng.below(6) {
+            0 => (1 + self.prng.below(sectors)) * SECTOR,
+            _ => sectors * SECTOR,
+        };
+        let data = IoBuf::copy_of(&data[..kept as usize]);
         Some((Operation::Demote { offset, data }, sequence))
     }
 

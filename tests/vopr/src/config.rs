@@ -65,10 +65,29 @@ impl Config {
     /// That of a run.
     pub fn draw(prng: &mut Prng) -> Self {
         let config = Self::draw_one(prng);
-        if prng.below(3) == 0 {
+        if prng.below(150) == 0 {
+            config.of_large_blocks(prng)
+        } else if prng.below(3) == 0 {
             config.over(Self::draw_one(prng))
         } else {
             config
+        }
+    }
+
+    /// This one with blocks that are loaded in pieces; those are neither kept dirty nor verified.
+    fn of_large_blocks(self, prng: &mut Prng) -> Self {
+        let block_bytes = 2 << 20;
+        let bytes = block_bytes + (1 + prng.below(4 * block_bytes / SECTOR)) * SECTOR;
+        Self {
+            block_bytes,
+            volumes: vec![bytes],
+            slots: 1 + prng.below(4) as u32,
+            write_back: None,
+            verifies: false,
+            has_marks: false,
+            has_lower_cache: false,
+            actions: 400,
+            ..self
         }
     }
 
