@@ -69,6 +69,8 @@ pub struct Pending {
     pub invoked: u64,
     /// What it writes, if that is known afterwards.
     data: Option<Vec<u8>>,
+    /// What the client knew of its blocks before.
+    before: Vec<(u64, Vec<u8>)>,
 }
 
 /// Blocks beyond this are loaded in pieces.
@@ -147,6 +149,7 @@ impl Sim {
             fua,
             invoked,
             data: None,
+            before: Vec::new(),
         };
         let is_zero = operation.is_some();
         let operation = operation.unwrap_or_else(|| {
@@ -169,7 +172,8 @@ impl Sim {
             }
             let client = &mut inside.clients[which];
             for first in blocks(offset, length, block) {
-                client.known.remove(&first);
+                let before = client.known.remove(&first);
+                pending.before.extend(before.map(|data| (first, data)));
                 client.wrote.insert(first, invoked);
             }
         }
@@ -302,8 +306,10 @@ impl Inside {
                     let register = &mut self.volumes[volume].registers[sector as usize];
                     register.end_write(invoked, now, result.is_ok(), fua, oldest);
                 }
-                if let (Ok(_), Some(data)) = (result, &pending.data) {
-                    self.learn(&pending, data);
+                match (&result, &pending.data) {
+                    (Ok(_), Some(data)) => self.learn(&pending, data),
+                    (Err(_), _) => self.keep_old(&pending),
+                    (Ok(_), None) => {}
                 }
                 self.note_written(&pending, now);
             }
@@ -313,6 +319,25 @@ impl Inside {
                 }
             }
             (Kind::Read | Kind::Flush, Err(_)) | (Kind::Hint, _) => {}
+        }
+    }
+
+    /// A client whose write to a block has failed may keep what it had and hand it down, which it promises not
+    /// to do; the cache drops that. (Of a write to several blocks some may be as good as written.)
+    fn keep_old(&mut self, pending: &Pending) {
+        let touched = blocks(pending.offset, pending.length, self.config.block_bytes);
+        if touched.count() > 1 {
+            return;
+        }
+        for (first, data) in &pending.before {
+            let whole = Pending {
+                offset: *first,
+                length: data.len() as u64,
+                before: Vec::new(),
+                data: None,
+                ..*pending
+            };
+            self.learn(&whole, data);
         }
     }
 
