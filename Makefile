@@ -61,12 +61,14 @@ bench: ## speed figures, for lab/results/
 bench-isolation: ## what attackers can do to an honest client; status 1 beyond the limits
 	@scripts/bench-isolation $(ARGS)
 
-reference: ## the generated pages of the book, docs/reference/commands.md and policies.md
+reference: ## the generated pages of the book: commands.md, policies.md and laboratory.md in docs/reference/
 	$(CARGO) build --locked -p futae-cli --bin futae
 	for page in commands policies; do \
 		$(CARGO) run --quiet --locked -p futae-cli --bin futae -- reference $$page > docs/reference/$$page.md.new && \
 		mv docs/reference/$$page.md.new docs/reference/$$page.md || exit 1; \
 	done
+	$(CARGO) run --quiet --locked -p futae-lab -- reference > docs/reference/laboratory.md.new
+	mv docs/reference/laboratory.md.new docs/reference/laboratory.md
 
 package: ## what each published crate would hold; nothing is uploaded
 	$(CARGO) package --workspace --locked --no-verify --allow-dirty --quiet \

@@ -14,7 +14,7 @@ use attacker::{Attackers, seeds};
 use common::{BLOCK, Client, MemoryStore};
 use futae_engine::Engine;
 use futae_host::{Listen, Server, ServerOptions};
-use futae_wire::ClientWish;
+use futae_nbd::ClientWish;
 use hostile::{Script, eventually, plant, stamp, stamped};
 use libfuzzer_sys::fuzz_target;
 use std::collections::HashSet;

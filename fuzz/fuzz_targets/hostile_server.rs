@@ -9,7 +9,8 @@ mod hostile;
 mod player;
 
 use futae_engine::{IoBuf, Store, StoreOperation, StoreResult};
-use futae_wire::{NbdStore, NbdUri};
+use futae_nbd::NbdUri;
+use futae_nbd_store::NbdStore;
 use hostile::{Script, plant, stamp};
 use libfuzzer_sys::fuzz_target;
 use player::{Player, Sent, Terms};

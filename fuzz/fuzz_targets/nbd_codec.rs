@@ -1,12 +1,12 @@
-//! Arbitrary bytes into every parser of futae-wire. The first byte chooses the parser.
+//! Arbitrary bytes into every parser of futae-nbd. The first byte chooses the parser.
 
 #![no_main]
 
 use std::io::{Cursor, Read, Result, Write};
 
-use futae_wire::client::negotiate;
-use futae_wire::constants::{MAX_OPTIONS, MAX_PAYLOAD_BYTES};
-use futae_wire::*;
+use futae_nbd::client::negotiate;
+use futae_nbd::constants::{MAX_OPTIONS, MAX_PAYLOAD_BYTES};
+use futae_nbd::*;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: &[u8]| {

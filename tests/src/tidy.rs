@@ -10,6 +10,7 @@ pub mod links;
 mod mask;
 pub mod policy_names;
 pub mod sizes;
+pub mod skips;
 pub mod unsafety;
 pub mod waiting;
 pub mod words;

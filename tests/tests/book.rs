@@ -1,6 +1,6 @@
 //! The user's book: its commands run, its options exist, its generated pages are current.
 
-use futae_tests::binary::{binary, run};
+use futae_tests::binary::{binary, futae};
 use futae_tests::book::{Page, Step, page, pages, script};
 use futae_tests::tidy::{Source, root, sources};
 use futae_tests::tools::{Need, has, has_fuse, has_root, skip, text};
@@ -217,11 +217,18 @@ fn section<'a>(text: &'a str, title: &str) -> Option<&'a str> {
 
 #[test]
 fn generated_pages_are_current() {
-    for name in ["commands", "policies"] {
+    let mut laboratory = Command::new(binary().with_file_name("futae-lab"));
+    laboratory.arg("reference");
+    let pages = [
+        ("commands", futae(&["reference", "commands"])),
+        ("policies", futae(&["reference", "policies"])),
+        ("laboratory", laboratory),
+    ];
+    for (name, mut command) in pages {
         let path = root().join(format!("docs/reference/{name}.md"));
         let there = fs::read_to_string(&path).unwrap_or_default();
-        let output = run(&["reference", name]);
-        assert!(output.status.success(), "futae reference {name}");
+        let output = command.output().expect("the program starts");
+        assert!(output.status.success(), "the page {name}");
         let generated = String::from_utf8(output.stdout).expect("text");
         assert!(
             there == generated,

@@ -1,6 +1,7 @@
 //! A store that fails: the error arrives as what it is, is counted, is not cached, and the next
 //! read works.
 
+use futae_nbd::ErrorNumber;
 use futae_testkit::nbd::Plain as Client;
 use futae_testkit::wait::obtain;
 use futae_tests::BLOCK;
@@ -8,7 +9,6 @@ use futae_tests::direct::{Buffer, Direct};
 use futae_tests::stage::{EXPORT, Stage};
 use futae_tests::stamp::Stamp;
 use futae_tests::tools::{has, has_fuse, has_root, run, text};
-use futae_wire::ErrorNumber;
 use serde_json::Value;
 use std::fs::{self, File};
 

@@ -1,6 +1,7 @@
 //! The agent as one static file, which every guest can run: it is built by `scripts/static`, needs no
 //! library, and counts.
 
+use futae_testkit::need::{Need, skip};
 use futae_tests::tidy::root;
 use futae_tests::tools::has;
 use std::path::Path;
@@ -9,7 +10,7 @@ use std::process::Command;
 #[test]
 fn one_file_needs_nothing_and_counts() {
     if !cfg!(target_arch = "x86_64") || !has("ldd") {
-        return println!("skipped: the static agent is for x86-64 with glibc");
+        return skip(Need::Tools, "the static agent is for x86-64 with glibc");
     }
     let mut build = Command::new("bash");
     build.arg(root().join("scripts/static")).arg("dev");

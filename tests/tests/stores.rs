@@ -1,13 +1,13 @@
 //! Several stores in one cache: near and far ones, and servers that go away, come back, or say
 //! nothing.
 
+use futae_nbd::ErrorNumber;
 use futae_testkit::nbd::{Outcome as Answer, Plain as Client};
 use futae_testkit::wait::eventually;
 use futae_tests::BLOCK;
 use futae_tests::process::Running;
 use futae_tests::stage::{EXPORT, Stage};
 use futae_tests::tools::{has, text};
-use futae_wire::ErrorNumber;
 use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;

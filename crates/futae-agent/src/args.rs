@@ -3,6 +3,7 @@
 use crate::sink::Destination;
 use futae_agent_protocol::References;
 use futae_log::LogArgs;
+use futae_units::parse_duration;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -155,25 +156,9 @@ fn share(what: &str, text: &str) -> Result<f64, String> {
     }
 }
 
-/// Reads `10s`, `500ms`, `2min` or a number of seconds.
+/// The duration that option `what` gives.
 fn duration(what: &str, text: &str) -> Result<Duration, String> {
-    let wrong = || format!("{what} {text}: write a time such as 500ms, 10s or 2min");
-    let at = text
-        .find(|letter: char| letter.is_ascii_alphabetic())
-        .unwrap_or(text.len());
-    let (number, unit) = text.split_at(at);
-    let scale = match unit {
-        "" | "s" => 1.0,
-        "ms" => 1e-3,
-        "min" => 60.0,
-        _ => return Err(wrong()),
-    };
-    let number: f64 = number.trim().parse().map_err(|_| wrong())?;
-    let seconds = number * scale;
-    if !(seconds > 0.0 && seconds <= 86_400.0) {
-        return Err(wrong());
-    }
-    Ok(Duration::from_secs_f64(seconds))
+    parse_duration(text).map_err(|problem| format!("{what} {problem}"))
 }
 
 #[cfg(test)]
@@ -191,22 +176,6 @@ mod tests {
         let words = std::iter::once(&"futae-agent").chain(words);
         let cli = Cli::try_parse_from(words).map_err(|error| error.to_string())?;
         cli.args.check()
-    }
-
-    #[test]
-    fn times_are_read() {
-        let time = |text: &str| duration("x", text).ok().map(|time| time.as_millis());
-        for (text, milliseconds) in [
-            ("10s", 10_000),
-            ("500ms", 500),
-            ("2min", 120_000),
-            ("1.5", 1500),
-        ] {
-            assert_eq!(time(text), Some(milliseconds), "{text}");
-        }
-        for text in ["", "s", "-1s", "0", "1h", "nan", "inf", "1e9"] {
-            assert_eq!(time(text), None, "{text}");
-        }
     }
 
     #[test]

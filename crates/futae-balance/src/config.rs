@@ -2,7 +2,7 @@
 
 use crate::actuator::Actuator;
 use futae_allocate::{Settings, mrc, paper, paper::MoveWhen};
-use futae_trace::Size;
+use futae_units::Size;
 use serde::Deserialize;
 use std::fmt;
 use std::path::PathBuf;

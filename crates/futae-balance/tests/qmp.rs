@@ -4,6 +4,7 @@ mod common;
 
 use common::{MIB, Manner, Monitor};
 use futae_balance::{Config, Controller};
+use futae_testkit::wait::eventually;
 use std::io::Write;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
@@ -86,14 +87,10 @@ fn stage(place: &Path) -> ([Monitor; 2], [Agent; 2]) {
 
 /// Periods until this is so; it must be so in the end.
 fn until(controller: &mut Controller, what: &str, is_so: impl Fn() -> bool) {
-    for _ in 0..40 {
+    eventually(what, || {
         controller.period();
-        if is_so() {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(60));
-    }
-    panic!("never {what}");
+        is_so()
+    });
 }
 
 #[test]

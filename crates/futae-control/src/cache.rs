@@ -1,7 +1,7 @@
 //! What every cache can be asked: how it does, and to be of another size.
 
 use futae_engine::{Engine, EngineStatus};
-use futae_trace::Size;
+use futae_units::Size;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::sync::Arc;

@@ -2,42 +2,14 @@
 
 mod common;
 
-use common::{BLOCK, Setup, TestStore, initial, setup, setup_writing, take, write};
+use common::{BLOCK, ManualStore, Setup, initial, setup, setup_writing, take, write};
 use futae_engine::{
-    ClientId, Engine, Extent, IoBuf, IoError, OnEviction, Operation, Request, Store, StoreDone,
-    StoreOperation, WriteBackOptions,
+    ClientId, Engine, Extent, IoBuf, OnEviction, Operation, Request, Store, StoreOperation,
+    WriteBackOptions,
 };
 use futae_policy::{BlockId, Class, VolumeId};
-use std::sync::{Arc, Condvar, Mutex, mpsc};
-
-/// A store that does not tell its extents before it is allowed to.
-struct Slow {
-    below: Arc<TestStore>,
-    may: Mutex<bool>,
-    allowed: Condvar,
-}
-
-impl Store for Slow {
-    fn size_bytes(&self) -> u64 {
-        self.below.size_bytes()
-    }
-    fn describe(&self) -> String {
-        "slow".to_owned()
-    }
-    fn is_read_only(&self) -> bool {
-        false
-    }
-    fn submit(&self, sequence: u64, operation: StoreOperation, done: StoreDone) {
-        self.below.submit(sequence, operation, done);
-    }
-    fn extents(&self, _offset: u64, length: u64) -> Result<Vec<Extent>, IoError> {
-        let mut may = self.may.lock().expect("may");
-        while !*may {
-            may = self.allowed.wait(may).expect("may");
-        }
-        Ok(vec![Extent { length, hole: true }])
-    }
-}
+use futae_testkit::store::MemoryStore;
+use std::sync::{Arc, mpsc};
 
 fn ask(engine: &Arc<Engine>, volume: VolumeId, length: u64) -> mpsc::Receiver<Vec<Extent>> {
     let (sender, receiver) = mpsc::channel();
@@ -49,11 +21,8 @@ fn ask(engine: &Arc<Engine>, volume: VolumeId, length: u64) -> mpsc::Receiver<Ve
 #[test]
 fn a_store_that_is_slow_to_tell_its_extents_holds_nobody_up() {
     let setup = setup("lru", 8, 16, OnEviction::None);
-    let slow = Arc::new(Slow {
-        below: TestStore::new(16),
-        may: Mutex::new(false),
-        allowed: Condvar::new(),
-    });
+    let slow = MemoryStore::new(vec![0; 16 * BLOCK as usize]);
+    slow.hold_questions(true);
     let below: Arc<dyn Store> = Arc::clone(&slow) as _;
     let other = setup.engine.add_volume("slow", below, Class::NORMAL);
     let other = other.expect("a volume");
@@ -69,8 +38,7 @@ fn a_store_that_is_slow_to_tell_its_extents_holds_nobody_up() {
         .inspect(|extents| assert!(!extents[0].hole))
         .count();
     assert!((200 - 65..=200 - 64).contains(&at_once), "{at_once}");
-    *slow.may.lock().expect("may") = true;
-    slow.allowed.notify_all();
+    slow.hold_questions(false);
     let mut holes = 0;
     for answer in waiting {
         holes += answer
@@ -80,55 +48,10 @@ fn a_store_that_is_slow_to_tell_its_extents_holds_nobody_up() {
     assert_eq!(holes + at_once, 200, "each is answered once");
 }
 
-/// A store below that notes what reaches it within one `together`.
-#[derive(Default)]
-struct Below {
-    inside: Mutex<bool>,
-    alone: Mutex<Vec<&'static str>>,
-}
-
-impl Below {
-    fn note(&self, what: &'static str) {
-        if !*self.inside.lock().expect("inside") {
-            self.alone.lock().expect("alone").push(what);
-        }
-    }
-}
-
-impl Store for Below {
-    fn size_bytes(&self) -> u64 {
-        64 * BLOCK
-    }
-    fn describe(&self) -> String {
-        "below".to_owned()
-    }
-    fn is_read_only(&self) -> bool {
-        false
-    }
-    fn takes_demotions(&self) -> bool {
-        true
-    }
-    fn submit(&self, _sequence: u64, operation: StoreOperation, done: StoreDone) {
-        self.note("operation");
-        match operation {
-            StoreOperation::Read { buffer, .. } => done(Ok(buffer)),
-            _ => done(Ok(IoBuf::new(0))),
-        }
-    }
-    fn demote(&self, _sequence: u64, _generation: u64, _offset: u64, _data: IoBuf) {
-        self.note("demotion");
-    }
-    fn together(&self, submit: &mut dyn FnMut()) {
-        *self.inside.lock().expect("inside") = true;
-        submit();
-        *self.inside.lock().expect("inside") = false;
-    }
-}
-
 #[test]
 fn reads_and_demotions_of_a_batch_go_together_to_each_of_several_stores() {
     let setup = setup("lru", 2, 64, OnEviction::Demote);
-    let stores = [Arc::new(Below::default()), Arc::new(Below::default())];
+    let stores = [ManualStore::new(64), ManualStore::new(64)];
     let volumes = stores.clone().map(|store| {
         let volume = setup.engine.add_volume("below", store, Class::NORMAL);
         volume.expect("a volume")
@@ -146,13 +69,13 @@ fn reads_and_demotions_of_a_batch_go_together_to_each_of_several_stores() {
     let mut fill: Vec<_> = volumes.iter().map(|&volume| request(volume, 0)).collect();
     setup.engine.submit_batch(&mut fill);
     for store in &stores {
-        store.alone.lock().expect("alone").clear();
+        store.set(|inside| inside.alone.clear());
     }
     // Each read evicts a block of its own volume.
     let mut batch: Vec<_> = volumes.iter().map(|&volume| request(volume, 1)).collect();
     setup.engine.submit_batch(&mut batch);
     for store in &stores {
-        let alone = store.alone.lock().expect("alone");
+        let alone = store.get(|inside| inside.alone.clone());
         assert!(alone.is_empty(), "on their own: {alone:?}");
     }
 }
@@ -391,7 +314,7 @@ fn groups_of_a_policy_are_kept_apart_over_a_restart() {
 fn volumes_get_other_classes_in_bounded_steps_by_their_own_blocks() {
     const BLOCKS: u64 = 3000;
     let setup = filled("directory(lru, max_protected=0.9)", BLOCKS);
-    let other = TestStore::new(100);
+    let other = ManualStore::new(100);
     let other = setup.engine.add_volume("other", other, Class::NORMAL);
     let other = other.expect("a volume");
     let client = setup.engine.join(other);

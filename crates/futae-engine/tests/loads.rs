@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{BLOCK, Setup, TestStore, initial, setup_of, take, write};
+use common::{BLOCK, ManualStore, Setup, initial, setup_of, take, write};
 use futae_engine::{Engine, EngineOptions, OnEviction, Operation, Store, WarmState};
 use futae_policy::{BlockId, Class};
 use std::sync::Arc;
@@ -92,7 +92,7 @@ fn the_log_says_when_a_block_is_there() {
         write_back: None,
     };
     let engine = Engine::new(&options).expect("an engine");
-    let store = TestStore::new(4 * LARGE / BLOCK);
+    let store = ManualStore::new(4 * LARGE / BLOCK);
     let below: Arc<dyn Store> = Arc::clone(&store) as _;
     let volume = engine.add_volume("test", below, Class::NORMAL);
     let volume = volume.expect("a volume");

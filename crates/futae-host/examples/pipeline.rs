@@ -5,7 +5,7 @@
 //! It reads the whole export once, then for each queue depth keeps that many 4 KiB reads under
 //! way: replies are received as they come, and as many new requests leave in one write.
 
-use futae_wire::{ClientWish, Command, RequestHeader, client};
+use futae_nbd::{ClientWish, Command, RequestHeader, client};
 use std::error::Error;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;

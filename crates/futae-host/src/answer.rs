@@ -3,8 +3,8 @@
 use crate::mailbox::{Completion, Tag, TagKind};
 use crate::outbox::Frame;
 use futae_engine::{Extent, IoBuf, IoError, IoErrorKind};
-use futae_wire::constants::{BASE_ALLOCATION_ID, STATE_HOLE, STATE_ZERO};
-use futae_wire::{ErrorNumber, reply};
+use futae_nbd::constants::{BASE_ALLOCATION_ID, STATE_HOLE, STATE_ZERO};
+use futae_nbd::{ErrorNumber, reply};
 
 /// Extents in one answer to BLOCK_STATUS at most: a client asks for the rest again.
 const EXTENTS_MAX: usize = 4096;

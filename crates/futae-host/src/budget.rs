@@ -12,7 +12,7 @@
 //! others wait must move its bytes, or is ended ([`Account::is_stalled`]).
 
 use crate::mailbox::Mailbox;
-use futae_wire::constants::MAX_PAYLOAD_BYTES;
+use futae_nbd::constants::MAX_PAYLOAD_BYTES;
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;

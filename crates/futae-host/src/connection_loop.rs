@@ -15,8 +15,8 @@ use crate::quota::Quota;
 use crate::requests::{Pending, Requests, memory_of, needs_cache};
 use crate::status::TrafficCounters;
 use futae_engine::{ClientId, Engine, Extent, IoBuf, IoError, Operation};
+use futae_nbd::{Command, CommandFlags, RequestHeader, RequestRules, WireError};
 use futae_policy::VolumeId;
-use futae_wire::{Command, CommandFlags, RequestHeader, RequestRules, WireError};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
@@ -330,7 +330,7 @@ impl<'a> ConnectionLoop<'a> {
         match header.command {
             Command::Read => self.reply(answer::empty_read(cookie, structured)),
             Command::BlockStatus => {
-                let error = futae_wire::ErrorNumber::Invalid;
+                let error = futae_nbd::ErrorNumber::Invalid;
                 let why = "a block status needs a range";
                 self.reply(answer::failure(cookie, error, why, structured, 0));
             }

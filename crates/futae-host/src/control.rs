@@ -8,7 +8,7 @@
 use crate::server::Shared;
 use futae_control::{NoArguments, Orders, resize};
 use futae_engine::Engine;
-use futae_trace::Size;
+use futae_units::Size;
 use serde::Deserialize;
 use std::sync::Arc;
 

@@ -2,7 +2,7 @@
 
 use futae_control::SocketError;
 use futae_engine::SetupError;
-use futae_wire::WireError;
+use futae_nbd::WireError;
 use std::io;
 
 /// What stands in the way of serving, each in a sentence that says what to do.

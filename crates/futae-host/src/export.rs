@@ -3,10 +3,10 @@
 use crate::HostError;
 use crate::quota::Quota;
 use futae_engine::Engine;
-use futae_policy::VolumeId;
-use futae_wire::{
+use futae_nbd::{
     Capabilities, DemotionOffer, DemotionTerms, ExportDirectory, ExportInfo, VolumeIdentity,
 };
+use futae_policy::VolumeId;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 

@@ -2,7 +2,7 @@
 //! go straight into the buffer that the cache will use.
 
 use futae_engine::IoBuf;
-use futae_wire::{
+use futae_nbd::{
     Command, ErrorNumber, Refusal, RequestHeader, RequestRules, WireError, parse_request,
 };
 use rustix::fd::AsFd;

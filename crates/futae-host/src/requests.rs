@@ -5,8 +5,8 @@ use crate::answer;
 use crate::intake::is_empty;
 use crate::mailbox::{Completion, Mailbox, Tag};
 use futae_engine::{Batch, ClientId, IoBuf, Operation, ReadRange, Request};
+use futae_nbd::{Command, RequestHeader};
 use futae_policy::VolumeId;
-use futae_wire::{Command, RequestHeader};
 use std::sync::Arc;
 
 /// A request that the cache does not have yet.

@@ -4,7 +4,7 @@ use crate::export::ExportTable;
 use crate::quota::Quota;
 use crate::{Export, Listen};
 use futae_control::Access;
-use futae_wire::{DemotionOffer, ExportDirectory, ExportInfo, VolumeIdentity};
+use futae_nbd::{DemotionOffer, ExportDirectory, ExportInfo, VolumeIdentity};
 use std::sync::Arc;
 
 /// A socket on which clients connect.

@@ -5,7 +5,7 @@ mod common;
 
 use common::{BLOCK, Rig, eventually, pattern};
 use futae_host::ServerOptions;
-use futae_wire::{Command, RequestHeader};
+use futae_nbd::{Command, RequestHeader};
 use std::fs;
 use std::sync::Mutex;
 use std::time::Duration;
@@ -105,7 +105,7 @@ fn the_longest_requests_of_many_all_end_under_the_smallest_budget() {
 #[test]
 fn the_answers_to_many_options_are_never_in_memory_together() {
     let _alone = ALONE.lock();
-    use futae_wire::constants::{OPT_LIST, OPTION_MAGIC};
+    use futae_nbd::constants::{OPT_LIST, OPTION_MAGIC};
     use std::io::{Read, Write};
     let directory = tempfile::tempdir().expect("a directory");
     let cache = common::engine("lru", 8);

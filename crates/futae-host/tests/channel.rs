@@ -10,8 +10,8 @@ use futae_agent_protocol::evicted_pages::{
 use futae_agent_protocol::{Device, DeviceId, Frame, Hello, Message, Source};
 use futae_engine::{HandedDownStatus, OnRefusal, Verification};
 use futae_host::{Access, ChannelReport, FeedOptions, Gate, Listen};
+use futae_nbd::{ClientWish, Command};
 use futae_testkit::nbd::Client;
-use futae_wire::{ClientWish, Command};
 use std::io::Write;
 use std::os::unix::net::UnixStream;
 

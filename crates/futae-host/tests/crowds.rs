@@ -5,7 +5,7 @@ mod common;
 
 use common::{Client, Rig, eventually, pattern};
 use futae_host::ServerOptions;
-use futae_wire::{ClientWish, client};
+use futae_nbd::{ClientWish, client};
 use std::io::{BufRead, BufReader};
 use std::os::unix::net::UnixStream;
 use std::path::Path;

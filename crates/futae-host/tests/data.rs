@@ -4,8 +4,8 @@ mod common;
 
 use common::{BLOCK, Client, MemoryStore, Rig, engine, eventually, export, pattern};
 use futae_host::{Listen, Server, ServerOptions};
+use futae_nbd::{ClientWish, Command, CommandFlags, RequestHeader};
 use futae_policy::Prng;
-use futae_wire::{ClientWish, Command, CommandFlags, RequestHeader};
 use std::collections::HashMap;
 use std::ops::Range;
 

@@ -3,8 +3,8 @@
 mod common;
 
 use common::{BLOCK, Rig, eventually, pattern};
-use futae_wire::constants::CMD_DEMOTE;
-use futae_wire::{ClientWish, Command, ErrorNumber, RequestHeader};
+use futae_nbd::constants::CMD_DEMOTE;
+use futae_nbd::{ClientWish, Command, ErrorNumber, RequestHeader};
 use std::collections::HashMap;
 
 const SIZE: usize = 1 << 20;

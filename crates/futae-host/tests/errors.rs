@@ -4,8 +4,8 @@ mod common;
 
 use common::{BLOCK, Client, MemoryStore, Rig, StoreEvent, engine, eventually, export, pattern};
 use futae_host::{Listen, Server, ServerOptions};
-use futae_wire::constants::MAX_PAYLOAD_BYTES;
-use futae_wire::{ClientWish, Command, CommandFlags, ErrorNumber, TransmissionFlags};
+use futae_nbd::constants::MAX_PAYLOAD_BYTES;
+use futae_nbd::{ClientWish, Command, CommandFlags, ErrorNumber, TransmissionFlags};
 
 const SIZE: usize = 1 << 20;
 

@@ -4,7 +4,7 @@ mod common;
 
 use common::{BLOCK, Client, MemoryStore, Rig, StoreEvent, engine, eventually, export, pattern};
 use futae_host::{HostError, Listen, Server, ServerOptions, ServerStatus};
-use futae_wire::ClientWish;
+use futae_nbd::ClientWish;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -225,7 +225,7 @@ fn replies_at_depth_leave_in_batches() {
     let before = rig.server.status().traffic;
     let requests: Vec<u8> = (0..64u64)
         .flat_map(|i| {
-            futae_wire::RequestHeader::new(futae_wire::Command::Read, 1000 + i, i * BLOCK, 512)
+            futae_nbd::RequestHeader::new(futae_nbd::Command::Read, 1000 + i, i * BLOCK, 512)
                 .encode()
         })
         .collect();

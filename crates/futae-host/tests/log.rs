@@ -4,7 +4,7 @@ mod common;
 
 use common::{BLOCK, Client, MemoryStore, engine, eventually, export, pattern};
 use futae_host::{Export, Listen, Server, ServerOptions};
-use futae_wire::{ClientWish, client};
+use futae_nbd::{ClientWish, client};
 use std::fmt::{self, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};

@@ -8,8 +8,9 @@ use futae_engine::{
     Store, WriteBackOptions,
 };
 use futae_host::{Export, Listen, Server, ServerOptions};
+use futae_nbd::{ClientWish, NbdUri};
+use futae_nbd_store::NbdStore;
 use futae_policy::{Class, VolumeId};
-use futae_wire::{ClientWish, NbdStore, NbdUri};
 use std::path::Path;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;

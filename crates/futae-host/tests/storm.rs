@@ -4,8 +4,8 @@
 mod common;
 
 use common::{BLOCK, Rig, eventually, pattern};
+use futae_nbd::{ClientWish, Command, RequestHeader, client};
 use futae_policy::Prng;
-use futae_wire::{ClientWish, Command, RequestHeader, client};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::fs;
 use std::io::{Read, Write};

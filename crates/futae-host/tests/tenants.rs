@@ -4,8 +4,8 @@ mod common;
 
 use common::{Client, MemoryStore, engine, export, pattern};
 use futae_host::{Access, Gate, HostError, Listen, Server, ServerOptions};
-use futae_wire::ClientWish;
-use futae_wire::constants::{OPT_ABORT, OPT_GO, OPT_INFO, OPT_LIST, OPTION_MAGIC};
+use futae_nbd::ClientWish;
+use futae_nbd::constants::{OPT_ABORT, OPT_GO, OPT_INFO, OPT_LIST, OPTION_MAGIC};
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;

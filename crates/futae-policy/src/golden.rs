@@ -5,6 +5,7 @@
 //! tests say so and pass.
 
 use crate::{Access, BlockId, DenseIndex, Level, PolicySpec, Shape, build};
+use futae_testkit::need::{Need, skip};
 use std::collections::HashMap;
 use std::path::PathBuf;
 
@@ -65,7 +66,7 @@ fn directory() -> PathBuf {
 fn bytes_of(file: &str) -> Option<Vec<u8>> {
     let path = directory().join(file);
     let packed = std::fs::read(&path)
-        .map_err(|error| println!("skipped: {}: {error}", path.display()))
+        .map_err(|error| skip(Need::Traces, &format!("{}: {error}", path.display())))
         .ok()?;
     Some(zstd::decode_all(packed.as_slice()).expect("a zstd file"))
 }

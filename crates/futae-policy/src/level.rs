@@ -286,6 +286,11 @@ impl<P: Policy, I: Index> Level<P, I> {
         self.policy.note_costs(costs);
     }
 
+    /// What the policy has decided about itself; see [`Policy::remark`].
+    pub fn remark(&mut self) -> Option<String> {
+        self.policy.remark()
+    }
+
     /// The weights of the policy that are in force, by class; see [`Policy::weights`].
     pub fn weights(&self) -> Vec<(String, f64)> {
         self.policy.weights()

@@ -91,6 +91,11 @@ pub trait Policy: Send {
         None
     }
 
+    /// What the policy has decided about itself and nobody was told yet, as a line for a log.
+    fn remark(&mut self) -> Option<String> {
+        None
+    }
+
     /// What the policy remembers beyond which blocks are resident and that a restart need not
     /// lose, oldest first: the blocks of its history of accesses, if it keeps one.
     fn history(&self) -> Vec<BlockId> {
@@ -152,6 +157,9 @@ impl<P: Policy + ?Sized> Policy for Box<P> {
     }
     fn weights(&self) -> Vec<(String, f64)> {
         (**self).weights()
+    }
+    fn remark(&mut self) -> Option<String> {
+        (**self).remark()
     }
     fn history(&self) -> Vec<BlockId> {
         (**self).history()

@@ -25,24 +25,24 @@ pub trait Visit {
 macro_rules! registered {
     ($with:ident) => {
         $with! {
-            lru = "lru",
-            mru = "mru",
+            lru = "lru" [Candidate],
+            mru = "mru" [Candidate],
             fifo = "fifo",
             random = "random",
             fix = "fix",
-            exclusive = "exclusive" [LivesOnDemotions, KeepsServed],
-            lfu = "lfu",
+            exclusive = "exclusive" [LivesOnDemotions, KeepsServed, Candidate],
+            lfu = "lfu" [Candidate],
             lfu_in_cache = "lfu-in-cache",
-            two_q = "2q",
-            mq = "mq",
+            two_q = "2q" [Candidate],
+            mq = "mq" [Candidate],
             clock = "clock",
-            sieve = "sieve",
-            s3_fifo = "s3-fifo",
-            arc = "arc",
+            sieve = "sieve" [Candidate],
+            s3_fifo = "s3-fifo" [Candidate],
+            arc = "arc" [Candidate],
             slru = "slru",
             opt = "opt" [NeedsFuture],
-            lirs = "lirs",
-            w_tinylfu = "w-tinylfu",
+            lirs = "lirs" [Candidate],
+            w_tinylfu = "w-tinylfu" [Candidate],
             lfu_history = "lfu-history" [CountsRequests, MayPrefill],
             constant = "const" [ChoosesByNumber, NeedsVolumeSize],
             directory = "directory" [Protects],
@@ -56,6 +56,7 @@ macro_rules! registered {
             lhd = "lhd",
             lecar = "lecar",
             gdsf = "gdsf",
+            auto = "auto" [LivesOnDemotions],
         }
     };
 }

@@ -26,6 +26,8 @@ pub enum Trait {
     MayPrefill,
     /// Weighs blocks by classes of stores, which its parameter `classes` names.
     WeighsClasses,
+    /// Is tried by the policy that chooses among others by itself.
+    Candidate,
     /// Keeps blocks of protected files; its parameter `max_protected` bounds how many.
     Protects,
 }

@@ -4,7 +4,7 @@
 use crate::hierarchy::LevelShape;
 use crate::link::Link;
 use futae_policy::{PolicySpec, Shape, SpecError, build};
-use futae_trace::{Size, SizeError};
+use futae_units::{Size, SizeError};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;

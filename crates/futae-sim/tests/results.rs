@@ -153,7 +153,7 @@ fn wrong_specs_are_refused() {
     guests.guests = 0;
     assert!(error(guests).contains("at least one level and one guest"));
     let mut size = good();
-    size.levels[0].size = futae_trace::Size::Bytes(5000);
+    size.levels[0].size = futae_units::Size::Bytes(5000);
     assert!(error(size).contains("not a multiple of the block size"));
     let mut many = good();
     many.guests = u32::MAX;

@@ -4,11 +4,13 @@
 //! | module | holds |
 //! | --- | --- |
 //! | [`failure`] | errors with their exit statuses |
+//! | [`manual`] | the commands of a program as a page of Markdown |
 //! | [`progress`] | a progress bar |
 //! | [`table`] | plain tables, percentages, counts |
 
 #![forbid(unsafe_code)]
 
 pub mod failure;
+pub mod manual;
 pub mod progress;
 pub mod table;

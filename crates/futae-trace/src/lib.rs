@@ -13,7 +13,6 @@ mod digest;
 mod format;
 mod numbering;
 mod request;
-mod size;
 mod stream;
 mod summary;
 mod workload;
@@ -26,9 +25,6 @@ pub use format::{
     TraceReader,
 };
 pub use request::{Request, RequestKind};
-pub use size::{
-    BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, SIMULATED_BLOCK_BYTES_MIN, Size, SizeError, parse_block_bytes,
-};
 pub use stream::{BlockRequest, BlockStream, InMemory};
 pub use summary::{Summarizer, Summary};
 pub use workload::{

@@ -1,6 +1,7 @@
 //! Cut traces end in an error that says where, and traces that are too long in one that says so.
 
 use futae_policy::VolumeId;
+use futae_testkit::need::{Need, skip};
 use futae_trace::{
     Format, Request, RequestKind, TraceError, TraceErrorKind, TraceOptions, TraceReader,
     TraceWriter, View, WriteOptions,
@@ -104,7 +105,7 @@ fn cut_compressed_data_and_tables_are_errors() -> Result<(), Box<dyn Error>> {
         let options = WriteOptions::of_name(&path, None, View::Start)?;
         let mut writer = match TraceWriter::create(&path, &options) {
             Err(e) if matches!(e.kind, TraceErrorKind::NoParquet) => {
-                println!("skipped: {e}");
+                skip(Need::Parquet, &e.to_string());
                 continue;
             }
             writer => writer?,

@@ -1,9 +1,9 @@
 //! Clients that keep some of the protocol, as an input says.
 
 use crate::hostile::Script;
-use futae_wire::constants::*;
-use futae_wire::{ClientWish, Command, CommandFlags, DemotionWish, RequestHeader};
-use futae_wire::{client, extension};
+use futae_nbd::constants::*;
+use futae_nbd::{ClientWish, Command, CommandFlags, DemotionWish, RequestHeader};
+use futae_nbd::{client, extension};
 use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;

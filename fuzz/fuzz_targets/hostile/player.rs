@@ -2,10 +2,10 @@
 //! input says. Every byte of data that it sends tells where in the export it belongs.
 
 use crate::hostile::{Script, stamped};
-use futae_wire::constants::*;
-use futae_wire::reply::{self, Extent};
-use futae_wire::{Command, DemotionTerms, ErrorNumber, RequestHeader, TransmissionFlags};
-use futae_wire::{parse_request, reply as replies};
+use futae_nbd::constants::*;
+use futae_nbd::reply::{self, Extent};
+use futae_nbd::{Command, DemotionTerms, ErrorNumber, RequestHeader, TransmissionFlags};
+use futae_nbd::{parse_request, reply as replies};
 use std::io::{self, Read, Write};
 use std::ops::Range;
 use std::os::unix::net::UnixStream;
@@ -119,7 +119,7 @@ impl<'a> Player<'a> {
     }
 
     fn handshake(&mut self) -> io::Result<()> {
-        self.stream.write_all(&futae_wire::greeting())?;
+        self.stream.write_all(&futae_nbd::greeting())?;
         self.take(4)?;
         loop {
             let header = self.take(OPTION_HEADER_BYTES)?;

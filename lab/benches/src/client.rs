@@ -3,8 +3,8 @@
 //! allocated.
 
 use anyhow::{Context, anyhow, bail, ensure};
-use futae_wire::constants::SIMPLE_REPLY_BYTES;
-use futae_wire::{
+use futae_nbd::constants::SIMPLE_REPLY_BYTES;
+use futae_nbd::{
     ClientExport, ClientWish, Command, NbdUri, Reply, RequestHeader, Transport, client, parse_reply,
 };
 use std::fs::File;

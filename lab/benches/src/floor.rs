@@ -2,9 +2,9 @@
 //! that are due with one call. It shows what the socket, the copy and the client allow.
 
 use anyhow::Context;
-use futae_wire::export::Capabilities;
-use futae_wire::reply;
-use futae_wire::{Command, ExportInfo, Handshake, Outcome, RequestHeader, greeting, parse_request};
+use futae_nbd::export::Capabilities;
+use futae_nbd::reply;
+use futae_nbd::{Command, ExportInfo, Handshake, Outcome, RequestHeader, greeting, parse_request};
 use rustix::net::sockopt::set_socket_send_buffer_size;
 use std::io::{IoSlice, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};

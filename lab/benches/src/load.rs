@@ -3,8 +3,8 @@
 use crate::client::Connection;
 use crate::histogram::Histogram;
 use anyhow::ensure;
+use futae_nbd::NbdUri;
 use futae_policy::Prng;
-use futae_wire::NbdUri;
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
@@ -206,7 +206,7 @@ pub fn read_all(uri: &NbdUri, request_bytes: u32, verify: bool) -> anyhow::Resul
 mod tests {
     use super::*;
     use crate::floor;
-    use futae_wire::Transport;
+    use futae_nbd::Transport;
     use std::os::unix::net::UnixStream;
 
     fn floor_server() -> (tempfile::TempDir, NbdUri) {

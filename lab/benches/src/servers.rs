@@ -5,7 +5,7 @@ use crate::load;
 use crate::pattern;
 use crate::process::{Nursery, Running};
 use anyhow::{Context, bail};
-use futae_wire::{NbdUri, Transport};
+use futae_nbd::{NbdUri, Transport};
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -6,7 +6,10 @@ mod live;
 mod paper;
 mod product;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
+use futae_terminal::failure::Failure;
+use futae_terminal::manual::{self, GENERATED};
+use std::io::Write as _;
 use std::process::ExitCode;
 
 /// The laboratory of futae
@@ -24,12 +27,27 @@ struct Cli {
 enum Command {
     Paper(paper::Args),
     Demo(demo::Args),
+    /// Print the page of the book on these commands as Markdown
+    #[command(hide = true)]
+    Reference,
+}
+
+/// The page of the book.
+fn reference() -> Result<(), Failure> {
+    let page = format!(
+        "# Commands of the laboratory\n\n{GENERATED}\n`futae paper` executes `futae-lab paper`, and \
+         `futae demo --guests` executes `futae-lab demo`, with the same arguments.\n\n{}",
+        manual::commands(Cli::command())
+    );
+    std::io::stdout().lock().write_all(page.as_bytes())?;
+    Ok(())
 }
 
 fn main() -> ExitCode {
     let ended = match Cli::parse().command {
         Command::Paper(args) => paper::run(&args),
         Command::Demo(args) => demo::run(&args),
+        Command::Reference => reference(),
     };
     match ended {
         Ok(()) => ExitCode::SUCCESS,

@@ -3,7 +3,8 @@
 use futae_allocate::SettingsError;
 use futae_policy::SpecError;
 use futae_sim::SimulationError;
-use futae_trace::{SizeError, WorkloadError};
+use futae_trace::WorkloadError;
+use futae_units::SizeError;
 use serde::Serialize;
 use std::path::PathBuf;
 use std::sync::Arc;

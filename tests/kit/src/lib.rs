@@ -5,13 +5,16 @@
 //! | [`need`] | what a test needs of its machine, and what it does where that is missing |
 //! | [`wait`] | waiting for a condition, the only way in which a test may wait |
 //! | [`nbd`] | NBD clients that keep the protocol |
-//! | [`store`] | a store that fails and stalls on command |
+//! | [`store`] | a store with a thread, that fails and stalls on command |
+//! | [`manual_store`] | a store without one, whose operations end when the test says so |
 
 #![forbid(unsafe_code)]
 
 pub mod need;
 pub mod wait;
 
+#[cfg(feature = "cache")]
+pub mod manual_store;
 #[cfg(feature = "cache")]
 pub mod nbd;
 #[cfg(feature = "cache")]

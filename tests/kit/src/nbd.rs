@@ -2,8 +2,8 @@
 //! come; [`Plain`] knows nothing but NBD's basics, and its calls say whether the connection is gone.
 
 use crate::wait::PATIENCE;
-use futae_wire::reply::Extent;
-use futae_wire::{
+use futae_nbd::reply::Extent;
+use futae_nbd::{
     ClientExport, ClientWish, Command, CommandFlags, ErrorNumber, Reply, RequestHeader, client,
     extension, parse_reply,
 };
@@ -12,6 +12,7 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::sync::{Arc, Mutex};
 
 trait Stream: Read + Write + Send {}
 impl Stream for UnixStream {}
@@ -24,7 +25,29 @@ pub struct Client {
     pub export: ClientExport,
     next: u64,
     received: Vec<u8>,
-    reads: HashMap<u64, (u64, usize)>,
+    reads: Reads,
+}
+
+/// READs under way, by cookie: their offsets and lengths in bytes. Replies do not say how much they bring.
+#[derive(Clone, Default)]
+pub struct Reads(Arc<Mutex<HashMap<u64, (u64, usize)>>>);
+
+impl Reads {
+    /// Notes a request that is about to be sent past [`Client::send`].
+    pub fn note(&self, header: &RequestHeader) {
+        if header.command == Command::Read {
+            let range = (header.offset, header.length_bytes as usize);
+            self.0.lock().expect("a lock").insert(header.cookie, range);
+        }
+    }
+
+    fn get(&self, cookie: u64) -> Option<(u64, usize)> {
+        self.0.lock().expect("a lock").get(&cookie).copied()
+    }
+
+    fn remove(&self, cookie: u64) {
+        self.0.lock().expect("a lock").remove(&cookie);
+    }
 }
 
 /// A whole reply.
@@ -59,6 +82,17 @@ impl Client {
         Self::greet(Box::new(stream), export, wish)
     }
 
+    /// Agrees on an export over a connection that the caller made.
+    pub fn over(stream: UnixStream, export: &str, wish: &ClientWish) -> io::Result<Self> {
+        Self::negotiate(Box::new(stream), export, wish)
+    }
+
+    /// The READs whose replies this client can take, for a caller that sends on a thread of its own.
+    #[must_use]
+    pub fn reads(&self) -> Reads {
+        self.reads.clone()
+    }
+
     fn greet(stream: Box<dyn Stream>, export: &str, wish: &ClientWish) -> Self {
         Self::negotiate(stream, export, wish).expect("a handshake")
     }
@@ -70,7 +104,7 @@ impl Client {
             export,
             next: 1,
             received: Vec::new(),
-            reads: HashMap::new(),
+            reads: Reads::default(),
         })
     }
 
@@ -91,10 +125,7 @@ impl Client {
     }
 
     fn try_send(&mut self, header: &RequestHeader, payload: &[u8]) -> io::Result<()> {
-        if header.command == Command::Read {
-            self.reads
-                .insert(header.cookie, (header.offset, header.length_bytes as usize));
-        }
+        self.reads.note(header);
         let message = [&header.encode()[..], payload].concat();
         self.stream.write_all(&message)
     }
@@ -169,7 +200,7 @@ impl Client {
                 Reply::Simple { cookie, error } => {
                     (answer.cookie, answer.error) = (cookie, error);
                     if error.is_none() {
-                        data_bytes = self.reads.get(&cookie).map_or(0, |read| read.1);
+                        data_bytes = self.reads.get(cookie).map_or(0, |read| read.1);
                     }
                     true
                 }
@@ -179,7 +210,7 @@ impl Client {
                     data_bytes: bytes,
                     last,
                 } => {
-                    let (start, length) = self.reads[&cookie];
+                    let (start, length) = self.reads.get(cookie).expect("data for a READ");
                     assert_eq!(
                         (offset, bytes as usize),
                         (start, length),
@@ -219,7 +250,7 @@ impl Client {
                 answer.data = self.take(data_bytes)?;
             }
             if last {
-                self.reads.remove(&answer.cookie);
+                self.reads.remove(answer.cookie);
                 return Ok(answer);
             }
         }

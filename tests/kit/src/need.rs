@@ -1,7 +1,7 @@
 //! What a test needs of the machine that it runs on, and what it does where that is missing.
 //!
 //! A test that cannot run prints `skipped:` and the reason, and passes. `FUTAE_REQUIRE` names what this machine
-//! must have, separated by commas, such as `fuse,root,qemu`; `all` names everything but `traces`. A test that is
+//! must have, separated by commas, such as `fuse,root,qemu`; `all` names everything but `traces` and `vsock`. A test that is
 //! skipped for want of something that is named there fails.
 
 use std::fmt;
@@ -31,13 +31,22 @@ pub enum Need {
     Ebpf,
     /// `O_DIRECT` in the directory for temporary files.
     Direct,
+    /// Maps of files that are opened past the page cache: Linux 6.6.
+    DirectMaps,
+    /// Reading and writing Parquet, a feature of `futae-trace` that the whole workspace switches on.
+    Parquet,
+    /// Sockets between a guest and its host. `all` does not name them: a test boots a guest that has them.
+    Vsock,
     /// Traces that are not in this repository (`FUTAE_TRACES`). `all` does not name them: no package has them.
     Traces,
 }
 
+/// What `all` does not name.
+const NOT_OF_ALL: [Need; 2] = [Need::Traces, Need::Vsock];
+
 impl Need {
     /// Everything that can be declared.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 13] = [
         Self::Fuse,
         Self::Root,
         Self::Rings,
@@ -47,6 +56,9 @@ impl Need {
         Self::Cgroup,
         Self::Ebpf,
         Self::Direct,
+        Self::DirectMaps,
+        Self::Parquet,
+        Self::Vsock,
         Self::Traces,
     ];
 
@@ -63,6 +75,9 @@ impl Need {
             Self::Cgroup => "cgroup",
             Self::Ebpf => "ebpf",
             Self::Direct => "direct",
+            Self::DirectMaps => "direct-maps",
+            Self::Parquet => "parquet",
+            Self::Vsock => "vsock",
             Self::Traces => "traces",
         }
     }
@@ -98,7 +113,7 @@ fn judge(need: Need, why: &str, declared: &str) -> Result<(), String> {
                 "{REQUIRE} names {name}, which is none of {known}, all"
             ));
         }
-        let is_of_all = name == "all" && need != Need::Traces;
+        let is_of_all = name == "all" && !NOT_OF_ALL.contains(&need);
         if is_of_all || name == need.name() {
             return Err(format!(
                 "{why}; {REQUIRE} names {need}, so this test must run"
@@ -120,7 +135,7 @@ mod tests {
         assert!(problem.contains("FUTAE_REQUIRE names fuse"), "{problem}");
         for need in Need::ALL {
             let by_all = judge(need, "why", "all").is_err();
-            assert_eq!(by_all, need != Need::Traces, "{need}");
+            assert_eq!(by_all, !NOT_OF_ALL.contains(&need), "{need}");
             assert!(judge(need, "why", need.name()).is_err(), "{need}");
         }
     }

@@ -22,7 +22,7 @@ pub const PERMITTED: [(&str, usize, &str); 24] = [
     ),
     (
         "crates/futae-balance/tests/qmp.rs",
-        7,
+        6,
         "agents and decisions by period, silence that is long enough, the limit for a monitor",
     ),
     (
@@ -46,7 +46,7 @@ pub const PERMITTED: [(&str, usize, &str); 24] = [
         "the limit for a stop",
     ),
     (
-        "crates/futae-wire/tests/nbd_store/real_servers.rs",
+        "crates/futae-nbd-store/tests/nbd_store/real_servers.rs",
         4,
         "delays that overlap, reads that are under way, reconnecting that goes on unseen",
     ),

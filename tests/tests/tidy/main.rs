@@ -4,8 +4,8 @@ mod rules;
 
 use futae_policy::Kind;
 use futae_tests::tidy::{
-    Finding, Source, cards, dependencies, documents, links, policy_names, root, sizes, sources,
-    unsafety, waiting, words,
+    Finding, Source, cards, dependencies, documents, links, policy_names, root, sizes, skips,
+    sources, unsafety, waiting, words,
 };
 use std::process::Command;
 
@@ -109,6 +109,11 @@ fn no_test_is_ignored() {
 #[test]
 fn no_test_sleeps_to_be_right() {
     nothing(&waiting::check(&sources()));
+}
+
+#[test]
+fn no_test_is_skipped_past_the_kit() {
+    nothing(&skips::check(&sources()));
 }
 
 #[test]

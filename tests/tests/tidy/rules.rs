@@ -77,7 +77,7 @@ fn a_use_against_the_order_is_found() {
     assert_eq!(uses(policy, "use futae_sim::Hierarchy;"), 1);
     assert_eq!(uses(policy, "fn f() { ::futae_engine::run() }"), 1);
     assert_eq!(
-        uses("crates/futae-engine/tests/x.rs", "use futae_wire as w;"),
+        uses("crates/futae-engine/tests/x.rs", "use futae_nbd as w;"),
         1
     );
     assert_eq!(uses("lab/papers/src/lib.rs", "use futae_tests::BLOCK;"), 1);

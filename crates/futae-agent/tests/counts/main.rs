@@ -154,7 +154,7 @@ fn counts_equal_the_truth_here() {
 #[test]
 fn a_report_arrives_over_vsock() {
     let Some(agent) = std::env::var_os(AGENT) else {
-        return say("skipped: vsock, here; it is tested in guests");
+        return skip(Need::Vsock, "vsock, here; it is tested in guests");
     };
     let socket = system::listen_vsock(VSOCK_PORT).expect("a port");
     let mut agent = Command::new(agent)

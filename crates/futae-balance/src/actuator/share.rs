@@ -1,7 +1,7 @@
 //! A share of the cache of a `futae serve`.
 
 use futae_control::ask;
-use futae_trace::Size;
+use futae_units::Size;
 use serde_json::{Value, json};
 use std::path::Path;
 

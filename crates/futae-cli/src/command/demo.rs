@@ -3,7 +3,7 @@
 use crate::demo::{self, DemoPlan};
 use crate::failure::Failure;
 use crate::laboratory;
-use futae_trace::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, Size, parse_block_bytes};
+use futae_units::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, Size, parse_block_bytes};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::env;
 use std::ffi::OsString;

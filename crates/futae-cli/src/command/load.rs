@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use crate::load::{self, Files, LoadPlan, Pace, Until};
 use crate::progress::Progress;
 use anyhow::anyhow;
-use futae_trace::Size;
+use futae_units::Size;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::io::Write;
 use std::path::PathBuf;

@@ -21,7 +21,7 @@ use futae_guest::{
 };
 use futae_log::LogArgs;
 use futae_policy::{PolicySpec, Shape, Trait};
-use futae_trace::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, Size, parse_block_bytes};
+use futae_units::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, Size, parse_block_bytes};
 use open::Tell;
 use serde_json::{Value, json};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};

@@ -8,7 +8,7 @@ use futae_agent_protocol::{Source, printable};
 use futae_control::{EngineReport, ask};
 use futae_engine::{EngineStatus, VolumeStatus};
 use futae_host::ServerStatus;
-use futae_trace::Size;
+use futae_units::Size;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::fmt::Write as _;

@@ -3,10 +3,8 @@
 use crate::failure::Failure;
 use crate::table::count;
 use futae_sim::run::ViewChoice;
-use futae_trace::{
-    BLOCK_BYTES_MAX, Columns, Doubt, Format, SIMULATED_BLOCK_BYTES_MIN, TraceOptions,
-    parse_block_bytes,
-};
+use futae_trace::{Columns, Doubt, Format, TraceOptions};
+use futae_units::{BLOCK_BYTES_MAX, SIMULATED_BLOCK_BYTES_MIN, parse_block_bytes};
 
 /// How a trace file is read.
 #[derive(clap::Args)]

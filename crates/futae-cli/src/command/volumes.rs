@@ -3,10 +3,10 @@
 use crate::failure::Failure;
 use anyhow::Context;
 use futae_engine::{FileStore, Store};
+use futae_nbd::NbdUri;
+use futae_nbd_store::NbdStore;
 use futae_policy::{Argument, Class, PolicySpec, Trait};
-use futae_trace::Size;
-use futae_wire::NbdUri;
-use futae_wire::nbd_store::NbdStore;
+use futae_units::Size;
 use rustix::fs::statfs;
 use std::fmt;
 use std::path::{Path, PathBuf};

@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use futae_engine::WriteBackOptions;
 use futae_sim::WriteMode;
-use futae_trace::Size;
+use futae_units::Size;
 use std::time::Duration;
 
 /// When written data goes to the store.

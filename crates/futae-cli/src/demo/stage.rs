@@ -10,9 +10,9 @@ use futae_engine::{
 };
 use futae_guest::{Mount, MountError, MountOptions, ShownFile, TransportChoice};
 use futae_host::{Export, Listen, Server, ServerOptions};
+use futae_nbd::NbdUri;
+use futae_nbd_store::NbdStore;
 use futae_policy::{Class, Kind, Trait, VolumeId};
-use futae_wire::NbdUri;
-use futae_wire::nbd_store::NbdStore;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};

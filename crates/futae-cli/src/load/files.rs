@@ -6,7 +6,7 @@ use super::stamp::{self, SECTOR};
 use crate::failure::Failure;
 use anyhow::{Context, anyhow};
 use futae_engine::IoBuf;
-use futae_trace::Size;
+use futae_units::Size;
 use rustix::fs::{Advice, FallocateFlags, OFlags};
 use rustix::io::Errno;
 use std::fs::{self, File, OpenOptions};

@@ -2,7 +2,8 @@
 
 use super::pace::Pace;
 use crate::failure::Failure;
-use futae_trace::{BlockRequest, Generator, Size, WorkloadSpec};
+use futae_trace::{BlockRequest, Generator, WorkloadSpec};
+use futae_units::Size;
 use std::path::PathBuf;
 use std::time::Duration;
 

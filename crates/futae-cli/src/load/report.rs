@@ -2,7 +2,7 @@
 
 use super::plan::{Layout, LoadPlan};
 use crate::table::count;
-use futae_trace::Size;
+use futae_units::Size;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 use std::time::Duration;

@@ -72,6 +72,9 @@ impl State {
         if self.under_way.write_over(&of).is_some() {
             return self.steps.count(1);
         }
+        if let Some((twin, _)) = self.twin_of(block) {
+            return self.touch_twin(twin, block.volume(), AccessKind::Notice, effects);
+        }
         let outcome = self.offer(block, AccessKind::Notice, effects);
         let Outcome::Admitted { slot, .. } = outcome else {
             return;

@@ -45,7 +45,20 @@ impl State {
         };
         for index in first..end {
             let block = BlockId::new(span.volume, index);
-            let outcome = if goes_on && index == first {
+            let is_decided = goes_on && index == first;
+            let twin = if is_decided {
+                None
+            } else {
+                self.twin_of(block)
+            };
+            if let Some((twin, slot)) = twin {
+                let from = self.block_span(block);
+                let (frame, to) = (self.arena.frame(slot), reading.span);
+                from.copy(frame, &to, reading.bytes());
+                self.touch_twin(twin, span.volume, AccessKind::Read, effects);
+                continue;
+            }
+            let outcome = if is_decided {
                 let slot = self.level.find(block);
                 slot.map_or(Outcome::Bypassed, Outcome::Hit)
             } else {

@@ -234,6 +234,18 @@ impl State {
         marks: Class,
         effects: &mut Effects,
     ) -> Outcome {
+        self.offer_counted(block, kind, marks, block.volume(), effects)
+    }
+
+    /// As [`offer_marked`](Self::offer_marked), counted as an access to the volume `counted`.
+    pub fn offer_counted(
+        &mut self,
+        block: BlockId,
+        kind: AccessKind,
+        marks: Class,
+        counted: VolumeId,
+        effects: &mut Effects,
+    ) -> Outcome {
         let mut class = self.volumes[usize::from(block.volume().0)].class;
         if self.is_dirty(block) {
             class = class.with(Class::DIRTY);
@@ -246,9 +258,7 @@ impl State {
             self.frames.touch(slot);
         }
         self.tally.count(kind, hit);
-        self.volumes[usize::from(block.volume().0)]
-            .tally
-            .count(kind, hit);
+        self.volumes[usize::from(counted.0)].tally.count(kind, hit);
         self.by_class[class.number()].count(kind, hit);
         if let Some(log) = &mut self.log {
             log.write(&access, &outcome);

@@ -16,6 +16,7 @@ mod admit;
 mod mac;
 mod macs;
 mod options;
+mod share;
 mod state;
 mod table;
 mod tally;

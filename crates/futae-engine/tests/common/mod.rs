@@ -1,174 +1,22 @@
-//! A store for tests: bytes in memory, operations that end when the test says so.
+//! An engine over a test's store.
 #![allow(
     dead_code,
+    unused_imports,
     clippy::allow_attributes,
     reason = "each test file uses its own part"
 )]
 
 use futae_engine::{
-    Engine, EngineOptions, Extent, HandedDown, IoBuf, IoError, IoErrorKind, OnEviction, OnRefusal,
-    Operation, Request, Store, StoreDone, StoreOperation, Verification, WriteBackOptions,
+    Engine, EngineOptions, HandedDown, IoBuf, IoError, OnEviction, OnRefusal, Operation, Request,
+    Store, Verification, WriteBackOptions,
 };
 use futae_policy::{Class, Prng, VolumeId};
+pub use futae_testkit::manual_store::{BLOCK, ManualStore, broken, initial};
 use std::sync::{Arc, Mutex};
-
-/// Bytes of a block in these tests.
-pub const BLOCK: u64 = 4096;
-
-/// What a test store was given by the cache above.
-#[derive(Default)]
-pub struct Inside {
-    pub bytes: Vec<u8>,
-    pub held: Vec<(StoreOperation, StoreDone)>,
-    pub hold: bool,
-    pub fail_reads: bool,
-    pub fail_writes: bool,
-    pub reads: Vec<(u64, usize)>,
-    /// Writes by offset, length, and whether they were to be stable.
-    pub writes: Vec<(u64, usize, bool)>,
-    /// Whether nothing is stored anywhere, if asked for extents.
-    pub is_hole: bool,
-    pub flushes: u32,
-    /// As a store with connections has it; demotions of another are dropped.
-    pub generation: u64,
-    pub demotions: Vec<(u64, u64, Vec<u8>)>,
-    pub notices: Vec<(u64, u64)>,
-}
-
-pub struct TestStore {
-    pub inside: Mutex<Inside>,
-}
-
-impl TestStore {
-    pub fn new(blocks: u64) -> Arc<Self> {
-        let bytes = (0..blocks * BLOCK).map(initial).collect();
-        Arc::new(Self {
-            inside: Mutex::new(Inside {
-                bytes,
-                ..Inside::default()
-            }),
-        })
-    }
-
-    pub fn set(&self, change: impl FnOnce(&mut Inside)) {
-        change(&mut self.inside.lock().expect("store"));
-    }
-
-    pub fn get<T>(&self, look: impl FnOnce(&Inside) -> T) -> T {
-        look(&self.inside.lock().expect("store"))
-    }
-
-    /// Ends the held operation number `which`, well or badly.
-    pub fn release(&self, which: usize, fail: bool) {
-        let (operation, done) = self.inside.lock().expect("store").held.remove(which);
-        let result = if fail {
-            Err(broken())
-        } else {
-            self.perform(operation)
-        };
-        done(result);
-    }
-
-    pub fn release_all(&self) {
-        while self.get(|inside| !inside.held.is_empty()) {
-            self.release(0, false);
-        }
-    }
-
-    fn perform(&self, operation: StoreOperation) -> Result<IoBuf, IoError> {
-        let mut inside = self.inside.lock().expect("store");
-        let at = |offset: u64, length: u64| offset as usize..(offset + length) as usize;
-        match operation {
-            StoreOperation::Read { offset, mut buffer } => {
-                inside.reads.push((offset, buffer.len()));
-                if inside.fail_reads {
-                    return Err(broken());
-                }
-                let range = at(offset, buffer.len() as u64);
-                buffer.as_mut_slice().copy_from_slice(&inside.bytes[range]);
-                Ok(buffer)
-            }
-            StoreOperation::Write {
-                offset,
-                buffer,
-                fua,
-            } => {
-                inside.writes.push((offset, buffer.len(), fua));
-                if inside.fail_writes {
-                    return Err(broken());
-                }
-                let range = at(offset, buffer.len() as u64);
-                inside.bytes[range].copy_from_slice(buffer.as_slice());
-                Ok(buffer)
-            }
-            StoreOperation::Flush => {
-                inside.flushes += 1;
-                Ok(IoBuf::new(0))
-            }
-            StoreOperation::Trim { offset, length }
-            | StoreOperation::WriteZeroes { offset, length, .. } => {
-                inside.bytes[at(offset, length)].fill(0);
-                Ok(IoBuf::new(0))
-            }
-        }
-    }
-}
-
-impl Store for TestStore {
-    fn size_bytes(&self) -> u64 {
-        self.get(|inside| inside.bytes.len() as u64)
-    }
-    fn describe(&self) -> String {
-        "a test store".to_owned()
-    }
-    fn is_read_only(&self) -> bool {
-        false
-    }
-    fn submit(&self, _sequence: u64, operation: StoreOperation, done: StoreDone) {
-        let mut inside = self.inside.lock().expect("store");
-        if inside.hold {
-            inside.held.push((operation, done));
-            return;
-        }
-        drop(inside);
-        done(self.perform(operation));
-    }
-    fn takes_demotions(&self) -> bool {
-        true
-    }
-    fn extents(&self, _offset: u64, length: u64) -> Result<Vec<Extent>, IoError> {
-        let hole = self.get(|inside| inside.is_hole);
-        Ok(vec![Extent { length, hole }])
-    }
-    fn generation(&self) -> u64 {
-        self.get(|inside| inside.generation)
-    }
-    fn demote(&self, sequence: u64, generation: u64, offset: u64, data: IoBuf) {
-        self.set(|inside| {
-            if generation == inside.generation {
-                inside
-                    .demotions
-                    .push((sequence, offset, data.as_slice().to_vec()));
-            }
-        });
-    }
-    fn notice(&self, _sequence: u64, offset: u64, length: u64) {
-        self.set(|inside| inside.notices.push((offset, length)));
-    }
-}
-
-/// What byte `at` of a fresh store is.
-pub fn initial(at: u64) -> u8 {
-    (at / BLOCK * 31 + at % 251) as u8
-}
-
-pub fn broken() -> IoError {
-    IoError::new(IoErrorKind::Store, "the test store was told to fail")
-}
 
 pub struct Setup {
     pub engine: Arc<Engine>,
-    pub store: Arc<TestStore>,
+    pub store: Arc<ManualStore>,
     pub volume: VolumeId,
 }
 
@@ -206,7 +54,7 @@ pub fn setup_writing(
         write_back,
     };
     let engine = Engine::new(&options).expect("an engine");
-    let store = TestStore::new(bytes / BLOCK);
+    let store = ManualStore::new(bytes / BLOCK);
     let below: Arc<dyn Store> = Arc::clone(&store) as _;
     let volume = engine
         .add_volume("test", below, Class::NORMAL)

@@ -1,7 +1,7 @@
 //! Files that are written through.
 
-use crate::common::{self, take};
-use crate::lower::{Lower, add, append, engine, now, read, start, step};
+use crate::common::{self, ManualStore, take};
+use crate::lower::{add, append, engine, now, read, start, step};
 use futae_engine::{SetupError, Store};
 use futae_policy::{Class, Prng};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 #[test]
 fn reads_end_where_the_file_ends() {
-    let (engine, lower) = (engine("lru", 8), Lower::new(vec![7; 5000]));
+    let (engine, lower) = (engine("lru", 8), ManualStore::growing(vec![7; 5000]));
     let volume = add(&engine, &lower);
     for _ in 0..2 {
         assert_eq!(now(&engine, volume, read(4000, 9000)), vec![7; 1000]);
@@ -22,7 +22,10 @@ fn reads_end_where_the_file_ends() {
 #[test]
 fn what_lies_between_the_old_end_and_a_write_is_zero_whatever_the_frame_held() {
     let engine = engine("lru", 1);
-    let (other, lower) = (Lower::new(vec![0xFF; 4096]), Lower::new(vec![1; 100]));
+    let (other, lower) = (
+        ManualStore::growing(vec![0xFF; 4096]),
+        ManualStore::growing(vec![1; 100]),
+    );
     let (other_volume, volume) = (add(&engine, &other), add(&engine, &lower));
     // The frame is full of something else before the short file is in it.
     assert_eq!(now(&engine, other_volume, read(0, 4096)), vec![0xFF; 4096]);
@@ -40,14 +43,14 @@ fn what_lies_between_the_old_end_and_a_write_is_zero_whatever_the_frame_held() {
 
 #[test]
 fn what_is_read_behind_a_growing_write_waits_for_it() {
-    let (engine, lower) = (engine("lru", 8), Lower::new(vec![1; 100]));
+    let (engine, lower) = (engine("lru", 8), ManualStore::growing(vec![1; 100]));
     let volume = add(&engine, &lower);
     lower.hold(true);
     let written = start(&engine, volume, common::write(6000, &[2; 50]));
     let seen = start(&engine, volume, read(50, 9000));
     lower.hold(false);
     assert!(take(&seen).is_none() && take(&written).is_none());
-    lower.release(true);
+    lower.release(0, false);
     assert_eq!(take(&written).expect("answered").expect("well"), []);
     let wanted = [&[1; 50][..], &vec![0; 5900], &[2; 50]].concat();
     assert_eq!(take(&seen).expect("answered").expect("well"), wanted);
@@ -55,14 +58,14 @@ fn what_is_read_behind_a_growing_write_waits_for_it() {
 
 #[test]
 fn appended_data_has_a_place_each() {
-    let (engine, lower) = (engine("lru", 8), Lower::new(vec![]));
+    let (engine, lower) = (engine("lru", 8), ManualStore::growing(vec![]));
     let volume = add(&engine, &lower);
     lower.hold(true);
     let answers: Vec<_> = (1..=5u8)
         .map(|byte| start(&engine, volume, append(&vec![byte; 1000])))
         .collect();
     while lower.held() > 0 {
-        lower.release(true);
+        lower.release(0, false);
     }
     for answer in answers {
         take(&answer).expect("answered").expect("well");
@@ -75,11 +78,11 @@ fn appended_data_has_a_place_each() {
 
 #[test]
 fn a_failed_growing_write_leaves_the_size_that_the_store_has() {
-    let (engine, lower) = (engine("lru", 8), Lower::new(vec![1; 100]));
+    let (engine, lower) = (engine("lru", 8), ManualStore::growing(vec![1; 100]));
     let volume = add(&engine, &lower);
     lower.hold(true);
     let written = start(&engine, volume, common::write(5000, &[2; 50]));
-    lower.release(false);
+    lower.release(0, true);
     assert!(take(&written).expect("answered").is_err());
     lower.hold(false);
     assert_eq!(now(&engine, volume, read(0, 9000)), vec![1; 100]);
@@ -91,7 +94,7 @@ fn a_failed_growing_write_leaves_the_size_that_the_store_has() {
 
 #[test]
 fn a_change_waits_for_what_is_under_way_and_holds_up_what_comes() {
-    let (engine, lower) = (engine("lru", 8), Lower::new(vec![1; 8192]));
+    let (engine, lower) = (engine("lru", 8), ManualStore::growing(vec![1; 8192]));
     let volume = add(&engine, &lower);
     lower.hold(true);
     let before = start(&engine, volume, read(0, 4096));
@@ -107,7 +110,7 @@ fn a_change_waits_for_what_is_under_way_and_holds_up_what_comes() {
     assert!(!changer.is_finished(), "a read is under way");
     let after = start(&engine, volume, read(0, 4096));
     lower.hold(false);
-    lower.release(true);
+    lower.release(0, false);
     changer.join().expect("changed");
     assert_eq!(take(&before).expect("answered").expect("well"), [1; 4096]);
     let after = take(&after).expect("answered").expect("well");
@@ -117,12 +120,12 @@ fn a_change_waits_for_what_is_under_way_and_holds_up_what_comes() {
 
 #[test]
 fn a_removed_volume_leaves_nothing_to_the_next_of_its_number() {
-    let (engine, old) = (engine("lru", 8), Lower::new(vec![1; 8192]));
+    let (engine, old) = (engine("lru", 8), ManualStore::growing(vec![1; 8192]));
     let volume = add(&engine, &old);
     assert_eq!(now(&engine, volume, read(0, 8192)), vec![1; 8192]);
     engine.remove_volume(volume);
     assert_eq!(engine.status().resident_blocks, 0);
-    let new = Lower::new(vec![2; 4096]);
+    let new = ManualStore::growing(vec![2; 4096]);
     assert_eq!(add(&engine, &new), volume, "the number is free");
     assert_eq!(now(&engine, volume, read(0, 8192)), vec![2; 4096]);
     engine.audit();
@@ -130,7 +133,7 @@ fn a_removed_volume_leaves_nothing_to_the_next_of_its_number() {
 
 #[test]
 fn there_is_an_end_to_volumes_and_removing_one_makes_room() {
-    let (engine, lower) = (engine("lru", 8), Lower::new(vec![1; 10]));
+    let (engine, lower) = (engine("lru", 8), ManualStore::growing(vec![1; 10]));
     let first = add(&engine, &lower);
     let add_more = || {
         let below = Arc::clone(&lower) as Arc<dyn Store>;
@@ -155,7 +158,7 @@ fn several_files_are_equal_to_plain_arrays_under_every_policy() {
             let mut dice = Prng::new(slots.into());
             let mut files: Vec<_> = (0..3)
                 .map(|_| {
-                    let lower = Lower::new(Vec::new());
+                    let lower = ManualStore::growing(Vec::new());
                     (add(&engine, &lower), lower, Vec::new())
                 })
                 .collect();
@@ -167,7 +170,7 @@ fn several_files_are_equal_to_plain_arrays_under_every_policy() {
                 engine.audit();
                 if dice.below(100) == 0 {
                     engine.remove_volume(*volume);
-                    *lower = Lower::new(Vec::new());
+                    *lower = ManualStore::growing(Vec::new());
                     *volume = add(&engine, lower);
                     model.clear();
                 }

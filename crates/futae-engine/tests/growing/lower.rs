@@ -1,92 +1,16 @@
-//! A file in memory as a store, and an engine over such files.
+//! An engine over files in memory.
 
-use crate::common::{self, BLOCK, broken, take};
+use crate::common::{self, BLOCK, ManualStore, take};
 use futae_engine::{
     ClientId, Engine, EngineOptions, IoBuf, IoError, OnEviction, Operation, Request, Store,
-    StoreDone, StoreOperation, WriteBackOptions,
+    WriteBackOptions,
 };
 use futae_policy::{Class, Prng, VolumeId};
-use std::sync::{Arc, Mutex};
+use futae_testkit::manual_store::Inside;
+use std::sync::Arc;
 use std::time::Duration;
 
 pub const CLIENT: ClientId = ClientId(0);
-
-/// A file in memory: writes beyond its end make it grow, and reads beyond it fail.
-#[derive(Default)]
-pub struct Lower(Mutex<Inside>);
-
-#[derive(Default)]
-pub struct Inside {
-    pub bytes: Vec<u8>,
-    hold: bool,
-    held: Vec<(StoreOperation, StoreDone)>,
-}
-
-impl Lower {
-    pub fn new(bytes: Vec<u8>) -> Arc<Self> {
-        let lower = Self::default();
-        lower.set(|inside| inside.bytes = bytes);
-        Arc::new(lower)
-    }
-
-    pub fn set<T>(&self, change: impl FnOnce(&mut Inside) -> T) -> T {
-        change(&mut self.0.lock().expect("the store"))
-    }
-
-    pub fn bytes(&self) -> Vec<u8> {
-        self.set(|inside| inside.bytes.clone())
-    }
-
-    pub fn hold(&self, hold: bool) {
-        self.set(|inside| inside.hold = hold);
-    }
-
-    pub fn held(&self) -> usize {
-        self.set(|inside| inside.held.len())
-    }
-
-    /// Ends the operation that has been held longest, well or badly.
-    pub fn release(&self, well: bool) {
-        let (operation, done) = self.set(|inside| inside.held.remove(0));
-        done(if well {
-            self.perform(operation)
-        } else {
-            Err(broken())
-        });
-    }
-
-    /// Ends one of the operations that are held, if there is any.
-    pub fn release_any(&self, dice: &mut Prng) -> bool {
-        let held = self.set(|inside| {
-            let held = inside.held.len() as u64;
-            (held > 0).then(|| inside.held.remove(dice.below(held) as usize))
-        });
-        let Some((operation, done)) = held else {
-            return false;
-        };
-        done(self.perform(operation));
-        true
-    }
-
-    pub fn perform(&self, operation: StoreOperation) -> Result<IoBuf, IoError> {
-        self.set(|inside| match operation {
-            StoreOperation::Read { offset, mut buffer } => {
-                let start = offset as usize;
-                let there = inside.bytes.get(start..start + buffer.len());
-                buffer
-                    .as_mut_slice()
-                    .copy_from_slice(there.ok_or_else(broken)?);
-                Ok(buffer)
-            }
-            StoreOperation::Write { offset, buffer, .. } => {
-                put(&mut inside.bytes, offset as usize, buffer.as_slice());
-                Ok(buffer)
-            }
-            StoreOperation::Flush => Ok(IoBuf::new(0)),
-            StoreOperation::Trim { .. } | StoreOperation::WriteZeroes { .. } => Err(broken()),
-        })
-    }
-}
 
 pub fn put(bytes: &mut Vec<u8>, offset: usize, data: &[u8]) {
     let end = offset + data.len();
@@ -94,33 +18,6 @@ pub fn put(bytes: &mut Vec<u8>, offset: usize, data: &[u8]) {
         bytes.resize(end, 0);
     }
     bytes[offset..end].copy_from_slice(data);
-}
-
-impl Store for Lower {
-    fn size_bytes(&self) -> u64 {
-        self.set(|inside| inside.bytes.len() as u64)
-    }
-
-    fn describe(&self) -> String {
-        "a file in memory".to_owned()
-    }
-
-    fn is_read_only(&self) -> bool {
-        false
-    }
-
-    fn submit(&self, _sequence: u64, operation: StoreOperation, done: StoreDone) {
-        let operation = self.set(|inside| {
-            if !inside.hold {
-                return Some((operation, done));
-            }
-            inside.held.push((operation, done));
-            None
-        });
-        if let Some((operation, done)) = operation {
-            done(self.perform(operation));
-        }
-    }
 }
 
 pub fn engine(policy: &str, slots: u32) -> Arc<Engine> {
@@ -149,7 +46,7 @@ pub fn engine_that(policy: &str, slots: u32, write_back: Option<WriteBackOptions
     Engine::new(&options).expect("an engine")
 }
 
-pub fn add(engine: &Engine, lower: &Arc<Lower>) -> VolumeId {
+pub fn add(engine: &Engine, lower: &Arc<ManualStore>) -> VolumeId {
     let below = Arc::clone(lower) as Arc<dyn Store>;
     let volume = engine.add_growing_volume("a file", below, Class::NORMAL);
     volume.expect("a volume")
@@ -190,7 +87,7 @@ pub fn now(engine: &Arc<Engine>, volume: VolumeId, operation: Operation) -> Vec<
 /// One random operation on the cache and on a plain array of bytes.
 pub fn step(
     engine: &Arc<Engine>,
-    lower: &Lower,
+    lower: &ManualStore,
     volume: VolumeId,
     model: &mut Vec<u8>,
     dice: &mut Prng,

@@ -1,7 +1,7 @@
 //! Files that are written back, but for what makes them grow.
 
-use crate::common::{self, take};
-use crate::lower::{CLIENT, Lower, add, append, now, read, start, step, writing_back};
+use crate::common::{self, ManualStore, take};
+use crate::lower::{CLIENT, add, append, now, read, start, step, writing_back};
 use futae_engine::{Engine, Operation};
 use futae_policy::{Prng, VolumeId};
 use futae_testkit::wait::eventually;
@@ -11,9 +11,12 @@ use std::thread;
 use std::time::Duration;
 
 /// A file of which a part is dirty, and nothing else is under way.
-fn dirtied(length: usize, offset: u64, data: &[u8]) -> (Arc<Engine>, Arc<Lower>, VolumeId) {
+fn dirtied(length: usize, offset: u64, data: &[u8]) -> (Arc<Engine>, Arc<ManualStore>, VolumeId) {
     let long = Duration::from_secs(3600);
-    let (engine, lower) = (writing_back("lru", 16, long), Lower::new(vec![1; length]));
+    let (engine, lower) = (
+        writing_back("lru", 16, long),
+        ManualStore::growing(vec![1; length]),
+    );
     let volume = add(&engine, &lower);
     now(&engine, volume, read(0, length as u64));
     now(&engine, volume, common::write(offset, data));
@@ -43,7 +46,10 @@ fn what_makes_a_file_grow_is_written_through_and_the_rest_back() {
 fn a_dirty_block_beside_the_cache_grows_with_its_file() {
     let long = Duration::from_secs(3600);
     let engine = writing_back("lru", 4, long);
-    let (lower, other) = (Lower::new(vec![1; 100]), Lower::new(vec![9; 16_384]));
+    let (lower, other) = (
+        ManualStore::growing(vec![1; 100]),
+        ManualStore::growing(vec![9; 16_384]),
+    );
     let (volume, other_volume) = (add(&engine, &lower), add(&engine, &other));
     // Its frame has held something longer.
     now(&engine, other_volume, read(0, 16_384));
@@ -53,10 +59,10 @@ fn a_dirty_block_beside_the_cache_grows_with_its_file() {
     let grown = start(&engine, volume, common::write(300, &[3; 10]));
     now(&engine, other_volume, read(0, 16_384));
     assert_eq!((engine.dirty_blocks(), lower.held()), (1, 1), "evicted");
-    lower.release(true);
+    lower.release(0, false);
     take(&grown).expect("answered").expect("well");
     while lower.held() > 0 {
-        lower.release(true);
+        lower.release(0, false);
     }
     lower.hold(false);
     let mut wanted = [&[1; 50][..], &[2; 10], &[1; 40]].concat();
@@ -104,7 +110,7 @@ fn what_cannot_be_written_back_is_told_to_a_change_and_kept() {
     eventually("the write-back is held", || lower.held() > 0);
     let waiting = start(&engine, volume, read(0, 100));
     assert!(take(&waiting).is_none(), "read while it is changed");
-    lower.release(false);
+    lower.release(0, true);
     changer.join().expect("it ends").expect_err("not written");
     assert_eq!(take(&waiting).expect("answered").expect("well"), [2; 100]);
     lower.hold(false);
@@ -122,7 +128,7 @@ fn a_volume_that_is_removed_takes_what_is_dirty_with_it() {
     engine.remove_volume(volume);
     assert_eq!(engine.dirty_blocks(), 0);
     assert_eq!(lower.bytes(), [1; 8192]);
-    let new = Lower::new(vec![3; 8192]);
+    let new = ManualStore::growing(vec![3; 8192]);
     assert_eq!(add(&engine, &new), volume);
     assert_eq!(now(&engine, volume, read(0, 8192)), [3; 8192]);
     engine.audit();
@@ -135,7 +141,7 @@ struct Releaser {
 }
 
 impl Releaser {
-    fn start(lowers: Vec<Arc<Lower>>, seed: u64) -> Self {
+    fn start(lowers: Vec<Arc<ManualStore>>, seed: u64) -> Self {
         let over = Arc::new(AtomicBool::new(false));
         let is_over = Arc::clone(&over);
         for lower in &lowers {
@@ -175,7 +181,7 @@ fn files_that_are_written_back_are_equal_to_plain_arrays_under_every_policy() {
             let engine = writing_back(policy, slots, Duration::from_millis(2));
             engine.set_step_blocks(if slots == 40 { 1024 } else { 2 });
             let mut dice = Prng::new(slots.into());
-            let lowers: Vec<_> = (0..3).map(|_| Lower::new(Vec::new())).collect();
+            let lowers: Vec<_> = (0..3).map(|_| ManualStore::growing(Vec::new())).collect();
             let mut files: Vec<_> = lowers
                 .iter()
                 .map(|lower| (add(&engine, lower), Arc::clone(lower), Vec::new()))

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use futae_engine::IoBuf;
 use futae_guest::Mount;
+use futae_testkit::need::{Need, skip};
 use rustix::fs::FallocateFlags;
 
 use crate::common::{
@@ -149,7 +150,10 @@ fn it_can_be_mapped() {
         options.kernel_cache = kernel_cache;
         let (_engine, mount) = mount_image(&place, &image, 300, &options);
         if !kernel_cache && !mount.negotiated().shared_mmap {
-            println!("skipped: this kernel maps no file that is opened past the page cache");
+            skip(
+                Need::DirectMaps,
+                "this kernel maps no file that is opened past the page cache",
+            );
             continue;
         }
         open(path(&mount), false)

@@ -12,8 +12,8 @@ pub use futae_testkit::wait::eventually;
 
 use futae_engine::{Engine, EngineOptions, OnEviction};
 use futae_host::{Export, Listen, Server, ServerOptions};
+use futae_nbd::ClientWish;
 use futae_policy::{Class, PolicySpec};
-use futae_wire::ClientWish;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;

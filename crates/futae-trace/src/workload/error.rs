@@ -1,7 +1,7 @@
 //! What can be wrong with a workload spec.
 
 use super::workloads;
-use crate::SizeError;
+use futae_units::SizeError;
 use std::fmt;
 
 /// A workload spec that cannot be used: what is wrong, and where.

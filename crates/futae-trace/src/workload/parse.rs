@@ -5,7 +5,7 @@ use super::piece::{Piece, Problem, arguments, closing};
 use super::region::Region;
 use super::spec::Family;
 use super::{WorkloadErrorKind, workloads};
-use crate::Size;
+use futae_units::Size;
 
 /// How deep workloads may be nested.
 pub const DEPTH_MAX: usize = 8;

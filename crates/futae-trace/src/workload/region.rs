@@ -1,8 +1,9 @@
 //! What the simple workloads have in common: a run of blocks and a share of writes.
 
 use super::WorkloadErrorKind;
-use crate::{BlockRequest, Size};
+use crate::BlockRequest;
 use futae_policy::{BlockId, Prng};
+use futae_units::Size;
 use std::fmt;
 
 /// The blocks that a simple workload asks for, and how many of its requests are writes.

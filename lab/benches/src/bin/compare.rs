@@ -7,7 +7,7 @@ use futae_bench::report::{Report, SimulatorReport, Spread};
 use futae_bench::rounds::{self, Plan};
 use futae_bench::servers::{Ground, Server};
 use futae_bench::{floor, speeds};
-use futae_trace::{Size, parse_block_bytes};
+use futae_units::{Size, parse_block_bytes};
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;

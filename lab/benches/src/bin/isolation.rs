@@ -4,7 +4,7 @@ use anyhow::Context;
 use clap::Parser;
 use futae_bench::isolation::{self, Attack, Row, Settings};
 use futae_bench::process::Nursery;
-use futae_trace::Size;
+use futae_units::Size;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;

@@ -6,7 +6,7 @@ use clap::Parser;
 use futae_bench::mounts::{LOADS, Sample, Way, make, measure, mount, warm_up};
 use futae_bench::process::Nursery;
 use futae_bench::report::Spread;
-use futae_trace::Size;
+use futae_units::Size;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;

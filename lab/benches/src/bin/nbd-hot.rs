@@ -5,8 +5,8 @@ use clap::Parser;
 use futae_bench::client;
 use futae_bench::load::{self, Load, Measured, Order};
 use futae_bench::process::own_cpu_seconds;
-use futae_trace::parse_block_bytes;
-use futae_wire::NbdUri;
+use futae_nbd::NbdUri;
+use futae_units::parse_block_bytes;
 use serde_json::json;
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
 //! An NBD server whose answers never end: chunks over the same range, and extents, for ever.
 
-use futae_wire::constants::STATE_ZERO;
-use futae_wire::reply::{self, Extent};
-use futae_wire::{
+use futae_nbd::constants::STATE_ZERO;
+use futae_nbd::reply::{self, Extent};
+use futae_nbd::{
     Capabilities, Command, DemotionOffer, ExportDirectory, ExportInfo, Handshake, Outcome,
     RequestHeader, greeting, parse_request,
 };
@@ -102,7 +102,7 @@ fn answer(stream: &mut UnixStream, request: &RequestHeader) -> anyhow::Result<()
                 };
                 EXTENTS
             ];
-            let id = futae_wire::constants::BASE_ALLOCATION_ID;
+            let id = futae_nbd::constants::BASE_ALLOCATION_ID;
             reply::append_block_status(&mut chunk, cookie, id, &extents, false);
             loop {
                 stream.write_all(&chunk)?;

@@ -2,9 +2,9 @@
 
 use crate::histogram::Histogram;
 use anyhow::{Context, ensure};
+use futae_nbd::constants::SIMPLE_REPLY_BYTES;
+use futae_nbd::{ClientWish, Command, Reply, RequestHeader, client, parse_reply};
 use futae_policy::Prng;
-use futae_wire::constants::SIMPLE_REPLY_BYTES;
-use futae_wire::{ClientWish, Command, Reply, RequestHeader, client, parse_reply};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;

@@ -14,7 +14,7 @@ use futae_balance::{Config, Controller, Report};
 use futae_papers::aoki::{Hits, Simulated, Spread, TRIALS_COMPARED, simulated_hits};
 use futae_papers::{Check, Grid, Reproduction, Source};
 use futae_terminal::failure::Failure;
-use futae_trace::Size;
+use futae_units::Size;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 

@@ -14,7 +14,7 @@ use futae_balance::Config;
 use futae_balance::actuator::Actuator;
 use futae_papers::Reproduction;
 use futae_terminal::failure::Failure;
-use futae_trace::Size;
+use futae_units::Size;
 use std::fs;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};

@@ -17,7 +17,7 @@ use futae_balance::actuator::Actuator;
 use futae_machine::Guest;
 use futae_papers::{Check, Reproduction, Source};
 use futae_terminal::failure::Failure;
-use futae_trace::Size;
+use futae_units::Size;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;

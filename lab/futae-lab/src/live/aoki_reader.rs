@@ -13,7 +13,8 @@ use anyhow::{Context, bail};
 use futae_agent_protocol::{
     Counters, Frame, Hello, Memory, Message, PAGE_BYTES, References, Sample,
 };
-use futae_trace::{Generator, Size};
+use futae_trace::Generator;
+use futae_units::Size;
 use rustix::fs::Advice;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use std::fs::{self, File};

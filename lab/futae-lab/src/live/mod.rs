@@ -44,7 +44,8 @@ mod yoshida_host;
 
 use futae_papers::Options;
 use futae_terminal::failure::Failure;
-use futae_trace::{Size, WorkloadError, WorkloadSpec};
+use futae_trace::{WorkloadError, WorkloadSpec};
+use futae_units::Size;
 
 /// A live experiment.
 pub type Experiment = futae_papers::Experiment<Failure>;

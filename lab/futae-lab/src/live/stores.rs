@@ -4,8 +4,8 @@
 use super::process::{Background, futae, status};
 use anyhow::{Context, bail, ensure};
 use futae_engine::EngineStatus;
-use futae_wire::constants::SIMPLE_REPLY_BYTES;
-use futae_wire::{ClientWish, Command as Ask, Reply, RequestHeader, client, parse_reply};
+use futae_nbd::constants::SIMPLE_REPLY_BYTES;
+use futae_nbd::{ClientWish, Command as Ask, Reply, RequestHeader, client, parse_reply};
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;

@@ -16,7 +16,7 @@ use futae_papers::{Check, Grid, Reproduction, Source};
 use futae_policy::{Decision, LOADED};
 use futae_sim::replay::{ReplaySpec, replay_file};
 use futae_terminal::failure::Failure;
-use futae_trace::Size;
+use futae_units::Size;
 use serde_json::Value;
 use std::fs;
 use std::iter::repeat_n;

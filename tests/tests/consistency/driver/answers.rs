@@ -7,7 +7,7 @@ use crate::connection::{Connection, Kind, Pending};
 use crate::model::{Outcome, pieces};
 use crate::sector::SECTOR;
 use crate::server::EXPORTS;
-use futae_wire::ErrorNumber;
+use futae_nbd::ErrorNumber;
 
 impl Driver {
     pub(super) fn take(&mut self, event: Event) -> Result<()> {

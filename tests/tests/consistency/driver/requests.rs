@@ -5,7 +5,7 @@ use crate::config::{Kind as Place, Manner, pick};
 use crate::connection::{Kind, Pending};
 use crate::model::pieces;
 use crate::sector::{FORGER, Label, SECTOR};
-use futae_wire::{Command, CommandFlags};
+use futae_nbd::{Command, CommandFlags};
 
 impl Driver {
     /// One random request.

@@ -4,7 +4,7 @@
 use crate::defaults::MOUNT_POLICY;
 use crate::failure::Failure;
 use futae_policy::{Argument, Kind, PolicySpec};
-use futae_trace::Size;
+use futae_units::Size;
 use std::path::{Path, PathBuf};
 
 /// The policy and its parameters.

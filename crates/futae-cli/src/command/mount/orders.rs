@@ -8,7 +8,7 @@
 use crate::failure::Failure;
 use futae_control::{EngineReport, NoArguments, Orders, resize};
 use futae_engine::Engine;
-use futae_trace::Size;
+use futae_units::Size;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -8,7 +8,7 @@ use futae_control::{Control, Orders};
 use futae_engine::{Engine, EngineStatus};
 use futae_guest::{MountError, TreeHandle, TreeMount, TreeOptions};
 use futae_policy::{Argument, Kind, PolicySpec, Trait};
-use futae_trace::Size;
+use futae_units::Size;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use signal_hook::iterator::Signals;

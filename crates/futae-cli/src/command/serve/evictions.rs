@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use futae_engine::{Engine, OnRefusal, Verification};
-use futae_trace::Size;
+use futae_units::Size;
 use std::str::FromStr;
 
 /// Bytes of memory that the hash of one block takes.
@@ -30,6 +30,11 @@ pub(super) struct EvictionArgs {
     /// `handed_down_wrong`)
     #[arg(long)]
     verify_evictions: bool,
+    /// Hold equal blocks of all exports once, and answer a read of one export with an equal block that another has in
+    /// the cache. A client can tell from the time of a read whether another export holds the same block. Blocks of
+    /// 1MiB at most; takes about 24 bytes a block of the cache, and the hashes of --evictions-memory
+    #[arg(long, conflicts_with = "decision_log")]
+    share_equal: bool,
 }
 
 /// Memory for hashes.
@@ -66,7 +71,11 @@ impl EvictionArgs {
         (blocks, total_blocks): (u32, u32),
         is_taken: bool,
     ) -> Result<(), Failure> {
-        let can = is_taken && engine.block_bytes() <= BLOCK_BYTES_MAX;
+        if self.share_equal && matches!(self.evictions_memory, EvictionsMemory::Off) {
+            let problem = "--share-equal finds equal blocks by their hashes; leave out --evictions-memory off";
+            return Err(Failure::usage(problem));
+        }
+        let can = (is_taken || self.share_equal) && engine.block_bytes() <= BLOCK_BYTES_MAX;
         let memory_bytes = match self.evictions_memory {
             EvictionsMemory::Auto if can => {
                 let wanted = u64::from(blocks) * CACHES * HASH_BYTES;
@@ -76,6 +85,13 @@ impl EvictionArgs {
             }
             EvictionsMemory::Bytes(bytes) => share_of(bytes, blocks, total_blocks),
             EvictionsMemory::Auto | EvictionsMemory::Off => {
+                if self.share_equal {
+                    let most = Size::Bytes(BLOCK_BYTES_MAX);
+                    let problem = format!(
+                        "--share-equal: blocks of more than {most} have no hashes; choose a smaller --block"
+                    );
+                    return Err(Failure::usage(problem));
+                }
                 if self.verify_evictions {
                     let problem = "--verify-evictions: nothing is verified; see --evictions-memory";
                     return Err(Failure::usage(problem));
@@ -88,7 +104,11 @@ impl EvictionArgs {
             on_refusal: OnRefusal::Notice,
             compare_with_store: self.verify_evictions,
         };
-        Ok(engine.verify_hand_downs(how)?)
+        engine.verify_hand_downs(how)?;
+        if self.share_equal {
+            engine.share_equal()?;
+        }
+        Ok(())
     }
 }
 

@@ -13,7 +13,7 @@ use futae_host::{
     feed_path,
 };
 use futae_policy::{PolicySpec, Shape};
-use futae_trace::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, Size, parse_block_bytes};
+use futae_units::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, Size, parse_block_bytes};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

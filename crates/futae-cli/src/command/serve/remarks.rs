@@ -3,7 +3,7 @@
 use super::super::container;
 use super::super::volumes::VolumeSpec;
 use futae_host::ServerStatus;
-use futae_trace::Size;
+use futae_units::Size;
 use tracing::{info, warn};
 
 /// Logs each export and each cache.

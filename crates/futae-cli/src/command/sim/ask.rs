@@ -8,7 +8,8 @@ use futae_sim::run::{
     Requests, TraceFacts, TraceSimulation, Traces, simulate_guests, simulate_one_pass,
 };
 use futae_sim::{LevelSpec, Report, SimulationError, SimulationSpec, links, simulate_all};
-use futae_trace::{Size, TraceErrorKind, WorkloadSpec};
+use futae_trace::{TraceErrorKind, WorkloadSpec};
+use futae_units::Size;
 use std::path::{Path, PathBuf};
 
 /// What was simulated, to be gone through again.

@@ -19,6 +19,7 @@ use futae_policy::{AccessKind, BlockId, Outcome};
 /// What becomes of a block.
 enum Judgement {
     Resident,
+    Twin(BlockId),
     Verified,
     Refused,
 }
@@ -74,6 +75,9 @@ impl State {
             handing.next += 1;
             match self.judge(block, &handing) {
                 Judgement::Resident => drop(self.offer(block, AccessKind::Demotion, effects)),
+                Judgement::Twin(twin) => {
+                    self.touch_twin(twin, block.volume(), AccessKind::Demotion, effects);
+                }
                 Judgement::Verified => self.admit(block, &handing, &mut started, effects),
                 Judgement::Refused => {
                     self.steps.count(1);
@@ -119,7 +123,8 @@ impl State {
         match self.check(block, mac) {
             Verdict::Same => {
                 self.count(block, |tally| tally.judge(true));
-                Judgement::Verified
+                let twin = mac.and_then(|mac| self.twin_with(block, mac));
+                twin.map_or(Judgement::Verified, |(twin, _)| Judgement::Twin(twin))
             }
             Verdict::Different => {
                 self.count(block, |tally| tally.judge(false));
@@ -156,6 +161,9 @@ impl State {
         let copy = verifier.is_some_and(|verifier| verifier.options.compare_with_store);
         let copy = copy.then(|| IoBuf::copy_of(&frame[..of.length as usize]));
         self.frames.set(slot, Frame::Ready);
+        if let Some(mac) = handing.macs.of(block.index()) {
+            self.hold_once(block, mac);
+        }
         if let Some(copy) = copy {
             self.read_to_compare(block, copy, started);
         }

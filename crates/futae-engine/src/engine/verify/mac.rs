@@ -25,6 +25,11 @@ impl Mac {
         Self([self.0[0] ^ place.mask[0], self.0[1] ^ place.mask[1]])
     }
 
+    /// Two numbers that nobody can tell who does not have the key.
+    pub fn halves(self) -> (u64, u64) {
+        (self.0[0], self.0[1])
+    }
+
     /// Whether both are the same, in a time that tells nothing of where they differ.
     pub fn is(self, other: Self) -> bool {
         (self.0[0] ^ other.0[0]) | (self.0[1] ^ other.0[1]) == 0

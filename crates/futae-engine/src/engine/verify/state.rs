@@ -41,7 +41,11 @@ impl Engine {
         }
         let keys = Keys::draw()?;
         let table = Table::new(keys.clone(), options.memory_bytes)?;
-        state.verifier = Some(Box::new(Verifier { table, options }));
+        state.verifier = Some(Box::new(Verifier {
+            table,
+            options,
+            sharing: None,
+        }));
         // The state is locked: nobody else sets them.
         let _ = self.keys.set(keys);
         Ok(())
@@ -141,6 +145,7 @@ impl State {
             let place = of(table.keys(), era);
             table.set(&place, mac);
         });
+        self.hold_once(block, mac);
     }
 
     /// Nobody knows what a block holds, or the store does not have it yet.
@@ -170,6 +175,18 @@ impl State {
         }
     }
 
+    /// The hash of what a block holds, if it is known and nothing is being written there.
+    pub fn known(&mut self, block: BlockId) -> Option<Mac> {
+        if self.under_way.write_over(&self.block_span(block)).is_some() {
+            return None;
+        }
+        let generation = self.store_generation(block.volume());
+        self.with_table(block.volume(), |table, era| {
+            let place = place(table.keys(), block, generation, era);
+            table.get(&place)
+        })?
+    }
+
     /// Holds the hash of data that was handed down against what is known of its block.
     pub fn check(&mut self, block: BlockId, mac: Option<Mac>) -> Verdict {
         let generation = self.store_generation(block.volume());
@@ -186,10 +203,15 @@ impl State {
     /// What became of data that was handed down, and what the hashes take.
     pub fn handed_down_status(&self) -> HandedDownStatus {
         let mut status = self.handed_down.status();
-        if let Some(Verifier { table, .. }) = self.verifier.as_deref() {
+        if let Some(Verifier { table, sharing, .. }) = self.verifier.as_deref() {
             status.hash_entries = table.entries();
             status.hash_entries_max = table.room();
             status.hash_bytes = table.bytes();
+            if let Some(sharing) = sharing {
+                status.hash_bytes += sharing.bytes();
+                status.equal_reads = sharing.equal_reads;
+                status.equal_dropped = sharing.equal_dropped;
+            }
         }
         status
     }

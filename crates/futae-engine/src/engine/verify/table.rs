@@ -93,6 +93,14 @@ impl Table {
         }
     }
 
+    /// The hash of what the block at `place` holds, if it is known.
+    pub fn get(&mut self, place: &Place) -> Option<Mac> {
+        let set = self.set_of(place);
+        let way = set.find(place.tag)?;
+        set.make_first(way);
+        Some(set.macs[0].at(place))
+    }
+
     /// Holds the hash of data against that of the block at `place`.
     pub fn check(&mut self, place: &Place, mac: Mac) -> Verdict {
         let set = self.set_of(place);

@@ -77,8 +77,12 @@ pub struct HandedDownStatus {
     pub hash_entries: u64,
     /// Hashes for which there is room.
     pub hash_entries_max: u64,
-    /// Bytes of memory for them.
+    /// Bytes of memory for them, and for finding equal blocks.
     pub hash_bytes: u64,
+    /// Reads of blocks that were answered by an equal block, where equal blocks are held once.
+    pub equal_reads: u64,
+    /// Blocks that left the cache since an equal one was there.
+    pub equal_dropped: u64,
 }
 
 #[cfg(test)]

@@ -1,0 +1,363 @@
+//! A volume behind an NBD connection, as a store of the engine.
+//!
+//! One connection carries any number of commands at a time. Each is sent as soon as the socket
+//! takes it, many together where many wait, and its reply is received into the buffer that waits
+//! for it. If the server agreed to demotion (`docs/reference/wire.md`), evicted blocks travel the same way.
+//!
+//! The cookie of a command is the operation's sequence number times 2^16, plus the number of the
+//! command within the operation: long operations are split to the server's longest payload, and
+//! ranges that the server cannot address are widened to its smallest block.
+//!
+//! If the connection is lost, everything in flight is sent again over the next one, and so is what
+//! comes meanwhile, for as long as callers are to wait ([`NbdStore::connect_with_timeout`]); by default
+//! not at all. The store tries after a second, and then ever more seldom. If writes had been answered that no FLUSH
+//! had covered, the server may have lost them, so the next FLUSH fails, once.
+
+mod coverage;
+mod extents;
+mod fence;
+mod gather;
+mod manager;
+mod outbox;
+mod receiver;
+mod session;
+mod socket;
+mod task;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{self, Sender};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::thread;
+use std::time::Duration;
+
+use futae_engine::{Extent, IoBuf, IoError, IoErrorKind, Store, StoreDone, StoreOperation};
+
+use extents::Extents;
+use fence::Fence;
+use futae_nbd::client::{ClientExport, ClientWish};
+use futae_nbd::export::TransmissionFlags;
+use futae_nbd::request::{Command, CommandFlags};
+use futae_nbd::uri::NbdUri;
+use manager::Errand;
+use session::{Body, Finish, Order, Session};
+use socket::Socket;
+use task::{COMMAND_BITS, Task};
+
+/// How long a caller waits for the extents of a range.
+const EXTENTS_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The error of the first FLUSH after writes were lost.
+const LOST_WRITES: &str = "the connection was lost after writes were answered and before they \
+                           were flushed, so the server may not have them";
+
+/// Why a server could not be reached or does not serve the export.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{uri}: {problem}")]
+pub struct ConnectError {
+    /// The address.
+    pub uri: String,
+    /// What is wrong.
+    pub problem: String,
+}
+
+/// A volume behind an NBD connection.
+pub struct NbdStore {
+    shared: Arc<Shared>,
+    /// Whether writes are refused, whatever the server says.
+    refuses_writes: bool,
+}
+
+struct Shared {
+    uri: NbdUri,
+    /// The address as text.
+    name: Arc<str>,
+    wish: ClientWish,
+    /// How long callers wait for an answer; zero: until a connection is lost.
+    timeout: Duration,
+    size_bytes: u64,
+    /// Which volume it is, if the server could tell.
+    identity: Option<[u8; 16]>,
+    read_only: bool,
+    errands: Sender<Errand>,
+    current: RwLock<Arc<Session>>,
+    fence: Arc<Fence>,
+    /// Writes were answered, and the connection was lost before a FLUSH.
+    lost_writes: AtomicBool,
+    /// The highest sequence number so far.
+    latest: AtomicU64,
+    status_requests: AtomicU64,
+    /// Hints dropped on earlier connections.
+    hints_dropped: AtomicU64,
+}
+
+impl Shared {
+    fn connect_error(&self, problem: String) -> ConnectError {
+        ConnectError {
+            uri: self.name.to_string(),
+            problem,
+        }
+    }
+
+    fn session(&self) -> Arc<Session> {
+        Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn replace(&self, session: Arc<Session>) {
+        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        self.hints_dropped
+            .fetch_add(current.outbox.hints_dropped(), Ordering::Relaxed);
+        *current = session;
+    }
+
+    fn note_lost_writes(&self) {
+        self.lost_writes.store(true, Ordering::Release);
+    }
+
+    /// Whether writes were lost, the first time that it is asked.
+    fn take_lost_writes(&self) -> bool {
+        self.lost_writes.swap(false, Ordering::AcqRel)
+    }
+}
+
+impl NbdStore {
+    /// Connects to a server and enters its export. `demotion_block_bytes`: ask for demotion, for
+    /// a cache of such blocks.
+    ///
+    /// # Errors
+    ///
+    /// [`ConnectError`] names the address and what is wrong.
+    pub fn connect(uri: &NbdUri, demotion_block_bytes: Option<u32>) -> Result<Self, ConnectError> {
+        Self::connect_with_timeout(uri, demotion_block_bytes, Duration::ZERO)
+    }
+
+    /// As [`connect`](Self::connect), with a time limit for requests: one that is not answered within
+    /// `timeout` fails, and its connection is closed. While there is no connection, requests wait for a
+    /// new one up to `timeout`. Zero: requests fail at once while disconnected, and never time out
+    /// while a server is connected but silent.
+    ///
+    /// # Errors
+    ///
+    /// As [`connect`](Self::connect), which does not wait.
+    pub fn connect_with_timeout(
+        uri: &NbdUri,
+        demotion_block_bytes: Option<u32>,
+        timeout: Duration,
+    ) -> Result<Self, ConnectError> {
+        let wish = ClientWish {
+            structured: true,
+            base_allocation: true,
+            demotion_block_bytes,
+            identity: true,
+        };
+        let (socket, export) = Socket::open(uri, &wish)?;
+        let name: Arc<str> = uri.to_string().into();
+        check_sizes(&export).map_err(|problem| ConnectError {
+            uri: name.to_string(),
+            problem,
+        })?;
+        let (errands, receiver) = mpsc::channel();
+        let session = manager::start(&name, (1, false), &errands, socket, export, timeout)?;
+        let shared = Arc::new(Shared {
+            uri: uri.clone(),
+            name,
+            wish,
+            timeout,
+            size_bytes: export.size_bytes,
+            identity: export.identity.map(|identity| identity.volume),
+            read_only: export.flags.contains(TransmissionFlags::READ_ONLY),
+            errands,
+            current: RwLock::new(session),
+            fence: Arc::default(),
+            lost_writes: AtomicBool::new(false),
+            latest: AtomicU64::new(0),
+            status_requests: AtomicU64::new(0),
+            hints_dropped: AtomicU64::new(0),
+        });
+        let store = Self {
+            shared: Arc::clone(&shared),
+            refuses_writes: false,
+        };
+        thread::Builder::new()
+            .name("futae-nbd".into())
+            .spawn(move || manager::run(&shared, &receiver))
+            .map_err(|error| {
+                store
+                    .shared
+                    .connect_error(format!("cannot start a thread: {error}"))
+            })?;
+        Ok(store)
+    }
+
+    /// The same, refusing writes whatever the server says.
+    #[must_use]
+    pub fn read_only(mut self) -> Self {
+        self.refuses_writes = true;
+        self
+    }
+
+    /// Whether the server takes eviction notices.
+    #[must_use]
+    pub fn takes_notices(&self) -> bool {
+        self.shared.session().has(TransmissionFlags::SEND_CACHE)
+    }
+
+    /// Demotions and notices that were dropped because the server did not keep up.
+    #[must_use]
+    pub fn hints_dropped(&self) -> u64 {
+        let earlier = self.shared.hints_dropped.load(Ordering::Relaxed);
+        earlier + self.shared.session().outbox.hints_dropped()
+    }
+
+    fn note(&self, sequence: u64) {
+        self.shared.latest.fetch_max(sequence, Ordering::Relaxed);
+    }
+}
+
+/// Whether every byte of the export can be reached by commands of whole blocks.
+fn check_sizes(export: &ClientExport) -> Result<(), String> {
+    let (size, smallest) = (export.size_bytes, export.minimum_block_bytes);
+    if smallest > 1 && !size.is_multiple_of(smallest.into()) {
+        return Err(format!(
+            "the export has {size} bytes, which is no multiple of the {smallest} bytes that its \
+             server takes at least; resize the export, or serve it with smaller blocks"
+        ));
+    }
+    Ok(())
+}
+
+impl Store for NbdStore {
+    fn identity(&self) -> Option<[u8; 16]> {
+        self.shared.identity
+    }
+
+    fn size_bytes(&self) -> u64 {
+        self.shared.size_bytes
+    }
+
+    fn describe(&self) -> String {
+        let demotion = if self.takes_demotions() {
+            ", takes demotions"
+        } else {
+            ""
+        };
+        format!("{}, 1 connection{demotion}", self.shared.name)
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.shared.read_only || self.refuses_writes
+    }
+
+    fn submit(&self, sequence: u64, operation: StoreOperation, done: StoreDone) {
+        self.note(sequence);
+        let session = self.shared.session();
+        let writes = !matches!(
+            operation,
+            StoreOperation::Read { .. } | StoreOperation::Flush
+        );
+        if writes && self.is_read_only() {
+            let error = session.error("the export is read-only");
+            let error = IoError {
+                kind: IoErrorKind::ReadOnly,
+                ..error
+            };
+            return session.refuse(Finish::Store(done), error);
+        }
+        if matches!(operation, StoreOperation::Flush) && self.shared.take_lost_writes() {
+            return session.refuse(Finish::Store(done), session.error(LOST_WRITES));
+        }
+        Task::new(session, Arc::clone(&self.shared.fence), sequence).run(operation, done);
+    }
+
+    fn together(&self, submit: &mut dyn FnMut()) {
+        let session = self.shared.session();
+        session.outbox.hold();
+        submit();
+        session.outbox.release(&session.socket);
+    }
+
+    fn takes_demotions(&self) -> bool {
+        let block_bytes = self.shared.wish.demotion_block_bytes;
+        let terms = self.shared.session().export.demotion;
+        terms
+            .zip(block_bytes)
+            .is_some_and(|(terms, block_bytes)| terms.suits(block_bytes))
+    }
+
+    fn generation(&self) -> u64 {
+        self.shared.session().generation
+    }
+
+    fn demote(&self, sequence: u64, generation: u64, offset: u64, data: IoBuf) {
+        self.note(sequence);
+        let session = self.shared.session();
+        // What came over an earlier connection may have been overwritten since by another client.
+        if generation == session.generation {
+            session.demote(sequence << COMMAND_BITS, offset, data);
+        } else {
+            self.shared.hints_dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn notice(&self, sequence: u64, offset: u64, length: u64) {
+        self.note(sequence);
+        let session = self.shared.session();
+        let smallest = u64::from(session.export.minimum_block_bytes.max(1));
+        let whole = offset.is_multiple_of(smallest) && length.is_multiple_of(smallest);
+        let Ok(length) = u32::try_from(length) else {
+            return;
+        };
+        if whole && session.has(TransmissionFlags::SEND_CACHE) {
+            let order = Order::new(
+                Command::Cache,
+                offset,
+                length,
+                Body::Nothing,
+                Finish::Nobody,
+            );
+            session.issue(sequence << COMMAND_BITS, order);
+        }
+    }
+
+    fn extents(&self, offset: u64, length: u64) -> Result<Vec<Extent>, IoError> {
+        let session = self.shared.session();
+        let data = |length| Extent {
+            length,
+            hole: false,
+        };
+        let smallest = u64::from(session.export.minimum_block_bytes.max(1));
+        let whole = offset.is_multiple_of(smallest) && length.is_multiple_of(smallest);
+        if session.export.base_allocation_id.is_none() || !whole || length == 0 {
+            return Ok(vec![data(length)]);
+        }
+        // Longer ranges are answered for their start; the rest counts as data.
+        let asked = length.min(u64::from(u32::MAX) / smallest * smallest);
+        let (sender, answer) = mpsc::sync_channel(1);
+        let number = self.shared.status_requests.fetch_add(1, Ordering::Relaxed) % (1 << 15);
+        let latest = self.shared.latest.load(Ordering::Relaxed);
+        let cookie = latest << COMMAND_BITS | 1 << 15 | number;
+        let body = Body::Status(Extents::new(asked));
+        let finish = Finish::Extents(sender);
+        let order = Order::new(Command::BlockStatus, offset, asked as u32, body, finish);
+        session.issue(cookie, order.with(CommandFlags::NONE, true));
+        let answered = answer.recv_timeout(EXTENTS_TIMEOUT);
+        if answered.is_err() {
+            // What comes later is a reply to nothing, and ends the connection.
+            drop(session.take(cookie));
+        }
+        let mut extents =
+            answered.map_err(|_| session.error("the server does not answer BLOCK_STATUS"))??;
+        let covered: u64 = extents.iter().map(|extent| extent.length).sum();
+        if covered < length {
+            extents.push(data(length - covered));
+        }
+        Ok(extents)
+    }
+}
+
+impl Drop for NbdStore {
+    fn drop(&mut self) {
+        self.shared.session().finish();
+        // Its thread may have failed to start.
+        let _ = self.shared.errands.send(Errand::End);
+    }
+}

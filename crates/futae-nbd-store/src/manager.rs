@@ -1,0 +1,263 @@
+//! The store's own thread: it gives results that are known at once, so that they never come on
+//! the caller's thread, and it connects again after a connection was lost.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::thread;
+use std::time::{Duration, Instant};
+use tracing::{info, warn};
+
+use futae_engine::{IoBuf, IoError, StoreDone};
+
+use super::session::{Finish, Order, Session};
+use super::socket::Socket;
+use super::{ConnectError, LOST_WRITES, Shared, receiver};
+use futae_nbd::client::ClientExport;
+use futae_nbd::export::TransmissionFlags;
+use futae_nbd::request::Command;
+
+/// Shortest time between two attempts to connect; it doubles with every attempt that fails, up
+/// to the longest.
+const ATTEMPT_INTERVAL: Duration = Duration::from_secs(1);
+const ATTEMPT_INTERVAL_MAX: Duration = Duration::from_secs(8);
+/// How often to look at who waits for how long.
+const LOOK_INTERVAL: Duration = Duration::from_millis(250);
+
+/// What the thread is asked to do.
+pub(super) enum Errand {
+    Refuse(Finish, IoError),
+    Succeed(StoreDone, IoBuf),
+    /// Commands, by cookie, that are to be sent over the next connection.
+    Again(Vec<(u64, Order)>),
+    /// A connection is gone.
+    Lost(Arc<Session>),
+    /// An attempt to connect ended.
+    Connected(Box<Result<(Socket, ClientExport), ConnectError>>),
+    /// The store is gone.
+    End,
+}
+
+/// Runs errands until the store is gone.
+pub(super) fn run(shared: &Arc<Shared>, errands: &Receiver<Errand>) {
+    let mut next_attempt: Option<Instant> = None;
+    let mut last_attempt = Instant::now();
+    let mut interval = ATTEMPT_INTERVAL;
+    let mut again: Vec<(u64, Order)> = Vec::new();
+    let mut outage: Option<Outage> = None;
+    loop {
+        let looks = (!shared.timeout.is_zero()).then(|| Instant::now() + LOOK_INTERVAL);
+        let errand = match next_attempt.into_iter().chain(looks).min() {
+            None => errands.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            Some(at) => errands.recv_timeout(at.saturating_duration_since(Instant::now())),
+        };
+        if looks.is_some() {
+            shared.session().look_for_silence();
+            again = expire(shared, again);
+        }
+        match errand {
+            Ok(Errand::Refuse(finish, error)) => finish.fail(error),
+            Ok(Errand::Succeed(done, buffer)) => done(Ok(buffer)),
+            Ok(Errand::Again(orders)) => {
+                again.extend(orders);
+                send_again(shared, &mut again);
+            }
+            Ok(Errand::Lost(session)) => {
+                if session.has_unflushed_writes() {
+                    shared.note_lost_writes();
+                }
+                next_attempt = Some(last_attempt + interval);
+                // Both threads of a connection may notice that it is gone.
+                let is_current = session.generation == shared.session().generation;
+                if is_current && outage.is_none() && !session.outbox.is_ending() {
+                    outage = Some(Outage::begin(shared, &session));
+                }
+            }
+            Ok(Errand::Connected(outcome)) => {
+                let accepted = outcome.and_then(|(socket, export)| accept(shared, socket, export));
+                if let Err(error) = &accepted {
+                    shared.session().explain(error);
+                    if let Some(outage) = &mut outage {
+                        outage.go_on(shared, error);
+                    }
+                    next_attempt = Some(last_attempt + interval);
+                    interval = (2 * interval).min(ATTEMPT_INTERVAL_MAX);
+                } else {
+                    interval = ATTEMPT_INTERVAL;
+                    if let Some(outage) = outage.take() {
+                        outage.end(shared);
+                    }
+                    send_again(shared, &mut again);
+                }
+            }
+            Err(RecvTimeoutError::Timeout) if next_attempt.is_none_or(|at| at > Instant::now()) => {
+            }
+            Err(RecvTimeoutError::Timeout) => {
+                next_attempt = None;
+                last_attempt = Instant::now();
+                attempt(shared);
+            }
+            Ok(Errand::End) | Err(RecvTimeoutError::Disconnected) => return,
+        }
+    }
+}
+
+/// A time without a connection, as the log has it.
+struct Outage {
+    since: Instant,
+    /// Why there is no connection; said once.
+    said: String,
+}
+
+impl Outage {
+    fn begin(shared: &Shared, session: &Session) -> Self {
+        let (name, why) = (&shared.name, session.why_lost());
+        let meanwhile = match shared.timeout {
+            Duration::ZERO => "requests fail meanwhile".to_owned(),
+            timeout => format!("requests wait for {} s", timeout.as_secs_f64()),
+        };
+        warn!(
+            store = %name,
+            "{why}; {meanwhile}; a new connection is tried every 1 to 8 s"
+        );
+        Self {
+            since: Instant::now(),
+            said: String::new(),
+        }
+    }
+
+    fn go_on(&mut self, shared: &Shared, error: &ConnectError) {
+        if self.said != error.problem {
+            warn!(store = %shared.name, "cannot connect again: {error}");
+            self.said.clone_from(&error.problem);
+        }
+    }
+
+    fn end(self, shared: &Shared) {
+        let (name, seconds) = (&shared.name, self.since.elapsed().as_secs_f64());
+        info!(store = %name, seconds, "{name}: connected again after {seconds:.1} s");
+    }
+}
+
+/// Sends what waits, if there is a connection. A FLUSH that finds writes lost fails.
+fn send_again(shared: &Arc<Shared>, again: &mut Vec<(u64, Order)>) {
+    let session = shared.session();
+    if session.is_lost() {
+        return;
+    }
+    for (cookie, order) in again.drain(..) {
+        if order.command == Command::Flush && shared.take_lost_writes() {
+            order.finish.fail(session.error(LOST_WRITES));
+        } else {
+            session.issue(cookie, order);
+        }
+    }
+}
+
+/// Fails those that have waited for too long; the others.
+fn expire(shared: &Arc<Shared>, again: Vec<(u64, Order)>) -> Vec<(u64, Order)> {
+    let (waiting, late): (Vec<_>, Vec<_>) = again
+        .into_iter()
+        .partition(|(_, order)| order.can_wait(shared.timeout));
+    for (_, order) in late {
+        let seconds = shared.timeout.as_secs_f64();
+        let problem = format!("no connection to the server for {seconds} s");
+        order.finish.fail(shared.session().error(&problem));
+    }
+    waiting
+}
+
+/// Tries to connect, beside this thread, for that can take many seconds.
+fn attempt(shared: &Arc<Shared>) {
+    let (uri, wish, errands) = (shared.uri.clone(), shared.wish, shared.errands.clone());
+    let work = move || {
+        let outcome = Socket::open(&uri, &wish);
+        // If nobody takes it, the store is gone, and the connection with it.
+        let _ = errands.send(Errand::Connected(Box::new(outcome)));
+    };
+    if let Err(error) = thread::Builder::new()
+        .name("futae-nbd-open".into())
+        .spawn(work)
+    {
+        let outcome = Err(shared.connect_error(format!("cannot start a thread: {error}")));
+        let _ = shared.errands.send(Errand::Connected(Box::new(outcome)));
+    }
+}
+
+/// Takes a new connection into use if it is to the same volume.
+fn accept(shared: &Shared, socket: Socket, export: ClientExport) -> Result<(), ConnectError> {
+    if export.size_bytes != shared.size_bytes {
+        let problem = format!(
+            "the export has {} bytes now, not {}; start again to use it",
+            export.size_bytes, shared.size_bytes
+        );
+        return Err(shared.connect_error(problem));
+    }
+    let identity = export.identity.map(|identity| identity.volume);
+    if shared.identity.is_some() && identity != shared.identity {
+        let problem = "the export is another volume now, so nothing is read from it or written to \
+                       it; serve the volume of before under this address, or start again to use \
+                       the new one";
+        return Err(shared.connect_error(problem.into()));
+    }
+    super::check_sizes(&export).map_err(|problem| shared.connect_error(problem))?;
+    if export.flags.contains(TransmissionFlags::READ_ONLY) && !shared.read_only {
+        return Err(shared.connect_error("the export is read-only now".into()));
+    }
+    let timeout = shared.timeout;
+    let last = shared.session();
+    let generation = last.generation + 1;
+    // A server that was there all the time still has what it had answered, and a FLUSH brings it
+    // to stable storage.
+    let is_same_run = export.identity.is_some() && export.identity == last.export.identity;
+    let unflushed = is_same_run && (shared.take_lost_writes() || last.has_unflushed_writes());
+    let session = start(
+        &shared.name,
+        (generation, unflushed),
+        &shared.errands,
+        socket,
+        export,
+        timeout,
+    )?;
+    shared.replace(session);
+    Ok(())
+}
+
+/// Starts the two threads of a connection.
+pub(super) fn start(
+    name: &Arc<str>,
+    (generation, unflushed): (u64, bool),
+    errands: &Sender<Errand>,
+    socket: Socket,
+    export: ClientExport,
+    timeout: Duration,
+) -> Result<Arc<Session>, ConnectError> {
+    let session = Arc::new(Session::new(
+        Arc::clone(name),
+        (generation, unflushed),
+        socket,
+        export,
+        errands.clone(),
+        timeout,
+    ));
+    let spawn = |thread: &str, work: Box<dyn FnOnce() + Send>| {
+        let thread = thread::Builder::new().name(thread.into()).spawn(work);
+        thread.map_err(|error| ConnectError {
+            uri: name.to_string(),
+            problem: format!("cannot start a thread: {error}"),
+        })
+    };
+    let sending = Arc::clone(&session);
+    spawn(
+        "futae-nbd-send",
+        Box::new(move || sending.outbox.run(&sending.socket)),
+    )?;
+    let receiving = Arc::clone(&session);
+    let receiving = spawn(
+        "futae-nbd-recv",
+        Box::new(move || receiver::run(&receiving)),
+    );
+    if receiving.is_err() {
+        session.outbox.close();
+    }
+    receiving.map(|_| session)
+}

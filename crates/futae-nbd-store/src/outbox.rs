@@ -1,0 +1,351 @@
+//! What is to be sent, in order, many commands to a system call.
+//!
+//! Whoever adds a command while nobody is sending sends it at once, without waiting; what comes
+//! while somebody is sending leaves with the next call. What the socket does not take now, and
+//! everything once many commands are in flight, is left to a thread, which may wait for the
+//! socket. Hints travel with the next command, or a millisecond later by that thread.
+
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futae_engine::IoBuf;
+
+use super::socket::Socket;
+use futae_nbd::constants::REQUEST_HEADER_BYTES;
+
+/// Longest time that a hint waits for a command to travel with.
+const LINGER: Duration = Duration::from_millis(1);
+/// Bytes of hints that may wait; further hints are dropped.
+const HINT_BYTES_MAX: usize = 64 << 20;
+/// Commands per system call; each is at most two slices, and the kernel takes 1024.
+const FRAMES_PER_SEND: usize = 500;
+/// How often one caller sends on behalf of others before it leaves them to the thread.
+const INLINE_ROUNDS_MAX: usize = 4;
+/// Frames from which on groups that follow one another without a gap are sent all the same.
+const HELD_FRAMES_MAX: usize = 64;
+
+/// One command on its way: a header, and perhaps a part of a buffer.
+#[derive(Debug)]
+pub(super) struct Frame {
+    pub(super) header: [u8; REQUEST_HEADER_BYTES],
+    pub(super) payload: Option<(Arc<IoBuf>, Range<usize>)>,
+}
+
+impl Frame {
+    fn payload_bytes(&self) -> &[u8] {
+        self.payload
+            .as_ref()
+            .map_or(&[], |(data, range)| &data.as_slice()[range.clone()])
+    }
+
+    fn len(&self) -> usize {
+        REQUEST_HEADER_BYTES + self.payload.as_ref().map_or(0, |(_, range)| range.len())
+    }
+}
+
+/// How soon a frame should leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Urgency {
+    /// Sent by the caller if nobody is sending.
+    Now,
+    /// Sent by the thread, with others.
+    Soon,
+    /// Sent with others, and dropped if too much is waiting.
+    Hint,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Worker {
+    /// Running, or told to run.
+    Awake,
+    /// Will look again within [`LINGER`].
+    Napping,
+    /// Runs only if told.
+    Asleep,
+}
+
+#[derive(Debug)]
+struct State {
+    queue: VecDeque<Frame>,
+    /// Bytes of the first frame that were already sent.
+    sent: usize,
+    sending: bool,
+    /// Callers that add several frames which are to leave together; nothing is sent meanwhile.
+    holders: u32,
+    worker: Worker,
+    hint_bytes: usize,
+    hints: u64,
+    /// Whether to end the connection once everything is sent.
+    ending: bool,
+    closed: bool,
+}
+
+/// The queue of one connection.
+#[derive(Debug)]
+pub(super) struct Outbox {
+    state: Mutex<State>,
+    /// The worker waits here.
+    work: Condvar,
+    dropped: AtomicU64,
+}
+
+impl Outbox {
+    pub(super) fn new() -> Self {
+        let state = State {
+            queue: VecDeque::new(),
+            sent: 0,
+            sending: false,
+            holders: 0,
+            worker: Worker::Awake,
+            hint_bytes: 0,
+            hints: 0,
+            ending: false,
+            closed: false,
+        };
+        Self {
+            state: Mutex::new(state),
+            work: Condvar::new(),
+            dropped: AtomicU64::new(0),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Hints that were dropped because too much was waiting.
+    pub(super) fn hints_dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+
+    /// Adds a frame. After [`close`](Self::close) it is dropped.
+    pub(super) fn push(&self, socket: &Socket, frame: Frame, urgency: Urgency) {
+        let mut state = self.lock();
+        if state.closed || state.ending {
+            return;
+        }
+        if urgency == Urgency::Hint {
+            if state.hint_bytes > 0 && state.hint_bytes + frame.len() > HINT_BYTES_MAX {
+                self.dropped.fetch_add(1, Ordering::Relaxed);
+                return;
+            }
+            state.hint_bytes += frame.len();
+            state.hints += 1;
+        }
+        state.queue.push_back(frame);
+        if state.sending || state.holders > 0 {
+            return;
+        }
+        match urgency {
+            Urgency::Now => self.send_inline(state, socket),
+            Urgency::Soon => self.wake(&mut state),
+            Urgency::Hint => {
+                if state.worker == Worker::Asleep {
+                    self.wake(&mut state);
+                }
+            }
+        }
+    }
+
+    /// Begins a group of frames that leave together: nothing is sent until
+    /// [`release`](Self::release).
+    pub(super) fn hold(&self) {
+        self.lock().holders += 1;
+    }
+
+    /// Sends what was added meanwhile.
+    pub(super) fn release(&self, socket: &Socket) {
+        let mut state = self.lock();
+        state.holders -= 1;
+        // Holders that follow one another without a gap must not keep everything back.
+        let may_go = state.holders == 0 || state.queue.len() >= HELD_FRAMES_MAX;
+        let is_free = may_go && !state.sending && !state.closed;
+        if is_free && !state.queue.is_empty() {
+            self.send_inline(state, socket);
+        } else if is_free {
+            self.wake(&mut state);
+        }
+    }
+
+    fn wake(&self, state: &mut State) {
+        if state.worker != Worker::Awake {
+            state.worker = Worker::Awake;
+            self.work.notify_one();
+        }
+    }
+
+    fn send_inline<'a>(&'a self, mut state: MutexGuard<'a, State>, socket: &Socket) {
+        state.sending = true;
+        for _ in 0..INLINE_ROUNDS_MAX {
+            let mut batch = Batch::take(&mut state);
+            drop(state);
+            let outcome = batch.send(socket, false);
+            state = self.lock();
+            match outcome {
+                Ok(())
+                    if batch.frames.is_empty() && !state.queue.is_empty() && state.holders == 0 =>
+                {
+                    continue;
+                }
+                Ok(()) => batch.put_back(&mut state),
+                Err(_) => Self::fail(&mut state, socket),
+            }
+            break;
+        }
+        state.sending = false;
+        if !state.queue.is_empty() || state.ending || state.closed {
+            self.wake(&mut state);
+        }
+    }
+
+    /// The connection cannot be written to: the thread that reads must see it end.
+    fn fail(state: &mut State, socket: &Socket) {
+        state.closed = true;
+        state.queue.clear();
+        socket.shut_down();
+    }
+
+    /// Nothing is sent any more; the thread ends.
+    pub(super) fn close(&self) {
+        let mut state = self.lock();
+        state.closed = true;
+        state.queue.clear();
+        self.wake(&mut state);
+    }
+
+    /// Sends what is waiting and a last frame, then ends the connection.
+    pub(super) fn finish(&self, last: Frame) {
+        let mut state = self.lock();
+        if !state.closed {
+            state.queue.push_back(last);
+            state.ending = true;
+        }
+        self.wake(&mut state);
+    }
+
+    /// Whether the connection ends because its store is gone.
+    pub(super) fn is_ending(&self) -> bool {
+        self.lock().ending
+    }
+
+    /// The thread's work, until the connection ends.
+    pub(super) fn run(&self, socket: &Socket) {
+        let mut state = self.lock();
+        loop {
+            if state.closed {
+                return;
+            }
+            if state.sending || state.holders > 0 {
+                state = self.sleep(state);
+            } else if !state.queue.is_empty() {
+                state.sending = true;
+                let mut batch = Batch::take(&mut state);
+                drop(state);
+                let outcome = batch.send(socket, true);
+                state = self.lock();
+                state.sending = false;
+                if outcome.is_err() {
+                    Self::fail(&mut state, socket);
+                }
+            } else if state.ending {
+                Self::fail(&mut state, socket);
+            } else {
+                state = self.sleep(state);
+            }
+        }
+    }
+
+    /// Naps as long as hints keep coming, then sleeps until told. Hints that came in a nap are
+    /// sent after it.
+    fn sleep<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        loop {
+            let hints_before = state.hints;
+            state.worker = Worker::Napping;
+            state = self
+                .work
+                .wait_timeout(state, LINGER)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
+            let told = state.worker == Worker::Awake;
+            let ready = !state.queue.is_empty() && !state.sending && state.holders == 0;
+            if told || ready {
+                break;
+            }
+            if state.hints == hints_before {
+                state.worker = Worker::Asleep;
+                while state.worker == Worker::Asleep {
+                    state = self
+                        .work
+                        .wait(state)
+                        .unwrap_or_else(PoisonError::into_inner);
+                }
+                break;
+            }
+        }
+        state.worker = Worker::Awake;
+        state
+    }
+}
+
+/// Frames that one thread is sending.
+struct Batch {
+    frames: VecDeque<Frame>,
+    sent: usize,
+}
+
+impl Batch {
+    fn take(state: &mut State) -> Self {
+        state.hint_bytes = 0;
+        let sent = std::mem::take(&mut state.sent);
+        Self {
+            frames: std::mem::take(&mut state.queue),
+            sent,
+        }
+    }
+
+    fn put_back(&mut self, state: &mut State) {
+        if !self.frames.is_empty() {
+            self.frames.append(&mut state.queue);
+            state.queue = std::mem::take(&mut self.frames);
+            state.sent = self.sent;
+        }
+    }
+
+    /// Sends frames until none is left, or until the socket is full if not to wait.
+    fn send(&mut self, socket: &Socket, wait: bool) -> io::Result<()> {
+        while !self.frames.is_empty() {
+            let count = self.frames.len().min(FRAMES_PER_SEND);
+            let mut slices = Vec::with_capacity(2 * count);
+            let mut skip = self.sent;
+            for frame in self.frames.iter().take(count) {
+                for bytes in [&frame.header[..], frame.payload_bytes()] {
+                    let skipped = skip.min(bytes.len());
+                    skip -= skipped;
+                    if skipped < bytes.len() {
+                        slices.push(IoSlice::new(&bytes[skipped..]));
+                    }
+                }
+            }
+            match socket.send(&slices, wait)? {
+                None => return Ok(()),
+                Some(sent) => self.advance(sent),
+            }
+        }
+        Ok(())
+    }
+
+    fn advance(&mut self, sent: usize) {
+        self.sent += sent;
+        while let Some(first) = self.frames.front() {
+            if self.sent < first.len() {
+                break;
+            }
+            self.sent -= first.len();
+            self.frames.pop_front();
+        }
+    }
+}

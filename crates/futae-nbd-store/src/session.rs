@@ -1,0 +1,449 @@
+//! One connection in its transmission phase: commands in flight and the thread that reads their
+//! replies.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Sender, SyncSender};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use futae_engine::{Extent, IoBuf, IoError, IoErrorKind, StoreDone};
+
+use super::ConnectError;
+use super::coverage::Coverage;
+use super::extents::Extents;
+use super::manager::Errand;
+use super::outbox::{Frame, Outbox, Urgency};
+use super::socket::Socket;
+use futae_nbd::client::ClientExport;
+use futae_nbd::error::ErrorNumber;
+use futae_nbd::export::TransmissionFlags;
+use futae_nbd::extension::demote_header;
+use futae_nbd::request::{Command, CommandFlags, RequestHeader};
+
+/// With more commands than this in flight, the next is left to the sending thread, so that many
+/// leave in one system call.
+const INLINE_IN_FLIGHT_MAX: usize = 8;
+
+/// Who gets the result of a command.
+pub(super) enum Finish {
+    /// Its buffer, or an empty one.
+    Store(StoreDone),
+    /// An empty buffer: it is a part of an operation, which keeps the data.
+    Part(StoreDone),
+    /// Its extents.
+    Extents(SyncSender<Result<Vec<Extent>, IoError>>),
+    /// Nobody.
+    Nobody,
+}
+
+impl Finish {
+    pub(super) fn fail(self, error: IoError) {
+        match self {
+            Self::Store(done) | Self::Part(done) => done(Err(error)),
+            // The asker may have given up.
+            Self::Extents(channel) => drop(channel.try_send(Err(error))),
+            Self::Nobody => {}
+        }
+    }
+}
+
+/// What a command carries, or is to be filled with.
+pub(super) enum Body {
+    Nothing,
+    /// To be filled, and what has been.
+    Read(IoBuf, Coverage),
+    /// Part of a buffer.
+    Write(Arc<IoBuf>, Range<usize>),
+    /// Found so far.
+    Status(Extents),
+}
+
+/// A command.
+pub(super) struct Order {
+    pub(super) command: Command,
+    pub(super) flags: CommandFlags,
+    pub(super) offset: u64,
+    pub(super) length: u32,
+    pub(super) body: Body,
+    pub(super) finish: Finish,
+    /// When it was asked for.
+    since: Instant,
+}
+
+impl Order {
+    /// Whether its caller may wait for another connection.
+    pub(super) fn can_wait(&self, timeout: Duration) -> bool {
+        let is_answer_wanted = matches!(self.finish, Finish::Store(_) | Finish::Part(_));
+        is_answer_wanted && self.since.elapsed() < timeout
+    }
+
+    /// For a connection that has seen nothing of it.
+    fn anew(mut self) -> Self {
+        match &mut self.body {
+            Body::Read(_, covered) => *covered = Coverage::default(),
+            Body::Status(found) => *found = Extents::new(self.length.into()),
+            Body::Nothing | Body::Write(..) => {}
+        }
+        self
+    }
+
+    pub(super) fn read(offset: u64, buffer: IoBuf, done: StoreDone) -> Self {
+        let length = buffer.len() as u32;
+        Self::new(
+            Command::Read,
+            offset,
+            length,
+            Body::Read(buffer, Coverage::default()),
+            Finish::Store(done),
+        )
+    }
+
+    pub(super) fn new(
+        command: Command,
+        offset: u64,
+        length: u32,
+        body: Body,
+        finish: Finish,
+    ) -> Self {
+        Self {
+            command,
+            flags: CommandFlags::NONE,
+            offset,
+            length,
+            body,
+            finish,
+            since: Instant::now(),
+        }
+    }
+
+    pub(super) fn with(mut self, flag: CommandFlags, wanted: bool) -> Self {
+        if wanted {
+            self.flags = self.flags.union(flag);
+        }
+        self
+    }
+}
+
+/// A command in flight.
+pub(super) struct Waiting {
+    pub(super) order: Order,
+    pub(super) failed: Option<IoError>,
+    /// Of a FLUSH: how many writes had been answered when it was sent.
+    mark: u64,
+    /// When it was sent over this connection.
+    sent: Instant,
+}
+
+struct Pending {
+    by_cookie: HashMap<u64, Waiting>,
+    /// Why the connection is gone, once it is.
+    lost: Option<IoError>,
+}
+
+/// One connection.
+pub(super) struct Session {
+    /// The address, for messages.
+    name: Arc<str>,
+    /// Which connection of its store it is, counted from 1.
+    pub(super) generation: u64,
+    pub(super) export: ClientExport,
+    pub(super) socket: Socket,
+    pub(super) outbox: Outbox,
+    /// How long callers wait for an answer, over connections that are lost; zero: not at all
+    /// after one is lost, and for ever while it stands.
+    timeout: Duration,
+    pending: Mutex<Pending>,
+    errands: Sender<Errand>,
+    /// Writes that were answered but need a FLUSH to be durable, and how many of them a FLUSH has
+    /// covered.
+    written: AtomicU64,
+    flushed: AtomicU64,
+}
+
+impl Session {
+    /// The connection of number `generation`; `unflushed`: over the one before, writes were
+    /// answered that need a FLUSH.
+    pub(super) fn new(
+        name: Arc<str>,
+        (generation, unflushed): (u64, bool),
+        socket: Socket,
+        export: ClientExport,
+        errands: Sender<Errand>,
+        timeout: Duration,
+    ) -> Self {
+        let pending = Pending {
+            by_cookie: HashMap::new(),
+            lost: None,
+        };
+        Self {
+            name,
+            generation,
+            export,
+            socket,
+            outbox: Outbox::new(),
+            timeout,
+            pending: Mutex::new(pending),
+            errands,
+            written: AtomicU64::new(unflushed.into()),
+            flushed: AtomicU64::new(0),
+        }
+    }
+
+    pub(super) fn has(&self, flag: TransmissionFlags) -> bool {
+        self.export.flags.contains(flag)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Pending> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends a command. Its result comes on a thread of the store's, never on the caller's.
+    pub(super) fn issue(&self, cookie: u64, order: Order) {
+        let header = RequestHeader {
+            flags: order.flags,
+            command: order.command,
+            cookie,
+            offset: order.offset,
+            length_bytes: order.length,
+        };
+        let payload = match &order.body {
+            Body::Write(data, range) => Some((Arc::clone(data), range.clone())),
+            _ => None,
+        };
+        let mark = self.written.load(Ordering::Acquire);
+        let mut pending = self.lock();
+        if let Some(error) = pending.lost.clone() {
+            drop(pending);
+            if order.can_wait(self.timeout) {
+                let _ = self.errands.send(Errand::Again(vec![(cookie, order)]));
+                return;
+            }
+            return self.refuse(order.finish, error);
+        }
+        match pending.by_cookie.entry(cookie) {
+            Entry::Occupied(_) => {
+                drop(pending);
+                let problem = format!("{}: request number {cookie} is in use already", self.name);
+                return self.refuse(order.finish, IoError::new(IoErrorKind::Store, problem));
+            }
+            Entry::Vacant(free) => {
+                free.insert(Waiting {
+                    order,
+                    failed: None,
+                    mark,
+                    sent: Instant::now(),
+                });
+            }
+        }
+        let many = pending.by_cookie.len() > INLINE_IN_FLIGHT_MAX;
+        drop(pending);
+        let urgency = if many { Urgency::Soon } else { Urgency::Now };
+        self.outbox.push(
+            &self.socket,
+            Frame {
+                header: header.encode(),
+                payload,
+            },
+            urgency,
+        );
+    }
+
+    /// Hands a result to the store's own thread.
+    pub(super) fn refuse(&self, finish: Finish, error: IoError) {
+        // Without that thread the store is gone, and nobody waits.
+        let _ = self.errands.send(Errand::Refuse(finish, error));
+    }
+
+    /// Hands a success to the store's own thread.
+    pub(super) fn succeed(&self, done: StoreDone, buffer: IoBuf) {
+        let _ = self.errands.send(Errand::Succeed(done, buffer));
+    }
+
+    /// Sends a block that was evicted, if the server takes it.
+    pub(super) fn demote(&self, cookie: u64, offset: u64, data: IoBuf) {
+        let Some(terms) = self.export.demotion else {
+            return;
+        };
+        let Ok(length) = u32::try_from(data.len()) else {
+            return;
+        };
+        if terms
+            .misfit(offset, length, self.export.size_bytes)
+            .is_some()
+        {
+            return;
+        }
+        let header = demote_header(cookie, offset, length);
+        let payload = Some((Arc::new(data), 0..length as usize));
+        self.outbox
+            .push(&self.socket, Frame { header, payload }, Urgency::Hint);
+    }
+
+    /// Ends the session politely: what is queued is sent, then DISC.
+    pub(super) fn finish(&self) {
+        let header = RequestHeader::new(Command::Disconnect, 0, 0, 0).encode();
+        self.outbox.finish(Frame {
+            header,
+            payload: None,
+        });
+    }
+
+    /// Whether writes were answered that no FLUSH has covered.
+    pub(super) fn has_unflushed_writes(&self) -> bool {
+        self.written.load(Ordering::Acquire) > self.flushed.load(Ordering::Acquire)
+    }
+
+    /// An error of this connection's server or of the way to it.
+    pub(super) fn error(&self, problem: &str) -> IoError {
+        IoError::new(IoErrorKind::Store, format!("{}: {problem}", self.name))
+    }
+
+    /// Takes a command out of those in flight.
+    pub(super) fn take(&self, cookie: u64) -> Option<Waiting> {
+        self.lock().by_cookie.remove(&cookie)
+    }
+
+    /// Puts a command back whose reply is not over.
+    pub(super) fn keep(&self, cookie: u64, waiting: Waiting) {
+        self.lock().by_cookie.insert(cookie, waiting);
+    }
+
+    /// The reply to a command is complete.
+    pub(super) fn complete(&self, waiting: Waiting) {
+        let Waiting {
+            order,
+            mut failed,
+            mark,
+            sent: _,
+        } = waiting;
+        let length = order.length as usize;
+        match &order.body {
+            Body::Read(_, covered) if !covered.is_whole(length) && failed.is_none() => {
+                let sent = covered.bytes();
+                let problem = format!("the server sent {sent} of {length} bytes");
+                failed = Some(self.error(&problem));
+            }
+            Body::Status(found) if found.is_empty() && failed.is_none() => {
+                failed = Some(self.error("the server sent no extents"));
+            }
+            _ => {}
+        }
+        if let Some(error) = failed {
+            return order.finish.fail(error);
+        }
+        if order.command.writes() && !order.flags.contains(CommandFlags::FUA) {
+            self.written.fetch_add(1, Ordering::AcqRel);
+        } else if order.command == Command::Flush {
+            self.flushed.fetch_max(mark, Ordering::AcqRel);
+        }
+        match (order.finish, order.body) {
+            (Finish::Store(done), Body::Read(buffer, _)) => done(Ok(buffer)),
+            (Finish::Store(done), Body::Write(data, range)) => {
+                // Other parts of the same write, or the sender, may still hold the data.
+                done(Ok(Arc::try_unwrap(data).unwrap_or_else(|data| {
+                    IoBuf::copy_of(&data.as_slice()[range])
+                })));
+            }
+            (Finish::Store(done) | Finish::Part(done), body) => {
+                drop(body);
+                done(Ok(IoBuf::new(0)));
+            }
+            (Finish::Extents(channel), Body::Status(found)) => {
+                drop(channel.try_send(Ok(found.into_list())));
+            }
+            (Finish::Extents(_), _) | (Finish::Nobody, _) => {}
+        }
+    }
+
+    /// The error for a number from the server.
+    pub(super) fn refused(&self, order: &Order, error: ErrorNumber, words: &[u8]) -> IoError {
+        let kind = match error {
+            ErrorNumber::NotPermitted => IoErrorKind::ReadOnly,
+            ErrorNumber::NoSpace => IoErrorKind::NoSpace,
+            ErrorNumber::NotSupported => IoErrorKind::Unsupported,
+            _ => IoErrorKind::Store,
+        };
+        let Self { name, .. } = self;
+        let Order {
+            command,
+            offset,
+            length,
+            ..
+        } = order;
+        let command = command.name();
+        let mut message = format!("{name}: {command} of {length} bytes at {offset}: {error}");
+        if !words.is_empty() {
+            message.push_str(" (");
+            message.extend(
+                String::from_utf8_lossy(words)
+                    .chars()
+                    .filter(|c| !c.is_control()),
+            );
+            message.push(')');
+        }
+        IoError::new(kind, message)
+    }
+
+    /// The connection is gone: everything in flight fails, and so does what comes.
+    pub(super) fn lose(self: &Arc<Self>, problem: &str) {
+        let error = self.error(problem);
+        let mut pending = self.lock();
+        pending.lost = Some(error.clone());
+        let waiting = std::mem::take(&mut pending.by_cookie);
+        drop(pending);
+        self.socket.shut_down();
+        self.outbox.close();
+        // Before any request fails, so that a caller that retries finds the reconnection under way.
+        let _ = self.errands.send(Errand::Lost(Arc::clone(self)));
+        let mut waiting: Vec<_> = waiting.into_iter().collect();
+        waiting.sort_unstable_by_key(|(cookie, _)| *cookie);
+        let mut again = Vec::new();
+        for (cookie, waiting) in waiting {
+            if waiting.order.can_wait(self.timeout) {
+                again.push((cookie, waiting.order.anew()));
+            } else {
+                waiting.order.finish.fail(error.clone());
+            }
+        }
+        if !again.is_empty() {
+            // Without that thread the store is gone, and nobody waits.
+            let _ = self.errands.send(Errand::Again(again));
+        }
+    }
+
+    /// The connection is gone, and this is why there is no other.
+    pub(super) fn explain(&self, error: &ConnectError) {
+        let mut pending = self.lock();
+        if pending.lost.is_some() {
+            pending.lost = Some(IoError::new(IoErrorKind::Store, error.to_string()));
+        }
+    }
+
+    /// Why the connection is gone, once it is.
+    pub(super) fn why_lost(&self) -> String {
+        let pending = self.lock();
+        let why = pending.lost.as_ref().map(ToString::to_string);
+        why.unwrap_or_else(|| self.name.to_string())
+    }
+
+    /// Whether the connection is gone.
+    pub(super) fn is_lost(&self) -> bool {
+        self.lock().lost.is_some()
+    }
+
+    /// Gives up a connection over which an answer has not come for as long as callers wait.
+    pub(super) fn look_for_silence(self: &Arc<Self>) {
+        let is_late = |waiting: &Waiting| waiting.sent.elapsed() >= self.timeout;
+        let is_silent = {
+            let pending = self.lock();
+            pending.lost.is_none() && pending.by_cookie.values().any(is_late)
+        };
+        if is_silent {
+            let seconds = self.timeout.as_secs_f64();
+            self.lose(&format!("the server has not answered for {seconds} s"));
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! One connected socket, unix or TCP, and the handshake on it.
+
+use std::io::{self, IoSlice, Read, Write};
+use std::net::{Shutdown, TcpStream, ToSocketAddrs};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
+
+use super::ConnectError;
+use futae_nbd::client::{ClientExport, ClientWish, negotiate};
+use futae_nbd::uri::{NbdUri, Transport};
+
+/// How long a server may take for any one step of connecting and of the handshake.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A connected stream.
+#[derive(Debug)]
+pub(super) enum Socket {
+    Unix(UnixStream),
+    Tcp(TcpStream),
+}
+
+impl Socket {
+    /// Connects and negotiates.
+    pub(super) fn open(
+        uri: &NbdUri,
+        wish: &ClientWish,
+    ) -> Result<(Self, ClientExport), ConnectError> {
+        let fail = |problem: String| ConnectError {
+            uri: uri.to_string(),
+            problem,
+        };
+        let mut socket = Self::connect(uri)
+            .map_err(|error| fail(format!("cannot connect: {error}; is the server running?")))?;
+        socket
+            .set_timeout(Some(PATIENCE))
+            .map_err(|error| fail(error.to_string()))?;
+        let export = negotiate(&mut socket, &uri.export, wish).map_err(|error| {
+            match std::error::Error::source(&error) {
+                Some(source) => fail(format!("{error}: {source}")),
+                None => fail(error.to_string()),
+            }
+        })?;
+        socket
+            .set_timeout(None)
+            .map_err(|error| fail(error.to_string()))?;
+        Ok((socket, export))
+    }
+
+    fn connect(uri: &NbdUri) -> io::Result<Self> {
+        match &uri.transport {
+            Transport::Unix { socket } => Ok(Self::Unix(UnixStream::connect(socket)?)),
+            Transport::Tcp { host, port } => {
+                let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
+                for address in (host.as_str(), *port).to_socket_addrs()? {
+                    match TcpStream::connect_timeout(&address, PATIENCE) {
+                        Ok(stream) => {
+                            stream.set_nodelay(true)?;
+                            rustix::net::sockopt::set_socket_keepalive(&stream, true)?;
+                            return Ok(Self::Tcp(stream));
+                        }
+                        Err(error) => last = error,
+                    }
+                }
+                Err(last)
+            }
+        }
+    }
+
+    fn set_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        match self {
+            Self::Unix(stream) => {
+                stream.set_read_timeout(timeout)?;
+                stream.set_write_timeout(timeout)
+            }
+            Self::Tcp(stream) => {
+                stream.set_read_timeout(timeout)?;
+                stream.set_write_timeout(timeout)
+            }
+        }
+    }
+
+    /// Shuts the connection down in both directions, which wakes its readers and writers.
+    pub(super) fn shut_down(&self) {
+        // It may be gone already, which is what is wanted.
+        let _ = match self {
+            Self::Unix(stream) => stream.shutdown(Shutdown::Both),
+            Self::Tcp(stream) => stream.shutdown(Shutdown::Both),
+        };
+    }
+
+    /// Sends some of the slices; `None` if `wait` is false and nothing can be sent now.
+    pub(super) fn send(&self, slices: &[IoSlice<'_>], wait: bool) -> io::Result<Option<usize>> {
+        let mut flags = SendFlags::NOSIGNAL;
+        flags.set(SendFlags::DONTWAIT, !wait);
+        loop {
+            match sendmsg(self, slices, &mut SendAncillaryBuffer::default(), flags) {
+                Ok(sent) => return Ok(Some(sent)),
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) if !wait => return Ok(None),
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+    }
+
+    /// Waits for bytes and takes what there is, at least one.
+    pub(super) fn receive(&self, bytes: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let read = match self {
+                Self::Unix(stream) => (&mut &*stream).read(bytes),
+                Self::Tcp(stream) => (&mut &*stream).read(bytes),
+            };
+            match read {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                other => return other,
+            }
+        }
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Unix(stream) => stream.as_fd(),
+            Self::Tcp(stream) => stream.as_fd(),
+        }
+    }
+}
+
+impl Read for Socket {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Unix(stream) => stream.read(bytes),
+            Self::Tcp(stream) => stream.read(bytes),
+        }
+    }
+}
+
+impl Write for Socket {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Unix(stream) => stream.write(bytes),
+            Self::Tcp(stream) => stream.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
