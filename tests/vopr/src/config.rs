@@ -5,6 +5,10 @@ use futae_engine::{EngineOptions, OnEviction, Verification, WriteBackOptions};
 use futae_policy::Prng;
 use std::time::Duration;
 
+/// Slots of a cache that holds equal blocks once, at most: its hints then are one set, so that no key decides on
+/// which of them go.
+const SHARING_SLOTS_MAX: u32 = 10;
+
 const POLICIES: [&str; 12] = [
     "lru",
     "exclusive",
@@ -37,6 +41,8 @@ pub struct Config {
     pub write_back: Option<WriteBackOptions>,
     /// Whether what is handed down is verified; then anybody hands down anything.
     pub verifies: bool,
+    /// Whether equal blocks are held once.
+    pub shares: bool,
     /// Whether volumes have unclean marks.
     pub has_marks: bool,
     /// Whether what the store gets as demotions it serves again.
@@ -84,6 +90,7 @@ impl Config {
             slots: 1 + prng.below(4) as u32,
             write_back: None,
             verifies: false,
+            shares: false,
             has_marks: false,
             has_lower_cache: false,
             actions: 400,
@@ -133,6 +140,7 @@ impl Config {
             _ => OnEviction::Demote,
         };
         let is_faulty = prng.below(3) > 0;
+        let verifies = prng.below(3) == 0;
         Self {
             block_bytes,
             volumes,
@@ -140,7 +148,8 @@ impl Config {
             policy: POLICIES[prng.below(POLICIES.len() as u64) as usize],
             on_eviction,
             write_back,
-            verifies: prng.below(3) == 0,
+            verifies,
+            shares: verifies && prng.below(2) == 0,
             has_marks: writes_back && prng.below(2) == 0,
             has_lower_cache: on_eviction == OnEviction::Demote && prng.below(2) == 0,
             step_blocks: (prng.below(2) == 0).then(|| 1 + prng.below(4)),
@@ -189,7 +198,11 @@ impl Config {
         let policy = self.policy.parse();
         Ok(EngineOptions {
             block_bytes: self.block_bytes,
-            capacity_blocks: slots,
+            capacity_blocks: if self.shares {
+                slots.min(SHARING_SLOTS_MAX)
+            } else {
+                slots
+            },
             policy: policy.map_err(|error| format!("{}: {error}", self.policy))?,
             seed,
             on_eviction: self.on_eviction,
@@ -216,6 +229,7 @@ impl Config {
         let on_eviction = self.on_eviction as u64;
         let flags = [
             self.verifies,
+            self.shares,
             self.has_marks,
             self.has_lower_cache,
             self.fails > 0,

@@ -24,6 +24,8 @@ pub struct Cover {
     pub resizes: u64,
     /// Blocks that were handed down from above.
     pub handed_down: u64,
+    /// Reads that were answered from an equal block, in the last engines of runs.
+    pub equal_reads: u64,
     /// A number that depends on every request's answer and on every state.
     pub digest: u64,
     states: HashSet<u64>,
@@ -63,6 +65,7 @@ impl Cover {
         self.failures += other.failures;
         self.resizes += other.resizes;
         self.handed_down += other.handed_down;
+        self.equal_reads += other.equal_reads;
         self.digest ^= other.digest.rotate_left((self.operations % 64) as u32);
         other.states.iter().for_each(|&state| self.insert(state));
     }

@@ -90,8 +90,13 @@ fn simulate(arguments: &Arguments) -> Result<String, Failure> {
     })?;
     println!(
         "vopr: {} clean restarts, {} resizes, {} failed store operations, {} blocks handed down, \
-         {} sectors checked",
-        cover.restarts, cover.resizes, cover.failures, cover.handed_down, cover.sectors
+         {} reads from equal blocks, {} sectors checked",
+        cover.restarts,
+        cover.resizes,
+        cover.failures,
+        cover.handed_down,
+        cover.equal_reads,
+        cover.sectors
     );
     Ok(format!(
         "vopr: {} operations, {} crashes ({} with power loss), {seeds} seeds, {} states, {} operations \

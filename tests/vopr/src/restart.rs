@@ -182,7 +182,11 @@ impl Sim {
             return Ok(());
         };
         self.finish(&engine)?;
-        self.engines().iter().for_each(|engine| engine.audit());
+        for engine in self.engines() {
+            engine.audit();
+            let equal_reads = engine.status().handed_down.equal_reads;
+            self.lock().cover.equal_reads += equal_reads;
+        }
         {
             let mut inside = self.lock();
             inside.clock += Duration::from_secs(60);

@@ -188,6 +188,9 @@ impl Sim {
             let how = config.verification();
             engine.verify_hand_downs(how).map_err(text)?;
         }
+        if config.shares {
+            engine.share_equal().map_err(text)?;
+        }
         if let Some(blocks) = config.step_blocks {
             engine.set_step_blocks(blocks);
         }

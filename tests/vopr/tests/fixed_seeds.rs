@@ -29,6 +29,7 @@ fn simulated_caches_lose_nothing_and_answer_in_one_order() {
     assert!(cover.power_losses > 3_000 && cover.process_crashes > 3_000);
     assert!(cover.restarts > 2_000 && cover.resizes > 20_000);
     assert!(cover.failures > 50_000 && cover.handed_down > 100_000);
+    assert!(cover.equal_reads > 200, "{}", cover.equal_reads);
     assert!(cover.states() > 200_000, "{} states", cover.states());
 }
 
