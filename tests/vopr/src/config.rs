@@ -9,7 +9,7 @@ use std::time::Duration;
 /// which of them go.
 const SHARING_SLOTS_MAX: u32 = 10;
 
-const POLICIES: [&str; 12] = [
+const POLICIES: [&str; 20] = [
     "lru",
     "exclusive",
     "arc",
@@ -22,6 +22,14 @@ const POLICIES: [&str; 12] = [
     "2q",
     "s3-fifo",
     "lirs",
+    "auto",
+    "lfu-history",
+    "w-tinylfu",
+    "car",
+    "lhd",
+    "lecar",
+    "sieve",
+    "linux",
 ];
 
 /// One run.
