@@ -175,7 +175,7 @@ impl Config {
     /// That of a run of which every crash state is judged: short or long, and of each three one writes
     /// through, one writes back, and one has every write stable when it is answered.
     pub fn of_crash_states(prng: &mut Prng) -> Self {
-        let mut config = Self::draw(prng);
+        let mut config = Self::draw_one(prng);
         let is_short = prng.below(2) == 0;
         let mode = prng.below(3);
         config.write_back = match mode {
@@ -184,7 +184,6 @@ impl Config {
             _ => config.write_back,
         };
         config.has_marks &= config.write_back.is_some();
-        config.below = None;
         config.fua = if mode == 2 { 1 } else { 6 };
         config.crashes = 0;
         config.goes_away = false;

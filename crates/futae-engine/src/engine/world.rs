@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Instant;
 
-/// The time, and threads. A cache has [`Machine`]; a simulation of it brings its own, so that one seed
+/// The time, and threads. A cache has those of its machine; a simulation brings its own, so that one seed
 /// decides on all that happens.
 pub trait World: Send + Sync {
     /// The time. It never goes back.
