@@ -1,12 +1,12 @@
 # Names for what one does here; see README.md. CARGO_TARGET_DIR is honoured everywhere.
 
 .DEFAULT_GOAL := help
-.PHONY: help package demo test test-fast test-unit test-crates test-e2e fuzz soak bench bench-isolation reference lint
+.PHONY: help package demo test test-fast test-unit test-crates test-e2e fuzz soak vopr crash-states planted-bugs bench bench-isolation reference lint
 
 CARGO ?= cargo
 # How long each target of `make fuzz` looks for crashes.
 FUZZ_SECONDS ?= 60
-# Arguments of `make demo`, `make soak` and `make bench`, e.g. make demo ARGS="--image 2GiB --lower 1GiB".
+# Arguments of `make demo`, `make soak`, `make vopr`, `make bench` and others, e.g. make demo ARGS="--image 2GiB --lower 1GiB".
 ARGS ?=
 
 help: ## this list
@@ -45,6 +45,15 @@ soak: ## the model checker of consistency for an hour; ARGS="--seconds N --seed 
 	@scripts/install-deps test
 	@scripts/soak $(ARGS)
 
+vopr: ## the real engine simulated over failing disks from one seed; ARGS="--seed N --seconds N --runs N --trace"
+	@$(CARGO) run --quiet --release --locked -p futae-vopr -- run $(ARGS)
+
+crash-states: ## every state that a crash can leave of a disk, judged; ARGS="--seed N --seconds N --runs N --trace"
+	@$(CARGO) run --quiet --release --locked -p futae-vopr -- states $(ARGS)
+
+planted-bugs: ## bugs planted in the engine, each of which the two above must find; ARGS="--seed N --seconds N"
+	@scripts/planted-bugs $(ARGS)
+
 bench: ## speed figures, for lab/results/
 	@scripts/install-deps bench
 	@scripts/bench $(ARGS)
@@ -64,7 +73,7 @@ reference: ## the generated pages of the book: commands.md, policies.md and labo
 package: ## what each published crate would hold; nothing is uploaded
 	$(CARGO) package --workspace --locked --no-verify --allow-dirty --quiet \
 		--exclude futae-lab --exclude futae-papers --exclude futae-machine --exclude futae-bench \
-		--exclude futae-tests --exclude futae-testkit --exclude futae-examples
+		--exclude futae-tests --exclude futae-testkit --exclude futae-vopr --exclude futae-examples
 
 lint: ## format, clippy and documentation, without a warning
 	$(CARGO) fmt --all --check

@@ -52,6 +52,7 @@ mod unclean;
 mod under_way;
 mod verify;
 mod volume;
+mod world;
 mod write;
 mod write_back;
 
@@ -61,3 +62,4 @@ pub use options::{EngineOptions, OnEviction, WriteBackOptions};
 pub use questions::ExtentsDone;
 pub use status::{ClassStatus, EngineStatus, VolumeStatus, WeightStatus};
 pub use verify::{HandedDownStatus, Macs, OnRefusal, Verification};
+pub use world::World;

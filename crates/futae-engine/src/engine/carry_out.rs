@@ -6,7 +6,6 @@ use super::rest::Rest;
 use crate::Store;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Instant;
 
 impl Engine {
     /// Does all that was decided, and returns what is left to be decided on. The lock must not be held. Reads go
@@ -89,11 +88,12 @@ fn is_same(one: &Arc<dyn Store>, other: &Arc<dyn Store>) -> bool {
 fn start_all(operations: Vec<Started>, engine: &Arc<Engine>) {
     for (store, sequence, operation, ticket) in operations {
         let engine = Arc::clone(engine);
-        let started = Instant::now();
+        let started = engine.world.now();
         let begun = engine.begun(ticket, &*store, &operation);
         let done = Box::new(move |result| {
             let macs = engine.macs(begun, &result);
-            engine.complete(ticket, result, started.elapsed(), macs);
+            let took = engine.world.now().saturating_duration_since(started);
+            engine.complete(ticket, result, took, macs);
         });
         store.submit(sequence, operation, done);
     }

@@ -33,7 +33,7 @@ impl Engine {
     pub(super) fn remark(self: &Arc<Self>, remark: Remark) {
         remark.say();
         let mut state = self.lock();
-        if state.complaints.counts.is_some() {
+        if state.complaints.counts.is_some() || !self.world.has_clock_threads() {
             return;
         }
         let (alive, is_gone) = channel();

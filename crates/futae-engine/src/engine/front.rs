@@ -11,6 +11,7 @@ use super::state::State;
 use super::status::EngineStatus;
 use super::verify::{Keys, Macs};
 use super::volume::Volume;
+use super::world::{Machine, World};
 use crate::arena::give_long_pieces_back;
 use crate::{ClientId, Extent, IoBuf, IoError, IoErrorKind, Operation, Request, SetupError, Store};
 use futae_policy::{Class, VolumeId};
@@ -31,6 +32,8 @@ pub struct Engine {
     pub(super) questions: Mutex<Questions>,
     /// By which what is handed down is verified, if it is.
     pub(super) keys: OnceLock<Keys>,
+    /// The time, and threads.
+    pub(super) world: Arc<dyn World>,
     /// Its end is the end of the thread that looks at the clock.
     _alive: mpsc::Sender<()>,
 }
@@ -38,10 +41,18 @@ pub struct Engine {
 impl Engine {
     /// An empty cache.
     pub fn new(options: &EngineOptions) -> Result<Arc<Self>, SetupError> {
+        Self::in_world(options, Arc::new(Machine))
+    }
+
+    /// An empty cache that asks `world` for the time and for threads. For simulations.
+    pub fn in_world(
+        options: &EngineOptions,
+        world: Arc<dyn World>,
+    ) -> Result<Arc<Self>, SetupError> {
         check_sizes(options)?;
         give_long_pieces_back();
         let account = Arc::<Account>::default();
-        let state = State::new(options, Arc::clone(&account))?;
+        let state = State::new(options, Arc::clone(&account), Arc::clone(&world))?;
         let (alive, is_gone) = mpsc::channel();
         let engine = Arc::new(Self {
             block_bytes: options.block_bytes,
@@ -54,10 +65,11 @@ impl Engine {
             }),
             questions: Mutex::default(),
             keys: OnceLock::new(),
+            world,
             _alive: alive,
         });
         let is_weighed = !engine.lock().level.weights().is_empty();
-        if options.write_back.is_some() || is_weighed {
+        if (options.write_back.is_some() || is_weighed) && engine.world.has_clock_threads() {
             engine.keep_time(options.write_back.as_ref(), is_gone)?;
         }
         Ok(engine)
@@ -225,7 +237,7 @@ impl Engine {
 
     /// Looks at the clock: what has been dirty for too long is written back.
     pub fn tick(self: &Arc<Self>) {
-        let now = Instant::now();
+        let now = self.world.now();
         self.act(|state, effects| {
             state.age_marks(now, effects);
             state.weigh(now);

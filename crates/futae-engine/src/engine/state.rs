@@ -16,6 +16,7 @@ use super::tally::Tally;
 use super::under_way::UnderWay;
 use super::verify::{HandDownTally, Verifier};
 use super::volume::Volume;
+use super::world::World;
 use crate::arena::Arena;
 use crate::request::HandedDown;
 use crate::{ClientId, IoBuf, IoError, IoErrorKind, Operation, Request, SetupError, Store};
@@ -52,6 +53,8 @@ pub struct State {
     /// Reads from stores, writes and write-backs under way.
     pub under_way: UnderWay,
     pub flushes: Slab<Flush>,
+    /// The time.
+    pub world: Arc<dyn World>,
     /// When the policy was last told what the stores cost.
     pub weighed: Option<Instant>,
     /// How written blocks are kept, if they are.
@@ -77,7 +80,11 @@ pub struct State {
 
 impl State {
     /// An empty cache.
-    pub fn new(options: &EngineOptions, account: Arc<Account>) -> Result<Self, SetupError> {
+    pub fn new(
+        options: &EngineOptions,
+        account: Arc<Account>,
+        world: Arc<dyn World>,
+    ) -> Result<Self, SetupError> {
         let shape = Shape {
             slots: options.capacity_blocks,
             seed: options.seed,
@@ -106,6 +113,7 @@ impl State {
             readers: Slab::new(),
             under_way: UnderWay::new(options.block_bytes),
             flushes: Slab::new(),
+            world,
             weighed: None,
             write_back: write_back.map(|how| WriteBack::new(how, options.capacity_blocks)),
             verifier: None,

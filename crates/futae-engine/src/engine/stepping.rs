@@ -73,6 +73,7 @@ impl Engine {
         let (value, mut rest) = self.step(decide);
         while let Some(next) = rest.pop_front() {
             self.state.give_way();
+            self.world.between_steps();
             let ((), more) = self.step(|state, effects| state.go_on(next, effects));
             rest.extend(more);
         }

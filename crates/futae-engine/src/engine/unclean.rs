@@ -35,7 +35,9 @@ impl State {
         if guard.is_present() {
             return true;
         }
-        if let Some(work) = guard.want(Instant::now()) {
+        let now = self.world.now();
+        let guard = self.guard_mut(volume);
+        if let Some(work) = guard.and_then(|guard| guard.want(now)) {
             effects.mark(work);
         }
         false
@@ -105,10 +107,11 @@ impl State {
 
     /// A mark was made or removed, or could not be.
     fn marked(&mut self, volume: VolumeId, sets: bool, result: io::Result<()>) {
+        let now = self.world.now();
         let Some(guard) = self.guard_mut(volume) else {
             return;
         };
-        guard.worked(sets, result.is_ok(), Instant::now());
+        guard.worked(sets, result.is_ok(), now);
         if let Err(error) = result {
             let name = &self.volumes[usize::from(volume.0)].name;
             let what = if sets { "made" } else { "removed" };
@@ -133,8 +136,7 @@ impl Engine {
             };
             owner.act(|state, _| state.marked(volume, sets, result));
         };
-        let thread = std::thread::Builder::new().name("futae-mark".into());
-        if let Err(error) = thread.spawn(work) {
+        if let Err(error) = self.world.apart("futae-mark", Box::new(work)) {
             self.lock().marked(volume, sets, Err(error));
         }
     }

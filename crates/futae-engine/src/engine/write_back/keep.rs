@@ -7,7 +7,6 @@ use crate::engine::rest::{Keeping, Rest};
 use crate::engine::state::State;
 use crate::{Done, IoBuf, Operation, Request, StoreOperation};
 use futae_policy::{AccessKind, BlockId, Class, Outcome};
-use std::time::Instant;
 
 impl State {
     /// Takes a write into the cache, as far as it can be kept; the rest goes through. Nothing
@@ -32,7 +31,7 @@ impl State {
     /// Goes on with a write that is kept, for as many blocks as this step has room for. If that is not all,
     /// the rest of its range is kept from others until it goes on.
     pub fn keep_on(&mut self, mut keeping: Keeping, effects: &mut Effects) {
-        let (span, now) = (keeping.span, Instant::now());
+        let (span, now) = (keeping.span, self.world.now());
         let (_, end) = self.block_range(&span);
         let mut rest: Vec<Span> = Vec::new();
         while keeping.next < end && self.steps.left() > 0 {

@@ -9,7 +9,6 @@ use crate::engine::verify::Macs;
 use crate::{IoBuf, IoError, OnEviction, StoreOperation};
 use futae_policy::{BlockId, Class, VolumeId};
 use std::ops::Range;
-use std::time::Instant;
 
 /// Bytes that are written back in one operation at most; one block at least.
 const RUN_BYTES_MAX: u64 = 512 << 10;
@@ -171,7 +170,7 @@ impl State {
     fn keep_dirty(&mut self, run: &Run, error: &IoError, effects: &mut Effects) {
         self.note_error(run.volume);
         self.tally.write_back_errors += 1;
-        let now = Instant::now();
+        let now = self.world.now();
         let mut is_told = false;
         for index in run.first..run.end {
             if let Some(change) = self.dirt_mut(run.volume).fail(index, now) {

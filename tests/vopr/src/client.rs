@@ -1,0 +1,473 @@
+//! Clients: what they ask for, what they know, and what is made of their answers.
+
+use crate::content::{Place, SECTOR, ZERO, fill, version_of};
+use crate::sim::{Inside, Sim};
+use futae_engine::{ClientId, HandedDown, IoBuf, IoError, Operation, Request};
+use futae_policy::{Prng, VolumeId};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A client of one volume, which has a cache of its own.
+pub struct Client {
+    pub id: ClientId,
+    pub volume: usize,
+    sequence: u64,
+    /// Blocks that it has read or written whole, by first byte.
+    known: BTreeMap<u64, Vec<u8>>,
+    /// When it last began to write to a block.
+    wrote: BTreeMap<u64, u64>,
+    /// When a write of its to a block last ended.
+    written: BTreeMap<u64, u64>,
+    /// Blocks that it has given up and that are still on their way: sequence, first byte, data.
+    late: Vec<(u64, u64, Vec<u8>)>,
+}
+
+impl Client {
+    /// One that knows nothing.
+    pub fn new(id: ClientId, volume: usize) -> Self {
+        Self {
+            id,
+            volume,
+            sequence: 0,
+            known: BTreeMap::new(),
+            wrote: BTreeMap::new(),
+            written: BTreeMap::new(),
+            late: Vec::new(),
+        }
+    }
+}
+
+/// What a request does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// It reads.
+    Read,
+    /// It writes data, or zeroes.
+    Write,
+    /// It makes things stable.
+    Flush,
+    /// It is a hint.
+    Hint,
+}
+
+impl Kind {
+    /// From 0 on.
+    pub fn number(self) -> u32 {
+        self as u32
+    }
+}
+
+/// A request under way.
+pub struct Pending {
+    pub kind: Kind,
+    pub client: ClientId,
+    pub volume: usize,
+    pub offset: u64,
+    pub length: u64,
+    pub fua: bool,
+    /// When it began.
+    pub invoked: u64,
+    /// What it writes, if that is known afterwards.
+    data: Option<Vec<u8>>,
+    /// What the client knew of its blocks before.
+    before: Vec<(u64, Vec<u8>)>,
+}
+
+/// Blocks beyond this are loaded in pieces.
+const LARGE: u64 = 1 << 20;
+/// A part of such a block.
+const PAGE: u64 = 4096;
+
+/// A range of a volume: blocks mostly, else any sectors.
+fn range(prng: &mut Prng, bytes: u64, block_bytes: u64) -> (u64, u64) {
+    let unit = match prng.below(4) {
+        0 => SECTOR,
+        // Of blocks that are loaded in pieces parts are asked for, mostly.
+        1..=2 if block_bytes > LARGE => PAGE,
+        _ => block_bytes,
+    };
+    let units = bytes.div_ceil(unit);
+    let first = prng.below(units);
+    let most = match prng.below(24) {
+        0 => units,
+        1..=12 => 1,
+        _ => 4 * (block_bytes / unit).clamp(1, 3),
+    };
+    let count = 1 + prng.below(most.min(units - first));
+    let offset = first * unit;
+    (offset, (count * unit).min(bytes - offset))
+}
+
+impl Sim {
+    /// A client begins a request.
+    pub fn ask(self: &Arc<Self>) {
+        let mut inside = self.lock();
+        let clients = inside.clients.len() as u64;
+        let which = inside.prng.below(clients) as usize;
+        let (engine, volume) = (inside.engine.clone(), inside.clients[which].volume);
+        let Some(engine) = engine else { return };
+        let (bytes, block) = (inside.config.volumes[volume], inside.config.block_bytes);
+        let (offset, length) = range(&mut inside.prng, bytes, block);
+        let (kind, operation, sequence) = match inside.prng.below(100) {
+            0..38 => (Kind::Read, Some(Operation::Read { offset, length }), None),
+            38..40 => (Kind::Read, Some(Operation::ReadOn { offset, length }), None),
+            40..68 => (Kind::Write, None, None),
+            68..72 => (Kind::Write, Some(Operation::Trim { offset, length }), None),
+            72..76 => {
+                let (fua, no_hole) = (inside.prng.below(3) == 0, inside.prng.below(2) == 0);
+                let zeroes = Operation::WriteZeroes {
+                    offset,
+                    length,
+                    fua,
+                    no_hole,
+                };
+                (Kind::Write, Some(zeroes), None)
+            }
+            76..82 => (Kind::Flush, Some(Operation::Flush), None),
+            82..85 => (Kind::Hint, Some(Operation::Notice { offset, length }), None),
+            _ => match inside.hand_down(which, offset / block * block) {
+                Some((operation, sequence)) => (Kind::Hint, Some(operation), Some(sequence)),
+                None => (Kind::Read, Some(Operation::Read { offset, length }), None),
+            },
+        };
+        let (id, invoked) = (inside.next_id, inside.event());
+        inside.next_id += 1;
+        let fua = match &operation {
+            None => {
+                let odds = inside.config.fua;
+                inside.prng.below(odds) == 0
+            }
+            Some(Operation::WriteZeroes { fua, .. }) => *fua,
+            Some(_) => false,
+        };
+        let mut pending = Pending {
+            kind,
+            client: inside.clients[which].id,
+            volume,
+            offset,
+            length,
+            fua,
+            invoked,
+            data: None,
+            before: Vec::new(),
+        };
+        let is_zero = operation.is_some();
+        let operation = operation.unwrap_or_else(|| {
+            let mut data = IoBuf::new(length as usize);
+            let place = Place {
+                volume,
+                sector: offset / SECTOR,
+            };
+            fill(data.as_mut_slice(), place, inside.next_version);
+            pending.data = Some(data.as_slice().to_vec());
+            Operation::Write { offset, data, fua }
+        });
+        if kind == Kind::Write {
+            let version = if is_zero { ZERO } else { inside.next_version };
+            inside.next_version += 1;
+            let replaces = !matches!(operation, Operation::Trim { .. });
+            for sector in offset / SECTOR..(offset + length) / SECTOR {
+                let register = &mut inside.volumes[volume].registers[sector as usize];
+                register.begin_write(version, invoked, replaces);
+            }
+            let client = &mut inside.clients[which];
+            for first in blocks(offset, length, block) {
+                let before = client.known.remove(&first);
+                pending.before.extend(before.map(|data| (first, data)));
+                client.wrote.insert(first, invoked);
+            }
+        }
+        let client = &mut inside.clients[which];
+        client.sequence += 1;
+        let sequence = sequence.unwrap_or(client.sequence);
+        let (client, incarnation) = (client.id, inside.incarnation);
+        let version = inside.next_version - 1;
+        inside.trace(|| {
+            let is_write = kind == Kind::Write;
+            format!("client {client:?} volume {volume}: {operation:?} at {offset}+{length} sequence {sequence} version {version} {is_write}")
+        });
+        inside.pending.insert(id, pending);
+        drop(inside);
+        let sim = Arc::clone(self);
+        engine.submit(Request {
+            volume: VolumeId(volume as u16),
+            client,
+            sequence,
+            operation,
+            done: Box::new(move |result| sim.answered(incarnation, id, result)),
+        });
+    }
+
+    fn answered(self: &Arc<Self>, incarnation: u64, id: u64, result: Result<IoBuf, IoError>) {
+        let mut inside = self.lock();
+        if inside.incarnation != incarnation || inside.crashing.is_some() {
+            return;
+        }
+        let Some(pending) = inside.pending.remove(&id) else {
+            return inside.fail(|| "a request was answered twice".to_owned());
+        };
+        inside.cover.operations += 1;
+        inside.changes += u64::from(matches!(pending.kind, Kind::Write | Kind::Flush));
+        inside.trace(|| {
+            let Pending {
+                kind,
+                volume,
+                offset,
+                length,
+                invoked,
+                ..
+            } = pending;
+            let is_ok = result.is_ok();
+            format!("answer to {kind:?} of {invoked}, volume {volume} {offset}+{length}: {is_ok}")
+        });
+        inside.settle(pending, result);
+    }
+}
+
+/// The first bytes of the blocks that a range touches.
+fn blocks(offset: u64, length: u64, block_bytes: u64) -> impl Iterator<Item = u64> {
+    let range = offset / block_bytes..(offset + length).div_ceil(block_bytes);
+    range.map(move |index| index * block_bytes)
+}
+
+impl Inside {
+    /// Holds bytes of a volume that somebody saw after `began` against what may be there.
+    pub fn check(&mut self, volume: usize, (offset, bytes): (u64, &[u8]), began: u64, who: &str) {
+        let now = self.event();
+        self.cover.sectors += bytes.len() as u64 / SECTOR;
+        for (at, sector) in bytes.chunks(SECTOR as usize).enumerate() {
+            let place = Place {
+                volume,
+                sector: offset / SECTOR + at as u64,
+            };
+            let register = &mut self.volumes[volume].registers[place.sector as usize];
+            let found = version_of(sector, place);
+            let problem = match &found {
+                Ok(version) => register.read(*version, began, now).err(),
+                Err(torn) => Some(torn.clone()),
+            };
+            if let Some(problem) = problem {
+                let known = register.describe();
+                let found = found.map_or_else(|_| "?".to_owned(), |version| version.to_string());
+                let sector = place.sector;
+                return self.fail(|| {
+                    format!(
+                        "{who} from {began} to {now} has write {found} in sector {sector} of volume \
+                         {volume}: {problem} ({known})"
+                    )
+                });
+            }
+        }
+    }
+
+    fn settle(&mut self, pending: Pending, result: Result<IoBuf, IoError>) {
+        let Pending {
+            kind,
+            volume,
+            offset,
+            length,
+            invoked,
+            fua,
+            ..
+        } = pending;
+        let stabilises = kind == Kind::Flush || (kind == Kind::Write && fua);
+        match &result {
+            Err(error) => {
+                let tells_loss = stabilises && self.volumes[volume].owes_loss;
+                if tells_loss {
+                    self.volumes[volume].owes_loss = false;
+                } else if !self.config.is_faulty() {
+                    self.fail(|| format!("{kind:?} failed over a good disk: {error}"));
+                }
+            }
+            Ok(_) if stabilises && self.volumes[volume].owes_loss => {
+                let is_alone = !self.pending.values().any(|other| {
+                    let stabilises = other.kind == Kind::Flush || other.fua;
+                    other.volume == volume && stabilises
+                });
+                if is_alone {
+                    self.fail(|| format!("{kind:?} went well, and nobody was told of a loss"));
+                }
+            }
+            Ok(_) => {}
+        }
+        match (kind, result) {
+            (Kind::Read, Ok(data)) => {
+                if data.len() as u64 != length {
+                    let got = data.len();
+                    return self.fail(|| format!("a read of {length} bytes brought {got}"));
+                }
+                self.check(volume, (offset, data.as_slice()), invoked, "a read");
+                self.learn(&pending, data.as_slice());
+            }
+            (Kind::Write, result) => {
+                let (now, oldest) = (self.event(), self.oldest_read());
+                for sector in offset / SECTOR..(offset + length) / SECTOR {
+                    let register = &mut self.volumes[volume].registers[sector as usize];
+                    register.end_write(invoked, now, result.is_ok(), fua, oldest);
+                }
+                match (&result, &pending.data) {
+                    (Ok(_), Some(data)) => self.learn(&pending, data),
+                    (Err(_), _) => self.keep_old(&pending),
+                    (Ok(_), None) => {}
+                }
+                self.note_written(&pending, now);
+            }
+            (Kind::Flush, Ok(_)) => {
+                for register in &mut self.volumes[volume].registers {
+                    register.flushed(invoked);
+                }
+            }
+            (Kind::Read | Kind::Flush, Err(_)) | (Kind::Hint, _) => {}
+        }
+    }
+
+    /// A client whose write to a block has failed may keep what it had and hand it down, which it promises not
+    /// to do; the cache drops that. (Of a write to several blocks some may be as good as written.)
+    fn keep_old(&mut self, pending: &Pending) {
+        let touched = blocks(pending.offset, pending.length, self.config.block_bytes);
+        if touched.count() > 1 {
+            return;
+        }
+        for (first, data) in &pending.before {
+            let whole = Pending {
+                offset: *first,
+                length: data.len() as u64,
+                before: Vec::new(),
+                data: None,
+                ..*pending
+            };
+            self.learn(&whole, data);
+        }
+    }
+
+    fn note_written(&mut self, pending: &Pending, now: u64) {
+        let block_bytes = self.config.block_bytes;
+        let client = self
+            .clients
+            .iter_mut()
+            .find(|client| client.id == pending.client);
+        if let Some(client) = client {
+            for first in blocks(pending.offset, pending.length, block_bytes) {
+                client.written.insert(first, now);
+            }
+        }
+    }
+
+    /// A client keeps the whole blocks of what it has read or written, unless it has begun to write
+    /// to them since.
+    fn learn(&mut self, pending: &Pending, data: &[u8]) {
+        let (block_bytes, bytes) = (self.config.block_bytes, self.config.volumes[pending.volume]);
+        let client = self
+            .clients
+            .iter_mut()
+            .find(|client| client.id == pending.client);
+        let Some(client) = client else { return };
+        let end = pending.offset + pending.length;
+        for first in blocks(pending.offset, pending.length, block_bytes) {
+            let length = block_bytes.min(bytes - first);
+            let is_whole = first >= pending.offset && first + length <= end;
+            let time = |times: &BTreeMap<u64, u64>| times.get(&first).copied().unwrap_or(0);
+            let written = time(&client.wrote).max(time(&client.written));
+            let writing = self.pending.values().any(|other| {
+                let overlaps = other.offset < first + length && first < other.offset + other.length;
+                other.client == client.id && other.kind == Kind::Write && overlaps
+            });
+            if is_whole && written <= pending.invoked && !writing {
+                let from = (first - pending.offset) as usize;
+                let data = data[from..from + length as usize].to_vec();
+                client.known.insert(first, data);
+            }
+        }
+    }
+
+    /// What client number `which` hands down: what it has, now or late; or anything at all where
+    /// that is verified.
+    fn hand_down(&mut self, which: usize, offset: u64) -> Option<(Operation, u64)> {
+        self.cover.handed_down += 1;
+        if self.config.verifies {
+            return Some((self.forge(which, offset), 0));
+        }
+        let client = &mut self.clients[which];
+        let is_late = !client.late.is_empty() && self.prng.below(2) == 0;
+        let (sequence, offset, data) = if is_late {
+            let which = self.prng.below(client.late.len() as u64) as usize;
+            client.late.swap_remove(which)
+        } else {
+            let next = client.known.range(offset..).next();
+            let first = *next.or_else(|| client.known.iter().next())?.0;
+            let data = client.known.remove(&first)?;
+            client.sequence += 1;
+            let given_up = (client.sequence, first, data);
+            if self.prng.below(3) == 0 && client.late.len() < 8 {
+                client.late.push(given_up);
+                return None;
+            }
+            given_up
+        };
+        // A part of a block is not to be taken for all of it.
+        let sectors = data.len() as u64 / SECTOR;
+        let kept = match self.prng.below(6) {
+            0 => (1 + self.prng.below(sectors)) * SECTOR,
+            _ => sectors * SECTOR,
+        };
+        let data = IoBuf::copy_of(&data[..kept as usize]);
+        Some((Operation::Demote { offset, data }, sequence))
+    }
+
+    /// A block that is true, or of another time, another place, torn, or nobody's.
+    fn forge(&mut self, which: usize, offset: u64) -> Operation {
+        let volume = self.clients[which].volume;
+        let (block_bytes, bytes) = (self.config.block_bytes, self.config.volumes[volume]);
+        let length = block_bytes.min(bytes - offset) as usize;
+        let disk = self.volumes[volume].disk.bytes();
+        let mut data = disk[offset as usize..][..length].to_vec();
+        match self.prng.below(6) {
+            0 => data[self.prng.below(length as u64) as usize] ^= 1,
+            1 => {
+                let from = self.prng.below(bytes - length as u64 + 1) as usize;
+                data.copy_from_slice(&disk[from..from + length]);
+            }
+            2 => {
+                let place = Place {
+                    volume,
+                    sector: offset / SECTOR,
+                };
+                let version = 1 + self.prng.below(self.next_version);
+                let half = self.prng.below(length as u64 / SECTOR) * SECTOR;
+                fill(&mut data[half as usize..], place_at(place, half), version);
+            }
+            3 => {
+                let late = &mut self.clients[which].late;
+                if late.len() > 8 {
+                    late.remove(0);
+                }
+                late.push((0, offset, data.clone()));
+            }
+            4 => {
+                if let Some((_, at, old)) = self.clients[which].late.first()
+                    && *at == offset
+                {
+                    data.copy_from_slice(old);
+                }
+            }
+            _ => {
+                if let Some(known) = self.clients[which].known.get(&offset) {
+                    data.copy_from_slice(known);
+                }
+            }
+        }
+        let data = IoBuf::copy_of(&data);
+        match self.prng.below(2) {
+            0 => Operation::Demote { offset, data },
+            _ => Operation::HandDown(HandedDown::new(offset, data)),
+        }
+    }
+}
+
+fn place_at(place: Place, bytes: u64) -> Place {
+    Place {
+        sector: place.sector + bytes / SECTOR,
+        ..place
+    }
+}

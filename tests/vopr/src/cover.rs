@@ -1,0 +1,72 @@
+//! What runs have covered.
+
+use std::collections::HashSet;
+
+/// States that are told apart at most, so that a run of days stays small.
+const STATES_MAX: usize = 1 << 24;
+
+/// What runs have covered.
+#[derive(Default)]
+pub struct Cover {
+    /// Requests that were answered.
+    pub operations: u64,
+    /// Reads of sectors that were checked.
+    pub sectors: u64,
+    /// Processes that died.
+    pub process_crashes: u64,
+    /// Losses of power.
+    pub power_losses: u64,
+    /// Clean restarts.
+    pub restarts: u64,
+    /// Store operations that failed.
+    pub failures: u64,
+    /// Resizes.
+    pub resizes: u64,
+    /// Blocks that were handed down from above.
+    pub handed_down: u64,
+    /// Reads that were answered from an equal block, in the last engines of runs.
+    pub equal_reads: u64,
+    /// A number that depends on every request's answer and on every state.
+    pub digest: u64,
+    states: HashSet<u64>,
+}
+
+impl Cover {
+    /// The run is in a state.
+    pub fn note_state(&mut self, parts: &[u64]) {
+        let mix = |all: u64, part: &u64| {
+            let all = (all ^ part).wrapping_mul(0xFF51_AFD7_ED55_8CCD);
+            all ^ (all >> 29)
+        };
+        let state = parts.iter().fold(0, mix);
+        self.digest = mix(mix(self.digest, &state), &self.sectors);
+        self.insert(state);
+    }
+
+    fn insert(&mut self, state: u64) {
+        if self.states.len() < STATES_MAX {
+            self.states.insert(state);
+        }
+    }
+
+    /// Distinct states, up to 16,777,216: the kind of cache, what is under way (requests and store operations, by
+    /// kind, up to three), what is not stable, away, or marked.
+    pub fn states(&self) -> usize {
+        self.states.len()
+    }
+
+    /// Those of another run, too.
+    pub fn add(&mut self, other: &Self) {
+        self.operations += other.operations;
+        self.sectors += other.sectors;
+        self.process_crashes += other.process_crashes;
+        self.power_losses += other.power_losses;
+        self.restarts += other.restarts;
+        self.failures += other.failures;
+        self.resizes += other.resizes;
+        self.handed_down += other.handed_down;
+        self.equal_reads += other.equal_reads;
+        self.digest ^= other.digest.rotate_left((self.operations % 64) as u32);
+        other.states.iter().for_each(|&state| self.insert(state));
+    }
+}
