@@ -33,7 +33,9 @@ enum Command {
     Locality(command::locality::Args),
     Trace(command::trace::Args),
     Paper(command::paper::Args),
-    Serve(command::serve::Args),
+    Serve(Box<command::serve::Args>),
+    Check(command::check::Args),
+    Export(command::export::Args),
     Mount(command::mount::Args),
     Load(command::load::Args),
     Protect(command::protect::ProtectArgs),
@@ -47,6 +49,14 @@ enum Command {
 }
 
 impl Command {
+    /// With what a configuration file adds, which may say how the log is written.
+    fn with_file(self) -> Result<Self, Failure> {
+        match self {
+            Self::Serve(args) => Ok(Self::Serve(Box::new(args.with_file()?))),
+            other => Ok(other),
+        }
+    }
+
     /// How the log is written, of a command that runs until it is told to end.
     fn log_format(&self) -> Option<Format> {
         let log = match self {
@@ -68,6 +78,8 @@ impl Command {
             Self::Paper(args) => command::paper::run(&args),
             Self::Trace(args) => command::trace::run(&args),
             Self::Serve(args) => command::serve::run(&args),
+            Self::Check(args) => command::check::run(&args),
+            Self::Export(args) => command::export::run(&args),
             Self::Mount(args) => command::mount::run(&args),
             Self::Load(args) => command::load::run(&args),
             Self::Protect(args) => command::protect::protect(&args),
@@ -82,7 +94,13 @@ impl Command {
 }
 
 fn main() -> ExitCode {
-    let command = Cli::parse().command;
+    let command = match Cli::parse().command.with_file() {
+        Ok(command) => command,
+        Err(failure) => {
+            eprintln!("futae: {failure}");
+            return failure.exit_code();
+        }
+    };
     let wish = command.log_format();
     // Of a command that ends by itself, what goes wrong is enough.
     let usual = wish.map_or(LevelFilter::WARN, |_| LevelFilter::INFO);

@@ -254,6 +254,13 @@ impl Server {
         self.control.as_ref().map(Control::path)
     }
 
+    /// The cache of an export.
+    #[must_use]
+    pub fn cache_of(&self, export: &str) -> Option<Arc<Engine>> {
+        let export = self.shared.exports.get(export)?;
+        Some(Arc::clone(&export.engine))
+    }
+
     /// What there is to say of it.
     #[must_use]
     pub fn status(&self) -> ServerStatus {

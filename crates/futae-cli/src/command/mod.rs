@@ -2,8 +2,10 @@
 
 pub mod agent;
 pub mod balance;
+pub mod check;
 mod container;
 pub mod demo;
+pub mod export;
 pub mod load;
 pub mod locality;
 pub mod mount;

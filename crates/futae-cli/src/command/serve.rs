@@ -1,35 +1,48 @@
 //! `futae serve`: the lower cache, for every client that speaks NBD, and for virtual machines by vhost-user.
 
+mod check;
+mod config;
 mod descriptors;
 mod evictions;
 mod plan;
+mod reload;
 mod remarks;
 mod unclean;
 
 use super::write_args::{StoreArgs, WriteArgs};
 use crate::failure::Failure;
+pub use check::check;
+use config::ConfigFile;
 use evictions::EvictionArgs;
 use futae_host::{Listen, Server, StopReport};
 use futae_log::LogArgs;
 use futae_nbd::{NbdUri, Transport};
 use futae_units::Size;
 use plan::Plan;
+use reload::Running;
 use rustix::system::uname;
 use serde_json::json;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::io::Write;
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use tracing::{info, warn};
 use unclean::UncleanArgs;
 
 /// Serve disk images over NBD and vhost-user from one cache
 #[derive(clap::Args)]
 pub struct Args {
+    /// TOML file with options by their long names (cache = "4GiB") and exports as [[export]] tables. Options on
+    /// the command line go before it, and are added to its lists. SIGHUP has it read again: the sizes of
+    /// caches change at once; other changes are logged and need a restart
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    #[arg(skip)]
+    file: Option<ConfigFile>,
     /// Memory for all caches together, e.g. 4GiB
-    #[arg(long, value_name = "SIZE")]
-    cache: String,
+    #[arg(long, value_name = "SIZE", required_unless_present = "config")]
+    cache: Option<String>,
     /// Size of a block, a power of two from 4KiB to 256MiB
     #[arg(long, value_name = "SIZE", default_value = "4KiB")]
     block: String,
@@ -43,13 +56,17 @@ pub struct Args {
     /// the other exports share the rest. The policy `cost` groups stores by class; the default is remote for
     /// NBD addresses and local for others. The policy `directory` evicts blocks of protected exports last.
     /// connections and requests limit the connections of the export and the requests that they have in flight
-    #[arg(long = "export", value_name = "NAME=SOURCE", required = true)]
+    #[arg(
+        long = "export",
+        value_name = "NAME=SOURCE",
+        required_unless_present = "config"
+    )]
     exports: Vec<String>,
     /// Address to listen on: `[EXPORT=]unix:PATH[,mode=OCTAL][,owner=NAME][,group=NAME]` (a socket, or a directory to make
     /// futae.sock in), `[EXPORT=]tcp:HOST:PORT`, or
     /// `[EXPORT=]vhost-user:PATH[,mode=...]`, the disk of a virtual machine with shared memory. With an export, clients of this address see and open that export only.
     /// A unix socket has mode 0600 unless another mode is given
-    #[arg(long, value_name = "ADDRESS", required = true)]
+    #[arg(long, value_name = "ADDRESS", required_unless_present = "config")]
     listen: Vec<String>,
     /// Allow TCP addresses that other machines can reach. There is no encryption and no authentication
     #[arg(long)]
@@ -116,13 +133,41 @@ enum Demotion {
     Off,
 }
 
+impl Args {
+    /// With what the file says that `--config` names.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the file.
+    pub fn with_file(self) -> Result<Self, Failure> {
+        match &self.config {
+            None => Ok(self),
+            // Behind the program and the command.
+            Some(path) => ConfigFile::read(path)?.with(std::env::args_os().skip(2)),
+        }
+    }
+
+    /// What a file alone says.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it.
+    pub fn of_file(path: &Path) -> Result<Self, Failure> {
+        ConfigFile::read(path)?.with([])
+    }
+}
+
 /// Serves until SIGTERM or SIGINT.
 pub fn run(args: &Args) -> Result<(), Failure> {
     let plan = Plan::new(args)?;
     // Before anything exists that a signal would leave behind.
     let mut signals = Signals::new([SIGTERM, SIGINT])?;
+    if args.file.is_some() {
+        signals.add_signal(SIGHUP)?;
+    }
     descriptors::raise_limit();
     let exports = plan.open()?;
+    let running = Running::new(args, &plan);
     let (specs, mut options) = (plan.exports, plan.server);
     let lives_on_evictions = options.lives_on_evictions;
     let wanted = options.connections_max;
@@ -138,7 +183,14 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let writes = args.writes.write_mode.name();
     remarks::at_start(&specs, &server.status(), lives_on_evictions, writes);
     announce(&server, args.json)?;
-    let signal = signals.forever().next();
+    let signal = signals.forever().find(|&signal| {
+        if signal == SIGHUP {
+            if let Some(running) = &running {
+                running.reload(&server);
+            }
+        }
+        signal != SIGHUP
+    });
     let name = signal.and_then(signal_hook::low_level::signal_name);
     info!("{} received", name.unwrap_or("a signal"));
     let report = server.stop();

@@ -56,6 +56,13 @@ pub(super) struct Plan {
 impl Plan {
     /// Checks the arguments.
     pub(super) fn new(args: &Args) -> Result<Self, Failure> {
+        Self::of(args).map_err(|failure| match (&args.file, failure) {
+            (Some(file), Failure::Usage(message)) => Failure::usage(file.place(&message)),
+            (_, failure) => failure,
+        })
+    }
+
+    fn of(args: &Args) -> Result<Self, Failure> {
         let named = args.policy.as_deref();
         let mut policy: PolicySpec = named
             .unwrap_or(SERVE_POLICY)
@@ -67,8 +74,10 @@ impl Plan {
         }
         let block_bytes = parse_block_bytes(&args.block, BLOCK_BYTES_MIN, BLOCK_BYTES_MAX)
             .map_err(|error| Failure::usage(format!("--block: {error}")))?;
-        let cache: Size = args
-            .cache
+        let cache = args.cache.as_deref();
+        let cache =
+            cache.ok_or_else(|| Failure::usage("--cache: the size of the cache is missing"))?;
+        let cache: Size = cache
             .parse()
             .map_err(|error| Failure::usage(format!("--cache: {error}")))?;
         let total_blocks = blocks_of("--cache", cache, block_bytes)?;
@@ -149,6 +158,32 @@ impl Plan {
             evictions: args.evictions.clone(),
             server,
         })
+    }
+
+    /// The blocks of the cache of each export.
+    pub(super) fn sizes(&self) -> impl Iterator<Item = (&str, u32)> {
+        let own = self.exports.iter().zip(&self.own_blocks);
+        own.map(|(export, own)| (export.name.as_str(), own.unwrap_or(self.common_blocks)))
+    }
+
+    /// The unix sockets that are made, each with its option.
+    pub(super) fn sockets(&self) -> Vec<(&'static str, &Path)> {
+        fn path(address: &Listen) -> Option<&Path> {
+            match address {
+                Listen::Unix(path) | Listen::VhostUser(path) => Some(path),
+                Listen::Tcp { .. } => None,
+            }
+        }
+        let gates = self.server.gates.iter();
+        let listen = gates.filter_map(|gate| Some(("--listen", path(&gate.address)?)));
+        let control = self.server.control.iter();
+        let control = control.filter_map(|address| Some(("--control", path(address)?)));
+        let feeds = self
+            .server
+            .feeds
+            .iter()
+            .map(|feed| ("--feed", feed.path.as_path()));
+        listen.chain(control).chain(feeds).collect()
     }
 
     /// Opens the images, then makes the caches.

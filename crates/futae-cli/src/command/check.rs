@@ -1,0 +1,39 @@
+//! `futae check`: a configuration file, checked without serving.
+
+use crate::failure::Failure;
+use anyhow::Context;
+use futae_balance::Config;
+use std::io::Write;
+use std::path::PathBuf;
+
+/// Check a configuration file without serving
+///
+/// The file is one for `futae serve --config`, or for `futae balance --config`, which has [[guest]] tables. Nothing is
+/// opened for writing, locked or listened on, so a file can be checked beside the server that uses it. Exits with 2 and
+/// names the key and its line if the file is wrong, and with 1 if something that it names is missing.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The file
+    file: PathBuf,
+}
+
+/// Checks, and says in a line what the file comes to.
+pub fn run(args: &Args) -> Result<(), Failure> {
+    let path = args.file.display();
+    let text = std::fs::read_to_string(&args.file).with_context(|| path.to_string())?;
+    let found = if is_of_balance(&text) {
+        let config = Config::parse(&text);
+        let config = config.map_err(|error| Failure::usage(format!("{path}: {error}")))?;
+        format!("{} guests", config.guests.len())
+    } else {
+        super::serve::check(&args.file)?
+    };
+    writeln!(std::io::stdout().lock(), "{path}: {found}")?;
+    Ok(())
+}
+
+/// Whether there is a table that only `futae balance` knows.
+fn is_of_balance(text: &str) -> bool {
+    text.lines()
+        .any(|line| line.trim_start().starts_with("[[guest]]"))
+}

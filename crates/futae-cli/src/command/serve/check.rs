@@ -1,0 +1,60 @@
+//! What `futae check` says of a file for `futae serve`.
+
+use super::Args;
+use super::plan::Plan;
+use crate::command::volumes::Source;
+use crate::failure::Failure;
+use anyhow::anyhow;
+use std::fs::File;
+use std::path::Path;
+
+/// Checks a file, and says what it comes to. Nothing is made, locked or listened on; NBD sources are not connected to.
+///
+/// # Errors
+///
+/// What is wrong with the file; or an image that cannot be read, or a directory that is missing.
+pub fn check(path: &Path) -> Result<String, Failure> {
+    let args = Args::of_file(path)?;
+    let plan = Plan::new(&args)?;
+    let at = |message: String| {
+        let message = args
+            .file
+            .as_ref()
+            .map_or(message.clone(), |file| file.place(&message));
+        Failure::from(anyhow!(message))
+    };
+    for export in &plan.exports {
+        if let Source::File(image) = &export.source
+            && let Err(error) = File::open(image)
+        {
+            return Err(at(format!(
+                "export {}: {}: {error}",
+                export.name,
+                image.display()
+            )));
+        }
+    }
+    for (option, socket) in plan.sockets() {
+        let directory = socket.parent().filter(|it| !it.as_os_str().is_empty());
+        if let Some(directory) = directory.filter(|it| !it.is_dir()) {
+            let problem = format!("there is no directory {}", directory.display());
+            return Err(at(format!("{option} {}: {problem}", socket.display())));
+        }
+    }
+    let names: Vec<&str> = plan
+        .exports
+        .iter()
+        .map(|export| export.name.as_str())
+        .collect();
+    let cache = args.cache.as_deref().unwrap_or_default();
+    let noun = if names.len() == 1 {
+        "export"
+    } else {
+        "exports"
+    };
+    Ok(format!(
+        "{} {noun} ({}), a cache of {cache}",
+        names.len(),
+        names.join(", ")
+    ))
+}

@@ -1,0 +1,192 @@
+//! `futae serve --config`, `futae check` and `futae export`: a server from a file, checked, reloaded and told.
+
+use futae_testkit::wait::eventually;
+use futae_tests::binary::{futae, run, run_json};
+use futae_tests::process::Running;
+use futae_tests::tools::text;
+use rustix::process::Signal;
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use tempfile::TempDir;
+
+const FILE: &str = r#"# Two exports, one with a cache of its own.
+cache = "4MiB"
+control = "unix:DIR/control.sock"
+json = true
+
+[[export]]
+name = "vm1"
+source = "DIR/one.img"
+share = "1MiB"
+listen = "unix:DIR/vm1.sock"
+
+[[export]]
+name = "vm2"
+source = "DIR/two.img"
+read-only = true
+listen = ["unix:DIR/vm2.sock"]
+"#;
+
+struct Place {
+    directory: TempDir,
+}
+
+impl Place {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().expect("a directory");
+        for image in ["one.img", "two.img"] {
+            fs::write(directory.path().join(image), vec![7; 1 << 20]).expect("an image");
+        }
+        let place = Self { directory };
+        place.write(FILE);
+        place
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// Writes the configuration.
+    fn write(&self, configuration: &str) {
+        let directory = text(self.directory.path());
+        let configuration = configuration.replace("DIR", directory);
+        fs::write(self.path("serve.toml"), configuration).expect("a file");
+    }
+
+    /// Starts the server, whose log goes to `log`.
+    fn serve(&self) -> (Running, Value) {
+        let mut command = futae(&["serve", "--config", text(&self.path("serve.toml"))]);
+        // Past the pipe of the test, so that it can be read while the server runs.
+        let log = fs::File::create(self.path("log")).expect("a file");
+        let quoted = format!("exec \"$0\" \"$@\" 2>{}", text(&self.path("log")));
+        drop(log);
+        let (program, arguments) = (command.get_program().to_owned(), command.get_args());
+        let mut shell = std::process::Command::new("sh");
+        shell.arg("-c").arg(quoted).arg(program).args(arguments);
+        command = shell;
+        command.stdin(Stdio::null());
+        let mut running = Running::start("futae serve", command);
+        let ready = serde_json::from_str(&running.line()).expect("JSON");
+        (running, ready)
+    }
+
+    fn logged(&self, what: &str) {
+        let log = self.path("log");
+        eventually(&format!("the log says {what:?}"), || {
+            fs::read_to_string(&log).is_ok_and(|log| log.contains(what))
+        });
+    }
+
+    fn capacities(&self) -> (u64, u64) {
+        let status = run_json(&["top", text(&self.path("control.sock")), "--json"]);
+        let blocks = |at: usize| status["engines"][at]["capacity_blocks"].as_u64();
+        (blocks(0).expect("a number"), blocks(1).expect("a number"))
+    }
+}
+
+/// The exit status of `futae check`, and what it says.
+fn check(path: &Path) -> (Option<i32>, String) {
+    let output = run(&["check", text(path)]);
+    let said = [output.stdout, output.stderr].concat();
+    (
+        output.status.code(),
+        String::from_utf8_lossy(&said).into_owned(),
+    )
+}
+
+#[test]
+fn a_server_is_started_from_a_file_told_and_reloaded() {
+    let place = Place::new();
+    let (mut server, ready) = place.serve();
+    assert_eq!(ready["exports"][0]["name"], "vm1", "{ready}");
+    assert_eq!(ready["exports"][1]["read_only"], true, "{ready}");
+    let uri = ready["exports"][1]["uris"][0].as_str().unwrap_or_default();
+    assert!(uri.ends_with("vm2.sock"), "{ready}");
+    assert_eq!(place.capacities(), (256, 768));
+
+    let control = format!("unix:{}", text(&place.path("control.sock")));
+    let resized = run(&["export", "resize", &control, "vm1", "2MiB"]);
+    assert!(resized.status.success(), "{resized:?}");
+    assert_eq!(place.capacities(), (512, 768));
+    let unknown = run(&["export", "resize", &control, "vm3", "2MiB"]);
+    let said = String::from_utf8_lossy(&unknown.stderr).into_owned();
+    assert!(
+        said.contains("vm3") && unknown.status.code() == Some(1),
+        "{said}"
+    );
+
+    let changed = FILE
+        .replace("\"1MiB\"", "\"3MiB\"")
+        .replace("\"4MiB\"", "\"8MiB\"");
+    place.write(&format!(
+        "seed = 3\n{}",
+        changed.replace("read-only = true\n", "")
+    ));
+    server.signal(Signal::HUP);
+    place.logged("2 caches resized, 2 changes need a restart");
+    place.logged("seed has changed");
+    place.logged("export vm2 has changed");
+    assert_eq!(place.capacities(), (768, 1280));
+
+    place.write(&FILE.replace("cache =", "chache ="));
+    server.signal(Signal::HUP);
+    place.logged("serve.toml:2: chache: no option");
+    assert_eq!(place.capacities(), (768, 1280));
+    assert!(server.stop().status.success());
+}
+
+#[test]
+fn a_file_is_checked_beside_the_server_that_uses_it() {
+    let place = Place::new();
+    let file = place.path("serve.toml");
+    let (server, _) = place.serve();
+    let (status, said) = check(&file);
+    assert_eq!(status, Some(0), "{said}");
+    assert!(
+        said.contains("2 exports (vm1, vm2), a cache of 4MiB"),
+        "{said}"
+    );
+    assert!(server.stop().status.success());
+
+    for (from, to, code, line) in [
+        (
+            "share = \"1MiB\"",
+            "share = \"5MiB\"",
+            2,
+            "more than --cache",
+        ),
+        (
+            "share = \"1MiB\"",
+            "shares = \"1MiB\"",
+            2,
+            "serve.toml:9: export: shares",
+        ),
+        ("\"4MiB\"", "\"4XiB\"", 2, "serve.toml:2: --cache"),
+        ("json = true", "json = 1", 2, "serve.toml:4: json"),
+        (
+            "json = true",
+            "demotion = \"maybe\"",
+            2,
+            "serve.toml:4: invalid value 'maybe'",
+        ),
+        ("one.img", "none.img", 1, "none.img: No such file"),
+        (
+            "DIR/vm1.sock",
+            "DIR/none/vm1.sock",
+            1,
+            "there is no directory",
+        ),
+    ] {
+        place.write(&FILE.replace(from, to));
+        let (status, said) = check(&file);
+        assert_eq!(status, Some(code), "{to}: {said}");
+        assert!(said.contains(line), "{to}: {said}");
+    }
+    place.write("total = \"1GiB\"\n[[guest]]\nname = \"a\"\n");
+    let (status, said) = check(&file);
+    assert!(status == Some(2) && said.contains("minimum"), "{said}");
+    let (status, said) = check(&place.path("nothing.toml"));
+    assert!(status == Some(1) && said.contains("nothing.toml"), "{said}");
+}
