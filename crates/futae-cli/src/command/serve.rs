@@ -184,10 +184,8 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     remarks::at_start(&specs, &server.status(), lives_on_evictions, writes);
     announce(&server, args.json)?;
     let signal = signals.forever().find(|&signal| {
-        if signal == SIGHUP {
-            if let Some(running) = &running {
-                running.reload(&server);
-            }
+        if let (SIGHUP, Some(running)) = (signal, &running) {
+            running.reload(&server);
         }
         signal != SIGHUP
     });
