@@ -99,7 +99,7 @@ fn the_page_on_policies_adds_one_file_and_one_line() {
     fs::write(place.path().join(FILE), file).expect("the file is written");
     let registry = fs::read_to_string(root().join(REGISTRY)).expect("the registry");
     let first = registry
-        .find("lru = \"lru\",")
+        .find("lru = \"lru\"")
         .expect("the registry begins with lru");
     let added = format!("{}{line}{}", &registry[..first], &registry[first..]);
     assert_eq!(added.lines().count(), registry.lines().count() + 1);
