@@ -42,6 +42,7 @@ enum Command {
     Unprotect(command::protect::UnprotectArgs),
     Balance(command::balance::Args),
     Top(command::top::Args),
+    Record(command::record::Args),
     Agent(command::agent::Args),
     Policies(command::policies::Args),
     #[command(hide = true)]
@@ -85,6 +86,7 @@ impl Command {
             Self::Protect(args) => command::protect::protect(&args),
             Self::Unprotect(args) => command::protect::unprotect(&args),
             Self::Balance(args) => command::balance::run(&args),
+            Self::Record(args) => command::record::run(&args),
             Self::Top(args) => command::top::run(&args),
             Self::Agent(args) => command::agent::run(&args),
             Self::Policies(args) => command::policies::run(&args),

@@ -13,6 +13,7 @@ pub mod mrc;
 pub mod paper;
 pub mod policies;
 pub mod protect;
+pub mod record;
 pub mod reference;
 pub mod serve;
 pub mod sim;
