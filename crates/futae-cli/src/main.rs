@@ -43,6 +43,8 @@ enum Command {
     Balance(command::balance::Args),
     Top(command::top::Args),
     Record(command::record::Args),
+    Advise(command::advise::Args),
+    Verify(command::verify::Args),
     Agent(command::agent::Args),
     Policies(command::policies::Args),
     #[command(hide = true)]
@@ -86,6 +88,8 @@ impl Command {
             Self::Protect(args) => command::protect::protect(&args),
             Self::Unprotect(args) => command::protect::unprotect(&args),
             Self::Balance(args) => command::balance::run(&args),
+            Self::Verify(args) => command::verify::run(&args),
+            Self::Advise(args) => command::advise::run(&args),
             Self::Record(args) => command::record::run(&args),
             Self::Top(args) => command::top::run(&args),
             Self::Agent(args) => command::agent::run(&args),

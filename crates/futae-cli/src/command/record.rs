@@ -12,7 +12,7 @@ use futae_units::{Size, parse_duration};
 use serde_json::json;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
-use source::Source;
+pub use source::{Source, Traffic};
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;

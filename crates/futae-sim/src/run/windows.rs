@@ -5,6 +5,7 @@ use super::plan::{Plan, next_uses};
 use super::requests::interleaved;
 use super::{Known, Requests, SimulationError, TraceSimulation};
 use crate::machine::{self, Machine, Served};
+use futae_policy::Counters;
 use futae_trace::{BlockRequest, BlockStream};
 
 /// What was counted in one window.
@@ -18,6 +19,8 @@ pub struct Window {
     pub store_writes: u64,
     /// The writes by the level that took them, top down, the store last.
     pub writes_taken: Vec<u64>,
+    /// The counts of each level, top down, summed over guests: what came to it, and what of it hit.
+    pub counters: Vec<Counters>,
 }
 
 impl Window {
@@ -26,16 +29,6 @@ impl Window {
     pub fn requests(&self) -> u64 {
         self.served.iter().map(|at| at.reads + at.writes).sum()
     }
-
-    /// Requests that reached level `depth` (from the top, 0) and were served there, per request that reached it; none
-    /// where none did.
-    #[must_use]
-    pub fn hit_ratio_at(&self, depth: usize) -> Option<f64> {
-        let count = |served: &[Served]| -> u64 { served.iter().map(|s| s.reads + s.writes).sum() };
-        let came = count(self.served.get(depth..)?);
-        let hits = count(&self.served[depth..=depth]);
-        (came > 0).then(|| hits as f64 / came as f64)
-    }
 }
 
 /// What a machine has counted so far.
@@ -43,6 +36,7 @@ struct Counted {
     store_reads: u64,
     store_writes: u64,
     taken: Option<Vec<u64>>,
+    counters: Vec<Counters>,
 }
 
 impl Counted {
@@ -52,6 +46,7 @@ impl Counted {
             store_reads: store.reads + store.notice_reads + store.preload_reads,
             store_writes: store.writes,
             taken: machine.written().map(|written| written.taken),
+            counters: machine.counters(),
         }
     }
 
@@ -68,7 +63,9 @@ impl Counted {
             (Some(now), Some(then)) => now.iter().zip(then).map(|(now, then)| now - then).collect(),
             _ => through(),
         };
+        let counters = self.counters.iter().zip(&then.counters);
         Window {
+            counters: counters.map(|(now, then)| now.since(then)).collect(),
             store_reads: self.store_reads - then.store_reads,
             store_writes: self.store_writes - then.store_writes,
             writes_taken,
@@ -281,6 +278,13 @@ mod tests {
                 run.store_reads + run.notice_reads + run.preload_reads
             );
             assert_eq!(sum(&|w| w.store_writes), run.store_writes);
+            for (depth, level) in run.levels.iter().enumerate() {
+                assert_eq!(
+                    sum(&|w| w.counters[depth].requests),
+                    level.counters.requests
+                );
+                assert_eq!(sum(&|w| w.counters[depth].hits), level.counters.hits);
+            }
             for (depth, served) in run.served.iter().enumerate() {
                 assert_eq!(sum(&|w| w.served[depth].reads), served.reads);
                 assert_eq!(sum(&|w| w.served[depth].writes), served.writes);

@@ -3,6 +3,7 @@
 use super::Facts;
 use crate::failure::Failure;
 use futae_control::{EngineReport, RecordingPart, ask};
+use futae_engine::EngineStatus;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -12,6 +13,56 @@ use std::path::PathBuf;
 struct Status {
     version: String,
     engines: Vec<EngineReport>,
+}
+
+/// What came to a cache, and what it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Traffic {
+    pub policy: String,
+    pub capacity_bytes: u64,
+    /// Demand accesses, in blocks.
+    pub requests: u64,
+    /// Those that hit.
+    pub hits: u64,
+    pub bytes_read: u64,
+    pub bytes_written: u64,
+}
+
+impl Traffic {
+    fn of(cache: &EngineStatus) -> Self {
+        Self {
+            policy: cache.policy.clone(),
+            capacity_bytes: cache.capacity_blocks * cache.block_bytes,
+            requests: cache.volumes.iter().map(|volume| volume.requests).sum(),
+            hits: cache.volumes.iter().map(|volume| volume.hits).sum(),
+            bytes_read: cache.bytes_read,
+            bytes_written: cache.bytes_written,
+        }
+    }
+
+    /// What came since `before`, or since the start of a cache that was started anew meanwhile.
+    pub fn since(&self, before: &Self) -> Self {
+        if self.requests < before.requests {
+            return self.clone();
+        }
+        Self {
+            policy: self.policy.clone(),
+            capacity_bytes: self.capacity_bytes,
+            requests: self.requests - before.requests,
+            hits: self.hits.saturating_sub(before.hits),
+            bytes_read: self.bytes_read.saturating_sub(before.bytes_read),
+            bytes_written: self.bytes_written.saturating_sub(before.bytes_written),
+        }
+    }
+
+    /// Bytes written per byte asked for.
+    pub fn write_share(&self) -> f64 {
+        let all = self.bytes_read + self.bytes_written;
+        if all == 0 {
+            return 0.0;
+        }
+        self.bytes_written as f64 / all as f64
+    }
 }
 
 /// A cache behind a control socket.
@@ -32,33 +83,52 @@ impl Source {
 
     /// What the cache is, and what it has counted so far.
     pub fn facts(&self, sample: f64) -> Result<Facts, Failure> {
-        let status: Status =
-            serde_json::from_value(ask(&self.path, &json!({ "command": "status" }))?)?;
+        let status = self.status()?;
+        Ok(Facts::of(
+            &status.version,
+            &self.cache(&status)?.engine,
+            sample,
+        ))
+    }
+
+    /// What came to the cache since it was started.
+    pub fn traffic(&self) -> Result<Traffic, Failure> {
+        Ok(Traffic::of(&self.cache(&self.status()?)?.engine))
+    }
+
+    fn status(&self) -> Result<Status, Failure> {
+        Ok(serde_json::from_value(ask(
+            &self.path,
+            &json!({ "command": "status" }),
+        )?)?)
+    }
+
+    fn cache<'a>(&self, status: &'a Status) -> Result<&'a EngineReport, Failure> {
         let is_it = |report: &&EngineReport| match &self.export {
             Some(export) => report.exports.contains(export),
             None => true,
         };
         let caches: Vec<_> = status.engines.iter().filter(is_it).collect();
-        let cache = match (&caches[..], &self.export) {
-            ([cache], _) => &cache.engine,
+        match (&caches[..], &self.export) {
+            ([cache], _) => Ok(cache),
             ([], Some(export)) => {
                 let known: Vec<_> = status
                     .engines
                     .iter()
                     .flat_map(|one| one.exports.clone())
                     .collect();
-                let message = format!(
-                    "no export is named {export:?}; there are {}",
-                    known.join(", ")
-                );
-                return Err(Failure::usage(message));
+                let known = known.join(", ");
+                Err(Failure::usage(format!(
+                    "no export is named {export:?}; there are {known}"
+                )))
             }
             (caches, _) => {
-                let message = format!("there are {} caches; choose one by --export", caches.len());
-                return Err(Failure::usage(message));
+                let count = caches.len();
+                Err(Failure::usage(format!(
+                    "there are {count} caches; choose one by --export"
+                )))
             }
-        };
-        Ok(Facts::of(&status.version, cache, sample))
+        }
     }
 
     pub fn begin(&self, sample: f64) -> Result<(), Failure> {
