@@ -38,6 +38,7 @@ mod options;
 mod questions;
 mod ranges;
 mod read;
+mod record;
 mod recording;
 mod residents;
 mod resizing;

@@ -13,6 +13,7 @@ use crate::failure::Failure;
 use crate::progress::Progress;
 use crate::save::{Output, print};
 use choices::Memory;
+use futae_policy::{Kind, PolicySpec};
 use futae_sim::run::{Latency, Requests, Traces, in_parallel};
 use futae_trace::WorkloadSpec;
 use futae_units::Size;
@@ -42,8 +43,8 @@ pub struct Args {
     #[arg(long, value_name = "SIZE")]
     guest_memory: Option<Size>,
     /// How a guest's own cache replaces: linux (kernels before 6.12), mglru, lru, or any policy
-    #[arg(long, value_name = "POLICY", default_value = "linux")]
-    guest_cache: String,
+    #[arg(long, value_name = "POLICY", default_value_t = PolicySpec::of(Kind::linux))]
+    guest_cache: PolicySpec,
     /// Policies for the host's cache, separated by commas [default: those that suit the place]
     #[arg(long, value_name = "POLICY,...")]
     policies: Option<String>,

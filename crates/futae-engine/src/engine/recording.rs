@@ -5,10 +5,8 @@
 //! kept, so a reader that is slow, or gone, costs the cache nothing but that count.
 
 use super::flights::Span;
-use super::front::Engine;
-use super::state::State;
-use crate::{Operation, Request};
 use futae_policy::VolumeId;
+use std::ops::Range;
 use std::time::Instant;
 
 /// Requests that the room has space for: 2 MiB of them.
@@ -38,6 +36,16 @@ pub struct RecordedPart {
     pub lost: u64,
 }
 
+impl RecordedPart {
+    /// Nothing yet, with room for all that is kept.
+    pub(super) fn with_room() -> Self {
+        Self {
+            requests: Vec::with_capacity(ROOM),
+            lost: 0,
+        }
+    }
+}
+
 /// A recording under way.
 pub struct Recording {
     begun: Instant,
@@ -47,12 +55,58 @@ pub struct Recording {
 }
 
 impl Recording {
+    /// One that begins `now`, of the part `sample` of all blocks.
+    pub fn new(sample: f64, now: Instant) -> Self {
+        Self {
+            begun: now,
+            sample_max: (sample < 1.0).then_some((sample.max(0.0) * u64::MAX as f64) as u64),
+            part: RecordedPart::with_room(),
+        }
+    }
+
+    /// Records a request for the range `span` of the blocks `blocks`.
+    pub fn add(
+        &mut self,
+        span: &Span,
+        is_write: bool,
+        (blocks, block_bytes): (Range<u64>, u64),
+        now: Instant,
+    ) {
+        let recorded = Recorded {
+            micros: now.duration_since(self.begun).as_micros() as u64,
+            volume: span.volume,
+            offset: span.offset,
+            length: span.length,
+            is_write,
+        };
+        let Some(sample_max) = self.sample_max else {
+            return self.keep(recorded);
+        };
+        for index in blocks.filter(|&index| hash(span.volume, index) <= sample_max) {
+            self.keep(Recorded {
+                offset: index * block_bytes,
+                length: block_bytes,
+                ..recorded
+            });
+        }
+    }
+
     fn keep(&mut self, recorded: Recorded) {
         if self.part.requests.len() < ROOM {
             self.part.requests.push(recorded);
         } else {
             self.part.lost += 1;
         }
+    }
+
+    /// What was recorded since the last time, exchanged for `empty`.
+    pub fn exchange(&mut self, empty: RecordedPart) -> RecordedPart {
+        std::mem::replace(&mut self.part, empty)
+    }
+
+    /// What is left of it.
+    pub fn finish(self) -> RecordedPart {
+        self.part
     }
 }
 
@@ -62,117 +116,4 @@ fn hash(volume: VolumeId, index: u64) -> u64 {
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     x ^ (x >> 31)
-}
-
-impl State {
-    /// Records a request that is answered in place, if there is a recording.
-    #[inline]
-    pub fn record(&mut self, span: &Span, is_write: bool) {
-        if self.recording.is_some() {
-            self.record_now(span, is_write);
-        }
-    }
-
-    /// Records a request that begins, if there is a recording and it is one for data that are there.
-    #[inline]
-    pub fn record_request(&mut self, request: &Request) {
-        if self.recording.is_some()
-            && let Some((span, is_write)) = self.asked(request)
-        {
-            self.record_now(&span, is_write);
-        }
-    }
-
-    /// What of a volume a request reads or writes.
-    fn asked(&self, request: &Request) -> Option<(Span, bool)> {
-        let volume = self.volumes.get(usize::from(request.volume.0))?;
-        let (offset, length, is_write) = match &request.operation {
-            Operation::Read { offset, length } | Operation::ReadOn { offset, length } => {
-                (*offset, *length, false)
-            }
-            Operation::Write { offset, data, .. } => (*offset, data.len() as u64, true),
-            Operation::Append { data, .. } => (volume.size_bytes, data.len() as u64, true),
-            _ => return None,
-        };
-        let end = offset.checked_add(length)?;
-        let is_there = end <= volume.size_bytes;
-        let length = match volume.grows {
-            // A read ends where the file does; a write makes it longer.
-            true if !is_write => length.min(volume.size_bytes.saturating_sub(offset)),
-            true => length,
-            false if is_there => length,
-            false => return None,
-        };
-        let span = Span {
-            volume: request.volume,
-            offset,
-            length,
-        };
-        (length > 0).then_some((span, is_write))
-    }
-
-    #[cold]
-    fn record_now(&mut self, span: &Span, is_write: bool) {
-        let now = self.world.now();
-        let (first, end) = self.block_range(span);
-        let Some(recording) = &mut self.recording else {
-            return;
-        };
-        let recorded = Recorded {
-            micros: now.duration_since(recording.begun).as_micros() as u64,
-            volume: span.volume,
-            offset: span.offset,
-            length: span.length,
-            is_write,
-        };
-        let Some(sample_max) = recording.sample_max else {
-            return recording.keep(recorded);
-        };
-        for index in (first..end).filter(|&index| hash(span.volume, index) <= sample_max) {
-            recording.keep(Recorded {
-                offset: index * self.block_bytes,
-                length: self.block_bytes,
-                ..recorded
-            });
-        }
-    }
-}
-
-impl Engine {
-    /// Begins to record what is asked of the cache, in place of what was recorded so far. `sample` is the part of all
-    /// blocks whose requests are recorded, above 0; from 1 on all requests are, whole.
-    pub fn begin_recording(&self, sample: f64) {
-        let sample_max = (sample < 1.0).then_some((sample.max(0.0) * u64::MAX as f64) as u64);
-        let part = RecordedPart {
-            requests: Vec::with_capacity(ROOM),
-            lost: 0,
-        };
-        let begun = self.world.now();
-        let recording = Recording {
-            begun,
-            sample_max,
-            part,
-        };
-        let old = self.lock().recording.replace(Box::new(recording));
-        drop(old);
-    }
-
-    /// What was recorded since this was last called; none if there is no recording.
-    pub fn take_recorded(&self) -> Option<RecordedPart> {
-        // Made before the lock is taken.
-        let mut part = RecordedPart {
-            requests: Vec::with_capacity(ROOM),
-            lost: 0,
-        };
-        let mut state = self.lock();
-        let recording = state.recording.as_mut()?;
-        std::mem::swap(&mut recording.part, &mut part);
-        Some(part)
-    }
-
-    /// Ends the recording; what is left of it is returned.
-    pub fn end_recording(&self) -> Option<RecordedPart> {
-        let recording = self.lock().recording.take();
-        recording.map(|recording| recording.part)
-    }
 }

@@ -3,7 +3,9 @@
 use crate::command::forecast::Place;
 use crate::command::sim::split_policies;
 use crate::failure::Failure;
+use futae_policy::{Kind, PolicySpec};
 use futae_sim::{LevelSpec, Link, WriteMode, links};
+use std::fmt::Display;
 
 /// The host's part of the memory, in eighths.
 const HOST_EIGHTHS: [u64; 6] = [0, 1, 2, 4, 6, 7];
@@ -33,7 +35,7 @@ impl Memory {
 
 /// A guest's own cache.
 pub struct Guest<'a> {
-    pub policy: &'a str,
+    pub policy: &'a PolicySpec,
     /// Its memory, where that is settled.
     pub bytes: Option<u64>,
 }
@@ -79,7 +81,7 @@ pub fn choices(
     }
 }
 
-fn level(policy: &str, blocks: u64) -> Result<LevelSpec, Failure> {
+fn level(policy: impl Display, blocks: u64) -> Result<LevelSpec, Failure> {
     format!("{policy}:{blocks}blocks")
         .parse()
         .map_err(Failure::usage)
@@ -137,7 +139,7 @@ fn divided(memory: &Memory, guest: &Guest<'_>, policies: &[&str]) -> Result<Vec<
             // A last level is shared by all guests, so one that holds next to nothing stands for none.
             let levels = match memory.guests {
                 1 => vec![above],
-                _ => vec![above, level("lru", 1)?],
+                _ => vec![above, level(PolicySpec::of(Kind::lru), 1)?],
             };
             plans.push(plan(levels, Some(guest_bytes), 0, None));
             continue;

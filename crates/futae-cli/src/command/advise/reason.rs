@@ -1,7 +1,7 @@
 //! Which choice is advised, and why.
 
 use crate::command::forecast::{Choice, Place};
-use futae_policy::PolicySpec;
+use futae_policy::{Kind, PolicySpec};
 use futae_sim::forecast::Estimate;
 
 /// A choice that takes this much longer than the best, or less, is as good, and a simpler one is better.
@@ -9,11 +9,13 @@ const EQUAL: f64 = 0.01;
 
 /// What has to be set up for a choice; the less, the better.
 fn effort(choice: &Choice) -> u32 {
-    match choice.host_policy.as_deref() {
-        None => 0,
-        Some("lru") => 1,
-        Some(policy) if !lives_on_demotions(policy) => 2,
-        Some(_) => 3,
+    let Some(name) = &choice.host_policy else {
+        return 0;
+    };
+    match name.parse::<PolicySpec>() {
+        Ok(policy) if policy == PolicySpec::of(Kind::lru) => 1,
+        Ok(policy) if policy.lives_on_demotions() => 3,
+        _ => 2,
     }
 }
 
