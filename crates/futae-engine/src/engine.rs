@@ -35,6 +35,7 @@ mod mark_guard;
 mod notices;
 mod noticing;
 mod options;
+mod policy_change;
 mod questions;
 mod ranges;
 mod read;
