@@ -44,6 +44,7 @@ enum Command {
     Top(command::top::Args),
     Agent(command::agent::Args),
     Policies(command::policies::Args),
+    Policy(command::policy::Args),
     #[command(hide = true)]
     Reference(command::reference::Args),
 }
@@ -88,6 +89,7 @@ impl Command {
             Self::Top(args) => command::top::run(&args),
             Self::Agent(args) => command::agent::run(&args),
             Self::Policies(args) => command::policies::run(&args),
+            Self::Policy(args) => command::policy::run(&args),
             Self::Reference(args) => command::reference::run(&args, Cli::command()),
         }
     }

@@ -6,14 +6,15 @@
 //! | anything else, and whatever cannot be done | `{"error":SENTENCE}` |
 //!
 //! Several lines may follow one another on a connection. Which commands there are is said by the
-//! program that listens ([`Orders`]); every cache offers `status`, and most `resize`.
+//! program that listens ([`Orders`]); every cache offers `status`, and most `resize` and `policy`.
 //!
-//! Nothing here knows NBD, FUSE or policies.
+//! Nothing here knows NBD or FUSE.
 
 mod access;
 mod cache;
 mod client;
 mod orders;
+mod policy;
 mod server;
 mod socket;
 
@@ -21,5 +22,6 @@ pub use access::Access;
 pub use cache::{EngineReport, check_cache_bytes, resize};
 pub use client::{AskError, ask};
 pub use orders::{NoArguments, Orders};
+pub use policy::{PolicyTerms, change_policy};
 pub use server::Control;
 pub use socket::{SocketError, UnixSocket};

@@ -49,8 +49,6 @@ pub struct ServerOptions {
     pub channels: bool,
     /// Where samples go that come by the feeds.
     pub relays: Vec<RelayOptions>,
-    /// Whether the policy lives on what guests evict, so that without word of it the cache runs blind.
-    pub lives_on_evictions: bool,
     /// Connections that use exports at a time. A newcomer beyond takes the place of one of the peer that has
     /// most, if that has more than the newcomer's. Handshakes are counted apart: see [`Self::handshakes_max`].
     pub connections_max: usize,
@@ -83,7 +81,6 @@ impl Default for ServerOptions {
             feeds: Vec::new(),
             channels: false,
             relays: Vec::new(),
-            lives_on_evictions: false,
             connections_max: 512,
             handshake_timeout: Duration::from_secs(10),
             requests_max: 256,
@@ -261,6 +258,16 @@ impl Server {
         Some(Arc::clone(&export.engine))
     }
 
+    /// Has the cache of an export go on with another policy, as the order `policy` does; whether it had another.
+    ///
+    /// # Errors
+    ///
+    /// A sentence that says what to do.
+    pub fn change_policy(&self, export: &str, policy: &str) -> Result<bool, String> {
+        let answer = self.shared.change_policy(Some(export), policy)?;
+        Ok(answer["changed"] == true)
+    }
+
     /// What there is to say of it.
     #[must_use]
     pub fn status(&self) -> ServerStatus {
@@ -368,7 +375,7 @@ impl Shared {
             size_bytes: export.engine.volume_bytes(export.volume),
             read_only: export.is_read_only(),
             connections: using(&export.name),
-            is_blind: self.options.lives_on_evictions
+            is_blind: export.engine.policy().lives_on_demotions()
                 && !demoting(&export.name)
                 && !feeds.as_ref().is_some_and(|feeds| feeds.sees(&export.name)),
         });

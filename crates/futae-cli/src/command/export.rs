@@ -35,15 +35,15 @@ struct Resize {
     size: Size,
 }
 
+/// The path of a control socket, as command lines write it.
+pub fn control_path(text: &str) -> PathBuf {
+    PathBuf::from(text.strip_prefix("unix:").unwrap_or(text))
+}
+
 /// Gives the order, and says what it came to.
 pub fn run(args: &Args) -> Result<(), Failure> {
     let Order::Resize(order) = &args.order;
-    let path = PathBuf::from(
-        order
-            .control
-            .strip_prefix("unix:")
-            .unwrap_or(&order.control),
-    );
+    let path = control_path(&order.control);
     let line = json!({ "command": "resize", "export": order.export, "cache": order.size });
     let answer = ask(&path, &line)?;
     let blocks = &answer["capacity_blocks"];

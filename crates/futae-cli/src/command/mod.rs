@@ -12,6 +12,7 @@ pub mod mount;
 pub mod mrc;
 pub mod paper;
 pub mod policies;
+pub mod policy;
 pub mod protect;
 pub mod reference;
 pub mod serve;

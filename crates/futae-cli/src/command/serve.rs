@@ -35,7 +35,7 @@ use unclean::UncleanArgs;
 pub struct Args {
     /// TOML file with options by their long names (cache = "4GiB") and exports as [[export]] tables. Options on
     /// the command line go before it, and are added to its lists. SIGHUP has it read again: the sizes of
-    /// caches change at once; other changes are logged and need a restart
+    /// caches and the policy change at once; other changes are logged and need a restart
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     #[arg(skip)]
@@ -71,7 +71,7 @@ pub struct Args {
     /// Allow TCP addresses that other machines can reach. There is no encryption and no authentication
     #[arg(long)]
     insecure_tcp: bool,
-    /// Unix socket for orders (status, resize): unix:PATH, with mode, owner and group as for --listen
+    /// Unix socket for orders (status, resize, policy): unix:PATH, with mode, owner and group as for --listen
     #[arg(long, value_name = "ADDRESS")]
     control: Option<String>,
     /// Where the agent in a guest tells what its page cache evicts: [EXPORT=]unix:PATH, a socket for the
@@ -168,8 +168,8 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     descriptors::raise_limit();
     let exports = plan.open()?;
     let running = Running::new(args, &plan);
+    let lives_on_evictions = plan.policy().lives_on_demotions();
     let (specs, mut options) = (plan.exports, plan.server);
-    let lives_on_evictions = options.lives_on_evictions;
     let wanted = options.connections_max;
     options.connections_max = descriptors::affordable(wanted, options.handshakes_max());
     if options.connections_max < wanted {

@@ -104,6 +104,17 @@ impl Engine {
         self.lock().class_names = names.to_vec();
     }
 
+    /// What [`name_classes`](Self::name_classes) was given.
+    pub fn class_names(&self) -> Vec<String> {
+        self.lock().class_names.clone()
+    }
+
+    /// Volumes that are here now.
+    pub fn volume_count(&self) -> usize {
+        let state = self.lock();
+        state.volumes.len() - state.free_volumes.len()
+    }
+
     /// Bytes of a block.
     pub fn block_bytes(&self) -> u64 {
         self.block_bytes

@@ -123,7 +123,6 @@ impl Plan {
             relays: relays(&args.samples_to, &feeds).map_err(Failure::usage)?,
             feeds,
             channels: args.evictions_disk,
-            lives_on_evictions: policy.lives_on_demotions(),
             gates,
             insecure_tcp: args.insecure_tcp,
             control_access: control
@@ -164,6 +163,11 @@ impl Plan {
     pub(super) fn sizes(&self) -> impl Iterator<Item = (&str, u32)> {
         let own = self.exports.iter().zip(&self.own_blocks);
         own.map(|(export, own)| (export.name.as_str(), own.unwrap_or(self.common_blocks)))
+    }
+
+    /// The policy of the caches.
+    pub(super) fn policy(&self) -> &PolicySpec {
+        &self.cache.policy
     }
 
     /// The unix sockets that are made, each with its option.

@@ -35,6 +35,7 @@ impl Running {
             }
         };
         let resized = resize_all(&plan, server);
+        let changed = change_policy(&plan, server);
         let path = new.path().display();
         let waits = self.waits(&new, &plan.exports);
         for what in &waits {
@@ -43,7 +44,9 @@ impl Running {
         let waits = waits.len();
         info!(
             resized,
-            waits, "{path} read again: {resized} caches resized, {waits} changes need a restart"
+            policies = changed,
+            waits,
+            "{path} read again: {resized} caches resized, {changed} with another policy, {waits} changes need a restart"
         );
     }
 
@@ -59,7 +62,7 @@ impl Running {
         let find =
             |all: &[VolumeSpec], name: &str| all.iter().find(|export| export.name == name).cloned();
         let changed = self.file.changed(new).into_iter();
-        let keys = changed.filter(|key| !matches!(*key, "cache" | "export"));
+        let keys = changed.filter(|key| !matches!(*key, "cache" | "policy" | "export"));
         let keys = keys.map(|key| format!("{key} has changed"));
         let added = exports
             .iter()
@@ -105,6 +108,29 @@ fn resize_all(plan: &Plan, server: &Server) -> usize {
     resized
 }
 
+/// Gives every cache the policy that it has in the plan, and says how many had another.
+fn change_policy(plan: &Plan, server: &Server) -> usize {
+    let policy = plan.policy().to_string();
+    let mut changed = 0;
+    for (export, _) in plan.sizes() {
+        if server.cache_of(export).is_none() {
+            continue;
+        }
+        match server.change_policy(export, &policy) {
+            Ok(false) => {}
+            Ok(true) => {
+                changed += 1;
+                info!(
+                    export,
+                    "export {export}: the policy of its cache is now {policy}"
+                );
+            }
+            Err(problem) => error!(export, "export {export}: {problem}"),
+        }
+    }
+    changed
+}
+
 /// Whether all is as it was, but for the size of a cache of its own.
 fn is_same_but_for_size(old: &VolumeSpec, new: &VolumeSpec) -> bool {
     let old = VolumeSpec {
@@ -129,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn only_sizes_of_caches_do_not_wait() {
+    fn only_sizes_and_the_policy_of_caches_do_not_wait() {
         let file = |text: &str| ConfigFile::parse(Path::new("f"), text).expect("valid");
         let running = Running {
             file: file("cache = \"1MiB\"\nseed = 1"),
@@ -141,6 +167,8 @@ mod tests {
             running.waits(&same, &specs(&["c=/c", "a=/a,share=8KiB", "b=/b"])),
             none
         );
+        let policy = file("cache = \"1MiB\"\npolicy = \"lru\"\nseed = 1");
+        assert_eq!(running.waits(&policy, &running.exports), none);
         let other = specs(&["a=/a", "b=/b,read-only", "d=/d"]);
         let said = [
             "seed has changed",
