@@ -43,7 +43,7 @@ fn dirty_and_clean_blocks_stay_and_read_as_before() {
     }
     let before = setup.engine.status();
     assert_eq!((before.resident_blocks, before.dirty_blocks), (16, 8));
-    let reads = setup.store.get(|inside| inside.operations.len());
+    let reads = setup.store.get(|inside| inside.reads.len());
     for policy in live() {
         let is_other = setup.engine.policy() != policy;
         assert_eq!(
@@ -59,7 +59,10 @@ fn dirty_and_clean_blocks_stay_and_read_as_before() {
             (16, 8),
             "{policy}"
         );
-        assert_eq!(after.evictions, before.evictions, "{policy}");
+        assert_eq!(
+            after.counters.evictions, before.counters.evictions,
+            "{policy}"
+        );
         for block in 0..u64::from(SLOTS) {
             let data = take(&setup.start(client, 0, setup.read(block, 1)));
             let data = data.expect("answered at once").expect("a read");
@@ -72,7 +75,7 @@ fn dirty_and_clean_blocks_stay_and_read_as_before() {
         }
     }
     assert_eq!(
-        setup.store.get(|inside| inside.operations.len()),
+        setup.store.get(|inside| inside.reads.len()),
         reads,
         "no store was asked"
     );
@@ -100,7 +103,7 @@ fn the_order_of_eviction_is_kept() {
             .expect("a read");
     }
     let evicted = setup.store.get(|inside| inside.notices.clone());
-    let evicted: Vec<u64> = evicted.iter().map(|notice| notice.1 / BLOCK).collect();
+    let evicted: Vec<u64> = evicted.iter().map(|notice| notice.0 / BLOCK).collect();
     assert_eq!(evicted, [2, 3, 4, 1]);
 }
 
