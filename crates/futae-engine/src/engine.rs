@@ -39,6 +39,7 @@ mod policy_change;
 mod questions;
 mod ranges;
 mod read;
+mod removal;
 mod residents;
 mod resizing;
 mod rest;

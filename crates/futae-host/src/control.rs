@@ -66,7 +66,7 @@ fn cache_of(shared: &Shared, export: Option<&str>) -> Result<Arc<Engine>, String
     if let Some(name) = export {
         let export = shared.exports.get(name);
         return export
-            .map(|export| Arc::clone(&export.engine))
+            .map(|export| export.engine)
             .ok_or_else(|| format!("no export is named {name:?}"));
     }
     let mut engines = shared.exports.engines();

@@ -270,11 +270,37 @@ impl Registry {
         }
     }
 
+    /// Connections that use an export.
+    pub(crate) fn users(&self, export: &str) -> usize {
+        let inner = self.lock();
+        let those = inner.links.values().filter(|link| link.uses(Some(export)));
+        those.count()
+    }
+
+    /// Ends the connections that use an export.
+    pub(crate) fn hang_up_on(&self, export: &str) {
+        let inner = self.lock();
+        for link in inner.links.values().filter(|link| link.uses(Some(export))) {
+            let _ = shutdown(&link.socket, Shutdown::Both);
+        }
+    }
+
     /// Waits for all to be gone, and says how many are not.
     pub(crate) fn wait_empty(&self, timeout: Duration) -> usize {
+        self.wait_without(None, timeout)
+    }
+
+    /// Waits for those that use an export to be gone, or for all, and says how many are not.
+    pub(crate) fn wait_without(&self, export: Option<&str>, timeout: Duration) -> usize {
         let deadline = Instant::now() + timeout;
         let mut inner = self.lock();
-        while !inner.links.is_empty() {
+        let those = |inner: &Inner| {
+            let links = inner.links.values();
+            links
+                .filter(|link| export.is_none() || link.uses(export))
+                .count()
+        };
+        while those(&inner) > 0 {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 break;
@@ -284,7 +310,7 @@ impl Registry {
                 .wait_timeout(inner, left)
                 .map_or_else(|poisoned| poisoned.into_inner().0, |(inner, _)| inner);
         }
-        inner.links.len()
+        those(&inner)
     }
 
     /// The phase of every connection, and what was counted.

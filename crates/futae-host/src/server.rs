@@ -114,6 +114,10 @@ pub struct StopReport {
 /// What every thread of a server shares.
 pub(crate) struct Shared {
     pub(crate) exports: Arc<ExportTable>,
+    /// Taken while an export is added or removed.
+    pub(crate) changing: Mutex<()>,
+    /// The exports that have sockets of their own, and whether a socket serves all.
+    pub(crate) gated: (Vec<String>, bool),
     pub(crate) registry: Arc<Registry>,
     pub(crate) budget: Arc<Budget>,
     pub(crate) options: ServerOptions,
@@ -166,12 +170,18 @@ impl Server {
         let exports = Arc::new(ExportTable::new(exports, disks, options.demotion)?);
         let mut listeners = Vec::new();
         for gate in gates {
-            let tenant = Tenant::new(&exports, gate.export.as_deref());
+            let is_disk = matches!(gate.address, Listen::VhostUser(_));
+            // A disk stays that of the same export when others come.
+            let sole = exports.all();
+            let sole = sole.first().filter(|_| is_disk && sole.len() == 1);
+            let name = gate.export.as_deref();
+            let name = name.or(sole.map(|export| export.name.as_str()));
+            let tenant = Tenant::new(&exports, name);
             let tenant = tenant.ok_or_else(|| HostError::NoSuchTenant {
                 name: gate.export.clone().unwrap_or_default(),
                 address: gate.address.to_string(),
             })?;
-            if matches!(gate.address, Listen::VhostUser(_)) && tenant.only().is_none() {
+            if is_disk && tenant.only().is_none() {
                 let address = gate.address.to_string();
                 return Err(HostError::WhichExport { address });
             }
@@ -191,7 +201,12 @@ impl Server {
             options.connections_max + options.handshakes_max(),
             exports.count(),
         );
+        let tenants = listeners.iter().map(|(_, tenant)| tenant.name());
+        let gated = tenants.clone().flatten().map(str::to_owned).collect();
+        let serves_all = tenants.clone().any(|name| name.is_none());
         let shared = Arc::new(Shared {
+            changing: Mutex::default(),
+            gated: (gated, serves_all),
             budget: Arc::new(budget),
             exports,
             feeds: Mutex::new(Some(feeds)),
@@ -255,7 +270,7 @@ impl Server {
     #[must_use]
     pub fn cache_of(&self, export: &str) -> Option<Arc<Engine>> {
         let export = self.shared.exports.get(export)?;
-        Some(Arc::clone(&export.engine))
+        Some(export.engine)
     }
 
     /// Has the cache of an export go on with another policy, as the order `policy` does; whether it had another.
@@ -291,7 +306,7 @@ impl Server {
         info!("stopping: {connections} connections are open, and every export is flushed");
         let _ = rustix::io::write(&self.shared.stop, &1u64.to_ne_bytes());
         // Before anything is waited for that peers can draw out; what comes later is flushed at the end.
-        let mut flushes = Flushes::new(&self.shared.exports);
+        let mut flushes = Flushes::new(self.shared.exports.all());
         flushes.begin();
         self.control = None;
         for acceptor in self.acceptors.drain(..) {
@@ -370,7 +385,8 @@ impl Shared {
         let held = self.budget.held();
         let demotes = |phase: &&Phase| matches!(phase, Phase::Transmission { demotes: true, .. });
         let busy = |phase: &&Phase| matches!(phase, Phase::Transmission { .. });
-        let exports = self.exports.all().iter().map(|export| ExportReport {
+        let all = self.exports.all();
+        let exports = all.iter().map(|export| ExportReport {
             name: export.name.clone(),
             size_bytes: export.engine.volume_bytes(export.volume),
             read_only: export.is_read_only(),
@@ -408,12 +424,9 @@ impl Shared {
     }
 
     fn names_on(&self, engine: &Arc<Engine>) -> Vec<String> {
-        let on_it = self
-            .exports
-            .all()
-            .iter()
-            .filter(|export| Arc::ptr_eq(&export.engine, engine));
-        on_it.map(|export| export.name.clone()).collect()
+        let all = self.exports.all().into_iter();
+        let on_it = all.filter(|export| Arc::ptr_eq(&export.engine, engine));
+        on_it.map(|export| export.name).collect()
     }
 }
 

@@ -86,16 +86,10 @@ impl Engine {
         store: Arc<dyn Store>,
         class: Class,
     ) -> Result<VolumeId, SetupError> {
-        let mut state = self.lock();
-        let volume = u16::try_from(state.volumes.len())
-            .ok()
-            .filter(|&id| id < u16::MAX);
-        let volume = VolumeId(volume.ok_or(SetupError::TooManyVolumes)?);
-        state.volumes.push(Volume {
+        self.lock().place_volume(Volume {
             costs: Some(Box::default()),
             ..Volume::new(name, store, class)
-        });
-        Ok(volume)
+        })
     }
 
     /// Says what the classes of their own are called that stores are in, from number 1 on

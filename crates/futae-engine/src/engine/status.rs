@@ -288,7 +288,10 @@ impl State {
                 write_micros_p99: write.and_then(Cost::percentile_99),
             }
         };
-        let listed = self.volumes.iter().filter(|volume| !volume.grows);
+        let listed = self
+            .volumes
+            .iter()
+            .filter(|volume| !volume.grows && !volume.is_gone);
         listed.map(report).collect()
     }
 
