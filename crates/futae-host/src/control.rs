@@ -5,13 +5,15 @@
 //! | `{"command":"status"}` | a [`crate::ServerStatus`] |
 //! | `{"command":"resize","cache":"1GiB"}`, with `"export":NAME` where exports have caches of their own | `{"capacity_blocks":N}` |
 //! | `{"command":"policy","policy":"lru"}`, with `"export":NAME` likewise | `{"policy":...,"before":...,"changed":BOOL,"resident_blocks":N}` |
+//! | `{"command":"export-add","export":"NAME=SOURCE"}`, with options behind it as for `--export` | `{"name":...,"size_bytes":N,"read_only":BOOL}` |
+//! | `{"command":"export-remove","export":NAME}`, with `"force":true` to end its connections | `{"name":...,"disconnected":N}` |
 
 use crate::server::Shared;
 use futae_control::{NoArguments, Orders, PolicyTerms, change_policy, resize};
 use futae_engine::Engine;
 use futae_units::Size;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::sync::Arc;
 
 #[derive(Debug, Deserialize)]
@@ -28,9 +30,23 @@ struct Policy {
     export: Option<String>,
 }
 
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Add {
+    export: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Remove {
+    export: String,
+    #[serde(default)]
+    force: bool,
+}
+
 /// The orders that a server takes.
 pub(crate) fn orders(shared: &Arc<Shared>) -> Orders {
-    let (asked, resized, changed) = (Arc::clone(shared), Arc::clone(shared), Arc::clone(shared));
+    let [asked, resized, changed, more, less] = [(); 5].map(|()| Arc::clone(shared));
     Orders::new()
         .with("status", move |NoArguments {}| {
             serde_json::to_value(asked.status()).map_err(|error| error.to_string())
@@ -40,6 +56,22 @@ pub(crate) fn orders(shared: &Arc<Shared>) -> Orders {
         })
         .with("policy", move |Policy { policy, export }| {
             changed.change_policy(export.as_deref(), &policy)
+        })
+        .with("export-add", move |Add { export }| {
+            let Some(open) = &more.options.open_export else {
+                return Err("this server takes no more exports".to_owned());
+            };
+            let name = export.split_once('=').map_or("", |(name, _)| name);
+            let added = more.add_export(name, || open.open(&export))?;
+            Ok(json!({
+                "name": added.name,
+                "size_bytes": added.engine.volume_bytes(added.volume),
+                "read_only": added.is_read_only(),
+            }))
+        })
+        .with("export-remove", move |Remove { export, force }| {
+            let disconnected = less.remove_export(&export, force)?;
+            Ok(json!({ "name": export, "disconnected": disconnected }))
         })
 }
 

@@ -7,7 +7,9 @@ use futae_nbd::{
     Capabilities, DemotionOffer, DemotionTerms, ExportDirectory, ExportInfo, VolumeIdentity,
 };
 use futae_policy::VolumeId;
+use std::fmt;
 use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 /// A volume of a cache under the name by which clients choose it.
@@ -45,6 +47,29 @@ impl Export {
             preferred_block_bytes: u32::try_from(self.engine.block_bytes()).unwrap_or(1 << 31),
             capabilities: Capabilities::all(),
         }
+    }
+}
+
+type Open = dyn Fn(&str) -> Result<Export, String> + Send + Sync;
+
+/// How an export is opened that an order names: `NAME=SOURCE` with its options, as on the command line.
+#[derive(Clone)]
+pub struct OpenExport(Arc<Open>);
+
+impl OpenExport {
+    /// By this function; an error is a sentence that says what to do.
+    pub fn new(open: impl Fn(&str) -> Result<Export, String> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(open))
+    }
+
+    pub(crate) fn open(&self, text: &str) -> Result<Export, String> {
+        (self.0)(text)
+    }
+}
+
+impl fmt::Debug for OpenExport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OpenExport")
     }
 }
 
@@ -91,6 +116,8 @@ impl Entry {
 pub(crate) struct ExportTable {
     /// In their order, channels behind the exports that there were at the start.
     entries: RwLock<Arc<Vec<Entry>>>,
+    /// Whether the server stops: nothing is added or taken out any more. Changed while `entries` can be written only.
+    is_closed: AtomicBool,
     offer: DemotionOffer,
     /// This run of the server.
     run: u64,
@@ -115,6 +142,7 @@ impl ExportTable {
         };
         let table = Self {
             entries: RwLock::default(),
+            is_closed: AtomicBool::new(false),
             offer,
             run: RandomState::new().hash_one(std::process::id()),
         };
@@ -138,6 +166,9 @@ impl ExportTable {
         if entries.iter().any(|known| known.export.name == export.name) {
             return Err(HostError::DuplicateExport { name: export.name });
         }
+        if self.is_closed.load(Ordering::Acquire) {
+            return Err(HostError::Stopping);
+        }
         let is_free = |number: &usize| entries.iter().all(|known| known.number != *number);
         let number = (0..).find(is_free).unwrap_or(usize::MAX);
         let mut all = Vec::clone(&entries);
@@ -146,9 +177,20 @@ impl ExportTable {
         Ok(())
     }
 
-    /// Takes an export out: clients find it no more.
+    /// The server stops; these are its exports to the end.
+    pub(crate) fn close(&self) -> Vec<Export> {
+        let entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
+        self.is_closed.store(true, Ordering::Release);
+        drop(entries);
+        self.all()
+    }
+
+    /// Takes an export out, unless the server stops: clients find it no more.
     pub(crate) fn take_out(&self, name: &str) -> Option<Entry> {
         let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
+        if self.is_closed.load(Ordering::Acquire) {
+            return None;
+        }
         let at = entries.iter().position(|entry| entry.export.name == name)?;
         let mut all = Vec::clone(&entries);
         let gone = all.remove(at);

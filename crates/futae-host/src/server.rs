@@ -11,7 +11,7 @@ use crate::registry::{Phase, Registry};
 use crate::status::{ExportReport, ServerStatus};
 use crate::stop::Flushes;
 use crate::tenant::{Gate, Tenant};
-use crate::{Export, HostError, Listen};
+use crate::{Export, HostError, Listen, OpenExport};
 use futae_control::{Access, Control, EngineReport};
 use futae_engine::Engine;
 use rustix::event::{EventfdFlags, eventfd};
@@ -42,6 +42,8 @@ pub struct ServerOptions {
     pub control_access: Access,
     /// Whether clients may hand evicted blocks down.
     pub demotion: bool,
+    /// How exports are opened that orders add, if orders may.
+    pub open_export: Option<OpenExport>,
     /// Where agents in guests tell of what is evicted there.
     pub feeds: Vec<FeedOptions>,
     /// Whether each export with a feed has a channel disk, `EXPORT.evictions`, on which its agent hands down
@@ -78,6 +80,7 @@ impl Default for ServerOptions {
             control: None,
             control_access: Access::default(),
             demotion: true,
+            open_export: None,
             feeds: Vec::new(),
             channels: false,
             relays: Vec::new(),
@@ -283,6 +286,35 @@ impl Server {
         Ok(answer["changed"] == true)
     }
 
+    /// The names of its exports.
+    #[must_use]
+    pub fn export_names(&self) -> Vec<String> {
+        let all = self.shared.exports.all().into_iter();
+        all.map(|export| export.name).collect()
+    }
+
+    /// Adds an export while the server runs, which `open` opens.
+    ///
+    /// # Errors
+    ///
+    /// A sentence that says what to do.
+    pub fn add_export(
+        &self,
+        name: &str,
+        open: impl FnOnce() -> Result<Export, String>,
+    ) -> Result<(), String> {
+        self.shared.add_export(name, open).map(drop)
+    }
+
+    /// Removes an export that no client uses, once it is flushed.
+    ///
+    /// # Errors
+    ///
+    /// A sentence that says why it stays.
+    pub fn remove_export(&self, name: &str) -> Result<(), String> {
+        self.shared.remove_export(name, false).map(drop)
+    }
+
     /// What there is to say of it.
     #[must_use]
     pub fn status(&self) -> ServerStatus {
@@ -306,9 +338,11 @@ impl Server {
         info!("stopping: {connections} connections are open, and every export is flushed");
         let _ = rustix::io::write(&self.shared.stop, &1u64.to_ne_bytes());
         // Before anything is waited for that peers can draw out; what comes later is flushed at the end.
-        let mut flushes = Flushes::new(self.shared.exports.all());
+        let mut flushes = Flushes::new(self.shared.exports.close());
         flushes.begin();
         self.control = None;
+        // An export that is being removed is flushed by who removes it.
+        drop(self.shared.change());
         for acceptor in self.acceptors.drain(..) {
             let _ = acceptor.join();
         }
