@@ -1,149 +1,17 @@
 //! A server whose policy changes while clients are connected: `futae policy`, and SIGHUP.
 
-use futae_policy::Prng;
 use futae_sim::replay::{ReplaySpec, replay_file};
-use futae_testkit::nbd::Plain;
 use futae_testkit::wait::eventually;
-use futae_tests::binary::{futae, run, run_json};
-use futae_tests::process::Running;
+use futae_tests::live::{LivePlace, Load, SLOTS, image_of, said};
 use futae_tests::stage::Stage;
 use futae_tests::tools::{has_fuse, text};
 use rustix::process::Signal;
-use serde_json::Value;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::JoinHandle;
-use tempfile::TempDir;
-
-const BLOCK: usize = 4096;
-/// Blocks of an image.
-const BLOCKS: u64 = 512;
-/// Slots of the cache.
-const SLOTS: u32 = 128;
-
-/// A server with one export, `vm1`.
-struct Place {
-    directory: TempDir,
-}
-
-impl Place {
-    fn new() -> Self {
-        let directory = tempfile::tempdir().expect("a directory");
-        let place = Self { directory };
-        fs::write(place.path("vm1.img"), vec![0; BLOCKS as usize * BLOCK]).expect("an image");
-        place
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.directory.path().join(name)
-    }
-
-    /// Writes `serve.toml`, with `more` before the export.
-    fn write(&self, more: &str) {
-        let directory = text(self.directory.path());
-        let file = format!(
-            "cache = \"{SLOTS}blocks\"\nlisten = \"unix:{directory}/nbd.sock\"\n\
-             control = \"unix:{directory}/control.sock\"\njson = true\n{more}\n\
-             [[export]]\nname = \"vm1\"\nsource = \"{directory}/vm1.img\"\n"
-        );
-        fs::write(self.path("serve.toml"), file).expect("a file");
-    }
-
-    fn serve(&self) -> Running {
-        let command = futae(&["serve", "--config", text(&self.path("serve.toml"))]);
-        let mut server = Running::start("futae serve", command);
-        server.line();
-        server
-    }
-
-    fn status(&self) -> Value {
-        run_json(&["top", text(&self.path("control.sock")), "--json"])
-    }
-
-    /// Whether `futae policy` succeeded, and what it said.
-    fn policy(&self, export: &str, policy: &str) -> (bool, String) {
-        said(&["policy", text(&self.path("control.sock")), export, policy])
-    }
-}
-
-/// Whether a command succeeded, and what it said.
-fn said(words: &[&str]) -> (bool, String) {
-    let output = run(words);
-    let said = [output.stdout, output.stderr].concat();
-    (
-        output.status.success(),
-        String::from_utf8_lossy(&said).into_owned(),
-    )
-}
-
-/// A client that writes and reads blocks at random, and looks at everything that it reads.
-struct Load {
-    stop: Arc<AtomicBool>,
-    done: Arc<AtomicU64>,
-    thread: JoinHandle<Vec<u8>>,
-}
-
-impl Load {
-    fn start(socket: &Path, export: &str) -> Self {
-        let mut client = Plain::connect(socket, export).expect("a connection");
-        let (stop, done) = (
-            Arc::new(AtomicBool::new(false)),
-            Arc::new(AtomicU64::new(0)),
-        );
-        let (stopped, counted) = (Arc::clone(&stop), Arc::clone(&done));
-        let thread = std::thread::spawn(move || {
-            let mut prng = Prng::new(5);
-            let mut blocks = vec![0u8; BLOCKS as usize];
-            while !stopped.load(Ordering::Acquire) {
-                let near = 1 + prng.below(BLOCKS);
-                let block = prng.below(near);
-                let offset = block * BLOCK as u64;
-                if prng.below(3) == 0 {
-                    let byte = prng.below(256) as u8;
-                    let written = client.write(offset, &[byte; BLOCK]);
-                    written.expect("connected").expect("a write");
-                    blocks[block as usize] = byte;
-                } else {
-                    let data = client
-                        .read(offset, BLOCK)
-                        .expect("connected")
-                        .expect("a read");
-                    let wanted = blocks[block as usize];
-                    assert!(data.iter().all(|&byte| byte == wanted), "block {block}");
-                }
-                counted.fetch_add(1, Ordering::AcqRel);
-            }
-            client.flush().expect("connected").expect("a flush");
-            blocks
-        });
-        Self { stop, done, thread }
-    }
-
-    /// Waits until so many more requests were answered.
-    fn go_on(&self, requests: u64) {
-        let wanted = self.done.load(Ordering::Acquire) + requests;
-        eventually("requests are answered", || {
-            assert!(!self.thread.is_finished(), "the client gave up");
-            self.done.load(Ordering::Acquire) >= wanted
-        });
-    }
-
-    /// The byte that each block is full of.
-    fn end(self) -> Vec<u8> {
-        self.stop.store(true, Ordering::Release);
-        self.thread.join().expect("every read was right")
-    }
-}
-
-fn image_of(blocks: &[u8]) -> Vec<u8> {
-    blocks.iter().flat_map(|&byte| [byte; BLOCK]).collect()
-}
+use std::path::Path;
 
 #[test]
 fn a_policy_changes_under_load_and_the_log_replays() {
-    let place = Place::new();
+    let place = LivePlace::new();
     let log = place.path("decisions");
     let more = format!(
         "policy = \"lru\"\ndemotion = \"on\"\nwrite-mode = \"write-back\"\ndecision-log = \"{}\"",
@@ -207,7 +75,7 @@ fn a_policy_changes_under_load_and_the_log_replays() {
 
 #[test]
 fn a_policy_that_lives_on_evictions_needs_them() {
-    let place = Place::new();
+    let place = LivePlace::new();
     place.write("policy = \"lru\"");
     let mut server = place.serve();
     let (ok, text) = place.policy("vm1", "exclusive");

@@ -20,7 +20,7 @@ mod socket;
 
 pub use access::Access;
 pub use cache::{EngineReport, check_cache_bytes, resize};
-pub use client::{AskError, ask};
+pub use client::{AskError, ask, ask_within};
 pub use orders::{NoArguments, Orders};
 pub use policy::{PolicyTerms, change_policy};
 pub use server::Control;

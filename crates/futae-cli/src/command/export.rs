@@ -1,11 +1,15 @@
 //! `futae export`: orders about one export of a running server.
 
 use crate::failure::Failure;
-use futae_control::ask;
+use futae_control::{ask, ask_within};
 use futae_units::Size;
 use serde_json::json;
 use std::io::Write;
 use std::path::PathBuf;
+use std::time::Duration;
+
+/// How long to wait for an export to be flushed. The server goes on when this is over.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// Change an export of a running server
 ///
@@ -100,7 +104,7 @@ impl Remove {
     fn run(&self) -> Result<String, Failure> {
         let Self { export, force, .. } = self;
         let line = json!({ "command": "export-remove", "export": export, "force": force });
-        let answer = ask(&control_path(&self.control), &line)?;
+        let answer = ask_within(&control_path(&self.control), &line, FLUSH_TIMEOUT)?;
         let ended = match answer["disconnected"].as_u64() {
             None | Some(0) => String::new(),
             Some(count) => format!(", {count} connections ended"),
