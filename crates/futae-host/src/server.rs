@@ -306,13 +306,14 @@ impl Server {
         self.shared.add_export(name, open).map(drop)
     }
 
-    /// Removes an export that no client uses, once it is flushed.
+    /// Removes an export, once it is flushed: one that no client uses, or with `force` any. How many connections were
+    /// ended for it.
     ///
     /// # Errors
     ///
     /// A sentence that says why it stays.
-    pub fn remove_export(&self, name: &str) -> Result<(), String> {
-        self.shared.remove_export(name, false).map(drop)
+    pub fn remove_export(&self, name: &str, force: bool) -> Result<usize, String> {
+        self.shared.remove_export(name, force)
     }
 
     /// What there is to say of it.

@@ -37,7 +37,9 @@ struct Place {
 
 impl Place {
     fn new() -> Self {
-        let rig = Rig::new("lru", 32, vec![7; SIZE]);
+        let rig = Rig::with("lru", 32, vec![7; SIZE], |options| {
+            options.stop_timeout = Duration::from_millis(300);
+        });
         let other = MemoryStore::new(vec![1; SIZE]);
         let engine = writing_back();
         let place = Self { rig, other, engine };
@@ -55,7 +57,7 @@ impl Place {
     }
 
     fn remove(&self) -> Result<(), String> {
-        self.rig.server.remove_export("other")
+        self.rig.server.remove_export("other", false).map(drop)
     }
 }
 
@@ -84,7 +86,7 @@ fn what_was_written_is_flushed_before_an_export_goes() {
     let sole = place
         .rig
         .server
-        .remove_export("disk")
+        .remove_export("disk", true)
         .expect_err("the last");
     assert!(sole.contains("the only one"), "{sole}");
 }
@@ -139,4 +141,23 @@ fn an_export_that_cannot_be_opened_is_none() {
     let refused = place.rig.server.add_export("third", open);
     assert_eq!(refused, Err("no such image".to_owned()));
     assert_eq!(place.rig.server.export_names(), ["disk", "other"]);
+}
+
+#[test]
+fn an_export_whose_connections_do_not_end_stays() {
+    let place = Place::new();
+    place.other.hold_reads(0..SIZE as u64);
+    let mut client = place.client();
+    client.send_read(0, 4096);
+    eventually("the read is held", || place.other.held() == 1);
+    let refused = place.rig.server.remove_export("other", true);
+    let problem = refused.expect_err("a read is under way");
+    assert!(
+        problem.contains("1 of its connections do not end"),
+        "{problem}"
+    );
+    assert_eq!(place.rig.server.export_names(), ["disk", "other"]);
+    place.other.release();
+    eventually("it can be removed", || place.remove().is_ok());
+    assert_eq!(place.rig.server.export_names(), ["disk"]);
 }

@@ -108,8 +108,8 @@ fn remove_others(plan: &Plan, server: &Server) -> usize {
         if plan.exports.iter().any(|export| export.name == name) {
             continue;
         }
-        match server.remove_export(&name) {
-            Ok(()) => removed += 1,
+        match server.remove_export(&name, false) {
+            Ok(_) => removed += 1,
             Err(problem) => error!(export = name, "{problem}"),
         }
     }
