@@ -1,5 +1,6 @@
 //! What the arguments of `futae serve` come to, checked before anything is opened or made.
 
+use super::super::observe_args::Observe;
 use super::super::volumes::{ClassNames, VolumeSpec, expand, refuse_twice};
 use super::evictions::EvictionArgs;
 use super::unclean::UncleanArgs;
@@ -49,6 +50,8 @@ pub(super) struct Plan {
     unclean: UncleanArgs,
     /// What is believed of evicted blocks.
     evictions: EvictionArgs,
+    /// Where it is shown what the caches do.
+    pub(super) observe: Observe,
     /// How to serve.
     pub(super) server: ServerOptions,
 }
@@ -156,6 +159,7 @@ impl Plan {
             timeout: args.store.timeout()?,
             unclean: args.unclean.clone(),
             evictions: args.evictions.clone(),
+            observe: args.observe.plan()?,
             server,
         })
     }
@@ -183,7 +187,8 @@ impl Plan {
             .feeds
             .iter()
             .map(|feed| ("--feed", feed.path.as_path()));
-        listen.chain(control).chain(feeds).collect()
+        let watched = self.observe.sockets();
+        listen.chain(control).chain(feeds).chain(watched).collect()
     }
 
     /// Opens the images, then makes the caches.
