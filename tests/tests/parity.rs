@@ -182,6 +182,14 @@ fn policies_that_draw_lots_draw_the_same() {
     );
 }
 
+/// The lower level, for which a small lead is enough, changes to `exclusive` on the way.
+#[test]
+fn a_policy_that_chooses_chooses_the_same() {
+    let workload = "phase(7000*zipf(1.0):5120blocks, 7000*loop:5120blocks)";
+    let chooses = levels("auto", "auto(lead=0,margin=0)", Link::Demote);
+    logs_are_equal(&chooses, workload);
+}
+
 /// Protection, cost and demotion in one cache: on one class of blocks, none of them protected, it
 /// takes every decision as the exclusive cache does.
 #[test]

@@ -192,10 +192,8 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         .start(args.insecure_tcp, move || Snapshot::of_server(watched()))?;
     announce(&server, &observing, args.json)?;
     let signal = signals.forever().find(|&signal| {
-        if signal == SIGHUP {
-            if let Some(running) = &running {
-                running.reload(&server);
-            }
+        if let (SIGHUP, Some(running)) = (signal, &running) {
+            running.reload(&server);
         }
         signal != SIGHUP
     });

@@ -34,6 +34,16 @@ impl State {
             self.frames.loading(),
             "loading frames are miscounted"
         );
+        let of_volumes = self.volumes.iter().map(|volume| volume.held_above_blocks);
+        let of_slots = self.level.order().into_iter().filter(|&block| {
+            let slot = self.level.find(block);
+            slot.is_some_and(|slot| self.frames.is_held_above(slot))
+        });
+        assert_eq!(
+            of_volumes.sum::<u64>(),
+            of_slots.count() as u64,
+            "blocks that are held above are miscounted"
+        );
         let noted = self.volumes.iter().map(|volume| volume.residents.count());
         assert_eq!(
             noted.sum::<u64>(),

@@ -30,6 +30,9 @@ impl Frame {
     }
 }
 
+/// The top bit of [`Entry::used`]: the level above was given the block, and has not said that it evicted it.
+const HELD_ABOVE: u64 = 1 << 63;
+
 /// Both stand together, since a hit needs both.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
@@ -72,6 +75,7 @@ impl Frames {
             };
             self.entries.resize(slot.i() + 1, unused);
         }
+        self.entries[slot.i()].used = 0;
         self.touch(slot);
     }
 
@@ -79,12 +83,27 @@ impl Frames {
     #[inline]
     pub fn touch(&mut self, slot: Slot) {
         self.uses += 1;
-        self.entries[slot.i()].used = self.uses;
+        let used = &mut self.entries[slot.i()].used;
+        *used = self.uses | (*used & HELD_ABOVE);
+    }
+
+    /// Whether the level above holds the block of a slot, too.
+    pub fn is_held_above(&self, slot: Slot) -> bool {
+        self.entries[slot.i()].used & HELD_ABOVE != 0
+    }
+
+    /// Says whether the level above holds the block of a slot, too; returns what was said before.
+    #[inline]
+    pub fn set_held_above(&mut self, slot: Slot, is_held: bool) -> bool {
+        let used = &mut self.entries[slot.i()].used;
+        let before = *used & HELD_ABOVE != 0;
+        *used = (*used & !HELD_ABOVE) | if is_held { HELD_ABOVE } else { 0 };
+        before
     }
 
     /// When the block of a slot was last used: higher is later.
     pub fn last_use(&self, slot: Slot) -> u64 {
-        self.entries[slot.i()].used
+        self.entries[slot.i()].used & !HELD_ABOVE
     }
 
     /// Frames that are [`Frame::Loading`].
@@ -113,6 +132,12 @@ mod tests {
             (0, Some(7))
         );
         assert_eq!(frames.get(Slot(2)).flight(), None);
+        assert!(!frames.set_held_above(Slot(2), true));
+        frames.touch(Slot(2));
+        assert!(frames.last_use(Slot(2)) < 10, "no part of the time");
+        assert!(frames.set_held_above(Slot(2), true));
+        frames.place(Slot(2));
+        assert!(!frames.set_held_above(Slot(2), false), "another block");
     }
 
     #[test]

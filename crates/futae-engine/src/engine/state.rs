@@ -21,7 +21,7 @@ use crate::arena::Arena;
 use crate::request::HandedDown;
 use crate::{ClientId, IoBuf, IoError, IoErrorKind, Operation, Request, SetupError, Store};
 use futae_policy::{
-    Access, AccessKind, BlockId, Class, Departure, HashIndex, Level, Outcome, Policy, Shape,
+    Access, AccessKind, BlockId, Class, Departure, HashIndex, Level, Outcome, Policy, Shape, Slot,
     Victim, VolumeId,
 };
 use slab::Slab;
@@ -259,6 +259,7 @@ impl State {
         let hit = matches!(outcome, Outcome::Hit(_));
         if let Outcome::Hit(slot) = outcome {
             self.frames.touch(slot);
+            self.note_holder(slot, block, kind);
         }
         self.tally.count(kind, hit);
         self.volumes[usize::from(counted.0)].tally.count(kind, hit);
@@ -267,7 +268,11 @@ impl State {
             log.write(&access, &outcome);
         }
         if let Outcome::Admitted { slot, evicted } = outcome {
+            if let Some(victim) = evicted {
+                self.release(slot, victim.block);
+            }
             self.frames.place(slot);
+            self.note_holder(slot, block, kind);
             self.note_resident(block, true);
             if let Some(victim) = evicted {
                 self.note_resident(victim.block, false);
@@ -355,6 +360,27 @@ impl State {
         effects.send_down(store, sequence, span.offset, what);
     }
 
+    /// The level above was given a resident block, or has said that it evicted it.
+    #[inline]
+    fn note_holder(&mut self, slot: Slot, block: BlockId, kind: AccessKind) {
+        let is_held = match kind {
+            AccessKind::Read | AccessKind::Write => true,
+            AccessKind::Demotion | AccessKind::Notice => false,
+            AccessKind::Preload => return,
+        };
+        if self.frames.set_held_above(slot, is_held) != is_held {
+            let count = &mut self.volumes[usize::from(block.volume().0)].held_above_blocks;
+            *count = count.wrapping_add_signed(if is_held { 1 } else { -1 });
+        }
+    }
+
+    /// A block loses its slot: it is not held twice any more.
+    fn release(&mut self, slot: Slot, block: BlockId) {
+        if self.frames.set_held_above(slot, false) {
+            self.volumes[usize::from(block.volume().0)].held_above_blocks -= 1;
+        }
+    }
+
     /// A block has got a slot, or has lost it.
     fn note_resident(&mut self, block: BlockId, is_resident: bool) {
         let residents = &mut self.volumes[usize::from(block.volume().0)].residents;
@@ -368,6 +394,7 @@ impl State {
     /// Drops a block whose content is no longer true.
     pub fn invalidate(&mut self, block: BlockId) {
         if let Some(victim) = self.level.remove(block, Departure::Invalidated) {
+            self.release(victim.slot, block);
             self.note_resident(block, false);
             let frame = self.frames.set(victim.slot, Frame::Ready);
             if let Some(key) = frame.flight() {
@@ -448,6 +475,7 @@ impl State {
         let capacity = capacity_blocks.max(bounded);
         for victim in self.level.resize(capacity) {
             self.steps.count(1);
+            self.release(victim.slot, victim.block);
             self.note_resident(victim.block, false);
             self.see_off(&victim, effects);
             self.arena.release(victim.slot);

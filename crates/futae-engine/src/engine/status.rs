@@ -19,6 +19,10 @@ pub struct EngineStatus {
     pub capacity_blocks: u64,
     /// Blocks resident now.
     pub resident_blocks: u64,
+    /// Bytes of blocks that clients were given, too, and have not said that they evicted: what is cached twice where
+    /// clients or agents say what they evict, and otherwise at most.
+    #[serde(default)]
+    pub double_cached_bytes: u64,
     /// Blocks that the store does not have yet.
     pub dirty_blocks: u64,
     /// Those of them that were evicted, and are kept beside the cache until the store has them.
@@ -130,6 +134,9 @@ pub struct VolumeStatus {
     pub notices_in: u64,
     /// Requests that failed.
     pub errors: u64,
+    /// Bytes of its blocks that clients were given, too, and have not said that they evicted.
+    #[serde(default)]
+    pub double_cached_bytes: u64,
     /// Blocks that the store does not have yet.
     #[serde(default)]
     pub dirty_blocks: u64,
@@ -193,6 +200,11 @@ impl State {
             block_bytes: self.block_bytes,
             capacity_blocks: u64::from(self.level.capacity()),
             resident_blocks: u64::from(self.level.resident()),
+            double_cached_bytes: self
+                .volumes
+                .iter()
+                .map(|volume| volume.held_above_blocks * self.block_bytes)
+                .sum(),
             dirty_blocks: self
                 .write_back
                 .as_ref()
@@ -257,6 +269,7 @@ impl State {
                 demotions_in: volume.tally.demotions_in,
                 notices_in: volume.tally.notices_in,
                 errors: volume.tally.errors,
+                double_cached_bytes: volume.held_above_blocks * self.block_bytes,
                 dirty_blocks: volume.dirt.len(),
                 unclean: volume
                     .guard

@@ -34,6 +34,8 @@ pub struct Volume {
     pub era: u64,
     /// Which of its blocks are resident.
     pub residents: Residents,
+    /// How many of them were served to the level above, which has not said that it evicted them.
+    pub held_above_blocks: u64,
     /// What its store's operations take; not measured of volumes that come and go.
     pub costs: Option<Box<Costs>>,
 }
@@ -55,6 +57,7 @@ impl Volume {
             handed_down: HandDownTally::default(),
             era: 0,
             residents: Residents::default(),
+            held_above_blocks: 0,
             costs: None,
         }
     }
