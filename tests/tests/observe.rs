@@ -1,14 +1,16 @@
 //! What a running server and a running mount show over HTTP, against what `futae top` says of them.
 
-use futae_testkit::nbd::Plain;
+use futae_nbd::client::ClientWish;
+use futae_testkit::nbd::Client;
 use futae_testkit::wait::eventually;
 use futae_tests::BLOCK;
 use futae_tests::binary::{futae, run, run_json};
 use futae_tests::direct::{Buffer, Direct};
 use futae_tests::process::Running;
-use futae_tests::stage::Stage;
+use futae_tests::stage::{EXPORT, Stage};
 use futae_tests::tools::{has_fuse, text};
 use serde_json::Value;
+use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
@@ -26,6 +28,10 @@ fn get(mut stream: impl Read + Write, path: &str) -> (String, String) {
 
 fn get_unix(socket: &Path, path: &str) -> (String, String) {
     get(UnixStream::connect(socket).expect("it answers"), path)
+}
+
+fn connect(stage: &Stage) -> Client {
+    Client::unix(&stage.socket, EXPORT, &ClientWish::default())
 }
 
 /// The value of a series: of the one whose line begins with the name and has all of the labels.
@@ -52,9 +58,11 @@ fn metrics_of_a_server_are_its_counters() {
         "--metrics",
         &address,
     ]);
-    let mut client = Plain::connect(&stage.socket, "disk");
+    let mut client = connect(&stage);
     for block in [1, 2, 1, 3, 1] {
-        client.read(block * BLOCK as u64, BLOCK as u32);
+        client
+            .read(block * BLOCK as u64, BLOCK as u32)
+            .expect("a read");
     }
     let seen = || {
         let (head, body) = get_unix(&socket, "/metrics");
@@ -99,14 +107,20 @@ fn metrics_are_on_tcp_of_this_machine_only() {
     let serve = [
         "serve", "--json", "--cache", "16blocks", "--export", &export, "--listen", &listen,
     ];
-    let mut running = Running::start(
-        "futae serve",
-        futae(&[&serve[..], &["--metrics", "tcp:localhost:0"]].concat()),
-    );
+    let file = stage.path("serve.toml");
+    fs::write(&file, "metrics = \"tcp:localhost:0\"\n").expect("a file");
+    let from_file = futae(&[&serve[..], &["--config", text(&file)]].concat());
+    let mut running = Running::start("futae serve", from_file);
     let ready: Value = serde_json::from_str(&running.line()).expect("JSON");
     let address = ready["metrics"].as_str().expect("an address");
     let address = address.strip_prefix("tcp:").expect("of TCP");
-    let (_, body) = get(TcpStream::connect(address).expect("it answers"), "/metrics");
+    let stream = || TcpStream::connect(address).expect("it answers");
+    let (_, body) = get(stream(), "/metrics");
+    let (mut named, mut refused) = (stream(), String::new());
+    let by_name = named.write_all(b"GET /metrics HTTP/1.1\r\nHost: evil.example\r\n\r\n");
+    by_name.expect("it is sent");
+    named.read_to_string(&mut refused).expect("an answer");
+    assert!(refused.starts_with("HTTP/1.1 403"), "{refused}");
     assert_eq!(
         value(&body, "futae_export_size_bytes", &[]),
         Some(4.0 * BLOCK as f64)
@@ -122,6 +136,132 @@ fn metrics_are_on_tcp_of_this_machine_only() {
         assert!(errors.contains(said), "{address}: {errors}");
         assert_eq!(output.status.code(), Some(code), "{errors}");
     }
+}
+
+/// Threads of a server that answer pages.
+fn answering(server: u32) -> usize {
+    let threads = fs::read_dir(format!("/proc/{server}/task")).expect("it runs");
+    let names = threads.filter_map(|thread| {
+        let thread = thread.expect("a thread").path();
+        // It may have ended since.
+        fs::read_to_string(thread.join("comm")).ok()
+    });
+    names.filter(|name| name.trim() == "http-client").count()
+}
+
+/// Descriptors of a server.
+fn descriptors(server: u32) -> usize {
+    let entries = fs::read_dir(format!("/proc/{server}/fd")).expect("it runs");
+    entries.count()
+}
+
+#[test]
+fn clients_that_mean_ill_hold_a_few_threads_and_nobody_up() {
+    let mut stage = Stage::new(64);
+    let socket = stage.path("metrics.sock");
+    let address = format!("unix:{}", socket.display());
+    stage.serve(&["--cache", "16blocks", "--metrics", &address]);
+    let server = stage.serve_id();
+    let mut client = connect(&stage);
+    client.read(0, BLOCK as u32).expect("a read");
+    let files = descriptors(server);
+    let ask = || UnixStream::connect(&socket).expect("it answers");
+    let mut held = Vec::new();
+    for round in 0..300 {
+        let mut stream = ask();
+        // It has said no before it was sent all of the second, and never answers the first.
+        let _ = match round % 3 {
+            0 => stream.write_all(b"GET /metr"),
+            1 => stream.write_all(&vec![b'a'; 1 << 17]),
+            _ => stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n"),
+        };
+        held.push(stream);
+        if round % 50 == 0 {
+            client.read(0, BLOCK as u32).expect("a read");
+            assert!(answering(server) <= 16, "threads");
+            assert!(descriptors(server) <= files + 18, "descriptors");
+        }
+    }
+    let (head, _) = get_unix(&socket, "/metrics");
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    let mut long = ask();
+    let long_path = format!("GET /{} HTTP/1.1\r\n\r\n", "a".repeat(1 << 14));
+    let _ = long.write_all(long_path.as_bytes());
+    let mut answer = [0; 12];
+    if long.read_exact(&mut answer).is_ok() {
+        assert_eq!(&answer, b"HTTP/1.1 431");
+    }
+    drop(held);
+    eventually("they have left", || {
+        answering(server) == 0 && descriptors(server) <= files
+    });
+    client.read(0, BLOCK as u32).expect("a read");
+    drop(client);
+    stage.stop_serve();
+}
+
+#[test]
+fn every_series_of_a_live_server_is_in_the_reference() {
+    let mut stage = Stage::new(64);
+    let socket = stage.path("metrics.sock");
+    let address = format!("unix:{}", socket.display());
+    let feed = format!("unix:{}", stage.path("feed.sock").display());
+    stage.serve(&[
+        "--cache",
+        "16blocks",
+        "--metrics",
+        &address,
+        "--feed",
+        &feed,
+    ]);
+    let mut client = connect(&stage);
+    client.read(0, BLOCK as u32).expect("a read");
+    assert_eq!(client.write(0, &[7; BLOCK]), None);
+    let page = include_str!("../../docs/reference/metrics.md");
+    let mut groups: Vec<(Vec<&str>, Vec<&str>)> = Vec::new();
+    for line in page.lines() {
+        if let Some(labels) = line.strip_prefix("Labels: ") {
+            let backquoted = labels.split('`').skip(1).step_by(2);
+            let names = ["level", "cache", "policy", "export", "class", "guest"];
+            groups.push((
+                backquoted.filter(|label| names.contains(label)).collect(),
+                vec![],
+            ));
+        } else if let Some(rest) = line.strip_prefix("| `") {
+            let (_, names) = groups.last_mut().expect("labels come first");
+            names.extend(rest.split('`').next());
+        }
+    }
+    let (_, body) = get_unix(&socket, "/metrics");
+    let series: Vec<_> = body.lines().filter(|line| !line.starts_with('#')).collect();
+    assert!(series.len() > 50, "{body}");
+    for line in series {
+        let (name, rest) = line.split_once('{').expect("labels");
+        let found = groups.iter().find(|(_, names)| names.contains(&name));
+        let (labels, _) = found.unwrap_or_else(|| panic!("{name} is in no table"));
+        let labels = labels.iter().filter(|_| name != "futae_build_info");
+        for label in labels {
+            assert!(rest.contains(&format!("{label}=\"")), "{label}: {line}");
+        }
+    }
+    assert_eq!(
+        value(&body, "futae_agent_connected", &["export=\"disk\""]),
+        Some(0.0)
+    );
+    let full = value(&body, "futae_export_resident_bytes", &["export=\"disk\""]);
+    let cache = value(&body, "futae_cache_resident_bytes", &["cache=\"disk\""]);
+    assert_eq!(
+        (full, full.map(|bytes| bytes > 0.0)),
+        (cache, Some(true)),
+        "{body}"
+    );
+    let twice = value(&body, "futae_double_cached_bytes", &["export=\"disk\""]);
+    assert_eq!(
+        twice,
+        stage.status()["engines"][0]["double_cached_bytes"].as_f64()
+    );
+    drop(client);
+    stage.stop_serve();
 }
 
 #[test]

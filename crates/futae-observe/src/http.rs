@@ -1,25 +1,27 @@
 //! A server of GET requests that nobody can make hold much, or for long: each connection is for one request and has a thread.
 
-use crate::request::{REQUEST_BYTES_MAX, Refusal, read};
+use crate::reply::{Reply, page, refused};
+use crate::request::{REQUEST_BYTES_MAX, read};
 use futae_control::{Access, SocketError, UnixSocket};
 use futae_host::Listen;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{SendFlags, Shutdown, SocketFlags, accept_with, send, shutdown};
+use std::collections::VecDeque;
 use std::io;
 use std::net::{TcpListener, ToSocketAddrs};
-use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 use tracing::warn;
 
 /// What a socket is called in a directory.
 const NAME_IN_DIRECTORY: &str = "http.sock";
-/// Connections at a time; more are closed at once.
+/// Connections at a time; a newcomer takes the place of the oldest.
 const CONNECTIONS_MAX: usize = 16;
+/// How long a newcomer waits for the oldest to leave, before it is closed without an answer.
+const LEAVE: Duration = Duration::from_secs(1);
 /// Time in which a request must be whole, and in which its answer must be taken.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Bytes of the stack of a connection's thread.
@@ -36,7 +38,7 @@ pub enum HttpError {
     /// Others could read it, and it was not said that they may.
     #[error(
         "{address}: other machines could reach this, and there is neither encryption nor authentication; listen \
-         on 127.0.0.1 or on a unix socket, or say --insecure-tcp"
+         on 127.0.0.1 or on a unix socket; a server also takes --insecure-tcp"
     )]
     InsecureTcp {
         /// The address.
@@ -58,22 +60,18 @@ pub enum HttpError {
     },
 }
 
-/// An answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reply {
-    /// The type of the body.
-    pub content_type: &'static str,
-    /// The body.
-    pub body: String,
-}
-
 /// The page at a path, if there is one.
 pub type Routes = Arc<dyn Fn(&str) -> Option<Reply> + Send + Sync>;
 
 struct Shared {
     routes: Routes,
-    is_tcp: bool,
-    connections: AtomicUsize,
+    /// Whether a client must name this machine by an address or as `localhost`.
+    is_local: bool,
+    patience: Duration,
+    /// The connections, oldest first.
+    connections: Mutex<VecDeque<Arc<OwnedFd>>>,
+    /// A connection has ended.
+    left: Condvar,
     /// Becomes readable, for good, when nothing is answered any more.
     stop: OwnedFd,
 }
@@ -112,7 +110,17 @@ impl Http {
         insecure_tcp: bool,
         routes: Routes,
     ) -> Result<Self, HttpError> {
-        let (socket, address) = bind(address, access, insecure_tcp)?;
+        Self::start_patient(address, access, insecure_tcp, routes, PATIENCE)
+    }
+
+    fn start_patient(
+        address: &Listen,
+        access: &Access,
+        insecure_tcp: bool,
+        routes: Routes,
+        patience: Duration,
+    ) -> Result<Self, HttpError> {
+        let (socket, address, is_local) = bind(address, access, insecure_tcp)?;
         let refused = |source: io::Error| HttpError::Listen {
             address: address.to_string(),
             source,
@@ -120,8 +128,10 @@ impl Http {
         let stop = eventfd(0, EventfdFlags::CLOEXEC).map_err(|errno| refused(errno.into()))?;
         let shared = Arc::new(Shared {
             routes,
-            is_tcp: matches!(socket, Socket::Tcp(_)),
-            connections: AtomicUsize::new(0),
+            is_local,
+            patience,
+            connections: Mutex::default(),
+            left: Condvar::new(),
             stop,
         });
         let there = Arc::clone(&shared);
@@ -152,17 +162,18 @@ impl Drop for Http {
     }
 }
 
+/// A socket, its address, and whether it is TCP that only this machine reaches.
 fn bind(
     address: &Listen,
     access: &Access,
     insecure_tcp: bool,
-) -> Result<(Socket, Listen), HttpError> {
+) -> Result<(Socket, Listen, bool), HttpError> {
     let text = || address.to_string();
     match address {
         Listen::Unix(path) => {
             let socket = UnixSocket::bind_for(path, NAME_IN_DIRECTORY, access)?;
             let address = Listen::Unix(socket.path().to_owned());
-            Ok((Socket::Unix(socket), address))
+            Ok((Socket::Unix(socket), address, false))
         }
         Listen::Tcp { host, port } => {
             let refused = |source| HttpError::Listen {
@@ -173,14 +184,16 @@ fn bind(
                 .to_socket_addrs()
                 .map_err(refused)?
                 .collect();
-            if !insecure_tcp && !addresses.iter().all(|address| address.ip().is_loopback()) {
+            let is_local = addresses.iter().all(|address| address.ip().is_loopback());
+            if !insecure_tcp && !is_local {
                 return Err(HttpError::InsecureTcp { address: text() });
             }
             let socket = TcpListener::bind(&addresses[..]).map_err(refused)?;
             let port = socket.local_addr().map_err(refused)?.port();
             socket.set_nonblocking(true).map_err(refused)?;
             let host = host.clone();
-            Ok((Socket::Tcp(socket.into()), Listen::Tcp { host, port }))
+            let address = Listen::Tcp { host, port };
+            Ok((Socket::Tcp(socket.into()), address, is_local))
         }
         Listen::VhostUser(_) => Err(HttpError::Kind { address: text() }),
     }
@@ -207,31 +220,64 @@ fn accept_all(shared: &Arc<Shared>, socket: &Socket) {
 
 /// Answers a new connection on a thread of its own.
 fn welcome(shared: &Arc<Shared>, connection: OwnedFd) {
-    if shared.connections.fetch_add(1, Relaxed) >= CONNECTIONS_MAX {
-        shared.connections.fetch_sub(1, Relaxed);
+    let connection = Arc::new(connection);
+    if !shared.enter(&connection) {
         return;
     }
-    let there = Arc::clone(shared);
+    let (there, mine) = (Arc::clone(shared), Arc::clone(&connection));
     let thread = Builder::new()
         .name("http-client".into())
         .stack_size(STACK_BYTES);
     let thread = thread.spawn(move || {
         // A peer that disconnected or timed out is not an error of the server.
-        let _ = answer(&there, &connection);
-        there.connections.fetch_sub(1, Relaxed);
+        let _ = answer(&there, &mine);
+        there.leave(&mine);
     });
     if let Err(error) = thread {
-        shared.connections.fetch_sub(1, Relaxed);
+        shared.leave(&connection);
         warn!("a request for a page is not answered: {error}");
+    }
+}
+
+impl Shared {
+    /// Gives a connection a place; false if none became free. The oldest connections end for it.
+    fn enter(&self, connection: &Arc<OwnedFd>) -> bool {
+        let full = |there: &mut VecDeque<Arc<OwnedFd>>| there.len() >= CONNECTIONS_MAX;
+        let mut there = self
+            .connections
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if full(&mut there)
+            && let Some(oldest) = there.front()
+        {
+            // Its thread waits for bytes, and learns of this at once. A peer that is gone already leaves as well.
+            let _ = shutdown(&**oldest, Shutdown::Both);
+        }
+        let waited = self.left.wait_timeout_while(there, LEAVE, full);
+        let (mut there, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let has_place = !full(&mut there);
+        if has_place {
+            there.push_back(Arc::clone(connection));
+        }
+        has_place
+    }
+
+    fn leave(&self, connection: &Arc<OwnedFd>) {
+        let mut there = self
+            .connections
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        there.retain(|one| !Arc::ptr_eq(one, connection));
+        self.left.notify_all();
     }
 }
 
 /// Reads a request and answers it.
 fn answer(shared: &Shared, connection: &OwnedFd) -> io::Result<()> {
     let mut received = Vec::new();
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + shared.patience;
     let asked = loop {
-        match read(&received, shared.is_tcp) {
+        match read(&received, shared.is_local) {
             Ok(None) => {}
             Ok(Some(request)) => break Ok(request),
             Err(refusal) => break Err(refusal),
@@ -250,11 +296,11 @@ fn answer(shared: &Shared, connection: &OwnedFd) -> io::Result<()> {
         Err(refusal) => refused(refusal, false),
         Ok(request) => match (shared.routes)(&request.path) {
             None => refused((404, "there is no such page"), request.head_only),
-            Some(reply) => page("200 OK", reply.content_type, &reply.body, request.head_only),
+            Some(reply) => page("200 OK", &reply, request.head_only),
         },
     };
     let mut rest = text.as_bytes();
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + shared.patience;
     while !rest.is_empty() {
         wait_for(connection, PollFlags::OUT, deadline)?;
         match send(connection, rest, SendFlags::NOSIGNAL) {
@@ -269,6 +315,9 @@ fn answer(shared: &Shared, connection: &OwnedFd) -> io::Result<()> {
 /// Waits until bytes can be moved.
 fn wait_for(connection: &OwnedFd, what: PollFlags, deadline: Instant) -> io::Result<()> {
     let left = deadline.saturating_duration_since(Instant::now());
+    if left.is_zero() {
+        return Err(io::ErrorKind::TimedOut.into());
+    }
     let timeout = Timespec::try_from(left).ok();
     let mut fds = [PollFd::new(connection, what)];
     match poll(&mut fds, timeout.as_ref()) {
@@ -276,35 +325,6 @@ fn wait_for(connection: &OwnedFd, what: PollFlags, deadline: Instant) -> io::Res
         Ok(_) | Err(Errno::INTR) => Ok(()),
         Err(errno) => Err(errno.into()),
     }
-}
-
-fn refused((status, sentence): Refusal, head_only: bool) -> String {
-    let reason = match status {
-        400 => "Bad Request",
-        403 => "Forbidden",
-        404 => "Not Found",
-        405 => "Method Not Allowed",
-        _ => "Request Header Fields Too Large",
-    };
-    let body = format!("{sentence}\n");
-    page(
-        &format!("{status} {reason}"),
-        "text/plain; charset=utf-8",
-        &body,
-        head_only,
-    )
-}
-
-/// A whole answer. No script but those of the page itself may run, and nothing is loaded from elsewhere.
-fn page(status: &str, content_type: &str, body: &str, head_only: bool) -> String {
-    let shown = if head_only { "" } else { body };
-    format!(
-        "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {}\r\nConnection: close\r\n\
-         Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n\
-         Content-Security-Policy: default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
-         connect-src 'self'\r\n\r\n{shown}",
-        body.len()
-    )
 }
 
 #[cfg(test)]
@@ -320,6 +340,7 @@ mod tests {
             (path == "/long").then_some(Reply {
                 content_type: "text/plain",
                 body,
+                nonce: None,
             })
         })
     }
@@ -373,26 +394,47 @@ mod tests {
         assert!(named.starts_with("HTTP/1.1 403"), "{}", &named[..100]);
     }
 
-    #[test]
-    fn clients_that_say_nothing_take_no_more_than_their_places() {
-        let directory = tempfile::tempdir().expect("a directory");
+    /// A server on a unix socket in a directory.
+    fn patient(directory: &tempfile::TempDir, patience: Duration) -> (Http, std::path::PathBuf) {
         let path = directory.path().join("s");
-        let address = Listen::Unix(path.clone());
-        let _http = Http::start(&address, &Access::default(), false, routes()).expect("it listens");
+        let (address, access) = (Listen::Unix(path.clone()), Access::default());
+        let http = Http::start_patient(&address, &access, false, routes(), patience);
+        (http.expect("it listens"), path)
+    }
+
+    #[test]
+    fn newcomers_take_the_places_of_those_that_say_nothing() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let (http, path) = patient(&directory, Duration::from_secs(3600));
         let connect = || UnixStream::connect(&path).expect("it answers");
-        let mut silent: Vec<_> = (0..CONNECTIONS_MAX).map(|_| connect()).collect();
-        // Those beyond are closed without an answer; in the order of arrival.
-        let mut beyond = connect();
-        assert_eq!(beyond.read(&mut [0]).expect("closed"), 0);
-        // The others end when their time is over, and make room.
-        for stream in &mut silent {
+        let mut silent: Vec<_> = (0..3 * CONNECTIONS_MAX).map(|_| connect()).collect();
+        let answer = exchange(connect(), "GET /long HTTP/1.1\r\n\r\n");
+        assert!(answer.starts_with("HTTP/1.1 200"));
+        // The last ones may stay; all before them were closed.
+        let closed = silent.len() + 1 - CONNECTIONS_MAX;
+        for stream in &mut silent[..closed] {
             assert_eq!(stream.read(&mut [0]).expect("closed"), 0);
         }
-        let mut answer = String::new();
-        while answer.is_empty() {
-            answer = exchange(connect(), "GET /long HTTP/1.1\r\n\r\n");
-        }
-        assert!(answer.starts_with("HTTP/1.1 200"));
+        let there = http.shared.connections.lock().expect("no panic").len();
+        assert!(there <= CONNECTIONS_MAX, "{there}");
+    }
+
+    #[test]
+    fn who_neither_asks_nor_listens_in_time_is_left() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let (_http, path) = patient(&directory, Duration::from_millis(1));
+        let connect = || UnixStream::connect(&path).expect("it answers");
+        let mut slow = connect();
+        assert_eq!(slow.read(&mut [0]).expect("closed"), 0);
+        // The socket's buffer takes a part of the megabyte; the rest waits for a reader until the server hangs up.
+        let mut deaf = connect();
+        // It may have hung up already.
+        let _ = deaf.write_all(b"GET /long HTTP/1.1\r\n\r\n");
+        let mut fds = [PollFd::new(&deaf, PollFlags::HUP)];
+        poll(&mut fds, None).expect("it hangs up");
+        let mut taken = Vec::new();
+        let _ = deaf.read_to_end(&mut taken);
+        assert!(taken.len() < 1 << 20, "all of it came");
     }
 
     #[test]

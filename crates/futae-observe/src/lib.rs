@@ -3,17 +3,23 @@
 //! | room | holds |
 //! | --- | --- |
 //! | `snapshot` | a server or a mount at one moment |
-//! | `names` | every metric: its name, kind, unit, help and value |
+//! | `metric` | what a metric is: its name, kind, help and value |
+//! | `of_program`, `of_cache` | every metric of programs, servers and agents; of caches and exports |
 //! | `metrics` | a snapshot as OpenMetrics text; the reference of all names |
 //! | `http` | a server of GET requests with bounds |
 //! | `request` | one request, read and judged |
+//! | `reply` | one answer, written |
 
 mod http;
+mod metric;
 mod metrics;
-mod names;
+mod of_cache;
+mod of_program;
+mod reply;
 mod request;
 mod snapshot;
 
-pub use http::{Http, HttpError, Reply, Routes};
+pub use http::{Http, HttpError, Routes};
 pub use metrics::{CONTENT_TYPE, metrics, reference};
+pub use reply::Reply;
 pub use snapshot::{Level, Snapshot};

@@ -1,6 +1,8 @@
 //! A snapshot as OpenMetrics text.
 
-use crate::names::{AGENT, CACHE, EXPORT, Kind, Metric, PROGRAM, SERVER, Value};
+use crate::metric::{Kind, Metric, Value};
+use crate::of_cache::{CACHE, EXPORT};
+use crate::of_program::{AGENT, PROGRAM, SERVER};
 use crate::snapshot::Snapshot;
 use futae_agent_protocol::printable;
 use prometheus_client::collector::Collector;

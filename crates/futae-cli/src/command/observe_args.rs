@@ -16,7 +16,7 @@ const FRESH: Duration = Duration::from_millis(100);
 #[command(next_help_heading = "Watching")]
 pub(super) struct ObserveArgs {
     /// Address of an HTTP server that answers GET /metrics with counters as OpenMetrics text, for Prometheus:
-    /// tcp:HOST:PORT, on loopback unless --insecure-tcp allows more, or unix:PATH[,mode=OCTAL][,owner=NAME][,group=NAME]
+    /// tcp:HOST:PORT, on loopback (a server takes others with --insecure-tcp), or unix:PATH[,mode=OCTAL][,owner=NAME][,group=NAME]
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<String>,
 }
@@ -103,6 +103,7 @@ impl Observe {
                 (path == "/metrics").then(|| Reply {
                     content_type: CONTENT_TYPE,
                     body: metrics(look()),
+                    nonce: None,
                 })
             }),
         )?;

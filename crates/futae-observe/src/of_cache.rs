@@ -1,176 +1,9 @@
-//! Every metric: its name, its kind, its unit, what it means and how its value is taken.
+//! Every metric of a cache and of an export: its name, its kind, its unit, what it means and how its value is taken.
 
-use crate::snapshot::{OneExport, Snapshot};
-use Kind::{Counter, Gauge};
+use crate::metric::Kind::{Counter, Gauge};
+use crate::metric::{Metric, Value, metric};
+use crate::snapshot::OneExport;
 use futae_control::EngineReport;
-use futae_host::{FeedReport, ServerStatus};
-
-/// Whether a value only grows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    Counter,
-    Gauge,
-}
-
-/// A value.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Value {
-    Whole(u64),
-    Real(f64),
-    /// Not known yet; the series is left out.
-    Unknown,
-}
-
-impl From<u64> for Value {
-    fn from(value: u64) -> Self {
-        Self::Whole(value)
-    }
-}
-
-impl From<bool> for Value {
-    fn from(value: bool) -> Self {
-        Self::Whole(value.into())
-    }
-}
-
-impl From<Option<f64>> for Value {
-    fn from(value: Option<f64>) -> Self {
-        value.map_or(Self::Unknown, Self::Real)
-    }
-}
-
-/// A metric of one kind of thing.
-pub(crate) struct Metric<T: ?Sized> {
-    /// Without `futae_` before it, and without `_total` behind it.
-    pub(crate) name: &'static str,
-    pub(crate) kind: Kind,
-    pub(crate) help: &'static str,
-    pub(crate) value: fn(&T) -> Value,
-}
-
-impl<T: ?Sized> Metric<T> {
-    /// The name as a program that scrapes sees it.
-    pub(crate) fn full_name(&self) -> String {
-        let end = match self.kind {
-            Counter => "_total",
-            Gauge => "",
-        };
-        format!("futae_{}{end}", self.name)
-    }
-}
-
-const fn metric<T: ?Sized>(
-    name: &'static str,
-    kind: Kind,
-    help: &'static str,
-    value: fn(&T) -> Value,
-) -> Metric<T> {
-    Metric {
-        name,
-        kind,
-        help,
-        value,
-    }
-}
-
-/// Of every program. Labels: `level`.
-pub(crate) const PROGRAM: &[Metric<Snapshot>] = &[metric(
-    "uptime_seconds",
-    Gauge,
-    "Time since the start",
-    |it| Value::Real(it.uptime_seconds),
-)];
-
-/// Of a server. Labels: `level`.
-pub(crate) const SERVER: &[Metric<ServerStatus>] = &[
-    metric("connections", Gauge, "Connections now", |it| {
-        it.connections.into()
-    }),
-    metric(
-        "handshakes",
-        Gauge,
-        "Connections that have not chosen an export yet",
-        |it| it.handshakes.into(),
-    ),
-    metric(
-        "demotion_connections",
-        Gauge,
-        "Connections that may hand evicted blocks down",
-        |it| it.demotion_clients.into(),
-    ),
-    metric(
-        "connections_accepted",
-        Counter,
-        "Connections accepted",
-        |it| it.accepted.into(),
-    ),
-    metric(
-        "connections_turned_away",
-        Counter,
-        "Connections closed at once, at a limit",
-        |it| it.turned_away.into(),
-    ),
-    metric(
-        "connections_dismissed",
-        Counter,
-        "Connections ended to make room for peers with fewer",
-        |it| it.dismissed.into(),
-    ),
-    metric(
-        "connections_stalled",
-        Counter,
-        "Connections ended because they held memory that others waited for",
-        |it| it.stalled_connections.into(),
-    ),
-    metric(
-        "protocol_errors",
-        Counter,
-        "Connections ended because the peer broke the protocol",
-        |it| it.protocol_errors.into(),
-    ),
-    metric("client_requests", Counter, "Requests received", |it| {
-        it.traffic.requests.into()
-    }),
-    metric("client_replies", Counter, "Replies sent", |it| {
-        it.traffic.replies.into()
-    }),
-    metric(
-        "client_requests_refused",
-        Counter,
-        "Requests answered with an error before a cache saw them",
-        |it| it.traffic.refused_requests.into(),
-    ),
-    metric(
-        "demotions_misshapen",
-        Counter,
-        "Demotions with a wrong range, or to a read-only export",
-        |it| it.traffic.misshapen_demotions.into(),
-    ),
-    metric(
-        "buffer_limit_bytes",
-        Gauge,
-        "Memory that all connections together may take, --buffer-memory",
-        |it| it.buffer_memory_bytes.into(),
-    ),
-    metric(
-        "buffer_bytes",
-        Gauge,
-        "Memory that all connections together take",
-        |it| it.buffer_bytes.into(),
-    ),
-    metric(
-        "buffer_peak_bytes",
-        Gauge,
-        "The most that they took",
-        |it| it.buffer_bytes_peak.into(),
-    ),
-    metric(
-        "buffer_waiting_connections",
-        Gauge,
-        "Connections whose next request waits for memory",
-        |it| it.buffer_waiters.into(),
-    ),
-];
 
 /// Of a cache. Labels: `level`, `cache`, `policy`.
 pub(crate) const CACHE: &[Metric<EngineReport>] = &[
@@ -194,6 +27,18 @@ pub(crate) const CACHE: &[Metric<EngineReport>] = &[
         Gauge,
         "Size of dirty blocks at which writers wait; 0 under write-through",
         |it| (it.engine.dirty_max_blocks * it.engine.block_bytes).into(),
+    ),
+    metric(
+        "cache_buffer_bytes",
+        Gauge,
+        "Memory of the buffers of reads from stores and of write-backs",
+        |it| it.engine.buffer_bytes.into(),
+    ),
+    metric(
+        "cache_loading_bytes",
+        Gauge,
+        "Size of the blocks that have a place and not yet their data",
+        |it| (it.engine.loading_blocks * it.engine.block_bytes).into(),
     ),
     metric("cache_requests", Counter, "Blocks asked for", |it| {
         it.engine.counters.requests.into()
@@ -451,6 +296,18 @@ pub(crate) const EXPORT: &[Metric<OneExport>] = &[
         |it| (it.volume.dirty_blocks * it.block_bytes).into(),
     ),
     metric(
+        "export_resident_bytes",
+        Gauge,
+        "Size of its blocks in the cache",
+        |it| (it.volume.resident_blocks * it.block_bytes).into(),
+    ),
+    metric(
+        "double_cached_bytes",
+        Gauge,
+        "Size of the blocks in the cache that clients were given too and have not said that they evicted",
+        |it| it.volume.double_cached_bytes.into(),
+    ),
+    metric(
         "export_store_read_seconds",
         Gauge,
         "Time of a read from the store, by the block: a moving average",
@@ -473,58 +330,6 @@ pub(crate) const EXPORT: &[Metric<OneExport>] = &[
         Gauge,
         "Time that 99 of 100 writes take at most, by the block",
         |it| seconds(it.volume.write_micros_p99),
-    ),
-];
-
-/// Of the agent in a guest. Labels: `level`, `export`, `guest`.
-pub(crate) const AGENT: &[Metric<FeedReport>] = &[
-    metric(
-        "agent_connected",
-        Gauge,
-        "1: an agent is connected and speaks",
-        |it| it.agent.connected.into(),
-    ),
-    metric(
-        "agent_last_frame_seconds",
-        Gauge,
-        "Time since its last message",
-        |it| it.agent.last_frame_seconds.into(),
-    ),
-    metric(
-        "agent_evicted_ranges",
-        Counter,
-        "Ranges of evicted pages on the disk that is the export",
-        |it| it.agent.ranges.into(),
-    ),
-    metric(
-        "agent_evicted_bytes",
-        Counter,
-        "Data in these ranges",
-        |it| it.agent.bytes.into(),
-    ),
-    metric(
-        "agent_refused_ranges",
-        Counter,
-        "Ranges that were not taken, those of other disks included",
-        |it| it.agent.refused_ranges.into(),
-    ),
-    metric(
-        "agent_other_disk_ranges",
-        Counter,
-        "Ranges of other disks of the guest",
-        |it| it.agent.other_disk_ranges.into(),
-    ),
-    metric(
-        "agent_untold_pages",
-        Counter,
-        "Evicted pages that the agent could not tell of",
-        |it| it.agent.untold_pages.into(),
-    ),
-    metric(
-        "agent_broken_frames",
-        Counter,
-        "Messages that were damaged or unknown",
-        |it| it.agent.broken_frames.into(),
     ),
 ];
 
