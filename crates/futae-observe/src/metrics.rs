@@ -77,7 +77,7 @@ impl Collector for Collected {
 
 /// A name that may be a client's or a guest's choice.
 fn clean(name: &str) -> String {
-    printable(name).to_string()
+    printable(name)
 }
 
 /// Every metric of one kind of thing, with the series of all these things. What nothing has is left out.

@@ -1,15 +1,12 @@
-//! `--metrics`, the same for `futae serve` and `futae mount`.
+//! `--metrics` and `--web`, the same for `futae serve` and `futae mount`.
 
 use crate::failure::Failure;
 use futae_control::Access;
 use futae_host::{HostError, Listen};
-use futae_observe::{CONTENT_TYPE, Http, Reply, Snapshot, metrics};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use futae_observe::{Eye, Http, Routes, Snapshot, Watch};
+use std::path::Path;
+use std::sync::Arc;
 use tracing::info;
-
-/// How long what was seen of the caches is shown again: a client that asks without end asks the caches ten times a second.
-const FRESH: Duration = Duration::from_millis(100);
 
 /// Where it is shown what the caches do.
 #[derive(Clone, Debug, clap::Args)]
@@ -19,30 +16,35 @@ pub(super) struct ObserveArgs {
     /// tcp:HOST:PORT, on loopback (a server takes others with --insecure-tcp), or unix:PATH[,mode=OCTAL][,owner=NAME][,group=NAME]
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<String>,
+    /// Address of an HTTP server with one page for people: hit ratios, who holds what, stores, agents. It needs no network and no
+    /// JavaScript. It answers GET /metrics as well. An address as for --metrics
+    #[arg(long, value_name = "ADDRESS")]
+    web: Option<String>,
 }
 
 /// The addresses, checked.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Observe {
     metrics: Option<(Listen, Access)>,
+    web: Option<(Listen, Access)>,
 }
 
 /// What is shown, and where. Dropped, it is shown no more.
 #[derive(Default)]
 pub(super) struct Observing {
     metrics: Option<Http>,
+    web: Option<(Http, Watch)>,
 }
 
 impl ObserveArgs {
     /// Checks the addresses.
     pub fn plan(&self) -> Result<Observe, Failure> {
-        Ok(Observe {
-            metrics: self
-                .metrics
-                .as_deref()
-                .map(|text| address("--metrics", text))
-                .transpose()?,
-        })
+        let read = |option, text: &Option<String>| {
+            let text = text.as_deref();
+            text.map(|text| address(option, text)).transpose()
+        };
+        let (metrics, web) = (read("--metrics", &self.metrics)?, read("--web", &self.web)?);
+        Ok(Observe { metrics, web })
     }
 }
 
@@ -64,53 +66,46 @@ fn address(option: &str, text: &str) -> Result<(Listen, Access), Failure> {
 
 impl Observe {
     /// The unix sockets, each with its option.
-    pub fn sockets(&self) -> impl Iterator<Item = (&'static str, &std::path::Path)> {
-        let metrics = self
-            .metrics
-            .iter()
-            .map(|(address, _)| ("--metrics", address));
-        metrics.filter_map(|(option, address)| match address {
-            Listen::Unix(path) => Some((option, path.as_path())),
-            _ => None,
-        })
+    pub fn sockets(&self) -> impl Iterator<Item = (&'static str, &Path)> {
+        let both = [("--metrics", &self.metrics), ("--web", &self.web)];
+        both.into_iter()
+            .filter_map(|(option, wish)| match wish.as_ref()? {
+                (Listen::Unix(path), _) => Some((option, path.as_path())),
+                _ => None,
+            })
     }
 
-    /// Shows what `look` sees, at most ten times a second.
+    /// Shows what `look` sees.
     pub fn start(
         &self,
         insecure_tcp: bool,
         look: impl Fn() -> Snapshot + Send + Sync + 'static,
     ) -> Result<Observing, Failure> {
-        let seen: Mutex<Option<(Instant, Snapshot)>> = Mutex::new(None);
-        let look = move || {
-            let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
-            match &*seen {
-                Some((at, snapshot)) if at.elapsed() < FRESH => snapshot.clone(),
-                _ => seen.insert((Instant::now(), look())).1.clone(),
-            }
+        let eye = Arc::new(Eye::new(look));
+        let start = |(address, access): &(Listen, Access), routes: Routes| {
+            Http::start(address, access, insecure_tcp, routes).map_err(anyhow::Error::from)
         };
-        let look = Arc::new(look);
-        let start = |wish: &Option<(Listen, Access)>, routes| {
-            let Some((address, access)) = wish else {
-                return Ok(None);
-            };
-            let http = Http::start(address, access, insecure_tcp, routes);
-            http.map(Some).map_err(anyhow::Error::from)
-        };
-        let metrics = start(
-            &self.metrics,
-            Arc::new(move |path| {
-                (path == "/metrics").then(|| Reply {
-                    content_type: CONTENT_TYPE,
-                    body: metrics(look()),
-                    nonce: None,
-                })
-            }),
-        )?;
-        if let Some(http) = &metrics {
+        let mut observing = Observing::default();
+        if let Some(wish) = &self.metrics {
+            let eye = Arc::clone(&eye);
+            let routes = move |path: &str| (path == "/metrics").then(|| eye.metrics());
+            let http = start(wish, Arc::new(routes))?;
             info!("metrics at {}, path /metrics", http.address());
+            observing.metrics = Some(http);
         }
-        Ok(Observing { metrics })
+        if let Some(wish) = &self.web {
+            let watch = Watch::start(Arc::clone(&eye)).map_err(anyhow::Error::from)?;
+            let page = watch.painter();
+            let routes = move |path: &str| match path {
+                "/" => Some(page()),
+                "/metrics" => Some(eye.metrics()),
+                _ => None,
+            };
+            let http = start(wish, Arc::new(routes))?;
+            info!("a page for a browser at {}", http.address());
+            observing.web = Some((http, watch));
+        }
+        Ok(observing)
     }
 }
 
@@ -118,6 +113,12 @@ impl Observing {
     /// Where metrics are.
     pub fn metrics(&self) -> Option<String> {
         self.metrics.as_ref().map(|http| http.address().to_string())
+    }
+
+    /// Where the page is.
+    pub fn web(&self) -> Option<String> {
+        let (http, _) = self.web.as_ref()?;
+        Some(http.address().to_string())
     }
 }
 

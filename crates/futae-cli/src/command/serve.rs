@@ -269,6 +269,9 @@ fn announce(server: &Server, observing: &Observing, as_json: bool) -> Result<(),
         if let Some(address) = observing.metrics() {
             line["metrics"] = address.into();
         }
+        if let Some(address) = observing.web() {
+            line["web"] = address.into();
+        }
         writeln!(out, "{line}")?;
     } else {
         for export in &status.exports {
