@@ -7,7 +7,9 @@ async function renew() {
     try {
       const answer = await fetch(location.pathname, { cache: "no-store", signal: AbortSignal.timeout(5000) });
       if (!answer.ok) throw new Error(answer.status);
-      const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+      const text = await answer.text();
+      const part = text.slice(text.indexOf("<main>"), text.indexOf("</main>"));
+      const page = new DOMParser().parseFromString(part, "text/html");
       const [old, fresh] = [document, page].map((one) => one.querySelector("main"));
       const far = [...old.querySelectorAll(".scroll")].map((one) => one.scrollLeft);
       old.replaceWith(document.adoptNode(fresh));
