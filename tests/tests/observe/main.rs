@@ -1,5 +1,7 @@
 //! What a running server and a running mount show over HTTP, against what `futae top` says of them.
 
+mod queries;
+
 use futae_nbd::client::ClientWish;
 use futae_testkit::nbd::Client;
 use futae_testkit::wait::eventually;
@@ -218,28 +220,14 @@ fn every_series_of_a_live_server_is_in_the_reference() {
     let mut client = connect(&stage);
     client.read(0, BLOCK as u32).expect("a read");
     assert_eq!(client.write(0, &[7; BLOCK]), None);
-    let page = include_str!("../../docs/reference/metrics.md");
-    let mut groups: Vec<(Vec<&str>, Vec<&str>)> = Vec::new();
-    for line in page.lines() {
-        if let Some(labels) = line.strip_prefix("Labels: ") {
-            let backquoted = labels.split('`').skip(1).step_by(2);
-            let names = ["level", "cache", "policy", "export", "class", "guest"];
-            groups.push((
-                backquoted.filter(|label| names.contains(label)).collect(),
-                vec![],
-            ));
-        } else if let Some(rest) = line.strip_prefix("| `") {
-            let (_, names) = groups.last_mut().expect("labels come first");
-            names.extend(rest.split('`').next());
-        }
-    }
+    let metrics = queries::metrics();
     let (_, body) = get_unix(&socket, "/metrics");
     let series: Vec<_> = body.lines().filter(|line| !line.starts_with('#')).collect();
     assert!(series.len() > 50, "{body}");
     for line in series {
         let (name, rest) = line.split_once('{').expect("labels");
-        let found = groups.iter().find(|(_, names)| names.contains(&name));
-        let (labels, _) = found.unwrap_or_else(|| panic!("{name} is in no table"));
+        let labels = metrics.get(name);
+        let labels = labels.unwrap_or_else(|| panic!("{name} is in no table"));
         let labels = labels.iter().filter(|_| name != "futae_build_info");
         for label in labels {
             assert!(rest.contains(&format!("{label}=\"")), "{label}: {line}");
