@@ -322,6 +322,12 @@ impl Server {
         self.shared.status()
     }
 
+    /// Says what there is to say of it from another thread, even after its end.
+    pub fn watcher(&self) -> impl Fn() -> ServerStatus + Send + Sync + 'static + use<> {
+        let shared = Arc::clone(&self.shared);
+        move || shared.status()
+    }
+
     /// Stops: no new connections, requests in flight are answered (but not waited for beyond
     /// [`ServerOptions::stop_timeout`]), volumes flushed, sockets removed.
     #[must_use]

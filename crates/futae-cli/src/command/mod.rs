@@ -12,6 +12,7 @@ pub mod load;
 pub mod locality;
 pub mod mount;
 pub mod mrc;
+mod observe_args;
 pub mod paper;
 pub mod policies;
 pub mod policy;

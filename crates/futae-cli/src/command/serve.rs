@@ -10,6 +10,7 @@ mod reload;
 mod remarks;
 mod unclean;
 
+use super::observe_args::{ObserveArgs, Observing};
 use super::write_args::{StoreArgs, WriteArgs};
 use crate::failure::Failure;
 pub use check::check;
@@ -18,6 +19,7 @@ use evictions::EvictionArgs;
 use futae_host::{Listen, Server, StopReport};
 use futae_log::LogArgs;
 use futae_nbd::{NbdUri, Transport};
+use futae_observe::Snapshot;
 use futae_units::Size;
 use plan::Plan;
 use reload::Running;
@@ -115,6 +117,8 @@ pub struct Args {
     demotion: Demotion,
     #[command(flatten)]
     evictions: EvictionArgs,
+    #[command(flatten)]
+    observe: ObserveArgs,
     /// Seed of randomised policies
     #[arg(long, default_value_t = 0)]
     seed: u64,
@@ -183,7 +187,11 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let server = Server::start(options, exports).map_err(anyhow::Error::from)?;
     let writes = args.writes.write_mode.name();
     remarks::at_start(&specs, &server.status(), lives_on_evictions, writes);
-    announce(&server, args.json)?;
+    let watched = server.watcher();
+    let observing = plan
+        .observe
+        .start(args.insecure_tcp, move || Snapshot::of_server(watched()))?;
+    announce(&server, &observing, args.json)?;
     let signal = signals.forever().find(|&signal| {
         if let (SIGHUP, Some(running)) = (signal, &mut running) {
             running.reload(&server);
@@ -192,6 +200,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     });
     let name = signal.and_then(signal_hook::low_level::signal_name);
     info!("{} received", name.unwrap_or("a signal"));
+    drop(observing);
     let report = server.stop();
     say_goodbye(&report, args.json)?;
     let Some((name, problem)) = report.flush_errors.first() else {
@@ -232,7 +241,7 @@ fn reachable(host: &str) -> String {
     }
 }
 
-fn announce(server: &Server, as_json: bool) -> Result<(), Failure> {
+fn announce(server: &Server, observing: &Observing, as_json: bool) -> Result<(), Failure> {
     let status = server.status();
     let uris = |name: &str| -> Vec<String> {
         server
@@ -257,7 +266,14 @@ fn announce(server: &Server, as_json: bool) -> Result<(), Failure> {
             .collect();
         let control = server.control_path();
         let control = control.map(|path| format!("unix:{}", path.display()));
-        writeln!(out, "{}", json!({ "exports": exports, "control": control }))?;
+        let mut line = json!({ "exports": exports, "control": control });
+        if let Some(address) = observing.metrics() {
+            line["metrics"] = address.into();
+        }
+        if let Some(address) = observing.web() {
+            line["web"] = address.into();
+        }
+        writeln!(out, "{line}")?;
     } else {
         for export in &status.exports {
             let size = Size::Bytes(export.size_bytes);

@@ -134,6 +134,9 @@ pub struct VolumeStatus {
     pub notices_in: u64,
     /// Requests that failed.
     pub errors: u64,
+    /// Its blocks in the cache.
+    #[serde(default)]
+    pub resident_blocks: u64,
     /// Bytes of its blocks that clients were given, too, and have not said that they evicted.
     #[serde(default)]
     pub double_cached_bytes: u64,
@@ -269,6 +272,7 @@ impl State {
                 demotions_in: volume.tally.demotions_in,
                 notices_in: volume.tally.notices_in,
                 errors: volume.tally.errors,
+                resident_blocks: volume.residents.count(),
                 double_cached_bytes: volume.held_above_blocks * self.block_bytes,
                 dirty_blocks: volume.dirt.len(),
                 unclean: volume

@@ -10,6 +10,7 @@
 use crate::failure::Failure;
 use futae_control::{EngineReport, NoArguments, Orders, PolicyTerms, change_policy, resize};
 use futae_engine::Engine;
+use futae_observe::Snapshot;
 use futae_units::Size;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -89,6 +90,23 @@ pub fn of_mount(
             };
             change_policy(&changed, &policy, &terms)
         })
+}
+
+/// What a mount's cache does, for whom it is shown.
+pub fn looking(
+    engine: &Arc<Engine>,
+    shown: Vec<String>,
+) -> impl Fn() -> Snapshot + Send + Sync + 'static {
+    let engine = Arc::clone(engine);
+    let started = Instant::now();
+    move || {
+        let report = EngineReport {
+            exports: shown.clone(),
+            engine: engine.status(),
+        };
+        let uptime_seconds = started.elapsed().as_secs_f64();
+        Snapshot::of_mount(env!("CARGO_PKG_VERSION"), uptime_seconds, vec![report])
+    }
 }
 
 /// The path in `--control unix:PATH`.

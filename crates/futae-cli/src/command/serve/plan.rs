@@ -1,5 +1,6 @@
 //! What the arguments of `futae serve` come to, checked before anything is opened or made.
 
+use super::super::observe_args::Observe;
 use super::super::volumes::{ClassNames, VolumeSpec, expand, refuse_twice};
 use super::opener::Opener;
 use super::{Args, Demotion};
@@ -40,6 +41,8 @@ pub(super) struct Plan {
     common_blocks: u32,
     /// How exports are opened.
     pub(super) opener: Arc<Opener>,
+    /// Where it is shown what the caches do.
+    pub(super) observe: Observe,
     /// How to serve.
     pub(super) server: ServerOptions,
 }
@@ -153,6 +156,7 @@ impl Plan {
             own_blocks,
             common_blocks,
             opener,
+            observe: args.observe.plan()?,
             server,
         })
     }
@@ -185,7 +189,8 @@ impl Plan {
             .feeds
             .iter()
             .map(|feed| ("--feed", feed.path.as_path()));
-        listen.chain(control).chain(feeds).collect()
+        let watched = self.observe.sockets();
+        listen.chain(control).chain(feeds).chain(watched).collect()
     }
 
     /// Opens the images, then makes the caches.
