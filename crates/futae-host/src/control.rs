@@ -3,6 +3,7 @@
 //! | line | answer |
 //! | --- | --- |
 //! | `{"command":"status"}` | a [`crate::ServerStatus`] |
+//! | `{"command":"record","sample":1}`, `{"command":"recorded"}`, `{"command":"end-record"}`, with `"export":NAME` as below | `{"recording":true}`, a [`futae_control::RecordingPart`], `{"recording":false}` |
 //! | `{"command":"resize","cache":"1GiB"}`, with `"export":NAME` where exports have caches of their own | `{"capacity_blocks":N}` |
 //! | `{"command":"policy","policy":"lru"}`, with `"export":NAME` likewise | `{"policy":...,"before":...,"changed":BOOL,"resident_blocks":N}` |
 //! | `{"command":"export-add","export":"NAME=SOURCE"}`, with options behind it as for `--export` | `{"name":...,"size_bytes":N,"read_only":BOOL}` |
@@ -46,7 +47,8 @@ struct Remove {
 
 /// The orders that a server takes.
 pub(crate) fn orders(shared: &Arc<Shared>) -> Orders {
-    let [asked, resized, changed, more, less] = [(); 5].map(|()| Arc::clone(shared));
+    let [asked, resized, recorded, changed, more, less] =
+        std::array::from_fn(|_| Arc::clone(shared));
     Orders::new()
         .with("status", move |NoArguments {}| {
             serde_json::to_value(asked.status()).map_err(|error| error.to_string())
@@ -54,6 +56,7 @@ pub(crate) fn orders(shared: &Arc<Shared>) -> Orders {
         .with("resize", move |Resize { cache, export }| {
             resize(&cache_of(&resized, export.as_deref())?, cache)
         })
+        .with_recording(move |export| cache_of(&recorded, export))
         .with("policy", move |Policy { policy, export }| {
             changed.change_policy(export.as_deref(), &policy)
         })

@@ -3,6 +3,7 @@
 //! | line | answer |
 //! | --- | --- |
 //! | `{"command":"status"}` | a [`MountStatus`] |
+//! | `{"command":"record","sample":1}`, `{"command":"recorded"}`, `{"command":"end-record"}` | `{"recording":true}`, a [`futae_control::RecordingPart`], `{"recording":false}` |
 //! | `{"command":"resize","cache":"1GiB"}` | `{"capacity_blocks":N}` |
 //! | `{"command":"policy","policy":"lru"}` | `{"policy":...,"before":...,"changed":BOOL,"resident_blocks":N}` |
 
@@ -52,7 +53,7 @@ pub fn of_mount(
     shown: Vec<String>,
     joins: bool,
 ) -> Orders {
-    let (asked, resized, changed) = (Arc::clone(engine), Arc::clone(engine), Arc::clone(engine));
+    let [asked, resized, changed, recorded] = std::array::from_fn(|_| Arc::clone(engine));
     let names = shown.clone();
     let source = source.to_owned();
     let started = Instant::now();
@@ -87,6 +88,7 @@ pub fn of_mount(
             };
             change_policy(&changed, &policy, &terms)
         })
+        .with_recording(move |_| Ok(Arc::clone(&recorded)))
 }
 
 /// The path in `--control unix:PATH`.
