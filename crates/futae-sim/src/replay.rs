@@ -59,7 +59,7 @@ pub enum ReplayError {
         /// The line, counted from 1.
         line: u64,
         /// What is wrong with the policy.
-        source: SpecError,
+        source: Box<SpecError>,
     },
     /// A line is not a decision.
     #[error("{}:{line}: {source}", .path.display())]
@@ -151,7 +151,7 @@ pub fn replay(
             let change = |source| ReplayError::Change {
                 path: path(),
                 line,
-                source,
+                source: Box::new(source),
             };
             change_policy(&mut level, policy, spec).map_err(change)?;
             continue;
