@@ -8,10 +8,6 @@ use pyo3::prelude::*;
 
 /// What goes wrong by what a caller asked for, and by what is in a trace.
 mod error {
-    #![expect(
-        missing_docs,
-        reason = "the macro takes its documentation as an argument"
-    )]
     pyo3::create_exception!(
         futae,
         Error,
