@@ -65,9 +65,9 @@ bench: ## speed figures, for lab/results/
 bench-isolation: ## what attackers can do to an honest client; status 1 beyond the limits
 	@scripts/bench-isolation $(ARGS)
 
-reference: ## the generated pages of the book: commands.md, policies.md and laboratory.md in docs/reference/
+reference: ## the generated pages of the book: commands.md, policies.md, metrics.md and laboratory.md in docs/reference/
 	$(CARGO) build --locked -p futae-cli --bin futae
-	for page in commands policies; do \
+	for page in commands policies metrics; do \
 		$(CARGO) run --quiet --locked -p futae-cli --bin futae -- reference $$page > docs/reference/$$page.md.new && \
 		mv docs/reference/$$page.md.new docs/reference/$$page.md || exit 1; \
 	done

@@ -199,6 +199,12 @@ impl Stage {
         last
     }
 
+    /// The process of the server.
+    #[must_use]
+    pub fn serve_id(&self) -> u32 {
+        self.serve.as_ref().expect("it is served").id()
+    }
+
     /// The memory that the server has, in bytes.
     #[must_use]
     pub fn serve_bytes(&self) -> u64 {

@@ -222,6 +222,7 @@ fn generated_pages_are_current() {
     let pages = [
         ("commands", futae(&["reference", "commands"])),
         ("policies", futae(&["reference", "policies"])),
+        ("metrics", futae(&["reference", "metrics"])),
         ("laboratory", laboratory),
     ];
     for (name, mut command) in pages {

@@ -4,7 +4,7 @@ use super::{Finding, Source, mask, test_modules, without_tests, words};
 use serde_json::Value;
 
 /// The crates, lowest first: the product's, then the laboratory's.
-pub const ORDER: [&str; 22] = [
+pub const ORDER: [&str; 23] = [
     "futae-units",
     "futae-terminal",
     "futae-agent-protocol",
@@ -22,6 +22,7 @@ pub const ORDER: [&str; 22] = [
     "futae-balance",
     "futae-vhost",
     "futae-host",
+    "futae-observe",
     "futae-guest",
     "futae-cli",
     "futae-machine",

@@ -10,6 +10,7 @@ mod tree;
 pub use orders::MountStatus;
 
 use super::container;
+use super::observe_args::{Observe, ObserveArgs};
 use super::volumes::{ClassNames, VolumeSpec};
 use super::write_args::{StoreArgs, WriteArgs};
 use crate::failure::Failure;
@@ -95,9 +96,11 @@ pub struct Args {
     /// kernel has it enabled (auto)
     #[arg(long, value_name = "HOW", default_value = "auto")]
     transport: Transport,
-    /// Unix socket for orders (status, resize): unix:PATH
+    /// Unix socket for orders (status, resize, policy): unix:PATH
     #[arg(long, value_name = "ADDRESS")]
     control: Option<String>,
+    #[command(flatten)]
+    observe: ObserveArgs,
     /// Log every decision of the cache to FILE
     #[arg(long, value_name = "FILE")]
     decision_log: Option<PathBuf>,
@@ -165,10 +168,15 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         transport: args.transport.into(),
         access: plan.access,
     };
+    let joins = options.join_reads_bytes > 0;
     let mount = Mount::start(&engine, &shown, &options).map_err(failure)?;
-    let names = shown.into_iter().map(|file| file.name).collect();
+    let names: Vec<String> = shown.into_iter().map(|file| file.name).collect();
+    let observing = {
+        let look = orders::looking(&engine, names.clone());
+        plan.observe.start(false, look)?
+    };
     let control = plan.control.map(|path| {
-        let orders = orders::of_mount(&engine, &args.source(), at(&mount), names);
+        let orders = orders::of_mount(&engine, &args.source(), at(&mount), names, joins);
         Control::start(&path, orders)
     });
     let control = control.transpose()?;
@@ -187,7 +195,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         }
         mount.is_over()
     });
-    drop(control);
+    drop((control, observing));
     let longest = mount.longest_request_bytes();
     let ended = mount.unmount();
     engine.sync_log();
@@ -238,6 +246,7 @@ struct Plan {
     pins: Option<Pins>,
     join_reads_bytes: u64,
     control: Option<PathBuf>,
+    observe: Observe,
     access: Option<FileAccess>,
 }
 
@@ -285,6 +294,7 @@ impl Plan {
             join_reads_bytes,
             access: args.allow_other.as_deref().map(access).transpose()?,
             control: control.transpose()?,
+            observe: args.observe.plan()?,
         })
     }
 }

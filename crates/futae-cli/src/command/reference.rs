@@ -19,6 +19,8 @@ enum Page {
     Commands,
     /// Every policy with its card
     Policies,
+    /// Every metric with its labels
+    Metrics,
 }
 
 /// Prints a page; `cli` is the whole command line.
@@ -26,6 +28,7 @@ pub fn run(args: &Args, cli: Command) -> Result<(), Failure> {
     let page = match args.page {
         Page::Commands => commands(cli),
         Page::Policies => policies(&futae_policy::cards()),
+        Page::Metrics => metrics(),
     };
     std::io::stdout().lock().write_all(page.as_bytes())?;
     Ok(())
@@ -37,6 +40,17 @@ fn commands(cli: Command) -> String {
         "# Commands\n\n{GENERATED}\nEach command prints this text with `--help`. Sizes are bytes, or \
          numbers with `KiB`, `MiB`, `GiB` or `TiB`.\n\n{}",
         manual::commands(cli)
+    )
+}
+
+/// The page of all metrics.
+fn metrics() -> String {
+    format!(
+        "# Metrics\n\n{GENERATED}\n`futae serve --metrics` and `futae mount --metrics` answer `GET /metrics` with these, as OpenMetrics \
+         text. A counter counts from the start of the program. Without a unit in its name a metric counts blocks, operations, \
+         connections or events, as its text says. [Counters](counters.md) says more of them; [watching](../how-to/watch.md) shows \
+         how to scrape.\n\n{}",
+        futae_observe::reference()
     )
 }
 

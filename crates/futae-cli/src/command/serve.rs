@@ -4,11 +4,13 @@ mod check;
 mod config;
 mod descriptors;
 mod evictions;
+mod opener;
 mod plan;
 mod reload;
 mod remarks;
 mod unclean;
 
+use super::observe_args::{ObserveArgs, Observing};
 use super::write_args::{StoreArgs, WriteArgs};
 use crate::failure::Failure;
 pub use check::check;
@@ -17,6 +19,7 @@ use evictions::EvictionArgs;
 use futae_host::{Listen, Server, StopReport};
 use futae_log::LogArgs;
 use futae_nbd::{NbdUri, Transport};
+use futae_observe::Snapshot;
 use futae_units::Size;
 use plan::Plan;
 use reload::Running;
@@ -34,8 +37,8 @@ use unclean::UncleanArgs;
 #[derive(clap::Args)]
 pub struct Args {
     /// TOML file with options by their long names (cache = "4GiB") and exports as `[[export]]` tables. Options on
-    /// the command line go before it, and are added to its lists. SIGHUP has it read again: the sizes of
-    /// caches change at once; other changes are logged and need a restart
+    /// the command line go before it, and are added to its lists. SIGHUP has it read again: exports come and
+    /// go, and the sizes of caches and the policy change, at once; other changes are logged and need a restart
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     #[arg(skip)]
@@ -71,7 +74,7 @@ pub struct Args {
     /// Allow TCP addresses that other machines can reach. There is no encryption and no authentication
     #[arg(long)]
     insecure_tcp: bool,
-    /// Unix socket for orders (status, resize): unix:PATH, with mode, owner and group as for --listen
+    /// Unix socket for orders (status, resize, policy, exports): unix:PATH, with mode, owner and group as for --listen
     #[arg(long, value_name = "ADDRESS")]
     control: Option<String>,
     /// Where the agent in a guest tells what its page cache evicts: [EXPORT=]unix:PATH, a socket for the
@@ -114,6 +117,8 @@ pub struct Args {
     demotion: Demotion,
     #[command(flatten)]
     evictions: EvictionArgs,
+    #[command(flatten)]
+    observe: ObserveArgs,
     /// Seed of randomised policies
     #[arg(long, default_value_t = 0)]
     seed: u64,
@@ -167,9 +172,9 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     }
     descriptors::raise_limit();
     let exports = plan.open()?;
-    let running = Running::new(args, &plan);
+    let mut running = Running::new(args, &plan);
+    let lives_on_evictions = plan.policy().lives_on_demotions();
     let (specs, mut options) = (plan.exports, plan.server);
-    let lives_on_evictions = options.lives_on_evictions;
     let wanted = options.connections_max;
     options.connections_max = descriptors::affordable(wanted, options.handshakes_max());
     if options.connections_max < wanted {
@@ -182,15 +187,20 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let server = Server::start(options, exports).map_err(anyhow::Error::from)?;
     let writes = args.writes.write_mode.name();
     remarks::at_start(&specs, &server.status(), lives_on_evictions, writes);
-    announce(&server, args.json)?;
+    let watched = server.watcher();
+    let observing = plan
+        .observe
+        .start(args.insecure_tcp, move || Snapshot::of_server(watched()))?;
+    announce(&server, &observing, args.json)?;
     let signal = signals.forever().find(|&signal| {
-        if let (SIGHUP, Some(running)) = (signal, &running) {
+        if let (SIGHUP, Some(running)) = (signal, &mut running) {
             running.reload(&server);
         }
         signal != SIGHUP
     });
     let name = signal.and_then(signal_hook::low_level::signal_name);
     info!("{} received", name.unwrap_or("a signal"));
+    drop(observing);
     let report = server.stop();
     say_goodbye(&report, args.json)?;
     let Some((name, problem)) = report.flush_errors.first() else {
@@ -231,7 +241,7 @@ fn reachable(host: &str) -> String {
     }
 }
 
-fn announce(server: &Server, as_json: bool) -> Result<(), Failure> {
+fn announce(server: &Server, observing: &Observing, as_json: bool) -> Result<(), Failure> {
     let status = server.status();
     let uris = |name: &str| -> Vec<String> {
         server
@@ -256,7 +266,14 @@ fn announce(server: &Server, as_json: bool) -> Result<(), Failure> {
             .collect();
         let control = server.control_path();
         let control = control.map(|path| format!("unix:{}", path.display()));
-        writeln!(out, "{}", json!({ "exports": exports, "control": control }))?;
+        let mut line = json!({ "exports": exports, "control": control });
+        if let Some(address) = observing.metrics() {
+            line["metrics"] = address.into();
+        }
+        if let Some(address) = observing.web() {
+            line["web"] = address.into();
+        }
+        writeln!(out, "{line}")?;
     } else {
         for export in &status.exports {
             let size = Size::Bytes(export.size_bytes);

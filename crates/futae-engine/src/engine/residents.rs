@@ -9,21 +9,29 @@ const WORD: u64 = 64;
 
 /// The resident blocks of one volume, by index: words of 64 blocks, without those that are empty.
 #[derive(Debug, Default)]
-pub struct Residents(BTreeMap<u64, u64>);
+pub struct Residents {
+    words: BTreeMap<u64, u64>,
+    count: u64,
+}
 
 impl Residents {
     /// A block has got a slot.
     pub fn insert(&mut self, index: u64) {
-        *self.0.entry(index / WORD).or_default() |= 1 << (index % WORD);
+        let bits = self.words.entry(index / WORD).or_default();
+        let bit = 1 << (index % WORD);
+        self.count += u64::from(*bits & bit == 0);
+        *bits |= bit;
     }
 
     /// A block has lost its slot.
     pub fn remove(&mut self, index: u64) {
         let word = index / WORD;
-        if let Some(bits) = self.0.get_mut(&word) {
-            *bits &= !(1 << (index % WORD));
+        if let Some(bits) = self.words.get_mut(&word) {
+            let bit = 1 << (index % WORD);
+            self.count -= u64::from(*bits & bit != 0);
+            *bits &= !bit;
             if *bits == 0 {
-                self.0.remove(&word);
+                self.words.remove(&word);
             }
         }
     }
@@ -34,7 +42,10 @@ impl Residents {
         if range.is_empty() {
             return found;
         }
-        for (word, bits) in self.0.range(range.start / WORD..=(range.end - 1) / WORD) {
+        for (word, bits) in self
+            .words
+            .range(range.start / WORD..=(range.end - 1) / WORD)
+        {
             let mut bits = *bits;
             while bits != 0 {
                 let index = word * WORD + u64::from(bits.trailing_zeros());
@@ -53,8 +64,7 @@ impl Residents {
 
     /// How many there are.
     pub fn count(&self) -> u64 {
-        let ones = |bits: &u64| u64::from(bits.count_ones());
-        self.0.values().map(ones).sum()
+        self.count
     }
 }
 
@@ -86,6 +96,6 @@ mod tests {
             assert_eq!(residents.count(), plain.len() as u64);
         }
         plain.iter().for_each(|index| residents.remove(*index));
-        assert!(residents.0.is_empty(), "no words are left behind");
+        assert!(residents.words.is_empty(), "no words are left behind");
     }
 }

@@ -134,6 +134,9 @@ pub struct VolumeStatus {
     pub notices_in: u64,
     /// Requests that failed.
     pub errors: u64,
+    /// Its blocks in the cache.
+    #[serde(default)]
+    pub resident_blocks: u64,
     /// Bytes of its blocks that clients were given, too, and have not said that they evicted.
     #[serde(default)]
     pub double_cached_bytes: u64,
@@ -193,10 +196,10 @@ pub struct ClassStatus {
 
 impl State {
     /// The report as of now.
-    pub fn status(&self, policy: &str) -> EngineStatus {
+    pub fn status(&self) -> EngineStatus {
         let tally = &self.tally;
         EngineStatus {
-            policy: policy.to_owned(),
+            policy: self.policy.to_string(),
             block_bytes: self.block_bytes,
             capacity_blocks: u64::from(self.level.capacity()),
             resident_blocks: u64::from(self.level.resident()),
@@ -269,6 +272,7 @@ impl State {
                 demotions_in: volume.tally.demotions_in,
                 notices_in: volume.tally.notices_in,
                 errors: volume.tally.errors,
+                resident_blocks: volume.residents.count(),
                 double_cached_bytes: volume.held_above_blocks * self.block_bytes,
                 dirty_blocks: volume.dirt.len(),
                 unclean: volume
@@ -288,7 +292,10 @@ impl State {
                 write_micros_p99: write.and_then(Cost::percentile_99),
             }
         };
-        let listed = self.volumes.iter().filter(|volume| !volume.grows);
+        let listed = self
+            .volumes
+            .iter()
+            .filter(|volume| !volume.grows && !volume.is_gone);
         listed.map(report).collect()
     }
 

@@ -1,6 +1,6 @@
 //! `futae mount DIRECTORY`: a whole tree, with the data of its files in the cache.
 
-use super::orders::of_mount;
+use super::orders::{looking, of_mount};
 use super::{Args, Plan, Tell, wait_for_the_end, warn_of_users};
 use crate::failure::Failure;
 use anyhow::Context;
@@ -107,6 +107,8 @@ pub fn run(
     let handle: Arc<OnceLock<Arc<TreeHandle>>> = Arc::default();
     let path = plan.control.clone().unwrap_or_else(default_socket);
     let orders = orders(args, engine, &handle);
+    let look = looking(engine, vec![args.source()]);
+    let observing = plan.observe.start(false, look)?;
     let control = Control::start(&path, orders)?;
     let mount = TreeMount::start(Arc::clone(engine), &options).map_err(failure)?;
     mount.handle().set_control(control.path().to_owned());
@@ -114,7 +116,7 @@ pub fn run(
     let _ = handle.set(mount.handle());
     announce(args, &mount, engine, &control)?;
     wait_for_the_end(signals, || mount.is_over());
-    drop(control);
+    drop((control, observing));
     let handle = mount.handle();
     let ended = mount.unmount();
     engine.sync_log();
@@ -240,7 +242,7 @@ fn orders(args: &Args, engine: &Arc<Engine>, handle: &Arc<OnceLock<Arc<TreeHandl
         let tree = mounted(&other)?;
         answer(&tree, tree.unprotect(&directory))
     };
-    of_mount(engine, &args.source(), path, vec![args.source()])
+    of_mount(engine, &args.source(), path, vec![args.source()], true)
         .with("protect", protect)
         .with("unprotect", unprotect)
 }

@@ -1,0 +1,338 @@
+//! Every metric of a cache and of an export: its name, its kind, its unit, what it means and how its value is taken.
+
+use crate::metric::Kind::{Counter, Gauge};
+use crate::metric::{Metric, Value, metric};
+use crate::snapshot::OneExport;
+use futae_control::EngineReport;
+
+/// Of a cache. Labels: `level`, `cache`, `policy`.
+pub(crate) const CACHE: &[Metric<EngineReport>] = &[
+    metric("cache_capacity_bytes", Gauge, "Size of the cache", |it| {
+        (it.engine.capacity_blocks * it.engine.block_bytes).into()
+    }),
+    metric(
+        "cache_resident_bytes",
+        Gauge,
+        "Size of the blocks in the cache",
+        |it| (it.engine.resident_blocks * it.engine.block_bytes).into(),
+    ),
+    metric(
+        "cache_dirty_bytes",
+        Gauge,
+        "Size of the blocks that the store does not have yet",
+        |it| (it.engine.dirty_blocks * it.engine.block_bytes).into(),
+    ),
+    metric(
+        "cache_dirty_limit_bytes",
+        Gauge,
+        "Size of dirty blocks at which writers wait; 0 under write-through",
+        |it| (it.engine.dirty_max_blocks * it.engine.block_bytes).into(),
+    ),
+    metric(
+        "cache_buffer_bytes",
+        Gauge,
+        "Memory of the buffers of reads from stores and of write-backs",
+        |it| it.engine.buffer_bytes.into(),
+    ),
+    metric(
+        "cache_loading_bytes",
+        Gauge,
+        "Size of the blocks that have a place and not yet their data",
+        |it| (it.engine.loading_blocks * it.engine.block_bytes).into(),
+    ),
+    metric("cache_requests", Counter, "Blocks asked for", |it| {
+        it.engine.counters.requests.into()
+    }),
+    metric(
+        "cache_hits",
+        Counter,
+        "Blocks asked for that were in the cache",
+        |it| it.engine.counters.hits.into(),
+    ),
+    metric(
+        "cache_misses",
+        Counter,
+        "Blocks asked for that were not in the cache",
+        |it| it.engine.counters.misses.into(),
+    ),
+    metric(
+        "cache_admissions",
+        Counter,
+        "Blocks placed, however they came",
+        |it| it.engine.counters.admissions.into(),
+    ),
+    metric(
+        "cache_evictions",
+        Counter,
+        "Blocks given up to make room",
+        |it| it.engine.counters.evictions.into(),
+    ),
+    metric(
+        "cache_invalidations",
+        Counter,
+        "Blocks dropped by TRIM, WRITE_ZEROES and failed writes",
+        |it| it.engine.counters.invalidations.into(),
+    ),
+    metric(
+        "cache_demotions_in",
+        Counter,
+        "Blocks handed down to this cache",
+        |it| it.engine.counters.demotions_in.into(),
+    ),
+    metric(
+        "cache_demotions_out",
+        Counter,
+        "Blocks that this cache handed down",
+        |it| it.engine.counters.demotions_out.into(),
+    ),
+    metric(
+        "cache_demotions_refused",
+        Counter,
+        "Blocks handed down that were not believed",
+        |it| it.engine.demotions_refused.into(),
+    ),
+    metric(
+        "cache_demotions_declined",
+        Counter,
+        "Blocks handed down that the policy did not keep",
+        |it| it.engine.counters.demotions_declined.into(),
+    ),
+    metric(
+        "cache_demoted_in_bytes",
+        Counter,
+        "Data handed down to this cache",
+        |it| it.engine.bytes_demoted_in.into(),
+    ),
+    metric(
+        "cache_demoted_out_bytes",
+        Counter,
+        "Data that this cache handed down",
+        |it| it.engine.bytes_demoted_out.into(),
+    ),
+    metric(
+        "cache_notices_in",
+        Counter,
+        "Blocks that an agent or a client said are evicted above",
+        |it| it.engine.counters.notices_in.into(),
+    ),
+    metric(
+        "cache_notices_dropped",
+        Counter,
+        "Blocks of notices that were dropped, since too many waited",
+        |it| it.engine.notices_dropped.into(),
+    ),
+    metric(
+        "cache_handed_down_verified",
+        Counter,
+        "Blocks handed down whose data was as the cache last knew it",
+        |it| it.engine.handed_down.handed_down_verified.into(),
+    ),
+    metric(
+        "cache_handed_down_different",
+        Counter,
+        "Blocks handed down whose data was different: forged, stale or torn",
+        |it| it.engine.handed_down.handed_down_different.into(),
+    ),
+    metric(
+        "cache_handed_down_unknown",
+        Counter,
+        "Blocks handed down of which no hash was known",
+        |it| it.engine.handed_down.handed_down_unknown.into(),
+    ),
+    metric(
+        "cache_read_bytes",
+        Counter,
+        "Data answered to readers",
+        |it| it.engine.bytes_read.into(),
+    ),
+    metric(
+        "cache_written_bytes",
+        Counter,
+        "Data taken from writers",
+        |it| it.engine.bytes_written.into(),
+    ),
+    metric(
+        "cache_store_reads",
+        Counter,
+        "Read operations sent to stores",
+        |it| it.engine.store_reads.into(),
+    ),
+    metric(
+        "cache_store_writes",
+        Counter,
+        "Write operations sent to stores",
+        |it| it.engine.store_writes.into(),
+    ),
+    metric(
+        "cache_store_read_bytes",
+        Counter,
+        "Data read from stores",
+        |it| it.engine.bytes_store_read.into(),
+    ),
+    metric(
+        "cache_store_written_bytes",
+        Counter,
+        "Data written to stores",
+        |it| it.engine.bytes_store_written.into(),
+    ),
+    metric(
+        "cache_notice_read_blocks",
+        Counter,
+        "Blocks read from stores because of a notice",
+        |it| it.engine.notice_reads.into(),
+    ),
+    metric(
+        "cache_preload_read_blocks",
+        Counter,
+        "Blocks read from stores because the policy asked for them",
+        |it| it.engine.preload_reads.into(),
+    ),
+    metric(
+        "cache_write_backs",
+        Counter,
+        "Writes to stores that brought dirty blocks there",
+        |it| it.engine.write_backs.into(),
+    ),
+    metric(
+        "cache_write_back_errors",
+        Counter,
+        "Write-backs that failed; their blocks stay dirty",
+        |it| it.engine.write_back_errors.into(),
+    ),
+    metric(
+        "cache_throttled_writes",
+        Counter,
+        "Writes that waited since too much was dirty",
+        |it| it.engine.throttled_writes.into(),
+    ),
+    metric(
+        "cache_errors",
+        Counter,
+        "Requests that failed, and reads from stores that failed",
+        |it| it.engine.errors.into(),
+    ),
+];
+
+/// Of an export, or a file of a mount. Labels: `level`, `cache`, `export`, `class`.
+pub(crate) const EXPORT: &[Metric<OneExport>] = &[
+    metric("export_size_bytes", Gauge, "Size of the export", |it| {
+        it.volume.size_bytes.into()
+    }),
+    metric(
+        "export_connections",
+        Gauge,
+        "Connections that use the export",
+        |it| {
+            it.export
+                .as_ref()
+                .map_or(Value::Unknown, |export| export.connections.into())
+        },
+    ),
+    metric(
+        "export_blind",
+        Gauge,
+        "1: an exclusive cache, and nobody tells what is evicted above",
+        |it| {
+            it.export
+                .as_ref()
+                .map_or(Value::Unknown, |export| export.is_blind.into())
+        },
+    ),
+    metric(
+        "export_unclean",
+        Gauge,
+        "1: an earlier server lost writes, and no FLUSH has failed because of it yet",
+        |it| it.volume.unclean.into(),
+    ),
+    metric("export_requests", Counter, "Blocks asked for", |it| {
+        it.volume.requests.into()
+    }),
+    metric(
+        "export_hits",
+        Counter,
+        "Blocks asked for that were in the cache",
+        |it| it.volume.hits.into(),
+    ),
+    metric(
+        "export_misses",
+        Counter,
+        "Blocks asked for that were not in the cache",
+        |it| it.volume.misses.into(),
+    ),
+    metric("export_demotions_in", Counter, "Blocks handed down", |it| {
+        it.volume.demotions_in.into()
+    }),
+    metric(
+        "export_notices_in",
+        Counter,
+        "Blocks that an agent or a client said are evicted above",
+        |it| it.volume.notices_in.into(),
+    ),
+    metric(
+        "export_handed_down_different",
+        Counter,
+        "Blocks handed down whose data was different",
+        |it| it.volume.handed_down_different.into(),
+    ),
+    metric(
+        "export_store_reads",
+        Counter,
+        "Read operations sent to the store",
+        |it| it.volume.store_reads.into(),
+    ),
+    metric(
+        "export_store_detours",
+        Counter,
+        "Store operations past O_DIRECT or io_uring",
+        |it| it.volume.store_detours.into(),
+    ),
+    metric("export_errors", Counter, "Requests that failed", |it| {
+        it.volume.errors.into()
+    }),
+    metric(
+        "export_dirty_bytes",
+        Gauge,
+        "Size of the blocks that the store does not have yet",
+        |it| (it.volume.dirty_blocks * it.block_bytes).into(),
+    ),
+    metric(
+        "export_resident_bytes",
+        Gauge,
+        "Size of its blocks in the cache",
+        |it| (it.volume.resident_blocks * it.block_bytes).into(),
+    ),
+    metric(
+        "double_cached_bytes",
+        Gauge,
+        "Size of the blocks in the cache that clients were given too and have not said that they evicted",
+        |it| it.volume.double_cached_bytes.into(),
+    ),
+    metric(
+        "export_store_read_seconds",
+        Gauge,
+        "Time of a read from the store, by the block: a moving average",
+        |it| seconds(it.volume.read_micros),
+    ),
+    metric(
+        "export_store_read_p99_seconds",
+        Gauge,
+        "Time that 99 of 100 reads take at most, by the block",
+        |it| seconds(it.volume.read_micros_p99),
+    ),
+    metric(
+        "export_store_write_seconds",
+        Gauge,
+        "Time of a write to the store, by the block: a moving average",
+        |it| seconds(it.volume.write_micros),
+    ),
+    metric(
+        "export_store_write_p99_seconds",
+        Gauge,
+        "Time that 99 of 100 writes take at most, by the block",
+        |it| seconds(it.volume.write_micros_p99),
+    ),
+];
+
+fn seconds(micros: Option<f64>) -> Value {
+    micros.map(|micros| micros / 1e6).into()
+}
