@@ -1,7 +1,7 @@
 # Names for what one does here; see README.md. CARGO_TARGET_DIR is honoured everywhere.
 
 .DEFAULT_GOAL := help
-.PHONY: help package demo test test-fast test-unit test-crates test-e2e fuzz soak vopr crash-states planted-bugs bench bench-isolation reference lint
+.PHONY: help package demo test test-fast test-unit test-crates test-e2e test-python fuzz soak vopr crash-states planted-bugs bench bench-isolation reference lint
 
 CARGO ?= cargo
 # How long each target of `make fuzz` looks for crashes.
@@ -37,6 +37,10 @@ test-crates: ## each crate's own integration tests
 
 test-e2e: ## the tidy test, and the real binary from end to end
 	$(CARGO) test --locked -p futae-tests --tests
+
+test-python: ## the Python package: its wheel in a clean environment, beside the command line (part of test-e2e)
+	@scripts/install-deps test
+	@scripts/test-python $(ARGS)
 
 fuzz: ## every fuzz target on stable Rust, FUZZ_SECONDS each
 	@scripts/fuzz $(FUZZ_SECONDS)
@@ -82,5 +86,7 @@ lint: ## format, clippy and documentation, without a warning
 	$(CARGO) clippy -p futae-cli --locked --no-default-features -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --locked --no-deps
 	$(CARGO) metadata --locked --manifest-path fuzz/Cargo.toml --format-version 1 >/dev/null
+	$(CARGO) metadata --locked --manifest-path python/Cargo.toml --format-version 1 >/dev/null
+	$(CARGO) fmt --manifest-path python/Cargo.toml --check
 	$(MAKE) package
 	for script in scripts/* .ci/run; do bash -n "$$script" || exit 1; done

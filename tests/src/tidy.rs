@@ -98,12 +98,13 @@ pub fn root() -> PathBuf {
 }
 
 /// Places that hold nothing written by hand.
-const PASSED_OVER: [&str; 5] = [
+const PASSED_OVER: [&str; 6] = [
     ".git",
     "target",
     "fuzz/target",
     "fuzz/corpus",
     "fuzz/artifacts",
+    "python/target",
 ];
 
 /// Every text file of the project, in the order of their paths.

@@ -35,6 +35,8 @@ pub enum Need {
     DirectMaps,
     /// Reading and writing Parquet, a feature of `futae-trace` that the whole workspace switches on.
     Parquet,
+    /// Python with its `venv`, and a package index that has what `python/requirements-test.txt` names.
+    Python,
     /// Sockets between a guest and its host. `all` does not name them: a test boots a guest that has them.
     Vsock,
     /// Traces that are not in this repository (`FUTAE_TRACES`). `all` does not name them: no package has them.
@@ -46,7 +48,7 @@ const NOT_OF_ALL: [Need; 2] = [Need::Traces, Need::Vsock];
 
 impl Need {
     /// Everything that can be declared.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Fuse,
         Self::Root,
         Self::Rings,
@@ -58,6 +60,7 @@ impl Need {
         Self::Direct,
         Self::DirectMaps,
         Self::Parquet,
+        Self::Python,
         Self::Vsock,
         Self::Traces,
     ];
@@ -77,6 +80,7 @@ impl Need {
             Self::Direct => "direct",
             Self::DirectMaps => "direct-maps",
             Self::Parquet => "parquet",
+            Self::Python => "python",
             Self::Vsock => "vsock",
             Self::Traces => "traces",
         }

@@ -1,10 +1,12 @@
 //! Independent works on several threads.
 
+use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// Does the works `0..count` on at most `threads` threads, at least one, and returns what came of
-/// them in their order. `progress` is given the fraction of all that is done.
+/// them in their order. `progress` is given the fraction of all that is done; it may end the works by
+/// unwinding, and what it throws arrives at the caller.
 pub fn in_parallel<T: Send>(
     count: usize,
     threads: usize,
@@ -29,10 +31,13 @@ pub fn in_parallel<T: Send>(
         }
     };
     std::thread::scope(|scope| {
-        for _ in 1..threads.clamp(1, count.max(1)) {
-            scope.spawn(one_after_another);
-        }
+        let others = 1..threads.clamp(1, count.max(1));
+        let others: Vec<_> = others.map(|_| scope.spawn(one_after_another)).collect();
         one_after_another();
+        for other in others {
+            // As it was thrown, so that a caller can tell it from a fault.
+            other.join().unwrap_or_else(|thrown| resume_unwind(thrown));
+        }
     });
     let results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
     results.into_iter().flatten().collect()

@@ -1,0 +1,188 @@
+"""futae: hierarchies of caches under traces and workloads.
+
+The numbers are those of the command ``futae``, to the last bit: both are the same simulator.
+
+>>> import futae
+>>> rows = futae.simulate("loop:16MiB", levels=["lru:5000blocks"], frame="dict")
+>>> rows[0]["hit_ratio"]
+1.0
+"""
+
+import json as _json
+import os as _os
+import warnings as _warnings
+
+from . import _native
+from ._frames import frame_of as _frame_of
+from ._frames import rows_of as _rows_of
+from ._native import Error, __version__
+
+__all__ = ["Error", "FutaeWarning", "__version__", "policies", "simulate"]
+
+
+class FutaeWarning(UserWarning):
+    """Why a result may not be what was meant: what the command prints after ``warning:``."""
+
+
+def simulate(
+    source,
+    levels=None,
+    sizes=None,
+    *,
+    policies=None,
+    link=None,
+    write_mode="write-through",
+    guests=None,
+    seed=1,
+    warmup=None,
+    requests=None,
+    block="4KiB",
+    format=None,
+    columns=None,
+    skip_bad=False,
+    view=None,
+    latency=None,
+    threads=None,
+    progress=None,
+    frame=None,
+):
+    """Simulates caches under a trace or a workload, and returns a frame with a row for each run.
+
+    The arguments are the options of ``futae sim``, and the columns the keys of ``futae sim --json``.
+
+    source: the path of a trace, or a workload such as ``"zipf(1.0):1GiB"``. A list of several has one for each guest.
+    levels: top down, each ``"POLICY:SIZE"`` or ``("POLICY", SIZE)``. A list of lists has one run for each list.
+    sizes: each stands in turn for the size of those levels that name none: one run for each.
+    policies: each is in turn the policy of a single level, at each of ``sizes``.
+    link: ``"demote"``, ``"notice"`` or ``"none"``: what crosses to the level below when a block is evicted.
+    write_mode: ``"write-through"`` or ``"write-back"``.
+    guests: how many run the one workload.
+    seed: all randomness comes from it.
+    warmup, requests: how many requests come before counting begins, and how many are counted.
+    block: the bytes of a block.
+    format, columns, skip_bad, view: how a trace is read.
+    latency: such as ``"upper=1us,lower=10us,store=100us,link=5us"``; adds columns of access times.
+    threads: as many as there are processors if not given.
+    progress: is called with the fraction done, from 0 to 1, some times a second.
+    frame: ``"pandas"``, ``"polars"``, ``"dict"`` (a list of a dict for each row) or ``"report"`` (what
+        ``futae sim --json`` prints). If not given, pandas if it is there, or else polars, or else ``"dict"``.
+
+    A size is what the command takes (``"1%"``, ``"1GiB"``, ``"1000blocks"``) or a number of blocks.
+
+    ``hit_ratio`` is that of the whole run: requests that some level served, per request. With one level the keys of the
+    level are columns. With several, those of the first level begin with ``level_0_``, and so on.
+
+    Raises ``futae.Error``, a ``ValueError``, with the message of the command line. Ctrl-C ends a simulation. Other
+    threads of Python run meanwhile.
+    """
+    sources = [source] if isinstance(source, (str, _os.PathLike)) else list(source)
+    hierarchies = _hierarchies(levels, sizes, policies)
+    settings = {
+        "link": link,
+        "write_mode": write_mode,
+        "guests": guests,
+        "seed": seed,
+        "warmup": warmup,
+        "requests": requests,
+        "latency": latency,
+        "threads": threads,
+    }
+    text, doubts = _native.simulate(
+        [_os.fspath(one) for one in sources],
+        hierarchies,
+        settings,
+        _reading(block, format, columns, skip_bad, view),
+        progress,
+    )
+    _warn(doubts)
+    report = _json.loads(text)
+    if frame == "report":
+        return report
+    return _frame_of(_rows_of(report), frame)
+
+
+def policies(frame=None):
+    """The policies, a row each: name, summary, source, cost, deviations and parameters.
+
+    ``frame`` as in :func:`simulate`.
+    """
+    return _frame_of(_json.loads(_native.policies()), frame)
+
+
+def _reading(block, format, columns, skip_bad, view):
+    """How requests are read, as the native half takes it."""
+    return {
+        "block": str(block),
+        "format": format,
+        "columns": columns,
+        "skip_bad": skip_bad,
+        "view": view,
+    }
+
+
+def _warn(doubts):
+    for doubt in doubts:
+        _warnings.warn(doubt, FutaeWarning, stacklevel=3)
+
+
+def _size(size):
+    """A size as the command line has it."""
+    if isinstance(size, bool) or not (isinstance(size, str) or hasattr(size, "__index__")):
+        raise Error(f"{size!r} is no size: give a text such as '1GiB' or '1%', or a number of blocks")
+    return size if isinstance(size, str) else f"{size.__index__()}blocks"
+
+
+def _listed(value, what):
+    """The items of a list; a lone text is one item, not its letters."""
+    if isinstance(value, str):
+        return [value]
+    try:
+        return list(value)
+    except TypeError:
+        raise Error(f"{what}={value!r} is no list") from None
+
+
+def _level(level, size):
+    """A level as POLICY:SIZE; of one without a size it is `size`, if that is given."""
+    if isinstance(level, tuple) and len(level) == 2 and isinstance(level[0], str):
+        return f"{level[0]}:{_size(level[1])}"
+    if not isinstance(level, str):
+        raise Error(f"level {level!r} is neither 'POLICY:SIZE' nor ('POLICY', SIZE)")
+    if size is None or _has_size(level):
+        return level
+    return f"{level}:{_size(size)}"
+
+
+def _has_size(level):
+    """Whether a colon follows the policy, parentheses left out."""
+    return ":" in level[level.rfind(")") + 1 :]
+
+
+def _hierarchies(levels, sizes, policies):
+    """The levels of each run, as texts."""
+    if (levels is None) == (policies is None):
+        raise Error(
+            "say what to simulate: either levels, such as levels=['lru:3GiB', 'exclusive:4GiB'], "
+            "or policies and sizes, such as policies=['lru', 'arc'], sizes=['1%', '10%']"
+        )
+    if policies is not None:
+        if sizes is None:
+            raise Error("policies need sizes, such as sizes=['1%', '10%']")
+        hierarchies = [[policy] for policy in _listed(policies, "policies")]
+    else:
+        levels = _listed(levels, "levels")
+        if not levels:
+            raise Error("levels has no level: give one at least, such as levels=['lru:3GiB']")
+        several = isinstance(levels[0], list)
+        if any(isinstance(level, list) != several for level in levels):
+            raise Error("levels has levels beside lists of levels: give a list for each run, or one list of levels")
+        hierarchies = levels if several else [levels]
+    if sizes is None:
+        return [[_level(level, None) for level in hierarchy] for hierarchy in hierarchies]
+    for hierarchy in hierarchies:
+        if all(not isinstance(level, str) or _has_size(level) for level in hierarchy):
+            raise Error(f"sizes has nothing to say: every level of {hierarchy!r} has a size of its own")
+    sizes = _listed(sizes, "sizes")
+    if not sizes:
+        raise Error("sizes has no size: give one at least, such as sizes=['1%']")
+    return [[_level(level, size) for level in hierarchy] for hierarchy in hierarchies for size in sizes]

@@ -1,0 +1,88 @@
+from collections.abc import Callable, Sequence
+from os import PathLike
+from typing import Any, Literal, SupportsIndex, Union, overload
+
+from pandas import DataFrame
+
+__version__: str
+
+class Error(ValueError): ...
+class FutaeWarning(UserWarning): ...
+
+_Path = Union[str, PathLike[str]]
+_Size = Union[str, SupportsIndex]
+_Level = Union[str, tuple[str, _Size]]
+_Link = Literal["demote", "notice", "none"]
+_WriteMode = Literal["write-through", "write-back"]
+_Rows = list[dict[str, Any]]
+
+@overload
+def simulate(
+    source: Union[_Path, Sequence[_Path]],
+    levels: Union[_Level, Sequence[_Level], Sequence[list[_Level]], None] = None,
+    sizes: Union[Sequence[_Size], None] = None,
+    *,
+    policies: Union[Sequence[str], None] = None,
+    link: Union[_Link, None] = None,
+    write_mode: _WriteMode = "write-through",
+    guests: Union[int, None] = None,
+    seed: int = 1,
+    warmup: Union[int, None] = None,
+    requests: Union[int, None] = None,
+    block: Union[str, int] = "4KiB",
+    format: Union[str, None] = None,
+    columns: Union[str, None] = None,
+    skip_bad: bool = False,
+    view: Union[Literal["start", "blocks"], None] = None,
+    latency: Union[str, None] = None,
+    threads: Union[int, None] = None,
+    progress: Union[Callable[[float], object], None] = None,
+    frame: Literal["dict"],
+) -> _Rows: ...
+@overload
+def simulate(
+    source: Union[_Path, Sequence[_Path]],
+    levels: Union[_Level, Sequence[_Level], Sequence[list[_Level]], None] = None,
+    sizes: Union[Sequence[_Size], None] = None,
+    *,
+    policies: Union[Sequence[str], None] = None,
+    link: Union[_Link, None] = None,
+    write_mode: _WriteMode = "write-through",
+    guests: Union[int, None] = None,
+    seed: int = 1,
+    warmup: Union[int, None] = None,
+    requests: Union[int, None] = None,
+    block: Union[str, int] = "4KiB",
+    format: Union[str, None] = None,
+    columns: Union[str, None] = None,
+    skip_bad: bool = False,
+    view: Union[Literal["start", "blocks"], None] = None,
+    latency: Union[str, None] = None,
+    threads: Union[int, None] = None,
+    progress: Union[Callable[[float], object], None] = None,
+    frame: Literal["report"],
+) -> dict[str, Any]: ...
+@overload
+def simulate(
+    source: Union[_Path, Sequence[_Path]],
+    levels: Union[_Level, Sequence[_Level], Sequence[list[_Level]], None] = None,
+    sizes: Union[Sequence[_Size], None] = None,
+    *,
+    policies: Union[Sequence[str], None] = None,
+    link: Union[_Link, None] = None,
+    write_mode: _WriteMode = "write-through",
+    guests: Union[int, None] = None,
+    seed: int = 1,
+    warmup: Union[int, None] = None,
+    requests: Union[int, None] = None,
+    block: Union[str, int] = "4KiB",
+    format: Union[str, None] = None,
+    columns: Union[str, None] = None,
+    skip_bad: bool = False,
+    view: Union[Literal["start", "blocks"], None] = None,
+    latency: Union[str, None] = None,
+    threads: Union[int, None] = None,
+    progress: Union[Callable[[float], object], None] = None,
+    frame: Union[Literal["pandas", "polars"], None] = None,
+) -> DataFrame: ...
+def policies(frame: Union[Literal["pandas", "polars", "dict"], None] = None) -> Any: ...

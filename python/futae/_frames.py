@@ -1,0 +1,44 @@
+"""Rows, and frames of them."""
+
+from ._native import Error
+
+
+def rows_of(report):
+    """A row for each run of a report."""
+    of_all = {key: report[key] for key in ("seed", "trace_digest", "version")}
+    several = any(len(run["levels"]) > 1 for run in report["runs"])
+    rows = []
+    for run in report["runs"]:
+        levels = run["levels"]
+        names = [f"{level['policy']}:{level['capacity_blocks']}blocks" for level in levels]
+        row = {"levels": ", ".join(names), "hit_ratio": run["combined_hit_ratio"]}
+        if not several:
+            row.update(levels[0])
+        row.update((key, value) for key, value in run.items() if key != "levels")
+        if several:
+            for at, level in enumerate(levels):
+                row.update((f"level_{at}_{key}", value) for key, value in level.items())
+        row.update(of_all)
+        rows.append(row)
+    return rows
+
+
+def frame_of(rows, kind):
+    """The rows as a frame of this kind."""
+    if kind is None:
+        for kind in ("pandas", "polars", "dict"):
+            try:
+                return frame_of(rows, kind)
+            except ImportError:
+                continue
+    if kind == "dict":
+        return rows
+    if kind == "pandas":
+        import pandas
+
+        return pandas.DataFrame(rows)
+    if kind == "polars":
+        import polars
+
+        return polars.DataFrame(rows, infer_schema_length=None)
+    raise Error(f"frame {kind!r} is none of 'pandas', 'polars', 'dict' and 'report'")

@@ -1,0 +1,54 @@
+//! The native half of the Python package `futae`: it takes plain arguments and hands back the JSON that the
+//! command line prints. `futae/__init__.py` makes frames of it.
+
+mod ask;
+mod patience;
+
+use pyo3::prelude::*;
+
+/// What goes wrong by what a caller asked for, and by what is in a trace.
+mod error {
+    pyo3::create_exception!(
+        futae,
+        Error,
+        pyo3::exceptions::PyValueError,
+        "What was asked for is wrong, or a trace cannot be read. The message is that of the command line."
+    );
+}
+
+fn refused(message: impl ToString) -> PyErr {
+    error::Error::new_err(message.to_string())
+}
+
+/// The cards of all policies, as JSON: what `futae policies --json` prints.
+#[pyfunction]
+fn policies() -> String {
+    let card = |card: futae_policy::Card| {
+        let parameters: Vec<_> = card
+            .parameters()
+            .into_iter()
+            .map(|(name, default, meaning)| {
+                serde_json::json!({ "name": name, "default": default, "meaning": meaning })
+            })
+            .collect();
+        serde_json::json!({
+            "name": card.name,
+            "summary": card.summary,
+            "source": card.section("Source"),
+            "cost": card.section("Cost"),
+            "deviations": card.section("Deviations"),
+            "parameters": parameters,
+        })
+    };
+    let cards: Vec<_> = futae_policy::cards().into_iter().map(card).collect();
+    serde_json::Value::from(cards).to_string()
+}
+
+#[pymodule]
+fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add("Error", module.py().get_type::<error::Error>())?;
+    module.add_function(wrap_pyfunction!(policies, module)?)?;
+    module.add_function(wrap_pyfunction!(ask::simulate, module)?)?;
+    Ok(())
+}

@@ -1,0 +1,77 @@
+//! Long work without Python's lock, which Ctrl-C ends.
+
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
+use std::time::Duration;
+
+/// How often Python is asked whether to go on, and is told the progress.
+const INTERVAL: Duration = Duration::from_millis(50);
+
+/// Unwinds through a simulation that is to end.
+struct Stopped;
+
+/// Does `work` on a thread of its own, while this one waits for it without Python's lock, looks after signals and
+/// calls `progress` with the fraction done. The work gives that to its argument, by which it is ended when a
+/// signal or `progress` raises an exception, which is then the result.
+pub fn patiently<T: Send>(
+    py: Python<'_>,
+    progress: Option<&Py<PyAny>>,
+    work: impl FnOnce(&(dyn Fn(f64) + Sync)) -> T + Send,
+) -> PyResult<T> {
+    let (is_stopped, done) = (AtomicBool::new(false), AtomicU64::new(0));
+    let tell = |fraction: f64| {
+        done.store(fraction.to_bits(), Ordering::Relaxed);
+        if is_stopped.load(Ordering::Relaxed) {
+            // Calls no panic hook, so nothing is printed.
+            resume_unwind(Box::new(Stopped));
+        }
+    };
+    let ask = || {
+        Python::attach(|py| {
+            py.check_signals()?;
+            let fraction = f64::from_bits(done.load(Ordering::Relaxed));
+            progress.map_or(Ok(()), |call| call.call1(py, (fraction,)).map(|_| ()))
+        })
+    };
+    let (outcome, raised) = py.detach(|| {
+        thread::scope(|scope| {
+            let (end, ended) = channel::<()>();
+            let worker = scope.spawn(|| {
+                // Dropped at the end, whatever that is.
+                let _end = end;
+                catch_unwind(AssertUnwindSafe(|| work(&tell)))
+            });
+            let mut raised = None;
+            while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(INTERVAL) {
+                if raised.is_none()
+                    && let Err(error) = ask()
+                {
+                    raised = Some(error);
+                    is_stopped.store(true, Ordering::Relaxed);
+                }
+            }
+            (worker.join().and_then(|outcome| outcome), raised)
+        })
+    });
+    match (outcome, raised) {
+        (_, Some(error)) => Err(error),
+        (Ok(result), None) => {
+            if let Some(call) = progress {
+                call.call1(py, (1.0,))?;
+            }
+            Ok(result)
+        }
+        (Err(panic), None) => {
+            let text = panic.downcast_ref::<String>().map(String::as_str);
+            let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+            Err(PyRuntimeError::new_err(format!(
+                "futae has a fault: {}; please report it",
+                text.unwrap_or("no message")
+            )))
+        }
+    }
+}
