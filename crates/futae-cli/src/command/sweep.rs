@@ -54,9 +54,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let progress = Progress::new("sweeping", false);
     let failures = work::work(&plan, &cells, &todo, threads, &|done| progress.set(done));
     drop(progress);
-    for (cell, why) in &failures {
-        eprintln!("futae: cell {cell}, {}: {why}", plan.cells[*cell]);
-    }
+    name_failed(&plan, &failures);
     let done = todo.len() - failures.len();
     let mut told = format!("{done} cells done, {before} were done before");
     if args.part.is_none() {
@@ -71,5 +69,22 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             range.len()
         )
         .into()),
+    }
+}
+
+/// Names the cells that failed; those of one source that failed for the same reason, one after the other, in one line.
+fn name_failed(plan: &Plan, failures: &[(usize, String)]) {
+    let together = |a: &(usize, String), b: &(usize, String)| {
+        let is_same = plan.cells[a.0].source == plan.cells[b.0].source;
+        is_same && a.0 + 1 == b.0 && a.1 == b.1
+    };
+    for group in failures.chunk_by(together) {
+        let ((first, why), (last, _)) = (&group[0], &group[group.len() - 1]);
+        if first == last {
+            eprintln!("futae: cell {first}, {}: {why}", plan.cells[*first]);
+        } else {
+            let source = &plan.cells[*first].source_name;
+            eprintln!("futae: cells {first} to {last}, of {source}: {why}");
+        }
     }
 }
