@@ -43,8 +43,12 @@ enum Command {
     Unprotect(command::protect::UnprotectArgs),
     Balance(command::balance::Args),
     Top(command::top::Args),
+    Record(command::record::Args),
+    Advise(command::advise::Args),
+    Verify(command::verify::Args),
     Agent(command::agent::Args),
     Policies(command::policies::Args),
+    Policy(command::policy::Args),
     #[command(hide = true)]
     Reference(command::reference::Args),
 }
@@ -87,9 +91,13 @@ impl Command {
             Self::Protect(args) => command::protect::protect(&args),
             Self::Unprotect(args) => command::protect::unprotect(&args),
             Self::Balance(args) => command::balance::run(&args),
+            Self::Verify(args) => command::verify::run(&args),
+            Self::Advise(args) => command::advise::run(&args),
+            Self::Record(args) => command::record::run(&args),
             Self::Top(args) => command::top::run(&args),
             Self::Agent(args) => command::agent::run(&args),
             Self::Policies(args) => command::policies::run(&args),
+            Self::Policy(args) => command::policy::run(&args),
             Self::Reference(args) => command::reference::run(&args, Cli::command()),
         }
     }

@@ -2,6 +2,7 @@
 
 use crate::budget::Budget;
 use crate::connection_loop::{ConnectionLoop, Ending, Limits, Session};
+use crate::export::Entry;
 use crate::registry::{ConnectionLimits, Place};
 use crate::tenant::Tenant;
 use futae_engine::{ClientId, Engine};
@@ -50,7 +51,7 @@ pub(crate) fn serve(
         received: Vec::new(),
     };
     let negotiated = match greeter.negotiate(tenant, |negotiated| {
-        let (_, export) = tenant.find(&negotiated.export.name)?;
+        let export = tenant.find(&negotiated.export.name)?.export;
         let limits = ConnectionLimits {
             of_server: options.connections_max,
             of_export: export.connections_max.unwrap_or(usize::MAX),
@@ -61,7 +62,14 @@ pub(crate) fn serve(
         Ok(negotiated) => negotiated,
         Err(end) => return end,
     };
-    let Some((at, export)) = tenant.find(&negotiated.export.name) else {
+    // It may have been removed meanwhile. Who finds it here has begun before, and is waited for by its removal.
+    let Some(Entry {
+        number,
+        export,
+        quota,
+        ..
+    }) = tenant.find(&negotiated.export.name)
+    else {
         return End::Gone;
     };
     let (peer, name, opened) = (link.peer, &export.name, Instant::now());
@@ -71,8 +79,8 @@ pub(crate) fn serve(
         engine: Arc::clone(&export.engine),
         volume: export.volume,
         client: guest.client,
-        export: at,
-        quota: tenant.quota(at),
+        export: number,
+        quota,
         rules: RequestRules::new(&negotiated),
     };
     let serving = ConnectionLoop::new(

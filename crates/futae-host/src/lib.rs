@@ -10,6 +10,7 @@
 //! | `server`, `registry` | the life of the server: start, accept, count, stop |
 //! | `peer` | who is at the other end |
 //! | `accept`, `stop` | its beginning for each connection, its end for all |
+//! | `changing` | exports that come and go |
 //! | `listen` | addresses |
 //! | `tenant` | what the clients of one socket see |
 //! | `connection` | one client from greeting to goodbye |
@@ -27,6 +28,7 @@
 mod accept;
 mod answer;
 mod budget;
+mod changing;
 mod channel;
 mod connection;
 mod connection_loop;
@@ -52,7 +54,7 @@ mod tenant;
 pub use budget::BUFFER_MEMORY_MIN;
 pub use channel::ChannelReport;
 pub use error::HostError;
-pub use export::Export;
+pub use export::{Export, OpenExport};
 pub use feed::{FeedOptions, FeedReport, RelayOptions, feed_path};
 pub use futae_agent_protocol::receiver::{AgentStatus, RelayStatus};
 pub use futae_control::Access;

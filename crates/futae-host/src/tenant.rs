@@ -1,8 +1,7 @@
 //! What one listening socket serves: everything, or one export and no word of the others.
 
-use crate::export::ExportTable;
-use crate::quota::Quota;
-use crate::{Export, Listen};
+use crate::Listen;
+use crate::export::{Entry, ExportTable};
 use futae_control::Access;
 use futae_nbd::{DemotionOffer, ExportDirectory, ExportInfo, VolumeIdentity};
 use std::sync::Arc;
@@ -33,50 +32,51 @@ impl From<Listen> for Gate {
 #[derive(Clone)]
 pub(crate) struct Tenant {
     exports: Arc<ExportTable>,
-    only: Option<usize>,
+    only: Option<String>,
 }
 
 impl Tenant {
     /// One export, or all; none if there is no export of this name.
     pub(crate) fn new(exports: &Arc<ExportTable>, only: Option<&str>) -> Option<Self> {
-        let only = match only {
-            Some(name) => Some(exports.find(name)?.0),
-            None => None,
-        };
-        let exports = Arc::clone(exports);
-        Some(Self { exports, only })
+        if let Some(name) = only {
+            exports.find(name)?;
+        }
+        Some(Self {
+            exports: Arc::clone(exports),
+            only: only.map(str::to_owned),
+        })
     }
 
-    /// The export and its number, if its clients are served here.
-    pub(crate) fn find(&self, name: &str) -> Option<(usize, &Export)> {
+    /// The export, if its clients are served here.
+    pub(crate) fn find(&self, name: &str) -> Option<Entry> {
         let found = self.exports.find(name);
-        found.filter(|(at, _)| self.only.is_none_or(|only| self.exports.belongs(*at, only)))
+        found.filter(|entry| self.serves(entry))
     }
 
-    /// The one export that is served here, and its number: the only one there is, or the one that the socket is for.
-    pub(crate) fn only(&self) -> Option<(usize, &Export)> {
-        match (self.only, self.exports.all()) {
-            (Some(at), all) => all.get(at).map(|export| (at, export)),
-            (None, [only]) => Some((0, only)),
+    fn serves(&self, entry: &Entry) -> bool {
+        self.only.as_deref().is_none_or(|only| entry.belongs(only))
+    }
+
+    /// The name of the one export that the socket is for.
+    pub(crate) fn name(&self) -> Option<&str> {
+        self.only.as_deref()
+    }
+
+    /// The one export that is served here: the only one there is, or the one that the socket is for.
+    pub(crate) fn only(&self) -> Option<Entry> {
+        match (&self.only, &self.exports.all()[..]) {
+            (Some(name), _) => self.exports.find(name),
+            (None, [only]) => self.exports.find(&only.name),
             (None, _) => None,
         }
-    }
-
-    /// The quota of an export, if it has one.
-    pub(crate) fn quota(&self, at: usize) -> Option<Arc<Quota>> {
-        self.exports.quota(at)
     }
 }
 
 impl ExportDirectory for Tenant {
     fn list(&self) -> Vec<ExportInfo> {
-        match self.only {
-            None => self.exports.list(),
-            Some(only) => (0..self.exports.count())
-                .filter(|at| self.exports.belongs(*at, only))
-                .filter_map(|at| self.exports.info(at))
-                .collect(),
-        }
+        let entries = self.exports.entries();
+        let served = entries.iter().filter(|entry| self.serves(entry));
+        served.map(Entry::info).collect()
     }
 
     fn demotion(&self) -> DemotionOffer {

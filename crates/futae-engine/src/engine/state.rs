@@ -10,6 +10,7 @@ use super::generations::{self, Generations};
 use super::loads::{Loads, PAGE_BYTES, PIECE_BYTES};
 use super::log::DecisionLog;
 use super::options::{EngineOptions, OnEviction};
+use super::recording::Recording;
 use super::rest::{Handing, Waiting};
 use super::steps::Steps;
 use super::tally::Tally;
@@ -21,8 +22,8 @@ use crate::arena::Arena;
 use crate::request::HandedDown;
 use crate::{ClientId, IoBuf, IoError, IoErrorKind, Operation, Request, SetupError, Store};
 use futae_policy::{
-    Access, AccessKind, BlockId, Class, Departure, HashIndex, Level, Outcome, Policy, Shape, Slot,
-    Victim, VolumeId,
+    Access, AccessKind, BlockId, Class, Departure, HashIndex, Level, Outcome, Policy, PolicySpec,
+    Shape, Slot, Victim, VolumeId,
 };
 use slab::Slab;
 use std::sync::Arc;
@@ -32,6 +33,10 @@ use std::time::Instant;
 pub struct State {
     pub block_bytes: u64,
     pub on_eviction: OnEviction,
+    /// The string of the policy of the level.
+    pub policy: PolicySpec,
+    /// What policies that draw lots are built with.
+    pub seed: u64,
     pub level: Level<Box<dyn Policy>>,
     pub arena: Arena,
     pub frames: Frames,
@@ -76,6 +81,8 @@ pub struct State {
     pub log: Option<DecisionLog>,
     /// How many of the policy's remarks were logged.
     pub remarks_logged: usize,
+    /// What is asked, if it is recorded.
+    pub recording: Option<Box<Recording>>,
 }
 
 impl State {
@@ -100,6 +107,8 @@ impl State {
         Ok(Self {
             block_bytes: options.block_bytes,
             on_eviction: options.on_eviction,
+            policy: options.policy.clone(),
+            seed: options.seed,
             level: Level::new(policy, HashIndex::default(), options.capacity_blocks),
             arena,
             frames: Frames::default(),
@@ -127,6 +136,7 @@ impl State {
             by_class: [Tally::default(); 8],
             log: log.map(DecisionLog::create).transpose()?,
             remarks_logged: 0,
+            recording: None,
         })
     }
 
@@ -137,6 +147,12 @@ impl State {
 
     /// Decides on one request; what is left to do goes into `effects`.
     pub fn begin(&mut self, request: Request, effects: &mut Effects) {
+        self.record_request(&request);
+        self.decide(request, effects);
+    }
+
+    /// As [`begin`](Self::begin), of a request that has begun before and had to wait.
+    pub fn decide(&mut self, request: Request, effects: &mut Effects) {
         let volume = request.volume;
         let grows = |volume: &Volume| volume.grows;
         if self.volumes.get(usize::from(volume.0)).is_some_and(grows) {
