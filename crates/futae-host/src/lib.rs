@@ -12,6 +12,7 @@
 //! | `accept`, `stop` | its beginning for each connection, its end for all |
 //! | `listen` | addresses |
 //! | `tenant` | what the clients of one socket see |
+//! | `tls`, `wire` | TLS, and the bytes of a connection with and without it |
 //! | `connection` | one client from greeting to goodbye |
 //! | `connection_loop` | the loop of the transmission phase |
 //! | `intake`, `outbox`, `mailbox` | its three sides: requests in, replies out, completions |
@@ -48,6 +49,8 @@ mod server;
 mod status;
 mod stop;
 mod tenant;
+mod tls;
+mod wire;
 
 pub use budget::BUFFER_MEMORY_MIN;
 pub use channel::ChannelReport;
@@ -60,3 +63,4 @@ pub use listen::Listen;
 pub use server::{Server, ServerOptions, StopReport};
 pub use status::{ExportReport, ServerStatus, Traffic};
 pub use tenant::Gate;
+pub use tls::{TlsAllow, TlsOptions};

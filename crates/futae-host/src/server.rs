@@ -11,6 +11,7 @@ use crate::registry::{Phase, Registry};
 use crate::status::{ExportReport, ServerStatus};
 use crate::stop::Flushes;
 use crate::tenant::{Gate, Tenant};
+use crate::tls::{Tls, TlsOptions};
 use crate::{Export, HostError, Listen};
 use futae_control::{Access, Control, EngineReport};
 use futae_engine::Engine;
@@ -34,8 +35,10 @@ pub struct ServerOptions {
     pub listen: Vec<Listen>,
     /// The same where more is to be said: one export, or who may connect.
     pub gates: Vec<Gate>,
-    /// Listen on TCP addresses that other machines can reach, too.
+    /// Listen on TCP addresses that other machines can reach even if clients need no certificate there.
     pub insecure_tcp: bool,
+    /// With these, clients have to use TLS.
+    pub tls: Option<TlsOptions>,
     /// Where status is asked for and the cache resized, if anywhere.
     pub control: Option<Listen>,
     /// Who may connect there.
@@ -77,6 +80,7 @@ impl Default for ServerOptions {
             listen: Vec::new(),
             gates: Vec::new(),
             insecure_tcp: false,
+            tls: None,
             control: None,
             control_access: Access::default(),
             demotion: true,
@@ -120,6 +124,7 @@ pub(crate) struct Shared {
     pub(crate) registry: Arc<Registry>,
     pub(crate) budget: Arc<Budget>,
     pub(crate) options: ServerOptions,
+    pub(crate) tls: Option<Tls>,
     started: Instant,
     /// Taken at the end.
     feeds: Mutex<Option<Feeds>>,
@@ -131,6 +136,8 @@ pub(crate) struct Shared {
 pub struct Server {
     shared: Arc<Shared>,
     addresses: Vec<Listen>,
+    /// Whether clients of each of them need TLS.
+    encrypted: Vec<bool>,
     /// What each of them serves.
     tenants: Vec<Tenant>,
     control: Option<Control>,
@@ -167,6 +174,10 @@ impl Server {
             .map(|(at, channel)| Ok((*at, channel.export()?)));
         let disks = disks.collect::<Result<_, HostError>>()?;
         let exports = Arc::new(ExportTable::new(exports, disks, options.demotion)?);
+        let tls = options.tls.as_ref();
+        tls.map_or(Ok(()), |tls| check_rules(tls, &exports))?;
+        let knows_clients = tls.is_some_and(|tls| tls.client_authorities.is_some());
+        let tls = tls.map(Tls::new).transpose()?;
         let mut listeners = Vec::new();
         for gate in gates {
             let tenant = Tenant::new(&exports, gate.export.as_deref());
@@ -178,7 +189,8 @@ impl Server {
                 let address = gate.address.to_string();
                 return Err(HostError::WhichExport { address });
             }
-            let listener = gate.bind(SOCKET_NAME, options.insecure_tcp)?;
+            let may_be_reached = options.insecure_tcp || (knows_clients && !gate.in_the_clear);
+            let listener = gate.bind(SOCKET_NAME, may_be_reached)?;
             listeners.push((listener, tenant));
         }
         let stop = eventfd(0, EventfdFlags::CLOEXEC).map_err(io::Error::from)?;
@@ -200,10 +212,18 @@ impl Server {
             feeds: Mutex::new(Some(feeds)),
             registry: Arc::default(),
             options,
+            tls,
             started: Instant::now(),
             stop,
         });
+        let has_tls = shared.tls.is_some();
+        let needs_tls =
+            |listener: &Listener| has_tls && !listener.is_in_the_clear && !listener.is_vhost_user();
         let mut server = Self {
+            encrypted: listeners
+                .iter()
+                .map(|(listener, _)| needs_tls(listener))
+                .collect(),
             addresses: listeners
                 .iter()
                 .map(|(listener, _)| listener.address.clone())
@@ -246,6 +266,24 @@ impl Server {
         let serves = |tenant: &Tenant| tenant.find(export).is_some();
         let those = gates.filter(|(_, tenant)| serves(tenant));
         those.map(|(address, _)| address).collect()
+    }
+
+    /// Whether clients of an address have to use TLS.
+    #[must_use]
+    pub fn needs_tls(&self, address: &Listen) -> bool {
+        let mut all = self.addresses.iter().zip(&self.encrypted);
+        all.any(|(known, encrypted)| known == address && *encrypted)
+    }
+
+    /// Reads certificates, keys and rules again, for connections that begin from now on.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with them; all stays as it was then, as it does if the server has no TLS.
+    pub fn reload_tls(&self, options: &TlsOptions) -> Result<(), HostError> {
+        check_rules(options, &self.shared.exports)?;
+        let tls = self.shared.tls.as_ref();
+        tls.map_or(Ok(()), |tls| tls.reload(options))
     }
 
     /// Where it takes orders, if anywhere.
@@ -408,6 +446,17 @@ impl Shared {
             .filter(|export| Arc::ptr_eq(&export.engine, engine));
         on_it.map(|export| export.name.clone()).collect()
     }
+}
+
+/// Refuses rules for exports that are not there.
+fn check_rules(tls: &TlsOptions, exports: &ExportTable) -> Result<(), HostError> {
+    let mut rules = tls.allow.iter();
+    let wrong =
+        rules.find(|rule| !rule.is_for_all_exports() && exports.get(&rule.export).is_none());
+    wrong.map_or(Ok(()), |rule| {
+        let name = rule.export.clone();
+        Err(HostError::AllowWhat { name })
+    })
 }
 
 /// A channel for each export that has a feed, with the number of the export.

@@ -2,6 +2,7 @@
 
 use crate::export::ExportTable;
 use crate::quota::Quota;
+use crate::tls::TlsAllow;
 use crate::{Export, Listen};
 use futae_control::Access;
 use futae_nbd::{DemotionOffer, ExportDirectory, ExportInfo, VolumeIdentity};
@@ -16,6 +17,8 @@ pub struct Gate {
     pub export: Option<String>,
     /// Who may connect to a unix socket.
     pub access: Access,
+    /// Clients need no TLS here, even if the server has it.
+    pub in_the_clear: bool,
 }
 
 impl From<Listen> for Gate {
@@ -25,6 +28,7 @@ impl From<Listen> for Gate {
             address,
             export: None,
             access: Access::default(),
+            in_the_clear: false,
         }
     }
 }
@@ -34,6 +38,21 @@ impl From<Listen> for Gate {
 pub(crate) struct Tenant {
     exports: Arc<ExportTable>,
     only: Option<usize>,
+    /// By which rules the client is given exports; all without rules.
+    client: Option<Arc<Client>>,
+}
+
+/// A client that showed a certificate.
+struct Client {
+    rules: Vec<TlsAllow>,
+    names: Vec<String>,
+}
+
+impl Client {
+    fn may_open(&self, export: &str) -> bool {
+        let mut rules = self.rules.iter();
+        rules.any(|rule| rule.gives(export, &self.names))
+    }
 }
 
 impl Tenant {
@@ -44,13 +63,42 @@ impl Tenant {
             None => None,
         };
         let exports = Arc::clone(exports);
-        Some(Self { exports, only })
+        Some(Self {
+            exports,
+            only,
+            client: None,
+        })
     }
 
     /// The export and its number, if its clients are served here.
     pub(crate) fn find(&self, name: &str) -> Option<(usize, &Export)> {
         let found = self.exports.find(name);
-        found.filter(|(at, _)| self.only.is_none_or(|only| self.exports.belongs(*at, only)))
+        found.filter(|(at, _)| self.serves(*at))
+    }
+
+    /// What is left of it for a client with these names in its certificate.
+    pub(crate) fn for_client(&self, rules: &[TlsAllow], names: &[String]) -> Self {
+        let client = (!rules.is_empty()).then(|| {
+            Arc::new(Client {
+                rules: rules.to_vec(),
+                names: names.to_vec(),
+            })
+        });
+        Self {
+            client,
+            ..self.clone()
+        }
+    }
+
+    /// Whether number `at`, an export or a channel, is for the clients of this socket, and for this client.
+    fn serves(&self, at: usize) -> bool {
+        let belongs = |of: &usize| self.exports.belongs(at, *of);
+        let is_given = |client: &Arc<Client>| {
+            let all = self.exports.all().iter().enumerate();
+            let mut given = all.filter(|(_, export)| client.may_open(&export.name));
+            given.any(|(of, _)| belongs(&of))
+        };
+        self.only.iter().all(belongs) && self.client.as_ref().is_none_or(is_given)
     }
 
     /// The one export that is served here, and its number: the only one there is, or the one that the socket is for.
@@ -70,13 +118,10 @@ impl Tenant {
 
 impl ExportDirectory for Tenant {
     fn list(&self) -> Vec<ExportInfo> {
-        match self.only {
-            None => self.exports.list(),
-            Some(only) => (0..self.exports.count())
-                .filter(|at| self.exports.belongs(*at, only))
-                .filter_map(|at| self.exports.info(at))
-                .collect(),
-        }
+        (0..self.exports.count())
+            .filter(|at| self.serves(*at))
+            .filter_map(|at| self.exports.info(at))
+            .collect()
     }
 
     fn demotion(&self) -> DemotionOffer {

@@ -7,6 +7,7 @@ mod evictions;
 mod plan;
 mod reload;
 mod remarks;
+mod tls;
 mod unclean;
 
 use super::write_args::{StoreArgs, WriteArgs};
@@ -27,6 +28,7 @@ use signal_hook::iterator::Signals;
 use std::io::Write;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use tls::TlsArgs;
 use tracing::{info, warn};
 use unclean::UncleanArgs;
 
@@ -68,9 +70,12 @@ pub struct Args {
     /// A unix socket has mode 0600 unless another mode is given
     #[arg(long, value_name = "ADDRESS", required_unless_present = "config")]
     listen: Vec<String>,
-    /// Allow TCP addresses that other machines can reach. There is no encryption and no authentication
+    /// Allow TCP addresses that other machines can reach although clients need no certificate there (see
+    /// --tls-client-ca)
     #[arg(long)]
     insecure_tcp: bool,
+    #[command(flatten)]
+    tls: TlsArgs,
     /// Unix socket for orders (status, resize): unix:PATH, with mode, owner and group as for --listen
     #[arg(long, value_name = "ADDRESS")]
     control: Option<String>,
@@ -202,7 +207,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     )
 }
 
-fn uri(address: &Listen, export: &str) -> String {
+fn uri(address: &Listen, tls: bool, export: &str) -> String {
     let transport = match address {
         // There is no URI of such a socket, which serves this export only.
         Listen::VhostUser(_) => return address.to_string(),
@@ -216,6 +221,7 @@ fn uri(address: &Listen, export: &str) -> String {
     };
     NbdUri {
         transport,
+        tls,
         export: export.to_owned(),
     }
     .to_string()
@@ -237,7 +243,7 @@ fn announce(server: &Server, as_json: bool) -> Result<(), Failure> {
         server
             .addresses_of(name)
             .into_iter()
-            .map(|address| uri(address, name))
+            .map(|address| uri(address, server.needs_tls(address), name))
             .collect()
     };
     let mut out = std::io::stdout().lock();

@@ -3,7 +3,7 @@
 use super::super::volumes::{ClassNames, VolumeSpec, expand, refuse_twice};
 use super::evictions::EvictionArgs;
 use super::unclean::UncleanArgs;
-use super::{Args, Demotion};
+use super::{Args, Demotion, tls};
 use crate::defaults::SERVE_POLICY;
 use crate::failure::Failure;
 use futae_control::check_cache_bytes;
@@ -126,6 +126,7 @@ impl Plan {
             lives_on_evictions: policy.lives_on_demotions(),
             gates,
             insecure_tcp: args.insecure_tcp,
+            tls: args.tls.options().map_err(Failure::usage)?,
             control_access: control
                 .as_ref()
                 .map(|(_, access)| *access)
@@ -244,7 +245,8 @@ const KINDS: [&str; 3] = ["unix:", "tcp:", "vhost-user:"];
 /// One `--listen`.
 fn gate(text: &str, exports: &[VolumeSpec]) -> Result<Gate, String> {
     let wrong = |problem: String| format!("--listen {text}: {problem}");
-    let (rest, access) = Access::take_from(text).map_err(wrong)?;
+    let (rest, in_the_clear) = tls::take_off(text);
+    let (rest, access) = Access::take_from(rest).map_err(wrong)?;
     // An address begins with its kind; what is before it is an export.
     let is_plain = KINDS.iter().any(|kind| rest.starts_with(kind));
     let named = KINDS
@@ -276,6 +278,7 @@ fn gate(text: &str, exports: &[VolumeSpec]) -> Result<Gate, String> {
         address,
         export,
         access,
+        in_the_clear,
     })
 }
 

@@ -34,6 +34,11 @@ impl Running {
                 return;
             }
         };
+        if let Some(tls) = &plan.server.tls {
+            if let Err(problem) = server.reload_tls(tls) {
+                error!("TLS: nothing has changed: {problem}");
+            }
+        }
         let resized = resize_all(&plan, server);
         let path = new.path().display();
         let waits = self.waits(&new, &plan.exports);
