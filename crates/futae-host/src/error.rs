@@ -59,12 +59,6 @@ pub enum HostError {
     /// Rules for certificates that nobody is asked for.
     #[error("--tls-allow is about the certificates of clients; add --tls-client-ca FILE")]
     AllowNobody,
-    /// A rule for an export that is not there.
-    #[error("--tls-allow {name}: no export has this name")]
-    AllowWhat {
-        /// The name.
-        name: String,
-    },
     /// A build without TLS.
     #[error(
         "this futae was built without TLS; build it with the feature tls, which is among the default ones"

@@ -11,7 +11,7 @@ use crate::registry::{Phase, Registry};
 use crate::status::{ExportReport, ServerStatus};
 use crate::stop::Flushes;
 use crate::tenant::{Gate, Tenant};
-use crate::tls::{Tls, TlsOptions};
+use crate::tls::{Tls, TlsOptions, doubts};
 use crate::{Export, HostError, Listen};
 use futae_control::{Access, Control, EngineReport};
 use futae_engine::Engine;
@@ -23,7 +23,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
-use tracing::{error, info};
+use tracing::{error, info, warn};
 
 /// What a socket in a directory is called.
 const SOCKET_NAME: &str = "futae.sock";
@@ -175,7 +175,6 @@ impl Server {
         let disks = disks.collect::<Result<_, HostError>>()?;
         let exports = Arc::new(ExportTable::new(exports, disks, options.demotion)?);
         let tls = options.tls.as_ref();
-        tls.map_or(Ok(()), |tls| check_rules(tls, &exports))?;
         let knows_clients = tls.is_some_and(|tls| tls.client_authorities.is_some());
         let tls = tls.map(Tls::new).transpose()?;
         let mut listeners = Vec::new();
@@ -217,6 +216,11 @@ impl Server {
             stop,
         });
         let has_tls = shared.tls.is_some();
+        shared
+            .options
+            .tls
+            .iter()
+            .for_each(|tls| shared.remark_on_rules(tls));
         let needs_tls =
             |listener: &Listener| has_tls && !listener.is_in_the_clear && !listener.is_vhost_user();
         let mut server = Self {
@@ -281,9 +285,10 @@ impl Server {
     ///
     /// What is wrong with them; all stays as it was then, as it does if the server has no TLS.
     pub fn reload_tls(&self, options: &TlsOptions) -> Result<(), HostError> {
-        check_rules(options, &self.shared.exports)?;
         let tls = self.shared.tls.as_ref();
-        tls.map_or(Ok(()), |tls| tls.reload(options))
+        tls.map_or(Ok(()), |tls| tls.reload(options))?;
+        self.shared.remark_on_rules(options);
+        Ok(())
     }
 
     /// Where it takes orders, if anywhere.
@@ -438,6 +443,15 @@ impl Shared {
         }
     }
 
+    /// Has the log say which rules for clients look like slips.
+    fn remark_on_rules(&self, tls: &TlsOptions) {
+        let exports = self.exports.all().iter().map(|export| export.name.as_str());
+        let exports: Vec<&str> = exports.collect();
+        for remark in doubts(&tls.allow, &exports) {
+            warn!("{remark}");
+        }
+    }
+
     fn names_on(&self, engine: &Arc<Engine>) -> Vec<String> {
         let on_it = self
             .exports
@@ -446,17 +460,6 @@ impl Shared {
             .filter(|export| Arc::ptr_eq(&export.engine, engine));
         on_it.map(|export| export.name.clone()).collect()
     }
-}
-
-/// Refuses rules for exports that are not there.
-fn check_rules(tls: &TlsOptions, exports: &ExportTable) -> Result<(), HostError> {
-    let mut rules = tls.allow.iter();
-    let wrong =
-        rules.find(|rule| !rule.is_for_all_exports() && exports.get(&rule.export).is_none());
-    wrong.map_or(Ok(()), |rule| {
-        let name = rule.export.clone();
-        Err(HostError::AllowWhat { name })
-    })
 }
 
 /// A channel for each export that has a feed, with the number of the export.

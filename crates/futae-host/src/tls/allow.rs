@@ -46,6 +46,26 @@ impl FromStr for TlsAllow {
     }
 }
 
+/// What looks like a slip in rules for these exports: the rules still hold.
+pub(crate) fn doubts(rules: &[TlsAllow], exports: &[&str]) -> Vec<String> {
+    let named = |export: &str| rules.iter().any(|rule| rule.export == export);
+    if rules.is_empty() {
+        return Vec::new();
+    }
+    let unknown = rules
+        .iter()
+        .filter(|rule| !rule.is_for_all_exports() && !exports.contains(&&*rule.export))
+        .map(|rule| {
+            let TlsAllow { export, name } = rule;
+            format!("--tls-allow {export}={name}: no export has this name")
+        });
+    let closed = exports
+        .iter()
+        .filter(|export| !named(export) && !named(ALL))
+        .map(|export| format!("export {export}: no --tls-allow gives it to any client over TLS"));
+    unknown.chain(closed).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -68,6 +88,14 @@ mod tests {
         }
         assert!(rule("disk=*").gives("disk", &[]));
         assert!(!rule("disk=vm1").gives("disk", &[]));
+        let rules = [rule("disk=vm1"), rule("dsk=vm2")];
+        let said = [
+            "--tls-allow dsk=vm2: no export has this name",
+            "export other: no --tls-allow gives it to any client over TLS",
+        ];
+        assert_eq!(doubts(&rules, &["disk", "other"]), said);
+        assert_eq!(doubts(&[rule("*=vm1")], &["disk", "other"]), [""; 0]);
+        assert_eq!(doubts(&[], &["disk", "other"]), [""; 0]);
         for text in ["", "disk", "=vm1", "disk="] {
             assert!(text.parse::<TlsAllow>().is_err(), "{text}");
         }

@@ -15,6 +15,7 @@ mod stream;
 #[cfg(not(feature = "tls"))]
 pub(crate) use absent::{ServerTerms, TlsStream};
 pub use allow::TlsAllow;
+pub(crate) use allow::doubts;
 #[cfg(feature = "tls")]
 pub(crate) use certificates::ServerTerms;
 #[cfg(feature = "tls")]
@@ -36,6 +37,17 @@ pub struct TlsOptions {
     pub client_authorities: Option<PathBuf>,
     /// Which client may open which export; without a rule, each client may open all.
     pub allow: Vec<TlsAllow>,
+}
+
+impl TlsOptions {
+    /// Reads the files as a server would.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with them.
+    pub fn check(&self) -> Result<(), HostError> {
+        ServerTerms::load(self).map(drop)
+    }
 }
 
 /// A handshake of TLS that failed, or a peer that broke its rules: a sentence for the log.
