@@ -63,4 +63,4 @@ pub use listen::Listen;
 pub use server::{Server, ServerOptions, StopReport};
 pub use status::{ExportReport, ServerStatus, Traffic};
 pub use tenant::Gate;
-pub use tls::{TlsAllow, TlsOptions};
+pub use tls::{TlsAllow, TlsOptions, common_names};

@@ -8,9 +8,10 @@ mod allow;
 #[cfg(feature = "tls")]
 mod certificates;
 #[cfg(feature = "tls")]
-pub mod names;
+mod names;
 #[cfg(feature = "tls")]
 mod stream;
+mod subject;
 
 #[cfg(not(feature = "tls"))]
 pub(crate) use absent::{ServerTerms, TlsStream};
@@ -20,6 +21,7 @@ pub(crate) use allow::doubts;
 pub(crate) use certificates::ServerTerms;
 #[cfg(feature = "tls")]
 pub(crate) use stream::TlsStream;
+pub use subject::common_names;
 
 use crate::HostError;
 use std::path::PathBuf;
