@@ -39,12 +39,11 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// The workspace with the one crate in it.
+/// The workspace with the one crate in it, and beside it what the manifests name that its tests lead to.
 fn scratch(place: &Path) {
-    copy(
-        &root().join("crates/futae-policy"),
-        &place.join("crates/futae-policy"),
-    );
+    for directory in ["crates", "tests/kit"] {
+        copy(&root().join(directory), &place.join(directory));
+    }
     fs::copy(root().join("Cargo.lock"), place.join("Cargo.lock")).expect("the lock file");
     let manifest = fs::read_to_string(root().join("Cargo.toml")).expect("the manifest");
     let lines = manifest
@@ -99,7 +98,7 @@ fn the_page_on_policies_adds_one_file_and_one_line() {
     fs::write(place.path().join(FILE), file).expect("the file is written");
     let registry = fs::read_to_string(root().join(REGISTRY)).expect("the registry");
     let first = registry
-        .find("lru = \"lru\",")
+        .find("lru = \"lru\"")
         .expect("the registry begins with lru");
     let added = format!("{}{line}{}", &registry[..first], &registry[first..]);
     assert_eq!(added.lines().count(), registry.lines().count() + 1);

@@ -6,7 +6,8 @@
 //! | anything else, and whatever cannot be done | `{"error":SENTENCE}` |
 //!
 //! Several lines may follow one another on a connection. Which commands there are is said by the
-//! program that listens ([`Orders`]); every cache offers `status`, and most `resize`.
+//! program that listens ([`Orders`]); every cache offers `status`, most `resize`, and
+//! `record`, `recorded` and `end-record`.
 //!
 //! Nothing here knows NBD, FUSE or policies.
 
@@ -14,6 +15,7 @@ mod access;
 mod cache;
 mod client;
 mod orders;
+mod recording;
 mod server;
 mod socket;
 
@@ -21,5 +23,6 @@ pub use access::Access;
 pub use cache::{EngineReport, check_cache_bytes, resize};
 pub use client::{AskError, ask};
 pub use orders::{NoArguments, Orders};
+pub use recording::RecordingPart;
 pub use server::Control;
 pub use socket::{SocketError, UnixSocket};

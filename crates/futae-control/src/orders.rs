@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use tracing::{debug, info};
 
-/// The order that only reads; `futae top` sends it every second.
-const QUESTION: &str = "status";
+/// The orders that only read, and come every second or more often: of `futae top` and `futae record`.
+const QUESTIONS: [&str; 2] = ["status", "recorded"];
 
 /// What is done for one command.
 type Obey = Box<dyn Fn(Value) -> Result<Value, String> + Send + Sync>;
@@ -70,7 +70,7 @@ impl Orders {
             ));
         };
         let order = Value::Object(members);
-        let is_question = *name == QUESTION;
+        let is_question = QUESTIONS.contains(name);
         let said = if is_question {
             String::new()
         } else {

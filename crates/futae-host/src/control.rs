@@ -3,6 +3,7 @@
 //! | line | answer |
 //! | --- | --- |
 //! | `{"command":"status"}` | a [`crate::ServerStatus`] |
+//! | `{"command":"record","sample":1}`, `{"command":"recorded"}`, `{"command":"end-record"}`, with `"export":NAME` as below | `{"recording":true}`, a [`futae_control::RecordingPart`], `{"recording":false}` |
 //! | `{"command":"resize","cache":"1GiB"}`, with `"export":NAME` where exports have caches of their own | `{"capacity_blocks":N}` |
 
 use crate::server::Shared;
@@ -21,7 +22,7 @@ struct Resize {
 
 /// The orders that a server takes.
 pub(crate) fn orders(shared: &Arc<Shared>) -> Orders {
-    let (asked, resized) = (Arc::clone(shared), Arc::clone(shared));
+    let [asked, resized, recorded] = std::array::from_fn(|_| Arc::clone(shared));
     Orders::new()
         .with("status", move |NoArguments {}| {
             serde_json::to_value(asked.status()).map_err(|error| error.to_string())
@@ -29,6 +30,7 @@ pub(crate) fn orders(shared: &Arc<Shared>) -> Orders {
         .with("resize", move |Resize { cache, export }| {
             resize(&cache_of(&resized, export.as_deref())?, cache)
         })
+        .with_recording(move |export| cache_of(&recorded, export))
 }
 
 fn cache_of(shared: &Shared, export: Option<&str>) -> Result<Arc<Engine>, String> {

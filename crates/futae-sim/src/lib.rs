@@ -7,6 +7,7 @@
 //! * [`machine`]: the same for the common shapes, made for speed;
 //! * [`spec`]: levels and links as they are written on a command line;
 //! * [`run`]: a whole simulation, from spec to results;
+//! * [`forecast`]: how sure a simulated figure is, from the windows of a run;
 //! * [`theory`]: hit ratios in closed form, to hold results against;
 //! * [`curve`]: miss-ratio curves, exact and from samples;
 //! * [`locality`]: re-access intervals between the levels;
@@ -18,6 +19,7 @@
 
 pub mod batch;
 pub mod curve;
+pub mod forecast;
 pub mod hierarchy;
 mod index;
 pub mod link;

@@ -20,6 +20,7 @@ mod results;
 mod shared;
 mod traces;
 mod view;
+mod windows;
 
 pub use columns::{Column, Values};
 use drive::{Drive, Known};
@@ -33,6 +34,7 @@ use requests::interleaved;
 pub use results::{LevelResult, Report, Run};
 pub use traces::{TraceFacts, TraceSimulation, Traces};
 pub use view::{ViewChoice, ViewError};
+pub use windows::Window;
 
 /// Passes over the blocks, as many requests as there are blocks, that warm the caches and that
 /// are measured, where nothing else is asked for.

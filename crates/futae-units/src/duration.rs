@@ -1,4 +1,4 @@
-//! Durations as they are written on every command line: `200us`, `10s`, `2min`.
+//! Durations as they are written on every command line: `200us`, `10s`, `2min`, `1h`.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ const LONGEST_SECONDS: f64 = 86_400.0;
 /// A text that is not a duration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{text}: write a time above 0 and of at most a day, such as 200us, 500ms, 10s or 2min; \
+    "{text}: write a time above 0 and of at most a day, such as 200us, 500ms, 10s, 2min or 1h; \
      a bare number counts seconds"
 )]
 pub struct DurationError {
@@ -16,7 +16,7 @@ pub struct DurationError {
     pub text: String,
 }
 
-/// Reads `200us`, `500ms`, `10s`, `2min` or a number of seconds.
+/// Reads `200us`, `500ms`, `10s`, `2min`, `1h` or a number of seconds.
 ///
 /// # Errors
 ///
@@ -32,6 +32,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, DurationError> {
         "us" | "µs" => 1e-6,
         "ms" => 1e-3,
         "min" => 60.0,
+        "h" => 3600.0,
         _ => return Err(wrong()),
     };
     let number: f64 = number.trim().parse().map_err(|_| wrong())?;
@@ -55,6 +56,7 @@ mod tests {
             ("2", 2_000_000),
             ("10s", 10_000_000),
             ("2min", 120_000_000),
+            ("1h", 3_600_000_000),
         ] {
             let duration = parse_duration(text).unwrap_or_else(|e| panic!("{e}"));
             assert_eq!(duration, Duration::from_micros(micros), "{text}");
@@ -64,7 +66,7 @@ mod tests {
     #[test]
     fn nothing_else_is_a_duration() {
         for text in [
-            "", "s", "0", "-1s", "1h", "2 days", "inf", "NaN", "86401", "1e9min",
+            "", "s", "0", "-1s", "25h", "2 days", "inf", "NaN", "86401", "1e9min",
         ] {
             let error = parse_duration(text).expect_err(text).to_string();
             assert!(error.starts_with(&format!("{text}: ")), "{error}");

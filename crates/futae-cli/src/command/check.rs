@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 /// Check a configuration file without serving
 ///
-/// The file is one for `futae serve --config`, or for `futae balance --config`, which has [[guest]] tables. Nothing is
+/// The file is one for `futae serve --config`, or for `futae balance --config`, which has `[[guest]]` tables. Nothing is
 /// opened for writing, locked or listened on, so a file can be checked beside the server that uses it. Exits with 2 and
 /// names the key and its line if the file is wrong, and with 1 if something that it names is missing.
 #[derive(clap::Args)]

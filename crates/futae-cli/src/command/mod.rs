@@ -1,11 +1,13 @@
 //! One subcommand a file: its arguments and what it does with them.
 
+pub mod advise;
 pub mod agent;
 pub mod balance;
 pub mod check;
 mod container;
 pub mod demo;
 pub mod export;
+mod forecast;
 pub mod load;
 pub mod locality;
 pub mod mount;
@@ -13,6 +15,7 @@ pub mod mrc;
 pub mod paper;
 pub mod policies;
 pub mod protect;
+pub mod record;
 pub mod reference;
 pub mod serve;
 pub mod sim;
@@ -20,5 +23,6 @@ mod source_args;
 pub mod top;
 pub mod trace;
 mod trace_args;
+pub mod verify;
 mod volumes;
 mod write_args;

@@ -35,7 +35,7 @@ use unclean::UncleanArgs;
 /// Serve disk images over NBD and vhost-user from one cache
 #[derive(clap::Args)]
 pub struct Args {
-    /// TOML file with options by their long names (cache = "4GiB") and exports as [[export]] tables. Options on
+    /// TOML file with options by their long names (cache = "4GiB") and exports as `[[export]]` tables. Options on
     /// the command line go before it, and are added to its lists. SIGHUP has it read again: the sizes of
     /// caches change at once; other changes are logged and need a restart
     #[arg(long, value_name = "FILE")]

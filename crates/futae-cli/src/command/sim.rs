@@ -3,6 +3,8 @@
 mod ask;
 mod render;
 
+pub(super) use ask::{failure, split_policies};
+
 use super::trace_args::{TraceArgs, ViewArgs};
 use crate::failure::Failure;
 use crate::progress::Progress;

@@ -109,6 +109,13 @@ impl Engine {
         self.block_bytes
     }
 
+    /// The name of a volume; empty if there is none of that number.
+    pub fn volume_name(&self, volume: VolumeId) -> String {
+        let state = self.lock();
+        let known = state.volumes.get(usize::from(volume.0));
+        known.map_or_else(String::new, |known| known.name.clone())
+    }
+
     /// Size of a volume in bytes.
     pub fn volume_bytes(&self, volume: VolumeId) -> u64 {
         self.lock().volumes[usize::from(volume.0)].size_bytes

@@ -84,6 +84,7 @@ impl State {
             return false;
         };
         self.tally.bytes_read += span.length;
+        self.record(&span, false);
         let mut given = 0;
         for (&slot, index) in slots[..count].iter().zip(first..) {
             let block = BlockId::new(span.volume, index);

@@ -10,6 +10,7 @@ use super::generations::{self, Generations};
 use super::loads::{Loads, PAGE_BYTES, PIECE_BYTES};
 use super::log::DecisionLog;
 use super::options::{EngineOptions, OnEviction};
+use super::recording::Recording;
 use super::rest::{Handing, Waiting};
 use super::steps::Steps;
 use super::tally::Tally;
@@ -76,6 +77,8 @@ pub struct State {
     pub log: Option<DecisionLog>,
     /// How many of the policy's remarks were logged.
     pub remarks_logged: usize,
+    /// What is asked, if it is recorded.
+    pub recording: Option<Box<Recording>>,
 }
 
 impl State {
@@ -127,6 +130,7 @@ impl State {
             by_class: [Tally::default(); 8],
             log: log.map(DecisionLog::create).transpose()?,
             remarks_logged: 0,
+            recording: None,
         })
     }
 
@@ -137,6 +141,12 @@ impl State {
 
     /// Decides on one request; what is left to do goes into `effects`.
     pub fn begin(&mut self, request: Request, effects: &mut Effects) {
+        self.record_request(&request);
+        self.decide(request, effects);
+    }
+
+    /// As [`begin`](Self::begin), of a request that has begun before and had to wait.
+    pub fn decide(&mut self, request: Request, effects: &mut Effects) {
         let volume = request.volume;
         let grows = |volume: &Volume| volume.grows;
         if self.volumes.get(usize::from(volume.0)).is_some_and(grows) {

@@ -99,7 +99,7 @@ impl State {
                     is_full = true;
                     break;
                 }
-                self.begin(request, effects);
+                self.decide(request, effects);
             }
             queue.append(&mut self.volumes[at].dirt.throttled);
             self.volumes[at].dirt.throttled = queue;

@@ -3,6 +3,7 @@
 //! | line | answer |
 //! | --- | --- |
 //! | `{"command":"status"}` | a [`MountStatus`] |
+//! | `{"command":"record","sample":1}`, `{"command":"recorded"}`, `{"command":"end-record"}` | `{"recording":true}`, a [`futae_control::RecordingPart`], `{"recording":false}` |
 //! | `{"command":"resize","cache":"1GiB"}` | `{"capacity_blocks":N}` |
 
 use crate::failure::Failure;
@@ -37,7 +38,7 @@ struct Resize {
 
 /// The orders that every mount takes; `path` is where it shows what it calls `shown`.
 pub fn of_mount(engine: &Arc<Engine>, source: &str, path: PathBuf, shown: Vec<String>) -> Orders {
-    let (asked, resized) = (Arc::clone(engine), Arc::clone(engine));
+    let [asked, resized, recorded] = std::array::from_fn(|_| Arc::clone(engine));
     let source = source.to_owned();
     let started = Instant::now();
     let status = move |NoArguments {}| {
@@ -57,6 +58,7 @@ pub fn of_mount(engine: &Arc<Engine>, source: &str, path: PathBuf, shown: Vec<St
     Orders::new()
         .with("status", status)
         .with("resize", move |Resize { cache }| resize(&resized, cache))
+        .with_recording(move |_| Ok(Arc::clone(&recorded)))
 }
 
 /// The path in `--control unix:PATH`.

@@ -113,7 +113,11 @@ fn resize_all(plan: &Plan, server: &Server) -> usize {
 /// Whether all is as it was, but for the size of a cache of its own.
 fn is_same_but_for_size(old: &VolumeSpec, new: &VolumeSpec) -> bool {
     let old = VolumeSpec {
-        share: old.share.and(new.share),
+        // A cache of its own that is new, or gone, is more than another size.
+        share: match (old.share, new.share) {
+            (Some(_), Some(new)) => Some(new),
+            (old, _) => old,
+        },
         ..old.clone()
     };
     old == *new

@@ -162,7 +162,7 @@ fn say_facts(facts: &TraceFacts) {
 }
 
 /// A trace that cannot be read is no mistake in the arguments, unless its format is.
-fn failure(error: SimulationError) -> Failure {
+pub fn failure(error: SimulationError) -> Failure {
     match error {
         SimulationError::Trace(error)
             if error.at.is_some() || matches!(error.kind, TraceErrorKind::Io(_)) =>
@@ -206,7 +206,7 @@ fn hierarchies(args: &Args) -> Result<Vec<Vec<LevelSpec>>, Failure> {
 }
 
 /// Splits at commas outside of parentheses.
-fn split_policies(text: &str) -> Vec<&str> {
+pub fn split_policies(text: &str) -> Vec<&str> {
     let mut depth = 0;
     let outside = |c: char| {
         match c {

@@ -1,0 +1,243 @@
+//! `futae advise`: how to divide memory between guests and host, and under which policy, from a trace.
+
+mod apply;
+mod choices;
+mod reason;
+mod render;
+mod weigh;
+
+use super::forecast::{Forecast, Place};
+use super::record::Facts;
+use super::trace_args::{TraceArgs, ViewArgs, say_doubts, say_skipped};
+use crate::failure::Failure;
+use crate::progress::Progress;
+use crate::save::{Output, print};
+use choices::Memory;
+use futae_policy::{Kind, PolicySpec};
+use futae_sim::run::{Latency, Requests, Traces, in_parallel};
+use futae_trace::WorkloadSpec;
+use futae_units::Size;
+use std::path::{Path, PathBuf};
+
+/// What a request takes where nothing else is said: memory, a host's cache over a socket, and an SSD.
+const LATENCY_DEFAULT: &str = "upper=1us,lower=10us,link=30us,store=300us";
+
+/// Advise how to divide memory between guests and host, and which policy to use
+///
+/// Simulates choices of memory and policies under a trace or a workload, and says which is best. Each figure has the
+/// bounds within which 95 of 100 runs as long as this one are expected under the same load. A recording by futae
+/// record was made at the host, where only the host's cache is up for choice; of any other trace it is assumed that
+/// programs in the guest made the requests.
+#[derive(clap::Args)]
+pub struct Args {
+    /// What is asked for, one for each guest: a trace file, or e.g. zipf(1.0):10GiB
+    #[arg(value_name = "TRACE|WORKLOAD", required = true)]
+    sources: Vec<String>,
+    /// All memory that is to be divided; of a trace made at the host, that of the host's cache
+    #[arg(long)]
+    memory: Size,
+    /// Where the requests were made [default: host for a recording by futae record, otherwise guest]
+    #[arg(long, value_enum)]
+    at: Option<Place>,
+    /// Memory of each guest's own cache, where it is settled; all of --memory is then the host's
+    #[arg(long, value_name = "SIZE")]
+    guest_memory: Option<Size>,
+    /// How a guest's own cache replaces: linux (kernels before 6.12), mglru, lru, or any policy
+    #[arg(long, value_name = "POLICY", default_value_t = PolicySpec::of(Kind::linux))]
+    guest_cache: PolicySpec,
+    /// Policies for the host's cache, separated by commas [default: those that suit the place]
+    #[arg(long, value_name = "POLICY,...")]
+    policies: Option<String>,
+    /// What a request takes
+    #[arg(long, value_name = "PLACE=TIME,...", default_value = LATENCY_DEFAULT)]
+    latency: Latency,
+    /// Requests before counting begins [default: a quarter of a trace, 5 times the blocks of a workload]
+    #[arg(long, value_name = "REQUESTS")]
+    warmup: Option<u64>,
+    /// Requests that are counted [default: all that are left of a trace, 5 times the blocks of a workload]
+    #[arg(long)]
+    requests: Option<u64>,
+    /// All randomness comes from this number
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    #[command(flatten)]
+    trace: TraceArgs,
+    #[command(flatten)]
+    view: ViewArgs,
+    /// Threads [default: one for each processor]
+    #[arg(long)]
+    threads: Option<usize>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// Write the forecast to FILE, for futae verify
+    #[arg(long, value_name = "FILE")]
+    save: Option<PathBuf>,
+    /// Write the advised cache and policy into FILE, a configuration of futae serve. What else is in it stays
+    #[arg(long, value_name = "FILE.toml")]
+    apply: Option<PathBuf>,
+}
+
+/// What is asked for.
+enum Source {
+    Traces(Box<Traces>),
+    Workloads(Vec<WorkloadSpec>),
+}
+
+/// Simulates, prints and writes.
+pub fn run(args: &Args) -> Result<(), Failure> {
+    let output = |path: &PathBuf| Output::new(path);
+    let saved = args.save.as_ref().map(output).transpose()?;
+    let applied = args.apply.as_deref().map(apply::Target::read).transpose()?;
+    let facts = facts(args)?;
+    let source = open(args)?;
+    let forecast = forecast(args, &source, facts.as_ref())?;
+    if let Some(file) = saved {
+        file.write(format!("{}\n", serde_json::to_string_pretty(&forecast)?).as_bytes())?;
+    }
+    if let Some(target) = applied {
+        target.write(forecast.advised())?;
+    }
+    print(&if args.json {
+        format!("{}\n", serde_json::to_string_pretty(&forecast)?)
+    } else {
+        render::render(&forecast)
+    })
+}
+
+/// The facts of a recording, if it is one; all of several must be.
+fn facts(args: &Args) -> Result<Option<Facts>, Failure> {
+    let all = args
+        .sources
+        .iter()
+        .map(|source| Facts::beside(Path::new(source)));
+    let all: Vec<_> = all
+        .collect::<Result<Vec<_>, _>>()?
+        .into_iter()
+        .flatten()
+        .collect();
+    let samples = all.windows(2).any(|two| two[0].sample != two[1].sample);
+    if samples || !all.is_empty() && all.len() != args.sources.len() {
+        return Err(Failure::usage(
+            "either all sources are recordings with the same sample, or none is",
+        ));
+    }
+    if let Some(lost) = all.iter().find(|facts| facts.lost > facts.requests / 100) {
+        eprintln!(
+            "futae: warning: {} of {} requests are missing in the recording, so hits may be too few; record a --sample",
+            lost.lost,
+            lost.lost + lost.requests
+        );
+    }
+    Ok(all.into_iter().next())
+}
+
+fn open(args: &Args) -> Result<Source, Failure> {
+    let files = args
+        .sources
+        .iter()
+        .filter(|source| Path::new(source).exists())
+        .count();
+    if files == 0 {
+        let parsed = args.sources.iter().map(|source| {
+            let parsed = source.parse::<WorkloadSpec>();
+            parsed.map_err(|error| {
+                Failure::usage(format!("{source} is no file, and no workload: {error}"))
+            })
+        });
+        args.trace.refuse()?;
+        args.view.refuse()?;
+        return Ok(Source::Workloads(parsed.collect::<Result<_, _>>()?));
+    }
+    if files < args.sources.len() {
+        return Err(Failure::usage(
+            "either all guests have traces, or all have workloads",
+        ));
+    }
+    let paths: Vec<PathBuf> = args.sources.iter().map(PathBuf::from).collect();
+    let (options, view) = (args.trace.options()?, args.view.choice()?);
+    let progress = Progress::new("reading", args.json);
+    let traces = Traces::read(&paths, &options, view, &mut |done| progress.set(done));
+    let traces = traces.map_err(super::sim::failure)?;
+    say_skipped(traces.facts().records_skipped);
+    say_doubts(&traces.facts().doubts);
+    Ok(Source::Traces(Box::new(traces)))
+}
+
+fn forecast(args: &Args, source: &Source, facts: Option<&Facts>) -> Result<Forecast, Failure> {
+    let block_bytes = args.trace.block_bytes()?;
+    let requests = match source {
+        Source::Traces(traces) => Requests::Traces(traces),
+        Source::Workloads(workloads) => Requests::Workloads {
+            workloads,
+            block_bytes,
+            seed: args.seed,
+        },
+    };
+    let at = args.at.unwrap_or(match facts {
+        Some(_) => Place::Host,
+        None => Place::Guest,
+    });
+    let sample = facts.map_or(1.0, |facts| facts.sample);
+    let memory = Memory {
+        bytes: args.memory.bytes(block_bytes).map_err(Failure::usage)?,
+        block_bytes,
+        guests: args.sources.len() as u32,
+        sample,
+    };
+    let guest_bytes = args
+        .guest_memory
+        .map(|size| size.bytes(block_bytes))
+        .transpose();
+    let guest = choices::Guest {
+        policy: &args.guest_cache,
+        bytes: guest_bytes.map_err(Failure::usage)?,
+    };
+    let plans = choices::choices(at, &memory, &guest, args.policies.as_deref())?;
+    let latency = match facts.and_then(|facts| facts.store_read_micros) {
+        // What the store of the recording took says more than what stores usually take.
+        Some(micros) if args.latency == LATENCY_DEFAULT.parse().map_err(Failure::usage)? => {
+            Latency {
+                store: micros / 1e6,
+                ..args.latency
+            }
+        }
+        _ => args.latency,
+    };
+    let settled = weigh::Settled::new(
+        &requests,
+        block_bytes,
+        (args.warmup, args.requests),
+        args.seed,
+    )?;
+    let progress = Progress::new("simulating", args.json);
+    let threads = args
+        .threads
+        .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+    let options = in_parallel(
+        plans.len(),
+        threads,
+        &|done| progress.set(done),
+        |at, progress| weigh::weigh(&requests, &plans[at], &settled, &latency, progress),
+    );
+    let options = options
+        .into_iter()
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(super::sim::failure)?;
+    drop(progress);
+    let best = reason::best(&options);
+    Ok(Forecast {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        sources: args.sources.clone(),
+        at,
+        memory_bytes: memory.bytes,
+        block_bytes,
+        guests: memory.guests,
+        sample,
+        requests: settled.requests,
+        warmup_requests: settled.warmup,
+        reason: reason::reason(&options, best, at),
+        best,
+        options,
+    })
+}

@@ -1,0 +1,161 @@
+//! `futae record`: what is asked of a running cache, as a trace.
+
+mod file;
+mod source;
+
+use crate::failure::Failure;
+use crate::progress::Progress;
+use crate::table::count;
+pub use file::Facts;
+use file::RecordingFile;
+use futae_units::{Size, parse_duration};
+use serde_json::json;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag;
+pub use source::{Source, Traffic};
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+/// Between two looks at what was recorded. The cache has room for 65,536 requests, so up to 650,000 a second are kept.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Record what is asked of a running cache as a trace
+///
+/// The server or mount must have been started with --control. The trace is CSV, which every command that reads traces
+/// takes, with FILE.json beside it: what was recorded, of which cache, and how much was lost. The recording ends after
+/// --time, at --max-size, or at SIGINT or SIGTERM; the file is whole at any time. Requests are recorded in the order in
+/// which the cache decides on them; what a guest's own cache serves never gets there.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Its control socket: unix:PATH or PATH
+    control: String,
+    /// The trace to write, e.g. day.csv
+    #[arg(long, short, value_name = "FILE")]
+    out: PathBuf,
+    /// The export whose cache is recorded, where exports have caches of their own. Of a cache that several exports
+    /// have together, all of them are recorded
+    #[arg(long)]
+    export: Option<String>,
+    /// How long, e.g. 10min [default: until it is interrupted]
+    #[arg(long, value_name = "DURATION")]
+    time: Option<String>,
+    /// The part of all blocks whose requests are recorded, e.g. 1%. The same blocks are chosen every time
+    #[arg(long, value_name = "PERCENT", default_value = "100%")]
+    sample: String,
+    /// End when the trace has so many bytes
+    #[arg(long, value_name = "SIZE", default_value = "1GiB")]
+    max_size: Size,
+    /// Go on with a recording of the same cache and sample that ended, or was killed
+    #[arg(long)]
+    append: bool,
+    /// Print JSON, one line at the start and one at the end
+    #[arg(long)]
+    json: bool,
+}
+
+/// Records until the end, and says what was recorded.
+pub fn run(args: &Args) -> Result<(), Failure> {
+    let sample = sample(&args.sample)?;
+    let time = args.time.as_deref().map(parse_duration).transpose();
+    let time = time.map_err(Failure::usage)?;
+    let max_bytes = args.max_size.bytes(1).map_err(Failure::usage)?;
+    let ended = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        flag::register(signal, Arc::clone(&ended))?;
+    }
+    let source = Source::new(&args.control, args.export.clone());
+    let facts = source.facts(sample)?;
+    let mut file = RecordingFile::open(&args.out, facts, args.append)?;
+    source.begin(sample)?;
+    announce(args)?;
+    let progress = Progress::new("recording", args.json || time.is_none());
+    let begun = Instant::now();
+    let outcome = loop {
+        std::thread::sleep(
+            PAUSE.min(time.map_or(PAUSE, |time| time.saturating_sub(begun.elapsed()))),
+        );
+        let part = match source.take() {
+            Ok(part) => part,
+            Err(problem) => break Err(problem),
+        };
+        file.add(&part, begun.elapsed())?;
+        if let Some(time) = time {
+            progress.set(begun.elapsed().as_secs_f64() / time.as_secs_f64());
+        }
+        let is_full = file.bytes() >= max_bytes;
+        if is_full || ended.load(Relaxed) || time.is_some_and(|time| begun.elapsed() >= time) {
+            break Ok(is_full);
+        }
+    };
+    drop(progress);
+    // Of a server that has ended what came so far is kept.
+    let is_full = match outcome {
+        Ok(is_full) => {
+            let after = source.facts(sample)?;
+            source.end()?;
+            file.finish(&after)?;
+            is_full
+        }
+        Err(problem) => {
+            file.finish_alone()?;
+            eprintln!("futae: warning: the recording ends here: {problem}");
+            false
+        }
+    };
+    if is_full {
+        let limit = args.max_size;
+        eprintln!("futae: the recording ends here: the trace has {limit} (--max-size)");
+    }
+    say(args, file.facts())
+}
+
+fn announce(args: &Args) -> Result<(), Failure> {
+    let (mut out, path) = (std::io::stdout().lock(), args.out.display());
+    if args.json {
+        writeln!(out, "{}", json!({ "recording": path.to_string() }))?;
+    } else {
+        writeln!(out, "recording to {path} until SIGINT (Ctrl-C)")?;
+    }
+    Ok(())
+}
+
+fn say(args: &Args, facts: &Facts) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    if args.json {
+        writeln!(out, "{}", serde_json::to_string(facts)?)?;
+        return Ok(());
+    }
+    let path = args.out.display();
+    let (requests, seconds) = (count(facts.requests), facts.seconds);
+    writeln!(
+        out,
+        "{path}: {requests} requests in {seconds:.1} s, {} lost",
+        count(facts.lost)
+    )?;
+    if facts.lost > 0 {
+        writeln!(
+            out,
+            "Requests came faster than they could be written: record a --sample of the blocks"
+        )?;
+    }
+    Ok(())
+}
+
+/// The part of all blocks that a percentage is.
+fn sample(text: &str) -> Result<f64, Failure> {
+    let percent = text
+        .strip_suffix('%')
+        .and_then(|number| number.parse::<f64>().ok());
+    match percent {
+        Some(percent) if percent > 0.0 && percent <= 100.0 => Ok(percent / 100.0),
+        _ => {
+            let said = json!(text);
+            Err(Failure::usage(format!(
+                "--sample {said} is no percentage above 0% and at most 100%, such as 1%"
+            )))
+        }
+    }
+}

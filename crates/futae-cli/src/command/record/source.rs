@@ -1,0 +1,156 @@
+//! The running cache that is recorded.
+
+use super::Facts;
+use crate::failure::Failure;
+use futae_control::{EngineReport, RecordingPart, ask};
+use futae_engine::EngineStatus;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::path::PathBuf;
+
+/// What of a status matters here; servers and mounts have it alike.
+#[derive(Deserialize)]
+struct Status {
+    version: String,
+    engines: Vec<EngineReport>,
+}
+
+/// What came to a cache, and what it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Traffic {
+    pub policy: String,
+    pub capacity_bytes: u64,
+    /// Demand accesses, in blocks.
+    pub requests: u64,
+    /// Those that hit.
+    pub hits: u64,
+    pub bytes_read: u64,
+    pub bytes_written: u64,
+}
+
+impl Traffic {
+    fn of(cache: &EngineStatus) -> Self {
+        Self {
+            policy: cache.policy.clone(),
+            capacity_bytes: cache.capacity_blocks * cache.block_bytes,
+            requests: cache.volumes.iter().map(|volume| volume.requests).sum(),
+            hits: cache.volumes.iter().map(|volume| volume.hits).sum(),
+            bytes_read: cache.bytes_read,
+            bytes_written: cache.bytes_written,
+        }
+    }
+
+    /// What came since `before`, or since the start of a cache that was started anew meanwhile.
+    pub fn since(&self, before: &Self) -> Self {
+        if self.requests < before.requests {
+            return self.clone();
+        }
+        Self {
+            policy: self.policy.clone(),
+            capacity_bytes: self.capacity_bytes,
+            requests: self.requests - before.requests,
+            hits: self.hits.saturating_sub(before.hits),
+            bytes_read: self.bytes_read.saturating_sub(before.bytes_read),
+            bytes_written: self.bytes_written.saturating_sub(before.bytes_written),
+        }
+    }
+
+    /// Bytes written per byte asked for.
+    pub fn write_share(&self) -> f64 {
+        let all = self.bytes_read + self.bytes_written;
+        if all == 0 {
+            return 0.0;
+        }
+        self.bytes_written as f64 / all as f64
+    }
+}
+
+/// A cache behind a control socket.
+pub struct Source {
+    path: PathBuf,
+    export: Option<String>,
+}
+
+impl Source {
+    /// The cache of `export`, or the only one, behind a socket.
+    pub fn new(control: &str, export: Option<String>) -> Self {
+        let path = control.strip_prefix("unix:").unwrap_or(control);
+        Self {
+            path: path.into(),
+            export,
+        }
+    }
+
+    /// What the cache is, and what it has counted so far.
+    pub fn facts(&self, sample: f64) -> Result<Facts, Failure> {
+        let status = self.status()?;
+        Ok(Facts::of(
+            &status.version,
+            &self.cache(&status)?.engine,
+            sample,
+        ))
+    }
+
+    /// What came to the cache since it was started.
+    pub fn traffic(&self) -> Result<Traffic, Failure> {
+        Ok(Traffic::of(&self.cache(&self.status()?)?.engine))
+    }
+
+    fn status(&self) -> Result<Status, Failure> {
+        Ok(serde_json::from_value(ask(
+            &self.path,
+            &json!({ "command": "status" }),
+        )?)?)
+    }
+
+    fn cache<'a>(&self, status: &'a Status) -> Result<&'a EngineReport, Failure> {
+        let is_it = |report: &&EngineReport| match &self.export {
+            Some(export) => report.exports.contains(export),
+            None => true,
+        };
+        let caches: Vec<_> = status.engines.iter().filter(is_it).collect();
+        match (&caches[..], &self.export) {
+            ([cache], _) => Ok(cache),
+            ([], Some(export)) => {
+                let known: Vec<_> = status
+                    .engines
+                    .iter()
+                    .flat_map(|one| one.exports.clone())
+                    .collect();
+                let known = known.join(", ");
+                Err(Failure::usage(format!(
+                    "no export is named {export:?}; there are {known}"
+                )))
+            }
+            (caches, _) => {
+                let count = caches.len();
+                Err(Failure::usage(format!(
+                    "there are {count} caches; choose one by --export"
+                )))
+            }
+        }
+    }
+
+    pub fn begin(&self, sample: f64) -> Result<(), Failure> {
+        self.order("record", Some(sample)).map(drop)
+    }
+
+    pub fn take(&self) -> Result<RecordingPart, Failure> {
+        Ok(serde_json::from_value(self.order("recorded", None)?)?)
+    }
+
+    pub fn end(&self) -> Result<(), Failure> {
+        self.order("end-record", None).map(drop)
+    }
+
+    fn order(&self, command: &str, sample: Option<f64>) -> Result<Value, Failure> {
+        let mut order = json!({ "command": command });
+        if let Some(export) = &self.export {
+            order["export"] = json!(export);
+        }
+        if let Some(sample) = sample {
+            order["sample"] = json!(sample);
+        }
+        Ok(ask(&self.path, &order)?)
+    }
+}

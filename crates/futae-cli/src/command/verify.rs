@@ -1,0 +1,124 @@
+//! `futae verify`: what was forecast against what comes.
+
+mod judge;
+
+use super::forecast::{Choice, Forecast};
+use super::record::Source;
+use crate::failure::Failure;
+use crate::table::count;
+use anyhow::anyhow;
+use futae_units::parse_duration;
+use judge::{Judgement, judge};
+use serde_json::json;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::mpsc::{self, RecvTimeoutError};
+
+/// Hold a running cache against its forecast
+///
+/// Counts hits over a period and compares their ratio with what futae advise forecast for the advised choice. A measured
+/// ratio outside the bounds is an alarm, with its likely cause, and the exit status is 1. The bounds are wider than in the
+/// forecast where fewer requests are counted than it was made from.
+#[derive(clap::Args)]
+pub struct Args {
+    /// What futae advise --save wrote
+    forecast: PathBuf,
+    /// The control socket of the running server or mount: unix:PATH or PATH
+    control: String,
+    /// The export whose cache is meant, where exports have caches of their own
+    #[arg(long)]
+    export: Option<String>,
+    /// The period over which hits are counted, e.g. 60s, 10min
+    #[arg(long, value_name = "DURATION", default_value = "60s")]
+    time: String,
+    /// Go on, period after period, until SIGINT or SIGTERM; alarms go to standard error
+    #[arg(long)]
+    watch: bool,
+    /// Print JSON, one line at the start and one for each period
+    #[arg(long)]
+    json: bool,
+}
+
+/// Measures and compares.
+pub fn run(args: &Args) -> Result<(), Failure> {
+    let forecast = Forecast::read(&args.forecast)?;
+    let choice = forecast.advised();
+    if choice.host_hit_ratio.is_none() {
+        let message = "the forecast advises to have no cache on the host, so there is nothing to hold a server against";
+        return Err(Failure::usage(message));
+    }
+    let period = parse_duration(&args.time).map_err(Failure::usage)?;
+    let source = Source::new(&args.control, args.export.clone());
+    let mut before = source.traffic()?;
+    let over = interruptions()?;
+    announce(args, choice)?;
+    loop {
+        let ended = !matches!(over.recv_timeout(period), Err(RecvTimeoutError::Timeout));
+        let now = source.traffic()?;
+        let judgement = judge(&forecast, &now.since(&before));
+        before = now;
+        say(args, &judgement)?;
+        match (&judgement.alarm, args.watch) {
+            (Some(alarm), true) => eprintln!("futae: alarm: {alarm}"),
+            (Some(alarm), false) => return Err(anyhow!("{alarm}").into()),
+            (None, _) => {}
+        }
+        if ended || !args.watch {
+            return Ok(());
+        }
+    }
+}
+
+fn announce(args: &Args, choice: &Choice) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    if args.json {
+        writeln!(
+            out,
+            "{}",
+            json!({ "forecast": choice.host_hit_ratio, "levels": choice.levels })
+        )?;
+    } else {
+        writeln!(out, "{}: counting for {}", choice.name(), args.time)?;
+    }
+    Ok(())
+}
+
+/// Gets a message when the program is told to end.
+fn interruptions() -> Result<mpsc::Receiver<()>, Failure> {
+    let mut signals = Signals::new([SIGINT, SIGTERM])?;
+    let (sender, receiver) = mpsc::channel();
+    let wait = move || {
+        signals.forever().next();
+        // Nobody listens any more if the program is at its end.
+        let _ = sender.send(());
+    };
+    std::thread::Builder::new()
+        .name("signals".into())
+        .spawn(wait)?;
+    Ok(receiver)
+}
+
+fn say(args: &Args, judgement: &Judgement) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    if args.json {
+        writeln!(out, "{}", serde_json::to_string(judgement)?)?;
+        return Ok(());
+    }
+    let percent = |ratio: f64| format!("{:.1} %", ratio * 100.0);
+    let measured = judgement.hit_ratio.map_or_else(|| "no".to_owned(), percent);
+    let verdict = if judgement.alarm.is_none() {
+        "as forecast"
+    } else {
+        "not as forecast"
+    };
+    writeln!(
+        out,
+        "{measured} hits of {} requests; forecast {} to {}: {verdict}",
+        count(judgement.requests),
+        percent(judgement.low),
+        percent(judgement.high)
+    )?;
+    Ok(())
+}

@@ -1,0 +1,190 @@
+//! What was measured, against what was forecast.
+
+use crate::command::forecast::Forecast;
+use crate::command::record::Traffic;
+use serde::Serialize;
+
+/// Fewer requests than this say nothing.
+const REQUESTS_MIN: u64 = 1000;
+/// What the simulation of a cache may be beside the real one: requests in flight are decided in another order, and
+/// capacities are not quite equal.
+const MODEL_ERROR: f64 = 0.005;
+/// Shares of writes that differ by more than this are of different loads.
+const WRITE_SHARE_ERROR: f64 = 0.05;
+/// The same of the capacity, as a part of it.
+const CAPACITY_ERROR: f64 = 0.01;
+
+/// One period.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Judgement {
+    /// Requests to the cache, in blocks.
+    pub requests: u64,
+    /// Hits per request; none without requests.
+    pub hit_ratio: Option<f64>,
+    /// Lower bound of what was forecast for so many requests.
+    pub low: f64,
+    /// Upper bound of the same.
+    pub high: f64,
+    /// What is wrong, with the likely cause; none if nothing is.
+    pub alarm: Option<String>,
+}
+
+/// Holds a period against the advised choice of a forecast.
+pub fn judge(forecast: &Forecast, traffic: &Traffic) -> Judgement {
+    let choice = forecast.advised();
+    // Asked for by the caller: there is a cache on the host.
+    let Some(expected) = &choice.host_hit_ratio else {
+        return Judgement {
+            requests: traffic.requests,
+            hit_ratio: None,
+            low: 0.0,
+            high: 1.0,
+            alarm: None,
+        };
+    };
+    // Of a sample, the forecast was made from as many fewer requests as there are blocks.
+    let forecast_requests = choice.host_requests as f64 / forecast.sample;
+    let length = traffic.requests as f64 / forecast_requests.max(1.0);
+    let (low, high) = expected.bounds_of(length);
+    let (low, high) = ((low - MODEL_ERROR).max(0.0), (high + MODEL_ERROR).min(1.0));
+    let hit_ratio = (traffic.requests > 0).then(|| traffic.hits as f64 / traffic.requests as f64);
+    let is_outside = hit_ratio.is_some_and(|ratio| ratio < low || ratio > high);
+    let alarm = match hit_ratio {
+        Some(ratio) if is_outside && traffic.requests >= REQUESTS_MIN => Some(format!(
+            "{:.1} % of requests hit, and {:.1} % to {:.1} % were forecast: {}",
+            ratio * 100.0,
+            low * 100.0,
+            high * 100.0,
+            cause(forecast, traffic)
+        )),
+        _ => None,
+    };
+    Judgement {
+        requests: traffic.requests,
+        hit_ratio,
+        low,
+        high,
+        alarm,
+    }
+}
+
+/// The likely cause, the surest first.
+fn cause(forecast: &Forecast, traffic: &Traffic) -> String {
+    let choice = forecast.advised();
+    let wanted = choice.host_policy.as_deref().unwrap_or_default();
+    if traffic.policy != wanted {
+        return format!(
+            "the cache's policy is {}, and the forecast is for {wanted}",
+            traffic.policy
+        );
+    }
+    let capacity = traffic.capacity_bytes as f64 / choice.host_bytes as f64;
+    if (capacity - 1.0).abs() > CAPACITY_ERROR {
+        return format!(
+            "the cache has {} bytes, and the forecast is for {}",
+            traffic.capacity_bytes, choice.host_bytes
+        );
+    }
+    let writes = traffic.write_share();
+    if (writes - choice.host_write_share).abs() > WRITE_SHARE_ERROR {
+        return format!(
+            "another load: {:.0} % of its bytes are written, and {:.0} % were forecast; record it (futae record) and ask futae \
+             advise anew",
+            writes * 100.0,
+            choice.host_write_share * 100.0
+        );
+    }
+    match choice.guest_bytes {
+        Some(_) => "another load, or guests whose caches are of another size or replace otherwise than was simulated; record it (futae \
+                    record) and ask futae advise anew"
+            .to_owned(),
+        None => "another load; record it (futae record) and ask futae advise anew".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::forecast::{Choice, Place};
+    use futae_sim::WriteMode;
+    use futae_sim::forecast::Estimate;
+
+    fn forecast() -> Forecast {
+        let estimate = Estimate::of(&[0.5, 0.52, 0.48, 0.5]).expect("windows");
+        let choice = Choice {
+            levels: vec!["arc:256blocks".to_owned()],
+            links: Vec::new(),
+            write_mode: WriteMode::WriteThrough,
+            guest_bytes: None,
+            host_bytes: 1 << 20,
+            host_policy: Some("arc".to_owned()),
+            hit_ratio: estimate,
+            host_hit_ratio: Some(estimate),
+            host_requests: 10_000,
+            host_write_share: 0.2,
+            store_reads_per_request: estimate,
+            store_writes_per_request: estimate,
+            mean_access_seconds: estimate,
+            window_seconds: Vec::new(),
+        };
+        Forecast {
+            version: String::new(),
+            sources: Vec::new(),
+            at: Place::Host,
+            memory_bytes: 1 << 20,
+            block_bytes: 4096,
+            guests: 1,
+            sample: 1.0,
+            requests: 10_000,
+            warmup_requests: 0,
+            options: vec![choice],
+            best: 0,
+            reason: String::new(),
+        }
+    }
+
+    fn traffic(requests: u64, hits: u64) -> Traffic {
+        Traffic {
+            policy: "arc".to_owned(),
+            capacity_bytes: 1 << 20,
+            requests,
+            hits,
+            bytes_read: 800,
+            bytes_written: 200,
+        }
+    }
+
+    #[test]
+    fn what_is_within_the_bounds_is_well() {
+        let judgement = judge(&forecast(), &traffic(10_000, 5_100));
+        assert_eq!(judgement.alarm, None, "{judgement:?}");
+        let short = judge(&forecast(), &traffic(2_000, 1_100));
+        assert!(short.high > judgement.high, "fewer requests are less sure");
+        assert_eq!(
+            judge(&forecast(), &traffic(500, 0)).alarm,
+            None,
+            "too few to tell"
+        );
+        assert_eq!(judge(&forecast(), &traffic(0, 0)).hit_ratio, None);
+    }
+
+    #[test]
+    fn an_alarm_has_its_likely_cause() {
+        let alarm = |change: &dyn Fn(&mut Traffic)| {
+            let mut traffic = traffic(10_000, 1_000);
+            change(&mut traffic);
+            judge(&forecast(), &traffic)
+                .alarm
+                .expect("10 % is far outside")
+        };
+        assert!(alarm(&|_| ()).contains("another load; record it"));
+        assert!(
+            alarm(&|t| t.policy = "lru".to_owned())
+                .contains("policy is lru, and the forecast is for arc")
+        );
+        assert!(alarm(&|t| t.capacity_bytes /= 2).contains("the cache has 524288 bytes"));
+        assert!(
+            alarm(&|t| t.bytes_written = 800).contains("50 % of its bytes are written, and 20 %")
+        );
+    }
+}

@@ -1,0 +1,89 @@
+//! Recording what is asked of a running cache: the orders `record`, `recorded` and `end-record`. Each takes the name
+//! of an export where there are several caches.
+
+use crate::Orders;
+use futae_engine::{Engine, Recorded};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The arguments of `record`: begin to record.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Record {
+    export: Option<String>,
+    /// The part of all blocks whose requests are recorded, above 0 and at most 1.
+    sample: f64,
+}
+
+/// The arguments of `recorded` and `end-record`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OfRecording {
+    export: Option<String>,
+}
+
+/// The answer to `recorded`: what was recorded since the last time.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecordingPart {
+    /// Names of the volumes in `requests`, by their numbers.
+    pub volumes: BTreeMap<u16, String>,
+    /// Requests in the order in which the cache decided on them: microseconds since the recording began, number of the
+    /// volume, first byte, bytes, and 1 for a write.
+    pub requests: Vec<(u64, u16, u64, u64, u8)>,
+    /// Requests that came while there was no room.
+    pub lost: u64,
+}
+
+impl Orders {
+    /// Adds `record`, `recorded` and `end-record`. `cache_of` has the cache of an export, or the only one there is.
+    #[must_use]
+    pub fn with_recording(
+        self,
+        cache_of: impl Fn(Option<&str>) -> Result<Arc<Engine>, String> + Clone + Send + Sync + 'static,
+    ) -> Self {
+        let (begun, ended) = (cache_of.clone(), cache_of.clone());
+        self.with("record", move |Record { export, sample }| {
+            if !(sample > 0.0 && sample <= 1.0) {
+                return Err(format!("a sample is above 0 and at most 1, not {sample}"));
+            }
+            begun(export.as_deref())?.begin_recording(sample);
+            Ok(json!({ "recording": true }))
+        })
+        .with("recorded", move |OfRecording { export }| {
+            taken(cache_of(export.as_deref())?.as_ref())
+        })
+        .with("end-record", move |OfRecording { export }| {
+            ended(export.as_deref())?.end_recording();
+            Ok(json!({ "recording": false }))
+        })
+    }
+}
+
+fn taken(engine: &Engine) -> Result<Value, String> {
+    let part = engine
+        .take_recorded()
+        .ok_or("nothing is being recorded: another futae record has ended it")?;
+    let line = |recorded: &Recorded| {
+        let Recorded {
+            micros,
+            volume,
+            offset,
+            length,
+            is_write,
+        } = *recorded;
+        (micros, volume.0, offset, length, u8::from(is_write))
+    };
+    let ids = part.requests.iter().map(|r| (r.volume.0, r.volume));
+    let ids: BTreeMap<_, _> = ids.collect();
+    let part = RecordingPart {
+        volumes: ids
+            .into_iter()
+            .map(|(number, id)| (number, engine.volume_name(id)))
+            .collect(),
+        requests: part.requests.iter().map(line).collect(),
+        lost: part.lost,
+    };
+    serde_json::to_value(part).map_err(|error| error.to_string())
+}

@@ -1,0 +1,129 @@
+//! What is asked of a cache, recorded.
+
+mod common;
+
+use common::{BLOCK, Setup, setup, take, write};
+use futae_engine::{Batch, ClientId, OnEviction, Operation, ReadRange, Recorded, Request};
+
+fn now(setup: &Setup, operation: Operation) {
+    let client = setup.engine.join(setup.volume);
+    let answer = take(&setup.start(client, 1, operation));
+    answer.expect("answered").expect("well");
+    setup.engine.leave(setup.volume, client);
+}
+
+/// Offset, length and kind.
+fn what(recorded: &[Recorded]) -> Vec<(u64, u64, bool)> {
+    let what = |r: &Recorded| (r.offset, r.length, r.is_write);
+    recorded.iter().map(what).collect()
+}
+
+/// Reads of single blocks, by front ends that take data in place.
+struct Reads<'a>(&'a Setup, Vec<u64>, usize, ClientId);
+
+impl<'a> Reads<'a> {
+    fn new(setup: &'a Setup, blocks: Vec<u64>) -> Self {
+        Self(setup, blocks, 0, setup.engine.join(setup.volume))
+    }
+}
+
+impl Batch for Reads<'_> {
+    fn read(&self, at: usize) -> Option<ReadRange> {
+        Some(ReadRange {
+            volume: self.0.volume,
+            offset: self.1[at] * BLOCK,
+            length: BLOCK,
+        })
+    }
+
+    fn fill(&mut self, _: usize, _: usize, _: &[u8]) {}
+
+    fn filled(&mut self, _: usize) {
+        self.2 += 1;
+    }
+
+    fn request(&mut self, at: usize) -> Request {
+        Request {
+            volume: self.0.volume,
+            client: self.3,
+            sequence: 0,
+            operation: self.0.read(self.1[at], 1),
+            done: Box::new(|result| drop(result.expect("read"))),
+        }
+    }
+}
+
+#[test]
+fn requests_for_data_are_recorded_once_in_their_order() {
+    let setup = setup("lru", 8, 64, OnEviction::None);
+    now(&setup, setup.read(60, 1));
+    assert_eq!(setup.engine.take_recorded(), None, "nobody asked for it");
+    setup.engine.begin_recording(1.0);
+    now(&setup, setup.read(0, 2));
+    now(&setup, write(3 * BLOCK + 512, &[7; 1024]));
+    now(&setup, Operation::Flush);
+    let trim = Operation::Trim {
+        offset: 0,
+        length: BLOCK,
+    };
+    now(&setup, trim);
+    let client = setup.engine.join(setup.volume);
+    let beyond = take(&setup.start(client, 1, setup.read(63, 2)));
+    assert!(beyond.expect("answered").is_err(), "there are 64 blocks");
+    let mut reads = Reads::new(&setup, vec![1, 40, 1]);
+    setup.engine.run_batch(3, &mut reads);
+    assert_eq!(reads.2, 2, "two of them are resident");
+    let part = setup.engine.take_recorded().expect("a recording");
+    let expected = [
+        (0, 2 * BLOCK, false),
+        (3 * BLOCK + 512, 1024, true),
+        (BLOCK, BLOCK, false),
+        (40 * BLOCK, BLOCK, false),
+        (BLOCK, BLOCK, false),
+    ];
+    assert_eq!(what(&part.requests), expected);
+    assert!(part.requests.is_sorted_by_key(|recorded| recorded.micros));
+    assert_eq!(part.lost, 0);
+    now(&setup, setup.read(5, 1));
+    let last = setup.engine.end_recording().expect("what is left");
+    assert_eq!(what(&last.requests), [(5 * BLOCK, BLOCK, false)]);
+    now(&setup, setup.read(5, 1));
+    assert_eq!(setup.engine.end_recording(), None, "it is over");
+}
+
+#[test]
+fn of_a_sample_all_requests_for_the_same_blocks_are_recorded() {
+    let setup = setup("lru", 8, 512, OnEviction::None);
+    setup.engine.begin_recording(0.25);
+    for _ in 0..2 {
+        for first in (0..512).step_by(8) {
+            now(&setup, setup.read(first, 8));
+        }
+    }
+    let part = setup.engine.end_recording().expect("a recording");
+    let (first, second) = part.requests.split_at(part.requests.len() / 2);
+    assert_eq!(what(first), what(second), "the same blocks both times");
+    assert!((80..=176).contains(&first.len()), "{} of 512", first.len());
+    assert!(first.iter().all(|recorded| recorded.length == BLOCK));
+}
+
+#[test]
+fn a_reader_that_does_not_come_costs_a_bounded_room() {
+    let setup = setup("lru", 8, 64, OnEviction::None);
+    now(&setup, setup.read(1, 1));
+    setup.engine.begin_recording(1.0);
+    let mut reads = Reads::new(&setup, vec![1; 1000]);
+    for _ in 0..70 {
+        setup.engine.run_batch(1000, &mut reads);
+    }
+    let part = setup.engine.take_recorded().expect("a recording");
+    assert_eq!(part.requests.len() as u64 + part.lost, 70_000);
+    assert_eq!(part.requests.len(), 65_536);
+    setup.engine.run_batch(3, &mut reads);
+    let part = setup.engine.take_recorded().expect("a recording");
+    assert_eq!(
+        (part.requests.len(), part.lost),
+        (3, 0),
+        "there is room again"
+    );
+}

@@ -1,0 +1,229 @@
+//! How sure a simulated figure is.
+//!
+//! A run is cut into windows of as many requests each, and its figure (a hit ratio, reads a request) is taken in each:
+//! the method of batch means. The windows differ as the load differs from one time to another; how much says within
+//! which bounds another run under the same load is to be expected. The bounds know the variation of the load only.
+//! They do not know that the load, the guest's kernel or its read-ahead is another one than what was simulated.
+
+use serde::{Deserialize, Serialize};
+
+/// Windows of a run: few enough to be long, and enough to tell how they differ.
+pub const WINDOWS: u32 = 20;
+
+/// What 95 of 100 forecasts are to keep: the quantile of Student's distribution for two-sided 95 %, by degrees of
+/// freedom from 1 on.
+const STUDENT_95: [f64; 30] = [
+    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
+    2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056,
+    2.052, 2.048, 2.045, 2.042,
+];
+
+/// A correlation above this is a trend: the windows of one run then say little about another, and the bounds are wide.
+const CORRELATION_MAX: f64 = 0.9;
+
+/// A figure with what another run of the same length is expected to come to.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Estimate {
+    /// The figure of the run: the mean of its windows.
+    pub mean: f64,
+    /// Lower bound of 95 of 100 runs of the same length under the same load.
+    pub low: f64,
+    /// Upper bound of the same.
+    pub high: f64,
+    /// How much windows differ: their standard deviation, neighbours that are alike taken into account.
+    pub window_deviation: f64,
+    /// Windows.
+    pub windows: u32,
+}
+
+impl Estimate {
+    /// From the figures of the windows of a run, in their order; none from fewer than two.
+    #[must_use]
+    pub fn of(figures: &[f64]) -> Option<Self> {
+        if figures.len() < 2 || figures.iter().any(|figure| !figure.is_finite()) {
+            return None;
+        }
+        let count = figures.len() as f64;
+        let mean = figures.iter().sum::<f64>() / count;
+        let differences: Vec<f64> = figures.iter().map(|figure| figure - mean).collect();
+        let squares: f64 = differences.iter().map(|d| d * d).sum();
+        let products: f64 = differences.windows(2).map(|two| two[0] * two[1]).sum();
+        let correlation = if squares > 0.0 {
+            products / squares
+        } else {
+            0.0
+        };
+        // Where neighbours are alike there are fewer independent windows than there are windows.
+        let correlation = correlation.clamp(0.0, CORRELATION_MAX);
+        let inflation = (1.0 + correlation) / (1.0 - correlation);
+        let estimate = Self {
+            mean,
+            low: mean,
+            high: mean,
+            window_deviation: (squares / (count - 1.0) * inflation).sqrt(),
+            windows: figures.len() as u32,
+        };
+        let (low, high) = estimate.bounds_of(1.0);
+        Some(Self {
+            low,
+            high,
+            ..estimate
+        })
+    }
+
+    /// What 95 of 100 measurements are expected to come to that are `length` times as long as the run was: the
+    /// uncertainty of the run and that of the measurement together.
+    #[must_use]
+    pub fn bounds_of(&self, length: f64) -> (f64, f64) {
+        let windows = f64::from(self.windows);
+        let run = self.window_deviation * self.window_deviation / windows;
+        let variance = run * (1.0 + 1.0 / length.max(f64::MIN_POSITIVE));
+        let half = self.quantile() * variance.sqrt();
+        (self.mean - half, self.mean + half)
+    }
+
+    /// Half the width between the bounds.
+    #[must_use]
+    pub fn half_width(&self) -> f64 {
+        (self.high - self.low) / 2.0
+    }
+
+    /// With bounds that a ratio can have.
+    #[must_use]
+    pub fn within(self, least: f64, most: f64) -> Self {
+        Self {
+            low: self.low.clamp(least, most),
+            high: self.high.clamp(least, most),
+            ..self
+        }
+    }
+
+    /// Whether `other` may be the same figure: the two intervals have a value in common.
+    #[must_use]
+    pub fn overlaps(&self, other: &Self) -> bool {
+        self.low <= other.high && other.low <= self.high
+    }
+
+    fn quantile(&self) -> f64 {
+        let freedom = (self.windows as usize)
+            .saturating_sub(2)
+            .min(STUDENT_95.len() - 1);
+        STUDENT_95[freedom]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::{Requests, TraceSimulation};
+    use crate::{WriteMode, links};
+    use futae_policy::Prng;
+
+    #[test]
+    fn equal_windows_leave_no_doubt_and_two_are_the_least() {
+        let estimate = Estimate::of(&[0.25; 20]).expect("windows");
+        assert_eq!(
+            (estimate.mean, estimate.low, estimate.high),
+            (0.25, 0.25, 0.25)
+        );
+        assert_eq!(Estimate::of(&[0.5]), None);
+        assert_eq!(Estimate::of(&[0.5, f64::NAN]), None);
+    }
+
+    #[test]
+    fn the_bounds_are_those_of_the_textbook() {
+        // Mean 3, variance 2.5, no correlation of neighbours: 3 ± 2.776 * sqrt(2.5 / 5 * 2).
+        let estimate = Estimate::of(&[1.0, 4.0, 2.0, 5.0, 3.0]).expect("windows");
+        assert!((estimate.high - (3.0 + 2.776)).abs() < 1e-9, "{estimate:?}");
+        assert!((estimate.low - (3.0 - 2.776)).abs() < 1e-9, "{estimate:?}");
+        let (_, high) = estimate.bounds_of(0.25);
+        assert!(high > estimate.high, "a shorter measurement is less sure");
+    }
+
+    #[test]
+    fn a_trend_widens_the_bounds() {
+        let rising: Vec<f64> = (0..20).map(f64::from).collect();
+        let mut mixed = rising.clone();
+        (0..10).for_each(|at| mixed.swap(2 * at, 19 - at));
+        let (rising, mixed) = (Estimate::of(&rising), Estimate::of(&mixed));
+        let half = |estimate: Option<Estimate>| estimate.map_or(0.0, |e| e.half_width());
+        assert!(half(rising) > 2.0 * half(mixed));
+    }
+
+    /// Draws from a known distribution: 95 of 100 further means are within the bounds, give or take what chance
+    /// does to 2,000 of them.
+    #[test]
+    fn bounds_of_independent_windows_are_kept_as_often_as_they_say() {
+        let mut draws = Prng::new(7);
+        let mut means = |count: u32| -> Vec<f64> {
+            (0..count)
+                .map(|_| {
+                    (0..12)
+                        .map(|_| draws.bits() as f64 / u64::MAX as f64)
+                        .sum::<f64>()
+                })
+                .collect()
+        };
+        let kept = (0..2000).filter(|_| {
+            let estimate = Estimate::of(&means(20)).expect("windows");
+            let other = means(20).iter().sum::<f64>() / 20.0;
+            (estimate.low..=estimate.high).contains(&other)
+        });
+        let kept = kept.count();
+        assert!((1880..=1970).contains(&kept), "{kept} of 2000");
+    }
+
+    /// The forecast of a run under one seed holds for runs under others.
+    #[test]
+    fn runs_under_other_seeds_are_within_the_bounds() {
+        let loads = [
+            "uniform:2000blocks",
+            "zipf(0.8):2000blocks",
+            "zipf(1.1):2000blocks",
+            "normal(0.1):2000blocks",
+        ];
+        let (mut kept, mut all) = (0, 0);
+        for load in loads {
+            for levels in [
+                "lru:200blocks",
+                "lru:200blocks exclusive:300blocks",
+                "lru:200blocks arc:300blocks",
+            ] {
+                let levels: Vec<_> = levels
+                    .split(' ')
+                    .map(|level| level.parse().expect("a level"))
+                    .collect();
+                let spec = TraceSimulation {
+                    links: links(&levels, None),
+                    levels,
+                    write_mode: WriteMode::default(),
+                    seed: 1,
+                    warmup_requests: 5000,
+                    requests: Some(20_000),
+                };
+                let workloads = [load.parse().expect("a workload")];
+                let store_reads = |seed| {
+                    let requests = Requests::Workloads {
+                        workloads: &workloads,
+                        block_bytes: 4096,
+                        seed,
+                    };
+                    let windows = requests
+                        .in_windows(&spec, 4096, WINDOWS, &mut |_| {})
+                        .expect("a run");
+                    let ratios = windows
+                        .iter()
+                        .map(|window| window.store_reads as f64 / window.requests() as f64);
+                    Estimate::of(&ratios.collect::<Vec<_>>()).expect("windows")
+                };
+                let forecast = store_reads(1);
+                for seed in 2..12 {
+                    let other = store_reads(seed).mean;
+                    kept += u32::from((forecast.low..=forecast.high).contains(&other));
+                    all += 1;
+                }
+            }
+        }
+        assert!(kept * 100 >= all * 90, "{kept} of {all}");
+    }
+}

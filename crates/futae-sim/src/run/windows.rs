@@ -1,0 +1,295 @@
+//! A run whose counts are kept by window: as many requests in each, one window behind the other.
+
+use super::drive::Drive;
+use super::plan::{Plan, next_uses};
+use super::requests::interleaved;
+use super::{Known, Requests, SimulationError, TraceSimulation};
+use crate::machine::{self, Machine, Served};
+use futae_policy::Counters;
+use futae_trace::{BlockRequest, BlockStream};
+
+/// What was counted in one window.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Window {
+    /// Where the requests were served: at each level, top down, and last by the store.
+    pub served: Vec<Served>,
+    /// Reads from the store, those for notices and preloads included.
+    pub store_reads: u64,
+    /// Writes to the store.
+    pub store_writes: u64,
+    /// The writes by the level that took them, top down, the store last.
+    pub writes_taken: Vec<u64>,
+    /// The counts of each level, top down, summed over guests: what came to it, and what of it hit.
+    pub counters: Vec<Counters>,
+}
+
+impl Window {
+    /// Requests.
+    #[must_use]
+    pub fn requests(&self) -> u64 {
+        self.served.iter().map(|at| at.reads + at.writes).sum()
+    }
+}
+
+/// What a machine has counted so far.
+struct Counted {
+    store_reads: u64,
+    store_writes: u64,
+    taken: Option<Vec<u64>>,
+    counters: Vec<Counters>,
+}
+
+impl Counted {
+    fn by(machine: &dyn Machine) -> Self {
+        let store = machine.store();
+        Self {
+            store_reads: store.reads + store.notice_reads + store.preload_reads,
+            store_writes: store.writes,
+            taken: machine.written().map(|written| written.taken),
+            counters: machine.counters(),
+        }
+    }
+
+    fn window_since(&self, then: &Self, served: Vec<Served>) -> Window {
+        let through = || {
+            // Under write-through the store takes every write.
+            let mut taken = vec![0; served.len()];
+            if let Some(last) = taken.last_mut() {
+                *last = served.iter().map(|at| at.writes).sum();
+            }
+            taken
+        };
+        let writes_taken = match (&self.taken, &then.taken) {
+            (Some(now), Some(then)) => now.iter().zip(then).map(|(now, then)| now - then).collect(),
+            _ => through(),
+        };
+        let counters = self.counters.iter().zip(&then.counters);
+        Window {
+            counters: counters.map(|(now, then)| now.since(then)).collect(),
+            store_reads: self.store_reads - then.store_reads,
+            store_writes: self.store_writes - then.store_writes,
+            writes_taken,
+            served,
+        }
+    }
+}
+
+impl Requests<'_> {
+    /// Requests of all guests, where that is known without going through them.
+    #[must_use]
+    pub fn len(&self) -> Option<u64> {
+        match self {
+            Self::Traces(traces) => Some(traces.facts().accesses),
+            Self::Workloads { .. } => None,
+        }
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == Some(0)
+    }
+
+    /// Distinct blocks of all guests, or as many as the workloads may ask for.
+    pub fn footprint_blocks(&self) -> Result<u64, SimulationError> {
+        match self {
+            Self::Traces(traces) => Ok(traces.facts().distinct_blocks),
+            Self::Workloads { workloads, .. } => Ok(self.blocks()? * workloads.len() as u64),
+        }
+    }
+
+    fn guests(&self) -> u32 {
+        match self {
+            Self::Traces(traces) => traces.facts().files.len() as u32,
+            Self::Workloads { workloads, .. } => workloads.len() as u32,
+        }
+    }
+
+    fn with_stream<T>(
+        &self,
+        block_bytes: u64,
+        act: impl FnOnce(&mut dyn BlockStream) -> T,
+    ) -> Result<T, SimulationError> {
+        match self {
+            Self::Traces(traces) => Ok(traces.with_stream(act)),
+            Self::Workloads {
+                workloads, seed, ..
+            } => {
+                let workloads: Vec<_> = workloads.iter().collect();
+                let mut stream = interleaved(&workloads, self.blocks()?, block_bytes, *seed)?;
+                Ok(act(&mut stream))
+            }
+        }
+    }
+
+    /// Runs one hierarchy, and counts by window: after the warm-up of `spec`, `windows` windows of as many requests
+    /// each. Of a trace without a number of requests, all that is left is divided.
+    ///
+    /// # Errors
+    ///
+    /// As of any simulation; [`SimulationError::Warmup`] where less than one request a window is left.
+    pub fn in_windows(
+        &self,
+        spec: &TraceSimulation,
+        block_bytes: u64,
+        windows: u32,
+        progress: &mut dyn FnMut(f64),
+    ) -> Result<Vec<Window>, SimulationError> {
+        let windows = u64::from(windows.max(1));
+        let warmup = spec.warmup_requests;
+        let left = self.len().map(|all| all.saturating_sub(warmup));
+        let counted = match (spec.requests, left) {
+            (Some(asked), Some(left)) => asked.min(left),
+            (Some(only), None) | (None, Some(only)) => only,
+            (None, None) => self
+                .footprint_blocks()?
+                .saturating_mul(super::PASSES_DEFAULT),
+        };
+        let each = counted / windows;
+        if each == 0 {
+            let accesses = self.len().unwrap_or(counted);
+            return Err(SimulationError::Warmup { warmup, accesses });
+        }
+        let plan = Plan {
+            levels: &spec.levels,
+            links: &spec.links,
+            write_mode: spec.write_mode,
+            guests: self.guests(),
+            blocks: self.blocks()?,
+            block_bytes,
+            seed: spec.seed,
+            warmup_requests: warmup,
+            requests: each * windows,
+        };
+        let shape = plan.shape(self.footprint_blocks()?)?;
+        let machine = machine::build(&shape)?;
+        let drawn = match plan.needs_future()? {
+            true => Some(self.drawn(warmup + each * windows, block_bytes)?),
+            false => None,
+        };
+        let known = drawn.as_deref().unwrap_or_default();
+        self.with_stream(block_bytes, |stream| {
+            let mut machine = machine;
+            let drive = Drive {
+                stream,
+                known: Known {
+                    next_uses: known,
+                    bytes: &[],
+                },
+                machine: machine.as_mut(),
+                blocks: plan.blocks * u64::from(plan.guests),
+                digest: None,
+                sent: 0,
+                total: warmup + each * windows,
+                progress,
+            };
+            count(drive, shape.levels.len(), (warmup, each, windows))
+        })?
+    }
+
+    /// For each of the first requests, the number of the next one for the same block.
+    fn drawn(&self, requests: u64, block_bytes: u64) -> Result<Vec<u32>, SimulationError> {
+        if requests >= u64::from(u32::MAX) {
+            return Err(SimulationError::TooLong);
+        }
+        let mut all = vec![BlockRequest::default(); requests as usize];
+        let got = self.with_stream(block_bytes, |stream| stream.fill(&mut all))?;
+        all.truncate(got);
+        let blocks = self.blocks()? * u64::from(self.guests());
+        Ok(next_uses(&all, blocks, |request| request.block()))
+    }
+}
+
+fn count(
+    mut drive: Drive<'_>,
+    levels: usize,
+    (warmup, each, windows): (u64, u64, u64),
+) -> Result<Vec<Window>, SimulationError> {
+    let mut served = vec![Served::default(); levels + 1];
+    drive.send(warmup, &mut served)?;
+    let mut then = Counted::by(drive.machine);
+    (0..windows)
+        .map(|_| {
+            let mut served = vec![Served::default(); levels + 1];
+            drive.send(each, &mut served)?;
+            let now = Counted::by(drive.machine);
+            let window = now.window_since(&then, served);
+            then = now;
+            Ok(window)
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{SimulationSpec, WriteMode, links, simulate};
+
+    /// The windows of a run come to what the run comes to.
+    #[test]
+    fn windows_add_up_to_the_run() {
+        for (levels, write_mode) in [
+            ("lru:100blocks", WriteMode::WriteThrough),
+            ("opt:100blocks", WriteMode::WriteThrough),
+            ("lru:100blocks exclusive:200blocks", WriteMode::WriteThrough),
+            ("linux:100blocks arc:200blocks", WriteMode::WriteThrough),
+            ("lru:100blocks lru:200blocks", WriteMode::WriteBack),
+        ] {
+            let levels: Vec<_> = levels
+                .split(' ')
+                .map(|level| level.parse().expect("a level"))
+                .collect();
+            let workload = "zipf(0.9,writes=0.2):1000blocks";
+            let workload: futae_trace::WorkloadSpec = workload.parse().expect("a workload");
+            let spec = TraceSimulation {
+                links: links(&levels, None),
+                levels: levels.clone(),
+                write_mode,
+                seed: 5,
+                warmup_requests: 3000,
+                requests: Some(8000),
+            };
+            let requests = Requests::Workloads {
+                workloads: std::slice::from_ref(&workload),
+                block_bytes: 4096,
+                seed: 5,
+            };
+            let windows = requests
+                .in_windows(&spec, 4096, 8, &mut |_| {})
+                .expect("a run");
+            let whole = SimulationSpec {
+                links: links(&levels, None),
+                levels,
+                write_mode,
+                guests: 1,
+                workload: workload.clone(),
+                block_bytes: 4096,
+                seed: 5,
+                warmup_requests: Some(3000),
+                requests: Some(8000),
+            };
+            let report = simulate(&whole, &mut |_| {}).expect("a run");
+            let run = &report.runs[0];
+            let sum = |count: &dyn Fn(&Window) -> u64| windows.iter().map(count).sum::<u64>();
+            assert_eq!(windows.len(), 8);
+            assert!(windows.iter().all(|window| window.requests() == 1000));
+            assert_eq!(
+                sum(&|w| w.store_reads),
+                run.store_reads + run.notice_reads + run.preload_reads
+            );
+            assert_eq!(sum(&|w| w.store_writes), run.store_writes);
+            for (depth, level) in run.levels.iter().enumerate() {
+                assert_eq!(
+                    sum(&|w| w.counters[depth].requests),
+                    level.counters.requests
+                );
+                assert_eq!(sum(&|w| w.counters[depth].hits), level.counters.hits);
+            }
+            for (depth, served) in run.served.iter().enumerate() {
+                assert_eq!(sum(&|w| w.served[depth].reads), served.reads);
+                assert_eq!(sum(&|w| w.served[depth].writes), served.writes);
+                assert_eq!(sum(&|w| w.writes_taken[depth]), run.writes_taken[depth]);
+            }
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! `futae advise` and `futae verify`: a choice of caches from a recording, applied, and held against what comes.
+
+use futae_policy::AccessKind;
+use futae_testkit::nbd::Plain as Client;
+use futae_tests::BLOCK;
+use futae_tests::binary::{futae, run, run_json};
+use futae_tests::predict::requests;
+use futae_tests::process::Running;
+use futae_tests::stage::{EXPORT, Stage};
+use futae_tests::tools::text;
+use rustix::process::Signal;
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+
+const BLOCKS: u64 = 1024;
+
+fn ask(stage: &Stage, workload: &str, seed: u64, count: usize) {
+    let mut client = Client::connect(&stage.socket, EXPORT).expect("a connection");
+    for request in requests(workload, seed, count) {
+        let offset = request.block() * BLOCK as u64;
+        if request.kind() == AccessKind::Write {
+            let done = client.write(offset, &[1; BLOCK]);
+            done.expect("a connection").expect("written");
+        } else {
+            let done = client.read(offset, BLOCK);
+            done.expect("a connection").expect("read");
+        }
+    }
+}
+
+fn mean(choice: &Value, figure: &str) -> f64 {
+    let estimate = &choice[figure];
+    let at = |key: &str| estimate[key].as_f64().expect("a number");
+    assert!(
+        at("low") <= at("mean") && at("mean") <= at("high"),
+        "{estimate}"
+    );
+    at("mean")
+}
+
+#[test]
+fn figures_are_those_of_the_simulator() {
+    let workload = format!("zipf(0.9,writes=0.1):{BLOCKS}blocks");
+    let memory = [
+        "--memory",
+        "2MiB",
+        "--requests",
+        "6000",
+        "--warmup",
+        "4000",
+        "--json",
+    ];
+    let mut arguments = vec!["advise", &workload, &workload];
+    arguments.extend(memory);
+    let forecast = run_json(&arguments);
+    let options = forecast["options"].as_array().expect("options");
+    assert_eq!(
+        options.len(),
+        21,
+        "no host cache, and four policies in five sizes"
+    );
+    assert!(
+        forecast["reason"]
+            .as_str()
+            .is_some_and(|reason| reason.len() > 40)
+    );
+    for choice in options {
+        let levels = choice["levels"].as_array().expect("levels");
+        let mut arguments = vec![
+            "sim",
+            &workload,
+            &workload,
+            "--requests",
+            "6000",
+            "--warmup",
+            "4000",
+            "--json",
+        ];
+        for level in levels {
+            arguments.extend(["--level", level.as_str().expect("a level")]);
+        }
+        let report = run_json(&arguments);
+        let simulated = &report["runs"][0];
+        let near = |figure: &str, other: &Value| {
+            let other = other.as_f64().expect("a number");
+            assert!(
+                (mean(choice, figure) - other).abs() < 1e-9,
+                "{figure}: {choice} {simulated}"
+            );
+        };
+        near("hit_ratio", &simulated["combined_hit_ratio"]);
+        let per_request = |key: &str| (simulated[key].as_f64().expect("a number") / 6000.0).into();
+        near("store_reads_per_request", &per_request("store_reads"));
+        near("store_writes_per_request", &per_request("store_writes"));
+        if choice["host_bytes"] != 0 {
+            assert_eq!(choice["host_requests"], simulated["levels"][1]["requests"]);
+        }
+    }
+}
+
+/// Records a server, is advised, restarts it so, and verifies: under the same load, under another, and with another cache
+/// than was advised.
+#[test]
+fn an_advice_is_applied_and_verified() {
+    let load = format!("zipf(0.8,writes=0.2):{BLOCKS}blocks");
+    let mut stage = Stage::new(BLOCKS);
+    stage.serve(&["--cache", "100blocks", "--policy", "fifo"]);
+    let (trace, saved, file) = (
+        stage.path("day.csv"),
+        stage.path("forecast.json"),
+        stage.path("serve.toml"),
+    );
+    let mut recording = Running::start(
+        "futae record",
+        futae(&["record", text(&stage.control), "--out", text(&trace)]),
+    );
+    recording.line();
+    ask(&stage, &load, 1, 16_000);
+    recording.signal(Signal::INT);
+    assert!(recording.wait().status.success());
+    stage.stop_serve();
+
+    fs::write(
+        &file,
+        format!(
+            "control = \"unix:{}\"\njson = true\n[[export]]\nname = \"{EXPORT}\"\nsource = \"{}\"\nlisten = \"unix:{}\"\n",
+            text(&stage.control), text(&stage.image), text(&stage.socket)
+        ),
+    )
+    .expect("a configuration");
+    let output = run(&[
+        "advise",
+        text(&trace),
+        "--memory",
+        "1MiB",
+        "--policies",
+        "arc",
+        "--save",
+        text(&saved),
+        "--apply",
+        text(&file),
+    ]);
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{output:?}");
+    assert!(
+        said.contains("requests at the host") && said.contains("1.0 MiB arc"),
+        "{said}"
+    );
+    let written = fs::read_to_string(&file).expect("the configuration");
+    assert!(
+        written.starts_with("cache = \"1MiB\"\npolicy = \"arc\"\ncontrol = "),
+        "{written}"
+    );
+
+    let mut server = Running::start("futae serve", futae(&["serve", "--config", text(&file)]));
+    server.line();
+    ask(&stage, &load, 2, 4_000);
+    assert!(verify(&stage, &saved, || ask(&stage, &load, 3, 8_000)).contains("as forecast"));
+    let alarm = verify(&stage, &saved, || {
+        ask(&stage, &format!("loop:{BLOCKS}blocks"), 1, 8_000)
+    });
+    assert!(
+        alarm.contains("another load: 0 % of its bytes are written"),
+        "{alarm}"
+    );
+    let resized = run(&["export", "resize", text(&stage.control), EXPORT, "256KiB"]);
+    assert!(resized.status.success(), "{resized:?}");
+    let alarm = verify(&stage, &saved, || ask(&stage, &load, 4, 8_000));
+    assert!(
+        alarm.contains("the cache has 262144 bytes, and the forecast is for 1048576"),
+        "{alarm}"
+    );
+}
+
+/// What `futae verify` says of a period in which `act` happens; its exit status is that of an alarm if there is one.
+fn verify(stage: &Stage, forecast: &Path, act: impl FnOnce()) -> String {
+    let mut command = futae(&[
+        "verify",
+        text(forecast),
+        text(&stage.control),
+        "--time",
+        "1h",
+        "--watch",
+    ]);
+    command.arg("--json");
+    let mut running = Running::start("futae verify", command);
+    running.line();
+    act();
+    running.signal(Signal::TERM);
+    let ended = running.wait();
+    assert!(ended.status.success(), "{ended:?}");
+    let judgement: Value = serde_json::from_str(ended.lines.last().expect("a line")).expect("JSON");
+    match judgement["alarm"].as_str() {
+        Some(alarm) => {
+            assert!(ended.errors.contains(alarm), "{ended:?}");
+            alarm.to_owned()
+        }
+        None => "as forecast".to_owned(),
+    }
+}
+
+#[test]
+fn what_cannot_be_advised_is_said() {
+    let stage = Stage::new(8);
+    let image = text(&stage.image);
+    for (arguments, wanted) in [
+        (
+            &["advise", "zipf(1.0):1GiB", "--memory", "64KiB"][..],
+            "too little to be divided",
+        ),
+        (
+            &["advise", "nothing", "--memory", "1GiB"],
+            "nothing is no file, and no workload",
+        ),
+        (
+            &[
+                "advise",
+                "zipf(1.0):1000blocks",
+                "--memory",
+                "1MiB",
+                "--at",
+                "host",
+                "--policies",
+                "exclusive",
+            ],
+            "--at guest",
+        ),
+        (
+            &[
+                "advise",
+                "zipf(1.0):1000blocks",
+                "--memory",
+                "1MiB",
+                "--requests",
+                "10",
+            ],
+            "20 are the least",
+        ),
+        (&["verify", image, "nowhere"], "cannot read"),
+        (
+            &["verify", "/dev/null", "nowhere"],
+            "is no forecast that futae advise --save wrote",
+        ),
+    ] {
+        let output = run(arguments);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            !output.status.success() && said.contains(wanted),
+            "{arguments:?}: {said}"
+        );
+    }
+}

@@ -1,0 +1,182 @@
+//! `futae record`: what a server was asked, as a trace that simulates to what its cache did.
+
+use futae_policy::AccessKind;
+use futae_testkit::nbd::Plain as Client;
+use futae_tests::BLOCK;
+use futae_tests::binary::{futae, run, run_json};
+use futae_tests::predict::{requests, writes};
+use futae_tests::process::Running;
+use futae_tests::stage::{EXPORT, Stage};
+use futae_tests::tools::text;
+use rustix::process::Signal;
+use serde_json::Value;
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+
+const BLOCKS: u64 = 2048;
+const POLICY: &str = "s3-fifo";
+const CACHE: &str = "200blocks";
+
+/// A recording that has begun.
+fn record(stage: &Stage, trace: &Path, more: &[&str]) -> Running {
+    let mut command = futae(&[
+        "record",
+        text(&stage.control),
+        "--json",
+        "--out",
+        text(trace),
+    ]);
+    command.args(more);
+    let mut running = Running::start("futae record", command);
+    let first: Value = serde_json::from_str(&running.line()).expect("JSON");
+    assert_eq!(first["recording"], text(trace));
+    running
+}
+
+/// Interrupts a recording; its facts.
+fn end(mut running: Running) -> Value {
+    running.signal(Signal::INT);
+    let ended = running.wait();
+    assert!(ended.status.success(), "{ended:?}");
+    serde_json::from_str(ended.lines.last().expect("a line")).expect("JSON")
+}
+
+/// Asks for `count` blocks; how many of the requests were writes.
+fn ask(stage: &Stage, seed: u64, count: usize) -> usize {
+    let all = requests(&format!("zipf(0.9,writes=0.2):{BLOCKS}blocks"), seed, count);
+    let mut client = Client::connect(&stage.socket, EXPORT).expect("a connection");
+    for request in &all {
+        let offset = request.block() * BLOCK as u64;
+        if request.kind() == AccessKind::Write {
+            let done = client.write(offset, &[1; BLOCK]);
+            done.expect("a connection").expect("written");
+        } else {
+            let done = client.read(offset, BLOCK);
+            done.expect("a connection").expect("read");
+        }
+    }
+    writes(&all)
+}
+
+#[test]
+fn a_recording_simulates_to_what_the_cache_did() {
+    let mut stage = Stage::new(BLOCKS);
+    stage.serve(&["--cache", CACHE, "--policy", POLICY]);
+    let trace = stage.path("day.csv");
+    let running = record(&stage, &trace, &[]);
+    let wrote = ask(&stage, 1, 6000);
+    let facts = end(running);
+    assert_eq!(facts["requests"], 6000, "{facts}");
+    assert_eq!((&facts["lost"], &facts["sample"]), (&0.into(), &1.0.into()));
+    assert_eq!(facts["cache_requests"], 6000);
+    let beside = fs::read_to_string(stage.path("day.csv.json")).expect("the facts");
+    assert_eq!(serde_json::from_str::<Value>(&beside).expect("JSON"), facts);
+
+    let level = format!("{POLICY}:{CACHE}");
+    let report = run_json(&["sim", text(&trace), "--level", &level, "--json"]);
+    let run = &report["runs"][0];
+    assert_eq!(run["levels"][0]["hits"], facts["cache_hits"], "{run}");
+    assert_eq!(
+        (&run["requests"], &run["writes"]),
+        (&6000.into(), &wrote.into())
+    );
+}
+
+#[test]
+fn a_recording_that_was_killed_goes_on() {
+    let mut stage = Stage::new(BLOCKS);
+    stage.serve(&["--cache", CACHE]);
+    let trace = stage.path("day.csv");
+    let running = record(&stage, &trace, &[]);
+    ask(&stage, 1, 500);
+    // So that the recording has them; then it dies, in the middle of a line.
+    let size = || fs::metadata(&trace).expect("the trace").len();
+    futae_testkit::wait::eventually("500 requests are written", || {
+        fs::read_to_string(&trace).is_ok_and(|text| text.lines().count() == 501)
+    });
+    running.kill();
+    let whole = size();
+    let mut file = fs::File::options()
+        .append(true)
+        .open(&trace)
+        .expect("the trace");
+    file.write_all(b"12345,dis").expect("a torn line");
+
+    let refused = run(&["record", text(&stage.control), "--out", text(&trace)]);
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("--append"));
+    assert!(size() > whole, "it is left as it was");
+    let running = record(&stage, &trace, &["--append"]);
+    assert_eq!(size(), whole, "the torn line is gone");
+    ask(&stage, 2, 300);
+    let facts = end(running);
+    assert_eq!(facts["requests"], 800, "{facts}");
+    let info = run_json(&["trace", "info", text(&trace), "--json"]);
+    assert_eq!(info["requests"], 800, "{info}");
+}
+
+#[test]
+fn a_sample_has_all_requests_for_some_blocks() {
+    let mut stage = Stage::new(BLOCKS);
+    stage.serve(&["--cache", CACHE]);
+    let trace = stage.path("part.csv");
+    let running = record(&stage, &trace, &["--sample", "25%", "--max-size", "1MiB"]);
+    ask(&stage, 1, 3000);
+    ask(&stage, 1, 3000);
+    let facts = end(running);
+    assert_eq!(
+        (&facts["sample"], &facts["cache_requests"]),
+        (&0.25.into(), &6000.into())
+    );
+    let lines = fs::read_to_string(&trace).expect("the trace");
+    let blocks: Vec<_> = lines
+        .lines()
+        .skip(1)
+        .filter_map(|line| line.split(',').nth(3))
+        .collect();
+    let (first, second) = blocks.split_at(blocks.len() / 2);
+    assert!(
+        !first.is_empty() && first == second,
+        "the same blocks both times"
+    );
+    assert!(facts["requests"].as_u64() < Some(4000), "{facts}");
+}
+
+#[test]
+fn what_cannot_be_recorded_is_said() {
+    let mut stage = Stage::new(8);
+    stage.serve(&["--cache", "8blocks"]);
+    let trace = stage.path("day.csv");
+    let (control, trace) = (text(&stage.control), text(&trace));
+    let silent = stage.path("nobody");
+    for (arguments, wanted) in [
+        (
+            &["record", text(&silent), "--out", trace][..],
+            "start futae serve or futae mount with --control",
+        ),
+        (
+            &["record", control, "--out", trace, "--export", "no"],
+            "there are disk",
+        ),
+        (
+            &["record", control, "--out", trace, "--sample", "0%"],
+            "above 0%",
+        ),
+        (
+            &["record", control, "--out", trace, "--sample", "2"],
+            "such as 1%",
+        ),
+        (
+            &["record", control, "--out", "/nowhere/day.csv"],
+            "cannot write /nowhere/day.csv",
+        ),
+    ] {
+        let output = run(arguments);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            !output.status.success() && said.contains(wanted),
+            "{arguments:?}: {said}"
+        );
+    }
+    assert!(!Path::new(trace).exists(), "nothing is left behind");
+}
