@@ -329,6 +329,29 @@ fn certificates_are_read_again() {
     });
     OverTls::open(server.connect(), &of_old, "one").expect_err("the old one is gone");
     assert_eq!(before.read(0), block, "clients keep their connections");
+
+    // Rules change as files do, but who may come at all stays.
+    let file = server.files.path("serve.toml");
+    let configuration = fs::read_to_string(&file).expect("a file");
+    let with_rule = format!("{configuration}tls-allow = \"two=vm1\"\n");
+    fs::write(&file, with_rule).expect("a file");
+    server.running.signal(Signal::HUP);
+    eventually("the rule holds", || {
+        OverTls::open(server.connect(), &of_new, "one").is_err()
+    });
+    OverTls::open(server.connect(), &of_new, "two").expect("the rule gives it");
+    let log = server.log();
+    assert!(!log.contains("tls-allow has changed"), "{log}");
+    let open_to_all: String = configuration
+        .lines()
+        .filter(|line| !line.starts_with("tls-client-ca"))
+        .map(|line| format!("{line}\n"))
+        .collect();
+    fs::write(&file, open_to_all).expect("a file");
+    server.running.signal(Signal::HUP);
+    server.logged("--tls-client-ca cannot be taken away while the server runs");
+    let nobody = Credentials::new(&server.files, "other", None);
+    OverTls::open(server.connect(), &nobody, "two").expect_err("it needs a certificate");
 }
 
 #[test]

@@ -59,6 +59,9 @@ pub enum HostError {
     /// Rules for certificates that nobody is asked for.
     #[error("--tls-allow is about the certificates of clients; add --tls-client-ca FILE")]
     AllowNobody,
+    /// Certificates of clients are to be needed no more, on addresses that were opened because they are.
+    #[error("--tls-client-ca cannot be taken away while the server runs; start it again")]
+    AuthoritiesStay,
     /// A build without TLS.
     #[error(
         "this futae was built without TLS; build it with the feature tls, which is among the default ones"

@@ -285,6 +285,11 @@ impl Server {
     ///
     /// What is wrong with them; all stays as it was then, as it does if the server has no TLS.
     pub fn reload_tls(&self, options: &TlsOptions) -> Result<(), HostError> {
+        let old = self.shared.options.tls.as_ref();
+        let had_authorities = old.is_some_and(|old| old.client_authorities.is_some());
+        if had_authorities && options.client_authorities.is_none() {
+            return Err(HostError::AuthoritiesStay);
+        }
         let tls = self.shared.tls.as_ref();
         tls.map_or(Ok(()), |tls| tls.reload(options))?;
         self.shared.remark_on_rules(options);

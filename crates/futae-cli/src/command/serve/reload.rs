@@ -14,6 +14,7 @@ use tracing::{error, info, warn};
 pub(super) struct Running {
     file: ConfigFile,
     exports: Vec<VolumeSpec>,
+    has_tls: bool,
 }
 
 impl Running {
@@ -22,6 +23,7 @@ impl Running {
         Some(Self {
             file: args.file.clone()?,
             exports: plan.exports.clone(),
+            has_tls: plan.server.tls.is_some(),
         })
     }
 
@@ -34,14 +36,14 @@ impl Running {
                 return;
             }
         };
-        if let Some(tls) = &plan.server.tls {
-            if let Err(problem) = server.reload_tls(tls) {
-                error!("TLS: nothing has changed: {problem}");
-            }
+        let tls = plan.server.tls.as_ref().filter(|_| self.has_tls);
+        if let Some(Err(problem)) = tls.map(|tls| server.reload_tls(tls)) {
+            error!("TLS: nothing has changed: {problem}");
         }
         let resized = resize_all(&plan, server);
         let path = new.path().display();
-        let waits = self.waits(&new, &plan.exports);
+        let mut waits = self.waits(&new, &plan.exports);
+        waits.retain(|what| tls.is_none() || !what.starts_with("tls-"));
         for what in &waits {
             warn!("{path}: {what}; this takes effect when futae serve is started again");
         }
@@ -143,6 +145,7 @@ mod tests {
         let running = Running {
             file: file("cache = \"1MiB\"\nseed = 1"),
             exports: specs(&["a=/a,share=4KiB", "b=/b", "c=/c"]),
+            has_tls: false,
         };
         let none: [&str; 0] = [];
         let same = file("cache = \"2MiB\"\nseed = 1");
