@@ -24,6 +24,7 @@ pub mod book;
 pub mod browser;
 pub mod direct;
 pub mod ledger;
+pub mod live;
 pub mod predict;
 pub mod process;
 pub mod programs;

@@ -158,7 +158,7 @@ fn an_advice_is_applied_and_verified() {
     ask(&stage, &load, 2, 4_000);
     assert!(verify(&stage, &saved, || ask(&stage, &load, 3, 8_000)).contains("as forecast"));
     let alarm = verify(&stage, &saved, || {
-        ask(&stage, &format!("loop:{BLOCKS}blocks"), 1, 8_000)
+        ask(&stage, &format!("loop:{BLOCKS}blocks"), 1, 8_000);
     });
     assert!(
         alarm.contains("another load: 0 % of its bytes are written"),

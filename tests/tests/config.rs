@@ -125,7 +125,7 @@ fn a_server_is_started_from_a_file_told_and_reloaded() {
         changed.replace("read-only = true\n", "")
     ));
     server.signal(Signal::HUP);
-    place.logged("2 caches resized, 2 changes need a restart");
+    place.logged("2 caches resized, 0 with another policy, 2 changes need a restart");
     place.logged("seed has changed");
     place.logged("export vm2 has changed");
     assert_eq!(place.capacities(), (768, 1280));

@@ -47,6 +47,7 @@ enum Command {
     Verify(command::verify::Args),
     Agent(command::agent::Args),
     Policies(command::policies::Args),
+    Policy(command::policy::Args),
     #[command(hide = true)]
     Reference(command::reference::Args),
 }
@@ -94,6 +95,7 @@ impl Command {
             Self::Top(args) => command::top::run(&args),
             Self::Agent(args) => command::agent::run(&args),
             Self::Policies(args) => command::policies::run(&args),
+            Self::Policy(args) => command::policy::run(&args),
             Self::Reference(args) => command::reference::run(&args, Cli::command()),
         }
     }

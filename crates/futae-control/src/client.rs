@@ -36,7 +36,16 @@ pub enum AskError {
 /// [`AskError::Silent`] without an answer in JSON, [`AskError::Refused`] for an answer that is an
 /// error.
 pub fn ask(path: &Path, order: &Value) -> Result<Value, AskError> {
-    let answer = exchange(path, order).map_err(|source| AskError::Silent {
+    ask_within(path, order, PATIENCE)
+}
+
+/// As [`ask`], of an order that takes its time.
+///
+/// # Errors
+///
+/// As those of [`ask`].
+pub fn ask_within(path: &Path, order: &Value, patience: Duration) -> Result<Value, AskError> {
+    let answer = exchange(path, order, patience).map_err(|source| AskError::Silent {
         path: path.to_owned(),
         source,
     })?;
@@ -46,9 +55,9 @@ pub fn ask(path: &Path, order: &Value) -> Result<Value, AskError> {
     }
 }
 
-fn exchange(path: &Path, order: &Value) -> io::Result<Value> {
+fn exchange(path: &Path, order: &Value, patience: Duration) -> io::Result<Value> {
     let mut stream = UnixStream::connect(path)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(patience))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     stream.write_all(format!("{order}\n").as_bytes())?;
     let mut line = String::new();

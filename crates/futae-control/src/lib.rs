@@ -6,23 +6,25 @@
 //! | anything else, and whatever cannot be done | `{"error":SENTENCE}` |
 //!
 //! Several lines may follow one another on a connection. Which commands there are is said by the
-//! program that listens ([`Orders`]); every cache offers `status`, most `resize`, and
+//! program that listens ([`Orders`]); every cache offers `status`, most `resize`, `policy`, and
 //! `record`, `recorded` and `end-record`.
 //!
-//! Nothing here knows NBD, FUSE or policies.
+//! Nothing here knows NBD or FUSE.
 
 mod access;
 mod cache;
 mod client;
 mod orders;
+mod policy;
 mod recording;
 mod server;
 mod socket;
 
 pub use access::Access;
 pub use cache::{EngineReport, check_cache_bytes, resize};
-pub use client::{AskError, ask};
+pub use client::{AskError, ask, ask_within};
 pub use orders::{NoArguments, Orders};
+pub use policy::{PolicyTerms, change_policy};
 pub use recording::RecordingPart;
 pub use server::Control;
 pub use socket::{SocketError, UnixSocket};

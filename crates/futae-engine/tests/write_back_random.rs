@@ -14,6 +14,8 @@ const SECTOR: u64 = 512;
 const BLOCKS: u64 = 24;
 const SECTORS: u64 = BLOCKS * BLOCK / SECTOR;
 const STEPS: u64 = 1200;
+/// What the cache changes to while it works.
+const POLICIES: [&str; 6] = ["lru", "exclusive", "arc", "s3-fifo", "const", "auto"];
 
 /// Everything that was ever written to a sector, in order, as numbers.
 struct Sector {
@@ -274,6 +276,10 @@ fn run(policy: &str, slots: u32, on_eviction: OnEviction, dirty_max: f64, seed: 
         } else if prng.below(200) == 0 {
             let blocks = 1 + prng.below(u64::from(slots) * 2) as u32;
             setup.engine.resize(blocks).expect("resize");
+        } else if prng.below(200) == 0 {
+            let other = POLICIES[prng.below(POLICIES.len() as u64) as usize];
+            let other = other.parse().expect("a policy");
+            setup.engine.change_policy(&other).expect("a change");
         } else {
             start(&setup, &mut model, client, sequence, &mut prng);
         }

@@ -48,7 +48,9 @@ struct Inner {
     connections: u64,
     /// Bytes of the pool that connections have.
     granted: u64,
-    /// The same by export.
+    /// Exports that there are.
+    exports: usize,
+    /// The same by the number of the export.
     by_export: Vec<u64>,
     reserve_taken: bool,
     peak: u64,
@@ -75,8 +77,6 @@ pub(crate) struct Budget {
     total: u64,
     allotment: u64,
     pool: u64,
-    /// What one export may hold of the pool.
-    export_max: u64,
     inner: Mutex<Inner>,
     waiting: AtomicUsize,
 }
@@ -98,8 +98,8 @@ impl Budget {
             total,
             allotment,
             pool,
-            export_max: if exports > 1 { pool / 2 } else { pool },
             inner: Mutex::new(Inner {
+                exports,
                 by_export: vec![0; exports],
                 ..Inner::default()
             }),
@@ -109,6 +109,15 @@ impl Budget {
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// There are so many exports now, each with a number below `numbers`.
+    pub(crate) fn set_exports(&self, exports: usize, numbers: usize) {
+        let mut inner = self.lock();
+        inner.exports = exports;
+        if inner.by_export.len() < numbers {
+            inner.by_export.resize(numbers, 0);
+        }
     }
 
     /// Bytes that a connection's buffer for requests may have.
@@ -144,7 +153,13 @@ impl Budget {
     fn source(&self, inner: &Inner, wish: &Waiter) -> Option<Source> {
         let free = self.pool - inner.granted;
         let of_export = inner.by_export.get(wish.export).copied().unwrap_or(0);
-        let fits_export = of_export + wish.shortage <= self.export_max;
+        // What one export may hold of the pool.
+        let export_max = if inner.exports > 1 {
+            self.pool / 2
+        } else {
+            self.pool
+        };
+        let fits_export = of_export + wish.shortage <= export_max;
         if fits_export && wish.granted + wish.shortage <= free / 2 {
             return Some(Source::Pool);
         }

@@ -2,6 +2,7 @@
 
 use crate::budget::Budget;
 use crate::connection_loop::{ConnectionLoop, Ending, Limits, Session};
+use crate::export::Entry;
 use crate::registry::{ConnectionLimits, Place};
 use crate::tenant::Tenant;
 use crate::tls::{ServerTerms, TlsError, TlsStream};
@@ -68,7 +69,8 @@ pub(crate) fn serve(
     };
     let agreed = agree(&mut greeter, tenant, options.tls.as_deref());
     let agreed = agreed.and_then(|(negotiated, tenant)| {
-        let (_, export) = tenant.find(&negotiated.export.name).ok_or(End::Gone)?;
+        let entry = tenant.find(&negotiated.export.name).ok_or(End::Gone)?;
+        let export = entry.export;
         let limits = ConnectionLimits {
             of_server: options.connections_max,
             of_export: export.connections_max.unwrap_or(usize::MAX),
@@ -85,7 +87,14 @@ pub(crate) fn serve(
         Ok(agreed) => agreed,
         Err(end) => return end,
     };
-    let Some((at, export)) = tenant.find(&negotiated.export.name) else {
+    // It may have been removed meanwhile. Who finds it here has begun before, and is waited for by its removal.
+    let Some(Entry {
+        number,
+        export,
+        quota,
+        ..
+    }) = tenant.find(&negotiated.export.name)
+    else {
         return End::Gone;
     };
     let (peer, name, opened) = (link.peer, &export.name, Instant::now());
@@ -95,8 +104,8 @@ pub(crate) fn serve(
         engine: Arc::clone(&export.engine),
         volume: export.volume,
         client: guest.client,
-        export: at,
-        quota: tenant.quota(at),
+        export: number,
+        quota,
         rules: RequestRules::new(&negotiated),
     };
     let Greeter {

@@ -5,12 +5,16 @@
 //! | `{"command":"status"}` | a [`crate::ServerStatus`] |
 //! | `{"command":"record","sample":1}`, `{"command":"recorded"}`, `{"command":"end-record"}`, with `"export":NAME` as below | `{"recording":true}`, a [`futae_control::RecordingPart`], `{"recording":false}` |
 //! | `{"command":"resize","cache":"1GiB"}`, with `"export":NAME` where exports have caches of their own | `{"capacity_blocks":N}` |
+//! | `{"command":"policy","policy":"lru"}`, with `"export":NAME` likewise | `{"policy":...,"before":...,"changed":BOOL,"resident_blocks":N}` |
+//! | `{"command":"export-add","export":"NAME=SOURCE"}`, with options behind it as for `--export` | `{"name":...,"size_bytes":N,"read_only":BOOL}` |
+//! | `{"command":"export-remove","export":NAME}`, with `"force":true` to end its connections | `{"name":...,"disconnected":N}` |
 
 use crate::server::Shared;
-use futae_control::{NoArguments, Orders, resize};
+use futae_control::{NoArguments, Orders, PolicyTerms, change_policy, resize};
 use futae_engine::Engine;
 use futae_units::Size;
 use serde::Deserialize;
+use serde_json::{Value, json};
 use std::sync::Arc;
 
 #[derive(Debug, Deserialize)]
@@ -20,9 +24,31 @@ struct Resize {
     export: Option<String>,
 }
 
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Policy {
+    policy: String,
+    export: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Add {
+    export: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Remove {
+    export: String,
+    #[serde(default)]
+    force: bool,
+}
+
 /// The orders that a server takes.
 pub(crate) fn orders(shared: &Arc<Shared>) -> Orders {
-    let [asked, resized, recorded] = std::array::from_fn(|_| Arc::clone(shared));
+    let [asked, resized, recorded, changed, more, less] =
+        std::array::from_fn(|_| Arc::clone(shared));
     Orders::new()
         .with("status", move |NoArguments {}| {
             serde_json::to_value(asked.status()).map_err(|error| error.to_string())
@@ -31,13 +57,51 @@ pub(crate) fn orders(shared: &Arc<Shared>) -> Orders {
             resize(&cache_of(&resized, export.as_deref())?, cache)
         })
         .with_recording(move |export| cache_of(&recorded, export))
+        .with("policy", move |Policy { policy, export }| {
+            changed.change_policy(export.as_deref(), &policy)
+        })
+        .with("export-add", move |Add { export }| {
+            let Some(open) = &more.options.open_export else {
+                return Err("this server takes no more exports".to_owned());
+            };
+            let name = export.split_once('=').map_or("", |(name, _)| name);
+            let added = more.add_export(name, || open.open(&export))?;
+            Ok(json!({
+                "name": added.name,
+                "size_bytes": added.engine.volume_bytes(added.volume),
+                "read_only": added.is_read_only(),
+            }))
+        })
+        .with("export-remove", move |Remove { export, force }| {
+            let disconnected = less.remove_export(&export, force)?;
+            Ok(json!({ "name": export, "disconnected": disconnected }))
+        })
+}
+
+impl Shared {
+    /// Has the cache of an export, or the only one, go on with another policy.
+    pub(crate) fn change_policy(
+        &self,
+        export: Option<&str>,
+        policy: &str,
+    ) -> Result<Value, String> {
+        let hears = self.options.demotion || !self.options.feeds.is_empty();
+        let terms = PolicyTerms {
+            no_evictions: (!hears).then_some(
+                "this server takes nothing of the kind; start it with --demotion on or with a --feed",
+            ),
+            no_requests: None,
+            keeps_served: !self.options.feeds.is_empty(),
+        };
+        change_policy(&cache_of(self, export)?, policy, &terms)
+    }
 }
 
 fn cache_of(shared: &Shared, export: Option<&str>) -> Result<Arc<Engine>, String> {
     if let Some(name) = export {
         let export = shared.exports.get(name);
         return export
-            .map(|export| Arc::clone(&export.engine))
+            .map(|export| export.engine)
             .ok_or_else(|| format!("no export is named {name:?}"));
     }
     let mut engines = shared.exports.engines();

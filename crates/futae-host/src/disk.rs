@@ -2,6 +2,7 @@
 
 use crate::budget::{Account, Budget};
 use crate::connection::ConnectionOptions;
+use crate::export::Entry;
 use crate::mailbox::Mailbox;
 use crate::quota::Quota;
 use crate::registry::{ConnectionLimits, Place};
@@ -20,7 +21,13 @@ pub(crate) fn serve(
     place: &Place,
     options: &ConnectionOptions,
 ) -> Result<(), VhostError> {
-    let Some((at, export)) = tenant.only() else {
+    let Some(Entry {
+        number: at,
+        export,
+        quota,
+        ..
+    }) = tenant.only()
+    else {
         return Ok(());
     };
     let limits = ConnectionLimits {
@@ -43,7 +50,11 @@ pub(crate) fn serve(
         read_only: export.is_read_only(),
         serial: name.clone(),
     };
-    let (budget, quota) = (Arc::clone(budget), tenant.quota(at));
+    if tenant.find(&export.name).is_none() {
+        // It was removed meanwhile.
+        return Ok(());
+    }
+    let budget = Arc::clone(budget);
     let requests_max = options.limits.requests;
     let rooms = move || -> io::Result<Box<dyn Room>> {
         let mailbox = Arc::new(Mailbox::new()?);

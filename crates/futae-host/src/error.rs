@@ -87,6 +87,9 @@ pub enum HostError {
         /// The name.
         name: String,
     },
+    /// It is too late for another export.
+    #[error("the server stops")]
+    Stopping,
     /// Samples of an export that has no feed.
     #[error("--samples-to {name}: no agent reports on this export; add --feed {name}=unix:PATH")]
     NoFeed {

@@ -7,8 +7,10 @@ use futae_nbd::{
     Capabilities, DemotionOffer, DemotionTerms, ExportDirectory, ExportInfo, VolumeIdentity,
 };
 use futae_policy::VolumeId;
+use std::fmt;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
 
 /// A volume of a cache under the name by which clients choose it.
 #[derive(Clone)]
@@ -48,21 +50,86 @@ impl Export {
     }
 }
 
-/// All exports of a server, with what the handshake says of them.
+type Open = dyn Fn(&str) -> Result<Export, String> + Send + Sync;
+
+/// How an export is opened that an order names: `NAME=SOURCE` with its options, as on the command line.
+#[derive(Clone)]
+pub struct OpenExport(Arc<Open>);
+
+impl OpenExport {
+    /// By this function; an error is a sentence that says what to do.
+    pub fn new(open: impl Fn(&str) -> Result<Export, String> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(open))
+    }
+
+    pub(crate) fn open(&self, text: &str) -> Result<Export, String> {
+        (self.0)(text)
+    }
+}
+
+impl fmt::Debug for OpenExport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OpenExport")
+    }
+}
+
+/// An export, or the channel of one, with what the handshake says of it.
+#[derive(Clone)]
+pub(crate) struct Entry {
+    /// Stays the same while it is there.
+    pub(crate) number: usize,
+    pub(crate) export: Export,
+    pub(crate) quota: Option<Arc<Quota>>,
+    info: ExportInfo,
+    identity: Option<[u8; 16]>,
+    /// Of a channel: whose it is. Channels are no part of what the server reports and flushes.
+    of: Option<String>,
+}
+
+impl Entry {
+    fn new(number: usize, export: Export, of: Option<String>) -> Result<Self, HostError> {
+        let info = export.info();
+        info.check()?;
+        let quota = export.requests_max;
+        Ok(Self {
+            number,
+            quota: quota.map(|most| Arc::new(Quota::new(&export.name, most))),
+            info,
+            identity: export.engine.volume_identity(export.volume),
+            of,
+            export,
+        })
+    }
+
+    /// What the handshake says of it.
+    pub(crate) fn info(&self) -> ExportInfo {
+        self.info.clone()
+    }
+
+    /// The name of the export that it is, or whose channel.
+    pub(crate) fn owner(&self) -> &str {
+        self.of.as_deref().unwrap_or(&self.export.name)
+    }
+
+    /// Whether it is export `name`, or its channel.
+    pub(crate) fn belongs(&self, name: &str) -> bool {
+        self.export.name == name || self.of.as_deref() == Some(name)
+    }
+}
+
+/// All exports of a server. They come and go while it runs; who has looked one up goes on with what it was.
 pub(crate) struct ExportTable {
-    exports: Vec<Export>,
-    /// Channels for evictions: each with the number of its export. They are numbered behind the exports,
-    /// and are no part of what the server reports and flushes.
-    channels: Vec<(usize, Export)>,
-    infos: Vec<ExportInfo>,
-    quotas: Vec<Option<Arc<Quota>>>,
+    /// In their order, channels behind the exports that there were at the start.
+    entries: RwLock<Arc<Vec<Entry>>>,
+    /// Whether the server stops: nothing is added or taken out any more. Changed while `entries` can be written only.
+    is_closed: AtomicBool,
     offer: DemotionOffer,
-    identities: Vec<Option<[u8; 16]>>,
     /// This run of the server.
     run: u64,
 }
 
 impl ExportTable {
+    /// Channels have the places of their exports.
     pub(crate) fn new(
         exports: Vec<Export>,
         channels: Vec<(usize, Export)>,
@@ -71,84 +138,110 @@ impl ExportTable {
         if exports.is_empty() {
             return Err(HostError::NoExport);
         }
-        let disks = exports.iter().map(Export::info);
-        let infos: Vec<_> = disks
-            .chain(channels.iter().map(|(_, channel)| channel.info()))
-            .collect();
-        for (at, info) in infos.iter().enumerate() {
-            info.check()?;
-            if infos[..at].iter().any(|other| other.name == info.name) {
-                return Err(HostError::DuplicateExport {
-                    name: info.name.clone(),
-                });
-            }
-        }
-        let identity = |export: &Export| export.engine.volume_identity(export.volume);
-        let identities = exports.iter().map(identity).collect();
+        let names: Vec<_> = exports.iter().map(|export| export.name.clone()).collect();
+        let infos: Vec<_> = exports.iter().map(Export::info).collect();
         let offer = if demotion {
-            offer(&infos[..exports.len()])
+            offer(&infos)
         } else {
             DemotionOffer::Forbidden
         };
-        let quota =
-            |export: &Export| Some(Arc::new(Quota::new(&export.name, export.requests_max?)));
-        let all = exports.iter().chain(channels.iter().map(|(_, one)| one));
-        Ok(Self {
-            quotas: all.map(quota).collect(),
-            exports,
-            channels,
-            identities,
-            run: RandomState::new().hash_one(std::process::id()),
-            infos,
+        let table = Self {
+            entries: RwLock::default(),
+            is_closed: AtomicBool::new(false),
             offer,
-        })
+            run: RandomState::new().hash_one(std::process::id()),
+        };
+        for export in exports {
+            table.add(export, None)?;
+        }
+        for (at, channel) in channels {
+            table.add(channel, names.get(at).cloned())?;
+        }
+        Ok(table)
     }
 
-    pub(crate) fn all(&self) -> &[Export] {
-        &self.exports
+    /// Those that are there now.
+    pub(crate) fn entries(&self) -> Arc<Vec<Entry>> {
+        Arc::clone(&self.entries.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    pub(crate) fn get(&self, name: &str) -> Option<&Export> {
-        self.find(name).map(|(_, export)| export)
+    /// Adds an export, or the channel of the export `of`.
+    pub(crate) fn add(&self, export: Export, of: Option<String>) -> Result<(), HostError> {
+        let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
+        if entries.iter().any(|known| known.export.name == export.name) {
+            return Err(HostError::DuplicateExport { name: export.name });
+        }
+        if self.is_closed.load(Ordering::Acquire) {
+            return Err(HostError::Stopping);
+        }
+        let is_free = |number: &usize| entries.iter().all(|known| known.number != *number);
+        let number = (0..).find(is_free).unwrap_or(usize::MAX);
+        let mut all = Vec::clone(&entries);
+        all.push(Entry::new(number, export, of)?);
+        *entries = Arc::new(all);
+        Ok(())
     }
 
-    /// The export, or the channel, and its number.
-    pub(crate) fn find(&self, name: &str) -> Option<(usize, &Export)> {
-        let channels = self.channels.iter().map(|(_, channel)| channel);
-        let mut all = self.exports.iter().chain(channels).enumerate();
-        all.find(|(_, export)| export.name == name)
+    /// The server stops; these are its exports to the end.
+    pub(crate) fn close(&self) -> Vec<Export> {
+        let entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
+        self.is_closed.store(true, Ordering::Release);
+        drop(entries);
+        self.all()
+    }
+
+    /// Takes an export out, unless the server stops: clients find it no more.
+    pub(crate) fn take_out(&self, name: &str) -> Option<Entry> {
+        let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
+        if self.is_closed.load(Ordering::Acquire) {
+            return None;
+        }
+        let at = entries.iter().position(|entry| entry.export.name == name)?;
+        let mut all = Vec::clone(&entries);
+        let gone = all.remove(at);
+        *entries = Arc::new(all);
+        Some(gone)
+    }
+
+    /// Puts back what was taken out.
+    pub(crate) fn put_back(&self, entry: Entry) {
+        let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
+        let mut all = Vec::clone(&entries);
+        all.push(entry);
+        *entries = Arc::new(all);
+    }
+
+    /// The exports, without their channels.
+    pub(crate) fn all(&self) -> Vec<Export> {
+        let entries = self.entries();
+        let exports = entries.iter().filter(|entry| entry.of.is_none());
+        exports.map(|entry| entry.export.clone()).collect()
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<Export> {
+        self.find(name).map(|entry| entry.export)
+    }
+
+    /// The export, or the channel.
+    pub(crate) fn find(&self, name: &str) -> Option<Entry> {
+        let entries = self.entries();
+        entries.iter().find(|it| it.export.name == name).cloned()
     }
 
     /// Exports and channels.
     pub(crate) fn count(&self) -> usize {
-        self.exports.len() + self.channels.len()
-    }
-
-    /// Whether number `at` is export `of`, or its channel.
-    pub(crate) fn belongs(&self, at: usize, of: usize) -> bool {
-        let channel = at.checked_sub(self.exports.len());
-        let channel = channel.and_then(|at| self.channels.get(at));
-        at == of || channel.is_some_and(|(target, _)| *target == of)
-    }
-
-    /// What the handshake says of one.
-    pub(crate) fn info(&self, at: usize) -> Option<ExportInfo> {
-        self.infos.get(at).cloned()
-    }
-
-    pub(crate) fn quota(&self, at: usize) -> Option<Arc<Quota>> {
-        self.quotas.get(at).cloned().flatten()
+        self.entries().len()
     }
 
     /// Every cache once, in the order of the exports.
     pub(crate) fn engines(&self) -> Vec<Arc<Engine>> {
         let mut engines: Vec<Arc<Engine>> = Vec::new();
-        for export in &self.exports {
+        for export in self.all() {
             if !engines
                 .iter()
                 .any(|known| Arc::ptr_eq(known, &export.engine))
             {
-                engines.push(Arc::clone(&export.engine));
+                engines.push(export.engine);
             }
         }
         engines
@@ -166,7 +259,7 @@ fn offer(infos: &[ExportInfo]) -> DemotionOffer {
 
 impl ExportDirectory for ExportTable {
     fn list(&self) -> Vec<ExportInfo> {
-        self.infos.clone()
+        self.entries().iter().map(Entry::info).collect()
     }
 
     fn demotion(&self) -> DemotionOffer {
@@ -174,8 +267,8 @@ impl ExportDirectory for ExportTable {
     }
 
     fn identity(&self, name: &str) -> Option<VolumeIdentity> {
-        let at = self.exports.iter().position(|export| export.name == name)?;
-        let volume = (*self.identities.get(at)?)?;
+        let entry = self.find(name).filter(|entry| entry.of.is_none())?;
+        let volume = entry.identity?;
         Some(VolumeIdentity {
             volume,
             run: self.run,

@@ -109,7 +109,7 @@ impl Feeds {
             let unknown = || HostError::NoSuchExport {
                 name: feed.export.clone(),
             };
-            let export = exports.get(&feed.export).ok_or_else(unknown)?.clone();
+            let export = exports.get(&feed.export).ok_or_else(unknown)?;
             let socket = UnixSocket::bind_for(&feed.path, SOCKET_NAME, &feed.access)?;
             ready.push((export, socket));
         }

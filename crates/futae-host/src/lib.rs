@@ -10,6 +10,7 @@
 //! | `server`, `registry` | the life of the server: start, accept, count, stop |
 //! | `peer` | who is at the other end |
 //! | `accept`, `stop` | its beginning for each connection, its end for all |
+//! | `changing` | exports that come and go |
 //! | `listen` | addresses |
 //! | `tenant` | what the clients of one socket see |
 //! | `tls`, `wire` | TLS, and the bytes of a connection with and without it |
@@ -28,6 +29,7 @@
 mod accept;
 mod answer;
 mod budget;
+mod changing;
 mod channel;
 mod connection;
 mod connection_loop;
@@ -55,7 +57,7 @@ mod wire;
 pub use budget::BUFFER_MEMORY_MIN;
 pub use channel::ChannelReport;
 pub use error::HostError;
-pub use export::Export;
+pub use export::{Export, OpenExport};
 pub use feed::{FeedOptions, FeedReport, RelayOptions, feed_path};
 pub use futae_agent_protocol::receiver::{AgentStatus, RelayStatus};
 pub use futae_control::Access;

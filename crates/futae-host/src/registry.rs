@@ -6,7 +6,7 @@ use crate::status::{Traffic, TrafficCounters, of_disk};
 use rustix::fd::OwnedFd;
 use rustix::net::{Shutdown, shutdown};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How far a connection has come.
@@ -35,6 +35,8 @@ pub(crate) struct Link {
     /// That of a virtual machine's disk.
     pub(crate) disk_traffic: Arc<futae_vhost::Traffic>,
     phase: Mutex<Phase>,
+    /// The export that it has come to use. It stays so while the connection is there, dismissed or not.
+    used: OnceLock<String>,
 }
 
 impl Link {
@@ -55,6 +57,11 @@ impl Link {
     fn uses(&self, wanted: Option<&str>) -> bool {
         matches!(&*self.phase(), Phase::Transmission { export, .. }
             if wanted.is_none_or(|wanted| wanted == export))
+    }
+
+    /// Whether it may have requests of an export under way.
+    fn has_used(&self, wanted: &str) -> bool {
+        self.used.get().is_some_and(|export| export == wanted)
     }
 
     fn dismiss(&self) {
@@ -122,6 +129,7 @@ impl Place {
                 .note(Reason::Dismissed, &dismissed, &text);
         }
         let export = export.to_owned();
+        let _ = self.link.used.set(export.clone());
         *self.link.phase() = Phase::Transmission { export, demotes };
         true
     }
@@ -243,6 +251,7 @@ impl Registry {
             traffic: TrafficCounters::default(),
             disk_traffic: Arc::default(),
             phase: Mutex::default(),
+            used: OnceLock::new(),
         };
         let link = Arc::new(link);
         inner.links.insert(id, Arc::clone(&link));
@@ -270,11 +279,35 @@ impl Registry {
         }
     }
 
+    /// Connections that use an export.
+    pub(crate) fn users(&self, export: &str) -> usize {
+        let inner = self.lock();
+        let links = inner.links.values();
+        links.filter(|link| link.has_used(export)).count()
+    }
+
+    /// Ends the connections that use an export.
+    pub(crate) fn hang_up_on(&self, export: &str) {
+        let inner = self.lock();
+        for link in inner.links.values().filter(|link| link.has_used(export)) {
+            let _ = shutdown(&link.socket, Shutdown::Both);
+        }
+    }
+
     /// Waits for all to be gone, and says how many are not.
     pub(crate) fn wait_empty(&self, timeout: Duration) -> usize {
+        self.wait_without(None, timeout)
+    }
+
+    /// Waits for those that use an export to be gone, or for all, and says how many are not.
+    pub(crate) fn wait_without(&self, export: Option<&str>, timeout: Duration) -> usize {
         let deadline = Instant::now() + timeout;
         let mut inner = self.lock();
-        while !inner.links.is_empty() {
+        let those = |inner: &Inner| {
+            let is_one = |link: &&Arc<Link>| export.is_none_or(|name| link.has_used(name));
+            inner.links.values().filter(is_one).count()
+        };
+        while those(&inner) > 0 {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 break;
@@ -284,7 +317,7 @@ impl Registry {
                 .wait_timeout(inner, left)
                 .map_or_else(|poisoned| poisoned.into_inner().0, |(inner, _)| inner);
         }
-        inner.links.len()
+        those(&inner)
     }
 
     /// The phase of every connection, and what was counted.

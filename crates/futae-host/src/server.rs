@@ -12,7 +12,7 @@ use crate::status::{ExportReport, ServerStatus};
 use crate::stop::Flushes;
 use crate::tenant::{Gate, Tenant};
 use crate::tls::{Tls, TlsOptions, doubts};
-use crate::{Export, HostError, Listen};
+use crate::{Export, HostError, Listen, OpenExport};
 use futae_control::{Access, Control, EngineReport};
 use futae_engine::Engine;
 use rustix::event::{EventfdFlags, eventfd};
@@ -45,6 +45,8 @@ pub struct ServerOptions {
     pub control_access: Access,
     /// Whether clients may hand evicted blocks down.
     pub demotion: bool,
+    /// How exports are opened that orders add, if orders may.
+    pub open_export: Option<OpenExport>,
     /// Where agents in guests tell of what is evicted there.
     pub feeds: Vec<FeedOptions>,
     /// Whether each export with a feed has a channel disk, `EXPORT.evictions`, on which its agent hands down
@@ -52,8 +54,6 @@ pub struct ServerOptions {
     pub channels: bool,
     /// Where samples go that come by the feeds.
     pub relays: Vec<RelayOptions>,
-    /// Whether the policy lives on what guests evict, so that without word of it the cache runs blind.
-    pub lives_on_evictions: bool,
     /// Connections that use exports at a time. A newcomer beyond takes the place of one of the peer that has
     /// most, if that has more than the newcomer's. Handshakes are counted apart: see [`Self::handshakes_max`].
     pub connections_max: usize,
@@ -84,10 +84,10 @@ impl Default for ServerOptions {
             control: None,
             control_access: Access::default(),
             demotion: true,
+            open_export: None,
             feeds: Vec::new(),
             channels: false,
             relays: Vec::new(),
-            lives_on_evictions: false,
             connections_max: 512,
             handshake_timeout: Duration::from_secs(10),
             requests_max: 256,
@@ -121,6 +121,10 @@ pub struct StopReport {
 /// What every thread of a server shares.
 pub(crate) struct Shared {
     pub(crate) exports: Arc<ExportTable>,
+    /// Taken while an export is added or removed.
+    pub(crate) changing: Mutex<()>,
+    /// The exports that have sockets of their own, and whether a socket serves all.
+    pub(crate) gated: (Vec<String>, bool),
     pub(crate) registry: Arc<Registry>,
     pub(crate) budget: Arc<Budget>,
     pub(crate) options: ServerOptions,
@@ -179,12 +183,18 @@ impl Server {
         let tls = tls.map(Tls::new).transpose()?;
         let mut listeners = Vec::new();
         for gate in gates {
-            let tenant = Tenant::new(&exports, gate.export.as_deref());
+            let is_disk = matches!(gate.address, Listen::VhostUser(_));
+            // A disk stays that of the same export when others come.
+            let sole = exports.all();
+            let sole = sole.first().filter(|_| is_disk && sole.len() == 1);
+            let name = gate.export.as_deref();
+            let name = name.or(sole.map(|export| export.name.as_str()));
+            let tenant = Tenant::new(&exports, name);
             let tenant = tenant.ok_or_else(|| HostError::NoSuchTenant {
                 name: gate.export.clone().unwrap_or_default(),
                 address: gate.address.to_string(),
             })?;
-            if matches!(gate.address, Listen::VhostUser(_)) && tenant.only().is_none() {
+            if is_disk && tenant.only().is_none() {
                 let address = gate.address.to_string();
                 return Err(HostError::WhichExport { address });
             }
@@ -205,7 +215,12 @@ impl Server {
             options.connections_max + options.handshakes_max(),
             exports.count(),
         );
+        let tenants = listeners.iter().map(|(_, tenant)| tenant.name());
+        let gated = tenants.clone().flatten().map(str::to_owned).collect();
+        let serves_all = tenants.clone().any(|name| name.is_none());
         let shared = Arc::new(Shared {
+            changing: Mutex::default(),
+            gated: (gated, serves_all),
             budget: Arc::new(budget),
             exports,
             feeds: Mutex::new(Some(feeds)),
@@ -306,7 +321,47 @@ impl Server {
     #[must_use]
     pub fn cache_of(&self, export: &str) -> Option<Arc<Engine>> {
         let export = self.shared.exports.get(export)?;
-        Some(Arc::clone(&export.engine))
+        Some(export.engine)
+    }
+
+    /// Has the cache of an export go on with another policy, as the order `policy` does; whether it had another.
+    ///
+    /// # Errors
+    ///
+    /// A sentence that says what to do.
+    pub fn change_policy(&self, export: &str, policy: &str) -> Result<bool, String> {
+        let answer = self.shared.change_policy(Some(export), policy)?;
+        Ok(answer["changed"] == true)
+    }
+
+    /// The names of its exports.
+    #[must_use]
+    pub fn export_names(&self) -> Vec<String> {
+        let all = self.shared.exports.all().into_iter();
+        all.map(|export| export.name).collect()
+    }
+
+    /// Adds an export while the server runs, which `open` opens.
+    ///
+    /// # Errors
+    ///
+    /// A sentence that says what to do.
+    pub fn add_export(
+        &self,
+        name: &str,
+        open: impl FnOnce() -> Result<Export, String>,
+    ) -> Result<(), String> {
+        self.shared.add_export(name, open).map(drop)
+    }
+
+    /// Removes an export, once it is flushed: one that no client uses, or with `force` any. How many connections were
+    /// ended for it.
+    ///
+    /// # Errors
+    ///
+    /// A sentence that says why it stays.
+    pub fn remove_export(&self, name: &str, force: bool) -> Result<usize, String> {
+        self.shared.remove_export(name, force)
     }
 
     /// What there is to say of it.
@@ -332,9 +387,11 @@ impl Server {
         info!("stopping: {connections} connections are open, and every export is flushed");
         let _ = rustix::io::write(&self.shared.stop, &1u64.to_ne_bytes());
         // Before anything is waited for that peers can draw out; what comes later is flushed at the end.
-        let mut flushes = Flushes::new(&self.shared.exports);
+        let mut flushes = Flushes::new(self.shared.exports.close());
         flushes.begin();
         self.control = None;
+        // An export that is being removed is flushed by who removes it.
+        drop(self.shared.change());
         for acceptor in self.acceptors.drain(..) {
             let _ = acceptor.join();
         }
@@ -411,12 +468,13 @@ impl Shared {
         let held = self.budget.held();
         let demotes = |phase: &&Phase| matches!(phase, Phase::Transmission { demotes: true, .. });
         let busy = |phase: &&Phase| matches!(phase, Phase::Transmission { .. });
-        let exports = self.exports.all().iter().map(|export| ExportReport {
+        let all = self.exports.all();
+        let exports = all.iter().map(|export| ExportReport {
             name: export.name.clone(),
             size_bytes: export.engine.volume_bytes(export.volume),
             read_only: export.is_read_only(),
             connections: using(&export.name),
-            is_blind: self.options.lives_on_evictions
+            is_blind: export.engine.policy().lives_on_demotions()
                 && !demoting(&export.name)
                 && !feeds.as_ref().is_some_and(|feeds| feeds.sees(&export.name)),
         });
@@ -450,20 +508,17 @@ impl Shared {
 
     /// Has the log say which rules for clients look like slips.
     fn remark_on_rules(&self, tls: &TlsOptions) {
-        let exports = self.exports.all().iter().map(|export| export.name.as_str());
-        let exports: Vec<&str> = exports.collect();
+        let all = self.exports.all();
+        let exports: Vec<&str> = all.iter().map(|export| export.name.as_str()).collect();
         for remark in doubts(&tls.allow, &exports) {
             warn!("{remark}");
         }
     }
 
     fn names_on(&self, engine: &Arc<Engine>) -> Vec<String> {
-        let on_it = self
-            .exports
-            .all()
-            .iter()
-            .filter(|export| Arc::ptr_eq(&export.engine, engine));
-        on_it.map(|export| export.name.clone()).collect()
+        let all = self.exports.all().into_iter();
+        let on_it = all.filter(|export| Arc::ptr_eq(&export.engine, engine));
+        on_it.map(|export| export.name).collect()
     }
 }
 

@@ -1,23 +1,24 @@
 //! The flush at the end, which begins before peers are waited for.
 
-use crate::export::ExportTable;
+use crate::Export;
 use futae_engine::{ClientId, IoError, Operation, Request};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 type Flushed = (usize, Result<(), IoError>);
 
 /// Flushes of every writable volume that are under way.
-pub(crate) struct Flushes<'a> {
-    exports: &'a ExportTable,
+pub(crate) struct Flushes {
+    exports: Vec<Export>,
     sender: Sender<Flushed>,
     results: Receiver<Flushed>,
     /// The exports that are waited for, each as often as it is.
     waiting: Vec<usize>,
 }
 
-impl<'a> Flushes<'a> {
-    pub(crate) fn new(exports: &'a ExportTable) -> Self {
+impl Flushes {
+    pub(crate) fn new(exports: Vec<Export>) -> Self {
         let (sender, results) = channel();
         Self {
             exports,
@@ -29,7 +30,7 @@ impl<'a> Flushes<'a> {
 
     /// Begins to flush every writable volume, all at once.
     pub(crate) fn begin(&mut self) {
-        for (at, export) in self.exports.all().iter().enumerate() {
+        for (at, export) in self.exports.iter().enumerate() {
             if export.is_read_only() {
                 continue;
             }
@@ -54,14 +55,16 @@ impl<'a> Flushes<'a> {
         progress_timeout: Duration,
     ) -> Vec<(String, String)> {
         let dirty_blocks = || -> u64 {
-            let engines = self.exports.engines();
+            let mut engines: Vec<_> = self.exports.iter().map(|export| &export.engine).collect();
+            engines.sort_by_key(|engine| Arc::as_ptr(engine));
+            engines.dedup_by_key(|engine| Arc::as_ptr(engine));
             engines.iter().map(|engine| engine.dirty_blocks()).sum()
         };
         let mut dirty = dirty_blocks();
         let mut deadline = Instant::now() + timeout;
         let mut errors: Vec<(String, String)> = Vec::new();
         let mut failed = |at: usize, why: String| {
-            let name = &self.exports.all()[at].name;
+            let name = &self.exports[at].name;
             if !errors.iter().any(|(known, _)| known == name) {
                 errors.push((name.clone(), why));
             }

@@ -1,9 +1,8 @@
 //! What one listening socket serves: everything, or one export and no word of the others.
 
-use crate::export::ExportTable;
-use crate::quota::Quota;
+use crate::Listen;
+use crate::export::{Entry, ExportTable};
 use crate::tls::TlsAllow;
-use crate::{Export, Listen};
 use futae_control::Access;
 use futae_nbd::{DemotionOffer, ExportDirectory, ExportInfo, VolumeIdentity};
 use std::sync::Arc;
@@ -37,7 +36,7 @@ impl From<Listen> for Gate {
 #[derive(Clone)]
 pub(crate) struct Tenant {
     exports: Arc<ExportTable>,
-    only: Option<usize>,
+    only: Option<String>,
     /// By which rules the client is given exports; all without rules.
     client: Option<Arc<Client>>,
 }
@@ -58,22 +57,20 @@ impl Client {
 impl Tenant {
     /// One export, or all; none if there is no export of this name.
     pub(crate) fn new(exports: &Arc<ExportTable>, only: Option<&str>) -> Option<Self> {
-        let only = match only {
-            Some(name) => Some(exports.find(name)?.0),
-            None => None,
-        };
-        let exports = Arc::clone(exports);
+        if let Some(name) = only {
+            exports.find(name)?;
+        }
         Some(Self {
-            exports,
-            only,
+            exports: Arc::clone(exports),
+            only: only.map(str::to_owned),
             client: None,
         })
     }
 
-    /// The export and its number, if its clients are served here.
-    pub(crate) fn find(&self, name: &str) -> Option<(usize, &Export)> {
+    /// The export, if its clients are served here.
+    pub(crate) fn find(&self, name: &str) -> Option<Entry> {
         let found = self.exports.find(name);
-        found.filter(|(at, _)| self.serves(*at))
+        found.filter(|entry| self.serves(entry))
     }
 
     /// What is left of it for a client with these names in its certificate.
@@ -90,38 +87,33 @@ impl Tenant {
         }
     }
 
-    /// Whether number `at`, an export or a channel, is for the clients of this socket, and for this client.
-    fn serves(&self, at: usize) -> bool {
-        let belongs = |of: &usize| self.exports.belongs(at, *of);
-        let is_given = |client: &Arc<Client>| {
-            let all = self.exports.all().iter().enumerate();
-            let mut given = all.filter(|(_, export)| client.may_open(&export.name));
-            given.any(|(of, _)| belongs(&of))
-        };
-        self.only.iter().all(belongs) && self.client.as_ref().is_none_or(is_given)
+    /// Whether an export, or a channel, is for the clients of this socket, and for this client.
+    fn serves(&self, entry: &Entry) -> bool {
+        let is_given = |client: &Arc<Client>| client.may_open(entry.owner());
+        self.only.as_deref().is_none_or(|only| entry.belongs(only))
+            && self.client.as_ref().is_none_or(is_given)
     }
 
-    /// The one export that is served here, and its number: the only one there is, or the one that the socket is for.
-    pub(crate) fn only(&self) -> Option<(usize, &Export)> {
-        match (self.only, self.exports.all()) {
-            (Some(at), all) => all.get(at).map(|export| (at, export)),
-            (None, [only]) => Some((0, only)),
+    /// The name of the one export that the socket is for.
+    pub(crate) fn name(&self) -> Option<&str> {
+        self.only.as_deref()
+    }
+
+    /// The one export that is served here: the only one there is, or the one that the socket is for.
+    pub(crate) fn only(&self) -> Option<Entry> {
+        match (&self.only, &self.exports.all()[..]) {
+            (Some(name), _) => self.exports.find(name),
+            (None, [only]) => self.exports.find(&only.name),
             (None, _) => None,
         }
-    }
-
-    /// The quota of an export, if it has one.
-    pub(crate) fn quota(&self, at: usize) -> Option<Arc<Quota>> {
-        self.exports.quota(at)
     }
 }
 
 impl ExportDirectory for Tenant {
     fn list(&self) -> Vec<ExportInfo> {
-        (0..self.exports.count())
-            .filter(|at| self.serves(*at))
-            .filter_map(|at| self.exports.info(at))
-            .collect()
+        let entries = self.exports.entries();
+        let served = entries.iter().filter(|entry| self.serves(entry));
+        served.map(Entry::info).collect()
     }
 
     fn demotion(&self) -> DemotionOffer {

@@ -89,7 +89,6 @@ fn rig(policy: &str, slots: u32) -> (Rig, std::path::PathBuf, tempfile::TempDir)
     };
     let rig = Rig::with(policy, slots, pattern(1, SIZE), |options| {
         options.feeds = vec![feed];
-        options.lives_on_evictions = true;
     });
     (rig, path, directory)
 }

@@ -91,56 +91,101 @@ pub fn equals_reference<R: Reference>(text: &str, make: impl Fn(usize, u64) -> R
 /// audit fails.
 pub fn check(kind: Kind) {
     for seed in 1..40u64 {
+        Run::new(kind, seed).go_on(3000);
+    }
+}
+
+/// A level beside a plain map, under random operations.
+pub struct Run {
+    level: Level<Box<dyn RegisteredPolicy>>,
+    model: BTreeMap<BlockId, Class>,
+    prng: Prng,
+    seed: u64,
+    requests: u64,
+    hits: u64,
+}
+
+impl Run {
+    /// An empty level of 1 to 16 slots.
+    pub fn new(kind: Kind, seed: u64) -> Self {
         let mut prng = Prng::new(seed);
-        let mut capacity = 1 + prng.below(16) as u32;
-        let mut level = level_of(kind.name(), capacity, seed);
-        let mut model: BTreeMap<BlockId, Class> = BTreeMap::new();
-        let (mut requests, mut hits) = (0, 0);
-        for _ in 0..3000 {
-            let block = BlockId::on_first(prng.below(48));
-            let class = [Class::NORMAL, Class::PROTECTED, Class::REMOTE][prng.below(3) as usize];
-            match prng.below(40) {
+        let capacity = 1 + prng.below(16) as u32;
+        Self {
+            level: level_of(kind.name(), capacity, seed),
+            model: BTreeMap::new(),
+            prng,
+            seed,
+            requests: 0,
+            hits: 0,
+        }
+    }
+
+    /// Has the level go on with another policy: nothing is resident that was not, nor the other way round.
+    pub fn change_policy(&mut self, kind: Kind) {
+        let spec = PolicySpec::of(kind);
+        let shape = Shape {
+            slots: self.level.capacity(),
+            seed: self.seed,
+        };
+        let policy = build(&spec, &shape).expect("needs no parameters");
+        self.level.change_policy(policy, spec.handover_kind());
+        self.compare();
+    }
+
+    /// So many random operations, each of them checked.
+    pub fn go_on(&mut self, operations: u32) {
+        for _ in 0..operations {
+            let block = BlockId::on_first(self.prng.below(48));
+            let class =
+                [Class::NORMAL, Class::PROTECTED, Class::REMOTE][self.prng.below(3) as usize];
+            match self.prng.below(40) {
                 0 => {
-                    let why = [Departure::Promoted, Departure::Invalidated][prng.below(2) as usize];
-                    let gone = level.remove(block, why).map(|victim| victim.class);
-                    assert_eq!(gone, model.remove(&block));
+                    let why =
+                        [Departure::Promoted, Departure::Invalidated][self.prng.below(2) as usize];
+                    let gone = self.level.remove(block, why).map(|victim| victim.class);
+                    assert_eq!(gone, self.model.remove(&block));
                 }
                 1 => {
-                    level.reclass(block, class);
-                    if let Some(held) = model.get_mut(&block) {
+                    self.level.reclass(block, class);
+                    if let Some(held) = self.model.get_mut(&block) {
                         *held = class;
                     }
                 }
                 2 => {
-                    capacity = 1 + prng.below(16) as u32;
-                    for victim in level.resize(capacity) {
-                        assert_eq!(model.remove(&victim.block), Some(victim.class));
+                    let capacity = 1 + self.prng.below(16) as u32;
+                    for victim in self.level.resize(capacity) {
+                        assert_eq!(self.model.remove(&victim.block), Some(victim.class));
                     }
                 }
                 n => {
                     let is_demand = !(3..=PRELOAD).contains(&n);
-                    requests += u64::from(is_demand);
-                    hits += u64::from(is_demand && model.contains_key(&block));
-                    step(&mut level, &mut model, block, class, n);
+                    self.requests += u64::from(is_demand);
+                    self.hits += u64::from(is_demand && self.model.contains_key(&block));
+                    step(&mut self.level, &mut self.model, block, class, n);
                 }
             }
-            while let Some(block) = level.review() {
-                step(&mut level, &mut model, block, class, PRELOAD);
+            while let Some(block) = self.level.review() {
+                step(&mut self.level, &mut self.model, block, class, PRELOAD);
             }
-            assert_eq!(level.resident() as usize, model.len());
-            for (block, class) in &model {
-                let slot = level.find(*block).expect("resident in the model");
-                assert_eq!(
-                    (level.block_in(slot), level.class_in(slot)),
-                    (*block, *class)
-                );
-            }
-            level.audit();
+            self.compare();
         }
-        let counters = level.counters();
-        assert_eq!((counters.requests, counters.hits), (requests, hits));
-        assert_eq!(counters.misses, requests - hits);
+        let counters = self.level.counters();
+        let expected = (self.requests, self.hits);
+        assert_eq!((counters.requests, counters.hits), expected);
+        assert_eq!(counters.misses, self.requests - self.hits);
         assert!(counters.admissions >= counters.evictions);
+    }
+
+    fn compare(&self) {
+        assert_eq!(self.level.resident() as usize, self.model.len());
+        for (block, class) in &self.model {
+            let slot = self.level.find(*block).expect("resident in the model");
+            assert_eq!(
+                (self.level.block_in(slot), self.level.class_in(slot)),
+                (*block, *class)
+            );
+        }
+        self.level.audit();
     }
 }
 

@@ -3,7 +3,7 @@
 //! The simulator and the live engine write the same lines, so that a recorded live run can be
 //! replayed and compared line by line.
 
-use crate::{Access, AccessKind, BlockId, Outcome, VolumeId};
+use crate::{Access, AccessKind, BlockId, Outcome, PolicySpec, VolumeId};
 use std::fmt;
 use std::str::FromStr;
 
@@ -11,6 +11,22 @@ use std::str::FromStr;
 /// and block index. A level decides on a block when its loading begins; lines that begin with `#` decide nothing,
 /// and replays pass over them.
 pub const LOADED: &str = "# loaded";
+
+/// How the line begins by which a level goes on with another policy: `policy lfu-history(window=100)`. Replays do the
+/// same there ([`Level::change_policy`](crate::Level::change_policy)).
+const POLICY: &str = "policy";
+
+/// The line of a decision log by which the level goes on with `policy`.
+#[must_use]
+pub fn policy_line(policy: &PolicySpec) -> String {
+    format!("{POLICY} {policy}")
+}
+
+/// The policy string, if the line is one of [`policy_line`].
+#[must_use]
+pub fn policy_of_line(line: &str) -> Option<&str> {
+    line.strip_prefix(POLICY)?.strip_prefix(' ')
+}
 
 /// What a level decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,6 +6,7 @@ use crate::{
 };
 
 mod ahead;
+mod change;
 
 /// A block that leaves a level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -27,7 +27,7 @@ pub use access::{Access, AccessKind, Class};
 pub use block::{BlockId, Slot, VolumeId};
 pub use costs::{BlockCost, StoreCosts};
 pub use counters::Counters;
-pub use decision::{Decision, DecisionError, LOADED, Verdict};
+pub use decision::{Decision, DecisionError, LOADED, Verdict, policy_line, policy_of_line};
 pub use hints::{RegisteredPolicy, SimulatorHints};
 pub use index::{DenseIndex, HashIndex, Index};
 pub use level::{Level, Outcome, Victim};

@@ -5,8 +5,8 @@
 //! first that does not is where the two part.
 
 use futae_policy::{
-    Access, AccessKind, Decision, DecisionError, HashIndex, Level, PolicySpec, Shape, SpecError,
-    build,
+    Access, AccessKind, Decision, DecisionError, HashIndex, Level, PolicySpec, RegisteredPolicy,
+    Shape, SpecError, build, policy_of_line,
 };
 use std::fmt;
 use std::fs::File;
@@ -50,6 +50,16 @@ pub enum ReplayError {
         line: u64,
         /// Why.
         source: io::Error,
+    },
+    /// A line names a policy that the level cannot go on with.
+    #[error("{}:{line}: {source}", .path.display())]
+    Change {
+        /// The file.
+        path: PathBuf,
+        /// The line, counted from 1.
+        line: u64,
+        /// What is wrong with the policy.
+        source: Box<SpecError>,
     },
     /// A line is not a decision.
     #[error("{}:{line}: {source}", .path.display())]
@@ -107,7 +117,8 @@ pub fn replay_file(spec: &ReplaySpec, path: &Path) -> Result<Replayed, ReplayErr
 }
 
 /// Replays the log that `lines` holds, up to the first difference. Empty lines and lines that
-/// begin with `#` are passed over. `name` is what errors call the log.
+/// begin with `#` are passed over; at a line `policy POLICY` the level goes on with another policy, as the recorded one did.
+/// `name` is what errors call the log.
 pub fn replay(
     spec: &ReplaySpec,
     lines: impl BufRead,
@@ -134,6 +145,15 @@ pub fn replay(
         })?;
         let text = text.trim();
         if text.is_empty() || text.starts_with('#') {
+            continue;
+        }
+        if let Some(policy) = policy_of_line(text) {
+            let change = |source| ReplayError::Change {
+                path: path(),
+                line,
+                source: Box::new(source),
+            };
+            change_policy(&mut level, policy, spec).map_err(change)?;
             continue;
         }
         let parsed = text.parse::<Decision>();
@@ -165,6 +185,20 @@ pub fn replay(
         decisions,
         difference: None,
     })
+}
+
+fn change_policy(
+    level: &mut Level<Box<dyn RegisteredPolicy>>,
+    policy: &str,
+    spec: &ReplaySpec,
+) -> Result<(), SpecError> {
+    let policy: PolicySpec = policy.parse()?;
+    let shape = Shape {
+        slots: spec.slots,
+        seed: spec.seed,
+    };
+    level.change_policy(build(&policy, &shape)?, policy.handover_kind());
+    Ok(())
 }
 
 #[cfg(test)]
@@ -203,6 +237,20 @@ mod tests {
             other.difference.expect("fifo evicts block 1").to_string(),
             "line 6: recorded `read 0 9 admit 3 1`, replayed `read 0 9 admit 0 1`"
         );
+    }
+
+    #[test]
+    fn a_change_of_the_policy_is_replayed_where_it_was() {
+        let changed = LOG.replace("write 0 1 hit\n", "policy lru\nwrite 0 1 hit\n");
+        assert_eq!(of("fifo", &changed).expect("a log").difference, None);
+        let late = format!("{LOG}policy lru\n");
+        assert!(of("fifo", &late).expect("a log").difference.is_some());
+        for (policy, problem) in [("lur", "did you mean lru"), ("lru(", "upper.log:6")] {
+            let changed = LOG.replace("read 0 9", &format!("policy {policy}\nread 0 9"));
+            let error = of("lru", &changed).expect_err("no policy").to_string();
+            assert!(error.starts_with("upper.log:6: "), "{error}");
+            assert!(error.contains(problem), "{error}");
+        }
     }
 
     #[test]

@@ -1,11 +1,15 @@
 //! `futae export`: orders about one export of a running server.
 
 use crate::failure::Failure;
-use futae_control::ask;
+use futae_control::{ask, ask_within};
 use futae_units::Size;
 use serde_json::json;
 use std::io::Write;
 use std::path::PathBuf;
+use std::time::Duration;
+
+/// How long to wait for an export to be flushed. The server goes on when this is over.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// Change an export of a running server
 ///
@@ -18,7 +22,37 @@ pub struct Args {
 
 #[derive(clap::Subcommand)]
 enum Order {
+    Add(Add),
+    Remove(Remove),
     Resize(Resize),
+}
+
+/// Add an export while clients are connected to others
+///
+/// Clients find it at the sockets that serve all exports. Without a share it joins the cache of the exports without one; a
+/// share is memory in addition to --cache.
+#[derive(clap::Args)]
+struct Add {
+    /// The control socket of the server: unix:PATH or PATH
+    control: String,
+    /// The export, as for --export of `futae serve`:
+    /// `NAME=SOURCE[,share=SIZE][,class=local|remote|CLASS][,connections=N][,requests=N][,protected][,read-only]`. The server
+    /// opens a relative SOURCE in its own directory
+    export: String,
+}
+
+/// Remove an export, once what its clients wrote is on stable storage
+///
+/// It stays if a client has it open, or if it cannot be flushed.
+#[derive(clap::Args)]
+struct Remove {
+    /// The control socket of the server: unix:PATH or PATH
+    control: String,
+    /// The export
+    export: String,
+    /// Disconnect the clients that have it open. What the server has answered is flushed all the same
+    #[arg(long)]
+    force: bool,
 }
 
 /// Change the size of the cache of an export
@@ -35,22 +69,56 @@ struct Resize {
     size: Size,
 }
 
+/// The path of a control socket, as command lines write it.
+pub fn control_path(text: &str) -> PathBuf {
+    PathBuf::from(text.strip_prefix("unix:").unwrap_or(text))
+}
+
 /// Gives the order, and says what it came to.
 pub fn run(args: &Args) -> Result<(), Failure> {
-    let Order::Resize(order) = &args.order;
-    let path = PathBuf::from(
-        order
-            .control
-            .strip_prefix("unix:")
-            .unwrap_or(&order.control),
-    );
-    let line = json!({ "command": "resize", "export": order.export, "cache": order.size });
-    let answer = ask(&path, &line)?;
-    let blocks = &answer["capacity_blocks"];
-    let (export, size) = (&order.export, order.size);
-    writeln!(
-        std::io::stdout().lock(),
-        "{export}: a cache of {size}, {blocks} blocks"
-    )?;
+    let said = match &args.order {
+        Order::Add(order) => order.run(),
+        Order::Remove(order) => order.run(),
+        Order::Resize(order) => order.run(),
+    }?;
+    writeln!(std::io::stdout().lock(), "{said}")?;
     Ok(())
+}
+
+impl Add {
+    fn run(&self) -> Result<String, Failure> {
+        let line = json!({ "command": "export-add", "export": self.export });
+        let answer = ask(&control_path(&self.control), &line)?;
+        let name = answer["name"].as_str().unwrap_or_default();
+        let size = Size::Bytes(answer["size_bytes"].as_u64().unwrap_or_default());
+        let mode = if answer["read_only"] == true {
+            ", read-only"
+        } else {
+            ""
+        };
+        Ok(format!("{name}: added ({size}{mode})"))
+    }
+}
+
+impl Remove {
+    fn run(&self) -> Result<String, Failure> {
+        let Self { export, force, .. } = self;
+        let line = json!({ "command": "export-remove", "export": export, "force": force });
+        let answer = ask_within(&control_path(&self.control), &line, FLUSH_TIMEOUT)?;
+        let ended = match answer["disconnected"].as_u64() {
+            None | Some(0) => String::new(),
+            Some(count) => format!(", {count} connections ended"),
+        };
+        Ok(format!("{export}: removed{ended}"))
+    }
+}
+
+impl Resize {
+    fn run(&self) -> Result<String, Failure> {
+        let (export, size) = (&self.export, self.size);
+        let line = json!({ "command": "resize", "export": export, "cache": size });
+        let answer = ask(&control_path(&self.control), &line)?;
+        let blocks = &answer["capacity_blocks"];
+        Ok(format!("{export}: a cache of {size}, {blocks} blocks"))
+    }
 }

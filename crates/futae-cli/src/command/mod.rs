@@ -14,6 +14,7 @@ pub mod mount;
 pub mod mrc;
 pub mod paper;
 pub mod policies;
+pub mod policy;
 pub mod protect;
 pub mod record;
 pub mod reference;

@@ -95,7 +95,7 @@ pub struct Args {
     /// kernel has it enabled (auto)
     #[arg(long, value_name = "HOW", default_value = "auto")]
     transport: Transport,
-    /// Unix socket for orders (status, resize): unix:PATH
+    /// Unix socket for orders (status, resize, policy): unix:PATH
     #[arg(long, value_name = "ADDRESS")]
     control: Option<String>,
     /// Log every decision of the cache to FILE
@@ -165,10 +165,11 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         transport: args.transport.into(),
         access: plan.access,
     };
+    let joins = options.join_reads_bytes > 0;
     let mount = Mount::start(&engine, &shown, &options).map_err(failure)?;
     let names = shown.into_iter().map(|file| file.name).collect();
     let control = plan.control.map(|path| {
-        let orders = orders::of_mount(&engine, &args.source(), at(&mount), names);
+        let orders = orders::of_mount(&engine, &args.source(), at(&mount), names, joins);
         Control::start(&path, orders)
     });
     let control = control.transpose()?;

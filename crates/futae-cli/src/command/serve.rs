@@ -4,6 +4,7 @@ mod check;
 mod config;
 mod descriptors;
 mod evictions;
+mod opener;
 mod plan;
 mod reload;
 mod remarks;
@@ -36,8 +37,8 @@ use unclean::UncleanArgs;
 #[derive(clap::Args)]
 pub struct Args {
     /// TOML file with options by their long names (cache = "4GiB") and exports as `[[export]]` tables. Options on
-    /// the command line go before it, and are added to its lists. SIGHUP has it read again: the sizes of
-    /// caches change at once; other changes are logged and need a restart
+    /// the command line go before it, and are added to its lists. SIGHUP has it read again: exports come and
+    /// go, and the sizes of caches and the policy change, at once; other changes are logged and need a restart
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     #[arg(skip)]
@@ -76,7 +77,7 @@ pub struct Args {
     insecure_tcp: bool,
     #[command(flatten)]
     tls: TlsArgs,
-    /// Unix socket for orders (status, resize): unix:PATH, with mode, owner and group as for --listen
+    /// Unix socket for orders (status, resize, policy, exports): unix:PATH, with mode, owner and group as for --listen
     #[arg(long, value_name = "ADDRESS")]
     control: Option<String>,
     /// Where the agent in a guest tells what its page cache evicts: [EXPORT=]unix:PATH, a socket for the
@@ -172,9 +173,9 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     }
     descriptors::raise_limit();
     let exports = plan.open()?;
-    let running = Running::new(args, &plan);
+    let mut running = Running::new(args, &plan);
+    let lives_on_evictions = plan.policy().lives_on_demotions();
     let (specs, mut options) = (plan.exports, plan.server);
-    let lives_on_evictions = options.lives_on_evictions;
     let wanted = options.connections_max;
     options.connections_max = descriptors::affordable(wanted, options.handshakes_max());
     if options.connections_max < wanted {
@@ -189,7 +190,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     remarks::at_start(&specs, &server.status(), lives_on_evictions, writes);
     announce(&server, args.json)?;
     let signal = signals.forever().find(|&signal| {
-        if let (SIGHUP, Some(running)) = (signal, &running) {
+        if let (SIGHUP, Some(running)) = (signal, &mut running) {
             running.reload(&server);
         }
         signal != SIGHUP

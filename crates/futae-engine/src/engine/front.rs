@@ -15,7 +15,7 @@ use super::world::{Machine, World};
 use crate::arena::give_long_pieces_back;
 use crate::{ClientId, Extent, IoBuf, IoError, IoErrorKind, Operation, Request, SetupError, Store};
 use futae_policy::{Class, VolumeId};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 /// How often to look at the clock.
@@ -25,7 +25,6 @@ const TICK_MAX: Duration = Duration::from_millis(500);
 /// One cache over any number of volumes.
 pub struct Engine {
     pub(super) block_bytes: u64,
-    policy: String,
     pub(super) state: LockTurns,
     account: Arc<Account>,
     pub(super) sizing: Mutex<Sizing>,
@@ -34,8 +33,11 @@ pub struct Engine {
     pub(super) keys: OnceLock<Keys>,
     /// The time, and threads.
     pub(super) world: Arc<dyn World>,
+    write_back: Option<WriteBackOptions>,
     /// Its end is the end of the thread that looks at the clock.
     _alive: mpsc::Sender<()>,
+    /// What that thread waits on; taken when it starts.
+    clock: Mutex<Option<mpsc::Receiver<()>>>,
 }
 
 impl Engine {
@@ -56,7 +58,6 @@ impl Engine {
         let (alive, is_gone) = mpsc::channel();
         let engine = Arc::new(Self {
             block_bytes: options.block_bytes,
-            policy: options.policy.to_string(),
             state: LockTurns::new(state),
             account: Arc::clone(&account),
             sizing: Mutex::new(Sizing {
@@ -66,12 +67,11 @@ impl Engine {
             questions: Mutex::default(),
             keys: OnceLock::new(),
             world,
+            write_back: options.write_back,
             _alive: alive,
+            clock: Mutex::new(Some(is_gone)),
         });
-        let is_weighed = !engine.lock().level.weights().is_empty();
-        if (options.write_back.is_some() || is_weighed) && engine.world.has_clock_threads() {
-            engine.keep_time(options.write_back.as_ref(), is_gone)?;
-        }
+        engine.see_to_clock()?;
         Ok(engine)
     }
 
@@ -86,22 +86,27 @@ impl Engine {
         store: Arc<dyn Store>,
         class: Class,
     ) -> Result<VolumeId, SetupError> {
-        let mut state = self.lock();
-        let volume = u16::try_from(state.volumes.len())
-            .ok()
-            .filter(|&id| id < u16::MAX);
-        let volume = VolumeId(volume.ok_or(SetupError::TooManyVolumes)?);
-        state.volumes.push(Volume {
+        self.lock().place_volume(Volume {
             costs: Some(Box::default()),
             ..Volume::new(name, store, class)
-        });
-        Ok(volume)
+        })
     }
 
     /// Says what the classes of their own are called that stores are in, from number 1 on
     /// ([`Class::of_store`]); reports then do, too.
     pub fn name_classes(&self, names: &[String]) {
         self.lock().class_names = names.to_vec();
+    }
+
+    /// What [`name_classes`](Self::name_classes) was given.
+    pub fn class_names(&self) -> Vec<String> {
+        self.lock().class_names.clone()
+    }
+
+    /// Volumes that are here now.
+    pub fn volume_count(&self) -> usize {
+        let state = self.lock();
+        state.volumes.len() - state.free_volumes.len()
     }
 
     /// Bytes of a block.
@@ -254,12 +259,17 @@ impl Engine {
         }
     }
 
-    /// Has somebody look at the clock until the engine is gone.
-    fn keep_time(
-        self: &Arc<Self>,
-        how: Option<&WriteBackOptions>,
-        is_gone: mpsc::Receiver<()>,
-    ) -> Result<(), SetupError> {
+    /// Has somebody look at the clock until the engine is gone, if anything here depends on the time and nobody does yet.
+    pub(super) fn see_to_clock(self: &Arc<Self>) -> Result<(), SetupError> {
+        let is_weighed = !self.lock().level.weights().is_empty();
+        if self.write_back.is_none() && !is_weighed || !self.world.has_clock_threads() {
+            return Ok(());
+        }
+        let mut clock = self.clock.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(is_gone) = clock.take() else {
+            return Ok(());
+        };
+        let how = self.write_back.as_ref();
         let pause = how.map_or(TICK_MAX, |how| how.dirty_age_max / 4);
         let pause = pause.clamp(TICK_MIN, TICK_MAX);
         let engine = Arc::downgrade(self);
@@ -309,7 +319,7 @@ impl Engine {
 
     /// What happened so far.
     pub fn status(&self) -> EngineStatus {
-        self.lock().status(&self.policy)
+        self.lock().status()
     }
 
     /// Submits any operation and waits for its result. For tests and tools.

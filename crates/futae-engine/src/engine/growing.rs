@@ -37,16 +37,7 @@ impl Engine {
             grows: true,
             ..Volume::new(name, store, class)
         };
-        let mut state = self.lock();
-        if let Some(free) = state.free_volumes.pop() {
-            state.volumes[usize::from(free.0)] = volume;
-            return Ok(free);
-        }
-        let next = u16::try_from(state.volumes.len()).ok();
-        let next = next.filter(|&id| id < u16::MAX);
-        let next = next.ok_or(SetupError::TooManyVolumes)?;
-        state.volumes.push(volume);
-        Ok(VolumeId(next))
+        self.lock().place_volume(volume)
     }
 
     /// Forgets a growing volume and its blocks, what is dirty of it too: [`Operation::Settle`] comes
@@ -64,18 +55,27 @@ impl Engine {
 }
 
 impl State {
-    /// Makes the number of a volume free for another; not while something is under way there: the
-    /// policy may have had a block loaded.
-    fn give_up(&mut self, volume: VolumeId, effects: &mut Effects) -> bool {
+    /// Whether a read, a write or a write-back is under way in a volume.
+    pub fn has_under_way(&self, volume: VolumeId) -> bool {
         let all = Span {
             volume,
             offset: 0,
             length: u64::MAX,
         };
-        let is_used = self.under_way.flight_over(&all).is_some()
+        self.under_way.flight_over(&all).is_some()
             || self.under_way.write_over(&all).is_some()
-            || self.under_way.run_over(&all).is_some();
-        if is_used {
+            || self.under_way.run_over(&all).is_some()
+    }
+
+    /// Makes the number of a volume free for another; not while something is under way there: the
+    /// policy may have had a block loaded.
+    pub fn give_up(&mut self, volume: VolumeId, effects: &mut Effects) -> bool {
+        let all = Span {
+            volume,
+            offset: 0,
+            length: u64::MAX,
+        };
+        if self.has_under_way(volume) {
             return false;
         }
         let size = self.volumes[usize::from(volume.0)].size_bytes;
@@ -87,8 +87,13 @@ impl State {
             return false;
         }
         let gone = &mut self.volumes[usize::from(volume.0)];
-        gone.size_bytes = 0;
-        gone.store = Arc::new(Gone);
+        let era = gone.era;
+        *gone = Volume {
+            is_gone: true,
+            era,
+            ..Volume::new("", Arc::new(Gone), Class::NORMAL)
+        };
+        self.guarded.retain(|&guarded| guarded != volume);
         self.free_volumes.push(volume);
         true
     }

@@ -1,7 +1,7 @@
 //! The decision log: one line an access, as the simulator writes it.
 
 use crate::SetupError;
-use futae_policy::{Access, BlockId, Decision, LOADED, Outcome};
+use futae_policy::{Access, BlockId, Decision, LOADED, Outcome, PolicySpec, policy_line};
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
@@ -36,6 +36,11 @@ impl DecisionLog {
     pub fn note_loaded(&mut self, block: BlockId) {
         let (volume, index) = (block.volume().0, block.index());
         self.line(format_args!("{LOADED} {volume} {index}"));
+    }
+
+    /// Adds the line by which the level goes on with another policy.
+    pub fn note_policy(&mut self, policy: &PolicySpec) {
+        self.line(format_args!("{}", policy_line(policy)));
     }
 
     fn line(&mut self, line: std::fmt::Arguments<'_>) {

@@ -22,8 +22,8 @@ use crate::arena::Arena;
 use crate::request::HandedDown;
 use crate::{ClientId, IoBuf, IoError, IoErrorKind, Operation, Request, SetupError, Store};
 use futae_policy::{
-    Access, AccessKind, BlockId, Class, Departure, HashIndex, Level, Outcome, Policy, Shape, Slot,
-    Victim, VolumeId,
+    Access, AccessKind, BlockId, Class, Departure, HashIndex, Level, Outcome, Policy, PolicySpec,
+    Shape, Slot, Victim, VolumeId,
 };
 use slab::Slab;
 use std::sync::Arc;
@@ -33,6 +33,10 @@ use std::time::Instant;
 pub struct State {
     pub block_bytes: u64,
     pub on_eviction: OnEviction,
+    /// The string of the policy of the level.
+    pub policy: PolicySpec,
+    /// What policies that draw lots are built with.
+    pub seed: u64,
     pub level: Level<Box<dyn Policy>>,
     pub arena: Arena,
     pub frames: Frames,
@@ -103,6 +107,8 @@ impl State {
         Ok(Self {
             block_bytes: options.block_bytes,
             on_eviction: options.on_eviction,
+            policy: options.policy.clone(),
+            seed: options.seed,
             level: Level::new(policy, HashIndex::default(), options.capacity_blocks),
             arena,
             frames: Frames::default(),

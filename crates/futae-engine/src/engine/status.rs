@@ -193,10 +193,10 @@ pub struct ClassStatus {
 
 impl State {
     /// The report as of now.
-    pub fn status(&self, policy: &str) -> EngineStatus {
+    pub fn status(&self) -> EngineStatus {
         let tally = &self.tally;
         EngineStatus {
-            policy: policy.to_owned(),
+            policy: self.policy.to_string(),
             block_bytes: self.block_bytes,
             capacity_blocks: u64::from(self.level.capacity()),
             resident_blocks: u64::from(self.level.resident()),
@@ -288,7 +288,10 @@ impl State {
                 write_micros_p99: write.and_then(Cost::percentile_99),
             }
         };
-        let listed = self.volumes.iter().filter(|volume| !volume.grows);
+        let listed = self
+            .volumes
+            .iter()
+            .filter(|volume| !volume.grows && !volume.is_gone);
         listed.map(report).collect()
     }
 

@@ -22,6 +22,8 @@ pub struct Volume {
     pub tally: Tally,
     /// Whether its size changes while it is in use; see the module `growing`.
     pub grows: bool,
+    /// Whether it was removed, and its number is free.
+    pub is_gone: bool,
     /// What its clients have told of.
     pub notices: Notices,
     /// What its store does not have yet.
@@ -51,6 +53,7 @@ impl Volume {
             demotion_guard: DemotionGuard::default(),
             tally: Tally::default(),
             grows: false,
+            is_gone: false,
             notices: Notices::default(),
             dirt: Dirt::default(),
             guard: None,

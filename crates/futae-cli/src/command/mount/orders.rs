@@ -5,9 +5,10 @@
 //! | `{"command":"status"}` | a [`MountStatus`] |
 //! | `{"command":"record","sample":1}`, `{"command":"recorded"}`, `{"command":"end-record"}` | `{"recording":true}`, a [`futae_control::RecordingPart`], `{"recording":false}` |
 //! | `{"command":"resize","cache":"1GiB"}` | `{"capacity_blocks":N}` |
+//! | `{"command":"policy","policy":"lru"}` | `{"policy":...,"before":...,"changed":BOOL,"resident_blocks":N}` |
 
 use crate::failure::Failure;
-use futae_control::{EngineReport, NoArguments, Orders, resize};
+use futae_control::{EngineReport, NoArguments, Orders, PolicyTerms, change_policy, resize};
 use futae_engine::Engine;
 use futae_units::Size;
 use serde::{Deserialize, Serialize};
@@ -36,9 +37,24 @@ struct Resize {
     cache: Size,
 }
 
-/// The orders that every mount takes; `path` is where it shows what it calls `shown`.
-pub fn of_mount(engine: &Arc<Engine>, source: &str, path: PathBuf, shown: Vec<String>) -> Orders {
-    let [asked, resized, recorded] = std::array::from_fn(|_| Arc::clone(engine));
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Policy {
+    policy: String,
+    export: Option<String>,
+}
+
+/// The orders that every mount takes; `path` is where it shows what it calls `shown`. `joins` is whether requests that
+/// the kernel split are joined again.
+pub fn of_mount(
+    engine: &Arc<Engine>,
+    source: &str,
+    path: PathBuf,
+    shown: Vec<String>,
+    joins: bool,
+) -> Orders {
+    let [asked, resized, recorded, changed] = std::array::from_fn(|_| Arc::clone(engine));
+    let names = shown.clone();
     let source = source.to_owned();
     let started = Instant::now();
     let status = move |NoArguments {}| {
@@ -59,6 +75,20 @@ pub fn of_mount(engine: &Arc<Engine>, source: &str, path: PathBuf, shown: Vec<St
         .with("status", status)
         .with("resize", move |Resize { cache }| resize(&resized, cache))
         .with_recording(move |_| Ok(Arc::clone(&recorded)))
+        .with("policy", move |Policy { policy, export }| {
+            if let Some(name) = export.filter(|name| !names.contains(name)) {
+                let names = names.join(", ");
+                return Err(format!("nothing is called {name:?} here; there is {names}"));
+            }
+            let terms = PolicyTerms {
+                no_evictions: Some("no cache is above a mount; run it in `futae serve`"),
+                no_requests: (!joins).then_some(
+                    "this mount does not join those that the kernel split; mount with --join-reads 1MiB",
+                ),
+                keeps_served: false,
+            };
+            change_policy(&changed, &policy, &terms)
+        })
 }
 
 /// The path in `--control unix:PATH`.

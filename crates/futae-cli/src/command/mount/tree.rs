@@ -240,7 +240,7 @@ fn orders(args: &Args, engine: &Arc<Engine>, handle: &Arc<OnceLock<Arc<TreeHandl
         let tree = mounted(&other)?;
         answer(&tree, tree.unprotect(&directory))
     };
-    of_mount(engine, &args.source(), path, vec![args.source()])
+    of_mount(engine, &args.source(), path, vec![args.source()], true)
         .with("protect", protect)
         .with("unprotect", unprotect)
 }

@@ -1,26 +1,23 @@
 //! What the arguments of `futae serve` come to, checked before anything is opened or made.
 
 use super::super::volumes::{ClassNames, VolumeSpec, expand, refuse_twice};
-use super::evictions::EvictionArgs;
-use super::unclean::UncleanArgs;
+use super::opener::Opener;
 use super::{Args, Demotion, tls};
 use crate::defaults::SERVE_POLICY;
 use crate::failure::Failure;
 use futae_control::check_cache_bytes;
-use futae_engine::{Engine, EngineOptions, OnEviction};
+use futae_engine::{EngineOptions, OnEviction};
 use futae_host::{
-    Access, BUFFER_MEMORY_MIN, Export, FeedOptions, Gate, Listen, RelayOptions, ServerOptions,
-    feed_path,
+    Access, BUFFER_MEMORY_MIN, Export, FeedOptions, Gate, Listen, OpenExport, RelayOptions,
+    ServerOptions, feed_path,
 };
 use futae_policy::{PolicySpec, Shape};
 use futae_units::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, Size, parse_block_bytes};
-use std::ffi::OsString;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::Duration;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
 
 /// One `--export`.
-fn export(text: &str) -> Result<VolumeSpec, String> {
+pub(super) fn export(text: &str) -> Result<VolumeSpec, String> {
     let (name, rest) = text
         .split_once('=')
         .filter(|(name, _)| !name.is_empty())
@@ -37,18 +34,12 @@ fn export(text: &str) -> Result<VolumeSpec, String> {
 pub(super) struct Plan {
     /// What to serve.
     pub(super) exports: Vec<VolumeSpec>,
-    classes: ClassNames,
     /// Blocks of each export's own cache, where it has one.
     own_blocks: Vec<Option<u32>>,
     /// Blocks of the cache that the others use together.
     common_blocks: u32,
-    cache: EngineOptions,
-    /// How long requests wait for an NBD server.
-    timeout: Duration,
-    /// What is done about writes that an earlier server lost.
-    unclean: UncleanArgs,
-    /// What is believed of evicted blocks.
-    evictions: EvictionArgs,
+    /// How exports are opened.
+    pub(super) opener: Arc<Opener>,
     /// How to serve.
     pub(super) server: ServerOptions,
 }
@@ -117,13 +108,12 @@ impl Plan {
             )));
         }
         let feeds = feeds(&args.feeds, &exports, &gates).map_err(Failure::usage)?;
-        let server = ServerOptions {
+        let mut server = ServerOptions {
             connections_max: args.connections_max as usize,
             buffer_memory_bytes,
             relays: relays(&args.samples_to, &feeds).map_err(Failure::usage)?,
             feeds,
             channels: args.evictions_disk,
-            lives_on_evictions: policy.lives_on_demotions(),
             gates,
             insecure_tcp: args.insecure_tcp,
             tls: args.tls.options().map_err(Failure::usage)?,
@@ -148,15 +138,22 @@ impl Plan {
             decision_log: args.decision_log.clone(),
             write_back: args.writes.options(block_bytes)?,
         };
-        Ok(Self {
-            exports,
-            classes,
-            own_blocks,
-            common_blocks,
+        let opener = Arc::new(Opener {
             cache,
+            classes,
             timeout: args.store.timeout()?,
             unclean: args.unclean.clone(),
             evictions: args.evictions.clone(),
+            demotion: server.demotion,
+            opened: Mutex::default(),
+        });
+        let adding = Arc::clone(&opener);
+        server.open_export = Some(OpenExport::new(move |text| adding.open_text(text)));
+        Ok(Self {
+            exports,
+            own_blocks,
+            common_blocks,
+            opener,
             server,
         })
     }
@@ -165,6 +162,11 @@ impl Plan {
     pub(super) fn sizes(&self) -> impl Iterator<Item = (&str, u32)> {
         let own = self.exports.iter().zip(&self.own_blocks);
         own.map(|(export, own)| (export.name.as_str(), own.unwrap_or(self.common_blocks)))
+    }
+
+    /// The policy of the caches.
+    pub(super) fn policy(&self) -> &PolicySpec {
+        &self.opener.cache.policy
     }
 
     /// The unix sockets that are made, each with its option.
@@ -189,53 +191,8 @@ impl Plan {
 
     /// Opens the images, then makes the caches.
     pub(super) fn open(&self) -> Result<Vec<Export>, Failure> {
-        let mut stores = Vec::new();
-        for spec in &self.exports {
-            stores.push(spec.source.open(spec.read_only, self.timeout)?);
-        }
-        let mut common = None;
-        let mut exports = Vec::new();
-        for ((spec, own), store) in self.exports.iter().zip(&self.own_blocks).zip(stores) {
-            let engine = match (own, &common) {
-                (Some(blocks), _) => self.engine(*blocks, Some(&spec.name))?,
-                (None, Some(engine)) => Arc::clone(engine),
-                (None, None) => Arc::clone(common.insert(self.engine(self.common_blocks, None)?)),
-            };
-            let class = self.classes.class_of(spec);
-            let volume = engine.add_volume(&spec.name, store, class)?;
-            self.unclean.guard(spec, &engine, volume)?;
-            exports.push(Export {
-                name: spec.name.clone(),
-                // Where the image lies is no client's business.
-                description: String::new(),
-                engine,
-                volume,
-                read_only: spec.read_only,
-                connections_max: spec.connections,
-                requests_max: spec.requests,
-            });
-        }
-        Ok(exports)
-    }
-
-    fn engine(&self, capacity_blocks: u32, owner: Option<&str>) -> Result<Arc<Engine>, Failure> {
-        let log = self.cache.decision_log.as_ref();
-        let decision_log = log.map(|path| match owner {
-            None => path.clone(),
-            Some(name) => with_suffix(path, name),
-        });
-        let engine = Engine::new(&EngineOptions {
-            capacity_blocks,
-            decision_log,
-            ..self.cache.clone()
-        })?;
-        engine.name_classes(&self.classes.0);
-        let (blocks, is_taken) = (
-            (capacity_blocks, self.cache.capacity_blocks),
-            self.server.demotion,
-        );
-        self.evictions.apply(&engine, blocks, is_taken)?;
-        Ok(engine)
+        self.opener
+            .open_all(&self.exports, &self.own_blocks, self.common_blocks)
     }
 }
 
@@ -393,14 +350,7 @@ fn buffer_memory(text: &str) -> Result<u64, Failure> {
     Ok(bytes)
 }
 
-fn with_suffix(path: &Path, name: &str) -> PathBuf {
-    let mut full = OsString::from(path);
-    // A name may contain what a file's name may not.
-    full.push(format!(".{}", name.replace('/', "_")));
-    full.into()
-}
-
-fn blocks_of(what: &str, size: Size, block_bytes: u64) -> Result<u32, Failure> {
+pub(super) fn blocks_of(what: &str, size: Size, block_bytes: u64) -> Result<u32, Failure> {
     let blocks = size
         .blocks(block_bytes)
         .map_err(|error| Failure::usage(format!("{what}: {error}")))?;
@@ -444,6 +394,7 @@ fn what_is_left(total: u32, own: &[Option<u32>], block_bytes: u64) -> Result<u32
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::PathBuf;
 
     #[test]
     fn exports_are_read_as_written() {

@@ -2,18 +2,20 @@
 
 use super::Args;
 use super::config::ConfigFile;
+use super::opener::Opener;
 use super::plan::Plan;
 use crate::command::volumes::VolumeSpec;
 use crate::failure::Failure;
 use futae_control::resize;
 use futae_host::Server;
 use futae_units::Size;
+use std::sync::Arc;
 use tracing::{error, info, warn};
 
 /// What a server was started with.
 pub(super) struct Running {
     file: ConfigFile,
-    exports: Vec<VolumeSpec>,
+    opener: Arc<Opener>,
     has_tls: bool,
 }
 
@@ -22,13 +24,13 @@ impl Running {
     pub(super) fn new(args: &Args, plan: &Plan) -> Option<Self> {
         Some(Self {
             file: args.file.clone()?,
-            exports: plan.exports.clone(),
+            opener: Arc::clone(&plan.opener),
             has_tls: plan.server.tls.is_some(),
         })
     }
 
     /// Reads the file again and does what can be done; the log has what cannot.
-    pub(super) fn reload(&self, server: &Server) {
+    pub(super) fn reload(&mut self, server: &Server) {
         let (new, plan) = match self.again() {
             Ok(read) => read,
             Err(failure) => {
@@ -40,7 +42,11 @@ impl Running {
         if let Some(Err(problem)) = tls.map(|tls| server.reload_tls(tls)) {
             error!("TLS: nothing has changed: {problem}");
         }
+        // What leaves makes room for what comes.
+        let removed = remove_others(&plan, server);
         let resized = resize_all(&plan, server);
+        let added = self.add_missing(&plan, server);
+        let changed = change_policy(&plan, server);
         let path = new.path().display();
         let mut waits = self.waits(&new, &plan.exports);
         waits.retain(|what| tls.is_none() || !what.starts_with("tls-"));
@@ -49,9 +55,36 @@ impl Running {
         }
         let waits = waits.len();
         info!(
+            added,
+            removed,
             resized,
-            waits, "{path} read again: {resized} caches resized, {waits} changes need a restart"
+            policies = changed,
+            waits,
+            "{path} read again: {added} exports added, {removed} removed, {resized} caches resized, {changed} with another \
+             policy, {waits} changes need a restart"
         );
+    }
+
+    /// Adds the exports that the server does not have, and says how many.
+    fn add_missing(&self, plan: &Plan, server: &Server) -> usize {
+        let there = server.export_names();
+        let mut added = 0;
+        for spec in &plan.exports {
+            let name = &spec.name;
+            if there.contains(name) {
+                continue;
+            }
+            let open = || {
+                self.opener
+                    .open_spec(spec)
+                    .map_err(|failure| failure.to_string())
+            };
+            match server.add_export(name, open) {
+                Ok(()) => added += 1,
+                Err(problem) => error!(export = name, "export {name} is not added: {problem}"),
+            }
+        }
+        added
     }
 
     /// The file as it is now, checked.
@@ -63,25 +96,31 @@ impl Running {
 
     /// What is not as the file has it now, and cannot be while the server runs.
     fn waits(&self, new: &ConfigFile, exports: &[VolumeSpec]) -> Vec<String> {
-        let find =
-            |all: &[VolumeSpec], name: &str| all.iter().find(|export| export.name == name).cloned();
         let changed = self.file.changed(new).into_iter();
-        let keys = changed.filter(|key| !matches!(*key, "cache" | "export"));
+        let keys = changed.filter(|key| !matches!(*key, "cache" | "policy" | "export"));
         let keys = keys.map(|key| format!("{key} has changed"));
-        let added = exports
-            .iter()
-            .filter_map(|export| match find(&self.exports, &export.name) {
-                None => Some(format!("export {} has been added", export.name)),
-                Some(old) if is_same_but_for_size(&old, export) => None,
-                Some(_) => Some(format!("export {} has changed", export.name)),
-            });
-        let gone = self
-            .exports
-            .iter()
-            .filter(|old| find(exports, &old.name).is_none());
-        let gone = gone.map(|old| format!("export {} has been removed", old.name));
-        keys.chain(added).chain(gone).collect()
+        let changed = exports.iter().filter(|export| {
+            let old = self.opener.spec_of(&export.name);
+            old.is_some_and(|old| !is_same_but_for_size(&old, export))
+        });
+        let changed = changed.map(|export| format!("export {} has changed", export.name));
+        keys.chain(changed).collect()
     }
+}
+
+/// Removes the exports that are not in the plan, and says how many.
+fn remove_others(plan: &Plan, server: &Server) -> usize {
+    let mut removed = 0;
+    for name in server.export_names() {
+        if plan.exports.iter().any(|export| export.name == name) {
+            continue;
+        }
+        match server.remove_export(&name, false) {
+            Ok(_) => removed += 1,
+            Err(problem) => error!(export = name, "{problem}"),
+        }
+    }
+    removed
 }
 
 /// Gives every cache the size that it has in the plan, and says how many had another. Those that shrink go first.
@@ -112,6 +151,29 @@ fn resize_all(plan: &Plan, server: &Server) -> usize {
     resized
 }
 
+/// Gives every cache the policy that it has in the plan, and says how many had another.
+fn change_policy(plan: &Plan, server: &Server) -> usize {
+    let policy = plan.policy().to_string();
+    let mut changed = 0;
+    for (export, _) in plan.sizes() {
+        if server.cache_of(export).is_none() {
+            continue;
+        }
+        match server.change_policy(export, &policy) {
+            Ok(false) => {}
+            Ok(true) => {
+                changed += 1;
+                info!(
+                    export,
+                    "export {export}: the policy of its cache is now {policy}"
+                );
+            }
+            Err(problem) => error!(export, "export {export}: {problem}"),
+        }
+    }
+    changed
+}
+
 /// Whether all is as it was, but for the size of a cache of its own.
 fn is_same_but_for_size(old: &VolumeSpec, new: &VolumeSpec) -> bool {
     let old = VolumeSpec {
@@ -128,39 +190,18 @@ fn is_same_but_for_size(old: &VolumeSpec, new: &VolumeSpec) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::Path;
 
-    fn specs(texts: &[&str]) -> Vec<VolumeSpec> {
-        let spec = |text: &&str| VolumeSpec::new("export", &text[..1], &text[2..]);
-        texts
-            .iter()
-            .map(spec)
-            .collect::<Result<_, _>>()
-            .expect("valid")
+    fn spec(text: &str) -> VolumeSpec {
+        VolumeSpec::new("export", &text[..1], &text[2..]).expect("valid")
     }
 
     #[test]
-    fn only_sizes_of_caches_do_not_wait() {
-        let file = |text: &str| ConfigFile::parse(Path::new("f"), text).expect("valid");
-        let running = Running {
-            file: file("cache = \"1MiB\"\nseed = 1"),
-            exports: specs(&["a=/a,share=4KiB", "b=/b", "c=/c"]),
-            has_tls: false,
-        };
-        let none: [&str; 0] = [];
-        let same = file("cache = \"2MiB\"\nseed = 1");
-        assert_eq!(
-            running.waits(&same, &specs(&["c=/c", "a=/a,share=8KiB", "b=/b"])),
-            none
-        );
-        let other = specs(&["a=/a", "b=/b,read-only", "d=/d"]);
-        let said = [
-            "seed has changed",
-            "export a has changed",
-            "export b has changed",
-            "export d has been added",
-            "export c has been removed",
-        ];
-        assert_eq!(running.waits(&file("cache = \"2MiB\""), &other), said);
+    fn a_size_of_a_cache_is_no_change_of_its_export() {
+        let same = |old, new| is_same_but_for_size(&spec(old), &spec(new));
+        assert!(same("a=/a,share=4KiB", "a=/a,share=8KiB"));
+        assert!(same("a=/a", "a=/a"));
+        for new in ["a=/a", "a=/b,share=4KiB", "a=/a,share=4KiB,read-only"] {
+            assert!(!same("a=/a,share=4KiB", new), "{new}");
+        }
     }
 }

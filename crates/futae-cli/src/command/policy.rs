@@ -1,0 +1,45 @@
+//! `futae policy`: a running cache goes on with another replacement policy.
+
+use super::export::control_path;
+use crate::failure::Failure;
+use futae_control::ask;
+use serde_json::json;
+use std::io::Write;
+
+/// Change the replacement policy of a running cache
+///
+/// Every block stays in the cache, dirty or not. Most policies keep the order of the blocks, too. The server or the mount must
+/// have been started with --control.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The control socket of the server or the mount: unix:PATH or PATH
+    control: String,
+    /// The export, or the file that the mount shows. An export with a share has a cache of its own; the others have one
+    /// together, which changes whichever of them is named
+    export: String,
+    /// The policy, as for --policy; `futae policies` lists them
+    policy: String,
+}
+
+/// Gives the order, and says what it came to.
+pub fn run(args: &Args) -> Result<(), Failure> {
+    let Args {
+        control,
+        export,
+        policy,
+    } = args;
+    let line = json!({ "command": "policy", "export": export, "policy": policy });
+    let answer = ask(&control_path(control), &line)?;
+    let text = |key: &str| answer[key].as_str().unwrap_or_default().to_owned();
+    let (policy, before, blocks) = (text("policy"), text("before"), &answer["resident_blocks"]);
+    let mut out = std::io::stdout().lock();
+    if answer["changed"] == true {
+        writeln!(
+            out,
+            "{export}: policy {policy} in place of {before}, {blocks} blocks kept"
+        )?;
+    } else {
+        writeln!(out, "{export}: the policy is {policy} already")?;
+    }
+    Ok(())
+}

@@ -1,0 +1,143 @@
+//! Exports that come and go while the server runs.
+
+use crate::Export;
+use crate::server::Shared;
+use crate::stop::Flushes;
+use std::sync::{MutexGuard, PoisonError};
+use std::time::Duration;
+use tracing::info;
+
+impl Shared {
+    /// One change at a time.
+    pub(crate) fn change(&self) -> MutexGuard<'_, ()> {
+        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds an export that `open` opens once it is clear that it can be added.
+    pub(crate) fn add_export(
+        &self,
+        name: &str,
+        open: impl FnOnce() -> Result<Export, String>,
+    ) -> Result<Export, String> {
+        let _changing = self.change();
+        if self.exports.find(name).is_some() {
+            return Err(format!(
+                "an export is named {name:?} already; remove it first"
+            ));
+        }
+        if !self.gated.1 {
+            return Err(format!(
+                "no client could open export {name:?}: every socket of this server is for one export; start it with a \
+                 --listen for all"
+            ));
+        }
+        let export = open()?;
+        if let Err(error) = self.exports.add(export.clone(), None) {
+            let _ = self.dispose(&export);
+            return Err(error.to_string());
+        }
+        self.count_exports();
+        info!(export = name, "export {name}: added");
+        Ok(export)
+    }
+
+    /// Removes an export, once what its clients wrote is on stable storage; how many connections were ended for it. What
+    /// goes wrong leaves the export as it is.
+    pub(crate) fn remove_export(&self, name: &str, force: bool) -> Result<usize, String> {
+        let _changing = self.change();
+        let export = self.removable(name)?;
+        let used = |users: usize| {
+            format!(
+                "export {name} is in use by {users} connections; end them, or add --force, which does"
+            )
+        };
+        let users = self.registry.users(name);
+        if users > 0 && !force {
+            return Err(used(users));
+        }
+        let stays = |problem: String| format!("export {name} stays: {problem}");
+        // While clients can still be told of a failure.
+        self.flush(&export).map_err(stays)?;
+        let Some(entry) = self.exports.take_out(name) else {
+            return Err(stays("the server stops".to_owned()));
+        };
+        let ended = self.registry.users(name);
+        let done = if ended > 0 && !force {
+            Err(used(ended))
+        } else {
+            self.finish(&export).map_err(stays)
+        };
+        if let Err(problem) = done {
+            self.exports.put_back(entry);
+            return Err(problem);
+        }
+        self.count_exports();
+        info!(
+            export = name,
+            "export {name}: removed, {ended} connections ended"
+        );
+        Ok(ended)
+    }
+
+    /// Nobody finds the export any more: ends the connections that use it, and lets go of its volume.
+    fn finish(&self, export: &Export) -> Result<(), String> {
+        let (name, patience) = (&export.name, self.options.stop_timeout);
+        self.registry.hang_up_on(name);
+        let left = self.registry.wait_without(Some(name), patience);
+        if left > 0 {
+            return Err(format!("{left} of its connections do not end"));
+        }
+        // What came after the first flush.
+        self.flush(export)?;
+        self.dispose(export)
+    }
+
+    fn dispose(&self, export: &Export) -> Result<(), String> {
+        let (engine, volume) = (&export.engine, export.volume);
+        engine
+            .end_clean(volume)
+            .map_err(|error| format!("its unclean mark cannot be removed: {error}"))?;
+        engine
+            .take_out_volume(volume, self.options.stop_timeout)
+            .map_err(|error| error.to_string())
+    }
+
+    fn flush(&self, export: &Export) -> Result<(), String> {
+        let patience = self.options.stop_timeout;
+        let mut flushes = Flushes::new(vec![export.clone()]);
+        flushes.begin();
+        let failed = flushes.finish(patience.max(Duration::from_secs(1)), patience);
+        failed.into_iter().next().map_or(Ok(()), |(_, problem)| {
+            Err(format!(
+                "its writes cannot be brought to stable storage: {problem}"
+            ))
+        })
+    }
+
+    fn removable(&self, name: &str) -> Result<Export, String> {
+        let all = self.exports.all();
+        let export = all.iter().find(|export| export.name == name);
+        let Some(export) = export else {
+            return Err(format!("no export is named {name:?}"));
+        };
+        let has_feed = self.options.feeds.iter().any(|feed| feed.export == name);
+        let problem = if self.gated.0.iter().any(|gated| gated == name) {
+            "it has a socket of its own, which is made and removed when the server starts and stops"
+        } else if has_feed {
+            "an agent reports on it at a socket that is made and removed when the server starts and stops"
+        } else if export.engine.logs_decisions() {
+            "a decision log cannot be replayed past a removal; start the server without --decision-log"
+        } else if all.len() == 1 {
+            "it is the only one; stop the server"
+        } else {
+            return Ok(export.clone());
+        };
+        Err(format!("export {name} stays: {problem}"))
+    }
+
+    fn count_exports(&self) {
+        let entries = self.exports.entries();
+        let numbers = entries.iter().map(|entry| entry.number + 1).max();
+        self.budget.set_exports(entries.len(), numbers.unwrap_or(0));
+    }
+}
