@@ -39,7 +39,6 @@ impl Guest {
             export: "disk".into(),
             path: path.clone(),
             access: Access::default(),
-            in_the_clear: false,
         };
         let rig = Rig::with("exclusive", 64, content.clone(), |options| {
             options.feeds = vec![feed];
