@@ -13,7 +13,7 @@
 //! | `changing` | exports that come and go |
 //! | `listen` | addresses |
 //! | `tenant` | what the clients of one socket see |
-//! | `tls`, `wire` | TLS, and the bytes of a connection with and without it |
+//! | `tls`, `wire`, `secure` | TLS, and the bytes of a connection with and without it |
 //! | `connection` | one client from greeting to goodbye |
 //! | `connection_loop` | the loop of the transmission phase |
 //! | `intake`, `outbox`, `mailbox` | its three sides: requests in, replies out, completions |
@@ -47,6 +47,7 @@ mod quota;
 mod refusals;
 mod registry;
 mod requests;
+mod secure;
 mod server;
 mod status;
 mod stop;

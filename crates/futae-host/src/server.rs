@@ -11,7 +11,7 @@ use crate::registry::{Phase, Registry};
 use crate::status::{ExportReport, ServerStatus};
 use crate::stop::Flushes;
 use crate::tenant::{Gate, Tenant};
-use crate::tls::{Tls, TlsOptions, doubts};
+use crate::tls::{Tls, TlsOptions};
 use crate::{Export, HostError, Listen, OpenExport};
 use futae_control::{Access, Control, EngineReport};
 use futae_engine::Engine;
@@ -23,7 +23,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
-use tracing::{error, info, warn};
+use tracing::{error, info};
 
 /// What a socket in a directory is called.
 const SOCKET_NAME: &str = "futae.sock";
@@ -138,10 +138,10 @@ pub(crate) struct Shared {
 
 /// A running server. It stops when dropped; [`Self::stop`] says how that went.
 pub struct Server {
-    shared: Arc<Shared>,
-    addresses: Vec<Listen>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) addresses: Vec<Listen>,
     /// Whether clients of each of them need TLS.
-    encrypted: Vec<bool>,
+    pub(crate) encrypted: Vec<bool>,
     /// What each of them serves.
     tenants: Vec<Tenant>,
     control: Option<Control>,
@@ -285,30 +285,6 @@ impl Server {
         let serves = |tenant: &Tenant| tenant.find(export).is_some();
         let those = gates.filter(|(_, tenant)| serves(tenant));
         those.map(|(address, _)| address).collect()
-    }
-
-    /// Whether clients of an address have to use TLS.
-    #[must_use]
-    pub fn needs_tls(&self, address: &Listen) -> bool {
-        let mut all = self.addresses.iter().zip(&self.encrypted);
-        all.any(|(known, encrypted)| known == address && *encrypted)
-    }
-
-    /// Reads certificates, keys and rules again, for connections that begin from now on.
-    ///
-    /// # Errors
-    ///
-    /// What is wrong with them; all stays as it was then, as it does if the server has no TLS.
-    pub fn reload_tls(&self, options: &TlsOptions) -> Result<(), HostError> {
-        let old = self.shared.options.tls.as_ref();
-        let had_authorities = old.is_some_and(|old| old.client_authorities.is_some());
-        if had_authorities && options.client_authorities.is_none() {
-            return Err(HostError::AuthoritiesStay);
-        }
-        let tls = self.shared.tls.as_ref();
-        tls.map_or(Ok(()), |tls| tls.reload(options))?;
-        self.shared.remark_on_rules(options);
-        Ok(())
     }
 
     /// Where it takes orders, if anywhere.
@@ -509,15 +485,6 @@ impl Shared {
             engines: engines.collect(),
             exports: exports.collect(),
             feeds: feeds.as_ref().map(Feeds::reports).unwrap_or_default(),
-        }
-    }
-
-    /// Has the log say which rules for clients look like slips.
-    fn remark_on_rules(&self, tls: &TlsOptions) {
-        let all = self.exports.all();
-        let exports: Vec<&str> = all.iter().map(|export| export.name.as_str()).collect();
-        for remark in doubts(&tls.allow, &exports) {
-            warn!("{remark}");
         }
     }
 
