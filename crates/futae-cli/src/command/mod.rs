@@ -13,6 +13,7 @@ pub mod locality;
 pub mod mount;
 pub mod mrc;
 pub mod paper;
+pub mod plot;
 pub mod policies;
 pub mod policy;
 pub mod protect;
