@@ -26,6 +26,7 @@ pub mod sweep;
 pub mod top;
 pub mod trace;
 mod trace_args;
+pub mod truth;
 pub mod verify;
 mod volumes;
 mod write_args;
