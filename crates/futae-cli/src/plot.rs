@@ -1,14 +1,16 @@
 //! Line charts: as text for a terminal, as SVG for a file or a page, as PNG.
 
 mod axis;
+mod heat;
 #[cfg(feature = "png")]
-mod png;
+pub(crate) mod png;
 mod style;
 mod svg;
 mod text;
 
 pub use axis::Axis;
 pub use axis::{axis_unit, size_text, tick_text};
+pub use heat::HeatMap;
 use style::Marker;
 pub use style::{colour, escaped, series_class};
 

@@ -1,0 +1,177 @@
+//! `futae plot`: charts of results that were written before.
+
+mod runs;
+
+use crate::failure::Failure;
+use crate::plot::{HeatMap, Line, Look, Plot, Scale, axis_unit, size_text};
+use crate::save::{Picture, print};
+use runs::{Run, read};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+/// What is drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Kind {
+    /// The miss ratio by size, a line for each policy
+    Mrc,
+    /// The hit ratio by size, a line for each policy
+    HitRatio,
+    /// The hit ratio of two levels together, by the size of the upper and of the lower one
+    HeatMap,
+}
+
+/// Draw results: miss-ratio curves, hit ratio by size, heat maps of two levels
+///
+/// Reads the tables of `futae sweep` and of `futae sim --csv`, the JSON of `futae sim --json`, and for mrc also the
+/// table of `futae mrc --csv`. Runs that differ in their seed only are drawn as their mean.
+#[derive(clap::Args)]
+pub struct Args {
+    /// What to draw
+    #[arg(value_name = "KIND")]
+    kind: Kind,
+    /// Results, CSV or JSON
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
+    /// The picture, .svg or .png
+    #[arg(short, long, value_name = "FILE")]
+    out: PathBuf,
+}
+
+/// Reads the files and draws.
+pub fn run(args: &Args) -> Result<(), Failure> {
+    let picture = Picture::new(&args.out)?;
+    let mut runs = Vec::new();
+    for file in &args.files {
+        runs.extend(read(file)?);
+    }
+    match args.kind {
+        Kind::Mrc | Kind::HitRatio => picture.write(&by_size(&runs, args.kind == Kind::Mrc)?)?,
+        Kind::HeatMap => picture.write_svg(&heat_map(&runs)?.svg())?,
+    }
+    print(&format!("{}\n", args.out.display()))
+}
+
+/// Sums, to be made means of.
+#[derive(Default)]
+struct Mean {
+    sum: f64,
+    count: u32,
+}
+
+impl Mean {
+    fn add(&mut self, value: f64) {
+        self.sum += value;
+        self.count += 1;
+    }
+
+    fn value(&self) -> f64 {
+        self.sum / f64::from(self.count.max(1))
+    }
+}
+
+/// A line for each policy of each source.
+fn by_size(runs: &[Run], is_miss: bool) -> Result<Plot, Failure> {
+    let sources: BTreeSet<&str> = runs.iter().map(|run| run.source.as_str()).collect();
+    let mut names: Vec<String> = Vec::new();
+    let mut lines: Vec<BTreeMap<u64, Mean>> = Vec::new();
+    for run in runs {
+        let [(policy, bytes)] = &run.levels[..] else {
+            continue;
+        };
+        let name = match sources.len() {
+            0 | 1 => policy.clone(),
+            _ => format!("{policy}, {}", run.source),
+        };
+        let at = names.iter().position(|it| *it == name).unwrap_or_else(|| {
+            names.push(name);
+            lines.push(BTreeMap::new());
+            lines.len() - 1
+        });
+        let y = if is_miss {
+            run.miss_ratio
+        } else {
+            1.0 - run.miss_ratio
+        };
+        lines[at].entry(*bytes).or_default().add(y);
+    }
+    let largest = lines.iter().filter_map(|line| line.last_key_value());
+    let Some(largest) = largest.map(|(&bytes, _)| bytes).max() else {
+        return Err(Failure::usage(
+            "there is no run of one level; `futae plot heat-map` draws two levels",
+        ));
+    };
+    let (unit, unit_name) = axis_unit(largest as f64);
+    let drawn = names.into_iter().zip(lines).map(|(name, points)| Line {
+        name,
+        points: points
+            .iter()
+            .map(|(&bytes, mean)| (bytes as f64 / unit, mean.value()))
+            .collect(),
+        look: Look::Marked,
+    });
+    let what = if is_miss { "miss ratio" } else { "hit ratio" };
+    let only = sources
+        .first()
+        .filter(|source| sources.len() == 1 && !source.is_empty());
+    Ok(Plot {
+        title: only.map_or_else(
+            || format!("{what} by size"),
+            |source| format!("{what} by size, {source}"),
+        ),
+        x_label: format!("size of the cache, {unit_name}"),
+        x_unit: unit_name,
+        y_label: what.to_owned(),
+        y_scale: Scale::Percent,
+        lines: drawn.collect(),
+        ..Plot::default()
+    })
+}
+
+/// One map; a second pair of policies or a second source needs a picture of its own.
+fn heat_map(runs: &[Run]) -> Result<HeatMap, Failure> {
+    let mut all: BTreeMap<(u64, u64), Mean> = BTreeMap::new();
+    let mut subjects = BTreeSet::new();
+    for run in runs {
+        let [(upper, upper_bytes), (lower, lower_bytes)] = &run.levels[..] else {
+            continue;
+        };
+        subjects.insert(format!("{upper} over {lower}, {}", run.source));
+        all.entry((*upper_bytes, *lower_bytes))
+            .or_default()
+            .add(1.0 - run.miss_ratio);
+    }
+    let mut subjects = subjects.into_iter();
+    let Some(subject) = subjects.next() else {
+        return Err(Failure::usage(
+            "there is no run of two levels; a plan of `futae sweep` has them as \
+             levels = [[\"lru:1%,5%\", \"exclusive:5%,10%\"]]",
+        ));
+    };
+    if let Some(other) = subjects.next() {
+        let message = format!(
+            "a heat map shows one pair of policies and one source; there are {subject} and {other}"
+        );
+        return Err(Failure::usage(message));
+    }
+    let uppers: BTreeSet<u64> = all.keys().map(|key| key.0).collect();
+    let lowers: BTreeSet<u64> = all.keys().map(|key| key.1).collect();
+    let texts =
+        |sizes: &BTreeSet<u64>| sizes.iter().map(|&bytes| size_text(bytes as f64)).collect();
+    let row = |lower: &u64| {
+        uppers
+            .iter()
+            .map(|upper| Some(all.get(&(*upper, *lower))?.value()))
+            .collect()
+    };
+    Ok(HeatMap {
+        title: format!(
+            "hit ratio of both levels, {}",
+            subject.trim_end_matches(", ")
+        ),
+        x_label: "upper cache".to_owned(),
+        y_label: "lower cache".to_owned(),
+        columns: texts(&uppers),
+        rows: texts(&lowers),
+        values: lowers.iter().map(row).collect(),
+    })
+}

@@ -1,0 +1,214 @@
+//! `futae truth`: what futae counts, beside what another simulator was recorded to count.
+
+use crate::failure::Failure;
+use crate::progress::Progress;
+use crate::save::print;
+use crate::table::{Table, count};
+use anyhow::{Context, anyhow};
+use futae_sim::{LevelSpec, SimulationSpec, WriteMode, simulate_all};
+use serde::Serialize;
+use std::collections::BTreeSet;
+
+/// Recorded by `lab/truth/record.py`.
+const RECORDED: &str = include_str!("truth/libcachesim-0.3.5.csv");
+const BLOCK_BYTES: u64 = 4096;
+
+/// Why counts differ, `POLICY: REASON` a line. A policy that is not here must come to the recorded counts exactly.
+const REASONS: &str = include_str!("truth/reasons.txt");
+
+fn reasons() -> impl Iterator<Item = (&'static str, &'static str)> {
+    REASONS.lines().filter_map(|line| line.split_once(": "))
+}
+
+/// Compare counts with those of libCacheSim 0.3.5
+///
+/// Simulates the workloads that libCacheSim was recorded on and prints misses by policy, workload and size, with the
+/// reason of each difference. The exit status is 1 if counts differ without a known reason.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Only these policies, separated by commas [default: all that were recorded]
+    #[arg(long, value_name = "POLICY,...", value_delimiter = ',')]
+    policy: Vec<String>,
+    /// Threads [default: one for each processor]
+    #[arg(long)]
+    threads: Option<usize>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// A recorded count, and the one found.
+#[derive(Serialize)]
+struct Row<'a> {
+    policy: &'a str,
+    workload: &'a str,
+    requests: u64,
+    capacity_blocks: u64,
+    futae_misses: u64,
+    libcachesim_misses: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'static str>,
+}
+
+impl Row<'_> {
+    fn is_unexplained(&self) -> bool {
+        self.futae_misses != self.libcachesim_misses && self.reason.is_none()
+    }
+}
+
+/// Simulates, prints, and fails if a difference has no reason.
+pub fn run(args: &Args) -> Result<(), Failure> {
+    let mut rows = recorded()?;
+    let known: BTreeSet<&str> = rows.iter().map(|row| row.policy).collect();
+    if let Some(other) = args
+        .policy
+        .iter()
+        .find(|policy| !known.contains(policy.as_str()))
+    {
+        let known = known.into_iter().collect::<Vec<_>>().join(", ");
+        return Err(Failure::usage(format!(
+            "{other} was not recorded; there are {known}"
+        )));
+    }
+    rows.retain(|row| {
+        args.policy.is_empty() || args.policy.iter().any(|policy| policy == row.policy)
+    });
+    let usual = || std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = args.threads.unwrap_or_else(usual);
+    let progress = Progress::new("simulating", args.json);
+    let all = rows.len() as f64;
+    let mut done = 0;
+    for group in rows.chunk_by_mut(|a, b| a.workload == b.workload) {
+        let specs = group
+            .iter()
+            .map(spec)
+            .collect::<Result<Vec<_>, Failure>>()?;
+        let (begin, share) = (done as f64, specs.len() as f64);
+        let report = simulate_all(&specs, threads, &|part| {
+            progress.set((begin + part * share) / all)
+        })?;
+        for (row, run) in group.iter_mut().zip(&report.runs) {
+            row.futae_misses = run.levels.iter().map(|level| level.counters.misses).sum();
+            let reason = reasons().find(|reason| reason.0 == row.policy);
+            let differs = row.futae_misses != row.libcachesim_misses;
+            row.reason = reason.filter(|_| differs).map(|reason| reason.1);
+        }
+        done += group.len();
+    }
+    drop(progress);
+    let text = match args.json {
+        true => format!("{}\n", serde_json::to_string_pretty(&rows)?),
+        false => render(&rows),
+    };
+    print(&text)?;
+    match rows.iter().filter(|row| row.is_unexplained()).count() {
+        0 => Ok(()),
+        unexplained => Err(anyhow!(
+            "{unexplained} counts differ from libCacheSim's without a known reason"
+        )
+        .into()),
+    }
+}
+
+fn recorded() -> Result<Vec<Row<'static>>, Failure> {
+    let row = |line: &'static str| {
+        // A workload may have commas in it, but none of those recorded has.
+        let cells: Vec<&str> = line.split(',').collect();
+        let &[workload, requests, policy, blocks, misses] = &cells[..] else {
+            return None;
+        };
+        Some(Row {
+            policy,
+            workload,
+            requests: requests.parse().ok()?,
+            capacity_blocks: blocks.parse().ok()?,
+            futae_misses: 0,
+            libcachesim_misses: misses.parse().ok()?,
+            reason: None,
+        })
+    };
+    let rows: Option<Vec<_>> = RECORDED.lines().skip(1).map(row).collect();
+    Ok(rows.context("the recorded counts cannot be read")?)
+}
+
+fn spec(row: &Row<'_>) -> Result<SimulationSpec, Failure> {
+    let level = format!("{}:{}blocks", row.policy, row.capacity_blocks);
+    Ok(SimulationSpec {
+        levels: vec![level.parse::<LevelSpec>()?],
+        links: Vec::new(),
+        write_mode: WriteMode::default(),
+        guests: 1,
+        workload: row.workload.parse()?,
+        block_bytes: BLOCK_BYTES,
+        seed: 1,
+        warmup_requests: Some(0),
+        requests: Some(row.requests),
+    })
+}
+
+fn render(rows: &[Row<'_>]) -> String {
+    let mut table = Table::new([
+        "policy",
+        "workload",
+        "blocks",
+        "futae",
+        "libCacheSim",
+        "difference",
+        "points",
+    ]);
+    for row in rows {
+        let difference = row.futae_misses.cast_signed() - row.libcachesim_misses.cast_signed();
+        let points = 100.0 * difference as f64 / row.requests.max(1) as f64;
+        table.row([
+            row.policy.to_owned(),
+            row.workload.to_owned(),
+            row.capacity_blocks.to_string(),
+            count(row.futae_misses),
+            count(row.libcachesim_misses),
+            if difference == 0 {
+                "same".to_owned()
+            } else {
+                format!("{difference:+}")
+            },
+            if difference == 0 {
+                String::new()
+            } else {
+                format!("{points:+.2}")
+            },
+        ]);
+    }
+    let same = rows
+        .iter()
+        .filter(|row| row.futae_misses == row.libcachesim_misses)
+        .count();
+    let mut text = format!(
+        "Misses of futae and of libCacheSim 0.3.5\n\n{}\n",
+        table.render()
+    );
+    text += &format!("{same} of {} counts are the same.\n", rows.len());
+    for (policy, reason) in reasons() {
+        if rows
+            .iter()
+            .any(|row| row.policy == policy && row.reason.is_some())
+        {
+            text += &format!("{policy}: {reason}.\n");
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_recorded_covers_the_policies_that_both_have() {
+        let rows = recorded()
+            .map_err(|failure| failure.to_string())
+            .expect("rows");
+        let policies: BTreeSet<&str> = rows.iter().map(|row| row.policy).collect();
+        assert_eq!(rows.len(), policies.len() * 4 * 3);
+        assert!(policies.len() >= 12 && reasons().count() > 0);
+        assert!(reasons().all(|reason| policies.contains(reason.0)));
+    }
+}

@@ -1,0 +1,92 @@
+//! `futae truth` and `futae plot` as a user runs them.
+
+use futae_tests::binary::{futae, run};
+use serde_json::Value;
+use std::fs;
+
+#[test]
+fn exact_policies_count_as_libcachesim_does() {
+    let same = [
+        "fifo",
+        "lru",
+        "clock",
+        "sieve",
+        "arc",
+        "lfu-in-cache",
+        "2q",
+        "opt",
+    ];
+    let policies = format!("{},slru", same.join(","));
+    let output = run(&["truth", "--policy", &policies, "--json"]);
+    let rows: Vec<Value> = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(rows.len(), (same.len() + 1) * 4 * 3);
+    for row in &rows {
+        if row["policy"] == "slru" {
+            let differs = row["futae_misses"] != row["libcachesim_misses"];
+            assert_eq!(row["reason"].is_string(), differs, "{row}");
+        } else {
+            assert_eq!(row["futae_misses"], row["libcachesim_misses"], "{row}");
+        }
+    }
+    let unknown = futae(&["truth", "--policy", "cacheus"])
+        .output()
+        .expect("futae starts");
+    assert_eq!(unknown.status.code(), Some(2));
+}
+
+#[test]
+fn results_are_drawn_with_their_values() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = |name: &str| {
+        directory
+            .path()
+            .join(name)
+            .to_str()
+            .expect("plain")
+            .to_owned()
+    };
+    let json = run(&[
+        "sim",
+        "zipf(1.0):4MiB",
+        "--policy",
+        "lru,arc",
+        "--sizes",
+        "5%,20%",
+        "--json",
+    ])
+    .stdout;
+    fs::write(path("sim.json"), &json).expect("written");
+    let report: Value = serde_json::from_slice(&json).expect("JSON");
+    for kind in ["mrc", "hit-ratio"] {
+        run(&["plot", kind, &path("sim.json"), "-o", &path("a.svg")]);
+        let svg = fs::read_to_string(path("a.svg")).expect("a picture");
+        assert_eq!(svg.matches("<path class=\"pt").count(), 4);
+        for run in report["runs"].as_array().expect("runs") {
+            let miss = run["miss_ratio"].as_f64().expect("a ratio");
+            let ratio = if kind == "mrc" { miss } else { 1.0 - miss };
+            let told = format!(
+                "{}: {:.2} % at",
+                run["levels"][0]["policy"].as_str().expect("a name"),
+                ratio * 100.0
+            );
+            assert!(svg.contains(&told), "{told} is not in the {kind} chart");
+        }
+    }
+    let plan = "workloads = ['zipf(1.0):4MiB']\nlevels = [['lru:2%,5%', 'exclusive:5%,10%,20%']]\nseeds = [1, 2]\n";
+    fs::write(path("plan.toml"), plan).expect("a plan");
+    run(&["sweep", &path("plan.toml"), "--out", &path("o")]);
+    run(&[
+        "plot",
+        "heat-map",
+        &path("o/results.csv"),
+        "-o",
+        &path("h.svg"),
+    ]);
+    let svg = fs::read_to_string(path("h.svg")).expect("a picture");
+    assert_eq!(svg.matches("class=\"cell\"").count(), 6);
+    let none = futae(&["plot", "mrc", &path("o/results.csv"), "-o", &path("n.svg")])
+        .output()
+        .expect("futae starts");
+    assert_eq!(none.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&none.stderr).contains("heat-map"));
+}
