@@ -13,11 +13,12 @@ fuzz_target!(|input: &[u8]| {
     let Some((&choice, input)) = input.split_first() else {
         return;
     };
-    match choice % 5 {
+    match choice % 6 {
         0 => handshake(input),
         1 => requests(input),
         2 => replies(input),
         3 => client(input),
+        4 => over_tls(input),
         _ => uri(input),
     }
 });
@@ -38,6 +39,25 @@ impl ExportDirectory for Shelf {
     }
     fn demotion(&self) -> DemotionOffer {
         self.0
+    }
+}
+
+/// A handshake that asks for TLS: nothing of an export is said before, and nothing said before is kept.
+fn over_tls(input: &[u8]) {
+    let mut handshake = Handshake::with_tls(Shelf(DemotionOffer::Forbidden));
+    let mut out = Vec::new();
+    let Ok(progress) = handshake.feed(input, &mut out) else {
+        return;
+    };
+    assert!(!out.windows(6).any(|bytes| bytes == b"a disk"), "an export is described in the clear");
+    match progress.outcome {
+        Outcome::NeedMore | Outcome::Aborted => {}
+        Outcome::Done(_) => panic!("an export is opened in the clear"),
+        Outcome::StartTls => {
+            let mut inside = handshake.over_tls(Shelf(DemotionOffer::Forbidden));
+            let inside = inside.feed(&input[progress.consumed..], &mut out);
+            assert!(inside.is_err() || inside.is_ok_and(|inside| inside.outcome != Outcome::StartTls));
+        }
     }
 }
 

@@ -27,7 +27,10 @@ fn the_wheel_simulates_as_the_command_line() {
         status => {
             assert_eq!(status, Some(0), "{said}");
             // How many tests ran: none would be none that failed.
-            assert!(said.contains("\nRan ") && !said.contains("\nRan 0 "), "{said}");
+            assert!(
+                said.contains("\nRan ") && !said.contains("\nRan 0 "),
+                "{said}"
+            );
         }
     }
 }

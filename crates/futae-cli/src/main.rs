@@ -29,6 +29,7 @@ struct Cli {
 enum Command {
     Demo(command::demo::Args),
     Sim(command::sim::Args),
+    Sweep(command::sweep::Args),
     Mrc(command::mrc::Args),
     Locality(command::locality::Args),
     Trace(command::trace::Args),
@@ -77,6 +78,7 @@ impl Command {
         match self {
             Self::Demo(args) => command::demo::run(&args),
             Self::Sim(args) => command::sim::run(&args),
+            Self::Sweep(args) => command::sweep::run(&args),
             Self::Mrc(args) => command::mrc::run(&args),
             Self::Locality(args) => command::locality::run(&args),
             Self::Paper(args) => command::paper::run(&args),

@@ -10,6 +10,7 @@ use crate::refusals::Reason;
 use crate::registry::Place;
 use crate::server::Shared;
 use crate::tenant::Tenant;
+use crate::tls::{ServerTerms, Tls};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
@@ -45,7 +46,10 @@ pub(crate) fn accept_all(shared: &Arc<Shared>, listener: &Listener, tenant: &Ten
                 let peer = Peer::of(&socket, listener.is_tcp());
                 prepare(shared, &socket, listener.is_tcp());
                 let is_disk = listener.is_vhost_user();
-                welcome(shared, socket, peer, tenant, is_disk);
+                // Read anew for each: certificates change while the server runs.
+                let tls = shared.tls.as_ref().filter(|_| !listener.is_in_the_clear);
+                let tls = tls.map(Tls::now);
+                welcome(shared, socket, peer, tenant, is_disk, tls);
             }
             Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => {}
             // The spare descriptor accepts and closes the connection. Otherwise the client would wait, and this thread would
@@ -90,13 +94,21 @@ fn prepare(shared: &Shared, socket: &OwnedFd, tcp: bool) {
     }
 }
 
-fn welcome(shared: &Arc<Shared>, socket: OwnedFd, peer: Peer, tenant: &Tenant, is_disk: bool) {
+fn welcome(
+    shared: &Arc<Shared>,
+    socket: OwnedFd,
+    peer: Peer,
+    tenant: &Tenant,
+    is_disk: bool,
+    tls: Option<Arc<ServerTerms>>,
+) {
     let options = &shared.options;
     let place = shared
         .registry
         .admit(socket, peer, options.handshakes_max());
     let (tenant, budget) = (tenant.clone(), Arc::clone(&shared.budget));
     let options = ConnectionOptions {
+        tls,
         handshake_timeout: options.handshake_timeout,
         connections_max: options.connections_max,
         limits: Limits {
@@ -135,6 +147,16 @@ fn look_after(tenant: &Tenant, budget: &Arc<Budget>, place: &Place, options: &Co
             let seconds = options.handshake_timeout.as_secs_f64();
             let text = format!("refused: it did not finish its handshake in {seconds} s");
             place.refuse(Reason::Slow, &text);
+        }
+        End::InTheClear => {
+            let text = "refused: it did not begin TLS, which this server requires (--tls-cert); use nbds:// or \
+                        nbds+unix://";
+            place.refuse(Reason::Insecure, text);
+        }
+        End::Insecure(problem) => {
+            place.blame(&format!("TLS: {problem}"));
+            let text = format!("its connection was ended, TLS failed: {problem}");
+            place.refuse(Reason::Insecure, &text);
         }
         End::Broken(error) => {
             place.blame(&error.to_string());

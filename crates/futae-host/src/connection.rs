@@ -5,21 +5,26 @@ use crate::connection_loop::{ConnectionLoop, Ending, Limits, Session};
 use crate::export::Entry;
 use crate::registry::{ConnectionLimits, Place};
 use crate::tenant::Tenant;
+use crate::tls::{ServerTerms, TlsError, TlsStream};
+use crate::wire::Wire;
 use futae_engine::{ClientId, Engine};
 use futae_nbd::constants::{MAX_OPTION_BYTES, OPTION_HEADER_BYTES};
 use futae_nbd::{Handshake, Negotiated, Outcome, RequestRules, WireError, option};
 use futae_policy::VolumeId;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fd::OwnedFd;
+use rustix::fd::AsFd;
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags, recv, send};
+use rustix::net::RecvFlags;
+use std::io::{IoSlice, IoSliceMut};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tracing::debug;
 
 /// Limits and timeouts of a connection.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone)]
 pub(crate) struct ConnectionOptions {
+    /// With these, the client has to begin TLS.
+    pub(crate) tls: Option<Arc<ServerTerms>>,
     pub(crate) handshake_timeout: Duration,
     pub(crate) connections_max: usize,
     pub(crate) limits: Limits,
@@ -34,6 +39,16 @@ pub(crate) enum End {
     TooSlow,
     /// The peer broke the protocol.
     Broken(WireError),
+    /// The peer asked for something without TLS, which it has to begin first.
+    InTheClear,
+    /// The peer could not agree on TLS, or broke its rules.
+    Insecure(String),
+}
+
+impl From<TlsError> for End {
+    fn from(error: TlsError) -> Self {
+        Self::Insecure(error.0)
+    }
 }
 
 /// Serves a client until it is gone.
@@ -46,20 +61,30 @@ pub(crate) fn serve(
     let _allotment = budget.place();
     let link = &place.link;
     let mut greeter = Greeter {
-        socket: &link.socket,
+        wire: Wire::Plain(link.socket.as_fd()),
         deadline: Instant::now() + options.handshake_timeout,
         received: Vec::new(),
+        out: option::greeting().to_vec(),
+        has_flags: false,
     };
-    let negotiated = match greeter.negotiate(tenant, |negotiated| {
-        let export = tenant.find(&negotiated.export.name)?.export;
+    let agreed = agree(&mut greeter, tenant, options.tls.as_deref());
+    let agreed = agreed.and_then(|(negotiated, tenant)| {
+        let entry = tenant.find(&negotiated.export.name).ok_or(End::Gone)?;
+        let export = entry.export;
         let limits = ConnectionLimits {
             of_server: options.connections_max,
             of_export: export.connections_max.unwrap_or(usize::MAX),
         };
         let demotes = negotiated.demotion.is_some() && !negotiated.export.read_only;
-        place.begin(&export.name, demotes, &limits).then_some(())
-    }) {
-        Ok(negotiated) => negotiated,
+        if !place.begin(&export.name, demotes, &limits) {
+            return Err(End::Gone);
+        }
+        // Only now does the client hear of it.
+        greeter.send()?;
+        Ok((negotiated, tenant))
+    });
+    let (negotiated, tenant) = match agreed {
+        Ok(agreed) => agreed,
         Err(end) => return end,
     };
     // It may have been removed meanwhile. Who finds it here has begun before, and is waited for by its removal.
@@ -83,15 +108,18 @@ pub(crate) fn serve(
         quota,
         rules: RequestRules::new(&negotiated),
     };
+    let Greeter {
+        mut wire, received, ..
+    } = greeter;
     let serving = ConnectionLoop::new(
-        &link.socket,
+        &mut wire,
         session,
-        &greeter.received,
+        &received,
         options.limits,
         budget,
         &link.traffic,
     );
-    drop(greeter);
+    drop(received);
     // Without a descriptor to be woken by, the connection cannot be served.
     let ending = serving.map_or(Ok(()), ConnectionLoop::run);
     drop(guest);
@@ -103,10 +131,40 @@ pub(crate) fn serve(
         seconds,
         "client {peer} left export {name} after {requests} requests in {seconds:.1} s"
     );
-    match ending {
-        Ending::Ok(()) => End::Gone,
-        Err(error) => End::Broken(error),
+    match (ending, wire.problem()) {
+        (Err(error), _) => End::Broken(error),
+        (Ending::Ok(()), Some(problem)) => End::Insecure(problem.to_owned()),
+        (Ending::Ok(()), None) => {
+            wire.say_goodbye();
+            End::Gone
+        }
     }
+}
+
+/// What the client chose, and what it may know of; in between, it begins TLS if it has to.
+fn agree(
+    greeter: &mut Greeter<'_>,
+    tenant: &Tenant,
+    terms: Option<&ServerTerms>,
+) -> Result<(Box<Negotiated>, Tenant), End> {
+    let Some(terms) = terms else {
+        let negotiated = greeter.negotiate(&mut Handshake::new(tenant))?;
+        return Ok((negotiated.ok_or(End::Gone)?, tenant.clone()));
+    };
+    let mut in_the_clear = Handshake::with_tls(tenant);
+    match greeter.negotiate(&mut in_the_clear) {
+        Ok(None) => {}
+        // Nothing can be chosen.
+        Ok(Some(_)) => return Err(End::Gone),
+        Err(End::Gone | End::Broken(_)) if in_the_clear.was_refused_without_tls() => {
+            return Err(End::InTheClear);
+        }
+        Err(end) => return Err(end),
+    }
+    let names = greeter.begin_tls(terms)?;
+    let tenant = tenant.for_client(terms.allow(), &names);
+    let negotiated = greeter.negotiate(&mut in_the_clear.over_tls(&tenant))?;
+    Ok((negotiated.ok_or(End::Gone)?, tenant))
 }
 
 /// A client of the cache, for as long as this lives.
@@ -147,27 +205,25 @@ fn option_bytes(received: &[u8]) -> usize {
 
 /// The handshake on a socket, all of it before a deadline.
 struct Greeter<'a> {
-    socket: &'a OwnedFd,
+    wire: Wire<'a>,
     deadline: Instant,
     /// What arrived and is not dealt with.
     received: Vec<u8>,
+    /// What is to be said next.
+    out: Vec<u8>,
+    has_flags: bool,
 }
 
 impl Greeter<'_> {
-    /// What was agreed on, if `admits` lets it be: before the client hears of it.
+    /// What was agreed on, whose answer is yet to be sent; none if TLS begins here.
     fn negotiate(
         &mut self,
-        tenant: &Tenant,
-        admits: impl FnOnce(&Negotiated) -> Option<()>,
-    ) -> Result<Box<Negotiated>, End> {
-        let mut handshake = Handshake::new(tenant);
-        let mut out = option::greeting().to_vec();
-        let mut has_flags = false;
+        handshake: &mut Handshake<&Tenant>,
+    ) -> Result<Option<Box<Negotiated>>, End> {
         loop {
-            self.send(&out)?;
-            out.clear();
+            self.send()?;
             // One message at a time, so that the answers to many are never in memory together.
-            let length = if has_flags {
+            let length = if self.has_flags {
                 option_bytes(&self.received)
             } else {
                 CLIENT_FLAGS_BYTES
@@ -176,38 +232,62 @@ impl Greeter<'_> {
                 self.receive()?;
                 continue;
             }
-            has_flags = true;
-            let progress = handshake.feed(&self.received[..length], &mut out);
+            self.has_flags = true;
+            let progress = handshake.feed(&self.received[..length], &mut self.out);
             let progress = match progress {
                 Ok(progress) => progress,
                 Err(error) => {
-                    let _ = self.send(&out);
+                    let _ = self.send();
                     return Err(End::Broken(error));
                 }
             };
             self.received.drain(..progress.consumed);
             match progress.outcome {
                 Outcome::NeedMore => {}
-                Outcome::Done(negotiated) => {
-                    admits(&negotiated).ok_or(End::Gone)?;
-                    self.send(&out)?;
-                    return Ok(negotiated);
-                }
+                Outcome::Done(negotiated) => return Ok(Some(negotiated)),
+                Outcome::StartTls => return Ok(None),
                 Outcome::Aborted => {
-                    let _ = self.send(&out);
+                    let _ = self.send();
                     return Err(End::Gone);
                 }
             }
         }
     }
 
-    fn send(&self, mut out: &[u8]) -> Result<(), End> {
-        while !out.is_empty() {
-            match send(self.socket, out, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
-                Ok(sent) => out = &out[sent..],
-                Err(Errno::AGAIN) => self.wait(PollFlags::OUT)?,
-                Err(Errno::INTR) => {}
-                Err(_) => return Err(End::Gone),
+    /// Begins TLS: the names in the client's certificate.
+    fn begin_tls(&mut self, terms: &ServerTerms) -> Result<Vec<String>, End> {
+        // Somebody in between may have put it there, to be taken for the client's.
+        if !self.received.is_empty() {
+            let problem = "it went on in the clear after it had asked for TLS";
+            return Err(End::Insecure(problem.to_owned()));
+        }
+        self.send()?;
+        let mut tls = TlsStream::new(self.wire.socket(), terms)?;
+        let wait = |to_send| {
+            self.wait(if to_send {
+                PollFlags::OUT
+            } else {
+                PollFlags::IN
+            })
+        };
+        let names = tls.shake_hands(wait)?;
+        self.wire = Wire::Tls(Box::new(tls));
+        Ok(names)
+    }
+
+    fn send(&mut self) -> Result<(), End> {
+        let out = std::mem::take(&mut self.out);
+        let mut rest = &out[..];
+        while !rest.is_empty() {
+            match self.wire.send(&mut [IoSlice::new(rest)]) {
+                Ok(sent) => rest = &rest[sent..],
+                Err(error) => self.wait_after(error, PollFlags::OUT)?,
+            }
+        }
+        while self.wire.has_unsent() {
+            self.wait(PollFlags::OUT)?;
+            if let Err(error) = self.wire.flush() {
+                self.wait_after(error, PollFlags::OUT)?;
             }
         }
         Ok(())
@@ -219,16 +299,25 @@ impl Greeter<'_> {
         let room = (MAX_OPTION_BYTES + OPTION_HEADER_BYTES).saturating_sub(self.received.len());
         let room = room.clamp(1, chunk.len());
         loop {
-            match recv(self.socket, &mut chunk[..room], RecvFlags::DONTWAIT) {
-                Ok((0, _)) => return Err(End::Gone),
-                Ok((received, _)) => {
+            let mut slices = [IoSliceMut::new(&mut chunk[..room])];
+            match self.wire.receive(&mut slices, RecvFlags::DONTWAIT) {
+                Ok(0) => return Err(End::Gone),
+                Ok(received) => {
                     self.received.extend_from_slice(&chunk[..received]);
                     return Ok(());
                 }
-                Err(Errno::AGAIN) => self.wait(PollFlags::IN)?,
-                Err(Errno::INTR) => {}
-                Err(_) => return Err(End::Gone),
+                Err(error) => self.wait_after(error, PollFlags::IN)?,
             }
+        }
+    }
+
+    /// Waits if that is all that is wrong.
+    fn wait_after(&self, error: Errno, flags: PollFlags) -> Result<(), End> {
+        match (error, self.wire.problem()) {
+            (Errno::AGAIN, _) => self.wait(flags),
+            (Errno::INTR, _) => Ok(()),
+            (_, Some(problem)) => Err(End::Insecure(problem.to_owned())),
+            (_, None) => Err(End::Gone),
         }
     }
 
@@ -238,7 +327,8 @@ impl Greeter<'_> {
             return Err(End::TooSlow);
         }
         let timeout = Timespec::try_from(left).ok();
-        match poll(&mut [PollFd::new(self.socket, flags)], timeout.as_ref()) {
+        let socket = PollFd::from_borrowed_fd(self.wire.socket(), flags);
+        match poll(&mut [socket], timeout.as_ref()) {
             Ok(_) | Err(Errno::INTR) => Ok(()),
             Err(_) => Err(End::Gone),
         }

@@ -14,11 +14,11 @@ use crate::outbox::{Frame, Outbox};
 use crate::quota::Quota;
 use crate::requests::{Pending, Requests, memory_of, needs_cache};
 use crate::status::TrafficCounters;
+use crate::wire::Wire;
 use futae_engine::{ClientId, Engine, Extent, IoBuf, IoError, Operation};
 use futae_nbd::{Command, CommandFlags, RequestHeader, RequestRules, WireError};
 use futae_policy::VolumeId;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::{Shutdown, shutdown};
 use std::io;
@@ -62,8 +62,8 @@ pub(crate) struct Session {
 /// Why the peer could not be understood any more, if so. A peer that is gone is no error.
 pub(crate) type Ending = Result<(), WireError>;
 
-pub(crate) struct ConnectionLoop<'a> {
-    socket: &'a OwnedFd,
+pub(crate) struct ConnectionLoop<'a, 'socket> {
+    wire: &'a mut Wire<'socket>,
     session: Session,
     limits: Limits,
     traffic: &'a TrafficCounters,
@@ -92,9 +92,9 @@ pub(crate) struct ConnectionLoop<'a> {
     ending: Ending,
 }
 
-impl<'a> ConnectionLoop<'a> {
+impl<'a, 'socket> ConnectionLoop<'a, 'socket> {
     pub(crate) fn new(
-        socket: &'a OwnedFd,
+        wire: &'a mut Wire<'socket>,
         session: Session,
         received: &[u8],
         limits: Limits,
@@ -104,7 +104,7 @@ impl<'a> ConnectionLoop<'a> {
         let mailbox = Arc::new(Mailbox::new()?);
         Ok(Self {
             account: Account::new(budget, session.export, &mailbox),
-            socket,
+            wire,
             session,
             limits,
             traffic,
@@ -134,7 +134,7 @@ impl<'a> ConnectionLoop<'a> {
             if self.take_requests() {
                 continue;
             }
-            if !self.reading && self.in_flight == 0 && self.outbox.is_empty() {
+            if !self.reading && self.in_flight == 0 && !self.has_unsent() {
                 return self.ending;
             }
             if self.may_receive() && self.receive() {
@@ -142,6 +142,11 @@ impl<'a> ConnectionLoop<'a> {
             }
             self.sleep();
         }
+    }
+
+    /// Whether the peer is owed bytes.
+    fn has_unsent(&self) -> bool {
+        !self.outbox.is_empty() || self.wire.has_unsent()
     }
 
     fn has_room(&self) -> bool {
@@ -162,7 +167,7 @@ impl<'a> ConnectionLoop<'a> {
     fn lose_peer(&mut self) {
         self.stop_reading();
         // Half a reply may have left; nothing may follow it.
-        let _ = shutdown(self.socket, Shutdown::Both);
+        let _ = shutdown(self.wire.socket(), Shutdown::Both);
         self.account.give_back(self.outbox.clear());
         self.held_requests = self.in_flight;
     }
@@ -208,10 +213,10 @@ impl<'a> ConnectionLoop<'a> {
     }
 
     fn send(&mut self) {
-        if self.outbox.is_empty() {
+        if !self.has_unsent() {
             return;
         }
-        match self.outbox.send(self.socket) {
+        match self.outbox.send(self.wire) {
             Ok(sent) => {
                 self.held_requests = self.held_requests.saturating_sub(sent.replies as usize);
                 self.account.moved(sent.bytes);
@@ -394,11 +399,11 @@ impl<'a> ConnectionLoop<'a> {
 
     /// Receives; whether that changed anything. Waits if there is nothing else to wait for.
     fn receive(&mut self) -> bool {
-        let idle = self.in_flight == 0 && self.outbox.is_empty();
+        let idle = self.in_flight == 0 && !self.has_unsent();
         let filled = if idle {
             self.wait_for_request()
         } else {
-            self.intake.fill(self.socket, false)
+            self.intake.fill(self.wire, false)
         };
         match filled {
             Ok(Filled::Bytes(count)) => {
@@ -424,7 +429,7 @@ impl<'a> ConnectionLoop<'a> {
     fn wait_for_request(&mut self) -> io::Result<Filled> {
         let begin = Instant::now();
         while self.follows_closely && begin.elapsed() < LOOK_BEFORE_SLEEP {
-            match self.intake.fill(self.socket, false)? {
+            match self.intake.fill(self.wire, false)? {
                 Filled::WouldBlock => std::thread::yield_now(),
                 filled => return Ok(filled),
             }
@@ -432,7 +437,7 @@ impl<'a> ConnectionLoop<'a> {
         // What is granted is kept while requests follow closely, and not over a long wait.
         self.account.trim();
         let may_wait = !self.account.has_grant();
-        let filled = self.intake.fill(self.socket, may_wait);
+        let filled = self.intake.fill(self.wire, may_wait);
         self.follows_closely = begin.elapsed() < CLOSE;
         filled
     }
@@ -444,13 +449,13 @@ impl<'a> ConnectionLoop<'a> {
         }
         let mut wanted = PollFlags::empty();
         wanted.set(PollFlags::IN, self.may_receive());
-        wanted.set(PollFlags::OUT, !self.outbox.is_empty());
+        wanted.set(PollFlags::OUT, self.has_unsent());
         let mailbox = Arc::clone(&self.mailbox);
         // A socket of which nothing is wanted would still report that its peer is gone, again
         // and again, so it is left out.
         let mut fds = [
             PollFd::from_borrowed_fd(mailbox.bell(), PollFlags::IN),
-            PollFd::new(self.socket, wanted),
+            PollFd::from_borrowed_fd(self.wire.socket(), wanted),
         ];
         let count = if wanted.is_empty() { 1 } else { 2 };
         match poll(&mut fds[..count], self.sleep_timeout().as_ref()) {
@@ -463,7 +468,7 @@ impl<'a> ConnectionLoop<'a> {
         if rung || self.in_flight > 0 {
             mailbox.awake(rung);
         }
-        let peers_turn = !self.outbox.is_empty() || self.intake.is_in_payload();
+        let peers_turn = self.has_unsent() || self.intake.is_in_payload();
         if self.account.is_stalled(peers_turn, self.limits.stall) {
             self.lose_peer();
         }
@@ -471,7 +476,7 @@ impl<'a> ConnectionLoop<'a> {
 
     /// What is left of the time of a peer that has said goodbye.
     fn farewell(&self) -> Option<Duration> {
-        let goodbye = self.goodbye.filter(|_| !self.outbox.is_empty())?;
+        let goodbye = self.goodbye.filter(|_| self.has_unsent())?;
         Some(self.limits.linger.saturating_sub(goodbye.elapsed()))
     }
 

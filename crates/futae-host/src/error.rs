@@ -35,13 +35,38 @@ pub enum HostError {
     },
     /// TCP that other machines can reach.
     #[error(
-        "{address}: other machines could reach this, and there is neither encryption nor authentication on TCP; \
-         listen on 127.0.0.1 or on a unix socket behind a tunnel, or say --insecure-tcp"
+        "{address}: other machines could reach this, and without TLS and certificates of clients anyone there could open \
+         the exports; give --tls-cert, --tls-key and --tls-client-ca, listen on 127.0.0.1, or say --insecure-tcp"
     )]
     InsecureTcp {
         /// The address.
         address: String,
     },
+    /// A certificate or a key that cannot be used.
+    #[error("TLS: {file}: {problem}")]
+    Certificate {
+        /// The file.
+        file: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A rule that cannot be understood.
+    #[error("{text:?}: write EXPORT=NAME, a name in the client's certificate; * stands for all")]
+    AllowRule {
+        /// What was written.
+        text: String,
+    },
+    /// Rules for certificates that nobody is asked for.
+    #[error("--tls-allow is about the certificates of clients; add --tls-client-ca FILE")]
+    AllowNobody,
+    /// Certificates of clients are to be needed no more, on addresses that were opened because they are.
+    #[error("--tls-client-ca cannot be taken away while the server runs; start it again")]
+    AuthoritiesStay,
+    /// A build without TLS.
+    #[error(
+        "this futae was built without TLS; build it with the feature tls, which is among the default ones"
+    )]
+    NoTls,
     /// A disk that could be any of several exports.
     #[error("{address}: a vhost-user socket serves one export; write EXPORT={address}")]
     WhichExport {

@@ -106,6 +106,11 @@ impl Entry {
         self.info.clone()
     }
 
+    /// The name of the export that it is, or whose channel.
+    pub(crate) fn owner(&self) -> &str {
+        self.of.as_deref().unwrap_or(&self.export.name)
+    }
+
     /// Whether it is export `name`, or its channel.
     pub(crate) fn belongs(&self, name: &str) -> bool {
         self.export.name == name || self.of.as_deref() == Some(name)

@@ -1,13 +1,13 @@
 //! Requests on their way in: one system call brings as many as have arrived, and long payloads
 //! go straight into the buffer that the cache will use.
 
+use crate::wire::Wire;
 use futae_engine::IoBuf;
 use futae_nbd::{
     Command, ErrorNumber, Refusal, RequestHeader, RequestRules, WireError, parse_request,
 };
-use rustix::fd::AsFd;
 use rustix::io::Errno;
-use rustix::net::{RecvAncillaryBuffer, RecvFlags, recv, recvmsg};
+use rustix::net::RecvFlags;
 use std::io::{self, IoSliceMut};
 
 /// Bytes read ahead at first. A client that sends more at a time gets a longer buffer.
@@ -70,7 +70,7 @@ impl Intake {
     }
 
     /// Receives once. Call it only after [`Self::next`] found nothing.
-    pub(crate) fn fill(&mut self, socket: impl AsFd, wait: bool) -> io::Result<Filled> {
+    pub(crate) fn fill(&mut self, wire: &mut Wire<'_>, wait: bool) -> io::Result<Filled> {
         self.buffer.copy_within(self.start..self.end, 0);
         self.end -= self.start;
         self.start = 0;
@@ -85,7 +85,7 @@ impl Intake {
             RecvFlags::DONTWAIT
         };
         let received = loop {
-            match self.receive(&socket, flags) {
+            match self.receive(wire, flags) {
                 Ok(received) => break received,
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return Ok(Filled::WouldBlock),
@@ -105,20 +105,14 @@ impl Intake {
         Ok(Filled::Bytes(received))
     }
 
-    fn receive(&mut self, socket: impl AsFd, flags: RecvFlags) -> Result<usize, Errno> {
+    fn receive(&mut self, wire: &mut Wire<'_>, flags: RecvFlags) -> Result<usize, Errno> {
         let rest = &mut self.buffer[self.end..];
         let Some(payload) = &mut self.payload else {
-            return recv(socket, rest, flags).map(|(received, _)| received);
+            return wire.receive(&mut [IoSliceMut::new(rest)], flags);
         };
         let missing = &mut payload.data.as_mut_slice()[payload.filled..];
         let mut slices = [IoSliceMut::new(missing), IoSliceMut::new(rest)];
-        recvmsg(
-            socket,
-            &mut slices,
-            &mut RecvAncillaryBuffer::default(),
-            flags,
-        )
-        .map(|message| message.bytes)
+        wire.receive(&mut slices, flags)
     }
 
     /// The payload that is on its way is given up: the bytes that were kept for it.

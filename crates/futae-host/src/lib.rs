@@ -13,6 +13,7 @@
 //! | `changing` | exports that come and go |
 //! | `listen` | addresses |
 //! | `tenant` | what the clients of one socket see |
+//! | `tls`, `wire` | TLS, and the bytes of a connection with and without it |
 //! | `connection` | one client from greeting to goodbye |
 //! | `connection_loop` | the loop of the transmission phase |
 //! | `intake`, `outbox`, `mailbox` | its three sides: requests in, replies out, completions |
@@ -50,6 +51,8 @@ mod server;
 mod status;
 mod stop;
 mod tenant;
+mod tls;
+mod wire;
 
 pub use budget::BUFFER_MEMORY_MIN;
 pub use channel::ChannelReport;
@@ -62,3 +65,4 @@ pub use listen::Listen;
 pub use server::{Server, ServerOptions, StopReport};
 pub use status::{ExportReport, ServerStatus, Traffic};
 pub use tenant::Gate;
+pub use tls::{TlsAllow, TlsOptions, common_names};

@@ -83,32 +83,41 @@ impl fmt::Display for Listen {
 
 impl Gate {
     /// Starts to listen. In a directory, a unix socket is named `name_in_directory`. TCP that others than
-    /// this machine can reach is refused unless it is `insecure_tcp` that is wanted.
+    /// this machine can reach is refused unless `may_be_reached`.
     pub(crate) fn bind(
         &self,
         name_in_directory: &str,
-        insecure_tcp: bool,
+        may_be_reached: bool,
     ) -> Result<Listener, HostError> {
+        let is_in_the_clear = self.in_the_clear;
         match &self.address {
             Listen::Unix(path) => {
                 let socket = UnixSocket::bind_for(path, name_in_directory, &self.access)?;
                 let address = Listen::Unix(socket.path().to_owned());
                 let socket = Socket::Unix(socket);
-                Ok(Listener { socket, address })
+                Ok(Listener {
+                    socket,
+                    address,
+                    is_in_the_clear,
+                })
             }
             Listen::VhostUser(path) => {
                 let name = format!("vhost-user.{name_in_directory}");
                 let socket = UnixSocket::bind_for(path, &name, &self.access)?;
                 let address = Listen::VhostUser(socket.path().to_owned());
                 let socket = Socket::Unix(socket);
-                Ok(Listener { socket, address })
+                Ok(Listener {
+                    socket,
+                    address,
+                    is_in_the_clear,
+                })
             }
             Listen::Tcp { host, port } => {
                 let refused = |source| self.address.refused(source);
                 let addresses = (host.as_str(), *port).to_socket_addrs().map_err(refused)?;
                 let addresses: Vec<_> = addresses.collect();
                 let is_local = addresses.iter().all(|address| address.ip().is_loopback());
-                if !is_local && !insecure_tcp {
+                if !is_local && !may_be_reached {
                     let address = self.address.to_string();
                     return Err(HostError::InsecureTcp { address });
                 }
@@ -120,7 +129,11 @@ impl Gate {
                     port,
                 };
                 let socket = Socket::Tcp(socket.into());
-                Ok(Listener { socket, address })
+                Ok(Listener {
+                    socket,
+                    address,
+                    is_in_the_clear,
+                })
             }
         }
     }
@@ -142,6 +155,8 @@ pub(crate) struct Listener {
     socket: Socket,
     /// The actual address: with the port that was chosen, or the complete path.
     pub(crate) address: Listen,
+    /// Clients need no TLS here, whatever the server has.
+    pub(crate) is_in_the_clear: bool,
 }
 
 #[derive(Debug)]

@@ -1,10 +1,9 @@
 //! Replies on their way out: as many as the kernel takes leave in one system call, and block data
 //! are never copied on the way.
 
+use crate::wire::Wire;
 use futae_engine::IoBuf;
-use rustix::fd::AsFd;
 use rustix::io::Errno;
-use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 
@@ -107,10 +106,13 @@ impl Outbox {
     }
 
     /// Sends as much as the socket takes without waiting.
-    pub(crate) fn send(&mut self, socket: impl AsFd) -> io::Result<Sent> {
+    pub(crate) fn send(&mut self, wire: &mut Wire<'_>) -> io::Result<Sent> {
         let mut sent = Sent::default();
+        if self.frames.is_empty() {
+            sent.bytes = wire.flush()? as u64;
+        }
         while !self.frames.is_empty() {
-            let (offered, taken) = self.send_once(&socket)?;
+            let (offered, taken) = self.send_once(wire)?;
             sent.calls += 1;
             sent.bytes += taken as u64;
             self.advance(taken, &mut sent);
@@ -122,7 +124,7 @@ impl Outbox {
     }
 
     /// One system call: bytes offered and bytes taken.
-    fn send_once(&self, socket: impl AsFd) -> io::Result<(usize, usize)> {
+    fn send_once(&self, wire: &mut Wire<'_>) -> io::Result<(usize, usize)> {
         let mut slices = Vec::with_capacity(SLICES_MAX.min(2 * self.frames.len()));
         let mut skip = self.front_sent;
         let mut offered = 0;
@@ -140,9 +142,8 @@ impl Outbox {
                 slices.push(IoSlice::new(rest));
             }
         }
-        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         loop {
-            match sendmsg(&socket, &slices, &mut SendAncillaryBuffer::default(), flags) {
+            match wire.send(&mut slices) {
                 Ok(taken) => return Ok((offered, taken)),
                 Err(Errno::AGAIN) => return Ok((offered, 0)),
                 Err(Errno::INTR) => {}
@@ -169,6 +170,7 @@ impl Outbox {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::fd::AsFd;
     use std::io::Read;
     use std::os::unix::net::UnixStream;
 
@@ -199,7 +201,7 @@ mod tests {
         let mut total = Sent::default();
         let mut chunk = vec![0; 70_001];
         while received.len() < expected.len() {
-            let sent = outbox.send(&ours).expect("send");
+            let sent = outbox.send(&mut Wire::Plain(ours.as_fd())).expect("send");
             total.replies += sent.replies;
             total.released_bytes += sent.released_bytes;
             let got = theirs.read(&mut chunk).expect("read");
@@ -217,7 +219,7 @@ mod tests {
         for _ in 0..512 {
             outbox.push(Frame::head(&[7; 16], 0));
         }
-        let sent = outbox.send(&ours).expect("send");
+        let sent = outbox.send(&mut Wire::Plain(ours.as_fd())).expect("send");
         assert_eq!((sent.replies, sent.calls), (512, 1));
         theirs.read_exact(&mut [0; 512 * 16]).expect("all of it");
     }
@@ -229,7 +231,10 @@ mod tests {
         let mut outbox = Outbox::default();
         outbox.push(Frame::head(&[0; 16], 0));
         assert_eq!(
-            outbox.send(&ours).expect_err("gone").kind(),
+            outbox
+                .send(&mut Wire::Plain(ours.as_fd()))
+                .expect_err("gone")
+                .kind(),
             io::ErrorKind::BrokenPipe
         );
     }

@@ -22,6 +22,8 @@ pub(crate) enum Reason {
     Slow,
     /// It broke the protocol.
     Protocol,
+    /// It did not begin TLS, or could not agree on it.
+    Insecure,
     /// There is no descriptor or thread left for it.
     Shortage,
 }

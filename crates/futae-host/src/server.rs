@@ -11,6 +11,7 @@ use crate::registry::{Phase, Registry};
 use crate::status::{ExportReport, ServerStatus};
 use crate::stop::Flushes;
 use crate::tenant::{Gate, Tenant};
+use crate::tls::{Tls, TlsOptions, doubts};
 use crate::{Export, HostError, Listen, OpenExport};
 use futae_control::{Access, Control, EngineReport};
 use futae_engine::Engine;
@@ -22,7 +23,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
-use tracing::{error, info};
+use tracing::{error, info, warn};
 
 /// What a socket in a directory is called.
 const SOCKET_NAME: &str = "futae.sock";
@@ -34,8 +35,10 @@ pub struct ServerOptions {
     pub listen: Vec<Listen>,
     /// The same where more is to be said: one export, or who may connect.
     pub gates: Vec<Gate>,
-    /// Listen on TCP addresses that other machines can reach, too.
+    /// Listen on TCP addresses that other machines can reach even if clients need no certificate there.
     pub insecure_tcp: bool,
+    /// With these, clients have to use TLS.
+    pub tls: Option<TlsOptions>,
     /// Where status is asked for and the cache resized, if anywhere.
     pub control: Option<Listen>,
     /// Who may connect there.
@@ -77,6 +80,7 @@ impl Default for ServerOptions {
             listen: Vec::new(),
             gates: Vec::new(),
             insecure_tcp: false,
+            tls: None,
             control: None,
             control_access: Access::default(),
             demotion: true,
@@ -124,6 +128,7 @@ pub(crate) struct Shared {
     pub(crate) registry: Arc<Registry>,
     pub(crate) budget: Arc<Budget>,
     pub(crate) options: ServerOptions,
+    pub(crate) tls: Option<Tls>,
     started: Instant,
     /// Taken at the end.
     feeds: Mutex<Option<Feeds>>,
@@ -135,6 +140,8 @@ pub(crate) struct Shared {
 pub struct Server {
     shared: Arc<Shared>,
     addresses: Vec<Listen>,
+    /// Whether clients of each of them need TLS.
+    encrypted: Vec<bool>,
     /// What each of them serves.
     tenants: Vec<Tenant>,
     control: Option<Control>,
@@ -171,6 +178,9 @@ impl Server {
             .map(|(at, channel)| Ok((*at, channel.export()?)));
         let disks = disks.collect::<Result<_, HostError>>()?;
         let exports = Arc::new(ExportTable::new(exports, disks, options.demotion)?);
+        let tls = options.tls.as_ref();
+        let knows_clients = tls.is_some_and(|tls| tls.client_authorities.is_some());
+        let tls = tls.map(Tls::new).transpose()?;
         let mut listeners = Vec::new();
         for gate in gates {
             let is_disk = matches!(gate.address, Listen::VhostUser(_));
@@ -188,7 +198,8 @@ impl Server {
                 let address = gate.address.to_string();
                 return Err(HostError::WhichExport { address });
             }
-            let listener = gate.bind(SOCKET_NAME, options.insecure_tcp)?;
+            let may_be_reached = options.insecure_tcp || (knows_clients && !gate.in_the_clear);
+            let listener = gate.bind(SOCKET_NAME, may_be_reached)?;
             listeners.push((listener, tenant));
         }
         let stop = eventfd(0, EventfdFlags::CLOEXEC).map_err(io::Error::from)?;
@@ -215,10 +226,23 @@ impl Server {
             feeds: Mutex::new(Some(feeds)),
             registry: Arc::default(),
             options,
+            tls,
             started: Instant::now(),
             stop,
         });
+        let has_tls = shared.tls.is_some();
+        shared
+            .options
+            .tls
+            .iter()
+            .for_each(|tls| shared.remark_on_rules(tls));
+        let needs_tls =
+            |listener: &Listener| has_tls && !listener.is_in_the_clear && !listener.is_vhost_user();
         let mut server = Self {
+            encrypted: listeners
+                .iter()
+                .map(|(listener, _)| needs_tls(listener))
+                .collect(),
             addresses: listeners
                 .iter()
                 .map(|(listener, _)| listener.address.clone())
@@ -261,6 +285,30 @@ impl Server {
         let serves = |tenant: &Tenant| tenant.find(export).is_some();
         let those = gates.filter(|(_, tenant)| serves(tenant));
         those.map(|(address, _)| address).collect()
+    }
+
+    /// Whether clients of an address have to use TLS.
+    #[must_use]
+    pub fn needs_tls(&self, address: &Listen) -> bool {
+        let mut all = self.addresses.iter().zip(&self.encrypted);
+        all.any(|(known, encrypted)| known == address && *encrypted)
+    }
+
+    /// Reads certificates, keys and rules again, for connections that begin from now on.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with them; all stays as it was then, as it does if the server has no TLS.
+    pub fn reload_tls(&self, options: &TlsOptions) -> Result<(), HostError> {
+        let old = self.shared.options.tls.as_ref();
+        let had_authorities = old.is_some_and(|old| old.client_authorities.is_some());
+        if had_authorities && options.client_authorities.is_none() {
+            return Err(HostError::AuthoritiesStay);
+        }
+        let tls = self.shared.tls.as_ref();
+        tls.map_or(Ok(()), |tls| tls.reload(options))?;
+        self.shared.remark_on_rules(options);
+        Ok(())
     }
 
     /// Where it takes orders, if anywhere.
@@ -461,6 +509,15 @@ impl Shared {
             engines: engines.collect(),
             exports: exports.collect(),
             feeds: feeds.as_ref().map(Feeds::reports).unwrap_or_default(),
+        }
+    }
+
+    /// Has the log say which rules for clients look like slips.
+    fn remark_on_rules(&self, tls: &TlsOptions) {
+        let all = self.exports.all();
+        let exports: Vec<&str> = all.iter().map(|export| export.name.as_str()).collect();
+        for remark in doubts(&tls.allow, &exports) {
+            warn!("{remark}");
         }
     }
 

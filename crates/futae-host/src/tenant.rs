@@ -2,6 +2,7 @@
 
 use crate::Listen;
 use crate::export::{Entry, ExportTable};
+use crate::tls::TlsAllow;
 use futae_control::Access;
 use futae_nbd::{DemotionOffer, ExportDirectory, ExportInfo, VolumeIdentity};
 use std::sync::Arc;
@@ -15,6 +16,8 @@ pub struct Gate {
     pub export: Option<String>,
     /// Who may connect to a unix socket.
     pub access: Access,
+    /// Clients need no TLS here, even if the server has it.
+    pub in_the_clear: bool,
 }
 
 impl From<Listen> for Gate {
@@ -24,6 +27,7 @@ impl From<Listen> for Gate {
             address,
             export: None,
             access: Access::default(),
+            in_the_clear: false,
         }
     }
 }
@@ -33,6 +37,21 @@ impl From<Listen> for Gate {
 pub(crate) struct Tenant {
     exports: Arc<ExportTable>,
     only: Option<String>,
+    /// By which rules the client is given exports; all without rules.
+    client: Option<Arc<Client>>,
+}
+
+/// A client that showed a certificate.
+struct Client {
+    rules: Vec<TlsAllow>,
+    names: Vec<String>,
+}
+
+impl Client {
+    fn may_open(&self, export: &str) -> bool {
+        let mut rules = self.rules.iter();
+        rules.any(|rule| rule.gives(export, &self.names))
+    }
 }
 
 impl Tenant {
@@ -44,6 +63,7 @@ impl Tenant {
         Some(Self {
             exports: Arc::clone(exports),
             only: only.map(str::to_owned),
+            client: None,
         })
     }
 
@@ -53,8 +73,25 @@ impl Tenant {
         found.filter(|entry| self.serves(entry))
     }
 
+    /// What is left of it for a client with these names in its certificate.
+    pub(crate) fn for_client(&self, rules: &[TlsAllow], names: &[String]) -> Self {
+        let client = (!rules.is_empty()).then(|| {
+            Arc::new(Client {
+                rules: rules.to_vec(),
+                names: names.to_vec(),
+            })
+        });
+        Self {
+            client,
+            ..self.clone()
+        }
+    }
+
+    /// Whether an export, or a channel, is for the clients of this socket, and for this client.
     fn serves(&self, entry: &Entry) -> bool {
+        let is_given = |client: &Arc<Client>| client.may_open(entry.owner());
         self.only.as_deref().is_none_or(|only| entry.belongs(only))
+            && self.client.as_ref().is_none_or(is_given)
     }
 
     /// The name of the one export that the socket is for.

@@ -19,6 +19,7 @@ fn serve(directory: &Path) -> Server {
     let gate = |name: &str| Gate {
         address: Listen::Unix(directory.join(format!("{name}.sock"))),
         export: Some(name.to_owned()),
+        in_the_clear: false,
         access: Access {
             mode: 0o660,
             ..Access::default()

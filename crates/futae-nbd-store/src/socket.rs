@@ -33,6 +33,11 @@ impl Socket {
             uri: uri.to_string(),
             problem,
         };
+        if uri.tls {
+            let problem = "TLS is for clients of futae serve; futae itself connects in the clear only: use nbd or \
+                           nbd+unix, or a tunnel";
+            return Err(fail(problem.to_owned()));
+        }
         let mut socket = Self::connect(uri)
             .map_err(|error| fail(format!("cannot connect: {error}; is the server running?")))?;
         socket

@@ -31,7 +31,7 @@ pub const OPT_EXPORT_NAME: u32 = 1;
 pub const OPT_ABORT: u32 = 2;
 /// Option: name every export.
 pub const OPT_LIST: u32 = 3;
-/// Option: upgrade to TLS. futae answers that it does not support it.
+/// Option: upgrade to TLS.
 pub const OPT_STARTTLS: u32 = 5;
 /// Option: describe an export.
 pub const OPT_INFO: u32 = 6;

@@ -50,6 +50,9 @@ pub enum Outcome {
     Done(Box<Negotiated>),
     /// The client gave up politely. Send the output and close.
     Aborted,
+    /// Send the output, then let the client begin TLS and go on with [`Handshake::over_tls`]. What was not consumed
+    /// was sent before the client was asked to go on: nothing in it may be believed.
+    StartTls,
 }
 
 /// What one call of [`Handshake::feed`] did.
@@ -68,6 +71,17 @@ enum State {
     Over,
 }
 
+/// What is known of encryption.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Tls {
+    /// The server has none.
+    Off,
+    /// Nothing is said before it (`FORCEDTLS`).
+    Required,
+    /// The handshake goes through it.
+    Active,
+}
+
 /// The handshake of one connection.
 ///
 /// It keeps no bytes: the caller holds what [`Self::feed`] did not consume, at most one option
@@ -76,6 +90,9 @@ enum State {
 pub struct Handshake<D> {
     exports: D,
     state: State,
+    tls: Tls,
+    /// An option was refused since TLS has to come first.
+    refused_without_tls: bool,
     options_seen: u32,
     no_zeroes: bool,
     structured_replies: bool,
@@ -89,6 +106,7 @@ enum Step {
     Next,
     Enter(ExportInfo),
     Abort,
+    StartTls,
 }
 
 impl<D: ExportDirectory> Handshake<D> {
@@ -97,12 +115,39 @@ impl<D: ExportDirectory> Handshake<D> {
         Self {
             exports,
             state: State::Flags,
+            tls: Tls::Off,
+            refused_without_tls: false,
             options_seen: 0,
             no_zeroes: false,
             structured_replies: false,
             base_allocation_of: None,
             demotion: None,
         }
+    }
+
+    /// The same for a client that has to begin TLS before it hears of any export: the specification's `FORCEDTLS`.
+    pub fn with_tls(exports: D) -> Self {
+        Self {
+            tls: Tls::Required,
+            ..Self::new(exports)
+        }
+    }
+
+    /// Goes on after [`Outcome::StartTls`], inside TLS: nothing is kept of what was said before, but for the client's
+    /// flags. A client may be offered other exports once it is known who it is.
+    pub fn over_tls<E: ExportDirectory>(&self, exports: E) -> Handshake<E> {
+        Handshake {
+            state: State::Options,
+            tls: Tls::Active,
+            options_seen: self.options_seen,
+            no_zeroes: self.no_zeroes,
+            ..Handshake::new(exports)
+        }
+    }
+
+    /// Whether the client asked for something without TLS, which it has to begin first.
+    pub fn was_refused_without_tls(&self) -> bool {
+        self.refused_without_tls
     }
 
     /// Deals with every complete message in `input` and appends the answers to `out`.
@@ -131,6 +176,7 @@ impl<D: ExportDirectory> Handshake<D> {
             let outcome = match step {
                 Step::Next => continue,
                 Step::Abort => Outcome::Aborted,
+                Step::StartTls => Outcome::StartTls,
                 Step::Enter(export) => Outcome::Done(Box::new(self.agreed(export))),
             };
             self.state = State::Over;
@@ -205,11 +251,24 @@ impl<D: ExportDirectory> Handshake<D> {
         data: &[u8],
         answers: &mut Answers<'_>,
     ) -> Result<Step, WireError> {
+        let must_begin_tls = self.tls == Tls::Required;
         let answered = match option {
+            OPT_STARTTLS if self.tls != Tls::Off => match self.start_tls(data, answers) {
+                Ok(()) => return Ok(Step::StartTls),
+                refused => refused,
+            },
+            OPT_EXPORT_NAME if must_begin_tls => {
+                self.refused_without_tls = true;
+                return Err(WireError::TlsRequired);
+            }
             OPT_EXPORT_NAME => return self.export_name(data, answers.out).map(Step::Enter),
             OPT_ABORT => {
                 answers.ack();
                 return Ok(Step::Abort);
+            }
+            _ if must_begin_tls => {
+                self.refused_without_tls = true;
+                Err((REP_ERR_TLS_REQD, "this server serves over TLS only"))
             }
             OPT_LIST => self.list(data, answers),
             OPT_INFO | OPT_GO => match self.info(data, answers) {
@@ -230,6 +289,15 @@ impl<D: ExportDirectory> Handshake<D> {
             answers.put(reply, &[why.as_bytes()]);
         }
         Ok(Step::Next)
+    }
+
+    fn start_tls(&self, data: &[u8], answers: &mut Answers<'_>) -> Answer {
+        no_data(data)?;
+        if self.tls == Tls::Active {
+            return Err((REP_ERR_INVALID, "TLS has begun already"));
+        }
+        answers.ack();
+        Ok(())
     }
 
     fn export_name(&self, data: &[u8], out: &mut Vec<u8>) -> Result<ExportInfo, WireError> {

@@ -1,4 +1,4 @@
-//! NBD addresses: `nbd://host:port/export` and `nbd+unix:///export?socket=PATH`.
+//! NBD addresses: `nbd://host:port/export` and `nbd+unix:///export?socket=PATH`; with TLS `nbds` and `nbds+unix`.
 
 use std::ffi::OsString;
 use std::fmt::{self, Display, Formatter, Write};
@@ -31,6 +31,8 @@ pub enum Transport {
 pub struct NbdUri {
     /// Where the server is.
     pub transport: Transport,
+    /// Whether the connection goes over TLS.
+    pub tls: bool,
     /// The export's name; empty for the default export.
     pub export: String,
 }
@@ -38,11 +40,11 @@ pub struct NbdUri {
 impl FromStr for NbdUri {
     type Err = WireError;
 
-    /// Understands the schemes `nbd`, `nbd+tcp` (the same) and `nbd+unix`.
+    /// Understands the schemes `nbd`, `nbd+tcp` (the same) and `nbd+unix`, and with TLS `nbds`, `nbds+tcp` and `nbds+unix`.
     ///
     /// # Errors
     ///
-    /// [`WireError::BadUri`] says what is wrong, TLS schemes and unknown parameters included.
+    /// [`WireError::BadUri`] says what is wrong, unknown parameters included.
     fn from_str(uri: &str) -> Result<Self, WireError> {
         parse(uri).map_err(|problem| {
             let uri = uri.chars().take(300).collect();
@@ -68,14 +70,18 @@ fn parse(uri: &str) -> Result<NbdUri, String> {
     };
     let export = export_name(path)?;
     let socket = query.map_or(Ok(None), socket_parameter)?;
-    let transport = match scheme.to_ascii_lowercase().as_str() {
-        "nbd" | "nbd+tcp" => {
+    let scheme = scheme.to_ascii_lowercase();
+    let (family, carrier) = scheme.split_once('+').unwrap_or((&scheme, "tcp"));
+    let tls = family == "nbds";
+    let carrier = if tls || family == "nbd" { carrier } else { "" };
+    let transport = match carrier {
+        "tcp" => {
             if socket.is_some() {
                 return Err("socket= belongs to the nbd+unix scheme".into());
             }
             tcp(authority)?
         }
-        "nbd+unix" => {
+        "unix" => {
             if !authority.is_empty() {
                 return Err(
                     "a unix socket has no host; write nbd+unix:/// with three slashes".into(),
@@ -84,12 +90,17 @@ fn parse(uri: &str) -> Result<NbdUri, String> {
             let socket = socket.ok_or("the socket is missing; add ?socket=PATH")?;
             Transport::Unix { socket }
         }
-        "nbds" | "nbds+tcp" | "nbds+unix" => {
-            return Err("futae does not speak TLS; use nbd or nbd+unix, or a tunnel".into());
+        _ => {
+            return Err(format!(
+                "unknown scheme {scheme:?}; use nbd or nbd+unix, or with TLS nbds or nbds+unix"
+            ));
         }
-        other => return Err(format!("unknown scheme {other:?}; use nbd or nbd+unix")),
     };
-    Ok(NbdUri { transport, export })
+    Ok(NbdUri {
+        transport,
+        tls,
+        export,
+    })
 }
 
 fn export_name(path: &str) -> Result<String, String> {
@@ -129,7 +140,9 @@ fn socket_parameter(query: &str) -> Result<Option<PathBuf>, String> {
 
 fn tcp(authority: &str) -> Result<Transport, String> {
     if authority.contains('@') {
-        return Err("a user name is only for TLS, which futae does not speak".into());
+        return Err(
+            "a user name is only for TLS with pre-shared keys, which futae does not know".into(),
+        );
     }
     let (host, port) = if let Some(bracketed) = authority.strip_prefix('[') {
         let (host, rest) = bracketed
@@ -210,15 +223,16 @@ fn escape(bytes: &[u8], f: &mut Formatter<'_>) -> fmt::Result {
 
 impl Display for NbdUri {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.tls { "nbds" } else { "nbd" })?;
         match &self.transport {
             Transport::Unix { socket } => {
-                f.write_str("nbd+unix:///")?;
+                f.write_str("+unix:///")?;
                 escape(self.export.as_bytes(), f)?;
                 f.write_str("?socket=")?;
                 escape(socket.as_os_str().as_bytes(), f)
             }
             Transport::Tcp { host, port } => {
-                f.write_str("nbd://")?;
+                f.write_str("://")?;
                 if host.contains(':') {
                     write!(f, "[{host}]")?;
                 } else {

@@ -52,7 +52,8 @@ fn talk(mut stream: UnixStream, size_bytes: u64) -> anyhow::Result<()> {
         stream.write_all(&out)?;
         match progress.outcome {
             Outcome::NeedMore => {}
-            Outcome::Aborted => return Ok(()),
+            // Neither offers TLS.
+            Outcome::Aborted | Outcome::StartTls => return Ok(()),
             Outcome::Done(_) => break,
         }
     }

@@ -156,6 +156,7 @@ impl Ground {
                 }
             };
             let uri = NbdUri {
+                tls: false,
                 transport: Transport::Unix {
                     socket: socket.clone(),
                 },

@@ -22,6 +22,7 @@ pub mod reference;
 pub mod serve;
 pub mod sim;
 mod source_args;
+pub mod sweep;
 pub mod top;
 pub mod trace;
 mod trace_args;

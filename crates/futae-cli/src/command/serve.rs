@@ -8,6 +8,7 @@ mod opener;
 mod plan;
 mod reload;
 mod remarks;
+mod tls;
 mod unclean;
 
 use super::observe_args::{ObserveArgs, Observing};
@@ -30,6 +31,7 @@ use signal_hook::iterator::Signals;
 use std::io::Write;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use tls::TlsArgs;
 use tracing::{info, warn};
 use unclean::UncleanArgs;
 
@@ -71,9 +73,12 @@ pub struct Args {
     /// A unix socket has mode 0600 unless another mode is given
     #[arg(long, value_name = "ADDRESS", required_unless_present = "config")]
     listen: Vec<String>,
-    /// Allow TCP addresses that other machines can reach. There is no encryption and no authentication
+    /// Allow TCP addresses that other machines can reach although clients need no certificate there (see
+    /// --tls-client-ca)
     #[arg(long)]
     insecure_tcp: bool,
+    #[command(flatten)]
+    tls: TlsArgs,
     /// Unix socket for orders (status, resize, policy, exports): unix:PATH, with mode, owner and group as for --listen
     #[arg(long, value_name = "ADDRESS")]
     control: Option<String>,
@@ -212,7 +217,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     )
 }
 
-fn uri(address: &Listen, export: &str) -> String {
+fn uri(address: &Listen, tls: bool, export: &str) -> String {
     let transport = match address {
         // There is no URI of such a socket, which serves this export only.
         Listen::VhostUser(_) => return address.to_string(),
@@ -226,6 +231,7 @@ fn uri(address: &Listen, export: &str) -> String {
     };
     NbdUri {
         transport,
+        tls,
         export: export.to_owned(),
     }
     .to_string()
@@ -247,7 +253,7 @@ fn announce(server: &Server, observing: &Observing, as_json: bool) -> Result<(),
         server
             .addresses_of(name)
             .into_iter()
-            .map(|address| uri(address, name))
+            .map(|address| uri(address, server.needs_tls(address), name))
             .collect()
     };
     let mut out = std::io::stdout().lock();

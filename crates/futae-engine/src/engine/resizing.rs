@@ -1,7 +1,9 @@
 //! A cache that gets another size, in steps.
 
+use super::effects::Effects;
 use super::front::Engine;
 use super::sizing::{Sizing, check_memory};
+use super::state::State;
 use super::steps::STEP_BLOCKS;
 use crate::SetupError;
 use std::sync::{Arc, PoisonError};
@@ -51,5 +53,30 @@ impl Engine {
         while !self.act(|state, effects| state.resize_step(left, SHRINK_STEP_BLOCKS, effects)) {
             self.state.give_way();
         }
+    }
+}
+
+impl State {
+    /// Lets up to `surplus_max` blocks go on the way to `capacity_blocks` slots; whether it got
+    /// there.
+    pub fn resize_step(
+        &mut self,
+        capacity_blocks: u32,
+        surplus_max: u32,
+        effects: &mut Effects,
+    ) -> bool {
+        let bounded = self.level.resident().saturating_sub(surplus_max);
+        let capacity = capacity_blocks.max(bounded);
+        for victim in self.level.resize(capacity) {
+            self.steps.count(1);
+            self.release(victim.slot, victim.block);
+            self.note_resident(victim.block, false);
+            self.see_off(&victim, effects);
+            self.arena.release(victim.slot);
+        }
+        if let Some(write_back) = &mut self.write_back {
+            write_back.resize(capacity_blocks);
+        }
+        capacity == capacity_blocks
     }
 }

@@ -391,14 +391,14 @@ impl State {
     }
 
     /// A block loses its slot: it is not held twice any more.
-    fn release(&mut self, slot: Slot, block: BlockId) {
+    pub fn release(&mut self, slot: Slot, block: BlockId) {
         if self.frames.set_held_above(slot, false) {
             self.volumes[usize::from(block.volume().0)].held_above_blocks -= 1;
         }
     }
 
     /// A block has got a slot, or has lost it.
-    fn note_resident(&mut self, block: BlockId, is_resident: bool) {
+    pub fn note_resident(&mut self, block: BlockId, is_resident: bool) {
         let residents = &mut self.volumes[usize::from(block.volume().0)].residents;
         if is_resident {
             residents.insert(block.index());
@@ -477,28 +477,5 @@ impl State {
             .demotion_guard
             .join(client);
         client
-    }
-
-    /// Lets up to `surplus_max` blocks go on the way to `capacity_blocks` slots; whether it got
-    /// there.
-    pub fn resize_step(
-        &mut self,
-        capacity_blocks: u32,
-        surplus_max: u32,
-        effects: &mut Effects,
-    ) -> bool {
-        let bounded = self.level.resident().saturating_sub(surplus_max);
-        let capacity = capacity_blocks.max(bounded);
-        for victim in self.level.resize(capacity) {
-            self.steps.count(1);
-            self.release(victim.slot, victim.block);
-            self.note_resident(victim.block, false);
-            self.see_off(&victim, effects);
-            self.arena.release(victim.slot);
-        }
-        if let Some(write_back) = &mut self.write_back {
-            write_back.resize(capacity_blocks);
-        }
-        capacity == capacity_blocks
     }
 }

@@ -6,4 +6,5 @@ mod handshake;
 mod replies;
 mod requests;
 mod servers;
+mod tls;
 mod uri;

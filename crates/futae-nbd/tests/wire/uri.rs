@@ -12,6 +12,7 @@ fn tcp(host: &str, port: u16, export: &str) -> NbdUri {
     };
     NbdUri {
         transport,
+        tls: false,
         export: export.into(),
     }
 }
@@ -47,6 +48,7 @@ fn the_examples_of_the_uri_specification() {
         unix,
         NbdUri {
             transport: Transport::Unix { socket },
+            tls: false,
             export: "disk".into()
         }
     );
@@ -58,7 +60,9 @@ fn what_is_wrong_is_told() {
     for (text, words) in [
         ("disk.img", "nbd://HOST"),
         ("http://x/", "unknown scheme"),
-        ("nbds://x/", "TLS"),
+        ("nbdss://x/", "unknown scheme"),
+        ("nbds+tls://x/", "unknown scheme"),
+        ("x+tcp://x/", "unknown scheme"),
         ("nbd:///x", "host is missing"),
         ("nbd://u@x/", "user name"),
         ("nbd://::1/", "brackets"),
@@ -91,10 +95,11 @@ proptest! {
         socket in "[^\0]{1,30}",
         host in "[a-z0-9.%-]{1,20}",
         port in any::<u16>(),
+        tls in any::<bool>(),
     ) {
         let unix = Transport::Unix { socket: socket.into() };
         for transport in [unix, Transport::Tcp { host, port }] {
-            let uri = NbdUri { transport, export: export.clone() };
+            let uri = NbdUri { transport, tls, export: export.clone() };
             prop_assert_eq!(uri.to_string().parse::<NbdUri>().expect("sound"), uri);
         }
     }

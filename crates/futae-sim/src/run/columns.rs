@@ -25,6 +25,58 @@ pub enum Values {
 }
 
 impl Values {
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Counts(counts) => counts.len(),
+            Self::Numbers(numbers) => numbers.len(),
+            Self::Texts(texts) => texts.len(),
+        }
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The value of a row as text, which [`push`](Self::push) takes back to the last bit.
+    #[must_use]
+    pub fn text(&self, row: usize) -> String {
+        match self {
+            Self::Texts(texts) => texts[row].clone(),
+            other => other.cell(row),
+        }
+    }
+
+    /// Adds a value, as [`text`](Self::text) wrote it. Returns whether it is one of this column.
+    pub fn push(&mut self, text: &str) -> bool {
+        match self {
+            Self::Texts(texts) => texts.push(text.to_owned()),
+            Self::Numbers(numbers) if text.is_empty() => numbers.push(None),
+            Self::Numbers(numbers) => match text.parse() {
+                Ok(number) => numbers.push(Some(number)),
+                Err(_) => return false,
+            },
+            Self::Counts(counts) => match text.parse() {
+                Ok(count) => counts.push(count),
+                Err(_) => return false,
+            },
+        }
+        true
+    }
+
+    /// Adds the values of the same column of another table; those of another kind are left out.
+    pub fn append(&mut self, more: Self) {
+        match (self, more) {
+            (Self::Counts(all), Self::Counts(more)) => all.extend(more),
+            (Self::Numbers(all), Self::Numbers(more)) => all.extend(more),
+            (Self::Texts(all), Self::Texts(more)) => all.extend(more),
+            _ => {}
+        }
+    }
+
     /// As in a CSV: empty where there is none.
     fn cell(&self, row: usize) -> String {
         match self {
@@ -139,11 +191,36 @@ impl Report {
     /// The [columns](Self::columns) as CSV, under their names.
     #[must_use]
     pub fn csv(&self) -> String {
-        let columns = self.columns();
+        Column::csv(&self.columns())
+    }
+
+    /// A report without runs: its columns have names and kinds, and no rows.
+    #[must_use]
+    pub fn empty() -> Self {
+        super::report(Vec::new(), 0, String::new())
+    }
+
+    /// A report for each run, of the same requests.
+    #[must_use]
+    pub fn split(self) -> Vec<Self> {
+        let of = |run| Self {
+            runs: vec![run],
+            seed: self.seed,
+            trace_digest: self.trace_digest.clone(),
+            trace: self.trace.clone(),
+            version: self.version,
+        };
+        self.runs.into_iter().map(of).collect()
+    }
+}
+
+impl Column {
+    /// Columns of the same length as CSV, under their names.
+    #[must_use]
+    pub fn csv(columns: &[Self]) -> String {
         let names: Vec<&str> = columns.iter().map(|column| column.name).collect();
         let mut text = names.join(",") + "\n";
-        let rows = self.runs.iter().map(|run| run.levels.len()).sum();
-        for row in 0..rows {
+        for row in 0..columns.first().map_or(0, |first| first.values.len()) {
             let cells = columns.iter().map(|column| column.values.cell(row));
             // Writing to a string cannot fail.
             let _ = writeln!(text, "{}", cells.collect::<Vec<_>>().join(","));

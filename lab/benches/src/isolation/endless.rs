@@ -57,7 +57,8 @@ fn talk(mut stream: UnixStream) -> anyhow::Result<()> {
         out.clear();
         match progress.outcome {
             Outcome::NeedMore => take(&mut stream, &mut part, &mut received)?,
-            Outcome::Aborted => return Ok(()),
+            // Neither offers TLS.
+            Outcome::Aborted | Outcome::StartTls => return Ok(()),
             Outcome::Done(_) => break,
         }
     }

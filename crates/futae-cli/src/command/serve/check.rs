@@ -5,6 +5,7 @@ use super::plan::Plan;
 use crate::command::volumes::Source;
 use crate::failure::Failure;
 use anyhow::anyhow;
+use futae_host::TlsOptions;
 use std::fs::File;
 use std::path::Path;
 
@@ -34,6 +35,8 @@ pub fn check(path: &Path) -> Result<String, Failure> {
             )));
         }
     }
+    let tls = plan.server.tls.as_ref().map_or(Ok(()), TlsOptions::check);
+    tls.map_err(|error| at(error.to_string()))?;
     for (option, socket) in plan.sockets() {
         let directory = socket.parent().filter(|it| !it.as_os_str().is_empty());
         if let Some(directory) = directory.filter(|it| !it.is_dir()) {

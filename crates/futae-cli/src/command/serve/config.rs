@@ -16,7 +16,7 @@ const EXPORT_OPTIONS: [&str; 4] = ["share", "class", "connections", "requests"];
 /// The same without a value.
 const EXPORT_FLAGS: [&str; 2] = ["protected", "read-only"];
 /// Options that may stand in an `[[export]]`, and then are of that export.
-const OF_EXPORT: [&str; 3] = ["listen", "feed", "samples-to"];
+const OF_EXPORT: [&str; 4] = ["listen", "feed", "samples-to", "tls-allow"];
 
 /// A configuration file, read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use super::super::observe_args::Observe;
 use super::super::volumes::{ClassNames, VolumeSpec, expand, refuse_twice};
 use super::opener::Opener;
-use super::{Args, Demotion};
+use super::{Args, Demotion, tls};
 use crate::defaults::SERVE_POLICY;
 use crate::failure::Failure;
 use futae_control::check_cache_bytes;
@@ -119,6 +119,7 @@ impl Plan {
             channels: args.evictions_disk,
             gates,
             insecure_tcp: args.insecure_tcp,
+            tls: args.tls.options().map_err(Failure::usage)?,
             control_access: control
                 .as_ref()
                 .map(|(_, access)| *access)
@@ -206,7 +207,8 @@ const KINDS: [&str; 3] = ["unix:", "tcp:", "vhost-user:"];
 /// One `--listen`.
 fn gate(text: &str, exports: &[VolumeSpec]) -> Result<Gate, String> {
     let wrong = |problem: String| format!("--listen {text}: {problem}");
-    let (rest, access) = Access::take_from(text).map_err(wrong)?;
+    let (rest, in_the_clear) = tls::take_off(text);
+    let (rest, access) = Access::take_from(rest).map_err(wrong)?;
     // An address begins with its kind; what is before it is an export.
     let is_plain = KINDS.iter().any(|kind| rest.starts_with(kind));
     let named = KINDS
@@ -238,6 +240,7 @@ fn gate(text: &str, exports: &[VolumeSpec]) -> Result<Gate, String> {
         address,
         export,
         access,
+        in_the_clear,
     })
 }
 

@@ -16,6 +16,7 @@ use tracing::{error, info, warn};
 pub(super) struct Running {
     file: ConfigFile,
     opener: Arc<Opener>,
+    has_tls: bool,
 }
 
 impl Running {
@@ -24,6 +25,7 @@ impl Running {
         Some(Self {
             file: args.file.clone()?,
             opener: Arc::clone(&plan.opener),
+            has_tls: plan.server.tls.is_some(),
         })
     }
 
@@ -36,13 +38,18 @@ impl Running {
                 return;
             }
         };
+        let tls = plan.server.tls.as_ref().filter(|_| self.has_tls);
+        if let Some(Err(problem)) = tls.map(|tls| server.reload_tls(tls)) {
+            error!("TLS: nothing has changed: {problem}");
+        }
         // What leaves makes room for what comes.
         let removed = remove_others(&plan, server);
         let resized = resize_all(&plan, server);
         let added = self.add_missing(&plan, server);
         let changed = change_policy(&plan, server);
         let path = new.path().display();
-        let waits = self.waits(&new, &plan.exports);
+        let mut waits = self.waits(&new, &plan.exports);
+        waits.retain(|what| tls.is_none() || !what.starts_with("tls-"));
         for what in &waits {
             warn!("{path}: {what}; this takes effect when futae serve is started again");
         }

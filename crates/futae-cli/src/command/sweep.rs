@@ -1,0 +1,90 @@
+//! `futae sweep`: a plan of many simulations, each of them a cell that is done once.
+
+mod cells;
+mod part;
+mod plan;
+mod work;
+
+use crate::failure::Failure;
+use crate::progress::Progress;
+use crate::save::print;
+use anyhow::anyhow;
+use cells::Cells;
+use part::Part;
+use plan::Plan;
+use std::path::PathBuf;
+
+/// Simulate policies × sizes × traces × seeds, as a plan says, and go on where a kill ended it
+///
+/// Each combination is a cell. A cell that is done is kept in the folder, so the same command goes on where it was
+/// ended, and ends with the same table. Several processes or machines that share the folder each take a part of the
+/// cells with --part; the command without --part then does what is left and writes the table.
+#[derive(clap::Args)]
+pub struct Args {
+    /// What to simulate, as TOML: traces, workloads, policies, sizes, levels, seeds
+    #[arg(value_name = "PLAN.toml")]
+    plan: PathBuf,
+    /// The folder of the cells and of the table, results.csv
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// Do only part I of N, counted from 1, and write no table
+    #[arg(long, value_name = "I/N")]
+    part: Option<Part>,
+    /// Threads [default: one for each processor]
+    #[arg(long)]
+    threads: Option<usize>,
+}
+
+/// Does the cells that are not done, and writes the table unless a part was asked for.
+pub fn run(args: &Args) -> Result<(), Failure> {
+    let plan = Plan::read(&args.plan)?;
+    let cells = Cells::open(&args.out, &plan)?;
+    let usual = || std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = args.threads.unwrap_or_else(usual);
+    let range = args
+        .part
+        .map_or(0..plan.cells.len(), |part| part.of(plan.cells.len()));
+    let mut todo = Vec::new();
+    for cell in range.clone() {
+        if !cells.is_done(cell)? {
+            todo.push(cell);
+        }
+    }
+    let before = range.len() - todo.len();
+    let progress = Progress::new("sweeping", false);
+    let failures = work::work(&plan, &cells, &todo, threads, &|done| progress.set(done));
+    drop(progress);
+    name_failed(&plan, &failures);
+    let done = todo.len() - failures.len();
+    let mut told = format!("{done} cells done, {before} were done before");
+    if args.part.is_none() {
+        let table = cells.write_table()?;
+        told += &format!(", {} failed; {}", failures.len(), table.display());
+    }
+    print(&format!("{told}\n"))?;
+    match failures.len() {
+        0 => Ok(()),
+        failed => Err(anyhow!(
+            "{failed} of {} cells failed; mend what is named above and give the same command again",
+            range.len()
+        )
+        .into()),
+    }
+}
+
+/// Names the cells that failed; those of one source that failed for the same reason, one after the other, in one line.
+fn name_failed(plan: &Plan, failures: &[(usize, String)]) {
+    let together = |a: &(usize, String), b: &(usize, String)| {
+        let is_same = plan.cells[a.0].source == plan.cells[b.0].source;
+        is_same && a.0 + 1 == b.0 && a.1 == b.1
+    };
+    for group in failures.chunk_by(together) {
+        let ((first, why), (last, _)) = (&group[0], &group[group.len() - 1]);
+        if first == last {
+            eprintln!("futae: cell {first}, {}: {why}", plan.cells[*first]);
+        } else {
+            let source = &plan.cells[*first].source_name;
+            eprintln!("futae: cells {first} to {last}, of {source}: {why}");
+        }
+    }
+}

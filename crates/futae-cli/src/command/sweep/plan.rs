@@ -1,0 +1,346 @@
+//! The plan of a sweep: what its file says, and the cells that come of it.
+
+use crate::failure::Failure;
+use anyhow::Context;
+use futae_policy::PolicySpec;
+use futae_sim::run::ViewChoice;
+use futae_sim::{LevelSpec, Link, WriteMode};
+use futae_trace::{Columns, Format, TraceOptions, WorkloadSpec};
+use futae_units::{BLOCK_BYTES_MAX, SIMULATED_BLOCK_BYTES_MIN, parse_block_bytes};
+use serde::Deserialize;
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+/// Cells that a sweep may have: what is kept of each in memory is small, but not nothing.
+const CELLS_MAX: usize = 1_000_000;
+
+/// The file, as written.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    traces: Vec<Files>,
+    #[serde(default)]
+    workloads: Vec<String>,
+    #[serde(default)]
+    policies: Vec<String>,
+    #[serde(default)]
+    sizes: Vec<String>,
+    #[serde(default)]
+    levels: Vec<Vec<String>>,
+    #[serde(default = "one_seed")]
+    seeds: Vec<u64>,
+    #[serde(default = "usual_block")]
+    block: String,
+    format: Option<String>,
+    columns: Option<String>,
+    #[serde(default)]
+    skip_bad: bool,
+    view: Option<String>,
+    link: Option<String>,
+    write_mode: Option<String>,
+    guests: Option<u32>,
+    warmup: Option<u64>,
+    requests: Option<u64>,
+}
+
+fn one_seed() -> Vec<u64> {
+    vec![1]
+}
+
+fn usual_block() -> String {
+    "4KiB".to_owned()
+}
+
+/// A trace file, or one for each guest.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Files {
+    One(String),
+    Guests(Vec<String>),
+}
+
+/// What is asked of the caches of a cell.
+#[derive(Debug)]
+pub enum Source {
+    /// A trace file for each guest: names as written, and where they are.
+    Traces(Vec<String>, Vec<PathBuf>),
+    /// A workload, which each guest has a copy of.
+    Workload(WorkloadSpec, String),
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Traces(names, _) => f.write_str(&names.join(" + ")),
+            Self::Workload(_, name) => f.write_str(name),
+        }
+    }
+}
+
+/// One simulation of the sweep.
+#[derive(Debug)]
+pub struct Cell {
+    /// The number of its source in the plan.
+    pub source: usize,
+    /// What the source is called.
+    pub source_name: String,
+    /// The seed.
+    pub seed: u64,
+    /// The levels, top down.
+    pub levels: Vec<LevelSpec>,
+}
+
+impl Cell {
+    /// Its levels in one text, top down.
+    pub fn hierarchy(&self) -> String {
+        let levels: Vec<String> = self.levels.iter().map(ToString::to_string).collect();
+        levels.join(" > ")
+    }
+}
+
+impl fmt::Display for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let hierarchy = self.hierarchy();
+        write!(
+            f,
+            "{} under {hierarchy}, seed {}",
+            self.source_name, self.seed
+        )
+    }
+}
+
+/// A plan, all of it checked but for the trace files.
+#[derive(Debug)]
+pub struct Plan {
+    /// What is asked for.
+    pub sources: Vec<Source>,
+    /// By source, then seed, then hierarchy.
+    pub cells: Vec<Cell>,
+    /// How trace files are read, with the size of a block.
+    pub options: TraceOptions,
+    /// What of a trace's request is a block.
+    pub view: ViewChoice,
+    /// Between all levels, where it is asked for.
+    pub link: Option<Link>,
+    /// When written data goes to the store.
+    pub write_mode: WriteMode,
+    /// Guests of workloads.
+    pub guests: u32,
+    /// Requests before counting begins.
+    pub warmup: Option<u64>,
+    /// Requests that are counted.
+    pub requests: Option<u64>,
+    /// All that decides what cells there are and what comes of them, as text.
+    pub manifest: String,
+}
+
+impl Plan {
+    /// Reads a plan. Names of traces are relative to its folder.
+    pub fn read(path: &Path) -> Result<Self, Failure> {
+        let shown = path.display();
+        let text =
+            fs::read_to_string(path).with_context(|| format!("cannot read the plan {shown}"))?;
+        let folder = path.parent().unwrap_or(Path::new(""));
+        Self::parsed(&text, folder).map_err(|failure| match failure {
+            Failure::Usage(why) => Failure::usage(format!("{shown}: {why}")),
+            other => other,
+        })
+    }
+
+    fn parsed(text: &str, folder: &Path) -> Result<Self, Failure> {
+        let file: File = toml::from_str(text).map_err(Failure::usage)?;
+        let sources = sources(&file, folder)?;
+        let hierarchies = hierarchies(&file)?;
+        let counts = [sources.len(), file.seeds.len(), hierarchies.len()];
+        let count = counts.iter().try_fold(1usize, |all, &n| all.checked_mul(n));
+        let Some(count) = count.filter(|&count| count <= CELLS_MAX) else {
+            let message = format!("a sweep has at most {CELLS_MAX} cells; make several plans");
+            return Err(Failure::usage(message));
+        };
+        if count == 0 {
+            return Err(Failure::usage(
+                "there is nothing to simulate: give traces or workloads, seeds, and policies with sizes or levels",
+            ));
+        }
+        let mut cells = Vec::with_capacity(count);
+        for (at, source) in sources.iter().enumerate() {
+            for &seed in &file.seeds {
+                cells.extend(hierarchies.iter().map(|levels| Cell {
+                    source: at,
+                    source_name: source.to_string(),
+                    seed,
+                    levels: levels.clone(),
+                }));
+            }
+        }
+        let block = parse_block_bytes(&file.block, SIMULATED_BLOCK_BYTES_MIN, BLOCK_BYTES_MAX);
+        let options = TraceOptions {
+            format: parsed::<Format>(file.format.as_deref())?,
+            columns: parsed::<Columns>(file.columns.as_deref())?,
+            unit_bytes: block.map_err(Failure::usage)?,
+            skip_bad: file.skip_bad,
+            ..TraceOptions::default()
+        };
+        let manifest = manifest(&file, &cells);
+        Ok(Self {
+            sources,
+            cells,
+            options,
+            view: parsed(file.view.as_deref())?.unwrap_or_default(),
+            link: parsed(file.link.as_deref())?,
+            write_mode: parsed(file.write_mode.as_deref())?.unwrap_or_default(),
+            guests: file.guests.unwrap_or(1),
+            warmup: file.warmup,
+            requests: file.requests,
+            manifest,
+        })
+    }
+}
+
+/// Every option and every cell. Two plans that come to the same may be written differently.
+fn manifest(file: &File, cells: &[Cell]) -> String {
+    let mut text = format!(
+        "version {:?}\nblock {:?}\nformat {:?}\ncolumns {:?}\nskip_bad {:?}\nview {:?}\nlink {:?}\nwrite_mode {:?}\n\
+         guests {:?}\nwarmup {:?}\nrequests {:?}\n",
+        env!("CARGO_PKG_VERSION"),
+        file.block,
+        file.format,
+        file.columns,
+        file.skip_bad,
+        file.view,
+        file.link,
+        file.write_mode,
+        file.guests,
+        file.warmup,
+        file.requests,
+    );
+    for (at, cell) in cells.iter().enumerate() {
+        text += &format!("cell {at} {cell}\n");
+    }
+    text
+}
+
+fn parsed<T: FromStr<Err: fmt::Display>>(text: Option<&str>) -> Result<Option<T>, Failure> {
+    text.map(str::parse).transpose().map_err(Failure::usage)
+}
+
+fn sources(file: &File, folder: &Path) -> Result<Vec<Source>, Failure> {
+    let mut all = Vec::new();
+    for trace in &file.traces {
+        let names = match trace {
+            Files::One(name) => vec![name.clone()],
+            Files::Guests(names) => names.clone(),
+        };
+        if names.is_empty() {
+            return Err(Failure::usage("a list of guests' traces is empty"));
+        }
+        let paths = names.iter().map(|name| folder.join(name)).collect();
+        all.push(Source::Traces(names, paths));
+    }
+    for name in &file.workloads {
+        let workload = name.parse().map_err(Failure::usage)?;
+        all.push(Source::Workload(workload, name.clone()));
+    }
+    if file.guests == Some(0) {
+        return Err(Failure::usage("guests = 0 leaves nobody to ask"));
+    }
+    if file.guests.is_some_and(|guests| guests > 1) && !file.traces.is_empty() {
+        return Err(Failure::usage(
+            "guests is for workloads; guests with traces are a list in the list: traces = [[\"a\", \"b\"]]",
+        ));
+    }
+    Ok(all)
+}
+
+/// The levels of each run: each policy with each size, then each list of levels with each of their sizes.
+fn hierarchies(file: &File) -> Result<Vec<Vec<LevelSpec>>, Failure> {
+    if file.policies.is_empty() != file.sizes.is_empty() {
+        return Err(Failure::usage(
+            "policies need sizes, and sizes need policies",
+        ));
+    }
+    let mut all = Vec::new();
+    for policy in &file.policies {
+        policy.parse::<PolicySpec>().map_err(Failure::usage)?;
+        for size in &file.sizes {
+            all.push(vec![level(policy, size)?]);
+        }
+    }
+    for levels in &file.levels {
+        let mut grown: Vec<Vec<LevelSpec>> = vec![Vec::new()];
+        for text in levels {
+            let Some((policy, sizes)) = text.rsplit_once(':') else {
+                let message = format!("level {text:?} is not POLICY:SIZE or POLICY:SIZE,SIZE");
+                return Err(Failure::usage(message));
+            };
+            let mut next = Vec::new();
+            for above in grown {
+                for size in sizes.split(',') {
+                    let mut levels = above.clone();
+                    levels.push(level(policy, size.trim())?);
+                    next.push(levels);
+                }
+                if next.len() > CELLS_MAX {
+                    return Err(Failure::usage(format!("{levels:?} are too many sizes")));
+                }
+            }
+            grown = next;
+        }
+        all.extend(grown.into_iter().filter(|levels| !levels.is_empty()));
+    }
+    Ok(all)
+}
+
+fn level(policy: &str, size: &str) -> Result<LevelSpec, Failure> {
+    format!("{policy}:{size}").parse().map_err(Failure::usage)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Plan, String> {
+        Plan::parsed(text, Path::new("x")).map_err(|failure| failure.to_string())
+    }
+
+    #[test]
+    fn a_plan_is_the_product_of_its_lists() {
+        let plan = parse(
+            "traces = ['a.csv', ['b.csv', '/c.csv']]\nworkloads = ['zipf(1.0):1MiB']\nseeds = [1, 2]\n\
+             policies = ['lru', '2q(kin=0.25)']\nsizes = ['1%', '10blocks']\n\
+             levels = [['lru:1%,2%', 'exclusive:10%,20%,30%']]\n",
+        )
+        .expect("a plan");
+        assert_eq!(plan.cells.len(), 3 * 2 * (2 * 2 + 2 * 3));
+        assert_eq!(plan.cells[4].hierarchy(), "lru:1% > exclusive:10%");
+        assert_eq!(plan.cells[20].source_name, "b.csv + /c.csv");
+        let Source::Traces(_, paths) = &plan.sources[1] else {
+            panic!("traces come first");
+        };
+        assert_eq!(paths, &[PathBuf::from("x/b.csv"), "/c.csv".into()]);
+    }
+
+    #[test]
+    fn a_plan_that_cannot_be_meant_is_refused() {
+        let bad = [
+            ("", "nothing to simulate"),
+            ("polices = []", "unknown field"),
+            ("workloads = ['zipf:1MiB']\npolicies = ['lru']", "sizes"),
+            (
+                "workloads = ['u:1MiB']\npolicies = ['lru']\nsizes = ['1%']",
+                "u",
+            ),
+            ("traces = ['a']\nlevels = [['lru']]", "POLICY:SIZE"),
+            ("traces = ['a']\nlevels = [['lur:1%']]", "did you mean lru"),
+            ("traces = [[]]\nlevels = [['lru:1%']]", "empty"),
+            ("traces = ['a']\nlevels = [['lru:1%']]\nguests = 2", "list"),
+        ];
+        for (text, expected) in bad {
+            let error = parse(text).map(|_| ()).expect_err(text);
+            assert!(error.contains(expected), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! Doing the cells: on several threads, each trace read once for all of its cells.
+
+use super::cells::Cells;
+use super::plan::{Cell, Plan, Source};
+use crate::command::trace_args::{say_doubts, say_skipped};
+use futae_sim::run::{TraceSimulation, Traces, in_parallel};
+use futae_sim::{Report, SimulationSpec, links, simulate_all};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+/// A trace that was read, or why it was not.
+type Shared = Arc<OnceLock<Result<Traces, String>>>;
+
+/// Cells that are simulated at once: of one source and seed, and where they have a level below, with the same first
+/// level.
+struct Unit {
+    cells: Vec<usize>,
+}
+
+/// Does the cells and keeps what comes of them. Returns those that failed, each with the reason. Cells of a trace
+/// share its reading; a trace is forgotten once its cells are done, so that at most one for each thread is in memory.
+pub fn work(
+    plan: &Plan,
+    cells: &Cells<'_>,
+    todo: &[usize],
+    threads: usize,
+    progress: &(dyn Fn(f64) + Sync),
+) -> Vec<(usize, String)> {
+    let units = units(plan, todo);
+    let traces = Library::new(plan, &units);
+    let failures = in_parallel(units.len(), threads, progress, |at, progress| {
+        let unit = &units[at];
+        let source = plan.cells[unit.cells[0]].source;
+        let outcome = match &plan.sources[source] {
+            Source::Traces(..) => {
+                let shared = traces.of(source);
+                let read = shared.get_or_init(|| read(plan, source));
+                read.as_ref()
+                    .map_err(String::clone)
+                    .and_then(|traces| of_trace(plan, unit, traces, progress))
+            }
+            Source::Workload(..) => of_workload(plan, unit, progress),
+        };
+        traces.done(source);
+        let kept = outcome.and_then(|reports| {
+            let mut pairs = unit.cells.iter().zip(reports);
+            pairs.try_for_each(|(&cell, report)| {
+                cells
+                    .keep(cell, &report)
+                    .map_err(|failure| failure.to_string())
+            })
+        });
+        progress(1.0);
+        match kept {
+            Ok(()) => Vec::new(),
+            Err(why) => unit.cells.iter().map(|&cell| (cell, why.clone())).collect(),
+        }
+    });
+    failures.into_iter().flatten().collect()
+}
+
+fn units(plan: &Plan, todo: &[usize]) -> Vec<Unit> {
+    let together = |&a: &usize, &b: &usize| {
+        let (a, b) = (&plan.cells[a], &plan.cells[b]);
+        let is_workload = matches!(plan.sources[a.source], Source::Workload(..));
+        let below = a.levels.len() > 1 && b.levels.len() > 1;
+        is_workload
+            && below
+            && (a.source, a.seed) == (b.source, b.seed)
+            && a.levels[0] == b.levels[0]
+    };
+    let groups = todo.chunk_by(together);
+    groups
+        .map(|cells| Unit {
+            cells: cells.to_vec(),
+        })
+        .collect()
+}
+
+/// Traces that are in memory, and how many units need them yet.
+struct Library(Mutex<BTreeMap<usize, (Shared, usize)>>);
+
+impl Library {
+    fn new(plan: &Plan, units: &[Unit]) -> Self {
+        let mut all: BTreeMap<usize, (Shared, usize)> = BTreeMap::new();
+        for unit in units {
+            all.entry(plan.cells[unit.cells[0]].source).or_default().1 += 1;
+        }
+        Self(Mutex::new(all))
+    }
+
+    fn of(&self, source: usize) -> Shared {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.entry(source).or_default().0.clone()
+    }
+
+    /// One unit needs it no more.
+    fn done(&self, source: usize) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, needed)) = all.get_mut(&source) {
+            *needed = needed.saturating_sub(1);
+            if *needed == 0 {
+                all.remove(&source);
+            }
+        }
+    }
+}
+
+fn read(plan: &Plan, source: usize) -> Result<Traces, String> {
+    let Source::Traces(_, paths) = &plan.sources[source] else {
+        return Err("it is no trace".to_owned());
+    };
+    let traces = Traces::read(paths, &plan.options, plan.view, &mut |_| ());
+    let traces = traces.map_err(|error| error.to_string())?;
+    say_skipped(traces.facts().records_skipped);
+    say_doubts(&traces.facts().doubts);
+    Ok(traces)
+}
+
+fn of_trace(
+    plan: &Plan,
+    unit: &Unit,
+    traces: &Traces,
+    progress: &mut dyn FnMut(f64),
+) -> Result<Vec<Report>, String> {
+    let one = |&at: &usize| {
+        let Cell { levels, seed, .. } = &plan.cells[at];
+        let simulation = TraceSimulation {
+            links: links(levels, plan.link),
+            levels: levels.clone(),
+            write_mode: plan.write_mode,
+            seed: *seed,
+            warmup_requests: plan.warmup.unwrap_or(0),
+            requests: plan.requests,
+        };
+        let report = traces.simulate(&[simulation], plan.options.unit_bytes, 1, &|_| ());
+        report.map_err(|error| error.to_string())
+    };
+    progress(0.0);
+    unit.cells.iter().map(one).collect()
+}
+
+fn of_workload(
+    plan: &Plan,
+    unit: &Unit,
+    progress: &mut dyn FnMut(f64),
+) -> Result<Vec<Report>, String> {
+    progress(0.0);
+    let specs = unit.cells.iter().map(|&at| {
+        let Cell {
+            source,
+            levels,
+            seed,
+            ..
+        } = &plan.cells[at];
+        let Source::Workload(workload, _) = &plan.sources[*source] else {
+            return Err("it is no workload".to_owned());
+        };
+        Ok(SimulationSpec {
+            links: links(levels, plan.link),
+            levels: levels.clone(),
+            write_mode: plan.write_mode,
+            guests: plan.guests,
+            workload: workload.clone(),
+            block_bytes: plan.options.unit_bytes,
+            seed: *seed,
+            warmup_requests: plan.warmup,
+            requests: plan.requests,
+        })
+    });
+    let specs = specs.collect::<Result<Vec<_>, _>>()?;
+    let report = simulate_all(&specs, 1, &|_| ()).map_err(|error| error.to_string())?;
+    Ok(report.split())
+}

@@ -1,0 +1,224 @@
+//! TLS on a socket, without a thread of its own and without waiting where plain sockets would not.
+
+use super::certificates::ServerTerms;
+use super::{TlsError, names};
+use rustix::fd::BorrowedFd;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+use rustls::{Error, ServerConnection};
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
+use std::sync::Arc;
+
+/// Most bytes that are encrypted before the socket has taken them.
+const UNSENT_BYTES_MAX: usize = 64 * 1024;
+
+/// The server's side of TLS on one socket.
+pub(crate) struct TlsStream<'a> {
+    socket: BorrowedFd<'a>,
+    tls: ServerConnection,
+    problem: Option<String>,
+}
+
+/// The socket as rustls uses it.
+struct Raw<'a>(BorrowedFd<'a>, RecvFlags);
+
+impl Read for Raw<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        Ok(recv(self.0, buffer, self.1).map(|(received, _)| received)?)
+    }
+}
+
+impl Write for Raw<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(send(
+            self.0,
+            bytes,
+            SendFlags::DONTWAIT | SendFlags::NOSIGNAL,
+        )?)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// What an operator has to know of a failure.
+fn in_words(error: &Error) -> String {
+    match error {
+        Error::NoCertificatesPresented => {
+            "the client showed no certificate that an authority in --tls-client-ca has signed"
+                .to_owned()
+        }
+        Error::InvalidCertificate(why) => {
+            format!("the client's certificate is refused: {why:?}")
+        }
+        Error::AlertReceived(alert) => {
+            format!(
+                "the client gave up and says {alert:?}; it may not know the authority of the server's certificate"
+            )
+        }
+        Error::InvalidMessage(why) => format!("the client sent what is no TLS: {why:?}"),
+        other => other.to_string(),
+    }
+}
+
+/// What the socket said.
+fn errno(error: &io::Error) -> Errno {
+    Errno::from_io_error(error).unwrap_or(Errno::IO)
+}
+
+impl<'a> TlsStream<'a> {
+    pub(crate) fn new(socket: BorrowedFd<'a>, terms: &ServerTerms) -> Result<Self, TlsError> {
+        let tls = ServerConnection::new(Arc::clone(&terms.config));
+        let mut tls = tls.map_err(|error| TlsError(error.to_string()))?;
+        tls.set_buffer_limit(Some(UNSENT_BYTES_MAX));
+        Ok(Self {
+            socket,
+            tls,
+            problem: None,
+        })
+    }
+
+    /// The handshake: the names in the client's certificate, if it has one. `wait` waits for the socket, to send
+    /// (true) or to receive.
+    pub(crate) fn shake_hands<E: From<TlsError>>(
+        &mut self,
+        mut wait: impl FnMut(bool) -> Result<(), E>,
+    ) -> Result<Vec<String>, E> {
+        let gone = |error: Errno| TlsError(format!("the connection ended: {error}"));
+        while self.tls.is_handshaking() || self.tls.wants_write() {
+            self.flush().map_err(gone)?;
+            if self.tls.wants_write() {
+                wait(true)?;
+                continue;
+            }
+            if !self.tls.is_handshaking() {
+                break;
+            }
+            match self.pull(RecvFlags::DONTWAIT) {
+                Ok(true) => {}
+                Ok(false) => return Err(TlsError("the client left in the middle".into()).into()),
+                Err(Errno::AGAIN) => wait(false)?,
+                Err(error) => {
+                    let problem = self.problem.take();
+                    return Err(problem.map_or_else(|| gone(error), TlsError).into());
+                }
+            }
+        }
+        let certificate = self.tls.peer_certificates().and_then(<[_]>::first);
+        Ok(certificate.map(names::of).unwrap_or_default())
+    }
+
+    pub(crate) fn socket(&self) -> BorrowedFd<'a> {
+        self.socket
+    }
+
+    pub(crate) fn problem(&self) -> Option<&str> {
+        self.problem.as_deref()
+    }
+
+    /// Receives once from the socket and decrypts that; false is the end.
+    fn pull(&mut self, flags: RecvFlags) -> Result<bool, Errno> {
+        let received = loop {
+            match self.tls.read_tls(&mut Raw(self.socket, flags)) {
+                Ok(received) => break received,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(errno(&error)),
+            }
+        };
+        if received == 0 {
+            return Ok(false);
+        }
+        if let Err(error) = self.tls.process_new_packets() {
+            self.problem = Some(in_words(&error));
+            // The peer is told why, if it listens.
+            let _ = self.flush();
+            return Err(Errno::PROTO);
+        }
+        self.flush()?;
+        Ok(true)
+    }
+
+    pub(crate) fn receive(
+        &mut self,
+        slices: &mut [IoSliceMut<'_>],
+        flags: RecvFlags,
+    ) -> Result<usize, Errno> {
+        loop {
+            if let Some(received) = self.decrypted(slices) {
+                return Ok(received);
+            }
+            // An answer of TLS itself has to leave before there is anything to wait for.
+            let must_send = self.tls.wants_write() && !flags.contains(RecvFlags::DONTWAIT);
+            if must_send {
+                return Err(Errno::AGAIN);
+            }
+            if !self.pull(flags)? {
+                return Ok(0);
+            }
+        }
+    }
+
+    /// Takes what was decrypted; none if there is nothing yet.
+    fn decrypted(&mut self, slices: &mut [IoSliceMut<'_>]) -> Option<usize> {
+        let mut total = 0;
+        for slice in slices.iter_mut().filter(|slice| !slice.is_empty()) {
+            match self.tls.reader().read(slice) {
+                Ok(received) if received == slice.len() => total += received,
+                Ok(received) => return Some(total + received),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    return (total > 0).then_some(total);
+                }
+                // It ended without a word, as on a plain socket.
+                Err(_) => return Some(total),
+            }
+        }
+        Some(total)
+    }
+
+    /// Encrypts and sends until all is taken or the socket takes no more.
+    pub(crate) fn send(&mut self, mut slices: &mut [IoSlice<'_>]) -> Result<usize, Errno> {
+        let mut taken = 0;
+        IoSlice::advance_slices(&mut slices, 0);
+        while !slices.is_empty() {
+            let wrote = self.tls.writer().write_vectored(slices);
+            let wrote = wrote.map_err(|error| errno(&error))?;
+            IoSlice::advance_slices(&mut slices, wrote);
+            taken += wrote;
+            self.flush()?;
+            if self.tls.wants_write() {
+                break;
+            }
+        }
+        if taken == 0 && !slices.is_empty() {
+            return Err(Errno::AGAIN);
+        }
+        Ok(taken)
+    }
+
+    pub(crate) fn has_unsent(&self) -> bool {
+        self.tls.wants_write()
+    }
+
+    pub(crate) fn flush(&mut self) -> Result<usize, Errno> {
+        let mut sent = 0;
+        while self.tls.wants_write() {
+            match self
+                .tls
+                .write_tls(&mut Raw(self.socket, RecvFlags::empty()))
+            {
+                Ok(wrote) => sent += wrote,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(errno(&error)),
+            }
+        }
+        Ok(sent)
+    }
+
+    pub(crate) fn say_goodbye(&mut self) {
+        self.tls.send_close_notify();
+        // A peer that takes nothing more has no use for it.
+        let _ = self.flush();
+    }
+}
