@@ -10,18 +10,16 @@ The numbers are those of the command ``futae``, to the last bit: both are the sa
 
 import json as _json
 import os as _os
-import warnings as _warnings
 
 from . import _native
 from ._frames import frame_of as _frame_of
 from ._frames import rows_of as _rows_of
 from ._native import Error, __version__
+from ._traces import FutaeWarning, Request, Trace
+from ._traces import reading as _reading
+from ._traces import warn as _warn
 
-__all__ = ["Error", "FutaeWarning", "__version__", "policies", "simulate"]
-
-
-class FutaeWarning(UserWarning):
-    """Why a result may not be what was meant: what the command prints after ``warning:``."""
+__all__ = ["Error", "FutaeWarning", "Request", "Trace", "__version__", "mrc", "policies", "simulate"]
 
 
 def simulate(
@@ -50,7 +48,7 @@ def simulate(
 
     The arguments are the options of ``futae sim``, and the columns the keys of ``futae sim --json``.
 
-    source: the path of a trace, or a workload such as ``"zipf(1.0):1GiB"``. A list of several has one for each guest.
+    source: the path of a trace, a :class:`Trace`, or a workload such as ``"zipf(1.0):1GiB"``. A list of several has one for each guest.
     levels: top down, each ``"POLICY:SIZE"`` or ``("POLICY", SIZE)``. A list of lists has one run for each list.
     sizes: each stands in turn for the size of those levels that name none: one run for each.
     policies: each is in turn the policy of a single level, at each of ``sizes``.
@@ -75,6 +73,8 @@ def simulate(
     Raises ``futae.Error``, a ``ValueError``, with the message of the command line. Ctrl-C ends a simulation. Other
     threads of Python run meanwhile.
     """
+    if isinstance(source, Trace):
+        block, format, columns, skip_bad = source.options
     sources = [source] if isinstance(source, (str, _os.PathLike)) else list(source)
     hierarchies = _hierarchies(levels, sizes, policies)
     settings = {
@@ -109,20 +109,71 @@ def policies(frame=None):
     return _frame_of(_json.loads(_native.policies()), frame)
 
 
-def _reading(block, format, columns, skip_bad, view):
-    """How requests are read, as the native half takes it."""
-    return {
-        "block": str(block),
-        "format": format,
-        "columns": columns,
-        "skip_bad": skip_bad,
-        "view": view,
+def mrc(
+    source,
+    policy="lru",
+    *,
+    sizes=None,
+    points=40,
+    exact=False,
+    shards=None,
+    shards_blocks=None,
+    mini=None,
+    requests=None,
+    seed=1,
+    block="4KiB",
+    format=None,
+    columns=None,
+    skip_bad=False,
+    view=None,
+    progress=None,
+    frame=None,
+):
+    """Computes a miss-ratio curve, and returns a frame with a row for each point: those of ``futae mrc --csv``.
+
+    Columns: ``method``, ``cache_blocks``, ``cache_bytes`` and ``miss_ratio``. The arguments are the options of
+    ``futae mrc``. Without a method the curve is exact.
+
+    source: the path of a trace, a :class:`Trace`, or a workload.
+    policy: the policy, such as ``"lru"`` or ``"2q(k_in=0.3)"``.
+    sizes: of the caches; if not given, ``points`` sizes evenly spaced up to all blocks.
+    exact: the exact curve beside a sampled one.
+    shards: sample this share of the blocks (SHARDS, fixed rate; lru only).
+    shards_blocks: sample so many blocks (SHARDS, fixed size; lru only).
+    mini: simulate small caches under the requests for this share of the blocks (any policy).
+    requests: use so many requests.
+    The others, ``frame`` among them, are as in :func:`simulate`; ``"report"`` is what ``futae mrc --json`` prints.
+    """
+    if isinstance(source, Trace):
+        block, format, columns, skip_bad = source.options
+    wanted = {
+        "policy": policy,
+        "exact": exact,
+        "shards": shards,
+        "shards_blocks": shards_blocks,
+        "mini": mini,
+        "sizes": None if sizes is None else [_size(size) for size in _listed(sizes, "sizes")],
+        "points": points,
+        "requests": requests,
+        "seed": seed,
     }
-
-
-def _warn(doubts):
-    for doubt in doubts:
-        _warnings.warn(doubt, FutaeWarning, stacklevel=3)
+    reading = _reading(block, format, columns, skip_bad, view)
+    text, doubts = _native.mrc(_os.fspath(source), wanted, reading, progress)
+    _warn(doubts)
+    report = _json.loads(text)
+    if frame == "report":
+        return report
+    rows = [
+        {
+            "method": curve["method"],
+            "cache_blocks": point["blocks"],
+            "cache_bytes": point["blocks"] * report["block_bytes"],
+            "miss_ratio": point["miss_ratio"],
+        }
+        for curve in report["curves"]
+        for point in curve["points"]
+    ]
+    return _frame_of(rows, frame)
 
 
 def _size(size):

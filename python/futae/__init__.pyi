@@ -1,13 +1,39 @@
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from os import PathLike
-from typing import Any, Literal, SupportsIndex, Union, overload
+from typing import Any, Literal, NamedTuple, SupportsIndex, Union, overload
 
+from numpy import ndarray
 from pandas import DataFrame
 
 __version__: str
 
 class Error(ValueError): ...
 class FutaeWarning(UserWarning): ...
+
+class Request(NamedTuple):
+    time_us: Union[int, None]
+    offset_bytes: int
+    length_bytes: int
+    volume: int
+    guest: int
+    is_write: bool
+
+class Trace(PathLike[str]):
+    path: str
+    def __init__(
+        self,
+        path: Union[str, PathLike[str]],
+        *,
+        format: Union[str, None] = None,
+        columns: Union[str, None] = None,
+        skip_bad: bool = False,
+        block: Union[str, int] = "4KiB",
+    ) -> None: ...
+    def __fspath__(self) -> str: ...
+    def __iter__(self) -> Iterator[Request]: ...
+    def batches(self, requests: int = ...) -> Iterator[ndarray[Any, Any]]: ...
+    def to_numpy(self) -> ndarray[Any, Any]: ...
+    def info(self) -> dict[str, Any]: ...
 
 _Path = Union[str, PathLike[str]]
 _Size = Union[str, SupportsIndex]
@@ -86,3 +112,23 @@ def simulate(
     frame: Union[Literal["pandas", "polars"], None] = None,
 ) -> DataFrame: ...
 def policies(frame: Union[Literal["pandas", "polars", "dict"], None] = None) -> Any: ...
+def mrc(
+    source: _Path,
+    policy: str = "lru",
+    *,
+    sizes: Union[Sequence[_Size], None] = None,
+    points: int = 40,
+    exact: bool = False,
+    shards: Union[float, None] = None,
+    shards_blocks: Union[int, None] = None,
+    mini: Union[float, None] = None,
+    requests: Union[int, None] = None,
+    seed: int = 1,
+    block: Union[str, int] = "4KiB",
+    format: Union[str, None] = None,
+    columns: Union[str, None] = None,
+    skip_bad: bool = False,
+    view: Union[Literal["start", "blocks"], None] = None,
+    progress: Union[Callable[[float], object], None] = None,
+    frame: Union[Literal["pandas", "polars", "dict", "report"], None] = None,
+) -> Any: ...

@@ -51,7 +51,7 @@ struct Asked {
     threads: usize,
 }
 
-fn parsed<T: FromStr<Err: Display>>(text: &str) -> PyResult<T> {
+pub fn parsed<T: FromStr<Err: Display>>(text: &str) -> PyResult<T> {
     text.parse().map_err(refused)
 }
 

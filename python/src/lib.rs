@@ -2,7 +2,9 @@
 //! command line prints. `futae/__init__.py` makes frames of it.
 
 mod ask;
+mod curve;
 mod patience;
+mod trace;
 
 use pyo3::prelude::*;
 
@@ -50,5 +52,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("Error", module.py().get_type::<error::Error>())?;
     module.add_function(wrap_pyfunction!(policies, module)?)?;
     module.add_function(wrap_pyfunction!(ask::simulate, module)?)?;
+    module.add_function(wrap_pyfunction!(curve::mrc, module)?)?;
+    module.add_class::<trace::Reader>()?;
     Ok(())
 }

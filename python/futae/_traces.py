@@ -1,0 +1,114 @@
+"""Trace files."""
+
+import collections
+import os
+import struct
+import warnings
+
+from . import _native
+from ._native import Error
+
+# The fields of a record as `src/trace.rs` puts them down.
+_FIELDS = [
+    ("time_us", "<i8"),
+    ("offset_bytes", "<u8"),
+    ("length_bytes", "<u8"),
+    ("volume", "<u2"),
+    ("guest", "<u2"),
+    ("is_write", "?"),
+]
+_RECORD = struct.Struct("<qQQHH?")
+# Requests that are read at a time.
+_BATCH = 1 << 16
+
+Request = collections.namedtuple("Request", [name for name, _ in _FIELDS])
+Request.__doc__ = "One request of a trace. ``time_us`` is in microseconds, or None where the trace has no times."
+
+
+class FutaeWarning(UserWarning):
+    """Why a result may not be what was meant: what the command prints after ``warning:``."""
+
+
+class Trace:
+    """A trace file, in any format and compression that ``futae`` reads.
+
+    >>> trace = futae.Trace("some.csv.zst")
+    >>> for request in trace:
+    ...     print(request.offset_bytes, request.is_write)
+
+    Each iteration reads the file from its first request, in memory that does not depend on its length.
+
+    ``path`` is where the file is; ``format``, ``columns``, ``skip_bad`` and ``block`` are the options of the
+    command line, and go along to :func:`simulate` and :func:`mrc`.
+    """
+
+    def __init__(self, path, *, format=None, columns=None, skip_bad=False, block="4KiB"):
+        self.path = os.fspath(path)
+        self.options = (block, format, columns, skip_bad)
+        # So that what is wrong is said here and now.
+        self._open()
+
+    def __fspath__(self):
+        return self.path
+
+    def __repr__(self):
+        return f"futae.Trace({self.path!r})"
+
+    def _open(self):
+        return _native.Reader(self.path, reading(*self.options, None))
+
+    def __iter__(self):
+        reader = self._open()
+        while records := reader.read(_BATCH):
+            for time, *rest in _RECORD.iter_unpack(records):
+                yield Request(None if time < 0 else time, *rest)
+        warn(_remarks(reader))
+
+    def batches(self, requests=_BATCH):
+        """Structured NumPy arrays of at most so many requests each, to go through a trace of any length."""
+        import numpy
+
+        if requests < 1:
+            raise Error(f"requests={requests}: a batch has at least one request")
+        reader = self._open()
+        while records := reader.read(requests):
+            yield numpy.frombuffer(records, dtype=_FIELDS)
+        warn(_remarks(reader))
+
+    def to_numpy(self):
+        """All requests as one structured NumPy array, of which a time of -1 stands for none. It cannot be written to."""
+        import numpy
+
+        reader = self._open()
+        records = reader.read(2**62)
+        warn(_remarks(reader))
+        return numpy.frombuffer(records, dtype=_FIELDS)
+
+    def info(self):
+        """What the file is: ``format``, ``compression``, ``volumes`` (their names, where it has names) and ``doubts``."""
+        reader = self._open()
+        reader.read(_BATCH)
+        format, compression, volumes, _, doubts = reader.facts()
+        return {"format": format, "compression": compression, "volumes": volumes, "doubts": doubts}
+
+
+def reading(block, format, columns, skip_bad, view):
+    """How requests are read, as the native half takes it."""
+    return {
+        "block": str(block),
+        "format": format,
+        "columns": columns,
+        "skip_bad": skip_bad,
+        "view": view,
+    }
+
+
+def _remarks(reader):
+    _, _, _, skipped, doubts = reader.facts()
+    return doubts + [f"{skipped} bad records left out"] * (skipped > 0)
+
+
+def warn(doubts):
+    """Warns the caller of the caller."""
+    for doubt in doubts:
+        warnings.warn(doubt, FutaeWarning, stacklevel=3)
