@@ -4,6 +4,12 @@ use futae_tests::binary::{futae, run};
 use serde_json::Value;
 use std::fs;
 
+/// Runs a command that must succeed.
+fn does(arguments: &[&str]) {
+    let output = run(arguments);
+    assert!(output.status.success(), "{arguments:?}: {output:?}");
+}
+
 #[test]
 fn exact_policies_count_as_libcachesim_does() {
     let same = [
@@ -58,7 +64,7 @@ fn results_are_drawn_with_their_values() {
     fs::write(path("sim.json"), &json).expect("written");
     let report: Value = serde_json::from_slice(&json).expect("JSON");
     for kind in ["mrc", "hit-ratio"] {
-        run(&["plot", kind, &path("sim.json"), "-o", &path("a.svg")]);
+        does(&["plot", kind, &path("sim.json"), "-o", &path("a.svg")]);
         let svg = fs::read_to_string(path("a.svg")).expect("a picture");
         assert_eq!(svg.matches("<path class=\"pt").count(), 4);
         for run in report["runs"].as_array().expect("runs") {
@@ -74,8 +80,8 @@ fn results_are_drawn_with_their_values() {
     }
     let plan = "workloads = ['zipf(1.0):4MiB']\nlevels = [['lru:2%,5%', 'exclusive:5%,10%,20%']]\nseeds = [1, 2]\n";
     fs::write(path("plan.toml"), plan).expect("a plan");
-    run(&["sweep", &path("plan.toml"), "--out", &path("o")]);
-    run(&[
+    does(&["sweep", &path("plan.toml"), "--out", &path("o")]);
+    does(&[
         "plot",
         "heat-map",
         &path("o/results.csv"),

@@ -13,7 +13,7 @@ use tracing::info;
 #[command(next_help_heading = "Watching")]
 pub(super) struct ObserveArgs {
     /// Address of an HTTP server that answers GET /metrics with counters as OpenMetrics text, for Prometheus:
-    /// tcp:HOST:PORT, on loopback (a server takes others with --insecure-tcp), or unix:PATH[,mode=OCTAL][,owner=NAME][,group=NAME]
+    /// tcp:HOST:PORT, on loopback (a server takes others with --insecure-tcp), or `unix:PATH[,mode=OCTAL][,owner=NAME][,group=NAME]`
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<String>,
     /// Address of an HTTP server with one page for people: hit ratios, who holds what, stores, agents. It needs no network and no

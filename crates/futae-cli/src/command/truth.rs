@@ -85,7 +85,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             .collect::<Result<Vec<_>, Failure>>()?;
         let (begin, share) = (done as f64, specs.len() as f64);
         let report = simulate_all(&specs, threads, &|part| {
-            progress.set((begin + part * share) / all)
+            progress.set((begin + part * share) / all);
         })?;
         for (row, run) in group.iter_mut().zip(&report.runs) {
             row.futae_misses = run.levels.iter().map(|level| level.counters.misses).sum();
