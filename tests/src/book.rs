@@ -100,7 +100,11 @@ pub fn page(text: &str) -> Page {
 fn is_command(line: &str) -> bool {
     let line = line.trim_start();
     let line = line.strip_prefix("$ ").unwrap_or(line);
-    line.starts_with("futae ") && line.contains(" --") && !line.contains("[OPTIONS]")
+    // The usage of a command has names in place of values: `[OPTIONS]`, `<FILE>`.
+    let mut after = line.split('<').skip(1);
+    let is_usage =
+        line.contains("[OPTIONS]") || after.any(|rest| rest.starts_with(char::is_uppercase));
+    line.starts_with("futae ") && line.contains(" --") && !is_usage
 }
 
 /// One line of a fence of commands: a command, more of one, or what one prints.
