@@ -161,7 +161,7 @@ class AsTheCommandLine(unittest.TestCase):
 class WhileItRuns(unittest.TestCase):
     """Of simulations that would take minutes."""
 
-    LONG = dict(source="zipf(1.0):1GiB", levels=["arc:10000blocks"], requests=10**12)
+    LONG = dict(source="zipf(1.0):1GiB", levels=["arc:10000blocks"], requests=10**9)
 
     def test_others_run_and_an_exception_of_progress_ends_it(self):
         class Enough(Exception):
@@ -201,7 +201,9 @@ class WhileItRuns(unittest.TestCase):
 
     def test_an_interrupt_ends_it(self):
         script = (
-            "import futae\n"
+            # A program that a shell started in the background ignores SIGINT, and so do its children.
+            "import futae, signal\n"
+            "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
             "seen = []\n"
             "def progress(part):\n"
             "    seen or print('begun', flush=True)\n"
