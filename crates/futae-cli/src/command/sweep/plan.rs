@@ -310,7 +310,7 @@ mod tests {
     fn a_plan_is_the_product_of_its_lists() {
         let plan = parse(
             "traces = ['a.csv', ['b.csv', '/c.csv']]\nworkloads = ['zipf(1.0):1MiB']\nseeds = [1, 2]\n\
-             policies = ['lru', '2q(kin=0.25)']\nsizes = ['1%', '10blocks']\n\
+             policies = ['lru', '2q(k_in=0.25)']\nsizes = ['1%', '10blocks']\n\
              levels = [['lru:1%,2%', 'exclusive:10%,20%,30%']]\n",
         )
         .expect("a plan");
@@ -328,7 +328,7 @@ mod tests {
         let bad = [
             ("", "nothing to simulate"),
             ("polices = []", "unknown field"),
-            ("workloads = ['zipf:1MiB']\npolicies = ['lru']", "sizes"),
+            ("workloads = ['zipf(1.0):1MiB']\npolicies = ['lru']", "sizes"),
             (
                 "workloads = ['u:1MiB']\npolicies = ['lru']\nsizes = ['1%']",
                 "u",
