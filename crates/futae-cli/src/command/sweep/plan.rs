@@ -328,7 +328,10 @@ mod tests {
         let bad = [
             ("", "nothing to simulate"),
             ("polices = []", "unknown field"),
-            ("workloads = ['zipf(1.0):1MiB']\npolicies = ['lru']", "sizes"),
+            (
+                "workloads = ['zipf(1.0):1MiB']\npolicies = ['lru']",
+                "sizes",
+            ),
             (
                 "workloads = ['u:1MiB']\npolicies = ['lru']\nsizes = ['1%']",
                 "u",
