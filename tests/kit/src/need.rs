@@ -1,7 +1,7 @@
 //! What a test needs of the machine that it runs on, and what it does where that is missing.
 //!
 //! A test that cannot run prints `skipped:` and the reason, and passes. `FUTAE_REQUIRE` names what this machine
-//! must have, separated by commas, such as `fuse,root,qemu`; `all` names everything but `traces` and `vsock`. A test that is
+//! must have, separated by commas, such as `fuse,root,qemu`; `all` names everything but `python`, `traces` and `vsock`. A test that is
 //! skipped for want of something that is named there fails.
 
 use std::fmt;
@@ -36,6 +36,7 @@ pub enum Need {
     /// Reading and writing Parquet, a feature of `futae-trace` that the whole workspace switches on.
     Parquet,
     /// Python with its `venv`, and a package index that has what `python/requirements-test.txt` names.
+    /// `all` does not name it: the index is of the network, not of the machine.
     Python,
     /// Sockets between a guest and its host. `all` does not name them: a test boots a guest that has them.
     Vsock,
@@ -44,7 +45,7 @@ pub enum Need {
 }
 
 /// What `all` does not name.
-const NOT_OF_ALL: [Need; 2] = [Need::Traces, Need::Vsock];
+const NOT_OF_ALL: [Need; 3] = [Need::Python, Need::Traces, Need::Vsock];
 
 impl Need {
     /// Everything that can be declared.
