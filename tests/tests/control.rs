@@ -65,7 +65,10 @@ fn a_mount_is_resized_and_refuses_what_it_does_not_know() {
             r#"{"command":"resize","cache":"8blocks","export":"x"}"#,
             "export",
         ),
-        (r#"{"command":"explode"}"#, "there are end-record, policy, record, recorded, resize, status"),
+        (
+            r#"{"command":"explode"}"#,
+            "there are end-record, policy, record, recorded, resize, status",
+        ),
         ("no json", "not an order"),
     ] {
         let answer = stage.order(order);
