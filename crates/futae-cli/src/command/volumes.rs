@@ -34,6 +34,11 @@ impl Source {
     pub fn new(text: &str) -> Result<Self, String> {
         if text.contains("://") {
             let uri = text.parse::<NbdUri>().map_err(|error| error.to_string())?;
+            if uri.tls {
+                return Err(format!(
+                    "{text}: TLS is for clients of futae serve; a store is read in the clear only: use nbd or nbd+unix, or a tunnel"
+                ));
+            }
             return Ok(Self::Nbd(uri));
         }
         Ok(Self::File(text.into()))
