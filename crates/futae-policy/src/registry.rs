@@ -1,6 +1,7 @@
 //! Every policy by name, with its traits. A new policy is one file in `replace/` and one line here;
 //! its module, its name on every command line, its card and its contract test follow from that line.
 
+use crate::external;
 use crate::replace;
 use crate::{Arguments, PolicySpec, RegisteredPolicy, SpecError, Trait};
 
@@ -121,6 +122,9 @@ pub fn visit<V: Visit>(
     shape: &Shape,
     visitor: V,
 ) -> Result<V::Output, SpecError> {
+    if let Some(built) = external::build(spec, shape) {
+        return built.map(|policy| visitor.visit(policy));
+    }
     let kind = find(&spec.name)?;
     let mut arguments = Arguments::new(spec);
     let output = dispatch(kind, &mut arguments, shape, visitor)?;
@@ -172,6 +176,9 @@ const ALSO_KNOWN: [(&str, &str); 7] = [
 fn find(name: &str) -> Result<Kind, SpecError> {
     if let Some(kind) = Kind::named(name) {
         return Ok(kind);
+    }
+    if external::is_path(name) {
+        return Err(external::refused(name));
     }
     if let Some((_, known)) = ALSO_KNOWN.iter().find(|(other, _)| *other == name) {
         return Err(SpecError::UnknownPolicy {

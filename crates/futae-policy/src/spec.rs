@@ -1,6 +1,6 @@
 //! Policy strings: `lru`, `2q(k_in=0.25)`, `exclusive(lfu)`.
 
-use crate::Kind;
+use crate::{Kind, external};
 use std::fmt;
 use std::str::FromStr;
 
@@ -23,7 +23,7 @@ pub enum Argument {
 }
 
 /// Why a policy string is refused.
-#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 pub enum SpecError {
     /// The string is not of the form `name` or `name(argument, ...)`.
     #[error(
@@ -64,6 +64,14 @@ pub enum SpecError {
         value: String,
         /// What it should be.
         expected: String,
+    },
+    /// A policy from outside the registry cannot be had, or gave an answer that cannot be followed.
+    #[error("policy {policy}: {problem}")]
+    External {
+        /// The policy.
+        policy: String,
+        /// What is wrong.
+        problem: String,
     },
 }
 
@@ -142,11 +150,24 @@ fn parse(text: &str, depth: usize) -> Result<PolicySpec, &'static str> {
             (text[..at].trim(), Some(inside))
         }
     };
+    if external::is_path(name) {
+        if name.contains(['(', ')', ',', '=']) {
+            return Err("the path of a plug-in has no parenthesis, comma or '='");
+        }
+        return with_arguments(PolicySpec::plain(name), inside, depth);
+    }
     let legal = |c: char| c.is_ascii_alphanumeric() || c == '-';
     if name.is_empty() || !name.chars().all(legal) {
         return Err("a name has letters, digits and '-' only");
     }
-    let mut spec = PolicySpec::plain(&name.to_ascii_lowercase());
+    with_arguments(PolicySpec::plain(&name.to_ascii_lowercase()), inside, depth)
+}
+
+fn with_arguments(
+    mut spec: PolicySpec,
+    inside: Option<&str>,
+    depth: usize,
+) -> Result<PolicySpec, &'static str> {
     for part in split_arguments(inside.unwrap_or(""))? {
         let part = part.trim();
         if let Some(Argument::Named(_, value)) = spec.arguments.last_mut()

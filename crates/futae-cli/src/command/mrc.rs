@@ -88,6 +88,7 @@ struct Makings {
 
 /// Computes and prints.
 pub fn run(args: &Args) -> Result<(), Failure> {
+    futae_plugin::enable();
     let picture = args.plot.as_deref().map(Picture::new).transpose()?;
     let (asked, makings) = Asked::read(args)?;
     let found = asked.find(makings)?;

@@ -88,6 +88,7 @@ pub struct Args {
 
 /// Simulates, prints and writes.
 pub fn run(args: &Args) -> Result<(), Failure> {
+    futae_plugin::enable();
     let output = |path: &PathBuf| Output::new(path);
     let page_file = args.report.as_ref().map(output).transpose()?;
     let table_file = args.parquet.as_deref().map(TableFile::new).transpose()?;
