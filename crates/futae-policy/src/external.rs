@@ -94,7 +94,7 @@ mod tests {
             _: &PolicySpec,
             shape: &Shape,
         ) -> Result<Box<dyn RegisteredPolicy>, SpecError> {
-            crate::build(&PolicySpec::of(crate::Kind::lru), shape)
+            build(&PolicySpec::of(crate::Kind::lru), shape)
         }
     }
 

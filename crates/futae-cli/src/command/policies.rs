@@ -11,10 +11,17 @@ pub struct Args {
     /// Print JSON
     #[arg(long)]
     json: bool,
+    /// Print the C header for policies that are plug-ins of the simulator (./libmine.so)
+    #[arg(long, conflicts_with_all = ["name", "json"])]
+    c_header: bool,
 }
 
 /// Prints the cards.
 pub fn run(args: &Args) -> Result<(), Failure> {
+    if args.c_header {
+        write!(std::io::stdout().lock(), "{}", futae_plugin::HEADER)?;
+        return Ok(());
+    }
     let mut cards = futae_policy::cards();
     if let Some(name) = &args.name {
         let shape = futae_policy::Shape { slots: 16, seed: 0 };
