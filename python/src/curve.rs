@@ -271,5 +271,5 @@ pub fn mrc(
         reading.refuse()?;
     }
     let find = |tell: &(dyn Fn(f64) + Sync)| wanted.find(&origin, &policy, makings, tell);
-    patiently(py, progress.as_ref(), find)?.map_err(refused)
+    patiently(py, progress.as_ref(), false, find)?.map_err(refused)
 }

@@ -3,7 +3,9 @@
 
 mod ask;
 mod curve;
+mod numbers;
 mod patience;
+mod policy;
 mod trace;
 
 use pyo3::prelude::*;
