@@ -259,6 +259,9 @@ impl Asked {
         let traces = Traces::of_readers(&mut readers, "array", block_bytes).map_err(refused)?;
         for (reader, array) in readers.into_iter().zip(arrays) {
             reader.end(array.len()?)?;
+            if array.is_empty()? {
+                return Err(refused("an array of block numbers is empty: there is nothing to simulate"));
+            }
         }
         let hierarchies = self.of_trace(settings);
         Ok(Box::new(move |tell| {

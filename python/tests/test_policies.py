@@ -195,7 +195,7 @@ class Arrays(unittest.TestCase):
             (numpy.array([3, 4, -1, 5]), "number 2 of the array is below 0"),
             (numpy.arange(100)[::2], "ascontiguousarray"),
             (numpy.arange(100).reshape(10, 10), "one dimension"),
-            (numpy.array([], dtype="u8"), ""),
+            (numpy.array([], dtype="u8"), "is empty"),
         ]:
             with self.assertRaises(futae.Error) as raised:
                 misses(wrong, levels=["lru:9blocks"])
