@@ -20,6 +20,7 @@ fn exact_policies_count_as_libcachesim_does() {
         "arc",
         "lfu-in-cache",
         "2q",
+        "gdsf",
         "opt",
     ];
     let policies = format!("{},slru", same.join(","));

@@ -214,7 +214,7 @@ pub struct Card {
     /// One sentence.
     pub summary: String,
     /// The other headings with their text: Source, Picture, Transitions, Parameters, Deviations,
-    /// Cost.
+    /// Cost, and of some libCacheSim: why its counts (0.3.5) are others.
     pub sections: Vec<(String, String)>,
 }
 
