@@ -144,12 +144,14 @@ fn an_advice_is_applied_and_verified() {
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{output:?}");
     assert!(
-        said.contains("requests at the host") && said.contains("1.0 MiB arc"),
+        said.contains("requests at the host") && said.contains("1.0 MiB arc write-back"),
         "{said}"
     );
     let written = fs::read_to_string(&file).expect("the configuration");
     assert!(
-        written.starts_with("cache = \"1MiB\"\npolicy = \"arc\"\ncontrol = "),
+        written.starts_with(
+            "cache = \"1MiB\"\npolicy = \"arc\"\nwrite-mode = \"write-back\"\ncontrol = "
+        ),
         "{written}"
     );
 

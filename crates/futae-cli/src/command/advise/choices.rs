@@ -41,6 +41,7 @@ pub struct Guest<'a> {
 }
 
 /// One choice.
+#[derive(Clone)]
 pub struct Plan {
     pub levels: Vec<LevelSpec>,
     pub links: Vec<Link>,
