@@ -3,7 +3,6 @@
 use futae_tests::binary::cargo;
 use futae_tests::tidy::root;
 use std::collections::BTreeSet;
-use std::process::Command;
 
 /// The crates that futae is made of, with these features.
 fn crates(features: &[&str]) -> BTreeSet<String> {
