@@ -16,11 +16,11 @@ demo: ## the two-level cache live on this machine, beside its prediction
 	@scripts/install-deps demo
 	$(CARGO) run --release --locked -p futae-cli --no-default-features --bin futae -- demo $(ARGS)
 
+# The tests of test-crates and test-e2e run as one, so that crates have the same features in all and are built once.
 test: ## every test, cheap ones first, then some fuzzing
 	@scripts/install-deps test
 	$(MAKE) test-unit
-	$(MAKE) test-crates
-	$(MAKE) test-e2e
+	$(CARGO) test --workspace --locked --test '*'
 	$(MAKE) fuzz
 
 test-fast: ## for one who edits: unit tests, and the tests that need no mount and no guest

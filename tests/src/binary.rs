@@ -16,10 +16,31 @@ pub fn binary() -> &'static Path {
     PATH.get_or_init(|| env::var_os(OVERRIDE).map_or_else(build, PathBuf::from))
 }
 
-fn build() -> PathBuf {
+/// Cargo, without what the cargo that runs this test said of its package. Build scripts that look at that would run
+/// anew, and their crates be built anew, at each change between the two.
+#[must_use]
+pub fn cargo() -> Command {
     let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["build", "--package", "futae-cli", "--bin", "futae"]);
-    cargo.args(["--package", "futae-lab", "--bin", "futae-lab"]);
+    let kinds = [
+        "CARGO_PKG_",
+        "CARGO_MANIFEST_",
+        "CARGO_CRATE_",
+        "CARGO_BIN_",
+    ];
+    for (name, _) in env::vars_os() {
+        let is_of_package = |name: &str| kinds.iter().any(|kind| name.starts_with(kind));
+        if name.to_str().is_some_and(is_of_package) {
+            cargo.env_remove(name);
+        }
+    }
+    cargo
+}
+
+fn build() -> PathBuf {
+    let mut cargo = cargo();
+    // Of the whole workspace, so that crates have the features that the tests were built with, and are not built anew.
+    cargo.args(["build", "--workspace"]);
+    cargo.args(["--bin", "futae", "--bin", "futae-lab"]);
     cargo.arg("--message-format=json-render-diagnostics");
     if !cfg!(debug_assertions) {
         cargo.arg("--release");

@@ -57,8 +57,8 @@ fn figures_are_those_of_the_simulator() {
     let options = forecast["options"].as_array().expect("options");
     assert_eq!(
         options.len(),
-        21,
-        "no host cache, and four policies in five sizes"
+        41,
+        "no host cache, and eight policies in five sizes"
     );
     assert!(
         forecast["reason"]
@@ -97,6 +97,29 @@ fn figures_are_those_of_the_simulator() {
             assert_eq!(choice["host_requests"], simulated["levels"][1]["requests"]);
         }
     }
+}
+
+/// A load that ends is counted to its end; what leaves nothing to count is refused.
+#[test]
+fn a_load_of_one_pass_has_figures() {
+    let memory = ["--memory", "2MiB", "--policies", "lru", "--json"];
+    let mut arguments = vec!["advise", "scan:1000blocks"];
+    arguments.extend(memory);
+    let forecast = run_json(&arguments);
+    assert_eq!(
+        (&forecast["requests"], &forecast["warmup_requests"]),
+        (&1000.into(), &0.into())
+    );
+    for choice in forecast["options"].as_array().expect("options") {
+        assert_eq!(mean(choice, "store_reads_per_request"), 1.0);
+    }
+    arguments.extend(["--warmup", "990"]);
+    let refused = run(&arguments);
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(
+        !refused.status.success() && said.contains("shorten --warmup"),
+        "{said}"
+    );
 }
 
 /// Records a server, is advised, restarts it so, and verifies: under the same load, under another, and with another cache
@@ -144,12 +167,14 @@ fn an_advice_is_applied_and_verified() {
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{output:?}");
     assert!(
-        said.contains("requests at the host") && said.contains("1.0 MiB arc"),
+        said.contains("requests at the host") && said.contains("1.0 MiB arc write-back"),
         "{said}"
     );
     let written = fs::read_to_string(&file).expect("the configuration");
     assert!(
-        written.starts_with("cache = \"1MiB\"\npolicy = \"arc\"\ncontrol = "),
+        written.starts_with(
+            "cache = \"1MiB\"\npolicy = \"arc\"\nwrite-mode = \"write-back\"\ncontrol = "
+        ),
         "{written}"
     );
 

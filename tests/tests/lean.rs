@@ -1,12 +1,12 @@
 //! What `make demo` compiles.
 
+use futae_tests::binary::cargo;
 use futae_tests::tidy::root;
 use std::collections::BTreeSet;
-use std::process::Command;
 
 /// The crates that futae is made of, with these features.
 fn crates(features: &[&str]) -> BTreeSet<String> {
-    let mut cargo = Command::new(env!("CARGO"));
+    let mut cargo = cargo();
     cargo.args(["tree", "--offline", "--locked", "--package", "futae-cli"]);
     cargo.args(["--edges", "normal", "--prefix", "none", "--format", "{p}"]);
     let output = cargo.args(features).current_dir(root()).output();

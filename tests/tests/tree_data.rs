@@ -2,6 +2,7 @@
 //! programs that depend on it.
 
 use futae_testkit::wait::{eventually, obtain};
+use futae_tests::binary::cargo;
 use futae_tests::programs::exercise;
 use futae_tests::rings;
 use futae_tests::tools::Need;
@@ -394,7 +395,7 @@ fn git_clones_and_cargo_builds_in_it() {
     git(&tree.mountpoint, &["clone", "-q", text(&work), "copy"]);
     let copy = tree.upper("copy");
     git(&copy, &["fsck", "--strict"]);
-    let mut cargo = Command::new(env!("CARGO"));
+    let mut cargo = cargo();
     cargo
         .args(["run", "--offline", "--quiet"])
         .current_dir(&copy);

@@ -1,9 +1,9 @@
 //! docs/how-to/write-a-policy.md, followed step by step in a copy of the crate.
 
+use futae_tests::binary::cargo;
 use futae_tests::tidy::{Source, cards, root};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 const PAGE: &str = "docs/how-to/write-a-policy.md";
 const FILE: &str = "crates/futae-policy/src/replace/lip.rs";
@@ -67,7 +67,7 @@ fn target() -> PathBuf {
 fn run(place: &Path, command: &str) -> String {
     let mut words = command.split_whitespace();
     assert_eq!(words.next(), Some("cargo"), "{command}");
-    let mut cargo = Command::new(env!("CARGO"));
+    let mut cargo = cargo();
     cargo
         .args(words)
         .current_dir(place)

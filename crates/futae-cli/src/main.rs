@@ -4,6 +4,7 @@ mod command;
 mod defaults;
 mod demo;
 mod densities;
+mod interruption;
 mod laboratory;
 mod load;
 mod plot;

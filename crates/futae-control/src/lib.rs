@@ -11,6 +11,7 @@
 //!
 //! Nothing here knows NBD or FUSE.
 
+mod accept;
 mod access;
 mod cache;
 mod client;
@@ -20,6 +21,7 @@ mod recording;
 mod server;
 mod socket;
 
+pub use accept::accept_until;
 pub use access::Access;
 pub use cache::{EngineReport, check_cache_bytes, resize};
 pub use client::{AskError, ask, ask_within};

@@ -2,7 +2,7 @@
 //! of an export where there are several caches.
 
 use crate::Orders;
-use futae_engine::{Engine, Recorded};
+use futae_engine::{Engine, Recorded, RecordedPart};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -52,19 +52,21 @@ impl Orders {
             Ok(json!({ "recording": true }))
         })
         .with("recorded", move |OfRecording { export }| {
-            taken(cache_of(export.as_deref())?.as_ref())
+            let engine = cache_of(export.as_deref())?;
+            let part = engine.take_recorded().ok_or(ENDED)?;
+            answer(&engine, &part)
         })
         .with("end-record", move |OfRecording { export }| {
-            ended(export.as_deref())?.end_recording();
-            Ok(json!({ "recording": false }))
+            let engine = ended(export.as_deref())?;
+            let rest = engine.end_recording().ok_or(ENDED)?;
+            answer(&engine, &rest)
         })
     }
 }
 
-fn taken(engine: &Engine) -> Result<Value, String> {
-    let part = engine
-        .take_recorded()
-        .ok_or("nothing is being recorded: another futae record has ended it")?;
+const ENDED: &str = "nothing is being recorded: another futae record has ended it";
+
+fn answer(engine: &Engine, part: &RecordedPart) -> Result<Value, String> {
     let line = |recorded: &Recorded| {
         let Recorded {
             micros,

@@ -1,10 +1,10 @@
 //! Taking orders: a socket, and a thread for each connection.
 
+use crate::accept::accept_until;
 use crate::{Access, Orders, SocketError, UnixSocket};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fd::OwnedFd;
-use rustix::io::Errno;
-use rustix::net::{SocketFlags, accept_with};
+use rustix::net::SocketFlags;
 use serde_json::json;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -23,8 +23,6 @@ const LINE_BYTES_MAX: u64 = 64 * 1024;
 const CONTROLLERS_MAX: usize = 32;
 /// Idle time after which a connection is closed. Also the time limit of a write.
 const IDLE: Duration = Duration::from_secs(300);
-/// Pause after running out of descriptors or threads.
-const SHORTAGE_PAUSE: Duration = Duration::from_millis(20);
 
 struct Shared {
     orders: Orders,
@@ -71,7 +69,11 @@ impl Control {
         });
         let there = Arc::clone(&shared);
         let thread = Builder::new().name("control".into());
-        let acceptor = thread.spawn(move || accept_all(&there, &socket));
+        let acceptor = thread.spawn(move || {
+            accept_until(&there.stop, &socket, SocketFlags::empty(), |connection| {
+                welcome(&there, connection);
+            });
+        });
         let acceptor = Some(acceptor.map_err(refused)?);
         Ok(Self {
             shared,
@@ -92,25 +94,6 @@ impl Drop for Control {
         let _ = rustix::io::write(&self.shared.stop, &1u64.to_ne_bytes());
         if let Some(acceptor) = self.acceptor.take() {
             let _ = acceptor.join();
-        }
-    }
-}
-
-fn accept_all(shared: &Arc<Shared>, socket: &UnixSocket) {
-    loop {
-        let mut fds = [
-            PollFd::new(&shared.stop, PollFlags::IN),
-            PollFd::new(socket, PollFlags::IN),
-        ];
-        let polled = poll(&mut fds, None);
-        if polled.is_ok() && fds[0].revents().contains(PollFlags::IN) {
-            return;
-        }
-        match accept_with(socket, SocketFlags::CLOEXEC) {
-            Ok(connection) => welcome(shared, connection),
-            Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => {}
-            // Descriptors or memory have run out; they come back when connections end.
-            Err(_) => std::thread::sleep(SHORTAGE_PAUSE),
         }
     }
 }

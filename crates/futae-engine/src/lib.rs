@@ -10,6 +10,7 @@ mod buffer;
 mod engine;
 mod error;
 mod file;
+mod mailbox;
 mod mark;
 mod request;
 mod store;
@@ -23,6 +24,7 @@ pub use engine::{
 };
 pub use error::{IoError, IoErrorKind, SetupError};
 pub use file::{FileIo, FileStore};
+pub use mailbox::Mailbox;
 pub use mark::{MarkFile, UncleanMark};
 pub use request::{Change, ClientId, Done, HandedDown, Operation, Request};
 pub use store::{Extent, Store, StoreDone, StoreOperation, StoreResult};

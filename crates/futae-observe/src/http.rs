@@ -2,12 +2,12 @@
 
 use crate::reply::{Reply, page, refused};
 use crate::request::{REQUEST_BYTES_MAX, read};
-use futae_control::{Access, SocketError, UnixSocket};
+use futae_control::{Access, SocketError, UnixSocket, accept_until};
 use futae_host::Listen;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
-use rustix::net::{SendFlags, Shutdown, SocketFlags, accept_with, send, shutdown};
+use rustix::net::{SendFlags, Shutdown, SocketFlags, send, shutdown};
 use std::collections::VecDeque;
 use std::io;
 use std::net::{TcpListener, ToSocketAddrs};
@@ -26,8 +26,6 @@ const LEAVE: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Bytes of the stack of a connection's thread.
 const STACK_BYTES: usize = 256 << 10;
-/// Pause after running out of descriptors or threads.
-const SHORTAGE_PAUSE: Duration = Duration::from_millis(20);
 
 /// Why nothing is answered at an address.
 #[derive(Debug, thiserror::Error)]
@@ -137,7 +135,11 @@ impl Http {
         let there = Arc::clone(&shared);
         let thread = Builder::new().name("http".into()).stack_size(STACK_BYTES);
         let acceptor = thread
-            .spawn(move || accept_all(&there, &socket))
+            .spawn(move || {
+                accept_until(&there.stop, &socket, SocketFlags::NONBLOCK, |connection| {
+                    welcome(&there, connection);
+                });
+            })
             .map_err(refused)?;
         Ok(Self {
             shared,
@@ -196,25 +198,6 @@ fn bind(
             Ok((Socket::Tcp(socket.into()), address, is_local))
         }
         Listen::VhostUser(_) => Err(HttpError::Kind { address: text() }),
-    }
-}
-
-fn accept_all(shared: &Arc<Shared>, socket: &Socket) {
-    loop {
-        let mut fds = [
-            PollFd::new(&shared.stop, PollFlags::IN),
-            PollFd::new(socket, PollFlags::IN),
-        ];
-        let polled = poll(&mut fds, None);
-        if polled.is_ok() && fds[0].revents().contains(PollFlags::IN) {
-            return;
-        }
-        match accept_with(socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
-            Ok(connection) => welcome(shared, connection),
-            Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => {}
-            // Descriptors or memory have run out; they come back when connections end.
-            Err(_) => std::thread::sleep(SHORTAGE_PAUSE),
-        }
     }
 }
 

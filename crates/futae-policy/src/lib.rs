@@ -34,7 +34,7 @@ pub use hints::{RegisteredPolicy, SimulatorHints};
 pub use index::{DenseIndex, HashIndex, Index};
 pub use level::{Level, Outcome, Victim};
 pub use policy::{Admission, Departure, Policy};
-pub use prng::Prng;
+pub use prng::{Prng, mixed};
 pub use registry::{Card, Kind, Shape, Visit, build, cards, visit};
 pub use spec::{Argument, Arguments, PolicySpec, SpecError};
 pub use traits::Trait;

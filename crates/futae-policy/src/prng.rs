@@ -1,5 +1,19 @@
 //! A seeded random generator of our own, so that an upgraded crate can never change a figure.
 
+/// What splitmix64 adds to its state at each step.
+const GAMMA: u64 = 0x9E37_79B9_7F4A_7C15;
+
+/// One step of splitmix64 (Steele, Lea and Flood, 2014) from the state `z`: every bit of the result depends on every bit
+/// of `z`, and different states have different results.
+#[inline]
+#[must_use]
+pub fn mixed(z: u64) -> u64 {
+    let z = z.wrapping_add(GAMMA);
+    let z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
+}
+
 /// xoshiro256** (Blackman and Vigna, 2018), seeded by splitmix64. Not for cryptography.
 #[derive(Clone, Debug)]
 pub struct Prng {
@@ -12,10 +26,9 @@ impl Prng {
     pub fn new(seed: u64) -> Self {
         let mut s = seed;
         let mut next = || {
-            s = s.wrapping_add(0x9E37_79B9_7F4A_7C15);
-            let z = (s ^ (s >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-            let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-            z ^ (z >> 31)
+            let bits = mixed(s);
+            s = s.wrapping_add(GAMMA);
+            bits
         };
         Self {
             state: [next(), next(), next(), next()],

@@ -26,24 +26,24 @@ pub trait Visit {
 macro_rules! registered {
     ($with:ident) => {
         $with! {
-            lru = "lru" [Candidate],
+            lru = "lru" [Candidate, Advised],
             mru = "mru",
             fifo = "fifo",
             random = "random",
             fix = "fix",
-            exclusive = "exclusive" [LivesOnDemotions, KeepsServed, Candidate],
+            exclusive = "exclusive" [LivesOnDemotions, KeepsServed, Candidate, Advised],
             lfu = "lfu" [Candidate],
             lfu_in_cache = "lfu-in-cache",
-            two_q = "2q" [Candidate],
+            two_q = "2q" [Candidate, Advised],
             mq = "mq" [Candidate],
             clock = "clock",
             sieve = "sieve" [Candidate],
-            s3_fifo = "s3-fifo" [Candidate],
-            arc = "arc" [Candidate],
+            s3_fifo = "s3-fifo" [Candidate, Advised],
+            arc = "arc" [Candidate, Advised],
             slru = "slru",
             opt = "opt" [NeedsFuture],
-            lirs = "lirs" [Candidate],
-            w_tinylfu = "w-tinylfu" [Candidate],
+            lirs = "lirs" [Candidate, Advised],
+            w_tinylfu = "w-tinylfu" [Candidate, Advised],
             lfu_history = "lfu-history" [CountsRequests, MayPrefill],
             constant = "const" [ChoosesByNumber, NeedsVolumeSize],
             directory = "directory" [Protects],
@@ -58,7 +58,7 @@ macro_rules! registered {
             lhd = "lhd",
             lecar = "lecar",
             gdsf = "gdsf",
-            auto = "auto" [TakesDemotions],
+            auto = "auto" [TakesDemotions, Advised],
         }
     };
 }

@@ -7,6 +7,7 @@ use crate::write_back::WriteMode;
 use futae_policy::SpecError;
 use futae_trace::{Generator, TraceError, WorkloadError, WorkloadSpec};
 
+mod amount;
 mod columns;
 mod drive;
 mod found;
@@ -22,6 +23,7 @@ mod traces;
 mod view;
 mod windows;
 
+pub use amount::Amount;
 pub use columns::{Column, Values};
 use drive::{Drive, Known};
 pub use interleave::Interleave;
@@ -98,6 +100,24 @@ pub enum SimulationError {
         warmup: u64,
         /// Accesses of the trace.
         accesses: u64,
+    },
+    /// Fewer requests to count than a figure needs.
+    #[error(
+        "{requests} requests are too few to count, and {least} are the least; raise --requests"
+    )]
+    Few {
+        /// Requests asked for.
+        requests: u64,
+        /// The fewest that are counted.
+        least: u64,
+    },
+    /// A stream that ended before its time.
+    #[error("the requests end after {got}, and {wanted} were to be sent")]
+    Ended {
+        /// Requests sent.
+        got: u64,
+        /// Requests promised.
+        wanted: u64,
     },
     /// Nothing to simulate.
     #[error("a simulation needs at least one level and one guest")]
@@ -178,7 +198,7 @@ fn plan<'a>(
     footprint(guests, blocks)?;
     let all: u64 = each.iter().map(|guest| guest.0).sum();
     let natural: Option<u64> = each.iter().map(|guest| guest.1).sum();
-    let usual = |natural: Option<u64>| natural.unwrap_or(all.saturating_mul(PASSES_DEFAULT));
+    let usual = Amount::usual(all, natural);
     Ok(Plan {
         levels: &spec.levels,
         links: &spec.links,
@@ -187,10 +207,8 @@ fn plan<'a>(
         blocks,
         block_bytes: spec.block_bytes,
         seed: spec.seed,
-        warmup_requests: spec
-            .warmup_requests
-            .unwrap_or_else(|| usual(natural.map(|_| 0))),
-        requests: spec.requests.unwrap_or_else(|| usual(natural)),
+        warmup_requests: spec.warmup_requests.unwrap_or(usual.warmup),
+        requests: spec.requests.unwrap_or(usual.requests),
     })
 }
 

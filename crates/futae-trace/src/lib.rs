@@ -30,4 +30,4 @@ pub use summary::{Summarizer, Summary};
 pub use workload::{
     Generator, Workload, WorkloadError, WorkloadErrorKind, WorkloadReader, WorkloadSpec, workloads,
 };
-pub use write::{TraceWriter, WriteOptions};
+pub use write::{CsvLines, TraceWriter, WriteOptions};

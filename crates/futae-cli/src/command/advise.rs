@@ -14,7 +14,9 @@ use crate::progress::Progress;
 use crate::save::{Output, print};
 use choices::Memory;
 use futae_policy::{Kind, PolicySpec};
-use futae_sim::run::{Latency, Requests, Traces, in_parallel};
+use futae_sim::WriteMode;
+use futae_sim::forecast::WINDOWS;
+use futae_sim::run::{Amount, Latency, Requests, Traces, in_parallel};
 use futae_trace::WorkloadSpec;
 use futae_units::Size;
 use std::path::{Path, PathBuf};
@@ -51,10 +53,10 @@ pub struct Args {
     /// What a request takes
     #[arg(long, value_name = "PLACE=TIME,...", default_value = LATENCY_DEFAULT)]
     latency: Latency,
-    /// Requests before counting begins [default: a quarter of a trace, 5 times the blocks of a workload]
+    /// Requests before counting begins [default: a quarter of a trace, 5 times the blocks of a workload that repeats]
     #[arg(long, value_name = "REQUESTS")]
     warmup: Option<u64>,
-    /// Requests that are counted [default: all that are left of a trace, 5 times the blocks of a workload]
+    /// Requests that are counted [default: all that are left, or 5 times the blocks of a workload that repeats]
     #[arg(long)]
     requests: Option<u64>,
     /// All randomness comes from this number
@@ -204,12 +206,17 @@ fn forecast(args: &Args, source: &Source, facts: Option<&Facts>) -> Result<Forec
         }
         _ => args.latency,
     };
-    let settled = weigh::Settled::new(
-        &requests,
+    let windows = u64::from(WINDOWS);
+    let amount = requests.amount(args.warmup, args.requests, windows);
+    let amount = amount.map_err(super::sim::failure)?;
+    let settled = weigh::Settled {
+        amount: Amount {
+            requests: amount.requests / windows * windows,
+            ..amount
+        },
         block_bytes,
-        (args.warmup, args.requests),
-        args.seed,
-    )?;
+        seed: args.seed,
+    };
     let progress = Progress::new("simulating", args.json);
     let threads = args
         .threads
@@ -220,12 +227,22 @@ fn forecast(args: &Args, source: &Source, facts: Option<&Facts>) -> Result<Forec
         &|done| progress.set(done),
         |at, progress| weigh::weigh(&requests, &plans[at], &settled, &latency, progress),
     );
-    let options = options
+    let mut options = options
         .into_iter()
         .collect::<Result<Vec<_>, _>>()
         .map_err(super::sim::failure)?;
     drop(progress);
-    let best = reason::best(&options);
+    let mut best = reason::best(&options);
+    // Guests keep their own writes back in any case, so the mode is up for choice only below them.
+    if at == Place::Host && options[best].host_write_share > 0.0 {
+        let plan = choices::Plan {
+            write_mode: WriteMode::WriteBack,
+            ..plans[best].clone()
+        };
+        let choice = weigh::weigh(&requests, &plan, &settled, &latency, &mut |_| {});
+        options.push(choice.map_err(super::sim::failure)?);
+        best = reason::best(&options);
+    }
     Ok(Forecast {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         sources: args.sources.clone(),
@@ -234,8 +251,8 @@ fn forecast(args: &Args, source: &Source, facts: Option<&Facts>) -> Result<Forec
         block_bytes,
         guests: memory.guests,
         sample,
-        requests: settled.requests,
-        warmup_requests: settled.warmup,
+        requests: settled.amount.requests,
+        warmup_requests: settled.amount.warmup,
         reason: reason::reason(&options, best, at),
         best,
         options,

@@ -114,9 +114,13 @@ impl Forecast {
 impl Choice {
     /// As a person says it.
     pub fn name(&self) -> String {
+        let mode = match self.write_mode {
+            WriteMode::WriteThrough => "",
+            WriteMode::WriteBack => " with write-back",
+        };
         let host = match &self.host_policy {
             Some(policy) => format!(
-                "a cache of {} under {policy} on the host",
+                "a cache of {} under {policy}{mode} on the host",
                 size(self.host_bytes)
             ),
             None => "no cache on the host".to_owned(),

@@ -4,19 +4,16 @@ mod file;
 mod source;
 
 use crate::failure::Failure;
+use crate::interruption::Interruption;
 use crate::progress::Progress;
 use crate::table::count;
 pub use file::Facts;
 use file::RecordingFile;
 use futae_units::{Size, parse_duration};
 use serde_json::json;
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::flag;
 pub use source::{Source, Traffic};
 use std::io::Write;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// Between two looks at what was recorded. The cache has room for 65,536 requests, so up to 650,000 a second are kept.
@@ -62,10 +59,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let time = args.time.as_deref().map(parse_duration).transpose();
     let time = time.map_err(Failure::usage)?;
     let max_bytes = args.max_size.bytes(1).map_err(Failure::usage)?;
-    let ended = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        flag::register(signal, Arc::clone(&ended))?;
-    }
+    let interruption = Interruption::listen()?;
     let source = Source::new(&args.control, args.export.clone());
     let facts = source.facts(sample)?;
     let mut file = RecordingFile::open(&args.out, facts, args.append)?;
@@ -74,31 +68,28 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let progress = Progress::new("recording", args.json || time.is_none());
     let begun = Instant::now();
     let outcome = loop {
-        std::thread::sleep(
-            PAUSE.min(time.map_or(PAUSE, |time| time.saturating_sub(begun.elapsed()))),
-        );
-        let part = match source.take() {
-            Ok(part) => part,
-            Err(problem) => break Err(problem),
-        };
-        file.add(&part, begun.elapsed())?;
+        let left = time.map_or(PAUSE, |time| time.saturating_sub(begun.elapsed()));
+        let is_full = file.bytes() >= max_bytes;
+        let is_interrupted = !is_full && interruption.within(PAUSE.min(left));
         if let Some(time) = time {
             progress.set(begun.elapsed().as_secs_f64() / time.as_secs_f64());
         }
-        let is_full = file.bytes() >= max_bytes;
-        if is_full || ended.load(Relaxed) || time.is_some_and(|time| begun.elapsed() >= time) {
-            break Ok(is_full);
+        let is_over = is_full || is_interrupted || time.is_some_and(|time| begun.elapsed() >= time);
+        match if is_over { source.end() } else { source.take() } {
+            Ok(part) => file.add(&part, begun.elapsed())?,
+            Err(problem) => break Err(problem),
+        }
+        if is_over {
+            break source.facts(sample).map(|after| (after, is_full));
         }
     };
     drop(progress);
-    // Of a server that has ended what came so far is kept.
     let is_full = match outcome {
-        Ok(is_full) => {
-            let after = source.facts(sample)?;
-            source.end()?;
+        Ok((after, is_full)) => {
             file.finish(&after)?;
             is_full
         }
+        // Of a server that has ended what came so far is kept.
         Err(problem) => {
             file.finish_alone()?;
             eprintln!("futae: warning: the recording ends here: {problem}");

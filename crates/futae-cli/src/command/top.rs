@@ -1,5 +1,6 @@
 //! `futae top`: what the caches of a running server or mount are doing.
 
+use super::export::control_path;
 use super::mount::MountStatus;
 use crate::failure::Failure;
 use crate::table::{Table, count, percent};
@@ -13,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 /// Watch the caches of a running server or mount
@@ -83,7 +84,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             "--interval is between 0.05 seconds and a day",
         ));
     }
-    let path = PathBuf::from(args.control.strip_prefix("unix:").unwrap_or(&args.control));
+    let path = control_path(&args.control);
     let mut out = std::io::stdout().lock();
     let mut last = look(&path)?;
     if args.json {

@@ -5,16 +5,14 @@ mod judge;
 use super::forecast::{Choice, Forecast};
 use super::record::Source;
 use crate::failure::Failure;
+use crate::interruption::Interruption;
 use crate::table::count;
 use anyhow::anyhow;
 use futae_units::parse_duration;
 use judge::{Judgement, judge};
 use serde_json::json;
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
 use std::io::Write;
 use std::path::PathBuf;
-use std::sync::mpsc::{self, RecvTimeoutError};
 
 /// Hold a running cache against its forecast
 ///
@@ -52,11 +50,19 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let period = parse_duration(&args.time).map_err(Failure::usage)?;
     let source = Source::new(&args.control, args.export.clone());
     let mut before = source.traffic()?;
-    let over = interruptions()?;
+    let interruption = Interruption::listen()?;
     announce(args, choice)?;
     loop {
-        let ended = !matches!(over.recv_timeout(period), Err(RecvTimeoutError::Timeout));
-        let now = source.traffic()?;
+        let ended = interruption.within(period);
+        let now = match source.traffic() {
+            Ok(now) => now,
+            // It may be back in the next period, and counts from 0 then.
+            Err(problem) if args.watch && !ended => {
+                eprintln!("futae: warning: {problem}; trying again in {}", args.time);
+                continue;
+            }
+            Err(problem) => return Err(problem),
+        };
         let judgement = judge(&forecast, &now.since(&before));
         before = now;
         say(args, &judgement)?;
@@ -83,21 +89,6 @@ fn announce(args: &Args, choice: &Choice) -> Result<(), Failure> {
         writeln!(out, "{}: counting for {}", choice.name(), args.time)?;
     }
     Ok(())
-}
-
-/// Gets a message when the program is told to end.
-fn interruptions() -> Result<mpsc::Receiver<()>, Failure> {
-    let mut signals = Signals::new([SIGINT, SIGTERM])?;
-    let (sender, receiver) = mpsc::channel();
-    let wait = move || {
-        signals.forever().next();
-        // Nobody listens any more if the program is at its end.
-        let _ = sender.send(());
-    };
-    std::thread::Builder::new()
-        .name("signals".into())
-        .spawn(wait)?;
-    Ok(receiver)
 }
 
 fn say(args: &Args, judgement: &Judgement) -> Result<(), Failure> {

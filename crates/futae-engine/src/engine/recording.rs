@@ -5,7 +5,7 @@
 //! kept, so a reader that is slow, or gone, costs the cache nothing but that count.
 
 use super::flights::Span;
-use futae_policy::VolumeId;
+use futae_policy::{VolumeId, mixed};
 use std::ops::Range;
 use std::time::Instant;
 
@@ -110,10 +110,7 @@ impl Recording {
     }
 }
 
-/// A hash of a block by which samples are drawn: the finaliser of SplitMix64.
+/// A hash of a block by which samples are drawn.
 fn hash(volume: VolumeId, index: u64) -> u64 {
-    let mut x = (u64::from(volume.0) << 48 ^ index).wrapping_add(0x9e37_79b9_7f4a_7c15);
-    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
+    mixed(u64::from(volume.0) << 48 ^ index)
 }

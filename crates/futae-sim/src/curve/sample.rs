@@ -1,6 +1,6 @@
 //! Which blocks are in a sample: spatial hash sampling, all requests of a block or none.
 
-use futae_policy::Prng;
+use futae_policy::{Prng, mixed};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
@@ -49,16 +49,6 @@ impl Sample {
     pub(super) fn lower(&mut self, threshold: u64) {
         self.threshold = self.threshold.min(threshold);
     }
-}
-
-/// The finaliser of splitmix64 (Steele, Lea and Flood, 2014): every bit of the result depends on
-/// every bit of the argument.
-#[inline]
-fn mixed(mut z: u64) -> u64 {
-    z = z.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    z ^ (z >> 31)
 }
 
 /// A map by hashes of sampled blocks, which need no more hashing.

@@ -329,7 +329,7 @@ impl Traces {
     }
 
     /// For each access, the number of the next to the same block.
-    fn next_uses(&self) -> Result<&[u32], SimulationError> {
+    pub(super) fn next_uses(&self) -> Result<&[u32], SimulationError> {
         if self.facts.accesses >= u64::from(u32::MAX) {
             return Err(SimulationError::TooLong);
         }

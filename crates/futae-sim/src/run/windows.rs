@@ -7,6 +7,7 @@ use super::{Known, Requests, SimulationError, TraceSimulation};
 use crate::machine::{self, Machine, Served};
 use futae_policy::Counters;
 use futae_trace::{BlockRequest, BlockStream};
+use std::borrow::Cow;
 
 /// What was counted in one window.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -75,21 +76,6 @@ impl Counted {
 }
 
 impl Requests<'_> {
-    /// Requests of all guests, where that is known without going through them.
-    #[must_use]
-    pub fn len(&self) -> Option<u64> {
-        match self {
-            Self::Traces(traces) => Some(traces.facts().accesses),
-            Self::Workloads { .. } => None,
-        }
-    }
-
-    /// Whether there are none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == Some(0)
-    }
-
     /// Distinct blocks of all guests, or as many as the workloads may ask for.
     pub fn footprint_blocks(&self) -> Result<u64, SimulationError> {
         match self {
@@ -123,11 +109,11 @@ impl Requests<'_> {
     }
 
     /// Runs one hierarchy, and counts by window: after the warm-up of `spec`, `windows` windows of as many requests
-    /// each. Of a trace without a number of requests, all that is left is divided.
+    /// each; see [`Requests::amount`].
     ///
     /// # Errors
     ///
-    /// As of any simulation; [`SimulationError::Warmup`] where less than one request a window is left.
+    /// As of any simulation, and of [`Requests::amount`] where less than one request a window is left.
     pub fn in_windows(
         &self,
         spec: &TraceSimulation,
@@ -136,20 +122,8 @@ impl Requests<'_> {
         progress: &mut dyn FnMut(f64),
     ) -> Result<Vec<Window>, SimulationError> {
         let windows = u64::from(windows.max(1));
-        let warmup = spec.warmup_requests;
-        let left = self.len().map(|all| all.saturating_sub(warmup));
-        let counted = match (spec.requests, left) {
-            (Some(asked), Some(left)) => asked.min(left),
-            (Some(only), None) | (None, Some(only)) => only,
-            (None, None) => self
-                .footprint_blocks()?
-                .saturating_mul(super::PASSES_DEFAULT),
-        };
-        let each = counted / windows;
-        if each == 0 {
-            let accesses = self.len().unwrap_or(counted);
-            return Err(SimulationError::Warmup { warmup, accesses });
-        }
+        let amount = self.amount(Some(spec.warmup_requests), spec.requests, windows)?;
+        let (warmup, each) = (amount.warmup, amount.requests / windows);
         let plan = Plan {
             levels: &spec.levels,
             links: &spec.links,
@@ -163,17 +137,16 @@ impl Requests<'_> {
         };
         let shape = plan.shape(self.footprint_blocks()?)?;
         let machine = machine::build(&shape)?;
-        let drawn = match plan.needs_future()? {
-            true => Some(self.drawn(warmup + each * windows, block_bytes)?),
-            false => None,
+        let known = match plan.needs_future()? {
+            true => self.next_uses(warmup + each * windows, block_bytes)?,
+            false => Cow::default(),
         };
-        let known = drawn.as_deref().unwrap_or_default();
         self.with_stream(block_bytes, |stream| {
             let mut machine = machine;
             let drive = Drive {
                 stream,
                 known: Known {
-                    next_uses: known,
+                    next_uses: &known,
                     bytes: &[],
                 },
                 machine: machine.as_mut(),
@@ -188,7 +161,14 @@ impl Requests<'_> {
     }
 
     /// For each of the first requests, the number of the next one for the same block.
-    fn drawn(&self, requests: u64, block_bytes: u64) -> Result<Vec<u32>, SimulationError> {
+    fn next_uses(
+        &self,
+        requests: u64,
+        block_bytes: u64,
+    ) -> Result<Cow<'_, [u32]>, SimulationError> {
+        if let Self::Traces(traces) = self {
+            return Ok(Cow::Borrowed(traces.next_uses()?));
+        }
         if requests >= u64::from(u32::MAX) {
             return Err(SimulationError::TooLong);
         }
@@ -196,7 +176,8 @@ impl Requests<'_> {
         let got = self.with_stream(block_bytes, |stream| stream.fill(&mut all))?;
         all.truncate(got);
         let blocks = self.blocks()? * u64::from(self.guests());
-        Ok(next_uses(&all, blocks, |request| request.block()))
+        let known = next_uses(&all, blocks, |request| request.block());
+        Ok(Cow::Owned(known))
     }
 }
 
@@ -208,7 +189,7 @@ fn count(
     let mut served = vec![Served::default(); levels + 1];
     drive.send(warmup, &mut served)?;
     let mut then = Counted::by(drive.machine);
-    (0..windows)
+    let counted: Vec<Window> = (0..windows)
         .map(|_| {
             let mut served = vec![Served::default(); levels + 1];
             drive.send(each, &mut served)?;
@@ -217,7 +198,14 @@ fn count(
             then = now;
             Ok(window)
         })
-        .collect()
+        .collect::<Result<_, SimulationError>>()?;
+    match drive.sent < drive.total {
+        true => Err(SimulationError::Ended {
+            got: drive.sent,
+            wanted: drive.total,
+        }),
+        false => Ok(counted),
+    }
 }
 
 #[cfg(test)]

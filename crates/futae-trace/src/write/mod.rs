@@ -13,6 +13,7 @@ use futae_policy::VolumeId;
 use sink::Sink;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+pub use text::CsvLines;
 
 /// How a trace is to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,40 +2,75 @@
 
 use super::labels::Labels;
 use super::{Encoder, Record, Sink};
-use crate::RequestKind;
 use crate::format::{Format, TraceErrorKind};
+use crate::{Request, RequestKind};
+use futae_policy::VolumeId;
+use std::fmt::Write as _;
 use std::io::Write;
 
 /// The columns of a CSV, by which it is read back: microseconds, empty where there are none; the
 /// volume's name; `R` or `W`; bytes; bytes.
 pub const COLUMNS: [&str; 5] = ["time_us", "volume", "kind", "offset", "length"];
 
+/// The lines of a CSV trace. [`TraceWriter`](super::TraceWriter) writes whole files of them; one who adds to a file
+/// piece by piece writes them alone.
+#[derive(Default)]
+pub struct CsvLines {
+    labels: Labels,
+    line: String,
+}
+
+impl CsvLines {
+    /// Lines with these names of volumes. The same names in the same order stand the same way in every piece.
+    pub fn of<'a>(volumes: impl Iterator<Item = (VolumeId, &'a str)>) -> Self {
+        let mut lines = Self::default();
+        for (volume, name) in volumes {
+            lines.labels.of(volume, Some(name));
+        }
+        lines
+    }
+
+    /// The first line of a file.
+    #[must_use]
+    pub fn header() -> String {
+        COLUMNS.join(",") + "\n"
+    }
+
+    /// The line of a request, whose volume has this name where it is first seen, or else its number.
+    pub fn line(&mut self, request: &Request, name: Option<&str>) -> &str {
+        let time = request
+            .time_us
+            .map_or_else(String::new, |time| time.to_string());
+        let volume = self.labels.of(request.volume, name);
+        let kind = kind(request.kind);
+        let (offset, length) = (request.offset_bytes, request.length_bytes);
+        self.line.clear();
+        // A string takes all that is written to it.
+        let _ = writeln!(self.line, "{time},{volume},{kind},{offset},{length}");
+        &self.line
+    }
+}
+
 /// One line a request, after a line with the names of the columns.
 pub struct Csv {
     sink: Sink,
-    labels: Labels,
+    lines: CsvLines,
 }
 
 impl Csv {
     pub fn new(mut sink: Sink) -> Result<Self, TraceErrorKind> {
-        writeln!(sink, "{}", COLUMNS.join(","))?;
+        sink.write_all(CsvLines::header().as_bytes())?;
         Ok(Self {
             sink,
-            labels: Labels::default(),
+            lines: CsvLines::default(),
         })
     }
 }
 
 impl Encoder for Csv {
     fn write(&mut self, record: &Record<'_>) -> Result<(), TraceErrorKind> {
-        let request = &record.request;
-        if let Some(time_us) = request.time_us {
-            write!(self.sink, "{time_us}")?;
-        }
-        let volume = self.labels.of(request.volume, record.volume);
-        let kind = kind(request.kind);
-        let (offset, length) = (request.offset_bytes, request.length_bytes);
-        writeln!(self.sink, ",{volume},{kind},{offset},{length}")?;
+        let line = self.lines.line(&record.request, record.volume);
+        self.sink.write_all(line.as_bytes())?;
         Ok(())
     }
 

@@ -4,6 +4,7 @@ use crate::command::forecast::Choice;
 use crate::failure::Failure;
 use crate::save::Output;
 use anyhow::Context;
+use futae_sim::WriteMode;
 use futae_units::Size;
 use std::fs;
 use std::io;
@@ -42,11 +43,18 @@ impl Target {
             return Err(Failure::Failed(anyhow::anyhow!(message)));
         };
         let cache = Size::Bytes(choice.host_bytes).to_string();
-        let text = with_key(&with_key(&self.text, "policy", policy), "cache", &cache);
+        let mut text = self.text.clone();
+        let is_usual = choice.write_mode == WriteMode::default();
+        if !is_usual || line_of(&text, "write-mode").is_some() {
+            text = with_key(&text, "write-mode", choice.write_mode.name());
+        }
+        for (key, value) in [("policy", policy), ("cache", &cache)] {
+            text = with_key(&text, key, value);
+        }
         let read: Result<toml::Table, _> = text.parse();
         read.with_context(|| {
             format!(
-                "--apply {}: cannot change this file; set cache and policy by hand",
+                "--apply {}: cannot change this file; set cache, policy and write-mode by hand",
                 self.path.display()
             )
         })?;
@@ -54,9 +62,8 @@ impl Target {
     }
 }
 
-/// The text with a key of the top table set: in its line, or in a new first line.
-fn with_key(text: &str, key: &str, value: &str) -> String {
-    let line = format!("{key} = \"{value}\"");
+/// The line of the top table that sets a key.
+fn line_of<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     let is_it = |line: &&str| {
         let rest = line.trim_start().strip_prefix(key);
         rest.is_some_and(|rest| rest.trim_start().starts_with('='))
@@ -64,7 +71,13 @@ fn with_key(text: &str, key: &str, value: &str) -> String {
     let top = text
         .lines()
         .take_while(|line| !line.trim_start().starts_with('['));
-    let Some(old) = top.into_iter().find(is_it) else {
+    top.into_iter().find(is_it)
+}
+
+/// The text with a key of the top table set: in its line, or in a new first line.
+fn with_key(text: &str, key: &str, value: &str) -> String {
+    let line = format!("{key} = \"{value}\"");
+    let Some(old) = line_of(text, key) else {
         return format!("{line}\n{text}");
     };
     // The first line of the text that is this one stands in the top table.

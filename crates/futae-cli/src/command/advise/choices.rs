@@ -3,17 +3,12 @@
 use crate::command::forecast::Place;
 use crate::command::sim::split_policies;
 use crate::failure::Failure;
-use futae_policy::{Kind, PolicySpec};
+use futae_policy::{Kind, PolicySpec, Trait};
 use futae_sim::{LevelSpec, Link, WriteMode, links};
 use std::fmt::Display;
 
 /// The host's part of the memory, in eighths.
 const HOST_EIGHTHS: [u64; 6] = [0, 1, 2, 4, 6, 7];
-/// Policies for a host's cache below the caches of guests.
-const BELOW_GUESTS: &str = "lru,exclusive,s3-fifo,arc";
-/// Policies for a host's cache under what arrives there. None that lives on demotions: a recording does not say what
-/// guests evict.
-const AT_HOST: &str = "lru,s3-fifo,arc,2q,lirs,w-tinylfu,auto";
 /// Fewer blocks than this in a simulated cache say little.
 const BLOCKS_FEW: u64 = 64;
 
@@ -41,6 +36,7 @@ pub struct Guest<'a> {
 }
 
 /// One choice.
+#[derive(Clone)]
 pub struct Plan {
     pub levels: Vec<LevelSpec>,
     pub links: Vec<Link>,
@@ -67,11 +63,10 @@ pub fn choices(
             memory.sample * 100.0
         )));
     }
-    let usual = match at {
-        Place::Guest => BELOW_GUESTS,
-        Place::Host => AT_HOST,
+    let policies = match policies {
+        Some(policies) => split_policies(policies),
+        None => usual(at),
     };
-    let policies = split_policies(policies.unwrap_or(usual));
     match at {
         Place::Host if guest.bytes.is_some() => Err(Failure::usage(
             "--guest-memory is for requests of programs in the guests, and these were made at the host",
@@ -79,6 +74,17 @@ pub fn choices(
         Place::Host => policies.iter().map(|policy| host(memory, policy)).collect(),
         Place::Guest => divided(memory, guest, &policies),
     }
+}
+
+/// The policies that are compared where no others are asked for. Requests at the host do not say what guests evict, so
+/// none that lives on that is compared there.
+fn usual(at: Place) -> Vec<&'static str> {
+    let is_usual = |kind: &&Kind| {
+        let has = |wanted| kind.traits().contains(&wanted);
+        has(Trait::Advised) && (at == Place::Guest || !has(Trait::LivesOnDemotions))
+    };
+    let kinds = Kind::ALL.iter().filter(is_usual);
+    kinds.map(|kind| kind.name()).collect()
 }
 
 fn level(policy: impl Display, blocks: u64) -> Result<LevelSpec, Failure> {

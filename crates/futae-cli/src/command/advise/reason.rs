@@ -2,6 +2,7 @@
 
 use crate::command::forecast::{Choice, Place};
 use futae_policy::{Kind, PolicySpec};
+use futae_sim::WriteMode;
 use futae_sim::forecast::Estimate;
 
 /// A choice that takes this much longer than the best, or less, is as good, and a simpler one is better.
@@ -12,11 +13,13 @@ fn effort(choice: &Choice) -> u32 {
     let Some(name) = &choice.host_policy else {
         return 0;
     };
-    match name.parse::<PolicySpec>() {
+    let policy = match name.parse::<PolicySpec>() {
         Ok(policy) if policy == PolicySpec::of(Kind::lru) => 1,
         Ok(policy) if policy.lives_on_demotions() => 3,
         _ => 2,
-    }
+    };
+    // Written data that waits in memory is lost in a crash where no client flushed it.
+    policy + u32::from(choice.write_mode == WriteMode::WriteBack)
 }
 
 fn lives_on_demotions(policy: &str) -> bool {
@@ -62,7 +65,8 @@ fn is_settled(options: &[Choice]) -> bool {
 pub fn reason(options: &[Choice], best: usize, at: Place) -> String {
     let choice = &options[best];
     let micros = |choice: &Choice| choice.mean_access_seconds.mean * 1e6;
-    let other_kind = |other: &&Choice| other.host_policy != choice.host_policy;
+    let kind = |choice: &Choice| (choice.host_policy.clone(), choice.write_mode);
+    let other_kind = |other: &&Choice| kind(other) != kind(choice);
     let next = options
         .iter()
         .filter(other_kind)
@@ -86,6 +90,9 @@ pub fn reason(options: &[Choice], best: usize, at: Place) -> String {
         Some(policy) if lives_on_demotions(policy) => format!(
             "The {policy} cache keeps what guests evict: run futae agent --evictions in each guest, or futae mount."
         ),
+        Some(_) if choice.write_mode == WriteMode::WriteBack => {
+            "With --write-mode write-back a crash of the server loses what clients wrote after their last flush.".to_owned()
+        }
         Some(policy) if at == Place::Guest => {
             format!("The {policy} cache needs nothing in the guests.")
         }
@@ -99,7 +106,6 @@ pub fn reason(options: &[Choice], best: usize, at: Place) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use futae_sim::WriteMode;
 
     fn choice(policy: Option<&str>, micros: &[f64]) -> Choice {
         let seconds: Vec<f64> = micros.iter().map(|micros| micros / 1e6).collect();
@@ -130,6 +136,27 @@ mod tests {
         assert_eq!(best(&[slow.clone(), exclusive.clone(), nearly]), 2);
         let unsure = choice(Some("lru"), &[80.0, 150.0, 70.0, 110.0]);
         assert_eq!(best(&[slow, unsure, exclusive]), 2, "it may well be slower");
+    }
+
+    /// A host's policy under both write modes: the second is faster by so many microseconds.
+    fn both_modes(saved: f64) -> [Choice; 2] {
+        let micros = [100.0, 110.0, 90.0, 100.0];
+        let through = choice(Some("lru"), &micros);
+        let back = Choice {
+            write_mode: WriteMode::WriteBack,
+            ..choice(Some("lru"), &micros.map(|micros| micros - saved))
+        };
+        [through, back]
+    }
+
+    #[test]
+    fn write_back_must_be_worth_it() {
+        assert_eq!(best(&both_modes(0.1)), 0);
+        let options = both_modes(40.0);
+        assert_eq!(best(&options), 1);
+        let reason = reason(&options, 1, Place::Host);
+        assert!(reason.contains("under lru with write-back"), "{reason}");
+        assert!(reason.contains("after their last flush"), "{reason}");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use crate::command::forecast::{Choice, Forecast, Place, size};
 use crate::table::{Table, count};
+use futae_sim::WriteMode;
 use futae_sim::forecast::Estimate;
 
 /// The whole forecast, the best first.
@@ -22,7 +23,13 @@ pub fn render(forecast: &Forecast) -> String {
     ]);
     for choice in order {
         let host = match &choice.host_policy {
-            Some(policy) => format!("{} {policy}", size(choice.host_bytes)),
+            Some(policy) => {
+                let mode = match choice.write_mode {
+                    WriteMode::WriteThrough => "",
+                    WriteMode::WriteBack => " write-back",
+                };
+                format!("{} {policy}{mode}", size(choice.host_bytes))
+            }
             None => "none".to_owned(),
         };
         table.row([

@@ -2,54 +2,15 @@
 
 use super::choices::Plan;
 use crate::command::forecast::Choice;
-use crate::failure::Failure;
 use futae_sim::SimulationError;
 use futae_sim::forecast::{Estimate, WINDOWS};
-use futae_sim::run::{Latency, PASSES_DEFAULT, Requests, TraceSimulation, Window};
+use futae_sim::run::{Amount, Latency, Requests, TraceSimulation, Window};
 
-/// How much is simulated.
+/// How each choice is simulated.
 pub struct Settled {
-    pub warmup: u64,
-    pub requests: u64,
+    pub amount: Amount,
     pub block_bytes: u64,
     pub seed: u64,
-}
-
-impl Settled {
-    pub fn new(
-        requests: &Requests<'_>,
-        block_bytes: u64,
-        asked: (Option<u64>, Option<u64>),
-        seed: u64,
-    ) -> Result<Self, Failure> {
-        let passes = match requests.len() {
-            Some(_) => 0,
-            None => requests
-                .footprint_blocks()
-                .map_err(Failure::usage)?
-                .saturating_mul(PASSES_DEFAULT),
-        };
-        let (warmup, counted) = asked;
-        let warmup = warmup.unwrap_or_else(|| requests.len().map_or(passes, |all| all / 4));
-        let left = requests
-            .len()
-            .map_or(u64::MAX, |all| all.saturating_sub(warmup));
-        let counted = counted
-            .unwrap_or(if passes > 0 { passes } else { left })
-            .min(left);
-        let counted = counted / u64::from(WINDOWS) * u64::from(WINDOWS);
-        if counted == 0 {
-            return Err(Failure::usage(format!(
-                "a warm-up of {warmup} requests leaves {left} to count, and {WINDOWS} are the least; shorten --warmup"
-            )));
-        }
-        Ok(Self {
-            warmup,
-            requests: counted,
-            block_bytes,
-            seed,
-        })
-    }
 }
 
 /// What comes of a choice.
@@ -65,8 +26,8 @@ pub fn weigh(
         links: plan.links.clone(),
         write_mode: plan.write_mode,
         seed: settled.seed,
-        warmup_requests: settled.warmup,
-        requests: Some(settled.requests),
+        warmup_requests: settled.amount.warmup,
+        requests: Some(settled.amount.requests),
     };
     let windows = requests.in_windows(&spec, settled.block_bytes, WINDOWS, progress)?;
     let figure = |of: &dyn Fn(&Window) -> f64| -> Vec<f64> { windows.iter().map(of).collect() };

@@ -1,16 +1,18 @@
 //! A recording on disk: the trace, and beside it what was recorded.
 
+use super::Traffic;
 use crate::failure::Failure;
 use anyhow::{Context, anyhow};
 use futae_control::RecordingPart;
 use futae_engine::EngineStatus;
+use futae_policy::VolumeId;
+use futae_trace::{CsvLines, Request, RequestKind};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-const HEADER: &str = "time_us,volume,kind,offset,length\n";
 /// How often the facts are written while a recording is under way.
 const FACTS_PERIOD: Duration = Duration::from_secs(1);
 
@@ -46,17 +48,18 @@ impl Facts {
     pub fn of(version: &str, cache: &EngineStatus, sample: f64) -> Self {
         let micros: Vec<f64> = cache.volumes.iter().filter_map(|v| v.read_micros).collect();
         let mean = micros.iter().sum::<f64>() / micros.len() as f64;
+        let traffic = Traffic::of(cache);
         Self {
             futae_recording: version.to_owned(),
-            policy: cache.policy.clone(),
+            policy: traffic.policy,
             block_bytes: cache.block_bytes,
             capacity_blocks: cache.capacity_blocks,
             sample,
             requests: 0,
             lost: 0,
             seconds: 0.0,
-            cache_requests: cache.volumes.iter().map(|volume| volume.requests).sum(),
-            cache_hits: cache.volumes.iter().map(|volume| volume.hits).sum(),
+            cache_requests: traffic.requests,
+            cache_hits: traffic.hits,
             store_read_micros: (!micros.is_empty()).then_some(mean),
         }
     }
@@ -137,7 +140,7 @@ impl RecordingFile {
                 ),
                 _ => anyhow!("cannot write {}: {error}", path.display()),
             })?;
-            (&file).write_all(HEADER.as_bytes())?;
+            (&file).write_all(CsvLines::header().as_bytes())?;
             file
         };
         let bytes = file.metadata()?.len();
@@ -179,12 +182,21 @@ impl RecordingFile {
     }
 
     fn write(&mut self, part: &RecordingPart) -> io::Result<()> {
-        for &(micros, volume, offset, length, is_write) in &part.requests {
-            let name = part.volumes.get(&volume).map_or("", String::as_str);
-            let name = name.replace(['\n', '\r', ','], ":").replace(' ', "_");
-            let kind = if is_write == 0 { 'R' } else { 'W' };
-            let micros = self.micros_before + micros;
-            let line = format!("{micros},{name},{kind},{offset},{length}\n");
+        let names = part.volumes.iter();
+        let mut lines = CsvLines::of(names.map(|(&volume, name)| (VolumeId(volume), &**name)));
+        for &(micros, volume, offset_bytes, length_bytes, is_write) in &part.requests {
+            let request = Request {
+                guest: 0,
+                volume: VolumeId(volume),
+                offset_bytes,
+                length_bytes,
+                kind: match is_write {
+                    0 => RequestKind::Read,
+                    _ => RequestKind::Write,
+                },
+                time_us: Some(self.micros_before + micros),
+            };
+            let line = lines.line(&request, None);
             self.bytes += line.len() as u64;
             self.file.write_all(line.as_bytes())?;
         }
@@ -237,7 +249,7 @@ fn continued(path: &Path) -> io::Result<(File, u64)> {
     file.set_len(end)?;
     file.seek(SeekFrom::Start(end))?;
     if end == 0 {
-        file.write_all(HEADER.as_bytes())?;
+        file.write_all(CsvLines::header().as_bytes())?;
     }
     Ok((file, u64::saturating_sub(lines, 1)))
 }

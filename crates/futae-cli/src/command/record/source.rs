@@ -1,6 +1,7 @@
 //! The running cache that is recorded.
 
 use super::Facts;
+use crate::command::export::control_path;
 use crate::failure::Failure;
 use futae_control::{EngineReport, RecordingPart, ask};
 use futae_engine::EngineStatus;
@@ -29,12 +30,13 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    fn of(cache: &EngineStatus) -> Self {
+    /// What a cache has counted.
+    pub fn of(cache: &EngineStatus) -> Self {
         Self {
             policy: cache.policy.clone(),
             capacity_bytes: cache.capacity_blocks * cache.block_bytes,
-            requests: cache.volumes.iter().map(|volume| volume.requests).sum(),
-            hits: cache.volumes.iter().map(|volume| volume.hits).sum(),
+            requests: cache.counters.requests,
+            hits: cache.counters.hits,
             bytes_read: cache.bytes_read,
             bytes_written: cache.bytes_written,
         }
@@ -74,9 +76,8 @@ pub struct Source {
 impl Source {
     /// The cache of `export`, or the only one, behind a socket.
     pub fn new(control: &str, export: Option<String>) -> Self {
-        let path = control.strip_prefix("unix:").unwrap_or(control);
         Self {
-            path: path.into(),
+            path: control_path(control),
             export,
         }
     }
@@ -139,8 +140,9 @@ impl Source {
         Ok(serde_json::from_value(self.order("recorded", None)?)?)
     }
 
-    pub fn end(&self) -> Result<(), Failure> {
-        self.order("end-record", None).map(drop)
+    /// Ends the recording, and takes what is left of it.
+    pub fn end(&self) -> Result<RecordingPart, Failure> {
+        Ok(serde_json::from_value(self.order("end-record", None)?)?)
     }
 
     fn order(&self, command: &str, sample: Option<f64>) -> Result<Value, Failure> {

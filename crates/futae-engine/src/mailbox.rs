@@ -1,0 +1,126 @@
+//! Where results wait for the thread that submitted requests, and how it is woken.
+
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::io;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Results on their way from any thread to the one that submitted the requests.
+///
+/// Most are left by that thread itself while it submits, so leaving one costs an
+/// uncontended lock; the bell, a system call, is rung only for a sleeper.
+pub struct Mailbox<T> {
+    inner: Mutex<Inner<T>>,
+    bell: OwnedFd,
+}
+
+struct Inner<T> {
+    ready: Vec<T>,
+    asleep: bool,
+}
+
+impl<T> Mailbox<T> {
+    /// An empty one.
+    ///
+    /// # Errors
+    ///
+    /// Where no descriptor is left for the bell.
+    pub fn new() -> io::Result<Self> {
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Self {
+            inner: Mutex::new(Inner {
+                ready: Vec::new(),
+                asleep: false,
+            }),
+            bell,
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner<T>> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Leaves a result; called by the cache, on any thread.
+    pub fn put(&self, completion: T) {
+        let mut inner = self.lock();
+        inner.ready.push(completion);
+        let ring = std::mem::take(&mut inner.asleep);
+        drop(inner);
+        if ring {
+            self.ring();
+        }
+    }
+
+    /// Wakes the sleeper though there is no result.
+    pub fn ring(&self) {
+        // Only a full counter can refuse, and a full counter wakes the sleeper as well.
+        let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
+    }
+
+    /// Exchanges the empty `into` for what is ready.
+    pub fn take(&self, into: &mut Vec<T>) {
+        debug_assert!(into.is_empty());
+        std::mem::swap(&mut self.lock().ready, into);
+    }
+
+    /// Announces a sleep. `false` if something is ready: do not sleep.
+    #[must_use]
+    pub fn may_sleep(&self) -> bool {
+        let mut inner = self.lock();
+        inner.asleep = inner.ready.is_empty();
+        inner.asleep
+    }
+
+    /// Ends a sleep; `rung` says that the bell was seen.
+    pub fn awake(&self, rung: bool) {
+        self.lock().asleep = false;
+        if rung {
+            let _ = rustix::io::read(&self.bell, &mut [0; 8]);
+        }
+    }
+
+    /// What becomes readable when a sleeper should wake.
+    #[must_use]
+    pub fn bell(&self) -> BorrowedFd<'_> {
+        self.bell.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+    fn rings(mailbox: &Mailbox<u32>) -> bool {
+        let mut fds = [PollFd::from_borrowed_fd(mailbox.bell(), PollFlags::IN)];
+        poll(
+            &mut fds,
+            Some(&Timespec {
+                tv_sec: 0,
+                tv_nsec: 0,
+            }),
+        )
+        .expect("poll")
+            > 0
+    }
+
+    #[test]
+    fn the_bell_rings_for_a_sleeper_only_and_once() {
+        let mailbox = Mailbox::new().expect("eventfd");
+        mailbox.put(1);
+        assert!(!rings(&mailbox), "nobody sleeps");
+        assert!(!mailbox.may_sleep(), "something is ready");
+        let mut taken = Vec::new();
+        mailbox.take(&mut taken);
+        assert_eq!(taken.len(), 1);
+        assert!(mailbox.may_sleep());
+        mailbox.put(2);
+        mailbox.put(3);
+        assert!(rings(&mailbox));
+        mailbox.awake(true);
+        assert!(!rings(&mailbox), "the bell was answered");
+        taken.clear();
+        mailbox.take(&mut taken);
+        assert_eq!(taken, [2, 3]);
+    }
+}
