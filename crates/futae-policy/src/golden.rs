@@ -172,7 +172,7 @@ fn misses_do_not_change() {
         ("mglru", 91_440, None),
         ("lrfu", 91_602, None),
         ("hyperbolic", 91_425, None),
-        ("gdsf", 1, None),
+        ("gdsf", 91_388, None),
         ("two-handed-clock", 91_568, None),
         ("fifo-second-chance", 91_597, None),
         ("cost", 91_597, None),

@@ -20,8 +20,8 @@
 //! ties among least often used go by time of last use, in the authors' program by the block's number.
 //! The lot for the next victim is drawn when the one before it leaves, so that `order` can name it
 //! # libCacheSim
-//! another generator draws its lots, and a block that comes back has one use there;
-//! `lecar(keep_uses=false)` comes within 0.2 points
+//! libCacheSim draws other lots, and a block that comes back has one use there;
+//! `lecar(keep_uses=false)` comes within 0.1 points
 //! # Cost
 //! O(1) an access; 28 bytes a slot, about 40 a name, at most as many names as slots
 

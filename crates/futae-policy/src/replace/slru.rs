@@ -15,7 +15,7 @@
 //! # Deviations
 //! the paper leaves the share open and finds it best between a half and nearly all
 //! # libCacheSim
-//! it has four equal segments and puts a new block into the lowest that has room; the paper has two
+//! libCacheSim has four equal segments and puts a new block into the lowest that has room; the paper has two
 //! # Cost
 //! O(1) an access; 14 bytes a slot
 

@@ -22,7 +22,7 @@
 //! from the start again when the hit ratio moves by 5 points. No doorkeeper. libCacheSim's window
 //! is fixed and its sketch another: the two differ by a point or two either way
 //! # libCacheSim
-//! its window is fixed, where the paper has it climb as here, and its sketch is another
+//! libCacheSim's window is fixed, where the paper has it climb as here, and its sketch is another
 //! # Cost
 //! O(1) an access, amortised; 30 to 38 bytes a slot with the sketch
 
