@@ -133,7 +133,10 @@ pub fn simulate(
         }
         refused
     };
-    let parsed = |text: &str| text.parse::<LevelSpec>().map_err(|error| refused(error.to_string()));
+    let parsed = |text: &str| {
+        text.parse::<LevelSpec>()
+            .map_err(|error| refused(error.to_string()))
+    };
     let levels = |texts: &Vec<String>| texts.iter().map(|text| parsed(text)).collect();
     let usual = || std::thread::available_parallelism().map_or(1, usize::from);
     let asked = Asked {
@@ -260,7 +263,9 @@ impl Asked {
         for (reader, array) in readers.into_iter().zip(arrays) {
             reader.end(array.len()?)?;
             if array.is_empty()? {
-                return Err(refused("an array of block numbers is empty: there is nothing to simulate"));
+                return Err(refused(
+                    "an array of block numbers is empty: there is nothing to simulate",
+                ));
             }
         }
         let hierarchies = self.of_trace(settings);

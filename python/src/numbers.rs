@@ -38,7 +38,16 @@ macro_rules! numbers {
     };
 }
 
-numbers!(U64 = u64, I64 = i64, U32 = u32, I32 = i32, U16 = u16, I16 = i16, U8 = u8, I8 = i8);
+numbers!(
+    U64 = u64,
+    I64 = i64,
+    U32 = u32,
+    I32 = i32,
+    U16 = u16,
+    I16 = i16,
+    U8 = u8,
+    I8 = i8
+);
 
 /// Up to the first number below zero.
 fn append<T: pyo3::buffer::Element + TryInto<u64>>(

@@ -56,7 +56,10 @@ impl External for Classes {
     ) -> Result<Box<dyn RegisteredPolicy>, SpecError> {
         let named = self.classes.iter().find(|class| class.0 == spec.name);
         let Some((name, class)) = named.filter(|_| spec.arguments.is_empty()) else {
-            return Err(wrong(&spec.name, "a policy in Python takes no arguments here"));
+            return Err(wrong(
+                &spec.name,
+                "a policy in Python takes no arguments here",
+            ));
         };
         Python::attach(|py| {
             let policy = class.call1(py, (shape.slots,)).map_err(|error| {
@@ -65,9 +68,8 @@ impl External for Classes {
                 wrong(name, problem)
             })?;
             let method = |key: &str| policy.getattr(py, PyString::new(py, key)).ok();
-            let needed = |key: &str| {
-                method(key).ok_or_else(|| wrong(name, format!("has no method {key}")))
-            };
+            let needed =
+                |key: &str| method(key).ok_or_else(|| wrong(name, format!("has no method {key}")));
             Ok(Box::new(InPython {
                 name: name.clone(),
                 admit: method("admit"),
@@ -232,7 +234,8 @@ impl Policy for InPython {
         Python::attach(|py| {
             self.tell(py);
             let Some(remove) = &self.remove else {
-                let problem = "has no method remove, which it needs here: a block left that it did not evict";
+                let problem =
+                    "has no method remove, which it needs here: a block left that it did not evict";
                 return self.refuse(problem.to_owned());
             };
             if let Err(error) = remove.call1(py, (block,)) {

@@ -5,7 +5,7 @@
 
 #![expect(unsafe_code, reason = "foreign functions")]
 
-use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW, Symbol};
+use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::Path;
 use std::ptr::NonNull;
@@ -27,6 +27,7 @@ struct Setup {
     values: *const *const c_char,
 }
 
+type Entry = unsafe extern "C" fn() -> *const Declared;
 type Create = unsafe extern "C" fn(*const Setup, *mut c_char, usize) -> *mut c_void;
 
 /// `struct futae_policy`, whose functions may be absent.
@@ -70,8 +71,8 @@ pub fn load(path: &Path) -> Result<Functions, String> {
         )
     };
     // SAFETY: the header gives the function of this name this type.
-    let entry: Symbol<unsafe extern "C" fn() -> *const Declared> =
-        unsafe { library.get(ENTRY.to_bytes_with_nul()) }.map_err(absent)?;
+    let entry = unsafe { library.get::<Entry>(ENTRY.to_bytes_with_nul()) };
+    let entry = entry.map_err(absent)?;
     // SAFETY: as the header has it, the function takes nothing and may be called at any time.
     let declared = unsafe { entry() };
     // Never unloaded, so that its functions can be called as long as the process lives.

@@ -36,7 +36,7 @@ pub use level::{Level, Outcome, Victim};
 pub use policy::{Admission, Departure, Policy};
 pub use prng::{Prng, mixed};
 pub use registry::{Card, Kind, Shape, Visit, build, cards, visit};
-pub use spec::{Argument, Arguments, PolicySpec, SpecError};
+pub use spec::{Argument, Arguments, PolicySpec, SpecError, split_policies};
 pub use traits::Trait;
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 use crate::external;
 use crate::replace;
 use crate::{Arguments, PolicySpec, RegisteredPolicy, SpecError, Trait};
+use serde::{Serialize, Serializer};
 
 /// What a policy is built for.
 #[derive(Clone, Copy, Debug)]
@@ -206,7 +207,8 @@ fn likeness(a: &str, b: &str) -> f64 {
     strsim::jaro_winkler(a, b).max(if slip { 0.9 } else { 0.0 })
 }
 
-/// What the comment at the top of a policy's file says of it.
+/// What the comment at the top of a policy's file says of it. Serialised it has the keys name, summary, source, cost,
+/// deviations and parameters, each parameter with name, default and meaning.
 #[derive(Clone, Debug)]
 pub struct Card {
     /// The name on command lines.
@@ -272,6 +274,42 @@ impl Card {
             summary: summary.replace('\n', " "),
             sections,
         }
+    }
+}
+
+impl Serialize for Card {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Parameter<'a> {
+            name: &'a str,
+            default: &'a str,
+            meaning: &'a str,
+        }
+        #[derive(Serialize)]
+        struct Shown<'a> {
+            name: &'a str,
+            summary: &'a str,
+            source: Option<&'a str>,
+            cost: Option<&'a str>,
+            deviations: Option<&'a str>,
+            parameters: Vec<Parameter<'a>>,
+        }
+        let parameters = self.parameters().into_iter();
+        let shown = Shown {
+            name: self.name,
+            summary: &self.summary,
+            source: self.section("Source"),
+            cost: self.section("Cost"),
+            deviations: self.section("Deviations"),
+            parameters: parameters
+                .map(|(name, default, meaning)| Parameter {
+                    name,
+                    default,
+                    meaning,
+                })
+                .collect(),
+        };
+        shown.serialize(serializer)
     }
 }
 

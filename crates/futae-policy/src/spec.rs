@@ -204,6 +204,21 @@ fn parse_argument(part: &str, depth: usize) -> Result<Argument, &'static str> {
     }
 }
 
+/// Policies that commas separate, each as it is written: `lru,2q(k_in=0.3,k_out=1)` has two.
+#[must_use]
+pub fn split_policies(text: &str) -> Vec<&str> {
+    let mut depth = 0i64;
+    let outside = |c: char| {
+        match c {
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            _ => {}
+        }
+        c == ',' && depth == 0
+    };
+    text.split(outside).collect()
+}
+
 /// Splits at commas outside of parentheses.
 fn split_arguments(text: &str) -> Result<Vec<&str>, &'static str> {
     if text.trim().is_empty() {
@@ -343,6 +358,12 @@ mod tests {
         let inner = inner.expect("valid").to_string();
         assert_eq!(inner, "directory(2q(k_in=0.3),max_protected=0.5)");
         assert_eq!(" LRU ".parse::<PolicySpec>(), Ok(PolicySpec::plain("lru")));
+    }
+
+    #[test]
+    fn commas_inside_parentheses_do_not_separate_policies() {
+        let several = split_policies("lru,2q(a=1,b=2),fifo");
+        assert_eq!(several, ["lru", "2q(a=1,b=2)", "fifo"]);
     }
 
     #[test]

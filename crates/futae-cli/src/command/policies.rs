@@ -33,11 +33,10 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     }
     let mut out = std::io::stdout().lock();
     if args.json {
-        let list: Vec<_> = cards.iter().map(as_json).collect();
         writeln!(
             out,
             "{}",
-            serde_json::to_string_pretty(&serde_json::json!({ "policies": list }))?
+            serde_json::to_string_pretty(&serde_json::json!({ "policies": cards }))?
         )?;
         return Ok(());
     }
@@ -56,22 +55,4 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         writeln!(out)?;
     }
     Ok(())
-}
-
-fn as_json(card: &futae_policy::Card) -> serde_json::Value {
-    let parameters: Vec<_> = card
-        .parameters()
-        .into_iter()
-        .map(|(name, default, meaning)| {
-            serde_json::json!({ "name": name, "default": default, "meaning": meaning })
-        })
-        .collect();
-    serde_json::json!({
-        "name": card.name,
-        "summary": card.summary,
-        "source": card.section("Source"),
-        "cost": card.section("Cost"),
-        "deviations": card.section("Deviations"),
-        "parameters": parameters,
-    })
 }

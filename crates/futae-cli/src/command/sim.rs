@@ -3,7 +3,8 @@
 mod ask;
 mod render;
 
-pub(super) use ask::{failure, split_policies};
+pub(super) use ask::failure;
+pub(super) use futae_policy::split_policies;
 
 use super::trace_args::{TraceArgs, ViewArgs};
 use crate::failure::Failure;
