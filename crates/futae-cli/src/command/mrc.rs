@@ -296,16 +296,3 @@ impl<'a> Asked<'a> {
         })
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::read_sizes;
-
-    #[test]
-    fn sizes_are_sorted_and_none_is_empty() {
-        let sizes = read_sizes("10%,4MiB,7blocks", 4096, 1000).ok();
-        assert_eq!(sizes, Some(vec![7, 100, 1024]));
-        assert!(read_sizes("0blocks", 4096, 1000).is_err());
-        assert!(read_sizes("", 4096, 1000).is_err());
-    }
-}

@@ -175,7 +175,7 @@ mod tests {
         assert_eq!(found, [2, 5, 100]);
         let error = sizes(&["0blocks"]).map_err(|error| error.to_string());
         assert!(error.expect_err("no block").contains("block"));
-        assert!(sizes(&["lots"]).is_err());
+        assert!(sizes(&["lots"]).is_err() && sizes(&[""]).is_err());
     }
 
     #[test]
