@@ -15,7 +15,9 @@ from . import _native
 from ._frames import frame_of as _frame_of
 from ._frames import rows_of as _rows_of
 from ._native import Error, __version__
+from ._policies import Named as _Named
 from ._traces import FutaeWarning, Request, Trace
+from ._traces import arrays_of as _arrays_of
 from ._traces import reading as _reading
 from ._traces import warn as _warn
 
@@ -48,8 +50,10 @@ def simulate(
 
     The arguments are the options of ``futae sim``, and the columns the keys of ``futae sim --json``.
 
-    source: the path of a trace, a :class:`Trace`, or a workload such as ``"zipf(1.0):1GiB"``. A list of several has one for each guest.
-    levels: top down, each ``"POLICY:SIZE"`` or ``("POLICY", SIZE)``. A list of lists has one run for each list.
+    source: the path of a trace, a :class:`Trace`, a workload such as ``"zipf(1.0):1GiB"``, or an array of block numbers, which is not
+        copied: of NumPy, pandas, polars or Arrow, or whatever has Python's buffer protocol. A list of several has one for each guest.
+    levels: top down, each ``"POLICY:SIZE"`` or ``("POLICY", SIZE)``. A list of lists has one run for each list. A class can stand
+        for a policy (see below), also among ``policies``.
     sizes: each stands in turn for the size of those levels that name none: one run for each.
     policies: each is in turn the policy of a single level, at each of ``sizes``.
     link: ``"demote"``, ``"notice"`` or ``"none"``: what crosses to the level below when a block is evicted.
@@ -70,13 +74,22 @@ def simulate(
     ``hit_ratio`` is that of the whole run: requests that some level served, per request. With one level the keys of the
     level are columns. With several, those of the first level begin with ``level_0_``, and so on.
 
+    A policy can be a class, or whatever makes an object when it is called with the number of blocks that the cache holds. Blocks are
+    numbers. The object has the methods ``miss(blocks)``: these blocks were placed, in this order; and ``evict(incoming)``: returns the
+    block to give up, and forgets it, or None to keep all. It may have ``hit(blocks)``: these resident blocks were asked for, in this order;
+    ``admit(block)``: whether a block that is not resident is placed; and ``remove(block)``: a block left that was not evicted. ``hit`` and
+    ``miss`` are called with many blocks at once, just before the next answer is needed. A wrong answer or an exception raises ``futae.Error``.
+
     Raises ``futae.Error``, a ``ValueError``, with the message of the command line. Ctrl-C ends a simulation. Other
     threads of Python run meanwhile.
     """
     if isinstance(source, Trace):
         block, format, columns, skip_bad = source.options
-    sources = [source] if isinstance(source, (str, _os.PathLike)) else list(source)
-    hierarchies = _hierarchies(levels, sizes, policies)
+    arrays = _arrays_of(source)
+    if arrays:
+        sources = []
+    else:
+        sources = [source] if isinstance(source, (str, _os.PathLike)) else list(source)
     settings = {
         "link": link,
         "write_mode": write_mode,
@@ -87,13 +100,16 @@ def simulate(
         "latency": latency,
         "threads": threads,
     }
-    text, doubts = _native.simulate(
-        [_os.fspath(one) for one in sources],
-        hierarchies,
-        settings,
-        _reading(block, format, columns, skip_bad, view),
-        progress,
-    )
+    with _Named() as named:
+        hierarchies = _hierarchies(_by_name(levels, named), sizes, _by_name(policies, named))
+        text, doubts = _native.simulate(
+            [_os.fspath(one) for one in sources],
+            hierarchies,
+            settings,
+            _reading(block, format, columns, skip_bad, view),
+            progress,
+            {"arrays": arrays, "classes": named.classes},
+        )
     _warn(doubts)
     report = _json.loads(text)
     if frame == "report":
@@ -181,6 +197,13 @@ def _size(size):
     if isinstance(size, bool) or not (isinstance(size, str) or hasattr(size, "__index__")):
         raise Error(f"{size!r} is no size: give a text such as '1GiB' or '1%', or a number of blocks")
     return size if isinstance(size, str) else f"{size.__index__()}blocks"
+
+
+def _by_name(policies, named):
+    """Levels or policies, with names in place of classes, also in lists and pairs."""
+    if isinstance(policies, (list, tuple)):
+        return type(policies)(_by_name(one, named) for one in policies)
+    return named.name(policies)
 
 
 def _listed(value, what):

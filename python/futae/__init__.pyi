@@ -1,9 +1,10 @@
 from collections.abc import Callable, Iterator, Sequence
 from os import PathLike
-from typing import Any, Literal, NamedTuple, SupportsIndex, Union, overload
+from typing import Any, Literal, NamedTuple, Protocol, SupportsIndex, Union, overload
 
 from numpy import ndarray
 from pandas import DataFrame
+from _typeshed import ReadableBuffer as Buffer
 
 __version__: str
 
@@ -35,20 +36,28 @@ class Trace(PathLike[str]):
     def to_numpy(self) -> ndarray[Any, Any]: ...
     def info(self) -> dict[str, Any]: ...
 
+class Policy(Protocol):
+    """What a class makes that stands for a policy. ``hit``, ``admit`` and ``remove`` may be absent."""
+
+    def miss(self, blocks: list[int], /) -> object: ...
+    def evict(self, incoming: int, /) -> Union[int, None]: ...
+
 _Path = Union[str, PathLike[str]]
 _Size = Union[str, SupportsIndex]
-_Level = Union[str, tuple[str, _Size]]
+_Policy = Union[str, Callable[[int], Policy]]
+_Level = Union[_Policy, tuple[_Policy, _Size]]
+_Source = Union[_Path, Buffer, ndarray[Any, Any]]
 _Link = Literal["demote", "notice", "none"]
 _WriteMode = Literal["write-through", "write-back"]
 _Rows = list[dict[str, Any]]
 
 @overload
 def simulate(
-    source: Union[_Path, Sequence[_Path]],
+    source: Union[_Source, Sequence[_Source]],
     levels: Union[_Level, Sequence[_Level], Sequence[list[_Level]], None] = None,
     sizes: Union[Sequence[_Size], None] = None,
     *,
-    policies: Union[Sequence[str], None] = None,
+    policies: Union[Sequence[_Policy], None] = None,
     link: Union[_Link, None] = None,
     write_mode: _WriteMode = "write-through",
     guests: Union[int, None] = None,
@@ -67,11 +76,11 @@ def simulate(
 ) -> _Rows: ...
 @overload
 def simulate(
-    source: Union[_Path, Sequence[_Path]],
+    source: Union[_Source, Sequence[_Source]],
     levels: Union[_Level, Sequence[_Level], Sequence[list[_Level]], None] = None,
     sizes: Union[Sequence[_Size], None] = None,
     *,
-    policies: Union[Sequence[str], None] = None,
+    policies: Union[Sequence[_Policy], None] = None,
     link: Union[_Link, None] = None,
     write_mode: _WriteMode = "write-through",
     guests: Union[int, None] = None,
@@ -90,11 +99,11 @@ def simulate(
 ) -> dict[str, Any]: ...
 @overload
 def simulate(
-    source: Union[_Path, Sequence[_Path]],
+    source: Union[_Source, Sequence[_Source]],
     levels: Union[_Level, Sequence[_Level], Sequence[list[_Level]], None] = None,
     sizes: Union[Sequence[_Size], None] = None,
     *,
-    policies: Union[Sequence[str], None] = None,
+    policies: Union[Sequence[_Policy], None] = None,
     link: Union[_Link, None] = None,
     write_mode: _WriteMode = "write-through",
     guests: Union[int, None] = None,

@@ -1,5 +1,6 @@
 """Trace files."""
 
+import array
 import collections
 import os
 import struct
@@ -90,6 +91,31 @@ class Trace:
         reader.read(_BATCH)
         format, compression, volumes, _, doubts = reader.facts()
         return {"format": format, "compression": compression, "volumes": volumes, "doubts": doubts}
+
+
+def arrays_of(source):
+    """What `source` has as arrays, one for each guest; nothing if it is none."""
+    several = isinstance(source, (list, tuple)) and bool(source) and all(_is_array(one) for one in source)
+    if not several and not _is_array(source):
+        return []
+    return [_buffer_of(one) for one in (source if several else [source])]
+
+
+def _is_array(source):
+    if isinstance(source, (str, bytes, os.PathLike)):
+        return False
+    return hasattr(source, "__array__") or hasattr(source, "__arrow_c_array__") or isinstance(source, (memoryview, array.array))
+
+
+def _buffer_of(source):
+    """The same memory as an object with the buffer protocol."""
+    try:
+        memoryview(source)
+        return source
+    except TypeError:
+        import numpy
+
+        return numpy.asarray(source)
 
 
 def reading(block, format, columns, skip_bad, view):

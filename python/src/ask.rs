@@ -1,7 +1,10 @@
 //! `simulate`: from arguments as a command line has them to the JSON that it prints.
 
+use crate::numbers::NumberReader;
 use crate::patience::patiently;
+use crate::policy::Classes;
 use crate::refused;
+use futae_policy::register;
 use futae_sim::run::{
     Latency, TraceFacts, TraceSimulation, Traces, ViewChoice, simulate_guests, simulate_one_pass,
 };
@@ -14,6 +17,7 @@ use pyo3::prelude::*;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::Arc;
 
 type Tell<'a> = &'a (dyn Fn(f64) + Sync);
 
@@ -40,6 +44,16 @@ pub struct Settings {
     requests: Option<u64>,
     latency: Option<String>,
     threads: Option<usize>,
+}
+
+/// What no command line can say.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub struct Given<'py> {
+    /// Arrays of block numbers, one for each guest, in place of sources.
+    arrays: Vec<Bound<'py, PyAny>>,
+    /// Policies written in Python by the names that levels have for them.
+    classes: Vec<(String, Py<PyAny>)>,
 }
 
 /// What a simulation is made of, once it has been read.
@@ -105,28 +119,51 @@ pub fn simulate(
     settings: Settings,
     reading: Reading,
     progress: Option<Py<PyAny>>,
+    given: Given<'_>,
 ) -> PyResult<(String, Vec<String>)> {
+    futae_plugin::enable();
+    let classes = (!given.classes.is_empty()).then(|| Arc::new(Classes::new(given.classes)));
+    let _registered = classes.clone().map(|classes| register(classes));
+    // Exceptions come with the error that they led to.
+    let refused = |error: String| {
+        let refused = refused(error);
+        let raised = classes.as_ref().and_then(|classes| classes.raised());
+        if raised.is_some() {
+            refused.set_cause(py, raised);
+        }
+        refused
+    };
+    let parsed = |text: &str| {
+        text.parse::<LevelSpec>()
+            .map_err(|error| refused(error.to_string()))
+    };
     let levels = |texts: &Vec<String>| texts.iter().map(|text| parsed(text)).collect();
     let usual = || std::thread::available_parallelism().map_or(1, usize::from);
     let asked = Asked {
         hierarchies: hierarchies.iter().map(levels).collect::<PyResult<_>>()?,
         link: parsed_option(settings.link.as_ref())?,
-        write_mode: parsed(&settings.write_mode)?,
-        threads: settings.threads.unwrap_or_else(usual),
+        write_mode: self::parsed(&settings.write_mode)?,
+        // There is one lock for all that Python does.
+        threads: match &classes {
+            Some(_) => 1,
+            None => settings.threads.unwrap_or_else(usual),
+        },
         sources,
     };
     let latency: Option<Latency> = parsed_option(settings.latency.as_ref())?;
     let is_file = |source: &&String| Path::new(source).exists();
     let work = match asked.sources.iter().filter(is_file).count() {
+        0 if !given.arrays.is_empty() => asked.of_arrays(&given.arrays, &settings, &reading)?,
         0 => asked.of_workloads(&settings, &reading)?,
         files if files == asked.sources.len() => asked.of_traces(&settings, &reading)?,
         _ => {
             return Err(refused(
-                "either all guests have traces, or all have workloads",
+                "either all guests have traces, or all have workloads".to_owned(),
             ));
         }
     };
-    let mut report = patiently(py, progress.as_ref(), work)?.map_err(refused)?;
+    let report = patiently(py, progress.as_ref(), classes.is_some(), work)?;
+    let mut report = report.map_err(|error| refused(error.to_string()))?;
     if let Some(latency) = &latency {
         report
             .runs
@@ -135,7 +172,7 @@ pub fn simulate(
     }
     let mut warnings = asked.lone_exclusive();
     warnings.extend(report.trace.iter().flat_map(of_facts));
-    let json = serde_json::to_string(&report).map_err(refused)?;
+    let json = serde_json::to_string(&report).map_err(|error| refused(error.to_string()))?;
     Ok((json, warnings))
 }
 
@@ -210,17 +247,44 @@ impl Asked {
         }))
     }
 
-    fn of_traces<'a>(&'a self, settings: &'a Settings, reading: &Reading) -> PyResult<Work<'a>> {
-        let paths: Vec<PathBuf> = self.sources.iter().map(PathBuf::from).collect();
-        if settings
-            .guests
-            .is_some_and(|asked| asked as usize != paths.len())
-        {
-            return Err(refused(
-                "each guest has a trace of its own: name one for each",
-            ));
+    /// Numbers the blocks of the arrays at once, since they are Python's.
+    fn of_arrays<'a>(
+        &'a self,
+        arrays: &[Bound<'_, PyAny>],
+        settings: &Settings,
+        reading: &Reading,
+    ) -> PyResult<Work<'a>> {
+        reading.refuse()?;
+        self.check_guests(settings, arrays.len())?;
+        let block_bytes = reading.block_bytes()?;
+        let open = |array| NumberReader::open(array, block_bytes);
+        let mut readers = arrays.iter().map(open).collect::<PyResult<Vec<_>>>()?;
+        let traces = Traces::of_readers(&mut readers, "array", block_bytes).map_err(refused)?;
+        for (reader, array) in readers.into_iter().zip(arrays) {
+            reader.end(array.len()?)?;
+            if array.is_empty()? {
+                return Err(refused(
+                    "an array of block numbers is empty: there is nothing to simulate",
+                ));
+            }
         }
-        let (view, options) = (reading.view()?, reading.options()?);
+        let hierarchies = self.of_trace(settings);
+        Ok(Box::new(move |tell| {
+            traces.simulate(&hierarchies, block_bytes, self.threads, tell)
+        }))
+    }
+
+    /// An error if another number of guests is asked for than there are.
+    fn check_guests(&self, settings: &Settings, guests: usize) -> PyResult<()> {
+        match settings.guests {
+            Some(asked) if asked as usize != guests => Err(refused(
+                "each guest has a trace of its own: name one for each",
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    fn of_trace(&self, settings: &Settings) -> Vec<TraceSimulation> {
         let one = |levels: &Vec<LevelSpec>| TraceSimulation {
             links: links(levels, self.link),
             levels: levels.clone(),
@@ -229,7 +293,14 @@ impl Asked {
             warmup_requests: settings.warmup.unwrap_or(0),
             requests: settings.requests,
         };
-        let hierarchies: Vec<_> = self.hierarchies.iter().map(one).collect();
+        self.hierarchies.iter().map(one).collect()
+    }
+
+    fn of_traces<'a>(&'a self, settings: &'a Settings, reading: &Reading) -> PyResult<Work<'a>> {
+        let paths: Vec<PathBuf> = self.sources.iter().map(PathBuf::from).collect();
+        self.check_guests(settings, paths.len())?;
+        let (view, options) = (reading.view()?, reading.options()?);
+        let hierarchies = self.of_trace(settings);
         Ok(Box::new(move |tell| {
             if let ([path], [only]) = (&paths[..], &hierarchies[..])
                 && only.is_one_pass(view)

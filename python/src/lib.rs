@@ -3,7 +3,9 @@
 
 mod ask;
 mod curve;
+mod numbers;
 mod patience;
+mod policy;
 mod trace;
 
 use pyo3::prelude::*;
@@ -24,26 +26,8 @@ fn refused(message: impl ToString) -> PyErr {
 
 /// The cards of all policies, as JSON: what `futae policies --json` prints.
 #[pyfunction]
-fn policies() -> String {
-    let card = |card: futae_policy::Card| {
-        let parameters: Vec<_> = card
-            .parameters()
-            .into_iter()
-            .map(|(name, default, meaning)| {
-                serde_json::json!({ "name": name, "default": default, "meaning": meaning })
-            })
-            .collect();
-        serde_json::json!({
-            "name": card.name,
-            "summary": card.summary,
-            "source": card.section("Source"),
-            "cost": card.section("Cost"),
-            "deviations": card.section("Deviations"),
-            "parameters": parameters,
-        })
-    };
-    let cards: Vec<_> = futae_policy::cards().into_iter().map(card).collect();
-    serde_json::Value::from(cards).to_string()
+fn policies() -> PyResult<String> {
+    serde_json::to_string(&futae_policy::cards()).map_err(refused)
 }
 
 #[pymodule]

@@ -17,9 +17,12 @@ struct Stopped;
 /// Does `work` on a thread of its own, while this one waits for it without Python's lock, looks after signals and
 /// calls `progress` with the fraction done. The work gives that to its argument, by which it is ended when a
 /// signal or `progress` raises an exception, which is then the result.
+///
+/// Work that calls Python much `holds` Python's lock, which Python itself then lends to others now and then.
 pub fn patiently<T: Send>(
     py: Python<'_>,
     progress: Option<&Py<PyAny>>,
+    holds: bool,
     work: impl FnOnce(&(dyn Fn(f64) + Sync)) -> T + Send,
 ) -> PyResult<T> {
     let (is_stopped, done) = (AtomicBool::new(false), AtomicU64::new(0));
@@ -43,7 +46,10 @@ pub fn patiently<T: Send>(
             let worker = scope.spawn(|| {
                 // Dropped at the end, whatever that is.
                 let _end = end;
-                catch_unwind(AssertUnwindSafe(|| work(&tell)))
+                catch_unwind(AssertUnwindSafe(|| match holds {
+                    true => Python::attach(|_| work(&tell)),
+                    false => work(&tell),
+                }))
             });
             let mut raised = None;
             while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(INTERVAL) {

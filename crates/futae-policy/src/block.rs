@@ -43,9 +43,9 @@ impl BlockId {
         VolumeId((self.0 >> 48) as u16)
     }
 
-    /// Volume and index as one number.
+    /// Volume and index as one number: the volume in the upper 16 bits.
     #[inline]
-    pub(crate) fn raw(self) -> u64 {
+    pub fn raw(self) -> u64 {
         self.0
     }
 

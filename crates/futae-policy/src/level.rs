@@ -2,7 +2,7 @@
 
 use crate::{
     Access, AccessKind, Admission, BlockId, Class, Counters, Departure, HashIndex, Index, Policy,
-    Slot, StoreCosts,
+    Slot, SpecError, StoreCosts,
 };
 
 mod ahead;
@@ -290,6 +290,11 @@ impl<P: Policy, I: Index> Level<P, I> {
     /// What the policy has decided about itself; see [`Policy::remarks`].
     pub fn remarks(&self) -> &[String] {
         self.policy.remarks()
+    }
+
+    /// Why the policy's answers can no longer be followed; see [`Policy::fault`].
+    pub fn fault(&self) -> Option<&SpecError> {
+        self.policy.fault()
     }
 
     /// The weights of the policy that are in force, by class; see [`Policy::weights`].

@@ -12,6 +12,7 @@ mod block;
 mod costs;
 mod counters;
 mod decision;
+mod external;
 mod hints;
 mod index;
 mod level;
@@ -28,13 +29,14 @@ pub use block::{BlockId, Slot, VolumeId};
 pub use costs::{BlockCost, StoreCosts};
 pub use counters::Counters;
 pub use decision::{Decision, DecisionError, LOADED, Verdict, policy_line, policy_of_line};
+pub use external::{External, Registration, register};
 pub use hints::{RegisteredPolicy, SimulatorHints};
 pub use index::{DenseIndex, HashIndex, Index};
 pub use level::{Level, Outcome, Victim};
 pub use policy::{Admission, Departure, Policy};
 pub use prng::{Prng, mixed};
 pub use registry::{Card, Kind, Shape, Visit, build, cards, visit};
-pub use spec::{Argument, Arguments, PolicySpec, SpecError};
+pub use spec::{Argument, Arguments, PolicySpec, SpecError, split_policies};
 pub use traits::Trait;
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The contract between a level and a replacement policy.
 
-use crate::{Access, BlockId, Class, Slot, StoreCosts};
+use crate::{Access, BlockId, Class, Slot, SpecError, StoreCosts};
 
 /// Whether a policy wants a missed block at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,6 +96,12 @@ pub trait Policy: Send {
         &[]
     }
 
+    /// Why the policy's answers can no longer be followed: of policies that are not in the registry,
+    /// whose answers are checked. From then on the policy admits nothing, and its order means nothing.
+    fn fault(&self) -> Option<&SpecError> {
+        None
+    }
+
     /// What the policy remembers beyond which blocks are resident and that a restart need not
     /// lose, oldest first: the blocks of its history of accesses, if it keeps one.
     fn history(&self) -> Vec<BlockId> {
@@ -160,6 +166,9 @@ impl<P: Policy + ?Sized> Policy for Box<P> {
     }
     fn remarks(&self) -> &[String] {
         (**self).remarks()
+    }
+    fn fault(&self) -> Option<&SpecError> {
+        (**self).fault()
     }
     fn history(&self) -> Vec<BlockId> {
         (**self).history()

@@ -1,8 +1,10 @@
 //! Every policy by name, with its traits. A new policy is one file in `replace/` and one line here;
 //! its module, its name on every command line, its card and its contract test follow from that line.
 
+use crate::external;
 use crate::replace;
 use crate::{Arguments, PolicySpec, RegisteredPolicy, SpecError, Trait};
+use serde::{Serialize, Serializer};
 
 /// What a policy is built for.
 #[derive(Clone, Copy, Debug)]
@@ -121,6 +123,9 @@ pub fn visit<V: Visit>(
     shape: &Shape,
     visitor: V,
 ) -> Result<V::Output, SpecError> {
+    if let Some(built) = external::build(spec, shape) {
+        return built.map(|policy| visitor.visit(policy));
+    }
     let kind = find(&spec.name)?;
     let mut arguments = Arguments::new(spec);
     let output = dispatch(kind, &mut arguments, shape, visitor)?;
@@ -173,6 +178,9 @@ fn find(name: &str) -> Result<Kind, SpecError> {
     if let Some(kind) = Kind::named(name) {
         return Ok(kind);
     }
+    if external::is_path(name) {
+        return Err(external::refused(name));
+    }
     if let Some((_, known)) = ALSO_KNOWN.iter().find(|(other, _)| *other == name) {
         return Err(SpecError::UnknownPolicy {
             name: name.to_owned(),
@@ -199,7 +207,8 @@ fn likeness(a: &str, b: &str) -> f64 {
     strsim::jaro_winkler(a, b).max(if slip { 0.9 } else { 0.0 })
 }
 
-/// What the comment at the top of a policy's file says of it.
+/// What the comment at the top of a policy's file says of it. Serialised it has the keys name, summary, source, cost,
+/// deviations and parameters, each parameter with name, default and meaning.
 #[derive(Clone, Debug)]
 pub struct Card {
     /// The name on command lines.
@@ -207,7 +216,7 @@ pub struct Card {
     /// One sentence.
     pub summary: String,
     /// The other headings with their text: Source, Picture, Transitions, Parameters, Deviations,
-    /// Cost.
+    /// Cost, and of some libCacheSim: why its counts (0.3.5) are others.
     pub sections: Vec<(String, String)>,
 }
 
@@ -265,6 +274,42 @@ impl Card {
             summary: summary.replace('\n', " "),
             sections,
         }
+    }
+}
+
+impl Serialize for Card {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Parameter<'a> {
+            name: &'a str,
+            default: &'a str,
+            meaning: &'a str,
+        }
+        #[derive(Serialize)]
+        struct Shown<'a> {
+            name: &'a str,
+            summary: &'a str,
+            source: Option<&'a str>,
+            cost: Option<&'a str>,
+            deviations: Option<&'a str>,
+            parameters: Vec<Parameter<'a>>,
+        }
+        let parameters = self.parameters().into_iter();
+        let shown = Shown {
+            name: self.name,
+            summary: &self.summary,
+            source: self.section("Source"),
+            cost: self.section("Cost"),
+            deviations: self.section("Deviations"),
+            parameters: parameters
+                .map(|(name, default, meaning)| Parameter {
+                    name,
+                    default,
+                    meaning,
+                })
+                .collect(),
+        };
+        shown.serialize(serializer)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Policy strings: `lru`, `2q(k_in=0.25)`, `exclusive(lfu)`.
 
-use crate::Kind;
+use crate::{Kind, external};
 use std::fmt;
 use std::str::FromStr;
 
@@ -23,7 +23,7 @@ pub enum Argument {
 }
 
 /// Why a policy string is refused.
-#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 pub enum SpecError {
     /// The string is not of the form `name` or `name(argument, ...)`.
     #[error(
@@ -64,6 +64,14 @@ pub enum SpecError {
         value: String,
         /// What it should be.
         expected: String,
+    },
+    /// A policy from outside the registry cannot be had, or gave an answer that cannot be followed.
+    #[error("policy {policy}: {problem}")]
+    External {
+        /// The policy.
+        policy: String,
+        /// What is wrong.
+        problem: String,
     },
 }
 
@@ -142,11 +150,24 @@ fn parse(text: &str, depth: usize) -> Result<PolicySpec, &'static str> {
             (text[..at].trim(), Some(inside))
         }
     };
+    if external::is_path(name) {
+        if name.contains(['(', ')', ',', '=']) {
+            return Err("the path of a plug-in has no parenthesis, comma or '='");
+        }
+        return with_arguments(PolicySpec::plain(name), inside, depth);
+    }
     let legal = |c: char| c.is_ascii_alphanumeric() || c == '-';
     if name.is_empty() || !name.chars().all(legal) {
         return Err("a name has letters, digits and '-' only");
     }
-    let mut spec = PolicySpec::plain(&name.to_ascii_lowercase());
+    with_arguments(PolicySpec::plain(&name.to_ascii_lowercase()), inside, depth)
+}
+
+fn with_arguments(
+    mut spec: PolicySpec,
+    inside: Option<&str>,
+    depth: usize,
+) -> Result<PolicySpec, &'static str> {
     for part in split_arguments(inside.unwrap_or(""))? {
         let part = part.trim();
         if let Some(Argument::Named(_, value)) = spec.arguments.last_mut()
@@ -181,6 +202,21 @@ fn parse_argument(part: &str, depth: usize) -> Result<Argument, &'static str> {
         }
         _ => parse(part, depth + 1).map(Argument::Inner),
     }
+}
+
+/// Policies that commas separate, each as it is written: `lru,2q(k_in=0.3,k_out=1)` has two.
+#[must_use]
+pub fn split_policies(text: &str) -> Vec<&str> {
+    let mut depth = 0i64;
+    let outside = |c: char| {
+        match c {
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            _ => {}
+        }
+        c == ',' && depth == 0
+    };
+    text.split(outside).collect()
 }
 
 /// Splits at commas outside of parentheses.
@@ -322,6 +358,12 @@ mod tests {
         let inner = inner.expect("valid").to_string();
         assert_eq!(inner, "directory(2q(k_in=0.3),max_protected=0.5)");
         assert_eq!(" LRU ".parse::<PolicySpec>(), Ok(PolicySpec::plain("lru")));
+    }
+
+    #[test]
+    fn commas_inside_parentheses_do_not_separate_policies() {
+        let several = split_policies("lru,2q(a=1,b=2),fifo");
+        assert_eq!(several, ["lru", "2q(a=1,b=2)", "fifo"]);
     }
 
     #[test]

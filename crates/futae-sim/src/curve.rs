@@ -6,12 +6,15 @@
 //! * [`MiniTrace`]: any policy, by a small copy of the trace and of the cache (Waldspurger et al.,
 //!   ATC 2017).
 //!
+//! [`Methods`] chooses several of them at once.
+//!
 //! Caches begin empty and every request counts, reads and writes alike: the first request for a
 //! block is a miss at every size. Sizes are in blocks, ratios fractions from 0 to 1.
 
 mod distance;
 mod exact;
 mod histogram;
+mod methods;
 mod mini;
 mod sample;
 mod shards;
@@ -22,6 +25,7 @@ mod tests;
 pub use distance::StackDistances;
 pub use exact::ExactLru;
 pub use histogram::Histogram;
+pub use methods::{CacheSizesError, Makings, Methods, cache_sizes};
 pub use mini::{MiniTrace, simulate_sizes};
 pub use sample::{ByHash, Sample, SampleError};
 pub use shards::Shards;

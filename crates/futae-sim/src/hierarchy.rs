@@ -327,6 +327,14 @@ impl Hierarchy {
         self.stage(guest, level).reach.level.remarks()
     }
 
+    /// Why the answers of some level's policy can no longer be followed.
+    #[must_use]
+    pub fn fault(&self) -> Option<&SpecError> {
+        let own = self.own.iter().flatten();
+        let mut stages = own.chain([&self.shared]);
+        stages.find_map(|stage| stage.reach.level.fault())
+    }
+
     /// Where writes went; none under write-through, where all go to the store.
     #[must_use]
     pub fn written(&self) -> Option<Written> {

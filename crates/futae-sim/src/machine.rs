@@ -33,6 +33,8 @@ pub trait Machine: Send {
     fn counters(&self) -> Vec<Counters>;
     /// What the policy of each level has decided about itself, top down, of all guests.
     fn remarks(&self) -> Vec<Vec<String>>;
+    /// The first level's policy whose answers can no longer be followed, and why.
+    fn fault(&self) -> Option<&SpecError>;
     /// The store's counts.
     fn store(&self) -> Store;
     /// Where writes went under write-back.
@@ -232,6 +234,9 @@ impl<P: RegisteredPolicy> Machine for One<P> {
     fn remarks(&self) -> Vec<Vec<String>> {
         vec![self.reach.level.remarks().to_vec()]
     }
+    fn fault(&self) -> Option<&SpecError> {
+        self.reach.level.fault()
+    }
     fn store(&self) -> Store {
         self.store
     }
@@ -355,6 +360,10 @@ impl<P: RegisteredPolicy, Q: RegisteredPolicy> Machine for TwoLevels<P, Q> {
             .map(<[String]>::to_vec)
             .to_vec()
     }
+    fn fault(&self) -> Option<&SpecError> {
+        let upper = self.upper.level.fault();
+        upper.or_else(|| self.lower.level.fault())
+    }
     fn store(&self) -> Store {
         self.store
     }
@@ -386,6 +395,10 @@ impl Machine for Hierarchy {
         });
         let last = Self::remarks(self, 0, levels - 1).to_vec();
         own.chain([last]).collect()
+    }
+
+    fn fault(&self) -> Option<&SpecError> {
+        Self::fault(self)
     }
 
     fn store(&self) -> Store {

@@ -145,6 +145,10 @@ fn unsafe_in_the_wrong_place_or_unexplained_is_found() {
     let explained = "// SAFETY: it is sound,\n// really.\n#[expect(x)]\nlet a = unsafe { b() };";
     assert_eq!(check(named, explained), 0);
     assert_eq!(check(named, "let a = unsafe { b() };"), 1);
+    let foreign = "type A = unsafe extern \"C\" fn(u32);\n";
+    assert_eq!(check(named, &format!("{foreign}{explained}")), 0);
+    let function = "unsafe extern \"C\" fn a() {}";
+    assert_eq!(check(named, &format!("{explained}\n{function}")), 1);
     let far = format!("{explained}\nlet c = 1;\nlet a = unsafe {{ b() }};");
     assert_eq!(check(named, &far), 1);
     assert_eq!(check("crates/futae-sim/src/lib.rs", explained), 1);

@@ -9,9 +9,7 @@ use crate::progress::Progress;
 use crate::save::{Picture, print};
 use crate::table::count;
 use futae_policy::{Kind, PolicySpec, Shape};
-use futae_sim::curve::{Curve, ExactLru, MiniTrace, Shards, even_sizes, simulate_sizes};
-use futae_trace::BlockRequest;
-use futae_units::Size;
+use futae_sim::curve::{Curve, Makings, Methods, cache_sizes, even_sizes};
 use serde_json::json;
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -77,20 +75,12 @@ struct Asked<'a> {
     sizes: Vec<u64>,
 }
 
-/// What is made of the requests as they pass.
-struct Makings {
-    exact: Option<ExactLru>,
-    shards: Option<Shards>,
-    /// All requests, for exact curves of any policy.
-    full: Option<MiniTrace>,
-    small: Option<MiniTrace>,
-}
-
 /// Computes and prints.
 pub fn run(args: &Args) -> Result<(), Failure> {
+    futae_plugin::enable();
     let picture = args.plot.as_deref().map(Picture::new).transpose()?;
     let (asked, makings) = Asked::read(args)?;
-    let found = asked.find(makings)?;
+    let found = asked.find(&makings)?;
     let plot = asked.plot(&found);
     if let Some(picture) = picture {
         picture.write(&plot)?;
@@ -106,69 +96,15 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     print(&text)
 }
 
-fn read_sizes(text: &str, block_bytes: u64, blocks: u64) -> Result<Vec<u64>, Failure> {
-    let mut sizes = Vec::new();
-    for size in text.split(',') {
-        let size: Size = size.parse().map_err(Failure::usage)?;
-        let size = size
-            .blocks_of(block_bytes, blocks)
-            .map_err(Failure::usage)?;
-        if size == 0 {
-            return Err(Failure::usage("a cache of --sizes has at least one block"));
-        }
-        sizes.push(size);
-    }
-    sizes.sort_unstable();
-    sizes.dedup();
-    Ok(sizes)
-}
-
-impl Makings {
-    fn new(args: &Args, policy: &PolicySpec) -> Result<Self, Failure> {
-        let (rate, bound, seed) = (args.shards, args.shards_blocks, args.source.seed);
-        let is_exact = args.is_exact();
-        let is_lru = *policy == PolicySpec::of(Kind::lru);
-        let mini = |rate| MiniTrace::new(rate, seed).map_err(Failure::usage);
-        let fixed_size = |blocks| Shards::fixed_size(blocks, rate.unwrap_or(1.0), seed);
-        let shards = match bound {
-            Some(blocks) => Some(fixed_size(blocks)),
-            None => rate.map(|rate| Shards::fixed_rate(rate, seed)),
-        };
-        Ok(Self {
-            exact: (is_exact && is_lru).then(ExactLru::default),
-            shards: shards.transpose().map_err(Failure::usage)?,
-            full: (is_exact && !is_lru).then(|| mini(1.0)).transpose()?,
-            small: args.mini.map(mini).transpose()?,
-        })
-    }
-
-    #[inline]
-    fn take(&mut self, request: BlockRequest) {
-        let block = request.block();
-        if let Some(exact) = &mut self.exact {
-            exact.access(block as u32);
-        }
-        if let Some(shards) = &mut self.shards {
-            shards.access(block);
-        }
-        for mini in [&mut self.full, &mut self.small].into_iter().flatten() {
-            mini.access(block, request.is_write());
-        }
-    }
-
-    /// Distinct blocks as the sample has it.
-    fn distinct(&self) -> u64 {
-        let shards = self.shards.as_ref().map(Shards::distinct);
-        let small = self.small.as_ref().map(MiniTrace::distinct);
-        shards.or(small).unwrap_or(0)
-    }
-}
-
 impl Args {
-    fn is_exact(&self) -> bool {
-        let is_sampled =
-            self.shards.is_some() || self.shards_blocks.is_some() || self.mini.is_some();
-        self.exact || !is_sampled
+    fn methods(&self) -> Methods {
+        Methods {
+            exact: self.exact,
+            shards: self.shards,
+            shards_blocks: self.shards_blocks,
+            mini: self.mini,
+            seed: self.source.seed,
+        }
     }
 }
 
@@ -178,8 +114,8 @@ impl<'a> Asked<'a> {
         let policy: PolicySpec = args.policy.parse().map_err(Failure::usage)?;
         let shape = Shape { slots: 16, seed: 0 };
         futae_policy::build(&policy, &shape).map_err(Failure::usage)?;
-        let by_distance = args.shards.is_some() || args.shards_blocks.is_some();
-        if by_distance && policy.name != Kind::lru.name() {
+        let methods = args.methods();
+        if methods.is_by_distance() && policy.name != Kind::lru.name() {
             let message = format!(
                 "--shards and --shards-blocks are for lru; for {policy} there is --mini, such as \
                  --mini 0.1"
@@ -191,11 +127,10 @@ impl<'a> Asked<'a> {
                 "--shards-blocks and --points are at least 1",
             ));
         }
-        let mut makings = Makings::new(args, &policy)?;
-        let (source, block_bytes) = args.source.open(args.is_exact())?;
+        let mut makings = methods.makings(&policy).map_err(Failure::usage)?;
+        let (source, block_bytes) = args.source.open(methods.is_exact())?;
         if let Input::Whole(source) = &source
-            && makings.exact.is_some()
-            && source.blocks() > ExactLru::BLOCKS_MAX
+            && makings.has_too_many(source.blocks())
         {
             let message = "too many blocks for an exact curve: take --shards, or a larger --block";
             return Err(Failure::usage(message));
@@ -224,7 +159,9 @@ impl<'a> Asked<'a> {
             return Err(Failure::usage(message));
         }
         let sizes = match &args.sizes {
-            Some(text) => read_sizes(text, block_bytes, blocks)?,
+            Some(text) => {
+                cache_sizes(text.split(','), block_bytes, blocks).map_err(Failure::usage)?
+            }
             None => even_sizes(args.points, blocks),
         };
         let asked = Self {
@@ -240,53 +177,25 @@ impl<'a> Asked<'a> {
     }
 
     /// Every curve that is asked for, the exact one first.
-    fn find(&self, makings: Makings) -> Result<Vec<Found>, Failure> {
-        let Makings {
-            exact,
-            shards,
-            full,
-            small,
-        } = makings;
-        let mut found = Vec::new();
-        let mut add = |method: String, curve: Curve| {
-            let (curve, error) = (curve.at(&self.sizes), None);
-            found.push(Found {
-                method,
-                curve,
-                error,
-            });
+    fn find(&self, makings: &Makings) -> Result<Vec<Found>, Failure> {
+        let progress = Progress::new("simulating", self.args.json || self.args.csv);
+        let set = |fraction| progress.set(fraction);
+        let seed = self.args.source.seed;
+        let curves = makings.curves(&self.policy, &self.sizes, seed, &set);
+        let found = |(method, curve)| Found {
+            method,
+            curve,
+            error: None,
         };
-        if let Some(exact) = exact {
-            add("exact".to_owned(), exact.curve());
-        }
-        if let Some(full) = full {
-            add("exact".to_owned(), self.simulate(&full)?);
-        }
-        if let Some(shards) = shards {
-            let sampled = count(shards.sampled_blocks() as u64);
-            let name = format!("shards {:.3} % ({sampled} blocks)", 100.0 * shards.rate());
-            add(name, shards.curve());
-        }
-        if let Some(small) = small {
-            let name = format!("mini {}", small.rate());
-            add(name, self.simulate(&small)?);
-        }
-        if self.args.is_exact() {
+        let curves = curves.map_err(Failure::usage)?.into_iter();
+        let mut found: Vec<_> = curves.map(found).collect();
+        if self.args.methods().is_exact() {
             let truth = found[0].curve.clone();
             for other in &mut found[1..] {
                 other.error = Some(truth.mean_absolute_error(&other.curve, &self.sizes));
             }
         }
         Ok(found)
-    }
-
-    fn simulate(&self, trace: &MiniTrace) -> Result<Curve, Failure> {
-        let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        let progress = Progress::new("simulating", self.args.json || self.args.csv);
-        let set = |fraction| progress.set(fraction);
-        let seed = self.args.source.seed;
-        let curve = simulate_sizes(trace, &self.policy, &self.sizes, seed, threads, &set);
-        curve.map_err(Failure::usage)
     }
 
     fn bytes(&self, blocks: u64) -> f64 {
@@ -385,18 +294,5 @@ impl<'a> Asked<'a> {
             "version": env!("CARGO_PKG_VERSION"),
             "curves": found.iter().map(curve).collect::<Vec<_>>(),
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::read_sizes;
-
-    #[test]
-    fn sizes_are_sorted_and_none_is_empty() {
-        let sizes = read_sizes("10%,4MiB,7blocks", 4096, 1000).ok();
-        assert_eq!(sizes, Some(vec![7, 100, 1024]));
-        assert!(read_sizes("0blocks", 4096, 1000).is_err());
-        assert!(read_sizes("", 4096, 1000).is_err());
     }
 }

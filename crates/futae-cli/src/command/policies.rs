@@ -11,10 +11,17 @@ pub struct Args {
     /// Print JSON
     #[arg(long)]
     json: bool,
+    /// Print the C header for policies that are plug-ins of the simulator (./libmine.so)
+    #[arg(long, conflicts_with_all = ["name", "json"])]
+    c_header: bool,
 }
 
 /// Prints the cards.
 pub fn run(args: &Args) -> Result<(), Failure> {
+    if args.c_header {
+        write!(std::io::stdout().lock(), "{}", futae_plugin::HEADER)?;
+        return Ok(());
+    }
     let mut cards = futae_policy::cards();
     if let Some(name) = &args.name {
         let shape = futae_policy::Shape { slots: 16, seed: 0 };
@@ -26,11 +33,10 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     }
     let mut out = std::io::stdout().lock();
     if args.json {
-        let list: Vec<_> = cards.iter().map(as_json).collect();
         writeln!(
             out,
             "{}",
-            serde_json::to_string_pretty(&serde_json::json!({ "policies": list }))?
+            serde_json::to_string_pretty(&serde_json::json!({ "policies": cards }))?
         )?;
         return Ok(());
     }
@@ -49,22 +55,4 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         writeln!(out)?;
     }
     Ok(())
-}
-
-fn as_json(card: &futae_policy::Card) -> serde_json::Value {
-    let parameters: Vec<_> = card
-        .parameters()
-        .into_iter()
-        .map(|(name, default, meaning)| {
-            serde_json::json!({ "name": name, "default": default, "meaning": meaning })
-        })
-        .collect();
-    serde_json::json!({
-        "name": card.name,
-        "summary": card.summary,
-        "source": card.section("Source"),
-        "cost": card.section("Cost"),
-        "deviations": card.section("Deviations"),
-        "parameters": parameters,
-    })
 }

@@ -3,7 +3,8 @@
 mod ask;
 mod render;
 
-pub(super) use ask::{failure, split_policies};
+pub(super) use ask::failure;
+pub(super) use futae_policy::split_policies;
 
 use super::trace_args::{TraceArgs, ViewArgs};
 use crate::failure::Failure;
@@ -88,6 +89,7 @@ pub struct Args {
 
 /// Simulates, prints and writes.
 pub fn run(args: &Args) -> Result<(), Failure> {
+    futae_plugin::enable();
     let output = |path: &PathBuf| Output::new(path);
     let page_file = args.report.as_ref().map(output).transpose()?;
     let table_file = args.parquet.as_deref().map(TableFile::new).transpose()?;

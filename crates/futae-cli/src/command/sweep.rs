@@ -37,6 +37,7 @@ pub struct Args {
 
 /// Does the cells that are not done, and writes the table unless a part was asked for.
 pub fn run(args: &Args) -> Result<(), Failure> {
+    futae_plugin::enable();
     let plan = Plan::read(&args.plan)?;
     let cells = Cells::open(&args.out, &plan)?;
     let usual = || std::thread::available_parallelism().map_or(1, usize::from);

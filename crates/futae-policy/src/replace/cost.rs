@@ -127,6 +127,13 @@ impl Policy for Cost {
         self.class_weights().note_costs(costs);
     }
 
+    fn fault(&self) -> Option<&SpecError> {
+        match self {
+            Self::SecondChance(_) => None,
+            Self::Joined(order) => order.fault(),
+        }
+    }
+
     fn weights(&self) -> Vec<(String, f64)> {
         match self {
             Self::SecondChance(order) => order.class_weights.weights(),

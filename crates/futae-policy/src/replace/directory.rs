@@ -178,6 +178,10 @@ impl Policy for Directory {
         self.protected.note_costs(costs);
     }
 
+    fn fault(&self) -> Option<&SpecError> {
+        self.normal.fault().or_else(|| self.protected.fault())
+    }
+
     fn weights(&self) -> Vec<(String, f64)> {
         self.normal.weights()
     }

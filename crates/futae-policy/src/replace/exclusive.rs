@@ -136,6 +136,10 @@ impl Policy for Exclusive {
         self.demoted.note_costs(costs);
     }
 
+    fn fault(&self) -> Option<&SpecError> {
+        self.demoted.fault()
+    }
+
     fn weights(&self) -> Vec<(String, f64)> {
         self.demoted.weights()
     }

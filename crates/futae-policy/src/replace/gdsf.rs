@@ -6,23 +6,28 @@
 //! # Picture
 //! victim ← [ least floor + uses ... most ]; floor ← that of the victim
 //! # Transitions
-//! hit: one use more, counted from the floor of now | miss: in with one use from the floor |
-//! evicted: the floor rises to the victim's priority
+//! hit: one use more, counted from the floor of now | miss: in with one use from the floor as it was
+//! before room was made | evicted: the floor is the victim's priority
 //! # Parameters
 //! none
 //! # Deviations
 //! all blocks have the same size and cost here, so size and cost drop out of the priority
-//! floor + uses × cost ÷ size: what is left is LFU with dynamic aging. Ties go by time of last use
+//! floor + uses × cost ÷ size: what is left is LFU with dynamic aging. Ties go by time of last use.
+//! The report does not keep a new block whose priority is the least; here every block is placed
 //! # Cost
 //! O(log slots) an access; 32 bytes a slot
 
-use crate::structures::{Heap, Table};
-use crate::{Access, Arguments, Departure, Policy, Shape, SimulatorHints, Slot, SpecError};
+use crate::structures::{Heap, MissNote, Table};
+use crate::{
+    Access, Admission, Arguments, Departure, Policy, Shape, SimulatorHints, Slot, SpecError,
+};
 
 /// Lowest priority first.
 #[derive(Debug)]
 pub struct Gdsf {
     floor: u64,
+    /// The floor when the block that comes next was asked for.
+    floor_before: MissNote<u64>,
     now: u64,
     uses: Table<u32>,
     /// Priority, and the time of the last use.
@@ -33,6 +38,7 @@ pub struct Gdsf {
 pub fn build(_arguments: &mut Arguments, shape: &Shape) -> Result<Gdsf, SpecError> {
     Ok(Gdsf {
         floor: 0,
+        floor_before: MissNote::new(),
         now: 0,
         uses: Table::new(shape.slots),
         priorities: Heap::new(shape.slots),
@@ -41,23 +47,30 @@ pub fn build(_arguments: &mut Arguments, shape: &Shape) -> Result<Gdsf, SpecErro
 
 impl Gdsf {
     #[inline]
-    fn set(&mut self, slot: Slot, uses: u32) {
+    fn set(&mut self, slot: Slot, uses: u32, floor: u64) {
         self.now += 1;
         self.uses.set(slot, uses);
-        let priority = self.floor + u64::from(uses);
+        let priority = floor + u64::from(uses);
         self.priorities.set(slot, (priority, self.now));
     }
 }
 
 impl Policy for Gdsf {
     #[inline]
-    fn insert(&mut self, slot: Slot, _access: &Access) {
-        self.set(slot, 1);
+    fn miss(&mut self, access: &Access) -> Admission {
+        self.floor_before.set(access.block, self.floor);
+        Admission::Admit
+    }
+
+    #[inline]
+    fn insert(&mut self, slot: Slot, access: &Access) {
+        let before = self.floor_before.take(access.block);
+        self.set(slot, 1, before.unwrap_or(self.floor));
     }
 
     #[inline]
     fn hit(&mut self, slot: Slot, _access: &Access) {
-        self.set(slot, self.uses.get(slot).saturating_add(1));
+        self.set(slot, self.uses.get(slot).saturating_add(1), self.floor);
     }
 
     #[inline]
@@ -70,7 +83,7 @@ impl Policy for Gdsf {
         if why == Departure::Evicted
             && let Some((priority, _)) = self.priorities.key(slot)
         {
-            self.floor = self.floor.max(priority);
+            self.floor = priority;
         }
         self.priorities.remove(slot);
     }
@@ -103,11 +116,12 @@ mod reference {
                 *held = (self.floor + held.2 + 1, self.now, held.2 + 1, block);
                 return true;
             }
+            let floor = self.floor;
             if self.blocks.len() == self.slots {
                 self.blocks.sort_unstable();
                 self.floor = self.blocks.remove(0).0;
             }
-            self.blocks.push((self.floor + 1, self.now, 1, block));
+            self.blocks.push((floor + 1, self.now, 1, block));
             false
         }
 
@@ -124,11 +138,12 @@ mod tests {
 
     #[test]
     fn worked_example() {
-        // 1 has 3 uses. Each newcomer starts one above the last victim: 2 at 1, 3 at 2, 4 at 3,
-        // and 4, as high as 1 and used later, outlives it.
+        // 1 has 3 uses. Each newcomer starts one above the victim before the one that it drives out:
+        // 2 at 1, 3 at 1, 4 at 2, 5 at 2, 6 at 3; and 6, as high as 1 and used later, outlives it.
         assert_eq!(order_after("gdsf", 2, &[1, 1, 1, 2, 3]), [1, 3]);
-        assert_eq!(order_after("gdsf", 2, &[1, 1, 1, 2, 3, 4]), [4, 1]);
-        assert_eq!(order_after("gdsf", 2, &[1, 1, 1, 2, 3, 4, 5]), [5, 4]);
+        assert_eq!(order_after("gdsf", 2, &[1, 1, 1, 2, 3, 4, 5]), [1, 5]);
+        assert_eq!(order_after("gdsf", 2, &[1, 1, 1, 2, 3, 4, 5, 6]), [6, 1]);
+        assert_eq!(order_after("gdsf", 2, &[1, 1, 1, 2, 3, 4, 5, 6, 7]), [7, 6]);
     }
 
     #[test]

@@ -2,9 +2,11 @@
 //!
 //! # Source
 //! Vietri, Rodriguez, Martinez, Lyons, Liu, Rangaswami, Zhao and Narasimhan, "Driving cache
-//! replacement with ML-based LeCaR", HotStorage 2018, algorithms 1 and 2.
+//! replacement with ML-based LeCaR", HotStorage 2018, algorithms 1 and 2; where these leave a
+//! choice, the authors' program (github.com/sylab/cacheus, code/algs/lecar.py).
 //! # Picture
-//! victim ← by lot: least recently used → its name to ( H_LRU ) | least often used → ( H_LFU )
+//! victim ← by lot: least recently used → its name to ( H_LRU ) | least often used → ( H_LFU ) |
+//! both are the same block → no name
 //! # Transitions
 //! hit: most recent, one use more | miss, name in H_LRU: LFU gains weight, the more the shorter
 //! ago it left | name in H_LFU: LRU gains | miss: in, most recent, with the uses of its name and
@@ -12,13 +14,16 @@
 //! # Parameters
 //! learning_rate 0.45: how fast weights move (paper 0.45)
 //! discount 0.005: what is left of a regret after as many accesses as there are slots (paper)
+//! keep_uses true: whether a name keeps the block's uses (as the authors' program does; libCacheSim
+//! counts from one again)
 //! # Deviations
-//! ties among least often used go by time of last use. The lot for the next victim is drawn when
-//! the one before it leaves, so that `order` can name it. A name keeps the block's uses, of which
-//! the paper does not speak. libCacheSim's stays near LRU where this one learns (0.2290 against
-//! 0.1883 misses on Zipf 1.0, 0.8049 against 0.8044 on its own sample)
+//! ties among least often used go by time of last use, in the authors' program by the block's number.
+//! The lot for the next victim is drawn when the one before it leaves, so that `order` can name it
+//! # libCacheSim
+//! libCacheSim draws other lots, and a block that comes back has one use there;
+//! `lecar(keep_uses=false)` comes within 0.1 points
 //! # Cost
-//! O(1) an access; 28 bytes a slot, about 40 a name, at most twice as many names as slots
+//! O(1) an access; 28 bytes a slot, about 40 a name, at most as many names as slots
 
 use crate::SpecError;
 use crate::structures::{Counts, Ghosts, Queues, Table};
@@ -34,6 +39,9 @@ enum Expert {
     Lru,
     Lfu,
 }
+
+/// No weight is less.
+const WEIGHT_MIN: f64 = 0.01;
 
 /// When a block left and how often it had been used.
 #[derive(Clone, Copy, Debug, Default)]
@@ -54,8 +62,9 @@ pub struct LeCar {
     now: u64,
     prng: Prng,
     lot: f64,
-    /// Who named the victim that has not left yet.
-    chosen_by: Expert,
+    /// Who named the victim that has not left yet; none if both did.
+    chosen_by: Option<Expert>,
+    keep_uses: bool,
     recency: Queues,
     uses: Counts,
     names: Table<BlockId>,
@@ -65,10 +74,11 @@ pub struct LeCar {
     known: crate::structures::MissNote<u32>,
 }
 
-/// Builds the policy; its parameters are `learning_rate` and `discount`.
+/// Builds the policy; its parameters are `learning_rate`, `discount` and `keep_uses`.
 pub fn build(arguments: &mut Arguments, shape: &Shape) -> Result<LeCar, SpecError> {
     let learning_rate = arguments.share("learning_rate", 0.45)?;
     let discount = arguments.share("discount", 0.005)?;
+    let keep_uses = arguments.take("keep_uses", "true or false", |_: &bool| true)?;
     let mut prng = Prng::new(shape.seed);
     let mut policy = LeCar {
         learning_rate,
@@ -78,7 +88,8 @@ pub fn build(arguments: &mut Arguments, shape: &Shape) -> Result<LeCar, SpecErro
         now: 0,
         lot: prng.unit(),
         prng,
-        chosen_by: Expert::Lru,
+        chosen_by: None,
+        keep_uses: keep_uses.unwrap_or(true),
         recency: Queues::new(1, shape.slots),
         uses: Counts::new(shape.slots),
         names: Table::new(shape.slots),
@@ -104,16 +115,20 @@ impl LeCar {
         let gain = (self.learning_rate * regret).exp();
         let (mut lru, mut lfu) = (self.weight_lru, 1.0 - self.weight_lru);
         *(if to_lru { &mut lru } else { &mut lfu }) *= gain;
-        self.weight_lru = lru / (lru + lfu);
-        past.uses
+        self.weight_lru = (lru / (lru + lfu)).clamp(WEIGHT_MIN, 1.0 - WEIGHT_MIN);
+        if self.keep_uses { past.uses } else { 0 }
     }
 
-    fn next(&self) -> Option<(Slot, Expert)> {
-        if self.lot < self.weight_lru {
-            Some((self.recency.front(ORDER)?, Expert::Lru))
+    /// The next victim, and who names it, unless both do.
+    fn next(&self) -> Option<(Slot, Option<Expert>)> {
+        let (lru, lfu) = (self.recency.front(ORDER)?, self.uses.lowest()?);
+        Some(if lru == lfu {
+            (lru, None)
+        } else if self.lot < self.weight_lru {
+            (lru, Some(Expert::Lru))
         } else {
-            Some((self.uses.lowest()?, Expert::Lfu))
-        }
+            (lfu, Some(Expert::Lfu))
+        })
     }
 }
 
@@ -155,10 +170,13 @@ impl Policy for LeCar {
                 uses: self.uses.count(slot),
             };
             let ghosts = match self.chosen_by {
-                Expert::Lru => &mut self.left_by_lru,
-                Expert::Lfu => &mut self.left_by_lfu,
+                Some(Expert::Lru) => Some(&mut self.left_by_lru),
+                Some(Expert::Lfu) => Some(&mut self.left_by_lfu),
+                None => None,
             };
-            ghosts.push(self.names.get(slot), past);
+            if let Some(ghosts) = ghosts {
+                ghosts.push(self.names.get(slot), past);
+            }
             self.lot = self.prng.unit();
         }
         self.recency.remove(slot);
@@ -166,8 +184,8 @@ impl Policy for LeCar {
     }
 
     fn resize(&mut self, slots: u32) {
-        self.left_by_lru.set_limit(slots);
-        self.left_by_lfu.set_limit(slots);
+        self.left_by_lru.set_limit(slots / 2);
+        self.left_by_lfu.set_limit(slots / 2);
         self.discount = self.discount_by_size.powf(1.0 / f64::from(slots.max(1)));
     }
 
@@ -252,6 +270,7 @@ mod reference {
                     let regret = d.powf((self.now - left) as f64);
                     self.weights[1 - expert] *= (0.45 * regret).exp();
                     let lru = self.weights[0] / (self.weights[0] + self.weights[1]);
+                    let lru = lru.clamp(0.01, 0.99);
                     self.weights = [lru, 1.0 - lru];
                     return held.uses;
                 }
@@ -272,12 +291,18 @@ mod reference {
             if self.blocks.len() == self.slots {
                 let expert = usize::from(self.lot >= self.weights[0]);
                 self.lot = self.prng.unit();
-                let all = self.blocks.iter().copied();
-                let victim = all.min_by_key(|held| (held.uses * expert as u32, held.last));
-                let victim = victim.expect("full");
+                let least = |expert: usize| {
+                    let all = self.blocks.iter().copied();
+                    all.min_by_key(|held| (held.uses * expert as u32, held.last))
+                        .expect("full")
+                };
+                let is_of_both = least(0).block == least(1).block;
+                let victim = least(expert);
                 self.blocks.retain(|held| held.block != victim.block);
-                self.left[expert].push((victim, self.now));
-                if self.left[expert].len() > self.slots {
+                if !is_of_both {
+                    self.left[expert].push((victim, self.now));
+                }
+                if self.left[expert].len() > self.slots / 2 {
                     self.left[expert].remove(0);
                 }
             }
@@ -305,6 +330,7 @@ mod tests {
         let mut policy: LeCar = super::build(&mut arguments, &shape).expect("valid");
         let read = |index| Access::read(BlockId::on_first(index));
         policy.insert(Slot(0), &read(1));
+        policy.hit(Slot(0), &read(1));
         policy.insert(Slot(1), &read(2));
         policy.lot = 0.0;
         assert_eq!(

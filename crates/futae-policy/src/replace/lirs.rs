@@ -17,6 +17,8 @@
 //! # Deviations
 //! the paper bounds S by memory only. libCacheSim also makes room among the LIR blocks, to no
 //! use, when a HIR block is hit in Q and not in S
+//! # libCacheSim
+//! libCacheSim also makes room among the LIR blocks when a HIR block is hit in Q and not in S
 //! # Cost
 //! O(1) an access, amortised; about 55 bytes a slot, and 46 a departed block in S
 

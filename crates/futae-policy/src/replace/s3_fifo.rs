@@ -20,6 +20,9 @@
 //! from small; here one block goes for one that comes, so main is brought back to its share by
 //! the misses that follow (as in the authors' own libCacheSim). libCacheSim 0.3.5 fills main first
 //! while the cache is filling, of which the paper says nothing: `fill_main=true`
+//! # libCacheSim
+//! libCacheSim fills the main queue while the cache is filling, of which the paper says nothing;
+//! `s3-fifo(fill_main=true)` does nearly the same
 //! # Cost
 //! O(1) an access, amortised; 23 bytes a slot, about 28 a name
 

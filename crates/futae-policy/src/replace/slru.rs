@@ -14,6 +14,8 @@
 //! protected 0.8: share of the slots for the protected segment, rounded down
 //! # Deviations
 //! the paper leaves the share open and finds it best between a half and nearly all
+//! # libCacheSim
+//! libCacheSim has four equal segments and puts a new block into the lowest that has room; the paper has two
 //! # Cost
 //! O(1) an access; 14 bytes a slot
 

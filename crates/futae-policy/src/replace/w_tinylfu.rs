@@ -21,6 +21,8 @@
 //! at first, in the same direction while hits grow, back otherwise, each time by 2 % less, and
 //! from the start again when the hit ratio moves by 5 points. No doorkeeper. libCacheSim's window
 //! is fixed and its sketch another: the two differ by a point or two either way
+//! # libCacheSim
+//! libCacheSim's window is fixed, where the paper has it climb as here, and its sketch is another
 //! # Cost
 //! O(1) an access, amortised; 30 to 38 bytes a slot with the sketch
 

@@ -115,6 +115,9 @@ impl MiniTrace {
                 level.access(&Access::of(block, AccessKind::Preload));
             }
         }
+        if let Some(fault) = level.fault() {
+            return Err(fault.clone());
+        }
         let expected = self.requests as f64 * self.rate();
         Ok((level.counters().misses as f64 / expected.max(1.0)).min(1.0))
     }

@@ -68,6 +68,9 @@ impl Drive<'_> {
             batch.next_uses = &next_uses[of_batch(next_uses)];
             batch.bytes = &bytes[of_batch(bytes)];
             self.machine.feed(&batch, served);
+            if let Some(fault) = self.machine.fault() {
+                return Err(SimulationError::Policy(fault.clone()));
+            }
             self.sent += got as u64;
             left -= got as u64;
             if left == 0 || (self.sent / BATCH as u64).is_multiple_of(BATCHES_PER_PROGRESS) {

@@ -269,6 +269,43 @@ impl Traces {
         })
     }
 
+    /// Goes through a reader for each guest, every request of which is for one block. `origin` says in
+    /// the facts what they are.
+    pub fn of_readers(
+        readers: &mut [impl RequestReader],
+        origin: &'static str,
+        block_bytes: u64,
+    ) -> Result<Self, SimulationError> {
+        let begin = Instant::now();
+        let names = readers.iter().map(|reader| reader.path().to_owned());
+        let mut facts = TraceFacts::of(&names.collect::<Vec<_>>());
+        let mut guests = Vec::new();
+        for reader in readers {
+            let trace = DenseTrace::read(reader, View::Start)?;
+            facts.formats.push(origin);
+            facts.trace_requests += trace.requests();
+            facts.accesses += trace.ids().len() as u64;
+            facts.distinct_blocks += u64::from(trace.distinct());
+            guests.push(trace);
+        }
+        if guests.is_empty() {
+            return Err(SimulationError::Empty);
+        }
+        facts.read_seconds = begin.elapsed().as_secs_f64();
+        let lengths = || Lengths {
+            first: u32::try_from(block_bytes).unwrap_or(u32::MAX),
+            ..Lengths::default()
+        };
+        let bytes = in_turns(&guests, guests.iter().map(|_| lengths()).collect());
+        Ok(Self {
+            guests,
+            bytes,
+            next_uses: OnceLock::new(),
+            digest: OnceLock::new(),
+            facts,
+        })
+    }
+
     /// What was read.
     #[must_use]
     pub fn facts(&self) -> &TraceFacts {

@@ -4,6 +4,7 @@ use super::Args;
 use crate::command::trace_args::{say_doubts, say_skipped};
 use crate::failure::Failure;
 use crate::progress::Progress;
+use futae_policy::split_policies;
 use futae_sim::run::{
     Requests, TraceFacts, TraceSimulation, Traces, simulate_guests, simulate_one_pass,
 };
@@ -203,31 +204,4 @@ fn hierarchies(args: &Args) -> Result<Vec<Vec<LevelSpec>>, Failure> {
         .iter()
         .map(|level| level.parse().map_err(Failure::usage));
     Ok(vec![levels.collect::<Result<_, _>>()?])
-}
-
-/// Splits at commas outside of parentheses.
-pub fn split_policies(text: &str) -> Vec<&str> {
-    let mut depth = 0;
-    let outside = |c: char| {
-        match c {
-            '(' => depth += 1,
-            ')' => depth -= 1,
-            _ => {}
-        }
-        c == ',' && depth == 0
-    };
-    text.split(outside).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::split_policies;
-
-    #[test]
-    fn commas_inside_parentheses_do_not_separate_policies() {
-        assert_eq!(
-            split_policies("lru,2q(a=1,b=2),fifo"),
-            ["lru", "2q(a=1,b=2)", "fifo"]
-        );
-    }
 }

@@ -40,6 +40,10 @@ impl Joined {
         }
     }
 
+    pub fn fault(&self) -> Option<&SpecError> {
+        self.orders.iter().find_map(|order| order.fault())
+    }
+
     pub fn miss(&mut self, access: &Access) -> Admission {
         let class = self.class_weights.class_of(access.class);
         self.orders[usize::from(class)].miss(access)

@@ -1,0 +1,116 @@
+//! Policies from outside the registry: plug-ins, and policies written in another language.
+//!
+//! A program that takes them registers where they come from. They are for simulations: a program that registers
+//! nothing refuses their names, so no live cache runs code that is not futae's.
+
+use crate::{PolicySpec, RegisteredPolicy, Shape, SpecError};
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// Where policies from outside the registry come from.
+pub trait External: Send + Sync {
+    /// Whether a policy of this name comes from here.
+    fn has(&self, name: &str) -> bool;
+    /// Builds the policy; asked only for names that it [`has`](Self::has).
+    fn build(
+        &self,
+        spec: &PolicySpec,
+        shape: &Shape,
+    ) -> Result<Box<dyn RegisteredPolicy>, SpecError>;
+}
+
+/// The sources with their numbers; the one that came last is asked first.
+static SOURCES: RwLock<Vec<(u64, Arc<dyn External>)>> = RwLock::new(Vec::new());
+
+/// A source that is asked for policies while this value lives.
+#[derive(Debug)]
+pub struct Registration(u64);
+
+/// Adds a source of policies, for the whole process.
+#[must_use]
+pub fn register(source: Arc<dyn External>) -> Registration {
+    let mut sources = SOURCES.write().unwrap_or_else(PoisonError::into_inner);
+    let number = sources.last().map_or(0, |last| last.0 + 1);
+    sources.push((number, source));
+    Registration(number)
+}
+
+impl Registration {
+    /// Keeps the source until the process ends.
+    pub fn keep(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        let mut sources = SOURCES.write().unwrap_or_else(PoisonError::into_inner);
+        sources.retain(|source| source.0 != self.0);
+    }
+}
+
+/// Whether a name is the path of a file: names in the registry have no slash.
+pub(crate) fn is_path(name: &str) -> bool {
+    name.contains('/')
+}
+
+/// Builds a policy that some source has; `None` if none has it.
+pub(crate) fn build(
+    spec: &PolicySpec,
+    shape: &Shape,
+) -> Option<Result<Box<dyn RegisteredPolicy>, SpecError>> {
+    let source = {
+        let sources = SOURCES.read().unwrap_or_else(PoisonError::into_inner);
+        let all = sources.iter().rev().map(|source| &source.1);
+        all.into_iter()
+            .find(|source| source.has(&spec.name))
+            .cloned()
+    };
+    source.map(|source| source.build(spec, shape))
+}
+
+/// The error for a name that looks like that of a plug-in where none is taken.
+pub(crate) fn refused(name: &str) -> SpecError {
+    SpecError::External {
+        policy: name.chars().take(200).collect(),
+        problem: "plug-ins are for simulations (futae sim, sweep and mrc), and are not loaded here"
+            .to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::build;
+
+    /// Has the policy that its name says, by another name.
+    struct Alias(&'static str);
+
+    impl External for Alias {
+        fn has(&self, name: &str) -> bool {
+            name == self.0
+        }
+        fn build(
+            &self,
+            _: &PolicySpec,
+            shape: &Shape,
+        ) -> Result<Box<dyn RegisteredPolicy>, SpecError> {
+            build(&PolicySpec::of(crate::Kind::lru), shape)
+        }
+    }
+
+    #[test]
+    fn a_source_is_asked_while_it_is_registered_and_inside_other_policies() {
+        let shape = Shape { slots: 4, seed: 1 };
+        let spec: PolicySpec = "exclusive(./Libtest_alias.so)".parse().expect("valid");
+        assert_eq!(spec.to_string(), "exclusive(./Libtest_alias.so)");
+        let refused = |spec: &PolicySpec| {
+            let error = build(spec, &shape).map(drop).expect_err("no source");
+            assert!(error.to_string().contains("./Libtest_alias.so"), "{error}");
+        };
+        refused(&spec);
+        let registration = register(Arc::new(Alias("./Libtest_alias.so")));
+        build(&spec, &shape).map(drop).expect("a source has it");
+        drop(registration);
+        refused(&spec);
+    }
+}

@@ -1,0 +1,203 @@
+//! The ways to a curve that can be chosen together: all are made of the same requests, gone through once.
+
+use super::{Curve, ExactLru, MiniTrace, SampleError, Shards, simulate_sizes};
+use futae_policy::{Kind, PolicySpec, SpecError};
+use futae_trace::BlockRequest;
+use futae_units::{Size, SizeError};
+
+/// Which curves are wanted.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Methods {
+    /// The exact curve, also beside sampled ones. Where nothing is sampled it is made all the same.
+    pub exact: bool,
+    /// SHARDS: the share of the blocks that is sampled.
+    pub shards: Option<f64>,
+    /// SHARDS: the blocks that are sampled at most.
+    pub shards_blocks: Option<usize>,
+    /// Small caches under the requests for this share of the blocks.
+    pub mini: Option<f64>,
+    /// For samples.
+    pub seed: u64,
+}
+
+/// What is made of the requests as they pass.
+pub struct Makings {
+    exact: Option<ExactLru>,
+    shards: Option<Shards>,
+    /// All requests, for exact curves of any policy.
+    full: Option<MiniTrace>,
+    small: Option<MiniTrace>,
+}
+
+impl Methods {
+    /// Whether the exact curve is made.
+    #[must_use]
+    pub fn is_exact(&self) -> bool {
+        self.exact || !(self.is_by_distance() || self.mini.is_some())
+    }
+
+    /// Whether some curve is made of distances between accesses, which says something of LRU only.
+    #[must_use]
+    pub fn is_by_distance(&self) -> bool {
+        self.shards.is_some() || self.shards_blocks.is_some()
+    }
+
+    /// What the curves of `policy` are made of, empty. An error if a rate is none.
+    pub fn makings(&self, policy: &PolicySpec) -> Result<Makings, SampleError> {
+        let is_lru = *policy == PolicySpec::of(Kind::lru);
+        let mini = |rate| MiniTrace::new(rate, self.seed);
+        let shards = match (self.shards_blocks, self.shards) {
+            (Some(blocks), rate) => {
+                Some(Shards::fixed_size(blocks, rate.unwrap_or(1.0), self.seed))
+            }
+            (None, rate) => rate.map(|rate| Shards::fixed_rate(rate, self.seed)),
+        };
+        Ok(Makings {
+            exact: (self.is_exact() && is_lru).then(ExactLru::default),
+            shards: shards.transpose()?,
+            full: (self.is_exact() && !is_lru)
+                .then(|| mini(1.0))
+                .transpose()?,
+            small: self.mini.map(mini).transpose()?,
+        })
+    }
+}
+
+impl Makings {
+    /// Takes the next request.
+    #[inline]
+    pub fn take(&mut self, request: BlockRequest) {
+        let block = request.block();
+        if let Some(exact) = &mut self.exact {
+            exact.access(block as u32);
+        }
+        if let Some(shards) = &mut self.shards {
+            shards.access(block);
+        }
+        for mini in [&mut self.full, &mut self.small].into_iter().flatten() {
+            mini.access(block, request.is_write());
+        }
+    }
+
+    /// Whether so many blocks are more than an exact curve can be made of.
+    #[must_use]
+    pub fn has_too_many(&self, blocks: u64) -> bool {
+        self.exact.is_some() && blocks > ExactLru::BLOCKS_MAX
+    }
+
+    /// Distinct blocks as the sample has it; 0 if nothing is sampled.
+    #[must_use]
+    pub fn distinct(&self) -> u64 {
+        let shards = self.shards.as_ref().map(Shards::distinct);
+        let small = self.small.as_ref().map(MiniTrace::distinct);
+        shards.or(small).unwrap_or(0)
+    }
+
+    /// Every curve by its method, the exact one first, at these sizes, in blocks. What has to be simulated takes
+    /// as many threads as there are processors, and gives `progress` the fraction done.
+    pub fn curves(
+        &self,
+        policy: &PolicySpec,
+        sizes: &[u64],
+        seed: u64,
+        progress: &(dyn Fn(f64) + Sync),
+    ) -> Result<Vec<(String, Curve)>, SpecError> {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let simulate = |trace: &MiniTrace| {
+            let curve = simulate_sizes(trace, policy, sizes, seed, threads, progress)?;
+            Ok(curve.at(sizes))
+        };
+        let mut found = Vec::new();
+        if let Some(exact) = &self.exact {
+            found.push(("exact".to_owned(), exact.curve().at(sizes)));
+        }
+        if let Some(full) = &self.full {
+            found.push(("exact".to_owned(), simulate(full)?));
+        }
+        if let Some(shards) = &self.shards {
+            let sampled = grouped(shards.sampled_blocks());
+            let name = format!("shards {:.3} % ({sampled} blocks)", 100.0 * shards.rate());
+            found.push((name, shards.curve().at(sizes)));
+        }
+        if let Some(small) = &self.small {
+            found.push((format!("mini {}", small.rate()), simulate(small)?));
+        }
+        Ok(found)
+    }
+}
+
+/// A number with commas between thousands, as tables of the command line have it.
+fn grouped(number: usize) -> String {
+    let digits = number.to_string();
+    let of_digit = |(at, digit): (usize, char)| {
+        let left = digits.len() - at;
+        let is_comma = at > 0 && left.is_multiple_of(3);
+        is_comma.then_some(',').into_iter().chain([digit])
+    };
+    digits.chars().enumerate().flat_map(of_digit).collect()
+}
+
+/// Why sizes of caches cannot be taken.
+#[derive(Debug, thiserror::Error)]
+pub enum CacheSizesError {
+    /// A size is written wrong, or too large.
+    #[error(transparent)]
+    Size(#[from] SizeError),
+    /// A size comes to no block.
+    #[error("a cache of --sizes has at least one block")]
+    NoBlock,
+}
+
+/// Sizes of caches in blocks, in order, each once. A share is one of `blocks`.
+pub fn cache_sizes<'a>(
+    texts: impl IntoIterator<Item = &'a str>,
+    block_bytes: u64,
+    blocks: u64,
+) -> Result<Vec<u64>, CacheSizesError> {
+    let one = |text: &str| match text.parse::<Size>()?.blocks_of(block_bytes, blocks)? {
+        0 => Err(CacheSizesError::NoBlock),
+        blocks => Ok(blocks),
+    };
+    let mut sizes = texts.into_iter().map(one).collect::<Result<Vec<_>, _>>()?;
+    sizes.sort_unstable();
+    sizes.dedup();
+    Ok(sizes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Methods, cache_sizes, grouped};
+
+    #[test]
+    fn sizes_are_in_order_and_each_once() {
+        let sizes = |texts: &[&str]| cache_sizes(texts.iter().copied(), 4096, 1000);
+        let found = sizes(&["10%", "5blocks", "100blocks", "8KiB"]).expect("valid");
+        assert_eq!(found, [2, 5, 100]);
+        let error = sizes(&["0blocks"]).map_err(|error| error.to_string());
+        assert!(error.expect_err("no block").contains("block"));
+        assert!(sizes(&["lots"]).is_err() && sizes(&[""]).is_err());
+    }
+
+    #[test]
+    fn the_exact_curve_is_made_where_nothing_is_sampled() {
+        let none = Methods::default();
+        let sampled = Methods {
+            mini: Some(0.5),
+            ..none
+        };
+        let both = Methods {
+            exact: true,
+            ..sampled
+        };
+        assert_eq!(
+            [none, sampled, both].map(|methods| methods.is_exact()),
+            [true, false, true]
+        );
+    }
+
+    #[test]
+    fn thousands_are_grouped() {
+        let texts = [7, 100, 1_000, 1_234_567].map(grouped);
+        assert_eq!(texts, ["7", "100", "1,000", "1,234,567"]);
+    }
+}

@@ -1,0 +1,228 @@
+"""Policies written in Python, and arrays as traces."""
+
+import array
+import functools
+import os
+import subprocess
+import tempfile
+import threading
+import unittest
+from collections import OrderedDict
+
+import futae
+import numpy
+import pandas
+
+BINARY = os.environ["FUTAE_BINARY"]
+WORKLOAD = "zipf(1.0,writes=0.2):16MiB"
+
+
+class Lru:
+    def __init__(self, slots):
+        self.order = OrderedDict()
+
+    def miss(self, blocks):
+        self.order.update(dict.fromkeys(blocks))
+
+    def hit(self, blocks):
+        for block in blocks:
+            self.order.move_to_end(block)
+
+    def evict(self, incoming):
+        return self.order.popitem(last=False)[0]
+
+    def remove(self, block):
+        del self.order[block]
+
+
+class Fifo:
+    def __init__(self, slots):
+        self.order = OrderedDict()
+
+    def miss(self, blocks):
+        self.order.update(dict.fromkeys(blocks))
+
+    def evict(self, incoming):
+        return self.order.popitem(last=False)[0]
+
+
+def misses(source=WORKLOAD, **arguments):
+    arguments.setdefault("requests", 50_000)
+    report = futae.simulate(source, frame="report", **arguments)
+    return [[level["misses"] for level in run["levels"]] for run in report["runs"]]
+
+
+class Policies(unittest.TestCase):
+    def test_a_class_counts_as_the_policy_of_the_registry_does(self):
+        for known, own in [("lru", Lru), ("fifo", Fifo)]:
+            found = misses(policies=[known, own], sizes=[1, 100, "40%"])
+            self.assertEqual(found[:3], found[3:])
+            self.assertGreater(found[0][0], found[2][0])
+        below = [misses(levels=["fifo:100blocks", (policy, 500)], guests=2) for policy in ("lru", Lru)]
+        self.assertEqual(*below)
+        frame = futae.simulate(WORKLOAD, levels=[(Lru, 100)], requests=1000, frame="dict")
+        self.assertEqual(frame[0]["policy"], "python/Lru")
+
+    def test_admission_declines_blocks(self):
+        class Odd(Lru):
+            def admit(self, block):
+                return block % 2 == 1
+
+        class None_(Lru):
+            def evict(self, incoming):
+                return None
+
+        found = futae.simulate(WORKLOAD, policies=["lru", Odd, None_], sizes=[100], requests=9000, frame="dict")
+        self.assertEqual(found[0]["bypasses"], 0)
+        self.assertTrue(0 < found[1]["bypasses"] < found[1]["misses"])
+        self.assertGreater(found[2]["bypasses"], 0)
+
+    def test_calls_come_in_batches_and_in_order(self):
+        log = []
+
+        class Noting(Lru):
+            def miss(self, blocks):
+                log.extend(("miss", block) for block in blocks)
+                super().miss(blocks)
+
+            def hit(self, blocks):
+                log.append(len(blocks))
+                log.extend(("hit", block) for block in blocks)
+                super().hit(blocks)
+
+            def evict(self, incoming):
+                victim = super().evict(incoming)
+                log.append(("evict", victim))
+                return victim
+
+        blocks = [0, 1, 0, 0, 1, 2, 2]
+        misses(numpy.array(blocks), levels=[(Noting, 2)], requests=None)
+        wanted = [("miss", 0), ("miss", 1), 3, ("hit", 0), ("hit", 0), ("hit", 1), ("evict", 0)]
+        self.assertEqual(log[: len(wanted)], wanted)
+
+    def test_a_wrong_answer_names_the_policy(self):
+        class Stranger(Lru):
+            def evict(self, incoming):
+                return 2**40
+
+        class Word(Lru):
+            def evict(self, incoming):
+                return "none"
+
+        class Broken(Lru):
+            def miss(self, blocks):
+                raise KeyError("lost")
+
+        class Unmade:
+            pass
+
+        class Shut(Lru):
+            def __init__(self, slots):
+                raise MemoryError("no room")
+
+        def said(policy):
+            with self.assertRaises(futae.Error) as raised:
+                misses(levels=[(policy, 100)])
+            self.assertIn(f"python/{policy.__name__}", str(raised.exception))
+            return str(raised.exception), raised.exception.__cause__
+
+        self.assertIn("evict answered 1099511627776, which is not resident", said(Stranger)[0])
+        self.assertIn("evict raised TypeError", said(Word)[0])
+        text, cause = said(Broken)
+        self.assertIn("miss raised KeyError: 'lost'", text)
+        self.assertIsInstance(cause, KeyError)
+        self.assertIn("has no method miss", said(type("Unmade", (), {"__init__": lambda self, slots: None}))[0])
+        self.assertIsInstance(said(Shut)[1], MemoryError)
+        with self.assertRaises(futae.Error) as raised:
+            misses(levels=["lru:10blocks", "python/Lru:10blocks"])
+        self.assertIn("there is no such file", str(raised.exception))
+
+    def test_what_makes_policies_need_not_be_a_class(self):
+        class Named(Lru):
+            def __init__(self, name, slots):
+                super().__init__(slots)
+
+        found = misses(policies=["lru", functools.partial(Named, "x"), lambda slots: Lru(slots)], sizes=[50])
+        self.assertEqual(found[0], found[1])
+        self.assertEqual(found[0], found[2])
+
+    def test_simulations_of_two_threads_keep_their_policies_apart(self):
+        found = {}
+
+        def one(name, base):
+            own = type("Same", (base,), {})
+            found[name] = misses(levels=[(own, 100)])
+
+        threads = [threading.Thread(target=one, args=each) for each in [("lru", Lru), ("fifo", Fifo)]]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for name in ("lru", "fifo"):
+            self.assertEqual(found[name], misses(levels=[(name, 100)]))
+
+
+class Arrays(unittest.TestCase):
+    def setUp(self):
+        self.blocks = [at * at * 7919 % 613 for at in range(20_000)]
+
+    def test_an_array_is_the_trace_of_its_numbers(self):
+        with tempfile.TemporaryDirectory() as place:
+            path = os.path.join(place, "numbers.le64")
+            numpy.array(self.blocks, dtype="<u8").tofile(path)
+            wanted = futae.simulate(path, levels=["arc:10%"], format="le64", frame="report")
+        kinds = [numpy.array(self.blocks, dtype=kind) for kind in ("u8", "i8", "u4", "i4", "u2", "i2")]
+        kinds += [array.array("q", self.blocks), memoryview(array.array("I", self.blocks)), pandas.Series(self.blocks)]
+        for numbers in kinds:
+            found = futae.simulate(numbers, levels=["arc:10%"], frame="report")
+            self.assertEqual(found["trace_digest"], wanted["trace_digest"])
+            self.assertEqual(found["runs"][0]["levels"], wanted["runs"][0]["levels"])
+            self.assertEqual(found["trace"]["accesses"], len(self.blocks))
+
+    def test_arrays_of_several_guests_share_the_last_level(self):
+        guests = [numpy.array(self.blocks), numpy.array(self.blocks[::-1])]
+        report = futae.simulate(guests, levels=["lru:50blocks", "exclusive:100blocks"], frame="report")
+        self.assertEqual(report["runs"][0]["levels"][0]["requests"], 40_000)
+
+    def test_an_array_is_not_copied_as_numpy_has_it(self):
+        frozen = numpy.array(self.blocks)
+        frozen.setflags(write=False)
+        self.assertEqual(misses(frozen, levels=["lru:9blocks"]), misses(frozen.copy(), levels=["lru:9blocks"]))
+
+    def test_what_is_no_array_of_blocks_is_refused(self):
+        for wrong, message in [
+            (numpy.array([1.5, 2.5]), "whole numbers"),
+            (numpy.array([3, 4, -1, 5]), "number 2 of the array is below 0"),
+            (numpy.arange(100)[::2], "ascontiguousarray"),
+            (numpy.arange(100).reshape(10, 10), "one dimension"),
+            (numpy.array([], dtype="u8"), "is empty"),
+        ]:
+            with self.assertRaises(futae.Error) as raised:
+                misses(wrong, levels=["lru:9blocks"])
+            self.assertIn(message, str(raised.exception))
+        with self.assertRaises(futae.Error) as raised:
+            misses(numpy.arange(9), levels=["lru:9blocks"], guests=2)
+        self.assertIn("guest", str(raised.exception))
+
+
+class PlugIns(unittest.TestCase):
+    def test_a_library_is_a_policy(self):
+        root = os.environ["FUTAE_ROOT"]
+        with tempfile.TemporaryDirectory() as place:
+            library = os.path.join(place, "liblru.so")
+            include = os.path.join(root, "crates/futae-plugin/include")
+            source = os.path.join(root, "examples/plugins/lru.c")
+            subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-I", include, "-o", library, source], check=True)
+            found = misses(policies=["lru", library], sizes=[100])
+            self.assertEqual(found[0], found[1])
+            told = subprocess.run(
+                [BINARY, "sim", WORKLOAD, "--policy", library, "--sizes", "100blocks", "--requests", "50000", "--csv"],
+                capture_output=True,
+                text=True,
+                check=True,
+            )
+            self.assertIn(f",{found[0][0]},", told.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()
