@@ -283,6 +283,23 @@ fn a_flood_of_new_keys_or_handshakes_disturbs_nobody() {
     assert_eq!(served.read(8192), block);
 }
 
+/// As one that stops before TLS.
+#[test]
+fn a_handshake_that_stops_in_tls_is_ended() {
+    let Some(server) = Server::start("") else {
+        return;
+    };
+    let mut slow = server.connect();
+    start_tls(&mut slow).expect("an answer");
+    slow.write_all(&[22, 3, 1]).expect("half a record");
+    let mut rest = Vec::new();
+    // The end, or a reset for what the server has not read.
+    let ended = slow.read_to_end(&mut rest);
+    let is_late = |error: &std::io::Error| error.kind() == std::io::ErrorKind::WouldBlock;
+    assert!(!ended.is_err_and(|error| is_late(&error)), "it goes on");
+    server.logged("it did not finish its handshake in 10 s");
+}
+
 #[test]
 fn a_client_sees_and_opens_what_rules_give_it() {
     if !has("nbdinfo") {
