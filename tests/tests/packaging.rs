@@ -5,7 +5,7 @@ use futae_tests::binary::{binary, run};
 use futae_tests::tidy::root;
 use futae_tests::tools::text;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 fn units() -> Vec<PathBuf> {
@@ -13,7 +13,7 @@ fn units() -> Vec<PathBuf> {
     let units: Vec<_> = directory
         .map(|entry| entry.expect("a unit").path())
         .collect();
-    assert_eq!(units.len(), 3, "{units:?}");
+    assert_eq!(units.len(), 4, "{units:?}");
     units
 }
 
@@ -27,18 +27,23 @@ fn systemd_accepts_the_units() {
         return skip(Need::Tools, "systemd-analyze is not installed");
     }
     let place = tempfile::tempdir().expect("a directory");
-    for unit in units() {
-        let name = unit
-            .file_name()
-            .and_then(|name| name.to_str())
-            .expect("a name");
-        // With programs that are there; an instance, if it is a template.
+    // With programs that are there; an instance, if it is a template. All at once, since a socket has its service.
+    let copies = units().into_iter().map(|unit| {
         let said = fs::read_to_string(&unit).expect("the unit");
         let here = said
             .replace("/usr/bin/futae-agent", "/usr/bin/env")
             .replace("/usr/bin/futae", text(binary()));
-        let copy = place.path().join(name.replace("@.", "@vm1."));
-        fs::write(&copy, here).expect("a copy");
+        let name = unit.file_name().expect("a name");
+        let copy = place
+            .path()
+            .join(text(Path::new(name)).replace("@.", "@vm1."));
+        fs::write(&copy, &here).expect("a copy");
+        (copy, here)
+    });
+    let copies: Vec<(PathBuf, String)> = copies.collect();
+    for (copy, here) in copies {
+        let name = copy.file_name().map(|name| text(Path::new(name)));
+        let name = name.expect("a name");
         let output = Command::new("systemd-analyze")
             .arg("verify")
             .arg(&copy)
@@ -49,8 +54,8 @@ fn systemd_accepts_the_units() {
             output.status.success() && !complaints.contains(name),
             "{name}: {complaints}"
         );
-        let wrong = said.replace("[Service]\n", "[Service]\nRestrat=on-failure\n");
-        fs::write(&copy, wrong.replace("/usr/bin/futae", text(binary()))).expect("a copy");
+        let wrong = here.replace("[Install]\n", "Restrat=on-failure\n[Install]\n");
+        fs::write(&copy, wrong).expect("a copy");
         let output = Command::new("systemd-analyze")
             .arg("verify")
             .arg(&copy)
@@ -61,6 +66,7 @@ fn systemd_accepts_the_units() {
             complaints.contains("Restrat"),
             "a wrong key would be seen: {complaints}"
         );
+        fs::write(&copy, here).expect("a copy");
     }
 }
 

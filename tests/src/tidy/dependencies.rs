@@ -4,11 +4,12 @@ use super::{Finding, Source, mask, test_modules, without_tests, words};
 use serde_json::Value;
 
 /// The crates, lowest first: the product's, then the laboratory's.
-pub const ORDER: [&str; 23] = [
+pub const ORDER: [&str; 24] = [
     "futae-units",
     "futae-terminal",
     "futae-agent-protocol",
     "futae-log",
+    "futae-systemd",
     "futae-agent",
     "futae-policy",
     "futae-trace",

@@ -3,7 +3,7 @@
 use super::{Finding, Source, mask, words};
 
 /// The modules that may hold it.
-pub const NAMED: [&str; 8] = [
+pub const NAMED: [&str; 9] = [
     "crates/futae-agent/src/system.rs",
     "crates/futae-agent/tests/counts/system.rs",
     "crates/futae-cli/src/load/map.rs",
@@ -12,6 +12,7 @@ pub const NAMED: [&str; 8] = [
     "crates/futae-engine/src/file/uring.rs",
     "crates/futae-guest/src/ring/system.rs",
     "crates/futae-policy/src/structures/prefetch.rs",
+    "crates/futae-systemd/src/system.rs",
 ];
 
 /// Uses of `unsafe` elsewhere, or without a comment that says why it is sound, and named modules
