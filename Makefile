@@ -1,7 +1,7 @@
 # Names for what one does here; see README.md. CARGO_TARGET_DIR is honoured everywhere.
 
 .DEFAULT_GOAL := help
-.PHONY: help deb package demo test test-fast test-unit test-crates test-e2e test-python fuzz soak vopr crash-states planted-bugs bench bench-isolation reference lint
+.PHONY: help manual deb package demo test test-fast test-unit test-crates test-e2e test-python fuzz soak vopr crash-states planted-bugs bench bench-isolation reference lint
 
 CARGO ?= cargo
 # How long each target of `make fuzz` looks for crashes.
@@ -74,7 +74,10 @@ reference: ## the generated pages of the book: commands.md, policies.md, metrics
 	$(CARGO) run --quiet --locked -p futae-lab -- reference > docs/reference/laboratory.md.new
 	mv docs/reference/laboratory.md.new docs/reference/laboratory.md
 
-deb: ## Debian packages of futae and of the agent, in target/debian/
+manual: ## manual pages and completions of shells, in target/manual/
+	$(CARGO) run --quiet --locked -p futae-cli --bin futae -- reference manual target/manual
+
+deb: manual ## Debian packages of futae and of the agent, in target/debian/
 	@command -v cargo-deb >/dev/null || $(CARGO) install --locked cargo-deb --version 3.8.0
 	for crate in futae-cli futae-agent; do $(CARGO) deb --locked --profile dist --package $$crate || exit 1; done
 

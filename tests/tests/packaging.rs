@@ -5,15 +5,16 @@ use futae_tests::binary::{binary, run};
 use futae_tests::tidy::root;
 use futae_tests::tools::text;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use tempfile::TempDir;
 
 fn units() -> Vec<PathBuf> {
     let directory = fs::read_dir(root().join("packaging/systemd")).expect("the units");
     let units: Vec<_> = directory
         .map(|entry| entry.expect("a unit").path())
         .collect();
-    assert_eq!(units.len(), 3, "{units:?}");
+    assert_eq!(units.len(), 4, "{units:?}");
     units
 }
 
@@ -27,18 +28,23 @@ fn systemd_accepts_the_units() {
         return skip(Need::Tools, "systemd-analyze is not installed");
     }
     let place = tempfile::tempdir().expect("a directory");
-    for unit in units() {
-        let name = unit
-            .file_name()
-            .and_then(|name| name.to_str())
-            .expect("a name");
-        // With programs that are there; an instance, if it is a template.
+    // With programs that are there; an instance, if it is a template. All at once, since a socket has its service.
+    let copies = units().into_iter().map(|unit| {
         let said = fs::read_to_string(&unit).expect("the unit");
         let here = said
             .replace("/usr/bin/futae-agent", "/usr/bin/env")
             .replace("/usr/bin/futae", text(binary()));
-        let copy = place.path().join(name.replace("@.", "@vm1."));
-        fs::write(&copy, here).expect("a copy");
+        let name = unit.file_name().expect("a name");
+        let copy = place
+            .path()
+            .join(text(Path::new(name)).replace("@.", "@vm1."));
+        fs::write(&copy, &here).expect("a copy");
+        (copy, here)
+    });
+    let copies: Vec<(PathBuf, String)> = copies.collect();
+    for (copy, here) in copies {
+        let name = copy.file_name().map(|name| text(Path::new(name)));
+        let name = name.expect("a name");
         let output = Command::new("systemd-analyze")
             .arg("verify")
             .arg(&copy)
@@ -49,8 +55,8 @@ fn systemd_accepts_the_units() {
             output.status.success() && !complaints.contains(name),
             "{name}: {complaints}"
         );
-        let wrong = said.replace("[Service]\n", "[Service]\nRestrat=on-failure\n");
-        fs::write(&copy, wrong.replace("/usr/bin/futae", text(binary()))).expect("a copy");
+        let wrong = here.replace("[Install]\n", "Restrat=on-failure\n[Install]\n");
+        fs::write(&copy, wrong).expect("a copy");
         let output = Command::new("systemd-analyze")
             .arg("verify")
             .arg(&copy)
@@ -61,6 +67,7 @@ fn systemd_accepts_the_units() {
             complaints.contains("Restrat"),
             "a wrong key would be seen: {complaints}"
         );
+        fs::write(&copy, here).expect("a copy");
     }
 }
 
@@ -84,6 +91,120 @@ fn units_use_commands_that_there_are() {
     }
 }
 
+/// What `make manual` writes.
+fn manual() -> TempDir {
+    let place = tempfile::tempdir().expect("a directory");
+    let output = run(&["reference", "manual", text(place.path())]);
+    assert!(output.status.success(), "{output:?}");
+    place
+}
+
+fn names_in(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).expect("a directory");
+    let names = entries.map(|entry| entry.expect("an entry").file_name());
+    names
+        .map(|name| name.to_string_lossy().into_owned())
+        .collect()
+}
+
+/// Each command of the reference has a page with its options, and no page is of another.
+#[test]
+fn each_command_has_a_manual_page() {
+    let manual = manual();
+    let reference = root().join("docs/reference/commands.md");
+    let reference = fs::read_to_string(reference).expect("the reference");
+    let mut commands: Vec<String> = reference
+        .lines()
+        .filter_map(|line| line.trim_start_matches('#').strip_prefix(" futae "))
+        .map(|command| format!("futae-{}.1", command.replace(' ', "-")))
+        .collect();
+    commands.push("futae.1".to_owned());
+    commands.sort();
+    assert!(commands.len() > 25, "{commands:?}");
+    let mut pages = names_in(&manual.path().join("man1"));
+    pages.sort();
+    assert_eq!(pages, commands);
+    for (page, option) in [
+        ("man1/futae-serve.1", "buffer\\-memory"),
+        ("man8/futae-agent.8", "notices"),
+    ] {
+        let said = fs::read_to_string(manual.path().join(page)).expect("a page");
+        assert!(
+            said.contains(".TH futae") && said.contains(option),
+            "{page}"
+        );
+    }
+}
+
+/// What bash offers after some words.
+fn offered(manual: &Path, words: &[&str]) -> String {
+    let script = "source \"$0\"; COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1)); _futae futae \"${@: -1}\" \"${@: -2:1}\"; \
+                  echo \"${COMPREPLY[@]}\"";
+    let mut bash = Command::new("bash");
+    bash.arg("-c")
+        .arg(script)
+        .arg(manual.join("bash/futae.bash"));
+    let output = bash.args(words).output().expect("bash");
+    assert!(output.stderr.is_empty(), "{output:?}");
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}
+
+#[test]
+fn bash_completes_commands_and_options() {
+    let manual = manual();
+    assert_eq!(offered(manual.path(), &["futae", "chec"]), "check");
+    let options = offered(manual.path(), &["futae", "serve", "--metr"]);
+    assert_eq!(options, "--metrics");
+    assert_eq!(offered(manual.path(), &["futae", "refer"]), "");
+}
+
+/// mount(8) with the helper of the package and a line of fstab, where nobody else sees it.
+#[test]
+fn mount_mounts_a_line_of_fstab() {
+    if !Path::new("/dev/fuse").exists() || !rustix::process::geteuid().is_root() {
+        return skip(Need::Root, "root and /dev/fuse are needed to mount");
+    }
+    let place = tempfile::tempdir().expect("a directory");
+    let path = |name: &str| text(&place.path().join(name)).to_owned();
+    fs::write(path("vm1.img"), vec![7; 1 << 20]).expect("an image");
+    fs::create_dir(path("point")).expect("a directory");
+    let helper = fs::read_to_string(root().join("packaging/mount.futae")).expect("the helper");
+    let helper = helper.replace("/usr/bin/futae", text(binary()));
+    fs::write(path("mount.futae"), helper).expect("a copy");
+    let line = format!(
+        "{} {} futae ro,noauto,nofail,cache=4MiB,control=unix:{} 0 0\n",
+        path("vm1.img"),
+        path("point"),
+        path("control")
+    );
+    fs::write(path("fstab"), line).expect("a file");
+    let script = "set -e; trap 'umount --lazy point 2>/dev/null || true' EXIT
+        mount -t tmpfs none /sbin; install -m 755 mount.futae /sbin/
+        mount --fstab fstab --target point
+        cmp vm1.img point/vm1.img; findmnt --noheadings --output FSTYPE,SOURCE point
+        if echo x 2>&- >point/vm1.img; then exit 3; fi
+        \"$0\" top --once control >/dev/null
+        umount point
+        if mount -t futae vm1.img point -o cash=1MiB; then exit 4; fi
+        if mount -t futae none.img point -o cache=1MiB; then exit 5; fi";
+    let mut unshare = Command::new("unshare");
+    unshare
+        .args(["--mount", "sh", "-c", script])
+        .arg(binary())
+        .current_dir(place.path());
+    let output = unshare.output().expect("unshare");
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{errors}");
+    let found = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(found.starts_with("fuse"), "{found}");
+    assert!(found.trim_end().ends_with("vm1.img"), "{found}");
+    assert!(
+        errors.contains("cash: no option of futae mount"),
+        "{errors}"
+    );
+    assert!(errors.contains("none.img"), "{errors}");
+}
+
 #[test]
 fn the_example_is_a_configuration() {
     let place = tempfile::tempdir().expect("a directory");
@@ -103,6 +224,7 @@ fn the_example_is_a_configuration() {
 
 #[test]
 fn what_packages_hold_is_there() {
+    let manual = manual();
     for package in ["futae-cli", "futae-agent"] {
         let crate_root = root().join("crates").join(package);
         let manifest = fs::read_to_string(crate_root.join("Cargo.toml")).expect("the manifest");
@@ -113,8 +235,18 @@ fn what_packages_hold_is_there() {
         assert!(assets.len() > 2, "{package}");
         for asset in assets {
             let source = asset[0].as_str().expect("a path");
-            // Programs are there once they are built.
+            // Programs are there once they are built, and manual pages once they are written.
             if source.starts_with("target/release/") {
+                continue;
+            }
+            if let Some(written) = source.strip_prefix("../../target/manual/") {
+                let (directory, name) = written.split_once('/').expect("a path");
+                let names = names_in(&manual.path().join(directory));
+                let ending = name.strip_prefix('*');
+                let is_it = |there: &String| {
+                    there == name || ending.is_some_and(|end| there.ends_with(end))
+                };
+                assert!(names.iter().any(is_it), "{package}: there is no {written}");
                 continue;
             }
             assert!(

@@ -10,6 +10,7 @@ use futae_agent_protocol::{
     Counters, DeviceId, DeviceSample, FileSample, GroupSample, Hello, Message, Notices, Pressure,
     Range, Reason, References, Sample,
 };
+use futae_systemd::Watchdog;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
@@ -69,6 +70,7 @@ struct Agent {
     left: Vec<Pages>,
     read: Vec<u64>,
     copies: Option<Copies>,
+    watchdog: Option<Watchdog>,
 }
 
 /// Evicted pages that are sent with their data.
@@ -124,13 +126,23 @@ impl Agent {
             left: Vec::new(),
             read: Vec::new(),
             copies,
+            watchdog: Watchdog::from_environment(),
         })
     }
 
     fn work(&mut self, period: Duration) -> anyhow::Result<()> {
         self.greet()?;
+        let counts = if self.hello.source == futae_agent_protocol::Source::Vmstat {
+            "counting by /proc/vmstat"
+        } else {
+            "counting in the kernel"
+        };
+        futae_systemd::ready(counts);
         let mut next = Instant::now() + period;
         loop {
+            if let Some(watchdog) = &mut self.watchdog {
+                watchdog.alive();
+            }
             if self.sink.pump() {
                 self.greet()?;
             }
@@ -168,6 +180,10 @@ impl Agent {
             Some(_) => most.min(COPY_DELAY_IDLE),
             None => most,
         };
+        let most = self
+            .watchdog
+            .as_ref()
+            .map_or(most, |watchdog| most.min(watchdog.every()));
         let time = next.saturating_duration_since(Instant::now()).min(most);
         let is_gone = {
             let rings = self.probe.wakers();

@@ -41,6 +41,8 @@ enum Command {
     Check(command::check::Args),
     Export(command::export::Args),
     Mount(command::mount::Args),
+    #[command(hide = true)]
+    MountHelper(command::mount::helper::Args),
     Load(command::load::Args),
     Protect(command::protect::ProtectArgs),
     Unprotect(command::protect::UnprotectArgs),
@@ -92,6 +94,7 @@ impl Command {
             Self::Check(args) => command::check::run(&args),
             Self::Export(args) => command::export::run(&args),
             Self::Mount(args) => command::mount::run(&args),
+            Self::MountHelper(args) => command::mount::helper::run(&args),
             Self::Load(args) => command::load::run(&args),
             Self::Protect(args) => command::protect::protect(&args),
             Self::Unprotect(args) => command::protect::unprotect(&args),

@@ -50,11 +50,14 @@ pub enum SocketError {
 }
 
 /// A unix socket that accepts connections and never waits. Its file is removed with it; one that
-/// was left by a program that was killed is replaced.
+/// was left by a program that was killed is replaced. A socket that systemd passes for the path is used in place of a new one;
+/// its file, mode and owner are those of its unit.
 #[derive(Debug)]
 pub struct UnixSocket {
     socket: OwnedFd,
-    file: SocketFile,
+    path: PathBuf,
+    /// None of a socket that systemd has passed.
+    _file: Option<SocketFile>,
 }
 
 impl UnixSocket {
@@ -84,6 +87,14 @@ impl UnixSocket {
             path.to_owned()
         };
         let refused = |source| SocketError::refused(&path, source);
+        if let Some(socket) = futae_systemd::take_unix(&path) {
+            let path = std::path::absolute(&path).map_err(refused)?;
+            return Ok(Self {
+                socket,
+                path,
+                _file: None,
+            });
+        }
         let socket = match bind_at(&path) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
                 clear_stale(&path)?;
@@ -105,7 +116,11 @@ impl UnixSocket {
         };
         access.apply(&path).map_err(denied)?;
         listen(&socket, BACKLOG).map_err(|errno| refused(errno.into()))?;
-        Ok(Self { socket, file })
+        Ok(Self {
+            socket,
+            path: file.path.clone(),
+            _file: Some(file),
+        })
     }
 
     /// The next connection; an error of the kind "would block" if there is none yet.
@@ -120,7 +135,7 @@ impl UnixSocket {
     /// Where it really is: absolute, and completed in a directory.
     #[must_use]
     pub fn path(&self) -> &Path {
-        &self.file.path
+        &self.path
     }
 }
 

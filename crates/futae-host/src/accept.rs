@@ -6,6 +6,7 @@ use crate::connection_loop::Limits;
 use crate::disk;
 use crate::listen::Listener;
 use crate::peer::Peer;
+use crate::pulse::Pulse;
 use crate::refusals::Reason;
 use crate::registry::Place;
 use crate::server::Shared;
@@ -30,14 +31,23 @@ const SEND_BUFFER_BYTES_MIN: u64 = 128 << 10;
 const SHORTAGE_PAUSE: Duration = Duration::from_millis(20);
 
 /// Accepts until the server stops.
-pub(crate) fn accept_all(shared: &Arc<Shared>, listener: &Listener, tenant: &Tenant) {
+pub(crate) fn accept_all(
+    shared: &Arc<Shared>,
+    listener: &Listener,
+    tenant: &Tenant,
+    number: usize,
+) {
     let mut spare = spare_descriptor();
+    let wait = shared.pulse.as_ref().map(Pulse::wait);
     loop {
+        if let Some(pulse) = &shared.pulse {
+            pulse.shows_up(number, || shared.exports.engines());
+        }
         let mut fds = [
             PollFd::new(&shared.stop, PollFlags::IN),
             PollFd::new(listener, PollFlags::IN),
         ];
-        let polled = poll(&mut fds, None);
+        let polled = poll(&mut fds, wait.as_ref());
         if polled.is_ok() && fds[0].revents().contains(PollFlags::IN) {
             return;
         }

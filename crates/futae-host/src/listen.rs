@@ -6,7 +6,7 @@ use futae_control::UnixSocket;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::fmt;
 use std::io;
-use std::net::{TcpListener, ToSocketAddrs};
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -121,14 +121,12 @@ impl Gate {
                     let address = self.address.to_string();
                     return Err(HostError::InsecureTcp { address });
                 }
-                let socket = TcpListener::bind(&addresses[..]).map_err(refused)?;
-                let port = socket.local_addr().map_err(refused)?.port();
-                socket.set_nonblocking(true).map_err(refused)?;
+                let (socket, port) = listen_on(&addresses).map_err(refused)?;
                 let address = Listen::Tcp {
                     host: host.clone(),
                     port,
                 };
-                let socket = Socket::Tcp(socket.into());
+                let socket = Socket::Tcp(socket);
                 Ok(Listener {
                     socket,
                     address,
@@ -137,6 +135,17 @@ impl Gate {
             }
         }
     }
+}
+
+/// A socket that listens on one of these addresses and never waits, that of systemd if it passes one; and its port.
+fn listen_on(addresses: &[SocketAddr]) -> io::Result<(OwnedFd, u16)> {
+    if let Some((socket, address)) = futae_systemd::take_tcp(addresses) {
+        return Ok((socket, address.port()));
+    }
+    let socket = TcpListener::bind(addresses)?;
+    let port = socket.local_addr()?.port();
+    socket.set_nonblocking(true)?;
+    Ok((socket.into(), port))
 }
 
 impl Listen {

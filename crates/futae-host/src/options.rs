@@ -1,6 +1,7 @@
 //! How to serve.
 
 use crate::feed::{FeedOptions, RelayOptions};
+use crate::pulse::Heartbeat;
 use crate::tenant::Gate;
 use crate::tls::TlsOptions;
 use crate::{Listen, OpenExport};
@@ -51,6 +52,8 @@ pub struct ServerOptions {
     /// How long a stop waits for requests in flight, and how long a client that says goodbye may
     /// take to receive its replies.
     pub stop_timeout: Duration,
+    /// What hears that the server is alive, if anything.
+    pub heartbeat: Option<Heartbeat>,
 }
 
 impl Default for ServerOptions {
@@ -74,6 +77,7 @@ impl Default for ServerOptions {
             buffer_memory_bytes: 256 << 20,
             stall_timeout: Duration::from_secs(10),
             stop_timeout: Duration::from_secs(10),
+            heartbeat: None,
         }
     }
 }

@@ -8,6 +8,7 @@ use crate::export::ExportTable;
 use crate::feed::{FeedOptions, Feeds};
 use crate::listen::Listener;
 use crate::options::ServerOptions;
+use crate::pulse::Pulse;
 use crate::registry::{Phase, Registry};
 use crate::status::{ExportReport, ServerStatus};
 use crate::stop::Flushes;
@@ -52,6 +53,8 @@ pub(crate) struct Shared {
     pub(crate) options: ServerOptions,
     pub(crate) tls: Option<Tls>,
     started: Instant,
+    /// If anything hears that the server is alive.
+    pub(crate) pulse: Option<Pulse>,
     /// Taken at the end.
     feeds: Mutex<Option<Feeds>>,
     /// Becomes readable, for good, when the server stops.
@@ -140,7 +143,10 @@ impl Server {
         let tenants = listeners.iter().map(|(_, tenant)| tenant.name());
         let gated = tenants.clone().flatten().map(str::to_owned).collect();
         let serves_all = tenants.clone().any(|name| name.is_none());
+        let heartbeat = options.heartbeat.clone();
+        let pulse = heartbeat.map(|heartbeat| Pulse::new(heartbeat, listeners.len()));
         let shared = Arc::new(Shared {
+            pulse,
             changing: Mutex::default(),
             gated: (gated, serves_all),
             budget: Arc::new(budget),
@@ -187,10 +193,10 @@ impl Server {
     }
 
     fn accept_on(&mut self, listener: Listener, tenant: Tenant) -> io::Result<()> {
-        let shared = Arc::clone(&self.shared);
+        let (shared, number) = (Arc::clone(&self.shared), self.acceptors.len());
         let thread = Builder::new().name("accept".into()).stack_size(STACK_BYTES);
         self.acceptors
-            .push(thread.spawn(move || accept_all(&shared, &listener, &tenant))?);
+            .push(thread.spawn(move || accept_all(&shared, &listener, &tenant, number))?);
         Ok(())
     }
 

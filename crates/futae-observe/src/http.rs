@@ -190,10 +190,14 @@ fn bind(
             if !insecure_tcp && !is_local {
                 return Err(HttpError::InsecureTcp { address: text() });
             }
+            let host = host.clone();
+            if let Some((socket, address)) = futae_systemd::take_tcp(&addresses) {
+                let port = address.port();
+                return Ok((Socket::Tcp(socket), Listen::Tcp { host, port }, is_local));
+            }
             let socket = TcpListener::bind(&addresses[..]).map_err(refused)?;
             let port = socket.local_addr().map_err(refused)?.port();
             socket.set_nonblocking(true).map_err(refused)?;
-            let host = host.clone();
             let address = Listen::Tcp { host, port };
             Ok((Socket::Tcp(socket.into()), address, is_local))
         }

@@ -9,6 +9,7 @@ pub const ORDER: [&str; 24] = [
     "futae-terminal",
     "futae-agent-protocol",
     "futae-log",
+    "futae-systemd",
     "futae-agent",
     "futae-policy",
     "futae-trace",

@@ -3,7 +3,7 @@
 use super::{Finding, Source, mask, words};
 
 /// The modules that may hold it.
-pub const NAMED: [&str; 10] = [
+pub const NAMED: [&str; 11] = [
     "crates/futae-agent/src/system.rs",
     "crates/futae-agent/tests/counts/system.rs",
     "crates/futae-cli/src/load/map.rs",
@@ -14,6 +14,7 @@ pub const NAMED: [&str; 10] = [
     "crates/futae-plugin/src/foreign.rs",
     "examples/plugins/fifo.rs",
     "crates/futae-policy/src/structures/prefetch.rs",
+    "crates/futae-systemd/src/system.rs",
 ];
 
 /// How the type of a pointer to a foreign function begins, `"C"` masked.

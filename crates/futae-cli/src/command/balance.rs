@@ -49,7 +49,9 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     }
     let mut controller = Controller::new(&config, args.dry_run)
         .map_err(|error| Failure::usage(format!("{path}: {error}")))?;
+    futae_systemd::ready("balancing");
     let told = keep(&mut controller, args, &stopped);
+    futae_systemd::stopping();
     let problems = controller.end();
     told?;
     if problems.is_empty() {
@@ -63,12 +65,16 @@ fn keep(controller: &mut Controller, args: &Args, stopped: &AtomicBool) -> Resul
     let mut next = Instant::now();
     let mut number = 0;
     let mut hints = Vec::new();
+    let mut watchdog = futae_systemd::Watchdog::from_environment();
     while args.periods.is_none_or(|periods| number < periods) {
         // A period that took too long does not make the next shorter.
         next = (next + controller.interval()).max(Instant::now());
         while Instant::now() < next {
             if stopped.load(Ordering::Relaxed) {
                 return Ok(());
+            }
+            if let Some(watchdog) = &mut watchdog {
+                watchdog.alive();
             }
             std::thread::sleep(LOOK_INTERVAL.min(next - Instant::now().min(next)));
         }

@@ -10,6 +10,8 @@ pub mod export;
 mod forecast;
 pub mod load;
 pub mod locality;
+#[cfg(feature = "manual")]
+mod manual;
 pub mod mount;
 pub mod mrc;
 mod observe_args;

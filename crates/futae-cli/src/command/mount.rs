@@ -1,6 +1,7 @@
 //! `futae mount`: the upper cache, as files in a directory.
 
 mod choice;
+pub mod helper;
 mod open;
 mod orders;
 mod state;
@@ -110,6 +111,9 @@ pub struct Args {
     /// Print JSON, one line at the start and one at the end
     #[arg(long)]
     json: bool,
+    /// Go on in the background once the files are there, for mount.futae
+    #[arg(long, hide = true)]
+    detached: bool,
     #[command(flatten)]
     tree: tree::TreeArgs,
     /// The log.
@@ -126,6 +130,9 @@ impl Args {
 
 /// Mounts, and runs until SIGTERM, SIGINT or an unmount by another program.
 pub fn run(args: &Args) -> Result<(), Failure> {
+    if args.detached {
+        helper::detach();
+    }
     let plan = Plan::new(args)?;
     let is_tree = tree::is_tree(&args.sources);
     if !is_tree {
@@ -189,6 +196,9 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         control.as_ref(),
         warm_blocks.unwrap_or_default(),
     )?;
+    if args.detached {
+        helper::let_go()?;
+    }
     wait_for_the_end(&mut signals, || {
         if let Some(state) = &mut state {
             state.save_in_time(&engine);

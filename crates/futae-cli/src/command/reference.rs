@@ -1,4 +1,5 @@
-//! `futae reference`: the generated pages of the book, from this binary's own commands and policies.
+//! `futae reference`: the generated pages of the book, from this binary's own commands and policies; manual pages and
+//! completions of shells.
 
 use crate::failure::Failure;
 use clap::{Command, ValueEnum};
@@ -11,6 +12,10 @@ use std::io::Write as _;
 pub struct Args {
     /// The page
     page: Page,
+    /// Where manual pages and completions go: a directory, which is made
+    #[cfg(feature = "manual")]
+    #[arg(required_if_eq("page", "manual"))]
+    directory: Option<std::path::PathBuf>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -21,6 +26,9 @@ enum Page {
     Policies,
     /// Every metric with its labels
     Metrics,
+    /// Manual pages of every command, and completions of shells, as files
+    #[cfg(feature = "manual")]
+    Manual,
 }
 
 /// Prints a page; `cli` is the whole command line.
@@ -29,6 +37,12 @@ pub fn run(args: &Args, cli: Command) -> Result<(), Failure> {
         Page::Commands => commands(cli),
         Page::Policies => policies(&futae_policy::cards()),
         Page::Metrics => metrics(),
+        #[cfg(feature = "manual")]
+        Page::Manual => {
+            let directory = args.directory.as_deref();
+            let directory = directory.ok_or_else(|| Failure::usage("name a directory"))?;
+            return super::manual::write(directory, cli);
+        }
     };
     std::io::stdout().lock().write_all(page.as_bytes())?;
     Ok(())

@@ -8,6 +8,7 @@ mod opener;
 mod plan;
 mod reload;
 mod remarks;
+mod service;
 mod tls;
 mod unclean;
 
@@ -189,6 +190,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             options.connections_max
         );
     }
+    options.heartbeat = service::heartbeat();
     let server = Server::start(options, exports).map_err(anyhow::Error::from)?;
     let writes = args.writes.write_mode.name();
     remarks::at_start(&specs, &server.status(), lives_on_evictions, writes);
@@ -197,14 +199,17 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         .observe
         .start(args.insecure_tcp, move || Snapshot::of_server(watched()))?;
     announce(&server, &observing, args.json)?;
+    service::ready(&server);
     let signal = signals.forever().find(|&signal| {
         if let (SIGHUP, Some(running)) = (signal, &mut running) {
+            let _reloading = service::reloading(&server);
             running.reload(&server);
         }
         signal != SIGHUP
     });
     let name = signal.and_then(signal_hook::low_level::signal_name);
     info!("{} received", name.unwrap_or("a signal"));
+    futae_systemd::stopping();
     drop(observing);
     let report = server.stop();
     say_goodbye(&report, args.json)?;

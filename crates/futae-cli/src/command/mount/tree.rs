@@ -115,6 +115,9 @@ pub fn run(
     // Nobody else sets it.
     let _ = handle.set(mount.handle());
     announce(args, &mount, engine, &control)?;
+    if args.detached {
+        super::helper::let_go()?;
+    }
     wait_for_the_end(signals, || mount.is_over());
     drop((control, observing));
     let handle = mount.handle();

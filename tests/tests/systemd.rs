@@ -1,0 +1,187 @@
+//! Services as systemd sees them: what they say on `NOTIFY_SOCKET`, and sockets that they are passed. The test plays systemd.
+
+use futae_testkit::wait::PATIENCE;
+use futae_tests::binary::{binary, futae};
+use futae_tests::process::Running;
+use futae_tests::tools::text;
+use rustix::fd::{AsRawFd, BorrowedFd};
+use rustix::io::{FdFlags, fcntl_setfd};
+use rustix::process::Signal;
+use std::fs;
+use std::io::Read;
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use tempfile::TempDir;
+
+/// A directory with an image, and the socket on which a service says how it is.
+struct Systemd {
+    place: TempDir,
+    socket: UnixDatagram,
+}
+
+impl Systemd {
+    fn new() -> Self {
+        let place = tempfile::tempdir().expect("a directory");
+        fs::write(place.path().join("a.img"), vec![7; 1 << 20]).expect("an image");
+        let socket = UnixDatagram::bind(place.path().join("notify")).expect("a socket");
+        socket.set_read_timeout(Some(PATIENCE)).expect("a limit");
+        Self { place, socket }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.place.path().join(name)
+    }
+
+    /// Starts a service with a watchdog of 200 ms, by bash, which knows its process number before it becomes it.
+    fn start(&self, service: &Command, passed: &[(&str, BorrowedFd<'_>)]) -> Running {
+        let mut script = String::new();
+        for (at, (_, socket)) in passed.iter().enumerate() {
+            // Under another number first: those from 3 on may be some of them.
+            script.push_str(&format!("exec {}<&{}\n", 100 + at, socket.as_raw_fd()));
+            fcntl_setfd(socket, FdFlags::empty()).expect("inherited");
+        }
+        for at in 0..passed.len() {
+            script.push_str(&format!("exec {}<&{} {1}<&-\n", 3 + at, 100 + at));
+        }
+        if !passed.is_empty() {
+            let names: Vec<&str> = passed.iter().map(|(name, _)| *name).collect();
+            let (count, names) = (passed.len(), names.join(":"));
+            script.push_str(&format!(
+                "export LISTEN_PID=$$ LISTEN_FDS={count} LISTEN_FDNAMES={names}\n"
+            ));
+        }
+        script.push_str("export WATCHDOG_PID=$$ WATCHDOG_USEC=200000\nexec \"$0\" \"$@\"");
+        let mut bash = Command::new("bash");
+        bash.arg("-c").arg(script);
+        bash.arg(service.get_program()).args(service.get_args());
+        bash.env("NOTIFY_SOCKET", self.path("notify"));
+        Running::start("the service", bash)
+    }
+
+    /// What it says next, but for what the watchdog hears.
+    fn hears(&self) -> String {
+        loop {
+            let said = self.next();
+            if said != "WATCHDOG=1\n" {
+                return said;
+            }
+        }
+    }
+
+    fn next(&self) -> String {
+        let mut said = [0; 512];
+        let length = self.socket.recv(&mut said).expect("it says something");
+        String::from_utf8_lossy(&said[..length]).into_owned()
+    }
+
+    /// Waits until the watchdog has heard of it several times.
+    fn hears_a_pulse(&self) {
+        for _ in 0..4 {
+            while self.next() != "WATCHDOG=1\n" {}
+        }
+    }
+
+    /// A configuration of a server with one export, which listens on `a.sock` here and at `more`.
+    fn configuration(&self, more: &str) -> PathBuf {
+        let file = self.path("serve.toml");
+        let place = text(self.place.path()).to_owned();
+        let configuration = format!(
+            "cache = \"4MiB\"\nlisten = [\"unix:{place}/a.sock\"{more}]\n\
+             [[export]]\nname = \"a\"\nsource = \"{place}/a.img\"\n"
+        );
+        fs::write(&file, configuration).expect("a file");
+        file
+    }
+}
+
+/// A server greets its clients with eight letters.
+fn greets(mut client: impl Read) -> bool {
+    let mut greeting = [0; 8];
+    client.read_exact(&mut greeting).is_ok() && &greeting == b"NBDMAGIC"
+}
+
+fn is_socket(path: &Path) -> bool {
+    UnixStream::connect(path).is_ok()
+}
+
+#[test]
+fn a_server_says_that_it_is_ready_reloads_stops_and_is_alive() {
+    let systemd = Systemd::new();
+    let file = systemd.configuration("");
+    let mut server = systemd.start(&futae(&["serve", "--config", text(&file)]), &[]);
+    assert_eq!(systemd.hears(), "READY=1\nSTATUS=serving 1 export\n");
+    assert!(is_socket(&systemd.path("a.sock")));
+    systemd.hears_a_pulse();
+    server.signal(Signal::HUP);
+    assert_eq!(systemd.hears(), "RELOADING=1\n");
+    assert_eq!(systemd.hears(), "READY=1\nSTATUS=serving 1 export\n");
+    systemd.hears_a_pulse();
+    server.signal(Signal::TERM);
+    assert_eq!(systemd.hears(), "STOPPING=1\n");
+    assert!(server.wait().status.success());
+}
+
+#[test]
+fn a_server_that_cannot_start_is_never_ready() {
+    let systemd = Systemd::new();
+    let file = systemd.configuration("");
+    fs::remove_file(systemd.path("a.img")).expect("removed");
+    let mut server = systemd.start(&futae(&["serve", "--config", text(&file)]), &[]);
+    assert!(!server.wait().status.success());
+    systemd.socket.set_nonblocking(true).expect("no waiting");
+    assert!(systemd.socket.recv(&mut [0; 64]).is_err());
+}
+
+#[test]
+fn a_server_listens_on_the_sockets_that_it_is_passed() {
+    let systemd = Systemd::new();
+    let unix = UnixListener::bind(systemd.path("a.sock")).expect("a socket");
+    let tcp = TcpListener::bind("127.0.0.1:0").expect("a socket");
+    let unwanted = UnixListener::bind(systemd.path("unwanted.sock")).expect("a socket");
+    let address = tcp.local_addr().expect("an address");
+    // Clients that come before the server wait for it.
+    let early = UnixStream::connect(systemd.path("a.sock")).expect("connected");
+    let early_by_tcp = TcpStream::connect(address).expect("connected");
+    let file = systemd.configuration(&format!(", \"tcp:{address}\""));
+    let service = futae(&["serve", "--config", text(&file)]);
+    let passed = [
+        ("nbd", unix.as_fd()),
+        ("other", unwanted.as_fd()),
+        ("tcp", tcp.as_fd()),
+    ];
+    let server = systemd.start(&service, &passed);
+    assert_eq!(systemd.hears(), "READY=1\nSTATUS=serving 1 export\n");
+    assert!(greets(early) && greets(early_by_tcp));
+    let ended = server.stop();
+    assert!(ended.status.success(), "{ended:?}");
+    let other = text(&systemd.path("unwanted.sock")).to_owned();
+    let warned = ended.errors.contains(&format!("other (unix:{other})"));
+    assert!(warned, "{}", ended.errors);
+    // It is systemd that listens, now and later.
+    assert!(is_socket(&systemd.path("a.sock")));
+}
+
+#[test]
+fn a_balancer_and_an_agent_are_ready_and_alive() {
+    let systemd = Systemd::new();
+    let file = systemd.path("balance.toml");
+    let text_of = "total = \"64MiB\"\nperiod = 1\n[[guest]]\nname = \"a\"\nminimum = \"16MiB\"\nmaximum = \"48MiB\"\n\
+                   start = \"32MiB\"\nactuator = { kind = \"cgroup1\", path = \"/none\" }\n";
+    fs::write(&file, text_of).expect("a file");
+    let service = futae(&["balance", "--dry-run", "--config", text(&file)]);
+    let mut balancer = systemd.start(&service, &[]);
+    assert_eq!(systemd.hears(), "READY=1\nSTATUS=balancing\n");
+    systemd.hears_a_pulse();
+    balancer.signal(Signal::TERM);
+    assert_eq!(systemd.hears(), "STOPPING=1\n");
+    balancer.wait();
+    let mut agent = Command::new(binary());
+    agent.args(["agent", "--no-bpf", "--report", "/dev/null"]);
+    let agent = systemd.start(&agent, &[]);
+    assert!(systemd.hears().starts_with("READY=1\nSTATUS=counting"));
+    systemd.hears_a_pulse();
+    agent.stop();
+}
