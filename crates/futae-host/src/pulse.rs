@@ -76,7 +76,9 @@ mod tests {
         let heard = Arc::new(AtomicU32::new(0));
         let hear = {
             let heard = Arc::clone(&heard);
-            move || drop(heard.fetch_add(1, Ordering::Relaxed))
+            move || {
+                heard.fetch_add(1, Ordering::Relaxed);
+            }
         };
         let pulse = Pulse::new(Heartbeat::new(Duration::from_secs(1), hear), 2);
         for _ in 0..3 {

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 const REGISTRY: &str = "crates/futae-policy/src/registry.rs";
 const POLICIES: &str = "crates/futae-policy/src/replace/";
 /// Strings that are spelt as a policy and mean something else: the file, the string, what it is.
-pub const OTHER_MEANINGS: [(&str, &str, &str); 7] = [
+pub const OTHER_MEANINGS: [(&str, &str, &str); 8] = [
     (
         "crates/futae-agent/src/args.rs",
         "auto",
@@ -38,6 +38,11 @@ pub const OTHER_MEANINGS: [(&str, &str, &str); 7] = [
         "crates/futae-trace/src/format/mod.rs",
         "lirs",
         "a suffix of files",
+    ),
+    (
+        "crates/futae-cli/src/command/mount/helper.rs",
+        "auto",
+        "an option of fstab",
     ),
     (
         "crates/futae-cli/src/command/protect.rs",
