@@ -255,14 +255,21 @@ impl Traces {
                 ..Lengths::default()
             }));
         }
+        facts.read_seconds = begin.elapsed().as_secs_f64();
+        Self::of(guests, lengths, facts)
+    }
+
+    fn of(
+        guests: Vec<DenseTrace>,
+        lengths: Vec<Lengths>,
+        facts: TraceFacts,
+    ) -> Result<Self, SimulationError> {
         if guests.is_empty() {
             return Err(SimulationError::Empty);
         }
-        facts.read_seconds = begin.elapsed().as_secs_f64();
-        let bytes = in_turns(&guests, lengths);
         Ok(Self {
+            bytes: in_turns(&guests, lengths),
             guests,
-            bytes,
             next_uses: OnceLock::new(),
             digest: OnceLock::new(),
             facts,
@@ -288,22 +295,13 @@ impl Traces {
             facts.distinct_blocks += u64::from(trace.distinct());
             guests.push(trace);
         }
-        if guests.is_empty() {
-            return Err(SimulationError::Empty);
-        }
         facts.read_seconds = begin.elapsed().as_secs_f64();
-        let lengths = || Lengths {
+        let lengths = guests.iter().map(|_| Lengths {
             first: u32::try_from(block_bytes).unwrap_or(u32::MAX),
             ..Lengths::default()
-        };
-        let bytes = in_turns(&guests, guests.iter().map(|_| lengths()).collect());
-        Ok(Self {
-            guests,
-            bytes,
-            next_uses: OnceLock::new(),
-            digest: OnceLock::new(),
-            facts,
-        })
+        });
+        let lengths = lengths.collect();
+        Self::of(guests, lengths, facts)
     }
 
     /// What was read.
