@@ -341,6 +341,22 @@ impl<P: Policy, I: Index> Level<P, I> {
         evicted
     }
 
+    /// Gives up one block, if there is one, as a shrink would; its slot is free afterwards.
+    pub(crate) fn give_up(&mut self) -> Option<Victim> {
+        let slot = self
+            .policy
+            .surplus()
+            .or_else(|| self.policy.order().pop())?;
+        let victim = self.take(slot, Departure::Evicted);
+        self.free.push(slot);
+        Some(victim)
+    }
+
+    /// Slots in use, safest first, next victim last.
+    pub(crate) fn slots(&self) -> Vec<Slot> {
+        self.policy.order()
+    }
+
     /// Resident blocks, safest first, next victim last.
     pub fn order(&self) -> Vec<BlockId> {
         self.policy

@@ -44,7 +44,7 @@ macro_rules! registered {
             slru = "slru",
             opt = "opt" [NeedsFuture],
             lirs = "lirs" [Candidate, Advised],
-            w_tinylfu = "w-tinylfu" [Candidate, Advised],
+            w_tinylfu = "w-tinylfu" [Candidate, RehearsedFirst, Advised],
             lfu_history = "lfu-history" [CountsRequests, MayPrefill],
             constant = "const" [ChoosesByNumber, NeedsVolumeSize],
             directory = "directory" [Protects],

@@ -30,6 +30,8 @@ pub enum Trait {
     WeighsClasses,
     /// Is tried by the policy that chooses among others by itself.
     Candidate,
+    /// Is the candidate that this policy tries with all slots from the start: of all it differs most from the one in force at first.
+    RehearsedFirst,
     /// Is one of those that an advice compares for a host's cache, where no others are asked for.
     Advised,
     /// Keeps blocks of protected files; its parameter `max_protected` bounds how many.

@@ -1,175 +1,170 @@
-//! Automatic choice: candidates run as sampled shadow caches on the same requests, and the one with the most
-//! hits orders the cache.
+//! Automatic choice: candidates run as sampled shadow caches on the same requests, the one that hits most is rehearsed on
+//! all slots, and the cache then holds what it would hold.
 //!
 //! # Source
 //! Shadow caches after Waldspurger, Park, Garthwaite and Ahmad, "Efficient MRC construction with SHARDS", FAST 2015,
 //! and Waldspurger, Saemundsson, Ahmad and Park, "Cache modeling and optimization using miniature simulations", ATC
-//! 2017; the choice among them is futae's own.
+//! 2017; the choice among them, the rehearsal and the imitation are futae's own.
 //! # Picture
-//! request → hashed sample → shadow of each candidate → leads → the order in force; victim ← [ old order, until it has no
-//! blocks left ] then [ order in force ] ← new blocks, and blocks of the old order that are hit
+//! request → leader, a level of all slots under the order in force → the cache admits what the leader admits; victim ← a block that
+//! the leader does not hold | request → rehearsal, a level of all slots under another candidate | hashed sample of requests → shadow of
+//! each candidate → scores
 //! # Transitions
-//! hit, miss, demotion, notice: as the order in force has it, and before it as each shadow has it if the block is of the
-//! sample | each 64 requests of the sample a candidate's lead grows by the hits that it had more than the order in force, less
-//! `margin` for each request, and is never below 0 | a lead is as large as `lead` asks: the candidate orders the cache
-//! from now on, and all leads are 0; so does the best of the others if the cache has twice as many hits fewer than
-//! the shadow in force | after a change: new blocks enter the new order, a block of the old order that is hit
-//! moves over with its hits, and victims come from the old order while it has any; then the next change may come
+//! hit, miss, demotion, notice: as the leader decides, and before it each shadow if the block is of the sample, and the rehearsal
+//! | each 64 requests of the sample a candidate's score is its hits, which decay over `memory` requests for each slot |
+//! the candidate with the highest score is ahead of the order in force by `lead`: it is rehearsed, beginning with the
+//! blocks of the cache | the rehearsal has more hits than the cache, by `lead` and 8 at least, over about 2 requests for each
+//! slot: its level is the leader from now on; if that does not come about within 4 requests for each slot, and its score is not
+//! the highest, the rehearsal ends | a cache whose shadows have all of its slots needs no rehearsal | after a change blocks
+//! that the new leader does not hold go first, and what it holds and the cache does not is fetched when it is asked for
 //! # Parameters
-//! margin 0.0025: more hits, as a share of requests, that a candidate must have
-//! lead 1: lead that makes a change, in hits for each slot; with less, two orders that hold different parts of a loop take
-//! turns
+//! memory 20: requests for each slot over which hits are compared
+//! lead 0.002: more hits that a candidate must have, for each slot
 //! # Deviations
-//! none of a published rule; the lead is the statistic of a CUSUM test. Candidates are the policies that the registry marks
-//! so, the first of them in force at the start; those that live on demotions count only below a cache that says what it
-//! evicts. A shadow has a 64th of the slots, and 1,024 at least, or all of a smaller cache
+//! none of a published rule. Candidates are the policies that the registry marks so, the first of them in force at the
+//! start and another, which differs from it most, rehearsed at the start; those that live on demotions count only below a cache that
+//! says what it evicts. A shadow has a 64th of the slots, and 1,024 at least, or all of a smaller cache. The settings were found
+//! on the traces by which lab/results judges them
 //! # Cost
-//! that of the order in force, and of each candidate for the requests of the sample; 16 bytes a slot, and shadows of at
-//! most a 64th of the slots with about 100 bytes a block and candidate
+//! that of the order in force, once more while another is rehearsed, and of each candidate for the requests of the
+//! sample; 48 bytes a slot, about 100 more while another is rehearsed, and shadows of at most a 64th of the slots
+//! with about 100 bytes a block and candidate
 
+mod imitation;
+mod rehearsal;
 mod shadows;
 
-use crate::structures::Table;
 use crate::{
-    Access, AccessKind, Admission, Arguments, BlockId, Class, Departure, Policy, RegisteredPolicy,
-    Shape, SimulatorHints, Slot, SpecError, StoreCosts,
+    Access, Admission, Arguments, Class, Departure, Policy, Shape, SimulatorHints, Slot,
+    SpecError, StoreCosts,
 };
+use imitation::Imitation;
+use rehearsal::Rehearsal;
 use shadows::Shadows;
 
-/// Hits of a block that the new order hears of when the block is moved to it.
-const RETOLD_HITS: u8 = 15;
 /// Changes that are remembered; later ones are not.
 const REMARKS_MAX: usize = 1000;
+/// Requests for each slot over which a rehearsal is compared with the cache.
+const REHEARSED_MEMORY: f64 = 2.0;
+/// Requests for each slot after which a rehearsal that is not ahead may end.
+const PATIENCE: f64 = 4.0;
+/// Hits by which a rehearsal must be ahead at least, however small the cache is.
+const REHEARSED_LEAD_MIN: f64 = 8.0;
 
-/// What is known of the block in a slot, to put it into another order.
-#[derive(Clone, Copy, Debug, Default)]
-struct Resident {
-    block: BlockId,
-    class: Class,
-    /// Whether the block was last used by a demotion or a notice.
-    is_from_above: bool,
-    is_in_old: bool,
-    /// Hits since it came.
-    hits: u8,
-}
-
-/// The order in force, the one before it while it still has blocks, and the candidates.
+/// What the cache holds, the candidates, and the one that is rehearsed.
 pub struct Auto {
     shadows: Shadows,
-    order: Box<dyn RegisteredPolicy>,
-    old: Option<Box<dyn RegisteredPolicy>>,
-    old_count: u32,
-    residents: Table<Resident>,
-    resident_count: u32,
+    imitation: Imitation,
+    rehearsal: Option<Rehearsal>,
     shape: Shape,
     numbered_from: Option<u64>,
+    /// Hits a slot by which a rehearsal must be ahead.
+    lead: f64,
+    requests: u64,
+    requests_at_change: u64,
     remarks: Vec<String>,
 }
 
-/// Builds the policy; its parameters are `margin` and `lead`.
+/// Builds the policy; its parameters are `memory` and `lead`.
 pub fn build(arguments: &mut Arguments, shape: &Shape) -> Result<Auto, SpecError> {
-    let margin = arguments.share("margin", 0.0025)?;
-    let lead = arguments.take("lead", "a number from 0 to 100", |lead: &f64| {
-        (0.0..=100.0).contains(lead)
+    let memory = arguments.take("memory", "a number from 1 to 1000", |memory: &f64| {
+        (1.0..=1000.0).contains(memory)
     })?;
-    let shadows = Shadows::new(shape, margin, lead.unwrap_or(1.0))?;
-    Ok(Auto {
-        order: crate::build(shadows.in_force(), shape)?,
+    let lead = arguments.share("lead", 0.002)?;
+    let shadows = Shadows::new(shape, memory.unwrap_or(20.0), lead)?;
+    let leader = shadows::level(shadows.spec(shadows.in_force()), shape)?;
+    let mut auto = Auto {
         shadows,
-        old: None,
-        old_count: 0,
-        residents: Table::new(shape.slots),
-        resident_count: 0,
+        imitation: Imitation::new(leader),
+        rehearsal: None,
         shape: *shape,
         numbered_from: None,
+        lead,
+        requests: 0,
+        requests_at_change: 0,
         remarks: Vec::new(),
-    })
+    };
+    if let Some(first) = auto.shadows.first_rehearsed() {
+        auto.rehearse(first);
+    }
+    Ok(auto)
 }
 
 impl Auto {
-    /// Lets the shadows see an access, and changes the order if they say so and the last change is over.
+    /// Lets the candidates see an access that the leader has decided on. Whether another leads now.
     #[inline]
-    fn see(&mut self, access: &Access, is_hit: bool) {
-        let is_over = self.shadows.see(access, is_hit);
-        if is_over {
-            self.judge();
+    fn see(&mut self, access: &Access, is_hit: bool) -> bool {
+        self.requests += u64::from(access.kind.is_demand());
+        if let Some(rehearsal) = &mut self.rehearsal {
+            rehearsal.see(access, is_hit);
         }
+        let is_over = self.shadows.see(access, self.imitation.led());
+        is_over && self.judge()
     }
 
-    fn judge(&mut self) {
-        let Some(change) = self.shadows.judge(self.old.is_none()) else {
-            return;
+    fn judge(&mut self) -> bool {
+        let best = self.shadows.judge();
+        if self.shadows.are_whole() {
+            return best.is_some_and(|best| self.follow_shadow(best));
+        }
+        let slots = f64::from(self.shape.slots);
+        let needed = (self.lead * slots).max(REHEARSED_LEAD_MIN);
+        let rehearsal = self.rehearsal.take_if(|rehearsal| {
+            let was_given_time = rehearsal.requests() as f64 > PATIENCE * slots;
+            rehearsal.ahead() >= needed || was_given_time && best != Some(rehearsal.candidate())
+        });
+        if let Some(rehearsal) = rehearsal.filter(|rehearsal| rehearsal.ahead() >= needed) {
+            let (new, ahead) = (rehearsal.candidate(), rehearsal.ahead());
+            let old = self.shadows.put_in_force(new);
+            self.imitation.follow(rehearsal.into_level());
+            self.remark(old, new, ahead);
+            return true;
+        }
+        if let (None, Some(best)) = (&self.rehearsal, best) {
+            self.rehearse(best);
+        }
+        false
+    }
+
+    /// Has the cache follow a shadow of all slots.
+    fn follow_shadow(&mut self, new: usize) -> bool {
+        let ahead = self.shadows.ahead(new);
+        let Some(leader) = self.shadows.lend(new) else {
+            return false;
         };
-        let Ok(mut new) = crate::build(self.shadows.in_force(), &self.shape) else {
+        let old = self.shadows.put_in_force(new);
+        let before = self.imitation.follow(leader);
+        self.shadows.take_back(old, before);
+        self.remark(old, new, ahead);
+        true
+    }
+
+    fn rehearse(&mut self, candidate: usize) {
+        let spec = self.shadows.spec(candidate);
+        let Ok(mut level) = shadows::level(spec, &self.shape) else {
             return; // It was built before, as a shadow.
         };
         if let Some(first) = self.numbered_from {
-            new.number_blocks(first);
+            level.number_blocks(first);
         }
+        let kind = spec.handover_kind();
+        for slot in self.imitation.order().into_iter().rev() {
+            level.access(&Access::of(self.imitation.block(slot), kind));
+        }
+        let memory = REHEARSED_MEMORY * f64::from(self.shape.slots);
+        self.rehearsal = Some(Rehearsal::new(candidate, level, memory));
+    }
+
+    fn remark(&mut self, old: usize, new: usize, ahead: f64) {
+        let since = self.requests - std::mem::replace(&mut self.requests_at_change, self.requests);
         if self.remarks.len() < REMARKS_MAX {
-            self.remarks.push(change);
-        }
-        let old = std::mem::replace(&mut self.order, new);
-        if self.resident_count == 0 {
-            return;
-        }
-        self.old_count = self.resident_count;
-        for slot in old.order() {
-            self.resident(slot, |resident| resident.is_in_old = true);
-        }
-        self.old = Some(old);
-    }
-
-    fn resident(&mut self, slot: Slot, change: impl FnOnce(&mut Resident)) {
-        let mut resident = self.residents.get(slot);
-        change(&mut resident);
-        self.residents.set(slot, resident);
-    }
-
-    /// Moves a slot from the old order to the new one, as its block last came.
-    fn move_over(&mut self, slot: Slot) {
-        self.leave_old(slot, Departure::Promoted);
-        let Resident {
-            block,
-            class,
-            is_from_above,
-            hits,
-            ..
-        } = self.residents.get(slot);
-        let kind = if is_from_above {
-            AccessKind::Demotion
-        } else {
-            AccessKind::Read
-        };
-        let access = Access::of(block, kind).classed(class);
-        // Whether or not the new order would admit it: it is here.
-        self.order.miss(&access);
-        self.order.insert(slot, &access);
-        for _ in 0..hits {
-            self.order.hit(slot, &access);
-        }
-    }
-
-    fn leave_old(&mut self, slot: Slot, why: Departure) {
-        self.resident(slot, |resident| resident.is_in_old = false);
-        if let Some(old) = &mut self.old {
-            old.remove(slot, why);
-        }
-        self.old_count -= 1;
-        if self.old_count == 0 {
-            self.old = None;
-        }
-    }
-
-    fn is_in_old(&self, slot: Slot) -> bool {
-        self.old.is_some() && self.residents.get(slot).is_in_old
-    }
-
-    fn home(&mut self, slot: Slot) -> &mut dyn RegisteredPolicy {
-        let is_in_old = self.is_in_old(slot);
-        match &mut self.old {
-            Some(old) if is_in_old => &mut **old,
-            _ => &mut *self.order,
+            self.remarks.push(format!(
+                "{} orders the cache in place of {}: {ahead:.0} hits ahead, {} blocks to be fetched or dropped, {since} requests \
+                 after the last change",
+                self.shadows.spec(new),
+                self.shadows.spec(old),
+                self.imitation.stray_count()
+            ));
         }
     }
 }
@@ -177,81 +172,46 @@ impl Auto {
 impl Policy for Auto {
     #[inline]
     fn miss(&mut self, access: &Access) -> Admission {
-        self.see(access, false);
-        self.order.miss(access)
+        let admission = self.imitation.miss(access);
+        if self.see(access, false) {
+            return self.imitation.expect(access.block);
+        }
+        admission
     }
 
     #[inline]
     fn insert(&mut self, slot: Slot, access: &Access) {
-        self.resident_count += 1;
-        let resident = Resident {
-            block: access.block,
-            class: access.class,
-            is_from_above: is_from_above(access),
-            is_in_old: false,
-            hits: 0,
-        };
-        self.residents.set(slot, resident);
-        self.order.insert(slot, access);
+        self.imitation.insert(slot, access);
     }
 
     #[inline]
     fn hit(&mut self, slot: Slot, access: &Access) {
+        self.imitation.hit(slot, access);
         self.see(access, true);
-        if self.is_in_old(slot) {
-            self.move_over(slot);
-        }
-        self.resident(slot, |resident| {
-            resident.class = access.class;
-            resident.is_from_above = is_from_above(access);
-            resident.hits = (resident.hits + 1).min(RETOLD_HITS);
-        });
-        self.order.hit(slot, access);
     }
 
-    fn victim(&mut self, incoming: &Access) -> Option<Slot> {
-        match &mut self.old {
-            // What the old order declines is for the new one to keep.
-            Some(old) => old
-                .victim(incoming)
-                .or_else(|| old.surplus())
-                .or_else(|| old.order().pop()),
-            None => self.order.victim(incoming),
-        }
-    }
-
-    fn surplus(&mut self) -> Option<Slot> {
-        match &mut self.old {
-            Some(old) => old.surplus().or_else(|| old.order().pop()),
-            None => self.order.surplus(),
-        }
+    fn victim(&mut self, _incoming: &Access) -> Option<Slot> {
+        self.imitation.victim()
     }
 
     fn remove(&mut self, slot: Slot, why: Departure) {
-        self.resident_count -= 1;
-        if self.is_in_old(slot) {
-            self.leave_old(slot, why);
-        } else {
-            self.order.remove(slot, why);
-        }
+        self.imitation.remove(slot, why);
     }
 
     fn reclass(&mut self, slot: Slot, class: Class) {
-        self.resident(slot, |resident| resident.class = class);
-        self.home(slot).reclass(slot, class);
+        self.imitation.reclass(slot, class);
     }
 
     fn reclass_at_once(&mut self, slot: Slot, access: &Access) {
-        self.resident(slot, |resident| resident.class = access.class);
-        self.home(slot).reclass_at_once(slot, access);
+        self.imitation.reclass_at_once(slot, access.class);
     }
 
     fn note_costs(&mut self, costs: &StoreCosts) {
-        self.order.note_costs(costs);
+        self.imitation.note_costs(costs);
     }
 
     fn weights(&self) -> Vec<(String, f64)> {
-        self.order.weights()
+        self.imitation.weights()
     }
 
     fn remarks(&self) -> &[String] {
@@ -261,49 +221,37 @@ impl Policy for Auto {
     fn resize(&mut self, slots: u32) {
         self.shape.slots = slots;
         self.shadows.resize(slots);
-        self.order.resize(slots);
-        if let Some(old) = &mut self.old {
-            old.resize(slots);
+        self.imitation.resize(slots);
+        if let Some(rehearsal) = &mut self.rehearsal {
+            rehearsal.resize(slots);
         }
     }
 
     fn order(&self) -> Vec<Slot> {
-        let mut order = self.order.order();
-        order.extend(self.old.iter().flat_map(|old| old.order()));
-        order
+        self.imitation.order()
     }
 
     fn rank(&self, slot: Slot) -> u64 {
-        if self.is_in_old(slot) {
-            return 0;
-        }
-        1 + self.order.rank(slot)
+        self.imitation.rank(slot)
     }
 
     fn audit(&self, resident: u32) {
-        assert_eq!(resident, self.resident_count);
-        self.order.audit(resident - self.old_count);
-        match &self.old {
-            Some(old) => old.audit(self.old_count),
-            None => assert_eq!(self.old_count, 0),
-        }
+        self.imitation.audit(resident);
         self.shadows.audit();
+        if let Some(rehearsal) = &self.rehearsal {
+            rehearsal.audit();
+        }
     }
-}
-
-fn is_from_above(access: &Access) -> bool {
-    matches!(access.kind, AccessKind::Demotion | AccessKind::Notice)
 }
 
 impl SimulatorHints for Auto {
     fn number_blocks(&mut self, first: u64) {
         self.numbered_from = Some(first);
-        self.order.number_blocks(first);
-    }
-
-    #[inline]
-    fn glance(&self, block: BlockId) -> u32 {
-        self.order.glance(block)
+        self.imitation.number_blocks(first);
+        self.shadows.number_blocks(first);
+        if let Some(rehearsal) = &mut self.rehearsal {
+            rehearsal.number_blocks(first);
+        }
     }
 }
 

@@ -1,28 +1,31 @@
-//! The choice written plainly: whole shadows, a lead and a score for each candidate.
+//! The choice and the imitation written plainly, for a cache whose shadows have all of its slots.
 
+use super::imitation::Shadow;
 use crate::contract::level_of;
-use crate::{Access, BlockId, Kind, Level, Outcome, PolicySpec, RegisteredPolicy, Trait};
+use crate::{Access, BlockId, Kind, Outcome, PolicySpec, Trait};
 
 /// A candidate that is of use without a cache above.
 struct Candidate {
     name: String,
-    level: Level<Box<dyn RegisteredPolicy>>,
-    /// Whether each request of this window hit.
-    window: Vec<bool>,
-    lead: f64,
+    level: Shadow,
+    hits: f64,
     score: f64,
 }
 
-/// Which candidate is in force, for a cache whose shadows have all of its slots.
-pub struct Choice {
+/// What a cache of `slots` slots holds.
+pub struct Plain {
     candidates: Vec<Candidate>,
     in_force: usize,
-    slots: u32,
-    lag: f64,
-    next: Option<usize>,
+    slots: usize,
+    seen: u32,
+    held: Vec<BlockId>,
+    /// Blocks that the leader does not hold, next victim first.
+    strays: Vec<BlockId>,
+    /// Who came into force, in turn.
+    pub changes: Vec<String>,
 }
 
-impl Choice {
+impl Plain {
     /// The first candidate is in force.
     pub fn new(slots: u32, seed: u64) -> Self {
         let marked = Kind::ALL.iter().filter(|kind| {
@@ -32,66 +35,80 @@ impl Choice {
         let candidate = |kind: &Kind| Candidate {
             name: kind.name().to_owned(),
             level: level_of(kind.name(), slots, seed),
-            window: Vec::new(),
-            lead: 0.0,
+            hits: 0.0,
             score: 0.0,
         };
         Self {
             candidates: marked.map(candidate).collect(),
             in_force: 0,
-            slots,
-            lag: 0.0,
-            next: None,
+            slots: slots as usize,
+            seen: 0,
+            held: Vec::new(),
+            strays: Vec::new(),
+            changes: Vec::new(),
         }
     }
 
-    /// A read, which hit in the cache itself or not. Whether a change is due now.
-    pub fn see(&mut self, index: u64, is_hit: bool) -> bool {
-        for candidate in &mut self.candidates {
-            let outcome = candidate
-                .level
-                .access(&Access::read(BlockId::on_first(index)));
-            candidate.window.push(matches!(outcome, Outcome::Hit(_)));
+    /// A read. Whether it hits.
+    pub fn read(&mut self, index: u64) -> bool {
+        let block = BlockId::on_first(index);
+        let is_hit = self.held.contains(&block);
+        let mut given_up = None;
+        for (at, candidate) in self.candidates.iter_mut().enumerate() {
+            match candidate.level.access(&Access::read(block)) {
+                Outcome::Hit(_) => candidate.hits += 1.0,
+                Outcome::Admitted { evicted, .. } if at == self.in_force => given_up = evicted,
+                _ => {}
+            }
         }
-        let mine = self.candidates[self.in_force].window.clone();
-        let expected = *mine.last().expect("a request");
-        let fewer = f64::from(u8::from(expected)) - f64::from(u8::from(is_hit));
-        self.lag = (self.lag + fewer - 0.0025).max(0.0);
-        if mine.len() < 64 {
-            return false;
+        let left = given_up.map(|victim| victim.block);
+        self.strays.extend(left.filter(|left| self.held.contains(left)));
+        if let Some(at) = self.strays.iter().position(|stray| *stray == block) {
+            let stray = self.strays.remove(at);
+            if !self.leads(block) {
+                self.strays.push(stray);
+            }
         }
-        let of = |window: &[bool]| window.iter().filter(|&&hit| hit).count() as f64;
-        for candidate in &mut self.candidates {
-            let gain = of(&candidate.window) - of(&mine);
-            candidate.lead = (candidate.lead + gain - 0.0025 * mine.len() as f64).max(0.0);
-            candidate.score = 0.9 * candidate.score + gain;
+        self.seen += 1;
+        if self.seen == 64 {
+            self.judge();
         }
-        let others = || (0..self.candidates.len()).filter(|&at| at != self.in_force);
-        let first_most = |value: &dyn Fn(usize) -> f64| {
-            let most = others().map(value).fold(f64::MIN, f64::max);
-            others().find(|&at| value(at) >= most).expect("another")
-        };
-        let ahead = first_most(&|at| self.candidates[at].lead);
-        let best = first_most(&|at| self.candidates[at].score);
-        let cost = f64::from(self.slots).max(32.0);
-        self.next = if self.candidates[ahead].lead >= cost {
-            Some(ahead)
-        } else {
-            (self.lag >= 2.0 * cost).then_some(best)
-        };
-        for candidate in &mut self.candidates {
-            candidate.window.clear();
+        if !is_hit && self.leads(block) {
+            if self.held.len() == self.slots {
+                let victim = self.strays.remove(0);
+                self.held.retain(|held| *held != victim);
+            }
+            self.held.push(block);
         }
-        self.next.is_some()
+        is_hit
     }
 
-    /// The change that is due is made; who is in force from now on.
-    pub fn change(&mut self) -> String {
-        self.in_force = self.next.take().expect("a change is due");
-        self.lag = 0.0;
+    fn leads(&self, block: BlockId) -> bool {
+        self.candidates[self.in_force].level.find(block).is_some()
+    }
+
+    fn judge(&mut self) {
+        let kept = (-f64::from(self.seen) / (20.0 * self.slots as f64)).exp();
+        self.seen = 0;
         for candidate in &mut self.candidates {
-            (candidate.lead, candidate.score) = (0.0, 0.0);
+            candidate.score = candidate.score * kept + std::mem::take(&mut candidate.hits);
         }
-        self.candidates[self.in_force].name.clone()
+        let scores: Vec<f64> = self.candidates.iter().map(|it| it.score).collect();
+        let most = scores.iter().copied().fold(0.0, f64::max);
+        if most - scores[self.in_force] < (0.002 * self.slots as f64).max(1.0) {
+            return;
+        }
+        let mut worst_first = self.strays.clone();
+        let order = self.candidates[self.in_force].level.order();
+        worst_first.extend(order.into_iter().rev().filter(|it| self.held.contains(it)));
+        self.in_force = scores.iter().position(|score| *score == most).expect("the most");
+        worst_first.retain(|block| !self.leads(*block));
+        self.strays = worst_first;
+        self.changes.push(self.candidates[self.in_force].name.clone());
+    }
+
+    /// What is held, in no order.
+    pub fn held(&self) -> &[BlockId] {
+        &self.held
     }
 }

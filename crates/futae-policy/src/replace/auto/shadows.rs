@@ -1,8 +1,9 @@
-//! The candidates as sampled shadow caches, and what is made of their hits.
+//! The candidates as shadow caches, and which of them hits most.
 
+use super::imitation::Shadow;
 use crate::{
-    Access, AccessKind, BlockId, HashIndex, Kind, Level, Outcome, PolicySpec, Prng,
-    RegisteredPolicy, Shape, SpecError, Trait,
+    Access, AccessKind, BlockId, HashIndex, Kind, Level, Outcome, PolicySpec, Prng, Shape,
+    SpecError, Trait,
 };
 
 /// Slots of a cache for each slot of a shadow.
@@ -11,201 +12,203 @@ const SHARE: u32 = 64;
 const SLOTS_MIN: u32 = 1024;
 /// Requests of the sample between two looks at the candidates.
 const WINDOW: u32 = 64;
-/// Hits more that a candidate must have at least, however small the cache is.
-const LEAD_MIN: f64 = 32.0;
-
-/// So many times the cost of a change the cache may fall behind the shadow in force.
-const LAG_COSTS: f64 = 2.0;
-/// How much of a candidate's score a window leaves.
-const SCORE_KEPT: f64 = 0.9;
 
 /// One candidate.
-struct Shadow {
+struct Candidate {
     spec: PolicySpec,
     /// Whether it is of use only below a cache that says what it evicts.
     needs_evictions: bool,
-    level: Level<Box<dyn RegisteredPolicy>>,
-    /// In this window: hits where the shadow in force missed, less misses where it hit.
-    gain: i32,
-    /// Hits by which it leads the shadow in force since it last fell behind it.
-    lead: f64,
-    /// Hits since the last change, the later the more.
+    /// None while it leads the cache and shadows have all slots of it.
+    shadow: Option<Shadow>,
+    /// Hits in this window.
+    hits: u32,
+    /// Hits, the later the more.
     score: f64,
 }
 
 /// All candidates.
 pub struct Shadows {
-    shadows: Vec<Shadow>,
+    candidates: Vec<Candidate>,
     in_force: usize,
-    /// Blocks whose hash is below it are in the sample.
+    /// Blocks whose hash is at most this are in the sample.
     threshold: u64,
     salt: u64,
-    margin: f64,
-    /// What a change costs, in hits for each slot.
-    cost: f64,
+    /// Slots of a shadow.
     slots: u32,
-    /// Requests of the sample in this window, and since the last change.
+    /// Requests a slot over which hits are compared.
+    memory: f64,
+    /// Hits a slot by which a candidate must be ahead.
+    lead: f64,
+    /// Requests of the sample in this window.
     seen: u32,
-    since_change: u64,
-    /// Hits by which the cache itself falls behind the shadow in force: the two came to the same order by different ways.
-    lag: f64,
     /// Whether the cache above has said what it evicts.
     has_evictions: bool,
-    /// Whether each candidate hit in the present access.
-    hits: Vec<bool>,
 }
 
-/// The candidates, the one in force at first foremost.
-fn candidates() -> Vec<PolicySpec> {
-    let marked = Kind::ALL
-        .iter()
-        .filter(|kind| kind.traits().contains(&Trait::Candidate));
-    marked
-        .map(|&kind| {
-            let mut spec = PolicySpec::of(kind);
-            spec.keep_served();
-            spec
-        })
-        .collect()
+/// What the registry marks as candidates, the one in force at first foremost.
+fn marked() -> impl Iterator<Item = Kind> {
+    let all = Kind::ALL.iter().copied();
+    all.filter(|kind| kind.traits().contains(&Trait::Candidate))
+}
+
+/// An empty level of this shape under a policy.
+pub fn level(spec: &PolicySpec, shape: &Shape) -> Result<Shadow, SpecError> {
+    let policy = crate::build(spec, shape)?;
+    Ok(Level::new(policy, HashIndex::default(), shape.slots))
 }
 
 impl Shadows {
     /// Empty shadows for a cache of this shape.
-    pub fn new(shape: &Shape, margin: f64, cost: f64) -> Result<Self, SpecError> {
+    pub fn new(shape: &Shape, memory: f64, lead: f64) -> Result<Self, SpecError> {
         let slots = (shape.slots / SHARE).max(SLOTS_MIN.min(shape.slots)).max(1);
+        let is_whole = slots >= shape.slots;
         let share = f64::from(slots) / f64::from(shape.slots.max(1));
-        let threshold = if share >= 1.0 {
-            u64::MAX
-        } else {
-            (share * u64::MAX as f64) as u64
-        };
-        let shadow = |spec: PolicySpec| {
-            let shape = Shape { slots, ..*shape };
-            let policy = crate::build(&spec, &shape)?;
-            Ok(Shadow {
+        let candidate = |(at, kind): (usize, Kind)| {
+            let mut spec = PolicySpec::of(kind);
+            spec.keep_served();
+            let leads = is_whole && at == 0;
+            let shadow = (!leads).then(|| level(&spec, &Shape { slots, ..*shape }));
+            Ok(Candidate {
                 needs_evictions: spec.lives_on_demotions(),
                 spec,
-                level: Level::new(policy, HashIndex::default(), slots),
-                gain: 0,
-                lead: 0.0,
+                shadow: shadow.transpose()?,
+                hits: 0,
                 score: 0.0,
             })
         };
-        let shadows: Vec<_> = candidates()
-            .into_iter()
-            .map(shadow)
-            .collect::<Result<_, _>>()?;
+        let candidates = marked().enumerate().map(candidate);
         Ok(Self {
-            hits: vec![false; shadows.len()],
-            shadows,
+            candidates: candidates.collect::<Result<_, SpecError>>()?,
             in_force: 0,
-            threshold,
+            threshold: if is_whole {
+                u64::MAX
+            } else {
+                (share * u64::MAX as f64) as u64
+            },
             salt: Prng::new(shape.seed).bits(),
-            margin,
-            cost,
             slots,
+            memory,
+            lead,
             seen: 0,
-            since_change: 0,
-            lag: 0.0,
             has_evictions: false,
         })
     }
 
-    /// The policy in force.
-    pub fn in_force(&self) -> &PolicySpec {
-        &self.shadows[self.in_force].spec
+    /// The policy of a candidate.
+    pub fn spec(&self, at: usize) -> &PolicySpec {
+        &self.candidates[at].spec
     }
 
-    /// Lets the shadows decide on an access that `is_hit` in the cache itself, if its block is of the sample. Whether a window is over.
+    /// The candidate in force.
+    pub fn in_force(&self) -> usize {
+        self.in_force
+    }
+
+    /// Whether each shadow has all slots of the cache.
+    pub fn are_whole(&self) -> bool {
+        self.threshold == u64::MAX
+    }
+
+    /// The candidate that is rehearsed before any score is known; none where shadows have all slots.
+    pub fn first_rehearsed(&self) -> Option<usize> {
+        let is_first = |kind: Kind| kind.traits().contains(&Trait::RehearsedFirst);
+        marked().position(is_first).filter(|_| !self.are_whole())
+    }
+
+    /// Lets the shadows decide on an access, if its block is of the sample. `led`: whether the leader of the cache held the
+    /// block. Whether a window is over.
     #[inline]
-    pub fn see(&mut self, access: &Access, is_hit: bool) -> bool {
+    pub fn see(&mut self, access: &Access, led: bool) -> bool {
         if scatter(access.block, self.salt) > self.threshold || access.kind == AccessKind::Preload {
             return false;
         }
-        self.decide(access, is_hit);
+        self.decide(access, led);
         self.seen >= WINDOW
     }
 
-    fn decide(&mut self, access: &Access, is_hit: bool) {
-        for (shadow, hit) in self.shadows.iter_mut().zip(&mut self.hits) {
-            *hit = matches!(shadow.level.access(access), Outcome::Hit(_));
+    fn decide(&mut self, access: &Access, led: bool) {
+        let is_demand = access.kind.is_demand();
+        for candidate in &mut self.candidates {
+            let is_hit = match &mut candidate.shadow {
+                Some(shadow) => matches!(shadow.access(access), Outcome::Hit(_)),
+                None => led,
+            };
+            candidate.hits += u32::from(is_hit && is_demand);
         }
-        if !access.kind.is_demand() {
-            self.has_evictions = true;
-            return;
-        }
-        self.seen += 1;
-        let mine = self.hits[self.in_force];
-        self.lag += f64::from(i8::from(mine) - i8::from(is_hit)) - self.margin;
-        self.lag = self.lag.max(0.0);
-        for (shadow, &hit) in self.shadows.iter_mut().zip(&self.hits) {
-            shadow.gain += i32::from(hit) - i32::from(mine);
-        }
+        self.has_evictions |= !is_demand;
+        self.seen += u32::from(is_demand);
     }
 
-    /// Ends a window. If another candidate leads the one in force by what a change costs, it is in force from now on; so is
-    /// the best of the others if the cache falls far behind the shadow in force. Why; none unless it `may_change`.
-    pub fn judge(&mut self, may_change: bool) -> Option<String> {
-        let expected = self.margin * f64::from(self.seen);
-        self.since_change += u64::from(self.seen);
-        self.seen = 0;
-        let (mut ahead, mut next) = ((0, 0.0), (self.in_force, f64::MIN));
-        for (at, shadow) in self.shadows.iter_mut().enumerate() {
-            let gain = f64::from(std::mem::take(&mut shadow.gain));
-            shadow.lead = (shadow.lead + gain - expected).max(0.0);
-            shadow.score = shadow.score * SCORE_KEPT + gain;
-            let is_of_use = self.has_evictions || !shadow.needs_evictions;
-            if !is_of_use || at == self.in_force {
-                continue;
-            }
-            if shadow.lead > ahead.1 {
-                ahead = (at, shadow.lead);
-            }
-            if shadow.score > next.1 {
-                next = (at, shadow.score);
+    /// Ends a window. The candidate with the highest score, if it is far enough ahead of the one in force.
+    pub fn judge(&mut self) -> Option<usize> {
+        let memory = self.memory * f64::from(self.slots);
+        let kept = (-f64::from(std::mem::take(&mut self.seen)) / memory).exp();
+        for candidate in &mut self.candidates {
+            let hits = f64::from(std::mem::take(&mut candidate.hits));
+            candidate.score = candidate.score * kept + hits;
+        }
+        let mut best = self.in_force;
+        for (at, candidate) in self.candidates.iter().enumerate() {
+            let is_of_use = self.has_evictions || !candidate.needs_evictions;
+            if is_of_use && candidate.score > self.candidates[best].score {
+                best = at;
             }
         }
-        let cost = (self.cost * f64::from(self.slots)).max(LEAD_MIN);
-        let to = match () {
-            () if !may_change => return None,
-            () if ahead.1 >= cost => ahead.0,
-            () if self.lag >= LAG_COSTS * cost => next.0,
-            () => return None,
-        };
-        let said = format!(
-            "{} orders the cache in place of {}: a lead of {:.0} hits, and {:.0} hits fewer than expected, {} sampled \
-             requests after the last change",
-            self.shadows[to].spec,
-            self.in_force(),
-            self.shadows[to].lead,
-            self.lag,
-            self.since_change
-        );
-        self.in_force = to;
-        (self.since_change, self.lag) = (0, 0.0);
-        // They are held against another candidate from now on.
-        for shadow in &mut self.shadows {
-            (shadow.lead, shadow.score) = (0.0, 0.0);
-        }
-        Some(said)
+        let needed = (self.lead * f64::from(self.slots)).max(1.0);
+        (self.ahead(best) >= needed).then_some(best)
+    }
+
+    /// Hits by which a candidate is ahead of the one in force.
+    pub fn ahead(&self, at: usize) -> f64 {
+        self.candidates[at].score - self.candidates[self.in_force].score
+    }
+
+    /// Puts a candidate in force; returns the one before.
+    pub fn put_in_force(&mut self, at: usize) -> usize {
+        std::mem::replace(&mut self.in_force, at)
+    }
+
+    /// The shadow of a candidate, which is to lead the cache.
+    pub fn lend(&mut self, at: usize) -> Option<Shadow> {
+        self.candidates[at].shadow.take()
+    }
+
+    /// The level that led the cache is a shadow again.
+    pub fn take_back(&mut self, at: usize, level: Shadow) {
+        self.candidates[at].shadow = Some(level);
+    }
+
+    fn shadows(&mut self) -> impl Iterator<Item = &mut Shadow> {
+        let candidates = self.candidates.iter_mut();
+        candidates.filter_map(|candidate| candidate.shadow.as_mut())
     }
 
     /// The cache has another size.
     pub fn resize(&mut self, slots: u32) {
         let share = self.threshold as f64 / u64::MAX as f64;
         let slots = ((f64::from(slots) * share).round() as u32).max(1);
-        for shadow in &mut self.shadows {
-            shadow.level.resize(slots);
-        }
         self.slots = slots;
+        for shadow in self.shadows() {
+            shadow.resize(slots);
+        }
+    }
+
+    /// Says how blocks are numbered; see [`crate::SimulatorHints::number_blocks`].
+    pub fn number_blocks(&mut self, first: u64) {
+        for shadow in self.shadows() {
+            shadow.number_blocks(first);
+        }
     }
 
     /// Panics unless each shadow's invariants hold.
     pub fn audit(&self) {
-        for shadow in &self.shadows {
-            shadow.level.audit();
+        for candidate in &self.candidates {
+            if let Some(shadow) = &candidate.shadow {
+                shadow.audit();
+            }
         }
-        debug_assert!(self.in_force < self.shadows.len());
+        let lent = self.candidates.iter().filter(|it| it.shadow.is_none());
+        assert_eq!(lent.count(), usize::from(self.are_whole()));
     }
 }
 

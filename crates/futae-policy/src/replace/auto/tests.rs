@@ -1,6 +1,6 @@
 //! Changes of load, below other caches and of size; and the choice beside its reference model.
 
-use super::reference::Choice;
+use super::reference::Plain;
 use crate::contract::level_of;
 use crate::{Access, AccessKind, BlockId, Kind, Level, Outcome, Prng, RegisteredPolicy, Trait};
 
@@ -54,22 +54,22 @@ fn a_loop_after_a_skew_costs_two_turnovers() {
     assert!(chosen > best - 0.01, "{chosen} below {best}");
 }
 
-/// From a loop to a skew. The aim was a point after two turnovers, and was missed: the leads of the candidates are small
-/// beside the lead that makes a change. What holds, and was set after that failure, is two points in the second half of
-/// the phase, where 1.4 were measured.
+/// From a loop to a skew. The aim was a point after two turnovers, and was missed before the cache imitated whole levels: then the
+/// best candidate was two points ahead even in the second half of the phase. With a memory of 40 requests a slot in place of
+/// 20 it would be missed again.
 #[test]
-fn a_skew_after_a_loop_is_found_within_half_of_its_time() {
+fn a_skew_after_a_loop_costs_two_turnovers() {
     const SLOTS: u32 = 400;
     let first: Vec<u64> = looping(20_000, 800).collect();
     let second = skewed(40_000, 4000).map(|block| 10_000 + block);
     let reads: Vec<u64> = first.iter().copied().chain(second).collect();
-    let from = first.len() + 20_000;
+    let from = first.len() + 1600;
     let (best, chosen) = (
         best(SLOTS, &reads, from),
         ratio("auto", SLOTS, &reads, from),
     );
     assert!(best > 0.1, "{best}");
-    assert!(chosen > best - 0.02, "{chosen} below {best}");
+    assert!(chosen > best - 0.01, "{chosen} below {best}");
 }
 
 /// How many of these reads hit.
@@ -92,16 +92,17 @@ fn a_loop_that_lru_never_hits_is_found_and_left_again() {
     let mut level = level_of("auto", SLOTS, 1);
     let mut lru = level_of("lru", SLOTS, 1);
     let before = || uniform(2500, 20_000);
-    assert_eq!(hits(&mut level, before()), hits(&mut lru, before()));
+    let (chosen, plain) = (hits(&mut level, before()), hits(&mut lru, before()));
+    assert!(chosen + 100 > plain, "{chosen} beside {plain}");
     let looping = |requests: usize| (0..4000u64).cycle().take(requests);
-    // Two turnovers are not enough here: a shadow with marks from the uniform reads hits in the loop, and the cache
-    // itself, which takes the order up in the loop, does not. That comes to light by its lag, after ten and more.
-    hits(&mut level, looping(30 * SLOTS as usize));
+    // Two turnovers are not enough here: the rehearsal starts with the blocks of a cache that holds the end of the loop. Before the
+    // cache imitated whole levels, 48 of 100 were asked for after 30 turnovers; now 46.9 are measured after 8.
+    hits(&mut level, looping(8 * SLOTS as usize));
     let found = hits(&mut level, looping(40_000));
-    assert!(found > 40_000 * 48 / 100, "{found} of at most 20000");
+    assert!(found > 40_000 * 46 / 100, "{found} of at most 20000");
     let remarks = level.remarks();
     let said = &remarks[0];
-    assert!(said.contains("in place of lru: a lead of"), "{remarks:?}");
+    assert!(said.contains("in place of lru"), "{remarks:?}");
     // And two turnovers to find that it is over.
     let after = |requests| uniform(2500, requests);
     hits(&mut level, after(20_000));
@@ -112,7 +113,7 @@ fn a_loop_that_lru_never_hits_is_found_and_left_again() {
 
 #[test]
 fn a_change_empties_nothing() {
-    let mut level = level_of("auto(lead=0,margin=0)", 64, 1);
+    let mut level = level_of("auto(lead=0,memory=2)", 64, 1);
     let mut prng = Prng::new(3);
     let mut changes = 0;
     for step in 0..60_000u64 {
@@ -167,11 +168,11 @@ fn small_caches_and_whole_ones_resize() {
 }
 
 #[test]
-fn the_choice_is_that_of_the_reference() {
+fn hits_contents_and_choices_are_those_of_the_reference() {
     for seed in 1..4 {
         let slots = 40 * seed as u32;
         let mut level = level_of("auto", slots, seed);
-        let mut choice = Choice::new(slots, seed);
+        let mut plain = Plain::new(slots, seed);
         let mut prng = Prng::new(seed);
         for step in 0..30_000u64 {
             let span = 3 * u64::from(slots);
@@ -184,23 +185,17 @@ fn the_choice_is_that_of_the_reference() {
                 }
             };
             let access = Access::read(BlockId::on_first(index));
-            let is_old = level.remarks().len();
             let is_hit = matches!(level.access(&access), Outcome::Hit(_));
-            let is_free = choice.see(index, is_hit);
-            if level.remarks().len() > is_old {
-                let said = level.remarks().last().expect("a remark");
-                assert!(is_free, "seed {seed}, step {step}: {said}");
-                let next = choice.change();
-                assert!(
-                    said.starts_with(&format!("{next} orders")),
-                    "{next}: {said}"
-                );
-            }
+            assert_eq!(is_hit, plain.read(index), "seed {seed}, step {step}");
         }
-        assert!(
-            level.remarks().len() > 1,
-            "seed {seed}: {:?}",
-            level.remarks()
-        );
+        let names = |said: &String| said.split(' ').next().unwrap_or_default().to_owned();
+        let changes: Vec<String> = level.remarks().iter().map(names).collect();
+        assert!(changes.len() > 1, "seed {seed}: {changes:?}");
+        assert_eq!(changes, plain.changes, "seed {seed}");
+        let (mut held, mut expected) = (level.order(), plain.held().to_vec());
+        held.sort();
+        expected.sort();
+        assert_eq!(held, expected, "seed {seed}");
+        level.audit();
     }
 }

@@ -1,0 +1,270 @@
+//! The cache holds what a leading level holds, as far as it can: the two have slots of their own.
+
+use crate::structures::{Queues, Table};
+use crate::{
+    Access, Admission, BlockId, Class, Departure, Level, Outcome, RegisteredPolicy, Slot,
+    StoreCosts,
+};
+
+/// A level that an order in force was built into: of all slots, or of those of a sample.
+pub type Shadow = Level<Box<dyn RegisteredPolicy>>;
+
+/// No slot; others are one more than their number.
+const NONE: u32 = 0;
+
+/// What is known of a slot of the cache.
+#[derive(Clone, Copy, Debug, Default)]
+struct Resident {
+    block: BlockId,
+    /// The leader's slot for the same block; [`NONE`] of a stray.
+    own: u32,
+}
+
+/// A leading level, and which of its blocks the cache holds.
+///
+/// The leader sees every access. The cache admits what the leader admits, and gives up a *stray* for it: a block that
+/// it holds and the leader does not. After a change of the leader there are many strays, and as many blocks which the
+/// leader holds and the cache has still to fetch; each of them comes once it is asked for.
+pub struct Imitation {
+    leader: Shadow,
+    residents: Table<Resident>,
+    resident_count: u32,
+    /// The cache's slot for each slot of the leader, or [`NONE`].
+    real: Table<u32>,
+    /// Slots of the cache whose blocks the leader does not hold, next victim first.
+    strays: Queues,
+    /// The block that is about to be placed, and the leader's slot for it.
+    pending: Option<(BlockId, Slot)>,
+    /// Whether the leader held the block that was asked for last.
+    led: bool,
+}
+
+impl Imitation {
+    /// An empty cache that follows `leader`, which must be empty, too.
+    pub fn new(leader: Shadow) -> Self {
+        Self {
+            residents: Table::new(leader.capacity()),
+            resident_count: 0,
+            real: Table::new(leader.capacity()),
+            strays: Queues::new(1, 0),
+            leader,
+            pending: None,
+            led: false,
+        }
+    }
+
+    /// Whether the leader held the block that was asked for last.
+    pub fn led(&self) -> bool {
+        self.led
+    }
+
+    /// Follows another leader of the same size from now on; returns the old one. Takes time for every resident block.
+    pub fn follow(&mut self, leader: Shadow) -> Shadow {
+        let worst_first: Vec<Slot> = self.order().into_iter().rev().collect();
+        let old = std::mem::replace(&mut self.leader, leader);
+        self.real.clear();
+        self.strays = Queues::new(1, 0);
+        for slot in worst_first {
+            let block = self.residents.get(slot).block;
+            match self.leader.find(block) {
+                Some(own) => self.pair(slot, own),
+                None => self.stray(slot),
+            }
+        }
+        old
+    }
+
+    /// How many of the cache's blocks the leader does not hold.
+    pub fn stray_count(&self) -> u32 {
+        self.strays.len(0)
+    }
+
+    /// The block in a slot of the cache.
+    pub fn block(&self, slot: Slot) -> BlockId {
+        self.residents.get(slot).block
+    }
+
+    fn pair(&mut self, slot: Slot, own: Slot) {
+        self.residents.at(slot).own = own.0 + 1;
+        self.real.set(own, slot.0 + 1);
+    }
+
+    fn stray(&mut self, slot: Slot) {
+        self.residents.at(slot).own = NONE;
+        self.strays.push_back(0, slot);
+    }
+
+    /// The leader gave up the block in its slot `own`.
+    fn left(&mut self, own: Slot) {
+        let slot = std::mem::replace(self.real.at(own), NONE);
+        if slot != NONE {
+            self.stray(Slot(slot - 1));
+        }
+    }
+
+    fn own(&self, slot: Slot) -> Option<Slot> {
+        let own = self.residents.get(slot).own;
+        (own != NONE).then(|| Slot(own - 1))
+    }
+
+    #[inline]
+    pub fn miss(&mut self, access: &Access) -> Admission {
+        let outcome = self.leader.access(access);
+        self.led = matches!(outcome, Outcome::Hit(_));
+        let own = match outcome {
+            Outcome::Hit(own) => Some(own),
+            Outcome::Admitted { slot: own, evicted } => {
+                if evicted.is_some() {
+                    self.left(own);
+                }
+                Some(own)
+            }
+            Outcome::Bypassed => None,
+        };
+        self.await_block(access.block, own)
+    }
+
+    fn await_block(&mut self, block: BlockId, own: Option<Slot>) -> Admission {
+        self.pending = own.map(|own| (block, own));
+        match own {
+            Some(_) => Admission::Admit,
+            None => Admission::Bypass,
+        }
+    }
+
+    /// Whether a block that is not here is to be placed, after the leader has changed since it was asked for.
+    pub fn expect(&mut self, block: BlockId) -> Admission {
+        let own = self.leader.find(block);
+        self.await_block(block, own)
+    }
+
+    #[inline]
+    pub fn insert(&mut self, slot: Slot, access: &Access) {
+        self.resident_count += 1;
+        self.residents.at(slot).block = access.block;
+        match self.pending.take() {
+            Some((block, own)) if block == access.block => self.pair(slot, own),
+            _ => self.insert_unasked(slot, access),
+        }
+    }
+
+    /// A block comes that was not asked for, as a policy around this one may have it, or that the leader declined.
+    #[cold]
+    fn insert_unasked(&mut self, slot: Slot, access: &Access) {
+        match self.leader.access(access) {
+            Outcome::Hit(own) => self.pair(slot, own),
+            Outcome::Admitted { slot: own, evicted } => {
+                if evicted.is_some() {
+                    self.left(own);
+                }
+                self.pair(slot, own);
+            }
+            Outcome::Bypassed => self.stray(slot),
+        }
+    }
+
+    #[inline]
+    pub fn hit(&mut self, slot: Slot, access: &Access) {
+        if let Some(own) = self.own(slot) {
+            self.led = self.leader.access_in(own, access);
+            debug_assert!(self.led, "the leader's slot holds another block");
+            return;
+        }
+        self.led = false;
+        if let Outcome::Admitted { slot: own, evicted } = self.leader.access(access) {
+            if evicted.is_some() {
+                self.left(own);
+            }
+            self.strays.remove(slot);
+            self.pair(slot, own);
+        } else {
+            self.strays.move_back(0, slot);
+        }
+    }
+
+    /// A stray. Where the cache is full there is one: the leader has as many slots, and one of them is meant for the
+    /// block that is to come. Else the leader is made to give up blocks.
+    pub fn victim(&mut self) -> Option<Slot> {
+        while self.strays.is_empty(0) {
+            let gone = self.leader.give_up()?;
+            self.pending.take_if(|(_, own)| *own == gone.slot);
+            self.left(gone.slot);
+        }
+        self.strays.front(0)
+    }
+
+    pub fn remove(&mut self, slot: Slot, why: Departure) {
+        self.resident_count -= 1;
+        let resident = self.residents.get(slot);
+        if resident.own == NONE {
+            self.strays.remove(slot);
+            return;
+        }
+        self.real.set(Slot(resident.own - 1), NONE);
+        self.leader.remove(resident.block, why);
+    }
+
+    pub fn reclass(&mut self, slot: Slot, class: Class) {
+        self.leader
+            .reclass(self.residents.get(slot).block, class);
+    }
+
+    pub fn reclass_at_once(&mut self, slot: Slot, class: Class) {
+        self.leader
+            .reclass_at_once(self.residents.get(slot).block, class);
+    }
+
+    pub fn note_costs(&mut self, costs: &StoreCosts) {
+        self.leader.note_costs(costs);
+    }
+
+    pub fn weights(&self) -> Vec<(String, f64)> {
+        self.leader.weights()
+    }
+
+    pub fn resize(&mut self, slots: u32) {
+        for gone in self.leader.resize(slots) {
+            self.left(gone.slot);
+        }
+    }
+
+    pub fn number_blocks(&mut self, first: u64) {
+        self.leader.number_blocks(first);
+    }
+
+    /// As the leader has it, then strays.
+    pub fn order(&self) -> Vec<Slot> {
+        let mut order: Vec<Slot> = self
+            .leader
+            .slots()
+            .into_iter()
+            .filter_map(|own| self.real.get(own).checked_sub(1).map(Slot))
+            .collect();
+        order.extend(self.strays.iter_back(0));
+        order
+    }
+
+    pub fn rank(&self, slot: Slot) -> u64 {
+        self.own(slot).map_or(0, |own| 1 + self.leader.rank(own))
+    }
+
+    /// Panics unless leader and cache agree on which blocks both hold.
+    pub fn audit(&self, resident: u32) {
+        assert_eq!(resident, self.resident_count);
+        self.leader.audit();
+        let pairs = self.leader.slots().into_iter().filter(|&own| {
+            let Some(slot) = self.real.get(own).checked_sub(1) else {
+                return false;
+            };
+            let resident = self.residents.get(Slot(slot));
+            assert_eq!(resident.own, own.0 + 1, "slots that are no pair");
+            assert_eq!(resident.block, self.leader.block_in(own), "two blocks");
+            true
+        });
+        assert_eq!(pairs.count() as u32 + self.stray_count(), resident);
+        for slot in self.strays.iter(0) {
+            let block = self.residents.get(slot).block;
+            assert_eq!(self.leader.find(block), None, "a stray that is led");
+        }
+    }
+}

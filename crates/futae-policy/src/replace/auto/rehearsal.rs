@@ -1,0 +1,74 @@
+//! A candidate tried on all requests and all slots, before the cache follows it.
+
+use super::imitation::Shadow;
+use crate::{Access, Outcome};
+
+/// A candidate's level, and its hits beside those of the cache.
+pub struct Rehearsal {
+    candidate: usize,
+    level: Shadow,
+    /// Hits by which the candidate is ahead of the cache, the later the more.
+    ahead: f64,
+    /// What a request leaves of the older difference.
+    kept: f64,
+    requests: u64,
+}
+
+impl Rehearsal {
+    /// A candidate whose `level` starts with what the cache holds. The difference in hits knows of about `memory` requests.
+    pub fn new(candidate: usize, level: Shadow, memory: f64) -> Self {
+        Self {
+            candidate,
+            level,
+            ahead: 0.0,
+            kept: (-1.0 / memory.max(1.0)).exp(),
+            requests: 0,
+        }
+    }
+
+    /// An access, which the cache itself hit or not.
+    #[inline]
+    pub fn see(&mut self, access: &Access, is_hit: bool) {
+        let is_mine = matches!(self.level.access(access), Outcome::Hit(_));
+        if access.kind.is_demand() {
+            self.requests += 1;
+            let more = f64::from(i8::from(is_mine) - i8::from(is_hit));
+            self.ahead = self.ahead * self.kept + more;
+        }
+    }
+
+    /// Which candidate.
+    pub fn candidate(&self) -> usize {
+        self.candidate
+    }
+
+    /// Hits by which it is ahead of the cache.
+    pub fn ahead(&self) -> f64 {
+        self.ahead
+    }
+
+    /// Requests so far.
+    pub fn requests(&self) -> u64 {
+        self.requests
+    }
+
+    /// The candidate's level, to be followed.
+    pub fn into_level(self) -> Shadow {
+        self.level
+    }
+
+    /// The cache has another size.
+    pub fn resize(&mut self, slots: u32) {
+        self.level.resize(slots);
+    }
+
+    /// Says how blocks are numbered; see [`crate::SimulatorHints::number_blocks`].
+    pub fn number_blocks(&mut self, first: u64) {
+        self.level.number_blocks(first);
+    }
+
+    /// Panics unless the level's invariants hold.
+    pub fn audit(&self) {
+        self.level.audit();
+    }
+}
