@@ -16,6 +16,7 @@ mod demotion_guard;
 mod dirt;
 mod dirty_total;
 mod effects;
+mod elsewhere;
 mod extents;
 mod flights;
 mod flushing;
@@ -60,6 +61,7 @@ mod world;
 mod write;
 mod write_back;
 
+pub use elsewhere::{Keeper, KeeperStatus, News};
 pub use front::Engine;
 pub use in_place::{Batch, ReadRange};
 pub use options::{EngineOptions, OnEviction, WriteBackOptions};

@@ -19,6 +19,7 @@ mod warm_state;
 pub use buffer::{IoBuf, PAGE_BYTES, POISON};
 pub use engine::{
     Batch, ClassStatus, Engine, EngineOptions, EngineStatus, ExtentsDone, HandedDownStatus,
+    Keeper, KeeperStatus, News,
     OnEviction, OnRefusal, ReadRange, Recorded, RecordedPart, Verification, VolumeStatus,
     WeightStatus, World, WriteBackOptions,
 };
