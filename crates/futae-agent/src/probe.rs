@@ -198,7 +198,10 @@ impl Probe {
 fn start(args: &Checked) -> (Kind, Option<String>) {
     match bpf::Programs::load(args) {
         Ok(programs) => (Kind::Bpf(Box::new(programs)), None),
-        Err(error) => (Kind::Vmstat, Some(explained(&error, kernel::may_load_bpf()))),
+        Err(error) => (
+            Kind::Vmstat,
+            Some(explained(&error, kernel::may_load_bpf())),
+        ),
     }
 }
 

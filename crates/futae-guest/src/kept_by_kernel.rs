@@ -18,6 +18,8 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 /// Pages are given up together: those of so long a time, or so many. A page that was declined is with its reader by then.
 const BATCH_INTERVAL: Duration = Duration::from_millis(1);
 const BATCH_PAGES: usize = 256;
+/// How long the end of the mount waits for the thread.
+const END_TIMEOUT: Duration = Duration::from_secs(2);
 /// How often the cache and the kernel are compared page by page, where their numbers of pages differ.
 const COMPARE_INTERVAL: Duration = Duration::from_secs(1);
 /// Pages by which their numbers may differ: some are on their way in or out.
@@ -142,8 +144,16 @@ impl Drop for Running {
     fn drop(&mut self) {
         self.keeper.queue().has_ended = true;
         self.keeper.wake.notify_one();
-        if let Some(thread) = self.thread.take() {
-            drop(thread.join());
+        // It may wait for a page whose read waits for a store. The end of the mount ends that, too.
+        let deadline = Instant::now() + END_TIMEOUT;
+        loop {
+            if let Some(thread) = self.thread.take_if(|thread| thread.is_finished()) {
+                drop(thread.join());
+            }
+            if self.thread.is_none() || Instant::now() >= deadline {
+                return;
+            }
+            thread::sleep(BATCH_INTERVAL);
         }
     }
 }
@@ -198,9 +208,13 @@ impl Worker {
         unwanted.dedup();
         let mut at = 0;
         while let Some(&first) = unwanted.get(at) {
-            let run = unwanted[at..].iter().enumerate().take_while(|(after, block)| {
-                block.volume() == first.volume() && block.index() == first.index() + *after as u64
-            });
+            let run = unwanted[at..]
+                .iter()
+                .enumerate()
+                .take_while(|(after, block)| {
+                    block.volume() == first.volume()
+                        && block.index() == first.index() + *after as u64
+                });
             let pages = run.count();
             at += pages;
             let Some(file) = self.keeper.file(first.volume()) else {
@@ -209,7 +223,9 @@ impl Worker {
             let inode = INodeNo(self.keeper.first_inode + file as u64);
             let (offset, length) = (first.index() * PAGE_BYTES, pages as u64 * PAGE_BYTES);
             // It fails when the mount has ended.
-            let done = self.notifier.inval_inode(inode, offset as i64, length as i64);
+            let done = self
+                .notifier
+                .inval_inode(inode, offset as i64, length as i64);
             if done.is_ok() {
                 self.keeper.invalidated.fetch_add(pages as u64, Relaxed);
             }

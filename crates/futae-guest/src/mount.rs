@@ -154,7 +154,8 @@ impl Mount {
             begins: Beginning::Device,
         };
         let config = config(options, files.iter().all(|file| file.read_only));
-        let (mounted, notifier) = Mounted::start(&directory, &mountpoint, &config, options.transport)?;
+        let (mounted, notifier) =
+            Mounted::start(&directory, &mountpoint, &config, options.transport)?;
         let negotiated = answer.get().copied().ok_or_else(|| {
             refused(io::Error::other(
                 "the kernel did not begin the FUSE session",

@@ -8,6 +8,7 @@ use aya::Ebpf;
 use aya::maps::{Array, Map, MapData, RingBuf};
 use aya::programs::BtfTracePoint;
 use std::fs::Metadata;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -65,7 +66,10 @@ impl Watch {
     fn load_programs(first_inode: u64, pages: &[u64]) -> anyhow::Result<Self> {
         let numbering = Numbering::new(pages);
         let total = numbering.total();
-        ensure!(total <= PAGES_MAX, "the files have more than {PAGES_MAX} pages");
+        ensure!(
+            total <= PAGES_MAX,
+            "the files have more than {PAGES_MAX} pages"
+        );
         let types = kernel::types(|event| PROGRAMS.iter().any(|(_, known)| *known == event))?;
         let mut loader = kernel::loader();
         loader.btf(Some(&types));
@@ -229,14 +233,21 @@ impl Watch {
 }
 
 fn program<'a>(programs: &'a mut Ebpf, name: &str) -> anyhow::Result<&'a mut BtfTracePoint> {
-    let program = programs.program_mut(name).context("it is not in the object")?;
+    let program = programs
+        .program_mut(name)
+        .context("it is not in the object")?;
     Ok(program.try_into()?)
 }
 
 /// Why there is no watch, with what would mend it.
 fn explained(error: anyhow::Error) -> anyhow::Error {
-    let needs = if !kernel::may_load_bpf() {
-        "eBPF needs root, or CAP_BPF and CAP_PERFMON"
+    let is_refused = |cause: &(dyn std::error::Error + 'static)| {
+        let cause = cause.downcast_ref::<io::Error>();
+        cause.is_some_and(|cause| cause.kind() == io::ErrorKind::PermissionDenied)
+    };
+    // Root in a user namespace has the privileges there, and not those of the machine.
+    let needs = if !kernel::may_load_bpf() || error.chain().any(is_refused) {
+        "eBPF needs root of the machine, or CAP_BPF and CAP_PERFMON"
     } else if !Path::new(kernel::DESCRIPTION).exists() {
         "eBPF needs a kernel that describes itself (BTF)"
     } else {

@@ -1,7 +1,7 @@
 //! The eBPF programs of `src/bpf`, loaded and read by `aya`.
 
-use super::copies::{Bases, Copies, CopyCounts};
 use super::Counts;
+use super::copies::{Bases, Copies, CopyCounts};
 use crate::args::Checked;
 use crate::extents::Pages;
 use anyhow::{Context, anyhow, bail};

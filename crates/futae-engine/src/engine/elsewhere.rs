@@ -94,8 +94,7 @@ impl Engine {
         for some in blocks.chunks(STEP_BLOCKS as usize) {
             let state = self.lock();
             kept.extend(some.iter().copied().filter(|&block| {
-                state.level.find(block).is_none()
-                    && !state.under_way.flight_of.contains_key(&block)
+                state.level.find(block).is_none() && !state.under_way.flight_of.contains_key(&block)
             }));
         }
         *blocks = kept;

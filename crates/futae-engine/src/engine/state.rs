@@ -385,7 +385,8 @@ impl State {
     #[inline]
     fn note_holder(&mut self, slot: Slot, block: BlockId, kind: AccessKind) {
         let is_held = match kind {
-            AccessKind::Read | AccessKind::Write => true,
+            // What is held elsewhere is held once.
+            AccessKind::Read | AccessKind::Write => self.elsewhere.is_none(),
             AccessKind::Demotion | AccessKind::Notice => false,
             AccessKind::Preload => return,
         };

@@ -25,6 +25,15 @@ pub enum Residency {
 }
 
 impl Residency {
+    /// That of a cache.
+    pub fn of(engine: &Engine) -> Self {
+        if engine.is_kept_elsewhere() {
+            Self::Kernel
+        } else {
+            Self::Futae
+        }
+    }
+
     /// Whether the kernel holds the blocks.
     pub fn is_kernel(self) -> bool {
         self == Self::Kernel
