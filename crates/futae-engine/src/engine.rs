@@ -27,6 +27,7 @@ mod growing;
 mod hints;
 mod in_place;
 mod joint;
+mod keeper;
 mod loading;
 mod loads;
 mod lock_turns;
@@ -61,9 +62,9 @@ mod world;
 mod write;
 mod write_back;
 
-pub use elsewhere::{Keeper, KeeperStatus, News};
 pub use front::Engine;
 pub use in_place::{Batch, ReadRange};
+pub use keeper::{Keeper, KeeperStatus, News};
 pub use options::{EngineOptions, OnEviction, WriteBackOptions};
 pub use questions::ExtentsDone;
 pub use recording::{Recorded, RecordedPart};

@@ -142,7 +142,14 @@ fn writes_go_through_and_what_is_declined_is_let_go() {
     let (setup, pages) = kept("fix", 2);
     let client = setup.engine.join(setup.volume);
     let block = |index| BlockId::new(setup.volume, index);
-    let hold = |index| pages.inside.lock().expect("whole").held.insert(block(index));
+    let hold = |index| {
+        pages
+            .inside
+            .lock()
+            .expect("whole")
+            .held
+            .insert(block(index))
+    };
     let holds = |index| {
         pages
             .inside

@@ -8,22 +8,27 @@ use futae_policy::{BlockId, VolumeId};
 use std::collections::HashSet;
 use std::fs::Metadata;
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// How often what the kernel holds is looked at where nothing asks for it; before the count of a page's reads overflows.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
-/// Pages are given up together: those of so long a time, or so many. A page that was declined is with its reader by then.
+/// Pages are given up together: those of so long a time, or so many, or this share of what is resident. A page that was declined is
+/// with its reader by then.
 const BATCH_INTERVAL: Duration = Duration::from_millis(1);
-const BATCH_PAGES: usize = 256;
+const BATCH_PAGES: std::ops::RangeInclusive<usize> = 8..=256;
+const BATCH_SHARE: u64 = 128;
 /// How long the end of the mount waits for the thread.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
-/// How often the cache and the kernel are compared page by page, where their numbers of pages differ.
-const COMPARE_INTERVAL: Duration = Duration::from_secs(1);
-/// Pages by which their numbers may differ: some are on their way in or out.
-const DIFFERENCE_PAGES_MAX: u64 = 64;
+/// How often the cache and the kernel are compared page by page, where their numbers of pages differ: for each thousand pages that are
+/// compared so many milliseconds later, so that it costs little.
+const COMPARE_MILLIS: u64 = 20;
+const COMPARE_INTERVAL_MIN: Duration = Duration::from_secs(1);
+/// Where the numbers differ by more than so many pages, the next time comes so many times sooner: some pages are always on their way.
+const DIFFERENCE_PAGES: u64 = 64;
+const SOONER: u64 = 10;
 
 /// The pages of a mount.
 pub(crate) struct KernelKeeper {
@@ -34,6 +39,7 @@ pub(crate) struct KernelKeeper {
     first_inode: u64,
     queue: Mutex<Queue>,
     wake: Condvar,
+    batch: AtomicUsize,
     invalidated: AtomicU64,
 }
 
@@ -51,6 +57,7 @@ impl KernelKeeper {
             first_inode,
             queue: Mutex::default(),
             wake: Condvar::new(),
+            batch: AtomicUsize::new(*BATCH_PAGES.start()),
             invalidated: AtomicU64::new(0),
         }
     }
@@ -119,7 +126,8 @@ impl Keeper for KernelKeeper {
     fn let_go(&self, block: BlockId) {
         let mut queue = self.queue();
         queue.unwanted.push(block);
-        if matches!(queue.unwanted.len(), 1 | BATCH_PAGES) {
+        let waiting = queue.unwanted.len();
+        if waiting == 1 || waiting == self.batch.load(Relaxed) {
             self.wake.notify_one();
         }
     }
@@ -174,10 +182,10 @@ impl Worker {
         while let Some(unwanted) = self.wait() {
             self.give_up(unwanted);
             self.engine.hear();
-            if self.compared.elapsed() >= COMPARE_INTERVAL {
-                self.compare();
-                self.compared = Instant::now();
-            }
+            let share = self.engine.resident_blocks() / BATCH_SHARE;
+            let share = (share as usize).clamp(*BATCH_PAGES.start(), *BATCH_PAGES.end());
+            self.keeper.batch.store(share, Relaxed);
+            self.compare_in_time();
         }
     }
 
@@ -192,7 +200,7 @@ impl Worker {
         if queue.unwanted.is_empty() && !queue.has_ended {
             queue = wait(queue, LOOK_INTERVAL);
         }
-        if (1..BATCH_PAGES).contains(&queue.unwanted.len()) && !queue.has_ended {
+        if (1..keeper.batch.load(Relaxed)).contains(&queue.unwanted.len()) && !queue.has_ended {
             queue = wait(queue, BATCH_INTERVAL);
         }
         let unwanted = std::mem::take(&mut queue.unwanted);
@@ -232,18 +240,37 @@ impl Worker {
         }
     }
 
-    /// Where the cache and the kernel do not hold about as many pages, finds those that only one of them has, twice in
-    /// succession: nobody had told of them (reads that went past the page cache, pages written in part, a ring that was full).
-    fn compare(&mut self) {
-        let (keeper, engine) = (&self.keeper, &self.engine);
-        let unsaid = keeper.watch.left_unsaid();
-        let waiting = keeper.queue().unwanted.len() as u64;
-        let pages = keeper.watch.present_pages();
-        let differ = pages.abs_diff(engine.resident_blocks() + waiting) > DIFFERENCE_PAGES_MAX;
-        if !differ && unsaid == self.unsaid && self.suspects.is_empty() {
+    fn compare_in_time(&mut self) {
+        let elapsed = self.compared.elapsed();
+        if elapsed < COMPARE_INTERVAL_MIN {
+            return;
+        }
+        let (pages, resident) = (
+            self.keeper.watch.present_pages(),
+            self.engine.resident_blocks(),
+        );
+        let waiting = self.keeper.queue().unwanted.len() as u64;
+        let difference = pages.abs_diff(resident.saturating_add(waiting));
+        let sooner = if difference > DIFFERENCE_PAGES {
+            SOONER
+        } else {
+            1
+        };
+        let pause = Duration::from_millis(pages.max(resident) / 1000 * COMPARE_MILLIS / sooner);
+        let unsaid = self.keeper.watch.left_unsaid();
+        let is_alike = difference == 0 && unsaid == self.unsaid && self.suspects.is_empty();
+        if is_alike || elapsed < pause {
             return;
         }
         self.unsaid = unsaid;
+        self.compare();
+        self.compared = Instant::now();
+    }
+
+    /// Finds pages that only the cache or only the kernel has, twice in succession: nobody had told of them (reads that went past
+    /// the page cache, pages written in part, a ring that was full).
+    fn compare(&mut self) {
+        let (keeper, engine) = (&self.keeper, &self.engine);
         let mut present = Vec::new();
         let watch = &keeper.watch;
         watch.each_present(|file, page| present.extend(keeper.block(file, page)));

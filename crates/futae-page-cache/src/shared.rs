@@ -36,10 +36,7 @@ impl Shared {
     pub fn numbers(&self) -> &[AtomicU64] {
         // SAFETY: the mapping is `values` numbers long, aligned to a page, lives as long as `self`, and is accessed by atomic
         // operations only, here and in `bytes`; the kernel's programs change it as another thread would.
-        #[expect(
-            unsafe_code,
-            reason = "the named place for memory shared with the kernel"
-        )]
+        #[expect(unsafe_code, reason = "the named place for shared memory")]
         unsafe {
             std::slice::from_raw_parts(self.mapped.as_ptr().cast(), self.values)
         }
@@ -48,10 +45,7 @@ impl Shared {
     /// The same as bytes.
     pub fn bytes(&self) -> &[AtomicU8] {
         // SAFETY: as of `numbers`; bytes have no alignment.
-        #[expect(
-            unsafe_code,
-            reason = "the named place for memory shared with the kernel"
-        )]
+        #[expect(unsafe_code, reason = "the named place for shared memory")]
         unsafe {
             std::slice::from_raw_parts(self.mapped.as_ptr().cast(), self.values * size_of::<u64>())
         }

@@ -3,78 +3,19 @@
 
 use super::effects::Effects;
 use super::front::Engine;
+use super::keeper::{Elsewhere, Keeper};
 use super::read::Reading;
 use super::rest::Rest;
 use super::state::State;
 use super::steps::STEP_BLOCKS;
 use futae_policy::{AccessKind, BlockId, Outcome, VolumeId};
-use serde::{Deserialize, Serialize};
 use std::sync::Arc;
-
-/// Who holds the resident blocks in the cache's place. The cache calls it under its lock: it must neither block nor call the
-/// cache.
-pub trait Keeper: Send + Sync {
-    /// Whether it sees what is used and what leaves. Until then nothing is decided on, and nothing is resident.
-    fn is_watching(&self) -> bool;
-
-    /// What happened since the last call.
-    fn news(&self, news: &mut News);
-
-    /// A block is not to be held, or not any more.
-    fn let_go(&self, block: BlockId);
-
-    /// What it has done.
-    fn status(&self) -> KeeperStatus;
-}
-
-/// What a keeper saw.
-#[derive(Debug, Default)]
-pub struct News {
-    /// Blocks that were read there, and how often.
-    pub used: Vec<(BlockId, u32)>,
-    /// Blocks that it holds no more.
-    pub left: Vec<BlockId>,
-}
-
-/// What a keeper has done. The names are those of the kernel's page cache, the only keeper there is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct KeeperStatus {
-    /// Pages that are there now.
-    pub pages: u64,
-    /// Pages that the policy gave up and that were taken out.
-    pub invalidated: u64,
-    /// Pages that wait to be taken out.
-    pub waiting: u64,
-    /// Resident pages that the kernel gave up by itself.
-    #[serde(default)]
-    pub reclaimed: u64,
-}
-
-/// The keeper, and what was heard from it and not decided on yet.
-pub struct Elsewhere {
-    pub keeper: Arc<dyn Keeper>,
-    news: News,
-    reclaimed: u64,
-}
-
-impl Elsewhere {
-    pub fn status(&self) -> KeeperStatus {
-        KeeperStatus {
-            reclaimed: self.reclaimed,
-            ..self.keeper.status()
-        }
-    }
-}
 
 impl Engine {
     /// Has somebody else hold the blocks, for good. To be called before the first request; blocks are not written back then,
     /// nor demoted with their data.
     pub fn keep_elsewhere(&self, keeper: Arc<dyn Keeper>) {
-        self.lock().elsewhere = Some(Elsewhere {
-            keeper,
-            news: News::default(),
-            reclaimed: 0,
-        });
+        self.lock().elsewhere = Some(Elsewhere::new(keeper));
     }
 
     /// Whether somebody else holds the blocks.

@@ -1,7 +1,7 @@
 //! The report of what was counted.
 
 use super::cost::Cost;
-use super::elsewhere::{Elsewhere, KeeperStatus};
+use super::keeper::{Elsewhere, KeeperStatus};
 use super::state::State;
 use super::verify::HandedDownStatus;
 use super::volume::Volume;
