@@ -161,8 +161,7 @@ impl Watch {
                 // Before the marks: one that is made meanwhile says so again.
                 byte.swap(0, SeqCst);
                 let from = group * TOUCHED;
-                for number in from..(from + TOUCHED).min(marks.len()) {
-                    let mark = &marks[number];
+                for (number, mark) in (from..).zip(marks.iter().skip(from).take(TOUCHED)) {
                     let seen = mark.load(Relaxed);
                     if seen & !FRESH == 0 {
                         continue;

@@ -63,6 +63,7 @@ pub fn of_mount(
     let source = source.to_owned();
     let started = Instant::now();
     let status = move |NoArguments {}| {
+        asked.hear();
         let report = EngineReport {
             exports: shown.clone(),
             engine: asked.status(),
