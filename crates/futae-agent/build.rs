@@ -14,6 +14,8 @@ fn main() {
     command.args([
         "-target", "bpf", "-mcpu=v3", "-O2", "-g", "-Wall", "-Werror",
     ]);
+    let header = std::env::var_os("DEP_FUTAE_PAGE_CACHE_INCLUDE").expect("futae-page-cache tells");
+    command.arg("-I").arg(header);
     command.args(["-fno-ident", "-fdebug-compilation-dir", "."]);
     command
         .args(["-c", "src/bpf/counts.bpf.c", "-o"])

@@ -4,13 +4,13 @@
 mod bpf;
 #[cfg(futae_has_bpf)]
 mod copies;
-#[cfg(futae_has_bpf)]
-mod thin;
 
 use crate::args::Checked;
 use crate::extents::Pages;
 use crate::proc;
 use futae_agent_protocol::{Counters, Source};
+#[cfg(futae_has_bpf)]
+use futae_page_cache::kernel;
 use rustix::fd::BorrowedFd;
 
 /// Counts since the probe was set up, and what came through its rings.
@@ -198,7 +198,10 @@ impl Probe {
 fn start(args: &Checked) -> (Kind, Option<String>) {
     match bpf::Programs::load(args) {
         Ok(programs) => (Kind::Bpf(Box::new(programs)), None),
-        Err(error) => (Kind::Vmstat, Some(explained(&error, proc::may_load_bpf()))),
+        Err(error) => (
+            Kind::Vmstat,
+            Some(explained(&error, kernel::may_load_bpf())),
+        ),
     }
 }
 
@@ -210,7 +213,7 @@ fn explained(error: &anyhow::Error, may_load: bool) -> String {
             "eBPF needs root, or CAP_BPF and CAP_PERFMON (and CAP_DAC_READ_SEARCH for --notices): {error:#}"
         );
     }
-    if !std::path::Path::new(bpf::DESCRIPTION).exists() {
+    if !std::path::Path::new(kernel::DESCRIPTION).exists() {
         return format!("eBPF needs Linux 6.1 or later that describes itself (BTF): {error:#}");
     }
     format!("this kernel takes no eBPF: {error:#}")

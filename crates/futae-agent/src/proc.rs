@@ -33,25 +33,6 @@ pub fn host_name() -> String {
     text("/proc/sys/kernel/hostname").trim().to_owned()
 }
 
-/// Whether this process may load eBPF programs that trace: CAP_SYS_ADMIN, or CAP_BPF and CAP_PERFMON. True where
-/// that cannot be read.
-#[must_use]
-pub fn may_load_bpf() -> bool {
-    let status = read_to_string("/proc/self/status").unwrap_or_default();
-    let field = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    let effective = field.and_then(|field| u64::from_str_radix(field.trim(), 16).ok());
-    effective.is_none_or(can_load_bpf)
-}
-
-/// The same of a set of capabilities.
-fn can_load_bpf(effective: u64) -> bool {
-    const SYS_ADMIN: u32 = 21;
-    const PERFMON: u32 = 38;
-    const BPF: u32 = 39;
-    let has = |capability: u32| effective >> capability & 1 == 1;
-    has(SYS_ADMIN) || (has(BPF) && has(PERFMON))
-}
-
 /// For how long it has been up.
 #[must_use]
 pub fn uptime_seconds() -> f64 {
@@ -205,13 +186,6 @@ pub fn place_on_disk(device: DeviceId) -> Option<(DeviceId, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn capabilities_are_read_by_their_numbers() {
-        assert!(can_load_bpf(u64::MAX) && can_load_bpf(1 << 21));
-        assert!(can_load_bpf(1 << 38 | 1 << 39));
-        assert!(!can_load_bpf(0) && !can_load_bpf(1 << 38) && !can_load_bpf(1 << 39));
-    }
 
     #[test]
     fn numbers_are_found_and_missing_ones_are_zero() {

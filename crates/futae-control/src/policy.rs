@@ -1,7 +1,7 @@
 //! A cache that is told to go on with another policy.
 
 use futae_engine::Engine;
-use futae_policy::{Argument, PolicySpec, Trait};
+use futae_policy::{Argument, Kind, PolicySpec, Trait};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -83,6 +83,13 @@ fn fits(spec: &PolicySpec, engine: &Engine, terms: &PolicyTerms<'_>) -> Result<(
     }
     if let (true, Some(why)) = (spec.counts_requests(), terms.no_requests) {
         return Err(format!("it counts requests of applications, and {why}"));
+    }
+    if engine.is_kept_elsewhere() && !spec.takes_marks() {
+        return Err(format!(
+            "it decides by the order of hits, and the kernel, which holds the blocks here, tells only which pages were hit; \
+             choose {}",
+            Kind::names_with(Trait::TakesMarks)
+        ));
     }
     let volumes = engine.volume_count();
     if spec.has(Trait::ChoosesByNumber) && volumes != 1 {

@@ -18,9 +18,9 @@ mod warm_state;
 
 pub use buffer::{IoBuf, PAGE_BYTES, POISON};
 pub use engine::{
-    Batch, ClassStatus, Engine, EngineOptions, EngineStatus, ExtentsDone, HandedDownStatus,
-    OnEviction, OnRefusal, ReadRange, Recorded, RecordedPart, Verification, VolumeStatus,
-    WeightStatus, World, WriteBackOptions,
+    Batch, ClassStatus, Engine, EngineOptions, EngineStatus, ExtentsDone, HandedDownStatus, Keeper,
+    KeeperStatus, News, OnEviction, OnRefusal, ReadRange, Recorded, RecordedPart, Verification,
+    VolumeStatus, WeightStatus, World, WriteBackOptions,
 };
 pub use error::{IoError, IoErrorKind, SetupError};
 pub use file::{FileIo, FileStore};

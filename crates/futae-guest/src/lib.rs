@@ -12,6 +12,7 @@
 mod errno;
 mod error;
 mod file;
+mod kept_by_kernel;
 mod mount;
 mod mountpoint;
 mod negotiated;

@@ -2,13 +2,15 @@
 
 use crate::MountError;
 use crate::file::VolumeFile;
+use crate::kept_by_kernel::{KernelKeeper, Running};
 use crate::mountpoint::check_mountpoint;
 use crate::negotiated::Negotiated;
 use crate::ring::Beginning;
 use crate::session::{Mounted, TransportChoice, Unmounted};
-use crate::volume_directory::{FileAccess, VolumeDirectory};
+use crate::volume_directory::{FILES, FileAccess, VolumeDirectory};
 use fuser::{Config, MountOption, SessionACL};
-use futae_engine::Engine;
+use futae_engine::{Engine, Keeper};
+use futae_page_cache::{PAGE_BYTES, Watch};
 use futae_policy::VolumeId;
 use std::ffi::OsStr;
 use std::io;
@@ -21,6 +23,11 @@ use std::time::SystemTime;
 /// Threads that take requests from the kernel, if not said otherwise: with two, one reader alone has
 /// half of what it has with three (lab/results/2026-11-22-fuse-transports.md).
 const THREADS_DEFAULT: usize = 3;
+
+/// How far the kernel reads ahead where it caches: by whole requests.
+const READAHEAD_KIB: u32 = 1024;
+/// A page: with none at all the kernel asks for each page by itself.
+const NO_READAHEAD_KIB: u32 = 4;
 
 /// A volume as a file.
 #[derive(Clone, Debug)]
@@ -59,6 +66,8 @@ pub struct Mount {
     paths: Vec<PathBuf>,
     files: Vec<Arc<VolumeFile>>,
     negotiated: Negotiated,
+    /// Ends before the mount does.
+    keeping: Option<Running>,
     mounted: Mounted,
 }
 
@@ -69,6 +78,47 @@ impl Mount {
     ///
     /// [`MountError`]; nothing is left mounted then.
     pub fn start(
+        engine: &Arc<Engine>,
+        shown: &[ShownFile],
+        options: &MountOptions,
+    ) -> Result<Self, MountError> {
+        Self::start_kept_by(None, engine, shown, options)
+    }
+
+    /// The same for `pages` of the kernel's page cache, which holds the blocks in the engine's place: one block is one page. Reads
+    /// that hit there never come here; `pages` tells of them. The engine is to be this mount's alone.
+    ///
+    /// # Errors
+    ///
+    /// [`MountError`]; nothing is left mounted then.
+    pub fn start_kept_by_kernel(
+        pages: Watch,
+        engine: &Arc<Engine>,
+        shown: &[ShownFile],
+        options: &MountOptions,
+    ) -> Result<Self, MountError> {
+        let volumes = shown.iter().map(|shown| shown.volume).collect();
+        let keeper = Arc::new(KernelKeeper::new(pages, volumes, FILES));
+        Self::start_kept_by(Some(keeper), engine, shown, options)
+    }
+
+    /// Watches the page cache of a mount of these volumes of the engine, once it is there.
+    ///
+    /// # Errors
+    ///
+    /// What is missing for it, and what would mend it.
+    pub fn watch(engine: &Engine, shown: &[ShownFile]) -> Result<Watch, String> {
+        Watch::load(FILES, &file_pages(engine, shown)).map_err(|error| format!("{error:#}"))
+    }
+
+    /// Bytes of memory that [`watch`](Self::watch) takes.
+    #[must_use]
+    pub fn watch_bytes(engine: &Engine, shown: &[ShownFile]) -> u64 {
+        Watch::memory_bytes(&file_pages(engine, shown))
+    }
+
+    fn start_kept_by(
+        keeper: Option<Arc<KernelKeeper>>,
         engine: &Arc<Engine>,
         shown: &[ShownFile],
         options: &MountOptions,
@@ -91,17 +141,21 @@ impl Mount {
         };
         let files: Vec<_> = shown.iter().map(file).collect();
         let names = shown.iter().map(|shown| shown.name.clone().into());
+        if let Some(keeper) = &keeper {
+            engine.keep_elsewhere(Arc::clone(keeper) as Arc<dyn Keeper>);
+        }
         let answer = Arc::new(OnceLock::new());
         let directory = VolumeDirectory {
             files: names.zip(files.iter().cloned()).collect(),
             epoch: SystemTime::now(),
-            kernel_cache: options.kernel_cache,
+            kernel_cache: options.kernel_cache || keeper.is_some(),
             access: options.access,
             negotiated: Arc::clone(&answer),
             begins: Beginning::Device,
         };
         let config = config(options, files.iter().all(|file| file.read_only));
-        let (mounted, _) = Mounted::start(&directory, &mountpoint, &config, options.transport)?;
+        let (mounted, notifier) =
+            Mounted::start(&directory, &mountpoint, &config, options.transport)?;
         let negotiated = answer.get().copied().ok_or_else(|| {
             refused(io::Error::other(
                 "the kernel did not begin the FUSE session",
@@ -112,14 +166,22 @@ impl Mount {
             ..negotiated
         };
         if options.kernel_cache {
-            raise_readahead(&mountpoint);
+            set_readahead(&mountpoint, READAHEAD_KIB);
         }
+        let keeping = keeper.map(|keeper| {
+            // What nobody asked for would be a page that the policy has decided on.
+            set_readahead(&mountpoint, NO_READAHEAD_KIB);
+            let root = std::fs::metadata(&mountpoint)?;
+            keeper.start(engine, notifier, &root)
+        });
+        let keeping = keeping.transpose().map_err(refused)?;
         let path = |shown: &ShownFile| mountpoint.join(&shown.name);
         Ok(Self {
             paths: shown.iter().map(path).collect(),
             mountpoint,
             files,
             negotiated,
+            keeping,
             mounted,
         })
     }
@@ -162,6 +224,7 @@ impl Mount {
     ///
     /// [`MountError::Unmount`], or [`MountError::Flush`] if the store failed at the end.
     pub fn unmount(mut self) -> Result<Unmounted, MountError> {
+        drop(self.keeping.take());
         let ended = self.mounted.end()?;
         // Each of them, whatever comes of the others.
         let flushed: Vec<_> = self
@@ -174,6 +237,11 @@ impl Mount {
         }
         Ok(ended)
     }
+}
+
+fn file_pages(engine: &Engine, shown: &[ShownFile]) -> Vec<u64> {
+    let pages = |shown: &ShownFile| engine.volume_bytes(shown.volume).div_ceil(PAGE_BYTES);
+    shown.iter().map(pages).collect()
 }
 
 fn check_names(shown: &[ShownFile]) -> Result<(), MountError> {
@@ -222,16 +290,16 @@ fn config(options: &MountOptions, read_only: bool) -> Config {
     config
 }
 
-/// Lets the kernel read ahead by whole requests. Only root may, and without it reads are right
+/// How far the kernel reads ahead. Only root may, and without it reads are right
 /// but slower.
-fn raise_readahead(mountpoint: &Path) {
+fn set_readahead(mountpoint: &Path, kib: u32) {
     let Ok(metadata) = std::fs::metadata(mountpoint) else {
         return;
     };
     let device = metadata.dev();
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
     let setting = format!("/sys/class/bdi/{major}:{minor}/read_ahead_kb");
-    drop(std::fs::write(setting, "1024"));
+    drop(std::fs::write(setting, kib.to_string()));
 }
 
 /// The file's name for a source: its own last part, or `disk` if it has none.

@@ -18,7 +18,7 @@ use std::time::{Duration, SystemTime};
 
 const ROOT: INodeNo = INodeNo(1);
 /// The number of the first file; the others follow.
-const FILES: u64 = 2;
+pub(crate) const FILES: u64 = 2;
 /// Nobody but the kernel's own writers changes anything, so what it knows stays true.
 const FOREVER: Duration = Duration::from_secs(24 * 3600);
 /// The unit of `stat` and `statfs`, in bytes.

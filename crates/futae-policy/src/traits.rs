@@ -34,6 +34,8 @@ pub enum Trait {
     RehearsedFirst,
     /// Is one of those that an advice compares for a host's cache, where no others are asked for.
     Advised,
+    /// Decides alike in whatever order hits come between two misses, and whether or not it hears of each at once.
+    TakesMarks,
     /// Keeps blocks of protected files; its parameter `max_protected` bounds how many.
     Protects,
 }
@@ -74,6 +76,20 @@ impl PolicySpec {
     #[must_use]
     pub fn wants_demotions(&self) -> bool {
         self.lives_on_demotions() || self.has(Trait::TakesDemotions)
+    }
+
+    /// Whether this policy and those inside it decide alike in whatever order hits come between two misses, so that marks of what
+    /// was hit are enough.
+    #[must_use]
+    pub fn takes_marks(&self) -> bool {
+        let inside = |argument: &Argument| match argument {
+            Argument::Inner(inner) => Some(inner.takes_marks()),
+            Argument::Named(..) => None,
+        };
+        let inside: Vec<bool> = self.arguments.iter().filter_map(inside).collect();
+        // Without another one inside, its blocks are ordered by lru.
+        let is_plain = inside.is_empty() && self.has_itself(Trait::Protects);
+        self.has_itself(Trait::TakesMarks) && !is_plain && inside.iter().all(|&takes| takes)
     }
 
     /// Whether requests must be counted as the application makes them.
@@ -200,6 +216,49 @@ mod tests {
         let mut policy = build(&prefilling, &shape).expect("valid");
         assert!(policy.review().is_some());
         assert!(prefilling.needs_volume_size());
+    }
+
+    /// Between two misses hits may come in any order if and only if the registry says so: reversed, they leave the same blocks.
+    #[test]
+    fn only_policies_that_say_so_decide_alike_whatever_the_order_of_hits() {
+        let run = |spec: &PolicySpec, seed: u64, is_reversed: bool| {
+            let slots = 24;
+            let shape = Shape { slots, seed: 1 };
+            let policy = build(spec, &shape).expect("plain");
+            let mut level = crate::Level::new(policy, crate::HashIndex::default(), slots);
+            let mut prng = crate::Prng::new(seed);
+            let (mut waiting, mut left) = (Vec::new(), Vec::new());
+            for _ in 0..4000 {
+                let block = crate::BlockId::on_first(prng.below(8) * prng.below(8));
+                if level.find(block).is_some() {
+                    waiting.push(block);
+                    continue;
+                }
+                if is_reversed {
+                    waiting.reverse();
+                }
+                for hit in waiting.drain(..) {
+                    level.access(&Access::read(hit));
+                }
+                level.access(&Access::read(block));
+                let mut order = level.order();
+                order.sort_unstable();
+                left.push(order);
+            }
+            left
+        };
+        for &kind in Kind::ALL {
+            let text = match kind.name() {
+                "directory" => "directory(clock)",
+                name => name,
+            };
+            let spec = spec(text);
+            let alike = (1..4).all(|seed| run(&spec, seed, false) == run(&spec, seed, true));
+            println!("{text} {alike}");
+            assert!(!spec.takes_marks() || alike, "{text}");
+        }
+        assert!(!spec("directory").takes_marks() && !spec("directory(lru)").takes_marks());
+        assert!(!spec("cost(inner=lru)").takes_marks() && spec("directory(cost)").takes_marks());
     }
 
     /// A policy is blind to the future unless the registry says that it needs it: with and without

@@ -3,7 +3,7 @@
 use super::{Finding, Source, mask, words};
 
 /// The modules that may hold it.
-pub const NAMED: [&str; 11] = [
+pub const NAMED: [&str; 12] = [
     "crates/futae-agent/src/system.rs",
     "crates/futae-agent/tests/counts/system.rs",
     "crates/futae-cli/src/load/map.rs",
@@ -11,6 +11,7 @@ pub const NAMED: [&str; 11] = [
     "crates/futae-engine/src/file/ofd.rs",
     "crates/futae-engine/src/file/uring.rs",
     "crates/futae-guest/src/ring/system.rs",
+    "crates/futae-page-cache/src/shared.rs",
     "crates/futae-plugin/src/foreign.rs",
     "examples/plugins/fifo.rs",
     "crates/futae-policy/src/structures/prefetch.rs",

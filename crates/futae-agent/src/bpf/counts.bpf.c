@@ -9,7 +9,6 @@
 
 #define PAGE_SHIFT 12
 #define TASK_RECLAIMS (0x800u | 0x20000u) /* PF_MEMALLOC: every reclaimer has it; PF_KSWAPD */
-#define TASK_OF_KERNEL 0x200000u /* PF_KTHREAD */
 #define FAULT_MAJOR 4u
 #define FAULT_NOPAGE 0x100u
 #define FAULT_TRIED 0x20u

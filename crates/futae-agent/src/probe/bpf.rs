@@ -1,16 +1,16 @@
 //! The eBPF programs of `src/bpf`, loaded and read by `aya`.
 
+use super::Counts;
 use super::copies::{Bases, Copies, CopyCounts};
-use super::{Counts, thin};
 use crate::args::Checked;
 use crate::extents::Pages;
 use anyhow::{Context, anyhow, bail};
 use aya::maps::{HashMap, Map, MapData, PerCpuArray, PerCpuHashMap, RingBuf};
 use aya::programs::{BtfTracePoint, FEntry, FExit};
-use aya::{Btf, Ebpf, EbpfLoader, Endianness};
+use aya::{Btf, Ebpf};
 use futae_agent_protocol::{Counters, Source};
+use futae_page_cache::kernel;
 use rustix::fd::{AsFd, BorrowedFd};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/counts.bpf.o"));
 
@@ -22,34 +22,6 @@ type FileKey = [u32; 4];
 /// Bytes of `struct notice`.
 const NOTICE_BYTES: usize = 32;
 const RING_BYTES_MIN: u32 = 4096;
-
-pub(super) const DESCRIPTION: &str = "/sys/kernel/btf/vmlinux";
-/// The kernel's types that the programs read (`bpf/kernel.h`, where some have a suffix).
-const TYPES: [&str; 23] = [
-    "page",
-    "super_block",
-    "inode",
-    "address_space",
-    "file",
-    "fdtable",
-    "files_struct",
-    "kiocb",
-    "readahead_control",
-    "folio",
-    "vm_area_struct",
-    "fault_flag",
-    "vm_fault",
-    "kernfs_node",
-    "cgroup",
-    "cgroup_subsys_state",
-    "mem_cgroup",
-    "css_set",
-    "task_io_accounting",
-    "task_struct",
-    "pt_regs",
-    "pageflags",
-    "cgroup_subsys_id",
-];
 
 enum Hook {
     Tracepoint(&'static str),
@@ -228,37 +200,18 @@ impl Programs {
 /// What this kernel says of the types that the programs read, and of tracepoints.
 fn types() -> anyhow::Result<Btf> {
     let families = || BY_TRACEPOINTS.iter().chain(&ALWAYS);
-    description(|name| {
-        let event = name.strip_prefix(b"btf_trace_");
-        let is_event =
-            |hook: &Hook| matches!(hook, Tracepoint(known) if event == Some(known.as_bytes()));
-        TYPES.iter().any(|known| name == known.as_bytes())
-            || families().any(|(_, hook)| is_event(hook))
+    kernel::types(|event| {
+        families().any(|(_, hook)| matches!(hook, Tracepoint(known) if *known == event))
     })
 }
 
 /// What it says of functions. They are at its end, so this is large: it is read where it is needed, and
 /// after the other is no more.
 fn functions() -> anyhow::Result<Btf> {
-    description(|name| {
+    kernel::description(|name| {
         let mut hooks = BY_FUNCTIONS.iter().chain([&REFAULTS]);
         hooks.any(|(_, hook)| matches!(hook, Begin(known) | End(known) if name == known.as_bytes()))
     })
-}
-
-/// What it says of those names.
-fn description(is_needed: impl Fn(&[u8]) -> bool) -> anyhow::Result<Btf> {
-    let raw = std::fs::read(DESCRIPTION).context(DESCRIPTION)?;
-    let description = match thin::thin(&raw, is_needed) {
-        Some(thinned) => {
-            drop(raw);
-            thinned
-        }
-        // Of a form that is not known here; the loader may know it.
-        None => raw,
-    };
-    let read = Btf::parse(&description, Endianness::default());
-    read.context("it does not describe itself (BTF)")
 }
 
 /// Loads what this kernel takes: which family, and whether refaults are seen.
@@ -290,24 +243,9 @@ fn load_all(args: &Checked, bases: Option<&Bases>) -> anyhow::Result<(Source, Eb
     Ok((source, programs, refaults.is_ok()))
 }
 
-/// The loader of the object. By itself it reads the whole description of the kernel, whatever it is told
-/// later; while no more files can be opened, it does not.
-fn loader<'a>() -> EbpfLoader<'a> {
-    let before = getrlimit(Resource::Nofile);
-    let none = Rlimit {
-        current: Some(0),
-        ..before
-    };
-    // What does not work costs memory, and nothing else.
-    let _ = setrlimit(Resource::Nofile, none);
-    let loader = EbpfLoader::new();
-    let _ = setrlimit(Resource::Nofile, before);
-    loader
-}
-
 /// The object with its maps; its programs are not in the kernel yet.
 fn loaded(args: &Checked, bases: Option<&Bases>, types: &Btf) -> anyhow::Result<Ebpf> {
-    let mut loader = loader();
+    let mut loader = kernel::loader();
     let memory = crate::proc::memory();
     let (files, groups) = (u8::from(args.top > 0), u8::from(args.groups));
     let notices = u8::from(args.notices);
@@ -440,26 +378,4 @@ pub(super) fn notice(bytes: &[u8]) -> Option<Pages> {
         pages: short(24)?,
         is_device: short(28)? != 0,
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::TYPES;
-
-    /// A type that is read and not asked for would not be found in the kernel.
-    #[test]
-    fn every_type_that_is_read_is_asked_for() {
-        let header = include_str!("../bpf/kernel.h");
-        let begin = header.find("#pragma clang attribute push").expect("there");
-        let mut count = 0;
-        for line in header[begin..].lines() {
-            let words: Vec<&str> = line.split_whitespace().collect();
-            if let ["struct" | "enum", name, "{", ..] = words[..] {
-                let name = name.split("___").next().expect("a name");
-                assert!(TYPES.contains(&name), "{name}");
-                count += 1;
-            }
-        }
-        assert!(count > 20, "{count}");
-    }
 }

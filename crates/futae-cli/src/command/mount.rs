@@ -4,6 +4,7 @@ mod choice;
 pub mod helper;
 mod open;
 mod orders;
+mod residency;
 mod state;
 mod transport;
 mod tree;
@@ -25,6 +26,7 @@ use futae_log::LogArgs;
 use futae_policy::{PolicySpec, Shape, Trait};
 use futae_units::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, Size, parse_block_bytes};
 use open::Tell;
+use residency::Residency;
 use serde_json::{Value, json};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -86,6 +88,11 @@ pub struct Args {
     /// cache does not see reads that hit the page cache
     #[arg(long)]
     kernel_cache: bool,
+    /// Where the blocks are held: in the memory of this process (futae), or in the kernel's page cache of the mount, where
+    /// hits have the kernel's speed and --policy decides what stays (kernel). kernel needs root, eBPF and Linux 6.12, and a
+    /// policy that does not depend on the order of hits
+    #[arg(long, value_name = "WHERE", default_value = "futae")]
+    residency: Residency,
     /// Count adjacent reads as one access to a block, up to SIZE: the kernel splits long requests of applications.
     /// 0 counts each read [default: 1MiB for lfu-history, which counts requests, otherwise 0]
     #[arg(long, value_name = "SIZE")]
@@ -134,6 +141,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         helper::detach();
     }
     let plan = Plan::new(args)?;
+    args.residency.check(args, &plan)?;
     let is_tree = tree::is_tree(&args.sources);
     if !is_tree {
         args.tree.refuse(&args.source())?;
@@ -176,7 +184,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         access: plan.access,
     };
     let joins = options.join_reads_bytes > 0;
-    let mount = Mount::start(&engine, &shown, &options).map_err(failure)?;
+    let (mount, residency) = args.residency.start(&engine, &shown, &options)?;
     let names: Vec<String> = shown.into_iter().map(|file| file.name).collect();
     let observing = {
         let look = orders::looking(&engine, names.clone());
@@ -192,7 +200,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         &plan.volumes,
         &mount,
         &engine,
-        on_eviction,
+        (on_eviction, residency),
         control.as_ref(),
         warm_blocks.unwrap_or_default(),
     )?;
@@ -372,7 +380,7 @@ fn announce(
     volumes: &[VolumeSpec],
     mount: &Mount,
     engine: &Engine,
-    on_eviction: OnEviction,
+    (on_eviction, residency): (OnEviction, Residency),
     control: Option<&Control>,
     warm_blocks: u64,
 ) -> Result<(), Failure> {
@@ -412,6 +420,7 @@ fn announce(
             "capacity_blocks": status.capacity_blocks,
             "hand_down": hand_down,
             "on_eviction": on_eviction,
+            "residency": residency.name(),
             "write_mode": args.writes.write_mode.name(),
             "warm_blocks": warm_blocks,
             "control": control.map(|control| format!("unix:{}", control.path().display())),

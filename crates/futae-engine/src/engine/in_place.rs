@@ -109,7 +109,7 @@ impl State {
     ) -> Option<(Span, u64, usize)> {
         let volume = self.volumes.get(usize::from(read.volume.0))?;
         let end = read.offset.checked_add(read.length)?;
-        if volume.grows || read.length == 0 || end > volume.size_bytes {
+        if volume.grows || self.elsewhere.is_some() || read.length == 0 || end > volume.size_bytes {
             return None;
         }
         let span = Span {
@@ -136,6 +136,9 @@ impl State {
     /// for memory of one request then overlap with those of the next, which they do not while each
     /// request is decided and copied in its turn. Changes nothing.
     pub fn touch(&self, reads: impl Iterator<Item = ReadRange>) {
+        if self.elsewhere.is_some() {
+            return;
+        }
         let mut seen = 0;
         for read in reads {
             // Whether the range is right is not known yet.

@@ -10,7 +10,7 @@ use crate::{IoBuf, IoError, IoErrorKind, Request, StoreOperation};
 use futae_policy::{AccessKind, BlockId, Outcome, Slot};
 
 /// A read request while its blocks are gone through.
-struct Reading {
+pub struct Reading {
     span: Span,
     /// What is here already is copied to it.
     buffer: Option<IoBuf>,
@@ -36,6 +36,7 @@ impl State {
         if end - first > self.steps.most() {
             return self.read_in_parts(request, span, goes_on, effects);
         }
+        self.hear(end - first, effects);
         self.tally.bytes_read += span.length;
         let mut reading = Reading {
             span,
@@ -46,6 +47,10 @@ impl State {
         for index in first..end {
             let block = BlockId::new(span.volume, index);
             let is_decided = goes_on && index == first;
+            if self.elsewhere.is_some() {
+                self.read_elsewhere(block, is_decided, &mut reading, effects);
+                continue;
+            }
             let twin = if is_decided {
                 None
             } else {
@@ -130,7 +135,7 @@ impl State {
 
     /// Has a missing block read: by the flight that is under way for it, by the one that is being
     /// put together if the block is next to it, or by a new one.
-    fn fetch(&mut self, block: BlockId, slot: Option<Slot>, reading: &mut Reading) {
+    pub fn fetch(&mut self, block: BlockId, slot: Option<Slot>, reading: &mut Reading) {
         let flight = if let Some(&flight) = self.under_way.flight_of.get(&block) {
             if !reading.started.contains(&flight) {
                 self.tally.shared_reads += 1;

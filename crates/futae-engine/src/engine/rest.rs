@@ -27,6 +27,8 @@ pub enum Rest {
     HandDown(Handing),
     /// Notices that wait to be decided on.
     Notices(VolumeId),
+    /// What the keeper of the blocks saw.
+    News,
     /// Writes that waited for others to become clean.
     Throttled,
     /// Whatever every step ends with.

@@ -7,6 +7,7 @@ use super::effects::{Effects, SentDown};
 use super::flights::{Flush, Span, WaitingRead};
 use super::frames::{Frame, Frames};
 use super::generations::{self, Generations};
+use super::keeper::Elsewhere;
 use super::loads::{Loads, PAGE_BYTES, PIECE_BYTES};
 use super::log::DecisionLog;
 use super::options::{EngineOptions, OnEviction};
@@ -83,6 +84,8 @@ pub struct State {
     pub remarks_logged: usize,
     /// What is asked, if it is recorded.
     pub recording: Option<Box<Recording>>,
+    /// Who holds the blocks, if it is somebody else.
+    pub elsewhere: Option<Elsewhere>,
 }
 
 impl State {
@@ -137,6 +140,7 @@ impl State {
             log: log.map(DecisionLog::create).transpose()?,
             remarks_logged: 0,
             recording: None,
+            elsewhere: None,
         })
     }
 
@@ -318,6 +322,7 @@ impl State {
 
     /// An evicted block: hands it down if there is a cache below that should have it.
     pub fn see_off(&mut self, victim: &Victim, effects: &mut Effects) {
+        self.let_go(victim.block);
         let frame = self.frames.set(victim.slot, Frame::Ready);
         if let Some(key) = frame.flight() {
             let flight = &mut self.under_way.flights[key];
@@ -380,7 +385,8 @@ impl State {
     #[inline]
     fn note_holder(&mut self, slot: Slot, block: BlockId, kind: AccessKind) {
         let is_held = match kind {
-            AccessKind::Read | AccessKind::Write => true,
+            // What is held elsewhere is held once.
+            AccessKind::Read | AccessKind::Write => self.elsewhere.is_none(),
             AccessKind::Demotion | AccessKind::Notice => false,
             AccessKind::Preload => return,
         };
@@ -410,6 +416,7 @@ impl State {
     /// Drops a block whose content is no longer true.
     pub fn invalidate(&mut self, block: BlockId) {
         if let Some(victim) = self.level.remove(block, Departure::Invalidated) {
+            self.let_go(block);
             self.release(victim.slot, block);
             self.note_resident(block, false);
             let frame = self.frames.set(victim.slot, Frame::Ready);

@@ -1,6 +1,7 @@
 //! The report of what was counted.
 
 use super::cost::Cost;
+use super::keeper::{Elsewhere, KeeperStatus};
 use super::state::State;
 use super::verify::HandedDownStatus;
 use super::volume::Volume;
@@ -98,6 +99,9 @@ pub struct EngineStatus {
     /// What became of data that was handed down, where it is verified.
     #[serde(flatten)]
     pub handed_down: HandedDownStatus,
+    /// What the kernel's page cache does, where it holds the blocks in this cache's place.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<KeeperStatus>,
     /// The volumes.
     pub volumes: Vec<VolumeStatus>,
     /// The weights in force, of a policy that weighs classes.
@@ -248,6 +252,7 @@ impl State {
             buffer_bytes: self.account.held(),
             buffer_bytes_max: self.account.most(),
             handed_down: self.handed_down_status(),
+            kernel: self.elsewhere.as_ref().map(Elsewhere::status),
             volumes: self.volume_status(),
             weights: self.weight_status(),
             classes: self.class_status(),

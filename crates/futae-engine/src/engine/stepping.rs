@@ -53,6 +53,7 @@ impl State {
             Rest::Demotion(demoting) => self.demote_on(demoting, effects),
             Rest::HandDown(handing) => self.hand_on(handing, effects),
             Rest::Notices(volume) => self.notice_on(volume, effects),
+            Rest::News => self.hear(0, effects),
             Rest::Throttled => self.resume_throttled(effects),
             Rest::Anything => {}
         }

@@ -108,6 +108,7 @@ impl State {
     /// Begins with block `from`; returns where to go on if the step is full.
     fn place_written(&mut self, span: &Span, from: u64, effects: &mut Effects) -> Option<u64> {
         let (_, end) = self.block_range(span);
+        self.hear(end - from, effects);
         for index in from..end {
             if self.steps.left() == 0 {
                 return Some(index);
@@ -118,6 +119,11 @@ impl State {
             if !whole && self.level.find(block).is_none() {
                 self.steps.count(1);
                 self.tally.write_around_blocks += 1;
+                self.let_go(block);
+                continue;
+            }
+            if self.elsewhere.is_some() {
+                self.offer_elsewhere(block, AccessKind::Write, effects);
                 continue;
             }
             if let Outcome::Admitted { slot, .. } = self.offer(block, AccessKind::Write, effects) {
@@ -252,7 +258,7 @@ impl State {
     }
 
     fn update_frame(&mut self, block: BlockId, span: &Span, data: &IoBuf) {
-        let Some(slot) = self.level.find(block) else {
+        let Some(slot) = self.level.find(block).filter(|_| self.elsewhere.is_none()) else {
             return;
         };
         let to = self.block_span(block);

@@ -36,13 +36,20 @@ struct Args {
 const RINGS: &str = "/sys/module/fuse/parameters/enable_uring";
 
 /// What is compared: both have no copy of the data in the kernel above, or both have one.
-const PAIRS: [(&str, &str); 8] = [
+const PAIRS: [(&str, &str); 12] = [
     ("a tree", PAST),
     ("a file", PAST),
     ("a file, --kernel-cache", KEPT),
+    ("a file, --residency kernel", "a file, --kernel-cache"),
+    ("a file, --residency kernel", "a file"),
     ("a tree, by ring", PAST),
     ("a file, by ring", PAST),
     ("a file, --kernel-cache, by ring", KEPT),
+    (
+        "a file, --residency kernel, by ring",
+        "a file, --kernel-cache, by ring",
+    ),
+    ("a file, --residency kernel, by ring", "a file, by ring"),
     ("a tree, by ring", "a tree"),
     ("a file, by ring", "a file"),
 ];
@@ -100,6 +107,18 @@ fn ways(args: &Args, bytes: u64, place: &Path, nursery: &Nursery) -> anyhow::Res
                 "a file, --kernel-cache",
                 &plain,
                 &["--name", "file", "--kernel-cache"],
+            ),
+            (
+                "a file, --residency kernel",
+                &plain,
+                &[
+                    "--name",
+                    "file",
+                    "--residency",
+                    "kernel",
+                    "--policy",
+                    "sieve",
+                ],
             ),
         ];
         let transports = [("device", ""), ("ring", ", by ring")];

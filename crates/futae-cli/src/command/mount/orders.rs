@@ -7,6 +7,7 @@
 //! | `{"command":"resize","cache":"1GiB"}` | `{"capacity_blocks":N}` |
 //! | `{"command":"policy","policy":"lru"}` | `{"policy":...,"before":...,"changed":BOOL,"resident_blocks":N}` |
 
+use super::residency::Residency;
 use crate::failure::Failure;
 use futae_control::{EngineReport, NoArguments, Orders, PolicyTerms, change_policy, resize};
 use futae_engine::Engine;
@@ -28,6 +29,9 @@ pub struct MountStatus {
     pub source: String,
     /// Where the mounted file is, or the directory of several.
     pub path: PathBuf,
+    /// Where the blocks are held: `futae` or `kernel`.
+    #[serde(default)]
+    pub residency: String,
     /// The cache; one.
     pub engines: Vec<EngineReport>,
 }
@@ -59,6 +63,7 @@ pub fn of_mount(
     let source = source.to_owned();
     let started = Instant::now();
     let status = move |NoArguments {}| {
+        asked.hear();
         let report = EngineReport {
             exports: shown.clone(),
             engine: asked.status(),
@@ -68,6 +73,7 @@ pub fn of_mount(
             uptime_seconds: started.elapsed().as_secs_f64(),
             source: source.clone(),
             path: path.clone(),
+            residency: Residency::of(&asked).name().to_owned(),
             engines: vec![report],
         };
         serde_json::to_value(status).map_err(|error| error.to_string())

@@ -144,6 +144,7 @@ fn refuse_options(args: &Args, plan: &Plan) -> Result<(), Failure> {
         (args.join_reads.is_some(), "--join-reads"),
         (args.name.is_some(), "--name"),
         (args.kernel_cache, "--kernel-cache"),
+        (args.residency.is_kernel(), "--residency kernel"),
         (args.allow_other.is_some(), "--allow-other"),
         (
             matches!(args.hand_down, Tell::Demote | Tell::Notice),

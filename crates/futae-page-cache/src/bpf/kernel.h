@@ -19,7 +19,7 @@ typedef long long s64;
 #define MAP_TYPE(name, of) of *name
 
 enum { MAP_ARRAY = 2, MAP_PERCPU_HASH = 5, MAP_PERCPU_ARRAY = 6, MAP_LRU_HASH = 9, MAP_RINGBUF = 27, MAP_TASK_STORAGE = 29 };
-enum { NO_PREALLOC = 1 };
+enum { NO_PREALLOC = 1, MAPPED = 1 << 10 };
 enum { IF_ABSENT = 1 };
 enum { STORAGE_CREATE = 1 };
 enum { RING_NO_WAKEUP = 1, RING_FORCE_WAKEUP = 2 };
@@ -47,6 +47,7 @@ static long (*const repeat)(u32 times, void *body, void *context, u64 flags) = (
 				  __builtin_preserve_access_index(&(pointer)->field));    \
 		peeked;                                                                   \
 	})
+#define TASK_OF_KERNEL 0x200000u /* PF_KTHREAD */
 #define HAS_FIELD(pointer, field) __builtin_preserve_field_info((pointer)->field, 2)
 #define ENUM_VALUE(type, value) __builtin_preserve_enum_value(*(type *)value, 1)
 

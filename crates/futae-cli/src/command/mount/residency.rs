@@ -1,0 +1,122 @@
+//! `--residency`: where the blocks of a mount are held.
+
+use super::{Args, Plan, Tell, failure};
+use crate::failure::Failure;
+use futae_engine::Engine;
+use futae_guest::{Mount, MountOptions, ShownFile};
+use futae_policy::{Kind, Trait};
+use futae_units::Size;
+use std::sync::Arc;
+use tracing::warn;
+
+/// A block is a page of the kernel.
+const PAGE_BYTES: u64 = 4096;
+/// What watching the page cache may take: this share of the cache.
+const WATCH_SHARE: u64 = 16;
+
+/// `--residency`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Residency {
+    /// In the memory of this process.
+    #[default]
+    Futae,
+    /// In the kernel's page cache of the mount.
+    Kernel,
+}
+
+impl Residency {
+    /// That of a cache.
+    pub fn of(engine: &Engine) -> Self {
+        if engine.is_kept_elsewhere() {
+            Self::Kernel
+        } else {
+            Self::Futae
+        }
+    }
+
+    /// Whether the kernel holds the blocks.
+    pub fn is_kernel(self) -> bool {
+        self == Self::Kernel
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Futae => "futae",
+            Self::Kernel => "kernel",
+        }
+    }
+
+    /// Whether the other options fit to it.
+    pub fn check(self, args: &Args, plan: &Plan) -> Result<(), Failure> {
+        if self == Self::Futae {
+            return Ok(());
+        }
+        let policy = &plan.cache.policy;
+        if !policy.takes_marks() {
+            return Err(Failure::usage(format!(
+                "--residency kernel: policy {policy} decides by the order of hits, and the kernel tells only which pages were hit; \
+                 choose {}, or leave out --residency kernel",
+                Kind::names_with(Trait::TakesMarks)
+            )));
+        }
+        if plan.cache.block_bytes != PAGE_BYTES {
+            return Err(Failure::usage(
+                "--residency kernel: a block is a page of the kernel; leave out --block",
+            ));
+        }
+        let refused = [
+            (args.kernel_cache, "--kernel-cache"),
+            (args.writes.writes_back(), "--write-mode write-back"),
+            (args.state.is_asked(), "--state"),
+            (plan.join_reads_bytes > 0, "--join-reads"),
+            (args.hand_down == Tell::Demote, "--hand-down demote"),
+        ];
+        match refused.iter().find(|(is_asked, _)| *is_asked) {
+            None => Ok(()),
+            Some((_, option)) => Err(Failure::usage(format!(
+                "{option} does not go with --residency kernel, where the data is in the kernel's page cache; leave out one of them"
+            ))),
+        }
+    }
+
+    /// Makes the mount; with the residency that it has. Where the kernel's page cache cannot be watched it is the ordinary one.
+    pub fn start(
+        self,
+        engine: &Arc<Engine>,
+        shown: &[ShownFile],
+        options: &MountOptions,
+    ) -> Result<(Mount, Self), Failure> {
+        let mut pages = None;
+        if self == Self::Kernel {
+            check_memory(engine, shown)?;
+            match Mount::watch(engine, shown) {
+                Ok(watch) => pages = Some(watch),
+                Err(why) => warn!(
+                    "--residency kernel: the page cache cannot be watched: {why}; this process holds the blocks, as with --residency futae"
+                ),
+            }
+        }
+        let residency = pages.as_ref().map_or(Self::Futae, |_| Self::Kernel);
+        let mount = match pages {
+            Some(pages) => Mount::start_kept_by_kernel(pages, engine, shown, options),
+            None => Mount::start(engine, shown, options),
+        };
+        Ok((mount.map_err(failure)?, residency))
+    }
+}
+
+/// Marks are kept for every page of the volumes, cached or not.
+fn check_memory(engine: &Engine, shown: &[ShownFile]) -> Result<(), Failure> {
+    let (marks, cache) = (Mount::watch_bytes(engine, shown), engine.wanted_bytes());
+    if marks <= cache / WATCH_SHARE {
+        return Ok(());
+    }
+    Err(Failure::usage(format!(
+        "--residency kernel: the marks of the pages of these volumes take {}, more than a {WATCH_SHARE}th of --cache {}; give it at \
+         least {}, or leave out --residency kernel",
+        Size::Bytes(marks),
+        Size::Bytes(cache),
+        Size::Bytes((marks * WATCH_SHARE).next_multiple_of(1 << 20))
+    )))
+}

@@ -1,0 +1,182 @@
+//! A cache whose blocks somebody else holds decides on what it hears, and uses no frame.
+
+mod common;
+
+use common::{BLOCK, Setup, initial, setup, take, write};
+use futae_engine::{Keeper, KeeperStatus, News, OnEviction};
+use futae_policy::{BlockId, HashIndex, Level, Prng, Shape, build};
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// A page cache of the test's.
+#[derive(Default)]
+struct Pages {
+    is_watching: AtomicBool,
+    inside: Mutex<Inside>,
+}
+
+#[derive(Default)]
+struct Inside {
+    held: BTreeSet<BlockId>,
+    used: Vec<(BlockId, u32)>,
+    left: Vec<BlockId>,
+}
+
+impl Keeper for Pages {
+    fn is_watching(&self) -> bool {
+        self.is_watching.load(Ordering::Relaxed)
+    }
+    fn news(&self, news: &mut News) {
+        let mut inside = self.inside.lock().expect("whole");
+        news.used.append(&mut inside.used);
+        news.left.append(&mut inside.left);
+    }
+    fn let_go(&self, block: BlockId) {
+        self.inside.lock().expect("whole").held.remove(&block);
+    }
+    fn status(&self) -> KeeperStatus {
+        KeeperStatus {
+            pages: self.inside.lock().expect("whole").held.len() as u64,
+            ..KeeperStatus::default()
+        }
+    }
+}
+
+fn kept(policy: &str, slots: u32) -> (Setup, Arc<Pages>) {
+    let setup = setup(policy, slots, 4096, OnEviction::None);
+    let pages = Arc::new(Pages::default());
+    setup.engine.keep_elsewhere(Arc::clone(&pages) as _);
+    pages.is_watching.store(true, Ordering::Relaxed);
+    (setup, pages)
+}
+
+impl Pages {
+    /// Reads a block as an application does: here if it is held, else from the cache.
+    fn read(&self, setup: &Setup, index: u64) {
+        let block = BlockId::new(setup.volume, index);
+        {
+            let mut inside = self.inside.lock().expect("whole");
+            if inside.held.contains(&block) {
+                return inside.used.push((block, 1));
+            }
+            // The kernel makes the page before it asks.
+            inside.held.insert(block);
+        }
+        let client = setup.engine.join(setup.volume);
+        let answer = setup.start(client, 0, setup.read(index, 1));
+        assert_eq!(
+            take(&answer).expect("answered").expect("read"),
+            (0..BLOCK)
+                .map(|at| initial(index * BLOCK + at))
+                .collect::<Vec<_>>()
+        );
+    }
+}
+
+/// The misses of a plain level on the same reads.
+fn misses(policy: &str, slots: u32, reads: &[u64]) -> u64 {
+    let shape = Shape { slots, seed: 1 };
+    let policy = build(&policy.parse().expect("a policy"), &shape).expect("a policy");
+    let mut level = Level::new(policy, HashIndex::default(), slots);
+    for &index in reads {
+        level.access(&futae_policy::Access::read(BlockId::on_first(index)));
+    }
+    level.counters().misses
+}
+
+#[test]
+fn it_decides_as_a_level_that_sees_every_read() {
+    let mut prng = Prng::new(7);
+    let reads: Vec<u64> = (0..20_000)
+        .map(|_| prng.below(30) * prng.below(30))
+        .collect();
+    for policy in ["sieve", "s3-fifo", "clock", "fifo", "fix"] {
+        let (setup, pages) = kept(policy, 100);
+        for &index in &reads {
+            pages.read(&setup, index);
+        }
+        setup.engine.hear();
+        let status = setup.engine.status();
+        assert_eq!(status.counters.requests, reads.len() as u64, "{policy}");
+        let expected = misses(policy, 100, &reads);
+        assert_eq!(status.counters.misses, expected, "{policy}");
+        // A page is held if and only if the level has it.
+        assert_eq!(status.resident_blocks, 100, "{policy}");
+        assert_eq!(status.kernel.expect("kept").pages, 100, "{policy}");
+        assert_eq!(status.store_read_blocks, expected, "{policy}");
+        setup.engine.audit();
+    }
+}
+
+#[test]
+fn what_left_is_not_resident_and_what_is_not_watched_is_not_decided_on() {
+    let (setup, pages) = kept("sieve", 8);
+    pages.is_watching.store(false, Ordering::Relaxed);
+    pages.read(&setup, 3);
+    assert_eq!(setup.engine.status().counters.requests, 0);
+    pages.is_watching.store(true, Ordering::Relaxed);
+    pages.read(&setup, 5);
+    let gone = BlockId::new(setup.volume, 5);
+    let stranger = BlockId::new(setup.volume, 7);
+    let beyond = BlockId::new(setup.volume, 1 << 30);
+    pages.inside.lock().expect("whole").left = vec![gone, stranger, beyond];
+    pages.inside.lock().expect("whole").used = vec![(beyond, 4)];
+    setup.engine.hear();
+    let status = setup.engine.status();
+    assert_eq!((status.resident_blocks, status.counters.requests), (0, 1));
+    assert_eq!(status.kernel.expect("kept").reclaimed, 1);
+    // Counts are told one by one.
+    pages.read(&setup, 5);
+    pages.inside.lock().expect("whole").used = vec![(gone, 5000)];
+    setup.engine.hear();
+    let status = setup.engine.status();
+    assert_eq!(status.counters.hits, 5000);
+    assert!(status.lock_step_blocks_max <= 1024);
+    setup.engine.forget(&[gone]);
+    assert_eq!(setup.engine.resident_blocks(), 0);
+}
+
+#[test]
+fn writes_go_through_and_what_is_declined_is_let_go() {
+    let (setup, pages) = kept("fix", 2);
+    let client = setup.engine.join(setup.volume);
+    let block = |index| BlockId::new(setup.volume, index);
+    let hold = |index| {
+        pages
+            .inside
+            .lock()
+            .expect("whole")
+            .held
+            .insert(block(index))
+    };
+    let holds = |index| {
+        pages
+            .inside
+            .lock()
+            .expect("whole")
+            .held
+            .contains(&block(index))
+    };
+    for (index, bytes, stays) in [
+        (0, BLOCK, true),
+        (1, BLOCK, true),
+        (2, BLOCK, false),
+        (3, 10, false),
+    ] {
+        assert!(hold(index));
+        let data = vec![9; bytes as usize];
+        let answer = setup.start(client, index, write(index * BLOCK, &data));
+        take(&answer).expect("answered").expect("written");
+        assert_eq!(holds(index), stays, "{index}");
+    }
+    let read = setup.start(client, 9, setup.read(0, 1));
+    assert_eq!(
+        take(&read).expect("answered").expect("read"),
+        [9; BLOCK as usize]
+    );
+    let mut wanted = vec![block(0), block(2)];
+    setup.engine.retain_unwanted(&mut wanted);
+    assert_eq!(wanted, [block(2)]);
+    setup.engine.audit();
+}

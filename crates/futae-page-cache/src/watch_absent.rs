@@ -1,0 +1,67 @@
+//! What stands for a watch where none was built.
+
+use std::fs::Metadata;
+
+/// The page cache of one file system, watched; built without eBPF, there is none.
+pub enum Watch {}
+
+impl Watch {
+    /// Says that there is none.
+    ///
+    /// # Errors
+    ///
+    /// Always.
+    pub fn load(_first_inode: u64, _pages: &[u64]) -> anyhow::Result<Self> {
+        anyhow::bail!("futae was built without eBPF, since clang was missing then")
+    }
+
+    /// Bytes that it takes.
+    #[must_use]
+    pub fn memory_bytes(_pages: &[u64]) -> u64 {
+        0
+    }
+
+    /// Begins.
+    pub fn begin(&self, _root: &Metadata) {
+        match *self {}
+    }
+
+    /// Whether it has begun.
+    #[must_use]
+    pub fn has_begun(&self) -> bool {
+        match *self {}
+    }
+
+    /// What was read.
+    pub fn used(&self, _tell: impl FnMut(usize, u64, u32)) {
+        match *self {}
+    }
+
+    /// What has left.
+    pub fn left(&self, _tell: impl FnMut(usize, u64)) {
+        match *self {}
+    }
+
+    /// Pages that have left and could not be told.
+    #[must_use]
+    pub fn left_unsaid(&self) -> u64 {
+        match *self {}
+    }
+
+    /// Whether a page is there.
+    #[must_use]
+    pub fn is_present(&self, _file: usize, _page: u64) -> bool {
+        match *self {}
+    }
+
+    /// All pages that are there.
+    pub fn each_present(&self, _tell: impl FnMut(usize, u64)) {
+        match *self {}
+    }
+
+    /// Pages that are there.
+    #[must_use]
+    pub fn present_pages(&self) -> u64 {
+        match *self {}
+    }
+}

@@ -1,0 +1,494 @@
+//! `futae mount --residency kernel`: the kernel's page cache of the mount holds the blocks, and the policy decides which.
+
+use futae_policy::{AccessKind, Prng};
+use futae_sim::{Hierarchy, HierarchyShape, LevelShape, WriteMode};
+use futae_testkit::wait::{PATIENCE, within};
+use futae_tests::BLOCK;
+use futae_tests::binary::futae;
+use futae_tests::direct::{Buffer, Direct};
+use futae_tests::predict::requests;
+use futae_tests::process::Running;
+use futae_tests::stage::Stage;
+use futae_tests::stamp::Stamp;
+use futae_tests::tools::{Need, has_fuse, has_root, skip, text};
+use rustix::fs::{Advice, FallocateFlags, fadvise, fallocate};
+use serde_json::Value;
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::Command;
+
+/// Without these a mount is the ordinary one, and says so.
+fn can_run() -> bool {
+    if !has_fuse() || !has_root() {
+        return false;
+    }
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").expect("a release");
+    let mut numbers = release
+        .split(['.', '-'])
+        .map_while(|part| part.parse::<u32>().ok());
+    let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    let is_new = version >= (6, 12);
+    if !is_new {
+        skip(
+            Need::Ebpf,
+            "the page cache's tracepoints came with Linux 6.12",
+        );
+    }
+    is_new
+}
+
+/// A mount of an image of so many blocks, with room for fewer.
+fn mounted(blocks: u64, cache_blocks: u64, policy: &str) -> Stage {
+    let mut stage = Stage::new(blocks);
+    let command = command(&stage, cache_blocks, policy);
+    stage.start_mount(command);
+    stage
+}
+
+fn command(stage: &Stage, cache_blocks: u64, policy: &str) -> Command {
+    let cache = format!("{cache_blocks}blocks");
+    let control = format!("unix:{}", stage.control.display());
+    stage.mount_image_command(&[
+        "--residency",
+        "kernel",
+        "--cache",
+        &cache,
+        "--policy",
+        policy,
+        "--control",
+        &control,
+    ])
+}
+
+fn engine(stage: &Stage) -> Value {
+    stage.status()["engines"][0].clone()
+}
+
+fn number(value: &Value, name: &str) -> u64 {
+    value[name]
+        .as_u64()
+        .unwrap_or_else(|| panic!("{name}: {value}"))
+}
+
+/// Pages of a file that are in the page cache, as the kernel itself counts them (cachestat or mincore).
+fn pages_of(path: &Path) -> u64 {
+    let said = futae_tests::tools::run(
+        "fincore",
+        &["--noheadings", "--output", "PAGES", text(path)],
+    );
+    let said = String::from_utf8(said.stdout).expect("text");
+    said.trim().parse().expect("a number of pages")
+}
+
+/// Waits until the cache, the programs in the kernel and the kernel itself count the same pages.
+fn audit(stage: &Stage) -> u64 {
+    let agree = || {
+        let status = engine(stage);
+        let counts = (
+            number(&status, "resident_blocks"),
+            number(&status["kernel"], "pages"),
+            pages_of(&stage.file()),
+        );
+        let waits = number(&status["kernel"], "waiting");
+        if waits == 0 && counts.0 == counts.1 && counts.1 == counts.2 {
+            Ok(counts.0)
+        } else {
+            Err(format!("{counts:?} {waits}"))
+        }
+    };
+    within(PATIENCE, agree).expect("all count the same")
+}
+
+fn check(file: &File, block: u64, version: u64) {
+    let mut bytes = vec![0; BLOCK];
+    file.read_exact_at(&mut bytes, block * BLOCK as u64)
+        .expect("a read");
+    assert_eq!(
+        Stamp::read(&bytes),
+        Some(Stamp { block, version }),
+        "block {block}"
+    );
+}
+
+/// Misses of the simulator.
+fn simulated(policy: &str, slots: u32, blocks: u64, reads: &[u64]) -> u64 {
+    let shape = HierarchyShape {
+        levels: vec![LevelShape {
+            policy: policy.parse().expect("a policy"),
+            slots,
+        }],
+        links: Vec::new(),
+        write_mode: WriteMode::WriteThrough,
+        guests: 1,
+        blocks,
+        seed: 0,
+    };
+    let mut hierarchy = Hierarchy::new(&shape).expect("a hierarchy");
+    for &block in reads {
+        hierarchy.access(0, block, AccessKind::Read);
+    }
+    hierarchy.counters(0, 0).misses
+}
+
+/// A loop over two thirds of the cache, with a scan of all that is beyond it in between.
+fn loop_with_scan(count: usize, blocks: u64, slots: u64) -> Vec<u64> {
+    let (looped, mut scanned) = (slots * 2 / 3, slots);
+    let mut reads = Vec::new();
+    for at in (0..looped).cycle().take(count * 4 / 5) {
+        reads.push(at);
+        if at % 4 == 0 {
+            reads.push(scanned);
+            scanned = if scanned + 1 == blocks {
+                slots
+            } else {
+                scanned + 1
+            };
+        }
+    }
+    reads
+}
+
+/// Reads by the page cache miss as often as the simulator says, within a point; and the counts are of every read.
+fn as_simulated(name: &str, reads: &[u64]) {
+    if !can_run() {
+        return;
+    }
+    let (blocks, slots) = (4096, 1000);
+    for policy in ["sieve", "s3-fifo", "clock"] {
+        let mut stage = mounted(blocks, slots.into(), policy);
+        let file = File::open(stage.file()).expect("the file");
+        for &block in reads {
+            check(&file, block, 0);
+        }
+        audit(&stage);
+        drop(file);
+        let status = stage.stop_mount()["status"].clone();
+        let ratio = |misses: u64| 100.0 * (1.0 - misses as f64 / reads.len() as f64);
+        let expected = ratio(simulated(policy, slots, blocks, reads));
+        let decided = ratio(number(&status, "misses"));
+        let read = ratio(number(&status, "store_read_blocks"));
+        println!(
+            "{name}, {policy}: simulated {expected:.2} %, decided {decided:.2} %, from the page cache {read:.2} %"
+        );
+        assert!((decided - expected).abs() < 1.0 && (read - expected).abs() < 1.0);
+        let requests = number(&status, "requests");
+        assert!(
+            requests.abs_diff(reads.len() as u64) < reads.len() as u64 / 100,
+            "{requests}"
+        );
+    }
+}
+
+fn zipf(workload: &str) -> Vec<u64> {
+    requests(workload, 5, 20_000)
+        .iter()
+        .map(|request| request.block())
+        .collect()
+}
+
+#[test]
+fn a_mild_zipf_hits_as_simulated() {
+    as_simulated("zipf 0.8", &zipf("zipf(0.8):4096blocks"));
+}
+
+#[test]
+fn a_strong_zipf_hits_as_simulated() {
+    as_simulated("zipf 1.1", &zipf("zipf(1.1):4096blocks"));
+}
+
+#[test]
+fn a_loop_with_a_scan_hits_as_simulated() {
+    as_simulated("loop with scan", &loop_with_scan(20_000, 4096, 1000));
+}
+
+#[test]
+fn normal_volumes_take_no_page_from_protected_ones() {
+    if !can_run() {
+        return;
+    }
+    let mut stage = Stage::new(2048);
+    let hot = stage.path("hot.img");
+    fs::copy(&stage.image, &hot).expect("a copy");
+    let sources = [
+        format!("hot={},protected", text(&hot)),
+        format!("cold={}", text(&stage.image)),
+    ];
+    let mut command = futae(&["mount", &sources[0], &sources[1]]);
+    command
+        .arg(&stage.mountpoint)
+        .args(["--json", "--residency", "kernel"]);
+    command.args(["--cache", "300blocks", "--policy", "directory(sieve)"]);
+    let ready = stage.start_mount_of_any(command);
+    assert_eq!(ready["residency"], "kernel", "{ready}");
+    let [hot, cold] = ["hot", "cold"].map(|name| stage.mountpoint.join(name));
+    let files = [&hot, &cold].map(|path| File::open(path).expect("a file"));
+    for block in 0..200 {
+        check(&files[0], block, 0);
+    }
+    for block in 0..2048 {
+        check(&files[1], block, 0);
+        if block % 256 == 0 {
+            assert_eq!(pages_of(&hot), 200);
+        }
+    }
+    assert_eq!(pages_of(&hot), 200);
+    let few = || {
+        (pages_of(&cold) <= 100)
+            .then_some(())
+            .ok_or_else(|| pages_of(&cold))
+    };
+    within(PATIENCE, few).expect("the rest is for the others");
+    drop(files);
+    stage.stop_mount();
+}
+
+/// Writes of every kind, in random order, with evictions all the time: a read never shows what was there before.
+#[test]
+fn no_page_is_stale() {
+    if !can_run() {
+        return;
+    }
+    let blocks = 256;
+    let mut stage = mounted(blocks, 40, "s3-fifo");
+    let file = File::options()
+        .read(true)
+        .write(true)
+        .open(stage.file())
+        .expect("the file");
+    let direct = Direct::open(&stage.file()).expect("the file");
+    let mut versions = vec![Some(0); blocks as usize];
+    let (mut prng, mut bytes, mut aligned) = (Prng::new(11), vec![0; BLOCK], Buffer::new(BLOCK));
+    for version in 1..4000 {
+        let block = prng.below(blocks);
+        let offset = block * BLOCK as u64;
+        let known = &mut versions[block as usize];
+        match prng.below(10) {
+            0 => {
+                Stamp { block, version }.fill(&mut bytes);
+                file.write_all_at(&bytes, offset).expect("a write");
+                *known = Some(version);
+            }
+            // In parts: the page is there half written in between.
+            1 => {
+                Stamp { block, version }.fill(&mut bytes);
+                file.write_all_at(&bytes[..1000], offset).expect("a write");
+                file.write_all_at(&bytes[1000..], offset + 1000)
+                    .expect("a write");
+                *known = Some(version);
+            }
+            2 => {
+                Stamp { block, version }.fill(aligned.get_mut());
+                direct.write(offset, &aligned).expect("a direct write");
+                *known = Some(version);
+            }
+            3 => {
+                let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+                fallocate(&file, hole, offset, BLOCK as u64).expect("a hole");
+                *known = None;
+            }
+            4 => {
+                direct.read(offset, &mut aligned).expect("a direct read");
+                let seen = Stamp::read(aligned.get());
+                assert_eq!(
+                    seen,
+                    Some(Stamp {
+                        block,
+                        version: known.unwrap_or(0)
+                    })
+                    .filter(|_| known.is_some())
+                );
+            }
+            _ => match *known {
+                Some(version) => check(&file, block, version),
+                None => {
+                    file.read_exact_at(&mut bytes, offset).expect("a read");
+                    assert!(
+                        bytes.iter().all(|&byte| byte == 0),
+                        "block {block} is a hole"
+                    );
+                }
+            },
+        }
+    }
+    assert!(file.set_len(0).is_err(), "a volume has its size");
+    assert!(fs::rename(stage.file(), stage.mountpoint.join("other")).is_err());
+    // Pages that were written in part are there without being whole: the kernel does not count these.
+    let agree = || {
+        let status = engine(&stage);
+        let kernel = number(&status["kernel"], "pages");
+        let waits = number(&status["kernel"], "waiting");
+        let is_alike = waits == 0 && kernel == number(&status, "resident_blocks");
+        is_alike.then_some(kernel).ok_or(status)
+    };
+    let pages = within(PATIENCE, agree).expect("both have the same pages");
+    assert!(pages <= 40 && pages_of(&stage.file()) <= pages, "{pages}");
+    drop((file, direct));
+    stage.stop_mount();
+    let image = File::open(&stage.image).expect("the image");
+    for (block, version) in (0..).zip(versions) {
+        if let Some(version) = version {
+            check(&image, block, version);
+        }
+    }
+}
+
+#[test]
+fn what_the_kernel_gives_up_is_not_resident_and_a_resize_is_followed() {
+    if !can_run() {
+        return;
+    }
+    let mut stage = mounted(512, 200, "sieve");
+    let file = File::open(stage.file()).expect("the file");
+    (0..150).for_each(|block| check(&file, block, 0));
+    assert_eq!(audit(&stage), 150);
+    assert_eq!(stage.status()["residency"], "kernel");
+    fadvise(&file, 0, None, Advice::DontNeed).expect("advice");
+    assert_eq!(audit(&stage), 0);
+    assert_eq!(number(&engine(&stage)["kernel"], "reclaimed"), 150);
+    (0..400).for_each(|block| check(&file, block, 0));
+    assert_eq!(audit(&stage), 200);
+    let resized = stage.order("{\"command\":\"resize\",\"cache\":\"50blocks\"}");
+    assert_eq!(resized["capacity_blocks"], 50, "{resized}");
+    assert_eq!(audit(&stage), 50);
+    let refused = stage
+        .order("{\"command\":\"policy\",\"policy\":\"lru\"}")
+        .to_string();
+    assert!(
+        refused.contains("by the order of hits") && refused.contains("sieve"),
+        "{refused}"
+    );
+    let changed = stage.order("{\"command\":\"policy\",\"policy\":\"clock\"}");
+    assert_eq!(changed["resident_blocks"], 50, "{changed}");
+    (0..400).for_each(|block| check(&file, block, 0));
+    assert_eq!(audit(&stage), 50);
+    // A long read is for its pages, each once, whether they are there or not.
+    let resized = stage.order("{\"command\":\"resize\",\"cache\":\"200blocks\"}");
+    assert_eq!(resized["capacity_blocks"], 200, "{resized}");
+    fadvise(&file, 0, None, Advice::DontNeed).expect("advice");
+    assert_eq!(audit(&stage), 0);
+    fadvise(&file, 0, None, Advice::Random).expect("advice");
+    let before = number(&engine(&stage), "requests");
+    let mut bytes = vec![0; 100 * BLOCK];
+    for round in 1..4 {
+        file.read_exact_at(&mut bytes, 0).expect("a read");
+        let counted = || number(&engine(&stage), "requests") - before;
+        let all = || (counted() == round * 100).then_some(()).ok_or_else(counted);
+        within(PATIENCE, all).expect("each page once");
+    }
+    drop(file);
+    stage.stop_mount();
+}
+
+#[test]
+fn a_mount_that_was_killed_leaves_nothing() {
+    if !can_run() {
+        return;
+    }
+    let mut stage = mounted(256, 100, "clock");
+    let file = File::open(stage.file()).expect("the file");
+    (0..200).for_each(|block| check(&file, block, 0));
+    stage.kill_mount();
+    assert!(
+        file.read_at(&mut [0; BLOCK], 240 * BLOCK as u64).is_err(),
+        "nobody answers"
+    );
+    drop(file);
+    let command = command(&stage, 100, "clock");
+    stage.start_mount(command);
+    let file = File::open(stage.file()).expect("the file");
+    (0..200).for_each(|block| check(&file, block, 0));
+    assert_eq!(audit(&stage), 100);
+    drop(file);
+    stage.stop_mount();
+}
+
+/// Where eBPF is refused (a user namespace has its own root, not the machine's) the mount is the ordinary one, and says why.
+#[test]
+fn without_ebpf_the_mount_is_the_ordinary_one() {
+    if !can_run() {
+        return;
+    }
+    let tried = Command::new("unshare")
+        .args(["--user", "--map-root-user", "--mount", "true"])
+        .status();
+    if !tried.is_ok_and(|status| status.success()) {
+        return skip(Need::Root, "no user namespaces here");
+    }
+    let stage = Stage::new(64);
+    let inner = command(&stage, 32, "sieve");
+    let mut command = Command::new("unshare");
+    command.args(["--user", "--map-root-user", "--mount"]);
+    command.arg(inner.get_program()).args(inner.get_args());
+    let mut running = Running::start("futae mount", command);
+    let ready: Value = serde_json::from_str(&running.line()).expect("JSON");
+    assert_eq!(ready["residency"], "futae", "{ready}");
+    assert!(engine(&stage)["kernel"].is_null());
+    assert_eq!(stage.status()["residency"], "futae");
+    let errors = running.stop().errors;
+    assert!(
+        errors.contains("eBPF needs root of the machine"),
+        "{errors}"
+    );
+    assert!(errors.contains("as with --residency futae"), "{errors}");
+}
+
+#[test]
+fn what_does_not_go_with_it_is_refused() {
+    let stage = Stage::new(64);
+    let said = |words: &[&str]| {
+        let mut all = vec!["--residency", "kernel", "--cache", "32blocks"];
+        all.extend(words);
+        let ended = stage
+            .mount_image_command(&all)
+            .output()
+            .expect("futae starts");
+        assert_eq!(ended.status.code(), Some(2), "{words:?}");
+        String::from_utf8_lossy(&ended.stderr).into_owned()
+    };
+    for policy in ["lru", "arc", "directory", "cost(inner=lru)", "lfu-history"] {
+        let said = said(&["--policy", policy]);
+        assert!(
+            said.contains("by the order of hits") && said.contains("s3-fifo"),
+            "{said}"
+        );
+    }
+    for (words, named) in [
+        (&["--kernel-cache"][..], "--kernel-cache"),
+        (&["--write-mode", "write-back"], "--write-mode write-back"),
+        (&["--state", "/tmp/state"], "--state"),
+        (&["--join-reads", "1MiB"], "--join-reads"),
+        (&["--block", "8KiB"], "--block"),
+    ] {
+        let mut words = words.to_vec();
+        words.extend(["--policy", "sieve"]);
+        let said = said(&words);
+        assert!(
+            said.contains(named) && said.contains("--residency kernel"),
+            "{said}"
+        );
+    }
+    let large = Stage::bare();
+    File::create(&large.image)
+        .and_then(|image| image.set_len(64 << 30))
+        .expect("an image");
+    if can_run() {
+        let words = [
+            "--residency",
+            "kernel",
+            "--cache",
+            "1MiB",
+            "--policy",
+            "sieve",
+        ];
+        let ended = large
+            .mount_image_command(&words)
+            .output()
+            .expect("futae starts");
+        let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+        assert!(
+            said.contains("the marks of the pages") && said.contains("at least"),
+            "{said}"
+        );
+    }
+}
