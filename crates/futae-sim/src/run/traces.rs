@@ -54,7 +54,7 @@ impl TraceFacts {
     /// Whether some trace has sizes that differ and are not used, so that nothing is known by bytes.
     #[must_use]
     pub fn sizes_ignored(&self) -> bool {
-        self.doubts.contains(&Doubt::SizesIgnored)
+        self.doubts.contains(&Doubt::SizesIgnored) || self.doubts.contains(&Doubt::SizesNotKept)
     }
 
     /// Of files of which nothing was read yet.

@@ -9,7 +9,7 @@ use futae_sim::run::{
     Requests, TraceFacts, TraceSimulation, Traces, simulate_guests, simulate_one_pass,
 };
 use futae_sim::{LevelSpec, Report, SimulationError, SimulationSpec, links, simulate_all};
-use futae_trace::{TraceErrorKind, WorkloadSpec};
+use futae_trace::{TraceErrorKind, TraceOptions, TraceReader, WorkloadSpec};
 use futae_units::Size;
 use std::path::{Path, PathBuf};
 
@@ -136,6 +136,7 @@ fn of_traces(args: &Args) -> Result<(Report, Option<Source>), Failure> {
     let paths: Vec<PathBuf> = args.sources.iter().map(PathBuf::from).collect();
     if let ([path], [only], None) = (&paths[..], &hierarchies[..], &args.report)
         && only.is_one_pass(view)
+        && !has_sizes(path, &options)
     {
         let progress = Progress::new("simulating", args.json);
         let set = &mut |done| progress.set(done);
@@ -154,6 +155,12 @@ fn of_traces(args: &Args) -> Result<(Report, Option<Source>), Failure> {
     let report = traces.simulate(&hierarchies, options.unit_bytes, threads(args), &set);
     let report = report.map_err(failure)?;
     Ok((report, Some(Source::Traces(Box::new(traces)))))
+}
+
+/// Whether a file's objects have sizes, which one pass does not keep. What is no file can be read only once.
+fn has_sizes(path: &Path, options: &TraceOptions) -> bool {
+    let is_file = path.metadata().is_ok_and(|metadata| metadata.is_file());
+    is_file && TraceReader::open(path, options).is_ok_and(|reader| reader.has_sizes())
 }
 
 /// Says what of the traces was left out, and why they may not be read as they were meant.
