@@ -181,7 +181,11 @@ const BLOCKS: u64 = 300;
 fn shape(levels: &[(&str, u32)], link: Link, guests: u32) -> HierarchyShape {
     let level = |&(policy, slots): &(&str, u32)| {
         let policy: PolicySpec = policy.parse().expect("a policy");
-        LevelShape { policy, slots }
+        LevelShape {
+            policy,
+            slots,
+            others: Vec::new(),
+        }
     };
     let links = vec![link; levels.len() - 1];
     let levels = levels.iter().map(level).collect();

@@ -17,7 +17,11 @@ const WRITE: AccessKind = AccessKind::Write;
 fn shape(levels: &[(&str, u32)], link: Link, guests: u32, blocks: u64) -> HierarchyShape {
     let level = |&(policy, slots): &(&str, u32)| {
         let policy: PolicySpec = policy.parse().expect("a policy");
-        LevelShape { policy, slots }
+        LevelShape {
+            policy,
+            slots,
+            others: Vec::new(),
+        }
     };
     HierarchyShape {
         levels: levels.iter().map(level).collect(),

@@ -1,7 +1,7 @@
 //! The simulation of a trace that is read once and not kept.
 
+use super::noting::Noting;
 use super::plan::Extras;
-use super::traces::Noting;
 use super::view::ViewChoice;
 use super::{Known, Plan, Report, SimulationError, TraceFacts, TraceSimulation, report};
 use crate::index::BackedIndex;

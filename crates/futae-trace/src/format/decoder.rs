@@ -113,10 +113,6 @@ pub trait TableDecoder: Send {
 pub enum Decoder {
     Lines(Box<dyn LineDecoder>),
     Records(Box<dyn RecordDecoder>),
-    #[cfg_attr(
-        not(feature = "parquet"),
-        expect(dead_code, reason = "no format needs it")
-    )]
     Table(Box<dyn TableDecoder>),
 }
 

@@ -45,6 +45,18 @@ pub enum Doubt {
         "the sizes of objects are not kept in one pass, so the byte miss ratio is not known; read the trace from a file"
     )]
     SizesNotKept,
+    /// Traces of several guests were recorded at different times.
+    #[error(
+        "the traces were recorded at different times, so each counts from its first request; --order recorded takes the \
+         times as they are"
+    )]
+    TimesApart,
+    /// One of several guests' traces has no times.
+    #[error(
+        "not every trace has times, so the guests take turns request by request, however often each asks in truth; \
+         --order turns says that this is meant"
+    )]
+    TimesMissing,
 }
 
 impl Doubt {
