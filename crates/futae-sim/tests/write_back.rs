@@ -302,7 +302,7 @@ fn no_write_is_lost() {
         for link in Link::ALL {
             let levels = [(kind.name(), 20), ("fifo", 30), (kind.name(), 60)];
             let mut three = Hierarchy::new(&shape(&levels, link, 2, 300)).expect("known policies");
-            let mut served = [Served::default(); 4];
+            let mut served = [Served::default(); 4 * 2];
             Machine::feed(
                 &mut three,
                 &Asked::default().put_down(&requests),
