@@ -261,6 +261,11 @@ impl Traces {
         Some(clock.last()?.0 - clock.first()?.0)
     }
 
+    /// The length of each access; empty if all are equal.
+    pub(super) fn lengths(&self) -> &[u32] {
+        &self.bytes
+    }
+
     /// Blocks of the guest that has most.
     pub(super) fn blocks(&self) -> u64 {
         let blocks = self.guests.iter().map(|guest| u64::from(guest.distinct()));

@@ -161,13 +161,17 @@ impl Requests<'_> {
             true => self.next_uses(end, block_bytes)?,
             false => Cow::default(),
         };
-        self.with_stream(block_bytes, |stream| {
+        let bytes = match self {
+            Self::Traces(traces) => traces.lengths(),
+            Self::Workloads { .. } => &[],
+        };
+        let counted = self.with_stream(block_bytes, |stream| {
             let mut machine = machine;
             let drive = Drive {
                 stream,
                 known: Known {
                     next_uses: &known,
-                    bytes: &[],
+                    bytes,
                 },
                 machine: machine.as_mut(),
                 blocks: plan.blocks * u64::from(plan.guests),
@@ -177,7 +181,14 @@ impl Requests<'_> {
                 progress,
             };
             count(drive, (shape.levels.len(), plan.guests), warmup, ends)
-        })?
+        })?;
+        let mut windows = counted?;
+        if bytes.is_empty() {
+            for at in windows.iter_mut().flat_map(|window| &mut window.served) {
+                at.bytes = (at.reads + at.writes) * block_bytes;
+            }
+        }
+        Ok(windows)
     }
 
     /// For each of the first requests, the number of the next one for the same block.

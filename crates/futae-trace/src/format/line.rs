@@ -57,11 +57,18 @@ impl<'a> Fields<'a> {
                 .split_ascii_whitespace()
                 .take(FIELDS_MAX)
                 .for_each(|field| all.push(field)),
-            Some(c) if line.contains('"') => all.push_quoted(line, c),
-            Some(c) => line
-                .split(c)
-                .take(FIELDS_MAX)
-                .for_each(|field| all.push(field.trim())),
+            Some(c) => {
+                for field in line.split(c).take(FIELDS_MAX) {
+                    let field = field.trim();
+                    // To look for a quotation mark in the whole line took a twentieth of the time of reading.
+                    if field.starts_with('"') {
+                        all.count = 0;
+                        all.push_quoted(line, c);
+                        break;
+                    }
+                    all.push(field);
+                }
+            }
         }
         all
     }

@@ -32,8 +32,14 @@ impl FromStr for Warmup {
             let share = (0.0..100.0).contains(&percent).then_some(percent / 100.0);
             return share.map(Self::Share).ok_or_else(wrong);
         }
-        parse_duration(text).map(Self::Time).map_err(|_| wrong())
+        with_unit(text).map(Self::Time).ok_or_else(wrong)
     }
+}
+
+/// A time with its unit: a bare number could be meant as requests or as a share.
+pub(super) fn with_unit(text: &str) -> Option<Duration> {
+    let has_unit = text.ends_with(char::is_alphabetic);
+    parse_duration(text).ok().filter(|_| has_unit)
 }
 
 impl Warmup {
@@ -76,7 +82,7 @@ mod tests {
         assert_eq!("1000".parse(), Ok(Warmup::Requests(1000)));
         assert_eq!("12.5%".parse(), Ok(Warmup::Share(0.125)));
         assert_eq!("90s".parse(), Ok(Warmup::Time(Duration::from_secs(90))));
-        for bad in ["", "100%", "-1%", "x", "1 week"] {
+        for bad in ["", "100%", "-1%", "x", "1 week", "0.5"] {
             let parsed = bad.parse::<Warmup>();
             assert!(parsed.is_err_and(|e| e.contains("neither")), "{bad}");
         }

@@ -1,10 +1,10 @@
 //! The hit ratio over time: runs once more, counted by window.
 
 use super::ask::failure;
+use super::warmup::with_unit;
 use crate::failure::Failure;
 use futae_sim::run::{Requests, TraceSimulation, Traces};
 use futae_sim::{Report, SimulationSpec};
-use futae_units::parse_duration;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -30,11 +30,9 @@ impl FromStr for Windows {
                 .then_some(Self::Count(count))
                 .ok_or_else(|| format!("there are 1 to {WINDOWS_MAX} windows"));
         }
-        let time = parse_duration(text)
-            .ok()
-            .filter(|time| time.as_micros() > 0);
+        let time = with_unit(text).filter(|time| time.as_micros() > 0);
         time.map(Self::Time).ok_or_else(|| {
-            format!("{text:?} is neither a number of windows (24) nor a time (15m, 1h)")
+            format!("{text:?} is neither a number of windows (24) nor a time (15min, 1h)")
         })
     }
 }
@@ -155,8 +153,8 @@ mod tests {
     #[test]
     fn windows_are_a_number_or_a_time() {
         assert_eq!("24".parse(), Ok(Windows::Count(24)));
-        assert_eq!("15m".parse(), Ok(Windows::Time(Duration::from_secs(900))));
-        for bad in ["0", "", "-1", "0s", "many"] {
+        assert_eq!("15min".parse(), Ok(Windows::Time(Duration::from_secs(900))));
+        for bad in ["0", "", "-1", "0s", "many", "0.5"] {
             assert!(bad.parse::<Windows>().is_err(), "{bad}");
         }
         let ends = Windows::Count(4).ends(10, 10, None).ok();
