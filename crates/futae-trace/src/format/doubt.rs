@@ -47,14 +47,14 @@ pub enum Doubt {
     SizesNotKept,
     /// Traces of several guests were recorded at different times.
     #[error(
-        "the traces were recorded at different times, so each counts from its first request; --order recorded takes the \
-         times as they are"
+        "the traces were recorded at different times, so each counts from its first request; `futae sim --order recorded` takes \
+         the times as they are"
     )]
     TimesApart,
     /// One of several guests' traces has no times.
     #[error(
         "not every trace has times, so the guests take turns request by request, however often each asks in truth; \
-         --order turns says that this is meant"
+         `futae sim --order turns` says that this is meant"
     )]
     TimesMissing,
 }
