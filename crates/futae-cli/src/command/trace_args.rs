@@ -75,7 +75,7 @@ impl TraceArgs {
     }
 }
 
-/// What an option says of each trace: it may be given once for all, or once for each, where `auto` says nothing.
+/// What an option says of each trace: it may be given once for all, or once for each, where `-` says nothing.
 fn of_each<'a>(
     name: &str,
     given: &'a [String],
@@ -86,12 +86,10 @@ fn of_each<'a>(
         [all] => Ok(vec![Some(all); traces]),
         each if each.len() == traces => {
             let said = each.iter().map(|text| Some(text.as_str()));
-            Ok(said
-                .map(|text| text.filter(|&text| text != "auto"))
-                .collect())
+            Ok(said.map(|text| text.filter(|&text| text != "-")).collect())
         }
         each => Err(Failure::usage(format!(
-            "{name} is there {} times, and there {}; give it once for all, or once for each in their order (auto says nothing)",
+            "{name} is there {} times, and there {}; give it once for all, or once for each in their order (- says nothing)",
             each.len(),
             match traces {
                 1 => "is 1 trace".to_owned(),

@@ -13,6 +13,7 @@ use crate::link::Link;
 use crate::machine::{self, Served};
 use crate::spec::LevelSpec;
 use crate::write_back::WriteMode;
+use futae_policy::{Kind, PolicySpec};
 use futae_trace::BlockRequest;
 use serde::Serialize;
 
@@ -25,7 +26,10 @@ pub struct Bounds {
     pub upper: Vec<Option<f64>>,
 }
 
-const OPT: &str = "opt(bypass=true)";
+/// Belady's choice, where a missed block may be served and not kept.
+fn optimal() -> String {
+    format!("{}(bypass=true)", Kind::opt.name())
+}
 
 impl Traces {
     /// The bounds for caches of these sizes, whatever their policies and links. They hold for a whole trace from empty
@@ -82,12 +86,12 @@ impl Traces {
         for (at, level) in shape.levels.iter().enumerate() {
             let is_shared = at + 1 == shape.levels.len();
             let optimal = LevelShape {
-                policy: OPT.parse()?,
+                policy: optimal().parse()?,
                 ..level.clone()
             };
             // A level that each guest has is simulated above one that nobody looks at.
             let nothing = LevelShape {
-                policy: "fifo".parse()?,
+                policy: PolicySpec::of(Kind::fifo),
                 slots: 1,
                 others: Vec::new(),
             };
@@ -161,13 +165,17 @@ impl Traces {
                 .map(|guest| format!("{}blocks", capped(sum(guest, &own_levels[..depth]))));
             let sizes = sizes.collect::<Vec<_>>().join("/");
             all.push(simulation(vec![
-                format!("{OPT}:{sizes}"),
-                "fifo:1blocks".to_owned(),
+                format!("{}:{sizes}", optimal()),
+                format!("{}:1blocks", Kind::fifo.name()),
             ])?);
         }
         let shared = &shape.levels[own_levels.len()..];
         let total = guests.map(|guest| sum(guest, own_levels)).sum::<u64>() + sum(0, shared);
-        all.push(simulation(vec![format!("{OPT}:{}blocks", capped(total))])?);
+        all.push(simulation(vec![format!(
+            "{}:{}blocks",
+            optimal(),
+            capped(total)
+        )])?);
         let report = self.simulate(&all, block_bytes, 1, &|_| {})?;
         let hits = report.runs.iter().map(|run| {
             let hits = run.served[0].reads + run.served[0].writes;

@@ -88,7 +88,7 @@ impl Times {
         let last = self.requests.last().map_or(0, |request| request.0);
         match request.time_us {
             Some(time) if !self.are_missing => {
-                self.requests.push((time.max(last), accesses as u32))
+                self.requests.push((time.max(last), accesses as u32));
             }
             Some(_) => {}
             None => {
