@@ -79,6 +79,7 @@ impl TwoLevels {
         let level = |(policy, slots): (&str, u32)| LevelShape {
             policy: policy.parse().expect("a policy"),
             slots,
+            others: Vec::new(),
         };
         HierarchyShape {
             levels: vec![level(self.upper), level(self.lower)],
@@ -196,6 +197,7 @@ pub fn one_level(policy: &str, slots: u32, blocks: u64, reads: &[u64]) -> String
         levels: vec![LevelShape {
             policy: policy.parse().expect("a policy"),
             slots,
+            others: Vec::new(),
         }],
         links: Vec::new(),
         write_mode: WriteMode::WriteThrough,

@@ -19,6 +19,25 @@ pub struct LevelShape {
     pub policy: PolicySpec,
     /// Its capacity in slots, at least 1.
     pub slots: u32,
+    /// The capacities of the second guest's copy and of those after it; empty where all have the first.
+    pub others: Vec<u32>,
+}
+
+impl LevelShape {
+    /// The capacity of a guest's copy.
+    #[must_use]
+    pub fn slots_of(&self, guest: u32) -> u32 {
+        let others = guest
+            .checked_sub(1)
+            .and_then(|at| self.others.get(at as usize));
+        others.copied().unwrap_or(self.slots)
+    }
+
+    /// The capacity of the largest copy.
+    #[must_use]
+    pub fn slots_max(&self) -> u32 {
+        self.others.iter().copied().fold(self.slots, u32::max)
+    }
 }
 
 /// A hierarchy before it is built.
@@ -49,7 +68,7 @@ impl HierarchyShape {
     #[must_use]
     pub fn policy_shape(&self, guest: u32, level: usize) -> Shape {
         Shape {
-            slots: self.levels[level].slots,
+            slots: self.levels[level].slots_of(guest),
             seed: self.policy_seed(guest, level),
         }
     }
@@ -214,7 +233,7 @@ impl Hierarchy {
             let level = &shape.levels[at];
             let policy = futae_policy::build(&level.policy, &shape.policy_shape(guest, at))?;
             let index = BackedIndex::new(first);
-            let mut level = Level::new(policy, index, level.slots);
+            let mut level = Level::new(policy, index, level.slots_of(guest));
             level.number_blocks(first);
             Ok(Stage {
                 reach: Reach {

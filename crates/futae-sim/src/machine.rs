@@ -26,7 +26,7 @@ pub struct Served {
 
 /// A hierarchy that takes requests in batches.
 pub trait Machine: Send {
-    /// Takes the next requests, and adds to `served`, which has a place for each level and one for
+    /// Takes the next requests, and adds to `served`, which has for each guest a place for each level and one for
     /// the store, where each was served. Bytes are only added where the batch says how many.
     fn feed(&mut self, batch: &Batch<'_>, served: &mut [Served]);
     /// The counts of each level, top down, summed over guests.
@@ -81,11 +81,12 @@ pub fn build_last(shape: &HierarchyShape) -> Result<Box<dyn Machine>, SpecError>
     let alone = MakeOne {
         slots: level.slots,
         blocks: u64::from(shape.guests) * shape.blocks,
+        guests: (shape.guests > 1).then_some(shape.blocks),
     };
     visit(&level.policy, &shape.policy_shape(0, last), alone)
 }
 
-/// Puts each request of a batch; `put` says how far down it was served.
+/// Puts each request of a batch; `put` says at which place it was served.
 fn each(batch: &Batch<'_>, served: &mut [Served], mut put: impl FnMut(&Access) -> u32) {
     for at in 0..batch.blocks.len() {
         let access = batch.access(at);
@@ -174,15 +175,35 @@ fn look_ahead<P: RegisteredPolicy, I: Index>(
     level.look_ahead(blocks.iter().map(|&number| block(number)), likely);
 }
 
+/// As [`each_ahead`] of a single level that guests share, of which each has so many blocks.
+fn each_of_guests(machine: &mut impl Ahead, batch: &Batch<'_>, blocks: u64, served: &mut [Served]) {
+    let mut likely = [Slot(0); AHEAD];
+    for begin in (0..batch.blocks.len()).step_by(AHEAD) {
+        let few = batch.part(begin..begin + AHEAD);
+        machine.prefetch(batch.part(begin + AHEAD..begin + 2 * AHEAD).blocks);
+        machine.look_ahead(few.blocks, &mut likely);
+        for (at, &likely) in (0..few.blocks.len()).zip(&likely) {
+            let access = few.access(at);
+            let is_hit = !few.is_write(at) && machine.hit(likely, &access);
+            let depth = if is_hit { 0 } else { machine.put(&access) };
+            let guest = u64::from(few.blocks[at]) / blocks;
+            count(&mut served[2 * guest as usize + depth as usize], &few, at);
+        }
+    }
+}
+
 /// One level over the store.
 struct One<P> {
     reach: Reach<P, BackedIndex>,
     store: Store,
+    /// Blocks of a guest, where several share it.
+    guests: Option<u64>,
 }
 
 struct MakeOne {
     slots: u32,
     blocks: u64,
+    guests: Option<u64>,
 }
 
 impl Visit for MakeOne {
@@ -196,6 +217,7 @@ impl Visit for MakeOne {
                 blocks: 0..self.blocks,
             },
             store: Store::default(),
+            guests: self.guests,
         })
     }
 }
@@ -226,7 +248,10 @@ impl<P: RegisteredPolicy> Ahead for One<P> {
 
 impl<P: RegisteredPolicy> Machine for One<P> {
     fn feed(&mut self, batch: &Batch<'_>, served: &mut [Served]) {
-        each_ahead(self, batch, served);
+        match self.guests {
+            None => each_ahead(self, batch, served),
+            Some(blocks) => each_of_guests(self, batch, blocks, served),
+        }
     }
     fn counters(&self) -> Vec<Counters> {
         vec![self.reach.level.counters()]
@@ -371,9 +396,10 @@ impl<P: RegisteredPolicy, Q: RegisteredPolicy> Machine for TwoLevels<P, Q> {
 
 impl Machine for Hierarchy {
     fn feed(&mut self, batch: &Batch<'_>, served: &mut [Served]) {
+        let places = self.levels() as u32 + 1;
         each(batch, served, |access| {
             let guest = self.guest_of(access.block.index());
-            self.put(guest, access)
+            guest * places + self.put(guest, access)
         });
     }
 

@@ -8,12 +8,15 @@ use futae_policy::SpecError;
 use futae_trace::{Generator, TraceError, WorkloadError, WorkloadSpec};
 
 mod amount;
+mod bounds;
 mod columns;
 mod drive;
 mod found;
 mod interleave;
 mod latency;
+mod noting;
 mod one_pass;
+mod order;
 mod parallel;
 mod plan;
 mod requests;
@@ -24,17 +27,19 @@ mod view;
 mod windows;
 
 pub use amount::Amount;
+pub use bounds::Bounds;
 pub use columns::{Column, Values};
 use drive::{Drive, Known};
 pub use interleave::Interleave;
 pub use latency::{AccessTimes, Latency, LatencyError};
 pub use one_pass::simulate_one_pass;
+pub use order::{Order, OrderError, Ordered};
 pub use parallel::in_parallel;
 pub use plan::Plan;
 pub use requests::Requests;
 use requests::interleaved;
-pub use results::{LevelResult, Report, Run};
-pub use traces::{TraceFacts, TraceSimulation, Traces};
+pub use results::{GuestResult, LevelResult, Report, Run, WindowResult};
+pub use traces::{Reading, TraceFacts, TraceSimulation, Traces};
 pub use view::{ViewChoice, ViewError};
 pub use windows::Window;
 
@@ -88,6 +93,27 @@ pub enum SimulationError {
         "level {0:?} must know what will be asked of it, which is known for the first level only"
     )]
     Future(String),
+    /// A trace without times, in an order that needs them.
+    #[error(
+        "trace {0} has no times, so its requests cannot be put in the order of time; use --order turns"
+    )]
+    NoTimes(String),
+    /// Sizes by guest that do not fit the guests or the level.
+    #[error(
+        "level {level} has {sizes} sizes, and {guests} guests; a level above the last has one size for all guests or one for \
+         each, and the last, which they share, has one"
+    )]
+    SizesByGuest {
+        /// The level.
+        level: String,
+        /// Its sizes.
+        sizes: usize,
+        /// Guests.
+        guests: u32,
+    },
+    /// Bounds of a part of a trace.
+    #[error("bounds hold for a whole trace from empty caches; leave out --warmup and --requests")]
+    PartialBounds,
     /// More requests than can be numbered.
     #[error("a policy that must know the future takes at most 2^32 - 2 requests")]
     TooLong,
@@ -176,7 +202,10 @@ fn simulate_one(
     }
     let plan = plan(spec, workloads)?;
     let mut stream = stream(&plan, workloads)?;
-    let (run, trace_digest) = plan.run(&mut stream, progress)?;
+    let (mut run, trace_digest) = plan.run(&mut stream, progress)?;
+    for (guest, workload) in run.by_guest.iter_mut().zip(workloads) {
+        guest.source = workload.to_string();
+    }
     Ok(report(vec![run], spec.seed, trace_digest))
 }
 

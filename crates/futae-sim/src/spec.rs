@@ -1,5 +1,5 @@
 //! Levels as they are written on a command line: `lru:2GiB`, `exclusive(lfu):1000blocks`,
-//! `2q(k_in=0.3):25%`.
+//! `2q(k_in=0.3):25%`, and `lru:1GiB/2GiB` where two guests have different sizes.
 
 use crate::hierarchy::LevelShape;
 use crate::link::Link;
@@ -18,6 +18,9 @@ pub struct LevelSpec {
     /// The capacity. A share is one of all the blocks that can reach the level: for a guest's own
     /// level the guest's, for the shared one those of all guests.
     pub size: Size,
+    /// The capacities of the second guest's level and of those after it, where guests have different ones; otherwise
+    /// all have the first.
+    pub others: Vec<Size>,
 }
 
 /// What is wrong with a level.
@@ -84,7 +87,16 @@ impl LevelSpec {
     /// The capacity in blocks of `block_bytes`, where `footprint_blocks` blocks can reach the
     /// level.
     pub fn slots(&self, block_bytes: u64, footprint_blocks: u64) -> Result<u32, LevelSpecError> {
-        let size = self.size.blocks_of(block_bytes, footprint_blocks);
+        self.slots_of(self.size, block_bytes, footprint_blocks)
+    }
+
+    fn slots_of(
+        &self,
+        size: Size,
+        block_bytes: u64,
+        footprint_blocks: u64,
+    ) -> Result<u32, LevelSpecError> {
+        let size = size.blocks_of(block_bytes, footprint_blocks);
         let blocks = size.map_err(|source| LevelSpecError::Size {
             text: self.to_string(),
             source,
@@ -115,6 +127,7 @@ impl LevelSpec {
     pub fn is_open_ended(&self) -> bool {
         let policy = &self.policy;
         !matches!(self.size, Size::Percent(_))
+            && self.others.is_empty()
             && !policy.needs_future()
             && !policy.needs_volume_size()
     }
@@ -126,9 +139,12 @@ impl LevelSpec {
         footprint_blocks: u64,
     ) -> Result<LevelShape, LevelSpecError> {
         let slots = self.slots(block_bytes, footprint_blocks)?;
+        let others = self.others.iter();
+        let others = others.map(|&size| self.slots_of(size, block_bytes, footprint_blocks));
         Ok(LevelShape {
             policy: self.policy.clone(),
             slots,
+            others: others.collect::<Result<_, _>>()?,
         })
     }
 }
@@ -149,7 +165,8 @@ pub fn links(levels: &[LevelSpec], asked: Option<Link>) -> Vec<Link> {
 
 impl fmt::Display for LevelSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.policy, self.size)
+        write!(f, "{}:{}", self.policy, self.size)?;
+        self.others.iter().try_for_each(|size| write!(f, "/{size}"))
     }
 }
 
@@ -175,12 +192,24 @@ impl FromStr for LevelSpec {
             },
         )
         .map_err(of_policy)?;
-        let size = size.parse();
-        let size = size.map_err(|source| LevelSpecError::Size {
-            text: shown(),
-            source,
-        })?;
-        Ok(Self { policy, size })
+        let parsed = |size: &str| {
+            size.parse().map_err(|source| LevelSpecError::Size {
+                text: shown(),
+                source,
+            })
+        };
+        let (size, others) = match size.split_once('/') {
+            None => (parsed(size)?, Vec::new()),
+            Some((first, others)) => {
+                let others = others.split('/').map(parsed).collect::<Result<_, _>>()?;
+                (parsed(first)?, others)
+            }
+        };
+        Ok(Self {
+            policy,
+            size,
+            others,
+        })
     }
 }
 

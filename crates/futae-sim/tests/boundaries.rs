@@ -181,7 +181,11 @@ const BLOCKS: u64 = 300;
 fn shape(levels: &[(&str, u32)], link: Link, guests: u32) -> HierarchyShape {
     let level = |&(policy, slots): &(&str, u32)| {
         let policy: PolicySpec = policy.parse().expect("a policy");
-        LevelShape { policy, slots }
+        LevelShape {
+            policy,
+            slots,
+            others: Vec::new(),
+        }
     };
     let links = vec![link; levels.len() - 1];
     let levels = levels.iter().map(level).collect();
@@ -222,7 +226,8 @@ fn fast_machines_count_what_the_general_one_counts() {
                 let mut fast = machine::build(&shape).expect("known policies");
                 let mut general = Hierarchy::new(&shape).expect("known policies");
                 for batch in stream(u64::from(guests)).chunks(777) {
-                    let mut served = [[Served::default(); 3]; 2];
+                    // Both levels and the store, for each guest.
+                    let mut served = [[Served::default(); 3 * 3]; 2];
                     Machine::feed(
                         &mut general,
                         &Asked::default().put_down(batch),
@@ -250,7 +255,7 @@ fn counts_add_up_at_every_boundary() {
             Machine::feed(
                 &mut three,
                 &Asked::default().put_down(&stream(2)),
-                &mut [Served::default(); 4],
+                &mut [Served::default(); 4 * 2],
             );
             three.audit();
             let all = Machine::counters(&three);

@@ -17,7 +17,11 @@ const WRITE: AccessKind = AccessKind::Write;
 fn shape(levels: &[(&str, u32)], link: Link, guests: u32, blocks: u64) -> HierarchyShape {
     let level = |&(policy, slots): &(&str, u32)| {
         let policy: PolicySpec = policy.parse().expect("a policy");
-        LevelShape { policy, slots }
+        LevelShape {
+            policy,
+            slots,
+            others: Vec::new(),
+        }
     };
     HierarchyShape {
         levels: levels.iter().map(level).collect(),
@@ -298,7 +302,7 @@ fn no_write_is_lost() {
         for link in Link::ALL {
             let levels = [(kind.name(), 20), ("fifo", 30), (kind.name(), 60)];
             let mut three = Hierarchy::new(&shape(&levels, link, 2, 300)).expect("known policies");
-            let mut served = [Served::default(); 4];
+            let mut served = [Served::default(); 4 * 2];
             Machine::feed(
                 &mut three,
                 &Asked::default().put_down(&requests),

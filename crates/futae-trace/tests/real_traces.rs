@@ -249,3 +249,31 @@ fn figures_are_those_of_the_list() {
         }
     }
 }
+
+/// The files as Open CAS recorded them, one a queue, against a table that other means made of them.
+#[test]
+fn octf_as_recorded_is_its_table() {
+    let Some(traces) = traces() else { return };
+    let raw = open(&traces.join("ocas-20200702-octf-raw.tar.xz"));
+    assert_eq!(raw.format().name(), "octf");
+    let requests = |reader: TraceReader| -> Vec<(u64, u64, RequestKind, u64)> {
+        let all: Vec<Request> = reader
+            .map(|r| r.unwrap_or_else(|e| panic!("{e}")))
+            .collect();
+        let first = all.first().and_then(|request| request.time_us).unwrap_or(0);
+        let of = |r: &Request| {
+            let time = r.time_us.unwrap_or(0) - first;
+            (r.offset_bytes, r.length_bytes, r.kind, time)
+        };
+        all.iter().map(of).collect()
+    };
+    let raw = requests(raw);
+    let table = requests(open(&traces.join("ocas-ycsba-rocksdb-20200702.csv.zst")));
+    assert_eq!(raw.len(), 64_189);
+    let untimed = |all: &[(u64, u64, RequestKind, u64)]| -> Vec<_> {
+        all.iter().map(|r| (r.0, r.1, r.2)).collect()
+    };
+    assert_eq!(untimed(&raw), untimed(&table));
+    // The table counts from the first request in nanoseconds; here each time is cut to microseconds.
+    assert!(raw.iter().zip(&table).all(|(a, b)| a.3.abs_diff(b.3) <= 1));
+}

@@ -1,6 +1,7 @@
 //! `futae plot`: charts of results that were written before.
 
 mod runs;
+mod time;
 
 use crate::failure::Failure;
 use crate::plot::{HeatMap, Line, Look, Plot, Scale, axis_unit, size_text};
@@ -8,6 +9,7 @@ use crate::save::{Picture, print};
 use runs::{Run, read};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
+use time::over_time;
 
 /// What is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -18,9 +20,11 @@ enum Kind {
     HitRatio,
     /// The hit ratio of two levels together, by the size of the upper and of the lower one
     HeatMap,
+    /// The hit ratio over time, a line for each run of `futae sim --windows --json`
+    Time,
 }
 
-/// Draw results: miss-ratio curves, hit ratio by size, heat maps of two levels
+/// Draw results: miss-ratio curves, hit ratio by size and over time, heat maps of two levels
 ///
 /// Reads the tables of `futae sweep` and of `futae sim --csv`, the JSON of `futae sim --json`, and for mrc also the
 /// table of `futae mrc --csv`. Runs that differ in their seed only are drawn as their mean.
@@ -41,10 +45,11 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<(), Failure> {
     let picture = Picture::new(&args.out)?;
     let mut runs = Vec::new();
-    for file in &args.files {
+    for file in args.files.iter().filter(|_| args.kind != Kind::Time) {
         runs.extend(read(file)?);
     }
     match args.kind {
+        Kind::Time => picture.write(&over_time(&args.files)?)?,
         Kind::Mrc | Kind::HitRatio => picture.write(&by_size(&runs, args.kind == Kind::Mrc)?)?,
         Kind::HeatMap => picture.write_svg(&heat_map(&runs)?.svg())?,
     }

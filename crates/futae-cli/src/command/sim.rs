@@ -2,6 +2,8 @@
 
 mod ask;
 mod render;
+mod warmup;
+mod windows;
 
 pub(super) use ask::failure;
 pub(super) use futae_policy::split_policies;
@@ -11,9 +13,11 @@ use crate::failure::Failure;
 use crate::progress::Progress;
 use crate::report::{Subject, page};
 use crate::save::{Output, TableFile, print};
-use futae_sim::run::Latency;
+use futae_sim::run::{Latency, Order};
 use futae_sim::{Link, WriteMode};
 use std::path::PathBuf;
+use warmup::Warmup;
+use windows::Windows;
 
 /// Simulate a hierarchy of caches under a workload or a trace
 ///
@@ -21,13 +25,13 @@ use std::path::PathBuf;
 /// LRU cache over a host's exclusive one. Instead of levels, `--policy` and `--sizes` (both may
 /// name several, separated by commas) give one run per policy and size of a single level. A trace
 /// is read once for all runs, and counted from its first request to its last. Several workloads,
-/// or several traces, are one for each guest.
+/// or several traces, are one for each guest, with results by guest.
 #[derive(clap::Args)]
 pub struct Args {
     /// What is asked for: a trace file, or e.g. uniform:10GiB, zipf(1.0):10GiB, loop:6GiB
     #[arg(value_name = "TRACE|WORKLOAD", required = true)]
     sources: Vec<String>,
-    /// A level, top down, as POLICY:SIZE
+    /// A level, top down, as POLICY:SIZE; SIZE,SIZE gives a run for each, and SIZE/SIZE a size for each guest
     #[arg(long = "level", value_name = "POLICY:SIZE")]
     levels: Vec<String>,
     /// What crosses to the level below when a block is evicted: demote (its data), notice (its
@@ -42,16 +46,28 @@ pub struct Args {
     /// many as there are traces or workloads]
     #[arg(long)]
     guests: Option<u32>,
+    /// In which order guests with traces ask: recorded (by the traces' times), together (by times counted from each
+    /// trace's first request) or turns (an access of each after the other) [default: recorded where times overlap,
+    /// together where they do not, turns where a trace has no times]
+    #[arg(long)]
+    order: Option<Order>,
     /// All randomness comes from this number
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Requests before counting begins [default: 5 times the blocks of the workload; none of a
-    /// trace]
-    #[arg(long, value_name = "REQUESTS")]
-    warmup: Option<u64>,
+    /// What goes before counting begins: requests, or of a trace a share (10%) or a time (1h) [default: 5 times the
+    /// blocks of the workload; none of a trace]
+    #[arg(long, value_name = "REQUESTS|SHARE|TIME")]
+    warmup: Option<Warmup>,
     /// Requests that are counted [default: 5 times the blocks of the workload; all of a trace]
     #[arg(long)]
     requests: Option<u64>,
+    /// Tell the hit ratio over time, too, in JSON: so many windows of as many requests, or windows of a trace's time
+    #[arg(long, value_name = "COUNT|TIME")]
+    windows: Option<Windows>,
+    /// Tell between what bounds the best caches of these sizes would be, that knew the future (OPT-LB and OPT-UB), for
+    /// traces
+    #[arg(long)]
+    bounds: bool,
     /// Policies of a single level
     #[arg(long = "policy", value_name = "POLICY,...", conflicts_with = "levels")]
     policies: Option<String>,

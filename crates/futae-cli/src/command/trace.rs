@@ -351,7 +351,7 @@ fn convert(args: &ConvertArgs) -> Result<(), Failure> {
         }
         None if input
             .file()
-            .is_none_or(|reader| reader.format().has_block_numbers()) =>
+            .is_none_or(|reader| reader.names_blocks() && !reader.has_sizes()) =>
         {
             of_blocks
         }

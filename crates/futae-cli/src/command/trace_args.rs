@@ -15,10 +15,10 @@ pub(super) struct TraceArgs {
     block: String,
     /// The trace's format [default: told by the data and the file's name]
     #[arg(long)]
-    format: Option<String>,
+    format: Vec<String>,
     /// Which column of a table is what, such as time=0:s,offset=1:512,length=2:512,kind=3:read0
     #[arg(long, value_name = "MAP")]
-    columns: Option<String>,
+    columns: Vec<String>,
     /// Count bad records of a trace and leave them out
     #[arg(long)]
     skip_bad: bool,
@@ -40,27 +40,62 @@ impl TraceArgs {
         bytes.map_err(Failure::usage)
     }
 
-    /// What a reader of traces is told.
+    /// What a reader of one trace is told.
     pub fn options(&self) -> Result<TraceOptions, Failure> {
-        let format = self.format.as_deref().map(str::parse::<Format>);
-        let columns = self.columns.as_deref().map(str::parse::<Columns>);
-        Ok(TraceOptions {
-            format: format.transpose().map_err(Failure::usage)?,
-            columns: columns.transpose().map_err(Failure::usage)?,
-            unit_bytes: self.block_bytes()?,
-            skip_bad: self.skip_bad,
-            ..TraceOptions::default()
-        })
+        let mut all = self.options_of(1)?;
+        all.pop().ok_or_else(|| Failure::usage("there is no trace"))
+    }
+
+    /// What the readers of so many traces are told.
+    pub fn options_of(&self, traces: usize) -> Result<Vec<TraceOptions>, Failure> {
+        let formats = of_each("--format", &self.format, traces)?;
+        let columns = of_each("--columns", &self.columns, traces)?;
+        let all = formats.into_iter().zip(columns).map(|(format, columns)| {
+            let format = format.map(str::parse::<Format>);
+            let columns = columns.map(str::parse::<Columns>);
+            Ok(TraceOptions {
+                format: format.transpose().map_err(Failure::usage)?,
+                columns: columns.transpose().map_err(Failure::usage)?,
+                unit_bytes: self.block_bytes()?,
+                skip_bad: self.skip_bad,
+                ..TraceOptions::default()
+            })
+        });
+        all.collect()
     }
 
     /// An error if an option is there that says how to read a file, where there is none.
     pub fn refuse(&self) -> Result<(), Failure> {
         let given = [
-            ("--format", self.format.is_some()),
-            ("--columns", self.columns.is_some()),
+            ("--format", !self.format.is_empty()),
+            ("--columns", !self.columns.is_empty()),
             ("--skip-bad", self.skip_bad),
         ];
         refuse(&given)
+    }
+}
+
+/// What an option says of each trace: it may be given once for all, or once for each, where `-` says nothing.
+fn of_each<'a>(
+    name: &str,
+    given: &'a [String],
+    traces: usize,
+) -> Result<Vec<Option<&'a str>>, Failure> {
+    match given {
+        [] => Ok(vec![None; traces]),
+        [all] => Ok(vec![Some(all); traces]),
+        each if each.len() == traces => {
+            let said = each.iter().map(|text| Some(text.as_str()));
+            Ok(said.map(|text| text.filter(|&text| text != "-")).collect())
+        }
+        each => Err(Failure::usage(format!(
+            "{name} is there {} times, and there {}; give it once for all, or once for each in their order (- says nothing)",
+            each.len(),
+            match traces {
+                1 => "is 1 trace".to_owned(),
+                traces => format!("are {traces} traces"),
+            }
+        ))),
     }
 }
 

@@ -1,6 +1,6 @@
 //! What a run found, and its results from that.
 
-use super::{Drive, LevelResult, Plan, Run, SimulationError};
+use super::{Drive, GuestResult, LevelResult, Plan, Run, SimulationError};
 use crate::hierarchy::HierarchyShape;
 use crate::link::Store;
 use crate::machine::Served;
@@ -12,6 +12,8 @@ use std::time::Duration;
 pub(super) struct Found {
     /// Top down, the store last.
     pub(super) served: Vec<Served>,
+    /// The same for each guest after the other, where there are several.
+    pub(super) by_guest: Vec<Served>,
     /// Top down.
     pub(super) counters: Vec<Counters>,
     /// Top down: what the policies have decided about themselves.
@@ -27,11 +29,11 @@ impl Found {
     /// Sends these requests, or as many as there are, and counts those after the warm-up.
     pub(super) fn by(
         drive: &mut Drive<'_>,
-        levels: usize,
+        (levels, guests): (usize, u32),
         warmup_requests: u64,
         requests: u64,
     ) -> Result<Self, SimulationError> {
-        let mut served = vec![Served::default(); levels + 1];
+        let mut served = vec![Served::default(); (levels + 1) * guests as usize];
         drive.send(warmup_requests, &mut served)?;
         let warmup_requests = drive.sent;
         let (counters, store) = (drive.machine.counters(), drive.machine.store());
@@ -40,8 +42,13 @@ impl Found {
         drive.send(requests, &mut served)?;
         let now = drive.machine.counters();
         let counters = now.iter().zip(&counters);
+        let (served, by_guest) = match guests {
+            1 => (served, Vec::new()),
+            _ => (sum(&served, levels + 1), served),
+        };
         Ok(Self {
             served,
+            by_guest,
             counters: counters.map(|(now, then)| now.since(then)).collect(),
             remarks: drive.machine.remarks(),
             store: drive.machine.store().since(&store),
@@ -49,6 +56,48 @@ impl Found {
             warmup_requests,
             requests: drive.sent - warmup_requests,
         })
+    }
+}
+
+/// What was served to all guests, from what was served to each, at so many places.
+pub(super) fn sum(by_guest: &[Served], places: usize) -> Vec<Served> {
+    let mut all = vec![Served::default(); places];
+    for (at, served) in by_guest.iter().enumerate() {
+        let sum = &mut all[at % places];
+        sum.reads += served.reads;
+        sum.writes += served.writes;
+        sum.bytes += served.bytes;
+    }
+    all
+}
+
+/// What the store served of these, by a count, per all.
+fn missed(served: &[Served], count: fn(&Served) -> u64) -> Option<f64> {
+    let all: u64 = served.iter().map(count).sum();
+    let missed = served.last().map_or(0, count);
+    (all > 0).then(|| missed as f64 / all as f64)
+}
+
+fn requests_of(served: &Served) -> u64 {
+    served.reads + served.writes
+}
+
+fn guest_result(guest: u32, shape: &HierarchyShape, served: &[Served]) -> GuestResult {
+    let own = shape.levels.iter().take(shape.levels.len() - 1);
+    let requests: u64 = served.iter().map(requests_of).sum();
+    let store = served.last().map_or(0, requests_of);
+    GuestResult {
+        guest,
+        source: String::new(),
+        capacities_blocks: own.map(|level| u64::from(level.slots_of(guest))).collect(),
+        requests,
+        reads: served.iter().map(|at| at.reads).sum(),
+        writes: served.iter().map(|at| at.writes).sum(),
+        served: served.to_vec(),
+        combined_hit_ratio: (requests > 0).then(|| (requests - store) as f64 / requests as f64),
+        miss_ratio: missed(served, requests_of),
+        byte_miss_ratio: missed(served, |at| at.bytes),
+        read_miss_ratio: missed(served, |at| at.reads),
     }
 }
 
@@ -65,6 +114,7 @@ impl Plan<'_> {
     ) -> Run {
         let Found {
             mut served,
+            mut by_guest,
             counters,
             remarks,
             store,
@@ -73,15 +123,15 @@ impl Plan<'_> {
             requests,
         } = found;
         if !have_bytes {
-            for served in &mut served {
+            for served in served.iter_mut().chain(&mut by_guest) {
                 served.bytes = (served.reads + served.writes) * self.block_bytes;
             }
         }
-        let below = |count: fn(&Served) -> u64| {
-            let all: u64 = served.iter().map(count).sum();
-            let missed = served.last().map_or(0, count);
-            (all > 0).then(|| missed as f64 / all as f64)
-        };
+        let guests = by_guest.chunks(served.len());
+        let by_guest = (0..)
+            .zip(guests)
+            .map(|(guest, served)| guest_result(guest, shape, served));
+        let by_guest = by_guest.collect();
         let writes = served.iter().map(|at| at.writes).sum();
         let dirty_blocks_at_start = written.iter().flat_map(|[then, _]| &then.levels);
         let dirty_blocks_at_start = dirty_blocks_at_start.map(|dirt| dirt.blocks).sum();
@@ -101,12 +151,15 @@ impl Plan<'_> {
                 let missed = served.last().map_or(0, |at| at.reads + at.writes);
                 (requests - missed) as f64 / requests as f64
             }),
-            miss_ratio: below(|at| at.reads + at.writes),
-            byte_miss_ratio: below(|at| at.bytes),
-            read_miss_ratio: below(|at| at.reads),
+            miss_ratio: missed(&served, requests_of),
+            byte_miss_ratio: missed(&served, |at| at.bytes),
+            read_miss_ratio: missed(&served, |at| at.reads),
             reads: served.iter().map(|at| at.reads).sum(),
             writes,
             served,
+            by_guest,
+            bounds: None,
+            windows: Vec::new(),
             access_times: None,
             store_reads: store.reads,
             store_writes: store.writes,
@@ -134,7 +187,7 @@ impl Plan<'_> {
             .map(
                 |(at, (((level, counters), dirt), policy_changes))| LevelResult {
                     policy: level.policy.to_string(),
-                    capacity_blocks: u64::from(level.slots),
+                    capacity_blocks: u64::from(level.slots_max()),
                     copies: if at == last { 1 } else { self.guests },
                     counters: *counters,
                     hit_ratio: counters.hit_ratio(),

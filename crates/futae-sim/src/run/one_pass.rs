@@ -1,11 +1,11 @@
 //! The simulation of a trace that is read once and not kept.
 
+use super::noting::Noting;
 use super::plan::Extras;
-use super::traces::Noting;
 use super::view::ViewChoice;
 use super::{Known, Plan, Report, SimulationError, TraceFacts, TraceSimulation, report};
 use crate::index::BackedIndex;
-use futae_trace::{DensePieces, TraceOptions, TraceReader, View};
+use futae_trace::{DensePieces, Doubt, TraceOptions, TraceReader, View};
 use std::path::PathBuf;
 
 impl TraceSimulation {
@@ -62,6 +62,10 @@ pub fn simulate_one_pass(
     facts.distinct_blocks = u64::from(pieced.distinct);
     facts.records_skipped = noting.reader.skipped();
     facts.doubts = choice.doubts(&noting.reader);
+    // Lengths are not kept in one pass.
+    if noting.reader.has_sizes() && view == View::Start {
+        facts.doubts.push(Doubt::SizesNotKept);
+    }
     if facts.sizes_ignored() {
         run.byte_miss_ratio = None;
     }

@@ -145,7 +145,7 @@ impl Plan<'_> {
         };
         let found = Found::by(
             &mut drive,
-            shape.levels.len(),
+            (shape.levels.len(), self.guests),
             self.warmup_requests,
             self.requests,
         )?;
@@ -167,8 +167,18 @@ impl Plan<'_> {
         let shape = |(at, level): (usize, &LevelSpec)| {
             // While a trace is read in one pass, how many blocks there are is not known: `all` is 0.
             let own = self.blocks.min(all);
-            let reach = if at + 1 == levels { all } else { own };
-            level.shape(self.block_bytes, reach)
+            let is_shared = at + 1 == levels;
+            let reach = if is_shared { all } else { own };
+            let sizes = 1 + level.others.len();
+            if sizes > 1 && (is_shared || sizes != self.guests as usize) {
+                let (level, guests) = (level.to_string(), self.guests);
+                return Err(SimulationError::SizesByGuest {
+                    level,
+                    sizes,
+                    guests,
+                });
+            }
+            Ok(level.shape(self.block_bytes, reach)?)
         };
         Ok(HierarchyShape {
             levels: self

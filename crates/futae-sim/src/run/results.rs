@@ -2,6 +2,7 @@
 
 use super::latency::AccessTimes;
 use super::traces::TraceFacts;
+use super::{Bounds, Window};
 use crate::link::Link;
 use crate::machine::Served;
 use crate::write_back::WriteMode;
@@ -48,6 +49,15 @@ pub struct Run {
     pub writes: u64,
     /// Where the requests were served: at each level, top down, and last by the store.
     pub served: Vec<Served>,
+    /// The same by guest, where there are several.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub by_guest: Vec<GuestResult>,
+    /// Between what bounds the best caches of these sizes would be, if that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bounds: Option<Bounds>,
+    /// The same over time, if that was asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub windows: Vec<WindowResult>,
     /// How long requests take, if that was asked for.
     #[serde(flatten)]
     pub access_times: Option<AccessTimes>,
@@ -82,12 +92,84 @@ pub struct Run {
     pub seconds: f64,
 }
 
+/// What came of the requests of one window.
+#[derive(Clone, Debug, Serialize)]
+pub struct WindowResult {
+    /// Where it begins, in requests that are counted.
+    pub begin_requests: u64,
+    /// Where it begins, in seconds from the first request of all; none of windows of as many requests.
+    pub begin_seconds: Option<f64>,
+    /// Its requests.
+    pub requests: u64,
+    /// Where they were served: at each level, top down, and last by the store.
+    pub served: Vec<Served>,
+    /// Requests that some level served, per request; none where there were no requests.
+    pub combined_hit_ratio: Option<f64>,
+    /// The hit ratio of each level, top down; none where it was asked for nothing.
+    pub hit_ratios: Vec<Option<f64>>,
+    /// Reads from the store, those for notices and preloads included.
+    pub store_reads: u64,
+    /// Writes to the store.
+    pub store_writes: u64,
+}
+
+impl Run {
+    /// Notes the windows of the run, and where those of time begin.
+    pub fn set_windows(&mut self, windows: &[Window], begins: Option<Vec<f64>>) {
+        let mut begin = 0;
+        let result = |(at, window): (usize, &Window)| {
+            let requests = window.requests();
+            let store = window.served.last().map_or(0, |at| at.reads + at.writes);
+            begin += requests;
+            WindowResult {
+                begin_requests: begin - requests,
+                begin_seconds: begins.as_ref().and_then(|begins| begins.get(at).copied()),
+                requests,
+                served: window.served.clone(),
+                combined_hit_ratio: (requests > 0)
+                    .then(|| (requests - store) as f64 / requests as f64),
+                hit_ratios: window.counters.iter().map(Counters::hit_ratio).collect(),
+                store_reads: window.store_reads,
+                store_writes: window.store_writes,
+            }
+        };
+        self.windows = windows.iter().enumerate().map(result).collect();
+    }
+}
+
+/// What came of the requests of one guest.
+#[derive(Clone, Debug, Serialize)]
+pub struct GuestResult {
+    /// The guest, from 0.
+    pub guest: u32,
+    /// The trace or the workload.
+    pub source: String,
+    /// The blocks of its own levels, top down, without the one that is shared.
+    pub capacities_blocks: Vec<u64>,
+    /// Requests counted.
+    pub requests: u64,
+    /// Requests that were reads.
+    pub reads: u64,
+    /// Requests that were writes.
+    pub writes: u64,
+    /// Where they were served: at each level, top down, and last by the store.
+    pub served: Vec<Served>,
+    /// Requests that some level served, per request; none where there were no requests.
+    pub combined_hit_ratio: Option<f64>,
+    /// Requests that no level could serve, per request.
+    pub miss_ratio: Option<f64>,
+    /// Bytes of those requests, per byte asked for.
+    pub byte_miss_ratio: Option<f64>,
+    /// Reads that no level could serve, per read.
+    pub read_miss_ratio: Option<f64>,
+}
+
 /// What came of one level; of a level that each guest has, the sum.
 #[derive(Clone, Debug, Serialize)]
 pub struct LevelResult {
     /// The policy, as written.
     pub policy: String,
-    /// Blocks that it, or each guest's copy of it, can hold.
+    /// Blocks that it, or each guest's copy of it, can hold; of copies that differ, the largest.
     pub capacity_blocks: u64,
     /// How many of it there are: one for each guest, or one that is shared.
     pub copies: u32,

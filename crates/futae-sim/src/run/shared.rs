@@ -163,7 +163,7 @@ impl Upper {
             progress,
         };
         let counted = missed - self.warmup_misses;
-        let mut found = Found::by(&mut drive, 1, self.warmup_misses, counted)?;
+        let mut found = Found::by(&mut drive, (1, 1), self.warmup_misses, counted)?;
         let hits = Served {
             reads: self.counters.hits,
             ..Served::default()

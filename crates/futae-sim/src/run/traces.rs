@@ -1,5 +1,7 @@
 //! Simulations of traces: read once, for any number of hierarchies.
 
+use super::noting::{Lengths, Noting};
+use super::order::{Asked, Clock, Order, Ordered, Times, schedule};
 use super::parallel::in_parallel;
 use super::plan::{Extras, next_uses};
 use super::view::ViewChoice;
@@ -8,17 +10,21 @@ use crate::link::Link;
 use crate::spec::LevelSpec;
 use crate::write_back::WriteMode;
 use futae_trace::{
-    BlockRequest, BlockStream, DenseTrace, Digest, Doubt, Request, RequestReader, TraceError,
-    TraceOptions, TraceReader, View,
+    BlockRequest, BlockStream, DenseTrace, Digest, Doubt, RequestReader, TraceOptions, TraceReader,
+    View,
 };
 use serde::{Serialize, Serializer};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::Instant;
 
-/// Traces in memory, one for each guest; the guests take turns, access by access.
+/// Traces in memory, one for each guest.
 pub struct Traces {
     guests: Vec<DenseTrace>,
+    /// Whose each access is, in order; empty where guests take turns, access by access.
+    schedule: Vec<u16>,
+    /// When each request was made, where that is kept.
+    clock: Option<Clock>,
     /// The length of each access of all guests; empty if all are equal.
     bytes: Vec<u32>,
     next_uses: OnceLock<Vec<u32>>,
@@ -33,6 +39,9 @@ pub struct TraceFacts {
     pub files: Vec<String>,
     /// Their formats.
     pub formats: Vec<&'static str>,
+    /// In which order several guests ask.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub order: Option<Ordered>,
     /// What of a request is a block: `start` (one, whatever its length) or `blocks`.
     pub view: &'static str,
     /// Requests in the files.
@@ -54,7 +63,7 @@ impl TraceFacts {
     /// Whether some trace has sizes that differ and are not used, so that nothing is known by bytes.
     #[must_use]
     pub fn sizes_ignored(&self) -> bool {
-        self.doubts.contains(&Doubt::SizesIgnored)
+        self.doubts.contains(&Doubt::SizesIgnored) || self.doubts.contains(&Doubt::SizesNotKept)
     }
 
     /// Of files of which nothing was read yet.
@@ -63,6 +72,7 @@ impl TraceFacts {
         Self {
             files: files.collect(),
             formats: Vec::new(),
+            order: None,
             view: "start",
             trace_requests: 0,
             accesses: 0,
@@ -76,6 +86,19 @@ impl TraceFacts {
 
 fn as_texts<S: Serializer>(doubts: &[Doubt], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_seq(doubts.iter().map(Doubt::to_string))
+}
+
+/// How traces are read.
+#[derive(Clone, Debug, Default)]
+pub struct Reading {
+    /// One for each trace. Blocks have the bytes of the first.
+    pub options: Vec<TraceOptions>,
+    /// What of a request is a block.
+    pub view: ViewChoice,
+    /// In which order guests ask.
+    pub order: Order,
+    /// Whether times are kept, 16 bytes a request, for windows and warm-ups by time.
+    pub keep_times: bool,
 }
 
 /// One hierarchy for traces.
@@ -96,126 +119,8 @@ pub struct TraceSimulation {
     pub requests: Option<u64>,
 }
 
-/// Lengths of requests, written down only once they differ.
-#[derive(Default)]
-struct Lengths {
-    all: Vec<u32>,
-    equal: usize,
-    first: u32,
-}
-
-impl Lengths {
-    fn add(&mut self, length: u64) {
-        let length = u32::try_from(length).unwrap_or(u32::MAX);
-        if self.all.is_empty() {
-            if self.equal == 0 {
-                self.first = length;
-            }
-            if length == self.first {
-                self.equal += 1;
-                return;
-            }
-            self.all = vec![self.first; self.equal];
-        }
-        self.all.push(length);
-    }
-
-    /// As [`add`](Self::add) so many times.
-    fn add_equal(&mut self, length: u64, count: usize) {
-        if count > 0 {
-            self.add(length);
-            if self.all.is_empty() {
-                self.equal += count - 1;
-            } else {
-                let last = self.all[self.all.len() - 1];
-                self.all.resize(self.all.len() + count - 1, last);
-            }
-        }
-    }
-
-    /// As [`add`](Self::add) of each, but quick while all are equal.
-    fn add_all(&mut self, requests: &[Request]) {
-        let is_same = |request: &Request| request.length_bytes == u64::from(self.first);
-        if self.equal > 0 && self.all.is_empty() && requests.iter().all(is_same) {
-            self.equal += requests.len();
-        } else {
-            requests.iter().for_each(|r| self.add(r.length_bytes));
-        }
-    }
-
-    fn get(&self, at: usize) -> u32 {
-        self.all.get(at).copied().unwrap_or(self.first)
-    }
-}
-
-/// A reader that writes lengths down, and tells how far it is.
-pub(super) struct Noting<'a> {
-    pub(super) reader: TraceReader,
-    lengths: Option<Lengths>,
-    whole: u64,
-    progress: &'a mut dyn FnMut(f64),
-}
-
-impl<'a> Noting<'a> {
-    /// A reader of `path` that only tells how far it is.
-    pub(super) fn progress_of(
-        path: &Path,
-        reader: TraceReader,
-        progress: &'a mut dyn FnMut(f64),
-    ) -> Self {
-        Self {
-            reader,
-            lengths: None,
-            whole: path.metadata().map_or(0, |metadata| metadata.len()),
-            progress,
-        }
-    }
-
-    fn tell_progress(&mut self) {
-        (self.progress)(self.reader.file_bytes_read() as f64 / self.whole.max(1) as f64);
-    }
-}
-
-impl Iterator for Noting<'_> {
-    type Item = Result<Request, TraceError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let next = self.reader.next();
-        if let (Some(lengths), Some(Ok(request))) = (&mut self.lengths, &next) {
-            lengths.add(request.length_bytes);
-        }
-        next
-    }
-}
-
-impl RequestReader for Noting<'_> {
-    fn path(&self) -> &Path {
-        self.reader.path()
-    }
-
-    fn read_batch(&mut self, batch: &mut Vec<Request>, limit: usize) -> Result<(), TraceError> {
-        let before = batch.len();
-        let outcome = self.reader.read_batch(batch, limit);
-        if let Some(lengths) = &mut self.lengths {
-            lengths.add_all(&batch[before..]);
-        }
-        self.tell_progress();
-        outcome
-    }
-
-    fn read_starts(&mut self, starts: &mut Vec<u64>, limit: usize) -> Option<u64> {
-        let before = starts.len();
-        let length = self.reader.read_starts(starts, limit)?;
-        if let Some(lengths) = &mut self.lengths {
-            lengths.add_equal(length, starts.len() - before);
-        }
-        self.tell_progress();
-        Some(length)
-    }
-}
-
 impl Traces {
-    /// Reads a trace for each guest, with blocks of `options.unit_bytes`. `progress` is given the
+    /// Reads a trace for each guest, all in the same way, merged as [`Order::Usual`] says. `progress` is given the
     /// fraction read, from 0 to 1.
     pub fn read(
         paths: &[PathBuf],
@@ -223,10 +128,25 @@ impl Traces {
         view: ViewChoice,
         progress: &mut dyn FnMut(f64),
     ) -> Result<Self, SimulationError> {
+        let reading = Reading {
+            options: vec![options.clone(); paths.len()],
+            view,
+            ..Reading::default()
+        };
+        Self::read_guests(paths, &reading, progress)
+    }
+
+    /// As [`read`](Self::read), each trace in its own way.
+    pub fn read_guests(
+        paths: &[PathBuf],
+        reading: &Reading,
+        progress: &mut dyn FnMut(f64),
+    ) -> Result<Self, SimulationError> {
+        let (order, view) = (reading.order, reading.view);
         let begin = Instant::now();
         let mut facts = TraceFacts::of(paths);
-        let (mut guests, mut lengths) = (Vec::new(), Vec::new());
-        for (at, path) in paths.iter().enumerate() {
+        let (mut guests, mut lengths, mut times) = (Vec::new(), Vec::new(), Vec::new());
+        for ((at, path), options) in paths.iter().enumerate().zip(&reading.options) {
             let reader = TraceReader::open(path, options)?;
             let format = reader.format();
             let choice = view;
@@ -235,6 +155,9 @@ impl Traces {
             let mut progress = |part| progress((at as f64 + part) / paths.len() as f64);
             let mut noting = Noting::progress_of(path, reader, &mut progress);
             noting.lengths = start.then(Lengths::default);
+            if paths.len() > 1 && order != Order::Turns || reading.keep_times {
+                noting.note_times(view);
+            }
             let trace = DenseTrace::read(&mut noting, view)?;
             if !start {
                 facts.view = "blocks";
@@ -250,25 +173,39 @@ impl Traces {
                 }
             }
             guests.push(trace);
-            lengths.push(noting.lengths.unwrap_or_else(|| Lengths {
-                first: u32::try_from(options.unit_bytes).unwrap_or(u32::MAX),
-                ..Lengths::default()
-            }));
+            times.extend(noting.times);
+            let equal = || Lengths::all_equal(options.unit_bytes);
+            lengths.push(noting.lengths.unwrap_or_else(equal));
         }
         facts.read_seconds = begin.elapsed().as_secs_f64();
-        Self::of(guests, lengths, facts)
+        Self::of(guests, lengths, (order, times, reading.keep_times), facts)
     }
 
     fn of(
         guests: Vec<DenseTrace>,
         lengths: Vec<Lengths>,
-        facts: TraceFacts,
+        (order, times, keep_times): (Order, Vec<Times>, bool),
+        mut facts: TraceFacts,
     ) -> Result<Self, SimulationError> {
         if guests.is_empty() {
             return Err(SimulationError::Empty);
         }
+        let (mut scheduled, mut clock) = (Vec::new(), None);
+        if guests.len() > 1 {
+            let (ordered, doubt) = Ordered::of(order, &times, &facts.files)?;
+            if let Some(together) = ordered.is_together() {
+                let (turns, merged) = schedule(&times, together);
+                (scheduled, clock) = (turns, keep_times.then_some(merged));
+            }
+            facts.doubts.extend(doubt);
+            facts.order = Some(ordered);
+        } else if keep_times {
+            clock = times.into_iter().next().and_then(Times::into_clock);
+        }
         Ok(Self {
-            bytes: in_turns(&guests, lengths),
+            bytes: in_order(&guests, &scheduled, lengths),
+            schedule: scheduled,
+            clock,
             guests,
             next_uses: OnceLock::new(),
             digest: OnceLock::new(),
@@ -296,18 +233,37 @@ impl Traces {
             guests.push(trace);
         }
         facts.read_seconds = begin.elapsed().as_secs_f64();
-        let lengths = guests.iter().map(|_| Lengths {
-            first: u32::try_from(block_bytes).unwrap_or(u32::MAX),
-            ..Lengths::default()
-        });
+        let lengths = guests.iter().map(|_| Lengths::all_equal(block_bytes));
         let lengths = lengths.collect();
-        Self::of(guests, lengths, facts)
+        Self::of(guests, lengths, (Order::Turns, Vec::new(), false), facts)
     }
 
     /// What was read.
     #[must_use]
     pub fn facts(&self) -> &TraceFacts {
         &self.facts
+    }
+
+    /// How many accesses there were before so many microseconds had gone by since the first; none where times are not
+    /// known, or were not kept.
+    #[must_use]
+    pub fn accesses_before(&self, us: u64) -> Option<u64> {
+        let clock = self.clock.as_ref()?;
+        let end = clock.first()?.0.saturating_add(us);
+        let before = clock.partition_point(|&(time, _)| time < end);
+        Some(before.checked_sub(1).map_or(0, |last| clock[last].1))
+    }
+
+    /// The time from the first request to the last, in microseconds, where times were kept.
+    #[must_use]
+    pub fn span_us(&self) -> Option<u64> {
+        let clock = self.clock.as_ref()?;
+        Some(clock.last()?.0 - clock.first()?.0)
+    }
+
+    /// The length of each access; empty if all are equal.
+    pub(super) fn lengths(&self) -> &[u32] {
+        &self.bytes
     }
 
     /// Blocks of the guest that has most.
@@ -319,6 +275,10 @@ impl Traces {
     pub(super) fn with_stream<T>(&self, act: impl FnOnce(&mut dyn BlockStream) -> T) -> T {
         match &self.guests[..] {
             [only] => act(&mut only.stream()),
+            guests if !self.schedule.is_empty() => {
+                let streams = guests.iter().map(DenseTrace::stream).collect();
+                act(&mut Asked::new(streams, self.blocks(), &self.schedule))
+            }
             guests => {
                 let streams = guests.iter().map(DenseTrace::stream).collect();
                 act(&mut Interleave::new(streams, self.blocks()))
@@ -412,15 +372,20 @@ impl Traces {
         };
         let ran = self.with_stream(|stream| plan.run_with(&extras, stream, progress));
         let mut run = ran?.0;
+        for (guest, file) in run.by_guest.iter_mut().zip(&self.facts.files) {
+            guest.source.clone_from(file);
+        }
         if self.facts.sizes_ignored() {
             run.byte_miss_ratio = None;
+            let guests = run.by_guest.iter_mut();
+            guests.for_each(|guest| guest.byte_miss_ratio = None);
         }
         Ok(run)
     }
 }
 
-/// The lengths of all guests' accesses in the order of their turns; none if all are equal.
-fn in_turns(guests: &[DenseTrace], mut lengths: Vec<Lengths>) -> Vec<u32> {
+/// The lengths of all guests' accesses in their order, by turns where there is no schedule; none if all are equal.
+fn in_order(guests: &[DenseTrace], schedule: &[u16], mut lengths: Vec<Lengths>) -> Vec<u32> {
     if let [only] = &mut lengths[..] {
         return std::mem::take(&mut only.all);
     }
@@ -430,6 +395,15 @@ fn in_turns(guests: &[DenseTrace], mut lengths: Vec<Lengths>) -> Vec<u32> {
         .all(|one| one.all.is_empty() && one.first == first)
     {
         return Vec::new();
+    }
+    if !schedule.is_empty() {
+        let mut next = vec![0; guests.len()];
+        let length = |&guest: &u16| {
+            let at = &mut next[usize::from(guest)];
+            *at += 1;
+            lengths[usize::from(guest)].get(*at - 1)
+        };
+        return schedule.iter().map(length).collect();
     }
     let counts: Vec<usize> = guests.iter().map(|guest| guest.ids().len()).collect();
     let longest = counts.iter().copied().max().unwrap_or(0);

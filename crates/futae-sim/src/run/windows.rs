@@ -1,6 +1,7 @@
 //! A run whose counts are kept by window: as many requests in each, one window behind the other.
 
 use super::drive::Drive;
+use super::found::sum;
 use super::plan::{Plan, next_uses};
 use super::requests::interleaved;
 use super::{Known, Requests, SimulationError, TraceSimulation};
@@ -124,6 +125,25 @@ impl Requests<'_> {
         let windows = u64::from(windows.max(1));
         let amount = self.amount(Some(spec.warmup_requests), spec.requests, windows)?;
         let (warmup, each) = (amount.warmup, amount.requests / windows);
+        let ends: Vec<u64> = (1..=windows).map(|window| warmup + window * each).collect();
+        self.until(spec, block_bytes, warmup, &ends, progress)
+    }
+
+    /// As [`in_windows`](Self::in_windows), with windows that end after these requests, counted from the first of
+    /// all; the first begins after so many requests of warm-up.
+    ///
+    /// # Errors
+    ///
+    /// As of any simulation.
+    pub fn until(
+        &self,
+        spec: &TraceSimulation,
+        block_bytes: u64,
+        warmup: u64,
+        ends: &[u64],
+        progress: &mut dyn FnMut(f64),
+    ) -> Result<Vec<Window>, SimulationError> {
+        let end = ends.last().copied().unwrap_or(warmup);
         let plan = Plan {
             levels: &spec.levels,
             links: &spec.links,
@@ -133,31 +153,42 @@ impl Requests<'_> {
             block_bytes,
             seed: spec.seed,
             warmup_requests: warmup,
-            requests: each * windows,
+            requests: end - warmup,
         };
         let shape = plan.shape(self.footprint_blocks()?)?;
         let machine = machine::build(&shape)?;
         let known = match plan.needs_future()? {
-            true => self.next_uses(warmup + each * windows, block_bytes)?,
+            true => self.next_uses(end, block_bytes)?,
             false => Cow::default(),
         };
-        self.with_stream(block_bytes, |stream| {
+        let bytes = match self {
+            Self::Traces(traces) => traces.lengths(),
+            Self::Workloads { .. } => &[],
+        };
+        let counted = self.with_stream(block_bytes, |stream| {
             let mut machine = machine;
             let drive = Drive {
                 stream,
                 known: Known {
                     next_uses: &known,
-                    bytes: &[],
+                    bytes,
                 },
                 machine: machine.as_mut(),
                 blocks: plan.blocks * u64::from(plan.guests),
                 digest: None,
                 sent: 0,
-                total: warmup + each * windows,
+                total: end,
                 progress,
             };
-            count(drive, shape.levels.len(), (warmup, each, windows))
-        })?
+            count(drive, (shape.levels.len(), plan.guests), warmup, ends)
+        })?;
+        let mut windows = counted?;
+        if bytes.is_empty() {
+            for at in windows.iter_mut().flat_map(|window| &mut window.served) {
+                at.bytes = (at.reads + at.writes) * block_bytes;
+            }
+        }
+        Ok(windows)
     }
 
     /// For each of the first requests, the number of the next one for the same block.
@@ -183,18 +214,21 @@ impl Requests<'_> {
 
 fn count(
     mut drive: Drive<'_>,
-    levels: usize,
-    (warmup, each, windows): (u64, u64, u64),
+    (levels, guests): (usize, u32),
+    warmup: u64,
+    ends: &[u64],
 ) -> Result<Vec<Window>, SimulationError> {
-    let mut served = vec![Served::default(); levels + 1];
+    let places = levels + 1;
+    let mut served = vec![Served::default(); places * guests as usize];
     drive.send(warmup, &mut served)?;
     let mut then = Counted::by(drive.machine);
-    let counted: Vec<Window> = (0..windows)
-        .map(|_| {
-            let mut served = vec![Served::default(); levels + 1];
-            drive.send(each, &mut served)?;
+    let counted: Vec<Window> = ends
+        .iter()
+        .map(|&end| {
+            let mut served = vec![Served::default(); places * guests as usize];
+            drive.send(end.saturating_sub(drive.sent), &mut served)?;
             let now = Counted::by(drive.machine);
-            let window = now.window_since(&then, served);
+            let window = now.window_since(&then, sum(&served, places));
             then = now;
             Ok(window)
         })

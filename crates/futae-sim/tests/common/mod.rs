@@ -17,7 +17,11 @@ pub fn hierarchy(levels: &[(&str, u32)], link: Link, blocks: u64) -> Hierarchy {
 pub fn guests(levels: &[(&str, u32)], link: Link, blocks: u64, guests: u32) -> Hierarchy {
     let shape = |&(policy, slots): &(&str, u32)| {
         let policy: PolicySpec = policy.parse().expect("a policy");
-        LevelShape { policy, slots }
+        LevelShape {
+            policy,
+            slots,
+            others: Vec::new(),
+        }
     };
     let shape = HierarchyShape {
         levels: levels.iter().map(shape).collect(),

@@ -5,11 +5,11 @@ use super::fields::{KindCode, TimeUnit};
 
 pub fn columns() -> Columns {
     Columns {
-        blanks: false,
         time: Some((4, TimeUnit::Micros)),
         volume: vec![0],
-        offset: (2, 1),
-        length: Some((3, 1)),
+        offset: Some((2, 1)),
+        length: vec![(3, 1)],
         kind: Some((1, KindCode::Words)),
+        ..Columns::default()
     }
 }

@@ -1,14 +1,13 @@
 //! The ARC paper's `.lis` files: `start length ignored number`, in blocks of 512 bytes; reads.
 
 use super::columns::Columns;
+use super::line::Separator;
 
 pub fn columns() -> Columns {
     Columns {
-        blanks: true,
-        time: None,
-        volume: Vec::new(),
-        offset: (0, 512),
-        length: Some((1, 512)),
-        kind: None,
+        separator: Separator::Blank,
+        offset: Some((0, 512)),
+        length: vec![(1, 512)],
+        ..Columns::default()
     }
 }

@@ -7,7 +7,7 @@ use super::TraceErrorKind;
 use super::context::{Context, Raw};
 use super::decoder::LineDecoder;
 use super::fields::{self, TimeUnit};
-use super::line::Fields;
+use super::line::{Fields, Separator};
 use crate::{Request, RequestKind};
 
 pub struct Blkparse;
@@ -28,7 +28,7 @@ impl LineDecoder for Blkparse {
         line: &str,
         context: &mut Context,
     ) -> Result<Option<Request>, TraceErrorKind> {
-        let fields = Fields::split(line, true);
+        let fields = Fields::split(line, Separator::Blank);
         let all = fields.all();
         if !is_event(all) || all[5] != "Q" {
             return Ok(None);

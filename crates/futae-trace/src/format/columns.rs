@@ -3,9 +3,9 @@
 
 use super::TraceErrorKind;
 use super::context::{Context, Raw};
-use super::decoder::LineDecoder;
+use super::decoder::{Keys, LineDecoder};
 use super::fields::{self, KindCode, TimeUnit};
-use super::line::{FIELDS_MAX, Fields};
+use super::line::{FIELDS_MAX, Fields, Separator};
 use crate::{Request, RequestKind};
 use futae_policy::VolumeId;
 use std::str::FromStr;
@@ -14,16 +14,20 @@ use std::str::FromStr;
 ///
 /// As text it is a list of `name=column` or `name=column:unit`: `offset` and `length` with the
 /// bytes of their unit (1), `time` with `s`, `ms`, `us`, `ns` or `filetime` (s), `kind` with
-/// `read0` or `read1` where it is a number, `volume`, any number of times, and `separator=blank`
-/// where the columns are not separated by commas. Only `offset` must be there:
-/// `time=0:s,volume=4,offset=1:512,length=2:512,kind=3:read0`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// `read0` or `read1` where it is a number, `volume`, any number of times, and `separator=blank`, `tab` or
+/// `semicolon` where the columns are not separated by commas. Only `offset` must be there:
+/// `time=0:s,volume=4,offset=1:512,length=2:512,kind=3:read0`. Where objects have names in place of offsets, `key`
+/// takes its place; several make one name, and several lengths add up: `time=0,key=1,length=2,length=3`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Columns {
-    pub(super) blanks: bool,
+    pub(super) separator: Separator,
     pub(super) time: Option<(usize, TimeUnit)>,
     pub(super) volume: Vec<usize>,
-    pub(super) offset: (usize, u64),
-    pub(super) length: Option<(usize, u64)>,
+    /// None where objects have keys.
+    pub(super) offset: Option<(usize, u64)>,
+    /// The columns that name an object together; none where there are offsets.
+    pub(super) key: Vec<usize>,
+    pub(super) length: Vec<(usize, u64)>,
     pub(super) kind: Option<(usize, KindCode)>,
 }
 
@@ -31,33 +35,32 @@ impl FromStr for Columns {
     type Err = TraceErrorKind;
 
     fn from_str(text: &str) -> Result<Self, TraceErrorKind> {
-        let mut columns = Self {
-            blanks: false,
-            time: None,
-            volume: Vec::new(),
-            offset: (FIELDS_MAX, 1),
-            length: None,
-            kind: None,
-        };
+        let mut columns = Self::default();
         for item in text.split(',') {
             columns.set(item.trim())?;
         }
-        if columns.offset.0 == FIELDS_MAX {
-            return Err(bad(text, "complete: the offset has no column"));
+        match (columns.offset.is_some(), columns.key.is_empty()) {
+            (false, true) => Err(bad(text, "complete: the offset has no column")),
+            (true, false) => Err(bad(text, "clear: it has both an offset and a key")),
+            _ if !columns.key.is_empty() && !columns.volume.is_empty() => {
+                Err(bad(text, "clear: in place of volume= name a further key="))
+            }
+            _ => Ok(columns),
         }
-        Ok(columns)
     }
 }
 
 impl Columns {
     fn set(&mut self, item: &str) -> Result<(), TraceErrorKind> {
-        let expected = "one of time=, volume=, offset=, length=, kind=, separator=";
+        let expected = "one of time=, volume=, offset=, key=, length=, kind=, separator=";
         let (name, value) = item.split_once('=').ok_or_else(|| bad(item, expected))?;
         if name == "separator" {
-            self.blanks = match value {
-                "blank" => true,
-                "comma" => false,
-                _ => return Err(bad(item, "separator=comma or separator=blank")),
+            self.separator = match value {
+                "comma" => Separator::Comma,
+                "blank" => Separator::Blank,
+                "tab" => Separator::Tab,
+                "semicolon" => Separator::Semicolon,
+                _ => return Err(bad(item, "separator=comma, blank, tab or semicolon")),
             };
             return Ok(());
         }
@@ -70,8 +73,9 @@ impl Columns {
         match name {
             "time" => self.time = Some((column, time_unit(item, unit)?)),
             "volume" if unit.is_none() => self.volume.push(column),
-            "offset" => self.offset = (column, unit_bytes(item, unit)?),
-            "length" => self.length = Some((column, unit_bytes(item, unit)?)),
+            "key" if unit.is_none() => self.key.push(column),
+            "offset" => self.offset = Some((column, unit_bytes(item, unit)?)),
+            "length" => self.length.push((column, unit_bytes(item, unit)?)),
             "kind" => {
                 let code = match unit {
                     None => KindCode::Words,
@@ -103,7 +107,12 @@ impl Columns {
             ("lba", 512),
             ("lba_512", 512),
             ("sector", 512),
-        ])?;
+        ]);
+        let key = find(&[("key", 0), ("object", 0), ("object_id", 0), ("obj_id", 0)]);
+        let key = match (offset, key) {
+            (Some(_), _) => None,
+            (None, key) => Some(key?.0),
+        };
         let length = find(&[
             ("length", 1),
             ("length_bytes", 1),
@@ -112,6 +121,8 @@ impl Columns {
             ("bytes", 1),
             ("len_512", 512),
             ("sectors", 512),
+            ("object_size", 1),
+            ("obj_size", 1),
         ]);
         let time = find(&[
             ("time", 1_000_000),
@@ -145,13 +156,19 @@ impl Columns {
             ("device_id", 0),
             ("disk", 0),
         ]);
-        let volume = volume.map(|(column, _)| column).into_iter().collect();
+        // Objects with the same key on two volumes are two.
+        let volume = volume.map(|(column, _)| column);
+        let (volume, key) = match key {
+            None => (volume.into_iter().collect(), Vec::new()),
+            Some(key) => (Vec::new(), volume.into_iter().chain([key]).collect()),
+        };
         Some(Self {
-            blanks: false,
+            separator: Separator::Comma,
             time,
             volume,
             offset,
-            length,
+            key,
+            length: length.into_iter().collect(),
             kind,
         })
     }
@@ -222,37 +239,92 @@ impl ColumnDecoder {
             }
         }
     }
+
+    fn time_us(&self, fields: &Fields<'_>) -> Result<Option<u64>, TraceErrorKind> {
+        let Some((column, unit)) = self.columns.time else {
+            return Ok(None);
+        };
+        // An empty field is a time that is not known.
+        match fields.get(column, "time")? {
+            "" => Ok(None),
+            time => fields::time_us(time, unit).map(Some),
+        }
+    }
+
+    fn length_bytes(&self, fields: &Fields<'_>) -> Result<u64, TraceErrorKind> {
+        let lengths = self.columns.length.iter();
+        let of = |&(column, unit)| fields::bytes(fields.get(column, "length")?, unit);
+        lengths.map(of).try_fold(0u64, |sum, length| {
+            sum.checked_add(length?).ok_or(TraceErrorKind::OutOfRange)
+        })
+    }
+
+    fn keyed(
+        &mut self,
+        fields: &Fields<'_>,
+        kind: RequestKind,
+        context: &mut Context,
+    ) -> Result<Request, TraceErrorKind> {
+        self.name.clear();
+        for &column in &self.columns.key {
+            if !self.name.is_empty() {
+                self.name.push('\t');
+            }
+            self.name.push_str(fields.get(column, "key")?);
+        }
+        let length = match self.columns.length[..] {
+            [] => None,
+            _ => Some(self.length_bytes(fields)?),
+        };
+        context.named(&self.name, length, kind, self.time_us(fields)?)
+    }
 }
 
 impl LineDecoder for ColumnDecoder {
+    fn keys(&self) -> Option<Keys> {
+        let has_sizes = !self.columns.length.is_empty();
+        (!self.columns.key.is_empty()).then_some(Keys { has_sizes })
+    }
+
     fn decode(
         &mut self,
         line: &str,
         context: &mut Context,
     ) -> Result<Option<Request>, TraceErrorKind> {
-        let fields = Fields::split(line, self.columns.blanks);
-        let offset = fields.get(self.columns.offset.0, "offset")?;
-        if std::mem::take(&mut self.first) && offset.starts_with(|c: char| c.is_alphabetic()) {
+        let fields = Fields::split(line, self.columns.separator);
+        let is_first = std::mem::take(&mut self.first);
+        let is_name = |text: &str| text.starts_with(|c: char| c.is_alphabetic());
+        let Some((column, unit)) = self.columns.offset else {
+            // Keys may begin with a letter, so a line of names is known by what are numbers else.
+            let numbers = self.columns.time.map(|(column, _)| column);
+            let mut numbers = numbers
+                .into_iter()
+                .chain(self.columns.length.iter().map(|it| it.0));
+            let names = |column: usize| fields.all().get(column).is_some_and(|text| is_name(text));
+            if is_first && numbers.any(names) {
+                return Ok(None);
+            }
+            let kind = match self.columns.kind {
+                Some((column, code)) => fields::operation(fields.get(column, "kind")?, code)?,
+                None => Some(RequestKind::Read),
+            };
+            return match kind {
+                Some(kind) => self.keyed(&fields, kind, context).map(Some),
+                None => Ok(None),
+            };
+        };
+        let offset = fields.get(column, "offset")?;
+        if is_first && is_name(offset) {
             return Ok(None);
         }
         let raw = Raw {
-            offset_bytes: fields::bytes(offset, self.columns.offset.1)?,
-            length_bytes: match self.columns.length {
-                Some((column, unit)) => fields::bytes(fields.get(column, "length")?, unit)?,
-                None => 0,
-            },
+            offset_bytes: fields::bytes(offset, unit)?,
+            length_bytes: self.length_bytes(&fields)?,
             kind: match self.columns.kind {
                 Some((column, code)) => fields::kind(fields.get(column, "kind")?, code)?,
                 None => RequestKind::Read,
             },
-            time_us: match self.columns.time {
-                // An empty field is a time that is not known.
-                Some((column, unit)) => match fields.get(column, "time")? {
-                    "" => None,
-                    time => Some(fields::time_us(time, unit)?),
-                },
-                None => None,
-            },
+            time_us: self.time_us(&fields)?,
             volume: self.volume(&fields, context)?,
         };
         context.request(raw).map(Some)

@@ -5,12 +5,16 @@ use crate::dense::SECTOR_BYTES;
 use crate::{Request, RequestKind};
 use futae_policy::VolumeId;
 use hashbrown::HashMap;
+use siphasher::sip128::{Hasher128, SipHasher13};
+use std::hash::Hasher;
 use std::slice::ChunksExact;
 
 /// The longest request that is believed.
 pub const REQUEST_BYTES_MAX: u64 = 1 << 30;
 /// Where the blocks of hashed keys begin.
 const KEYED_BYTES: u64 = 1 << 62;
+/// Bytes from one sized object to the next, so that no two overlap however they are cut into blocks.
+const OBJECT_BYTES: u64 = 1 << 32;
 /// The longest name of a volume.
 const NAME_BYTES_MAX: usize = 1024;
 
@@ -25,6 +29,8 @@ pub struct Context {
     volumes: Vec<String>,
     last: u16,
     hashed: HashMap<u64, u64>,
+    /// Numbers of objects by the hash of their names.
+    named: HashMap<u128, u64>,
 }
 
 /// What a record says, before it is checked.
@@ -47,6 +53,7 @@ impl Context {
             volumes: Vec::new(),
             last: 0,
             hashed: HashMap::new(),
+            named: HashMap::new(),
         }
     }
 
@@ -129,6 +136,44 @@ impl Context {
             offset_bytes,
             length_bytes: self.unit_bytes,
             kind: RequestKind::Read,
+            time_us,
+        })
+    }
+
+    /// A request for the object of this name; `length_bytes` is its size, none where the trace has no sizes.
+    ///
+    /// Objects are numbered as they come, and known by 128 bits of a hash: of 2^32 objects, more than a simulation takes,
+    /// two get the same hash with a chance below 10^-19.
+    pub fn named(
+        &mut self,
+        name: &str,
+        length_bytes: Option<u64>,
+        kind: RequestKind,
+        time_us: Option<u64>,
+    ) -> Result<Request, TraceErrorKind> {
+        let mut hasher = SipHasher13::new();
+        hasher.write(name.as_bytes());
+        let next = self.named.len() as u64;
+        let number = *self
+            .named
+            .entry(hasher.finish128().as_u128())
+            .or_insert(next);
+        let (apart, length_bytes) = match length_bytes {
+            Some(length) if length >= OBJECT_BYTES => {
+                return Err(TraceErrorKind::ObjectTooLarge { bytes: length });
+            }
+            Some(length) => (OBJECT_BYTES, length),
+            None => (self.unit_bytes, self.unit_bytes),
+        };
+        let offset_bytes = number
+            .checked_mul(apart)
+            .ok_or(TraceErrorKind::OutOfRange)?;
+        Ok(Request {
+            guest: self.guest,
+            volume: VolumeId(0),
+            offset_bytes,
+            length_bytes,
+            kind,
             time_us,
         })
     }

@@ -4,8 +4,30 @@ use super::TraceErrorKind;
 use super::context::Context;
 use crate::Request;
 
+/// What is known of a trace whose records name objects, not places on a volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keys {
+    /// Whether its objects have sizes.
+    pub has_sizes: bool,
+}
+
 /// Takes requests out of the lines of a text.
 pub trait LineDecoder: Send {
+    /// Where records name objects, what else they say.
+    fn keys(&self) -> Option<Keys> {
+        None
+    }
+
+    /// Whether a line may hold more than one request.
+    fn repeats(&self) -> bool {
+        false
+    }
+
+    /// Further requests of the line that was decoded last, one at a time.
+    fn further(&mut self, _context: &mut Context) -> Result<Option<Request>, TraceErrorKind> {
+        Ok(None)
+    }
+
     /// The request of a line; none if the line has none and should not.
     fn decode(
         &mut self,
@@ -72,6 +94,11 @@ pub trait RecordDecoder: Send {
 
 /// Takes requests out of the rows of a file that cannot be read from its beginning to its end.
 pub trait TableDecoder: Send {
+    /// Where rows name objects, what else they say.
+    fn keys(&self) -> Option<Keys> {
+        None
+    }
+
     /// Whether there is no further row.
     fn at_end(&mut self) -> Result<bool, TraceErrorKind>;
 
@@ -86,9 +113,16 @@ pub trait TableDecoder: Send {
 pub enum Decoder {
     Lines(Box<dyn LineDecoder>),
     Records(Box<dyn RecordDecoder>),
-    #[cfg_attr(
-        not(feature = "parquet"),
-        expect(dead_code, reason = "no format needs it")
-    )]
     Table(Box<dyn TableDecoder>),
+}
+
+impl Decoder {
+    /// Where records name objects, what else they say.
+    pub fn keys(&self) -> Option<Keys> {
+        match self {
+            Self::Lines(decoder) => decoder.keys(),
+            Self::Records(_) => None,
+            Self::Table(decoder) => decoder.keys(),
+        }
+    }
 }

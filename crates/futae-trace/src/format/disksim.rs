@@ -6,6 +6,7 @@
 
 use super::columns::Columns;
 use super::fields::{KindCode, TimeUnit};
+use super::line::Separator;
 
 pub fn columns(head: &[u8]) -> Columns {
     let first = head
@@ -13,7 +14,7 @@ pub fn columns(head: &[u8]) -> Columns {
         .find(|field| !field.is_empty());
     let millis = first.is_some_and(|time| time.contains(&b'.'));
     Columns {
-        blanks: true,
+        separator: Separator::Blank,
         time: Some((
             0,
             if millis {
@@ -23,8 +24,9 @@ pub fn columns(head: &[u8]) -> Columns {
             },
         )),
         volume: vec![1],
-        offset: (2, 512),
-        length: Some((3, 512)),
+        offset: Some((2, 512)),
+        length: vec![(3, 512)],
         kind: Some((4, KindCode::ReadIsOdd)),
+        ..Columns::default()
     }
 }

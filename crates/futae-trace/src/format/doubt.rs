@@ -2,7 +2,7 @@
 //! option that settles it.
 
 use super::context::REQUEST_BYTES_MAX;
-use super::line::Fields;
+use super::line::{Fields, Separator};
 use super::{Columns, Format, oracle};
 
 /// So many records are needed before a pattern in all of them means anything.
@@ -40,6 +40,23 @@ pub enum Doubt {
         "the objects differ in size, and futae gives each one block, so the byte miss ratio is not known"
     )]
     SizesIgnored,
+    /// The objects have sizes, and the trace cannot be kept, since it can be read only once.
+    #[error(
+        "the sizes of objects are not kept in one pass, so the byte miss ratio is not known; read the trace from a file"
+    )]
+    SizesNotKept,
+    /// Traces of several guests were recorded at different times.
+    #[error(
+        "the traces were recorded at different times, so each counts from its first request; `futae sim --order recorded` takes \
+         the times as they are"
+    )]
+    TimesApart,
+    /// One of several guests' traces has no times.
+    #[error(
+        "not every trace has times, so the guests take turns request by request, however often each asks in truth; \
+         `futae sim --order turns` says that this is meant"
+    )]
+    TimesMissing,
 }
 
 impl Doubt {
@@ -69,12 +86,12 @@ pub fn doubts(
 /// Whether each record names one block by its number, in a format that could say more: all lengths of a `.lis` file are 1
 /// where its starts are page numbers.
 pub fn names_blocks(format: Format, head: &[u8]) -> bool {
-    let lengths = || numbers(head, true, &[1]).map(|fields| fields[0]);
+    let lengths = || numbers(head, Separator::Blank, &[1]).map(|fields| fields[0]);
     format == Format::Arc && lengths().count() >= RECORDS_MIN && lengths().all(|length| length == 1)
 }
 
 fn sectors(head: &[u8]) -> Option<Doubt> {
-    let records = || numbers(head, true, &[2, 3]);
+    let records = || numbers(head, Separator::Blank, &[2, 3]);
     let in_bytes = |fields: [u64; 2]| {
         let [offset, length] = fields;
         offset % 512 == 0 && length % 512 == 0 && length > 0 && length <= REQUEST_BYTES_MAX
@@ -89,9 +106,9 @@ fn sectors(head: &[u8]) -> Option<Doubt> {
 }
 
 fn offsets(columns: &Columns, head: &[u8], block_bytes: u64) -> Option<Doubt> {
-    let (column, unit) = columns.offset;
+    let (column, unit) = columns.offset?;
     let columns_read = [column];
-    let offsets = || numbers(head, columns.blanks, &columns_read).map(|fields| fields[0]);
+    let offsets = || numbers(head, columns.separator, &columns_read).map(|fields| fields[0]);
     let differ = || {
         let mut blocks: Vec<(u64, u64)> = offsets()
             .map(|offset| offset.saturating_mul(unit))
@@ -101,21 +118,21 @@ fn offsets(columns: &Columns, head: &[u8], block_bytes: u64) -> Option<Doubt> {
         blocks.dedup();
         blocks.windows(2).any(|pair| pair[0].0 == pair[1].0)
     };
-    (columns.length.is_none() && block_bytes > 0 && differ())
+    (columns.length.is_empty() && block_bytes > 0 && differ())
         .then_some(Doubt::OffsetsMayBeKeys { block_bytes })
 }
 
 /// The numbers in these columns of whole lines, without lines that lack one of them.
 fn numbers<'a>(
     head: &'a [u8],
-    blanks: bool,
+    separator: Separator,
     columns: &'a [usize],
 ) -> impl Iterator<Item = Vec<u64>> + 'a {
     // The last line may be cut off.
     let lines = head.split(|&byte| byte == b'\n').rev().skip(1);
     lines.filter_map(move |line| {
         let line = str::from_utf8(line).ok()?;
-        let fields = Fields::split(line, blanks);
+        let fields = Fields::split(line, separator);
         let number = |&column: &usize| fields.all().get(column)?.parse().ok();
         columns.iter().map(number).collect()
     })

@@ -84,6 +84,12 @@ pub enum TraceErrorKind {
         /// What belongs there.
         expected: &'static str,
     },
+    /// A line that is not the JSON it should be.
+    #[error("the line is no request in JSON: {0}")]
+    Json(String),
+    /// An archive that cannot be used.
+    #[error("{0}")]
+    Archive(String),
     /// A binary record that is not of this format.
     #[error("the bytes are not a {format} record")]
     NotARecord {
@@ -111,6 +117,12 @@ pub enum TraceErrorKind {
     #[error("the request is {bytes} bytes long, more than 1 GiB")]
     TooLong {
         /// Its length.
+        bytes: u64,
+    },
+    /// An object larger than any that is believed.
+    #[error("the object is {bytes} bytes large, more than 4 GiB")]
+    ObjectTooLarge {
+        /// Its size.
         bytes: u64,
     },
     /// More volumes than can be numbered.
@@ -167,10 +179,12 @@ impl TraceErrorKind {
             Self::Missing { .. }
                 | Self::Field { .. }
                 | Self::NotARecord { .. }
+                | Self::Json(_)
                 | Self::Truncated { .. }
                 | Self::LineTooLong { .. }
                 | Self::OutOfRange
                 | Self::TooLong { .. }
+                | Self::ObjectTooLarge { .. }
         )
     }
 }

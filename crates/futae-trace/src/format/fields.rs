@@ -96,6 +96,40 @@ pub fn kind(text: &str, code: KindCode) -> Result<RequestKind, TraceErrorKind> {
     }
 }
 
+/// As [`kind`], and what clients of key-value stores do, too. None is what neither reads nor writes an object, such
+/// as its deletion: a simulated cache has no use for it.
+pub fn operation(text: &str, code: KindCode) -> Result<Option<RequestKind>, TraceErrorKind> {
+    if code != KindCode::Words {
+        return kind(text, code).map(Some);
+    }
+    let is = |words: &[&str]| words.iter().any(|word| text.eq_ignore_ascii_case(word));
+    let reads = ["get", "gets", "get_lease", "lease_get", "gat", "read", "r"];
+    let writes = [
+        "set",
+        "add",
+        "replace",
+        "cas",
+        "append",
+        "prepend",
+        "incr",
+        "decr",
+        "lease_set",
+        "set_lease",
+        "put",
+        "write",
+        "w",
+    ];
+    if is(&reads) {
+        Ok(Some(RequestKind::Read))
+    } else if is(&writes) {
+        Ok(Some(RequestKind::Write))
+    } else if is(&["delete", "del", "touch", "invalidate"]) {
+        Ok(None)
+    } else {
+        Err(wrong(text, "an operation such as get, set or delete"))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::{KindCode, RequestKind, TimeUnit, kind, time_us};

@@ -8,7 +8,7 @@ use super::TraceErrorKind;
 use super::context::{Context, Raw};
 use super::decoder::LineDecoder;
 use super::fields::{self, TimeUnit};
-use super::line::Fields;
+use super::line::{Fields, Separator};
 use crate::{Request, RequestKind};
 
 const VERSION_2: &str = "fio version 2 iolog";
@@ -44,7 +44,7 @@ impl LineDecoder for Iolog {
         if line == VERSION_2 || line == VERSION_3 {
             return Ok(None);
         }
-        let fields = Fields::split(line, true);
+        let fields = Fields::split(line, Separator::Blank);
         let first = usize::from(self.timed);
         let file = fields.get(first, "file")?;
         let kind = match fields.get(first + 1, "action")? {

@@ -6,11 +6,10 @@ use super::fields::{KindCode, TimeUnit};
 
 pub fn columns() -> Columns {
     Columns {
-        blanks: false,
         time: Some((0, TimeUnit::Millis)),
-        volume: Vec::new(),
-        offset: (4, 1),
-        length: Some((3, 1)),
+        offset: Some((4, 1)),
+        length: vec![(3, 1)],
         kind: Some((2, KindCode::ReadIs1)),
+        ..Columns::default()
     }
 }

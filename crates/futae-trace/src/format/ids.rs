@@ -4,9 +4,9 @@
 
 use super::TraceErrorKind;
 use super::context::Context;
-use super::decoder::{LineDecoder, RecordDecoder};
+use super::decoder::{Keys, LineDecoder, RecordDecoder};
 use super::fields::number;
-use crate::Request;
+use crate::{Request, RequestKind};
 
 /// One decimal number a line.
 pub struct Text;
@@ -22,6 +22,24 @@ impl LineDecoder for Text {
             "*" => Ok(None),
             _ => context.key(number(line)?, None).map(Some),
         }
+    }
+}
+
+/// One name a line, whatever is in it.
+pub struct Names;
+
+impl LineDecoder for Names {
+    fn keys(&self) -> Option<Keys> {
+        Some(Keys { has_sizes: false })
+    }
+
+    fn decode(
+        &mut self,
+        line: &str,
+        context: &mut Context,
+    ) -> Result<Option<Request>, TraceErrorKind> {
+        let named = context.named(line, None, RequestKind::Read, None);
+        named.map(Some)
     }
 }
 

@@ -7,6 +7,7 @@ mod alibaba;
 mod arc;
 mod blkparse;
 mod blktrace;
+mod cachelib;
 mod columns;
 mod compression;
 mod context;
@@ -16,20 +17,27 @@ mod doubt;
 mod error;
 mod fields;
 mod fio;
+mod fiu;
 mod flashnet;
 mod ids;
 mod line;
 mod meter;
 mod msr;
+mod octf;
 mod oracle;
 #[cfg(feature = "parquet")]
 mod parquet;
+mod prefix;
 mod reader;
 mod sniff;
 mod spc;
 mod systor;
 mod tencent;
+mod tencent_photo;
+mod tragen;
+mod twitter;
 mod vscsi;
+mod wikipedia;
 
 pub use columns::Columns;
 pub use compression::Compression;
@@ -89,6 +97,24 @@ pub enum Format {
     FioIolog,
     /// Parquet, with columns named as in a CSV.
     Parquet,
+    /// One name a line, whatever is in it.
+    Keys,
+    /// Twitter's cache clusters, CSV.
+    Twitter,
+    /// Meta's key-value cache, CSV.
+    CacheLib,
+    /// Wikipedia's CDN, 2019.
+    Wikipedia,
+    /// TRAGEN's synthetic CDN traces, CSV.
+    Tragen,
+    /// Tencent's photo cache.
+    TencentPhoto,
+    /// FIU's block traces with hashes of the data.
+    Fiu,
+    /// Open CAS's traces: one queue's file, or a tar of them.
+    Octf,
+    /// Prefixes of requests to language models (Mooncake), a JSON object a line.
+    Prefix,
 }
 
 impl Format {
@@ -105,7 +131,7 @@ impl Format {
     ];
 
     /// Every format.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 30] = [
         Self::OracleGeneral,
         Self::Vscsi1,
         Self::Vscsi2,
@@ -127,6 +153,15 @@ impl Format {
         Self::Blkparse,
         Self::FioIolog,
         Self::Parquet,
+        Self::Keys,
+        Self::Twitter,
+        Self::CacheLib,
+        Self::Wikipedia,
+        Self::Tragen,
+        Self::TencentPhoto,
+        Self::Fiu,
+        Self::Octf,
+        Self::Prefix,
     ];
 
     /// The name on command lines.
@@ -154,6 +189,15 @@ impl Format {
             Self::Blkparse => "blkparse",
             Self::FioIolog => "fio-iolog",
             Self::Parquet => "parquet",
+            Self::Keys => "keys",
+            Self::Twitter => "twitter",
+            Self::CacheLib => "cachelib",
+            Self::Wikipedia => "wikipedia",
+            Self::Tragen => "tragen",
+            Self::TencentPhoto => "tencent-photo",
+            Self::Fiu => "fiu",
+            Self::Octf => "octf",
+            Self::Prefix => "prefix",
         }
     }
 
@@ -219,6 +263,19 @@ impl Format {
             Self::Blktrace => Decoder::Records(Box::new(blktrace::Blktrace::new(head))),
             Self::Blkparse => Decoder::Lines(Box::new(blkparse::Blkparse)),
             Self::FioIolog => Decoder::Lines(Box::new(fio::Iolog::new(head))),
+            Self::Keys => Decoder::Lines(Box::new(ids::Names)),
+            Self::Twitter => by_columns(twitter::columns()),
+            Self::CacheLib => {
+                let decoder = cachelib::CacheLib::new(head).ok_or(TraceErrorKind::NoColumns)?;
+                Decoder::Lines(Box::new(decoder))
+            }
+            Self::Wikipedia => by_columns(wikipedia::columns(head)),
+            Self::Tragen => by_columns(tragen::columns()),
+            Self::TencentPhoto => by_columns(tencent_photo::columns()),
+            Self::Fiu => by_columns(fiu::columns()),
+            Self::Prefix => Decoder::Lines(Box::new(prefix::Prefixes::new(head))),
+            // These two are made where the whole of the data is at hand.
+            Self::Octf => return Err(TraceErrorKind::NotARecord { format: "octf" }),
             Self::Parquet => return Err(TraceErrorKind::NoParquet),
         })
     }
@@ -241,6 +298,7 @@ impl FromStr for Format {
             "lirs" | "txt" => Some(Self::Ids),
             "lis" => Some(Self::Arc),
             "fio" | "iolog" => Some(Self::FioIolog),
+            "mooncake" => Some(Self::Prefix),
             _ => Self::ALL.into_iter().find(|format| format.name() == name),
         };
         alias.ok_or_else(|| {

@@ -7,11 +7,11 @@ use super::fields::{KindCode, TimeUnit};
 
 pub fn columns() -> Columns {
     Columns {
-        blanks: false,
         time: Some((0, TimeUnit::FileTime)),
         volume: vec![1, 2],
-        offset: (4, 1),
-        length: Some((5, 1)),
+        offset: Some((4, 1)),
+        length: vec![(5, 1)],
         kind: Some((3, KindCode::Words)),
+        ..Columns::default()
     }
 }

@@ -7,7 +7,7 @@
 use super::TraceErrorKind;
 use super::columns::Columns;
 use super::context::{Context, Raw};
-use super::decoder::TableDecoder;
+use super::decoder::{Keys, TableDecoder};
 use super::fields::{self, TimeUnit};
 use crate::{Request, RequestKind};
 use futae_policy::VolumeId;
@@ -63,11 +63,12 @@ impl Parquet {
             Some(columns) => columns,
             None => Columns::of_header(&names).ok_or(TraceErrorKind::NoColumns)?,
         };
-        let mut wanted = vec![columns.offset.0];
-        wanted.extend(columns.length.map(|(column, _)| column));
+        let mut wanted: Vec<usize> = columns.offset.iter().map(|it| it.0).collect();
+        wanted.extend(columns.length.iter().map(|(column, _)| column));
         wanted.extend(columns.kind.map(|(column, _)| column));
         wanted.extend(columns.time.map(|(column, _)| column));
         wanted.extend(&columns.volume);
+        wanted.extend(&columns.key);
         for &column in &wanted {
             let Some(column) = schema.columns().get(column) else {
                 return Err(TraceErrorKind::Missing {
@@ -148,7 +149,7 @@ impl Parquet {
         Ok(())
     }
 
-    fn row(&self, context: &mut Context) -> Result<Request, TraceErrorKind> {
+    fn row(&self, context: &mut Context) -> Result<Option<Request>, TraceErrorKind> {
         let mut cells = self
             .open
             .iter()
@@ -162,14 +163,19 @@ impl Parquet {
             let whole = column.whole(cell)?;
             whole.checked_mul(unit).ok_or(TraceErrorKind::OutOfRange)
         };
-        let offset_bytes = bytes(next()?, self.columns.offset.1)?;
-        let length_bytes = match self.columns.length {
+        let offset_bytes = match self.columns.offset {
             Some((_, unit)) => bytes(next()?, unit)?,
             None => 0,
         };
+        let mut length_bytes = 0u64;
+        for &(_, unit) in &self.columns.length {
+            let length = length_bytes.checked_add(bytes(next()?, unit)?);
+            length_bytes = length.ok_or(TraceErrorKind::OutOfRange)?;
+        }
         let kind = match self.columns.kind {
-            Some((_, code)) => fields::kind(&next()?.1.text(), code)?,
-            None => RequestKind::Read,
+            Some((_, code)) if self.has_keys() => fields::operation(&next()?.1.text(), code)?,
+            Some((_, code)) => Some(fields::kind(&next()?.1.text(), code)?),
+            None => Some(RequestKind::Read),
         };
         let time_us = match self.columns.time {
             Some((_, unit)) => {
@@ -178,24 +184,39 @@ impl Parquet {
             }
             None => None,
         };
-        let volume = match self.columns.volume[..] {
+        let Some(kind) = kind else { return Ok(None) };
+        let names: Vec<String> = cells.map(|(_, cell)| cell.text()).collect();
+        if self.has_keys() {
+            let length = (!self.columns.length.is_empty()).then_some(length_bytes);
+            return context
+                .named(&names.join("\t"), length, kind, time_us)
+                .map(Some);
+        }
+        let volume = match names[..] {
             [] => VolumeId(0),
-            _ => {
-                let names: Vec<String> = cells.map(|(_, cell)| cell.text()).collect();
-                context.volume(&names.join("."))?
-            }
+            _ => context.volume(&names.join("."))?,
         };
-        context.request(Raw {
+        let raw = Raw {
             volume,
             offset_bytes,
             length_bytes,
             kind,
             time_us,
-        })
+        };
+        context.request(raw).map(Some)
+    }
+
+    fn has_keys(&self) -> bool {
+        !self.columns.key.is_empty()
     }
 }
 
 impl TableDecoder for Parquet {
+    fn keys(&self) -> Option<Keys> {
+        let has_sizes = !self.columns.length.is_empty();
+        self.has_keys().then_some(Keys { has_sizes })
+    }
+
     fn at_end(&mut self) -> Result<bool, TraceErrorKind> {
         guarded(|| self.fill())?;
         Ok(self.next == self.rows)
@@ -208,7 +229,7 @@ impl TableDecoder for Parquet {
     fn decode(&mut self, context: &mut Context) -> Result<Option<Request>, TraceErrorKind> {
         let request = self.row(context);
         self.next += 1;
-        request.map(Some)
+        request
     }
 }
 

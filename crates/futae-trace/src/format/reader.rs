@@ -4,7 +4,7 @@ use super::compression::{Compression, Source, decompress};
 use super::context::Context;
 use super::decoder::{Decoder, RecordDecoder};
 use super::meter::{Limited, Meter, Metered};
-use super::{Columns, Doubt, Format, TraceError, TraceErrorKind, doubt, sniff};
+use super::{Columns, Doubt, Format, TraceError, TraceErrorKind, doubt, octf, sniff};
 use crate::Request;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 /// How much of the data is looked at to tell the format.
 const HEAD_BYTES: usize = 16 << 10;
 const BUFFER_BYTES: usize = 64 << 10;
+const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 /// The longest line that is read.
 const LINE_BYTES_MAX: usize = 64 << 10;
 
@@ -122,6 +123,9 @@ pub struct TraceReader {
     /// Whether a request was found.
     found: bool,
     names_blocks: bool,
+    has_sizes: bool,
+    /// Whether a line may hold more than one request.
+    repeats: bool,
     doubts: Vec<Doubt>,
     buffer: Vec<u8>,
 }
@@ -175,6 +179,13 @@ impl TraceReader {
             .by_ref()
             .take(HEAD_BYTES as u64)
             .read_to_end(&mut head)?;
+        // Spreadsheets begin a text with the mark of its byte order.
+        let mark = if head.starts_with(BYTE_ORDER_MARK) {
+            BYTE_ORDER_MARK.len()
+        } else {
+            0
+        };
+        head.drain(..mark);
         let columns = options.columns.clone();
         let format = match (options.format, &columns) {
             (Some(Format::Parquet), _) => Format::Parquet,
@@ -198,26 +209,33 @@ impl TraceReader {
             let data: Source = Box::new(Cursor::new(head).chain(bytes));
             let decoder = table(plain.then_some(path), data, columns)?;
             (decoder, Box::new(io::empty()) as Source)
+        } else if format == Format::Octf {
+            let octf = octf::Octf::new(Cursor::new(head).chain(bytes))?;
+            let decoder = Decoder::Table(Box::new(octf));
+            (decoder, Box::new(io::empty()) as Source)
         } else {
             let decoder = format.decoder(columns, &head)?;
             (decoder, Box::new(Cursor::new(head).chain(bytes)) as Source)
         };
+        let keys = decoder.keys();
         Ok(Self {
             path: path.to_owned(),
             format,
             compression,
             input: BufReader::with_capacity(BUFFER_BYTES, whole),
             meter,
-            decoder,
             context: Context::new(options.guest, options.unit_bytes),
             skip_bad: options.skip_bad,
             record: 0,
-            byte: 0,
+            byte: mark as u64,
             skipped: 0,
             ended: false,
             found: false,
-            names_blocks,
+            names_blocks: names_blocks || keys.is_some(),
+            has_sizes: keys.is_some_and(|keys| keys.has_sizes),
+            repeats: matches!(&decoder, Decoder::Lines(decoder) if decoder.repeats()),
             doubts,
+            decoder,
             buffer: Vec::new(),
         })
     }
@@ -232,6 +250,12 @@ impl TraceReader {
     #[must_use]
     pub fn names_blocks(&self) -> bool {
         self.names_blocks
+    }
+
+    /// Whether each record names an object that has a size of its own: then lengths of requests are sizes of objects.
+    #[must_use]
+    pub fn has_sizes(&self) -> bool {
+        self.has_sizes
     }
 
     /// Why the trace may not be read as it was meant. Some of it is known only at the end.
@@ -354,6 +378,14 @@ impl TraceReader {
         Some(value)
     }
 
+    /// The next request of the line that was read last, if it has more than one.
+    fn further(&mut self) -> Result<Option<Request>, TraceErrorKind> {
+        match &mut self.decoder {
+            Decoder::Lines(decoder) if self.repeats => decoder.further(&mut self.context),
+            _ => Ok(None),
+        }
+    }
+
     fn at_end(&mut self) -> Result<bool, TraceErrorKind> {
         if let Decoder::Table(decoder) = &mut self.decoder {
             let ended = decoder.at_end();
@@ -419,7 +451,11 @@ impl Iterator for TraceReader {
 
     fn next(&mut self) -> Option<Self::Item> {
         while !self.ended {
-            let outcome = self.at_end();
+            let outcome = match self.further() {
+                Ok(Some(request)) => return Some(Ok(request)),
+                Ok(None) => self.at_end(),
+                Err(kind) => Err(kind),
+            };
             let byte = self.byte;
             let outcome = match outcome {
                 Ok(true) => break,

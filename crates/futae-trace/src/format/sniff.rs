@@ -1,8 +1,11 @@
 //! Tells a format from the first bytes of the data and the name of the file.
 
 use super::columns::Columns;
-use super::line::Fields;
-use super::{Format, TraceErrorKind, blkparse, blktrace, fio, oracle, vscsi};
+use super::line::{Fields, Separator};
+use super::{
+    Format, TraceErrorKind, blkparse, blktrace, cachelib, fio, fiu, octf, oracle, prefix,
+    tencent_photo, twitter, vscsi, wikipedia,
+};
 use std::path::Path;
 
 /// The format of a trace. Marks in the data come first, then the file's name, then what the data
@@ -16,6 +19,9 @@ pub fn format(path: &Path, head: &[u8]) -> Result<Format, TraceErrorKind> {
     }
     if is_parquet(head) {
         return Ok(Format::Parquet);
+    }
+    if octf::looks_like(head) {
+        return Ok(Format::Octf);
     }
     if let Some(format) = by_name(path) {
         return Ok(format);
@@ -76,7 +82,12 @@ fn by_records(head: &[u8]) -> Option<Format> {
 pub fn header(head: &[u8]) -> Option<Columns> {
     let text = String::from_utf8_lossy(head);
     let first = lines(&text).next()?;
-    Columns::of_header(Fields::split(first, false).all())
+    let separator = Separator::of_header(first);
+    let columns = Columns::of_header(Fields::split(first, separator).all())?;
+    Some(Columns {
+        separator,
+        ..columns
+    })
 }
 
 fn lines(text: &str) -> impl Iterator<Item = &str> {
@@ -89,7 +100,16 @@ fn by_text(head: &[u8]) -> Option<Format> {
     let text = String::from_utf8_lossy(head);
     let mut first = lines(&text);
     let line = first.next()?;
-    let commas = Fields::split(line, false);
+    if prefix::is_record(line) {
+        return Some(Format::Prefix);
+    }
+    if wikipedia::is_header(line) {
+        return Some(Format::Wikipedia);
+    }
+    if cachelib::CacheLib::new(head).is_some() {
+        return Some(Format::CacheLib);
+    }
+    let commas = Fields::split(line, Separator::of_header(line));
     let names = commas.all();
     if names
         .iter()
@@ -105,7 +125,7 @@ fn by_text(head: &[u8]) -> Option<Format> {
     let starts_with_letter = |text: &&str| text.starts_with(|c: char| c.is_alphabetic());
     let headed = names.len() > 1 && names.iter().all(starts_with_letter);
     let line = if headed { first.next()? } else { line };
-    by_blanks(line).or_else(|| by_commas(Fields::split(line, false).all()))
+    by_blanks(line).or_else(|| by_commas(&Fields::split(line, Separator::Comma)))
 }
 
 fn is_whole(text: &str) -> bool {
@@ -123,10 +143,16 @@ fn is_kind(text: &str) -> bool {
 }
 
 fn by_blanks(line: &str) -> Option<Format> {
-    let fields = Fields::split(line, true);
+    let fields = Fields::split(line, Separator::Blank);
     let all = fields.all();
     if blkparse::is_event(all) {
         return Some(Format::Blkparse);
+    }
+    if fiu::is_record(all) {
+        return Some(Format::Fiu);
+    }
+    if tencent_photo::is_record(all) {
+        return Some(Format::TencentPhoto);
     }
     match all {
         ["*"] => Some(Format::Ids),
@@ -141,8 +167,11 @@ fn by_blanks(line: &str) -> Option<Format> {
     }
 }
 
-fn by_commas(all: &[&str]) -> Option<Format> {
-    match *all {
+fn by_commas(fields: &Fields<'_>) -> Option<Format> {
+    if twitter::is_record(fields) {
+        return Some(Format::Twitter);
+    }
+    match *fields.all() {
         [time, _, _, kind, offset, size, _]
             if is_whole(time) && is_kind(kind) && is_whole(offset) && is_whole(size) =>
         {

@@ -6,11 +6,11 @@ use super::fields::{KindCode, TimeUnit};
 
 pub fn columns() -> Columns {
     Columns {
-        blanks: false,
         time: Some((4, TimeUnit::Seconds)),
         volume: vec![0],
-        offset: (1, 512),
-        length: Some((2, 1)),
+        offset: Some((1, 512)),
+        length: vec![(2, 1)],
         kind: Some((3, KindCode::Words)),
+        ..Columns::default()
     }
 }

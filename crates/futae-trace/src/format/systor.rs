@@ -6,11 +6,11 @@ use super::fields::{KindCode, TimeUnit};
 
 pub fn columns() -> Columns {
     Columns {
-        blanks: false,
         time: Some((0, TimeUnit::Seconds)),
         volume: vec![3],
-        offset: (4, 1),
-        length: Some((5, 1)),
+        offset: Some((4, 1)),
+        length: vec![(5, 1)],
         kind: Some((2, KindCode::Words)),
+        ..Columns::default()
     }
 }

@@ -6,11 +6,11 @@ use super::fields::{KindCode, TimeUnit};
 
 pub fn columns() -> Columns {
     Columns {
-        blanks: false,
         time: Some((0, TimeUnit::Seconds)),
         volume: vec![4],
-        offset: (1, 512),
-        length: Some((2, 512)),
+        offset: Some((1, 512)),
+        length: vec![(2, 512)],
         kind: Some((3, KindCode::ReadIs0)),
+        ..Columns::default()
     }
 }

@@ -1,3 +1,4 @@
+mod objects;
 mod robust;
 
 use super::{Format, TraceOptions, TraceReader};

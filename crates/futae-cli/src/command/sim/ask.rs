@@ -1,15 +1,18 @@
 //! From arguments to results.
 
 use super::Args;
+use super::warmup::Warmup;
+use super::windows::Windows;
+use crate::command::levels::product;
 use crate::command::trace_args::{say_doubts, say_skipped};
 use crate::failure::Failure;
 use crate::progress::Progress;
 use futae_policy::split_policies;
 use futae_sim::run::{
-    Requests, TraceFacts, TraceSimulation, Traces, simulate_guests, simulate_one_pass,
+    Reading, Requests, TraceFacts, TraceSimulation, Traces, simulate_guests, simulate_one_pass,
 };
 use futae_sim::{LevelSpec, Report, SimulationError, SimulationSpec, links, simulate_all};
-use futae_trace::{TraceErrorKind, WorkloadSpec};
+use futae_trace::{TraceErrorKind, TraceOptions, TraceReader, WorkloadSpec};
 use futae_units::Size;
 use std::path::{Path, PathBuf};
 
@@ -88,6 +91,15 @@ fn of_workloads(args: &Args) -> Result<(Report, Option<Source>), Failure> {
         guests => guests.unwrap_or(workloads.len() as u32),
     };
     let block_bytes = args.trace.block_bytes()?;
+    let warmup = args.warmup.map(Warmup::of_workload).transpose()?;
+    if args.bounds {
+        return Err(Failure::usage("--bounds is for traces"));
+    }
+    if args.order.is_some() {
+        return Err(Failure::usage(
+            "--order is for traces; workloads take turns",
+        ));
+    }
     let one = |levels: Vec<LevelSpec>| SimulationSpec {
         links: links(&levels, args.link),
         levels,
@@ -96,7 +108,7 @@ fn of_workloads(args: &Args) -> Result<(Report, Option<Source>), Failure> {
         workload: workloads[0].clone(),
         block_bytes,
         seed: args.seed,
-        warmup_requests: args.warmup,
+        warmup_requests: warmup,
         requests: args.requests,
     };
     let specs: Vec<_> = hierarchies(args)?.into_iter().map(one).collect();
@@ -112,6 +124,10 @@ fn of_workloads(args: &Args) -> Result<(Report, Option<Source>), Failure> {
         false => vec![workloads[0].clone(); guests as usize],
     };
     let source = Source::Workloads(workloads, block_bytes, args.seed);
+    let mut report = report;
+    if let Some(windows) = args.windows {
+        windows.of_workloads(&source.requests(), &specs, &mut report)?;
+    }
     Ok((report, Some(source)))
 }
 
@@ -123,37 +139,77 @@ fn of_traces(args: &Args) -> Result<(Report, Option<Source>), Failure> {
         ));
     }
     let view = args.view.choice()?;
-    let options = args.trace.options()?;
-    let one = |levels: Vec<LevelSpec>| TraceSimulation {
-        links: links(&levels, args.link),
-        levels,
-        write_mode: args.write_mode,
-        seed: args.seed,
-        warmup_requests: args.warmup.unwrap_or(0),
-        requests: args.requests,
+    let options = args.trace.options_of(guests)?;
+    let block_bytes = args.trace.block_bytes()?;
+    let keeps_times = args.warmup.is_some_and(Warmup::needs_times)
+        || args.windows.is_some_and(Windows::needs_times);
+    let all = hierarchies(args)?;
+    let with = |warmup_requests: u64| -> Vec<TraceSimulation> {
+        let one = |levels: &Vec<LevelSpec>| TraceSimulation {
+            links: links(levels, args.link),
+            levels: levels.clone(),
+            write_mode: args.write_mode,
+            seed: args.seed,
+            warmup_requests,
+            requests: args.requests,
+        };
+        all.iter().map(one).collect()
     };
-    let hierarchies: Vec<_> = hierarchies(args)?.into_iter().map(one).collect();
     let paths: Vec<PathBuf> = args.sources.iter().map(PathBuf::from).collect();
-    if let ([path], [only], None) = (&paths[..], &hierarchies[..], &args.report)
+    let needs_all = args.report.is_some() || args.windows.is_some() || args.bounds;
+    let in_requests = match args.warmup {
+        None => Some(0),
+        Some(Warmup::Requests(requests)) => Some(requests),
+        Some(_) => None,
+    };
+    if let ([path], [options], Some(warmup), false) =
+        (&paths[..], &options[..], in_requests, needs_all)
+        && let [only] = &with(warmup)[..]
         && only.is_one_pass(view)
+        && !has_sizes(path, options)
     {
         let progress = Progress::new("simulating", args.json);
         let set = &mut |done| progress.set(done);
-        let report = simulate_one_pass(path, &options, view, only, set).map_err(failure)?;
+        let report = simulate_one_pass(path, options, view, only, set).map_err(failure)?;
         drop(progress);
         report.trace.iter().for_each(say_facts);
         return Ok((report, None));
     }
+    let reading = Reading {
+        options,
+        view,
+        order: args.order.unwrap_or_default(),
+        keep_times: keeps_times,
+    };
     let progress = Progress::new("reading", args.json);
-    let traces = Traces::read(&paths, &options, view, &mut |done| progress.set(done));
+    let traces = Traces::read_guests(&paths, &reading, &mut |done| progress.set(done));
     let traces = traces.map_err(failure)?;
     drop(progress);
     say_facts(traces.facts());
+    let warmup = args
+        .warmup
+        .map(|warmup| warmup.of_traces(&traces))
+        .transpose()?;
     let progress = Progress::new("simulating", args.json);
     let set = |fraction| progress.set(fraction);
-    let report = traces.simulate(&hierarchies, options.unit_bytes, threads(args), &set);
-    let report = report.map_err(failure)?;
+    let simulations = with(warmup.unwrap_or(0));
+    let report = traces.simulate(&simulations, block_bytes, threads(args), &set);
+    let mut report = report.map_err(failure)?;
+    if let Some(windows) = args.windows {
+        windows.of_traces(&traces, &simulations, block_bytes, &mut report)?;
+    }
+    if args.bounds {
+        for (simulation, run) in simulations.iter().zip(&mut report.runs) {
+            run.bounds = Some(traces.bounds(simulation, block_bytes).map_err(failure)?);
+        }
+    }
     Ok((report, Some(Source::Traces(Box::new(traces)))))
+}
+
+/// Whether a file's objects have sizes, which one pass does not keep. What is no file can be read only once.
+fn has_sizes(path: &Path, options: &TraceOptions) -> bool {
+    let is_file = path.metadata().is_ok_and(|metadata| metadata.is_file());
+    is_file && TraceReader::open(path, options).is_ok_and(|reader| reader.has_sizes())
 }
 
 /// Says what of the traces was left out, and why they may not be read as they were meant.
@@ -199,9 +255,5 @@ fn hierarchies(args: &Args) -> Result<Vec<Vec<LevelSpec>>, Failure> {
              (e.g. --level lru:3GiB --level exclusive:4GiB)",
         ));
     }
-    let levels = args
-        .levels
-        .iter()
-        .map(|level| level.parse().map_err(Failure::usage));
-    Ok(vec![levels.collect::<Result<_, _>>()?])
+    product(&args.levels)
 }

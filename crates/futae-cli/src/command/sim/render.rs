@@ -1,6 +1,7 @@
 //! Results as tables for people.
 
 use crate::table::{Table, count, percent};
+use futae_sim::run::Ordered;
 use futae_sim::{Report, Run, WriteMode};
 
 /// The whole report.
@@ -38,6 +39,12 @@ pub fn render(report: &Report, source: &str) -> String {
     if first.guests > 1 {
         text.push('\n');
         text.push_str(&guests(report, first));
+        text.push('\n');
+        text.push_str(&by_guest(report));
+    }
+    if let Some(bounds) = bounds(report) {
+        text.push('\n');
+        text.push_str(&bounds);
     }
     if first.write_mode == WriteMode::WriteBack {
         text.push('\n');
@@ -61,9 +68,72 @@ fn guests(report: &Report, run: &Run) -> String {
         _ => "have their own upper levels and share the last",
     };
     let guests = run.guests;
+    let order = report.trace.as_ref().and_then(|trace| trace.order);
+    let order = order.unwrap_or(Ordered::Turns);
     format!(
-        "{guests} guests, {each}, take turns request by request and {shared}; to compare sources, simulate each by itself\n"
+        "{guests} guests, {each}, {order}, and {shared}; to compare sources, simulate each by itself\n"
     )
+}
+
+/// What came of each guest's requests.
+fn by_guest(report: &Report) -> String {
+    let mut table = Table::new([
+        "guest",
+        "requests",
+        "hit ratio",
+        "of its own levels",
+        "byte misses",
+        "blocks of its own",
+    ]);
+    for run in &report.runs {
+        if report.runs.len() > 1 {
+            let levels: Vec<String> = run
+                .levels
+                .iter()
+                .map(|level| level.policy.clone())
+                .collect();
+            table.row([levels.join(" > ").as_str(), "", "", "", "", ""].map(str::to_owned));
+        }
+        for guest in &run.by_guest {
+            let own = &guest.served[..guest.served.len().saturating_sub(2)];
+            let own_hits: u64 = own.iter().map(|at| at.reads + at.writes).sum();
+            let has_own = !own.is_empty() && guest.requests > 0;
+            let capacities = guest.capacities_blocks.iter().map(|&blocks| count(blocks));
+            table.row([
+                format!("{} {}", guest.guest, guest.source),
+                count(guest.requests),
+                percent(guest.combined_hit_ratio),
+                percent(has_own.then(|| own_hits as f64 / guest.requests as f64)),
+                percent(guest.byte_miss_ratio),
+                capacities.collect::<Vec<_>>().join(", "),
+            ]);
+        }
+    }
+    table.render()
+}
+
+/// Between what bounds the best caches would be, if that was asked for.
+fn bounds(report: &Report) -> Option<String> {
+    let mut table = Table::new([
+        "hit ratio of all levels",
+        "reached",
+        "of OPT at every level (OPT-LB)",
+        "at most (OPT-UB)",
+    ]);
+    for run in &report.runs {
+        let bounds = run.bounds.as_ref()?;
+        let name = |level: &futae_sim::LevelResult| {
+            format!("{} of {}", level.policy, count(level.capacity_blocks))
+        };
+        let names: Vec<String> = run.levels.iter().map(name).collect();
+        table.row([
+            names.join(", "),
+            percent(run.combined_hit_ratio),
+            percent(bounds.lower.last().copied().flatten()),
+            percent(bounds.upper.last().copied().flatten()),
+        ]);
+    }
+    Some(table.render())
 }
 
 /// Where written data went.

@@ -1,5 +1,6 @@
 //! The plan of a sweep: what its file says, and the cells that come of it.
 
+use crate::command::levels::{level, product};
 use crate::failure::Failure;
 use anyhow::Context;
 use futae_policy::PolicySpec;
@@ -270,32 +271,9 @@ fn hierarchies(file: &File) -> Result<Vec<Vec<LevelSpec>>, Failure> {
         }
     }
     for levels in &file.levels {
-        let mut grown: Vec<Vec<LevelSpec>> = vec![Vec::new()];
-        for text in levels {
-            let Some((policy, sizes)) = text.rsplit_once(':') else {
-                let message = format!("level {text:?} is not POLICY:SIZE or POLICY:SIZE,SIZE");
-                return Err(Failure::usage(message));
-            };
-            let mut next = Vec::new();
-            for above in grown {
-                for size in sizes.split(',') {
-                    let mut levels = above.clone();
-                    levels.push(level(policy, size.trim())?);
-                    next.push(levels);
-                }
-                if next.len() > CELLS_MAX {
-                    return Err(Failure::usage(format!("{levels:?} are too many sizes")));
-                }
-            }
-            grown = next;
-        }
-        all.extend(grown.into_iter().filter(|levels| !levels.is_empty()));
+        all.extend(product(levels)?);
     }
     Ok(all)
-}
-
-fn level(policy: &str, size: &str) -> Result<LevelSpec, Failure> {
-    format!("{policy}:{size}").parse().map_err(Failure::usage)
 }
 
 #[cfg(test)]

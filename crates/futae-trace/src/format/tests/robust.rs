@@ -192,7 +192,7 @@ fn a_column_map_reads_any_table() {
         "offset=1,kind=2:maybe",
         "offset=1,time=0:weeks",
         "offset=1,colour=2",
-        "offset=1,separator=tab",
+        "offset=1,separator=pipe",
     ] {
         let message = columns(bad).map_err(|e| e.to_string());
         assert!(

@@ -1,0 +1,90 @@
+//! How long caches are warmed up: in requests, in shares of a trace, or in its time.
+
+use crate::failure::Failure;
+use futae_sim::run::Traces;
+use futae_units::parse_duration;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// What goes before counting begins.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Warmup {
+    /// So many requests.
+    Requests(u64),
+    /// So much of a trace, below 1.
+    Share(f64),
+    /// So much of a trace's time.
+    Time(Duration),
+}
+
+impl FromStr for Warmup {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || {
+            format!("{text:?} is neither requests (100000) nor a share (10%) nor a time (90s, 1h)")
+        };
+        if let Ok(requests) = text.parse() {
+            return Ok(Self::Requests(requests));
+        }
+        if let Some(percent) = text.strip_suffix('%') {
+            let percent: f64 = percent.parse().map_err(|_| wrong())?;
+            let share = (0.0..100.0).contains(&percent).then_some(percent / 100.0);
+            return share.map(Self::Share).ok_or_else(wrong);
+        }
+        with_unit(text).map(Self::Time).ok_or_else(wrong)
+    }
+}
+
+/// A time with its unit: a bare number could be meant as requests or as a share.
+pub(super) fn with_unit(text: &str) -> Option<Duration> {
+    let has_unit = text.ends_with(char::is_alphabetic);
+    parse_duration(text).ok().filter(|_| has_unit)
+}
+
+impl Warmup {
+    /// Whether the times of a trace must be kept for it.
+    pub fn needs_times(self) -> bool {
+        matches!(self, Self::Time(_))
+    }
+
+    /// In requests, of a workload.
+    pub fn of_workload(self) -> Result<u64, Failure> {
+        match self {
+            Self::Requests(requests) => Ok(requests),
+            _ => Err(Failure::usage(
+                "a workload has no length and no times: give --warmup in requests",
+            )),
+        }
+    }
+
+    /// In requests, of traces.
+    pub fn of_traces(self, traces: &Traces) -> Result<u64, Failure> {
+        match self {
+            Self::Requests(requests) => Ok(requests),
+            Self::Share(share) => Ok((share * traces.facts().accesses as f64) as u64),
+            Self::Time(time) => {
+                let us = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+                traces.accesses_before(us).ok_or_else(|| {
+                    Failure::usage("a warm-up by time needs traces with times, in the order of time; give --warmup in requests")
+                })
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_warmup_is_requests_a_share_or_a_time() {
+        assert_eq!("1000".parse(), Ok(Warmup::Requests(1000)));
+        assert_eq!("12.5%".parse(), Ok(Warmup::Share(0.125)));
+        assert_eq!("90s".parse(), Ok(Warmup::Time(Duration::from_secs(90))));
+        for bad in ["", "100%", "-1%", "x", "1 week", "0.5"] {
+            let parsed = bad.parse::<Warmup>();
+            assert!(parsed.is_err_and(|e| e.contains("neither")), "{bad}");
+        }
+    }
+}

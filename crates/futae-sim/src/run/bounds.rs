@@ -1,0 +1,186 @@
+//! Between what bounds the best of all caches would be, that knew the future: OPT-UB and OPT-LB of Gill ("On multi-level
+//! exclusive caching", FAST 2008).
+//!
+//! No caches of these sizes hit more often, from the first level down to any other, than one optimal cache as large as
+//! all of them together: OPT-UB. Levels that are each optimal for what the one above misses can be built: OPT-LB. For
+//! several guests the levels above the last count as one cache for each guest, and all of them together as one.
+//! Optimal is Belady's choice, where a missed block may be served and not kept.
+
+use super::{Plan, SimulationError, TraceSimulation, Traces};
+use crate::batch::Batch;
+use crate::hierarchy::{HierarchyShape, LevelShape};
+use crate::link::Link;
+use crate::machine::{self, Served};
+use crate::spec::LevelSpec;
+use crate::write_back::WriteMode;
+use futae_policy::{Kind, PolicySpec};
+use futae_trace::BlockRequest;
+use serde::Serialize;
+
+/// Requests that some level down to each one serves, per request, top down.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Bounds {
+    /// What levels come to that are each optimal for what reaches them (OPT-LB).
+    pub lower: Vec<Option<f64>>,
+    /// What no caches of these sizes exceed (OPT-UB).
+    pub upper: Vec<Option<f64>>,
+}
+
+/// Belady's choice, where a missed block may be served and not kept.
+fn optimal() -> String {
+    format!("{}(bypass=true)", Kind::opt.name())
+}
+
+impl Traces {
+    /// The bounds for caches of these sizes, whatever their policies and links. They hold for a whole trace from empty
+    /// caches, so there must be no warm-up. All accesses are in memory, 16 bytes each.
+    ///
+    /// # Errors
+    ///
+    /// As of any simulation, and of one with a warm-up or a number of requests.
+    pub fn bounds(
+        &self,
+        spec: &TraceSimulation,
+        block_bytes: u64,
+    ) -> Result<Bounds, SimulationError> {
+        if spec.warmup_requests > 0 || spec.requests.is_some() {
+            return Err(SimulationError::PartialBounds);
+        }
+        let facts = self.facts();
+        let plan = Plan {
+            levels: &spec.levels,
+            links: &spec.links,
+            write_mode: WriteMode::WriteThrough,
+            guests: facts.files.len() as u32,
+            blocks: self.blocks(),
+            block_bytes,
+            seed: 1,
+            warmup_requests: 0,
+            requests: facts.accesses,
+        };
+        let shape = plan.shape(facts.distinct_blocks)?;
+        let per_request = |hits: Vec<u64>| {
+            let mut all = 0;
+            let cumulated = hits.into_iter().map(|hits| {
+                all += hits;
+                (facts.accesses > 0).then(|| all as f64 / facts.accesses as f64)
+            });
+            cumulated.collect::<Vec<_>>()
+        };
+        Ok(Bounds {
+            lower: per_request(self.cascaded(&shape)?),
+            upper: self.together(&shape, block_bytes)?,
+        })
+    }
+
+    /// The hits of each level, optimal for what the one above misses.
+    fn cascaded(&self, shape: &HierarchyShape) -> Result<Vec<u64>, SimulationError> {
+        let mut asked = vec![BlockRequest::default(); self.facts().accesses as usize];
+        let got = self.with_stream(|stream| stream.fill(&mut asked));
+        let mut asked: Vec<u32> = asked[..got]
+            .iter()
+            .map(|request| request.block() as u32)
+            .collect();
+        let blocks = u64::from(shape.guests) * shape.blocks;
+        let mut all = Vec::new();
+        for (at, level) in shape.levels.iter().enumerate() {
+            let is_shared = at + 1 == shape.levels.len();
+            let optimal = LevelShape {
+                policy: optimal().parse()?,
+                ..level.clone()
+            };
+            // A level that each guest has is simulated above one that nobody looks at.
+            let nothing = LevelShape {
+                policy: PolicySpec::of(Kind::fifo),
+                slots: 1,
+                others: Vec::new(),
+            };
+            let (levels, links) = match is_shared {
+                true => (vec![optimal], vec![]),
+                false => (vec![optimal, nothing], vec![Link::None]),
+            };
+            let shape = HierarchyShape {
+                levels,
+                links,
+                write_mode: WriteMode::WriteThrough,
+                ..shape.clone()
+            };
+            let next_uses = super::plan::next_uses(&asked, blocks, |&block| u64::from(block));
+            let mut machine = machine::build(&shape)?;
+            let places = shape.levels.len() + 1;
+            let mut served = vec![Served::default(); places * shape.guests as usize];
+            let mut missed = Vec::new();
+            let mut hits = 0;
+            for (block, next_use) in asked.iter().zip(&next_uses) {
+                let batch = Batch {
+                    blocks: std::slice::from_ref(block),
+                    next_uses: std::slice::from_ref(next_use),
+                    ..Batch::default()
+                };
+                let place = (u64::from(*block) / shape.blocks.max(1)) as usize * places;
+                let before = served[place].reads;
+                machine.feed(&batch, &mut served);
+                match served[place].reads > before {
+                    true => hits += 1,
+                    false => missed.push(*block),
+                }
+            }
+            all.push(hits);
+            asked = missed;
+        }
+        Ok(all)
+    }
+
+    /// The hits of one optimal cache as large as the levels down to each together.
+    fn together(
+        &self,
+        shape: &HierarchyShape,
+        block_bytes: u64,
+    ) -> Result<Vec<Option<f64>>, SimulationError> {
+        let guests = 0..shape.guests;
+        let own_levels = &shape.levels[..shape.levels.len() - 1];
+        let sum = |guest: u32, levels: &[LevelShape]| -> u64 {
+            levels
+                .iter()
+                .map(|level| u64::from(level.slots_of(guest)))
+                .sum()
+        };
+        let simulation = |levels: Vec<String>| -> Result<TraceSimulation, SimulationError> {
+            let levels = levels.iter().map(|level| level.parse::<LevelSpec>());
+            let levels = levels.collect::<Result<Vec<_>, _>>()?;
+            Ok(TraceSimulation {
+                links: vec![Link::None; levels.len() - 1],
+                levels,
+                write_mode: WriteMode::WriteThrough,
+                seed: 1,
+                warmup_requests: 0,
+                requests: None,
+            })
+        };
+        let capped = |slots: u64| slots.min(self.facts().distinct_blocks.max(1));
+        let mut all = Vec::new();
+        for depth in 1..=own_levels.len() {
+            let sizes = guests
+                .clone()
+                .map(|guest| format!("{}blocks", capped(sum(guest, &own_levels[..depth]))));
+            let sizes = sizes.collect::<Vec<_>>().join("/");
+            all.push(simulation(vec![
+                format!("{}:{sizes}", optimal()),
+                format!("{}:1blocks", Kind::fifo.name()),
+            ])?);
+        }
+        let shared = &shape.levels[own_levels.len()..];
+        let total = guests.map(|guest| sum(guest, own_levels)).sum::<u64>() + sum(0, shared);
+        all.push(simulation(vec![format!(
+            "{}:{}blocks",
+            optimal(),
+            capped(total)
+        )])?);
+        let report = self.simulate(&all, block_bytes, 1, &|_| {})?;
+        let hits = report.runs.iter().map(|run| {
+            let hits = run.served[0].reads + run.served[0].writes;
+            (run.requests > 0).then(|| hits as f64 / run.requests as f64)
+        });
+        Ok(hits.collect())
+    }
+}

@@ -1,0 +1,150 @@
+//! Reading a trace, and noting what a simulation needs beside its blocks.
+
+use super::order::Times;
+use futae_trace::{Request, RequestReader, TraceError, TraceReader, View};
+use std::path::Path;
+
+/// Lengths of requests, written down only once they differ.
+#[derive(Default)]
+pub(super) struct Lengths {
+    pub(super) all: Vec<u32>,
+    equal: usize,
+    pub(super) first: u32,
+}
+
+impl Lengths {
+    /// Lengths that are all this.
+    pub(super) fn all_equal(bytes: u64) -> Self {
+        Self {
+            first: u32::try_from(bytes).unwrap_or(u32::MAX),
+            ..Self::default()
+        }
+    }
+
+    fn add(&mut self, length: u64) {
+        let length = u32::try_from(length).unwrap_or(u32::MAX);
+        if self.all.is_empty() {
+            if self.equal == 0 {
+                self.first = length;
+            }
+            if length == self.first {
+                self.equal += 1;
+                return;
+            }
+            self.all = vec![self.first; self.equal];
+        }
+        self.all.push(length);
+    }
+
+    /// As [`add`](Self::add) so many times.
+    fn add_equal(&mut self, length: u64, count: usize) {
+        if count > 0 {
+            self.add(length);
+            if self.all.is_empty() {
+                self.equal += count - 1;
+            } else {
+                let last = self.all[self.all.len() - 1];
+                self.all.resize(self.all.len() + count - 1, last);
+            }
+        }
+    }
+
+    /// As [`add`](Self::add) of each, but quick while all are equal.
+    fn add_all(&mut self, requests: &[Request]) {
+        let is_same = |request: &Request| request.length_bytes == u64::from(self.first);
+        if self.equal > 0 && self.all.is_empty() && requests.iter().all(is_same) {
+            self.equal += requests.len();
+        } else {
+            requests.iter().for_each(|r| self.add(r.length_bytes));
+        }
+    }
+
+    pub(super) fn get(&self, at: usize) -> u32 {
+        self.all.get(at).copied().unwrap_or(self.first)
+    }
+}
+
+/// A reader that writes lengths and times down, and tells how far it is.
+pub(super) struct Noting<'a> {
+    pub(super) reader: TraceReader,
+    pub(super) lengths: Option<Lengths>,
+    pub(super) times: Option<Times>,
+    whole: u64,
+    progress: &'a mut dyn FnMut(f64),
+}
+
+impl<'a> Noting<'a> {
+    /// A reader of `path` that only tells how far it is.
+    pub(super) fn progress_of(
+        path: &Path,
+        reader: TraceReader,
+        progress: &'a mut dyn FnMut(f64),
+    ) -> Self {
+        Self {
+            reader,
+            lengths: None,
+            times: None,
+            whole: path.metadata().map_or(0, |metadata| metadata.len()),
+            progress,
+        }
+    }
+
+    /// Writes down the times of requests, too, which become blocks by this view.
+    pub(super) fn note_times(&mut self, view: View) {
+        self.times = Some(Times::new(view));
+    }
+
+    fn tell_progress(&mut self) {
+        (self.progress)(self.reader.file_bytes_read() as f64 / self.whole.max(1) as f64);
+    }
+}
+
+impl Iterator for Noting<'_> {
+    type Item = Result<Request, TraceError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let next = self.reader.next();
+        if let (Some(lengths), Some(Ok(request))) = (&mut self.lengths, &next) {
+            lengths.add(request.length_bytes);
+        }
+        if let (Some(times), Some(Ok(request))) = (&mut self.times, &next) {
+            times.add(request);
+        }
+        next
+    }
+}
+
+impl RequestReader for Noting<'_> {
+    fn path(&self) -> &Path {
+        self.reader.path()
+    }
+
+    fn read_batch(&mut self, batch: &mut Vec<Request>, limit: usize) -> Result<(), TraceError> {
+        let before = batch.len();
+        let outcome = self.reader.read_batch(batch, limit);
+        if let Some(lengths) = &mut self.lengths {
+            lengths.add_all(&batch[before..]);
+        }
+        if let Some(times) = &mut self.times {
+            batch[before..]
+                .iter()
+                .for_each(|request| times.add(request));
+        }
+        self.tell_progress();
+        outcome
+    }
+
+    fn read_starts(&mut self, starts: &mut Vec<u64>, limit: usize) -> Option<u64> {
+        // These have no times.
+        if self.times.is_some() {
+            return None;
+        }
+        let before = starts.len();
+        let length = self.reader.read_starts(starts, limit)?;
+        if let Some(lengths) = &mut self.lengths {
+            lengths.add_equal(length, starts.len() - before);
+        }
+        self.tell_progress();
+        Some(length)
+    }
+}
