@@ -26,6 +26,7 @@ mod growing;
 mod hints;
 mod in_place;
 mod joint;
+mod kept;
 mod loading;
 mod loads;
 mod lock_turns;
@@ -62,6 +63,7 @@ mod write_back;
 
 pub use front::Engine;
 pub use in_place::{Batch, ReadRange};
+pub use kept::{MemoryStatus, MemoryTrust};
 pub use options::{EngineOptions, OnEviction, WriteBackOptions};
 pub use questions::ExtentsDone;
 pub use recording::{Recorded, RecordedPart};

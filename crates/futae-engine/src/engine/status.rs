@@ -1,6 +1,7 @@
 //! The report of what was counted.
 
 use super::cost::Cost;
+use super::kept::MemoryStatus;
 use super::state::State;
 use super::verify::HandedDownStatus;
 use super::volume::Volume;
@@ -98,6 +99,9 @@ pub struct EngineStatus {
     /// What became of data that was handed down, where it is verified.
     #[serde(flatten)]
     pub handed_down: HandedDownStatus,
+    /// What became of the blocks that the server before left in a memory file.
+    #[serde(flatten)]
+    pub memory: MemoryStatus,
     /// The volumes.
     pub volumes: Vec<VolumeStatus>,
     /// The weights in force, of a policy that weighs classes.
@@ -248,6 +252,7 @@ impl State {
             buffer_bytes: self.account.held(),
             buffer_bytes_max: self.account.most(),
             handed_down: self.handed_down_status(),
+            memory: self.memory_status(),
             volumes: self.volume_status(),
             weights: self.weight_status(),
             classes: self.class_status(),
