@@ -3,13 +3,14 @@
 use super::{Finding, Source, mask, words};
 
 /// The modules that may hold it.
-pub const NAMED: [&str; 11] = [
+pub const NAMED: [&str; 12] = [
     "crates/futae-agent/src/system.rs",
     "crates/futae-agent/tests/counts/system.rs",
     "crates/futae-cli/src/load/map.rs",
     "crates/futae-engine/src/arena.rs",
     "crates/futae-engine/src/file/ofd.rs",
     "crates/futae-engine/src/file/uring.rs",
+    "crates/futae-engine/src/memory_file/map.rs",
     "crates/futae-guest/src/ring/system.rs",
     "crates/futae-plugin/src/foreign.rs",
     "examples/plugins/fifo.rs",
