@@ -1,16 +1,20 @@
 //! Services as systemd sees them: what they say on `NOTIFY_SOCKET`, and sockets that they are passed. The test plays systemd.
 
+use futae_testkit::nbd::Plain as Client;
 use futae_testkit::wait::PATIENCE;
 use futae_tests::binary::{binary, futae};
 use futae_tests::process::Running;
 use futae_tests::tools::text;
 use rustix::fd::{AsRawFd, BorrowedFd};
 use rustix::io::{FdFlags, fcntl_setfd};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use rustix::process::Signal;
+use serde_json::Value;
 use std::fs;
-use std::io::Read;
+use std::io::{BufRead, BufReader, IoSliceMut, Read, Write};
+use std::mem::MaybeUninit;
 use std::net::{TcpListener, TcpStream};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -184,4 +188,79 @@ fn a_balancer_and_an_agent_are_ready_and_alive() {
     assert!(systemd.hears().starts_with("READY=1\nSTATUS=counting"));
     systemd.hears_a_pulse();
     agent.stop();
+}
+
+impl Systemd {
+    /// What a service has systemd keep: its name, and the descriptor.
+    fn keeps(&self) -> (String, OwnedFd) {
+        let mut said = [0; 512];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+        let mut parts = [IoSliceMut::new(&mut said)];
+        let got = recvmsg(
+            &self.socket,
+            &mut parts,
+            &mut ancillary,
+            RecvFlags::CMSG_CLOEXEC,
+        );
+        let length = got.expect("it says something").bytes;
+        let said = String::from_utf8_lossy(&said[..length]).into_owned();
+        let mut descriptors = ancillary.drain().filter_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(rights) => Some(rights),
+            _ => None,
+        });
+        let descriptor = descriptors.next().and_then(|mut rights| rights.next());
+        (said, descriptor.expect("a descriptor"))
+    }
+}
+
+#[test]
+fn a_server_has_systemd_keep_its_memory_and_goes_on_with_it_after_a_kill() {
+    let systemd = Systemd::new();
+    let file = systemd.configuration("");
+    let place = text(systemd.place.path()).to_owned();
+    let more = format!(
+        "memory-file = \"systemd\"\npolicy = \"lru\"\ncontrol = \"unix:{place}/control\"\n"
+    );
+    let all = more + &fs::read_to_string(&file).expect("a file");
+    fs::write(&file, all).expect("written");
+    let service = futae(&["serve", "--config", text(&file)]);
+    let first = systemd.start(&service, &[]);
+    let (said, memory) = systemd.keeps();
+    assert_eq!(said, "FDSTORE=1\nFDNAME=futae-memory");
+    assert_eq!(systemd.hears(), "READY=1\nSTATUS=serving 1 export\n");
+    let read_all = || {
+        let mut client = Client::connect(&systemd.path("a.sock"), "a").expect("connected");
+        for block in 0..256 {
+            let data = client
+                .read(block * 4096, 4096)
+                .expect("connected")
+                .expect("read");
+            assert!(data.iter().all(|&byte| byte == 7));
+        }
+    };
+    read_all();
+    first.kill();
+    let second = systemd.start(&service, &[("futae-memory", memory.as_fd())]);
+    assert_eq!(
+        systemd.hears(),
+        "READY=1\nSTATUS=serving 1 export\n",
+        "it is kept already"
+    );
+    read_all();
+    let control = UnixStream::connect(systemd.path("control")).expect("connected");
+    (&control)
+        .write_all(b"{\"command\":\"status\"}\n")
+        .expect("sent");
+    let mut status = String::new();
+    BufReader::new(&control)
+        .read_line(&mut status)
+        .expect("an answer");
+    let status: Value = serde_json::from_str(&status).expect("JSON");
+    let cache = &status["engines"][0];
+    assert_eq!(
+        (&cache["memory_found_blocks"], &cache["hits"]),
+        (&256.into(), &256.into())
+    );
+    drop(second);
 }

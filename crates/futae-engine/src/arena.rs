@@ -4,6 +4,7 @@
 //! The only `unsafe` here is advice: to the kernel, by which a frame's pages are given back, and to the
 //! allocator.
 
+use crate::memory_file::MemoryFile;
 use crate::{PAGE_BYTES, SetupError};
 use futae_policy::Slot;
 use memmap2::{MmapMut, UncheckedAdvice};
@@ -35,6 +36,8 @@ pub struct Arena {
     frame_bytes: usize,
     frames_per_segment: usize,
     segments: Vec<MmapMut>,
+    /// Where the frames are, if they outlive the process.
+    file: Option<Box<MemoryFile>>,
 }
 
 impl Arena {
@@ -49,11 +52,41 @@ impl Arena {
             frame_bytes,
             frames_per_segment,
             segments: Vec::new(),
+            file: None,
         }
+    }
+
+    /// An arena of `slots` frames in a file, which hold what they did.
+    pub fn in_file(
+        frame_bytes: usize,
+        slots: u32,
+        mut file: MemoryFile,
+    ) -> Result<Self, SetupError> {
+        let mut segments = Vec::new();
+        file.reserve(slots, &mut segments)?;
+        Ok(Self {
+            frame_bytes,
+            frames_per_segment: file.frames_per_segment(),
+            segments,
+            file: Some(Box::new(file)),
+        })
+    }
+
+    /// The file that the frames are in, if they are in one.
+    pub fn file(&self) -> Option<&MemoryFile> {
+        self.file.as_deref()
+    }
+
+    /// The same, to note what a frame holds.
+    pub fn file_mut(&mut self) -> Option<&mut MemoryFile> {
+        self.file.as_deref_mut()
     }
 
     /// Makes sure that slots below `slots` have frames.
     pub fn reserve(&mut self, slots: u32) -> Result<(), SetupError> {
+        if let Some(file) = &mut self.file {
+            return file.reserve(slots, &mut self.segments);
+        }
         let wanted = (slots as usize).div_ceil(self.frames_per_segment);
         let bytes = self.frames_per_segment * self.frame_bytes;
         while self.segments.len() < wanted {
@@ -81,16 +114,29 @@ impl Arena {
         &self.segments[segment][at..at + self.frame_bytes]
     }
 
-    /// The frame of `slot`, to write to.
+    /// The frame of `slot`, to write to. Nothing is known of what it holds from now on.
     #[inline]
     pub fn frame_mut(&mut self, slot: Slot) -> &mut [u8] {
+        self.unseal(slot);
         let (segment, at) = self.place(slot);
         &mut self.segments[segment][at..at + self.frame_bytes]
+    }
+
+    /// Nothing is known of what a frame holds, for whoever comes after this process.
+    #[inline]
+    pub fn unseal(&self, slot: Slot) {
+        if let Some(file) = &self.file {
+            file.unseal(slot);
+        }
     }
 
     /// Gives the memory of a frame that nobody uses back to the kernel; it reads as zeroes when
     /// it is used again.
     pub fn release(&mut self, slot: Slot) {
+        if let Some(file) = &self.file {
+            file.unseal(slot);
+            return file.release(slot);
+        }
         let (segment, at) = self.place(slot);
         // SAFETY: the range lies within this private anonymous mapping and is whole pages
         // (`new` checks the frame size); `&mut self` shows that no slice into it is alive.

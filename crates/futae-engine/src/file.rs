@@ -12,11 +12,13 @@ mod job;
 mod lock;
 mod ofd;
 mod sector;
+mod stamp;
 mod threads;
 mod uring;
 
 use crate::{
     Extent, IoBuf, IoError, IoErrorKind, PAGE_BYTES, SetupError, Store, StoreDone, StoreOperation,
+    StoreStamp,
 };
 use disk::Disk;
 pub use disk::FileIo;
@@ -370,6 +372,10 @@ fn cannot(error: &std::io::Error) -> bool {
 impl Store for FileStore {
     fn identity(&self) -> Option<[u8; 16]> {
         identity::identity(&self.inner.buffered)
+    }
+
+    fn stamp(&self) -> Option<StoreStamp> {
+        stamp::stamp(&self.inner.buffered)
     }
 
     fn size_bytes(&self) -> u64 {

@@ -12,6 +12,7 @@ mod error;
 mod file;
 mod mailbox;
 mod mark;
+mod memory_file;
 mod request;
 mod store;
 mod warm_state;
@@ -19,13 +20,14 @@ mod warm_state;
 pub use buffer::{IoBuf, PAGE_BYTES, POISON};
 pub use engine::{
     Batch, ClassStatus, Engine, EngineOptions, EngineStatus, ExtentsDone, HandedDownStatus, Keeper,
-    KeeperStatus, News, OnEviction, OnRefusal, ReadRange, Recorded, RecordedPart, Verification,
-    VolumeStatus, WeightStatus, World, WriteBackOptions,
+    KeeperStatus, MemoryStatus, MemoryTrust, News, OnEviction, OnRefusal, ReadRange, Recorded,
+    RecordedPart, Verification, VolumeStatus, WeightStatus, World, WriteBackOptions,
 };
 pub use error::{IoError, IoErrorKind, SetupError};
 pub use file::{FileIo, FileStore};
 pub use mailbox::Mailbox;
 pub use mark::{MarkFile, UncleanMark};
+pub use memory_file::MemoryFile;
 pub use request::{Change, ClientId, Done, HandedDown, Operation, Request};
-pub use store::{Extent, Store, StoreDone, StoreOperation, StoreResult};
+pub use store::{Extent, Store, StoreDone, StoreOperation, StoreResult, StoreStamp};
 pub use warm_state::{Identity, WarmState, WarmStateError};

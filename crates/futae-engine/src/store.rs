@@ -58,6 +58,18 @@ pub struct Extent {
     pub hole: bool,
 }
 
+/// What changes with every write to a store by whomever: two equal stamps with no write of one's own between them say that
+/// nobody has written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StoreStamp {
+    /// Size in bytes.
+    pub size_bytes: u64,
+    /// When its data was last changed, in nanoseconds since 1970 by the clock of this machine.
+    pub modified_ns: u64,
+    /// When its data or attributes were last changed.
+    pub changed_ns: u64,
+}
+
 /// Where a volume's blocks live. Operations run concurrently and end in any order; whoever calls
 /// keeps overlapping writes apart.
 pub trait Store: Send + Sync {
@@ -67,6 +79,11 @@ pub trait Store: Send + Sync {
     /// Which volume it is: the same for as long as it is the same volume, over restarts and
     /// reconnections, and another one for any other. None where nobody can tell.
     fn identity(&self) -> Option<[u8; 16]> {
+        None
+    }
+
+    /// By which is seen whether others have written to it. None where nobody can tell.
+    fn stamp(&self) -> Option<StoreStamp> {
         None
     }
 

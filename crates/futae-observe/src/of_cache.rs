@@ -140,6 +140,24 @@ pub(crate) const CACHE: &[Metric<EngineReport>] = &[
         |it| it.engine.handed_down.handed_down_unknown.into(),
     ),
     metric(
+        "cache_memory_found_blocks",
+        Gauge,
+        "Blocks that were found in the memory file at the start",
+        |it| it.engine.memory.memory_found_blocks.into(),
+    ),
+    metric(
+        "cache_memory_verified_blocks",
+        Counter,
+        "Blocks found in the memory file that had their hash when they were first asked for",
+        |it| it.engine.memory.memory_verified_blocks.into(),
+    ),
+    metric(
+        "cache_memory_refused_blocks",
+        Counter,
+        "Blocks found in the memory file that had another hash, and were read from the store",
+        |it| it.engine.memory.memory_refused_blocks.into(),
+    ),
+    metric(
         "cache_read_bytes",
         Counter,
         "Data answered to readers",

@@ -7,6 +7,7 @@ use crate::{
 
 mod ahead;
 mod change;
+mod restore;
 
 /// A block that leaves a level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

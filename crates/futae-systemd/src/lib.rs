@@ -3,7 +3,9 @@
 
 mod notify;
 mod passed;
+mod stored;
 mod system;
 
 pub use notify::{Watchdog, ready, reloading, stopping};
-pub use passed::{take_tcp, take_unix, unclaimed};
+pub use passed::{take_stored, take_tcp, take_unix, unclaimed};
+pub use stored::store;

@@ -1,6 +1,8 @@
-//! Listening sockets that systemd passes. A socket belongs to the address that it is bound to: a program that listens there
+//! Descriptors that systemd passes: listening sockets, and what an earlier run of the service has had it keep
+//! ([`crate::store`]). A socket belongs to the address that it is bound to: a program that listens there
 //! takes it in place of one of its own.
 
+use crate::stored::PREFIX;
 use crate::system::inherited;
 use rustix::fd::OwnedFd;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
@@ -40,11 +42,25 @@ pub fn take_tcp(addresses: &[SocketAddr]) -> Option<(OwnedFd, SocketAddr)> {
     Some((socket, found?))
 }
 
-/// The sockets that nobody has taken, each by its name and address. They are closed: clients that connect there would wait
+/// The sockets that nobody has taken, each by its name and address. They are closed, and what else nobody has taken: clients that connect there would wait
 /// for ever.
 pub fn unclaimed() -> Vec<String> {
+    let stored = &everything().stored;
+    stored
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .clear();
     let left = std::mem::take(&mut *all());
     left.iter().map(ToString::to_string).collect()
+}
+
+/// What an earlier run of this service has had systemd keep under this name, if it is there.
+#[must_use]
+pub fn take_stored(name: &str) -> Option<OwnedFd> {
+    let stored = &everything().stored;
+    let mut stored = stored.lock().unwrap_or_else(PoisonError::into_inner);
+    let at = stored.iter().position(|(known, _)| known == name)?;
+    Some(stored.swap_remove(at).1)
 }
 
 fn take(is_it: impl FnMut(&Passed) -> bool) -> Option<OwnedFd> {
@@ -53,27 +69,44 @@ fn take(is_it: impl FnMut(&Passed) -> bool) -> Option<OwnedFd> {
     Some(all.swap_remove(at).socket)
 }
 
-fn all() -> MutexGuard<'static, Vec<Passed>> {
-    static ALL: OnceLock<Mutex<Vec<Passed>>> = OnceLock::new();
-    let all = ALL.get_or_init(|| Mutex::new(from_environment()));
-    all.lock().unwrap_or_else(PoisonError::into_inner)
+/// What was passed and nobody has taken.
+struct Everything {
+    sockets: Mutex<Vec<Passed>>,
+    stored: Mutex<Vec<(String, OwnedFd)>>,
 }
 
-fn from_environment() -> Vec<Passed> {
+fn all() -> MutexGuard<'static, Vec<Passed>> {
+    let sockets = &everything().sockets;
+    sockets.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn everything() -> &'static Everything {
+    static ALL: OnceLock<Everything> = OnceLock::new();
+    ALL.get_or_init(from_environment)
+}
+
+fn from_environment() -> Everything {
     let inherited = inherited().unwrap_or_else(|error| {
-        warn!("sockets that systemd passes cannot be used (LISTEN_FDS): {error}");
+        warn!("descriptors that systemd passes cannot be used (LISTEN_FDS): {error}");
         Vec::new()
     });
-    let mut all = Vec::new();
-    for (socket, name) in inherited {
-        match Passed::new(&name, socket) {
-            Ok(passed) => all.push(passed),
+    let (mut sockets, mut stored) = (Vec::new(), Vec::new());
+    for (descriptor, name) in inherited {
+        if name.starts_with(PREFIX) {
+            stored.push((name, descriptor));
+            continue;
+        }
+        match Passed::new(&name, descriptor) {
+            Ok(passed) => sockets.push(passed),
             Err(error) => {
                 warn!("what systemd passes as {name:?} cannot be listened on: {error}");
             }
         }
     }
-    all
+    Everything {
+        sockets: Mutex::new(sockets),
+        stored: Mutex::new(stored),
+    }
 }
 
 impl Passed {

@@ -10,6 +10,7 @@ pub const NAMED: [&str; 12] = [
     "crates/futae-engine/src/arena.rs",
     "crates/futae-engine/src/file/ofd.rs",
     "crates/futae-engine/src/file/uring.rs",
+    "crates/futae-engine/src/memory_file/map.rs",
     "crates/futae-guest/src/ring/system.rs",
     "crates/futae-page-cache/src/shared.rs",
     "crates/futae-plugin/src/foreign.rs",

@@ -4,6 +4,7 @@ mod check;
 mod config;
 mod descriptors;
 mod evictions;
+mod memory;
 mod opener;
 mod plan;
 mod reload;
@@ -23,6 +24,7 @@ use futae_log::LogArgs;
 use futae_nbd::{NbdUri, Transport};
 use futae_observe::Snapshot;
 use futae_units::Size;
+use memory::MemoryArgs;
 use plan::Plan;
 use reload::Running;
 use rustix::system::uname;
@@ -32,6 +34,7 @@ use signal_hook::iterator::Signals;
 use std::io::Write;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use tls::TlsArgs;
 use tracing::{info, warn};
 use unclean::UncleanArgs;
@@ -117,6 +120,8 @@ pub struct Args {
     #[command(flatten)]
     unclean: UncleanArgs,
     #[command(flatten)]
+    memory: MemoryArgs,
+    #[command(flatten)]
     store: StoreArgs,
     /// Accept blocks that clients evict (demotions). auto: if the policy needs them, as exclusive does
     #[arg(long, value_name = "WHETHER", default_value = "auto")]
@@ -179,6 +184,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     descriptors::raise_limit();
     let exports = plan.open()?;
     let mut running = Running::new(args, &plan);
+    let opener = Arc::clone(&plan.opener);
     let lives_on_evictions = plan.policy().lives_on_demotions();
     let (specs, mut options) = (plan.exports, plan.server);
     let wanted = options.connections_max;
@@ -211,7 +217,9 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     info!("{} received", name.unwrap_or("a signal"));
     futae_systemd::stopping();
     drop(observing);
+    let leaving = opener.memory.leaving();
     let report = server.stop();
+    memory::leave(&leaving);
     say_goodbye(&report, args.json)?;
     let Some((name, problem)) = report.flush_errors.first() else {
         return Ok(());

@@ -8,6 +8,7 @@ impl State {
     pub fn audit(&self) {
         self.level.audit();
         self.audit_dirty();
+        self.audit_kept();
         for (key, flight) in &self.under_way.flights {
             for (block, slot) in &flight.targets {
                 assert_eq!(
@@ -56,7 +57,7 @@ impl State {
             assert_eq!(residents.within(index..index + 1, 1), [index]);
             let slot = self.level.find(block).expect("ordered blocks are resident");
             match self.frames.get(slot) {
-                Frame::Ready | Frame::Loading => {}
+                Frame::Ready | Frame::Loading | Frame::Kept => {}
                 Frame::Awaits(key) => {
                     let targets = &self.under_way.flights[key as usize].targets;
                     assert!(

@@ -13,6 +13,8 @@ pub enum Frame {
     AwaitsWrite,
     /// It will when the block has been loaded in the background.
     Loading,
+    /// It did before this process was started, and nobody has looked since.
+    Kept,
 }
 
 impl Frame {
@@ -25,7 +27,7 @@ impl Frame {
     pub fn flight(self) -> Option<usize> {
         match self {
             Self::Awaits(key) => Some(key as usize),
-            Self::Ready | Self::AwaitsWrite | Self::Loading => None,
+            Self::Ready | Self::AwaitsWrite | Self::Loading | Self::Kept => None,
         }
     }
 }
@@ -48,6 +50,8 @@ pub struct Frames {
     uses: u64,
     /// Frames that are [`Frame::Loading`].
     loading: u64,
+    /// Frames that are [`Frame::Kept`].
+    kept: u64,
 }
 
 impl Frames {
@@ -63,6 +67,8 @@ impl Frames {
         let before = std::mem::replace(&mut self.entries[slot.i()].frame, frame);
         self.loading += u64::from(frame == Frame::Loading);
         self.loading -= u64::from(before == Frame::Loading);
+        self.kept += u64::from(frame == Frame::Kept);
+        self.kept -= u64::from(before == Frame::Kept);
         before
     }
 
@@ -104,6 +110,12 @@ impl Frames {
     /// When the block of a slot was last used: higher is later.
     pub fn last_use(&self, slot: Slot) -> u64 {
         self.entries[slot.i()].used & !HELD_ABOVE
+    }
+
+    /// Frames that are [`Frame::Kept`].
+    #[inline]
+    pub fn kept(&self) -> u64 {
+        self.kept
     }
 
     /// Frames that are [`Frame::Loading`].

@@ -15,12 +15,15 @@ use super::world::{Machine, World};
 use crate::arena::give_long_pieces_back;
 use crate::{ClientId, Extent, IoBuf, IoError, IoErrorKind, Operation, Request, SetupError, Store};
 use futae_policy::{Class, VolumeId};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 /// How often to look at the clock.
 const TICK_MIN: Duration = Duration::from_millis(5);
 const TICK_MAX: Duration = Duration::from_millis(500);
+/// The same where the memory outlives the process: a server that writes has to say that it is alive.
+const TICK_KEPT_MAX: Duration = Duration::from_millis(50);
 
 /// One cache over any number of volumes.
 pub struct Engine {
@@ -29,8 +32,11 @@ pub struct Engine {
     account: Arc<Account>,
     pub(super) sizing: Mutex<Sizing>,
     pub(super) questions: Mutex<Questions>,
-    /// By which what is handed down is verified, if it is.
+    /// By which the content of blocks is hashed, where what is handed down is verified or the memory outlives the
+    /// process.
     pub(super) keys: OnceLock<Keys>,
+    /// Whether what is handed down is verified.
+    pub(super) verifies: AtomicBool,
     /// The time, and threads.
     pub(super) world: Arc<dyn World>,
     write_back: Option<WriteBackOptions>,
@@ -66,6 +72,7 @@ impl Engine {
             }),
             questions: Mutex::default(),
             keys: OnceLock::new(),
+            verifies: AtomicBool::new(false),
             world,
             write_back: options.write_back,
             _alive: alive,
@@ -86,10 +93,13 @@ impl Engine {
         store: Arc<dyn Store>,
         class: Class,
     ) -> Result<VolumeId, SetupError> {
-        self.lock().place_volume(Volume {
+        let mut state = self.lock();
+        let id = state.place_volume(Volume {
             costs: Some(Box::default()),
             ..Volume::new(name, store, class)
-        })
+        })?;
+        state.keep_volume(id);
+        Ok(id)
     }
 
     /// Says what the classes of their own are called that stores are in, from number 1 on
@@ -159,7 +169,7 @@ impl Engine {
 
     /// Starts several requests, decided in their order, taking the lock once.
     pub fn submit_batch(self: &Arc<Self>, requests: &mut Vec<Request>) {
-        if self.keys.get().is_some() {
+        if self.verifies_hand_downs() {
             for request in requests.iter_mut() {
                 let operation = std::mem::replace(&mut request.operation, Operation::Flush);
                 request.operation = self.hashed(operation);
@@ -189,7 +199,7 @@ impl Engine {
             match ticket {
                 Ticket::Flight(key) => {
                     state.note_read(key, &result, &macs);
-                    state.finish_flight(key, result, effects);
+                    state.finish_flight(key, result, &macs, effects);
                 }
                 Ticket::Write(key) => state.finish_write(key, result, macs, effects),
                 Ticket::Flush(key) => state.finish_flush(key, result, effects),
@@ -257,31 +267,45 @@ impl Engine {
         while !self.act(|state, _| state.age_dirty(now)) {
             self.state.give_way();
         }
+        self.tick_memory(now);
     }
 
     /// Has somebody look at the clock until the engine is gone, if anything here depends on the time and nobody does yet.
     pub(super) fn see_to_clock(self: &Arc<Self>) -> Result<(), SetupError> {
-        let is_weighed = !self.lock().level.weights().is_empty();
-        if self.write_back.is_none() && !is_weighed || !self.world.has_clock_threads() {
+        let (is_weighed, is_kept) = {
+            let state = self.lock();
+            (!state.level.weights().is_empty(), state.kept.is_some())
+        };
+        if self.write_back.is_none() && !is_weighed && !is_kept || !self.world.has_clock_threads() {
             return Ok(());
         }
         let mut clock = self.clock.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(is_gone) = clock.take() else {
             return Ok(());
         };
-        let how = self.write_back.as_ref();
-        let pause = how.map_or(TICK_MAX, |how| how.dirty_age_max / 4);
-        let pause = pause.clamp(TICK_MIN, TICK_MAX);
+        let mut pause = self.tick_pause();
         let engine = Arc::downgrade(self);
         let work = move || {
             while let Err(mpsc::RecvTimeoutError::Timeout) = is_gone.recv_timeout(pause) {
                 if let Some(engine) = engine.upgrade() {
                     engine.tick();
+                    pause = engine.tick_pause();
                 }
             }
         };
         let thread = std::thread::Builder::new().name("futae-clock".into());
         thread.spawn(work).map(drop).map_err(SetupError::Thread)
+    }
+
+    fn tick_pause(&self) -> Duration {
+        let how = self.write_back.as_ref();
+        let pause = how.map_or(TICK_MAX, |how| how.dirty_age_max / 4);
+        let most = if self.lock().kept.is_some() {
+            TICK_KEPT_MAX
+        } else {
+            TICK_MAX
+        };
+        pause.clamp(TICK_MIN, most)
     }
 
     /// Before a shrink to `capacity_blocks`: writes back until no more is dirty than may be then,

@@ -6,6 +6,7 @@ use super::frames::Frame;
 use super::options::OnEviction;
 use super::state::State;
 use super::steps::STEP_BYTES;
+use super::verify::Macs;
 use crate::{IoBuf, IoError, IoErrorKind, Request, StoreOperation};
 use futae_policy::{AccessKind, BlockId, Outcome, Slot};
 
@@ -46,6 +47,7 @@ impl State {
         };
         for index in first..end {
             let block = BlockId::new(span.volume, index);
+            self.prove(block);
             let is_decided = goes_on && index == first;
             if self.elsewhere.is_some() {
                 self.read_elsewhere(block, is_decided, &mut reading, effects);
@@ -120,6 +122,8 @@ impl State {
                 self.tally.shared_reads += 1;
                 reading.wait_for(flight as usize);
             }
+            // Nobody has proven it: the store has it.
+            Frame::Kept => self.fetch(block, Some(slot), reading),
             Frame::Loading => {
                 self.tally.loading_reads += 1;
                 let slot = (!self.in_pieces()).then_some(slot);
@@ -216,6 +220,7 @@ impl State {
         &mut self,
         key: usize,
         result: Result<IoBuf, IoError>,
+        macs: &Macs,
         effects: &mut Effects,
     ) {
         let flight = self.under_way.arrive(key);
@@ -229,7 +234,7 @@ impl State {
             }
         });
         match &result {
-            Ok(buffer) => self.land(&flight, span, buffer, effects),
+            Ok(buffer) => self.land(&flight, span, (buffer, macs), effects),
             Err(_) => {
                 self.note_error(span.volume);
                 for (block, slot) in &flight.targets {
@@ -255,12 +260,19 @@ impl State {
         }
     }
 
-    fn land(&mut self, flight: &Flight, span: Span, buffer: &IoBuf, effects: &mut Effects) {
+    fn land(
+        &mut self,
+        flight: &Flight,
+        span: Span,
+        (buffer, macs): (&IoBuf, &Macs),
+        effects: &mut Effects,
+    ) {
         for (block, slot) in &flight.targets {
             let to = self.block_span(*block);
             span.copy(buffer.as_slice(), &to, self.arena.frame_mut(*slot));
             self.frames.set(*slot, Frame::Ready);
             self.generations.landed(*slot, flight.generation);
+            self.seal(*block, *slot, macs.of(block.index()));
         }
         for block in &flight.evicted {
             if self.level.find(*block).is_some() {

@@ -22,16 +22,20 @@ impl Engine {
     /// a block that comes or goes meanwhile may be left out or named, each is named once, and each stands where
     /// it did when its step came. The history is that of the end.
     pub fn warm_state(&self) -> WarmState {
+        WarmState {
+            residents: self.standings(),
+            history: self.quiet_step(|state| state.level.history()),
+        }
+    }
+
+    /// The resident blocks, the safest first, as [`warm_state`](Self::warm_state) finds them.
+    pub(super) fn standings(&self) -> Vec<BlockId> {
         let (mut place, mut found) = (Place::default(), Vec::new());
         while self.quiet_step(|state| state.note_standings(&mut place, &mut found)) {
             self.state.give_way();
         }
-        // The safest first.
         found.sort_unstable_by(|one: &Standing, other| other.cmp(one));
-        WarmState {
-            residents: found.into_iter().map(|(.., block)| block).collect(),
-            history: self.quiet_step(|state| state.level.history()),
-        }
+        found.into_iter().map(|(.., block)| block).collect()
     }
 
     /// Takes up what an earlier cache over the same volumes remembered, before the first request:

@@ -8,6 +8,7 @@ use super::flights::{Flush, Span, WaitingRead};
 use super::frames::{Frame, Frames};
 use super::generations::{self, Generations};
 use super::keeper::Elsewhere;
+use super::kept::Kept;
 use super::loads::{Loads, PAGE_BYTES, PIECE_BYTES};
 use super::log::DecisionLog;
 use super::options::{EngineOptions, OnEviction};
@@ -69,6 +70,8 @@ pub struct State {
     pub verifier: Option<Box<Verifier>>,
     /// What became of data that was handed down.
     pub handed_down: HandDownTally,
+    /// What is known of the memory of this cache, if it outlives the process.
+    pub kept: Option<Box<Kept>>,
     /// Changes that wait for write-backs.
     pub changes: Vec<Waiting>,
     /// Errors of stores that were not said one by one.
@@ -130,6 +133,7 @@ impl State {
             write_back: write_back.map(|how| WriteBack::new(how, options.capacity_blocks)),
             verifier: None,
             handed_down: HandDownTally::default(),
+            kept: None,
             changes: Vec::new(),
             complaints: Complaints::default(),
             guarded: Vec::new(),
@@ -398,6 +402,7 @@ impl State {
 
     /// A block loses its slot: it is not held twice any more.
     pub fn release(&mut self, slot: Slot, block: BlockId) {
+        self.arena.unseal(slot);
         if self.frames.set_held_above(slot, false) {
             self.volumes[usize::from(block.volume().0)].held_above_blocks -= 1;
         }

@@ -2,6 +2,7 @@
 
 use super::cost::Cost;
 use super::keeper::{Elsewhere, KeeperStatus};
+use super::kept::MemoryStatus;
 use super::state::State;
 use super::verify::HandedDownStatus;
 use super::volume::Volume;
@@ -102,6 +103,9 @@ pub struct EngineStatus {
     /// What the kernel's page cache does, where it holds the blocks in this cache's place.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel: Option<KeeperStatus>,
+    /// What became of the blocks that the server before left in a memory file.
+    #[serde(flatten)]
+    pub memory: MemoryStatus,
     /// The volumes.
     pub volumes: Vec<VolumeStatus>,
     /// The weights in force, of a policy that weighs classes.
@@ -253,6 +257,7 @@ impl State {
             buffer_bytes_max: self.account.most(),
             handed_down: self.handed_down_status(),
             kernel: self.elsewhere.as_ref().map(Elsewhere::status),
+            memory: self.memory_status(),
             volumes: self.volume_status(),
             weights: self.weight_status(),
             classes: self.class_status(),

@@ -23,7 +23,7 @@ mod table;
 mod tally;
 mod verifier;
 
-pub use mac::Keys;
+pub use mac::{Keys, Mac};
 pub use macs::Macs;
 pub use options::{OnRefusal, Verification};
 pub use tally::{HandDownTally, HandedDownStatus};

@@ -3,6 +3,7 @@
 use super::cost::Costs;
 use super::demotion_guard::DemotionGuard;
 use super::dirt::Dirt;
+use super::kept::KeptVolume;
 use super::mark_guard::Guard;
 use super::notices::Notices;
 use super::residents::Residents;
@@ -40,6 +41,8 @@ pub struct Volume {
     pub held_above_blocks: u64,
     /// What its store's operations take; not measured of volumes that come and go.
     pub costs: Option<Box<Costs>>,
+    /// Its place in the memory file, if its blocks are kept in one.
+    pub kept: Option<KeptVolume>,
 }
 
 impl Volume {
@@ -62,6 +65,7 @@ impl Volume {
             residents: Residents::default(),
             held_above_blocks: 0,
             costs: None,
+            kept: None,
         }
     }
 }

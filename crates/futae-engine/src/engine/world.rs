@@ -1,7 +1,7 @@
 //! What a cache has around it beside its stores: the time, and threads.
 
 use std::io;
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 /// The time, and threads. A cache has those of its machine; a simulation brings its own, so that one seed
 /// decides on all that happens.
@@ -20,6 +20,12 @@ pub trait World: Send + Sync {
     /// [`Engine::tick`](crate::Engine::tick), and errors of stores are not counted by the minute.
     fn has_clock_threads(&self) -> bool {
         true
+    }
+
+    /// The time by the clock that files are dated by, in nanoseconds since 1970. It may go back.
+    fn wall_ns(&self) -> u64 {
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        since.map_or(0, |since| since.as_nanos() as u64)
     }
 
     /// Called between two steps of a long request, without the cache's lock: others may have it now.

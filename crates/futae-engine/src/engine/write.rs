@@ -94,6 +94,7 @@ impl State {
         self.tally.bytes_written += bytes;
         self.tally.store_writes += 1;
         self.tally.bytes_store_written += bytes;
+        self.note_store_write(&blocks);
         let sequence = self.next_sequence();
         effects.start(
             self.store(span.volume),
@@ -114,6 +115,7 @@ impl State {
                 return Some(index);
             }
             let block = BlockId::new(span.volume, index);
+            self.prove(block);
             let of = self.block_span(block);
             let whole = of.overlap(span) == Some(of);
             if !whole && self.level.find(block).is_none() {
@@ -166,6 +168,7 @@ impl State {
         let (span, blocks, grown_from) = (write.span, write.blocks, write.grown_from);
         let has_data = write.content == Content::Data;
         self.note_outcome(&span, result.is_ok());
+        self.note_alive(span.volume);
         if !has_data || result.is_err() {
             self.forget_contents(&blocks);
         }
@@ -253,6 +256,7 @@ impl State {
                 self.settle_block(block, span, (Content::Data, Some(data)), effects);
             }
             self.know(block, span, macs);
+            self.seal_written(block, span, macs);
         }
         None
     }

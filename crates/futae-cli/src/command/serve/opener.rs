@@ -2,6 +2,7 @@
 
 use super::super::volumes::{ClassNames, StoreClass, VolumeSpec};
 use super::evictions::EvictionArgs;
+use super::memory::KeptMemory;
 use super::plan::{blocks_of, export};
 use super::unclean::UncleanArgs;
 use crate::failure::Failure;
@@ -26,6 +27,8 @@ pub(super) struct Opener {
     pub(super) evictions: EvictionArgs,
     /// Whether clients may hand evicted blocks down.
     pub(super) demotion: bool,
+    /// Caches whose memory outlives the server.
+    pub(super) memory: KeptMemory,
     /// The cache of exports without a share, once there is one, and all exports that were opened.
     pub(super) opened: Mutex<Opened>,
 }
@@ -72,6 +75,12 @@ impl Opener {
                 }
             };
             exports.push(self.export_on(&engine, spec, store)?);
+            if own.is_some() {
+                self.memory.recall(&engine);
+            }
+        }
+        if let Some(common) = &self.opened().common {
+            self.memory.recall(common);
         }
         Ok(exports)
     }
@@ -109,11 +118,15 @@ impl Opener {
             )));
         }
         let store = spec.source.open(spec.read_only, self.timeout)?;
-        let engine = match (own, common) {
-            (None, Some(common)) => common,
-            (own, _) => self.engine(own.unwrap_or(1), Some(name))?,
+        let (engine, is_own) = match (own, common) {
+            (None, Some(common)) => (common, false),
+            (own, _) => (self.engine(own.unwrap_or(1), Some(name))?, true),
         };
-        self.export_on(&engine, spec, store)
+        let export = self.export_on(&engine, spec, store)?;
+        if is_own {
+            self.memory.recall(&engine);
+        }
+        Ok(export)
     }
 
     fn export_on(
@@ -156,13 +169,14 @@ impl Opener {
             ..self.cache.clone()
         })?;
         engine.name_classes(&self.classes.0);
+        self.memory.apply(&engine, capacity_blocks, owner)?;
         let blocks = (capacity_blocks, self.cache.capacity_blocks);
         self.evictions.apply(&engine, blocks, self.demotion)?;
         Ok(engine)
     }
 }
 
-fn with_suffix(path: &Path, name: &str) -> PathBuf {
+pub(super) fn with_suffix(path: &Path, name: &str) -> PathBuf {
     let mut full = OsString::from(path);
     // A name may contain what a file's name may not.
     full.push(format!(".{}", name.replace('/', "_")));

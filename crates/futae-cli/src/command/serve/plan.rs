@@ -2,6 +2,7 @@
 
 use super::super::observe_args::Observe;
 use super::super::volumes::{ClassNames, VolumeSpec, expand, refuse_twice};
+use super::memory::KeptMemory;
 use super::opener::Opener;
 use super::{Args, Demotion, tls};
 use crate::defaults::SERVE_POLICY;
@@ -148,6 +149,7 @@ impl Plan {
             unclean: args.unclean.clone(),
             evictions: args.evictions.clone(),
             demotion: server.demotion,
+            memory: KeptMemory::new(&args.memory),
             opened: Mutex::default(),
         });
         let adding = Arc::clone(&opener);

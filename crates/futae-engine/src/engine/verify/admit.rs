@@ -31,8 +31,8 @@ impl Engine {
     #[must_use]
     pub fn hashed(&self, operation: Operation) -> Operation {
         match self.keys.get() {
-            Some(keys) => hash(keys, self.block_bytes, operation),
-            None => operation,
+            Some(keys) if self.verifies_hand_downs() => hash(keys, self.block_bytes, operation),
+            _ => operation,
         }
     }
 }
@@ -164,6 +164,7 @@ impl State {
         if let Some(mac) = handing.macs.of(block.index()) {
             self.hold_once(block, mac);
         }
+        self.seal(block, slot, handing.macs.of(block.index()));
         if let Some(copy) = copy {
             self.read_to_compare(block, copy, started);
         }

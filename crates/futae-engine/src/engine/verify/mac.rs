@@ -62,6 +62,21 @@ impl Keys {
         })
     }
 
+    /// Keys that were drawn before.
+    pub fn from_words(words: [u64; 8]) -> Self {
+        let [a, b, c, d, e, f, g, h] = words;
+        Self {
+            data: Key([a, b, c, d]),
+            place: Key([e, f, g, h]),
+        }
+    }
+
+    /// The keys, for memory that only this cache and those after it read.
+    pub fn words(&self) -> [u64; 8] {
+        let ([a, b, c, d], [e, f, g, h]) = (self.data.0, self.place.0);
+        [a, b, c, d, e, f, g, h]
+    }
+
     /// The hash of a block's data.
     pub fn mac(&self, data: &[u8]) -> Mac {
         Mac(HighwayHasher::new(self.data).hash128(data))

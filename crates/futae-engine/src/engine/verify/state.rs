@@ -12,6 +12,7 @@ use crate::engine::front::Engine;
 use crate::engine::state::State;
 use crate::{IoBuf, IoError, SetupError, Store, StoreOperation};
 use futae_policy::{BlockId, VolumeId};
+use std::sync::atomic::Ordering;
 
 /// The entries of a range of no more blocks are removed one by one; of a longer one, all of its volume.
 const FORGOTTEN_BLOCKS_MAX: u64 = 1024;
@@ -39,16 +40,25 @@ impl Engine {
             );
             return Err(SetupError::Size(message));
         }
-        let keys = Keys::draw()?;
+        let keys = match self.keys.get() {
+            Some(keys) => keys.clone(),
+            None => Keys::draw()?,
+        };
         let table = Table::new(keys.clone(), options.memory_bytes)?;
         state.verifier = Some(Box::new(Verifier {
             table,
             options,
             sharing: None,
         }));
-        // The state is locked: nobody else sets them.
+        // The state is locked: nobody else sets them. They are those of the memory file if there is one.
         let _ = self.keys.set(keys);
+        self.verifies.store(true, Ordering::Release);
         Ok(())
+    }
+
+    /// Whether data that is handed down is verified.
+    pub(in crate::engine) fn verifies_hand_downs(&self) -> bool {
+        self.verifies.load(Ordering::Acquire)
     }
 
     /// Whether most of the data that was lately handed down for a volume was refused as different: whoever

@@ -113,6 +113,7 @@ impl State {
         (span, data): (&Span, &IoBuf),
         effects: &mut Effects,
     ) -> bool {
+        self.prove(block);
         let of = self.block_span(block);
         let is_whole = part == of;
         let slot = self.level.find(block);
@@ -159,6 +160,7 @@ impl State {
             done,
             parked: Vec::new(),
         });
+        self.note_store_write(&blocks);
         self.tally.store_writes += 1;
         self.tally.bytes_store_written += span.length;
         let sequence = self.next_sequence();

@@ -121,6 +121,7 @@ impl State {
             span,
             parked: Vec::new(),
         });
+        self.note_store_write(&span);
         let sequence = self.next_sequence();
         let operation = StoreOperation::Write {
             offset: span.offset,
@@ -140,6 +141,7 @@ impl State {
         effects: &mut Effects,
     ) {
         let run = self.under_way.remove_run(key);
+        self.note_alive(run.volume);
         let dirt = self.dirt_mut(run.volume);
         dirt.runs -= 1;
         dirt.bytes_carried -= run.span.length;
@@ -154,6 +156,7 @@ impl State {
                             let block = BlockId::new(run.volume, index);
                             self.clean(block, cleaned, effects);
                             self.know(block, &run.span, macs);
+                            self.seal_written(block, &run.span, macs);
                         }
                     }
                 }

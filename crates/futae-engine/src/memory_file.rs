@@ -1,0 +1,328 @@
+//! Memory that outlives the process: a file on tmpfs or hugetlbfs that holds the frames of a cache, and beside each of
+//! them an entry that says which block is in it, by a keyed hash of its content.
+//!
+//! An entry is *open* (no block) or *sealed*. What holds at every moment, also between any two stores to this memory,
+//! which is all that a kill can come between:
+//!
+//! - a frame is written to only while its entry is open: [`MemoryFile::unseal`] comes before every write, in
+//!   [`crate::arena::Arena::frame_mut`];
+//! - an entry is sealed word by word, the block last; an entry that is half written is open, and one that names
+//!   another content than that of its frame is refused, since the hash is wrong.
+
+mod layout;
+mod map;
+mod place;
+mod volumes;
+#[cfg(test)]
+mod watch;
+
+use crate::SetupError;
+use futae_policy::Slot;
+use layout::{ENTRY_WORDS, Layout, MAGIC, VERSION, header};
+use map::Words;
+use map::frames as map_frames;
+use memmap2::MmapMut;
+use rustix::fs::FallocateFlags;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::sync::atomic::compiler_fence;
+pub use volumes::{Known, Row, Rows};
+#[cfg(test)]
+pub use watch::at_every_store;
+
+/// Words of the keys.
+pub const KEY_WORDS: usize = 8;
+const ROW_SHIFT: u32 = 48;
+/// Entries that were sealed after the order was last saved stand behind all of it.
+const ORDER_SAVED_MAX: u64 = 1 << 40;
+
+/// What a sealed entry says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The volume.
+    pub row: Row,
+    /// The block of it.
+    pub index: u64,
+    /// The hash of its content at its place.
+    pub mac: [u64; 2],
+    /// Higher: to be kept for longer.
+    pub order: u64,
+}
+
+/// A file that holds a cache's memory.
+pub struct MemoryFile {
+    file: File,
+    path: PathBuf,
+    layout: Layout,
+    head: Words,
+    index: Vec<Words>,
+    slots: u32,
+    /// Why it is empty, if it is.
+    empty: Option<String>,
+    next_order: u64,
+}
+
+impl MemoryFile {
+    /// Opens the file at `path`, or makes it, for a cache of `slots` blocks of `block_bytes`, and takes its memory. What it
+    /// holds is kept if a cache of the same kind has left it there since the machine was started; else it
+    /// is empty, and [`empty`](Self::empty) says why.
+    ///
+    /// # Errors
+    ///
+    /// It is on a disk, or belongs to somebody else, or is in use, or there is not enough memory.
+    pub fn open(path: &Path, block_bytes: u64, slots: u32) -> Result<Self, SetupError> {
+        let refused = |problem: String| SetupError::Open {
+            path: path.to_owned(),
+            problem,
+        };
+        let file = place::open(path).map_err(refused)?;
+        Self::of_file(file, path, block_bytes, slots)
+    }
+
+    /// The same of memory without a name (memfd), for others to keep the descriptor of.
+    ///
+    /// # Errors
+    ///
+    /// There is not enough memory.
+    pub fn unnamed() -> Result<File, SetupError> {
+        place::unnamed().map_err(SetupError::Size)
+    }
+
+    /// As [`open`](Self::open), of a file that is open already; `path` is for messages.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open).
+    pub fn of_file(
+        file: File,
+        path: &Path,
+        block_bytes: u64,
+        slots: u32,
+    ) -> Result<Self, SetupError> {
+        let refused = |problem: String| SetupError::Open {
+            path: path.to_owned(),
+            problem,
+        };
+        let failed = |error: io::Error| refused(format!("cannot be used as memory: {error}"));
+        let page_bytes = place::check(&file).map_err(refused)?;
+        let layout = Layout::new(block_bytes as usize, page_bytes);
+        let length = file.metadata().map_err(failed)?.len();
+        let mut empty = None;
+        if length < layout.head_bytes() as u64 {
+            empty = Some("it is new".to_owned());
+        } else {
+            let head = Words::map(&file, 0, layout.head_bytes()).map_err(failed)?;
+            if let Err(why) = is_ours(&head, block_bytes, length, &layout) {
+                empty = Some(why);
+            }
+        }
+        if empty.is_some() {
+            // All of it reads as zeroes then.
+            file.set_len(0).map_err(failed)?;
+        } else if layout.file_bytes(slots) < length {
+            file.set_len(layout.file_bytes(slots)).map_err(failed)?;
+        }
+        let head_bytes = layout.head_bytes() as u64;
+        allocate(&file, path, 0, head_bytes)?;
+        let head = Words::map(&file, 0, layout.head_bytes()).map_err(failed)?;
+        head.at(header::BLOCK_BYTES).store(block_bytes, Relaxed);
+        Ok(Self {
+            file,
+            path: path.to_owned(),
+            layout,
+            head,
+            index: Vec::new(),
+            slots: 0,
+            empty,
+            next_order: ORDER_SAVED_MAX,
+        })
+    }
+
+    /// Why the file was found empty, if it was.
+    #[must_use]
+    pub fn empty(&self) -> Option<&str> {
+        self.empty.as_deref()
+    }
+
+    /// For messages.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The keys of its hashes, unless it was found empty.
+    pub fn keys(&self) -> Option<[u64; KEY_WORDS]> {
+        if self.empty.is_some() {
+            return None;
+        }
+        Some(std::array::from_fn(|at| {
+            self.head.at(header::KEYS + at).load(Relaxed)
+        }))
+    }
+
+    /// From now on what the file holds counts, with hashes by these keys. It is empty.
+    pub fn begin(&mut self, keys: [u64; KEY_WORDS]) {
+        let boot = place::boot().unwrap_or_default();
+        let put = |at: usize, word| self.head.at(at).store(word, Relaxed);
+        for (at, word) in keys.into_iter().enumerate() {
+            put(header::KEYS + at, word);
+        }
+        for (at, word) in boot.into_iter().enumerate() {
+            put(header::BOOT + at, word);
+        }
+        put(header::VERSION, VERSION);
+        compiler_fence(Release);
+        self.head.at(header::MAGIC).store(MAGIC, Release);
+    }
+
+    /// Frames in a mapping.
+    pub fn frames_per_segment(&self) -> usize {
+        self.layout.frames_per_segment
+    }
+
+    /// Takes memory for `slots` slots, and maps it: `segments` are the mappings of all frames so far.
+    ///
+    /// # Errors
+    ///
+    /// There is not enough.
+    pub fn reserve(&mut self, slots: u32, segments: &mut Vec<MmapMut>) -> Result<(), SetupError> {
+        let bytes = self.layout.file_bytes(slots);
+        // Also what was given back: a page that cannot be had when it is written to ends the process.
+        allocate(&self.file, &self.path, 0, bytes)?;
+        if slots <= self.slots {
+            return Ok(());
+        }
+        let failed = |source| SetupError::Memory { bytes, source };
+        // A segment that was not whole is mapped again.
+        let whole = self.slots as usize / self.layout.frames_per_segment;
+        segments.truncate(whole);
+        self.index.truncate(whole);
+        for segment in whole..self.layout.segments(slots) {
+            let (at, index_bytes) = (self.layout.segment_at(segment), self.layout.index_bytes());
+            let frames = self.layout.frames_of(segment, slots);
+            let frames_bytes = self.layout.frames_bytes(frames);
+            let index = Words::map(&self.file, at, index_bytes).map_err(failed)?;
+            // Entries of slots that the cache had when it was larger.
+            for unused in frames..self.layout.frames_per_segment {
+                index.at(unused * ENTRY_WORDS).store(0, Relaxed);
+            }
+            let frames = map_frames(&self.file, at + index_bytes as u64, frames_bytes);
+            segments.push(frames.map_err(failed)?);
+            self.index.push(index);
+        }
+        self.slots = slots;
+        let slots = u64::from(slots);
+        self.head.at(header::SLOTS).store(slots, Relaxed);
+        Ok(())
+    }
+
+    /// Gives the memory of a frame that nobody uses back.
+    pub fn release(&self, slot: Slot) {
+        let (segment, frame) = self.layout.place(slot);
+        let at = self.layout.segment_at(segment) + self.layout.index_bytes() as u64;
+        let at = at + (frame * self.layout.frame_bytes) as u64;
+        let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        // Memory that is not given back is kept for longer, and nothing is lost.
+        let _ = rustix::fs::fallocate(&self.file, mode, at, self.layout.frame_bytes as u64);
+    }
+
+    fn entry(&self, slot: Slot) -> (&Words, usize) {
+        let (segment, frame) = self.layout.place(slot);
+        (&self.index[segment], frame * ENTRY_WORDS)
+    }
+
+    /// Nothing is known of a slot from now on: its frame may be written to, and its block's store.
+    #[inline]
+    pub fn unseal(&self, slot: Slot) {
+        let (words, at) = self.entry(slot);
+        words.at(at).store(0, Release);
+        // Before whatever this process does next.
+        compiler_fence(std::sync::atomic::Ordering::SeqCst);
+    }
+
+    /// The frame of a slot holds what `entry` says, and nobody writes to it or to the block's store. The order is
+    /// that of the entries that were sealed.
+    pub fn seal(&mut self, slot: Slot, entry: &Entry) {
+        self.next_order += 1;
+        self.unseal(slot);
+        let (words, at) = self.entry(slot);
+        words.at(at + 1).store(entry.mac[0], Relaxed);
+        words.at(at + 2).store(entry.mac[1], Relaxed);
+        words.at(at + 3).store(self.next_order, Relaxed);
+        compiler_fence(Release);
+        let block = (u64::from(entry.row.0) + 1) << ROW_SHIFT | entry.index;
+        words.at(at).store(block, Release);
+    }
+
+    /// What is in a slot, if its entry is sealed.
+    pub fn sealed(&self, slot: Slot) -> Option<Entry> {
+        let (words, at) = self.entry(slot);
+        let block = words.at(at).load(Relaxed);
+        let row = u16::try_from((block >> ROW_SHIFT).checked_sub(1)?).ok()?;
+        Some(Entry {
+            row: Row(row),
+            index: block & ((1 << ROW_SHIFT) - 1),
+            mac: [1, 2].map(|word| words.at(at + word).load(Relaxed)),
+            order: words.at(at + 3).load(Relaxed),
+        })
+    }
+
+    /// The block in a slot stands at this place in the order, below [`ORDER_SAVED_MAX`].
+    pub fn set_order(&self, slot: Slot, order: u64) {
+        let (words, at) = self.entry(slot);
+        words.at(at + 3).store(order, Relaxed);
+    }
+
+    /// Slots that have frames.
+    pub fn slots(&self) -> u32 {
+        self.slots
+    }
+
+    /// What it knows of volumes.
+    pub fn rows(&self) -> Rows<'_> {
+        Rows(&self.head)
+    }
+}
+
+/// Whether a file is one of a cache of such blocks, written since the machine was started.
+fn is_ours(head: &Words, block_bytes: u64, length: u64, layout: &Layout) -> Result<(), String> {
+    let word = |at: usize| head.at(at).load(Relaxed);
+    if word(header::MAGIC) != MAGIC {
+        return Err("it holds no cache, or one that was not made to its end".to_owned());
+    }
+    if word(header::VERSION) != VERSION {
+        return Err(format!(
+            "its layout is version {}, and this futae reads version {VERSION}",
+            word(header::VERSION)
+        ));
+    }
+    let of = word(header::BLOCK_BYTES);
+    if of != block_bytes {
+        return Err(format!(
+            "its blocks have {of} bytes, and those of this cache {block_bytes}"
+        ));
+    }
+    let boot = [0, 1].map(|at| word(header::BOOT + at));
+    if boot == [0; 2] || place::boot() != Some(boot) {
+        return Err("it was written before the machine was started".to_owned());
+    }
+    let slots = u32::try_from(word(header::SLOTS)).unwrap_or(u32::MAX);
+    if length < layout.file_bytes(slots) {
+        return Err(format!("it was cut to {length} bytes"));
+    }
+    Ok(())
+}
+
+/// Takes memory for a part of the file, so that no access to it fails later.
+fn allocate(file: &File, path: &Path, from: u64, bytes: u64) -> Result<(), SetupError> {
+    let taken = rustix::fs::fallocate(file, FallocateFlags::empty(), from, bytes);
+    taken.map_err(|errno| SetupError::Open {
+        path: path.to_owned(),
+        problem: format!(
+            "there is no room for {bytes} bytes: {errno}; choose a smaller --cache, or give its file system more \
+             room (mount -o remount,size=...)"
+        ),
+    })
+}

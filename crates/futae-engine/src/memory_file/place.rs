@@ -1,0 +1,149 @@
+//! Where a memory file may be, and that it is this user's alone.
+
+use rustix::fs::{FileType, FlockOperation, Mode, OFlags, flock, fstat, fstatfs};
+use rustix::io::Errno;
+use std::fs::File;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long to try for the lock: a server that was killed lets go of it a moment after its end.
+const PATIENCE: Duration = Duration::from_secs(2);
+const PAUSE: Duration = Duration::from_millis(2);
+
+const TMPFS: i64 = 0x0102_1994;
+const HUGETLBFS: i64 = 0x9584_58f6;
+/// Pages of a gigabyte would make the smallest part of the file as large.
+const PAGE_BYTES_MAX: u64 = 2 << 20;
+
+/// Opens the file, or makes it; whoever else may read or write it may read every guest's data, or have another
+/// content served.
+pub fn open(path: &Path) -> Result<File, String> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let directory = path.parent().filter(|path| !path.as_os_str().is_empty());
+    // Before anything is made there.
+    if let Ok(on) = rustix::fs::statfs(directory.unwrap_or(Path::new(".")))
+        && !is_memory(&on)
+    {
+        return Err(NO_MEMORY.to_owned());
+    }
+    let opened = rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR);
+    match opened {
+        Ok(file) => Ok(file.into()),
+        Err(Errno::LOOP) => Err("is a symbolic link; name the file itself".to_owned()),
+        Err(Errno::NOENT) => Err("its directory does not exist; make it first".to_owned()),
+        Err(errno) => Err(format!("cannot be opened: {errno}")),
+    }
+}
+
+/// Makes memory without a name, which is a file of no file system: who has its descriptor has it.
+pub fn unnamed() -> Result<File, String> {
+    let made = rustix::fs::memfd_create("futae-cache", rustix::fs::MemfdFlags::CLOEXEC);
+    made.map(File::from)
+        .map_err(|errno| format!("no memory without a name (memfd) can be made: {errno}"))
+}
+
+/// Checks that a file is memory and nobody else's, and takes its lock. Returns the bytes of its pages.
+pub fn check(file: &File) -> Result<usize, String> {
+    let stat = fstat(file).map_err(|errno| errno.to_string())?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return Err("is no regular file; name one that need not exist yet".to_owned());
+    }
+    if stat.st_uid != rustix::process::geteuid().as_raw() {
+        return Err(format!(
+            "belongs to user {}, who could have other data served; remove it, or run as that user",
+            stat.st_uid
+        ));
+    }
+    // Nobody finds memory without a name, whatever its mode is.
+    if stat.st_nlink > 0 && stat.st_mode & 0o077 != 0 {
+        return Err(format!(
+            "has mode {:o}, so others may read or change what is cached; remove it, or give it mode 600",
+            stat.st_mode & 0o777
+        ));
+    }
+    let of = fstatfs(file).map_err(|errno| errno.to_string())?;
+    if !is_memory(&of) {
+        return Err(NO_MEMORY.to_owned());
+    }
+    let page_bytes = u64::try_from(of.f_bsize).unwrap_or(u64::MAX);
+    if page_bytes > PAGE_BYTES_MAX {
+        return Err(format!(
+            "is on a hugetlbfs with pages of {page_bytes} bytes; name a file on one with pages of 2 MiB \
+             (mount -o pagesize=2M)"
+        ));
+    }
+    lock(file)?;
+    Ok(page_bytes as usize)
+}
+
+const NO_MEMORY: &str = "is not on tmpfs or hugetlbfs, and a cache on a disk would be as slow as the disk; name a file \
+     in /dev/shm or on a hugetlbfs";
+
+fn is_memory(on: &rustix::fs::StatFs) -> bool {
+    matches!(on.f_type, TMPFS | HUGETLBFS)
+}
+
+fn lock(file: &File) -> Result<(), String> {
+    let begun = Instant::now();
+    loop {
+        match flock(file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(()),
+            Err(Errno::WOULDBLOCK) if begun.elapsed() < PATIENCE => thread::sleep(PAUSE),
+            Err(Errno::WOULDBLOCK) => {
+                return Err(
+                    "is in use by another process; stop that one first, or name another file"
+                        .to_owned(),
+                );
+            }
+            Err(errno) => return Err(format!("cannot be locked: {errno}")),
+        }
+    }
+}
+
+/// The start of the machine, as two words.
+pub fn boot() -> Option<[u64; 2]> {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
+    let word = |part: Option<&str>| u64::from_str_radix(part?, 16).ok();
+    Some([word(digits.get(..16))?, word(digits.get(16..32))?])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    #[test]
+    fn a_file_on_a_disk_of_others_or_behind_a_link_is_refused() {
+        let folder = tempfile::tempdir_in("/dev/shm").expect("a folder");
+        let path = folder.path().join("memory");
+        let first = open(&path).expect("made");
+        assert_eq!(check(&first), Ok(4096));
+        let link = folder.path().join("link");
+        symlink(&path, &link).expect("a link");
+        assert!(open(&link).is_err_and(|problem| problem.contains("symbolic link")));
+        let nowhere = folder.path().join("none/memory");
+        assert!(open(&nowhere).is_err_and(|problem| problem.contains("directory")));
+        assert!(check(&File::open(folder.path()).expect("opened")).is_err());
+        let mode = std::fs::Permissions::from_mode(0o640);
+        std::fs::set_permissions(&path, mode).expect("allowed");
+        assert!(check(&first).is_err_and(|problem| problem.contains("mode 640")));
+    }
+
+    #[test]
+    fn two_users_are_not_let_in_at_once() {
+        let folder = tempfile::tempdir_in("/dev/shm").expect("a folder");
+        let path = folder.path().join("memory");
+        let (first, second) = (open(&path).expect("made"), open(&path).expect("opened"));
+        check(&first).expect("free");
+        assert!(check(&second).is_err_and(|problem| problem.contains("in use")));
+        drop(first);
+        check(&second).expect("free again");
+    }
+
+    #[test]
+    fn a_machine_has_one_start() {
+        assert!(boot().is_some() && boot() == boot());
+    }
+}
