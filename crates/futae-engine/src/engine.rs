@@ -26,6 +26,7 @@ mod growing;
 mod hints;
 mod in_place;
 mod joint;
+mod lengthening;
 mod loading;
 mod loads;
 mod lock_turns;

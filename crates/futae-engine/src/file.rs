@@ -9,6 +9,7 @@ mod identity;
 mod image_locks;
 mod io;
 mod job;
+mod length;
 mod lock;
 mod ofd;
 mod sector;
@@ -50,7 +51,8 @@ pub struct FileStore {
 
 struct Inner {
     path: PathBuf,
-    size_bytes: u64,
+    /// As long as it was when somebody looked last.
+    size_bytes: AtomicU64,
     /// Where it ends now.
     end: End,
     read_only: bool,
@@ -83,22 +85,12 @@ impl FileStore {
         let buffered = open(OFlags::empty()).map_err(|errno| refused(opening(errno)))?;
         let stat = rustix::fs::fstat(&buffered).map_err(|errno| refused(errno.to_string()))?;
         let file_type = FileType::from_raw_mode(stat.st_mode);
-        let size_bytes = match file_type {
-            FileType::RegularFile => stat.st_size as u64,
-            FileType::BlockDevice => rustix::fs::seek(&buffered, SeekFrom::End(0))
-                .map_err(|errno| refused(errno.to_string()))?,
-            _ => {
-                return Err(refused(
-                    "is neither a regular file nor a block device".to_owned(),
-                ));
-            }
-        };
+        let size_bytes = length::of(&buffered).map_err(refused)?;
         if size_bytes == 0 {
             return Err(refused(
                 "is empty; give it a size first (truncate -s SIZE)".to_owned(),
             ));
         }
-        sector::check(&buffered, file_type, size_bytes).map_err(refused)?;
         let direct = open(OFlags::DIRECT).ok();
         // A write that the kernel has not ended holds its descriptor, also when this process has been killed: so
         // nobody else gets the image while one may still land.
@@ -116,7 +108,7 @@ impl FileStore {
         };
         let inner = Inner {
             path: path.to_owned(),
-            size_bytes,
+            size_bytes: AtomicU64::new(size_bytes),
             end,
             read_only,
             direct,
@@ -148,7 +140,7 @@ impl FileStore {
     ) -> std::io::Result<Self> {
         let inner = Inner {
             path,
-            size_bytes: buffered.metadata()?.len(),
+            size_bytes: AtomicU64::new(buffered.metadata()?.len()),
             end: End::free(),
             read_only,
             direct: direct.map(Arc::new),
@@ -308,7 +300,7 @@ impl Inner {
             length: 0,
             buffer: IoBuf::new(0),
             done: Box::new(move |result| {
-                done(result.map_err(|error| inner.failure("flush", 0, inner.size_bytes, &error)));
+                done(result.map_err(|error| inner.failure("flush", 0, inner.size_bytes(), &error)));
             }),
         });
     }
@@ -373,7 +365,11 @@ impl Store for FileStore {
     }
 
     fn size_bytes(&self) -> u64 {
-        self.inner.size_bytes
+        self.inner.size_bytes()
+    }
+
+    fn look_again(&self) -> Result<u64, IoError> {
+        self.inner.look_again()
     }
 
     fn describe(&self) -> String {
