@@ -4,6 +4,7 @@
 mod common;
 mod hostile;
 mod longer;
+mod random;
 mod rig;
 
 use common::StoreEvent;
