@@ -25,6 +25,7 @@ mod cpio;
 mod error;
 mod guest;
 mod initramfs;
+mod migration;
 mod modules;
 mod packages;
 mod plan;
