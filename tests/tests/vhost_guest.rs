@@ -1,8 +1,10 @@
 //! A guest on a vhost-user disk: what it writes is what it reads, also when the server is killed under it.
 
-use futae_tests::binary::binary;
+use futae_tests::binary::{binary, run};
 use futae_tests::guest_disk::{MIB, await_writes, boot, make_image, order, plan, serve};
 use futae_tests::stage::Stage;
+use futae_tests::tools::text;
+use std::fs::File;
 use std::path::Path;
 use std::time::Duration;
 
@@ -54,6 +56,21 @@ fn a_guest_on_a_vhost_user_disk_reads_what_it_wrote_over_kills_of_the_server() {
         trimmed.trim().lines().last(),
         Some("0"),
         "the disk takes discards"
+    );
+    // The running guest sees a disk that has become longer, and can write to what is new.
+    let image = File::options().write(true).open(&stage.image);
+    let longer = image.expect("an image").set_len(2 * DISK_MIB * MIB);
+    longer.expect("room");
+    let said = run(&["export", "lengthen", text(&stage.control), "disk"]);
+    assert!(said.status.success(), "{said:?}");
+    let sectors = 2 * DISK_MIB * MIB / 512;
+    order(
+        &mut guest,
+        &format!(
+            "while [ $(cat /sys/block/vda/size) != {sectors} ]; do sleep 0.1; done; \
+             dd if=/dev/urandom of=/tmp/new bs=64k count=1 && dd if=/tmp/new of=/dev/vda bs=64k seek=$(({sectors}/128-1)) && sync && \
+             tail -c 65536 /dev/vda | cmp - /tmp/new"
+        ),
     );
     drop(guest);
     drop(server);
