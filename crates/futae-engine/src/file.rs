@@ -177,6 +177,27 @@ fn opening(errno: Errno) -> String {
 }
 
 impl Inner {
+    fn size_bytes(&self) -> u64 {
+        self.size_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Takes over a greater length.
+    fn look_again(&self) -> Result<u64, IoError> {
+        let (path, before) = (self.path.display(), self.size_bytes());
+        let failed =
+            |problem: String| IoError::new(IoErrorKind::Unsupported, format!("{path}: {problem}"));
+        let after = length::of(&*self.buffered).map_err(failed)?;
+        if after < before {
+            let problem = format!(
+                "has {after} bytes, fewer than the {before} that it had; make it as long again, or longer"
+            );
+            return Err(failed(problem));
+        }
+        self.size_bytes.store(after, Ordering::Relaxed);
+        self.end.move_to(after);
+        Ok(after)
+    }
+
     /// The descriptor for a range: direct if it is whole pages.
     fn file_for(&self, offset: u64, length: u64) -> &Arc<File> {
         let page = PAGE_BYTES as u64;
