@@ -13,9 +13,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-pub(crate) const MONITOR: &str = "qmp.sock";
+const MONITOR: &str = "qmp.sock";
 const SECOND_MONITOR: &str = "qmp-2.sock";
-pub(crate) const INITRAMFS: &str = "initramfs";
 const CONSOLE: &str = "console.log";
 const QEMU: &str = "qemu-system-x86_64";
 /// Lines of a log that an error shows.
@@ -50,39 +49,24 @@ impl Guest {
         drop(packages);
         let directory = tempfile::Builder::new().prefix("futae-guest-").tempdir();
         let directory = directory.map_err(host("no temporary directory"))?;
-        let initramfs = directory.path().join(INITRAMFS);
+        let initramfs = directory.path().join("initramfs");
         let contents = Contents {
             busybox: &busybox,
             modules: &Modules::find(&kernel)?.resolve(&plan.modules)?,
             files: &plan.files,
         };
         initramfs::write(&initramfs, &contents)?;
-        let deadline = Instant::now() + plan.limit;
-        let mut guest = Self::start(plan, directory, deadline, &[])?;
-        let ready = guest.channel.line(deadline);
-        let ready = ready.map_err(|error| guest.fail(&error, "boot"))?;
-        guest.release = ready.trim_start_matches("ready ").to_owned();
-        Ok(guest)
-    }
-
-    /// Starts QEMU with these arguments more, and waits until it holds the channel.
-    pub(crate) fn start(
-        plan: &Plan,
-        directory: TempDir,
-        deadline: Instant,
-        more: &[&str],
-    ) -> Result<Self, GuestError> {
-        let kernel = Packages::open(&plan.cache)?.kernel(plan.kernel)?;
+        let begin = Instant::now();
+        let deadline = begin + plan.limit;
         let orders = directory.path().join("orders.sock");
-        let mut command = command(plan, &image(&kernel)?, directory.path())?;
-        command.args(more);
+        let command = command(plan, &image(&kernel)?, directory.path())?;
         let mut slot = None;
         let channel = accept(&orders, deadline, command, &mut slot);
         let Some(mut qemu) = slot else {
             let error = channel.err().unwrap_or(io::ErrorKind::NotFound.into());
             return Err(not_started(error));
         };
-        let channel = match channel {
+        let mut channel = match channel {
             Ok(channel) => channel,
             Err(error) => {
                 end(&mut qemu);
@@ -90,24 +74,19 @@ impl Guest {
                 return Err(failure(&error, what, directory.path()));
             }
         };
+        let ready = channel.line(deadline);
         // From here on it is ended by being dropped.
-        Ok(Self {
+        let mut guest = Self {
             qemu,
             channel,
             release: String::new(),
             deadline,
             limit: plan.limit,
             directory,
-        })
-    }
-
-    /// Where its sockets and logs are.
-    pub(crate) fn directory(&self) -> &Path {
-        self.directory.path()
-    }
-
-    pub(crate) fn release_is(&mut self, release: &str) {
-        release.clone_into(&mut self.release);
+        };
+        let ready = ready.map_err(|error| guest.fail(&error, "boot"))?;
+        guest.release = ready.trim_start_matches("ready ").to_owned();
+        Ok(guest)
     }
 
     /// The kernel's release, as `uname -r` prints it.
@@ -123,7 +102,7 @@ impl Guest {
     }
 
     /// The unix socket of QEMU's monitor, which takes its machine protocol from one program at a time.
-    /// Only guests with a balloon have one, and those that can be moved.
+    /// Only guests with a balloon have one.
     #[must_use]
     pub fn monitor(&self) -> PathBuf {
         self.directory.path().join(MONITOR)
@@ -276,14 +255,7 @@ fn command(plan: &Plan, kernel: &Path, directory: &Path) -> Result<Command, Gues
     };
     let memory = format!("{}M", plan.memory_mib);
     let prealloc = if plan.preallocate { "on" } else { "off" };
-    command.args(["-accel", "tcg,thread=single", "-smp", "1"]);
-    // A guest with all that TCG has of these two loses its memory when it is moved (QEMU 7.2).
-    let cpu = if plan.movable {
-        "max,la57=off,pku=off"
-    } else {
-        "max"
-    };
-    command.args(["-cpu", cpu]);
+    command.args(["-accel", "tcg,thread=single", "-cpu", "max", "-smp", "1"]);
     command.args(["-machine", "q35,memory-backend=memory", "-m", &memory]);
     command.arg("-object");
     // A device outside of QEMU reads and writes the guest's memory where it lies.
@@ -298,7 +270,7 @@ fn command(plan: &Plan, kernel: &Path, directory: &Path) -> Result<Command, Gues
     ));
     command.args(["-nodefaults", "-no-reboot", "-display", "none"]);
     command.arg("-kernel").arg(kernel);
-    command.arg("-initrd").arg(directory.join(INITRAMFS));
+    command.arg("-initrd").arg(directory.join("initramfs"));
     let words = "console=ttyS0 quiet panic=-1 tsc=unstable no_timer_check";
     command.args(["-append", words]);
     command.args(["-serial", &format!("file:{}", at(CONSOLE))]);
@@ -316,8 +288,6 @@ fn command(plan: &Plan, kernel: &Path, directory: &Path) -> Result<Command, Gues
     }
     if plan.balloon {
         command.args(["-device", "virtio-balloon-pci"]);
-    }
-    if plan.balloon || plan.movable {
         for monitor in [MONITOR, SECOND_MONITOR] {
             let monitor = format!("unix:{},server=on,wait=off", at(monitor));
             command.args(["-qmp", &monitor]);
@@ -360,6 +330,6 @@ fn drive(disk: &Disk) -> Result<String, GuestError> {
 }
 
 /// A path as QEMU takes it among options.
-pub(crate) fn escaped(path: &Path) -> String {
+fn escaped(path: &Path) -> String {
     path.to_string_lossy().replace(',', ",,")
 }

@@ -25,7 +25,6 @@ mod cpio;
 mod error;
 mod guest;
 mod initramfs;
-mod migration;
 mod modules;
 mod packages;
 mod plan;
