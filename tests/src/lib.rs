@@ -8,6 +8,7 @@
 //! | [`binary`] | the `futae` binary, built like the test itself |
 //! | [`process`] | a running program, which does not outlive its test |
 //! | [`stage`] | a disk image, `futae serve` and `futae mount` in a directory of their own |
+//! | [`guest_disk`] | a guest whose disk is a vhost-user socket of `futae serve` |
 //! | [`tree`] | a directory and `futae mount` of it, likewise |
 //! | [`programs`] | programs that find out when a file system is none |
 //! | [`tools`] | other programs, and what to do where something is missing |
@@ -23,6 +24,7 @@ pub mod binary;
 pub mod book;
 pub mod browser;
 pub mod direct;
+pub mod guest_disk;
 pub mod ledger;
 pub mod live;
 pub mod predict;

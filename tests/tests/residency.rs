@@ -117,6 +117,7 @@ fn simulated(policy: &str, slots: u32, blocks: u64, reads: &[u64]) -> u64 {
         levels: vec![LevelShape {
             policy: policy.parse().expect("a policy"),
             slots,
+            others: Vec::new(),
         }],
         links: Vec::new(),
         write_mode: WriteMode::WriteThrough,

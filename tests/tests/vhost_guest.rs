@@ -1,71 +1,25 @@
 //! A guest on a vhost-user disk: what it writes is what it reads, also when the server is killed under it.
 
-use futae_machine::{Disk, Guest, Kernel, Plan};
-use futae_tests::binary::{binary, futae};
-use futae_tests::process::Running;
+use futae_tests::binary::{binary, run};
+use futae_tests::guest_disk::{MIB, await_writes, boot, make_image, order, plan, serve};
 use futae_tests::stage::Stage;
-use futae_tests::tools::{Need, skip, text};
+use futae_tests::tools::text;
 use std::fs::File;
 use std::path::Path;
 use std::time::Duration;
 
-const MIB: u64 = 1 << 20;
 const DISK_MIB: u64 = 64;
 /// Times that the server is killed while the guest writes.
 const KILLS: u32 = 5;
 
-fn order(guest: &mut Guest, script: &str) -> String {
-    let told = guest.run(script).expect("it runs");
-    let log = guest.console();
-    assert_eq!(
-        told.status, 0,
-        "{script}: {}{}{log}",
-        told.stdout, told.stderr
-    );
-    told.stdout
-}
-
-fn serve(stage: &Stage) -> Running {
-    let image = format!("disk={}", text(&stage.path("disk.img")));
-    let socket = format!("vhost-user:{}", text(&stage.path("disk.sock")));
-    let control = format!("unix:{}", text(&stage.control));
-    let arguments = [
-        "serve",
-        "--export",
-        &image,
-        "--cache",
-        "16MiB",
-        "--listen",
-        &socket,
-        "--control",
-        &control,
-        "--json",
-    ];
-    let mut server = Running::start("futae serve", futae(&arguments));
-    server.line();
-    server
-}
-
 #[test]
 fn a_guest_on_a_vhost_user_disk_reads_what_it_wrote_over_kills_of_the_server() {
     let stage = Stage::bare();
-    let file = File::create(stage.path("disk.img")).expect("an image");
-    file.set_len(DISK_MIB * MIB).expect("room");
-    let mut server = serve(&stage);
-    let disk = Disk::VhostUser {
-        socket: stage.path("disk.sock"),
-    };
-    let plan = Plan::new(Kernel::Debian61)
-        .cache(Path::new(env!("CARGO_TARGET_TMPDIR")).join("guest"))
-        .memory_mib(256)
-        .limit(Duration::from_secs(400))
-        .disk(disk)
-        .file("bin/futae", binary());
-    let mut guest = match plan.boot() {
-        Ok(guest) => guest,
-        Err(error) if error.is_missing() => return skip(Need::Qemu, &error.to_string()),
-        Err(error) => panic!("{error}"),
-    };
+    make_image(&stage, DISK_MIB);
+    let mut server = serve(&stage, &[]);
+    let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("guest");
+    let plan = plan(&stage, &cache, Duration::from_secs(400)).file("bin/futae", binary());
+    let Some(mut guest) = boot(plan) else { return };
     assert_eq!(
         order(&mut guest, "cat /sys/block/vda/serial").trim(),
         "disk"
@@ -80,19 +34,18 @@ fn a_guest_on_a_vhost_user_disk_reads_what_it_wrote_over_kills_of_the_server() {
     );
     order(
         &mut guest,
-        &format!("({load} --seconds 30 --seed 2 >/tmp/load 2>&1; echo $? >/tmp/status) &"),
+        &format!(
+            "({load} --seconds 30 --seed 2 >/tmp/load 2>&1; echo $? >/tmp/all; cat /tmp/load >>/tmp/all; mv /tmp/all /tmp/said) &"
+        ),
     );
     for _ in 0..KILLS {
-        order(
-            &mut guest,
-            "a=$(awk '{print $5}' /sys/block/vda/stat); while [ $(awk '{print $5}' /sys/block/vda/stat) -lt $((a+200)) ]; do sleep 0.1; done",
-        );
+        await_writes(&mut guest, 200);
         server.kill();
-        server = serve(&stage);
+        server = serve(&stage, &[]);
     }
     let said = order(
         &mut guest,
-        "while [ ! -s /tmp/status ]; do sleep 0.2; done; cat /tmp/status /tmp/load",
+        "while [ ! -s /tmp/said ]; do sleep 0.2; done; cat /tmp/said",
     );
     assert!(said.starts_with("0\n"), "{said}");
     let trimmed = order(
@@ -103,6 +56,21 @@ fn a_guest_on_a_vhost_user_disk_reads_what_it_wrote_over_kills_of_the_server() {
         trimmed.trim().lines().last(),
         Some("0"),
         "the disk takes discards"
+    );
+    // The running guest sees a disk that has become longer, and can write to what is new.
+    let image = File::options().write(true).open(&stage.image);
+    let longer = image.expect("an image").set_len(2 * DISK_MIB * MIB);
+    longer.expect("room");
+    let said = run(&["export", "lengthen", text(&stage.control), "disk"]);
+    assert!(said.status.success(), "{said:?}");
+    let sectors = 2 * DISK_MIB * MIB / 512;
+    order(
+        &mut guest,
+        &format!(
+            "while [ $(cat /sys/block/vda/size) != {sectors} ]; do sleep 0.1; done; \
+             dd if=/dev/urandom of=/tmp/new bs=64k count=1 && dd if=/tmp/new of=/dev/vda bs=64k seek=$(({sectors}/128-1)) && sync && \
+             tail -c 65536 /dev/vda | cmp - /tmp/new"
+        ),
     );
     drop(guest);
     drop(server);

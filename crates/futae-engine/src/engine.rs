@@ -29,6 +29,7 @@ mod in_place;
 mod joint;
 mod keeper;
 mod kept;
+mod lengthening;
 mod loading;
 mod loads;
 mod lock_turns;

@@ -9,6 +9,7 @@ mod identity;
 mod image_locks;
 mod io;
 mod job;
+mod length;
 mod lock;
 mod ofd;
 mod sector;
@@ -52,7 +53,8 @@ pub struct FileStore {
 
 struct Inner {
     path: PathBuf,
-    size_bytes: u64,
+    /// As long as it was when somebody looked last.
+    size_bytes: AtomicU64,
     /// Where it ends now.
     end: End,
     read_only: bool,
@@ -85,22 +87,12 @@ impl FileStore {
         let buffered = open(OFlags::empty()).map_err(|errno| refused(opening(errno)))?;
         let stat = rustix::fs::fstat(&buffered).map_err(|errno| refused(errno.to_string()))?;
         let file_type = FileType::from_raw_mode(stat.st_mode);
-        let size_bytes = match file_type {
-            FileType::RegularFile => stat.st_size as u64,
-            FileType::BlockDevice => rustix::fs::seek(&buffered, SeekFrom::End(0))
-                .map_err(|errno| refused(errno.to_string()))?,
-            _ => {
-                return Err(refused(
-                    "is neither a regular file nor a block device".to_owned(),
-                ));
-            }
-        };
+        let size_bytes = length::of(&buffered).map_err(refused)?;
         if size_bytes == 0 {
             return Err(refused(
                 "is empty; give it a size first (truncate -s SIZE)".to_owned(),
             ));
         }
-        sector::check(&buffered, file_type, size_bytes).map_err(refused)?;
         let direct = open(OFlags::DIRECT).ok();
         // A write that the kernel has not ended holds its descriptor, also when this process has been killed: so
         // nobody else gets the image while one may still land.
@@ -118,7 +110,7 @@ impl FileStore {
         };
         let inner = Inner {
             path: path.to_owned(),
-            size_bytes,
+            size_bytes: AtomicU64::new(size_bytes),
             end,
             read_only,
             direct,
@@ -150,7 +142,7 @@ impl FileStore {
     ) -> std::io::Result<Self> {
         let inner = Inner {
             path,
-            size_bytes: buffered.metadata()?.len(),
+            size_bytes: AtomicU64::new(buffered.metadata()?.len()),
             end: End::free(),
             read_only,
             direct: direct.map(Arc::new),
@@ -187,6 +179,27 @@ fn opening(errno: Errno) -> String {
 }
 
 impl Inner {
+    fn size_bytes(&self) -> u64 {
+        self.size_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Takes over a greater length.
+    fn look_again(&self) -> Result<u64, IoError> {
+        let (path, before) = (self.path.display(), self.size_bytes());
+        let failed =
+            |problem: String| IoError::new(IoErrorKind::Unsupported, format!("{path}: {problem}"));
+        let after = length::of(&*self.buffered).map_err(failed)?;
+        if after < before {
+            let problem = format!(
+                "has {after} bytes, fewer than the {before} that it had; make it as long again, or longer"
+            );
+            return Err(failed(problem));
+        }
+        self.size_bytes.store(after, Ordering::Relaxed);
+        self.end.move_to(after);
+        Ok(after)
+    }
+
     /// The descriptor for a range: direct if it is whole pages.
     fn file_for(&self, offset: u64, length: u64) -> &Arc<File> {
         let page = PAGE_BYTES as u64;
@@ -310,7 +323,7 @@ impl Inner {
             length: 0,
             buffer: IoBuf::new(0),
             done: Box::new(move |result| {
-                done(result.map_err(|error| inner.failure("flush", 0, inner.size_bytes, &error)));
+                done(result.map_err(|error| inner.failure("flush", 0, inner.size_bytes(), &error)));
             }),
         });
     }
@@ -379,7 +392,11 @@ impl Store for FileStore {
     }
 
     fn size_bytes(&self) -> u64 {
-        self.inner.size_bytes
+        self.inner.size_bytes()
+    }
+
+    fn look_again(&self) -> Result<u64, IoError> {
+        self.inner.look_again()
     }
 
     fn describe(&self) -> String {

@@ -1,6 +1,6 @@
 //! Where a volume's blocks live when no cache holds them.
 
-use crate::{IoBuf, IoError};
+use crate::{IoBuf, IoError, IoErrorKind};
 
 /// One operation on a store. Offsets and lengths are in bytes and within the store's size.
 #[derive(Debug)]
@@ -73,8 +73,19 @@ pub struct StoreStamp {
 /// Where a volume's blocks live. Operations run concurrently and end in any order; whoever calls
 /// keeps overlapping writes apart.
 pub trait Store: Send + Sync {
-    /// Size in bytes; does not change.
+    /// Size in bytes; changes by [`look_again`](Self::look_again) only.
     fn size_bytes(&self) -> u64;
+
+    /// Looks how long it is now, after another program has made it longer. That is its size from then on.
+    ///
+    /// # Errors
+    ///
+    /// It has become shorter, or cannot become longer while it is open.
+    fn look_again(&self) -> Result<u64, IoError> {
+        let message =
+            "its size is known when it is opened, and does not change until it is opened anew";
+        Err(IoError::new(IoErrorKind::Unsupported, message))
+    }
 
     /// Which volume it is: the same for as long as it is the same volume, over restarts and
     /// reconnections, and another one for any other. None where nobody can tell.

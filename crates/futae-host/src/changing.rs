@@ -1,6 +1,7 @@
 //! Exports that come and go while the server runs.
 
 use crate::Export;
+use crate::export::Entry;
 use crate::server::Shared;
 use crate::stop::Flushes;
 use std::sync::{MutexGuard, PoisonError};
@@ -77,6 +78,30 @@ impl Shared {
             "export {name}: removed, {ended} connections ended"
         );
         Ok(ended)
+    }
+
+    /// Takes over the size of an export whose image or device has become longer; its size before and after, and how many
+    /// guests were told.
+    pub(crate) fn lengthen_export(&self, name: &str) -> Result<(u64, u64, usize), String> {
+        let _changing = self.change();
+        let Some(Entry { export, .. }) = self.exports.find(name) else {
+            return Err(format!("no export is named {name:?}"));
+        };
+        if export.engine.logs_decisions() {
+            return Err(format!(
+                "export {name} stays as it is: a decision log cannot be replayed past a change of size; start the server \
+                 without --decision-log"
+            ));
+        }
+        let sizes = export.engine.lengthen_volume(export.volume);
+        let (before, after) =
+            sizes.map_err(|error| format!("export {name} stays as it is: {error}"))?;
+        let told = self.registry.announce(name);
+        info!(
+            export = name,
+            "export {name}: {before} bytes, now {after}; {told} guests told"
+        );
+        Ok((before, after, told))
     }
 
     /// Nobody finds the export any more: ends the connections that use it, and lets go of its volume.

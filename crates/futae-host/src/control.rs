@@ -7,6 +7,7 @@
 //! | `{"command":"resize","cache":"1GiB"}`, with `"export":NAME` where exports have caches of their own | `{"capacity_blocks":N}` |
 //! | `{"command":"policy","policy":"lru"}`, with `"export":NAME` likewise | `{"policy":...,"before":...,"changed":BOOL,"resident_blocks":N}` |
 //! | `{"command":"export-add","export":"NAME=SOURCE"}`, with options behind it as for `--export` | `{"name":...,"size_bytes":N,"read_only":BOOL}` |
+//! | `{"command":"export-lengthen","export":NAME}` | `{"name":...,"before_bytes":N,"size_bytes":N,"told":N}` |
 //! | `{"command":"export-remove","export":NAME}`, with `"force":true` to end its connections | `{"name":...,"disconnected":N}` |
 
 use crate::server::Shared;
@@ -45,9 +46,15 @@ struct Remove {
     force: bool,
 }
 
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Lengthen {
+    export: String,
+}
+
 /// The orders that a server takes.
 pub(crate) fn orders(shared: &Arc<Shared>) -> Orders {
-    let [asked, resized, recorded, changed, more, less] =
+    let [asked, resized, recorded, changed, more, longer, less] =
         std::array::from_fn(|_| Arc::clone(shared));
     Orders::new()
         .with("status", move |NoArguments {}| {
@@ -70,6 +77,15 @@ pub(crate) fn orders(shared: &Arc<Shared>) -> Orders {
                 "name": added.name,
                 "size_bytes": added.engine.volume_bytes(added.volume),
                 "read_only": added.is_read_only(),
+            }))
+        })
+        .with("export-lengthen", move |Lengthen { export }| {
+            let (before, after, told) = longer.lengthen_export(&export)?;
+            Ok(json!({
+                "name": export,
+                "before_bytes": before,
+                "size_bytes": after,
+                "told": told,
             }))
         })
         .with("export-remove", move |Remove { export, force }| {

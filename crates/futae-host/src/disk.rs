@@ -66,7 +66,8 @@ pub(crate) fn serve(
             mailbox,
         }))
     };
-    let ended = futae_vhost::serve(UnixStream::from(socket), &device, rooms, &link.disk_traffic);
+    let stream = UnixStream::from(socket);
+    let ended = futae_vhost::serve(stream, &device, rooms, &link.disk_traffic, &link.announcer);
     debug!(%peer, export = name, "frontend {peer} left export {name}");
     ended
 }

@@ -34,6 +34,8 @@ pub(crate) struct Link {
     pub(crate) traffic: TrafficCounters,
     /// That of a virtual machine's disk.
     pub(crate) disk_traffic: Arc<futae_vhost::Traffic>,
+    /// How it hears of changes, if it is a virtual machine's disk.
+    pub(crate) announcer: futae_vhost::Announcer,
     phase: Mutex<Phase>,
     /// The export that it has come to use. It stays so while the connection is there, dismissed or not.
     used: OnceLock<String>,
@@ -250,6 +252,7 @@ impl Registry {
             peer,
             traffic: TrafficCounters::default(),
             disk_traffic: Arc::default(),
+            announcer: futae_vhost::Announcer::default(),
             phase: Mutex::default(),
             used: OnceLock::new(),
         };
@@ -284,6 +287,13 @@ impl Registry {
         let inner = self.lock();
         let links = inner.links.values();
         links.filter(|link| link.has_used(export)).count()
+    }
+
+    /// Tells the disks of an export that what they are has changed; how many were told.
+    pub(crate) fn announce(&self, export: &str) -> usize {
+        let inner = self.lock();
+        let links = inner.links.values().filter(|link| link.has_used(export));
+        links.filter(|link| link.announcer.config_changed()).count()
     }
 
     /// Ends the connections that use an export.

@@ -4,6 +4,7 @@
 //! from the guest's memory, hands them to the cache in batches, and puts what is done into the used ring in
 //! the order of completion.
 
+mod announcer;
 mod chain;
 mod device;
 mod dirty_log;
@@ -18,6 +19,7 @@ mod session;
 mod submit;
 mod traffic;
 
+pub use announcer::Announcer;
 pub use device::{Device, QUEUE_SIZE_MAX, QUEUES_MAX, REQUEST_BYTES_MAX};
 pub use room::{Boundless, Room};
 pub use session::{VhostError, serve};

@@ -1,5 +1,6 @@
 //! One connection of a frontend: what it says of the guest's memory and queues.
 
+use crate::announcer::Announcer;
 use crate::device::{Device, F_LOG_ALL, F_PROTOCOL_FEATURES, QUEUE_SIZE_MAX, QUEUES_MAX};
 use crate::dirty_log::DirtyLog;
 use crate::inflight::InflightRegion;
@@ -35,12 +36,13 @@ pub struct VhostError(String);
 type Rooms = Box<dyn Fn() -> io::Result<Box<dyn Room>> + Send>;
 
 /// Serves one frontend until it is gone and the cache is done with what its guest asked for. `rooms` makes
-/// the bounds of a queue when it starts.
+/// the bounds of a queue when it starts. By `announcer` the frontend hears of changes, once it has given a channel for that.
 pub fn serve(
     stream: UnixStream,
     device: &Device,
     rooms: impl Fn() -> io::Result<Box<dyn Room>> + Send + 'static,
     traffic: &Arc<Traffic>,
+    announcer: &Announcer,
 ) -> std::result::Result<(), VhostError> {
     let session = Session {
         device: device.clone(),
@@ -52,8 +54,12 @@ pub fn serve(
         inflight: None,
         dirty_log: Arc::default(),
     };
+    let looked_at = stream
+        .try_clone()
+        .map_err(|error| VhostError(error.to_string()))?;
     let mut handler = BackendReqHandler::from_stream(stream, Arc::new(Mutex::new(session)));
     loop {
+        announcer.look(&looked_at);
         match handler.handle_request() {
             Ok(()) => {}
             Err(Error::Disconnected | Error::PartialMessage | Error::SocketBroken(_)) => {
@@ -276,6 +282,7 @@ impl VhostUserBackendReqHandlerMut for Session {
             | VhostUserProtocolFeatures::REPLY_ACK
             | VhostUserProtocolFeatures::INFLIGHT_SHMFD
             | VhostUserProtocolFeatures::LOG_SHMFD
+            | VhostUserProtocolFeatures::BACKEND_REQ
             | VhostUserProtocolFeatures::CONFIGURE_MEM_SLOTS
             | VhostUserProtocolFeatures::RESET_DEVICE)
     }

@@ -25,6 +25,7 @@ enum Order {
     Add(Add),
     Remove(Remove),
     Resize(Resize),
+    Lengthen(Lengthen),
 }
 
 /// Add an export while clients are connected to others
@@ -69,6 +70,18 @@ struct Resize {
     size: Size,
 }
 
+/// Take over the new size of an image or device that was made longer
+///
+/// Make the image longer first (`truncate -s +4G vm1.img`, `lvextend`). A guest whose disk is a vhost-user socket then sees
+/// the new size at once; an NBD client when it connects anew. A disk never becomes shorter.
+#[derive(clap::Args)]
+struct Lengthen {
+    /// The control socket of the server: unix:PATH or PATH
+    control: String,
+    /// The export
+    export: String,
+}
+
 /// The path of a control socket, as command lines write it.
 pub fn control_path(text: &str) -> PathBuf {
     PathBuf::from(text.strip_prefix("unix:").unwrap_or(text))
@@ -80,6 +93,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         Order::Add(order) => order.run(),
         Order::Remove(order) => order.run(),
         Order::Resize(order) => order.run(),
+        Order::Lengthen(order) => order.run(),
     }?;
     writeln!(std::io::stdout().lock(), "{said}")?;
     Ok(())
@@ -110,6 +124,27 @@ impl Remove {
             Some(count) => format!(", {count} connections ended"),
         };
         Ok(format!("{export}: removed{ended}"))
+    }
+}
+
+impl Lengthen {
+    fn run(&self) -> Result<String, Failure> {
+        let export = &self.export;
+        let line = json!({ "command": "export-lengthen", "export": export });
+        let answer = ask_within(&control_path(&self.control), &line, FLUSH_TIMEOUT)?;
+        let bytes = |name: &str| Size::Bytes(answer[name].as_u64().unwrap_or_default());
+        let (before, after) = (bytes("before_bytes"), bytes("size_bytes"));
+        if before == after {
+            return Ok(format!(
+                "{export}: {after}, as it was; make the image longer first"
+            ));
+        }
+        let told = match answer["told"].as_u64() {
+            None | Some(0) => "clients see it when they connect anew".to_owned(),
+            Some(1) => "1 guest was told".to_owned(),
+            Some(count) => format!("{count} guests were told"),
+        };
+        Ok(format!("{export}: {before}, now {after}; {told}"))
     }
 }
 

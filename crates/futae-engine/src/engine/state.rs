@@ -166,6 +166,9 @@ impl State {
         if self.volumes.get(usize::from(volume.0)).is_some_and(grows) {
             return self.begin_growing(request, effects);
         }
+        if let Operation::Change(_) = request.operation {
+            return self.begin_change(request, effects);
+        }
         let request = self.hashed(request);
         let span = match self.checked_span(&request) {
             Ok(span) => span,
@@ -180,7 +183,7 @@ impl State {
             Operation::Write { .. } | Operation::Trim { .. } | Operation::WriteZeroes { .. } => {
                 self.write(request, span, effects);
             }
-            // Their spans were refused: they are for volumes that grow.
+            // The one's span was refused, since it is for volumes that grow; the other has begun.
             Operation::Append { .. } | Operation::Change(_) => {}
             Operation::Flush => match self.take_loss(request.client, volume, effects) {
                 Some(error) => effects.answer(request.done, Err(error)),

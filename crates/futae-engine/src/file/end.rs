@@ -15,7 +15,7 @@ use tracing::{error, info};
 pub struct End {
     seen: AtomicU64,
     /// The size that a regular file is to have.
-    wanted: Option<u64>,
+    wanted: Option<AtomicU64>,
 }
 
 impl End {
@@ -23,7 +23,7 @@ impl End {
     pub fn fixed(size_bytes: u64) -> Self {
         Self {
             seen: AtomicU64::new(size_bytes),
-            wanted: Some(size_bytes),
+            wanted: Some(AtomicU64::new(size_bytes)),
         }
     }
 
@@ -35,11 +35,20 @@ impl End {
         }
     }
 
+    /// The file is longer from now on.
+    pub fn move_to(&self, size_bytes: u64) {
+        if let Some(wanted) = &self.wanted {
+            wanted.store(size_bytes, Ordering::Relaxed);
+            self.seen.store(size_bytes, Ordering::Relaxed);
+        }
+    }
+
     /// Looks at the size, and says so if the file has become shorter or is whole again.
     pub fn look(&self, file: &File, path: &Path) {
-        let Some(wanted) = self.wanted else {
+        let Some(wanted) = &self.wanted else {
             return;
         };
+        let wanted = wanted.load(Ordering::Relaxed);
         let Ok(about) = fstat(file) else {
             return; // Then nothing is known, and the operation itself will fail.
         };

@@ -2,10 +2,10 @@
 
 use crate::PAGE_BYTES;
 use rustix::fs::{FileType, ioctl_blksszget};
-use std::os::fd::OwnedFd;
+use std::os::fd::AsFd;
 
 /// Refuses a device that takes no I/O of single pages, or has a last block that is not whole, with a sentence.
-pub fn check(file: &OwnedFd, kind: FileType, size_bytes: u64) -> Result<(), String> {
+pub fn check(file: impl AsFd, kind: FileType, size_bytes: u64) -> Result<(), String> {
     if kind != FileType::BlockDevice {
         return Ok(());
     }
