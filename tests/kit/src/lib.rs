@@ -5,7 +5,6 @@
 //! | [`need`] | what a test needs of its machine, and what it does where that is missing |
 //! | [`wait`] | waiting for a condition, the only way in which a test may wait |
 //! | [`nbd`] | NBD clients that keep the protocol |
-//! | [`ring`] | a client of a vhost-user disk, honest or not, without a guest |
 //! | [`store`] | a store with a thread, that fails and stalls on command |
 //! | [`manual_store`] | a store without one, whose operations end when the test says so |
 
@@ -18,7 +17,5 @@ pub mod wait;
 pub mod manual_store;
 #[cfg(feature = "cache")]
 pub mod nbd;
-#[cfg(feature = "ring")]
-pub mod ring;
 #[cfg(feature = "cache")]
 pub mod store;

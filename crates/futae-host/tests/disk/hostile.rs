@@ -2,9 +2,7 @@
 //! nothing of theirs changes.
 
 use crate::rig::{BAD, DONE, IN, OUT, Rig, SIZE, stamped};
-use futae_testkit::ring::{
-    Descriptor, INDIRECT, MEMORY_BYTES, NEXT, Queue, RingClient, WRITE, Wish,
-};
+use crate::ring::{Descriptor, INDIRECT, MEMORY_BYTES, NEXT, Queue, RingClient, WRITE, Wish};
 use futae_testkit::wait::eventually;
 
 const HEADER: u64 = 0xA000;

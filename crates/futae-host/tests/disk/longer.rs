@@ -2,10 +2,10 @@
 
 use crate::common;
 use crate::rig::{BAD, DONE, IN, OUT};
+use crate::ring::{RingClient, Wish};
 use futae_engine::{FileStore, Store};
 use futae_host::{Export, Gate, Listen, Server, ServerOptions};
 use futae_policy::Class;
-use futae_testkit::ring::{RingClient, Wish};
 use futae_testkit::wait::eventually;
 use std::fs::File;
 use std::path::Path;

@@ -6,9 +6,10 @@ mod hostile;
 mod longer;
 mod random;
 mod rig;
+mod ring;
 
+use crate::ring::{DATA_BYTES, READ_ONLY, RingClient, SLOTS, Wish};
 use common::StoreEvent;
-use futae_testkit::ring::{DATA_BYTES, READ_ONLY, RingClient, SLOTS, Wish};
 use futae_testkit::wait::eventually;
 use rig::{
     BAD, DISCARD, DONE, FLUSH, GET_ID, IN, OUT, Rig, SECTOR, SIZE, UNKNOWN, WRITE_ZEROES, stamped,

@@ -2,10 +2,8 @@
 //! nothing of others changes.
 
 use crate::rig::{DONE, IN, Rig, SIZE, stamped};
+use crate::ring::{Descriptor, INDIRECT, MEMORY_BYTES, NEXT, Queue, RingClient, WRITE, Wish};
 use futae_policy::Prng;
-use futae_testkit::ring::{
-    Descriptor, INDIRECT, MEMORY_BYTES, NEXT, Queue, RingClient, WRITE, Wish,
-};
 
 const GUESTS: u64 = 300;
 const QUEUE_SIZE: u16 = 16;

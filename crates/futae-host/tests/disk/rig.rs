@@ -1,9 +1,9 @@
 //! A server with three disks: one that the test asks, one that an honest client has, one that nobody may write.
 
 use crate::common::{self, MemoryStore};
+use crate::ring::{RingClient, Wish};
 use futae_engine::Engine;
 use futae_host::{Gate, Listen, Server, ServerOptions};
-use futae_testkit::ring::{RingClient, Wish};
 use futae_testkit::wait::eventually;
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -29,7 +29,7 @@ fn nothing_is_said_of_exports_before_tls() {
         assert!(matches!(outcome, Ok(Outcome::NeedMore)), "{outcome:?}");
     }
     let (kinds, outcome) = in_the_clear(&[option(OPT_EXPORT_NAME, b"vm1")]);
-    assert_eq!(kinds, []);
+    assert!(kinds.is_empty(), "{kinds:?}");
     assert!(
         matches!(outcome, Err(WireError::TlsRequired)),
         "{outcome:?}"

@@ -2,7 +2,7 @@
 
 use super::place::{Area, DATA_BYTES, Descriptor, NEXT, SLOTS, WRITE};
 use super::{Wish, event};
-use crate::wait::obtain;
+use futae_testkit::wait::obtain;
 use std::io;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use vm_memory::{Bytes, GuestAddress, GuestMemoryMmap};

@@ -7,7 +7,7 @@ mod queue;
 pub use place::{AREA_BYTES, DATA_BYTES, Descriptor, INDIRECT, MEMORY_BYTES, NEXT, SLOTS, WRITE};
 pub use queue::{Answer, Queue};
 
-use crate::wait::obtain;
+use futae_testkit::wait::obtain;
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use std::fs::File;
 use std::io::{self, Read};
