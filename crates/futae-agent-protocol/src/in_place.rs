@@ -53,6 +53,8 @@ pub const ENTRIES_A_PAGE: usize = PAGE_BYTES as usize / ENTRY_BYTES;
 pub const BEGIN_AT: usize = 40;
 /// Where `end` stands in the head.
 pub const END_AT: usize = 32;
+/// Where the guest's cost stands in the head, and behind it the pages.
+pub const GUEST_COST_AT: usize = 48;
 
 /// Where the ring of a guest's evicted pages lies: from the agent, after its hello.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -145,8 +147,8 @@ impl Head {
             offer: long(bytes, 24),
             end: long(bytes, END_AT),
             begin: long(bytes, BEGIN_AT),
-            guest_ns: long(bytes, 48),
-            guest_pages: long(bytes, 56),
+            guest_ns: long(bytes, GUEST_COST_AT),
+            guest_pages: long(bytes, GUEST_COST_AT + 8),
         })
     }
 }

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use vhost::vhost_user::message::{VhostUserMemoryRegion, VhostUserSingleMemoryRegion};
 use vhost::vhost_user::{Error, Result};
 use vm_memory::{
-    Bytes, GuestAddress, GuestAddressSpace, GuestMemoryAtomic, GuestMemoryMmap, GuestRegionMmap,
+    Bytes, GuestAddress, GuestAddressSpace, GuestMemoryAtomic, GuestMemoryBackend, GuestMemoryMmap,
+    GuestRegionMmap,
 };
 
 /// The memory that queues see, which may be exchanged under them.
@@ -30,6 +31,12 @@ impl std::fmt::Debug for GuestMemory {
 }
 
 impl GuestMemory {
+    /// Whether a frontend has given any.
+    #[must_use]
+    pub fn is_there(&self) -> bool {
+        self.0.memory().num_regions() > 0
+    }
+
     /// Copies what is at a guest-physical address; false if not all of that is memory. The guest may be writing
     /// there meanwhile.
     #[must_use]

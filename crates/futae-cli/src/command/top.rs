@@ -397,6 +397,7 @@ mod tests {
             agent,
             samples_to: None,
             channel: None,
+            in_place: None,
         };
         let server = ServerStatus {
             feeds: vec![feed],
