@@ -1,5 +1,6 @@
 //! What is written is read again, whatever is around it; nothing that is fed can do harm.
 
+use futae_agent_protocol::in_place::{RingAnswer, RingOffer, Verdict};
 use futae_agent_protocol::*;
 use proptest::prelude::*;
 

@@ -9,11 +9,14 @@ const RING_PAGES: u64 = 4;
 const MEMORY_PAGES: usize = 9;
 const OFFER: u64 = 77;
 
+/// Changes memory before the read of this number.
+type Change = dyn Fn(u64, &mut Vec<u8>);
+
 /// A guest's memory, which may change with every read.
 struct Guest {
     bytes: RefCell<Vec<u8>>,
     reads: Cell<u64>,
-    change: Box<dyn Fn(u64, &mut Vec<u8>)>,
+    change: Box<Change>,
 }
 
 impl RingMemory for Guest {
