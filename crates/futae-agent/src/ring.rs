@@ -104,3 +104,50 @@ impl Ring {
         proc::page_numbers(self.rest.address() + PAGE, self.bytes as usize / PAGE)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fd::AsFd;
+    use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+
+    #[test]
+    fn records_are_read_in_their_order_and_those_that_are_being_written_awaited() {
+        let memory = memfd_create("ring", MemfdFlags::CLOEXEC).expect("memory");
+        ftruncate(&memory, 4 * PAGE_BYTES).expect("room");
+        let kernel = SharedMemory::of(memory.as_fd(), 0, 4 * PAGE, true).expect("mapped");
+        let head = |at: usize, length: u32| kernel.store(2 * PAGE + at, length.into());
+        let written = |position: u64| kernel.store(PAGE, position);
+        let mut ring = Ring::of(memory.as_fd(), PAGE_BYTES).expect("a ring");
+        let record = |begin, length, end| Some(Record { begin, length, end });
+        assert_eq!(ring.next_record(), None);
+        head(0, 13);
+        head(24, 8 | DISCARDED);
+        head(40, 16 | BUSY);
+        assert!(kernel.write(2 * PAGE + 8, b"thirteen byte"));
+        written(64);
+        assert_eq!(ring.next_record(), record(8, 13, 24));
+        let mut content = [0; 13];
+        assert!(ring.read(8, &mut content));
+        assert_eq!(&content, b"thirteen byte");
+        assert_eq!(ring.next_record(), None, "it is being written");
+        head(40, 16);
+        assert_eq!(ring.next_record(), record(48, 16, 64));
+        assert_eq!(kernel.load(0), 0, "nothing was given back");
+        ring.release(24);
+        assert_eq!(kernel.load(0), 24);
+        ring.release_all();
+        assert_eq!(kernel.load(0), 64);
+        // Around the end.
+        head(64, 4000);
+        written(64 + 4008);
+        assert_eq!(ring.next_record(), record(72, 4000, 4072));
+        head(4072, 40);
+        written(4072 + 48);
+        assert_eq!(ring.next_record(), record(4080, 40, 4120));
+        head(24, 1);
+        written(4136);
+        assert_eq!(ring.next_record(), record(4128, 1, 4136));
+        assert!(!ring.read(0, &mut [0; PAGE + 1]), "longer than the ring");
+    }
+}

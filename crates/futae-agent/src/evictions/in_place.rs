@@ -64,19 +64,22 @@ impl InPlace {
             table: crate::proc::page_numbers(table.address(), pages)?,
             ring: ring.pages()?,
         };
-        if pages < 2
-            || pages > RingOffer::MAX_TABLE_PAGES
-            || offer.ring.len() > RingOffer::MAX_RING_PAGES
-        {
+        let has_table = (2..=RingOffer::MAX_TABLE_PAGES).contains(&pages);
+        if !has_table || offer.ring.len() > RingOffer::MAX_RING_PAGES {
             return Err(io::Error::other("the ring is too long to be told"));
         }
+        Ok(Self::with(table, offer))
+    }
+
+    fn with(table: SharedMemory, offer: RingOffer) -> Self {
         let head = Head {
-            offer: number,
+            offer: offer.offer,
             ..Head::default()
         };
         table.write(0, &head.encode());
-        Ok(Self {
-            slots: ((pages - 1) * ENTRIES_A_PAGE) as u64,
+        let entries = table.length() / PAGE * ENTRIES_A_PAGE;
+        Self {
+            slots: (entries - ENTRIES_A_PAGE) as u64,
             table,
             offer,
             offered: None,
@@ -84,7 +87,7 @@ impl InPlace {
             begin: 0,
             waiting: VecDeque::new(),
             why_not: String::new(),
-        })
+        }
     }
 
     /// Whether the host reads the ring.
@@ -215,3 +218,6 @@ impl InPlace {
         end
     }
 }
+
+#[cfg(test)]
+mod tests;
