@@ -10,6 +10,7 @@ use futae_tests::tools::{Need, skip, text};
 use serde_json::Value;
 use std::io::{Write, stderr};
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 /// More than the guest's memory.
@@ -17,6 +18,8 @@ const DISK_BLOCKS: u64 = 75_000;
 const DISK_MIB: usize = 293;
 /// Half of what the guest's ring holds.
 const PIECE_MIB: usize = 2;
+/// Makes blocks different from each other.
+const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 const PORT: &str = "futae.0";
 /// A guest without hardware virtualisation on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -128,9 +131,9 @@ fn count(of: &Value, key: &str) -> u64 {
     of[key].as_u64().expect(key)
 }
 
-/// Waits until nearly all that was reclaimed came out of the guest's memory, and what entered was compared with the
+/// Waits until `percent` of what was reclaimed came out of the guest's memory, and what entered was compared with the
 /// store. Then holds that nothing was wrong.
-fn check(stage: &Stage, guest: &mut Guest, reclaimed: u64) {
+fn check(stage: &Stage, guest: &mut Guest, (reclaimed, percent): (u64, u64)) {
     let mut status = stage.status();
     let arrived = within(PATIENCE, || {
         status = stage.status();
@@ -138,7 +141,7 @@ fn check(stage: &Stage, guest: &mut Guest, reclaimed: u64) {
         let is_compared =
             count(engine, "handed_down_compared") >= count(engine, "handed_down_verified");
         let pages = count(&status["feeds"][0]["in_place"], "pages");
-        let is_all = is_compared && pages * 100 >= reclaimed * 95;
+        let is_all = is_compared && pages * 100 >= reclaimed * percent;
         is_all.then_some(()).ok_or("they did not all come")
     });
     let (in_place, engine) = (&status["feeds"][0]["in_place"], &status["engines"][0]);
@@ -183,5 +186,50 @@ fn evicted_pages_are_read_out_of_the_guests_memory_and_none_enters_wrong() {
     let before = reclaimed(&mut guest);
     read_twice(&mut guest, "/dev/vda");
     let reclaimed = reclaimed(&mut guest) - before;
-    check(&stage, &mut guest, reclaimed);
+    check(&stage, &mut guest, (reclaimed, 95));
+}
+
+#[test]
+fn pages_of_files_are_read_and_the_agent_finds_a_server_that_was_killed_and_started_again() {
+    let stage = Stage::bare();
+    let files = stage.path("files");
+    std::fs::create_dir(&files).expect("a directory");
+    let blocks =
+        (0..70_000u64).flat_map(|block| block.wrapping_mul(STEP).to_le_bytes().repeat(512));
+    std::fs::write(files.join("file"), blocks.collect::<Vec<u8>>()).expect("room");
+    let mut make = Command::new("mkfs.ext4");
+    make.args(["-q", "-b", "4096", "-d"]).arg(&files);
+    let made = make.arg(&stage.image).arg("80000").output();
+    match made {
+        Ok(made) => assert!(made.status.success(), "{made:?}"),
+        Err(error) => return skip(Need::Tools, &format!("mkfs.ext4: {error}")),
+    }
+    let server = serve(&stage);
+    let Some(mut guest) = boot(&stage, Kernel::Debian612) else {
+        return;
+    };
+    order(
+        &mut guest,
+        "mkdir /mnt/disk; mount -t ext4 -o ro /dev/vda /mnt/disk",
+    );
+    start_agent(&stage, &mut guest);
+    let before = reclaimed(&mut guest);
+    read_twice(&mut guest, "/mnt/disk/file");
+    let reclaimed = reclaimed(&mut guest) - before;
+    // In bursts Linux 6.12 evicts more than the small ring of a small guest holds; the rest is told of by notice.
+    check(&stage, &mut guest, (reclaimed, 80));
+    let status = stage.status();
+    let with_data = count(&status["feeds"][0]["in_place"], "pages");
+    let told = with_data + count(&status["engines"][0], "notices_in");
+    assert!(told * 100 >= reclaimed * 99, "{told} of {reclaimed}");
+
+    server.kill();
+    let _server = serve(&stage);
+    wait_read(&stage, &mut guest);
+    // The new server knows the pages once it has served them.
+    read_twice(&mut guest, "/mnt/disk/file");
+    let status = stage.status();
+    let engine = &status["engines"][0];
+    assert!(count(engine, "handed_down_verified") > 10_000, "{engine:#}");
+    assert_eq!(count(engine, "handed_down_wrong"), 0, "{engine:#}");
 }
