@@ -1,6 +1,7 @@
 //! Messages as bytes: little-endian fields one after the other, lists and texts after their length.
 
 use crate::Counters;
+use crate::in_place::{RingAnswer, RingOffer, Verdict};
 use crate::message::{
     BootId, Device, DeviceId, DeviceSample, FileSample, GroupSample, Hello, Memory, Message,
     Notices, Pressure, Range, Reason, References, Sample, Source,
@@ -10,6 +11,8 @@ const HELLO: u8 = 1;
 const SAMPLE: u8 = 2;
 const NOTICES: u8 = 3;
 const REFERENCES: u8 = 4;
+const RING: u8 = 5;
+const RING_ANSWER: u8 = 6;
 
 /// Longest text, in bytes.
 const MAX_TEXT: usize = 255;
@@ -21,12 +24,14 @@ pub fn kind(message: &Message) -> u8 {
         Message::Sample(_) => SAMPLE,
         Message::Notices(_) => NOTICES,
         Message::References(_) => REFERENCES,
+        Message::Ring(_) => RING,
+        Message::RingAnswer(_) => RING_ANSWER,
     }
 }
 
 /// Whether messages of this kind are known here.
 pub fn is_known(kind: u8) -> bool {
-    (HELLO..=REFERENCES).contains(&kind)
+    (HELLO..=RING_ANSWER).contains(&kind)
 }
 
 /// Appends the payload. Lists and texts that are too long are cut.
@@ -42,6 +47,16 @@ pub fn write(message: &Message, out: &mut Vec<u8>) {
                 writer.u64(page);
             });
         }
+        Message::Ring(offer) => writer.ring(offer),
+        Message::RingAnswer(answer) => {
+            writer.u64(answer.offer);
+            writer.u8(match answer.verdict {
+                Verdict::Reads => 0,
+                Verdict::Refuses => 1,
+            });
+            writer.u64(answer.taken);
+            writer.text(&answer.why);
+        }
     }
 }
 
@@ -55,6 +70,22 @@ pub fn read(kind: u8, payload: &[u8]) -> Option<Message> {
         REFERENCES => Message::References(References {
             threshold: reader.u32()?,
             pages: reader.list(References::MAX_PAGES, Reader::u64)?,
+        }),
+        RING => Message::Ring(RingOffer {
+            version: reader.u32()?,
+            offer: reader.u64()?,
+            table: reader.list(RingOffer::MAX_TABLE_PAGES, Reader::u64)?,
+            ring: reader.list(RingOffer::MAX_RING_PAGES, Reader::u64)?,
+        }),
+        RING_ANSWER => Message::RingAnswer(RingAnswer {
+            offer: reader.u64()?,
+            verdict: match reader.u8()? {
+                0 => Verdict::Reads,
+                1 => Verdict::Refuses,
+                _ => return None,
+            },
+            taken: reader.u64()?,
+            why: reader.text()?,
         }),
         _ => return None,
     };
@@ -152,6 +183,16 @@ impl Writer<'_> {
         self.u64(sample.notices_lost);
         self.u64(sample.notices_homeless);
         self.u64(sample.references_lost);
+    }
+    fn ring(&mut self, offer: &RingOffer) {
+        self.u32(offer.version);
+        self.u64(offer.offer);
+        for (pages, most) in [
+            (&offer.table, RingOffer::MAX_TABLE_PAGES),
+            (&offer.ring, RingOffer::MAX_RING_PAGES),
+        ] {
+            self.list(pages, most, |writer, &page| writer.u64(page));
+        }
     }
     fn notices(&mut self, notices: &Notices) {
         self.device_id(notices.device);

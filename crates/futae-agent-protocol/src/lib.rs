@@ -13,6 +13,8 @@
 //! | room | holds |
 //! | --- | --- |
 //! | [`counters`] | what is counted in a period |
+//! | [`evicted_pages`] | evicted pages with their data, on a channel disk |
+//! | [`in_place`] | the same in the guest's memory, and the host's reader |
 //! | [`message`] | the messages |
 //! | [`frame`] | a message with its number, as bytes or as JSON |
 //! | [`mod@printable`] | names, made fit for a terminal |
@@ -27,6 +29,7 @@
 pub mod counters;
 pub mod evicted_pages;
 pub mod frame;
+pub mod in_place;
 pub mod message;
 pub mod printable;
 pub mod receiver;

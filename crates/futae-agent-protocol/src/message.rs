@@ -1,10 +1,11 @@
 //! The messages of an agent.
 
 use crate::Counters;
+use crate::in_place::{RingAnswer, RingOffer};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// One thing that an agent says.
+/// One thing that an agent says, or a host that answers it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Message {
@@ -16,6 +17,10 @@ pub enum Message {
     Notices(Notices),
     /// A sample of what was asked for.
     References(References),
+    /// Where the guest's memory holds evicted pages.
+    Ring(RingOffer),
+    /// From the host: whether it reads them there.
+    RingAnswer(RingAnswer),
 }
 
 /// Who speaks: sent first, and again with every period.

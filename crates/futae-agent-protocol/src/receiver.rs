@@ -2,18 +2,20 @@
 //!
 //! A [`Receiver`] is a thread with one agent. It accepts or makes the connection, reads frames and hands
 //! them to a [`Dispatch`], which believes each frame once, checks what it says, and fans it out: evicted
-//! ranges to a [`NoticeSink`] (a cache), everything else to [`SampleSink`]s (an allocator, or a [`Relay`] that
+//! ranges to a [`NoticeSink`] (a cache), where the guest's memory holds evicted pages to a [`RingSink`], everything else to [`SampleSink`]s (an allocator, or a [`Relay`] that
 //! passes them on to one).
 //!
 //! | file | holds |
 //! | --- | --- |
 //! | `dispatch` | what is believed, what is refused, who gets it |
-//! | `sinks` | the two kinds of sinks |
+//! | `sinks` | the three kinds of sinks |
+//! | `answers` | what is said to the agent |
 //! | `limits` | how fast one agent may speak |
 //! | `relay` | samples passed on to another receiver |
 //! | `status` | what is known of the agent |
 //! | `stop` | the end, for threads that wait |
 
+mod answers;
 mod dispatch;
 mod limits;
 mod relay;
@@ -21,10 +23,11 @@ mod sinks;
 mod status;
 mod stop;
 
+pub use answers::Answers;
 pub use dispatch::Dispatch;
 pub use limits::Allowance;
 pub use relay::{Relay, RelayStatus};
-pub use sinks::{NoticeSink, SampleSink};
+pub use sinks::{NoticeSink, RingSink, SampleSink};
 pub use status::AgentStatus;
 pub use stop::Stop;
 
@@ -127,6 +130,8 @@ impl Reader {
                 Endpoint::Connect(path) => {
                     if connection.is_none() {
                         connection = dial(path).ok();
+                        let answers = self.dispatch.answers();
+                        answers.connected(connection.as_ref().map(AsFd::as_fd));
                     }
                     None
                 }
@@ -166,6 +171,7 @@ impl Reader {
             if let Some(socket) = listener.filter(|_| calling) {
                 if let Ok(caller) = accept_with(socket, SocketFlags::CLOEXEC) {
                     self.hung_up();
+                    self.dispatch.answers().connected(Some(caller.as_fd()));
                     connection = Some(caller);
                 } else {
                     std::thread::sleep(PAUSE);

@@ -1,5 +1,6 @@
 //! What is written is read again, whatever is around it; nothing that is fed can do harm.
 
+use futae_agent_protocol::in_place::{RingAnswer, RingOffer, Verdict};
 use futae_agent_protocol::*;
 use proptest::prelude::*;
 
@@ -92,11 +93,29 @@ fn message() -> impl Strategy<Value = Message> {
     );
     let references = (any::<u32>(), prop::collection::vec(any::<u64>(), 0..40))
         .prop_map(|(threshold, pages)| References { threshold, pages });
+    let pages = || prop::collection::vec(any::<u64>(), 0..40);
+    let ring = (any::<u32>(), any::<u64>(), pages(), pages());
+    let ring = ring.prop_map(|(version, offer, table, ring)| RingOffer {
+        version,
+        offer,
+        table,
+        ring,
+    });
+    let verdict = prop::sample::select(vec![Verdict::Reads, Verdict::Refuses]);
+    let answer = (any::<u64>(), verdict, any::<u64>(), "[a-zé ]{0,40}");
+    let answer = answer.prop_map(|(offer, verdict, taken, why)| RingAnswer {
+        offer,
+        verdict,
+        taken,
+        why,
+    });
     prop_oneof![
         hello().prop_map(Message::Hello),
         sample().prop_map(Message::Sample),
         notices.prop_map(Message::Notices),
         references.prop_map(Message::References),
+        ring.prop_map(Message::Ring),
+        answer.prop_map(Message::RingAnswer),
     ]
 }
 
@@ -233,6 +252,15 @@ fn the_largest_messages_fit() {
         threshold: 1,
         pages: vec![5; 20_000],
     };
+    let ring = RingOffer {
+        table: vec![7; 20_000],
+        ring: vec![7; 20_000],
+        ..RingOffer::default()
+    };
+    let answer = RingAnswer {
+        why: "w".repeat(300),
+        ..RingAnswer::default()
+    };
     let mut stream = Stream::default();
     let mut sizes = Vec::new();
     for message in [
@@ -240,6 +268,8 @@ fn the_largest_messages_fit() {
         Message::Notices(notices),
         Message::Sample(sample),
         Message::References(references),
+        Message::Ring(ring),
+        Message::RingAnswer(answer),
     ] {
         let bytes = Frame {
             sequence: 0,
@@ -258,9 +288,12 @@ fn the_largest_messages_fit() {
                 sample.devices.len() + sample.groups.len() + sample.files.len()
             }
             Message::References(references) => references.pages.len(),
+            Message::Ring(offer) => offer.table.len() + offer.ring.len(),
+            Message::RingAnswer(answer) => answer.why.len(),
         });
     }
-    assert_eq!(sizes, [64, 8192, 64 + 256 + 256, 16384]);
+    let expected = [64, 8192, 64 + 256 + 256, 16_384, 129 + 16_384, 255];
+    assert_eq!(sizes, expected);
 }
 
 #[test]

@@ -26,8 +26,9 @@ pub struct Args {
     /// Tell where pages lay that were evicted since memory was needed
     #[arg(long)]
     notices: bool,
-    /// Hand pages down that are evicted, with their data: implies --notices. The channel is a disk that
-    /// `futae serve --evictions-disk` offers beside the export; without one, notices are sent alone
+    /// Hand pages down that are evicted, with their data: implies --notices. The host reads them in this machine's
+    /// memory where the disk is a vhost-user device of `futae serve`; else they go by a channel disk, which `futae
+    /// serve --evictions-disk` offers beside the export; without either, notices are sent alone
     #[arg(long, conflicts_with_all = ["once", "no_bpf"])]
     evictions: bool,
     /// The channel disk: a path, or auto to look for it among all disks

@@ -12,7 +12,8 @@
 //! | [`probe`] | the programs in the kernel: loading, reading, which family |
 //! | [`proc`] | what `/proc` and `/sys` tell |
 //! | [`extents`] | from pages of files to sectors of disks |
-//! | [`evictions`] | evicted pages with their data: batches, the channel disk, the budget |
+//! | [`ring`] | the ring that the programs copy evicted pages into |
+//! | [`evictions`] | evicted pages with their data: which way they go, the budget |
 //! | [`sink`] | where reports go: connecting, queueing, trying again |
 //! | [`table`] | a period as a table for a person |
 
@@ -21,6 +22,7 @@ pub mod evictions;
 pub mod extents;
 pub mod probe;
 pub mod proc;
+pub mod ring;
 pub mod run;
 pub mod sink;
 pub mod table;

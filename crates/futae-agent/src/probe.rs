@@ -8,7 +8,9 @@ mod copies;
 use crate::args::Checked;
 use crate::extents::Pages;
 use crate::proc;
-use futae_agent_protocol::{Counters, Source};
+use crate::ring::{Record, Ring};
+use crate::system::SharedMemory;
+use futae_agent_protocol::{Counters, PAGE_BYTES, Source};
 #[cfg(futae_has_bpf)]
 use futae_page_cache::kernel;
 use rustix::fd::BorrowedFd;
@@ -28,6 +30,52 @@ pub struct Counts {
     pub notices_lost: u64,
     /// References that were lost.
     pub references_lost: u64,
+}
+
+/// What the programs copy evicted pages into.
+pub struct Copies {
+    /// The ring; nobody else reads it.
+    pub ring: Ring,
+    /// Memory of the kernel's in which it can be written down where pages are in the ring.
+    pub table: Option<SharedMemory>,
+}
+
+/// Bytes of `struct notice`, which stands before the data of a page.
+const NOTICE_BYTES: usize = 32;
+
+impl Copies {
+    /// Which page a record holds; none if it is none.
+    #[must_use]
+    pub fn notice(&self, record: &Record) -> Option<Pages> {
+        let mut bytes = [0; NOTICE_BYTES];
+        let whole = NOTICE_BYTES as u64 + PAGE_BYTES;
+        let is_read = record.length == whole && self.ring.read(record.begin, &mut bytes);
+        is_read.then(|| notice(&bytes))
+    }
+
+    /// Where the data of a record's page begins in the ring.
+    #[must_use]
+    pub fn data_at(&self, record: &Record) -> u64 {
+        record.begin + NOTICE_BYTES as u64
+    }
+}
+
+/// Reads `struct notice`.
+fn notice(bytes: &[u8; NOTICE_BYTES]) -> Pages {
+    let four = |at: usize| bytes[at..].first_chunk().copied().unwrap_or_default();
+    let eight = |at: usize| bytes[at..].first_chunk().copied().unwrap_or_default();
+    let (short, long) = (
+        |at: usize| u32::from_ne_bytes(four(at)),
+        |at: usize| u64::from_ne_bytes(eight(at)),
+    );
+    Pages {
+        device: short(0),
+        generation: short(4),
+        inode: long(8),
+        index: long(16),
+        pages: short(24),
+        is_device: short(28) != 0,
+    }
 }
 
 /// Whatever counts here.
@@ -124,27 +172,15 @@ impl Probe {
         }
     }
 
-    /// Whether evicted pages are copied; if not, why.
-    pub fn copies(&self) -> Result<(), String> {
-        match &self.kind {
-            #[cfg(futae_has_bpf)]
-            Kind::Bpf(programs) => match programs.no_copies() {
-                Some(why) => Err(why.to_owned()),
-                None => Ok(()),
-            },
-            Kind::Vmstat => Err("there is no eBPF".to_owned()),
-        }
-    }
-
-    /// Evicted pages that were copied since the last call, at most so many; how many they were.
-    pub fn copied(&mut self, most: usize, put: impl FnMut(Pages, &[u8])) -> usize {
+    /// What evicted pages are copied into, once; if they are not copied, why.
+    ///
+    /// # Errors
+    /// A sentence.
+    pub fn take_copies(&mut self) -> Result<Copies, String> {
         match &mut self.kind {
             #[cfg(futae_has_bpf)]
-            Kind::Bpf(programs) => programs.copied(most, put),
-            Kind::Vmstat => {
-                let _ = (most, put);
-                0
-            }
+            Kind::Bpf(programs) => programs.take_copies(),
+            Kind::Vmstat => Err("there is no eBPF".to_owned()),
         }
     }
 

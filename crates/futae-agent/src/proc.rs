@@ -1,8 +1,10 @@
 //! What `/proc` and `/sys` tell.
 
-use futae_agent_protocol::{BootId, Counters, Device, DeviceId, Memory, Pressure};
+use futae_agent_protocol::{BootId, Counters, Device, DeviceId, Memory, PAGE_BYTES, Pressure};
 use std::collections::HashMap;
 use std::fs::read_to_string;
+use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 /// Bytes of a page of this machine in units of 4 KiB: 1 on x86-64.
@@ -181,6 +183,29 @@ pub fn place_on_disk(device: DeviceId) -> Option<(DeviceId, u64)> {
     }
     let start = text(path.join("start")).trim().parse().ok()?;
     Some((parse_id(&text(path.join("../dev")))?, start))
+}
+
+/// Numbers of `count` pages of this process from an address on, in the machine's memory.
+///
+/// # Errors
+///
+/// If the kernel does not tell them, which takes CAP_SYS_ADMIN.
+pub fn page_numbers(address: usize, count: usize) -> io::Result<Vec<u64>> {
+    const PATH: &str = "/proc/self/pagemap";
+    const PRESENT: u64 = 1 << 63;
+    const NUMBER: u64 = (1 << 55) - 1;
+    let file = std::fs::File::open(PATH)?;
+    let mut bytes = vec![0; 8 * count];
+    file.read_exact_at(&mut bytes, 8 * (address as u64 / PAGE_BYTES))?;
+    let entries = bytes.chunks_exact(8).map(|entry| {
+        let entry = entry
+            .first_chunk()
+            .map_or(0, |eight| u64::from_ne_bytes(*eight));
+        Some(entry & NUMBER).filter(|number| entry & PRESENT != 0 && *number != 0)
+    });
+    let numbers: Option<Vec<u64>> = entries.collect();
+    let hidden = || io::Error::other(format!("{PATH} hides where pages are"));
+    numbers.ok_or_else(hidden)
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The loop: reads the programs' counters and rings, and sends what is to be said.
 
 use crate::args::Checked;
-use crate::evictions::{Budget, Channel, thread_time};
+use crate::evictions::Route;
 use crate::extents::{Pages, Places};
 use crate::probe::{Counts, Probe};
 use crate::sink::Sink;
@@ -21,13 +21,6 @@ use tracing::warn;
 
 /// How long evictions wait until they are told.
 const NOTICE_DELAY: Duration = Duration::from_millis(100);
-/// How long the ring of copied pages is left alone: while pages come, and while none do.
-const COPY_DELAY_BUSY: Duration = Duration::from_millis(2);
-const COPY_DELAY_IDLE: Duration = Duration::from_millis(20);
-/// Batches sent before the counters and the connection get their turn.
-const BATCHES_AT_ONCE: usize = 64;
-/// How long no pages are copied after the channel has failed.
-const CHANNEL_PAUSE: Duration = Duration::from_secs(1);
 /// Evictions looked up before the counters and the connection get their turn.
 const NOTICES_AT_ONCE: usize = 32_768;
 
@@ -69,21 +62,9 @@ struct Agent {
     homeless: u64,
     left: Vec<Pages>,
     read: Vec<u64>,
-    copies: Option<Copies>,
+    /// The way of evicted pages that are sent with their data.
+    route: Option<Route>,
     watchdog: Option<Watchdog>,
-}
-
-/// Evicted pages that are sent with their data.
-struct Copies {
-    channel: Channel,
-    budget: Budget,
-    /// Processor time that the agent has spent on them.
-    spent: Duration,
-    /// Whether the last look found any.
-    is_busy: bool,
-    is_held_back: bool,
-    /// No pages are copied until then: the channel has failed.
-    failed_until: Option<Instant>,
 }
 
 /// What was counted until the last sample.
@@ -99,7 +80,11 @@ impl Agent {
     fn new(args: &Checked, mut probe: Probe) -> anyhow::Result<Self> {
         let counts = probe.read()?;
         let run = random();
-        let copies = copies(args, &mut probe, run);
+        let route = Route::open(args, &mut probe, run);
+        let mut sink = Sink::new(args.destination.clone());
+        if route.as_ref().is_some_and(Route::listens) {
+            sink.listen();
+        }
         let hello = Hello {
             guest: args.name.clone().unwrap_or_else(proc::host_name),
             kernel: proc::kernel(),
@@ -110,7 +95,7 @@ impl Agent {
         };
         Ok(Self {
             probe,
-            sink: Sink::new(args.destination.clone()),
+            sink,
             hello,
             places: Places::default(),
             threshold: args.threshold,
@@ -125,7 +110,7 @@ impl Agent {
             homeless: 0,
             left: Vec::new(),
             read: Vec::new(),
-            copies,
+            route,
             watchdog: Watchdog::from_environment(),
         })
     }
@@ -145,6 +130,9 @@ impl Agent {
             }
             if self.sink.pump() {
                 self.greet()?;
+                if let Some(route) = &mut self.route {
+                    route.connected();
+                }
             }
             self.wait(next)?;
             self.tell_evictions()?;
@@ -175,11 +163,10 @@ impl Agent {
         } else {
             Duration::from_secs(1)
         };
-        let most = match &self.copies {
-            Some(copies) if copies.is_busy => COPY_DELAY_BUSY,
-            Some(_) => most.min(COPY_DELAY_IDLE),
-            None => most,
-        };
+        let most = self
+            .route
+            .as_ref()
+            .map_or(most, |route| most.min(route.delay()));
         let most = self
             .watchdog
             .as_ref()
@@ -193,12 +180,7 @@ impl Agent {
                 .collect();
             let connection = self.sink.waits();
             if let Some((connection, wants)) = connection {
-                let flags = if wants {
-                    PollFlags::OUT
-                } else {
-                    PollFlags::empty()
-                };
-                all.push(PollFd::from_borrowed_fd(connection, flags));
+                all.push(PollFd::from_borrowed_fd(connection, wants));
             }
             let time = Timespec::try_from(time).unwrap_or_default();
             match poll(&mut all, Some(&time)) {
@@ -210,6 +192,9 @@ impl Agent {
         };
         if is_gone {
             self.sink.hung_up();
+            if let Some(route) = &mut self.route {
+                route.connected();
+            }
             // A port says so at once and again.
             std::thread::sleep(time.min(NOTICE_DELAY));
         }
@@ -244,46 +229,23 @@ impl Agent {
         Ok(())
     }
 
-    /// Sends the pages that were copied, and sees to the budget.
+    /// Sends the pages that were copied, and takes what the host says to them.
     fn send_copies(&mut self) -> io::Result<()> {
-        let Some(copies) = &mut self.copies else {
+        let Some(route) = &mut self.route else {
             return Ok(());
         };
-        let (begin, mut unsent) = (thread_time(), Vec::new());
-        copies.is_busy = false;
-        for _ in 0..BATCHES_AT_ONCE {
-            let mut batch = Vec::new();
-            let (channel, places) = (&mut copies.channel, &mut self.places);
-            let most = channel.most();
-            let count = self.probe.copied(most, |pages, data| {
-                if channel.put(pages, data, places) {
-                    batch.push(pages);
-                } else {
-                    self.homeless += 1;
-                }
-            });
-            if let Err(error) = channel.send() {
-                let path = channel.path().display();
-                warn!("{path}: {error}; evicted pages are sent without their data for a second");
-                copies.failed_until = Some(Instant::now() + CHANNEL_PAUSE);
-                unsent.append(&mut batch);
-            }
-            copies.is_busy |= count > 0;
-            if count < most || copies.failed_until.is_some() {
-                break;
-            }
+        for answer in self.sink.heard() {
+            route.hear(&answer);
         }
-        copies.spent += thread_time().saturating_sub(begin);
-        let (now, in_kernel) = (Instant::now(), self.probe.copy_counts().1);
-        let spent = copies.spent + Duration::from_nanos(in_kernel);
-        copies.failed_until = copies.failed_until.filter(|until| now < *until);
-        let holds = !copies.budget.allows(spent, now) || copies.failed_until.is_some();
-        if holds != copies.is_held_back {
-            copies.is_held_back = holds;
-            self.probe.hold_back(holds);
+        let offer = self.sink.is_connected().then(|| route.offer()).flatten();
+        if let Some(offer) = offer {
+            // Who has not heard that does not know whose pages they are.
+            self.sink.send(Message::Hello(self.hello.clone()))?;
+            self.sink.send(Message::Ring(offer))?;
         }
-        self.left.clear();
-        self.left.append(&mut unsent);
+        let sent = route.send(&mut self.probe, &mut self.places);
+        self.homeless += sent.homeless;
+        self.left = sent.left;
         self.tell_left()
     }
 
@@ -362,32 +324,6 @@ impl Agent {
             groups.push(GroupSample { id, path, counters });
         }
         groups
-    }
-}
-
-/// The channel for evicted pages with their data, if they are wanted and can be had.
-fn copies(args: &Checked, probe: &mut Probe, run: u64) -> Option<Copies> {
-    if !args.evictions {
-        return None;
-    }
-    let channel = match probe.copies() {
-        Ok(()) => Channel::open(args.channel.as_deref(), run).map_err(|why| format!("{why:#}")),
-        Err(why) => Err(why),
-    };
-    match channel {
-        Ok(channel) => Some(Copies {
-            channel,
-            budget: Budget::new(args.evictions_share),
-            spent: Duration::ZERO,
-            is_busy: false,
-            is_held_back: false,
-            failed_until: None,
-        }),
-        Err(why) => {
-            warn!("evicted pages are sent without their data: {why}");
-            probe.hold_back(true);
-            None
-        }
     }
 }
 

@@ -1,7 +1,9 @@
 //! Where reports go: connecting, queueing, trying again.
 
 use crate::system::connect_vsock;
-use futae_agent_protocol::{Frame, Message};
+use futae_agent_protocol::in_place::RingAnswer;
+use futae_agent_protocol::{Frame, Message, Stream};
+use rustix::event::PollFlags;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
@@ -18,6 +20,8 @@ const QUEUE_BYTES_MAX: usize = 1 << 20;
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+/// Reads of what the host says before others get their turn.
+const READS_AT_ONCE: usize = 16;
 
 /// Who takes the reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,8 +97,10 @@ impl Destination {
         let descriptor: OwnedFd = match self {
             Self::Output => return Err(io::ErrorKind::Unsupported.into()),
             Self::Port(path) => {
-                let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
-                return Ok(rustix::fs::open(path, flags, Mode::empty())?);
+                let flags = OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
+                let open = |way| rustix::fs::open(path, flags | way, Mode::empty());
+                // One that can only be written to is good enough to report.
+                return Ok(open(OFlags::RDWR).or_else(|_| open(OFlags::WRONLY))?);
             }
             Self::Unix(path) => {
                 let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -131,6 +137,8 @@ pub struct Sink {
     pause: Duration,
     next_try: Instant,
     complained: bool,
+    /// What the host says, if anybody listens.
+    stream: Option<Stream>,
 }
 
 impl Sink {
@@ -147,6 +155,7 @@ impl Sink {
             pause: PAUSE_MIN,
             next_try: Instant::now(),
             complained: false,
+            stream: None,
         }
     }
 
@@ -187,11 +196,53 @@ impl Sink {
         began
     }
 
-    /// What to wait for: the connection, and whether it has something to send.
+    /// What to wait for: the connection, and what it is to be ready for.
     #[must_use]
-    pub fn waits(&self) -> Option<(BorrowedFd<'_>, bool)> {
+    pub fn waits(&self) -> Option<(BorrowedFd<'_>, PollFlags)> {
         let connection = self.connection.as_ref()?;
-        Some((connection.as_fd(), self.sent < self.queue.len()))
+        let mut wants = PollFlags::empty();
+        wants.set(PollFlags::OUT, self.sent < self.queue.len());
+        wants.set(PollFlags::IN, self.stream.is_some());
+        Some((connection.as_fd(), wants))
+    }
+
+    /// From now on what the host says is kept for [`Self::heard`].
+    pub fn listen(&mut self) {
+        self.stream = Some(Stream::default());
+    }
+
+    /// Whether there is a connection.
+    #[must_use]
+    pub fn is_connected(&self) -> bool {
+        self.connection.is_some()
+    }
+
+    /// What the host has said since the last call.
+    pub fn heard(&mut self) -> Vec<RingAnswer> {
+        let (mut answers, mut buffer, mut is_over) = (Vec::new(), [0; 4096], false);
+        let (Some(connection), Some(stream)) = (&self.connection, &mut self.stream) else {
+            return answers;
+        };
+        for _ in 0..READS_AT_ONCE {
+            match rustix::io::read(connection, &mut buffer) {
+                Ok(0) => {
+                    // A port whose other side is gone is read as if it had ended.
+                    is_over = !matches!(self.destination, Destination::Port(_));
+                    break;
+                }
+                Ok(count) => stream.feed(&buffer[..count]),
+                Err(_) => break,
+            }
+            while let Some(frame) = stream.next_frame() {
+                if let Message::RingAnswer(answer) = frame.message {
+                    answers.push(answer);
+                }
+            }
+        }
+        if is_over {
+            self.lose(&io::ErrorKind::ConnectionReset.into());
+        }
+        answers
     }
 
     /// The other side is gone for now. A port stays open, since it can be opened once only; what
@@ -199,6 +250,9 @@ impl Sink {
     pub fn hung_up(&mut self) {
         self.queue.clear();
         self.sent = 0;
+        if let Some(stream) = &mut self.stream {
+            stream.restart();
+        }
         if !matches!(self.destination, Destination::Port(_)) {
             self.lose(&io::ErrorKind::ConnectionReset.into());
         }
@@ -261,7 +315,7 @@ impl Sink {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use futae_agent_protocol::{Hello, Sample, Stream};
+    use futae_agent_protocol::{Hello, Sample};
     use std::io::Read;
     use std::os::unix::net::UnixListener;
 

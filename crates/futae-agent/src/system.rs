@@ -1,9 +1,12 @@
 //! Calls that no safe library offers: a file by its handle, where a file lies on its disk, a connection to the
-//! host over vsock, and memory given back.
+//! host over vsock, memory given back, and memory that is shared with the kernel's programs.
 #![expect(unsafe_code, reason = "system calls without a safe wrapper")]
 
 use rustix::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use std::io;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Longest handle in 32-bit words.
 const HANDLE_WORDS: usize = 6;
@@ -150,4 +153,113 @@ pub fn connect_vsock(cid: u32, port: u32) -> io::Result<OwnedFd> {
         return Err(io::Error::last_os_error());
     }
     Ok(socket)
+}
+
+/// Memory of an eBPF map, which the kernel writes, too.
+///
+/// What is here is never looked at by reference: it is copied in and out, and single words are atomic. All places are
+/// checked; what is beyond the end is zero, and nothing is written there.
+pub struct SharedMemory {
+    at: NonNull<u8>,
+    length: usize,
+}
+
+impl SharedMemory {
+    /// Maps `length` bytes of a map from byte `offset` on, to write there or only to read.
+    pub fn of(
+        map: BorrowedFd<'_>,
+        offset: u64,
+        length: usize,
+        is_writable: bool,
+    ) -> io::Result<Self> {
+        let mut protection = ProtFlags::READ;
+        if is_writable {
+            protection |= ProtFlags::WRITE;
+        }
+        // SAFETY: a new mapping, at an address of the kernel's choice, touches no memory that is in use.
+        let at = unsafe {
+            mmap(
+                std::ptr::null_mut(),
+                length,
+                protection,
+                MapFlags::SHARED,
+                map,
+                offset,
+            )
+        }?;
+        let at = NonNull::new(at.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Self { at, length })
+    }
+
+    /// Where it begins in this process.
+    pub fn address(&self) -> usize {
+        self.at.as_ptr() as usize
+    }
+
+    /// How many bytes it has.
+    pub fn length(&self) -> usize {
+        self.length
+    }
+
+    /// A pointer to `length` bytes at `at` that begin at a multiple of `unit`, if there are so many.
+    fn place(&self, at: usize, length: usize, unit: usize) -> Option<*mut u8> {
+        let end = at.checked_add(length)?;
+        let is_there = end <= self.length && at.is_multiple_of(unit);
+        // SAFETY: `at` is within the mapping.
+        is_there.then(|| unsafe { self.at.as_ptr().add(at) })
+    }
+
+    /// The eight bytes at `at`, and all that was written before them.
+    pub fn load(&self, at: usize) -> u64 {
+        let place = self.place(at, 8, 8);
+        // SAFETY: within the mapping, aligned, and alive as long as `self`; others write it atomically.
+        place.map_or(0, |place| unsafe {
+            AtomicU64::from_ptr(place.cast()).load(Ordering::Acquire)
+        })
+    }
+
+    /// The four bytes at `at`, and all that was written before them.
+    pub fn load_short(&self, at: usize) -> u32 {
+        let place = self.place(at, 4, 4);
+        // SAFETY: as for `load`.
+        place.map_or(0, |place| unsafe {
+            AtomicU32::from_ptr(place.cast()).load(Ordering::Acquire)
+        })
+    }
+
+    /// Writes the eight bytes at `at` after all that was written before. The memory has to be writable.
+    pub fn store(&self, at: usize, value: u64) {
+        if let Some(place) = self.place(at, 8, 8) {
+            // SAFETY: as for `load`; whoever maps memory only to read stores nothing.
+            unsafe { AtomicU64::from_ptr(place.cast()).store(value, Ordering::Release) };
+        }
+    }
+
+    /// Copies what is at `at`; false if it is not all there.
+    pub fn read(&self, at: usize, into: &mut [u8]) -> bool {
+        let Some(from) = self.place(at, into.len(), 1) else {
+            return false;
+        };
+        // SAFETY: within the mapping; `into` is not. The kernel does not write what it has handed over and what was
+        // not given back yet.
+        unsafe { std::ptr::copy_nonoverlapping(from, into.as_mut_ptr(), into.len()) };
+        true
+    }
+
+    /// Copies `from` to `at`; false if it has no room there. The memory has to be writable.
+    pub fn write(&self, at: usize, from: &[u8]) -> bool {
+        let Some(to) = self.place(at, from.len(), 1) else {
+            return false;
+        };
+        // SAFETY: within the mapping; `from` is not. This process is the only one that writes there.
+        unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to, from.len()) };
+        true
+    }
+}
+
+impl Drop for SharedMemory {
+    fn drop(&mut self) {
+        // SAFETY: what was mapped, and nobody has a reference into it. If it fails, it stays mapped.
+        let _ = unsafe { munmap(self.at.as_ptr().cast(), self.length) };
+    }
 }

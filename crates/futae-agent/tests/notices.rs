@@ -95,7 +95,9 @@ fn hear(frames: &mpsc::Receiver<(Frame, Health)>, time: Duration) -> (Sample, Ve
             }
             Message::Notices(some) => notices.push(some),
             Message::Hello(hello) => assert_eq!(hello.guest, "told"),
-            Message::References(_) => panic!("nobody asked for them"),
+            Message::References(_) | Message::Ring(_) | Message::RingAnswer(_) => {
+                panic!("nobody asked for them")
+            }
         }
     }
     (all, notices)

@@ -94,7 +94,8 @@ impl SampleSink for Inbox {
                     self.references.push(references.clone());
                 }
             }
-            Message::Hello(_) | Message::Notices(_) => {}
+            Message::Hello(_) | Message::Notices(_) | Message::Ring(_) | Message::RingAnswer(_) => {
+            }
         }
     }
 }

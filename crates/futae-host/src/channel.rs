@@ -5,17 +5,16 @@
 //! else. It stores nothing. Each write is one batch ([`EvictedPages`]); its answer is the agent's flow
 //! control. The data enters the cache only if the cache can verify it ([`futae_engine::Operation::HandDown`]).
 
+use crate::handing::Hands;
 use crate::{Export, HostError};
-use futae_agent_protocol::DeviceId;
 use futae_agent_protocol::evicted_pages::{CHANNEL_BYTES, EvictedPages, HEAD_BYTES, MAGIC};
 use futae_engine::{
-    ClientId, Engine, EngineOptions, HandedDown, IoBuf, OnEviction, Operation, PAGE_BYTES, Request,
-    Store, StoreDone, StoreOperation,
+    Engine, EngineOptions, IoBuf, OnEviction, PAGE_BYTES, Store, StoreDone, StoreOperation,
 };
 use futae_policy::{Class, Kind, PolicySpec};
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
 
 /// What is put behind the name of an export for the name of its channel.
 const SUFFIX: &str = ".evictions";
@@ -37,10 +36,8 @@ pub struct ChannelReport {
 
 /// A channel, as the server sees it.
 pub(crate) struct Channel {
-    /// The export whose evictions it takes.
-    target: Export,
-    /// Which disk of the guest that is, as the agent's hello on the feed says.
-    disk: Mutex<Option<DeviceId>>,
+    /// Into the export whose evictions it takes.
+    hands: Arc<Hands>,
     batches: AtomicU64,
     malformed_batches: AtomicU64,
     pages: AtomicU64,
@@ -51,8 +48,7 @@ impl Channel {
     /// The channel of an export.
     pub(crate) fn new(target: &Export) -> Arc<Self> {
         Arc::new(Self {
-            target: target.clone(),
-            disk: Mutex::default(),
+            hands: Arc::new(Hands::new(target)),
             batches: AtomicU64::new(0),
             malformed_batches: AtomicU64::new(0),
             pages: AtomicU64::new(0),
@@ -62,7 +58,7 @@ impl Channel {
 
     /// The export that it belongs to.
     pub(crate) fn target(&self) -> &str {
-        &self.target.name
+        &self.hands.export.name
     }
 
     /// The export by which agents reach it.
@@ -76,7 +72,7 @@ impl Channel {
             decision_log: None,
             write_back: None,
         })?;
-        let name = format!("{}{SUFFIX}", self.target.name);
+        let name = format!("{}{SUFFIX}", self.hands.export.name);
         let store = Arc::new(Taker(Arc::clone(self)));
         Ok(Export {
             volume: engine.add_volume(&name, store, Class::NORMAL)?,
@@ -84,14 +80,14 @@ impl Channel {
             description: String::new(),
             engine,
             read_only: false,
-            connections_max: self.target.connections_max,
-            requests_max: self.target.requests_max,
+            connections_max: self.hands.export.connections_max,
+            requests_max: self.hands.export.requests_max,
         })
     }
 
-    /// The agent says which of the guest's disks the export is.
-    pub(crate) fn is_disk(&self, disk: Option<DeviceId>) {
-        *self.disk.lock().unwrap_or_else(PoisonError::into_inner) = disk;
+    /// What hands its pages down.
+    pub(crate) fn hands(&self) -> &Arc<Hands> {
+        &self.hands
     }
 
     /// What came through it.
@@ -110,33 +106,16 @@ impl Channel {
             self.malformed_batches.fetch_add(1, Relaxed);
             return;
         };
-        let (engine, volume) = (&self.target.engine, self.target.volume);
-        let (disk, size) = (
-            *self.disk.lock().unwrap_or_else(PoisonError::into_inner),
-            engine.volume_bytes(volume),
-        );
-        let mut requests = Vec::with_capacity(batch.pages.len());
-        let pages = bytes[HEAD_BYTES..].chunks_exact(PAGE_BYTES);
-        for ((at, page), data) in batch.pages.iter().enumerate().zip(pages) {
-            let offset = batch.offset_bytes(at).filter(|offset| {
-                let end = offset.checked_add(PAGE_BYTES as u64);
-                Some(page.device) == disk && end.is_some_and(|end| end <= size)
-            });
-            let Some(offset) = offset else {
-                self.foreign_pages.fetch_add(1, Relaxed);
-                continue;
-            };
-            requests.push(Request {
-                volume,
-                client: ClientId::NOBODY,
-                sequence: 0,
-                operation: Operation::HandDown(HandedDown::new(offset, IoBuf::copy_of(data))),
-                done: Box::new(drop),
-            });
-        }
+        let data = bytes[HEAD_BYTES..].chunks_exact(PAGE_BYTES);
+        let pages = batch.pages.iter().zip(data).filter_map(|(page, data)| {
+            let place = self.hands.place(*page)?;
+            Some((place, IoBuf::copy_of(data)))
+        });
+        let taken = self.hands.hand_down(pages);
         self.batches.fetch_add(1, Relaxed);
-        self.pages.fetch_add(requests.len() as u64, Relaxed);
-        engine.submit_batch(&mut requests);
+        self.pages.fetch_add(taken as u64, Relaxed);
+        let foreign = batch.pages.len() - taken;
+        self.foreign_pages.fetch_add(foreign as u64, Relaxed);
     }
 }
 
@@ -149,7 +128,7 @@ impl Store for Taker {
     }
 
     fn describe(&self) -> String {
-        format!("the channel for evictions of {}", self.0.target.name)
+        format!("the channel for evictions of {}", self.0.hands.export.name)
     }
 
     fn is_read_only(&self) -> bool {

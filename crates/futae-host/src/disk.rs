@@ -68,8 +68,9 @@ pub(crate) fn serve(
             mailbox,
         }))
     };
-    let stream = UnixStream::from(socket);
-    let ended = futae_vhost::serve(stream, &device, rooms, &link.disk_traffic, &link.announcer);
+    let (stream, traffic) = (UnixStream::from(socket), &link.disk_traffic);
+    let (announcer, memory) = (&link.announcer, &link.disk_memory);
+    let ended = futae_vhost::serve(stream, &device, rooms, traffic, announcer, memory);
     debug!(%peer, export = name, "frontend {peer} left export {name}");
     ended
 }

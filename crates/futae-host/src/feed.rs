@@ -8,6 +8,9 @@
 
 use crate::channel::{Channel, ChannelReport};
 use crate::export::ExportTable;
+use crate::handing::Hands;
+use crate::in_place::{InPlace, InPlaceReport, Rings};
+use crate::registry::Registry;
 use crate::{Export, HostError};
 use futae_agent_protocol::receiver::{
     AgentStatus, Allowance, Dispatch, Endpoint, NoticeSink, Receiver, Relay, RelayStatus, Stop,
@@ -68,6 +71,9 @@ pub struct FeedReport {
     /// What came through the export's channel disk; none if it has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub channel: Option<ChannelReport>,
+    /// What was read out of the guest's memory; none if no agent has offered that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub in_place: Option<InPlaceReport>,
 }
 
 struct Feed {
@@ -75,6 +81,7 @@ struct Feed {
     receiver: Receiver,
     relay: Option<Relay>,
     channel: Option<Arc<Channel>>,
+    in_place: Arc<InPlace>,
 }
 
 impl Feed {
@@ -84,6 +91,7 @@ impl Feed {
             agent: self.receiver.status(),
             samples_to: self.relay.as_ref().map(Relay::status),
             channel: self.channel.as_ref().map(|channel| channel.report()),
+            in_place: self.in_place.report(),
         }
     }
 }
@@ -96,7 +104,7 @@ impl Feeds {
     pub(crate) fn start(
         (options, relays): (&[FeedOptions], &[RelayOptions]),
         channels: &[Arc<Channel>],
-        exports: &ExportTable,
+        (exports, registry): (&ExportTable, &Arc<Registry>),
         stop: BorrowedFd<'_>,
     ) -> Result<Self, HostError> {
         let has_feed = |relay: &&RelayOptions| options.iter().any(|f| f.export == relay.export);
@@ -118,9 +126,15 @@ impl Feeds {
         for (export, socket) in ready {
             let name = export.name.clone();
             let channel = channels.iter().find(|channel| channel.target() == name);
-            let mut dispatch = Dispatch::default().notices_to(CacheSink {
+            let hands = channel.map_or_else(
+                || Arc::new(Hands::new(&export)),
+                |channel| Arc::clone(channel.hands()),
+            );
+            let in_place = InPlace::new(&hands, registry, &stop);
+            let dispatch = Dispatch::default().rings_to(Rings::new(&in_place));
+            let mut dispatch = dispatch.notices_to(CacheSink {
                 export,
-                channel: channel.cloned(),
+                hands,
                 warned: None,
             });
             let mut relay = None;
@@ -135,6 +149,7 @@ impl Feeds {
                 receiver: Receiver::start(endpoint, dispatch, Allowance::a_second(), &stop)?,
                 relay,
                 channel: channel.cloned(),
+                in_place,
             });
         }
         Ok(feeds)
@@ -168,7 +183,8 @@ impl Feeds {
 /// The cache as one agent sees it: the volume of an export.
 struct CacheSink {
     export: Export,
-    channel: Option<Arc<Channel>>,
+    /// What takes pages with their data.
+    hands: Arc<Hands>,
     /// The run of the agent of which the log has said that it tells no evictions.
     warned: Option<u64>,
 }
@@ -193,9 +209,7 @@ impl NoticeSink for CacheSink {
     fn hello<'a>(&mut self, hello: &'a Hello) -> Option<&'a Device> {
         self.warn_of(hello);
         let disk = disk_of(&hello.devices, &self.export.name, self.volume_bytes());
-        if let Some(channel) = &self.channel {
-            channel.is_disk(disk.map(|disk| disk.id));
-        }
+        self.hands.is_disk(disk.map(|disk| disk.id));
         disk
     }
 

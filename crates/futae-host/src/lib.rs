@@ -23,6 +23,7 @@
 //! | `disk` | one frontend of a virtual machine's disk (vhost-user) |
 //! | `control` | what can be told over the control socket |
 //! | `feed` | what agents in guests tell of evicted pages |
+//! | `channel`, `in_place`, `handing` | evicted pages with their data: by a channel disk, out of the guest's memory, into the cache |
 //!
 //! Nothing here knows policies, frames or stores.
 
@@ -38,6 +39,8 @@ mod disk;
 mod error;
 mod export;
 mod feed;
+mod handing;
+mod in_place;
 mod intake;
 mod listen;
 mod mailbox;
@@ -64,6 +67,7 @@ pub use export::{Export, OpenExport};
 pub use feed::{FeedOptions, FeedReport, RelayOptions, feed_path};
 pub use futae_agent_protocol::receiver::{AgentStatus, RelayStatus};
 pub use futae_control::Access;
+pub use in_place::InPlaceReport;
 pub use listen::Listen;
 pub use options::ServerOptions;
 pub use pulse::Heartbeat;

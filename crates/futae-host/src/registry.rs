@@ -3,6 +3,7 @@
 use crate::peer::Peer;
 use crate::refusals::{Reason, Refusals};
 use crate::status::{Traffic, TrafficCounters, of_disk};
+use futae_vhost::GuestMemory;
 use rustix::fd::OwnedFd;
 use rustix::net::{Shutdown, shutdown};
 use std::collections::BTreeMap;
@@ -36,6 +37,8 @@ pub(crate) struct Link {
     pub(crate) disk_traffic: Arc<futae_vhost::Traffic>,
     /// How it hears of changes, if it is a virtual machine's disk.
     pub(crate) announcer: futae_vhost::Announcer,
+    /// That of the machine.
+    pub(crate) disk_memory: GuestMemory,
     phase: Mutex<Phase>,
     /// The export that it has come to use. It stays so while the connection is there, dismissed or not.
     used: OnceLock<String>,
@@ -253,6 +256,7 @@ impl Registry {
             traffic: TrafficCounters::default(),
             disk_traffic: Arc::default(),
             announcer: futae_vhost::Announcer::default(),
+            disk_memory: GuestMemory::default(),
             phase: Mutex::default(),
             used: OnceLock::new(),
         };
@@ -294,6 +298,16 @@ impl Registry {
         let inner = self.lock();
         let links = inner.links.values().filter(|link| link.has_used(export));
         links.filter(|link| link.announcer.config_changed()).count()
+    }
+
+    /// The memory of the machines that have an export as their disk, in the order in which they came.
+    pub(crate) fn memories(&self, export: &str) -> Vec<GuestMemory> {
+        let inner = self.lock();
+        let those = inner.links.values().filter(|link| link.uses(Some(export)));
+        those
+            .map(|link| link.disk_memory.clone())
+            .filter(GuestMemory::is_there)
+            .collect()
     }
 
     /// Ends the connections that use an export.

@@ -129,10 +129,11 @@ impl Server {
         }
         let stop = eventfd(0, EventfdFlags::CLOEXEC).map_err(io::Error::from)?;
         let channels: Vec<_> = channels.into_iter().map(|(_, channel)| channel).collect();
+        let registry: Arc<Registry> = Arc::default();
         let feeds = Feeds::start(
             (&options.feeds, &options.relays),
             &channels,
-            &exports,
+            (&exports, &registry),
             stop.as_fd(),
         )?;
         let budget = Budget::new(
@@ -152,7 +153,7 @@ impl Server {
             budget: Arc::new(budget),
             exports,
             feeds: Mutex::new(Some(feeds)),
-            registry: Arc::default(),
+            registry,
             options,
             tls,
             started: Instant::now(),

@@ -34,6 +34,12 @@ impl From<Option<f64>> for Value {
     }
 }
 
+impl From<Option<u64>> for Value {
+    fn from(value: Option<u64>) -> Self {
+        value.map_or(Self::Unknown, Self::Whole)
+    }
+}
+
 /// A metric of one kind of thing.
 pub(crate) struct Metric<T: ?Sized> {
     /// Without `futae_` before it, and without `_total` behind it.

@@ -211,6 +211,7 @@ mod tests {
                 agent,
                 samples_to: None,
                 channel: None,
+                in_place: None,
             }],
             ..ServerStatus::default()
         }

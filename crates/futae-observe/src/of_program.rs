@@ -3,7 +3,7 @@
 use crate::metric::Kind::{Counter, Gauge};
 use crate::metric::{Metric, Value, metric};
 use crate::snapshot::Snapshot;
-use futae_host::{FeedReport, ServerStatus};
+use futae_host::{FeedReport, InPlaceReport, ServerStatus};
 
 /// Of every program. Labels: `level`.
 pub(crate) const PROGRAM: &[Metric<Snapshot>] = &[metric(
@@ -153,5 +153,55 @@ pub(crate) const AGENT: &[Metric<FeedReport>] = &[
         Counter,
         "Messages that were damaged or unknown",
         |it| it.agent.broken_frames.into(),
+    ),
+    metric(
+        "agent_in_place_reading",
+        Gauge,
+        "1: evicted pages are read in the guest's memory",
+        |it| {
+            it.in_place
+                .as_ref()
+                .map(|one| u64::from(one.reading))
+                .into()
+        },
+    ),
+    metric(
+        "agent_in_place_pages",
+        Counter,
+        "Evicted pages read in the guest's memory and handed to the cache",
+        |it| it.in_place.as_ref().map(|one| one.pages).into(),
+    ),
+    metric(
+        "agent_in_place_refused_pages",
+        Counter,
+        "Pages of other disks, beyond the volume, or not in the guest's memory",
+        |it| {
+            let refused = |one: &InPlaceReport| one.foreign_pages + one.unreadable_pages;
+            it.in_place.as_ref().map(refused).into()
+        },
+    ),
+    metric(
+        "agent_in_place_missed_pages",
+        Counter,
+        "Pages that the guest had given up before they were read",
+        |it| it.in_place.as_ref().map(|one| one.missed_pages).into(),
+    ),
+    metric(
+        "agent_in_place_resyncs",
+        Counter,
+        "Times that reading went on elsewhere than where it was left",
+        |it| it.in_place.as_ref().map(|one| one.resyncs).into(),
+    ),
+    metric(
+        "agent_in_place_server_seconds",
+        Counter,
+        "Processor time of the server for reading pages and handing them to the cache",
+        |it| it.in_place.as_ref().map(|one| one.seconds).into(),
+    ),
+    metric(
+        "agent_in_place_guest_seconds",
+        Counter,
+        "Processor time of the guest for copying pages and telling of them, as it says",
+        |it| it.in_place.as_ref().map(|one| one.guest_seconds).into(),
     ),
 ];

@@ -21,6 +21,7 @@ mod traffic;
 
 pub use announcer::Announcer;
 pub use device::{Device, QUEUE_SIZE_MAX, QUEUES_MAX, REQUEST_BYTES_MAX};
+pub use memory::GuestMemory;
 pub use room::{Boundless, Room};
 pub use session::{VhostError, serve};
 pub use traffic::Traffic;

@@ -6,11 +6,45 @@ use std::sync::Arc;
 use vhost::vhost_user::message::{VhostUserMemoryRegion, VhostUserSingleMemoryRegion};
 use vhost::vhost_user::{Error, Result};
 use vm_memory::{
-    GuestAddress, GuestAddressSpace, GuestMemoryAtomic, GuestMemoryMmap, GuestRegionMmap,
+    Bytes, GuestAddress, GuestAddressSpace, GuestMemoryAtomic, GuestMemoryBackend, GuestMemoryMmap,
+    GuestRegionMmap,
 };
 
 /// The memory that queues see, which may be exchanged under them.
 pub(crate) type Memory = GuestMemoryAtomic<GuestMemoryMmap>;
+
+/// The memory of a guest for others than its queues, who may look while it is there and change nothing. It is empty
+/// before a frontend has given it, and again when the frontend is gone.
+#[derive(Clone)]
+pub struct GuestMemory(Memory);
+
+impl Default for GuestMemory {
+    fn default() -> Self {
+        Self(Memory::new(GuestMemoryMmap::new()))
+    }
+}
+
+impl std::fmt::Debug for GuestMemory {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("GuestMemory")
+    }
+}
+
+impl GuestMemory {
+    /// Whether a frontend has given any.
+    #[must_use]
+    pub fn is_there(&self) -> bool {
+        self.0.memory().num_regions() > 0
+    }
+
+    /// Copies what is at a guest-physical address; false if not all of that is memory. The guest may be writing
+    /// there meanwhile.
+    #[must_use]
+    pub fn read(&self, address: u64, into: &mut [u8]) -> bool {
+        let memory = self.0.memory();
+        memory.read_slice(into, GuestAddress(address)).is_ok()
+    }
+}
 
 /// The frontend's addresses of one region.
 struct Mapping {
@@ -48,16 +82,22 @@ fn mapped(region: &VhostUserMemoryRegion, file: File) -> Result<(GuestRegionMmap
     Ok((guest, mapping))
 }
 
-impl Default for Regions {
-    fn default() -> Self {
-        Self {
-            mappings: Vec::new(),
-            memory: Memory::new(GuestMemoryMmap::new()),
-        }
+impl Drop for Regions {
+    fn drop(&mut self) {
+        // Those who look at the memory lose it with the frontend.
+        self.replace(GuestMemoryMmap::new());
     }
 }
 
 impl Regions {
+    /// None yet; whoever has `memory` sees those that come.
+    pub(crate) fn seen_by(memory: &GuestMemory) -> Self {
+        Self {
+            mappings: Vec::new(),
+            memory: memory.0.clone(),
+        }
+    }
+
     /// Exchanges all regions.
     pub(crate) fn set(
         &mut self,
@@ -112,5 +152,43 @@ impl Regions {
         found
             .map(GuestAddress)
             .ok_or_else(|| other("an address of a queue is in no memory region"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use vhost::vhost_user::message::VhostUserSingleMemoryRegion as One;
+
+    const BYTES: u64 = 8192;
+
+    fn region(address: u64) -> (One, File) {
+        let mut file = tempfile::tempfile().expect("a file");
+        file.write_all(&[address as u8 + 1; BYTES as usize])
+            .expect("room");
+        (One::new(address << 20, BYTES, 0, 0), file)
+    }
+
+    #[test]
+    fn others_see_the_memory_while_it_is_there() {
+        let memory = GuestMemory::default();
+        let at = |address: u64| {
+            let mut bytes = [0; 4];
+            memory.read(address, &mut bytes).then_some(bytes[0])
+        };
+        assert_eq!(at(0), None, "nobody has given any");
+        let mut regions = Regions::seen_by(&memory);
+        for address in [0, 1] {
+            let (one, file) = region(address);
+            regions.add(&one, file).expect("a region");
+        }
+        assert_eq!((at(0), at(1 << 20)), (Some(1), Some(2)));
+        assert_eq!(at(BYTES - 2), None, "the end is in no region");
+        assert_eq!(at(u64::MAX - 1), None);
+        regions.remove(&region(1).0).expect("it is there");
+        assert_eq!((at(0), at(1 << 20)), (Some(1), None));
+        drop(regions);
+        assert_eq!(at(0), None, "the frontend is gone");
     }
 }

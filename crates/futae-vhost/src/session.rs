@@ -4,7 +4,7 @@ use crate::announcer::Announcer;
 use crate::device::{Device, F_LOG_ALL, F_PROTOCOL_FEATURES, QUEUE_SIZE_MAX, QUEUES_MAX};
 use crate::dirty_log::DirtyLog;
 use crate::inflight::InflightRegion;
-use crate::memory::Regions;
+use crate::memory::{GuestMemory, Regions};
 use crate::queue::{Start, Worker};
 use crate::ring::{Addresses, Control, Ring, make_nonblocking};
 use crate::room::Room;
@@ -37,18 +37,20 @@ type Rooms = Box<dyn Fn() -> io::Result<Box<dyn Room>> + Send>;
 
 /// Serves one frontend until it is gone and the cache is done with what its guest asked for. `rooms` makes
 /// the bounds of a queue when it starts. By `announcer` the frontend hears of changes, once it has given a channel for that.
+/// Whoever has `memory` sees the guest's meanwhile.
 pub fn serve(
     stream: UnixStream,
     device: &Device,
     rooms: impl Fn() -> io::Result<Box<dyn Room>> + Send + 'static,
     traffic: &Arc<Traffic>,
     announcer: &Announcer,
+    memory: &GuestMemory,
 ) -> std::result::Result<(), VhostError> {
     let session = Session {
         device: device.clone(),
         rooms: Box::new(rooms),
         traffic: Arc::clone(traffic),
-        regions: Regions::default(),
+        regions: Regions::seen_by(memory),
         rings: (0..QUEUES_MAX).map(|_| Ring::default()).collect(),
         features: 0,
         inflight: None,

@@ -20,7 +20,7 @@ use images::Images;
 use outcome::{GuestsReport, GuestsRun, Prediction};
 use stage::Stage;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use way::Way;
+use way::{Transport, Way};
 
 /// Guests, each with a disk of its own.
 pub const GUESTS: u32 = 2;
@@ -37,6 +37,8 @@ pub struct GuestsPlan {
     pub ways: Vec<Way>,
     /// The guests' kernel; none: the first that Debian has.
     pub kernel: Option<Kernel>,
+    /// How the guests reach the disks of a server.
+    pub transport: Transport,
     /// How the next block is chosen, as `futae load` and `futae sim` name it.
     pub choice: String,
     /// Blocks of each guest's disk.

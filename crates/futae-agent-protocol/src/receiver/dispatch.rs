@@ -1,9 +1,11 @@
 //! What is believed of an agent, what is refused, and who gets it.
 
+use super::answers::Answers;
 use super::limits::Pace;
-use super::sinks::{NoticeSink, SampleSink};
+use super::sinks::{NoticeSink, RingSink, SampleSink};
 use super::status::{AgentStatus, Shared};
 use super::stop::Stop;
+use crate::in_place::{RingAnswer, RingOffer, Verdict};
 use crate::stream::Health;
 use crate::{
     DeviceId, Frame, Hello, Message, Notices, Range, Reason, References, Replay, SECTOR_BYTES,
@@ -16,6 +18,8 @@ use std::time::Instant;
 pub struct Dispatch {
     notices: Option<Box<dyn NoticeSink>>,
     samples: Vec<Box<dyn SampleSink>>,
+    rings: Option<Box<dyn RingSink>>,
+    answers: Answers,
     replay: Replay,
     pace: Pace,
     /// The disk whose notices are taken.
@@ -38,6 +42,13 @@ impl Dispatch {
         self
     }
 
+    /// Hands `sink` what the agent says of its ring of evicted pages. Without one, rings are refused.
+    #[must_use]
+    pub fn rings_to(mut self, sink: impl RingSink + 'static) -> Self {
+        self.rings = Some(Box::new(sink));
+        self
+    }
+
     /// What is known of the agent.
     #[must_use]
     pub fn status(&self) -> AgentStatus {
@@ -48,10 +59,18 @@ impl Dispatch {
         self.heard.clone()
     }
 
+    pub(super) fn answers(&self) -> &Answers {
+        &self.answers
+    }
+
     /// The connection is gone. What was said over it cannot be played again.
     pub fn hung_up(&mut self) {
         self.disk = None;
         self.heard.lock().status.connected = false;
+        self.answers.connected(None);
+        if let Some(rings) = &mut self.rings {
+            rings.gone();
+        }
     }
 
     pub(super) fn note_health(&self, health: Health) {
@@ -72,6 +91,9 @@ impl Dispatch {
         let sequence = frame.sequence;
         let message = match frame.message {
             Message::Notices(notices) => return self.notices(notices, stop),
+            Message::Ring(offer) => return self.ring(offer),
+            // Hosts say that, agents do not.
+            Message::RingAnswer(_) => return,
             Message::Hello(hello) => {
                 let hello = fit_for_print(hello);
                 self.hello(&hello);
@@ -106,6 +128,20 @@ impl Dispatch {
         status.guest.clone_from(&hello.guest);
         status.source = Some(hello.source);
         status.disk = disk.map(|disk| disk.name.clone()).unwrap_or_default();
+    }
+
+    fn ring(&mut self, offer: RingOffer) {
+        // Who has not said which disk is whose cannot hand pages down either.
+        let has_hello = self.heard.lock().status.connected;
+        match self.rings.as_mut().filter(|_| has_hello) {
+            Some(rings) => rings.offered(offer, &self.answers),
+            None => self.answers.send(RingAnswer {
+                offer: offer.offer,
+                verdict: Verdict::Refuses,
+                taken: 0,
+                why: "this host does not read evicted pages in place".to_owned(),
+            }),
+        }
     }
 
     fn notices(&mut self, notices: Notices, stop: &Stop) {

@@ -1,6 +1,7 @@
 //! Who gets what an agent says, once it has been checked.
 
-use super::Stop;
+use super::{Answers, Stop};
+use crate::in_place::RingOffer;
 use crate::{Device, Frame, Hello};
 use std::ops::Range;
 
@@ -26,4 +27,14 @@ pub trait SampleSink: Send {
     /// Takes a hello, a sample or sampled reads; never notices. Frames keep the numbers that the agent gave
     /// them. It must not wait.
     fn take(&mut self, frame: &Frame);
+}
+
+/// A cache that can read its guest's memory.
+pub trait RingSink: Send {
+    /// The agent says where the memory holds evicted pages. The answer goes to `answers`, and so does all that
+    /// follows. It must not wait.
+    fn offered(&mut self, offer: RingOffer, answers: &Answers);
+
+    /// The connection to the agent is gone.
+    fn gone(&mut self);
 }

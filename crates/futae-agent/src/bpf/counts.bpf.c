@@ -86,6 +86,18 @@ struct {
 	MAP_NUMBER(type, MAP_RINGBUF);
 	MAP_NUMBER(max_entries, 1 << 24);
 } pages SEC(".maps");
+/* Not used here: memory of the kernel's, which does not move, in which the agent writes down where pages are in the
+ * ring, for a host that reads both. */
+struct memory_page {
+	u8 bytes[1 << PAGE_SHIFT];
+};
+struct {
+	MAP_NUMBER(type, MAP_ARRAY);
+	MAP_NUMBER(max_entries, 1);
+	MAP_NUMBER(map_flags, MAPPED);
+	MAP_TYPE(key, u32);
+	MAP_TYPE(value, struct memory_page);
+} places SEC(".maps");
 struct {
 	MAP_NUMBER(type, MAP_RINGBUF);
 	MAP_NUMBER(max_entries, 1 << 22);

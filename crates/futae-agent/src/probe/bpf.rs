@@ -1,7 +1,7 @@
 //! The eBPF programs of `src/bpf`, loaded and read by `aya`.
 
-use super::Counts;
-use super::copies::{Bases, Copies, CopyCounts};
+use super::copies::{self, Bases, CopyCounts, Switch};
+use super::{Copies, Counts, notice};
 use crate::args::Checked;
 use crate::extents::Pages;
 use anyhow::{Context, anyhow, bail};
@@ -19,8 +19,6 @@ const FIELDS: usize = 9;
 type Record = [u64; FIELDS];
 /// `struct file_key`: device, unused, both halves of the inode.
 type FileKey = [u32; 4];
-/// Bytes of `struct notice`.
-const NOTICE_BYTES: usize = 32;
 const RING_BYTES_MIN: u32 = 4096;
 
 enum Hook {
@@ -63,7 +61,9 @@ pub struct Programs {
     lost: PerCpuArray<MapData, u64>,
     notices: RingBuf<MapData>,
     references: RingBuf<MapData>,
-    copies: Copies,
+    switch: Switch,
+    /// Taken once.
+    copies: Option<Copies>,
     /// Why evicted pages are not copied, if they should be and are not.
     no_copies: Option<String>,
     programs: Ebpf,
@@ -84,7 +84,10 @@ impl Programs {
         let (source, mut programs, sees_refaults) = loaded?;
         // What loading took is of no use any more. Rings take their memory only now.
         crate::system::give_back_memory();
-        let copies = Copies::take(&mut programs)?;
+        let switch = Switch::take(&mut programs)?;
+        let is_copying = args.evictions && no_copies.is_none();
+        let memory = crate::proc::memory().total;
+        let copies = is_copying.then(|| copies::take(&mut programs, memory));
         let mut map = |name: &str| -> anyhow::Result<Map> {
             programs
                 .take_map(name)
@@ -99,7 +102,8 @@ impl Programs {
             lost: map("lost")?.try_into()?,
             notices: map("notices")?.try_into()?,
             references: map("references")?.try_into()?,
-            copies,
+            switch,
+            copies: copies.transpose()?,
             no_copies,
             programs,
         })
@@ -157,28 +161,28 @@ impl Programs {
             let Some(item) = self.notices.next() else {
                 return;
             };
-            into.extend(notice(&item));
+            into.extend(item.first_chunk().map(notice));
         }
     }
 
-    /// Why evicted pages are not copied though they should be.
-    pub fn no_copies(&self) -> Option<&str> {
-        self.no_copies.as_deref()
-    }
-
-    /// Evicted pages that were copied since the last call, at most so many; how many they were.
-    pub fn copied(&mut self, most: usize, put: impl FnMut(Pages, &[u8])) -> usize {
-        self.copies.read(most, put)
+    /// What evicted pages are copied into, once.
+    pub fn take_copies(&mut self) -> Result<Copies, String> {
+        if let Some(why) = &self.no_copies {
+            return Err(why.clone());
+        }
+        self.copies
+            .take()
+            .ok_or_else(|| "nobody asked for it".to_owned())
     }
 
     /// Has evicted pages copied or not from now on.
     pub fn hold_back(&mut self, holds: bool) {
-        self.copies.hold_back(holds);
+        self.switch.hold_back(holds);
     }
 
     /// What copies have cost so far.
     pub fn copy_counts(&self) -> CopyCounts {
-        Copies::counts(&self.lost)
+        Switch::counts(&self.lost)
     }
 
     /// Sampled reads since the last call, at most so many.
@@ -355,27 +359,4 @@ fn counters(record: &Record) -> Counters {
         invalidated,
         dirtied,
     }
-}
-
-/// Reads `struct notice`.
-pub(super) fn notice(bytes: &[u8]) -> Option<Pages> {
-    let bytes: &[u8; NOTICE_BYTES] = bytes.first_chunk()?;
-    let short = |at: usize| {
-        bytes[at..]
-            .first_chunk()
-            .map(|four| u32::from_ne_bytes(*four))
-    };
-    let long = |at: usize| {
-        bytes[at..]
-            .first_chunk()
-            .map(|eight| u64::from_ne_bytes(*eight))
-    };
-    Some(Pages {
-        device: short(0)?,
-        generation: short(4)?,
-        inode: long(8)?,
-        index: long(16)?,
-        pages: short(24)?,
-        is_device: short(28)? != 0,
-    })
 }

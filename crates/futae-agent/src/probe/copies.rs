@@ -1,19 +1,22 @@
-//! Evicted pages that the programs have copied.
+//! Evicted pages that the programs copy.
 
-use super::super::extents::Pages;
+use super::Copies;
+use crate::ring::Ring;
+use crate::system::SharedMemory;
 use anyhow::{Context, bail};
-use aya::maps::{Array, MapData, PerCpuArray, RingBuf};
+use aya::maps::{Array, Map, MapData, PerCpuArray};
 use aya::{Ebpf, EbpfLoader};
 use futae_agent_protocol::PAGE_BYTES;
+use futae_agent_protocol::in_place::ENTRIES_A_PAGE;
+use rustix::fd::AsFd;
 
-/// Bytes of `struct notice`, which stands before the data of a page.
-const NOTICE_BYTES: usize = 32;
 /// Entries of the map of what was lost: pages without data, and the time of copies.
 const WITHOUT_DATA: u32 = 2;
 const COPY_NS: u32 = 3;
 /// The ring in guests with less memory than this is a quarter as long.
 const SMALL_MEMORY_BYTES: u64 = 512 << 20;
 const SMALL_RING_BYTES: u32 = 4 << 20;
+const RING_BYTES: u32 = 16 << 20;
 const SYMBOLS: &str = "/proc/kallsyms";
 
 /// Where the kernel keeps the two bases by which a page is found: of its structs and of its memory.
@@ -65,10 +68,25 @@ impl Bases {
         loader.override_global("send_pages", &1u8, true);
         loader.override_global("vmemmap_base_at", &bases.vmemmap_at, true);
         loader.override_global("page_offset_base_at", &bases.page_offset_at, true);
-        if memory_bytes < SMALL_MEMORY_BYTES {
-            loader.map_max_entries("pages", SMALL_RING_BYTES);
-        }
+        let bytes = ring_bytes(memory_bytes);
+        loader.map_max_entries("pages", bytes);
+        loader.map_max_entries("places", table_pages(bytes));
     }
+}
+
+/// How long the ring is.
+fn ring_bytes(memory_bytes: u64) -> u32 {
+    if memory_bytes < SMALL_MEMORY_BYTES {
+        SMALL_RING_BYTES
+    } else {
+        RING_BYTES
+    }
+}
+
+/// Pages of the table beside a ring: an entry for each page of the ring, which are more than it can hold, and the head.
+fn table_pages(ring_bytes: u32) -> u32 {
+    let entries = ring_bytes / PAGE_BYTES as u32;
+    1 + entries.div_ceil(ENTRIES_A_PAGE as u32)
 }
 
 /// What the programs have copied, and what that cost.
@@ -80,41 +98,33 @@ pub struct CopyCounts {
     pub copy_ns: u64,
 }
 
-/// The ring of copied pages.
-pub(in crate::probe) struct Copies {
-    ring: RingBuf<MapData>,
+/// What tells the programs whether to copy.
+pub(in crate::probe) struct Switch {
     held_back: Array<MapData, u32>,
 }
 
-impl Copies {
-    pub(in crate::probe) fn take(programs: &mut Ebpf) -> anyhow::Result<Self> {
-        let mut map = |name: &str| {
-            programs
-                .take_map(name)
-                .with_context(|| format!("no map {name}"))
-        };
-        Ok(Self {
-            ring: map("pages")?.try_into()?,
-            held_back: map("held_back")?.try_into()?,
-        })
-    }
+/// The ring of copied pages and the table beside it, for a machine with so much memory.
+pub(in crate::probe) fn take(programs: &mut Ebpf, memory_bytes: u64) -> anyhow::Result<Copies> {
+    let bytes = ring_bytes(memory_bytes);
+    let Some(Map::RingBuf(ring)) = programs.take_map("pages") else {
+        bail!("no map pages");
+    };
+    let Some(Map::Array(table)) = programs.take_map("places") else {
+        bail!("no map places");
+    };
+    let length = table_pages(bytes) as usize * PAGE_BYTES as usize;
+    Ok(Copies {
+        ring: Ring::of(ring.fd().as_fd(), bytes.into())?,
+        table: SharedMemory::of(table.fd().as_fd(), 0, length, true).ok(),
+    })
+}
 
-    /// Calls `put` for pages that were copied since the last call, at most so many; how many they were.
-    pub(in crate::probe) fn read(
-        &mut self,
-        most: usize,
-        mut put: impl FnMut(Pages, &[u8]),
-    ) -> usize {
-        for count in 0..most {
-            let Some(item) = self.ring.next() else {
-                return count;
-            };
-            let data = item.get(NOTICE_BYTES..NOTICE_BYTES + PAGE_BYTES as usize);
-            if let Some((pages, data)) = super::bpf::notice(&item).zip(data) {
-                put(pages, data);
-            }
-        }
-        most
+impl Switch {
+    pub(in crate::probe) fn take(programs: &mut Ebpf) -> anyhow::Result<Self> {
+        let map = programs.take_map("held_back").context("no map held_back")?;
+        Ok(Self {
+            held_back: map.try_into()?,
+        })
     }
 
     /// Has pages copied or not from now on.

@@ -8,7 +8,7 @@ use anyhow::Context;
 use futae_agent_protocol::{Source, printable};
 use futae_control::{EngineReport, ask};
 use futae_engine::{EngineStatus, VolumeStatus};
-use futae_host::ServerStatus;
+use futae_host::{InPlaceReport, ServerStatus};
 use futae_units::Size;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -270,6 +270,9 @@ fn add_feeds(text: &mut String, server: &ServerStatus) {
             count(refused),
             count(agent.untold_pages),
         );
+        if let Some(in_place) = &feed.in_place {
+            let _ = writeln!(text, "  {}", in_place_line(in_place));
+        }
         if let Some(relay) = &feed.samples_to {
             let whether = if relay.connected {
                 "connected"
@@ -299,6 +302,29 @@ fn add_feeds(text: &mut String, server: &ServerStatus) {
             blind.join(", ")
         );
     }
+}
+
+/// What was read in the memory of a guest, and what a page cost.
+fn in_place_line(in_place: &InPlaceReport) -> String {
+    let state = match in_place.why_not.as_str() {
+        _ if in_place.reading => "pages are read in the guest's memory".to_owned(),
+        "" => "pages are not read in the guest's memory now".to_owned(),
+        why => format!("pages are not read in the guest's memory: {why}"),
+    };
+    let micros = |seconds: f64, pages: u64| match pages {
+        0 => "-".to_owned(),
+        pages => format!("{:.1}", seconds * 1e6 / pages as f64),
+    };
+    format!(
+        "{state}; {} pages, {} missed, {} of other disks, {} unreadable, {} resyncs; a page costs {} µs here, {} µs there",
+        count(in_place.pages),
+        count(in_place.missed_pages),
+        count(in_place.foreign_pages),
+        count(in_place.unreadable_pages),
+        count(in_place.resyncs),
+        micros(in_place.seconds, in_place.pages),
+        micros(in_place.guest_seconds, in_place.guest_pages),
+    )
 }
 
 fn add_row(
@@ -397,6 +423,7 @@ mod tests {
             agent,
             samples_to: None,
             channel: None,
+            in_place: None,
         };
         let server = ServerStatus {
             feeds: vec![feed],

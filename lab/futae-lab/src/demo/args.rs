@@ -1,6 +1,6 @@
 //! What is typed, and how large everything is by it.
 
-use super::way::Way;
+use super::way::{Transport, Way};
 use super::{BLOCK_BYTES, GuestsPlan, play};
 use futae_machine::Kernel;
 use futae_terminal::failure::Failure;
@@ -23,6 +23,9 @@ pub struct Args {
     /// Linux in the guests: 6.1 or 6.12 [default: 6.1, or 6.12 where Debian has no other]
     #[arg(long, value_name = "VERSION", value_parser = kernel)]
     kernel: Option<Kernel>,
+    /// How the guests reach the disks that futae serves
+    #[arg(long, value_name = "HOW", default_value_t = Transport::Nbd)]
+    disk: Transport,
     /// How the next block is chosen: uniform, zipf(EXPONENT), normal(SIGMA), loop
     #[arg(long, value_name = "CHOICE", default_value = "uniform")]
     choice: String,
@@ -72,6 +75,7 @@ fn plan(args: &Args) -> Result<GuestsPlan, Failure> {
     let plan = GuestsPlan {
         ways: args.ways.clone(),
         kernel: args.kernel,
+        transport: args.disk,
         choice: args.choice.clone(),
         image_blocks,
         lower_blocks: blocks("lower", &args.lower)? as u32,

@@ -1,7 +1,7 @@
 //! What is below the guests: images alone, the host's page cache, or `futae serve`.
 
 use super::images::Images;
-use super::way::Way;
+use super::way::{Transport, Way};
 use super::{BLOCK_BYTES, GuestsPlan};
 use crate::live::cgroup::{Bound, Group};
 use crate::live::process::{Background, futae};
@@ -28,6 +28,8 @@ pub struct Server {
     _serve: Background,
     control: PathBuf,
     uris: Vec<String>,
+    transport: Transport,
+    place: PathBuf,
 }
 
 impl Lower {
@@ -57,17 +59,25 @@ impl Lower {
         match self {
             Self::Images => image(HostCache::None),
             Self::PageCache(_) => image(HostCache::Writeback),
-            Self::Server(server) => Disk::Nbd {
-                uri: server.uris[number].clone(),
+            Self::Server(server) => match server.transport {
+                Transport::Nbd => Disk::Nbd {
+                    uri: server.uris[number].clone(),
+                },
+                Transport::VhostUser => Disk::VhostUser {
+                    socket: disk_socket(&server.place, number),
+                },
             },
         }
     }
 
-    /// The channel disk of guest `number`, if there is a server: only agents use it.
+    /// The channel disk of guest `number`, if there is a server that cannot see its memory: only agents use it.
     pub fn channel(&self, number: usize) -> Option<Disk> {
         let Self::Server(server) = self else {
             return None;
         };
+        if server.transport == Transport::VhostUser {
+            return None;
+        }
         let uri = server.uris[number].replacen('?', ".evictions?", 1);
         Some(Disk::Nbd { uri })
     }
@@ -96,7 +106,12 @@ impl Lower {
         let status = server.status()?;
         let exports = status["exports"].as_array();
         let exports = exports.context("the server does not list its exports")?;
-        Ok(exports.iter().any(|export| export["is_blind"] != false))
+        let is_blind = exports.iter().any(|export| export["is_blind"] != false);
+        let is_unread = |feed: &Value| feed["in_place"]["reading"] != true;
+        let feeds = status["feeds"].as_array();
+        let waits = server.transport == Transport::VhostUser
+            && feeds.is_some_and(|feeds| feeds.iter().any(is_unread));
+        Ok(is_blind || waits)
     }
 }
 
@@ -111,7 +126,10 @@ impl Server {
         let control = place.join("control.sock");
         let mut serve = futae(["serve", "--json", "--policy", policy])?;
         if way == Way::Exclusive {
-            serve.args(["--feed", "agent", "--evictions-disk", "--verify-evictions"]);
+            serve.args(["--feed", "agent", "--verify-evictions"]);
+            if plan.transport == Transport::Nbd {
+                serve.arg("--evictions-disk");
+            }
         }
         serve.args(["--cache", &format!("{}blocks", plan.lower_blocks)]);
         serve.args(["--block", &BLOCK_BYTES.to_string()]);
@@ -126,6 +144,11 @@ impl Server {
             serve
                 .arg("--export")
                 .arg(format!("vm{number}={}", image.display()));
+            if plan.transport == Transport::VhostUser {
+                let socket = disk_socket(place, number);
+                let listen = format!("vm{number}=vhost-user:{}", socket.display());
+                serve.arg("--listen").arg(listen);
+            }
         }
         let (serve, ready) = Background::start("futae serve", serve)?;
         let uri = |number: usize| {
@@ -137,6 +160,8 @@ impl Server {
         Ok(Self {
             _serve: serve,
             control,
+            transport: plan.transport,
+            place: place.to_owned(),
             uris: uris.context("the server does not name its addresses")?,
         })
     }
@@ -151,4 +176,9 @@ impl Server {
         let first = engines.into_iter().next();
         Ok(first.context("the server has no cache")?.engine)
     }
+}
+
+/// Where guest `number` finds its disk as a vhost-user device.
+fn disk_socket(place: &Path, number: usize) -> PathBuf {
+    place.join(format!("vm{number}.disk.sock"))
 }

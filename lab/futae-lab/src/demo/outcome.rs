@@ -1,7 +1,7 @@
 //! What came of it: measured, and predicted.
 
 use super::stage::Counted;
-use super::way::Way;
+use super::way::{Transport, Way};
 use super::{BLOCK_BYTES, GUESTS, GuestsPlan};
 use futae_engine::{EngineStatus, HandedDownStatus};
 use futae_sim::{LevelSpec, SimulationSpec, WriteMode, simulate};
@@ -69,6 +69,8 @@ pub struct GuestsReport {
     pub guests: u32,
     /// The guests' kernel.
     pub kernel: String,
+    /// How the guests reached the disks of a server.
+    pub disk: Transport,
     /// How the blocks were chosen.
     pub choice: String,
     /// Bytes of a block.
@@ -222,6 +224,7 @@ impl GuestsReport {
             runs,
             guests: GUESTS,
             kernel,
+            disk: plan.transport,
             choice: plan.choice.clone(),
             block_bytes: BLOCK_BYTES,
             image_blocks: plan.image_blocks,

@@ -19,6 +19,25 @@ pub enum Way {
     Exclusive,
 }
 
+/// How guests reach the disks of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Transport {
+    /// By QEMU's NBD client; agents write evicted pages to channel disks
+    Nbd,
+    /// As vhost-user devices; the server reads evicted pages in the guests' memory
+    VhostUser,
+}
+
+impl std::fmt::Display for Transport {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Nbd => "nbd",
+            Self::VhostUser => "vhost-user",
+        })
+    }
+}
+
 /// The order of an exclusive lower cache above which agents report.
 const EXCLUSIVE: &str = "exclusive(keep_served=true)";
 /// That of a Linux page cache, as the simulator has it.

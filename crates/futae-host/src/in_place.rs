@@ -1,0 +1,320 @@
+//! Evicted pages read in place, out of the memory of guests whose disks are vhost-user devices.
+//!
+//! The agent's ring ([`futae_agent_protocol::in_place`]) is looked for in the memory of the frontends that are
+//! attached to the export. A thread reads it, and changes nothing there: when it looks, a page may belong to somebody
+//! else already. What was read enters the cache only if the cache can verify it.
+
+use crate::Export;
+use crate::handing::Hands;
+use crate::registry::Registry;
+use futae_agent_protocol::PAGE_BYTES;
+use futae_agent_protocol::in_place::{
+    NoRing, RingAnswer, RingEntry, RingMemory, RingOffer, RingReader, Verdict,
+};
+use futae_agent_protocol::receiver::{Answers, RingSink, Stop};
+use futae_engine::IoBuf;
+use futae_vhost::GuestMemory;
+use rustix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
+use tracing::{info, warn};
+
+/// Pages that are read before the thread looks around.
+const PAGES_AT_ONCE: usize = 256;
+/// Pauses: where there may be more, where there were some, and where there were none, twice as long each time.
+const PAUSE_FULL: Duration = Duration::from_micros(200);
+const PAUSE_BUSY: Duration = Duration::from_millis(1);
+const PAUSE_IDLE_MAX: Duration = Duration::from_millis(16);
+/// The agent is told at least so often that its ring is read.
+const ANSWER_INTERVAL: Duration = Duration::from_secs(1);
+const PAGE: usize = PAGE_BYTES as usize;
+
+/// What was read in place so far.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct InPlaceReport {
+    /// Whether a ring is read now.
+    pub reading: bool,
+    /// Why the last ring was refused, or is not read any more; empty if there is nothing to say.
+    pub why_not: String,
+    /// Rings that agents have offered.
+    pub offers: u64,
+    /// Pages handed to the cache, with their data.
+    pub pages: u64,
+    /// Pages of other disks of the guest, and beyond the end of the volume; they are dropped.
+    pub foreign_pages: u64,
+    /// Pages that are not in the guest's memory, against what the table says.
+    pub unreadable_pages: u64,
+    /// Pages that the guest had given up before they were read; it tells of them without their data.
+    pub missed_pages: u64,
+    /// Times that the table did not go on where it was left.
+    pub resyncs: u64,
+    /// Processor time of the server for reading pages and handing them to the cache, in seconds.
+    pub seconds: f64,
+    /// Processor time of the guest for copying pages and telling of them, in seconds, as the guest says.
+    pub guest_seconds: f64,
+    /// Pages that the guest has copied for that, as it says.
+    pub guest_pages: u64,
+}
+
+/// The rings of one feed.
+pub(crate) struct InPlace {
+    hands: Arc<Hands>,
+    registry: Arc<Registry>,
+    stop: Stop,
+    report: Mutex<InPlaceReport>,
+    /// Which offer holds: a thread that reads for another ends.
+    turn: AtomicU64,
+}
+
+/// The memory of one machine.
+struct Seen(GuestMemory);
+
+impl RingMemory for Seen {
+    fn read(&self, address: u64, into: &mut [u8]) -> bool {
+        self.0.read(address, into)
+    }
+}
+
+impl InPlace {
+    pub(crate) fn new(hands: &Arc<Hands>, registry: &Arc<Registry>, stop: &Stop) -> Arc<Self> {
+        Arc::new(Self {
+            hands: Arc::clone(hands),
+            registry: Arc::clone(registry),
+            stop: stop.clone(),
+            report: Mutex::default(),
+            turn: AtomicU64::new(0),
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, InPlaceReport> {
+        self.report.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How it goes; none if no agent has offered a ring.
+    pub(crate) fn report(&self) -> Option<InPlaceReport> {
+        let report = self.lock();
+        (report.offers > 0).then(|| report.clone())
+    }
+
+    fn export(&self) -> &Export {
+        &self.hands.export
+    }
+
+    /// Looks for the ring in the memory of the machines that have this disk: the last to come first, since a
+    /// machine that has moved away keeps its old memory for a while.
+    fn find(&self, offer: &RingOffer) -> Result<(RingReader, Seen), String> {
+        let engine = &self.export().engine;
+        if engine.block_bytes() != PAGE_BYTES {
+            let bytes = engine.block_bytes();
+            return Err(format!(
+                "the cache's blocks have {bytes} bytes, and pages {PAGE_BYTES}; see --block"
+            ));
+        }
+        if engine.status().handed_down.hash_entries_max == 0 {
+            return Err("the cache cannot verify pages; see --evictions-memory".to_owned());
+        }
+        let memories = self.registry.memories(&self.export().name);
+        let mut why = None;
+        for memory in memories.into_iter().rev().map(Seen) {
+            match RingReader::open(offer.clone(), &memory) {
+                Ok(reader) => return Ok((reader, memory)),
+                Err(problem) => why = Some(problem),
+            }
+        }
+        Err(match why {
+            None => {
+                "the disk is no vhost-user device, so the guest's memory is not here".to_owned()
+            }
+            Some(why) => why.text().to_owned(),
+        })
+    }
+
+    /// Reads a ring until it is gone, or another turn has begun.
+    fn read(&self, mut reader: RingReader, memory: &Seen, answers: &Answers, turn: u64) {
+        let mut told: Option<(u64, Instant)> = None;
+        let (mut entries, mut pause) = (Vec::new(), PAUSE_BUSY);
+        let begin = self.lock().clone();
+        let ended = loop {
+            if self.turn.load(Relaxed) != turn || self.stop.has_come() {
+                return;
+            }
+            let count = match self.take(&mut reader, memory, &mut entries, &begin) {
+                Ok(count) => count,
+                Err(why) => break why.text(),
+            };
+            if count > 0 && self.export().engine.keeps_differing(self.export().volume) {
+                break "what it brings is not what the disk holds";
+            }
+            let taken = reader.cursor();
+            let is_news =
+                told.is_none_or(|(last, at)| last != taken || at.elapsed() >= ANSWER_INTERVAL);
+            if is_news {
+                told = Some((taken, Instant::now()));
+                answers.send(answer(reader.offer(), Verdict::Reads, taken, ""));
+            }
+            pause = match count {
+                0 => (pause * 2).min(PAUSE_IDLE_MAX),
+                PAGES_AT_ONCE => PAUSE_FULL,
+                _ => PAUSE_BUSY,
+            };
+            if self.stop.within(pause) {
+                return;
+            }
+        };
+        self.refuse(answers, reader.offer(), ended);
+    }
+
+    /// Reads what has come and hands it to the cache; how many entries that were.
+    fn take(
+        &self,
+        reader: &mut RingReader,
+        memory: &Seen,
+        entries: &mut Vec<RingEntry>,
+        begin: &InPlaceReport,
+    ) -> Result<usize, NoRing> {
+        let clock = thread_time();
+        entries.clear();
+        reader.entries(memory, PAGES_AT_ONCE, entries)?;
+        let (mut foreign, mut unreadable) = (0, 0);
+        let mut copies = Vec::with_capacity(entries.len());
+        for entry in entries.iter() {
+            let Some(place) = self.hands.place(entry.page) else {
+                foreign += 1;
+                continue;
+            };
+            let mut data = IoBuf::new(PAGE);
+            let bytes = data.as_mut_slice().first_chunk_mut();
+            if bytes.is_some_and(|bytes| reader.data(memory, entry, bytes)) {
+                copies.push((entry.number, place, data));
+            } else {
+                unreadable += 1;
+            }
+        }
+        let mut late = 0;
+        if !copies.is_empty() {
+            let valid = reader.first_valid(memory)?;
+            let copied = copies.len();
+            copies.retain(|(number, ..)| *number >= valid);
+            late = (copied - copies.len()) as u64;
+            reader.note_late(late);
+        }
+        let pages = copies.len() as u64;
+        self.hands
+            .hand_down(copies.into_iter().map(|(_, place, data)| (place, data)));
+        let mut report = self.lock();
+        report.pages += pages;
+        report.foreign_pages += foreign;
+        report.unreadable_pages += unreadable;
+        report.missed_pages = begin.missed_pages.saturating_add(reader.missed());
+        report.resyncs = begin.resyncs.saturating_add(reader.resyncs());
+        let (guest_ns, guest_pages) = reader.guest_cost();
+        report.guest_seconds = guest_ns as f64 / 1e9;
+        report.guest_pages = guest_pages;
+        if pages + foreign + unreadable + late > 0 {
+            report.seconds += thread_time().saturating_sub(clock).as_secs_f64();
+        }
+        Ok(entries.len())
+    }
+
+    fn refuse(&self, answers: &Answers, offer: u64, why: &str) {
+        let mut report = self.lock();
+        report.reading = false;
+        if report.why_not != why {
+            why.clone_into(&mut report.why_not);
+            let export = &self.export().name;
+            info!(
+                export,
+                "evicted pages of export {export} are not read in place: {why}"
+            );
+        }
+        drop(report);
+        answers.send(answer(offer, Verdict::Refuses, 0, why));
+    }
+}
+
+fn answer(offer: u64, verdict: Verdict, taken: u64, why: &str) -> RingAnswer {
+    RingAnswer {
+        offer,
+        verdict,
+        taken,
+        why: why.to_owned(),
+    }
+}
+
+/// Processor time of the calling thread so far.
+fn thread_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.try_into().unwrap_or_default()
+}
+
+/// What hears of the rings of a feed, and has them read.
+pub(crate) struct Rings {
+    in_place: Arc<InPlace>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Rings {
+    pub(crate) fn new(in_place: &Arc<InPlace>) -> Self {
+        Self {
+            in_place: Arc::clone(in_place),
+            thread: None,
+        }
+    }
+
+    /// Ends the thread that reads, which looks around every few milliseconds.
+    fn end(&mut self) -> u64 {
+        let turn = self.in_place.turn.fetch_add(1, Relaxed) + 1;
+        if let Some(thread) = self.thread.take() {
+            // One that broke off reads no more either.
+            let _ = thread.join();
+        }
+        self.in_place.lock().reading = false;
+        turn
+    }
+}
+
+impl RingSink for Rings {
+    fn offered(&mut self, offer: RingOffer, answers: &Answers) {
+        let turn = self.end();
+        let in_place = Arc::clone(&self.in_place);
+        in_place.lock().offers += 1;
+        let number = offer.offer;
+        let (reader, memory) = match in_place.find(&offer) {
+            Ok(found) => found,
+            Err(why) => return in_place.refuse(answers, number, &why),
+        };
+        {
+            let mut report = in_place.lock();
+            report.reading = true;
+            report.why_not.clear();
+        }
+        let thread = Builder::new().name("ring".into());
+        let (reads, answered) = (Arc::clone(&in_place), answers.clone());
+        let started = thread.spawn(move || reads.read(reader, &memory, &answered, turn));
+        match started {
+            Ok(thread) => self.thread = Some(thread),
+            Err(error) => {
+                let export = &in_place.export().name;
+                warn!(
+                    export,
+                    "cannot start a thread to read evicted pages of {export}: {error}"
+                );
+                in_place.refuse(answers, number, "the server has no thread for it");
+            }
+        }
+    }
+
+    fn gone(&mut self) {
+        self.end();
+    }
+}
+
+impl Drop for Rings {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
