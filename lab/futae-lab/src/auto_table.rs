@@ -62,7 +62,7 @@ const BLOCK_BYTES: u64 = 4096;
 const AUTO: &str = Kind::auto.name();
 
 enum Source {
-    Trace(Traces),
+    Trace(Box<Traces>),
     Workload(WorkloadSpec),
 }
 
@@ -152,7 +152,7 @@ fn sources(args: &Args) -> Result<Vec<(String, Source)>, Failure> {
                 .replace(' ', "_");
             let options = TraceOptions::default();
             match Traces::read(&[path], &options, ViewChoice::Start, &mut |_| {}) {
-                Ok(traces) => sources.push((name, Source::Trace(traces))),
+                Ok(traces) => sources.push((name, Source::Trace(Box::new(traces)))),
                 Err(error) => eprintln!("left out: {name}: {error}"),
             }
         }

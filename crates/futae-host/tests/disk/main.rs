@@ -192,3 +192,23 @@ fn a_queue_stops_once_it_has_answered_and_goes_on_where_it_was() {
     }
     rig.finish(client);
 }
+
+/// What was asked before the connection ended is answered once, and the queue goes on behind it.
+#[test]
+fn a_client_that_connects_anew_goes_on_where_it_was() {
+    let rig = Rig::new();
+    let mut client = rig.client(Wish {
+        inflight: true,
+        ..Wish::default()
+    });
+    for round in 1..=20 {
+        let queue = &mut client.queues[0];
+        let data = vec![round; 4096];
+        assert_eq!(queue.request(OUT, 8, &data, 0).status, DONE);
+        client.reconnect_when_there();
+        let queue = &mut client.queues[0];
+        assert_eq!(queue.request(IN, 8, &[], 4096).data, data, "round {round}");
+        assert_eq!(queue.answered(), 2 * u16::from(round));
+    }
+    rig.finish(client);
+}

@@ -4,8 +4,8 @@
 mod place;
 mod queue;
 
-pub use place::{AREA_BYTES, DATA_BYTES, Descriptor, INDIRECT, MEMORY_BYTES, NEXT, SLOTS, WRITE};
-pub use queue::{Answer, Queue};
+pub use place::{DATA_BYTES, Descriptor, INDIRECT, MEMORY_BYTES, NEXT, SLOTS, WRITE};
+pub use queue::Queue;
 
 use futae_testkit::wait::obtain;
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
@@ -69,8 +69,6 @@ pub struct RingClient {
     /// Features that were agreed on.
     pub features: u64,
     file: File,
-    /// The guest's memory, from address 0 on.
-    pub memory: GuestMemoryMmap,
     /// Its queues.
     pub queues: Vec<Queue>,
     inflight: Option<(VhostUserInflight, File)>,
@@ -103,7 +101,6 @@ impl RingClient {
             frontend: greeted(socket)?,
             features: 0,
             file,
-            memory,
             queues,
             inflight: None,
             changes: Arc::default(),

@@ -35,8 +35,8 @@ mod rehearsal;
 mod shadows;
 
 use crate::{
-    Access, Admission, Arguments, Class, Departure, Policy, Shape, SimulatorHints, Slot,
-    SpecError, StoreCosts,
+    Access, Admission, Arguments, Class, Departure, Policy, Shape, SimulatorHints, Slot, SpecError,
+    StoreCosts,
 };
 use imitation::Imitation;
 use rehearsal::Rehearsal;

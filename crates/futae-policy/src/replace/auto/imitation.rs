@@ -205,8 +205,7 @@ impl Imitation {
     }
 
     pub fn reclass(&mut self, slot: Slot, class: Class) {
-        self.leader
-            .reclass(self.residents.get(slot).block, class);
+        self.leader.reclass(self.residents.get(slot).block, class);
     }
 
     pub fn reclass_at_once(&mut self, slot: Slot, class: Class) {

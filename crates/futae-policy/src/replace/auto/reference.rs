@@ -62,7 +62,8 @@ impl Plain {
             }
         }
         let left = given_up.map(|victim| victim.block);
-        self.strays.extend(left.filter(|left| self.held.contains(left)));
+        self.strays
+            .extend(left.filter(|left| self.held.contains(left)));
         if let Some(at) = self.strays.iter().position(|stray| *stray == block) {
             let stray = self.strays.remove(at);
             if !self.leads(block) {
@@ -101,10 +102,14 @@ impl Plain {
         let mut worst_first = self.strays.clone();
         let order = self.candidates[self.in_force].level.order();
         worst_first.extend(order.into_iter().rev().filter(|it| self.held.contains(it)));
-        self.in_force = scores.iter().position(|score| *score == most).expect("the most");
+        self.in_force = scores
+            .iter()
+            .position(|score| *score == most)
+            .expect("the most");
         worst_first.retain(|block| !self.leads(*block));
         self.strays = worst_first;
-        self.changes.push(self.candidates[self.in_force].name.clone());
+        self.changes
+            .push(self.candidates[self.in_force].name.clone());
     }
 
     /// What is held, in no order.
