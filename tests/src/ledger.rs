@@ -4,6 +4,7 @@ use crate::BLOCK;
 use crate::direct::Buffer;
 use crate::stamp::Stamp;
 use futae_policy::Prng;
+use futae_testkit::nbd::{Outcome, Plain};
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
@@ -41,6 +42,27 @@ pub trait Volume {
     fn write(&mut self, offset: u64, buffer: &Buffer) -> io::Result<()>;
     /// Promises that what was answered is safe.
     fn flush(&mut self) -> io::Result<()>;
+}
+
+/// An export of a server, without a mount.
+pub struct Served(pub Plain);
+
+fn answered<T>(outcome: Outcome<T>) -> io::Result<T> {
+    outcome?.map_err(io::Error::other)
+}
+
+impl Volume for Served {
+    fn read(&mut self, offset: u64, buffer: &mut Buffer) -> io::Result<()> {
+        let data = answered(self.0.read(offset, buffer.get().len()))?;
+        buffer.get_mut().copy_from_slice(&data);
+        Ok(())
+    }
+    fn write(&mut self, offset: u64, buffer: &Buffer) -> io::Result<()> {
+        answered(self.0.write(offset, buffer.get()))
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        answered(self.0.flush())
+    }
 }
 
 /// The record of one writer, which owns the blocks `first..end`.

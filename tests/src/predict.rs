@@ -190,9 +190,9 @@ pub fn writes(requests: &[BlockRequest]) -> usize {
     requests.iter().filter(is_write).count()
 }
 
-/// Every decision of one level over its store, one a line, for reads of these blocks.
+/// One level over its store.
 #[must_use]
-pub fn one_level(policy: &str, slots: u32, blocks: u64, reads: &[u64]) -> String {
+pub fn one_level_hierarchy(policy: &str, slots: u32, blocks: u64) -> Hierarchy {
     let shape = HierarchyShape {
         levels: vec![LevelShape {
             policy: policy.parse().expect("a policy"),
@@ -205,7 +205,13 @@ pub fn one_level(policy: &str, slots: u32, blocks: u64, reads: &[u64]) -> String
         blocks,
         seed: 0,
     };
-    let mut hierarchy = Hierarchy::new(&shape).expect("a hierarchy");
+    Hierarchy::new(&shape).expect("a hierarchy")
+}
+
+/// Every decision of one level over its store, one a line, for reads of these blocks.
+#[must_use]
+pub fn one_level(policy: &str, slots: u32, blocks: u64, reads: &[u64]) -> String {
+    let mut hierarchy = one_level_hierarchy(policy, slots, blocks);
     let log = Arc::new(Mutex::new(String::new()));
     let to = Arc::clone(&log);
     let add = move |decision: &futae_policy::Decision| {

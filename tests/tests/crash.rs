@@ -1,9 +1,9 @@
 //! Killed in the middle of writes: nothing that was answered is lost, nothing is torn.
 
 use futae_policy::Prng;
-use futae_testkit::nbd::{Outcome as Answer, Plain as Client};
+use futae_testkit::nbd::Plain as Client;
 use futae_tests::direct::{Buffer, Direct};
-use futae_tests::ledger::{Ledger, Promise, Volume};
+use futae_tests::ledger::{Ledger, Promise, Served, Volume};
 use futae_tests::stage::{EXPORT, Stage};
 use futae_tests::tools::has_fuse;
 use std::io;
@@ -30,27 +30,6 @@ impl Volume for Mounted {
 
 /// The mounted file.
 struct Mounted(Direct);
-
-/// The server without a mount.
-struct Served(Client);
-
-fn answered<T>(answer: Answer<T>) -> io::Result<T> {
-    answer?.map_err(io::Error::other)
-}
-
-impl Volume for Served {
-    fn read(&mut self, offset: u64, buffer: &mut Buffer) -> io::Result<()> {
-        let data = answered(self.0.read(offset, buffer.get().len()))?;
-        buffer.get_mut().copy_from_slice(&data);
-        Ok(())
-    }
-    fn write(&mut self, offset: u64, buffer: &Buffer) -> io::Result<()> {
-        answered(self.0.write(offset, buffer.get()))
-    }
-    fn flush(&mut self) -> io::Result<()> {
-        answered(self.0.flush())
-    }
-}
 
 fn ledgers() -> Vec<Ledger> {
     let each = BLOCKS / WRITERS;

@@ -1,18 +1,16 @@
 //! A server whose memory outlives it (`--memory-file`): killed, stopped and upgraded, it goes on with what it held.
 
 use futae_policy::Prng;
-use futae_testkit::nbd::{Outcome as Answer, Plain as Client};
+use futae_testkit::nbd::Plain as Client;
 use futae_testkit::wait::obtain;
 use futae_tests::BLOCK;
 use futae_tests::binary::futae;
-use futae_tests::direct::Buffer;
-use futae_tests::ledger::{Ledger, Promise, Volume};
+use futae_tests::ledger::{Ledger, Promise, Served};
 use futae_tests::process::Running;
 use futae_tests::stage::{EXPORT, Stage};
 use futae_tests::tools::text;
 use serde_json::Value;
 use std::fs::{self, File};
-use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::thread;
@@ -93,26 +91,6 @@ fn number(of: &Value, name: &str) -> u64 {
     of[name]
         .as_u64()
         .unwrap_or_else(|| panic!("{name} in {of}"))
-}
-
-struct Served(Client);
-
-fn answered<T>(answer: Answer<T>) -> io::Result<T> {
-    answer?.map_err(io::Error::other)
-}
-
-impl Volume for Served {
-    fn read(&mut self, offset: u64, buffer: &mut Buffer) -> io::Result<()> {
-        let data = answered(self.0.read(offset, buffer.get().len()))?;
-        buffer.get_mut().copy_from_slice(&data);
-        Ok(())
-    }
-    fn write(&mut self, offset: u64, buffer: &Buffer) -> io::Result<()> {
-        answered(self.0.write(offset, buffer.get()))
-    }
-    fn flush(&mut self) -> io::Result<()> {
-        answered(self.0.flush())
-    }
 }
 
 fn kills() -> u64 {

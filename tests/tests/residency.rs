@@ -1,12 +1,11 @@
 //! `futae mount --residency kernel`: the kernel's page cache of the mount holds the blocks, and the policy decides which.
 
 use futae_policy::{AccessKind, Prng};
-use futae_sim::{Hierarchy, HierarchyShape, LevelShape, WriteMode};
 use futae_testkit::wait::{PATIENCE, within};
 use futae_tests::BLOCK;
 use futae_tests::binary::futae;
 use futae_tests::direct::{Buffer, Direct};
-use futae_tests::predict::requests;
+use futae_tests::predict::{one_level_hierarchy, requests};
 use futae_tests::process::Running;
 use futae_tests::stage::Stage;
 use futae_tests::stamp::Stamp;
@@ -113,19 +112,7 @@ fn check(file: &File, block: u64, version: u64) {
 
 /// Misses of the simulator.
 fn simulated(policy: &str, slots: u32, blocks: u64, reads: &[u64]) -> u64 {
-    let shape = HierarchyShape {
-        levels: vec![LevelShape {
-            policy: policy.parse().expect("a policy"),
-            slots,
-            others: Vec::new(),
-        }],
-        links: Vec::new(),
-        write_mode: WriteMode::WriteThrough,
-        guests: 1,
-        blocks,
-        seed: 0,
-    };
-    let mut hierarchy = Hierarchy::new(&shape).expect("a hierarchy");
+    let mut hierarchy = one_level_hierarchy(policy, slots, blocks);
     for &block in reads {
         hierarchy.access(0, block, AccessKind::Read);
     }

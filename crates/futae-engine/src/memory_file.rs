@@ -269,7 +269,7 @@ impl MemoryFile {
         })
     }
 
-    /// The block in a slot stands at this place in the order, below [`ORDER_SAVED_MAX`].
+    /// The block in a slot stands at this place in the order, below `ORDER_SAVED_MAX`.
     pub fn set_order(&self, slot: Slot, order: u64) {
         let (words, at) = self.entry(slot);
         words.at(at + 3).store(order, Relaxed);

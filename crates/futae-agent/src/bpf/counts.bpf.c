@@ -146,20 +146,6 @@ INLINE int is_cache(struct inode *inode)
 	return magic != MAGIC_TMPFS && magic != MAGIC_RAMFS && magic != MAGIC_HUGETLBFS;
 }
 
-INLINE u32 pages_of(struct folio *folio)
-{
-	unsigned long flags = 0;
-	u32 pages;
-	probe_read_kernel(&flags, sizeof(flags), folio); /* the flags are the first word */
-	if (!(flags & (1UL << ENUM_VALUE(enum pageflags, PG_head))))
-		return 1;
-	if (HAS_FIELD((struct folio___pages *)folio, _folio_nr_pages))
-		pages = PEEK((struct folio___pages *)folio, _folio_nr_pages);
-	else
-		pages = 1u << (PEEK((struct folio___order *)folio, _flags_1) & 0x1f);
-	return pages ? pages : 1;
-}
-
 INLINE u64 number_of(struct cgroup_subsys_state *state)
 {
 	struct cgroup *group = PEEK(state, cgroup);

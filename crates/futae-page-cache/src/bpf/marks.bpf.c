@@ -101,20 +101,6 @@ INLINE struct file_pages *pages_of_file(struct inode *inode)
 	return map_lookup(&file_pages, &file);
 }
 
-INLINE u32 pages_of(struct folio *folio)
-{
-	unsigned long flags = 0;
-	u32 pages;
-	probe_read_kernel(&flags, sizeof(flags), folio); /* the flags are the first word */
-	if (!(flags & (1UL << ENUM_VALUE(enum pageflags, PG_head))))
-		return 1;
-	if (HAS_FIELD((struct folio___pages *)folio, _folio_nr_pages))
-		pages = PEEK((struct folio___pages *)folio, _folio_nr_pages);
-	else
-		pages = 1u << (PEEK((struct folio___order *)folio, _flags_1) & 0x1f);
-	return pages ? pages : 1;
-}
-
 INLINE u8 *mark_of(u64 page)
 {
 	u32 group = page >> 3;
