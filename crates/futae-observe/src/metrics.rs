@@ -211,7 +211,7 @@ mod tests {
                 agent,
                 samples_to: None,
                 channel: None,
-                in_place: None,
+                in_place: Some(futae_host::InPlaceReport::default()),
             }],
             ..ServerStatus::default()
         }

@@ -189,7 +189,7 @@ pub(crate) const AGENT: &[Metric<FeedReport>] = &[
     metric(
         "agent_in_place_resyncs",
         Counter,
-        "Times that reading went on elsewhere than where it was left",
+        "Readings that went on elsewhere than where the last one ended",
         |it| it.in_place.as_ref().map(|one| one.resyncs).into(),
     ),
     metric(
