@@ -4,6 +4,7 @@
     venv/bin/python lab/truth/record.py target/release/futae > crates/futae-cli/src/command/truth/libcachesim-0.3.5.csv
 
 The traces are those that futae's generator writes; each object has one size, so a size is a number of blocks.
+LFUDA is left out: its priorities double with every hit, and with 100 blocks of zipf(1.0) its search for the least does not end.
 """
 
 import os
@@ -31,6 +32,13 @@ POLICIES = {
     "opt": lcs.Belady,
     "gdsf": lcs.GDSF,
     "lecar": lcs.LeCaR,
+    "slru(segments=4,fill=true)": lcs.SLRU,
+    "clock2q-plus": lcs.Clock2QPlus,
+    "clock2q-plus(ghost=0.9)": lcs.Clock2QPlus,
+    "cacheus": lcs.Cacheus,
+    "lru-k": lcs.LRUK,
+    "lru-k(history=0)": lcs.LRUK,
+    "clock-pro": lcs.ClockPro,
 }
 
 

@@ -23,19 +23,26 @@ fn exact_policies_count_as_libcachesim_does() {
         "gdsf",
         "opt",
     ];
-    let policies = format!("{},slru", same.join(","));
+    let with_parameters = [
+        "slru(segments=4,fill=true)",
+        "clock2q-plus(ghost=0.9)",
+        "lru-k(history=0)",
+    ];
+    let policies = format!("{},slru,clock2q-plus,lru-k", same.join(","));
     let output = run(&["truth", "--policy", &policies, "--json"]);
     let rows: Vec<Value> = serde_json::from_slice(&output.stdout).expect("JSON");
-    assert_eq!(rows.len(), (same.len() + 1) * 4 * 3);
+    assert_eq!(rows.len(), (same.len() + 2 * 3) * 4 * 3);
     for row in &rows {
-        if row["policy"] == "slru" {
+        let policy = row["policy"].as_str().expect("a name");
+        if ["slru", "clock2q-plus", "lru-k"].contains(&policy) {
             let differs = row["futae_misses"] != row["libcachesim_misses"];
             assert_eq!(row["reason"].is_string(), differs, "{row}");
         } else {
+            assert!(same.contains(&policy) || with_parameters.contains(&policy));
             assert_eq!(row["futae_misses"], row["libcachesim_misses"], "{row}");
         }
     }
-    let unknown = futae(&["truth", "--policy", "cacheus"])
+    let unknown = futae(&["truth", "--policy", "lfuda"])
         .output()
         .expect("futae starts");
     assert_eq!(unknown.status.code(), Some(2));

@@ -15,6 +15,16 @@ pub trait Reference {
     fn resident(&self) -> Vec<u64>;
 }
 
+/// As [`Reference`], of a policy for a level below another.
+pub trait LowerReference {
+    /// The level above reads the block; whether it hit.
+    fn read(&mut self, block: u64) -> bool;
+    /// The level above hands the block down.
+    fn demote(&mut self, block: u64);
+    /// What is resident, in any order.
+    fn resident(&self) -> Vec<u64>;
+}
+
 /// A level run by the policy that `text` names.
 pub fn level_of(text: &str, slots: u32, seed: u64) -> Level<Box<dyn RegisteredPolicy>> {
     let spec: PolicySpec = text.parse().expect("a policy string");
@@ -76,6 +86,60 @@ pub fn equals_reference<R: Reference>(text: &str, make: impl Fn(usize, u64) -> R
                 carry_out_reviews(&mut level);
                 assert_eq!(hit, model.access(index), "{at}");
                 let mut held: Vec<u64> = level.order().into_iter().map(BlockId::index).collect();
+                let mut expected = model.resident();
+                held.sort_unstable();
+                expected.sort_unstable();
+                assert_eq!(held, expected, "{at}");
+            }
+        }
+    }
+}
+
+/// The blocks of a level in order, safest first.
+pub fn lower_order(level: &Level<Box<dyn RegisteredPolicy>>) -> Vec<u64> {
+    level.order().into_iter().map(BlockId::index).collect()
+}
+
+/// As [`equals_reference`], below an LRU level that hands down what it evicts, and with demotions at random between.
+pub fn equals_lower_reference<R: LowerReference>(text: &str, make: impl Fn(usize, u64) -> R) {
+    for slots in [1u32, 2, 3, 5, 8, 13, 24] {
+        for seed in 1..25u64 {
+            let mut prng = Prng::new(seed.wrapping_mul(991) + u64::from(slots));
+            let mut level = level_of(text, slots, seed);
+            let mut model = make(slots as usize, seed);
+            let (mut above, above_slots) = (Vec::new(), prng.below(2 * u64::from(slots)) as usize);
+            let blocks = 1 + prng.below(4 * u64::from(slots) + 2);
+            for step in 0..1200u64 {
+                let index = match seed % 3 {
+                    0 => prng.below(blocks),
+                    1 => {
+                        let limit = 1 + prng.below(blocks);
+                        prng.below(limit)
+                    }
+                    _ => step % blocks,
+                };
+                let at = format!("{text}: {slots} slots, seed {seed}, step {step}, block {index}");
+                let held_above = above.iter().position(|&held| held == index);
+                if let Some(place) = held_above {
+                    above.remove(place);
+                } else {
+                    let outcome = level.access(&Access::read(BlockId::on_first(index)));
+                    let hit = matches!(outcome, Outcome::Hit(_));
+                    assert_eq!(hit, model.read(index), "{at}");
+                }
+                above.push(index);
+                let is_stray = prng.below(16) == 0;
+                if above.len() > above_slots || is_stray {
+                    let demoted = match is_stray {
+                        true => prng.below(blocks),
+                        false => above.remove(0),
+                    };
+                    let block = BlockId::on_first(demoted);
+                    level.access(&Access::of(block, AccessKind::Demotion));
+                    model.demote(demoted);
+                }
+                level.audit();
+                let mut held = lower_order(&level);
                 let mut expected = model.resident();
                 held.sort_unstable();
                 expected.sort_unstable();

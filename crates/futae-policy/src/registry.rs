@@ -59,6 +59,14 @@ macro_rules! registered {
             lhd = "lhd",
             lecar = "lecar",
             gdsf = "gdsf",
+            clock2q_plus = "clock2q-plus" [TakesMarks],
+            lru_k = "lru-k",
+            lfuda = "lfuda",
+            bidifilter = "bidifilter" [LivesOnDemotions],
+            promote = "promote",
+            lrb = "lrb",
+            cacheus = "cacheus",
+            clock_pro = "clock-pro" [TakesMarks],
             auto = "auto" [TakesDemotions, Advised],
         }
     };

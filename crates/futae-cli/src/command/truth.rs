@@ -32,7 +32,8 @@ fn reasons() -> impl Iterator<Item = (&'static str, String)> {
 /// reason of each difference. The exit status is 1 if counts differ without a known reason.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Only these policies, separated by commas [default: all that were recorded]
+    /// Only these policies, by name, with whatever parameters they were recorded, separated by commas [default: all
+    /// that were recorded]
     #[arg(long, value_name = "POLICY,...", value_delimiter = ',')]
     policy: Vec<String>,
     /// Threads [default: one for each processor]
@@ -41,6 +42,11 @@ pub struct Args {
     /// Print JSON
     #[arg(long)]
     json: bool,
+}
+
+/// The name in a policy with its parameters, under which its card is found.
+fn name_of(policy: &str) -> &str {
+    policy.split('(').next().unwrap_or(policy)
 }
 
 /// A recorded count, and the one found.
@@ -65,7 +71,7 @@ impl Row<'_> {
 /// Simulates, prints, and fails if a difference has no reason.
 pub fn run(args: &Args) -> Result<(), Failure> {
     let mut rows = recorded()?;
-    let known: BTreeSet<&str> = rows.iter().map(|row| row.policy).collect();
+    let known: BTreeSet<&str> = rows.iter().map(|row| name_of(row.policy)).collect();
     if let Some(other) = args
         .policy
         .iter()
@@ -77,7 +83,11 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         )));
     }
     rows.retain(|row| {
-        args.policy.is_empty() || args.policy.iter().any(|policy| policy == row.policy)
+        args.policy.is_empty()
+            || args
+                .policy
+                .iter()
+                .any(|policy| policy == name_of(row.policy))
     });
     let usual = || std::thread::available_parallelism().map_or(1, usize::from);
     let threads = args.threads.unwrap_or_else(usual);
@@ -96,6 +106,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         })?;
         for (row, run) in group.iter_mut().zip(&report.runs) {
             row.futae_misses = run.levels.iter().map(|level| level.counters.misses).sum();
+            // With parameters that make it libCacheSim's policy it must come to the same counts.
             let reason = reasons.iter().find(|reason| reason.0 == row.policy);
             let differs = row.futae_misses != row.libcachesim_misses;
             row.reason = reason.filter(|_| differs).map(|reason| reason.1.clone());
@@ -119,11 +130,11 @@ pub fn run(args: &Args) -> Result<(), Failure> {
 
 fn recorded() -> Result<Vec<Row<'static>>, Failure> {
     let row = |line: &'static str| {
-        // A workload may have commas in it, but none of those recorded has.
-        let cells: Vec<&str> = line.split(',').collect();
-        let &[workload, requests, policy, blocks, misses] = &cells[..] else {
-            return None;
-        };
+        // A workload may have commas in it, but none of those recorded has; the parameters of a policy have.
+        let (workload, rest) = line.split_once(',')?;
+        let (requests, rest) = rest.split_once(',')?;
+        let (rest, misses) = rest.rsplit_once(',')?;
+        let (policy, blocks) = rest.rsplit_once(',')?;
         Some(Row {
             policy,
             workload,

@@ -67,6 +67,14 @@ impl Counts {
         Some(Slot(list.first))
     }
 
+    /// The slot with the lowest count, and among equals the one used last.
+    #[inline]
+    #[must_use]
+    pub fn lowest_latest(&self) -> Option<Slot> {
+        let list = self.lists.get(self.lowest as usize)?;
+        Some(Slot(list.last))
+    }
+
     /// The count of `slot`, which must be in.
     #[inline]
     #[must_use]
@@ -250,6 +258,9 @@ mod tests {
                 let held: Vec<u32> = counts.iter().map(|slot| slot.0).collect();
                 let expected: Vec<u32> = model.iter().map(|entry| entry.2).collect();
                 prop_assert_eq!(counts.lowest().map(|slot| slot.0), expected.first().copied());
+                let least = model.first().map(|entry| entry.0);
+                let latest = model.iter().rfind(|entry| Some(entry.0) == least);
+                prop_assert_eq!(counts.lowest_latest().map(|slot| slot.0), latest.map(|entry| entry.2));
                 prop_assert_eq!(held, expected);
                 prop_assert_eq!(counts.len() as usize, model.len());
                 for &(count, _, slot) in &model {

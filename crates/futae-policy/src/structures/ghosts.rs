@@ -98,6 +98,14 @@ impl<T: Copy> Ghosts<T> {
         self.order.push_back(ORDER, Slot(number));
     }
 
+    /// The oldest name.
+    #[inline]
+    #[must_use]
+    pub fn oldest(&self) -> Option<(BlockId, T)> {
+        let number = self.order.front(ORDER)?;
+        Some((self.names.block(number.0), self.values[number.i()]))
+    }
+
     /// Forgets the oldest name.
     #[inline]
     pub fn pop_oldest(&mut self) -> Option<(BlockId, T)> {
@@ -157,6 +165,8 @@ mod tests {
                 let held: Vec<_> = ghosts.iter().map(|(block, value)| (block.index(), value)).collect();
                 prop_assert_eq!(&held, &model);
                 prop_assert_eq!(ghosts.len() as usize, model.len());
+                let oldest = ghosts.oldest().map(|(block, value)| (block.index(), value));
+                prop_assert_eq!(oldest, model.first().copied());
                 for &(index, value) in &model {
                     prop_assert_eq!(ghosts.get(BlockId::on_first(index)), Some(value));
                 }
