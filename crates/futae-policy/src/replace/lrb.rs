@@ -422,10 +422,7 @@ mod tests {
     #[test]
     fn worked_example() {
         let scale = [0, 1, 2, 3, 4, 5, 8, 16, 1 << 20, u64::MAX];
-        assert_eq!(
-            scale.map(magnitude),
-            [0, 1, 5, 7, 9, 10, 13, 17, 81, 254]
-        );
+        assert_eq!(scale.map(magnitude), [0, 1, 5, 7, 9, 10, 13, 17, 81, 254]);
         // Without a forest the least recent of those drawn goes, and 3 slots are drawn all.
         assert_eq!(order_after("lrb", 3, &[1, 2, 3, 1, 4]), [4, 1, 3]);
     }
