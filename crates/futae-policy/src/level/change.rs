@@ -57,6 +57,8 @@ mod tests {
         "lfu-history",
         "const",
         "two-handed-clock",
+        "cacheus",
+        "clock-pro",
     ];
 
     #[test]
