@@ -457,20 +457,18 @@ mod tests {
     #[test]
     fn equals_its_reference_model() {
         // Few slots are all drawn, many are not.
-        for (text, sample) in [("lrb(labels=64,sample=3)", 3)] {
-            equals_reference(text, |slots, seed| reference::Lrb {
-                slots,
-                labels: 64,
-                sample,
-                now: 0,
-                prng: Prng::new(seed),
-                blocks: Vec::new(),
-                gone: Vec::new(),
-                uses: BTreeMap::new(),
-                waiting: Vec::new(),
-                labelled: Vec::new(),
-                forest: None,
-            });
-        }
+        equals_reference("lrb(labels=64,sample=3)", |slots, seed| reference::Lrb {
+            slots,
+            labels: 64,
+            sample: 3,
+            now: 0,
+            prng: Prng::new(seed),
+            blocks: Vec::new(),
+            gone: Vec::new(),
+            uses: BTreeMap::new(),
+            waiting: Vec::new(),
+            labelled: Vec::new(),
+            forest: None,
+        });
     }
 }
