@@ -47,8 +47,8 @@ pub struct Args {
     /// With --guests, they read and write a file of ext4 in place of the device
     #[arg(long, requires = "guests")]
     files: bool,
-    /// With --guests, what each operation of the store takes longer, such as 200us; nbdkit delays it
-    /// [default: 0]
+    /// With --guests, what each operation of the store takes longer, in whole milliseconds, such as 5ms;
+    /// nbdkit delays it [default: 0]
     #[arg(long, value_name = "TIME,...", requires = "guests")]
     store_latency: Option<String>,
     /// Size of the disk image, of each guest's with --guests [default: 640MiB, which is 1/16 of the

@@ -85,8 +85,8 @@ fn serve(image: &Path, socket: &Path, delay: Duration) -> anyhow::Result<Backgro
     let mut nbdkit = Command::new("nbdkit");
     nbdkit.args(["--exit-with-parent", "--filter=delay", "-U"]);
     nbdkit.arg(socket).arg("file").arg(image);
-    let time = delay.as_nanos().div_ceil(1000);
-    nbdkit.args(["rdelay", "wdelay"].map(|option| format!("{option}={time}us")));
+    let time = delay.as_millis();
+    nbdkit.args(["rdelay", "wdelay"].map(|option| format!("{option}={time}ms")));
     nbdkit.process_group(0);
     let begun = Background::begin(
         "nbdkit, which delays --store-latency (Debian: nbdkit)",
