@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 /// How long the programs may take to be there.
 const PATIENCE: Duration = Duration::from_secs(30);
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
+/// Bytes of a request in NBD.
+const REQUEST_BYTES: u64 = 28;
 /// The name of an image in the directory in which nbdfuse shows it.
 const FILE: &str = "disk";
 
@@ -70,13 +72,16 @@ impl Delayed {
         self.place.join(format!("store{number}")).join(FILE)
     }
 
-    /// Blocks that were read from the images so far.
+    /// Blocks that were read from the images so far, if each was asked for by itself. What nbdkit has read came from
+    /// images and from its clients: requests, and the data that it then wrote.
     pub fn read_blocks(&self) -> anyhow::Result<u64> {
-        let mut bytes = 0;
+        let (mut read, mut written) = (0, 0);
         for kit in &self.kits {
-            bytes += kit.read_characters()? as u64;
+            let (one, other) = kit.characters()?;
+            read += one as u64;
+            written += other as u64;
         }
-        Ok(bytes / BLOCK_BYTES)
+        Ok(read.saturating_sub(written) / (BLOCK_BYTES + REQUEST_BYTES))
     }
 }
 

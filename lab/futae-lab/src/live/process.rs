@@ -82,9 +82,10 @@ impl Background {
         read_bytes(self.child.id())
     }
 
-    /// Bytes that it has read from files, wherever they came from.
-    pub fn read_characters(&self) -> anyhow::Result<f64> {
-        io_counter(self.child.id(), "rchar")
+    /// Bytes that it has read and written by read(2), write(2) and the like, wherever they came from and went.
+    pub fn characters(&self) -> anyhow::Result<(f64, f64)> {
+        let count = |name| io_counter(self.child.id(), name);
+        Ok((count("rchar")?, count("wchar")?))
     }
 
     /// Ends it as an operator would; by force if it does not end.
