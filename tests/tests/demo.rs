@@ -188,7 +188,12 @@ fn a_machine_without_fuse() {
 #[test]
 fn guests_have_options_of_their_own() {
     let place = Place::new();
-    let wrong: [(&[&str], &str); 5] = [
+    let wrong: [(&[&str], &str); 10] = [
+        (&["--writes", "2"], "--writes 2"),
+        (&["--store-latency", "0,soon"], "--store-latency"),
+        (&["--store-latency", "2s"], "at most a second"),
+        (&["--store-latency", "200us"], "whole milliseconds"),
+        (&["--kernel", "6.1,5.10"], "5.10"),
         (&["--upper", "1MiB"], "--upper"),
         (&["--block", "8KiB"], "--block"),
         (&["--threads", "2"], "--threads"),

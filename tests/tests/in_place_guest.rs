@@ -216,8 +216,9 @@ fn pages_of_files_are_read_and_the_agent_finds_a_server_that_was_killed_and_star
     let before = reclaimed(&mut guest);
     read_twice(&mut guest, "/mnt/disk/file");
     let reclaimed = reclaimed(&mut guest) - before;
-    // In bursts Linux 6.12 evicts more than the small ring of a small guest holds; the rest is told of by notice.
-    check(&stage, &mut guest, (reclaimed, 80));
+    // In bursts Linux 6.12 evicts more than the small ring of a small guest holds, and the rest is told of by notice. Since
+    // the agent is woken before its ring is full, a machine with 35 tasks for two cores had 97 %; before that, 90 to 95 %.
+    check(&stage, &mut guest, (reclaimed, 95));
     let status = stage.status();
     let with_data = count(&status["feeds"][0]["in_place"], "pages");
     let told = with_data + count(&status["engines"][0], "notices_in");

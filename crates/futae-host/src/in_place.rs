@@ -24,10 +24,11 @@ use tracing::{info, warn};
 
 /// Pages that are read before the thread looks around.
 const PAGES_AT_ONCE: usize = 256;
-/// Pauses: where there may be more, where there were some, and where there were none, twice as long each time.
+/// Pauses: where there may be more, where there were some, and where there were none, twice as long each time. The last is
+/// a part of the time in which a small ring fills up.
 const PAUSE_FULL: Duration = Duration::from_micros(200);
 const PAUSE_BUSY: Duration = Duration::from_millis(1);
-const PAUSE_IDLE_MAX: Duration = Duration::from_millis(16);
+const PAUSE_IDLE_MAX: Duration = Duration::from_millis(4);
 /// The agent is told at least so often that its ring is read.
 const ANSWER_INTERVAL: Duration = Duration::from_secs(1);
 const PAGE: usize = PAGE_BYTES as usize;

@@ -10,6 +10,7 @@
 //! | [`servers`] | the servers to compare, and how they are started |
 //! | [`process`] | children that never outlive the benchmark |
 //! | [`floor`] | a server with no cache and no store: what the socket alone allows |
+//! | [`evictions`] | what the agent costs a machine that evicts |
 //! | [`isolation`] | attacks, and what an honest client sees of them |
 //! | [`rounds`] | all servers in turns |
 //! | [`mounts`] | a cached file through mounts, and as it is |
@@ -19,6 +20,7 @@
 #![forbid(unsafe_code)]
 
 pub mod client;
+pub mod evictions;
 pub mod floor;
 pub mod histogram;
 pub mod isolation;

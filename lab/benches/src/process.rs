@@ -185,7 +185,7 @@ impl Drop for Running {
 }
 
 /// User and system time of a process, from its `stat` file.
-fn cpu_seconds(path: &str) -> Option<f64> {
+pub(crate) fn cpu_seconds(path: &str) -> Option<f64> {
     let text = std::fs::read_to_string(path).ok()?;
     // The name may contain anything; the fields are counted from behind it.
     let fields: Vec<&str> = text.rsplit_once(") ")?.1.split(' ').collect();

@@ -28,6 +28,7 @@ struct Cli {
 enum Command {
     Paper(paper::Args),
     Demo(demo::Args),
+    Pages(demo::pages::Args),
     AutoTable(auto_table::Args),
     /// Print the page of the book on these commands as Markdown
     #[command(hide = true)]
@@ -49,6 +50,7 @@ fn main() -> ExitCode {
     let ended = match Cli::parse().command {
         Command::Paper(args) => paper::run(&args),
         Command::Demo(args) => demo::run(&args),
+        Command::Pages(args) => demo::pages::run(&args),
         Command::AutoTable(args) => auto_table::run(&args),
         Command::Reference => reference(),
     };

@@ -20,6 +20,9 @@ const DELAY_IDLE: Duration = Duration::from_millis(20);
 /// Batches sent, or pages told of, before the counters and the connection get their turn.
 const BATCHES_AT_ONCE: usize = 64;
 const PAGES_AT_ONCE: usize = 4096;
+/// The agent's priority (nice) while it has pages to see to: the ring fills up while somebody else runs. What it may take
+/// of the processors is bounded by its budget.
+const PRIORITY: i32 = -10;
 /// How long no pages are copied after the channel has failed.
 const CHANNEL_PAUSE: Duration = Duration::from_secs(1);
 
@@ -87,6 +90,8 @@ impl Route {
             }
             Err(_) => None,
         };
+        // Without the privilege it does what it can.
+        let _ = rustix::process::setpriority_process(None, PRIORITY);
         Some(Self {
             copies,
             in_place,

@@ -1,6 +1,7 @@
 //! The eBPF programs of `src/bpf`, loaded and read by `aya`.
 
-use super::copies::{self, Bases, CopyCounts, Switch};
+use super::bases::Bases;
+use super::copies::{self, CopyCounts, Switch};
 use super::{Copies, Counts, notice};
 use crate::args::Checked;
 use crate::extents::Pages;
@@ -20,6 +21,9 @@ type Record = [u64; FIELDS];
 /// `struct file_key`: device, unused, both halves of the inode.
 type FileKey = [u32; 4];
 const RING_BYTES_MIN: u32 = 4096;
+/// The ring of notices in small machines, where evicted pages come with their data: it then has what these leave, and
+/// room for 26,000.
+const NOTICE_RING_BYTES_SMALL: u32 = 1 << 20;
 
 enum Hook {
     Tracepoint(&'static str),
@@ -260,7 +264,7 @@ fn loaded(args: &Checked, bases: Option<&Bases>, types: &Btf) -> anyhow::Result<
     loader.override_global("count_groups", &groups, true);
     loader.override_global("send_notices", &notices, true);
     loader.override_global("sample_below", &args.threshold, true);
-    Bases::apply(bases, memory.total, &mut loader);
+    copies::apply(bases, memory.total, &mut loader);
     // What is not used takes no memory.
     for (name, is_used, least) in [
         ("files", args.top > 0, 1),
@@ -271,6 +275,9 @@ fn loaded(args: &Checked, bases: Option<&Bases>, types: &Btf) -> anyhow::Result<
         if !is_used {
             loader.map_max_entries(name, least);
         }
+    }
+    if bases.is_some() && copies::is_small(memory.total) {
+        loader.map_max_entries("notices", NOTICE_RING_BYTES_SMALL);
     }
     Ok(loader.load(OBJECT)?)
 }

@@ -1,6 +1,7 @@
 //! Evicted pages that the programs copy.
 
 use super::Copies;
+use super::bases::Bases;
 use crate::ring::Ring;
 use crate::system::SharedMemory;
 use anyhow::{Context, bail};
@@ -17,66 +18,31 @@ const COPY_NS: u32 = 3;
 const SMALL_MEMORY_BYTES: u64 = 512 << 20;
 const SMALL_RING_BYTES: u32 = 4 << 20;
 const RING_BYTES: u32 = 16 << 20;
-const SYMBOLS: &str = "/proc/kallsyms";
 
-/// Where the kernel keeps the two bases by which a page is found: of its structs and of its memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::probe) struct Bases {
-    vmemmap_at: u64,
-    page_offset_at: u64,
+/// Has the programs copy pages to a ring, or not; what is not used takes no memory.
+pub(in crate::probe) fn apply<'a>(
+    bases: Option<&'a Bases>,
+    memory_bytes: u64,
+    loader: &mut EbpfLoader<'a>,
+) {
+    let Some(bases) = bases else {
+        loader.map_max_entries("pages", PAGE_BYTES as u32);
+        return;
+    };
+    bases.apply(loader);
+    let bytes = ring_bytes(memory_bytes);
+    loader.map_max_entries("pages", bytes);
+    loader.map_max_entries("places", table_pages(bytes));
 }
 
-impl Bases {
-    /// As the running kernel lists them.
-    pub(in crate::probe) fn find() -> anyhow::Result<Self> {
-        let symbols = std::fs::read_to_string(SYMBOLS).context(SYMBOLS)?;
-        Self::among(&symbols)
-    }
-
-    fn among(symbols: &str) -> anyhow::Result<Self> {
-        let address = |name: &str| {
-            let line = symbols
-                .lines()
-                .find(|line| line.split_ascii_whitespace().nth(2) == Some(name))?;
-            let word = line.split_ascii_whitespace().next()?;
-            u64::from_str_radix(word, 16).ok()
-        };
-        let (Some(vmemmap_at), Some(page_offset_at)) =
-            (address("vmemmap_base"), address("page_offset_base"))
-        else {
-            bail!("{SYMBOLS} does not list vmemmap_base and page_offset_base");
-        };
-        if vmemmap_at == 0 || page_offset_at == 0 {
-            bail!("{SYMBOLS} hides addresses (kernel.kptr_restrict)");
-        }
-        Ok(Self {
-            vmemmap_at,
-            page_offset_at,
-        })
-    }
-
-    /// Has the programs copy pages, or not; what is not used takes no memory.
-    pub(in crate::probe) fn apply<'a>(
-        bases: Option<&'a Self>,
-        memory_bytes: u64,
-        loader: &mut EbpfLoader<'a>,
-    ) {
-        let Some(bases) = bases else {
-            loader.map_max_entries("pages", PAGE_BYTES as u32);
-            return;
-        };
-        loader.override_global("send_pages", &1u8, true);
-        loader.override_global("vmemmap_base_at", &bases.vmemmap_at, true);
-        loader.override_global("page_offset_base_at", &bases.page_offset_at, true);
-        let bytes = ring_bytes(memory_bytes);
-        loader.map_max_entries("pages", bytes);
-        loader.map_max_entries("places", table_pages(bytes));
-    }
+/// Whether a machine has so little memory that rings are shorter.
+pub(in crate::probe) fn is_small(memory_bytes: u64) -> bool {
+    memory_bytes < SMALL_MEMORY_BYTES
 }
 
 /// How long the ring is.
 fn ring_bytes(memory_bytes: u64) -> u32 {
-    if memory_bytes < SMALL_MEMORY_BYTES {
+    if is_small(memory_bytes) {
         SMALL_RING_BYTES
     } else {
         RING_BYTES
@@ -139,27 +105,6 @@ impl Switch {
         CopyCounts {
             without_data: sum(WITHOUT_DATA),
             copy_ns: sum(COPY_NS),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_bases_are_found_among_symbols_that_are_not_hidden() {
-        let listed = "ffffffff82a0b0a8 D vmemmap_base\nffffffff82a0b0b8 D page_offset_base\n\
-                      ffffffffc0000000 t vmemmap_base_of\t[module]\n";
-        let bases = Bases::among(listed).expect("listed");
-        assert_eq!(
-            (bases.vmemmap_at, bases.page_offset_at),
-            (0xffff_ffff_82a0_b0a8, 0xffff_ffff_82a0_b0b8)
-        );
-        let hidden = "0000000000000000 D vmemmap_base\n0000000000000000 D page_offset_base\n";
-        for (symbols, why) in [("", "does not list"), (hidden, "hides")] {
-            let error = Bases::among(symbols).expect_err(symbols).to_string();
-            assert!(error.contains(why), "{error}");
         }
     }
 }

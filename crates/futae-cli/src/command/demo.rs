@@ -19,25 +19,38 @@ use std::sync::atomic::AtomicBool;
 /// the image is made.
 ///
 /// With --guests the upper caches are the page caches of two Debian kernels in QEMU, which know nothing
-/// of futae, and the memory of the lower cache is used in four ways: by the guests themselves, by the host's
-/// page cache, by futae with LRU, and by futae with an exclusive cache to which an agent in each guest
-/// demotes.
+/// of futae, and the memory of the lower cache is used in five ways: not at all, by the host's page cache, by
+/// futae with LRU, by futae with an exclusive cache to which an agent in each guest demotes, and by the guests
+/// themselves. Each kernel, choice, store latency and disk that is given is run with each way.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Two guests in QEMU above the host's memory, used in four ways; takes some minutes, and needs
+    /// Two guests in QEMU above the host's memory, used in five ways; takes some minutes, and needs
     /// the laboratory, futae-lab
     #[arg(long, conflicts_with_all = ["upper", "block", "threads"])]
     guests: bool,
-    /// With --guests, the ways to run: direct, writeback, lru, exclusive [default: all]
+    /// With --guests, the ways to run: direct, writeback, lru, exclusive, memory [default: all]
     #[arg(long, value_name = "WAY,...", requires = "guests")]
     ways: Option<String>,
     /// With --guests, Linux in the guests: 6.1 or 6.12 [default: 6.1, or 6.12 where Debian has no other]
-    #[arg(long, value_name = "VERSION", requires = "guests")]
+    #[arg(long, value_name = "VERSION,...", requires = "guests")]
     kernel: Option<String>,
-    /// With --guests, how the next block is chosen: uniform, zipf(EXPONENT), normal(SIGMA), loop
-    /// [default: uniform]
+    /// With --guests, how they reach the disks that futae serves: nbd, vhost-user [default: nbd]
+    #[arg(long, value_name = "HOW,...", requires = "guests")]
+    disk: Option<String>,
+    /// With --guests, how the next block is chosen: uniform, zipf(EXPONENT), normal(SIGMA), loop; can be
+    /// given several times [default: uniform]
     #[arg(long, value_name = "CHOICE", requires = "guests")]
-    choice: Option<String>,
+    choice: Vec<String>,
+    /// With --guests, the share of writes among the operations, from 0 to 1 [default: 0]
+    #[arg(long, value_name = "SHARE", requires = "guests")]
+    writes: Option<String>,
+    /// With --guests, they read and write a file of ext4 in place of the device
+    #[arg(long, requires = "guests")]
+    files: bool,
+    /// With --guests, what each operation of the store takes longer, in whole milliseconds, such as 5ms;
+    /// nbdkit delays it [default: 0]
+    #[arg(long, value_name = "TIME,...", requires = "guests")]
+    store_latency: Option<String>,
     /// Size of the disk image, of each guest's with --guests [default: 640MiB, which is 1/16 of the
     /// paper's; with --guests 160MiB]
     #[arg(long, value_name = "SIZE")]

@@ -23,7 +23,7 @@ enum { NO_PREALLOC = 1, MAPPED = 1 << 10 };
 enum { IF_ABSENT = 1 };
 enum { STORAGE_CREATE = 1 };
 enum { RING_NO_WAKEUP = 1, RING_FORCE_WAKEUP = 2 };
-enum { RING_AVAILABLE = 0 };
+enum { RING_AVAILABLE = 0, RING_SIZE = 1 };
 
 struct task_struct;
 static void *(*const map_lookup)(void *map, const void *key) = (void *)1;

@@ -74,6 +74,12 @@ fn each(stream: &mut dyn BlockStream, limit: u64, mut act: impl FnMut(BlockReque
     }
 }
 
+/// The seed of the workload of one guest of several, in a simulation with this seed.
+#[must_use]
+pub fn guest_seed(seed: u64, guest: u64) -> u64 {
+    derived_seed(seed, guest)
+}
+
 /// The workloads of guests that take turns, each with `blocks` numbers and a seed of its own.
 pub(super) fn interleaved(
     workloads: &[&WorkloadSpec],
@@ -84,7 +90,7 @@ pub(super) fn interleaved(
     let streams = workloads
         .iter()
         .zip(0..)
-        .map(|(workload, guest)| workload.generator(block_bytes, derived_seed(seed, guest)));
+        .map(|(workload, guest)| workload.generator(block_bytes, guest_seed(seed, guest)));
     let streams = streams.collect::<Result<Vec<_>, _>>()?;
     Ok(Interleave::new(streams, blocks))
 }

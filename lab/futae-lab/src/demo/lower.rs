@@ -1,6 +1,7 @@
 //! What is below the guests: images alone, the host's page cache, or `futae serve`.
 
 use super::images::Images;
+use super::store::Delayed;
 use super::way::{Transport, Way};
 use super::{BLOCK_BYTES, GuestsPlan};
 use crate::live::cgroup::{Bound, Group};
@@ -13,18 +14,25 @@ use futae_terminal::failure::Failure;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
-/// It, running.
-pub enum Lower {
-    /// QEMU reads the images past the host's page cache.
-    Images,
-    /// QEMU reads them through the host's page cache, in a memory cgroup.
-    PageCache(Group),
+/// It, running, above the store.
+pub struct Lower {
+    /// Ended before the store.
+    cache: Cache,
+    /// None: the images themselves are the store.
+    store: Option<Delayed>,
+}
+
+enum Cache {
+    /// QEMU reads the store past the host's page cache.
+    None,
+    /// QEMU reads it through the host's page cache, in a memory cgroup.
+    Kernel(Group),
     /// A server.
-    Server(Server),
+    Futae(Server),
 }
 
 /// `futae serve`, running.
-pub struct Server {
+struct Server {
     _serve: Background,
     control: PathBuf,
     uris: Vec<String>,
@@ -41,25 +49,41 @@ impl Lower {
         images: &Images,
     ) -> Result<Self, Failure> {
         images.drop_cached()?;
-        Ok(match (way, way.served_policy()) {
-            (_, Some(policy)) => Self::Server(Server::start(plan, way, policy, place, images)?),
-            (Way::Writeback, None) => {
-                Self::PageCache(Group::new(&[Bound::PageCache(plan.lower_bytes())])?)
+        let store = Delayed::start(plan, way, place, images)?;
+        let cache = match (way, way.served_policy()) {
+            (_, Some(policy)) => {
+                let sources = images.paths.iter().enumerate();
+                let sources = sources.map(|(number, image)| match &store {
+                    Some(store) => store.uri(number),
+                    None => image.display().to_string(),
+                });
+                let sources: Vec<String> = sources.collect();
+                Cache::Futae(Server::start(plan, way, policy, place, &sources)?)
             }
-            (_, None) => Self::Images,
-        })
+            (Way::Writeback, None) => {
+                Cache::Kernel(Group::new(&[Bound::PageCache(plan.lower_bytes())])?)
+            }
+            (_, None) => Cache::None,
+        };
+        Ok(Self { cache, store })
     }
 
     /// The disk of guest `number`.
     pub fn disk(&self, number: usize, images: &Images) -> Disk {
         let image = |cache| Disk::Image {
-            path: images.paths[number].clone(),
+            path: match &self.store {
+                Some(store) => store.file(number),
+                None => images.paths[number].clone(),
+            },
             cache,
         };
-        match self {
-            Self::Images => image(HostCache::None),
-            Self::PageCache(_) => image(HostCache::Writeback),
-            Self::Server(server) => match server.transport {
+        match (&self.cache, &self.store) {
+            (Cache::None, None) => image(HostCache::None),
+            (Cache::None, Some(store)) => Disk::Nbd {
+                uri: store.uri(number),
+            },
+            (Cache::Kernel(_), _) => image(HostCache::Writeback),
+            (Cache::Futae(server), _) => match server.transport {
                 Transport::Nbd => Disk::Nbd {
                     uri: server.uris[number].clone(),
                 },
@@ -72,7 +96,7 @@ impl Lower {
 
     /// The channel disk of guest `number`, if there is a server that cannot see its memory: only agents use it.
     pub fn channel(&self, number: usize) -> Option<Disk> {
-        let Self::Server(server) = self else {
+        let Cache::Futae(server) = &self.cache else {
             return None;
         };
         if server.transport == Transport::VhostUser {
@@ -84,23 +108,28 @@ impl Lower {
 
     /// A guest runs; what it reads from now on counts against the host's memory.
     pub fn add_guest(&self, process: u32) -> anyhow::Result<()> {
-        match self {
-            Self::PageCache(group) => Ok(group.add(process)?),
-            Self::Images | Self::Server(_) => Ok(()),
+        match &self.cache {
+            Cache::Kernel(group) => Ok(group.add(process)?),
+            Cache::None | Cache::Futae(_) => Ok(()),
         }
     }
 
     /// What the server has counted, if there is one.
     pub fn engine(&self) -> anyhow::Result<Option<EngineStatus>> {
-        match self {
-            Self::Server(server) => server.engine().map(Some),
-            Self::Images | Self::PageCache(_) => Ok(None),
+        match &self.cache {
+            Cache::Futae(server) => server.engine().map(Some),
+            Cache::None | Cache::Kernel(_) => Ok(None),
         }
+    }
+
+    /// Blocks that were read from a store that delays; none if the images are the store.
+    pub fn delayed_reads(&self) -> anyhow::Result<Option<u64>> {
+        self.store.as_ref().map(Delayed::read_blocks).transpose()
     }
 
     /// Whether an export of the server has not heard of evictions yet.
     pub fn is_blind(&self) -> anyhow::Result<bool> {
-        let Self::Server(server) = self else {
+        let Cache::Futae(server) = &self.cache else {
             return Ok(true);
         };
         let status = server.status()?;
@@ -121,7 +150,7 @@ impl Server {
         way: Way,
         policy: &str,
         place: &Path,
-        images: &Images,
+        sources: &[String],
     ) -> anyhow::Result<Self> {
         let control = place.join("control.sock");
         let mut serve = futae(["serve", "--json", "--policy", policy])?;
@@ -140,10 +169,8 @@ impl Server {
         serve
             .arg("--control")
             .arg(format!("unix:{}", control.display()));
-        for (number, image) in images.paths.iter().enumerate() {
-            serve
-                .arg("--export")
-                .arg(format!("vm{number}={}", image.display()));
+        for (number, source) in sources.iter().enumerate() {
+            serve.arg("--export").arg(format!("vm{number}={source}"));
             if plan.transport == Transport::VhostUser {
                 let socket = disk_socket(place, number);
                 let listen = format!("vm{number}=vhost-user:{}", socket.display());
@@ -156,7 +183,7 @@ impl Server {
                 .as_str()
                 .map(str::to_owned)
         };
-        let uris: Option<Vec<String>> = (0..images.paths.len()).map(uri).collect();
+        let uris: Option<Vec<String>> = (0..sources.len()).map(uri).collect();
         Ok(Self {
             _serve: serve,
             control,

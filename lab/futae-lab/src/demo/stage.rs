@@ -1,6 +1,6 @@
 //! What it plays on: the lower cache, and guests that read their disks above it.
 
-use super::images::Images;
+use super::images::{FILE, Images};
 use super::lower::Lower;
 use super::way::Way;
 use super::{BLOCK_BYTES, GUESTS, GuestsPlan, ORDER_READS};
@@ -9,6 +9,7 @@ use crate::live::process::read_bytes;
 use anyhow::{Context, anyhow, bail};
 use futae_engine::EngineStatus;
 use futae_machine::Guest;
+use futae_sim::run::guest_seed;
 use futae_terminal::failure::Failure;
 use std::ops::Range;
 use std::path::Path;
@@ -26,10 +27,15 @@ const SECTOR_BYTES: u64 = 512;
 /// Who needs guests, in messages.
 pub const WHO: &str = "--guests";
 
+/// Where a guest has the file system of its disk.
+const MOUNT: &str = "/mnt/disk";
+
 /// The lower cache and the guests, running.
 pub struct Stage {
     /// Dropped in this order: the guests before what is below them.
     guests: Vec<Guest>,
+    /// Bytes of their page caches that are not of what is read, by guest.
+    others: Vec<u64>,
     lower: Lower,
     _place: TempDir,
 }
@@ -40,7 +46,7 @@ pub struct Counted {
     pub engine: Option<EngineStatus>,
     /// Blocks that the guests' kernels have read from their disks.
     pub disk_reads: u64,
-    /// Blocks that QEMU has read from the images, past or through the host's page cache.
+    /// Blocks that QEMU, or a store that delays, has read from the images.
     pub image_reads: u64,
     /// When.
     pub at: Instant,
@@ -57,7 +63,7 @@ impl Stage {
     ) -> Result<Self, Failure> {
         let place = tempfile::Builder::new().prefix("futae-demo-").tempdir()?;
         let lower = Lower::start(plan, way, place.path(), images)?;
-        let mut guests = Vec::new();
+        let (mut guests, mut others) = (Vec::new(), Vec::new());
         for number in 0..GUESTS as usize {
             if stopped.load(Ordering::Relaxed) {
                 return Err(anyhow!("interrupted").into());
@@ -66,13 +72,23 @@ impl Stage {
             lower.add_guest(guest.id())?;
             // The simulation has no read-ahead. The kernel drops what it holds of a device that
             // nobody has open.
-            let hold = "echo 0 >/sys/block/vda/queue/read_ahead_kb; sleep 100000 </dev/vda >/dev/null 2>&1 &";
-            order(&mut guest, hold)?;
+            let hold = match plan.files {
+                true => format!("mkdir -p {MOUNT} && mount -t ext4 -o noatime /dev/vda {MOUNT}"),
+                false => "sleep 100000 </dev/vda >/dev/null 2>&1 &".to_owned(),
+            };
+            let alone = "echo 0 >/sys/block/vda/queue/read_ahead_kb";
+            order(&mut guest, &format!("{alone}; {hold}"))?;
+            // A guest that runs from its memory has much there that is called cached.
+            others.push(match plan.files {
+                true => page_cache(&mut guest, "Cached")?,
+                false => 0,
+            });
             guests.push(guest);
             progress((number + 1) as f64 / f64::from(GUESTS));
         }
         Ok(Self {
             guests,
+            others,
             lower,
             _place: place,
         })
@@ -99,22 +115,40 @@ impl Stage {
                     bail!("interrupted");
                 }
                 let now = (operations.end - at).min(ORDER_READS);
-                let load = format!(
-                    "futae load /dev/vda --choice '{}' --seed {seed} --skip {at} --operations {now}",
-                    plan.choice
-                );
-                order(guest, &format!("{load} >/dev/null"))?;
+                let (target, choice, writes) = (target(plan), &plan.choice, plan.writes);
+                order(
+                    guest,
+                    &format!(
+                        "futae load {target} --choice '{choice}' --writes {writes} --seed {seed} \
+                         --skip {at} --operations {now} >/dev/null"
+                    ),
+                )?;
                 at += now;
                 tell(now);
             }
             Ok(())
         };
-        // All ways read the same blocks in the same order.
-        let seed = plan.seed.wrapping_mul(1_000_003);
+        // All ways, and their simulations, read the same blocks in the same order.
+        let seed = |guest| guest_seed(plan.seed, guest);
+        self.in_every_guest(&|guest, number| read(guest, seed(number)))
+    }
+
+    /// Has every guest read all that it works on, from end to end.
+    pub fn read_through(&mut self, plan: &GuestsPlan) -> anyhow::Result<()> {
+        let ahead = "echo 128 >/sys/block/vda/queue/read_ahead_kb";
+        let script = format!("{ahead}; cat {} >/dev/null", target(plan));
+        self.in_every_guest(&|guest, _| order(guest, &script).map(drop))
+    }
+
+    /// Does something in every guest at the same time.
+    fn in_every_guest(
+        &mut self,
+        act: &(dyn Fn(&mut Guest, u64) -> anyhow::Result<()> + Sync),
+    ) -> anyhow::Result<()> {
         std::thread::scope(|scope| {
-            let (guests, read) = (self.guests.iter_mut().zip(0..), &read);
+            let guests = self.guests.iter_mut().zip(0..);
             let readers: Vec<_> = guests
-                .map(|(guest, number)| scope.spawn(move || read(guest, seed.wrapping_add(number))))
+                .map(|(guest, number)| scope.spawn(move || act(guest, number)))
                 .collect();
             let panicked = |_| Err(anyhow!("a reader panicked"));
             let mut ends = readers.into_iter();
@@ -160,22 +194,36 @@ impl Stage {
         Ok(Counted {
             engine: self.lower.engine()?,
             disk_reads,
-            image_reads,
+            image_reads: self.lower.delayed_reads()?.unwrap_or(image_reads),
             at: Instant::now(),
         })
     }
 
     /// Blocks that a guest's page cache holds of its disk, on average.
-    pub fn page_cache_blocks(&mut self) -> anyhow::Result<u32> {
+    pub fn page_cache_blocks(&mut self, plan: &GuestsPlan) -> anyhow::Result<u32> {
         let mut bytes = 0;
-        for guest in &mut self.guests {
-            let said = order(guest, "cat /proc/meminfo")?;
-            let held = memory(&said, "Buffers");
-            bytes += held.context("a guest does not tell the size of its page cache")?;
+        for (guest, others) in self.guests.iter_mut().zip(&self.others) {
+            // Pages of devices, and those of files.
+            let name = if plan.files { "Cached" } else { "Buffers" };
+            bytes += page_cache(guest, name)?.saturating_sub(*others);
         }
         let blocks = bytes / BLOCK_BYTES / u64::from(GUESTS);
         Ok(u32::try_from(blocks.max(1))?)
     }
+}
+
+/// What a guest reads.
+fn target(plan: &GuestsPlan) -> String {
+    match plan.files {
+        true => format!("{MOUNT}/{FILE}"),
+        false => "/dev/vda".to_owned(),
+    }
+}
+
+/// Bytes of a part of a guest's page cache.
+fn page_cache(guest: &mut Guest, name: &str) -> anyhow::Result<u64> {
+    let said = order(guest, "cat /proc/meminfo")?;
+    memory(&said, name).context("a guest does not tell the size of its page cache")
 }
 
 /// Boots a guest with its disk, and a port for its agent.
@@ -202,7 +250,7 @@ fn boot(
                     .fold(guest, |guest, disk| guest.disk(disk))
                     .port(PORT, &port)
             }
-            Way::Direct | Way::Lru => guest,
+            Way::Direct | Way::Memory | Way::Lru => guest,
         }
     })
 }

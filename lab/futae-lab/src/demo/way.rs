@@ -9,7 +9,7 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Way {
-    /// QEMU with `cache=none`; the guests have the memory of the lower cache as well
+    /// QEMU with `cache=none`; nothing below the guests caches, and the memory of the lower cache lies idle
     Direct,
     /// QEMU with `cache=writeback`; a memory cgroup bounds the host's page cache
     Writeback,
@@ -17,6 +17,8 @@ pub enum Way {
     Lru,
     /// futae with an exclusive cache, to which agents in the guests demote
     Exclusive,
+    /// QEMU with `cache=none`; the guests have the memory of the lower cache themselves
+    Memory,
 }
 
 /// How guests reach the disks of a server.
@@ -45,7 +47,13 @@ const LINUX: &str = "linux";
 
 impl Way {
     /// All of them, in the order in which they run.
-    pub const ALL: [Self; 4] = [Self::Direct, Self::Writeback, Self::Lru, Self::Exclusive];
+    pub const ALL: [Self; 5] = [
+        Self::Direct,
+        Self::Writeback,
+        Self::Lru,
+        Self::Exclusive,
+        Self::Memory,
+    ];
 
     /// As it is typed, and as JSON has it.
     pub fn name(self) -> &'static str {
@@ -54,13 +62,14 @@ impl Way {
             Self::Writeback => "writeback",
             Self::Lru => "lru",
             Self::Exclusive => "exclusive",
+            Self::Memory => "memory",
         }
     }
 
     /// The policy of `futae serve`, if the lower cache is futae's.
     pub fn served_policy(self) -> Option<&'static str> {
         match self {
-            Self::Direct | Self::Writeback => None,
+            Self::Direct | Self::Memory | Self::Writeback => None,
             Self::Lru => Some("lru"),
             Self::Exclusive => Some("exclusive"),
         }
@@ -69,7 +78,7 @@ impl Way {
     /// The policy of the lower cache in the simulator, if there is a lower cache.
     pub fn simulated_policy(self) -> Option<&'static str> {
         match self {
-            Self::Direct => None,
+            Self::Direct | Self::Memory => None,
             Self::Writeback => Some(LINUX),
             Self::Lru => Some("lru"),
             Self::Exclusive => Some(EXCLUSIVE),
@@ -81,6 +90,11 @@ impl Way {
         LINUX
     }
 
+    /// Whether there is a cache below the guests' page caches.
+    pub fn has_lower(self) -> bool {
+        self.simulated_policy().is_some()
+    }
+
     /// What crosses from the page caches to the lower cache.
     pub fn link(self) -> Link {
         if self == Self::Exclusive {
@@ -90,11 +104,11 @@ impl Way {
         }
     }
 
-    /// Memory of each guest in MiB. All ways use as much memory of the host.
+    /// Memory of each guest in MiB. All ways have as much memory of the host; `direct` leaves a part of it idle.
     pub fn memory_mib(self, plan: &GuestsPlan) -> u32 {
         let share = match self {
-            Self::Direct => (plan.lower_bytes() / u64::from(GUESTS)) >> 20,
-            Self::Writeback | Self::Lru | Self::Exclusive => 0,
+            Self::Memory => (plan.lower_bytes() / u64::from(GUESTS)) >> 20,
+            Self::Direct | Self::Writeback | Self::Lru | Self::Exclusive => 0,
         };
         super::MEMORY_MIB + share as u32
     }

@@ -82,6 +82,12 @@ impl Background {
         read_bytes(self.child.id())
     }
 
+    /// Bytes that it has read and written by read(2), write(2) and the like, wherever they came from and went.
+    pub fn characters(&self) -> anyhow::Result<(f64, f64)> {
+        let count = |name| io_counter(self.child.id(), name);
+        Ok((count("rchar")?, count("wchar")?))
+    }
+
     /// Ends it as an operator would; by force if it does not end.
     fn end(&mut self) {
         if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
@@ -129,10 +135,14 @@ pub fn status(control: &Path) -> anyhow::Result<EngineStatus> {
 
 /// Bytes that a process has had read from disks.
 pub fn read_bytes(process: u32) -> anyhow::Result<f64> {
+    io_counter(process, "read_bytes")
+}
+
+fn io_counter(process: u32, name: &str) -> anyhow::Result<f64> {
     let path = format!("/proc/{process}/io");
     let text = fs::read_to_string(&path).with_context(|| path.clone())?;
     let mut lines = text.lines();
-    let number = lines.find_map(|line| line.strip_prefix("read_bytes: "));
+    let number = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
     let number = number.and_then(|number| number.parse().ok());
-    number.with_context(|| format!("{path}: no read_bytes"))
+    number.with_context(|| format!("{path}: no {name}"))
 }
