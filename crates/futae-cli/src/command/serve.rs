@@ -60,11 +60,12 @@ pub struct Args {
     #[arg(long)]
     policy: Option<String>,
     /// An export:
-    /// `NAME=SOURCE[,share=SIZE][,class=local|remote|CLASS][,connections=N][,requests=N][,protected][,read-only]`. SOURCE is a file,
+    /// `NAME=SOURCE[,share=SIZE][,class=local|remote|CLASS][,connections=N][,requests=N][,iops=N][,bandwidth=SIZE][,protected][,read-only]`. SOURCE is a file,
     /// a block device or an NBD address. An export with a share has a cache of that size of its own;
     /// the other exports share the rest. The policy `cost` groups stores by class; the default is remote for
     /// NBD addresses and local for others. The policy `directory` evicts blocks of protected exports last.
-    /// connections and requests limit the connections of the export and the requests that they have in flight
+    /// connections and requests limit the connections of the export and the requests that they have in flight; iops and
+    /// bandwidth how many requests, and how many bytes of READ, WRITE and demotions, they are served in a second
     #[arg(
         long = "export",
         value_name = "NAME=SOURCE",
