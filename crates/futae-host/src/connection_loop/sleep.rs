@@ -41,19 +41,22 @@ impl ConnectionLoop<'_, '_> {
         if self.in_flight > 0 && !self.mailbox.may_sleep() {
             return;
         }
-        let its_turn = self.turn_comes_in();
         let mut wanted = PollFlags::empty();
         wanted.set(PollFlags::IN, self.may_receive());
         wanted.set(PollFlags::OUT, self.has_unsent());
         let mailbox = Arc::clone(&self.mailbox);
         // A socket of which nothing is wanted would still report that its peer is gone, again and again, so it is left
-        // out, unless a request waits for its turn: its client need not be waited for that long.
+        // out, unless a request waits for room or for its turn: it need not be carried out for a client that is gone.
+        let is_watched = self.reading && self.is_held_back;
         let mut fds = [
             PollFd::from_borrowed_fd(mailbox.bell(), PollFlags::IN),
             PollFd::from_borrowed_fd(self.wire.socket(), wanted),
         ];
-        let is_idle = wanted.is_empty() && its_turn.is_none();
-        let count = if is_idle { 1 } else { 2 };
+        let count = if wanted.is_empty() && !is_watched {
+            1
+        } else {
+            2
+        };
         match poll(&mut fds[..count], self.sleep_timeout().as_ref()) {
             Ok(0) => self.waited_in_vain(),
             Ok(_) | Err(Errno::INTR) => {}
@@ -65,7 +68,7 @@ impl ConnectionLoop<'_, '_> {
         if rung || self.in_flight > 0 {
             mailbox.awake(rung);
         }
-        if is_gone && its_turn.is_some() {
+        if is_gone && is_watched {
             self.lose_peer();
         }
         let peers_turn = self.has_unsent() || self.intake.is_in_payload();
