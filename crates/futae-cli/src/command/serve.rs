@@ -4,9 +4,11 @@ mod check;
 mod config;
 mod descriptors;
 mod evictions;
+mod filter;
 mod memory;
 mod opener;
 mod plan;
+mod privileges;
 mod reload;
 mod remarks;
 mod service;
@@ -26,6 +28,7 @@ use futae_observe::Snapshot;
 use futae_units::Size;
 use memory::MemoryArgs;
 use plan::Plan;
+use privileges::PrivilegeArgs;
 use reload::Running;
 use rustix::system::uname;
 use serde_json::json;
@@ -121,6 +124,8 @@ pub struct Args {
     #[command(flatten)]
     unclean: UncleanArgs,
     #[command(flatten)]
+    privileges: PrivilegeArgs,
+    #[command(flatten)]
     memory: MemoryArgs,
     #[command(flatten)]
     store: StoreArgs,
@@ -177,6 +182,7 @@ impl Args {
 /// Serves until SIGTERM or SIGINT.
 pub fn run(args: &Args) -> Result<(), Failure> {
     let plan = Plan::new(args)?;
+    args.privileges.check()?;
     // Before anything exists that a signal would leave behind.
     let mut signals = Signals::new([SIGTERM, SIGINT])?;
     if args.file.is_some() {
@@ -205,6 +211,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let observing = plan
         .observe
         .start(args.insecure_tcp, move || Snapshot::of_server(watched()))?;
+    args.privileges.give_up()?;
     announce(&server, &observing, args.json)?;
     service::ready(&server);
     let signal = signals.forever().find(|&signal| {
