@@ -1,7 +1,7 @@
 # Names for what one does here; see README.md. CARGO_TARGET_DIR is honoured everywhere.
 
 .DEFAULT_GOAL := help
-.PHONY: help manual deb package demo test test-fast test-unit test-crates test-e2e test-python fuzz soak vopr crash-states planted-bugs bench bench-isolation reference lint
+.PHONY: help manual deb oci package demo test test-fast test-unit test-crates test-e2e test-python fuzz soak vopr crash-states planted-bugs bench bench-isolation reference lint
 
 CARGO ?= cargo
 # How long each target of `make fuzz` looks for crashes.
@@ -80,6 +80,9 @@ manual: ## manual pages and completions of shells, in target/manual/
 deb: manual ## Debian packages of futae and of the agent, in target/debian/
 	@command -v cargo-deb >/dev/null || $(CARGO) install --locked cargo-deb --version 3.8.0
 	for crate in futae-cli futae-agent; do $(CARGO) deb --locked --profile dist --package $$crate || exit 1; done
+
+oci: deb ## an OCI image of the host's package, in target/futae-oci.tar; needs root, mmdebstrap and umoci
+	scripts/oci-image target/debian/futae_*.deb target/futae-oci.tar
 
 package: ## what each published crate would hold; nothing is uploaded
 	$(CARGO) package --workspace --locked --no-verify --allow-dirty --quiet \

@@ -10,6 +10,9 @@ use std::sync::OnceLock;
 /// Where a binary to test is, if it is not to be built: for trying the tests on a broken one.
 const OVERRIDE: &str = "FUTAE_BINARY";
 
+/// Has every `futae serve` of a test forbid itself the system calls that it should not need.
+const SECCOMP: &str = "FUTAE_TEST_SECCOMP";
+
 /// The binary, built from this workspace in the profile of the test, with `futae-lab` beside it.
 pub fn binary() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
@@ -71,6 +74,9 @@ pub fn futae(arguments: &[&str]) -> Command {
     let transport = env::var(TRANSPORT).ok();
     if let (Some("mount"), Some(transport)) = (arguments.first().copied(), transport) {
         command.arg(format!("--transport={transport}"));
+    }
+    if arguments.first() == Some(&"serve") && env::var_os(SECCOMP).is_some() {
+        command.arg("--seccomp");
     }
     command
 }

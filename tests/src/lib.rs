@@ -23,10 +23,12 @@
 pub mod binary;
 pub mod book;
 pub mod browser;
+pub mod debian;
 pub mod direct;
 pub mod guest_disk;
 pub mod ledger;
 pub mod live;
+pub mod package;
 pub mod predict;
 pub mod process;
 pub mod programs;

@@ -137,6 +137,58 @@ fn a_server_is_started_from_a_file_told_and_reloaded() {
     assert!(server.stop().status.success());
 }
 
+/// The limits a second of the first export, as the server says them.
+fn limits(place: &Place) -> (Option<u64>, Option<u64>) {
+    let status = run_json(&["top", text(&place.path("control.sock")), "--json"]);
+    let export = &status["exports"][0];
+    (
+        export["iops_limit"].as_u64(),
+        export["bandwidth_limit_bytes"].as_u64(),
+    )
+}
+
+#[test]
+fn limits_a_second_change_by_sighup_and_by_an_order() {
+    let place = Place::new();
+    let limited =
+        |lines: &str| FILE.replace("share = \"1MiB\"\n", &format!("share = \"1MiB\"\n{lines}"));
+    place.write(&limited("iops = 500\n"));
+    let (mut server, _) = place.serve();
+    assert_eq!(limits(&place), (Some(500), None));
+    place.write(&limited("bandwidth = \"8MiB\"\niops = 700\n"));
+    server.signal(Signal::HUP);
+    place.logged(
+        "1 with other limits a second, 0 caches resized, 0 with another policy, 0 changes need",
+    );
+    place.logged("export vm1: at most 700 requests a second, at most 8388608 bytes a second");
+    assert_eq!(limits(&place), (Some(700), Some(8 << 20)));
+    let control = place.path("control.sock");
+    let order =
+        |arguments: &[&str]| run(&[&["export", "limit", text(&control)], arguments].concat());
+    let told = order(&["vm1", "--bandwidth", "1MiB"]);
+    assert_eq!(told.stdout, b"vm1: at most 1MiB a second\n", "{told:?}");
+    assert_eq!(limits(&place), (None, Some(1 << 20)));
+    assert_eq!(order(&["vm1"]).stdout, b"vm1: no limit\n");
+    assert_eq!(limits(&place), (None, None));
+    for (wrong, why) in [
+        (["vm1", "--iops", "0"], "nothing would be served"),
+        (["vm9", "--iops", "1"], "vm9"),
+    ] {
+        let told = order(&wrong);
+        let said = String::from_utf8_lossy(&told.stderr).into_owned();
+        assert!(
+            told.status.code() == Some(1) && said.contains(why),
+            "{said}"
+        );
+    }
+    // The file has the last word when it is read again, and nothing has changed in it.
+    server.signal(Signal::HUP);
+    eventually("the file's limits", || {
+        limits(&place) == (Some(700), Some(8 << 20))
+    });
+    assert!(server.stop().status.success());
+}
+
 #[test]
 fn a_file_is_checked_beside_the_server_that_uses_it() {
     let place = Place::new();

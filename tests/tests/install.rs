@@ -1,255 +1,355 @@
-//! The packages installed, started, upgraded and removed in a Debian of their own: this machine's, seen through an overlay that
-//! nothing leaves. systemd is played: the server's command line, capabilities and directories are those of the installed unit.
-//!
-//! The packages are built here from what Cargo.toml says to cargo-deb, with the binary under test, since cargo-deb links for
-//! minutes. `FUTAE_DEBS` names a directory with packages that `make deb` has built, to be installed in their place.
+//! The packages on a Debian that has nothing else, with its systemd: installed, started, watched, upgraded, killed, removed.
 
-use futae_testkit::need::{Need, skip};
-use futae_testkit::wait::PATIENCE;
-use futae_tests::binary::{binary, run};
+use futae_testkit::nbd::Plain as Client;
+use futae_testkit::wait::{eventually, obtain};
+use futae_tests::binary::run;
+use futae_tests::book;
+use futae_tests::debian::Debian;
+use futae_tests::package::package;
 use futae_tests::process::Running;
 use futae_tests::tidy::root;
 use futae_tests::tools::{has, text};
-use rustix::process::Signal;
+use serde_json::Value;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::UnixDatagram;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
-use tempfile::TempDir;
+use std::process::Command;
 
-/// Where packages are that cargo-deb has built.
-const BUILT: &str = "FUTAE_DEBS";
+const UNIT: &str = "futae-serve@vm1";
+const SOCKET: &str = "/run/futae/vm1/vm1.sock";
+const CONTROL: &str = "/run/futae/vm1/control.sock";
+const BLOCK: usize = 4096;
+const BLOCKS: usize = 1024;
+/// What a guest prints that has booted from the image.
+const GREETING: &str = "this guest has booted from its disk";
+/// The sector that the greeting is in.
+const GREETING_AT: u64 = 2048;
 
-/// A Debian of its own. It is gone when this is dropped.
-struct Debian {
-    holder: Running,
-    place: TempDir,
-}
-
-impl Debian {
-    fn new() -> Self {
-        let place = tempfile::tempdir().expect("a directory");
-        fs::create_dir(place.path().join("srv")).expect("made");
-        fs::create_dir(place.path().join("own")).expect("made");
-        let script = "set -e; cd \"$0/own\"; mount -t tmpfs none .; cd \"$0/own\"; mkdir upper work root
-            mount -t overlay overlay -o lowerdir=/,upperdir=upper,workdir=work root
-            mount --rbind /dev root/dev; mount -t proc none root/proc; mount -t tmpfs none root/run
-            mkdir root/srv/futae; mount --bind ../srv root/srv/futae; echo here; exec sleep infinity";
-        let mut unshare = Command::new("unshare");
-        unshare
-            .args(["--mount", "sh", "-c", script])
-            .arg(place.path());
-        let mut holder = Running::start("a Debian", unshare);
-        assert_eq!(holder.line(), "here");
-        Self { holder, place }
-    }
-
-    /// A file of the test, which is `/srv/futae/NAME` in it.
-    fn shared(&self, name: &str) -> PathBuf {
-        self.place.path().join("srv").join(name)
-    }
-
-    /// A command line in it.
-    fn command(&self, script: &str) -> Command {
-        let mut command = Command::new("nsenter");
-        command.args(["--mount", "--target", &self.holder.id().to_string()]);
-        command
-            .args(["chroot", text(&self.place.path().join("own/root"))])
-            .args(["sh", "-ec", script]);
-        command.env("LC_ALL", "C");
-        command
-    }
-
-    /// Runs a script in it, which must succeed, and says what it printed.
-    fn run(&self, script: &str) -> String {
-        let output = self.command(script).output().expect("nsenter");
-        assert!(output.status.success(), "{script}: {output:?}");
-        String::from_utf8_lossy(&output.stdout).into_owned()
-    }
-
-    fn fails(&self, script: &str) -> Output {
-        let output = self.command(script).output().expect("nsenter");
-        assert!(!output.status.success(), "{script}: {output:?}");
-        output
-    }
-}
-
-/// A package of one crate, as its Cargo.toml describes it.
-fn package(crate_name: &str, version: &str, place: &Path, manual: &Path) -> PathBuf {
-    let name = crate_name.replace("futae-cli", "futae");
-    let tree = place.join(format!("{name}-{version}"));
-    if let Some(built) = std::env::var_os(BUILT) {
-        let start = format!("{name}_");
-        let mut all = fs::read_dir(built).expect("the packages").flatten();
-        let built = all.find(|file| file.file_name().to_string_lossy().starts_with(&start));
-        let built = built.expect("a package of this name").path();
-        tool(Command::new("dpkg-deb").arg("-R").args([&built, &tree]));
-        let control = tree.join("DEBIAN/control");
-        let said = fs::read_to_string(&control).expect("its control file");
-        let said = said.lines().map(|line| match line.split_once(": ") {
-            Some(("Version", _)) => format!("Version: {version}\n"),
-            _ => format!("{line}\n"),
-        });
-        fs::write(control, said.collect::<String>()).expect("a file");
-    } else {
-        let crate_root = root().join("crates").join(crate_name);
-        let manifest = fs::read_to_string(crate_root.join("Cargo.toml")).expect("the manifest");
-        let manifest: toml::Table = manifest.parse().expect("TOML");
-        let deb = &manifest["package"]["metadata"]["deb"];
-        for asset in deb["assets"].as_array().expect("assets") {
-            let at = |index: usize| asset[index].as_str().expect("text");
-            for source in sources(at(0), &crate_root, manual) {
-                let mut to = tree.join(at(1));
-                if at(1).ends_with('/') {
-                    // The binary under test has the name of the program that it stands for.
-                    let named = if source == binary() {
-                        Path::new(at(0))
-                    } else {
-                        &source
-                    };
-                    to.push(named.file_name().expect("a name"));
-                }
-                fs::create_dir_all(to.parent().expect("a directory")).expect("made");
-                fs::copy(&source, &to)
-                    .unwrap_or_else(|error| panic!("{}: {error}", source.display()));
-                let mode = u32::from_str_radix(at(2), 8).expect("a mode");
-                fs::set_permissions(&to, fs::Permissions::from_mode(mode)).expect("a mode");
-            }
-        }
-        let architecture = tool(Command::new("dpkg").arg("--print-architecture"));
-        let maintainer = deb["maintainer"].as_str().expect("a maintainer");
-        fs::create_dir(tree.join("DEBIAN")).expect("made");
-        let control = format!(
-            "Package: {}\nVersion: {version}\nArchitecture: {architecture}Maintainer: {maintainer}\nDescription: {name}\n",
-            deb["name"].as_str().expect("a name")
-        );
-        fs::write(tree.join("DEBIAN/control"), control).expect("a file");
-    }
-    let file = place.join(format!("{name}-{version}.deb"));
-    tool(
-        Command::new("dpkg-deb")
-            .args(["-Znone", "--root-owner-group", "--build"])
-            .args([&tree, &file]),
-    );
-    file
-}
-
-/// The files that an asset names. The binary under test stands for each program.
-fn sources(asset: &str, crate_root: &Path, manual: &Path) -> Vec<PathBuf> {
-    if asset.starts_with("target/release/") {
-        return vec![binary().to_owned()];
-    }
-    let Some(written) = asset.strip_prefix("../../target/manual/") else {
-        return vec![crate_root.join(asset)];
-    };
-    match written.split_once('*') {
-        None => vec![manual.join(written)],
-        Some((directory, end)) => {
-            let entries = fs::read_dir(manual.join(directory))
-                .expect("pages")
-                .flatten();
-            let files = entries.map(|entry| entry.path());
-            files.filter(|file| text(file).ends_with(end)).collect()
-        }
-    }
-}
-
-fn tool(command: &mut Command) -> String {
-    let output = command.output().expect("it starts");
-    assert!(output.status.success(), "{output:?}");
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-/// What the unit that is installed says for a key.
-fn of_unit(debian: &Debian, key: &str) -> String {
-    let unit = debian.run("cat /usr/lib/systemd/system/futae-serve@.service");
-    let start = format!("{key}=");
-    let found = unit.lines().find_map(|line| line.strip_prefix(&start));
-    let found = found.unwrap_or_else(|| panic!("the unit has no {key}"));
-    found.replace("%i", "vm1")
-}
-
-/// Starts the server as its unit does, and waits until it is ready.
-fn start(debian: &Debian, systemd: &UnixDatagram) -> Running {
-    let capabilities = of_unit(debian, "CapabilityBoundingSet").to_lowercase();
-    let kept = capabilities.replace("cap_", "+").replace(' ', ",");
-    let (check, serve) = (
-        of_unit(debian, "ExecStartPre"),
-        of_unit(debian, "ExecStart"),
-    );
-    let directory = of_unit(debian, "RuntimeDirectory");
-    let script = format!(
-        "mkdir -p /run/{directory}; {check} >&2; exec setpriv --no-new-privs --bounding-set=-all,{kept} {serve}"
-    );
-    let mut command = debian.command(&script);
-    command.env("NOTIFY_SOCKET", "/srv/futae/notify");
-    let server = Running::start("the server", command);
-    assert!(hears(systemd).starts_with("READY=1"));
-    server
-}
-
-fn hears(systemd: &UnixDatagram) -> String {
-    let mut said = [0; 512];
-    let length = systemd.recv(&mut said).expect("it says something");
-    String::from_utf8_lossy(&said[..length]).into_owned()
-}
-
-#[test]
-fn packages_are_installed_started_upgraded_and_removed() {
-    if !rustix::process::geteuid().is_root() {
-        return skip(Need::Root, "root is needed for a Debian of its own");
-    }
-    let tools = [
-        "dpkg", "dpkg-deb", "unshare", "nsenter", "setpriv", "nbdcopy",
+/// The first sector of a disk, which prints a sector of the disk on the serial port and ends the machine.
+fn boot_sector() -> Vec<u8> {
+    let mut code = vec![
+        0x31, 0xc0, // xor ax, ax
+        0x8e, 0xd8, // mov ds, ax
+        0x8e, 0xd0, // mov ss, ax
+        0xbc, 0x00, 0x7c, // mov sp, 0x7c00
+        0xbe, 0x40, 0x7c, // mov si, 0x7c40: what to read
+        0xb4, 0x42, // mov ah, 0x42
+        0xcd, 0x13, // int 0x13
+        0xbe, 0x00, 0x80, // mov si, 0x8000
+        0xba, 0xf8, 0x03, // mov dx, 0x3f8: the serial port
+        0xac, // lodsb
+        0x08, 0xc0, // or al, al
+        0x74, 0x03, // jz: the text is over
+        0xee, // out dx, al
+        0xeb, 0xf8, // jmp: the next letter
+        0xba, 0xf4, 0x00, // mov dx, 0xf4: the port that ends QEMU
+        0xee, // out dx, al
+        0xf4, // hlt
     ];
-    if !tools.into_iter().all(has) {
-        return;
+    code.resize(0x40, 0);
+    // One sector, to 0x8000.
+    code.extend([0x10, 0, 1, 0, 0x00, 0x80, 0, 0]);
+    code.extend(GREETING_AT.to_le_bytes());
+    code.resize(510, 0);
+    code.extend([0x55, 0xaa]);
+    code
+}
+
+fn image() -> Vec<u8> {
+    let mut image: Vec<u8> = (0..BLOCKS * BLOCK)
+        .map(|at| (at / BLOCK % 251) as u8)
+        .collect();
+    image[..512].copy_from_slice(&boot_sector());
+    let at = GREETING_AT as usize * 512;
+    image[at..at + GREETING.len()].copy_from_slice(GREETING.as_bytes());
+    image[at + GREETING.len()] = 0;
+    image
+}
+
+/// A Debian with the packages in `/srv/futae`, the image of a guest, and nothing of futae.
+fn debian() -> Option<Debian> {
+    if !["dpkg-deb", "curl", "qemu-system-x86_64"]
+        .into_iter()
+        .all(has)
+    {
+        return None;
     }
-    let debian = Debian::new();
+    let debian = Debian::boot()?;
     let manual = debian.shared("manual");
     let output = run(&["reference", "manual", text(&manual)]);
     assert!(output.status.success(), "{output:?}");
     let place = debian.shared("");
-    package("futae-cli", "1.0", &place, &manual);
-    package("futae-cli", "1.1", &place, &manual);
-    package("futae-agent", "1.0", &place, &manual);
-    let systemd = UnixDatagram::bind(debian.shared("notify")).expect("a socket");
-    systemd.set_read_timeout(Some(PATIENCE)).expect("a limit");
+    let _ = package("futae-cli", "1.0", &place, &manual);
+    fs::write(debian.shared("vm1.img"), image()).expect("an image");
+    debian.run("install -D -m 600 -o nobody /srv/futae/vm1.img /var/lib/libvirt/images/vm1.img");
+    Some(debian)
+}
 
-    // Both at once, so that no file is in both.
-    debian.run("dpkg --no-triggers -i /srv/futae/futae-1.0.deb /srv/futae/futae-agent-1.0.deb");
-    debian.run("dpkg --verify futae; futae --version; test -x /usr/sbin/mount.futae; test -x /usr/bin/futae-agent");
-    debian.run(
-        "cd /srv/futae; head -c 4M /dev/urandom > vm1.img; mkdir -p /var/lib/libvirt/images
-         install -m 600 -o nobody vm1.img /var/lib/libvirt/images/vm1.img
-         install -D -m 644 /usr/share/doc/futae/examples/serve.toml /etc/futae/vm1.toml",
+/// The commands of a page for a machine with the package, which this file runs.
+fn commands(page: &str) -> Vec<String> {
+    let page = fs::read_to_string(root().join(page)).expect("the page");
+    let steps = book::page(&page).steps.into_iter();
+    let is_ours = |step: &book::Step| {
+        let not_run = step.not_run.as_deref();
+        not_run.is_some_and(|why| why.contains("tests/tests/install.rs"))
+    };
+    steps
+        .filter(is_ours)
+        .map(|step| step.command.replace("sudo ", ""))
+        .collect()
+}
+
+fn client(debian: &Debian) -> Client {
+    obtain("clients are served", || {
+        Client::connect(&debian.path(SOCKET), "vm1")
+    })
+}
+
+/// Reads all blocks.
+fn read_all(debian: &Debian, image: &[u8]) {
+    let mut client = client(debian);
+    for (at, block) in image.chunks(BLOCK).enumerate() {
+        let read = client.read((at * BLOCK) as u64, BLOCK);
+        let read = read.expect("connected").expect("read");
+        assert!(read == block, "block {at} is another");
+    }
+}
+
+/// What the server says of its cache.
+fn cache(debian: &Debian) -> Value {
+    let status = debian.run(&format!("futae top --json {CONTROL}"));
+    let status: Value = serde_json::from_str(&status).expect("JSON");
+    status["engines"][0].clone()
+}
+
+/// All blocks are still there, and are read without the disk.
+#[track_caller]
+fn is_warm(debian: &Debian, image: &[u8], after: &str) {
+    drop(client(debian));
+    let found = cache(debian);
+    assert_eq!(
+        found["memory_found_blocks"],
+        BLOCKS,
+        "after {after}: {}",
+        debian.journal()
     );
-    let read = "rm -f out; nbdcopy 'nbd+unix:///vm1?socket=/run/futae/vm1/vm1.sock' /srv/futae/out; \
-                cmp /srv/futae/out /srv/futae/vm1.img";
-    let mut server = start(&debian, &systemd);
-    debian.run(read);
-    server.signal(Signal::HUP);
-    assert!(hears(&systemd).starts_with("RELOADING=1"));
-    assert!(hears(&systemd).starts_with("READY=1"));
+    read_all(debian, image);
+    let now = cache(debian);
+    assert_eq!(now["hits"], BLOCKS, "after {after}");
+    assert_eq!(
+        (&now["store_reads"], &now["memory_refused_blocks"]),
+        (&0.into(), &0.into())
+    );
+}
 
-    // An upgrade lets the server run until it is started again.
-    debian.run("dpkg --no-triggers -i /srv/futae/futae-1.1.deb");
+fn fetch(debian: &Debian, url: &str) -> String {
+    let mut curl = debian.on_its_network("curl");
+    let output = curl
+        .args(["--silent", "--show-error", "--fail", url])
+        .output();
+    let output = output.expect("curl");
+    assert!(output.status.success(), "{url}: {output:?}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Boots a guest from the export, and says what it printed.
+fn boot(debian: &Debian) -> String {
+    let path = debian.path(SOCKET);
+    let disk = format!(
+        "driver=nbd,node-name=vm1,server.type=unix,server.path={},export=vm1,reconnect-delay=60",
+        text(&path)
+    );
+    let mut qemu = Command::new("qemu-system-x86_64");
+    qemu.args([
+        "-accel",
+        "tcg",
+        "-m",
+        "32",
+        "-nodefaults",
+        "-display",
+        "none",
+        "-no-reboot",
+    ]);
+    qemu.args([
+        "-serial",
+        "stdio",
+        "-device",
+        "isa-debug-exit,iobase=0xf4,iosize=1",
+    ]);
+    qemu.args(["-blockdev", &disk, "-device", "virtio-blk-pci,drive=vm1"]);
+    let ended = Running::start("a guest", qemu).wait();
+    assert_eq!(ended.status.code(), Some(1), "{ended:?}");
+    ended.lines.concat()
+}
+
+#[test]
+fn four_commands_serve_a_disk_that_a_guest_boots_from_and_keep_its_cache_until_the_package_goes() {
+    let Some(debian) = debian() else { return };
+    let image = image();
+    debian.fails("futae --version");
+
+    let commands = commands("docs/how-to/install.md");
+    assert_eq!(commands.len(), 4, "{commands:?}");
+    let mut shown = String::new();
+    for command in &commands {
+        shown = debian.run(&format!("cd /srv/futae; {command}"));
+    }
+    assert!(shown.contains("vm1"), "{shown}");
+    debian.run("dpkg --verify futae; test -x /usr/sbin/mount.futae");
+    assert_eq!(debian.property(UNIT, "StatusText"), "serving 1 export");
+    assert_eq!(boot(&debian), GREETING);
+    let metrics = fetch(&debian, "http://127.0.0.1:9815/metrics");
+    assert!(
+        metrics.contains("futae_export_requests_total{"),
+        "{metrics}"
+    );
+    let page = fetch(&debian, "http://127.0.0.1:9816/");
+    assert!(page.contains("<table") && page.contains("vm1"), "{page}");
+
+    // Contents outlive whatever happens to the process.
+    read_all(&debian, &image);
+    debian.run(&format!("systemctl restart {UNIT}"));
+    is_warm(&debian, &image, "a restart");
+    let place = debian.shared("");
+    let _ = package("futae-cli", "1.1", &place, &debian.shared("manual"));
+    let before = debian.property(UNIT, "MainPID");
+    debian.run("apt-get install --quiet /srv/futae/futae_1.1.deb");
     assert_eq!(debian.run("dpkg-query -W -f '${Version}' futae"), "1.1");
-    debian.run(read);
-    server.signal(Signal::TERM);
-    assert_eq!(hears(&systemd), "STOPPING=1\n");
-    assert!(server.wait().status.success());
-    let server = start(&debian, &systemd);
-    debian.run(read);
-    assert!(server.stop().status.success());
+    assert_eq!(
+        debian.property(UNIT, "MainPID"),
+        before,
+        "an upgrade restarts nothing"
+    );
+    debian.run(&format!("systemctl restart {UNIT}"));
+    is_warm(&debian, &image, "an upgrade");
+    debian.run(&format!("systemctl kill --signal KILL {UNIT}"));
+    eventually("systemd starts it again", || {
+        debian.property(UNIT, "NRestarts") == "1"
+    });
+    is_warm(&debian, &image, "a kill");
 
-    let files = "dpkg -L futae futae-agent | while read file; do test ! -f \"$file\" || echo \"$file\"; done";
-    let files = debian.run(files);
+    // A server that is stuck is killed by the watchdog.
+    debian.run(&format!(
+        "mkdir /run/systemd/system/{UNIT}.service.d
+         printf '[Service]\\nWatchdogSec=1s\\n' >/run/systemd/system/{UNIT}.service.d/watchdog.conf
+         systemctl daemon-reload; systemctl restart {UNIT}; systemctl kill --signal STOP --kill-who main {UNIT}"
+    ));
+    eventually("systemd starts it again", || {
+        debian.property(UNIT, "NRestarts") == "1"
+    });
+    is_warm(&debian, &image, "the watchdog");
+
+    debian.run(&format!(
+        "sed -i s/1GiB/512MiB/ /etc/futae/vm1.toml; systemctl reload {UNIT}"
+    ));
+    eventually("the new size", || {
+        cache(&debian)["capacity_blocks"] == (512 << 20) / BLOCK
+    });
+    read_all(&debian, &image);
+
+    hooks(&debian, &image);
+
+    let files = debian
+        .run("dpkg -L futae | while read file; do test ! -f \"$file\" || echo \"$file\"; done");
     assert!(files.lines().count() > 30, "{files}");
-    debian.run("dpkg --no-triggers -r futae; dpkg --no-triggers -P futae-agent; test -f /etc/futae/vm1.toml");
+    debian.run(&format!("systemctl stop {UNIT}; systemctl start {UNIT}"));
+    debian.run("apt-get remove --quiet --yes futae");
+    assert_eq!(
+        debian.property(UNIT, "ActiveState"),
+        "inactive",
+        "{}",
+        debian.journal()
+    );
     for file in files.lines() {
         debian.fails(&format!("test -e '{file}'"));
     }
-    debian.fails("futae --version");
+    debian.run("test -f /etc/futae/vm1.toml; test -h /etc/systemd/system/multi-user.target.wants/futae-serve@vm1.service");
+    debian.run("apt-get purge --quiet --yes futae; test ! -h /etc/systemd/system/multi-user.target.wants/futae-serve@vm1.service");
+}
+
+/// A hypervisor starts the server of a guest's disk before the guest, and stops it after.
+fn hooks(debian: &Debian, image: &[u8]) {
+    debian.run(&format!("systemctl stop {UNIT}"));
+    debian.run("install -D /usr/share/futae/hooks/libvirt /etc/libvirt/hooks/qemu.d/futae");
+    let libvirt = "echo '<domain/>' | /etc/libvirt/hooks/qemu.d/futae";
+    let proxmox = "/usr/share/futae/hooks/proxmox";
+    for (before, after) in [
+        (
+            format!("{libvirt} vm1 prepare begin -"),
+            format!("{libvirt} vm1 release end -"),
+        ),
+        (
+            format!("{proxmox} vm1 pre-start"),
+            format!("{proxmox} vm1 post-stop"),
+        ),
+    ] {
+        debian.run(&before);
+        // At once: a guest that starts now finds its disk.
+        let mut client = Client::connect(&debian.path(SOCKET), "vm1").expect("it is served");
+        let read = client
+            .read(BLOCK as u64, BLOCK)
+            .expect("connected")
+            .expect("read");
+        assert_eq!(read, &image[BLOCK..2 * BLOCK], "{before}");
+        debian.run(&after);
+        assert_eq!(debian.property(UNIT, "ActiveState"), "inactive", "{after}");
+    }
+    // Other phases, and guests without a configuration, are none of its business.
+    for other in [
+        format!("{libvirt} vm1 started begin -"),
+        format!("{libvirt} vm2 prepare begin -"),
+        format!("{proxmox} vm1 post-start"),
+        format!("{proxmox} 102 pre-start"),
+    ] {
+        debian.run(&other);
+        assert_eq!(debian.property(UNIT, "ActiveState"), "inactive", "{other}");
+    }
+    // A guest without its disk does not start.
+    debian
+        .run("mv /etc/futae/vm1.toml /etc/futae/vm1.whole; echo 'cache = 1' >/etc/futae/vm1.toml");
+    debian.fails(&format!("{libvirt} vm1 prepare begin -"));
+    debian.fails(&format!("{proxmox} vm1 pre-start"));
+    debian.run("mv /etc/futae/vm1.whole /etc/futae/vm1.toml");
+}
+
+#[test]
+fn a_socket_starts_its_server_and_clients_wait_while_it_restarts() {
+    let Some(debian) = debian() else { return };
+    let image = image();
+    let place = debian.shared("");
+    let _ = package("futae-agent", "1.0", &place, &debian.shared("manual"));
+    // Both at once, so that no file is in both.
+    debian.run("apt-get install --quiet /srv/futae/futae_1.0.deb /srv/futae/futae-agent_1.0.deb; test -x /usr/bin/futae-agent");
+    debian.run(
+        "install -D -m 644 /usr/share/futae/examples/serve.toml /etc/futae/vm1.toml
+         sed -i 's/1GiB/8MiB/; s,/run/futae/vm1/vm1.sock,/run/futae/vm1.sock,' /etc/futae/vm1.toml
+         systemctl enable --now futae-serve@vm1.socket",
+    );
+    assert_eq!(debian.property(UNIT, "ActiveState"), "inactive");
+    let path = debian.path("/run/futae/vm1.sock");
+    let mut first = Client::connect(&path, "vm1").expect("the socket is there");
+    assert_eq!(
+        first.read(0, BLOCK).expect("connected").expect("read"),
+        &image[..BLOCK]
+    );
+    assert_eq!(debian.property(UNIT, "ActiveState"), "active");
+
+    // Whoever connects while it restarts is not refused once.
+    let mut restart = debian
+        .command(&format!("systemctl restart {UNIT}"))
+        .spawn()
+        .expect("it starts");
+    let mut clients = 0;
+    while restart.try_wait().expect("a child").is_none() || clients == 0 {
+        let mut client = Client::connect(&path, "vm1").expect("never refused");
+        // It may have been the old server, which ends.
+        clients += usize::from(client.read(0, BLOCK).is_ok());
+    }
+    assert!(first.read(0, BLOCK).is_err(), "it was the old server's");
+    debian.run(&format!("systemctl kill --signal KILL {UNIT}"));
+    let mut client = Client::connect(&path, "vm1").expect("never refused");
+    assert_eq!(
+        client.read(0, BLOCK).expect("connected").expect("read"),
+        &image[..BLOCK]
+    );
+    debian.run("apt-get purge --quiet --yes futae futae-agent; test ! -e /usr/bin/futae-agent");
+    debian.fails("systemctl is-active futae-serve@vm1.socket");
 }

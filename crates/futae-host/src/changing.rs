@@ -2,6 +2,7 @@
 
 use crate::Export;
 use crate::export::Entry;
+use crate::rate::RateLimits;
 use crate::server::Shared;
 use crate::stop::Flushes;
 use std::sync::{MutexGuard, PoisonError};
@@ -78,6 +79,28 @@ impl Shared {
             "export {name}: removed, {ended} connections ended"
         );
         Ok(ended)
+    }
+
+    /// Has an export go on with other rates; whether it had others.
+    pub(crate) fn set_rates(&self, name: &str, rates: RateLimits) -> Result<bool, String> {
+        let _changing = self.change();
+        let entry = self.exports.find(name).filter(Entry::is_export);
+        let entry = entry.ok_or_else(|| format!("no export is named {name:?}"))?;
+        let has_changed = entry.rate.set(rates);
+        if has_changed {
+            let (iops, bandwidth) = (rates.iops, rates.bandwidth_bytes);
+            let shown = |limit: Option<u64>, unit| match limit {
+                Some(limit) => format!("at most {limit} {unit} a second"),
+                None => format!("no limit of {unit} a second"),
+            };
+            info!(
+                export = name,
+                "export {name}: {}, {}",
+                shown(iops, "requests"),
+                shown(bandwidth, "bytes")
+            );
+        }
+        Ok(has_changed)
     }
 
     /// Takes over the size of an export whose image or device has become longer; its size before and after, and how many

@@ -6,6 +6,7 @@
 //! control. The data enters the cache only if the cache can verify it ([`futae_engine::Operation::HandDown`]).
 
 use crate::handing::Hands;
+use crate::rate::RateLimits;
 use crate::{Export, HostError};
 use futae_agent_protocol::evicted_pages::{CHANNEL_BYTES, EvictedPages, HEAD_BYTES, MAGIC};
 use futae_engine::{
@@ -82,6 +83,7 @@ impl Channel {
             read_only: false,
             connections_max: self.hands.export.connections_max,
             requests_max: self.hands.export.requests_max,
+            rates: RateLimits::default(),
         })
     }
 

@@ -92,6 +92,7 @@ pub(crate) fn serve(
         number,
         export,
         quota,
+        rate,
         ..
     }) = tenant.find(&negotiated.export.name)
     else {
@@ -106,6 +107,7 @@ pub(crate) fn serve(
         client: guest.client,
         export: number,
         quota,
+        rate,
         rules: RequestRules::new(&negotiated),
     };
     let Greeter {

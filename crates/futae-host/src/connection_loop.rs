@@ -6,34 +6,29 @@
 //! so that a client with one request at a time costs two system calls a request; at depth many
 //! requests share both.
 
+mod sleep;
+
 use crate::answer;
 use crate::budget::{Account, Budget};
 use crate::intake::{Filled, Intake, Item, is_empty};
 use crate::mailbox::{Completion, Mailbox, Tag, TagKind};
 use crate::outbox::{Frame, Outbox};
 use crate::quota::Quota;
-use crate::requests::{Pending, Requests, memory_of, needs_cache};
+use crate::rate::{Rate, Turn};
+use crate::requests::{Pending, Requests, carried, memory_of, needs_cache};
 use crate::status::TrafficCounters;
 use crate::wire::Wire;
 use futae_engine::{ClientId, Engine, Extent, IoBuf, IoError, Operation};
 use futae_nbd::{Command, CommandFlags, RequestHeader, RequestRules, WireError};
 use futae_policy::VolumeId;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
 use rustix::net::{Shutdown, shutdown};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-/// How long to look for the next request before going to sleep.
-const LOOK_BEFORE_SLEEP: Duration = Duration::from_micros(30);
-/// A request that comes within this of the reply before it promises another such one.
-const CLOSE: Duration = Duration::from_micros(150);
 /// Questions for extents that one connection may have under way: a volume answers them one by one.
 const ASKING_MAX: usize = 4;
-/// How often a connection that holds much, or waits for room, looks at what others need.
-const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How much one connection may have under way, replies that have not left included. A request
 /// that goes beyond is the last one read until others are done.
@@ -56,6 +51,8 @@ pub(crate) struct Session {
     pub(crate) export: usize,
     /// What all connections of the export may have under way.
     pub(crate) quota: Option<Arc<Quota>>,
+    /// What they are served in a second.
+    pub(crate) rate: Arc<Rate>,
     pub(crate) rules: RequestRules,
 }
 
@@ -80,6 +77,8 @@ pub(crate) struct ConnectionLoop<'a, 'socket> {
     asking: usize,
     /// The next request has arrived and there is no room for it yet.
     is_held_back: bool,
+    /// When it may be carried out, as far as the export's rates are concerned.
+    turn: Turn,
     /// Those, and replies that have not left.
     held_requests: usize,
     /// What those keep in memory.
@@ -117,6 +116,7 @@ impl<'a, 'socket> ConnectionLoop<'a, 'socket> {
             in_flight: 0,
             asking: 0,
             is_held_back: false,
+            turn: Turn::default(),
             held_requests: 0,
             arrivals: 0,
             reading: true,
@@ -235,15 +235,22 @@ impl<'a, 'socket> ConnectionLoop<'a, 'socket> {
             let (account, is_held_back) = (&mut self.account, &mut self.is_held_back);
             let may_ask = self.asking < ASKING_MAX;
             let (quota, mailbox) = (self.session.quota.as_deref(), &self.mailbox);
+            let (rate, turn) = (&self.session.rate, &mut self.turn);
             *is_held_back = false;
             let admits = |header: &RequestHeader| {
                 let fits = may_ask || header.command != Command::BlockStatus;
-                let quota = quota.filter(|_| needs_cache(header));
+                let counts = needs_cache(header);
+                let quota = quota.filter(|_| counts);
                 let takes = || quota.is_none_or(|quota| quota.take(mailbox));
-                let mut admits = fits && takes();
+                // Nothing is kept for a request that waits for its turn.
+                let mut has_turn = || !counts || rate.admits(turn, carried(header), mailbox);
+                let mut admits = fits && has_turn() && takes();
                 if admits && !account.take(memory_of(header)) {
                     admits = false;
                     quota.inspect(|quota| quota.give_back());
+                }
+                if admits && counts {
+                    turn.used();
                 }
                 *is_held_back = !admits;
                 admits
@@ -420,77 +427,5 @@ impl<'a, 'socket> ConnectionLoop<'a, 'socket> {
                 true
             }
         }
-    }
-
-    /// Waits for the next request when there is nothing else to do. Going to sleep and being woken
-    /// takes longer than a client that asks for one block at a time needs to ask for the next, so
-    /// as long as requests follow closely it looks for a moment before it sleeps, and lets others
-    /// run in between.
-    fn wait_for_request(&mut self) -> io::Result<Filled> {
-        let begin = Instant::now();
-        while self.follows_closely && begin.elapsed() < LOOK_BEFORE_SLEEP {
-            match self.intake.fill(self.wire, false)? {
-                Filled::WouldBlock => std::thread::yield_now(),
-                filled => return Ok(filled),
-            }
-        }
-        // What is granted is kept while requests follow closely, and not over a long wait.
-        self.account.trim();
-        let may_wait = !self.account.has_grant();
-        let filled = self.intake.fill(self.wire, may_wait);
-        self.follows_closely = begin.elapsed() < CLOSE;
-        filled
-    }
-
-    /// Waits until the socket can go on or the cache is done with something.
-    fn sleep(&mut self) {
-        if self.in_flight > 0 && !self.mailbox.may_sleep() {
-            return;
-        }
-        let mut wanted = PollFlags::empty();
-        wanted.set(PollFlags::IN, self.may_receive());
-        wanted.set(PollFlags::OUT, self.has_unsent());
-        let mailbox = Arc::clone(&self.mailbox);
-        // A socket of which nothing is wanted would still report that its peer is gone, again
-        // and again, so it is left out.
-        let mut fds = [
-            PollFd::from_borrowed_fd(mailbox.bell(), PollFlags::IN),
-            PollFd::from_borrowed_fd(self.wire.socket(), wanted),
-        ];
-        let count = if wanted.is_empty() { 1 } else { 2 };
-        match poll(&mut fds[..count], self.sleep_timeout().as_ref()) {
-            Ok(0) => self.waited_in_vain(),
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(_) => std::thread::sleep(Duration::from_millis(10)), // out of kernel memory
-        }
-        // The bell may have been rung for an earlier sleep that something else ended.
-        let rung = fds[0].revents().contains(PollFlags::IN);
-        if rung || self.in_flight > 0 {
-            mailbox.awake(rung);
-        }
-        let peers_turn = self.has_unsent() || self.intake.is_in_payload();
-        if self.account.is_stalled(peers_turn, self.limits.stall) {
-            self.lose_peer();
-        }
-    }
-
-    /// What is left of the time of a peer that has said goodbye.
-    fn farewell(&self) -> Option<Duration> {
-        let goodbye = self.goodbye.filter(|_| self.has_unsent())?;
-        Some(self.limits.linger.saturating_sub(goodbye.elapsed()))
-    }
-
-    fn waited_in_vain(&mut self) {
-        if self.farewell().is_some_and(|left| left.is_zero()) {
-            self.lose_peer();
-        }
-    }
-
-    /// How long to sleep before something must be looked at though nothing has happened.
-    fn sleep_timeout(&self) -> Option<Timespec> {
-        let looks = self.account.has_grant() || self.is_held_back;
-        let look = looks.then(|| LOOK_INTERVAL.min(self.limits.stall));
-        let least = self.farewell().into_iter().chain(look).min()?;
-        Timespec::try_from(least.max(Duration::from_millis(1))).ok()
     }
 }

@@ -7,9 +7,11 @@
 //! | `{"command":"resize","cache":"1GiB"}`, with `"export":NAME` where exports have caches of their own | `{"capacity_blocks":N}` |
 //! | `{"command":"policy","policy":"lru"}`, with `"export":NAME` likewise | `{"policy":...,"before":...,"changed":BOOL,"resident_blocks":N}` |
 //! | `{"command":"export-add","export":"NAME=SOURCE"}`, with options behind it as for `--export` | `{"name":...,"size_bytes":N,"read_only":BOOL}` |
+//! | `{"command":"export-limit","export":NAME,"iops":N,"bandwidth":"64MiB"}`; without a key, there is no such limit | `{"changed":BOOL}` |
 //! | `{"command":"export-lengthen","export":NAME}` | `{"name":...,"before_bytes":N,"size_bytes":N,"told":N}` |
 //! | `{"command":"export-remove","export":NAME}`, with `"force":true` to end its connections | `{"name":...,"disconnected":N}` |
 
+use crate::rate::RateLimits;
 use crate::server::Shared;
 use futae_control::{NoArguments, Orders, PolicyTerms, change_policy, resize};
 use futae_engine::Engine;
@@ -48,14 +50,30 @@ struct Remove {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
+struct Limit {
+    export: String,
+    iops: Option<u64>,
+    bandwidth: Option<Size>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Lengthen {
     export: String,
 }
 
 /// The orders that a server takes.
 pub(crate) fn orders(shared: &Arc<Shared>) -> Orders {
-    let [asked, resized, recorded, changed, more, longer, less] =
-        std::array::from_fn(|_| Arc::clone(shared));
+    let [
+        asked,
+        resized,
+        recorded,
+        changed,
+        more,
+        limited,
+        longer,
+        less,
+    ] = std::array::from_fn(|_| Arc::clone(shared));
     Orders::new()
         .with("status", move |NoArguments {}| {
             serde_json::to_value(asked.status()).map_err(|error| error.to_string())
@@ -79,6 +97,18 @@ pub(crate) fn orders(shared: &Arc<Shared>) -> Orders {
                 "read_only": added.is_read_only(),
             }))
         })
+        .with(
+            "export-limit",
+            move |Limit {
+                      export,
+                      iops,
+                      bandwidth,
+                  }| {
+                let rates = RateLimits::new(iops, bandwidth)?;
+                let changed = limited.set_rates(&export, rates)?;
+                Ok(json!({ "changed": changed }))
+            },
+        )
         .with("export-lengthen", move |Lengthen { export }| {
             let (before, after, told) = longer.lengthen_export(&export)?;
             Ok(json!({

@@ -5,6 +5,7 @@ use crate::connection::ConnectionOptions;
 use crate::export::Entry;
 use crate::mailbox::Mailbox;
 use crate::quota::Quota;
+use crate::rate::{Rate, Turn};
 use crate::registry::{ConnectionLimits, Place};
 use crate::tenant::Tenant;
 use futae_vhost::{Device, Room, VhostError};
@@ -12,6 +13,7 @@ use rustix::fd::BorrowedFd;
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
+use std::time::Duration;
 use tracing::debug;
 
 /// Serves a frontend until it is gone.
@@ -25,6 +27,7 @@ pub(crate) fn serve(
         number: at,
         export,
         quota,
+        rate,
         ..
     }) = tenant.only()
     else {
@@ -63,6 +66,8 @@ pub(crate) fn serve(
         Ok(Box::new(QueueRoom {
             account: Account::new(&budget, at, &mailbox),
             quota: quota.clone(),
+            rate: Arc::clone(&rate),
+            turn: Turn::default(),
             requests: 0,
             requests_max,
             mailbox,
@@ -75,10 +80,12 @@ pub(crate) fn serve(
     ended
 }
 
-/// What bounds one queue: the server's memory for requests, the export's quota, and what one connection may have.
+/// What bounds one queue: the server's memory for requests, the export's quota and rates, and what one connection may have.
 struct QueueRoom {
     account: Account,
     quota: Option<Arc<Quota>>,
+    rate: Arc<Rate>,
+    turn: Turn,
     requests: usize,
     requests_max: usize,
     mailbox: Arc<Mailbox>,
@@ -86,7 +93,9 @@ struct QueueRoom {
 
 impl Room for QueueRoom {
     fn take(&mut self, bytes: u64) -> bool {
-        if self.requests >= self.requests_max || !self.account.take(bytes) {
+        let may_try = self.requests < self.requests_max
+            && self.rate.admits(&mut self.turn, bytes, &self.mailbox);
+        if !may_try || !self.account.take(bytes) {
             return false;
         }
         if self
@@ -97,6 +106,7 @@ impl Room for QueueRoom {
             self.account.give_back(bytes);
             return false;
         }
+        self.turn.used();
         self.requests += 1;
         true
     }
@@ -107,6 +117,10 @@ impl Room for QueueRoom {
         if let Some(quota) = &self.quota {
             quota.give_back();
         }
+    }
+
+    fn wait(&self) -> Option<Duration> {
+        self.rate.wait(&self.turn)
     }
 
     fn rest(&mut self) {

@@ -2,6 +2,7 @@
 
 use crate::HostError;
 use crate::quota::Quota;
+use crate::rate::{Clock, Rate, RateLimits};
 use futae_engine::Engine;
 use futae_nbd::{
     Capabilities, DemotionOffer, DemotionTerms, ExportDirectory, ExportInfo, VolumeIdentity,
@@ -29,6 +30,8 @@ pub struct Export {
     pub connections_max: Option<usize>,
     /// Requests that all its connections together may have under way.
     pub requests_max: Option<usize>,
+    /// What they are served in a second.
+    pub rates: RateLimits,
 }
 
 impl Export {
@@ -80,6 +83,7 @@ pub(crate) struct Entry {
     pub(crate) number: usize,
     pub(crate) export: Export,
     pub(crate) quota: Option<Arc<Quota>>,
+    pub(crate) rate: Arc<Rate>,
     info: ExportInfo,
     identity: Option<[u8; 16]>,
     /// Of a channel: whose it is. Channels are no part of what the server reports and flushes.
@@ -87,13 +91,19 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    fn new(number: usize, export: Export, of: Option<String>) -> Result<Self, HostError> {
+    fn new(
+        number: usize,
+        export: Export,
+        of: Option<String>,
+        clock: &Clock,
+    ) -> Result<Self, HostError> {
         let info = export.info();
         info.check()?;
         let quota = export.requests_max;
         Ok(Self {
             number,
             quota: quota.map(|most| Arc::new(Quota::new(&export.name, most))),
+            rate: Arc::new(Rate::new(&export.name, export.rates, clock)),
             info,
             identity: export.engine.volume_identity(export.volume),
             of,
@@ -111,6 +121,11 @@ impl Entry {
         self.of.as_deref().unwrap_or(&self.export.name)
     }
 
+    /// Whether it is an export and no channel of one.
+    pub(crate) fn is_export(&self) -> bool {
+        self.of.is_none()
+    }
+
     /// Whether it is export `name`, or its channel.
     pub(crate) fn belongs(&self, name: &str) -> bool {
         self.export.name == name || self.of.as_deref() == Some(name)
@@ -124,6 +139,7 @@ pub(crate) struct ExportTable {
     /// Whether the server stops: nothing is added or taken out any more. Changed while `entries` can be written only.
     is_closed: AtomicBool,
     offer: DemotionOffer,
+    clock: Clock,
     /// This run of the server.
     run: u64,
 }
@@ -134,6 +150,7 @@ impl ExportTable {
         exports: Vec<Export>,
         channels: Vec<(usize, Export)>,
         demotion: bool,
+        clock: &Clock,
     ) -> Result<Self, HostError> {
         if exports.is_empty() {
             return Err(HostError::NoExport);
@@ -149,6 +166,7 @@ impl ExportTable {
             entries: RwLock::default(),
             is_closed: AtomicBool::new(false),
             offer,
+            clock: clock.clone(),
             run: RandomState::new().hash_one(std::process::id()),
         };
         for export in exports {
@@ -177,7 +195,7 @@ impl ExportTable {
         let is_free = |number: &usize| entries.iter().all(|known| known.number != *number);
         let number = (0..).find(is_free).unwrap_or(usize::MAX);
         let mut all = Vec::clone(&entries);
-        all.push(Entry::new(number, export, of)?);
+        all.push(Entry::new(number, export, of, &self.clock)?);
         *entries = Arc::new(all);
         Ok(())
     }
@@ -214,7 +232,7 @@ impl ExportTable {
     /// The exports, without their channels.
     pub(crate) fn all(&self) -> Vec<Export> {
         let entries = self.entries();
-        let exports = entries.iter().filter(|entry| entry.of.is_none());
+        let exports = entries.iter().filter(|entry| entry.is_export());
         exports.map(|entry| entry.export.clone()).collect()
     }
 
@@ -267,7 +285,7 @@ impl ExportDirectory for ExportTable {
     }
 
     fn identity(&self, name: &str) -> Option<VolumeIdentity> {
-        let entry = self.find(name).filter(|entry| entry.of.is_none())?;
+        let entry = self.find(name).filter(Entry::is_export)?;
         let volume = entry.identity?;
         Some(VolumeIdentity {
             volume,

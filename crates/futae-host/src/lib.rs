@@ -19,7 +19,7 @@
 //! | `intake`, `outbox`, `mailbox` | its three sides: requests in, replies out, completions |
 //! | `answer` | what a completion looks like on the wire |
 //! | `refusals` | what the log says of clients that are refused |
-//! | `budget`, `quota` | what all connections may hold, what those of an export may ask |
+//! | `budget`, `quota`, `rate` | what all connections may hold, what those of an export may ask, and how much a second |
 //! | `disk` | one frontend of a virtual machine's disk (vhost-user) |
 //! | `control` | what can be told over the control socket |
 //! | `feed` | what agents in guests tell of evicted pages |
@@ -49,6 +49,7 @@ mod outbox;
 mod peer;
 mod pulse;
 mod quota;
+mod rate;
 mod refusals;
 mod registry;
 mod requests;
@@ -71,6 +72,7 @@ pub use in_place::InPlaceReport;
 pub use listen::Listen;
 pub use options::ServerOptions;
 pub use pulse::Heartbeat;
+pub use rate::{Clock, RateLimits, RateReport};
 pub use server::{Server, StopReport};
 pub use status::{ExportReport, ServerStatus, Traffic};
 pub use tenant::Gate;

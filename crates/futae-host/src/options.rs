@@ -2,6 +2,7 @@
 
 use crate::feed::{FeedOptions, RelayOptions};
 use crate::pulse::Heartbeat;
+use crate::rate::Clock;
 use crate::tenant::Gate;
 use crate::tls::TlsOptions;
 use crate::{Listen, OpenExport};
@@ -52,6 +53,8 @@ pub struct ServerOptions {
     /// How long a stop waits for requests in flight, and how long a client that says goodbye may
     /// take to receive its replies.
     pub stop_timeout: Duration,
+    /// The time by which [`crate::RateLimits`] are kept.
+    pub clock: Clock,
     /// What hears that the server is alive, if anything.
     pub heartbeat: Option<Heartbeat>,
 }
@@ -77,6 +80,7 @@ impl Default for ServerOptions {
             buffer_memory_bytes: 256 << 20,
             stall_timeout: Duration::from_secs(10),
             stop_timeout: Duration::from_secs(10),
+            clock: Clock::default(),
             heartbeat: None,
         }
     }

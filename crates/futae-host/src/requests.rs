@@ -91,12 +91,19 @@ pub(crate) fn needs_cache(header: &RequestHeader) -> bool {
     !is_empty(header) && !matches!(header.command, Command::Disconnect)
 }
 
+/// Bytes of the volume that a request carries or asks for.
+pub(crate) fn carried(header: &RequestHeader) -> u64 {
+    match header.command {
+        Command::Read | Command::Write | Command::Demote => header.length_bytes.into(),
+        _ => 0,
+    }
+}
+
 /// Bytes that a request and its reply keep in memory.
 pub(crate) fn memory_of(header: &RequestHeader) -> u64 {
     match header.command {
         _ if is_empty(header) => 0,
-        Command::Read | Command::Write | Command::Demote => header.length_bytes.into(),
         Command::BlockStatus => answer::BLOCK_STATUS_BYTES,
-        _ => 0,
+        _ => carried(header),
     }
 }

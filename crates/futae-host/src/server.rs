@@ -9,6 +9,7 @@ use crate::feed::{FeedOptions, Feeds};
 use crate::listen::Listener;
 use crate::options::ServerOptions;
 use crate::pulse::Pulse;
+use crate::rate::RateLimits;
 use crate::registry::{Phase, Registry};
 use crate::status::{ExportReport, ServerStatus};
 use crate::stop::Flushes;
@@ -102,7 +103,12 @@ impl Server {
             .iter()
             .map(|(at, channel)| Ok((*at, channel.export()?)));
         let disks = disks.collect::<Result<_, HostError>>()?;
-        let exports = Arc::new(ExportTable::new(exports, disks, options.demotion)?);
+        let exports = Arc::new(ExportTable::new(
+            exports,
+            disks,
+            options.demotion,
+            &options.clock,
+        )?);
         let tls = options.tls.as_ref();
         let knows_clients = tls.is_some_and(|tls| tls.client_authorities.is_some());
         let tls = tls.map(Tls::new).transpose()?;
@@ -239,6 +245,15 @@ impl Server {
         Ok(answer["changed"] == true)
     }
 
+    /// Has an export go on with other rates; whether it had others.
+    ///
+    /// # Errors
+    ///
+    /// There is no such export.
+    pub fn set_rates(&self, export: &str, rates: RateLimits) -> Result<bool, String> {
+        self.shared.set_rates(export, rates)
+    }
+
     /// The names of its exports.
     #[must_use]
     pub fn export_names(&self) -> Vec<String> {
@@ -299,6 +314,10 @@ impl Server {
         let _ = rustix::io::write(&self.shared.stop, &1u64.to_ne_bytes());
         // Before anything is waited for that peers can draw out; what comes later is flushed at the end.
         let mut flushes = Flushes::new(self.shared.exports.close());
+        // What waits for its turn is carried out now.
+        for entry in self.shared.exports.entries().iter() {
+            entry.rate.set(RateLimits::default());
+        }
         flushes.begin();
         self.control = None;
         // An export that is being removed is flushed by who removes it.
@@ -379,8 +398,11 @@ impl Shared {
         let held = self.budget.held();
         let demotes = |phase: &&Phase| matches!(phase, Phase::Transmission { demotes: true, .. });
         let busy = |phase: &&Phase| matches!(phase, Phase::Transmission { .. });
-        let all = self.exports.all();
-        let exports = all.iter().map(|export| ExportReport {
+        let entries = self.exports.entries();
+        let own = entries.iter().filter(|entry| entry.is_export());
+        let exports = own.map(|entry| (entry, &entry.export));
+        let exports = exports.map(|(entry, export)| ExportReport {
+            rates: entry.rate.report(),
             name: export.name.clone(),
             size_bytes: export.engine.volume_bytes(export.volume),
             read_only: export.is_read_only(),

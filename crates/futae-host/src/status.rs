@@ -1,6 +1,7 @@
 //! What a server says of itself.
 
 use crate::FeedReport;
+use crate::rate::RateReport;
 use futae_control::EngineReport;
 use serde::{Deserialize, Serialize};
 use std::ops::AddAssign;
@@ -137,4 +138,7 @@ pub struct ExportReport {
     /// agent tells of that nor does a client demote it.
     #[serde(default)]
     pub is_blind: bool,
+    /// Its limits of requests and bytes a second, and what they held back.
+    #[serde(flatten)]
+    pub rates: RateReport,
 }

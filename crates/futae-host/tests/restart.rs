@@ -7,7 +7,7 @@ use futae_engine::{
     ClientId, Engine, EngineOptions, FileStore, IoBuf, IoError, OnEviction, Operation, Request,
     Store, WriteBackOptions,
 };
-use futae_host::{Export, Listen, Server, ServerOptions};
+use futae_host::{Export, Listen, RateLimits, Server, ServerOptions};
 use futae_nbd::{ClientWish, NbdUri};
 use futae_nbd_store::NbdStore;
 use futae_policy::{Class, VolumeId};
@@ -148,6 +148,7 @@ fn start_image(folder: &Path, path: &Path) -> Server {
         read_only: false,
         connections_max: None,
         requests_max: None,
+        rates: RateLimits::default(),
     };
     start_with(folder, disk)
 }

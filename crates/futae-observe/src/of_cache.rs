@@ -4,6 +4,7 @@ use crate::metric::Kind::{Counter, Gauge};
 use crate::metric::{Metric, Value, metric};
 use crate::snapshot::OneExport;
 use futae_control::EngineReport;
+use futae_host::RateReport;
 
 /// Of a cache. Labels: `level`, `cache`, `policy`.
 pub(crate) const CACHE: &[Metric<EngineReport>] = &[
@@ -231,6 +232,11 @@ pub(crate) const CACHE: &[Metric<EngineReport>] = &[
     ),
 ];
 
+/// The limits of an export of a server, and what they held back.
+fn rates(one: &OneExport) -> Option<&RateReport> {
+    one.export.as_ref().map(|export| &export.rates)
+}
+
 /// Of an export, or a file of a mount. Labels: `level`, `cache`, `export`, `class`.
 pub(crate) const EXPORT: &[Metric<OneExport>] = &[
     metric("export_size_bytes", Gauge, "Size of the export", |it| {
@@ -245,6 +251,34 @@ pub(crate) const EXPORT: &[Metric<OneExport>] = &[
                 .as_ref()
                 .map_or(Value::Unknown, |export| export.connections.into())
         },
+    ),
+    metric(
+        "export_requests_limit",
+        Gauge,
+        "Requests a second that the export is served at most, iops=",
+        |it| rates(it).and_then(|rates| rates.iops_limit).into(),
+    ),
+    metric(
+        "export_bandwidth_limit_bytes",
+        Gauge,
+        "Bytes a second that the export is served at most, bandwidth=",
+        |it| {
+            rates(it)
+                .and_then(|rates| rates.bandwidth_limit_bytes)
+                .into()
+        },
+    ),
+    metric(
+        "export_delayed_requests",
+        Counter,
+        "Requests that waited for their turn at these limits",
+        |it| rates(it).map(|rates| rates.delayed_requests).into(),
+    ),
+    metric(
+        "export_delayed_seconds",
+        Counter,
+        "How long they waited, taken together",
+        |it| rates(it).map(|rates| rates.delayed_seconds).into(),
     ),
     metric(
         "export_blind",

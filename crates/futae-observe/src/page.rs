@@ -89,6 +89,7 @@ fn hits(snapshot: &Snapshot, volumes: &[OneExport], history: &History) -> String
         "hits",
         "misses",
         "errors",
+        "delayed",
     ];
     let mut table = Table::new("hits", "Requests", &heads);
     let ratio = |hits: u64, requests: u64| (requests > 0).then(|| hits as f64 / requests as f64);
@@ -104,6 +105,7 @@ fn hits(snapshot: &Snapshot, volumes: &[OneExport], history: &History) -> String
                 Cell::count("hits", volume.hits),
                 Cell::count("misses", volume.misses),
                 Cell::count("errors", volume.errors),
+                delayed(one),
             ],
         );
     }
@@ -121,17 +123,26 @@ fn hits(snapshot: &Snapshot, volumes: &[OneExport], history: &History) -> String
                 Cell::count("hits", counters.hits),
                 Cell::count("misses", counters.misses),
                 Cell::count("errors", cache.engine.errors),
+                Cell::text("", ""),
             ],
         );
     }
     let sentence = match snapshot.server {
         Some(_) => {
             "Blocks, since the start. What a guest finds in its own cache is not asked for here: these are the requests that missed above, \
-             and the hits among them are lower hits."
+             and the hits among them are lower hits. Delayed: requests that waited, since the export has a limit a second."
         }
         None => "Blocks, since the start. The misses go to the store below.",
     };
     table.html(sentence)
+}
+
+/// Requests that waited since the export is served no more in a second.
+fn delayed(one: &OneExport) -> Cell {
+    one.export.as_ref().map_or_else(
+        || Cell::text("", ""),
+        |export| Cell::count("delayed_requests", export.rates.delayed_requests),
+    )
 }
 
 fn told(snapshot: &Snapshot) -> String {

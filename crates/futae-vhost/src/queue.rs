@@ -15,7 +15,7 @@ use crate::room::Room;
 use crate::submit::{Filled, Submitter};
 use crate::traffic::Traffic;
 use futae_engine::Operation;
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::fs::File;
@@ -30,6 +30,8 @@ use vm_memory::{Bytes, GuestAddress, GuestAddressSpace, GuestMemoryMmap};
 const LOOK_BEFORE_SLEEP: Duration = Duration::from_micros(50);
 /// A request that comes within this of the one before it promises another such one.
 const CLOSE: Duration = Duration::from_micros(150);
+/// The shortest wait for room that comes with time.
+const WAIT_MIN: Duration = Duration::from_millis(1);
 /// Requests that are taken before what is done is put into the used ring.
 const BATCH_MAX: usize = 64;
 
@@ -452,7 +454,10 @@ impl Worker {
             {
                 fds.push(PollFd::from_borrowed_fd(bell, PollFlags::IN));
             }
-            match poll(&mut fds, None) {
+            let wait = self.start.room.wait().filter(|_| self.is_held_back);
+            let wait = wait.map(|wait| wait.max(WAIT_MIN));
+            let wait = wait.and_then(|wait| Timespec::try_from(wait).ok());
+            match poll(&mut fds, wait.as_ref()) {
                 Ok(_) => {
                     rung = !fds[0].revents().is_empty();
                     let other = fds.get(1).is_some_and(|fd| !fd.revents().is_empty());

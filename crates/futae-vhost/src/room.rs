@@ -1,6 +1,7 @@
 //! Room for requests: how much may be under way.
 
 use rustix::fd::BorrowedFd;
+use std::time::Duration;
 
 /// What bounds the requests of one queue. All its methods are called by the queue's thread.
 pub trait Room: Send {
@@ -8,6 +9,10 @@ pub trait Room: Send {
     fn take(&mut self, bytes: u64) -> bool;
     /// Gives the room of one request back.
     fn give_back(&mut self, bytes: u64);
+    /// After [`Self::take`] refused: when to try again though no bell rings, if so.
+    fn wait(&self) -> Option<Duration> {
+        None
+    }
     /// Gives back what is not needed, since the queue is about to sleep.
     fn rest(&mut self);
     /// What becomes readable when to try again; none if [`Self::take`] never refuses.

@@ -20,6 +20,8 @@ use victim::{Seen, Victim};
 
 /// Milliseconds that 99 of 100 hits may take at most.
 pub const P99_MS_MAX: f64 = 10.0;
+/// What is left of the honest client's rate at least, where the attackers take no processor time to speak of.
+pub const RATE_KEPT_MIN: f64 = 0.8;
 /// Milliseconds that no hit may exceed.
 pub const WORST_MS_MAX: f64 = 100.0;
 /// Bytes of the honest client's volume, all of which it reads again and again.
@@ -142,6 +144,10 @@ impl Settings {
                 .arg("--export")
                 .arg(format!("{name}={}", image.display()));
         }
+        if attack == Attack::Crowd {
+            let most = (attacks::CROWD + 48).to_string();
+            command.args(["--connections-max", &most]);
+        }
         if attack.is_by_store() {
             let uri = format!(
                 "endless=nbd+unix:///endless?socket={}",
@@ -235,6 +241,9 @@ fn beyond(row: &Row, seen: &Seen) -> Vec<String> {
         let mib = |bytes: u64| bytes >> 20;
         let (peak, most) = (mib(row.peak_bytes), mib(row.peak_bytes_max));
         beyond.push(format!("memory {peak} MiB > {most} MiB"));
+    }
+    if row.attack == Attack::Crowd.name() && row.rate_kept < RATE_KEPT_MIN {
+        beyond.push(format!("rate {:.2} < {RATE_KEPT_MIN}", row.rate_kept));
     }
     if row.killed {
         beyond.push("killed for its memory".to_owned());

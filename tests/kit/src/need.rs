@@ -19,6 +19,8 @@ pub enum Need {
     Root,
     /// FUSE over io_uring: a kernel that has it, and the right to switch it on.
     Rings,
+    /// A Debian with its systemd in namespaces of its own: root, control groups of the second version, and Debian's packages.
+    Systemd,
     /// Guests in QEMU: the program, and Debian's packages of their kernels.
     Qemu,
     /// The programs that `scripts/install-deps test` installs: fio, nbdkit, chromium, nginx and others.
@@ -49,10 +51,11 @@ const NOT_OF_ALL: [Need; 3] = [Need::Python, Need::Traces, Need::Vsock];
 
 impl Need {
     /// Everything that can be declared.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Fuse,
         Self::Root,
         Self::Rings,
+        Self::Systemd,
         Self::Qemu,
         Self::Tools,
         Self::Loop,
@@ -73,6 +76,7 @@ impl Need {
             Self::Fuse => "fuse",
             Self::Root => "root",
             Self::Rings => "rings",
+            Self::Systemd => "systemd",
             Self::Qemu => "qemu",
             Self::Tools => "tools",
             Self::Loop => "loop",

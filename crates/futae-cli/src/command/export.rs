@@ -25,6 +25,7 @@ enum Order {
     Add(Add),
     Remove(Remove),
     Resize(Resize),
+    Limit(Limit),
     Lengthen(Lengthen),
 }
 
@@ -37,7 +38,7 @@ struct Add {
     /// The control socket of the server: unix:PATH or PATH
     control: String,
     /// The export, as for --export of `futae serve`:
-    /// `NAME=SOURCE[,share=SIZE][,class=local|remote|CLASS][,connections=N][,requests=N][,protected][,read-only]`. The server
+    /// `NAME=SOURCE[,share=SIZE][,class=local|remote|CLASS][,connections=N][,requests=N][,iops=N][,bandwidth=SIZE][,protected][,read-only]`. The server
     /// opens a relative SOURCE in its own directory
     export: String,
 }
@@ -70,6 +71,24 @@ struct Resize {
     size: Size,
 }
 
+/// Change how much the clients of an export are served in a second
+///
+/// A limit that is not given is lifted. Requests that wait are looked at anew. With --config the limits of the file come back at
+/// the next SIGHUP.
+#[derive(clap::Args)]
+struct Limit {
+    /// The control socket of the server: unix:PATH or PATH
+    control: String,
+    /// The export
+    export: String,
+    /// Requests a second
+    #[arg(long, value_name = "N")]
+    iops: Option<u64>,
+    /// Bytes a second of READ, WRITE and demotions, e.g. 64MiB
+    #[arg(long, value_name = "SIZE")]
+    bandwidth: Option<Size>,
+}
+
 /// Take over the new size of an image or device that was made longer
 ///
 /// Make the image longer first (`truncate -s +4G vm1.img`, `lvextend`). A guest whose disk is a vhost-user socket then sees
@@ -93,6 +112,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         Order::Add(order) => order.run(),
         Order::Remove(order) => order.run(),
         Order::Resize(order) => order.run(),
+        Order::Limit(order) => order.run(),
         Order::Lengthen(order) => order.run(),
     }?;
     writeln!(std::io::stdout().lock(), "{said}")?;
@@ -145,6 +165,27 @@ impl Lengthen {
             Some(count) => format!("{count} guests were told"),
         };
         Ok(format!("{export}: {before}, now {after}; {told}"))
+    }
+}
+
+impl Limit {
+    fn run(&self) -> Result<String, Failure> {
+        let Self {
+            export,
+            iops,
+            bandwidth,
+            ..
+        } = self;
+        let line = json!({ "command": "export-limit", "export": export, "iops": iops, "bandwidth": bandwidth });
+        ask(&control_path(&self.control), &line)?;
+        let iops = iops.map(|iops| format!("{iops} requests"));
+        let bandwidth = bandwidth.map(|size| size.to_string());
+        let limits: Vec<String> = iops.into_iter().chain(bandwidth).collect();
+        Ok(if limits.is_empty() {
+            format!("{export}: no limit")
+        } else {
+            format!("{export}: at most {} a second", limits.join(" and "))
+        })
     }
 }
 

@@ -4,9 +4,11 @@ mod check;
 mod config;
 mod descriptors;
 mod evictions;
+mod filter;
 mod memory;
 mod opener;
 mod plan;
+mod privileges;
 mod reload;
 mod remarks;
 mod service;
@@ -26,6 +28,7 @@ use futae_observe::Snapshot;
 use futae_units::Size;
 use memory::MemoryArgs;
 use plan::Plan;
+use privileges::PrivilegeArgs;
 use reload::Running;
 use rustix::system::uname;
 use serde_json::json;
@@ -60,11 +63,12 @@ pub struct Args {
     #[arg(long)]
     policy: Option<String>,
     /// An export:
-    /// `NAME=SOURCE[,share=SIZE][,class=local|remote|CLASS][,connections=N][,requests=N][,protected][,read-only]`. SOURCE is a file,
+    /// `NAME=SOURCE[,share=SIZE][,class=local|remote|CLASS][,connections=N][,requests=N][,iops=N][,bandwidth=SIZE][,protected][,read-only]`. SOURCE is a file,
     /// a block device or an NBD address. An export with a share has a cache of that size of its own;
     /// the other exports share the rest. The policy `cost` groups stores by class; the default is remote for
     /// NBD addresses and local for others. The policy `directory` evicts blocks of protected exports last.
-    /// connections and requests limit the connections of the export and the requests that they have in flight
+    /// connections and requests limit the connections of the export and the requests that they have in flight; iops and
+    /// bandwidth how many requests, and how many bytes of READ, WRITE and demotions, they are served in a second
     #[arg(
         long = "export",
         value_name = "NAME=SOURCE",
@@ -119,6 +123,8 @@ pub struct Args {
     writes: WriteArgs,
     #[command(flatten)]
     unclean: UncleanArgs,
+    #[command(flatten)]
+    privileges: PrivilegeArgs,
     #[command(flatten)]
     memory: MemoryArgs,
     #[command(flatten)]
@@ -176,6 +182,7 @@ impl Args {
 /// Serves until SIGTERM or SIGINT.
 pub fn run(args: &Args) -> Result<(), Failure> {
     let plan = Plan::new(args)?;
+    args.privileges.check()?;
     // Before anything exists that a signal would leave behind.
     let mut signals = Signals::new([SIGTERM, SIGINT])?;
     if args.file.is_some() {
@@ -204,6 +211,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let observing = plan
         .observe
         .start(args.insecure_tcp, move || Snapshot::of_server(watched()))?;
+    args.privileges.give_up()?;
     announce(&server, &observing, args.json)?;
     service::ready(&server);
     let signal = signals.forever().find(|&signal| {

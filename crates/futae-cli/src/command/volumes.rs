@@ -3,6 +3,7 @@
 use crate::failure::Failure;
 use anyhow::Context;
 use futae_engine::{FileStore, Store};
+use futae_host::RateLimits;
 use futae_nbd::NbdUri;
 use futae_nbd_store::NbdStore;
 use futae_policy::{Argument, Class, PolicySpec, Trait};
@@ -129,6 +130,8 @@ pub(super) struct VolumeSpec {
     pub connections: Option<usize>,
     /// Requests that these may have under way together.
     pub requests: Option<usize>,
+    /// What these are served in a second.
+    pub rates: RateLimits,
 }
 
 impl VolumeSpec {
@@ -143,6 +146,7 @@ impl VolumeSpec {
             read_only: false,
             connections: None,
             requests: None,
+            rates: RateLimits::default(),
         }
     }
 
@@ -150,11 +154,16 @@ impl VolumeSpec {
     pub fn new(what: &str, name: &str, text: &str) -> Result<Self, String> {
         let (mut share, mut read_only, mut is_protected, mut class) = (None, false, false, None);
         let (mut connections, mut requests) = (None, None);
-        let quota = |option: &str, text: &str| match text.parse() {
+        let (mut iops, mut bandwidth) = (None, None);
+        let number = |option: &str, text: &str| match text.parse::<u64>() {
             Ok(number) if number > 0 => Ok(Some(number)),
             _ => Err(format!(
                 "{what} {name}: {option}={text}: write a number from 1 on"
             )),
+        };
+        let quota = |option: &str, text: &str| {
+            let number = number(option, text)?;
+            Ok::<_, String>(number.and_then(|number| usize::try_from(number).ok()))
         };
         let mut rest = text;
         // From the end, so that a file's name may have commas in it.
@@ -169,17 +178,23 @@ impl VolumeSpec {
             } else if let Some(of) = option.strip_prefix("class=") {
                 let of = StoreClass::new(of);
                 class = Some(of.map_err(|error| format!("{what} {name}: {error}"))?);
-            } else if let Some(number) = option.strip_prefix("connections=") {
-                connections = quota("connections", number)?;
-            } else if let Some(number) = option.strip_prefix("requests=") {
-                requests = quota("requests", number)?;
+            } else if let Some(text) = option.strip_prefix("connections=") {
+                connections = quota("connections", text)?;
+            } else if let Some(text) = option.strip_prefix("requests=") {
+                requests = quota("requests", text)?;
+            } else if let Some(text) = option.strip_prefix("iops=") {
+                iops = number("iops", text)?;
+            } else if let Some(size) = option.strip_prefix("bandwidth=") {
+                let size = size.parse();
+                bandwidth =
+                    Some(size.map_err(|error| format!("{what} {name}: bandwidth: {error}"))?);
             } else if Path::new(rest).exists() {
                 break;
             } else {
                 return Err(format!(
                     "{what} {name}: {option:?} is not an option, and no file is named {rest:?}; \
-                     the options are share=SIZE, class=local|remote|NAME, connections=N, requests=N, \
-                     protected and read-only"
+                     the options are share=SIZE, class=local|remote|NAME, connections=N, requests=N, iops=N, \
+                     bandwidth=SIZE, protected and read-only"
                 ));
             }
             rest = before;
@@ -190,6 +205,8 @@ impl VolumeSpec {
             ));
         }
         let source = Source::new(rest).map_err(|error| format!("{what} {name}: {error}"))?;
+        let rates = RateLimits::new(iops, bandwidth);
+        let rates = rates.map_err(|error| format!("{what} {name}: {error}"))?;
         let plain = Self::plain(name, source);
         Ok(Self {
             class: class.unwrap_or(plain.class),
@@ -198,6 +215,7 @@ impl VolumeSpec {
             read_only,
             connections,
             requests,
+            rates,
             ..plain
         })
     }
@@ -340,7 +358,9 @@ mod tests {
 
     #[test]
     fn volumes_are_read_as_written() {
-        let spec = volume("disk.img,share=1GiB,protected,connections=2,requests=9,read-only");
+        let spec = volume(
+            "disk.img,share=1GiB,protected,connections=2,iops=100,bandwidth=8MiB,requests=9,read-only",
+        );
         let file = |path: &str| VolumeSpec::plain("a", Source::File(path.into()));
         let expected = VolumeSpec {
             share: Some(Size::Bytes(1 << 30)),
@@ -348,6 +368,10 @@ mod tests {
             is_protected: true,
             connections: Some(2),
             requests: Some(9),
+            rates: RateLimits {
+                iops: Some(100),
+                bandwidth_bytes: Some(8 << 20),
+            },
             ..file("disk.img")
         };
         assert_eq!(spec, Ok(expected));
@@ -363,6 +387,10 @@ mod tests {
             "",
             "x,share=lots",
             "x,readonly",
+            "x,iops=0",
+            "x,iops=many",
+            "x,bandwidth=0",
+            "x,bandwidth=1.5",
             "x,class=",
             "x,class=far away",
             "nbd://",

@@ -9,7 +9,7 @@ use futae_engine::{
     Request, Store,
 };
 use futae_guest::{Mount, MountError, MountOptions, ShownFile, TransportChoice};
-use futae_host::{Export, Listen, Server, ServerOptions};
+use futae_host::{Export, Listen, RateLimits, Server, ServerOptions};
 use futae_nbd::NbdUri;
 use futae_nbd_store::NbdStore;
 use futae_policy::{Class, Kind, Trait, VolumeId};
@@ -153,6 +153,7 @@ fn serve(
         read_only: false,
         connections_max: None,
         requests_max: None,
+        rates: RateLimits::default(),
     };
     Ok(Server::start(options, vec![export])?)
 }

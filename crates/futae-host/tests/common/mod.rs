@@ -11,7 +11,7 @@ pub use futae_testkit::store::{MemoryStore, StoreEvent};
 pub use futae_testkit::wait::eventually;
 
 use futae_engine::{Engine, EngineOptions, OnEviction};
-use futae_host::{Export, Listen, Server, ServerOptions};
+use futae_host::{Export, Listen, RateLimits, Server, ServerOptions};
 use futae_nbd::ClientWish;
 use futae_policy::{Class, PolicySpec};
 use std::path::PathBuf;
@@ -58,6 +58,7 @@ pub fn export(engine: &Arc<Engine>, name: &str, store: &Arc<MemoryStore>) -> Exp
         read_only: false,
         connections_max: None,
         requests_max: None,
+        rates: RateLimits::default(),
     }
 }
 

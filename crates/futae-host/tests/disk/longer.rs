@@ -4,7 +4,7 @@ use crate::common;
 use crate::rig::{BAD, DONE, IN, OUT};
 use crate::ring::{RingClient, Wish};
 use futae_engine::{FileStore, Store};
-use futae_host::{Export, Gate, Listen, Server, ServerOptions};
+use futae_host::{Export, Gate, Listen, RateLimits, Server, ServerOptions};
 use futae_policy::Class;
 use futae_testkit::wait::eventually;
 use std::fs::File;
@@ -38,6 +38,7 @@ fn guests_hear_of_a_longer_disk_at_once_and_can_use_all_of_it() {
         read_only: false,
         connections_max: None,
         requests_max: None,
+        rates: RateLimits::default(),
     };
     let gate = Gate {
         export: Some("disk".to_owned()),

@@ -10,6 +10,7 @@ mod ring;
 
 use crate::ring::{DATA_BYTES, READ_ONLY, RingClient, SLOTS, Wish};
 use common::StoreEvent;
+use futae_host::RateLimits;
 use futae_testkit::wait::eventually;
 use rig::{
     BAD, DISCARD, DONE, FLUSH, GET_ID, IN, OUT, Rig, SECTOR, SIZE, UNKNOWN, WRITE_ZEROES, stamped,
@@ -50,6 +51,43 @@ fn every_kind_of_request_does_what_it_says() {
     let beside = queue.request(IN, 72, &[], 4096).data;
     assert_eq!(beside, stamped(72 * SECTOR as u64, 4096));
     assert_eq!(queue.request(77, 0, &[], 512).status, UNKNOWN);
+    rig.finish(client);
+}
+
+#[test]
+fn requests_beyond_the_rate_of_a_disk_wait_and_those_of_others_do_not() {
+    let rig = Rig::new();
+    let mut client = rig.client(Wish::default());
+    let mut honest = RingClient::connect(&rig.honest.socket, Wish::default()).expect("a disk");
+    let limits = RateLimits {
+        iops: Some(30),
+        ..RateLimits::default()
+    };
+    assert!(rig.server.set_rates("open", limits).expect("there"));
+    let queue = &mut client.queues[0];
+    for slot in 0..8 {
+        queue.ask(slot, IN, 8, &[], 4096);
+    }
+    queue.publish();
+    // A tenth of a second's worth, and one.
+    for _ in 0..4 {
+        assert_eq!(queue.answer().status, DONE);
+    }
+    let delayed = || rig.server.status().exports[0].rates.delayed_requests;
+    eventually("the next one waits", || delayed() == 1);
+    for _ in 0..100 {
+        assert_eq!(honest.queues[0].request(IN, 8, &[], 4096).status, DONE);
+    }
+    assert!(!queue.has_answered());
+    assert!(
+        rig.server
+            .set_rates("open", RateLimits::default())
+            .expect("there")
+    );
+    for _ in 0..4 {
+        assert_eq!(queue.answer().data, stamped(4096, 4096));
+    }
+    drop(honest);
     rig.finish(client);
 }
 

@@ -3,10 +3,11 @@
 use crate::common::{self, MemoryStore};
 use crate::ring::{RingClient, Wish};
 use futae_engine::Engine;
-use futae_host::{Gate, Listen, Server, ServerOptions};
+use futae_host::{Clock, Gate, Listen, Server, ServerOptions};
 use futae_testkit::wait::eventually;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 use tempfile::TempDir;
 
 pub const IN: u32 = 0;
@@ -70,6 +71,8 @@ impl Rig {
         });
         let options = ServerOptions {
             gates: gates.collect(),
+            // For limits a second, of which nothing is ever paid.
+            clock: Clock::new(|| Duration::from_secs(10)),
             ..ServerOptions::default()
         };
         let exports = disks.iter().map(|(export, _)| export.clone()).collect();

@@ -18,6 +18,8 @@ use std::time::Duration;
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 /// Connections of the attacks that open many.
 const CONNECTIONS: usize = 512;
+/// Connections of the largest of them.
+pub(super) const CROWD: usize = 2000;
 /// Requests under way of the storms.
 const DEPTH: u64 = 16;
 const FILL_BYTES: u32 = 1 << 20;
@@ -35,6 +37,8 @@ pub enum Attack {
     Unread,
     /// 512 connections that say nothing, and connects in a loop.
     Idle,
+    /// 2,000 connections: handshakes that are never finished, and the longest requests, whose replies nobody reads.
+    Crowd,
     /// An agent whose frames name the whole volume 8,192 times.
     HostileAgent,
     /// A store that answers a READ with data without end.
@@ -45,12 +49,13 @@ pub enum Attack {
 
 impl Attack {
     /// All, in the order of the table.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Cache,
         Self::Trim,
         Self::WriteZeroes,
         Self::Unread,
         Self::Idle,
+        Self::Crowd,
         Self::HostileAgent,
         Self::EndlessData,
         Self::EndlessExtents,
@@ -71,6 +76,7 @@ impl Attack {
             Self::WriteZeroes => "write-zeroes",
             Self::Unread => "unread",
             Self::Idle => "idle",
+            Self::Crowd => "crowd",
             Self::HostileAgent => "hostile-agent",
             Self::EndlessData => "endless-data",
             Self::EndlessExtents => "endless-extents",
@@ -114,6 +120,7 @@ fn parts<'a>(attack: Attack, ground: &'a Ground, is_over: &'a AtomicBool) -> Vec
             let knock = move || again(is_over, || knock(socket));
             vec![Box::new(move || idle(socket, is_over)), Box::new(knock)]
         }
+        Attack::Crowd => vec![Box::new(move || crowd(socket, is_over))],
         Attack::HostileAgent => {
             vec![Box::new(move || {
                 again(is_over, || agent(&ground.feed, is_over));
@@ -224,6 +231,40 @@ fn idle(socket: &Path, is_over: &AtomicBool) {
             0 => UnixStream::connect(socket).ok(),
             _ => enter(socket, "hostile", false).ok(),
         });
+    }
+    wait(is_over);
+}
+
+/// All that a client may be slow with, on as many connections as the server was told to take.
+fn crowd(socket: &Path, is_over: &AtomicBool) {
+    const LONGEST: u32 = 32 << 20;
+    let header = |command| RequestHeader::new(command, 1, 0, LONGEST).encode();
+    let mut held = Vec::new();
+    for number in 0..CROWD {
+        if is_over.load(Relaxed) {
+            return;
+        }
+        let stream = match number % 4 {
+            // Says that it is a client, and no more.
+            0 => UnixStream::connect(socket).and_then(|mut stream| {
+                stream.write_all(&[0, 0, 0, 3])?;
+                Ok(stream)
+            }),
+            _ => enter(socket, "hostile", false).map_err(std::io::Error::other),
+        };
+        let Ok(mut stream) = stream else {
+            continue;
+        };
+        let asked: Vec<u8> = match number % 4 {
+            0 => Vec::new(),
+            1 => (0..64).flat_map(|_| header(Command::Read)).collect(),
+            2 => [&header(Command::Write)[..], &[0; 4096]].concat(),
+            // Half of a request.
+            _ => header(Command::Read)[..14].to_vec(),
+        };
+        // A server that does not read on has what it wants of this connection.
+        let _ = stream.write_all(&asked);
+        held.push(stream);
     }
     wait(is_over);
 }

@@ -6,6 +6,7 @@ use crate::failure::Failure;
 use anyhow::Context;
 use futae_engine::{FileStore, OnEviction, Store};
 use futae_guest::default_file_name;
+use futae_host::RateLimits;
 use futae_nbd::NbdUri;
 use futae_nbd_store::NbdStore;
 use futae_units::Size;
@@ -74,9 +75,12 @@ fn volume(args: &Args, name: &str, text: &str) -> Result<VolumeSpec, Failure> {
              mount it by itself"
         )));
     }
-    if volume.connections.is_some() || volume.requests.is_some() {
+    let is_limited = volume.connections.is_some()
+        || volume.requests.is_some()
+        || volume.rates != RateLimits::default();
+    if is_limited {
         return Err(Failure::usage(format!(
-            "volume {name}: connections=N and requests=N are for futae serve; leave them out"
+            "volume {name}: connections=N, requests=N, iops=N and bandwidth=SIZE are for futae serve; leave them out"
         )));
     }
     Ok(volume)

@@ -12,7 +12,14 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 /// What an `[[export]]` may have that stands in its `--export`, with a value.
-const EXPORT_OPTIONS: [&str; 4] = ["share", "class", "connections", "requests"];
+const EXPORT_OPTIONS: [&str; 6] = [
+    "share",
+    "class",
+    "connections",
+    "requests",
+    "iops",
+    "bandwidth",
+];
 /// The same without a value.
 const EXPORT_FLAGS: [&str; 2] = ["protected", "read-only"];
 /// Options that may stand in an `[[export]]`, and then are of that export.

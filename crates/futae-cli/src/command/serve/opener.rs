@@ -154,6 +154,7 @@ impl Opener {
             read_only: spec.read_only,
             connections_max: spec.connections,
             requests_max: spec.requests,
+            rates: spec.rates,
         })
     }
 

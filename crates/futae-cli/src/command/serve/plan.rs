@@ -26,7 +26,7 @@ pub(super) fn export(text: &str) -> Result<VolumeSpec, String> {
         .ok_or_else(|| {
             format!(
                 "--export {text}: write NAME=SOURCE[,share=SIZE][,class=local|remote|NAME]\
-                 [,connections=N][,requests=N][,protected][,read-only]"
+                 [,connections=N][,requests=N][,iops=N][,bandwidth=SIZE][,protected][,read-only]"
             )
         })?;
     VolumeSpec::new("export", name, rest)

@@ -47,6 +47,7 @@ impl Running {
         let resized = resize_all(&plan, server);
         let added = self.add_missing(&plan, server);
         let changed = change_policy(&plan, server);
+        let limited = limit_all(&plan, server);
         let path = new.path().display();
         let mut waits = self.waits(&new, &plan.exports);
         waits.retain(|what| tls.is_none() || !what.starts_with("tls-"));
@@ -59,8 +60,9 @@ impl Running {
             removed,
             resized,
             policies = changed,
+            limited,
             waits,
-            "{path} read again: {added} exports added, {removed} removed, {resized} caches resized, {changed} with another \
+            "{path} read again: {added} exports added, {removed} removed, {limited} with other limits a second, {resized} caches resized, {changed} with another \
              policy, {waits} changes need a restart"
         );
     }
@@ -101,7 +103,7 @@ impl Running {
         let keys = keys.map(|key| format!("{key} has changed"));
         let changed = exports.iter().filter(|export| {
             let old = self.opener.spec_of(&export.name);
-            old.is_some_and(|old| !is_same_but_for_size(&old, export))
+            old.is_some_and(|old| !is_same_but_for_amounts(&old, export))
         });
         let changed = changed.map(|export| format!("export {} has changed", export.name));
         keys.chain(changed).collect()
@@ -174,14 +176,30 @@ fn change_policy(plan: &Plan, server: &Server) -> usize {
     changed
 }
 
-/// Whether all is as it was, but for the size of a cache of its own.
-fn is_same_but_for_size(old: &VolumeSpec, new: &VolumeSpec) -> bool {
+/// Gives every export the limits that it has in the plan, and says how many had others.
+fn limit_all(plan: &Plan, server: &Server) -> usize {
+    let there = server.export_names();
+    let specs = plan.exports.iter();
+    let specs = specs.filter(|spec| there.contains(&spec.name));
+    let set = |spec: &&VolumeSpec| match server.set_rates(&spec.name, spec.rates) {
+        Ok(has_changed) => has_changed,
+        Err(problem) => {
+            error!(export = spec.name, "{problem}");
+            false
+        }
+    };
+    specs.filter(set).count()
+}
+
+/// Whether all is as it was, but for the size of a cache of its own and for rates.
+fn is_same_but_for_amounts(old: &VolumeSpec, new: &VolumeSpec) -> bool {
     let old = VolumeSpec {
         // A cache of its own that is new, or gone, is more than another size.
         share: match (old.share, new.share) {
             (Some(_), Some(new)) => Some(new),
             (old, _) => old,
         },
+        rates: new.rates,
         ..old.clone()
     };
     old == *new
@@ -196,10 +214,11 @@ mod tests {
     }
 
     #[test]
-    fn a_size_of_a_cache_is_no_change_of_its_export() {
-        let same = |old, new| is_same_but_for_size(&spec(old), &spec(new));
+    fn a_size_of_a_cache_or_a_rate_is_no_change_of_its_export() {
+        let same = |old, new| is_same_but_for_amounts(&spec(old), &spec(new));
         assert!(same("a=/a,share=4KiB", "a=/a,share=8KiB"));
         assert!(same("a=/a", "a=/a"));
+        assert!(same("a=/a,iops=5", "a=/a,bandwidth=1MiB"));
         for new in ["a=/a", "a=/b,share=4KiB", "a=/a,share=4KiB,read-only"] {
             assert!(!same("a=/a,share=4KiB", new), "{new}");
         }

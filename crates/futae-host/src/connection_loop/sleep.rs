@@ -1,0 +1,106 @@
+//! How a connection waits.
+
+use super::ConnectionLoop;
+use crate::intake::Filled;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long to look for the next request before going to sleep.
+const LOOK_BEFORE_SLEEP: Duration = Duration::from_micros(30);
+/// A request that comes within this of the reply before it promises another such one.
+const CLOSE: Duration = Duration::from_micros(150);
+/// How often a connection that holds much, or waits for room, looks at what others need.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+impl ConnectionLoop<'_, '_> {
+    /// Waits for the next request when there is nothing else to do. Going to sleep and being woken
+    /// takes longer than a client that asks for one block at a time needs to ask for the next, so
+    /// as long as requests follow closely it looks for a moment before it sleeps, and lets others
+    /// run in between.
+    pub(super) fn wait_for_request(&mut self) -> io::Result<Filled> {
+        let begin = Instant::now();
+        while self.follows_closely && begin.elapsed() < LOOK_BEFORE_SLEEP {
+            match self.intake.fill(self.wire, false)? {
+                Filled::WouldBlock => std::thread::yield_now(),
+                filled => return Ok(filled),
+            }
+        }
+        // What is granted is kept while requests follow closely, and not over a long wait.
+        self.account.trim();
+        let may_wait = !self.account.has_grant();
+        let filled = self.intake.fill(self.wire, may_wait);
+        self.follows_closely = begin.elapsed() < CLOSE;
+        filled
+    }
+
+    /// Waits until the socket can go on or the cache is done with something.
+    pub(super) fn sleep(&mut self) {
+        if self.in_flight > 0 && !self.mailbox.may_sleep() {
+            return;
+        }
+        let mut wanted = PollFlags::empty();
+        wanted.set(PollFlags::IN, self.may_receive());
+        wanted.set(PollFlags::OUT, self.has_unsent());
+        let mailbox = Arc::clone(&self.mailbox);
+        // A socket of which nothing is wanted would still report that its peer is gone, again and again, so it is left
+        // out, unless a request waits for room or for its turn: it need not be carried out for a client that is gone.
+        let is_watched = self.reading && self.is_held_back;
+        let mut fds = [
+            PollFd::from_borrowed_fd(mailbox.bell(), PollFlags::IN),
+            PollFd::from_borrowed_fd(self.wire.socket(), wanted),
+        ];
+        let count = if wanted.is_empty() && !is_watched {
+            1
+        } else {
+            2
+        };
+        match poll(&mut fds[..count], self.sleep_timeout().as_ref()) {
+            Ok(0) => self.waited_in_vain(),
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(_) => std::thread::sleep(Duration::from_millis(10)), // out of kernel memory
+        }
+        let is_gone = fds[1].revents().intersects(PollFlags::HUP | PollFlags::ERR);
+        // The bell may have been rung for an earlier sleep that something else ended.
+        let rung = fds[0].revents().contains(PollFlags::IN);
+        if rung || self.in_flight > 0 {
+            mailbox.awake(rung);
+        }
+        if is_gone && is_watched {
+            self.lose_peer();
+        }
+        let peers_turn = self.has_unsent() || self.intake.is_in_payload();
+        if self.account.is_stalled(peers_turn, self.limits.stall) {
+            self.lose_peer();
+        }
+    }
+
+    /// What is left of the time of a peer that has said goodbye.
+    fn farewell(&self) -> Option<Duration> {
+        let goodbye = self.goodbye.filter(|_| self.has_unsent())?;
+        Some(self.limits.linger.saturating_sub(goodbye.elapsed()))
+    }
+
+    fn waited_in_vain(&mut self) {
+        if self.farewell().is_some_and(|left| left.is_zero()) {
+            self.lose_peer();
+        }
+    }
+
+    /// How long the next request has to wait for its turn, if it has to.
+    fn turn_comes_in(&self) -> Option<Duration> {
+        let waits = self.reading && self.is_held_back;
+        self.session.rate.wait(&self.turn).filter(|_| waits)
+    }
+
+    /// How long to sleep before something must be looked at though nothing has happened.
+    fn sleep_timeout(&self) -> Option<Timespec> {
+        let looks = self.account.has_grant() || self.is_held_back;
+        let look = looks.then(|| LOOK_INTERVAL.min(self.limits.stall));
+        let waits = self.farewell().into_iter().chain(look);
+        let least = waits.chain(self.turn_comes_in()).min()?;
+        Timespec::try_from(least.max(Duration::from_millis(1))).ok()
+    }
+}

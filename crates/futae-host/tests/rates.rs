@@ -1,0 +1,174 @@
+//! Limits a second of one export, by a clock that only the test moves.
+
+mod common;
+
+use common::{Client, MemoryStore, engine, export, pattern};
+use futae_host::{Clock, Export, Listen, RateLimits, RateReport, Server, ServerOptions};
+use futae_nbd::ClientWish;
+use futae_testkit::wait::eventually;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+use tempfile::TempDir;
+
+const SIZE: usize = 1 << 20;
+
+/// A server of `slow`, with limits, and `free`, without.
+struct Rig {
+    milliseconds: Arc<AtomicU64>,
+    server: Server,
+    directory: TempDir,
+}
+
+impl Rig {
+    fn new(rates: RateLimits) -> Self {
+        let milliseconds = Arc::new(AtomicU64::new(10_000));
+        let shown = Arc::clone(&milliseconds);
+        let directory = tempfile::tempdir().expect("a directory");
+        let cache = engine("lru", 16);
+        let stores = [1, 2].map(|seed| MemoryStore::new(pattern(seed, SIZE)));
+        let options = ServerOptions {
+            listen: vec![Listen::Unix(directory.path().join("sock"))],
+            clock: Clock::new(move || Duration::from_millis(shown.load(Relaxed))),
+            ..ServerOptions::default()
+        };
+        let slow = Export {
+            rates,
+            ..export(&cache, "slow", &stores[0])
+        };
+        let exports = vec![slow, export(&cache, "free", &stores[1])];
+        let server = Server::start(options, exports).expect("a server");
+        Self {
+            milliseconds,
+            server,
+            directory,
+        }
+    }
+
+    fn client(&self, name: &str) -> Client {
+        let socket = self.directory.path().join("sock");
+        Client::unix(&socket, name, &ClientWish::default())
+    }
+
+    /// Requests that were carried out, of all exports.
+    fn served(&self) -> u64 {
+        self.server.status().traffic.requests
+    }
+
+    fn report(&self) -> RateReport {
+        self.server.status().exports[0].rates
+    }
+
+    /// A client of the other export is served so many requests, while the clock stands still.
+    fn others_are_served(&self, requests: u64) {
+        let mut client = self.client("free");
+        for _ in 0..requests {
+            client.read(0, 4096).expect("read");
+        }
+    }
+}
+
+/// Sends READs without waiting for their replies.
+fn ask(client: &mut Client, requests: u64, bytes: u32) {
+    for _ in 0..requests {
+        client.send_read(0, bytes);
+    }
+}
+
+fn iops(limit: u64) -> RateLimits {
+    RateLimits {
+        iops: Some(limit),
+        ..RateLimits::default()
+    }
+}
+
+#[test]
+fn requests_of_a_limited_export_wait_and_those_of_others_do_not() {
+    let rig = Rig::new(iops(50));
+    let mut client = rig.client("slow");
+    ask(&mut client, 100, 512);
+    // A tenth of a second's worth, and one.
+    eventually("a burst", || {
+        rig.served() == 6 && rig.report().delayed_requests == 1
+    });
+    rig.others_are_served(200);
+    assert_eq!(rig.served(), 206);
+    // A second's worth in a second.
+    for turn in 1..=50 {
+        rig.milliseconds.fetch_add(20, Relaxed);
+        eventually("its turn", || rig.served() == 206 + turn);
+    }
+    rig.others_are_served(100);
+    assert_eq!(rig.served(), 356);
+    let report = rig.report();
+    assert_eq!(
+        (report.iops_limit, report.bandwidth_limit_bytes),
+        (Some(50), None)
+    );
+    // One waits now: of those before it each but the burst has waited.
+    assert!(
+        report.delayed_requests >= 2 && report.delayed_seconds > 0.0,
+        "{report:?}"
+    );
+    assert_eq!(rig.server.status().exports[1].rates, RateReport::default());
+
+    // Another connection of the export gets no more.
+    let mut second = rig.client("slow");
+    ask(&mut second, 1, 512);
+    rig.others_are_served(10);
+    assert_eq!(rig.served(), 366);
+    assert!(
+        rig.server
+            .set_rates("slow", RateLimits::default())
+            .expect("there")
+    );
+    for _ in 0..100 {
+        assert_eq!(client.receive().error, None);
+    }
+    assert_eq!(second.receive().error, None);
+    assert_eq!(rig.served(), 100 + 1 + 310);
+    assert!(rig.server.set_rates("none", RateLimits::default()).is_err());
+}
+
+#[test]
+fn bytes_are_limited_whatever_the_requests() {
+    let rig = Rig::new(RateLimits {
+        bandwidth_bytes: Some(640 << 10),
+        ..RateLimits::default()
+    });
+    let mut client = rig.client("slow");
+    ask(&mut client, 64, 64 << 10);
+    eventually("a burst", || {
+        rig.served() == 2 && rig.report().delayed_requests == 1
+    });
+    for turn in 1..=20 {
+        rig.milliseconds.fetch_add(100, Relaxed);
+        eventually("its turn", || rig.served() == 2 + turn);
+    }
+    rig.others_are_served(100);
+    assert_eq!(rig.served(), 122);
+}
+
+#[test]
+fn a_client_that_leaves_is_not_waited_for_and_a_stop_answers_what_waits() {
+    let rig = Rig::new(iops(1));
+    let mut leaver = rig.client("slow");
+    ask(&mut leaver, 20, 512);
+    eventually("it waits", || rig.report().delayed_requests == 1);
+    let served = rig.served();
+    drop(leaver);
+    eventually("its connection ends", || {
+        rig.server.status().connections == 0
+    });
+    assert_eq!(rig.served(), served);
+
+    let mut client = rig.client("slow");
+    ask(&mut client, 20, 512);
+    eventually("it waits", || rig.report().delayed_requests == 2);
+    let report = rig.server.stop();
+    assert_eq!(report.abandoned_connections, 0);
+    for _ in 0..20 {
+        assert_eq!(client.receive().error, None);
+    }
+}

@@ -1,0 +1,201 @@
+//! What a server has given up once it serves: `--user` and `--seccomp`.
+
+use futae_testkit::nbd::Plain as Client;
+use futae_testkit::wait::eventually;
+use futae_tests::BLOCK;
+use futae_tests::binary::{futae, run};
+use futae_tests::process::Running;
+use futae_tests::stage::{EXPORT, Stage};
+use futae_tests::tools::{has_root, text};
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::Path;
+
+/// A field of the status of every thread of a process.
+fn of_threads(process: u32, field: &str) -> Vec<String> {
+    let threads = fs::read_dir(format!("/proc/{process}/task")).expect("it runs");
+    let statuses = threads
+        .flatten()
+        .filter_map(|thread| fs::read_to_string(thread.path().join("status")).ok());
+    let start = format!("{field}:");
+    let value = |status: String| {
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix(&start))
+            .map(str::trim);
+        line.expect("the field").to_owned()
+    };
+    statuses.map(value).collect()
+}
+
+fn serve(stage: &Stage, more: &[&str]) -> Running {
+    let export = format!("{EXPORT}={}", text(&stage.image));
+    let listen = format!("unix:{}", text(&stage.socket));
+    let control = format!("unix:{}", text(&stage.control));
+    let mut command = futae(&[
+        "serve", "--cache", "1MiB", "--policy", "lru", "--export", &export,
+    ]);
+    command
+        .args(["--listen", &listen, "--control", &control])
+        .args(more);
+    let mut server = Running::start("futae serve", command);
+    server.line();
+    server
+}
+
+fn write_and_read(socket: &Path, export: &str) {
+    let mut client = Client::connect(socket, export).expect("connected");
+    let data = vec![0x5a; BLOCK];
+    client.write(0, &data).expect("connected").expect("written");
+    client.flush().expect("connected").expect("flushed");
+    let read = client.read(0, BLOCK).expect("connected").expect("read");
+    assert_eq!(read, data);
+    // What the cache does not have, by io_uring.
+    for block in 1..64u64 {
+        client
+            .read(block * BLOCK as u64, BLOCK)
+            .expect("connected")
+            .expect("read");
+    }
+}
+
+#[test]
+fn a_server_goes_on_as_another_user_without_a_right_of_root() {
+    if !has_root() {
+        return;
+    }
+    let stage = Stage::new(64);
+    let place = stage.image.parent().expect("a directory");
+    // The user may pass, and own its images.
+    fs::set_permissions(place, fs::Permissions::from_mode(0o755)).expect("passable");
+    let (own, of_root) = (stage.path("own.img"), stage.path("root.img"));
+    for image in [&own, &of_root] {
+        fs::copy(&stage.image, image).expect("a copy");
+        fs::set_permissions(image, fs::Permissions::from_mode(0o600)).expect("private");
+    }
+    let nobody = run_id("-u", "nobody");
+    chown(&own, Some(nobody), None).expect("given away");
+    fs::set_permissions(&stage.image, fs::Permissions::from_mode(0o600)).expect("private");
+    let server = serve(&stage, &["--user", "nobody", "--seccomp"]);
+    for (field, expected) in [
+        ("Uid", format!("{nobody}\t{nobody}\t{nobody}\t{nobody}")),
+        ("CapEff", "0000000000000000".to_owned()),
+        ("CapPrm", "0000000000000000".to_owned()),
+        ("NoNewPrivs", "1".to_owned()),
+        ("Seccomp", "2".to_owned()),
+    ] {
+        let all = of_threads(server.id(), field);
+        assert!(
+            !all.is_empty() && all.iter().all(|value| *value == expected),
+            "{field}: {all:?}"
+        );
+    }
+    let groups = of_threads(server.id(), "Groups");
+    let group = run_id("-g", "nobody").to_string();
+    assert!(
+        groups
+            .iter()
+            .all(|groups| groups.split_whitespace().all(|one| one == group)),
+        "{groups:?}"
+    );
+    // The image of root was opened before.
+    write_and_read(&stage.socket, EXPORT);
+
+    let add = |export: &str| run(&["export", "add", text(&stage.control), export]);
+    let refused = add(&format!("root={}", text(&of_root)));
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(
+        !refused.status.success() && said.contains("Permission denied"),
+        "{said}"
+    );
+    let added = add(&format!("own={}", text(&own)));
+    assert!(added.status.success(), "{added:?}");
+    write_and_read(&stage.socket, "own");
+    let ended = server.stop();
+    assert!(ended.status.success(), "{ended:?}");
+    assert_eq!(fs::read(&own).expect("the image")[..BLOCK], [0x5a; BLOCK]);
+    // Its socket is left behind in a directory of root, and the next server takes the place.
+    let again = serve(&stage, &[]);
+    write_and_read(&stage.socket, EXPORT);
+    assert!(again.stop().status.success());
+}
+
+/// A number of a user, by id(1).
+fn run_id(what: &str, user: &str) -> u32 {
+    let output = futae_tests::tools::run("id", &[what, user]);
+    let number = String::from_utf8_lossy(&output.stdout).trim().parse();
+    number.expect("a number")
+}
+
+#[test]
+fn users_that_are_not_there_are_named() {
+    let stage = Stage::new(8);
+    let export = format!("{EXPORT}={}", text(&stage.image));
+    let listen = format!("unix:{}", text(&stage.socket));
+    let words = [
+        "serve",
+        "--cache",
+        "1MiB",
+        "--export",
+        &export,
+        "--listen",
+        &listen,
+        "--user",
+        "nemo-nusquam",
+    ];
+    let output = run(&words);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(
+        said.contains("--user nemo-nusquam: no user of this machine"),
+        "{said}"
+    );
+    assert!(!stage.socket.exists());
+}
+
+/// Everything that changes while a server runs works under the filter.
+#[test]
+fn a_filtered_server_is_told_and_reloaded() {
+    let stage = Stage::new(64);
+    let path = |name: &str| text(&stage.path(name)).to_owned();
+    let second = path("second.img");
+    fs::copy(&stage.image, &second).expect("a copy");
+    let file = stage.path("serve.toml");
+    let first = format!(
+        "cache = \"1MiB\"\nseccomp = true\nmetrics = \"unix:{}\"\nlisten = \"unix:{}\"\ncontrol = \"unix:{}\"\n\
+         [[export]]\nname = \"{EXPORT}\"\nsource = \"{}\"\n",
+        path("metrics.sock"),
+        text(&stage.socket),
+        text(&stage.control),
+        text(&stage.image)
+    );
+    fs::write(&file, &first).expect("a file");
+    let mut server = Running::start("futae serve", futae(&["serve", "--config", text(&file)]));
+    server.line();
+    assert!(
+        of_threads(server.id(), "Seccomp")
+            .iter()
+            .all(|mode| mode == "2")
+    );
+    fs::write(
+        &file,
+        format!("{first}[[export]]\nname = \"second\"\nsource = \"{second}\"\n"),
+    )
+    .expect("a file");
+    server.signal(rustix::process::Signal::HUP);
+    eventually("the second export", || {
+        Client::connect(&stage.socket, "second").is_ok()
+    });
+    write_and_read(&stage.socket, "second");
+    write_and_read(&stage.socket, EXPORT);
+    for order in [
+        &["export", "resize", text(&stage.control), EXPORT, "2MiB"][..],
+        &["policy", text(&stage.control), EXPORT, "arc"],
+        &["export", "remove", text(&stage.control), "second"],
+    ] {
+        let told = run(order);
+        assert!(told.status.success(), "{order:?}: {told:?}");
+    }
+    assert!(server.stop().status.success());
+    assert!(!stage.socket.exists(), "sockets are removed");
+}
