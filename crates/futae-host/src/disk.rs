@@ -52,8 +52,6 @@ pub(crate) fn serve(
         volume: export.volume,
         read_only: export.is_read_only(),
         serial: name.clone(),
-        // Guests that were migrated under load in tests broke down, and why is not known.
-        offers_dirty_log: false,
     };
     if tenant.find(&export.name).is_none() {
         // It was removed meanwhile.

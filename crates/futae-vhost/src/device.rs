@@ -40,8 +40,6 @@ pub struct Device {
     pub read_only: bool,
     /// The serial number, of which guests see the first 20 bytes.
     pub serial: String,
-    /// Offer to log which pages of the guest the device writes, without which hypervisors refuse to migrate a guest.
-    pub offers_dirty_log: bool,
 }
 
 impl Device {
@@ -64,8 +62,7 @@ impl Device {
             bits.extend([VIRTIO_BLK_F_DISCARD, VIRTIO_BLK_F_WRITE_ZEROES]);
         }
         let blk = bits.iter().fold(0, |all, bit| all | 1 << bit);
-        let log = if self.offers_dirty_log { F_LOG_ALL } else { 0 };
-        blk | log | F_PROTOCOL_FEATURES
+        blk | F_LOG_ALL | F_PROTOCOL_FEATURES
     }
 
     /// Whole sectors of the volume.

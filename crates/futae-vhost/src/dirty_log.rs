@@ -1,7 +1,11 @@
 //! Marks of the pages that the device wrote, for a frontend that migrates the guest.
+//!
+//! A page is marked after it was written: the frontend clears marks before it copies the pages, so a mark that came first
+//! might be gone when the data arrive. What a request brings is marked before the used ring shows the request, so a
+//! server that is killed in between leaves no answered request unmarked; the request is done again.
 
 use std::fs::File;
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicBool, AtomicU8};
 use std::sync::{Arc, PoisonError, RwLock};
 use vhost::vhost_user::message::VhostUserLog;
@@ -12,16 +16,22 @@ use vm_memory::{FileOffset, MmapRegion, VolatileMemory};
 const PAGE_BYTES: u64 = 4096;
 /// The longest log that is mapped: enough for 32 TiB of guest memory.
 const LOG_BYTES_MAX: u64 = 1 << 30;
+/// Bytes of the used ring before its entries: flags, and the index.
+const USED_HEADER_BYTES: u64 = 4;
+/// Bytes of one of its entries.
+const USED_ENTRY_BYTES: u64 = 8;
+/// Bytes of each of its 16-bit fields.
+const FIELD_BYTES: u64 = 2;
 
 /// The log of a session, which its queues share.
 #[derive(Default)]
 pub(crate) struct DirtyLog {
     is_on: AtomicBool,
-    bits: RwLock<Option<Arc<MmapRegion>>>,
+    bits: RwLock<Option<MmapRegion>>,
 }
 
 impl DirtyLog {
-    /// Takes the memory of the log.
+    /// Takes the memory of the log. Nothing is marked in the one before any more when this returns.
     pub(crate) fn set(&self, log: &VhostUserLog, file: File) -> Result<()> {
         let failed = |error: String| Error::ReqHandlerError(std::io::Error::other(error));
         let file_bytes = file.metadata().map_err(Error::ReqHandlerError)?.len();
@@ -32,7 +42,7 @@ impl DirtyLog {
         let offset = FileOffset::new(file, log.mmap_offset);
         let region = MmapRegion::from_file(offset, log.mmap_size as usize);
         let region = region.map_err(|error| failed(error.to_string()))?;
-        *self.bits.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(region));
+        *self.bits.write().unwrap_or_else(PoisonError::into_inner) = Some(region);
         Ok(())
     }
 
@@ -54,8 +64,182 @@ impl DirtyLog {
             let Ok(byte) = bits.get_atomic_ref::<AtomicU8>((page / 8) as usize) else {
                 return;
             };
-            byte.fetch_or(1 << (page % 8), Relaxed);
+            // Whoever sees the mark sees what was written, and other marks in the byte stay.
+            byte.fetch_or(1 << (page % 8), SeqCst);
         }
-        std::sync::atomic::fence(SeqCst);
+    }
+}
+
+/// The used ring of a queue in the log.
+pub(crate) struct UsedRingLog {
+    pub(crate) log: Arc<DirtyLog>,
+    /// Where the frontend wants it to be logged, if it does.
+    pub(crate) address: Option<u64>,
+    /// Entries.
+    pub(crate) size: u16,
+}
+
+impl UsedRingLog {
+    fn mark(&self, at: u64, length: u64) {
+        if let Some(address) = self.address {
+            self.log.mark(address.saturating_add(at), length);
+        }
+    }
+
+    fn entries_end(&self) -> u64 {
+        USED_HEADER_BYTES + USED_ENTRY_BYTES * u64::from(self.size)
+    }
+
+    /// All of it may have been written.
+    pub(crate) fn mark_all(&self) {
+        self.mark(0, self.entries_end() + FIELD_BYTES);
+    }
+
+    /// An entry was added, and the index is `next` now.
+    pub(crate) fn mark_entry(&self, next: u16) {
+        let entry = u64::from(next.wrapping_sub(1) % self.size.max(1));
+        let at = USED_HEADER_BYTES + USED_ENTRY_BYTES * entry;
+        self.mark(at, USED_ENTRY_BYTES);
+        self.mark(FIELD_BYTES, FIELD_BYTES);
+    }
+
+    /// The guest was told when to notify: by the field behind the entries, or else by the flags.
+    pub(crate) fn mark_wish(&self, has_event_index: bool) {
+        let at = if has_event_index {
+            self.entries_end()
+        } else {
+            0
+        };
+        self.mark(at, FIELD_BYTES);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::FileExt;
+    use std::sync::Barrier;
+
+    /// Bytes of a log of 1,024 pages, and where it begins in its file.
+    const BYTES: u64 = 128;
+    const OFFSET: u64 = 4096;
+
+    fn file() -> File {
+        let file = tempfile::tempfile().expect("a file");
+        file.set_len(OFFSET + BYTES).expect("room");
+        file
+    }
+
+    /// Gives it to the log.
+    fn give(log: &DirtyLog, file: &File) {
+        let file = file.try_clone().expect("a descriptor");
+        let set = log.set(&VhostUserLog::new(BYTES, OFFSET), file);
+        set.expect("it is long enough");
+    }
+
+    fn marked(file: &File) -> Vec<u64> {
+        let mut bytes = [0; BYTES as usize];
+        file.read_exact_at(&mut bytes, OFFSET).expect("a log");
+        let is_marked = |page: &u64| bytes[(page / 8) as usize] & 1 << (page % 8) != 0;
+        (0..8 * BYTES).filter(is_marked).collect()
+    }
+
+    #[test]
+    fn every_page_of_a_range_is_marked_and_no_other() {
+        let (log, file) = (DirtyLog::default(), file());
+        give(&log, &file);
+        log.mark(0, 4096);
+        assert!(marked(&file).is_empty(), "it is not on");
+        log.turn(true);
+        log.mark(4096, 0);
+        assert!(marked(&file).is_empty(), "nothing was written");
+        log.mark(3 * 4096 + 4095, 2);
+        log.mark(8 * 4096, 4096);
+        log.mark(1023 * 4096, 8 * 4096);
+        log.mark(u64::MAX - 1, 8);
+        assert_eq!(marked(&file), [3, 4, 8, 1023], "and nothing beyond its end");
+        log.turn(false);
+        log.mark(20 * 4096, 1);
+        assert_eq!(marked(&file), [3, 4, 8, 1023]);
+    }
+
+    #[test]
+    fn a_log_that_was_exchanged_gets_no_marks_any_more() {
+        let (log, first, second) = (DirtyLog::default(), file(), file());
+        log.turn(true);
+        log.mark(0, 1); // nowhere to
+        give(&log, &first);
+        log.mark(4096, 1);
+        give(&log, &second);
+        log.mark(2 * 4096, 1);
+        assert_eq!((marked(&first), marked(&second)), (vec![1], vec![2]));
+    }
+
+    #[test]
+    fn a_log_that_is_longer_than_its_file_is_refused() {
+        let (log, file) = (DirtyLog::default(), file());
+        for (bytes, offset) in [
+            (BYTES + 1, OFFSET),
+            (BYTES, u64::MAX - 4095),
+            (u64::MAX, OFFSET),
+            (LOG_BYTES_MAX + 1, 0),
+        ] {
+            let given = file.try_clone().expect("a descriptor");
+            let refused = log.set(&VhostUserLog::new(bytes, offset), given);
+            assert!(refused.is_err(), "{bytes} bytes at {offset}");
+        }
+    }
+
+    #[test]
+    fn marks_of_several_queues_in_one_byte_all_stay() {
+        for _ in 0..50 {
+            let (log, file) = (DirtyLog::default(), file());
+            give(&log, &file);
+            log.turn(true);
+            // Those of one byte at the same time.
+            let together = Barrier::new(8);
+            std::thread::scope(|scope| {
+                for queue in 0..8 {
+                    let (log, together) = (&log, &together);
+                    scope.spawn(move || {
+                        for page in 0..BYTES {
+                            together.wait();
+                            log.mark((8 * page + queue) * 4096, 1);
+                        }
+                    });
+                }
+            });
+            assert_eq!(marked(&file).len() as u64, 8 * BYTES);
+        }
+    }
+
+    #[test]
+    fn of_a_used_ring_what_was_written_is_marked() {
+        let (log, file) = (Arc::new(DirtyLog::default()), file());
+        give(&log, &file);
+        log.turn(true);
+        let mut ring = UsedRingLog {
+            log: Arc::clone(&log),
+            address: Some(10 * 4096),
+            size: 1024,
+        };
+        // 8,198 bytes: entry 511 is in two pages, and the wish in a third.
+        ring.mark_entry(1);
+        assert_eq!(marked(&file), [10]);
+        ring.mark_entry(512);
+        assert_eq!(marked(&file), [10, 11]);
+        ring.mark_wish(true);
+        assert_eq!(marked(&file), [10, 11, 12]);
+        ring.address = Some(20 * 4096);
+        ring.mark_wish(false);
+        assert_eq!(marked(&file), [10, 11, 12, 20]);
+        ring.mark_entry(0); // entry 1,023, behind which the index wrapped
+        assert_eq!(marked(&file), [10, 11, 12, 20, 21, 22]);
+        ring.address = Some(30 * 4096);
+        ring.mark_all();
+        assert_eq!(marked(&file), [10, 11, 12, 20, 21, 22, 30, 31, 32]);
+        ring.address = None;
+        ring.mark_all();
+        assert_eq!(marked(&file).len(), 9);
     }
 }

@@ -5,12 +5,12 @@
 
 use crate::chain::{Chain, Segment, scatter};
 use crate::device::Device;
-use crate::dirty_log::DirtyLog;
+use crate::dirty_log::UsedRingLog;
 use crate::inflight::QueueInflight;
 use crate::mailbox::Completion;
 use crate::memory::Memory;
 use crate::request::{self, Action, IO_ERROR, Status};
-use crate::ring::{Addresses, Call, Control};
+use crate::ring::{Call, Control};
 use crate::room::Room;
 use crate::submit::{Filled, Submitter};
 use crate::traffic::Traffic;
@@ -41,9 +41,8 @@ pub(crate) struct Start {
     pub(crate) device: Device,
     pub(crate) memory: Memory,
     pub(crate) queue: Queue,
-    pub(crate) addresses: Addresses,
     pub(crate) inflight: Option<QueueInflight>,
-    pub(crate) dirty_log: Arc<DirtyLog>,
+    pub(crate) used_log: UsedRingLog,
     pub(crate) kick: Arc<File>,
     pub(crate) call: Arc<Call>,
     pub(crate) error: Arc<Call>,
@@ -122,7 +121,8 @@ impl Worker {
     /// Serves until told to stop and nothing is under way. Where to go on in the available ring.
     pub(crate) fn run(mut self) -> u16 {
         let (mut idle_since, mut follows_closely) = (None::<Instant>, false);
-        // A server before this one may have died between the used ring and the notification.
+        // A server before this one may have died between the used ring and its mark, or the notification.
+        self.start.used_log.mark_all();
         self.start.call.ring();
         loop {
             let has_worked = self.round();
@@ -329,7 +329,7 @@ impl Worker {
         let mut bytes = 0u32;
         for segment in segments {
             let length = u64::from(segment.length);
-            self.start.dirty_log.mark(segment.address.0, length);
+            self.start.used_log.log.mark(segment.address.0, length);
             bytes = bytes.saturating_add(segment.length);
         }
         bytes
@@ -395,7 +395,7 @@ impl Worker {
         let slot = &self.slots[usize::from(head)];
         let status = outcome.err().map_or(0, |status| status.0);
         let wrote_status = memory.write_slice(&[status], slot.status_at);
-        self.start.dirty_log.mark(slot.status_at.0, 1);
+        self.start.used_log.log.mark(slot.status_at.0, 1);
         if let Some(inflight) = &self.start.inflight {
             inflight.end(head);
         }
@@ -404,11 +404,7 @@ impl Worker {
         if let Some(inflight) = &self.start.inflight {
             inflight.ended(head, self.start.queue.next_used());
         }
-        if let Some(log) = self.start.addresses.log {
-            // The flags, the index, the entries, and the index at which the guest should notify.
-            let length = 6 + 8 * u64::from(self.start.queue.size());
-            self.start.dirty_log.mark(log, length);
-        }
+        self.start.used_log.mark_entry(self.start.queue.next_used());
         self.start.room.give_back(slot.held_bytes);
         self.start.traffic.replies.fetch_add(1, Relaxed);
         self.must_notify = true;
@@ -422,14 +418,12 @@ impl Worker {
         let listens = takes && !self.is_held_back;
         if listens {
             let memory = self.start.memory.memory();
-            match self.start.queue.enable_notification(&*memory) {
+            let is_available = self.start.queue.enable_notification(&*memory);
+            self.mark_wish();
+            match is_available {
                 Ok(false) => {}
                 Ok(true) => return,
                 Err(error) => return self.give_up(&error.to_string()),
-            }
-            if let Some(log) = self.start.addresses.log {
-                let length = 6 + 8 * u64::from(self.start.queue.size());
-                self.start.dirty_log.mark(log, length);
             }
         }
         let control = Arc::clone(&self.start.control);
@@ -482,6 +476,13 @@ impl Worker {
             if let Err(error) = self.start.queue.disable_notification(&*memory) {
                 self.give_up(&error.to_string());
             }
+            self.mark_wish();
         }
+    }
+
+    /// Says in the dirty log that the guest was told when to notify.
+    fn mark_wish(&self) {
+        let has_event_index = self.start.queue.event_idx_enabled();
+        self.start.used_log.mark_wish(has_event_index);
     }
 }

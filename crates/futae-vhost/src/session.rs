@@ -2,7 +2,7 @@
 
 use crate::announcer::Announcer;
 use crate::device::{Device, F_LOG_ALL, F_PROTOCOL_FEATURES, QUEUE_SIZE_MAX, QUEUES_MAX};
-use crate::dirty_log::DirtyLog;
+use crate::dirty_log::{DirtyLog, UsedRingLog};
 use crate::inflight::InflightRegion;
 use crate::memory::{GuestMemory, Regions};
 use crate::queue::{Start, Worker};
@@ -129,9 +129,12 @@ impl Session {
             device: self.device.clone(),
             memory: self.regions.memory.clone(),
             queue,
-            addresses,
+            used_log: UsedRingLog {
+                log: Arc::clone(&self.dirty_log),
+                address: addresses.log,
+                size: ring.size,
+            },
             inflight: inflight.and_then(|inflight| inflight.queue(at)),
-            dirty_log: Arc::clone(&self.dirty_log),
             kick,
             call: Arc::clone(&ring.call),
             error: Arc::clone(&ring.error),

@@ -3,6 +3,7 @@
 use crate::channel::Channel;
 use crate::error::{GuestError, file, host};
 use crate::initramfs::{self, Contents};
+use crate::migration::ODD_KIB;
 use crate::modules::Modules;
 use crate::packages::Packages;
 use crate::plan::{Disk, HostCache, Plan};
@@ -13,8 +14,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-const MONITOR: &str = "qmp.sock";
+pub(crate) const MONITOR: &str = "qmp.sock";
 const SECOND_MONITOR: &str = "qmp-2.sock";
+pub(crate) const INITRAMFS: &str = "initramfs";
 const CONSOLE: &str = "console.log";
 const QEMU: &str = "qemu-system-x86_64";
 /// Lines of a log that an error shows.
@@ -49,24 +51,39 @@ impl Guest {
         drop(packages);
         let directory = tempfile::Builder::new().prefix("futae-guest-").tempdir();
         let directory = directory.map_err(host("no temporary directory"))?;
-        let initramfs = directory.path().join("initramfs");
+        let initramfs = directory.path().join(INITRAMFS);
         let contents = Contents {
             busybox: &busybox,
             modules: &Modules::find(&kernel)?.resolve(&plan.modules)?,
             files: &plan.files,
         };
         initramfs::write(&initramfs, &contents)?;
-        let begin = Instant::now();
-        let deadline = begin + plan.limit;
+        let deadline = Instant::now() + plan.limit;
+        let mut guest = Self::start(plan, directory, deadline, &[])?;
+        let ready = guest.channel.line(deadline);
+        let ready = ready.map_err(|error| guest.fail(&error, "boot"))?;
+        guest.release = ready.trim_start_matches("ready ").to_owned();
+        Ok(guest)
+    }
+
+    /// Starts QEMU with these arguments more, and waits until it holds the channel.
+    pub(crate) fn start(
+        plan: &Plan,
+        directory: TempDir,
+        deadline: Instant,
+        more: &[&str],
+    ) -> Result<Self, GuestError> {
+        let kernel = Packages::open(&plan.cache)?.kernel(plan.kernel)?;
         let orders = directory.path().join("orders.sock");
-        let command = command(plan, &image(&kernel)?, directory.path())?;
+        let mut command = command(plan, &image(&kernel)?, directory.path())?;
+        command.args(more);
         let mut slot = None;
         let channel = accept(&orders, deadline, command, &mut slot);
         let Some(mut qemu) = slot else {
             let error = channel.err().unwrap_or(io::ErrorKind::NotFound.into());
             return Err(not_started(error));
         };
-        let mut channel = match channel {
+        let channel = match channel {
             Ok(channel) => channel,
             Err(error) => {
                 end(&mut qemu);
@@ -74,19 +91,24 @@ impl Guest {
                 return Err(failure(&error, what, directory.path()));
             }
         };
-        let ready = channel.line(deadline);
         // From here on it is ended by being dropped.
-        let mut guest = Self {
+        Ok(Self {
             qemu,
             channel,
             release: String::new(),
             deadline,
             limit: plan.limit,
             directory,
-        };
-        let ready = ready.map_err(|error| guest.fail(&error, "boot"))?;
-        guest.release = ready.trim_start_matches("ready ").to_owned();
-        Ok(guest)
+        })
+    }
+
+    /// Where its sockets and logs are.
+    pub(crate) fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    pub(crate) fn release_is(&mut self, release: &str) {
+        release.clone_into(&mut self.release);
     }
 
     /// The kernel's release, as `uname -r` prints it.
@@ -102,7 +124,7 @@ impl Guest {
     }
 
     /// The unix socket of QEMU's monitor, which takes its machine protocol from one program at a time.
-    /// Only guests with a balloon have one.
+    /// Only guests with a balloon have one, and those that can be moved.
     #[must_use]
     pub fn monitor(&self) -> PathBuf {
         self.directory.path().join(MONITOR)
@@ -253,7 +275,8 @@ fn command(plan: &Plan, kernel: &Path, directory: &Path) -> Result<Command, Gues
     } else {
         Command::new(QEMU)
     };
-    let memory = format!("{}M", plan.memory_mib);
+    let odd_kib = if plan.movable { ODD_KIB } else { 0 };
+    let memory = format!("{}K", u64::from(plan.memory_mib) * 1024 + odd_kib);
     let prealloc = if plan.preallocate { "on" } else { "off" };
     command.args(["-accel", "tcg,thread=single", "-cpu", "max", "-smp", "1"]);
     command.args(["-machine", "q35,memory-backend=memory", "-m", &memory]);
@@ -270,7 +293,7 @@ fn command(plan: &Plan, kernel: &Path, directory: &Path) -> Result<Command, Gues
     ));
     command.args(["-nodefaults", "-no-reboot", "-display", "none"]);
     command.arg("-kernel").arg(kernel);
-    command.arg("-initrd").arg(directory.join("initramfs"));
+    command.arg("-initrd").arg(directory.join(INITRAMFS));
     let words = "console=ttyS0 quiet panic=-1 tsc=unstable no_timer_check";
     command.args(["-append", words]);
     command.args(["-serial", &format!("file:{}", at(CONSOLE))]);
@@ -288,6 +311,8 @@ fn command(plan: &Plan, kernel: &Path, directory: &Path) -> Result<Command, Gues
     }
     if plan.balloon {
         command.args(["-device", "virtio-balloon-pci"]);
+    }
+    if plan.balloon || plan.movable {
         for monitor in [MONITOR, SECOND_MONITOR] {
             let monitor = format!("unix:{},server=on,wait=off", at(monitor));
             command.args(["-qmp", &monitor]);
@@ -330,6 +355,6 @@ fn drive(disk: &Disk) -> Result<String, GuestError> {
 }
 
 /// A path as QEMU takes it among options.
-fn escaped(path: &Path) -> String {
+pub(crate) fn escaped(path: &Path) -> String {
     path.to_string_lossy().replace(',', ",,")
 }

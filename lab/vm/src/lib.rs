@@ -25,11 +25,13 @@ mod cpio;
 mod error;
 mod guest;
 mod initramfs;
+mod migration;
 mod modules;
 mod packages;
 mod plan;
 
 pub use error::GuestError;
 pub use guest::{Guest, Output};
+pub use migration::Moved;
 pub use packages::{Kernel, default_cache};
 pub use plan::{Disk, HostCache, Plan};

@@ -61,6 +61,7 @@ pub struct Plan {
     pub(crate) memory_mib: u32,
     pub(crate) preallocate: bool,
     pub(crate) balloon: bool,
+    pub(crate) movable: bool,
     pub(crate) disks: Vec<Disk>,
     pub(crate) ports: Vec<(String, PathBuf)>,
     pub(crate) files: BTreeMap<String, PathBuf>,
@@ -79,6 +80,7 @@ impl Plan {
             memory_mib: 512,
             preallocate: false,
             balloon: false,
+            movable: false,
             disks: Vec::new(),
             ports: Vec::new(),
             files: BTreeMap::new(),
@@ -108,6 +110,13 @@ impl Plan {
     pub fn balloon(mut self) -> Self {
         self.balloon = true;
         self.module("virtio_balloon")
+    }
+
+    /// So that [`Guest::migrate`] can move it, with a little more memory; see there.
+    #[must_use]
+    pub fn movable(mut self) -> Self {
+        self.movable = true;
+        self
     }
 
     /// Adds a disk: `/dev/vda` first.

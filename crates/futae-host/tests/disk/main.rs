@@ -2,6 +2,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod dirty;
 mod hostile;
 mod longer;
 mod random;

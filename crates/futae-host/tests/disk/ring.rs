@@ -1,10 +1,12 @@
 //! A client of a vhost-user-blk device, with the memory of a guest that nobody runs: several queues, and whatever
 //! descriptors a test writes.
 
+mod log;
 mod place;
 mod queue;
 
-pub use place::{DATA_BYTES, Descriptor, INDIRECT, MEMORY_BYTES, NEXT, SLOTS, WRITE};
+pub use log::{Log, PAGE_BYTES};
+pub use place::{Area, DATA_BYTES, Descriptor, INDIRECT, MEMORY_BYTES, NEXT, SLOTS, WRITE};
 pub use queue::Queue;
 
 use futae_testkit::wait::obtain;
@@ -31,6 +33,8 @@ const VERSION_1: u64 = 1 << 32;
 pub const EVENT_INDEX: u64 = 1 << 29;
 /// The disk takes no writes.
 pub const READ_ONLY: u64 = 1 << 5;
+/// The device logs what it writes.
+const LOG_ALL: u64 = VhostUserVirtioFeatures::LOG_ALL.bits();
 /// Where the memory is for the frontend; the device translates.
 const USER_BASE: u64 = 1 << 40;
 
@@ -72,6 +76,8 @@ pub struct RingClient {
     /// Its queues.
     pub queues: Vec<Queue>,
     inflight: Option<(VhostUserInflight, File)>,
+    /// The device logs what it writes.
+    is_logged: bool,
     /// How often the device has said that its configuration space has changed.
     changes: Arc<AtomicU32>,
 }
@@ -87,11 +93,7 @@ impl RingClient {
     ///
     /// The device refuses, or is none.
     pub fn connect(socket: &Path, wish: Wish) -> io::Result<Self> {
-        let file = File::from(memfd_create("futae-test", MemfdFlags::CLOEXEC)?);
-        ftruncate(&file, MEMORY_BYTES)?;
-        let place = FileOffset::new(file.try_clone()?, 0);
-        let ranges = [(GuestAddress(0), MEMORY_BYTES as usize, Some(place))];
-        let memory = GuestMemoryMmap::from_ranges_with_files(ranges).map_err(failed)?;
+        let (file, memory) = memory()?;
         let queues = (0..wish.queues)
             .map(|index| Queue::new(index, &wish, memory.clone()))
             .collect::<io::Result<_>>()?;
@@ -103,10 +105,36 @@ impl RingClient {
             file,
             queues,
             inflight: None,
+            is_logged: false,
             changes: Arc::default(),
         };
         client.set_up()?;
         Ok(client)
+    }
+
+    /// Another one on the same disk with empty memory of its own: the hypervisor to which the guest is to be moved. It has asked
+    /// the device what it is, and started nothing yet; see [`take_over`](Self::take_over).
+    ///
+    /// # Errors
+    ///
+    /// As [`connect`](Self::connect).
+    pub fn beside(&self) -> io::Result<Self> {
+        let (file, memory) = memory()?;
+        let queues = self.queues.iter().map(|queue| queue.moved(memory.clone()));
+        let mut other = Self {
+            socket: self.socket.clone(),
+            wish: self.wish,
+            frontend: greeted(&self.socket)?,
+            features: 0,
+            file,
+            queues: queues.collect::<io::Result<_>>()?,
+            inflight: None,
+            is_logged: false,
+            changes: Arc::default(),
+        };
+        other.agree()?;
+        other.size_bytes()?;
+        Ok(other)
     }
 
     /// Connects anew, as a hypervisor does when its device's server was killed: memory and queues are as they were.
@@ -124,7 +152,30 @@ impl RingClient {
         obtain("a server to connect to", || self.reconnect());
     }
 
+    /// Goes on with the queues of another, whose memory this one's is a copy of.
+    ///
+    /// # Errors
+    ///
+    /// The device refuses.
+    pub fn take_over(&mut self, other: &Self) -> io::Result<()> {
+        for (queue, from) in self.queues.iter_mut().zip(&other.queues) {
+            queue.go_on_with(from);
+        }
+        self.set_up()
+    }
+
+    /// Gives the device the memory and starts all queues where they are.
     fn set_up(&mut self) -> io::Result<()> {
+        self.agree()?;
+        if self.wish.inflight {
+            self.share_inflight()?;
+        }
+        self.set_memory(MEMORY_BYTES)?;
+        (0..self.queues.len()).try_for_each(|index| self.start(index))
+    }
+
+    /// Agrees with the device on what both know.
+    fn agree(&mut self) -> io::Result<()> {
         let wish = self.wish;
         let offered = self.frontend.get_features().map_err(failed)?;
         let mut wanted = VERSION_1 | READ_ONLY | VhostUserVirtioFeatures::PROTOCOL_FEATURES.bits();
@@ -138,6 +189,7 @@ impl RingClient {
             & (VhostUserProtocolFeatures::CONFIG
                 | VhostUserProtocolFeatures::MQ
                 | VhostUserProtocolFeatures::REPLY_ACK
+                | VhostUserProtocolFeatures::LOG_SHMFD
                 | VhostUserProtocolFeatures::CONFIGURE_MEM_SLOTS
                 | VhostUserProtocolFeatures::BACKEND_REQ);
         if wish.inflight {
@@ -151,14 +203,58 @@ impl RingClient {
         if protocol.contains(VhostUserProtocolFeatures::BACKEND_REQ) {
             self.listen()?;
         }
-        if wish.inflight {
-            self.share_inflight()?;
+        Ok(())
+    }
+
+    /// Has the device log what it writes, here from now on, in the order in which QEMU says so.
+    ///
+    /// # Errors
+    ///
+    /// The device refuses.
+    pub fn log_to(&mut self, log: &Log) -> io::Result<()> {
+        let set = self.frontend.set_log_base(0, Some(log.region()));
+        set.map_err(failed)?;
+        if std::mem::replace(&mut self.is_logged, true) {
+            return Ok(());
         }
-        self.set_memory(MEMORY_BYTES)?;
-        for index in 0..usize::from(wish.queues) {
-            self.start(index)?;
+        self.follow_log()
+    }
+
+    /// Has the device log nothing any more.
+    ///
+    /// # Errors
+    ///
+    /// The device refuses.
+    pub fn end_log(&mut self) -> io::Result<()> {
+        self.is_logged = false;
+        self.follow_log()
+    }
+
+    fn follow_log(&mut self) -> io::Result<()> {
+        let log = if self.is_logged { LOG_ALL } else { 0 };
+        let features = self.features | log;
+        self.frontend.set_features(features).map_err(failed)?;
+        for index in 0..self.queues.len() {
+            let place = self.place(index);
+            let set = self.frontend.set_vring_addr(index, &place);
+            set.map_err(failed)?;
         }
         Ok(())
+    }
+
+    /// Where the parts of a queue are.
+    fn place(&self, index: usize) -> VringConfigData {
+        let area = self.queues[index].area();
+        let flags = u32::from(self.is_logged); // VHOST_VRING_F_LOG
+        VringConfigData {
+            queue_max_size: self.wish.queue_size,
+            queue_size: self.wish.queue_size,
+            flags,
+            desc_table_addr: USER_BASE + area.table,
+            avail_ring_addr: USER_BASE + area.available,
+            used_ring_addr: USER_BASE + area.used,
+            log_addr: self.is_logged.then_some(area.used),
+        }
     }
 
     /// Hears what the device says by itself, until it is gone.
@@ -215,17 +311,7 @@ impl RingClient {
     ///
     /// The device refuses.
     pub fn start(&mut self, index: usize) -> io::Result<()> {
-        let queue = &self.queues[index];
-        let area = queue.area();
-        let place = VringConfigData {
-            queue_max_size: self.wish.queue_size,
-            queue_size: self.wish.queue_size,
-            flags: 0,
-            desc_table_addr: USER_BASE + area.table,
-            avail_ring_addr: USER_BASE + area.available,
-            used_ring_addr: USER_BASE + area.used,
-            log_addr: None,
-        };
+        let (queue, place) = (&self.queues[index], self.place(index));
         let frontend = &mut self.frontend;
         let size = self.wish.queue_size;
         frontend.set_vring_num(index, size).map_err(failed)?;
@@ -288,6 +374,16 @@ impl RingClient {
     pub fn config_changes(&self) -> u32 {
         self.changes.load(Ordering::SeqCst)
     }
+}
+
+/// Empty memory of a guest, and the file of it.
+fn memory() -> io::Result<(File, GuestMemoryMmap)> {
+    let file = File::from(memfd_create("futae-test", MemfdFlags::CLOEXEC)?);
+    ftruncate(&file, MEMORY_BYTES)?;
+    let place = FileOffset::new(file.try_clone()?, 0);
+    let ranges = [(GuestAddress(0), MEMORY_BYTES as usize, Some(place))];
+    let memory = GuestMemoryMmap::from_ranges_with_files(ranges).map_err(failed)?;
+    Ok((file, memory))
 }
 
 fn greeted(socket: &Path) -> io::Result<Frontend> {

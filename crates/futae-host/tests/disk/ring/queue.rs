@@ -62,6 +62,24 @@ impl Queue {
         })
     }
 
+    /// The same queue in other memory, which nobody has filled yet.
+    pub(super) fn moved(&self, memory: GuestMemoryMmap) -> io::Result<Self> {
+        Ok(Self {
+            memory,
+            expected: self.expected.clone(),
+            kick: event()?,
+            error: event()?,
+            call: event()?,
+            ..*self
+        })
+    }
+
+    /// Goes on where another is.
+    pub(super) fn go_on_with(&mut self, other: &Self) {
+        (self.available, self.told, self.used) = (other.available, other.told, other.used);
+        self.expected.clone_from(&other.expected);
+    }
+
     /// Where its parts are.
     #[must_use]
     pub fn area(&self) -> Area {
