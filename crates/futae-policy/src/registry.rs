@@ -27,18 +27,18 @@ pub trait Visit {
 macro_rules! registered {
     ($with:ident) => {
         $with! {
-            lru = "lru" [Candidate, Advised],
-            mru = "mru",
-            fifo = "fifo" [TakesMarks],
-            random = "random" [TakesMarks],
+            lru = "lru" [Candidate, Advised, AnySize],
+            mru = "mru" [AnySize],
+            fifo = "fifo" [TakesMarks, AnySize],
+            random = "random" [TakesMarks, AnySize],
             fix = "fix" [TakesMarks],
             exclusive = "exclusive" [LivesOnDemotions, KeepsServed, Candidate, Advised],
-            lfu = "lfu" [Candidate],
-            lfu_in_cache = "lfu-in-cache",
+            lfu = "lfu" [Candidate, AnySize],
+            lfu_in_cache = "lfu-in-cache" [AnySize],
             two_q = "2q" [Candidate, Advised],
             mq = "mq" [Candidate],
             clock = "clock" [TakesMarks],
-            sieve = "sieve" [Candidate, TakesMarks],
+            sieve = "sieve" [Candidate, TakesMarks, AnySize],
             s3_fifo = "s3-fifo" [Candidate, Advised, TakesMarks],
             arc = "arc" [Candidate, Advised],
             slru = "slru",
@@ -58,7 +58,7 @@ macro_rules! registered {
             hyperbolic = "hyperbolic" [TakesMarks],
             lhd = "lhd",
             lecar = "lecar",
-            gdsf = "gdsf",
+            gdsf = "gdsf" [AnySize],
             auto = "auto" [TakesDemotions, Advised],
         }
     };
