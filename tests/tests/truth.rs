@@ -49,6 +49,29 @@ fn exact_policies_count_as_libcachesim_does() {
 }
 
 #[test]
+fn published_figures_are_held_against_the_papers_own_traces_only() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let refused = |requests: u64| {
+        let path = folder.path().join("OLTP.lis");
+        let lines = (0..requests).map(|at| format!("{} 1 0 {at}\n", at % 1000));
+        fs::write(&path, lines.collect::<String>()).expect("a trace");
+        let output = run(&["truth", "--published", path.to_str().expect("a name")]);
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let other = refused(5000);
+    assert!(
+        other.contains("OLTP, P3, P6") && other.contains("5000 requests"),
+        "{other}"
+    );
+    let as_long = refused(914_145);
+    assert!(
+        as_long.contains("1000 pages, and the paper has 914145 of 186880"),
+        "{as_long}"
+    );
+}
+
+#[test]
 fn results_are_drawn_with_their_values() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = |name: &str| {

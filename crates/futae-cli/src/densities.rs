@@ -1,10 +1,8 @@
 //! Densities of re-access intervals as a chart, for `futae locality` and for reports.
 
 use crate::plot::{Line, Look, Plot, Rule, Scale, axis_unit, size_text};
-use futae_sim::locality::{Bin, Bins, Intervals};
+use futae_sim::locality::{Bin, Bins, Intervals, end_bytes};
 
-/// What linear bins reach up to: the interval that this share of the re-accesses is below.
-const SHOWN: f64 = 0.995;
 /// On a logarithmic axis narrower gaps are not pointed out.
 const NARROW_BLOCKS: f64 = 8.0;
 /// The unit of densities.
@@ -34,13 +32,8 @@ pub enum Height {
 impl Densities<'_> {
     /// Where the bins of all places end.
     fn end_bytes(&self) -> f64 {
-        let share = match self.kind {
-            Bins::Log => 1.0,
-            Bins::Linear => SHOWN,
-        };
-        let ends = self.places.iter();
-        let ends = ends.filter_map(|(_, intervals)| intervals.quantile_bytes(share));
-        ends.fold(self.block_bytes as f64, f64::max)
+        let places = self.places.iter().map(|(_, intervals)| *intervals);
+        end_bytes(places, self.kind, self.block_bytes)
     }
 
     /// The bins of one place.

@@ -36,6 +36,8 @@ pub enum Trait {
     Advised,
     /// Decides alike in whatever order hits come between two misses, and whether or not it hears of each at once.
     TakesMarks,
+    /// Decides without the number of slots, so the blocks may differ in size, and any number of them be resident.
+    AnySize,
     /// Keeps blocks of protected files; its parameter `max_protected` bounds how many.
     Protects,
 }
@@ -90,6 +92,13 @@ impl PolicySpec {
         // Without another one inside, its blocks are ordered by lru.
         let is_plain = inside.is_empty() && self.has_itself(Trait::Protects);
         self.has_itself(Trait::TakesMarks) && !is_plain && inside.iter().all(|&takes| takes)
+    }
+
+    /// Whether blocks may differ in size under this policy, which then has no other inside.
+    #[must_use]
+    pub fn takes_any_size(&self) -> bool {
+        let is_named = |argument: &Argument| matches!(argument, Argument::Named(..));
+        self.has_itself(Trait::AnySize) && self.arguments.iter().all(is_named)
     }
 
     /// Whether requests must be counted as the application makes them.

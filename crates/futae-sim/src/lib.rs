@@ -11,6 +11,7 @@
 //! * [`theory`]: hit ratios in closed form, to hold results against;
 //! * [`curve`]: miss-ratio curves, exact and from samples;
 //! * [`locality`]: re-access intervals between the levels;
+//! * [`objects`]: a cache of objects that differ in size;
 //! * [`replay`]: a recorded decision log against a fresh level.
 //!
 //! Nothing in this crate does live I/O.
@@ -25,6 +26,7 @@ mod index;
 pub mod link;
 pub mod locality;
 pub mod machine;
+pub mod objects;
 pub mod replay;
 pub mod run;
 pub mod spec;

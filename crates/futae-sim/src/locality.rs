@@ -9,9 +9,11 @@
 //! smaller than the gap has no hits.
 
 mod intervals;
+mod study;
 mod taps;
 #[cfg(test)]
 mod tests;
 
 pub use intervals::{Bin, Bins, GAP_THRESHOLD, Intervals};
+pub use study::{Study, StudyError, Summary, end_bytes};
 pub use taps::{Locality, LocalityError, Tap};

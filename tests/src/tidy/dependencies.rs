@@ -4,7 +4,7 @@ use super::{Finding, Source, mask, test_modules, without_tests, words};
 use serde_json::Value;
 
 /// The crates, lowest first: the product's, then the laboratory's.
-pub const ORDER: [&str; 26] = [
+pub const ORDER: [&str; 27] = [
     "futae-units",
     "futae-terminal",
     "futae-agent-protocol",
@@ -15,6 +15,7 @@ pub const ORDER: [&str; 26] = [
     "futae-policy",
     "futae-trace",
     "futae-sim",
+    "futae-sweep",
     "futae-plugin",
     "futae-allocate",
     "futae-engine",

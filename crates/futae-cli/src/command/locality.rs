@@ -7,12 +7,8 @@ use crate::plot::Plot;
 use crate::progress::Progress;
 use crate::save::{Picture, print};
 use crate::table::{Table, count};
-use futae_policy::{Kind, PolicySpec};
-use futae_sim::curve::Source;
-use futae_sim::locality::{Bins, GAP_THRESHOLD, Locality, Tap};
-use futae_sim::theory::shortest_gap;
-use futae_sim::{LevelSpec, Link, links};
-use serde_json::json;
+use futae_sim::locality::{Bins, GAP_THRESHOLD, Study, StudyError, Summary};
+use futae_sim::{LevelSpec, Link};
 use std::path::PathBuf;
 
 /// Show how soon blocks come back: re-access intervals at each level
@@ -51,11 +47,7 @@ pub struct Args {
 /// The result, with what it was found by.
 struct Shown<'a> {
     args: &'a Args,
-    levels: Vec<LevelSpec>,
-    source: Source,
-    block_bytes: u64,
-    warmup: u64,
-    locality: Locality,
+    study: Study,
 }
 
 /// Simulates and prints.
@@ -70,7 +62,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         picture.write(&plot)?;
     }
     let text = if args.json {
-        format!("{}\n", serde_json::to_string_pretty(&shown.as_json())?)
+        format!("{}\n", serde_json::to_string_pretty(&shown.summary())?)
     } else {
         format!("{}\n{}", plot.text(72, 18), shown.table())
     };
@@ -85,68 +77,38 @@ impl<'a> Shown<'a> {
             .map(|level| level.parse().map_err(Failure::usage));
         let levels: Vec<LevelSpec> = levels.collect::<Result<_, _>>()?;
         let (source, block_bytes) = args.source.open_whole()?;
-        let joined = links(&levels, args.link);
-        let (blocks, seed) = (source.blocks(), args.source.seed);
-        let locality = Locality::new(&levels, &joined, block_bytes, blocks, seed);
-        let mut locality = locality.map_err(Failure::usage)?;
-        let warmup = args.warmup.unwrap_or(source.requests() / 5);
-        if warmup >= source.requests() {
-            let message = format!(
-                "--warmup {warmup} leaves none of {} requests to count",
-                source.requests()
-            );
-            return Err(Failure::usage(message));
-        }
-        {
-            let progress = Progress::new("simulating", args.json);
-            let mut number = 0;
-            let act = |request| {
-                if number == warmup {
-                    locality.restart();
-                }
-                number += 1;
-                locality.access(request);
-            };
-            source.each(act, &|fraction| progress.set(fraction))?;
-        }
-        Ok(Self {
-            args,
-            levels,
+        let progress = Progress::new("simulating", args.json);
+        let study = Study::of(
             source,
             block_bytes,
-            warmup,
-            locality,
-        })
+            (levels, args.link),
+            args.warmup,
+            args.source.seed,
+            &|fraction| progress.set(fraction),
+        );
+        match study {
+            Ok(study) => Ok(Self { args, study }),
+            Err(StudyError::Source(error)) => Err(error.into()),
+            Err(error) => Err(Failure::usage(error)),
+        }
     }
 
-    /// The gap that theory gives for one tap (`futae_sim::theory`), in bytes, where it gives one: below
-    /// one LRU cache under uniform reads.
-    fn theory_bytes(&self, at: usize) -> Option<f64> {
-        let Source::Workload { spec, .. } = &self.source else {
-            return None;
-        };
-        let level = self.levels.first().filter(|_| at == 1)?;
-        if level.policy != PolicySpec::of(Kind::lru) || !spec.to_string().starts_with("uniform:") {
-            return None;
+    fn kind(&self) -> Bins {
+        match self.args.log {
+            true => Bins::Log,
+            false => Bins::Linear,
         }
-        let blocks = self.source.blocks();
-        let slots = level.slots(self.block_bytes, blocks).ok()?;
-        let gap = shortest_gap(f64::from(slots), blocks as f64);
-        gap.is_finite().then_some(gap * self.block_bytes as f64)
     }
 
     fn densities(&self) -> Densities<'_> {
-        let taps = self.locality.taps().iter();
+        let taps = self.study.taps().iter();
         Densities {
             places: taps
                 .map(|tap| (tap.place.clone(), &tap.intervals))
                 .collect(),
             bins: self.args.bins,
-            kind: match self.args.log {
-                true => Bins::Log,
-                false => Bins::Linear,
-            },
-            block_bytes: self.block_bytes,
+            kind: self.kind(),
+            block_bytes: self.study.block_bytes(),
         }
     }
 
@@ -169,7 +131,7 @@ impl<'a> Shown<'a> {
             Some(bytes) => format!("{:.4}", bytes / GIB),
             None => "–".to_owned(),
         };
-        for (at, tap) in self.locality.taps().iter().enumerate() {
+        for (at, tap) in self.study.taps().iter().enumerate() {
             let intervals = &tap.intervals;
             table.row([
                 tap.place.clone(),
@@ -177,47 +139,25 @@ impl<'a> Shown<'a> {
                 gb(intervals.quantile_bytes(0.5)),
                 gb(intervals.quantile_bytes(0.9)),
                 gb(intervals.gap_bytes()),
-                gb(self.theory_bytes(at)),
+                gb(self.study.theory_bytes(at)),
             ]);
         }
         format!(
             "{} requests after {} of warm-up, {} blocks of {} bytes, seed {}\n\n{}\n\
              gap: the largest interval below which the density is at most {} % of that up to the \
              median\n",
-            count(self.source.requests() - self.warmup),
-            count(self.warmup),
-            count(self.source.blocks()),
-            self.block_bytes,
+            count(self.study.source().requests() - self.study.warmup()),
+            count(self.study.warmup()),
+            count(self.study.source().blocks()),
+            self.study.block_bytes(),
             self.args.source.seed,
             table.render(),
             100.0 * GAP_THRESHOLD
         )
     }
 
-    fn as_json(&self) -> serde_json::Value {
-        let densities = self.densities();
-        let tap = |(at, tap): (usize, &Tap)| {
-            json!({
-                "place": tap.place,
-                "reaccesses": tap.intervals.reaccesses(),
-                "median_bytes": tap.intervals.quantile_bytes(0.5),
-                "gap_bytes": tap.intervals.gap_bytes(),
-                "theory_gap_bytes": self.theory_bytes(at),
-                "bins": densities.of(&tap.intervals),
-            })
-        };
-        let taps = self.locality.taps().iter().enumerate().map(tap);
-        json!({
-            "source": self.args.source.source,
-            "levels": self.levels,
-            "block_bytes": self.block_bytes,
-            "blocks": self.source.blocks(),
-            "requests": self.source.requests() - self.warmup,
-            "warmup_requests": self.warmup,
-            "seed": self.args.source.seed,
-            "version": env!("CARGO_PKG_VERSION"),
-            "gap_threshold": GAP_THRESHOLD,
-            "taps": taps.collect::<Vec<_>>(),
-        })
+    fn summary(&self) -> Summary<'_> {
+        self.study
+            .summary(&self.args.source.source, self.args.bins, self.kind())
     }
 }

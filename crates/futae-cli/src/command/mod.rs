@@ -8,7 +8,6 @@ mod container;
 pub mod demo;
 pub mod export;
 mod forecast;
-mod levels;
 pub mod load;
 pub mod locality;
 #[cfg(feature = "manual")]

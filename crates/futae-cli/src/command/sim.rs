@@ -1,6 +1,7 @@
 //! `futae sim`: what a hierarchy of caches would do with a workload or a trace.
 
 mod ask;
+mod objects;
 mod render;
 mod warmup;
 mod windows;
@@ -15,6 +16,7 @@ use crate::report::{Subject, page};
 use crate::save::{Output, TableFile, print};
 use futae_sim::run::{Latency, Order};
 use futae_sim::{Link, WriteMode};
+use futae_units::Size;
 use std::path::PathBuf;
 use warmup::Warmup;
 use windows::Windows;
@@ -79,6 +81,17 @@ pub struct Args {
         conflicts_with = "levels"
     )]
     sizes: Option<String>,
+    /// A trace's requests are for objects that differ in size: the sizes of caches are bytes, or shares of all objects' bytes,
+    /// and as many objects leave as it takes for a new one to fit
+    #[arg(
+        long,
+        requires = "policies",
+        conflicts_with_all = ["levels", "link", "guests", "order", "windows", "bounds", "latency", "report", "parquet", "write_mode"]
+    )]
+    objects: bool,
+    /// With --objects: do not place objects that are larger, such as 1MiB
+    #[arg(long, value_name = "SIZE", requires = "objects")]
+    admit_size_max: Option<Size>,
     #[command(flatten)]
     trace: TraceArgs,
     #[command(flatten)]
@@ -106,6 +119,9 @@ pub struct Args {
 /// Simulates, prints and writes.
 pub fn run(args: &Args) -> Result<(), Failure> {
     futae_plugin::enable();
+    if args.objects {
+        return objects::run(args);
+    }
     let output = |path: &PathBuf| Output::new(path);
     let page_file = args.report.as_ref().map(output).transpose()?;
     let table_file = args.parquet.as_deref().map(TableFile::new).transpose()?;

@@ -1,17 +1,14 @@
 //! `futae sweep`: a plan of many simulations, each of them a cell that is done once.
 
-mod cells;
-mod part;
-mod plan;
-mod work;
-
+use super::trace_args::{say_doubts, say_skipped};
 use crate::failure::Failure;
 use crate::progress::Progress;
+#[cfg(feature = "parquet")]
+use crate::save::TableFile;
 use crate::save::print;
 use anyhow::anyhow;
-use cells::Cells;
-use part::Part;
-use plan::Plan;
+use futae_sim::run::TraceFacts;
+use futae_sweep::{Failed, Folder, Part, Plan, Rows, SweepError, work};
 use std::path::PathBuf;
 
 /// Simulate policies × sizes × traces × seeds, as a plan says, and go on where a kill ended it
@@ -38,8 +35,8 @@ pub struct Args {
 /// Does the cells that are not done, and writes the table unless a part was asked for.
 pub fn run(args: &Args) -> Result<(), Failure> {
     futae_plugin::enable();
-    let plan = Plan::read(&args.plan)?;
-    let cells = Cells::open(&args.out, &plan)?;
+    let plan = Plan::read(&args.plan).map_err(failure)?;
+    let folder = Folder::open(&args.out, &plan).map_err(failure)?;
     let usual = || std::thread::available_parallelism().map_or(1, usize::from);
     let threads = args.threads.unwrap_or_else(usual);
     let range = args
@@ -47,19 +44,28 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         .map_or(0..plan.cells.len(), |part| part.of(plan.cells.len()));
     let mut todo = Vec::new();
     for cell in range.clone() {
-        if !cells.is_done(cell)? {
+        if !folder.is_done(cell).map_err(failure)? {
             todo.push(cell);
         }
     }
     let before = range.len() - todo.len();
     let progress = Progress::new("sweeping", false);
-    let failures = work::work(&plan, &cells, &todo, threads, &|done| progress.set(done));
+    let keep = |cell, rows: &Rows| folder.keep(cell, rows).map_err(|why| why.to_string());
+    let read = |facts: &TraceFacts| {
+        say_skipped(facts.records_skipped);
+        say_doubts(&facts.doubts);
+    };
+    let tell = |done| progress.set(done);
+    let failures = work(&plan, &todo, threads, &tell, &keep, &read);
     drop(progress);
     name_failed(&plan, &failures);
     let done = todo.len() - failures.len();
     let mut told = format!("{done} cells done, {before} were done before");
     if args.part.is_none() {
-        let table = cells.write_table()?;
+        let columns = folder.table().map_err(failure)?;
+        let table = folder.write_csv(&columns).map_err(failure)?;
+        #[cfg(feature = "parquet")]
+        TableFile::new(&table.with_extension("parquet"))?.write(&columns)?;
         told += &format!(", {} failed; {}", failures.len(), table.display());
     }
     print(&format!("{told}\n"))?;
@@ -74,8 +80,8 @@ pub fn run(args: &Args) -> Result<(), Failure> {
 }
 
 /// Names the cells that failed; those of one source that failed for the same reason, one after the other, in one line.
-fn name_failed(plan: &Plan, failures: &[(usize, String)]) {
-    let together = |a: &(usize, String), b: &(usize, String)| {
+fn name_failed(plan: &Plan, failures: &[Failed]) {
+    let together = |a: &Failed, b: &Failed| {
         let is_same = plan.cells[a.0].source == plan.cells[b.0].source;
         is_same && a.0 + 1 == b.0 && a.1 == b.1
     };
@@ -87,5 +93,12 @@ fn name_failed(plan: &Plan, failures: &[(usize, String)]) {
             let source = &plan.cells[*first].source_name;
             eprintln!("futae: cells {first} to {last}, of {source}: {why}");
         }
+    }
+}
+
+fn failure(why: SweepError) -> Failure {
+    match why {
+        SweepError::Plan(why) => Failure::Usage(why),
+        SweepError::Files(_) => Failure::Failed(why.into()),
     }
 }

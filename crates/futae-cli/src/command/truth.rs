@@ -1,5 +1,7 @@
 //! `futae truth`: what futae counts, beside what another simulator was recorded to count.
 
+mod published;
+
 use crate::failure::Failure;
 use crate::progress::Progress;
 use crate::save::print;
@@ -8,6 +10,7 @@ use anyhow::{Context, anyhow};
 use futae_sim::{LevelSpec, SimulationSpec, WriteMode, simulate_all};
 use serde::Serialize;
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 
 /// Recorded by `lab/truth/record.py`.
 const RECORDED: &str = include_str!("truth/libcachesim-0.3.5.csv");
@@ -36,6 +39,10 @@ pub struct Args {
     /// that were recorded]
     #[arg(long, value_name = "POLICY,...", value_delimiter = ',')]
     policy: Vec<String>,
+    /// Compare hit ratios with those that the ARC paper (FAST 2003) prints of these traces: OLTP.lis, P3.lis, P6.lis, as they are or
+    /// compressed. The exit status is 1 if one is further away than 0.02 points
+    #[arg(long, value_name = "TRACE", num_args = 1.., conflicts_with = "policy")]
+    published: Vec<PathBuf>,
     /// Threads [default: one for each processor]
     #[arg(long)]
     threads: Option<usize>,
@@ -70,6 +77,11 @@ impl Row<'_> {
 
 /// Simulates, prints, and fails if a difference has no reason.
 pub fn run(args: &Args) -> Result<(), Failure> {
+    let usual = || std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = args.threads.unwrap_or_else(usual);
+    if !args.published.is_empty() {
+        return published::run(&args.published, threads, args.json);
+    }
     let mut rows = recorded()?;
     let known: BTreeSet<&str> = rows.iter().map(|row| name_of(row.policy)).collect();
     if let Some(other) = args
@@ -89,8 +101,6 @@ pub fn run(args: &Args) -> Result<(), Failure> {
                 .iter()
                 .any(|policy| policy == name_of(row.policy))
     });
-    let usual = || std::thread::available_parallelism().map_or(1, usize::from);
-    let threads = args.threads.unwrap_or_else(usual);
     let progress = Progress::new("simulating", args.json);
     let all = rows.len() as f64;
     let mut done = 0;

@@ -11,8 +11,8 @@
 //! # Parameters
 //! none
 //! # Deviations
-//! all blocks have the same size and cost here, so size and cost drop out of the priority
-//! floor + uses × cost ÷ size: what is left is LFU with dynamic aging. Ties go by time of last use.
+//! all blocks have the same cost here. Those of a level have the same size, too, so size and cost drop out of the priority
+//! floor + uses × cost ÷ size: what is left is LFU with dynamic aging. Objects that differ in size are weighed by size. Ties go by time of last use.
 //! The report does not keep a new block whose priority is the least; here every block is placed
 //! # Cost
 //! O(log slots) an access; 32 bytes a slot
@@ -22,6 +22,9 @@ use crate::{
     Access, Admission, Arguments, Departure, Policy, Shape, SimulatorHints, Slot, SpecError,
 };
 
+/// The cost of a miss, so that a use of a large object is not lost beside a high floor.
+const SCALE: f64 = 1e6;
+
 /// Lowest priority first.
 #[derive(Debug)]
 pub struct Gdsf {
@@ -30,6 +33,9 @@ pub struct Gdsf {
     floor_before: MissNote<u64>,
     now: u64,
     uses: Table<u32>,
+    /// Where blocks differ in size, the bytes of each; priorities are then bits of real numbers, which are in the same
+    /// order.
+    bytes: Option<Table<u32>>,
     /// Priority, and the time of the last use.
     priorities: Heap<(u64, u64)>,
 }
@@ -41,6 +47,7 @@ pub fn build(_arguments: &mut Arguments, shape: &Shape) -> Result<Gdsf, SpecErro
         floor_before: MissNote::new(),
         now: 0,
         uses: Table::new(shape.slots),
+        bytes: None,
         priorities: Heap::new(shape.slots),
     })
 }
@@ -50,12 +57,23 @@ impl Gdsf {
     fn set(&mut self, slot: Slot, uses: u32, floor: u64) {
         self.now += 1;
         self.uses.set(slot, uses);
-        let priority = floor + u64::from(uses);
+        let priority = match &self.bytes {
+            None => floor + u64::from(uses),
+            Some(bytes) => {
+                let density = f64::from(uses) * SCALE / f64::from(bytes.get(slot).max(1));
+                (f64::from_bits(floor) + density).to_bits()
+            }
+        };
         self.priorities.set(slot, (priority, self.now));
     }
 }
 
 impl Policy for Gdsf {
+    fn note_size(&mut self, slot: Slot, bytes: u32) {
+        let all = self.bytes.get_or_insert_with(Table::default);
+        all.set(slot, bytes);
+    }
+
     #[inline]
     fn miss(&mut self, access: &Access) -> Admission {
         self.floor_before.set(access.block, self.floor);

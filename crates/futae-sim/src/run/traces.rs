@@ -27,6 +27,8 @@ pub struct Traces {
     clock: Option<Clock>,
     /// The length of each access of all guests; empty if all are equal.
     bytes: Vec<u32>,
+    /// The length of each access if all are equal.
+    equal_bytes: u32,
     next_uses: OnceLock<Vec<u32>>,
     digest: OnceLock<String>,
     facts: TraceFacts,
@@ -203,6 +205,7 @@ impl Traces {
             clock = times.into_iter().next().and_then(Times::into_clock);
         }
         Ok(Self {
+            equal_bytes: lengths.first().map_or(0, |lengths| lengths.first),
             bytes: in_order(&guests, &scheduled, lengths),
             schedule: scheduled,
             clock,
@@ -264,6 +267,15 @@ impl Traces {
     /// The length of each access; empty if all are equal.
     pub(super) fn lengths(&self) -> &[u32] {
         &self.bytes
+    }
+
+    /// The only guest's trace, with the length of each request; none of several guests. The lengths are empty if all are
+    /// as the last.
+    pub(crate) fn objects(&self) -> Option<(&DenseTrace, &[u32], u32)> {
+        match &self.guests[..] {
+            [only] => Some((only, &self.bytes, self.equal_bytes)),
+            _ => None,
+        }
     }
 
     /// Blocks of the guest that has most.

@@ -236,9 +236,16 @@ impl Format {
         )
     }
 
-    fn decoder(self, columns: Option<Columns>, head: &[u8]) -> Result<Decoder, TraceErrorKind> {
+    /// What takes requests out of this format's data; with the sizes of objects as their lengths, where that is another.
+    fn decoder(
+        self,
+        columns: Option<Columns>,
+        head: &[u8],
+        sizes: bool,
+    ) -> Result<Decoder, TraceErrorKind> {
         let by_columns = |columns| Decoder::Lines(Box::new(ColumnDecoder::new(columns)));
         Ok(match self {
+            Self::OracleGeneral if sizes => Decoder::Records(Box::new(oracle::Sized)),
             Self::OracleGeneral => Decoder::Records(Box::new(oracle::Oracle::default())),
             Self::Vscsi1 => Decoder::Records(Box::new(vscsi::Version1)),
             Self::Vscsi2 => Decoder::Records(Box::new(vscsi::Version2)),

@@ -91,6 +91,27 @@ impl RecordDecoder for Oracle {
     }
 }
 
+/// As [`Oracle`], but an object's size is the length of its requests.
+pub struct Sized;
+
+impl RecordDecoder for Sized {
+    fn record_bytes(&self) -> usize {
+        RECORD_BYTES
+    }
+
+    #[inline]
+    fn decode(
+        &mut self,
+        record: &[u8],
+        context: &mut Context,
+    ) -> Result<Option<Request>, TraceErrorKind> {
+        let (object, time_us) = fields(record);
+        let mut request = context.key(object, time_us)?;
+        request.length_bytes = le::<4>(record, 12);
+        Ok(Some(request))
+    }
+}
+
 /// Whether at least half of the first records can be oracleGeneral's: a next request is a position that some trace could
 /// have, or none. Of random bytes hardly one record has such a number.
 pub fn is_plausible(head: &[u8]) -> bool {

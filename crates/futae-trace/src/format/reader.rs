@@ -33,6 +33,9 @@ pub struct TraceOptions {
     /// How much data is read, after decompression, before it is an error: a bound for files that
     /// nobody vouches for, since a small compressed file can hold any amount. None is no bound.
     pub data_bytes_max: Option<u64>,
+    /// Whether the length of a request is to be its object's size also in formats that are read faster without:
+    /// [`Format::OracleGeneral`].
+    pub sizes: bool,
 }
 
 impl Default for TraceOptions {
@@ -44,6 +47,7 @@ impl Default for TraceOptions {
             skip_bad: false,
             guest: 0,
             data_bytes_max: None,
+            sizes: false,
         }
     }
 }
@@ -214,7 +218,7 @@ impl TraceReader {
             let decoder = Decoder::Table(Box::new(octf));
             (decoder, Box::new(io::empty()) as Source)
         } else {
-            let decoder = format.decoder(columns, &head)?;
+            let decoder = format.decoder(columns, &head, options.sizes)?;
             (decoder, Box::new(Cursor::new(head).chain(bytes)) as Source)
         };
         let keys = decoder.keys();

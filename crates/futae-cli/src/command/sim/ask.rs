@@ -3,7 +3,6 @@
 use super::Args;
 use super::warmup::Warmup;
 use super::windows::Windows;
-use crate::command::levels::product;
 use crate::command::trace_args::{say_doubts, say_skipped};
 use crate::failure::Failure;
 use crate::progress::Progress;
@@ -12,6 +11,7 @@ use futae_sim::run::{
     Reading, Requests, TraceFacts, TraceSimulation, Traces, simulate_guests, simulate_one_pass,
 };
 use futae_sim::{LevelSpec, Report, SimulationError, SimulationSpec, links, simulate_all};
+use futae_sweep::product;
 use futae_trace::{TraceErrorKind, TraceOptions, TraceReader, WorkloadSpec};
 use futae_units::Size;
 use std::path::{Path, PathBuf};
@@ -63,7 +63,7 @@ fn warn_of_lone_exclusive(hierarchies: &[Vec<LevelSpec>]) {
     }
 }
 
-fn threads(args: &Args) -> usize {
+pub fn threads(args: &Args) -> usize {
     let usual = || std::thread::available_parallelism().map_or(1, usize::from);
     args.threads.unwrap_or_else(usual)
 }
@@ -213,7 +213,7 @@ fn has_sizes(path: &Path, options: &TraceOptions) -> bool {
 }
 
 /// Says what of the traces was left out, and why they may not be read as they were meant.
-fn say_facts(facts: &TraceFacts) {
+pub fn say_facts(facts: &TraceFacts) {
     say_skipped(facts.records_skipped);
     say_doubts(&facts.doubts);
 }
@@ -231,7 +231,7 @@ pub fn failure(error: SimulationError) -> Failure {
 }
 
 /// The levels of each run.
-fn hierarchies(args: &Args) -> Result<Vec<Vec<LevelSpec>>, Failure> {
+pub fn hierarchies(args: &Args) -> Result<Vec<Vec<LevelSpec>>, Failure> {
     if let Some(policies) = &args.policies {
         let Some(sizes) = &args.sizes else {
             return Err(Failure::usage(
@@ -255,5 +255,5 @@ fn hierarchies(args: &Args) -> Result<Vec<Vec<LevelSpec>>, Failure> {
              (e.g. --level lru:3GiB --level exclusive:4GiB)",
         ));
     }
-    product(&args.levels)
+    product(&args.levels).map_err(Failure::usage)
 }

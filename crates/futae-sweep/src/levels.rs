@@ -1,20 +1,24 @@
 //! Levels as command lines and plans write them, each with one size or several.
 
-use crate::failure::Failure;
+use crate::SweepError;
 use futae_sim::LevelSpec;
 
 /// More runs than this are a mistake.
 const RUNS_MAX: usize = 1 << 20;
 
 /// The levels of each run: top down, each level with each of its sizes, `lru:1%,5%`.
-pub(super) fn product(levels: &[String]) -> Result<Vec<Vec<LevelSpec>>, Failure> {
+///
+/// # Errors
+///
+/// A level is not written as one, or there are too many.
+pub fn product(levels: &[String]) -> Result<Vec<Vec<LevelSpec>>, SweepError> {
     let mut grown: Vec<Vec<LevelSpec>> = vec![Vec::new()];
     for text in levels {
         let Some((policy, sizes)) = text.rsplit_once(':') else {
             let message = format!(
                 "level {text:?} is not POLICY:SIZE or POLICY:SIZE,SIZE, such as lru:2GiB or exclusive:1000blocks"
             );
-            return Err(Failure::usage(message));
+            return Err(SweepError::plan(message));
         };
         let mut next = Vec::new();
         for above in grown {
@@ -24,7 +28,7 @@ pub(super) fn product(levels: &[String]) -> Result<Vec<Vec<LevelSpec>>, Failure>
                 next.push(levels);
             }
             if next.len() > RUNS_MAX {
-                return Err(Failure::usage(format!("{levels:?} are too many sizes")));
+                return Err(SweepError::plan(format!("{levels:?} are too many sizes")));
             }
         }
         grown = next;
@@ -34,6 +38,6 @@ pub(super) fn product(levels: &[String]) -> Result<Vec<Vec<LevelSpec>>, Failure>
 }
 
 /// One level.
-pub(super) fn level(policy: &str, size: &str) -> Result<LevelSpec, Failure> {
-    format!("{policy}:{size}").parse().map_err(Failure::usage)
+pub(crate) fn level(policy: &str, size: &str) -> Result<LevelSpec, SweepError> {
+    format!("{policy}:{size}").parse().map_err(SweepError::plan)
 }

@@ -1,9 +1,8 @@
 //! Doing the cells: on several threads, each trace read once for all of its cells.
 
-use super::cells::Cells;
-use super::plan::{Cell, Plan, Source};
-use crate::command::trace_args::{say_doubts, say_skipped};
-use futae_sim::run::{TraceSimulation, Traces, in_parallel};
+use crate::rows::Rows;
+use crate::{Cell, Plan, Source};
+use futae_sim::run::{TraceFacts, TraceSimulation, Traces, in_parallel};
 use futae_sim::{Report, SimulationSpec, links, simulate_all};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -17,15 +16,20 @@ struct Unit {
     cells: Vec<usize>,
 }
 
-/// Does the cells and keeps what comes of them. Returns those that failed, each with the reason. Cells of a trace
-/// share its reading; a trace is forgotten once its cells are done, so that at most one for each thread is in memory.
+/// A cell that was not done, and why.
+pub type Failed = (usize, String);
+
+/// Does the cells on so many threads, and hands what comes of each to `keep`. Returns those that failed. Cells of a
+/// trace share its reading, after which `read` is told of it; a trace is forgotten once its cells are done, so that at
+/// most one for each thread is in memory. `progress` is called with the fraction done, and may unwind to end the work.
 pub fn work(
     plan: &Plan,
-    cells: &Cells<'_>,
     todo: &[usize],
     threads: usize,
     progress: &(dyn Fn(f64) + Sync),
-) -> Vec<(usize, String)> {
+    keep: &(dyn Fn(usize, &Rows) -> Result<(), String> + Sync),
+    read: &(dyn Fn(&TraceFacts) + Sync),
+) -> Vec<Failed> {
     let units = units(plan, todo);
     let traces = Library::new(plan, &units);
     let failures = in_parallel(units.len(), threads, progress, |at, progress| {
@@ -34,8 +38,9 @@ pub fn work(
         let outcome = match &plan.sources[source] {
             Source::Traces(..) => {
                 let shared = traces.of(source);
-                let read = shared.get_or_init(|| read(plan, source));
-                read.as_ref()
+                let traces = shared.get_or_init(|| of_files(plan, source, read));
+                traces
+                    .as_ref()
                     .map_err(String::clone)
                     .and_then(|traces| of_trace(plan, unit, traces, progress))
             }
@@ -44,11 +49,7 @@ pub fn work(
         traces.done(source);
         let kept = outcome.and_then(|reports| {
             let mut pairs = unit.cells.iter().zip(reports);
-            pairs.try_for_each(|(&cell, report)| {
-                cells
-                    .keep(cell, &report)
-                    .map_err(|failure| failure.to_string())
-            })
+            pairs.try_for_each(|(&cell, report)| keep(cell, &Rows::of(plan, cell, &report)))
         });
         progress(1.0);
         match kept {
@@ -106,14 +107,17 @@ impl Library {
     }
 }
 
-fn read(plan: &Plan, source: usize) -> Result<Traces, String> {
+fn of_files(
+    plan: &Plan,
+    source: usize,
+    read: &(dyn Fn(&TraceFacts) + Sync),
+) -> Result<Traces, String> {
     let Source::Traces(_, paths) = &plan.sources[source] else {
         return Err("it is no trace".to_owned());
     };
     let traces = Traces::read(paths, &plan.options, plan.view, &mut |_| ());
     let traces = traces.map_err(|error| error.to_string())?;
-    say_skipped(traces.facts().records_skipped);
-    say_doubts(&traces.facts().doubts);
+    read(traces.facts());
     Ok(traces)
 }
 

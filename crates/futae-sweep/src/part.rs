@@ -12,6 +12,7 @@ pub struct Part {
 
 impl Part {
     /// The cells of this part: cells that follow each other, since those share a trace.
+    #[must_use]
     pub fn of(self, cells: usize) -> Range<usize> {
         let at = |part: usize| {
             let product = cells as u128 * part as u128 / self.count as u128;

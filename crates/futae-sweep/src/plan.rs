@@ -1,8 +1,7 @@
 //! The plan of a sweep: what its file says, and the cells that come of it.
 
-use crate::command::levels::{level, product};
-use crate::failure::Failure;
-use anyhow::Context;
+use crate::SweepError;
+use crate::levels::{level, product};
 use futae_policy::PolicySpec;
 use futae_sim::run::ViewChoice;
 use futae_sim::{LevelSpec, Link, WriteMode};
@@ -139,30 +138,51 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Reads a plan. Names of traces are relative to its folder.
-    pub fn read(path: &Path) -> Result<Self, Failure> {
-        let shown = path.display();
-        let text =
-            fs::read_to_string(path).with_context(|| format!("cannot read the plan {shown}"))?;
+    /// Reads a plan in TOML. Names of traces are relative to its folder.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read, or it is no plan.
+    pub fn read(path: &Path) -> Result<Self, SweepError> {
+        let text = fs::read_to_string(path)
+            .map_err(|why| SweepError::file("cannot read the plan", path, &why))?;
         let folder = path.parent().unwrap_or(Path::new(""));
-        Self::parsed(&text, folder).map_err(|failure| match failure {
-            Failure::Usage(why) => Failure::usage(format!("{shown}: {why}")),
-            other => other,
-        })
+        Self::of_toml(&text, folder)
+            .map_err(|why| SweepError::plan(format!("{}: {why}", path.display())))
     }
 
-    fn parsed(text: &str, folder: &Path) -> Result<Self, Failure> {
-        let file: File = toml::from_str(text).map_err(Failure::usage)?;
-        let sources = sources(&file, folder)?;
-        let hierarchies = hierarchies(&file)?;
+    /// A plan from text in TOML. Names of traces are relative to `folder`.
+    ///
+    /// # Errors
+    ///
+    /// It is no plan.
+    pub fn of_toml(text: &str, folder: &Path) -> Result<Self, SweepError> {
+        Self::of_file(&toml::from_str(text).map_err(SweepError::plan)?, folder)
+    }
+
+    /// As [`of_toml`](Self::of_toml), in JSON.
+    ///
+    /// # Errors
+    ///
+    /// It is no plan.
+    pub fn of_json(text: &str, folder: &Path) -> Result<Self, SweepError> {
+        Self::of_file(
+            &serde_json::from_str(text).map_err(SweepError::plan)?,
+            folder,
+        )
+    }
+
+    fn of_file(file: &File, folder: &Path) -> Result<Self, SweepError> {
+        let sources = sources(file, folder)?;
+        let hierarchies = hierarchies(file)?;
         let counts = [sources.len(), file.seeds.len(), hierarchies.len()];
         let count = counts.iter().try_fold(1usize, |all, &n| all.checked_mul(n));
         let Some(count) = count.filter(|&count| count <= CELLS_MAX) else {
             let message = format!("a sweep has at most {CELLS_MAX} cells; make several plans");
-            return Err(Failure::usage(message));
+            return Err(SweepError::plan(message));
         };
         if count == 0 {
-            return Err(Failure::usage(
+            return Err(SweepError::plan(
                 "there is nothing to simulate: give traces or workloads, seeds, and policies with sizes or levels",
             ));
         }
@@ -181,11 +201,11 @@ impl Plan {
         let options = TraceOptions {
             format: parsed::<Format>(file.format.as_deref())?,
             columns: parsed::<Columns>(file.columns.as_deref())?,
-            unit_bytes: block.map_err(Failure::usage)?,
+            unit_bytes: block.map_err(SweepError::plan)?,
             skip_bad: file.skip_bad,
             ..TraceOptions::default()
         };
-        let manifest = manifest(&file, &cells);
+        let manifest = manifest(file, &cells);
         Ok(Self {
             sources,
             cells,
@@ -224,11 +244,11 @@ fn manifest(file: &File, cells: &[Cell]) -> String {
     text
 }
 
-fn parsed<T: FromStr<Err: fmt::Display>>(text: Option<&str>) -> Result<Option<T>, Failure> {
-    text.map(str::parse).transpose().map_err(Failure::usage)
+fn parsed<T: FromStr<Err: fmt::Display>>(text: Option<&str>) -> Result<Option<T>, SweepError> {
+    text.map(str::parse).transpose().map_err(SweepError::plan)
 }
 
-fn sources(file: &File, folder: &Path) -> Result<Vec<Source>, Failure> {
+fn sources(file: &File, folder: &Path) -> Result<Vec<Source>, SweepError> {
     let mut all = Vec::new();
     for trace in &file.traces {
         let names = match trace {
@@ -236,20 +256,20 @@ fn sources(file: &File, folder: &Path) -> Result<Vec<Source>, Failure> {
             Files::Guests(names) => names.clone(),
         };
         if names.is_empty() {
-            return Err(Failure::usage("a list of guests' traces is empty"));
+            return Err(SweepError::plan("a list of guests' traces is empty"));
         }
         let paths = names.iter().map(|name| folder.join(name)).collect();
         all.push(Source::Traces(names, paths));
     }
     for name in &file.workloads {
-        let workload = name.parse().map_err(Failure::usage)?;
+        let workload = name.parse().map_err(SweepError::plan)?;
         all.push(Source::Workload(workload, name.clone()));
     }
     if file.guests == Some(0) {
-        return Err(Failure::usage("guests = 0 leaves nobody to ask"));
+        return Err(SweepError::plan("guests = 0 leaves nobody to ask"));
     }
     if file.guests.is_some_and(|guests| guests > 1) && !file.traces.is_empty() {
-        return Err(Failure::usage(
+        return Err(SweepError::plan(
             "guests is for workloads; guests with traces are a list in the list: traces = [[\"a\", \"b\"]]",
         ));
     }
@@ -257,15 +277,15 @@ fn sources(file: &File, folder: &Path) -> Result<Vec<Source>, Failure> {
 }
 
 /// The levels of each run: each policy with each size, then each list of levels with each of their sizes.
-fn hierarchies(file: &File) -> Result<Vec<Vec<LevelSpec>>, Failure> {
+fn hierarchies(file: &File) -> Result<Vec<Vec<LevelSpec>>, SweepError> {
     if file.policies.is_empty() != file.sizes.is_empty() {
-        return Err(Failure::usage(
+        return Err(SweepError::plan(
             "policies need sizes, and sizes need policies",
         ));
     }
     let mut all = Vec::new();
     for policy in &file.policies {
-        policy.parse::<PolicySpec>().map_err(Failure::usage)?;
+        policy.parse::<PolicySpec>().map_err(SweepError::plan)?;
         for size in &file.sizes {
             all.push(vec![level(policy, size)?]);
         }
@@ -281,7 +301,7 @@ mod tests {
     use super::*;
 
     fn parse(text: &str) -> Result<Plan, String> {
-        Plan::parsed(text, Path::new("x")).map_err(|failure| failure.to_string())
+        Plan::of_toml(text, Path::new("x")).map_err(|why| why.to_string())
     }
 
     #[test]
@@ -323,5 +343,14 @@ mod tests {
             let error = parse(text).map(|_| ()).expect_err(text);
             assert!(error.contains(expected), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn a_plan_in_json_is_the_same_plan() {
+        let toml = "traces = ['a']\npolicies = ['lru']\nsizes = ['1%']\nwarmup = 3\nblock = '512'";
+        let json = r#"{"traces":["a"],"policies":["lru"],"sizes":["1%"],"warmup":3,"block":"512"}"#;
+        let json = Plan::of_json(json, Path::new("x")).expect("a plan");
+        assert_eq!(parse(toml).expect("a plan").manifest, json.manifest);
+        assert!(Plan::of_json("{\"polices\":[]}", Path::new("")).is_err());
     }
 }

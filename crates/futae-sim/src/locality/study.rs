@@ -1,0 +1,196 @@
+//! A whole study of locality: from a source of requests to intervals at every place.
+
+use super::{Bin, Bins, GAP_THRESHOLD, Intervals, Locality, LocalityError, Tap};
+use crate::Link;
+use crate::curve::{Source, SourceError};
+use crate::spec::{LevelSpec, links};
+use crate::theory::shortest_gap;
+use futae_policy::{Kind, PolicySpec};
+use serde::Serialize;
+
+/// What linear bins reach up to: the interval that this share of the re-accesses is below.
+const SHOWN: f64 = 0.995;
+
+/// The requests of a source, gone through a hierarchy, with the intervals at the application and below each level.
+pub struct Study {
+    source: Source,
+    levels: Vec<LevelSpec>,
+    block_bytes: u64,
+    warmup: u64,
+    seed: u64,
+    locality: Locality,
+}
+
+/// Why there is no study.
+#[derive(Debug, thiserror::Error)]
+pub enum StudyError {
+    /// The hierarchy cannot be built.
+    #[error(transparent)]
+    Locality(#[from] LocalityError),
+    /// The requests cannot be read.
+    #[error(transparent)]
+    Source(#[from] SourceError),
+    /// All requests are warm-up.
+    #[error("a warm-up of {warmup} requests leaves none of {requests} to count")]
+    Warmup {
+        /// The requests before counting begins.
+        warmup: u64,
+        /// All requests.
+        requests: u64,
+    },
+}
+
+/// The results of a study, as `futae locality --json` prints them.
+#[derive(Debug, Serialize)]
+pub struct Summary<'a> {
+    source: &'a str,
+    levels: &'a [LevelSpec],
+    block_bytes: u64,
+    blocks: u64,
+    requests: u64,
+    warmup_requests: u64,
+    seed: u64,
+    version: &'static str,
+    gap_threshold: f64,
+    taps: Vec<Place<'a>>,
+}
+
+/// The results at one place.
+#[derive(Debug, Serialize)]
+struct Place<'a> {
+    place: &'a str,
+    reaccesses: u64,
+    median_bytes: Option<f64>,
+    gap_bytes: Option<f64>,
+    theory_gap_bytes: Option<f64>,
+    bins: Vec<Bin>,
+}
+
+impl Study {
+    /// Goes through the requests of `source`, whose blocks have `block_bytes`. Counting begins after `warmup` requests,
+    /// or after a fifth of all. `progress` is called with the fraction done.
+    ///
+    /// # Errors
+    ///
+    /// The levels cannot be built, the source cannot be read, or nothing is counted.
+    pub fn of(
+        source: Source,
+        block_bytes: u64,
+        (levels, link): (Vec<LevelSpec>, Option<Link>),
+        warmup: Option<u64>,
+        seed: u64,
+        progress: &dyn Fn(f64),
+    ) -> Result<Self, StudyError> {
+        let joined = links(&levels, link);
+        let mut locality = Locality::new(&levels, &joined, block_bytes, source.blocks(), seed)?;
+        let requests = source.requests();
+        let warmup = warmup.unwrap_or(requests / 5);
+        if warmup >= requests {
+            return Err(StudyError::Warmup { warmup, requests });
+        }
+        let mut number = 0;
+        let act = |request| {
+            if number == warmup {
+                locality.restart();
+            }
+            number += 1;
+            locality.access(request);
+        };
+        source.each(act, progress)?;
+        Ok(Self {
+            source,
+            levels,
+            block_bytes,
+            warmup,
+            seed,
+            locality,
+        })
+    }
+
+    /// What was asked for.
+    #[must_use]
+    pub fn source(&self) -> &Source {
+        &self.source
+    }
+
+    /// Requests before counting began.
+    #[must_use]
+    pub fn warmup(&self) -> u64 {
+        self.warmup
+    }
+
+    /// Bytes of a block.
+    #[must_use]
+    pub fn block_bytes(&self) -> u64 {
+        self.block_bytes
+    }
+
+    /// The places, top down.
+    #[must_use]
+    pub fn taps(&self) -> &[Tap] {
+        self.locality.taps()
+    }
+
+    /// The gap that theory gives for one place ([`theory`](crate::theory)), in bytes, where it gives one: below one LRU
+    /// cache under uniform reads.
+    #[must_use]
+    pub fn theory_bytes(&self, place: usize) -> Option<f64> {
+        let Source::Workload { spec, .. } = &self.source else {
+            return None;
+        };
+        let level = self.levels.first().filter(|_| place == 1)?;
+        if level.policy != PolicySpec::of(Kind::lru) || !spec.to_string().starts_with("uniform:") {
+            return None;
+        }
+        let blocks = self.source.blocks();
+        let slots = level.slots(self.block_bytes, blocks).ok()?;
+        let gap = shortest_gap(f64::from(slots), blocks as f64);
+        gap.is_finite().then_some(gap * self.block_bytes as f64)
+    }
+
+    /// The results, with the intervals of all places in the same so many bins. `name` is what the source is called.
+    #[must_use]
+    pub fn summary<'a>(&'a self, name: &'a str, bins: usize, kind: Bins) -> Summary<'a> {
+        let taps = self.locality.taps();
+        let end = end_bytes(
+            taps.iter().map(|tap| &tap.intervals),
+            kind,
+            self.block_bytes,
+        );
+        let place = |(at, tap): (usize, &'a Tap)| Place {
+            place: &tap.place,
+            reaccesses: tap.intervals.reaccesses(),
+            median_bytes: tap.intervals.quantile_bytes(0.5),
+            gap_bytes: tap.intervals.gap_bytes(),
+            theory_gap_bytes: self.theory_bytes(at),
+            bins: tap.intervals.density(bins, kind, Some(end)),
+        };
+        Summary {
+            source: name,
+            levels: &self.levels,
+            block_bytes: self.block_bytes,
+            blocks: self.source.blocks(),
+            requests: self.source.requests() - self.warmup,
+            warmup_requests: self.warmup,
+            seed: self.seed,
+            version: env!("CARGO_PKG_VERSION"),
+            gap_threshold: GAP_THRESHOLD,
+            taps: taps.iter().enumerate().map(place).collect(),
+        }
+    }
+}
+
+/// Where bins end that are shared by several places, in bytes: at the longest interval, or of linear bins at the one
+/// that nearly all are below.
+pub fn end_bytes<'a>(
+    places: impl Iterator<Item = &'a Intervals>,
+    kind: Bins,
+    block_bytes: u64,
+) -> f64 {
+    let share = match kind {
+        Bins::Log => 1.0,
+        Bins::Linear => SHOWN,
+    };
+    let ends = places.filter_map(|intervals| intervals.quantile_bytes(share));
+    ends.fold(block_bytes as f64, f64::max)
+}

@@ -1,0 +1,168 @@
+//! The cache: who is there, how many bytes that is, and who leaves.
+
+use futae_policy::{Access, AccessKind, Admission, BlockId, Departure, RegisteredPolicy, Slot};
+use serde::Serialize;
+
+/// No slot.
+const ABSENT: u32 = u32::MAX;
+
+/// What was counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Counts {
+    /// Requests.
+    pub requests: u64,
+    /// Those for objects that were there.
+    pub hits: u64,
+    /// Those for objects that were not.
+    pub misses: u64,
+    /// Bytes asked for.
+    pub requested_bytes: u64,
+    /// Bytes asked for that were not there.
+    pub missed_bytes: u64,
+    /// Objects that were placed.
+    pub admissions: u64,
+    /// Objects that were not placed, since they are larger than what is admitted or than the cache.
+    pub too_large: u64,
+    /// Objects that the policy did not want.
+    pub declined: u64,
+    /// Objects that left for others.
+    pub evictions: u64,
+    /// Their bytes.
+    pub evicted_bytes: u64,
+}
+
+/// An object that is there.
+#[derive(Clone, Copy, Debug, Default)]
+struct Held {
+    object: u32,
+    bytes: u32,
+}
+
+/// A cache of objects, numbered densely from 0.
+pub struct ObjectCache {
+    policy: Box<dyn RegisteredPolicy>,
+    capacity_bytes: u64,
+    /// The largest object that is placed, in bytes.
+    largest: u64,
+    used_bytes: u64,
+    /// By object.
+    slots: Vec<u32>,
+    /// By slot.
+    held: Vec<Held>,
+    free: Vec<Slot>,
+    tick: u64,
+    counts: Counts,
+}
+
+impl ObjectCache {
+    /// An empty cache of so many bytes. Larger objects than `admit_bytes_max`, or than the cache, are not placed. The policy must be
+    /// new, and decide without a number of slots.
+    #[must_use]
+    pub fn new(
+        policy: Box<dyn RegisteredPolicy>,
+        capacity_bytes: u64,
+        admit_bytes_max: Option<u64>,
+    ) -> Self {
+        Self {
+            policy,
+            capacity_bytes,
+            largest: admit_bytes_max.map_or(capacity_bytes, |most| most.min(capacity_bytes)),
+            used_bytes: 0,
+            slots: Vec::new(),
+            held: Vec::new(),
+            free: Vec::new(),
+            tick: 0,
+            counts: Counts::default(),
+        }
+    }
+
+    /// What was counted since the cache was made, or since [`restart`](Self::restart).
+    #[must_use]
+    pub fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// Ends a warm-up: counts begin anew, and objects stay.
+    pub fn restart(&mut self) {
+        self.counts = Counts::default();
+    }
+
+    /// Objects that are there, and their bytes.
+    #[must_use]
+    pub fn resident(&self) -> (u64, u64) {
+        let objects = self.held.len() - self.free.len();
+        (objects as u64, self.used_bytes)
+    }
+
+    /// Asks for an object of so many bytes. Returns whether it was there.
+    pub fn access(&mut self, object: u32, bytes: u32, kind: AccessKind) -> bool {
+        let bytes = bytes.max(1);
+        let mut access = Access::of(BlockId::on_first(u64::from(object)), kind);
+        access.tick = self.tick;
+        self.tick += 1;
+        self.counts.requests += 1;
+        self.counts.requested_bytes += u64::from(bytes);
+        if self.slots.len() <= object as usize {
+            self.slots.resize(object as usize + 1, ABSENT);
+        }
+        let slot = self.slots[object as usize];
+        if slot != ABSENT {
+            self.counts.hits += 1;
+            self.policy.hit(Slot(slot), &access);
+            return true;
+        }
+        self.counts.misses += 1;
+        self.counts.missed_bytes += u64::from(bytes);
+        self.place(Held { object, bytes }, &access);
+        false
+    }
+
+    fn place(&mut self, new: Held, access: &Access) {
+        let bytes = u64::from(new.bytes);
+        if bytes > self.largest {
+            self.counts.too_large += 1;
+            return;
+        }
+        if self.policy.miss(access) == Admission::Bypass {
+            self.counts.declined += 1;
+            return;
+        }
+        while self.used_bytes + bytes > self.capacity_bytes {
+            let Some(slot) = self.policy.victim(access) else {
+                self.counts.declined += 1;
+                return;
+            };
+            self.policy.remove(slot, Departure::Evicted);
+            let gone = self.held[slot.i()];
+            self.slots[gone.object as usize] = ABSENT;
+            self.free.push(slot);
+            self.used_bytes -= u64::from(gone.bytes);
+            self.counts.evictions += 1;
+            self.counts.evicted_bytes += u64::from(gone.bytes);
+        }
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.held.push(Held::default());
+            Slot(self.held.len() as u32 - 1)
+        });
+        self.held[slot.i()] = new;
+        self.slots[new.object as usize] = slot.0;
+        self.used_bytes += bytes;
+        self.counts.admissions += 1;
+        self.policy.note_size(slot, new.bytes);
+        self.policy.insert(slot, access);
+    }
+
+    /// Panics unless bytes, slots and the policy agree. For tests.
+    pub fn audit(&self) {
+        let (objects, bytes) = self.resident();
+        assert!(bytes <= self.capacity_bytes);
+        let order = self.policy.order();
+        assert_eq!(order.len() as u64, objects);
+        let held = order.iter().map(|slot| self.held[slot.i()]);
+        assert_eq!(held.map(|held| u64::from(held.bytes)).sum::<u64>(), bytes);
+        for slot in order {
+            assert_eq!(self.slots[self.held[slot.i()].object as usize], slot.0);
+        }
+        self.policy.audit(objects as u32);
+    }
+}

@@ -1,0 +1,136 @@
+//! The folder of a sweep: its manifest, a file for each cell that is done, and the table of all.
+
+use crate::{Plan, Rows, SweepError, Table};
+use futae_sim::run::Column;
+use std::fs::{self, Permissions};
+use std::io::{self, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+/// The results of a sweep, cell by cell.
+pub struct Folder<'a> {
+    path: PathBuf,
+    plan: &'a Plan,
+}
+
+impl<'a> Folder<'a> {
+    /// Opens the folder, or makes it.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be made, or another plan made it.
+    pub fn open(path: &Path, plan: &'a Plan) -> Result<Self, SweepError> {
+        fs::create_dir_all(path.join("cells"))
+            .map_err(|why| SweepError::file("cannot make the folder", path, &why))?;
+        let manifest = path.join("manifest");
+        match fs::read_to_string(&manifest) {
+            Ok(text) if text == plan.manifest => {}
+            Ok(text) => return Err(SweepError::Plan(another(path, &text, &plan.manifest))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                write(&manifest, plan.manifest.as_bytes())?;
+            }
+            Err(why) => return Err(SweepError::file("cannot read", &manifest, &why)),
+        }
+        Ok(Self {
+            path: path.to_owned(),
+            plan,
+        })
+    }
+
+    fn file(&self, cell: usize) -> PathBuf {
+        self.path.join(format!("cells/{cell:06}.json"))
+    }
+
+    /// Whether a cell is done: its file is there and whole.
+    ///
+    /// # Errors
+    ///
+    /// The file is there and cannot be read.
+    pub fn is_done(&self, cell: usize) -> Result<bool, SweepError> {
+        self.add(cell, &mut Table::new(self.plan))
+    }
+
+    /// Keeps what came of a cell.
+    ///
+    /// # Errors
+    ///
+    /// Its file cannot be written.
+    pub fn keep(&self, cell: usize, rows: &Rows) -> Result<(), SweepError> {
+        self.keep_text(cell, &rows.text())
+    }
+
+    /// As [`keep`](Self::keep), of rows that came as text.
+    ///
+    /// # Errors
+    ///
+    /// Its file cannot be written.
+    pub fn keep_text(&self, cell: usize, text: &str) -> Result<(), SweepError> {
+        write(&self.file(cell), text.as_bytes())
+    }
+
+    fn add(&self, cell: usize, table: &mut Table<'_>) -> Result<bool, SweepError> {
+        let file = self.file(cell);
+        match fs::read_to_string(&file) {
+            Ok(text) => Ok(table.add(cell, &text)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(why) => Err(SweepError::file("cannot read", &file, &why)),
+        }
+    }
+
+    /// The table of all cells that are done, in the order of the plan.
+    ///
+    /// # Errors
+    ///
+    /// A file cannot be read, or a trace was changed between two of its cells.
+    pub fn table(&self) -> Result<Vec<Column>, SweepError> {
+        let mut table = Table::new(self.plan);
+        for cell in 0..self.plan.cells.len() {
+            self.add(cell, &mut table)?;
+        }
+        table.columns()
+    }
+
+    /// Writes the table as `results.csv`. Returns where it is.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be written.
+    pub fn write_csv(&self, columns: &[Column]) -> Result<PathBuf, SweepError> {
+        let path = self.path.join("results.csv");
+        write(&path, Column::csv(columns).as_bytes())?;
+        Ok(path)
+    }
+}
+
+/// Writes a file that is whole under its name, or not there.
+fn write(path: &Path, bytes: &[u8]) -> Result<(), SweepError> {
+    let written = || -> io::Result<()> {
+        let folder = path.parent().unwrap_or(Path::new("."));
+        let mut file = tempfile::Builder::new()
+            .prefix(".futae-")
+            .permissions(Permissions::from_mode(0o666))
+            .tempfile_in(folder)?;
+        file.write_all(bytes)?;
+        file.persist(path).map_err(|error| error.error)?;
+        Ok(())
+    };
+    written().map_err(|why| SweepError::file("cannot write", path, &why))
+}
+
+/// Says where two manifests part.
+fn another(folder: &Path, there: &str, asked: &str) -> String {
+    let shown = folder.display();
+    let lines = there.lines().zip(asked.lines());
+    let differs = lines.into_iter().find(|(a, b)| a != b);
+    let what = match differs {
+        Some((there, asked)) => format!("there: {there}; asked for: {asked}"),
+        None => format!(
+            "there are {} lines in its manifest, and {} are asked for",
+            there.lines().count(),
+            asked.lines().count()
+        ),
+    };
+    format!(
+        "{shown} holds the sweep of another plan ({what}); take another folder, or the plan that made it"
+    )
+}
