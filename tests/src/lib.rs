@@ -25,6 +25,7 @@ pub mod book;
 pub mod browser;
 pub mod direct;
 pub mod guest_disk;
+pub mod kernel_pages;
 pub mod ledger;
 pub mod live;
 pub mod predict;
