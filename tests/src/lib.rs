@@ -26,6 +26,7 @@ pub mod browser;
 pub mod debian;
 pub mod direct;
 pub mod guest_disk;
+pub mod kernel_pages;
 pub mod ledger;
 pub mod live;
 pub mod package;

@@ -13,6 +13,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
 
+/// Where the blocks of mounted trees are held that do not say so themselves, nor by which policy.
+pub const RESIDENCY: &str = "FUTAE_TEST_RESIDENCY";
+
 /// Read at a time.
 const PIECE_BYTES: usize = 256 << 10;
 
@@ -86,6 +89,13 @@ impl Tree {
         let (source, mountpoint) = (text(&self.source), text(&self.mountpoint));
         let mut command = futae(&["mount", source, mountpoint, "--json"]);
         command.args(arguments);
+        let says = |option: &&str| arguments.contains(option);
+        let has_its_own = ["--policy", "--block", "--residency", "--write-mode"]
+            .iter()
+            .any(says);
+        if std::env::var(RESIDENCY).is_ok_and(|where_to| where_to == "kernel") && !has_its_own {
+            command.args(["--residency", "kernel", "--policy", "sieve"]);
+        }
         command
     }
 

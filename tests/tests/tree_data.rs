@@ -3,6 +3,7 @@
 
 use futae_testkit::wait::{eventually, obtain};
 use futae_tests::binary::cargo;
+use futae_tests::kernel_pages;
 use futae_tests::programs::exercise;
 use futae_tests::rings;
 use futae_tests::tools::Need;
@@ -410,6 +411,18 @@ fn git_clones_and_cargo_builds_in_it() {
     );
     git(&copy, &["status", "--short"]);
     tree.stop();
+}
+
+#[test]
+fn all_of_it_held_by_the_kernel() {
+    let below = ["changed_underneath", "cut_underneath"];
+    let others = [
+        "append",
+        "database",
+        "removed_file",
+        "name_that_is_replaced",
+    ];
+    kernel_pages::again(&[&below[..], &others[..]].concat());
 }
 
 #[test]

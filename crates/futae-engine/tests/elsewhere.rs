@@ -32,6 +32,9 @@ impl Keeper for Pages {
         news.used.append(&mut inside.used);
         news.left.append(&mut inside.left);
     }
+    fn holds(&self, block: BlockId) -> bool {
+        self.inside.lock().expect("whole").held.contains(&block)
+    }
     fn let_go(&self, block: BlockId) {
         self.inside.lock().expect("whole").held.remove(&block);
     }

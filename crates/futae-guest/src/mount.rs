@@ -10,7 +10,7 @@ use crate::session::{Mounted, TransportChoice, Unmounted};
 use crate::volume_directory::{FILES, FileAccess, VolumeDirectory};
 use fuser::{Config, MountOption, SessionACL};
 use futae_engine::{Engine, Keeper};
-use futae_page_cache::{PAGE_BYTES, Watch};
+use futae_page_cache::{PAGE_BYTES, Pages, Watch};
 use futae_policy::VolumeId;
 use std::ffi::OsStr;
 use std::io;
@@ -27,7 +27,7 @@ const THREADS_DEFAULT: usize = 3;
 /// How far the kernel reads ahead where it caches: by whole requests.
 const READAHEAD_KIB: u32 = 1024;
 /// A page: with none at all the kernel asks for each page by itself.
-const NO_READAHEAD_KIB: u32 = 4;
+pub(crate) const NO_READAHEAD_KIB: u32 = 4;
 
 /// A volume as a file.
 #[derive(Clone, Debug)]
@@ -97,8 +97,8 @@ impl Mount {
         shown: &[ShownFile],
         options: &MountOptions,
     ) -> Result<Self, MountError> {
-        let volumes = shown.iter().map(|shown| shown.volume).collect();
-        let keeper = Arc::new(KernelKeeper::new(pages, volumes, FILES));
+        let volumes: Vec<VolumeId> = shown.iter().map(|shown| shown.volume).collect();
+        let keeper = Arc::new(KernelKeeper::of_volumes(pages, &volumes, FILES));
         Self::start_kept_by(Some(keeper), engine, shown, options)
     }
 
@@ -108,13 +108,14 @@ impl Mount {
     ///
     /// What is missing for it, and what would mend it.
     pub fn watch(engine: &Engine, shown: &[ShownFile]) -> Result<Watch, String> {
-        Watch::load(FILES, &file_pages(engine, shown)).map_err(|error| format!("{error:#}"))
+        let files = file_pages(engine, shown);
+        Watch::load(pages_of(&files)).map_err(|error| format!("{error:#}"))
     }
 
     /// Bytes of memory that [`watch`](Self::watch) takes.
     #[must_use]
     pub fn watch_bytes(engine: &Engine, shown: &[ShownFile]) -> u64 {
-        Watch::memory_bytes(&file_pages(engine, shown))
+        Watch::memory_bytes(pages_of(&file_pages(engine, shown)))
     }
 
     fn start_kept_by(
@@ -244,6 +245,13 @@ fn file_pages(engine: &Engine, shown: &[ShownFile]) -> Vec<u64> {
     shown.iter().map(pages).collect()
 }
 
+fn pages_of(files: &[u64]) -> Pages<'_> {
+    Pages::Of {
+        first_inode: FILES,
+        files,
+    }
+}
+
 fn check_names(shown: &[ShownFile]) -> Result<(), MountError> {
     for (at, file) in shown.iter().enumerate() {
         check_name(&file.name)?;
@@ -292,7 +300,7 @@ fn config(options: &MountOptions, read_only: bool) -> Config {
 
 /// How far the kernel reads ahead. Only root may, and without it reads are right
 /// but slower.
-fn set_readahead(mountpoint: &Path, kib: u32) {
+pub(crate) fn set_readahead(mountpoint: &Path, kib: u32) {
     let Ok(metadata) = std::fs::metadata(mountpoint) else {
         return;
     };

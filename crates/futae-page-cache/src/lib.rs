@@ -7,6 +7,9 @@ pub mod kernel;
 #[cfg(futae_has_bpf)]
 mod numbering;
 #[cfg(futae_has_bpf)]
+mod numbers;
+mod pages;
+#[cfg(futae_has_bpf)]
 mod shared;
 mod thin;
 #[cfg(futae_has_bpf)]
@@ -15,6 +18,7 @@ mod watch;
 #[path = "watch_absent.rs"]
 mod watch;
 
+pub use pages::{Event, Pages};
 pub use watch::Watch;
 
 /// Bytes of a page.

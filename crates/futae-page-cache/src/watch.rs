@@ -2,6 +2,8 @@
 
 use crate::kernel;
 use crate::numbering::{ALIGNED, Numbering};
+use crate::numbers::{Given, Numbers, OWNER_VALUES};
+use crate::pages::{Event, Pages};
 use crate::shared::Shared;
 use anyhow::{Context, ensure};
 use aya::Ebpf;
@@ -37,55 +39,68 @@ const BITS: u64 = 64;
 const DEVICE: usize = 0;
 const PRESENT: usize = 1;
 const LEFT_UNSAID: usize = 2;
-const CONTROLS: usize = 3;
+const LOST: usize = 3;
+const GIVEN: usize = 4;
+const CONTROLS: usize = 5;
+/// What is said of pages (`struct said`): that they have left.
+const LEFT: u64 = 0;
 /// Pages in all: what an array of the kernel can have bits for, and less than what it can number.
 const PAGES_MAX: u64 = 1 << 32;
 
 /// The page cache of one file system, watched. The programs leave the kernel when it is dropped.
 pub struct Watch {
-    numbering: Numbering,
+    numbers: Numbers,
+    total: u64,
     control: Shared,
     marks: Shared,
     touched: Shared,
     present: Shared,
-    left: Mutex<RingBuf<MapData>>,
+    news: Mutex<RingBuf<MapData>>,
     _programs: Ebpf,
 }
 
 impl Watch {
-    /// Loads the programs for files of so many pages, which have the inode number `first_inode` and the next ones. Nothing
-    /// is seen before [`begin`](Self::begin).
+    /// Loads the programs. Nothing is seen before [`begin`](Self::begin).
     ///
     /// # Errors
     ///
     /// What is missing, and what would mend it.
-    pub fn load(first_inode: u64, pages: &[u64]) -> anyhow::Result<Self> {
-        Self::load_programs(first_inode, pages).map_err(explained)
+    pub fn load(pages: Pages<'_>) -> anyhow::Result<Self> {
+        Self::load_programs(pages).map_err(explained)
     }
 
-    fn load_programs(first_inode: u64, pages: &[u64]) -> anyhow::Result<Self> {
-        let numbering = Numbering::new(pages);
-        let total = numbering.total();
+    fn load_programs(pages: Pages<'_>) -> anyhow::Result<Self> {
+        let (total, given) = (pages.numbers(), pages.given());
         ensure!(
             total <= PAGES_MAX,
-            "the files have more than {PAGES_MAX} pages"
+            "more than {PAGES_MAX} pages would have to be watched"
         );
+        let (first_inode, files) = match pages {
+            Pages::Of { first_inode, files } => (first_inode, files),
+            Pages::AtMost(_) => (0, &[][..]),
+        };
         let types = kernel::types(|event| PROGRAMS.iter().any(|(_, known)| *known == event))?;
         let mut loader = kernel::loader();
         loader.btf(Some(&types));
         // Storage of tasks is used by the programs alone.
         loader.allow_unsupported_maps();
         loader.override_global("first_inode", &first_inode, true);
+        loader.override_global("numbers_max", &given, true);
         let values = [
             ("marks", total / VALUE),
             ("touched", (total / TOUCHED as u64).div_ceil(VALUE)),
             ("present", total / BITS),
+            ("owners", given),
         ]
         .map(|(name, values)| (name, values.max(1)));
-        for (name, values) in values {
-            loader.map_max_entries(name, u32::try_from(values)?);
+        let others = [
+            ("file_pages", files.len() as u64),
+            ("numbers", given),
+            ("given_back", given),
+        ];
+        for (name, values) in values.into_iter().chain(others) {
+            loader.map_max_entries(name, u32::try_from(values.max(1))?);
         }
-        loader.map_max_entries("file_pages", u32::try_from(pages.len().max(1))?);
         let mut programs = loader.load(OBJECT)?;
         for (name, event) in PROGRAMS {
             program(&mut programs, name)?
@@ -96,40 +111,59 @@ impl Watch {
             let found = programs.take_map(name);
             found.with_context(|| format!("no map {name}"))
         };
-        let mut shared = |at: usize| -> anyhow::Result<Shared> {
+        let mut shared = |at: usize, times: usize| -> anyhow::Result<Shared> {
             let (name, values) = values[at];
-            Shared::new(map(name)?, usize::try_from(values)?)
+            Shared::new(map(name)?, usize::try_from(values)? * times)
         };
-        let [marks, touched, present] = [shared(0)?, shared(1)?, shared(2)?];
+        let [marks, touched, present] = [shared(0, 1)?, shared(1, 1)?, shared(2, 1)?];
+        let owners = shared(3, OWNER_VALUES)?;
         let control = Shared::new(map("control")?, CONTROLS)?;
-        let mut file_pages: Array<MapData, [u64; 2]> = map("file_pages")?.try_into()?;
-        for (at, range) in (0..).zip(numbering.files()) {
-            file_pages.set(at, [range.start, range.end - range.start], 0)?;
-        }
-        let left = Mutex::new(map("left")?.try_into()?);
+        let news = Mutex::new(map("news")?.try_into()?);
+        let known = map("numbers")?.try_into()?;
+        let numbers = if given > 0 {
+            Numbers::Given(Box::new(Given { owners, known }))
+        } else {
+            let numbering = Numbering::new(files);
+            let mut file_pages: Array<MapData, [u64; 2]> = map("file_pages")?.try_into()?;
+            for (at, range) in (0..).zip(numbering.files()) {
+                file_pages.set(at, [range.start, range.end - range.start], 0)?;
+            }
+            Numbers::Of {
+                first_inode,
+                numbering,
+            }
+        };
         for (name, event) in PROGRAMS {
             program(&mut programs, name)?
                 .attach()
                 .with_context(|| format!("the tracepoint {event}"))?;
         }
         Ok(Self {
-            numbering,
+            numbers,
+            total,
             control,
             marks,
             touched,
             present,
-            left,
+            news,
             _programs: programs,
         })
     }
 
-    /// Bytes of memory that it takes for files of so many pages.
+    /// Bytes of memory that it takes.
     #[must_use]
-    pub fn memory_bytes(pages: &[u64]) -> u64 {
-        let total = Numbering::new(pages).total();
+    pub fn memory_bytes(pages: Pages<'_>) -> u64 {
+        let total = pages.numbers();
         total
             .saturating_add(total / TOUCHED as u64)
             .saturating_add(total / VALUE)
+            .saturating_add(pages.bytes())
+    }
+
+    /// How many pages it can watch at a time.
+    #[must_use]
+    pub fn pages_max(&self) -> u64 {
+        self.total
     }
 
     /// Sees from now on what happens in the file system that `root` is in.
@@ -144,11 +178,21 @@ impl Watch {
         self.control.numbers()[DEVICE].load(Relaxed) != 0
     }
 
-    /// Tells which pages were read since the last call: file, page, and how often, up to 127 times. The read that
-    /// brought a page is not among them.
-    pub fn used(&self, mut tell: impl FnMut(usize, u64, u32)) {
+    /// The numbers that pages have or had.
+    fn in_use(&self) -> usize {
+        let given = match self.numbers {
+            Numbers::Of { .. } => self.total,
+            Numbers::Given(_) => self.control.numbers()[GIVEN].load(SeqCst),
+        };
+        given.min(self.total) as usize
+    }
+
+    /// Tells which pages were read since the last call: inode number, page, and how often, up to 127 times. The read
+    /// that brought a page is not among them.
+    pub fn used(&self, mut tell: impl FnMut(u64, u64, u32)) {
         let marks = self.marks.bytes();
-        for (at, eight) in self.touched.numbers().iter().enumerate() {
+        let values = self.in_use().div_ceil(TOUCHED * VALUE as usize);
+        for (at, eight) in self.touched.numbers().iter().enumerate().take(values) {
             if eight.load(Relaxed) == 0 {
                 continue;
             }
@@ -167,29 +211,31 @@ impl Watch {
                         continue;
                     }
                     let times = mark.fetch_and(FRESH, SeqCst) & !FRESH;
-                    if let Some((file, page)) = self.numbering.place(number as u64) {
-                        tell(file, page, times.into());
+                    if let Some((inode, page)) = self.numbers.page(number as u64) {
+                        tell(inode, page, times.into());
                     }
                 }
             }
         }
     }
 
-    /// Tells which pages have left since the last call, whoever sent them away, and are not there again.
-    pub fn left(&self, mut tell: impl FnMut(usize, u64)) {
-        let mut ring = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Tells what became of pages since the last call: inode number and page.
+    pub fn news(&self, mut tell: impl FnMut(u64, u64, Event)) {
+        let mut ring = self.news.lock().unwrap_or_else(PoisonError::into_inner);
         while let Some(item) = ring.next() {
             let number = |at: usize| {
-                let bytes = item.get(at..).and_then(|bytes| bytes.first_chunk());
+                let bytes = item.get(at * size_of::<u64>()..);
+                let bytes = bytes.and_then(|bytes| bytes.first_chunk());
                 bytes.map_or(0, |bytes| u64::from_ne_bytes(*bytes))
             };
-            let (first, pages) = (number(0), number(8));
+            let [inode, first, pages, what] = std::array::from_fn(number);
+            let event = if what == LEFT {
+                Event::Left
+            } else {
+                Event::Unwatched
+            };
             for page in first..first.saturating_add(pages.min(ALIGNED)) {
-                if let Some((file, page)) = self.numbering.place(page)
-                    && !self.is_present(file, page)
-                {
-                    tell(file, page);
-                }
+                tell(inode, page, event);
             }
         }
     }
@@ -200,10 +246,16 @@ impl Watch {
         self.control.numbers()[LEFT_UNSAID].load(Relaxed)
     }
 
+    /// Pages that came, are not watched, and could not be told.
+    #[must_use]
+    pub fn lost(&self) -> u64 {
+        self.control.numbers()[LOST].load(Relaxed)
+    }
+
     /// Whether a page is there.
     #[must_use]
-    pub fn is_present(&self, file: usize, page: u64) -> bool {
-        let Some(number) = self.numbering.number(file, page) else {
+    pub fn is_present(&self, inode: u64, page: u64) -> bool {
+        let Some(number) = self.numbers.number(inode, page) else {
             return false;
         };
         let bits = self.present.numbers().get((number / BITS) as usize);
@@ -211,14 +263,15 @@ impl Watch {
     }
 
     /// Tells all pages that are there.
-    pub fn each_present(&self, mut tell: impl FnMut(usize, u64)) {
-        for (at, bits) in (0u64..).zip(self.present.numbers()) {
+    pub fn each_present(&self, mut tell: impl FnMut(u64, u64)) {
+        let values = self.in_use().div_ceil(BITS as usize);
+        for (at, bits) in (0u64..).zip(self.present.numbers().iter().take(values)) {
             let mut left = bits.load(Relaxed);
             while left != 0 {
                 let bit = u64::from(left.trailing_zeros());
                 left &= left - 1;
-                if let Some((file, page)) = self.numbering.place(at * BITS + bit) {
-                    tell(file, page);
+                if let Some((inode, page)) = self.numbers.page(at * BITS + bit) {
+                    tell(inode, page);
                 }
             }
         }
@@ -238,6 +291,9 @@ fn program<'a>(programs: &'a mut Ebpf, name: &str) -> anyhow::Result<&'a mut Btf
     Ok(program.try_into()?)
 }
 
+/// What a refusal says of the programs themselves begins so, and is as long as they are.
+const VERIFIER: &str = ". Verifier output";
+
 /// Why there is no watch, with what would mend it.
 fn explained(error: anyhow::Error) -> anyhow::Error {
     let is_refused = |cause: &(dyn std::error::Error + 'static)| {
@@ -252,5 +308,37 @@ fn explained(error: anyhow::Error) -> anyhow::Error {
     } else {
         "the page cache's tracepoints came with Linux 6.12"
     };
-    error.context(needs)
+    let said = format!("{error:#}");
+    let said = said.split(VERIFIER).next().unwrap_or_default().to_owned();
+    anyhow::Error::msg(said).context(needs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futae_testkit::need::{Need, skip};
+
+    /// The kernel's verifier takes the programs in both forms.
+    #[test]
+    fn both_kinds_of_numbers_load() {
+        let files = Pages::Of {
+            first_inode: 2,
+            files: &[10, 5000],
+        };
+        for pages in [files, Pages::AtMost(20_000)] {
+            match Watch::load(pages) {
+                Ok(watch) => {
+                    assert!(!watch.has_begun() && watch.pages_max() >= 5010);
+                    assert_eq!((watch.present_pages(), watch.is_present(2, 3)), (0, false));
+                }
+                Err(error) if kernel::may_load_bpf() && Path::new(kernel::DESCRIPTION).exists() => {
+                    let said = format!("{error:#}");
+                    // A kernel that is older has no such tracepoint.
+                    assert!(!said.contains("BPF_PROG_LOAD"), "{said}");
+                    return skip(Need::Ebpf, &said);
+                }
+                Err(error) => return skip(Need::Ebpf, &format!("{error:#}")),
+            }
+        }
+    }
 }

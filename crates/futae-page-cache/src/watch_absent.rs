@@ -1,5 +1,6 @@
 //! What stands for a watch where none was built.
 
+use super::{Event, Pages};
 use std::fs::Metadata;
 
 /// The page cache of one file system, watched; built without eBPF, there is none.
@@ -11,14 +12,20 @@ impl Watch {
     /// # Errors
     ///
     /// Always.
-    pub fn load(_first_inode: u64, _pages: &[u64]) -> anyhow::Result<Self> {
+    pub fn load(_pages: Pages<'_>) -> anyhow::Result<Self> {
         anyhow::bail!("futae was built without eBPF, since clang was missing then")
     }
 
     /// Bytes that it takes.
     #[must_use]
-    pub fn memory_bytes(_pages: &[u64]) -> u64 {
+    pub fn memory_bytes(_pages: Pages<'_>) -> u64 {
         0
+    }
+
+    /// How many pages it can watch.
+    #[must_use]
+    pub fn pages_max(&self) -> u64 {
+        match *self {}
     }
 
     /// Begins.
@@ -33,12 +40,18 @@ impl Watch {
     }
 
     /// What was read.
-    pub fn used(&self, _tell: impl FnMut(usize, u64, u32)) {
+    pub fn used(&self, _tell: impl FnMut(u64, u64, u32)) {
         match *self {}
     }
 
-    /// What has left.
-    pub fn left(&self, _tell: impl FnMut(usize, u64)) {
+    /// What became of pages.
+    pub fn news(&self, _tell: impl FnMut(u64, u64, Event)) {
+        match *self {}
+    }
+
+    /// Pages that came unwatched and could not be told.
+    #[must_use]
+    pub fn lost(&self) -> u64 {
         match *self {}
     }
 
@@ -50,12 +63,12 @@ impl Watch {
 
     /// Whether a page is there.
     #[must_use]
-    pub fn is_present(&self, _file: usize, _page: u64) -> bool {
+    pub fn is_present(&self, _inode: u64, _page: u64) -> bool {
         match *self {}
     }
 
     /// All pages that are there.
-    pub fn each_present(&self, _tell: impl FnMut(usize, u64)) {
+    pub fn each_present(&self, _tell: impl FnMut(u64, u64)) {
         match *self {}
     }
 

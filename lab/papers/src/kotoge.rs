@@ -74,21 +74,41 @@ impl Served {
 fn serve(
     policy: &str,
     slots: u32,
-    (priority, others): (u64, u64),
+    case: (u64, u64),
     options: &Options,
 ) -> Result<Served, PaperError> {
-    let shape = Shape {
-        slots,
-        seed: options.seed,
-    };
-    let policy: Box<dyn Policy> = build(&PolicySpec::plain(policy), &shape)?;
-    let blocks = (priority + others) * FILE_BLOCKS;
+    let policy = PolicySpec::plain(policy);
+    let all = read_all(&policy, slots, (case, FILE_BLOCKS), ROUNDS, options.seed)?;
+    Ok(Served {
+        hits: all.hits,
+        disk_ms: DISK_MS,
+        requests: ROUNDS * case.0 * FILE_BLOCKS,
+        protected: all.protected,
+    })
+}
+
+/// What came of the priority files.
+struct ReadAll {
+    hits: u64,
+    protected: u64,
+}
+
+/// Reads all files in order, round after round: x priority files and y others, each of so many blocks.
+fn read_all(
+    policy: &PolicySpec,
+    slots: u32,
+    ((priority, others), file_blocks): ((u64, u64), u64),
+    rounds: u64,
+    seed: u64,
+) -> Result<ReadAll, PaperError> {
+    let policy: Box<dyn Policy> = build(policy, &Shape { slots, seed })?;
+    let blocks = (priority + others) * file_blocks;
     let mut level = Level::new(policy, DenseIndex::new(blocks as usize), slots);
     let mut hits = 0;
-    for _ in 0..ROUNDS {
+    for _ in 0..rounds {
         // The other files come first, and have the lower numbers.
         for block in 0..blocks {
-            let favoured = block >= others * FILE_BLOCKS;
+            let favoured = block >= others * file_blocks;
             let class = if favoured {
                 Class::PROTECTED
             } else {
@@ -99,13 +119,27 @@ fn serve(
             hits += u64::from(hit && favoured);
         }
     }
-    let favoured = |block: &BlockId| block.index() >= others * FILE_BLOCKS;
-    Ok(Served {
+    let favoured = |block: &BlockId| block.index() >= others * file_blocks;
+    Ok(ReadAll {
         hits,
-        disk_ms: DISK_MS,
-        requests: ROUNDS * priority * FILE_BLOCKS,
         protected: level.order().iter().filter(|block| favoured(block)).count() as u64,
     })
+}
+
+/// The hit ratio of priority files under a policy in a case, if files have so many blocks and the cache so many slots.
+///
+/// # Errors
+///
+/// No such policy.
+pub fn simulated_hits(
+    policy: &PolicySpec,
+    slots: u32,
+    case: (u64, u64),
+    file_blocks: u64,
+    rounds: u64,
+) -> Result<f64, PaperError> {
+    let all = read_all(policy, slots, (case, file_blocks), rounds, 0)?;
+    Ok(all.hits as f64 / (rounds * case.0 * file_blocks) as f64)
 }
 
 fn run(options: &Options, _progress: &Progress<'_>) -> Result<Reproduction, PaperError> {

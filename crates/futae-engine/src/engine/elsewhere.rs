@@ -78,9 +78,11 @@ impl State {
         if news.used.is_empty() && news.left.is_empty() {
             elsewhere.keeper.news(&mut news);
         }
+        let keeper = Arc::clone(&elsewhere.keeper);
         let mut reclaimed = 0;
         while let Some(block) = news.left.pop() {
-            if self.is_inside(block) && self.level.find(block).is_some() {
+            let is_resident = self.is_inside(block) && self.level.find(block).is_some();
+            if is_resident && !keeper.holds(block) {
                 reclaimed += 1;
                 self.steps.count(1);
                 self.invalidate(block);

@@ -237,6 +237,9 @@ impl State {
             return;
         }
         let block = BlockId::new(span.volume, old / self.block_bytes);
+        if self.elsewhere.is_some() {
+            return; // Whoever holds it sees to that.
+        }
         if let Some(slot) = self.level.find(block) {
             self.arena.frame_mut(slot)[inside..].fill(0);
         } else if let Some(evicted_data) = self

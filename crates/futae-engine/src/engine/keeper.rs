@@ -13,6 +13,14 @@ pub trait Keeper: Send + Sync {
     /// What happened since the last call.
     fn news(&self, news: &mut News);
 
+    /// Whether it holds a block.
+    fn holds(&self, block: BlockId) -> bool;
+
+    /// How many blocks it can hold, if there is a limit.
+    fn blocks_max(&self) -> Option<u64> {
+        None
+    }
+
     /// A block is not to be held, or not any more.
     fn let_go(&self, block: BlockId);
 
@@ -25,7 +33,7 @@ pub trait Keeper: Send + Sync {
 pub struct News {
     /// Blocks that were read there, and how often.
     pub used: Vec<(BlockId, u32)>,
-    /// Blocks that it holds no more.
+    /// Blocks that it gave up. Some of them it may hold again.
     pub left: Vec<BlockId>,
 }
 

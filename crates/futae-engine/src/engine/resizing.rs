@@ -21,9 +21,27 @@ impl Engine {
             ));
         }
         check_memory(u64::from(capacity_blocks) * self.block_bytes)?;
+        self.check_keeper(capacity_blocks)?;
         self.lock().arena.reserve(capacity_blocks)?;
         self.fit(|sizing| sizing.capacity_blocks = capacity_blocks);
         Ok(())
+    }
+
+    /// Whether who holds the blocks can hold so many.
+    fn check_keeper(&self, capacity_blocks: u32) -> Result<(), SetupError> {
+        let keeper = self
+            .lock()
+            .elsewhere
+            .as_ref()
+            .map(|it| Arc::clone(&it.keeper));
+        let most = keeper.and_then(|keeper| keeper.blocks_max());
+        match most.filter(|&most| u64::from(capacity_blocks) > most) {
+            None => Ok(()),
+            Some(most) => Err(SetupError::Size(format!(
+                "the kernel's pages of this mount are watched up to {most} blocks of {} bytes; mount anew with a larger cache",
+                self.block_bytes
+            ))),
+        }
     }
 
     /// The size that it was told to have, in bytes.

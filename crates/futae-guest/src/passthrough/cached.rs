@@ -6,6 +6,7 @@ use super::lower::LowerFile;
 use super::node::{Node, Nodes};
 use super::place::{Key, stat_of};
 use super::seen::Seen;
+use crate::kept_by_kernel::{FilePages, KernelKeeper};
 use futae_engine::{Engine, FileIo, PAGE_BYTES, SetupError, Store};
 use futae_policy::{Class, VolumeId};
 use rustix::io::Errno;
@@ -23,6 +24,8 @@ const GIVEN_UP: usize = 16;
 /// The files that the cache may have blocks of.
 pub(crate) struct CachedFiles {
     engine: Arc<Engine>,
+    /// The kernel's page cache, if it holds the blocks.
+    keeper: Option<Arc<KernelKeeper>>,
     io: FileIo,
     known: Mutex<HashMap<Key, Arc<Contents>>>,
     /// Files that the kernel has forgotten before we have closed them, by number: its requests are
@@ -32,9 +35,10 @@ pub(crate) struct CachedFiles {
 }
 
 impl CachedFiles {
-    pub(crate) fn new(engine: Arc<Engine>) -> Self {
+    pub(crate) fn new(engine: Arc<Engine>, keeper: Option<Arc<KernelKeeper>>) -> Self {
         Self {
             engine,
+            keeper,
             io: FileIo::new(),
             known: Mutex::default(),
             closing: Mutex::default(),
@@ -107,16 +111,23 @@ impl CachedFiles {
                 let lower = Arc::new(LowerFile::new(self.io.clone(), seen));
                 lower.found(Arc::clone(place), nodes.path_of(node));
                 let volume = self.volume(&mut known, Arc::clone(&lower) as _, class)?;
+                let pages = self.keeper.as_ref();
+                let pages = pages.map(|keeper| FilePages::new(keeper, node.id, volume));
                 let contents = Arc::new(Contents {
                     engine: Arc::clone(&self.engine),
                     key: node.key,
                     volume,
                     lower,
+                    pages,
                     users: AtomicU32::new(0),
                     last_used: AtomicU64::new(now),
                     is_gone: AtomicBool::new(false),
                     is_forgotten: AtomicBool::new(false),
                 });
+                if node.contents().is_some() {
+                    // The kernel may have pages of it, of which nobody has known since it had another volume.
+                    contents.pages_are_stale();
+                }
                 known.insert(node.key, Arc::clone(&contents));
                 contents
             }
@@ -152,8 +163,7 @@ impl CachedFiles {
         unused.truncate(unused.len() / GIVEN_UP + 1);
         for contents in unused {
             known.remove(&contents.key);
-            contents.is_gone.store(true, Ordering::Release);
-            self.engine.remove_volume(contents.volume);
+            contents.is_gone_now();
         }
         add().map_err(|_| Errno::NFILE)
     }
@@ -199,8 +209,7 @@ impl CachedFiles {
         if links.is_some_and(|stat| stat.st_nlink == 0) {
             known.remove(&contents.key);
             drop(known);
-            contents.is_gone.store(true, Ordering::Release);
-            self.engine.remove_volume(contents.volume);
+            contents.is_gone_now();
         }
         true
     }

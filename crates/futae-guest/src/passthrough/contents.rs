@@ -5,6 +5,7 @@ use super::errno::errno_of;
 use super::lower::LowerFile;
 use super::place::Key;
 use super::stat::Stamp;
+use crate::kept_by_kernel::FilePages;
 use futae_engine::{ClientId, Done, Engine, Operation, Request};
 use futae_policy::VolumeId;
 use rustix::io::Errno;
@@ -20,6 +21,8 @@ pub(crate) struct Contents {
     pub(super) key: Key,
     pub(super) volume: VolumeId,
     pub(crate) lower: Arc<LowerFile>,
+    /// Its pages in the kernel's page cache, if that holds the blocks.
+    pub(super) pages: Option<FilePages>,
     /// Open handles, and opens under way.
     pub(super) users: AtomicU32,
     pub(super) last_used: AtomicU64,
@@ -62,6 +65,7 @@ impl Contents {
         if self.is_gone() || !self.lower.seen.is_changed(&place)? {
             return Ok(false);
         }
+        self.pages_are_stale();
         self.change(0, u64::MAX, || Ok(()))?;
         Ok(true)
     }
@@ -71,6 +75,27 @@ impl Contents {
     pub(crate) fn notice(self: &Arc<Self>, seen: &Stamp) -> bool {
         let _use = self.in_use();
         self.lower.seen.differs(seen) && self.revalidate().unwrap_or(false)
+    }
+
+    /// What the kernel has of the file in its page cache, if it keeps anything there, is not the file any more.
+    pub(crate) fn pages_are_stale(&self) {
+        if let Some(pages) = &self.pages {
+            pages.are_stale();
+        }
+    }
+
+    /// Whether whoever opens the file goes through the kernel's page cache, and if so, whether what is there is true.
+    pub(crate) fn pages_are_true(&self) -> Option<bool> {
+        self.pages.as_ref().map(FilePages::are_true)
+    }
+
+    /// The number of its volume has been given up.
+    pub(super) fn is_gone_now(&self) {
+        self.is_gone.store(true, Ordering::Release);
+        self.engine.remove_volume(self.volume);
+        if let Some(pages) = &self.pages {
+            pages.end();
+        }
     }
 
     /// Our own change of attributes: what was known of the contents stays true.

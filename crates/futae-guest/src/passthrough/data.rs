@@ -78,39 +78,44 @@ impl Passthrough {
         self.descriptors.charge(user, access.descriptors())
     }
 
-    /// Makes a file and opens it.
+    /// Makes a file and opens it, as [`open_file`](Self::open_file).
     pub(crate) fn make_and_open(
         &self,
         parent: u64,
         name: &OsStr,
         what: Making,
         flags: i32,
-    ) -> Result<(Arc<Node>, Stat), Errno> {
+    ) -> Result<(Arc<Node>, Stat, Option<bool>), Errno> {
         let exclusively = OFlags::from_bits_retain(flags as u32).contains(OFlags::EXCL);
         let (node, _) = self.make_file(parent, name, what, exclusively)?;
         let ready = self.open_file(&node, Access::of(flags));
         self.settle_mode(&node, parent, what);
-        let ready = ready.and_then(|()| self.stat(&node));
+        let ready = ready.and_then(|kept| Ok((self.stat(&node)?, kept)));
         if ready.is_err() {
             self.forget_node(node.id, 1);
         }
-        ready.map(|stat| (node, stat))
+        ready.map(|(stat, kept)| (node, stat, kept))
     }
 
-    pub(crate) fn open_file(&self, node: &Arc<Node>, access: Access) -> Result<(), Errno> {
+    /// Opens a file. Returns whether its data goes through the kernel's page cache, and if so, whether what is there is true.
+    pub(crate) fn open_file(
+        &self,
+        node: &Arc<Node>,
+        access: Access,
+    ) -> Result<Option<bool>, Errno> {
         if node.kind != FileType::RegularFile {
             return Err(Errno::INVAL);
         }
         let class = self.priority.class_of(&self.nodes, node);
         let how = (access.reads, access.writes);
         let open = || self.files.open(&self.nodes, node, how, class);
-        let (_, changed) = self.nodes.with_room(open)?;
+        let (contents, changed) = self.nodes.with_room(open)?;
         self.weigh();
         if changed && let Some(notifier) = self.notifier.get() {
             // Its size, above all. A kernel that does not know the file needs not be told.
             let _ = notifier.inval_inode(fuser::INodeNo(node.id), -1, 0);
         }
-        Ok(())
+        Ok(contents.pages_are_true())
     }
 
     pub(crate) fn close_file(&self, id: u64, handle: FileHandle) {
@@ -230,6 +235,18 @@ impl Passthrough {
             Err(errno) => return done(Err(errno)),
         };
         contents.submit(operation, self.told("writing", id, done));
+    }
+
+    /// Something is appended that the kernel has put into its pages at `offset`. If the file has been made longer past the mount, it
+    /// goes elsewhere, and what is in these pages is not the file.
+    pub(crate) fn will_append(&self, id: u64, offset: u64) {
+        if let Ok(contents) = self.contents(id)
+            && contents.pages_are_true().is_some()
+            && !contents.is_gone()
+            && self.files.engine().volume_bytes(contents.volume()) != offset
+        {
+            contents.pages_are_stale();
+        }
     }
 
     /// Somebody changes the data of a file that may have set-user-id or set-group-id bits.

@@ -35,6 +35,9 @@ impl Front {
         // What was mapped has its place; what is appended goes where the end is by now.
         let appends =
             opened.contains(OFlags::APPEND) && !how.contains(WriteFlags::FUSE_WRITE_CACHE);
+        if appends {
+            self.tree.will_append(inode.0, offset);
+        }
         let operation = if appends {
             Operation::Append { data, fua }
         } else {

@@ -172,9 +172,9 @@ impl Filesystem for Front {
         };
         let node = self.tree.nodes.get(inode.0);
         match node.and_then(|node| self.tree.open_file(&node, access)) {
-            Ok(()) => {
+            Ok(kept) => {
                 charge.keep();
-                reply.opened(access.handle(user), opened(access));
+                reply.opened(access.handle(user), opened(access, kept));
             }
             Err(errno) => reply.error(self.failed("opening", inode, errno)),
         }
@@ -196,10 +196,11 @@ impl Filesystem for Front {
             return reply.error(fuse(Errno::MFILE));
         };
         match self.tree.make_and_open(parent.0, name, what, flags) {
-            Ok((node, stat)) => {
+            Ok((node, stat, kept)) => {
                 charge.keep();
                 let (attributes, handle) = (attributes(&stat, node.id), access.handle(user));
-                reply.created(&FRESH, &attributes, Generation(0), handle, opened(access));
+                let how = opened(access, kept);
+                reply.created(&FRESH, &attributes, Generation(0), handle, how);
             }
             Err(errno) => reply.error(self.failed("making a file", parent, errno)),
         }

@@ -60,8 +60,13 @@ pub(super) fn making(request: &Request, mode: u32, umask: u32) -> Making {
     }
 }
 
-pub(super) fn opened(access: Access) -> FopenFlags {
-    let mut how = FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES;
+/// How a file is opened: past the kernel's page cache, or through it, where it may be `kept` what is there.
+pub(super) fn opened(access: Access, kept: Option<bool>) -> FopenFlags {
+    let mut how = match kept {
+        None => FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES,
+        Some(true) => FopenFlags::FOPEN_KEEP_CACHE,
+        Some(false) => FopenFlags::empty(),
+    };
     how.set(FopenFlags::FOPEN_NOFLUSH, !access.writes());
     how
 }

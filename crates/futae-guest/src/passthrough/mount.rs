@@ -5,11 +5,14 @@ use super::front::Front;
 use super::place::magic;
 use super::priority::Priority;
 use super::state::Passthrough;
+use crate::kept_by_kernel::{KernelKeeper, Running, watched_pages};
+use crate::mount::{NO_READAHEAD_KIB, set_readahead};
 use crate::ring::Beginning;
 use crate::session::{Mounted, TransportChoice, Unmounted};
 use crate::{MountError, Negotiated, check_mountpoint};
 use fuser::{Config, MountOption, SessionACL};
-use futae_engine::Engine;
+use futae_engine::{Engine, Keeper};
+use futae_page_cache::{Pages, Watch};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::os::fd::OwnedFd;
@@ -41,6 +44,8 @@ pub struct TreeOptions {
 /// A mounted tree. Dropping it detaches the mount; [`unmount`](Self::unmount) ends it properly.
 pub struct TreeMount {
     handle: Arc<TreeHandle>,
+    /// Ends before the mount does.
+    keeping: Option<Running>,
     mounted: Mounted,
 }
 
@@ -70,6 +75,39 @@ impl TreeMount {
     ///
     /// [`MountError`]; nothing is left mounted then.
     pub fn start(engine: Arc<Engine>, options: &TreeOptions) -> Result<Self, MountError> {
+        Self::start_kept_by(None, engine, options)
+    }
+
+    /// The same for `pages` of the kernel's page cache, which holds the blocks in the engine's place: one block is one page. Reads
+    /// that hit there never come here; `pages` tells of them.
+    ///
+    /// # Errors
+    ///
+    /// [`MountError`]; nothing is left mounted then.
+    pub fn start_kept_by_kernel(
+        pages: Watch,
+        engine: Arc<Engine>,
+        options: &TreeOptions,
+    ) -> Result<Self, MountError> {
+        let keeper = Arc::new(KernelKeeper::of_tree(pages));
+        engine.keep_elsewhere(Arc::clone(&keeper) as Arc<dyn Keeper>);
+        Self::start_kept_by(Some(keeper), engine, options)
+    }
+
+    /// Watches the page cache of a mounted tree whose cache is this, once it is there.
+    ///
+    /// # Errors
+    ///
+    /// What is missing for it, and what would mend it.
+    pub fn watch(engine: &Engine) -> Result<Watch, String> {
+        Watch::load(pages_of(engine)).map_err(|error| format!("{error:#}"))
+    }
+
+    fn start_kept_by(
+        keeper: Option<Arc<KernelKeeper>>,
+        engine: Arc<Engine>,
+        options: &TreeOptions,
+    ) -> Result<Self, MountError> {
         let unusable = |problem: String| MountError::Source {
             path: options.source.clone(),
             problem,
@@ -104,7 +142,14 @@ impl TreeMount {
                 .map_err(|errno| unprotectable(directory, errno))?;
         }
         let shares = Shares::raise(engine.status().capacity_blocks * engine.block_bytes());
-        let tree = Passthrough::new(engine, root_again, source.clone(), shares, priority);
+        let (cache, kept_by) = (Arc::clone(&engine), keeper.clone());
+        let tree = Passthrough::new(
+            (cache, kept_by),
+            root_again,
+            source.clone(),
+            shares,
+            priority,
+        );
         let tree = Arc::new(tree.map_err(told)?);
         rustix::process::umask(Mode::empty());
         let front = Front {
@@ -113,14 +158,25 @@ impl TreeMount {
         };
         let config = config(&source, options);
         let (mounted, notifier) = Mounted::start(&front, &mountpoint, &config, options.transport)?;
-        let _ = tree.notifier.set(notifier);
+        let _ = tree.notifier.set(notifier.clone());
+        let keeping = keeper.map(|keeper| {
+            // What nobody asked for would be a page that the policy has decided on.
+            set_readahead(&mountpoint, NO_READAHEAD_KIB);
+            let root = std::fs::metadata(&mountpoint)?;
+            keeper.start(&engine, notifier, &root)
+        });
+        let keeping = keeping.transpose().map_err(refused)?;
         let handle = Arc::new(TreeHandle {
             mountpoint,
             source,
             root,
             tree,
         });
-        Ok(Self { handle, mounted })
+        Ok(Self {
+            handle,
+            keeping,
+            mounted,
+        })
     }
 
     /// Where it is mounted.
@@ -158,6 +214,7 @@ impl TreeMount {
     ///
     /// [`MountError::Unmount`], or [`MountError::Settle`] if files could not be written back.
     pub fn unmount(mut self) -> Result<Unmounted, MountError> {
+        drop(self.keeping.take());
         let ended = self.mounted.end()?;
         let failed = self.handle.tree.files.settle_all();
         match failed.first() {
@@ -225,6 +282,10 @@ impl TreeHandle {
     pub fn protected(&self) -> Vec<String> {
         self.tree.priority.paths()
     }
+}
+
+fn pages_of(engine: &Engine) -> Pages<'static> {
+    Pages::AtMost(watched_pages(engine.wanted_bytes() / engine.block_bytes()))
 }
 
 /// The path of a directory from the root on.

@@ -241,7 +241,7 @@ mod tests {
         let (known, users) = (64, 64);
         let shares = super::super::descriptors::Shares { known, users };
         let (engine, root) = (engine.expect("an engine"), root.expect("a directory"));
-        Passthrough::new(engine, root, source.to_owned(), shares, priority).expect("a tree")
+        Passthrough::new((engine, None), root, source.to_owned(), shares, priority).expect("a tree")
     }
 
     /// The kernel takes the answer for a file that the caller has just made, and judges no mode.

@@ -6,6 +6,7 @@ use super::log::Log;
 use super::node::{Node, Nodes, ROOT};
 use super::priority::Priority;
 use super::weight::Weight;
+use crate::kept_by_kernel::KernelKeeper;
 use crate::negotiated::Negotiated;
 use fuser::{FileType, InitFlags, KernelConfig, Notifier};
 use futae_engine::Engine;
@@ -52,10 +53,10 @@ pub(crate) struct Passthrough {
 }
 
 impl Passthrough {
-    /// The tree below `root`, which is at `source`. Its files take no more than their shares of
+    /// The tree below `root`, which is at `source`, with its data in `engine`, or in the kernel's page cache. Its files take no more than their shares of
     /// this process's descriptors.
     pub(super) fn new(
-        engine: Arc<Engine>,
+        (engine, keeper): (Arc<Engine>, Option<Arc<KernelKeeper>>),
         root: OwnedFd,
         source: PathBuf,
         shares: Shares,
@@ -63,7 +64,7 @@ impl Passthrough {
     ) -> Result<Self, Errno> {
         Ok(Self {
             nodes: Nodes::new(root, source, shares.known)?,
-            files: CachedFiles::new(engine),
+            files: CachedFiles::new(engine, keeper),
             priority,
             weight: Weight::default(),
             descriptors: Descriptors::new(shares.users, rustix::process::geteuid().as_raw()),

@@ -18,7 +18,7 @@ typedef long long s64;
 #define MAP_NUMBER(name, value) int(*name)[value]
 #define MAP_TYPE(name, of) of *name
 
-enum { MAP_ARRAY = 2, MAP_PERCPU_HASH = 5, MAP_PERCPU_ARRAY = 6, MAP_LRU_HASH = 9, MAP_RINGBUF = 27, MAP_TASK_STORAGE = 29 };
+enum { MAP_HASH = 1, MAP_ARRAY = 2, MAP_PERCPU_HASH = 5, MAP_PERCPU_ARRAY = 6, MAP_LRU_HASH = 9, MAP_STACK = 23, MAP_RINGBUF = 27, MAP_TASK_STORAGE = 29 };
 enum { NO_PREALLOC = 1, MAPPED = 1 << 10 };
 enum { IF_ABSENT = 1 };
 enum { STORAGE_CREATE = 1 };
@@ -28,7 +28,10 @@ enum { RING_AVAILABLE = 0, RING_SIZE = 1 };
 struct task_struct;
 static void *(*const map_lookup)(void *map, const void *key) = (void *)1;
 static long (*const map_update)(void *map, const void *key, const void *value, u64 flags) = (void *)2;
+static long (*const map_delete)(void *map, const void *key) = (void *)3;
 static u64 (*const now_ns)(void) = (void *)5;
+static long (*const map_push)(void *map, const void *value, u64 flags) = (void *)87;
+static long (*const map_pop)(void *map, void *value) = (void *)88;
 static long (*const probe_read_kernel)(void *to, u32 size, const void *from) = (void *)113;
 static void *(*const ringbuf_reserve)(void *ring, u64 size, u64 flags) = (void *)131;
 static void (*const ringbuf_submit)(void *data, u64 flags) = (void *)132;

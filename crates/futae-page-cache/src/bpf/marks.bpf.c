@@ -14,23 +14,36 @@
 /* Pages of one request that are gone through. */
 #define REQUEST_PAGES_MAX 4096
 
-/* Set by the loader: the files are those with this inode number and the next ones. */
+/* Set by the loader. Either all pages of a few files have numbers: the files with this inode number and the next ones. */
 const volatile u64 first_inode = 0;
+/* Or pages of any files get numbers below this as they come, and give them back as they leave. */
+const volatile u64 numbers_max = 0;
 
 struct control {
 	u64 device; /* as the kernel packs its number; 0: none yet */
-	u64 present; /* pages that are there */
+	u64 present; /* pages that are there and have a number */
 	u64 left_unsaid; /* pages that have left without room in the ring */
+	u64 lost; /* pages that have come without a number, and without room in the ring */
+	u64 given; /* numbers that were ever given to a page that came */
 };
 /* Pages of a file, numbered over all files. */
 struct file_pages {
 	u64 first;
 	u64 pages;
 };
-struct left {
-	u64 first;
-	u64 pages;
+/* A page, or the first of several. */
+struct place {
+	u64 inode;
+	u64 index;
 };
+struct said {
+	struct place first;
+	u64 pages;
+	u64 what;
+};
+/* What is said of pages. */
+#define LEFT 0
+#define UNNUMBERED 1 /* they have come, and there was no number for them */
 
 struct {
 	MAP_NUMBER(type, MAP_ARRAY);
@@ -69,10 +82,29 @@ struct {
 	MAP_TYPE(key, u32);
 	MAP_TYPE(value, u64);
 } present SEC(".maps");
+/* Of pages that get numbers as they come: the number of each that is there, whose each number is, and numbers that were given back. */
+struct {
+	MAP_NUMBER(type, MAP_HASH);
+	MAP_NUMBER(max_entries, 1);
+	MAP_TYPE(key, struct place);
+	MAP_TYPE(value, u64);
+} numbers SEC(".maps");
+struct {
+	MAP_NUMBER(type, MAP_ARRAY);
+	MAP_NUMBER(max_entries, 1);
+	MAP_NUMBER(map_flags, MAPPED);
+	MAP_TYPE(key, u32);
+	MAP_TYPE(value, struct place);
+} owners SEC(".maps");
+struct {
+	MAP_NUMBER(type, MAP_STACK);
+	MAP_NUMBER(max_entries, 1);
+	MAP_TYPE(value, u32);
+} given_back SEC(".maps");
 struct {
 	MAP_NUMBER(type, MAP_RINGBUF);
 	MAP_NUMBER(max_entries, 1 << 18);
-} left SEC(".maps");
+} news SEC(".maps");
 
 /* The request that a task is in, if it is for several pages: the kernel shows it batch by batch. */
 struct request {
@@ -91,13 +123,16 @@ INLINE struct control *settings(void)
 	return map_lookup(&control, &first);
 }
 
-INLINE struct file_pages *pages_of_file(struct inode *inode)
+INLINE int is_watched(struct inode *inode)
 {
 	struct control *control = settings();
-	u32 file;
-	if (!control || !control->device || inode->i_sb->s_dev != control->device)
-		return NULL;
-	file = inode->i_ino - first_inode;
+	return control && control->device && inode->i_sb->s_dev == control->device;
+}
+
+/* Pages of a file, if all of them have numbers. */
+INLINE struct file_pages *pages_of_file(struct inode *inode)
+{
+	u32 file = inode->i_ino - first_inode;
 	return map_lookup(&file_pages, &file);
 }
 
@@ -137,17 +172,53 @@ INLINE void read_page(u64 page)
 		*byte = 1;
 }
 
+/* A file as a request goes through it. */
 struct walk {
-	u64 first;
+	struct place first;
+	u64 pages; /* that it has */
+	u64 number; /* of the first page, if all have numbers */
 	u64 goes_on;
 };
+
+/* Begins at a page of a file. False if nobody watches it, or it has no such page. */
+INLINE int begin_walk(struct walk *walk, struct inode *inode, u64 index)
+{
+	struct file_pages *file;
+	if (!is_watched(inode))
+		return 0;
+	walk->first.inode = inode->i_ino;
+	walk->first.index = index;
+	if (numbers_max) {
+		s64 size = inode->i_size;
+		walk->pages = size <= 0 ? 0 : (((u64)size - 1) >> PAGE_SHIFT) + 1;
+	} else {
+		file = pages_of_file(inode);
+		if (!file)
+			return 0;
+		walk->pages = file->pages;
+		walk->number = file->first + index;
+	}
+	return index < walk->pages;
+}
+
+/* The number of a page of it that is there. */
+INLINE u64 number_at(struct walk *walk, u64 at)
+{
+	u64 *known, number = walk->number + at;
+	struct place place = { walk->first.inode, walk->first.index + at };
+	if (numbers_max) {
+		known = map_lookup(&numbers, &place);
+		return known ? *known : NOWHERE;
+	}
+	return is_present(number) ? number : NOWHERE;
+}
 
 /* A page of a request for several: it may not be there yet. Of a request that goes on it was marked before. */
 static long read_one(u64 at, struct walk *walk)
 {
-	u64 page = walk->first + at;
+	u64 page = number_at(walk, at);
 	u8 *mark;
-	if (!is_present(page))
+	if (page == NOWHERE)
 		return 0;
 	if (!walk->goes_on) {
 		read_page(page);
@@ -165,16 +236,14 @@ int pages_got(u64 *context)
 {
 	struct address_space *mapping = (void *)context[0];
 	u64 index = context[1], last = context[2], calls = 0;
-	struct inode *inode = mapping->host;
-	struct file_pages *file = pages_of_file(inode);
 	struct task_struct *task;
 	struct request *request;
 	struct walk walk = {};
 
-	if (!file || index >= file->pages)
+	if (!begin_walk(&walk, mapping->host, index))
 		return 0;
-	if (last >= file->pages)
-		last = file->pages - 1;
+	if (last >= walk.pages)
+		last = walk.pages - 1;
 	task = current_task();
 	request = task_storage_get(&requests, task, NULL, last > index ? STORAGE_CREATE : 0);
 	if (request) {
@@ -187,12 +256,13 @@ int pages_got(u64 *context)
 		request->index = index;
 		request->calls = calls;
 	}
-	walk.first = file->first + index;
 	if (last > index || walk.goes_on) {
 		u64 pages = last - index + 1;
 		repeat(pages < REQUEST_PAGES_MAX ? pages : REQUEST_PAGES_MAX, read_one, &walk, 0);
+	} else if (numbers_max) {
+		read_one(0, &walk);
 	} else {
-		read_page(walk.first);
+		read_page(walk.number);
 	}
 	return 0;
 }
@@ -202,10 +272,9 @@ SEC("tp_btf/mm_filemap_fault")
 int page_faulted(u64 *context)
 {
 	struct address_space *mapping = (void *)context[0];
-	u64 index = context[1];
-	struct file_pages *file = pages_of_file(mapping->host);
-	if (file && index < file->pages && is_present(file->first + index))
-		read_page(file->first + index);
+	struct walk walk = {};
+	if (begin_walk(&walk, mapping->host, context[1]))
+		read_one(0, &walk);
 	return 0;
 }
 
@@ -215,40 +284,130 @@ int pages_mapped(u64 *context)
 {
 	struct address_space *mapping = (void *)context[0];
 	u64 index = context[1], last = context[2];
-	struct file_pages *file = pages_of_file(mapping->host);
 	struct walk walk = {};
-	if (!file || index >= file->pages || last < index)
+	if (last < index || !begin_walk(&walk, mapping->host, index))
 		return 0;
-	if (last >= file->pages)
-		last = file->pages - 1;
-	walk.first = file->first + index;
+	if (last >= walk.pages)
+		last = walk.pages - 1;
 	repeat(last - index + 1 < 512 ? last - index + 1 : 512, read_one, &walk, 0);
 	return 0;
 }
 
 /* What becomes of pages that come or leave. */
 struct change {
-	u64 first;
-	u64 comes;
+	struct place first;
+	u64 number; /* of the first page, if all have numbers */
 	u64 mark;
 	u64 changed;
+	u64 unnumbered;
 };
 
-static long change_one(u64 at, struct change *change)
+/* Sets or clears the bit and the mark of a page. */
+INLINE u64 change_page(u64 page, u64 comes, u64 with)
 {
-	u64 page = change->first + at, bit = 1ULL << (page & 63), before;
+	u64 bit = 1ULL << (page & 63), before;
 	u32 group = page >> 6;
 	u64 *bits = map_lookup(&present, &group);
 	u8 *mark = mark_of(page);
 	if (!bits || !mark)
 		return 0;
-	*mark = change->mark;
-	if (change->comes)
+	*mark = with;
+	if (comes)
 		before = __sync_fetch_and_or(bits, bit);
 	else
 		before = __sync_fetch_and_and(bits, ~bit);
-	change->changed += !(before & bit) == !!change->comes;
+	return !(before & bit) == !!comes;
+}
+
+/* A number for a page that comes; all pages of a file come and leave under their locks, so nobody else does it for the same one. */
+INLINE u64 number_for(struct place *place)
+{
+	struct control *control = settings();
+	u64 number, *known = map_lookup(&numbers, place);
+	struct place *owner;
+	u32 old;
+	if (known)
+		return *known;
+	if (!control)
+		return NOWHERE;
+	if (!map_pop(&given_back, &old))
+		number = old;
+	else if (control->given < numbers_max)
+		number = __sync_fetch_and_add(&control->given, 1);
+	else
+		return NOWHERE;
+	old = number;
+	owner = map_lookup(&owners, &old);
+	if (!owner)
+		return NOWHERE;
+	*owner = *place;
+	if (map_update(&numbers, place, &number, 0)) {
+		map_push(&given_back, &old, 0);
+		return NOWHERE;
+	}
+	return number;
+}
+
+static long come_one(u64 at, struct change *change)
+{
+	struct place place = { change->first.inode, change->first.index + at };
+	u64 number = numbers_max ? number_for(&place) : change->number + at;
+	if (number == NOWHERE)
+		change->unnumbered = 1; /* a count would have the verifier follow each of them */
+	else
+		change->changed += change_page(number, 1, change->mark);
 	return 0;
+}
+
+static long leave_one(u64 at, struct change *change)
+{
+	struct place place = { change->first.inode, change->first.index + at };
+	u64 *known, number = change->number + at;
+	u32 old;
+	if (!numbers_max) {
+		change->changed += change_page(number, 0, 0);
+		return 0;
+	}
+	known = map_lookup(&numbers, &place);
+	if (!known)
+		return 0;
+	number = *known;
+	map_delete(&numbers, &place);
+	change->changed += change_page(number, 0, 0);
+	old = number;
+	map_push(&given_back, &old, 0);
+	return 0;
+}
+
+INLINE int begin_change(struct change *change, struct inode *inode, u64 index)
+{
+	struct file_pages *file;
+	if (!is_watched(inode))
+		return 0;
+	change->first.inode = inode->i_ino;
+	change->first.index = index;
+	if (numbers_max)
+		return 1;
+	file = pages_of_file(inode);
+	if (!file || index >= file->pages)
+		return 0;
+	change->number = file->first + index;
+	return 1;
+}
+
+INLINE void say(struct place *first, u64 pages, u64 what)
+{
+	struct said *said = ringbuf_reserve(&news, sizeof(*said), 0);
+	struct control *control = settings();
+	if (!said) {
+		if (control)
+			__sync_fetch_and_add(what == LEFT ? &control->left_unsaid : &control->lost, pages);
+		return;
+	}
+	said->first = *first;
+	said->pages = pages;
+	said->what = what;
+	ringbuf_submit(said, RING_NO_WAKEUP);
 }
 
 INLINE int is_writing(void)
@@ -266,19 +425,20 @@ SEC("tp_btf/mm_filemap_add_to_page_cache")
 int page_added(u64 *context)
 {
 	struct folio *folio = (void *)context[0];
-	struct file_pages *file = pages_of_file(folio->mapping->host);
-	struct change change = { .comes = 1 };
+	struct change change = {};
 	struct control *control;
-	u64 index = folio->index;
-	if (!file || index >= file->pages)
+	u32 pages;
+	if (!begin_change(&change, folio->mapping->host, folio->index))
 		return 0;
+	pages = pages_of(folio);
 	/* What is written is not read by the same request. */
 	change.mark = is_writing() ? 0 : FRESH;
-	change.first = file->first + index;
-	repeat(pages_of(folio), change_one, &change, 0);
+	repeat(pages, come_one, &change, 0);
 	control = settings();
 	if (control)
 		__sync_fetch_and_add(&control->present, change.changed);
+	if (change.unnumbered)
+		say(&change.first, pages, UNNUMBERED);
 	return 0;
 }
 
@@ -286,29 +446,17 @@ SEC("tp_btf/mm_filemap_delete_from_page_cache")
 int page_left(u64 *context)
 {
 	struct folio *folio = (void *)context[0];
-	struct file_pages *file = pages_of_file(folio->mapping->host);
 	struct change change = {};
 	struct control *control;
-	struct left *said;
-	u64 index = folio->index;
 	u32 pages;
-	if (!file || index >= file->pages)
+	if (!begin_change(&change, folio->mapping->host, folio->index))
 		return 0;
 	pages = pages_of(folio);
-	change.first = file->first + index;
-	repeat(pages, change_one, &change, 0);
+	repeat(pages, leave_one, &change, 0);
 	control = settings();
-	if (!control)
-		return 0;
-	__sync_fetch_and_add(&control->present, -change.changed);
-	said = ringbuf_reserve(&left, sizeof(*said), 0);
-	if (!said) {
-		__sync_fetch_and_add(&control->left_unsaid, pages);
-		return 0;
-	}
-	said->first = change.first;
-	said->pages = pages;
-	ringbuf_submit(said, RING_NO_WAKEUP);
+	if (control)
+		__sync_fetch_and_add(&control->present, -change.changed);
+	say(&change.first, pages, LEFT);
 	return 0;
 }
 

@@ -11,7 +11,7 @@ use super::cgroup::{Bound, Group};
 use super::disk::Disk;
 use super::process::{Background, futae, status};
 use super::web::WebServer;
-use super::{Experiment, Options};
+use super::{Experiment, Options, kotoge_kernel};
 use anyhow::{Context, anyhow};
 use futae_papers::kotoge::{
     BLOCK_BYTES, CACHE_BLOCKS, CASES, FILE_BLOCKS, FREE_BLOCKS, PRINTED, ROUNDS, expected_hits,
@@ -26,20 +26,28 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
 /// The live experiments of this paper.
-pub const EXPERIMENTS: &[Experiment] = &[Experiment {
-    paper: "kotoge-2006",
-    figure: "live-web",
-    title: "nginx over a tree with LRU and directory priority, and with sendfile",
-    run,
-}];
+pub const EXPERIMENTS: &[Experiment] = &[
+    Experiment {
+        paper: "kotoge-2006",
+        figure: "live-web",
+        title: "nginx over a tree with LRU and directory priority, and with sendfile",
+        run,
+    },
+    Experiment {
+        paper: "kotoge-2006",
+        figure: "live-sendfile",
+        title: "nginx with sendfile over a tree whose pages the kernel holds under directory priority",
+        run: kotoge_kernel::run,
+    },
+];
 
-const FILE_BYTES: u64 = FILE_BLOCKS * BLOCK_BYTES;
+pub(super) const FILE_BYTES: u64 = FILE_BLOCKS * BLOCK_BYTES;
 /// What the disk reads in a second: 20 ms a file, as in the simulation.
-const DISK_BYTES_A_SECOND: u64 = 50 << 20;
+pub(super) const DISK_BYTES_A_SECOND: u64 = 50 << 20;
 const DISK_BYTES: u64 = 96 << 20;
 /// What `sendfile` has.
 const PAGE_CACHE_BYTES: u64 = FREE_BLOCKS as u64 * BLOCK_BYTES;
-const PRIORITY: &str = "hot";
+pub(super) const PRIORITY: &str = "hot";
 const OTHERS: &str = "cold";
 
 /// How files are kept, by the name of its column.
@@ -47,25 +55,25 @@ const METHODS: [&str; 3] = ["lru", "sendfile", "directory"];
 
 /// What came of the priority files of one case by one method.
 #[derive(Clone, Copy)]
-struct Served {
-    hit_ratio: f64,
-    mean_ms: f64,
+pub(super) struct Served {
+    pub(super) hit_ratio: f64,
+    pub(super) mean_ms: f64,
 }
 
 /// Where everything is.
-struct Place {
-    site: PathBuf,
-    mountpoint: PathBuf,
-    server: PathBuf,
-    control: PathBuf,
-    disk: Disk,
+pub(super) struct Place {
+    pub(super) site: PathBuf,
+    pub(super) mountpoint: PathBuf,
+    pub(super) server: PathBuf,
+    pub(super) control: PathBuf,
+    pub(super) disk: Disk,
     // Last, since the disk is in it.
     _directory: tempfile::TempDir,
 }
 
 impl Place {
     /// A disk with all files of all cases.
-    fn new() -> Result<Self, Failure> {
+    pub(super) fn new() -> Result<Self, Failure> {
         let directory = tempfile::Builder::new().prefix("futae-paper-").tempdir()?;
         let path = |name: &str| directory.path().join(name);
         let (site, mountpoint) = (path("site"), path("mnt"));
@@ -96,7 +104,7 @@ impl Place {
     }
 
     /// Nothing of the files is in the page cache from now on.
-    fn cool(&self) -> Result<(), Failure> {
+    pub(super) fn cool(&self) -> Result<(), Failure> {
         for name in [PRIORITY, OTHERS] {
             for entry in fs::read_dir(self.site.join(name))? {
                 rustix::fs::fadvise(&File::open(entry?.path())?, 0, None, Advice::DontNeed)?;
@@ -156,15 +164,20 @@ fn serve(
     let _mount = mount(place, method, &group)?;
     let server = WebServer::start(&place.mountpoint, false, &group, &place.server)?;
     let mean_ms = ask_for_all(&server, case, rounds, count, &mut 0.0)?;
+    Ok(Served {
+        hit_ratio: hit_ratio(place)?,
+        mean_ms,
+    })
+}
+
+/// That of priority files, as the mount tells.
+pub(super) fn hit_ratio(place: &Place) -> Result<f64, Failure> {
     let classes = status(&place.control)?.classes;
     let priority = classes
         .iter()
         .find(|one| one.class == Class::PROTECTED.number());
     let priority = priority.context("the cache has not seen a priority file")?;
-    Ok(Served {
-        hit_ratio: priority.hits as f64 / priority.requests as f64,
-        mean_ms,
-    })
+    Ok(priority.hits as f64 / priority.requests as f64)
 }
 
 fn mount(place: &Place, policy: &str, group: &Group) -> Result<Background, Failure> {
@@ -179,7 +192,7 @@ fn mount(place: &Place, policy: &str, group: &Group) -> Result<Background, Failu
 
 /// All rounds; the mean response time of priority files, and in `read` what the server has had
 /// read from disks for them.
-fn ask_for_all(
+pub(super) fn ask_for_all(
     server: &WebServer,
     (priority, others): (u64, u64),
     rounds: u64,

@@ -15,6 +15,7 @@
 //! | `disk` | a disk of the experiment's own |
 //! | `guests` | guests with this program and an agent |
 //! | `kotoge` | directory priority under a web server: the cases, the table, the checks |
+//! | `kotoge_kernel` | the same with `sendfile`, where the kernel holds the pages |
 //! | `stores` | a near and a far store in one cache, and a client of both |
 //! | `sugimoto` | an exclusive cache below a guest, told and handed the data: the table, the checks |
 //! | `sudo` | replacement by cost: sessions and mixes of requests, the tables, the checks |
@@ -33,6 +34,7 @@ pub mod cgroup;
 mod disk;
 pub mod guests;
 mod kotoge;
+mod kotoge_kernel;
 pub mod process;
 mod stores;
 mod sudo;

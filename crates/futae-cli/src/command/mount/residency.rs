@@ -3,7 +3,7 @@
 use super::{Args, Plan, Tell, failure};
 use crate::failure::Failure;
 use futae_engine::Engine;
-use futae_guest::{Mount, MountOptions, ShownFile};
+use futae_guest::{Mount, MountError, MountOptions, ShownFile, TreeMount, TreeOptions};
 use futae_policy::{Kind, Trait};
 use futae_units::Size;
 use std::sync::Arc;
@@ -34,11 +34,6 @@ impl Residency {
         }
     }
 
-    /// Whether the kernel holds the blocks.
-    pub fn is_kernel(self) -> bool {
-        self == Self::Kernel
-    }
-
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {
@@ -56,7 +51,8 @@ impl Residency {
         if !policy.takes_marks() {
             return Err(Failure::usage(format!(
                 "--residency kernel: policy {policy} decides by the order of hits, and the kernel tells only which pages were hit; \
-                 choose {}, or leave out --residency kernel",
+                 choose {}, or leave out --residency kernel; around another policy one of these has to be inside, as in \
+                 directory(sieve)",
                 Kind::names_with(Trait::TakesMarks)
             )));
         }
@@ -74,6 +70,10 @@ impl Residency {
         ];
         match refused.iter().find(|(is_asked, _)| *is_asked) {
             None => Ok(()),
+            Some((_, "--write-mode write-back")) => Err(Failure::usage(
+                "--write-mode write-back does not go with --residency kernel: this process holds no data, so a write is in the store \
+                 before it is answered; leave out one of them",
+            )),
             Some((_, option)) => Err(Failure::usage(format!(
                 "{option} does not go with --residency kernel, where the data is in the kernel's page cache; leave out one of them"
             ))),
@@ -92,9 +92,7 @@ impl Residency {
             check_memory(engine, shown)?;
             match Mount::watch(engine, shown) {
                 Ok(watch) => pages = Some(watch),
-                Err(why) => warn!(
-                    "--residency kernel: the page cache cannot be watched: {why}; this process holds the blocks, as with --residency futae"
-                ),
+                Err(why) => warn_of_absence(&why),
             }
         }
         let residency = pages.as_ref().map_or(Self::Futae, |_| Self::Kernel);
@@ -104,6 +102,28 @@ impl Residency {
         };
         Ok((mount.map_err(failure)?, residency))
     }
+
+    /// The same for a tree.
+    pub fn start_tree(
+        self,
+        engine: &Arc<Engine>,
+        options: &TreeOptions,
+    ) -> Result<TreeMount, MountError> {
+        let engine = Arc::clone(engine);
+        if self == Self::Kernel {
+            match TreeMount::watch(&engine) {
+                Ok(watch) => return TreeMount::start_kept_by_kernel(watch, engine, options),
+                Err(why) => warn_of_absence(&why),
+            }
+        }
+        TreeMount::start(engine, options)
+    }
+}
+
+fn warn_of_absence(why: &str) {
+    warn!(
+        "--residency kernel: the page cache cannot be watched: {why}; this process holds the blocks, as with --residency futae"
+    );
 }
 
 /// Marks are kept for every page of the volumes, cached or not.

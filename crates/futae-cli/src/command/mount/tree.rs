@@ -1,6 +1,7 @@
 //! `futae mount DIRECTORY`: a whole tree, with the data of its files in the cache.
 
 use super::orders::{looking, of_mount};
+use super::residency::Residency;
 use super::{Args, Plan, Tell, wait_for_the_end, warn_of_users};
 use crate::failure::Failure;
 use anyhow::Context;
@@ -110,7 +111,8 @@ pub fn run(
     let look = looking(engine, vec![args.source()]);
     let observing = plan.observe.start(false, look)?;
     let control = Control::start(&path, orders)?;
-    let mount = TreeMount::start(Arc::clone(engine), &options).map_err(failure)?;
+    let mount = args.residency.start_tree(engine, &options);
+    let mount = mount.map_err(failure)?;
     mount.handle().set_control(control.path().to_owned());
     // Nobody else sets it.
     let _ = handle.set(mount.handle());
@@ -144,7 +146,6 @@ fn refuse_options(args: &Args, plan: &Plan) -> Result<(), Failure> {
         (args.join_reads.is_some(), "--join-reads"),
         (args.name.is_some(), "--name"),
         (args.kernel_cache, "--kernel-cache"),
-        (args.residency.is_kernel(), "--residency kernel"),
         (args.allow_other.is_some(), "--allow-other"),
         (
             matches!(args.hand_down, Tell::Demote | Tell::Notice),
@@ -280,6 +281,7 @@ fn announce(
             "policy": status.policy,
             "block_bytes": status.block_bytes,
             "capacity_blocks": status.capacity_blocks,
+            "residency": Residency::of(engine).name(),
             "control": control.path(),
             "protected": protected,
             "fuse": {

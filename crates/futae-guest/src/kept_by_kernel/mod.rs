@@ -1,0 +1,189 @@
+//! The kernel's page cache of a mount as the keeper of the cache's blocks: marks of its pages are read from memory that is shared with
+//! eBPF programs, and pages that the policy gives up are invalidated by a thread.
+//!
+//! | file | holds |
+//! | --- | --- |
+//! | `files.rs` | which file is which volume |
+//! | `worker.rs` | the thread that gives pages up and compares |
+//! | `whole.rs` | a file of a tree, whose pages are all given up when it was changed past the mount |
+
+mod files;
+mod whole;
+mod worker;
+
+pub(crate) use whole::FilePages;
+pub(crate) use worker::Running;
+
+use files::{Files, Page};
+use fuser::{INodeNo, Notifier};
+use futae_engine::{Engine, Keeper, KeeperStatus, News};
+use futae_page_cache::{Event, Watch};
+use futae_policy::{BlockId, VolumeId};
+use std::fs::Metadata;
+use std::io;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{
+    Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
+};
+use std::time::Duration;
+
+/// How often what the kernel holds is looked at where nothing asks for it; before the count of a page's reads overflows.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+/// Pages are given up together: those of so long a time, or so many, or this share of what is resident. A page that was declined is
+/// with its reader by then.
+const BATCH_INTERVAL: Duration = Duration::from_millis(1);
+const BATCH_PAGES: std::ops::RangeInclusive<usize> = 8..=256;
+const BATCH_SHARE: u64 = 128;
+/// Of pages that get their numbers as they come, so many more are watched than the cache has: a share of it, by which it can grow,
+/// and some for those that wait to be given up, and those that came by read-ahead.
+const MORE_SHARE: u64 = 8;
+const MORE_PAGES: u64 = 16_384;
+
+/// How many pages of a tree are watched whose cache has so many blocks.
+pub(crate) fn watched_pages(capacity_blocks: u64) -> u64 {
+    capacity_blocks
+        .saturating_add(capacity_blocks / MORE_SHARE)
+        .saturating_add(MORE_PAGES)
+}
+
+/// The pages of a mount.
+pub(crate) struct KernelKeeper {
+    watch: Watch,
+    /// The blocks that the kernel can be watched to hold; none where all pages of the files are watched.
+    blocks_max: Option<u64>,
+    files: RwLock<Files>,
+    queue: Mutex<Queue>,
+    wake: Condvar,
+    batch: AtomicUsize,
+    invalidated: AtomicU64,
+}
+
+/// What waits to be given up.
+#[derive(Default)]
+struct Queue {
+    /// Pages that the policy does not want.
+    unwanted: Vec<Page>,
+    /// Pages that nobody watches.
+    unwatched: Vec<Page>,
+    /// Files of which nothing is true any more, by inode number, and how many of these are still to be done for the file.
+    stale: Vec<(u64, Arc<AtomicU64>)>,
+    has_ended: bool,
+}
+
+impl KernelKeeper {
+    /// Of files that are there from the beginning, with the inode number `first_inode` and the next ones.
+    pub(crate) fn of_volumes(watch: Watch, volumes: &[VolumeId], first_inode: u64) -> Self {
+        let mut files = Files::default();
+        for (inode, &volume) in (first_inode..).zip(volumes) {
+            files.add(inode, volume);
+        }
+        Self::new(watch, files, None)
+    }
+
+    /// Of files that come and go.
+    pub(crate) fn of_tree(watch: Watch) -> Self {
+        let blocks_max = watch.pages_max().saturating_sub(MORE_PAGES);
+        Self::new(watch, Files::default(), Some(blocks_max))
+    }
+
+    fn new(watch: Watch, files: Files, blocks_max: Option<u64>) -> Self {
+        Self {
+            watch,
+            blocks_max,
+            files: RwLock::new(files),
+            queue: Mutex::default(),
+            wake: Condvar::new(),
+            batch: AtomicUsize::new(*BATCH_PAGES.start()),
+            invalidated: AtomicU64::new(0),
+        }
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn files(&self) -> RwLockReadGuard<'_, Files> {
+        self.files.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn files_mut(&self) -> RwLockWriteGuard<'_, Files> {
+        self.files.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_present(&self, (inode, page): Page) -> bool {
+        self.watch.is_present(inode, page)
+    }
+
+    /// Begins to watch the mount, and has a thread give pages up from now on.
+    pub(crate) fn start(
+        self: &Arc<Self>,
+        engine: &Arc<Engine>,
+        notifier: Notifier,
+        root: &Metadata,
+    ) -> io::Result<Running> {
+        self.watch.begin(root);
+        // What came before is not known of.
+        let inodes = self.files().inodes();
+        for inode in inodes {
+            notifier.inval_inode(INodeNo(inode), 0, 0)?;
+        }
+        Running::start(Arc::clone(self), Arc::clone(engine), notifier)
+    }
+
+    fn let_go_page(&self, page: Page) {
+        let mut queue = self.queue();
+        queue.unwanted.push(page);
+        let waiting = queue.unwanted.len();
+        if waiting == 1 || waiting == self.batch.load(Relaxed) {
+            self.wake.notify_one();
+        }
+    }
+}
+
+impl Keeper for KernelKeeper {
+    fn is_watching(&self) -> bool {
+        self.watch.has_begun()
+    }
+
+    fn news(&self, news: &mut News) {
+        let files = self.files();
+        self.watch.news(|inode, page, event| match event {
+            Event::Left => news.left.extend(files.block((inode, page))),
+            Event::Unwatched => {
+                self.queue().unwatched.push((inode, page));
+                self.wake.notify_one();
+            }
+        });
+        self.watch.used(|inode, page, times| {
+            let block = files.block((inode, page));
+            news.used.extend(block.map(|block| (block, times)));
+        });
+    }
+
+    fn holds(&self, block: BlockId) -> bool {
+        let page = self.files().page(block);
+        page.is_some_and(|page| self.is_present(page))
+    }
+
+    fn blocks_max(&self) -> Option<u64> {
+        self.blocks_max
+    }
+
+    fn let_go(&self, block: BlockId) {
+        // The number of the volume may be another file's when it is this page's turn.
+        let page = self.files().page(block);
+        if let Some(page) = page {
+            self.let_go_page(page);
+        }
+    }
+
+    fn status(&self) -> KeeperStatus {
+        let queue = self.queue();
+        KeeperStatus {
+            pages: self.watch.present_pages(),
+            invalidated: self.invalidated.load(Relaxed),
+            waiting: (queue.unwanted.len() + queue.unwatched.len() + queue.stale.len()) as u64,
+            reclaimed: 0,
+        }
+    }
+}

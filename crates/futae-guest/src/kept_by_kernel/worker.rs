@@ -1,0 +1,265 @@
+//! The thread that has the kernel drop pages, and compares what the cache and the kernel hold.
+
+use super::{BATCH_INTERVAL, BATCH_PAGES, BATCH_SHARE, KernelKeeper, LOOK_INTERVAL, Page, Queue};
+use fuser::{INodeNo, Notifier};
+use futae_engine::Engine;
+use futae_page_cache::PAGE_BYTES;
+use futae_policy::BlockId;
+use std::collections::HashSet;
+use std::io;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::{Arc, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// How long the end of the mount waits for the thread.
+const END_TIMEOUT: Duration = Duration::from_secs(2);
+/// How often the cache and the kernel are compared page by page, where their numbers of pages differ: for each thousand pages that are
+/// compared so many milliseconds later, so that it costs little.
+const COMPARE_MILLIS: u64 = 20;
+const COMPARE_INTERVAL_MIN: Duration = Duration::from_secs(1);
+/// Where the numbers differ by more than so many pages, the next time comes so many times sooner: some pages are always on their way.
+const DIFFERENCE_PAGES: u64 = 64;
+const SOONER: u64 = 10;
+/// How the thread is scheduled beside others.
+const NICE: i32 = -10;
+/// Pages that are looked at together.
+const LOOKED_AT_PAGES: usize = 4096;
+
+/// The thread that gives pages up; it ends when this is dropped.
+pub(crate) struct Running {
+    keeper: Arc<KernelKeeper>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Running {
+    pub(super) fn start(
+        keeper: Arc<KernelKeeper>,
+        engine: Arc<Engine>,
+        notifier: Notifier,
+    ) -> io::Result<Self> {
+        let worker = Worker {
+            keeper: Arc::clone(&keeper),
+            engine,
+            notifier,
+            compared: Instant::now(),
+            unsaid: 0,
+            lost: 0,
+            suspects: HashSet::new(),
+        };
+        let thread = thread::Builder::new().name("futae-pages".into());
+        let thread = Some(thread.spawn(move || worker.run())?);
+        Ok(Self { keeper, thread })
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.keeper.queue().has_ended = true;
+        self.keeper.wake.notify_one();
+        // It may wait for a page whose read waits for a store. The end of the mount ends that, too.
+        let deadline = Instant::now() + END_TIMEOUT;
+        loop {
+            if let Some(thread) = self.thread.take_if(|thread| thread.is_finished()) {
+                drop(thread.join());
+            }
+            if self.thread.is_none() || Instant::now() >= deadline {
+                return;
+            }
+            thread::sleep(BATCH_INTERVAL);
+        }
+    }
+}
+
+struct Worker {
+    keeper: Arc<KernelKeeper>,
+    engine: Arc<Engine>,
+    notifier: Notifier,
+    compared: Instant,
+    /// Pages that had left unsaid when the two were compared.
+    unsaid: u64,
+    /// Pages that had come unwatched and unsaid when all were dropped for it.
+    lost: u64,
+    /// Pages that only one of both had when they were last compared.
+    suspects: HashSet<Page>,
+}
+
+impl Worker {
+    fn run(mut self) {
+        // Pages that wait for it are more than the cache was to have. Not everybody may.
+        let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICE);
+        while let Some(queue) = self.wait() {
+            for (inode, waits) in queue.stale {
+                self.drop_pages(inode, 0, 0);
+                waits.fetch_sub(1, SeqCst);
+            }
+            self.give_up(queue.unwatched);
+            let unwanted = self.still_unwanted(queue.unwanted);
+            let given_up = self.give_up(unwanted);
+            self.keeper.invalidated.fetch_add(given_up, Relaxed);
+            self.engine.hear();
+            let share = self.engine.resident_blocks() / BATCH_SHARE;
+            let share = (share as usize).clamp(*BATCH_PAGES.start(), *BATCH_PAGES.end());
+            self.keeper.batch.store(share, Relaxed);
+            self.drop_lost();
+            self.compare_in_time();
+        }
+    }
+
+    /// What is to be given up next; none at the end.
+    fn wait(&self) -> Option<Queue> {
+        let keeper = &self.keeper;
+        let wait = |queue, time| {
+            let waited = keeper.wake.wait_timeout(queue, time);
+            waited.unwrap_or_else(PoisonError::into_inner).0
+        };
+        let hurries = |queue: &Queue| {
+            queue.has_ended || !queue.stale.is_empty() || !queue.unwatched.is_empty()
+        };
+        let mut queue = keeper.queue();
+        if queue.unwanted.is_empty() && !hurries(&queue) {
+            queue = wait(queue, LOOK_INTERVAL);
+        }
+        if (1..keeper.batch.load(Relaxed)).contains(&queue.unwanted.len()) && !hurries(&queue) {
+            queue = wait(queue, BATCH_INTERVAL);
+        }
+        if queue.has_ended {
+            return None;
+        }
+        Some(std::mem::take(&mut *queue))
+    }
+
+    /// Those of the pages that are there, and that the cache still does not want.
+    fn still_unwanted(&self, pages: Vec<Page>) -> Vec<Page> {
+        let mut pages = self.unknown(pages);
+        pages.retain(|&page| self.keeper.is_present(page));
+        pages
+    }
+
+    /// Those of the pages that are neither resident nor being read.
+    fn unknown(&self, pages: Vec<Page>) -> Vec<Page> {
+        let mut unknown = Vec::new();
+        for some in pages.chunks(LOOKED_AT_PAGES) {
+            let blocks: Vec<Option<BlockId>> = {
+                let files = self.keeper.files();
+                some.iter().map(|&page| files.block(page)).collect()
+            };
+            let mut unwanted = blocks.iter().copied().flatten().collect();
+            self.engine.retain_unwanted(&mut unwanted);
+            let unwanted: HashSet<BlockId> = unwanted.into_iter().collect();
+            // A file without a volume is none of which the cache wants anything.
+            let is_unknown = |block: Option<BlockId>| block.is_none_or(|it| unwanted.contains(&it));
+            let both = some.iter().zip(blocks);
+            unknown.extend(
+                both.filter(|(_, block)| is_unknown(*block))
+                    .map(|(page, _)| *page),
+            );
+        }
+        unknown
+    }
+
+    /// Has the kernel drop pages, those that are next to each other together. A page that is being read is dropped when its read is
+    /// answered; nothing that answers reads waits for this thread. How many that were.
+    fn give_up(&self, mut pages: Vec<Page>) -> u64 {
+        pages.sort_unstable();
+        pages.dedup();
+        let (mut at, mut given_up) = (0, 0);
+        while let Some(&(inode, first)) = pages.get(at) {
+            let run = (first..).zip(&pages[at..]);
+            let run = run
+                .take_while(|(page, next)| (inode, *page) == **next)
+                .count() as u64;
+            at += run as usize;
+            if self.drop_pages(inode, first * PAGE_BYTES, run * PAGE_BYTES) {
+                given_up += run;
+            }
+        }
+        given_up
+    }
+
+    /// Has the kernel drop a range of a file; with a length of 0 all behind its beginning. False when the mount has ended.
+    fn drop_pages(&self, inode: u64, offset: u64, length: u64) -> bool {
+        let (offset, length) = (offset as i64, length as i64);
+        let dropped = self.notifier.inval_inode(INodeNo(inode), offset, length);
+        dropped.is_ok()
+    }
+
+    /// Where nobody could tell which pages came unwatched, all go.
+    fn drop_lost(&mut self) {
+        let lost = self.keeper.watch.lost();
+        if lost == self.lost {
+            return;
+        }
+        self.lost = lost;
+        let inodes = self.keeper.files().inodes();
+        for inode in inodes {
+            self.drop_pages(inode, 0, 0);
+        }
+    }
+
+    fn compare_in_time(&mut self) {
+        let elapsed = self.compared.elapsed();
+        if elapsed < COMPARE_INTERVAL_MIN {
+            return;
+        }
+        let (pages, resident) = (
+            self.keeper.watch.present_pages(),
+            self.engine.resident_blocks(),
+        );
+        let waiting = self.keeper.queue().unwanted.len() as u64;
+        let difference = pages.abs_diff(resident.saturating_add(waiting));
+        let sooner = if difference > DIFFERENCE_PAGES {
+            SOONER
+        } else {
+            1
+        };
+        let pause = Duration::from_millis(pages.max(resident) / 1000 * COMPARE_MILLIS / sooner);
+        let unsaid = self.keeper.watch.left_unsaid();
+        let is_alike = difference == 0 && unsaid == self.unsaid && self.suspects.is_empty();
+        if is_alike || elapsed < pause {
+            return;
+        }
+        self.unsaid = unsaid;
+        self.compare();
+        self.compared = Instant::now();
+    }
+
+    /// Finds pages that only the cache or only the kernel has, twice in succession: nobody had told of them (reads that went past
+    /// the page cache, pages written in part, a ring that was full, files that are not known any more).
+    fn compare(&mut self) {
+        let (keeper, engine) = (&self.keeper, &self.engine);
+        let mut present = Vec::new();
+        let watch = &keeper.watch;
+        watch.each_present(|inode, page| present.push((inode, page)));
+        present.sort_unstable();
+        let volumes = keeper.files().volumes();
+        let mut absent = Vec::new();
+        for volume in volumes {
+            let mut from = 0;
+            loop {
+                let some = engine.resident_from(volume, from);
+                let Some(&last) = some.last() else { break };
+                let files = keeper.files();
+                let pages = some
+                    .into_iter()
+                    .filter_map(|index| files.page(BlockId::new(volume, index)));
+                absent.extend(pages.filter(|page| present.binary_search(page).is_err()));
+                drop(files);
+                from = last + 1;
+            }
+        }
+        absent.retain(|&page| !keeper.is_present(page));
+        let unwanted = self.unknown(present);
+        let is_suspect = |page: &&Page| self.suspects.contains(page);
+        let again: Vec<BlockId> = {
+            let files = keeper.files();
+            let again = absent.iter().filter(is_suspect);
+            again.filter_map(|&page| files.block(page)).collect()
+        };
+        engine.forget(&again);
+        for &page in unwanted.iter().filter(is_suspect) {
+            keeper.let_go_page(page);
+        }
+        self.suspects = unwanted.into_iter().chain(absent).collect();
+    }
+}
