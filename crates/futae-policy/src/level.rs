@@ -7,6 +7,7 @@ use crate::{
 
 mod ahead;
 mod change;
+mod known;
 mod restore;
 
 /// A block that leaves a level.

@@ -33,10 +33,11 @@
 mod imitation;
 mod rehearsal;
 mod shadows;
+mod whereabouts;
 
 use crate::{
-    Access, Admission, Arguments, Class, Departure, Policy, Shape, SimulatorHints, Slot, SpecError,
-    StoreCosts,
+    Access, Admission, Arguments, BlockId, Class, Departure, Policy, Shape, SimulatorHints, Slot,
+    SpecError, StoreCosts,
 };
 use imitation::Imitation;
 use rehearsal::Rehearsal;
@@ -145,7 +146,7 @@ impl Auto {
             return; // It was built before, as a shadow.
         };
         if let Some(first) = self.numbered_from {
-            level.number_blocks(first);
+            whereabouts::number(&mut level, first);
         }
         let kind = spec.handover_kind();
         for slot in self.imitation.order().into_iter().rev() {
@@ -252,6 +253,16 @@ impl SimulatorHints for Auto {
         if let Some(rehearsal) = &mut self.rehearsal {
             rehearsal.number_blocks(first);
         }
+    }
+
+    #[inline]
+    fn glance(&self, block: BlockId) -> u32 {
+        self.imitation.glance(block)
+    }
+
+    #[inline]
+    fn foresee(&self, ahead: u32) -> Option<Slot> {
+        self.imitation.foresee(ahead)
     }
 }
 

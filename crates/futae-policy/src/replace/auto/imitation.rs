@@ -1,5 +1,6 @@
 //! The cache holds what a leading level holds, as far as it can: the two have slots of their own.
 
+use super::whereabouts::{Whereabouts, number};
 use crate::structures::{Queues, Table};
 use crate::{
     Access, Admission, BlockId, Class, Departure, Level, Outcome, RegisteredPolicy, Slot,
@@ -7,7 +8,7 @@ use crate::{
 };
 
 /// A level that an order in force was built into: of all slots, or of those of a sample.
-pub type Shadow = Level<Box<dyn RegisteredPolicy>>;
+pub type Shadow = Level<Box<dyn RegisteredPolicy>, Whereabouts>;
 
 /// No slot; others are one more than their number.
 const NONE: u32 = 0;
@@ -166,9 +167,8 @@ impl Imitation {
     #[inline]
     pub fn hit(&mut self, slot: Slot, access: &Access) {
         if let Some(own) = self.own(slot) {
-            self.led = self.leader.access_in(own, access);
-            debug_assert!(self.led, "the leader's slot holds another block");
-            return;
+            self.led = true;
+            return self.leader.hit_known(own, access);
         }
         self.led = false;
         if let Outcome::Admitted { slot: own, evicted } = self.leader.access(access) {
@@ -228,7 +228,22 @@ impl Imitation {
     }
 
     pub fn number_blocks(&mut self, first: u64) {
-        self.leader.number_blocks(first);
+        number(&mut self.leader, first);
+    }
+
+    /// Reads what an access to `block` will need.
+    #[inline]
+    pub fn glance(&self, block: BlockId) -> u32 {
+        self.leader.glance(block)
+    }
+
+    /// About the victim after `ahead` others.
+    #[inline]
+    pub fn foresee(&self, ahead: u32) -> Option<Slot> {
+        let own = self.leader.foresee(ahead)?;
+        let slot = Slot(self.real.get(own).checked_sub(1)?);
+        std::hint::black_box(self.residents.get(slot).own);
+        Some(slot)
     }
 
     /// As the leader has it, then strays.

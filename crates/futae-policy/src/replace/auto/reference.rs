@@ -1,13 +1,12 @@
 //! The choice and the imitation written plainly, for a cache whose shadows have all of its slots.
 
-use super::imitation::Shadow;
 use crate::contract::level_of;
-use crate::{Access, BlockId, Kind, Outcome, PolicySpec, Trait};
+use crate::{Access, BlockId, Kind, Level, Outcome, PolicySpec, RegisteredPolicy, Trait};
 
 /// A candidate that is of use without a cache above.
 struct Candidate {
     name: String,
-    level: Shadow,
+    level: Level<Box<dyn RegisteredPolicy>>,
     hits: f64,
     score: f64,
 }

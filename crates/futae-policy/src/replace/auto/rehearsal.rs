@@ -1,6 +1,7 @@
 //! A candidate tried on all requests and all slots, before the cache follows it.
 
 use super::imitation::Shadow;
+use super::whereabouts::number;
 use crate::{Access, Outcome};
 
 /// A candidate's level, and its hits beside those of the cache.
@@ -64,7 +65,7 @@ impl Rehearsal {
 
     /// Says how blocks are numbered; see [`crate::SimulatorHints::number_blocks`].
     pub fn number_blocks(&mut self, first: u64) {
-        self.level.number_blocks(first);
+        number(&mut self.level, first);
     }
 
     /// Panics unless the level's invariants hold.

@@ -1,9 +1,9 @@
 //! The candidates as shadow caches, and which of them hits most.
 
 use super::imitation::Shadow;
+use super::whereabouts::{Whereabouts, number};
 use crate::{
-    Access, AccessKind, BlockId, HashIndex, Kind, Level, Outcome, PolicySpec, Prng, Shape,
-    SpecError, Trait,
+    Access, AccessKind, BlockId, Kind, Level, Outcome, PolicySpec, Prng, Shape, SpecError, Trait,
 };
 
 /// Slots of a cache for each slot of a shadow.
@@ -54,7 +54,7 @@ fn marked() -> impl Iterator<Item = Kind> {
 /// An empty level of this shape under a policy.
 pub fn level(spec: &PolicySpec, shape: &Shape) -> Result<Shadow, SpecError> {
     let policy = crate::build(spec, shape)?;
-    Ok(Level::new(policy, HashIndex::default(), shape.slots))
+    Ok(Level::new(policy, Whereabouts::default(), shape.slots))
 }
 
 impl Shadows {
@@ -195,8 +195,14 @@ impl Shadows {
 
     /// Says how blocks are numbered; see [`crate::SimulatorHints::number_blocks`].
     pub fn number_blocks(&mut self, first: u64) {
+        let are_whole = self.are_whole();
         for shadow in self.shadows() {
-            shadow.number_blocks(first);
+            // Of a sample, an array of all blocks would be mostly empty.
+            if are_whole {
+                number(shadow, first);
+            } else {
+                shadow.number_blocks(first);
+            }
         }
     }
 
