@@ -7,10 +7,14 @@
 use crate::memory_file::MemoryFile;
 use crate::{PAGE_BYTES, SetupError};
 use futae_policy::Slot;
-use memmap2::{MmapMut, UncheckedAdvice};
+use memmap2::{Advice, MmapMut, UncheckedAdvice};
 
 /// Bytes mapped at a time. Mapping costs nothing until a frame is used.
 const SEGMENT_BYTES: usize = 64 << 20;
+
+/// Bytes of a huge page. A processor remembers where some thousand pages are. Of small pages these are a few
+/// MiB, and nearly every hit in a larger cache would first wait for the place of its page.
+const HUGE_BYTES: usize = 2 << 20;
 
 /// Pieces of memory of so many bytes and more are mapped, each by itself, and given back to the kernel when
 /// they are freed.
@@ -31,11 +35,43 @@ pub fn give_long_pieces_back() {
     }
 }
 
+/// What the kernel was told of the pages of a segment.
+#[derive(Clone, Copy, Default)]
+struct Pages {
+    /// Bytes from the start on that are to be in huge pages.
+    huge_bytes: usize,
+    /// Frames were given back: their places must not be filled up to huge pages again.
+    are_torn: bool,
+}
+
+impl Pages {
+    /// Asks for huge pages where they hold nothing but frames of the first `used_bytes` bytes: a small cache
+    /// takes no more memory than it has frames.
+    fn ask_for_huge(&mut self, segment: &MmapMut, used_bytes: usize) {
+        let bytes = used_bytes.min(segment.len()) / HUGE_BYTES * HUGE_BYTES;
+        if bytes > self.huge_bytes && !self.are_torn {
+            // A kernel that has none goes on with small ones.
+            let _ = segment.advise_range(Advice::HugePage, 0, bytes);
+            self.huge_bytes = bytes;
+        }
+    }
+
+    /// A frame is about to be given back.
+    fn tear(&mut self, segment: &MmapMut) {
+        if self.huge_bytes > 0 && !self.are_torn {
+            let _ = segment.advise_range(Advice::NoHugePage, 0, self.huge_bytes);
+        }
+        self.are_torn = true;
+    }
+}
+
 /// Frames of one block each, numbered by slot.
 pub struct Arena {
     frame_bytes: usize,
     frames_per_segment: usize,
     segments: Vec<MmapMut>,
+    /// The pages of each segment, if they are anonymous memory.
+    pages: Vec<Pages>,
     /// Where the frames are, if they outlive the process.
     file: Option<Box<MemoryFile>>,
 }
@@ -52,6 +88,7 @@ impl Arena {
             frame_bytes,
             frames_per_segment,
             segments: Vec::new(),
+            pages: Vec::new(),
             file: None,
         }
     }
@@ -68,6 +105,7 @@ impl Arena {
             frame_bytes,
             frames_per_segment: file.frames_per_segment(),
             segments,
+            pages: Vec::new(),
             file: Some(Box::new(file)),
         })
     }
@@ -95,6 +133,12 @@ impl Arena {
                 source,
             })?;
             self.segments.push(segment);
+        }
+        self.pages.resize(self.segments.len(), Pages::default());
+        let mut used_bytes = slots as usize * self.frame_bytes;
+        for (pages, segment) in self.pages.iter_mut().zip(&self.segments) {
+            pages.ask_for_huge(segment, used_bytes);
+            used_bytes = used_bytes.saturating_sub(bytes);
         }
         Ok(())
     }
@@ -138,6 +182,7 @@ impl Arena {
             return file.release(slot);
         }
         let (segment, at) = self.place(slot);
+        self.pages[segment].tear(&self.segments[segment]);
         // SAFETY: the range lies within this private anonymous mapping and is whole pages
         // (`new` checks the frame size); `&mut self` shows that no slice into it is alive.
         #[expect(unsafe_code, reason = "the named place for giving frames back")]
@@ -181,5 +226,51 @@ mod tests {
             arena.frame(Slot(8192)).iter().all(|&byte| byte == 1),
             "its neighbour stays"
         );
+    }
+
+    /// What the kernel notes of the mapping that has these bytes.
+    fn flags(of: &[u8]) -> String {
+        let maps = std::fs::read_to_string("/proc/self/smaps").expect("smaps");
+        let (at, mut is_it) = (of.as_ptr() as usize, false);
+        for line in maps.lines() {
+            let range = line
+                .split(' ')
+                .next()
+                .and_then(|range| range.split_once('-'));
+            let range = range.and_then(|(start, end)| {
+                let number = |text| usize::from_str_radix(text, 16).ok();
+                Some(number(start)?..number(end)?)
+            });
+            is_it = range.map_or(is_it, |range| range.contains(&at));
+            if let (true, Some(flags)) = (is_it, line.strip_prefix("VmFlags:")) {
+                return format!("{flags} ");
+            }
+        }
+        panic!("no mapping has {at:x}");
+    }
+
+    #[test]
+    fn huge_pages_hold_frames_only_and_are_not_made_of_what_was_given_back() {
+        // A kernel without them refuses the advice.
+        let has_any = std::path::Path::new("/sys/kernel/mm/transparent_hugepage").exists();
+        let frames = (HUGE_BYTES / PAGE_BYTES) as u32;
+        let mut arena = Arena::new(PAGE_BYTES);
+        arena.reserve(frames - 1).expect("memory");
+        assert!(!flags(arena.frame(Slot(0))).contains(" hg "), "too few");
+        arena.reserve(2 * frames + 1).expect("memory");
+        for slot in [0, 2 * frames - 1] {
+            let is_huge = flags(arena.frame(Slot(slot))).contains(" hg ");
+            assert_eq!(is_huge, has_any, "{slot}");
+        }
+        let beyond = flags(arena.frame(Slot(2 * frames)));
+        assert!(
+            !beyond.contains(" hg "),
+            "its huge page would have one frame"
+        );
+        arena.release(Slot(7));
+        arena.reserve(4 * frames).expect("memory");
+        for slot in [0, 7, 2 * frames - 1, 4 * frames - 1] {
+            assert!(!flags(arena.frame(Slot(slot))).contains(" hg "), "{slot}");
+        }
     }
 }

@@ -15,7 +15,7 @@ use crate::mailbox::{Completion, Mailbox, Tag, TagKind};
 use crate::outbox::{Frame, Outbox};
 use crate::quota::Quota;
 use crate::rate::{Rate, Turn};
-use crate::requests::{Pending, Requests, carried, memory_of, needs_cache};
+use crate::requests::{Gathered, Pending, Requests, carried, memory_of, needs_cache};
 use crate::status::TrafficCounters;
 use crate::wire::Wire;
 use futae_engine::{ClientId, Engine, Extent, IoBuf, IoError, Operation};
@@ -67,7 +67,7 @@ pub(crate) struct ConnectionLoop<'a, 'socket> {
     mailbox: Arc<Mailbox>,
     intake: Intake,
     outbox: Outbox,
-    batch: Vec<Pending>,
+    batch: Gathered,
     completions: Vec<Completion>,
     /// Reads that were answered at once.
     answered: Vec<Completion>,
@@ -110,7 +110,7 @@ impl<'a, 'socket> ConnectionLoop<'a, 'socket> {
             mailbox,
             intake: Intake::new(received, budget.intake_bytes()),
             outbox: Outbox::default(),
-            batch: Vec::new(),
+            batch: Gathered::default(),
             completions: Vec::new(),
             answered: Vec::new(),
             in_flight: 0,
@@ -228,10 +228,10 @@ impl<'a, 'socket> ConnectionLoop<'a, 'socket> {
         }
     }
 
-    /// Hands the cache every request that has arrived; whether there was any.
+    /// Hands the cache what has arrived, a batch at most; whether there was anything.
     fn take_requests(&mut self) -> bool {
         let mut taken = 0;
-        while self.reading && self.has_room() {
+        while self.reading && self.has_room() && !self.batch.is_full() {
             let (account, is_held_back) = (&mut self.account, &mut self.is_held_back);
             let may_ask = self.asking < ASKING_MAX;
             let (quota, mailbox) = (self.session.quota.as_deref(), &self.mailbox);
@@ -389,13 +389,13 @@ impl<'a, 'socket> ConnectionLoop<'a, 'socket> {
         self.traffic.batches.fetch_add(1, Relaxed);
         let mut answered = std::mem::take(&mut self.answered);
         let mut requests = Requests {
-            pending: &mut self.batch,
+            gathered: &mut self.batch,
             volume: self.session.volume,
             client: self.session.client,
             mailbox: &self.mailbox,
             answered: &mut answered,
         };
-        let count = requests.pending.len();
+        let count = requests.gathered.len();
         self.session.engine.run_batch(count, &mut requests);
         self.batch.clear();
         for completion in answered.drain(..) {

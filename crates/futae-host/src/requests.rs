@@ -30,9 +30,52 @@ impl Pending {
     }
 }
 
-/// A batch of them.
+/// Bytes of reads that are handed to the cache together; one read at least. What a batch was answered with is still
+/// in the processor's nearer caches when the socket takes it, and the client looks at it while the next batch is
+/// answered.
+const BATCH_READ_BYTES: u64 = 512 << 10;
+
+/// A batch that is being put together.
+#[derive(Default)]
+pub(crate) struct Gathered {
+    pending: Vec<Pending>,
+    read_bytes: u64,
+}
+
+impl Gathered {
+    /// Adds a request.
+    pub(crate) fn push(&mut self, pending: Pending) {
+        if let Some(Operation::Read { length, .. }) = pending.operation {
+            self.read_bytes += length;
+        }
+        self.pending.push(pending);
+    }
+
+    /// Whether no more requests should be added before these are carried out.
+    pub(crate) fn is_full(&self) -> bool {
+        self.read_bytes >= BATCH_READ_BYTES
+    }
+
+    /// Requests in it.
+    pub(crate) fn len(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// Whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.pending.is_empty()
+    }
+
+    /// Forgets them all.
+    pub(crate) fn clear(&mut self) {
+        self.pending.clear();
+        self.read_bytes = 0;
+    }
+}
+
+/// A batch, as the cache takes it.
 pub(crate) struct Requests<'a> {
-    pub(crate) pending: &'a mut Vec<Pending>,
+    pub(crate) gathered: &'a mut Gathered,
     pub(crate) volume: VolumeId,
     pub(crate) client: ClientId,
     pub(crate) mailbox: &'a Arc<Mailbox>,
@@ -42,7 +85,7 @@ pub(crate) struct Requests<'a> {
 
 impl Batch for Requests<'_> {
     fn read(&self, at: usize) -> Option<ReadRange> {
-        match self.pending[at].operation {
+        match self.gathered.pending[at].operation {
             Some(Operation::Read { offset, length }) => Some(ReadRange {
                 volume: self.volume,
                 offset,
@@ -53,7 +96,7 @@ impl Batch for Requests<'_> {
     }
 
     fn fill(&mut self, at: usize, from: usize, bytes: &[u8]) {
-        let pending = &mut self.pending[at];
+        let pending = &mut self.gathered.pending[at];
         let length = match pending.operation {
             Some(Operation::Read { length, .. }) => length as usize,
             _ => return,
@@ -63,7 +106,7 @@ impl Batch for Requests<'_> {
     }
 
     fn filled(&mut self, at: usize) {
-        let pending = &mut self.pending[at];
+        let pending = &mut self.gathered.pending[at];
         pending.operation = None;
         let completion = Completion {
             tag: pending.tag,
@@ -73,7 +116,7 @@ impl Batch for Requests<'_> {
     }
 
     fn request(&mut self, at: usize) -> Request {
-        let pending = &mut self.pending[at];
+        let pending = &mut self.gathered.pending[at];
         let (mailbox, tag) = (Arc::clone(self.mailbox), pending.tag);
         Request {
             volume: self.volume,
@@ -105,5 +148,42 @@ pub(crate) fn memory_of(header: &RequestHeader) -> u64 {
         _ if is_empty(header) => 0,
         Command::BlockStatus => answer::BLOCK_STATUS_BYTES,
         _ => carried(header),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mailbox::TagKind;
+
+    fn pending(operation: Operation) -> Pending {
+        let tag = Tag {
+            cookie: 1,
+            offset: 0,
+            held_bytes: 0,
+            kind: TagKind::Plain,
+        };
+        Pending::new(tag, 1, operation)
+    }
+
+    #[test]
+    fn a_batch_is_full_by_the_bytes_that_it_reads() {
+        let read = |length| pending(Operation::Read { offset: 0, length });
+        let mut gathered = Gathered::default();
+        for _ in 0..2 {
+            gathered.push(read(BATCH_READ_BYTES - 1));
+            gathered.push(pending(Operation::Flush));
+            gathered.push(pending(Operation::Write {
+                offset: 0,
+                data: IoBuf::new(2 * BATCH_READ_BYTES as usize),
+                fua: false,
+            }));
+            assert!(!gathered.is_full(), "what is written is here already");
+            gathered.push(read(1));
+            assert!(gathered.is_full());
+            assert_eq!(gathered.len(), 4);
+            gathered.clear();
+            assert!(gathered.is_empty() && !gathered.is_full());
+        }
     }
 }

@@ -3,13 +3,14 @@
 use crate::demo::{self, DemoPlan};
 use crate::failure::Failure;
 use crate::laboratory;
-use futae_units::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, Size, parse_block_bytes};
+use futae_units::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, Size, parse_block_bytes, parse_duration};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::env;
 use std::ffi::OsString;
 use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 /// Show the two-level cache live on this machine, beside its prediction
 ///
@@ -75,6 +76,9 @@ pub struct Args {
     /// Threads that read; with 1, every decision is as simulated
     #[arg(long, default_value_t = 8)]
     threads: usize,
+    /// How much slower the disk is than it is, e.g. 200us or 5ms: every read of the disk image begins that much later
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    store_latency: Option<Duration>,
     /// All randomness comes from this number
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -131,6 +135,7 @@ fn plan(args: &Args, block_bytes: u64) -> Result<DemoPlan, Failure> {
         seed: args.seed,
         warmup_requests: args.warmup.unwrap_or(whole * 5 / 2),
         threads: args.threads.clamp(1, 256),
+        store_latency: args.store_latency.unwrap_or_default(),
         requests: Vec::new(),
     };
     let counted = args.reads.unwrap_or(whole * 5 / 4);

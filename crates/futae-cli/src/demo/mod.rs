@@ -1,6 +1,7 @@
 //! The demonstration: a real lower cache and a real upper cache over a real disk image, beside
 //! what the simulator says about the very same requests.
 
+mod delayed;
 mod image;
 mod outcome;
 mod plan;

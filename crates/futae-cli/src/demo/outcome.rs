@@ -61,6 +61,8 @@ pub struct DemoReport {
     pub requests: usize,
     /// Threads that read.
     pub threads: usize,
+    /// Seconds by which each read of the disk image was delayed.
+    pub store_latency_seconds: f64,
     /// The seed of the requests.
     pub seed: u64,
     /// The version of futae.
@@ -120,6 +122,7 @@ impl DemoReport {
             warmup_requests: plan.warmup_requests,
             requests: plan.requests.len() - plan.warmup_requests,
             threads: plan.threads,
+            store_latency_seconds: plan.store_latency.as_secs_f64(),
             seed: plan.seed,
             version: env!("CARGO_PKG_VERSION"),
         }
@@ -140,7 +143,7 @@ impl DemoReport {
         let mib = |blocks: u64| (blocks * self.block_bytes) >> 20;
         let mut text = format!(
             "{} uniformly random reads of {} bytes from a disk image of {} MiB, after {} of warm-up\n\
-             upper cache {} MiB (lru), lower cache {} MiB; {}\n\n",
+             upper cache {} MiB (lru), lower cache {} MiB; {}{}\n\n",
             count(self.requests as u64),
             self.block_bytes,
             mib(self.image_blocks),
@@ -148,6 +151,10 @@ impl DemoReport {
             mib(u64::from(self.upper_blocks)),
             mib(u64::from(self.lower_blocks)),
             self.carrier,
+            match self.store_latency_seconds {
+                0.0 => String::new(),
+                seconds => format!("; each read of the image {} ms later", seconds * 1e3),
+            },
         );
         let mut table = Table::new(["", "lower cache", "live", "predicted", "closed form"]);
         let name = |name: &str, at: usize| {

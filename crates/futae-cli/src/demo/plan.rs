@@ -6,6 +6,7 @@ use crate::failure::Failure;
 use futae_sim::run::Plan;
 use futae_sim::{LevelSpec, WriteMode, links};
 use futae_trace::{BlockRequest, BlockStream, WorkloadSpec};
+use std::time::Duration;
 
 /// Sizes in blocks, and every request there will be.
 pub struct DemoPlan {
@@ -23,6 +24,8 @@ pub struct DemoPlan {
     pub warmup_requests: usize,
     /// Threads that read.
     pub threads: usize,
+    /// How much later than asked for the disk image is read.
+    pub store_latency: Duration,
     /// All requests, warm-up first.
     pub requests: Vec<BlockRequest>,
 }

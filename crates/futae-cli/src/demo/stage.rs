@@ -2,6 +2,7 @@
 
 use crate::defaults::MOUNT_POLICY;
 use crate::demo::DemoPlan;
+use crate::demo::delayed::Delayed;
 use crate::failure::Failure;
 use anyhow::Context;
 use futae_engine::{
@@ -36,7 +37,10 @@ impl Stage {
     pub fn set(place: &Path, image: &Path, plan: &DemoPlan, lower: Kind) -> Result<Self, Failure> {
         let exclusive = lower.traits().contains(&Trait::LivesOnDemotions);
         let below = cache(plan, lower.name(), plan.lower_blocks, OnEviction::None)?;
-        let store: Arc<dyn Store> = Arc::new(FileStore::open(image, false)?);
+        let mut store: Arc<dyn Store> = Arc::new(FileStore::open(image, false)?);
+        if !plan.store_latency.is_zero() {
+            store = Arc::new(Delayed::new(store, plan.store_latency)?);
+        }
         let disk = below.add_volume("demo", store, Class::NORMAL)?;
         let server = serve(place, &below, disk, exclusive)?;
         let on_eviction = if exclusive {

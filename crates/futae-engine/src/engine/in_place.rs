@@ -147,6 +147,7 @@ impl State {
                 continue;
             }
             if let Some(slot) = self.level.find(BlockId::new(read.volume, index)) {
+                seen ^= u8::from(self.frames.get(slot) == Frame::Ready);
                 let start = (read.offset % self.block_bytes) as usize;
                 let length = read.length.min(TOUCH_BYTES_MAX) as usize;
                 let frame = &self.arena.frame(slot)[start..];

@@ -280,8 +280,10 @@ impl State {
         if self.is_dirty(block) {
             class = class.with(Class::DIRTY);
         }
-        let access = Access::of(block, kind).classed(class.with(marks));
-        let outcome = self.level.access(&access);
+        // Made for each who needs it: one that both looked at would be written in parts and read as a whole, for which
+        // the processor waits until all that was copied before is in its cache.
+        let access = || Access::of(block, kind).classed(class.with(marks));
+        let outcome = self.level.access(&access());
         self.steps.count(1);
         let hit = matches!(outcome, Outcome::Hit(_));
         if let Outcome::Hit(slot) = outcome {
@@ -292,7 +294,7 @@ impl State {
         self.volumes[usize::from(counted.0)].tally.count(kind, hit);
         self.by_class[class.number()].count(kind, hit);
         if let Some(log) = &mut self.log {
-            log.write(&access, &outcome);
+            log.write(&access(), &outcome);
         }
         if let Outcome::Admitted { slot, evicted } = outcome {
             if let Some(victim) = evicted {
