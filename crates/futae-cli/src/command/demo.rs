@@ -48,10 +48,6 @@ pub struct Args {
     /// With --guests, they read and write a file of ext4 in place of the device
     #[arg(long, requires = "guests")]
     files: bool,
-    /// With --guests, what each operation of the store takes longer, in whole milliseconds, such as 5ms;
-    /// nbdkit delays it [default: 0]
-    #[arg(long, value_name = "TIME,...", requires = "guests")]
-    store_latency: Option<String>,
     /// Size of the disk image, of each guest's with --guests [default: 640MiB, which is 1/16 of the
     /// paper's; with --guests 160MiB]
     #[arg(long, value_name = "SIZE")]
@@ -76,9 +72,11 @@ pub struct Args {
     /// Threads that read; with 1, every decision is as simulated
     #[arg(long, default_value_t = 8)]
     threads: usize,
-    /// How much slower the disk is than it is, e.g. 200us or 5ms: every read of the disk image begins that much later
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
-    store_latency: Option<Duration>,
+    /// How much longer the disk takes than it does, e.g. 200us or 5ms: every read of the disk image begins that much
+    /// later. With --guests every operation of the store, by nbdkit in whole milliseconds, and several values can be given
+    /// [default: 0]
+    #[arg(long, value_name = "DURATION,...")]
+    store_latency: Option<String>,
     /// All randomness comes from this number
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -123,6 +121,15 @@ fn blocks(what: &str, text: &str, block_bytes: u64) -> Result<u64, Failure> {
     Ok(blocks)
 }
 
+/// How much later reads of the disk image begin.
+fn store_latency(args: &Args) -> Result<Duration, Failure> {
+    let Some(text) = &args.store_latency else {
+        return Ok(Duration::ZERO);
+    };
+    let latency = parse_duration(text);
+    latency.map_err(|error| Failure::usage(format!("--store-latency {text}: {error}")))
+}
+
 fn plan(args: &Args, block_bytes: u64) -> Result<DemoPlan, Failure> {
     let blocks = |what: &str, text: &str| blocks(what, text, block_bytes);
     let image_blocks = blocks("image", args.image.as_deref().unwrap_or("640MiB"))?;
@@ -135,7 +142,7 @@ fn plan(args: &Args, block_bytes: u64) -> Result<DemoPlan, Failure> {
         seed: args.seed,
         warmup_requests: args.warmup.unwrap_or(whole * 5 / 2),
         threads: args.threads.clamp(1, 256),
-        store_latency: args.store_latency.unwrap_or_default(),
+        store_latency: store_latency(args)?,
         requests: Vec::new(),
     };
     let counted = args.reads.unwrap_or(whole * 5 / 4);
