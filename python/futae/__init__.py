@@ -16,12 +16,14 @@ from ._frames import frame_of as _frame_of
 from ._frames import rows_of as _rows_of
 from ._native import Error, __version__
 from ._policies import Named as _Named
+from ._progress import shown as _shown
+from ._sweep import sweep
 from ._traces import FutaeWarning, Request, Trace
 from ._traces import arrays_of as _arrays_of
 from ._traces import reading as _reading
 from ._traces import warn as _warn
 
-__all__ = ["Error", "FutaeWarning", "Request", "Trace", "__version__", "mrc", "policies", "simulate"]
+__all__ = ["Error", "FutaeWarning", "Request", "Trace", "__version__", "locality", "mrc", "policies", "simulate", "sweep"]
 
 
 def simulate(
@@ -65,7 +67,7 @@ def simulate(
     format, columns, skip_bad, view: how a trace is read.
     latency: such as ``"upper=1us,lower=10us,store=100us,link=5us"``; adds columns of access times.
     threads: as many as there are processors if not given.
-    progress: is called with the fraction done, from 0 to 1, some times a second.
+    progress: True shows a bar, of tqdm if that is installed; or is called with the fraction done, from 0 to 1, some times a second.
     frame: ``"pandas"``, ``"polars"``, ``"dict"`` (a list of a dict for each row) or ``"report"`` (what
         ``futae sim --json`` prints). If not given, pandas if it is there, or else polars, or else ``"dict"``.
 
@@ -100,14 +102,14 @@ def simulate(
         "latency": latency,
         "threads": threads,
     }
-    with _Named() as named:
+    with _Named() as named, _shown(progress, "simulating") as tell:
         hierarchies = _hierarchies(_by_name(levels, named), sizes, _by_name(policies, named))
         text, doubts = _native.simulate(
             [_os.fspath(one) for one in sources],
             hierarchies,
             settings,
             _reading(block, format, columns, skip_bad, view),
-            progress,
+            tell,
             {"arrays": arrays, "classes": named.classes},
         )
     _warn(doubts)
@@ -174,7 +176,8 @@ def mrc(
         "seed": seed,
     }
     reading = _reading(block, format, columns, skip_bad, view)
-    text, doubts = _native.mrc(_os.fspath(source), wanted, reading, progress)
+    with _shown(progress, "reading and simulating") as tell:
+        text, doubts = _native.mrc(_os.fspath(source), wanted, reading, tell)
     _warn(doubts)
     report = _json.loads(text)
     if frame == "report":
@@ -188,6 +191,55 @@ def mrc(
         }
         for curve in report["curves"]
         for point in curve["points"]
+    ]
+    return _frame_of(rows, frame)
+
+
+def locality(
+    source,
+    levels=(),
+    *,
+    link=None,
+    warmup=None,
+    requests=None,
+    bins=60,
+    log=False,
+    seed=1,
+    block="4KiB",
+    format=None,
+    columns=None,
+    skip_bad=False,
+    view=None,
+    progress=None,
+    frame=None,
+):
+    """Finds how soon blocks come back: re-access intervals at the application and below each level, as ``futae locality`` does.
+
+    An interval is the data of the other requests, at that place, between two requests for one block. Returns a frame with a row for
+    each bin of each place: ``place``, ``low_bytes``, ``high_bytes``, ``share`` (of the place's re-accesses) and ``density_per_gb``;
+    and the place's ``reaccesses``, ``median_bytes``, ``gap_bytes`` and ``theory_gap_bytes``, the same in each of its rows.
+
+    source: the path of a trace, a :class:`Trace`, or a workload.
+    levels: top down, each ``"POLICY:SIZE"`` or ``("POLICY", SIZE)``.
+    warmup: how many requests come before counting begins; a fifth of all if not given.
+    bins: how many bins.
+    log: bins of growing width.
+    The others are as in :func:`simulate`; ``"report"`` is what ``futae locality --json`` prints.
+    """
+    if isinstance(source, Trace):
+        block, format, columns, skip_bad = source.options
+    counted = {"link": link, "warmup": warmup, "requests": requests, "bins": bins, "log": log, "seed": seed}
+    asked = [_level(level, None) for level in _listed(levels, "levels")]
+    reading = _reading(block, format, columns, skip_bad, view)
+    with _shown(progress, "reading and simulating") as tell:
+        text, doubts = _native.locality(_os.fspath(source), asked, counted, reading, tell)
+    _warn(doubts)
+    report = _json.loads(text)
+    if frame == "report":
+        return report
+    of_place = ("reaccesses", "median_bytes", "gap_bytes", "theory_gap_bytes")
+    rows = [
+        {"place": tap["place"], **one, **{key: tap[key] for key in of_place}} for tap in report["taps"] for one in tap["bins"]
     ]
     return _frame_of(rows, frame)
 

@@ -71,7 +71,7 @@ def simulate(
     view: Union[Literal["start", "blocks"], None] = None,
     latency: Union[str, None] = None,
     threads: Union[int, None] = None,
-    progress: Union[Callable[[float], object], None] = None,
+    progress: Union[Callable[[float], object], bool, None] = None,
     frame: Literal["dict"],
 ) -> _Rows: ...
 @overload
@@ -94,7 +94,7 @@ def simulate(
     view: Union[Literal["start", "blocks"], None] = None,
     latency: Union[str, None] = None,
     threads: Union[int, None] = None,
-    progress: Union[Callable[[float], object], None] = None,
+    progress: Union[Callable[[float], object], bool, None] = None,
     frame: Literal["report"],
 ) -> dict[str, Any]: ...
 @overload
@@ -117,7 +117,7 @@ def simulate(
     view: Union[Literal["start", "blocks"], None] = None,
     latency: Union[str, None] = None,
     threads: Union[int, None] = None,
-    progress: Union[Callable[[float], object], None] = None,
+    progress: Union[Callable[[float], object], bool, None] = None,
     frame: Union[Literal["pandas", "polars"], None] = None,
 ) -> DataFrame: ...
 def policies(frame: Union[Literal["pandas", "polars", "dict"], None] = None) -> Any: ...
@@ -138,6 +138,33 @@ def mrc(
     columns: Union[str, None] = None,
     skip_bad: bool = False,
     view: Union[Literal["start", "blocks"], None] = None,
-    progress: Union[Callable[[float], object], None] = None,
+    progress: Union[Callable[[float], object], bool, None] = None,
     frame: Union[Literal["pandas", "polars", "dict", "report"], None] = None,
+) -> Any: ...
+def locality(
+    source: _Path,
+    levels: Union[_Level, Sequence[_Level]] = (),
+    *,
+    link: Union[_Link, None] = None,
+    warmup: Union[int, None] = None,
+    requests: Union[int, None] = None,
+    bins: int = 60,
+    log: bool = False,
+    seed: int = 1,
+    block: Union[str, int] = "4KiB",
+    format: Union[str, None] = None,
+    columns: Union[str, None] = None,
+    skip_bad: bool = False,
+    view: Union[Literal["start", "blocks"], None] = None,
+    progress: Union[Callable[[float], object], bool, None] = None,
+    frame: Union[Literal["pandas", "polars", "dict", "report"], None] = None,
+) -> Any: ...
+def sweep(
+    plan: Union[_Path, dict[str, Any]],
+    *,
+    out: Union[_Path, None] = None,
+    client: Any = None,
+    threads: Union[int, None] = None,
+    progress: Union[Callable[[float], object], bool, None] = None,
+    frame: Union[Literal["pandas", "polars", "dict"], None] = None,
 ) -> Any: ...

@@ -177,7 +177,7 @@ pub fn simulate(
 }
 
 /// Why the traces may not be read as they were meant, and what was left out of them.
-fn of_facts(facts: &TraceFacts) -> Vec<String> {
+pub fn of_facts(facts: &TraceFacts) -> Vec<String> {
     let mut warnings: Vec<String> = facts.doubts.iter().map(ToString::to_string).collect();
     if facts.records_skipped > 0 {
         warnings.push(format!("{} bad records left out", facts.records_skipped));

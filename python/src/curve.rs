@@ -29,23 +29,42 @@ pub struct Wanted {
 }
 
 /// Where the requests come from, opened on the thread that reads them.
-struct Origin {
-    source: String,
-    view: ViewChoice,
-    options: TraceOptions,
+pub struct Origin {
+    pub source: String,
+    pub view: ViewChoice,
+    pub options: TraceOptions,
+}
+
+impl Origin {
+    /// What a caller named, which exists or is a workload.
+    pub fn of(source: String, reading: &Reading) -> PyResult<Self> {
+        let (view, options) = (reading.view()?, reading.options()?);
+        if !Path::new(&source).exists() {
+            reading.refuse()?;
+        }
+        Ok(Self {
+            source,
+            view,
+            options,
+        })
+    }
 }
 
 /// Opens a trace in memory, or a workload; also with warnings.
-fn whole(origin: &Origin, wanted: &Wanted) -> Result<(Source, Vec<String>), SourceError> {
+pub fn whole(
+    origin: &Origin,
+    requests: Option<u64>,
+    seed: u64,
+) -> Result<(Source, Vec<String>), SourceError> {
     let path = Path::new(&origin.source);
     if path.exists() {
         let (view, options) = (origin.view, &origin.options);
-        let (source, skipped, doubts) = Source::of_trace(path, view, options, wanted.requests)?;
+        let (source, skipped, doubts) = Source::of_trace(path, view, options, requests)?;
         return Ok((source, warnings(skipped, &doubts)));
     }
     let bytes = origin.options.unit_bytes;
     let view = View::Blocks(bytes);
-    let source = Source::open(&origin.source, view, bytes, wanted.requests, wanted.seed)?;
+    let source = Source::open(&origin.source, view, bytes, requests, seed)?;
     Ok((source, Vec::new()))
 }
 
@@ -112,7 +131,7 @@ impl Wanted {
             let warnings = warnings(stream.skipped(), &stream.doubts());
             (requests.map_err(text)?, makings.distinct(), true, warnings)
         } else {
-            let (source, warnings) = whole(origin, self).map_err(text)?;
+            let (source, warnings) = whole(origin, self.requests, self.seed).map_err(text)?;
             if makings.has_too_many(source.blocks()) {
                 return Err(
                     "too many blocks for an exact curve: take shards, or a larger block".to_owned(),
@@ -169,14 +188,7 @@ pub fn mrc(
     let trial = futae_policy::build(&policy, &Shape { slots: 16, seed: 0 });
     trial.map_err(refused)?;
     let makings = wanted.makings(&policy)?;
-    let origin = Origin {
-        view: reading.view()?,
-        options: reading.options()?,
-        source,
-    };
-    if !Path::new(&origin.source).exists() {
-        reading.refuse()?;
-    }
+    let origin = Origin::of(source, &reading)?;
     let find = |tell: &(dyn Fn(f64) + Sync)| wanted.find(&origin, &policy, makings, tell);
     patiently(py, progress.as_ref(), false, find)?.map_err(refused)
 }

@@ -3,9 +3,11 @@
 
 mod ask;
 mod curve;
+mod locality;
 mod numbers;
 mod patience;
 mod policy;
+mod sweep;
 mod trace;
 
 use pyo3::prelude::*;
@@ -37,6 +39,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(policies, module)?)?;
     module.add_function(wrap_pyfunction!(ask::simulate, module)?)?;
     module.add_function(wrap_pyfunction!(curve::mrc, module)?)?;
+    module.add_function(wrap_pyfunction!(locality::locality, module)?)?;
+    module.add_class::<sweep::Sweep>()?;
     module.add_class::<trace::Reader>()?;
     Ok(())
 }

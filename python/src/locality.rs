@@ -1,0 +1,65 @@
+//! `locality`: re-access intervals, as `futae locality` finds them.
+
+use crate::ask::{Reading, parsed};
+use crate::curve::{Origin, whole};
+use crate::patience::patiently;
+use crate::refused;
+use futae_sim::locality::{Bins, Study};
+use futae_sim::{LevelSpec, Link};
+use pyo3::prelude::*;
+
+/// What is counted, as the options of the command line say it.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub struct Counted {
+    link: Option<String>,
+    warmup: Option<u64>,
+    requests: Option<u64>,
+    bins: usize,
+    log: bool,
+    seed: u64,
+}
+
+/// Finds the intervals. Returns the JSON that `futae locality --json` prints, and warnings.
+#[pyfunction]
+pub fn locality(
+    py: Python<'_>,
+    source: String,
+    levels: Vec<String>,
+    counted: Counted,
+    reading: Reading,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<(String, Vec<String>)> {
+    futae_plugin::enable();
+    if counted.bins == 0 {
+        return Err(refused("bins is at least 1"));
+    }
+    let levels: Vec<LevelSpec> = levels
+        .iter()
+        .map(|level| parsed(level))
+        .collect::<PyResult<_>>()?;
+    let link: Option<Link> = counted.link.as_deref().map(parsed).transpose()?;
+    let origin = Origin::of(source, &reading)?;
+    let kind = match counted.log {
+        true => Bins::Log,
+        false => Bins::Linear,
+    };
+    let block_bytes = origin.options.unit_bytes;
+    let find = |tell: &(dyn Fn(f64) + Sync)| -> Result<(String, Vec<String>), String> {
+        let (source, warnings) =
+            whole(&origin, counted.requests, counted.seed).map_err(|error| error.to_string())?;
+        let study = Study::of(
+            source,
+            block_bytes,
+            (levels, link),
+            counted.warmup,
+            counted.seed,
+            tell,
+        );
+        let study = study.map_err(|error| error.to_string())?;
+        let summary = study.summary(&origin.source, counted.bins, kind);
+        let json = serde_json::to_string(&summary).map_err(|error| error.to_string())?;
+        Ok((json, warnings))
+    };
+    patiently(py, progress.as_ref(), false, find)?.map_err(refused)
+}
