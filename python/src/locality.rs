@@ -46,8 +46,8 @@ pub fn locality(
     };
     let block_bytes = origin.options.unit_bytes;
     let find = |tell: &(dyn Fn(f64) + Sync)| -> Result<(String, Vec<String>), String> {
-        let (source, warnings) = whole(&origin, counted.requests, counted.seed)
-            .map_err(|error| error.to_string())?;
+        let (source, warnings) =
+            whole(&origin, counted.requests, counted.seed).map_err(|error| error.to_string())?;
         let study = Study::of(
             source,
             block_bytes,
