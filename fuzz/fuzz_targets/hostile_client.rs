@@ -157,10 +157,10 @@ fn held_bytes(server: &Server) -> u64 {
     sum(&serde_json::to_value(server.status()).expect("a status is JSON"))
 }
 
-/// So many bytes in a row are nobody's by chance.
+/// This many bytes in a row are nobody's by chance.
 const WINDOW: usize = 24;
 
-/// Every run of so many bytes of the exports that attackers may not read.
+/// Every run of this many bytes of the exports that attackers may not read.
 static FOREIGN: LazyLock<HashSet<Vec<u8>>> = LazyLock::new(|| {
     let volumes = [HONEST, FIXED].map(|owner| stamped(owner, 0, SIZE));
     let windows = volumes.iter().flat_map(|volume| volume.windows(WINDOW));

@@ -189,7 +189,7 @@ fn to_an_inbox(said: &Said) {
     }
     take(inbox.collect(Some(&mut curve)));
     let before = dispatch.status().replayed_frames;
-    // Whoever recorded it plays it again.
+    // An attacker who recorded it plays it again.
     if said.runs <= 64 {
         for frame in &said.frames {
             dispatch.frame(frame.clone(), &stop);

@@ -66,7 +66,7 @@ class Trace:
         warn(_remarks(reader))
 
     def batches(self, requests=_BATCH):
-        """Structured NumPy arrays of at most so many requests each, to go through a trace of any length."""
+        """Structured NumPy arrays of at most this many requests each, to go through a trace of any length."""
         import numpy
 
         if requests < 1:

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::fmt::Display;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// So many blocks are handed over at once at most.
+/// This many blocks are handed over at once at most.
 const BATCH: usize = 4096;
 
 /// What a method raised first.

@@ -125,7 +125,7 @@ impl Load {
         Self { stop, done, thread }
     }
 
-    /// Waits until so many more requests were answered.
+    /// Waits until this many more requests were answered.
     pub fn go_on(&self, requests: u64) {
         let wanted = self.done.load(Ordering::Acquire) + requests;
         eventually("requests are answered", || {

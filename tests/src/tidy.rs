@@ -6,6 +6,7 @@ pub mod cards;
 pub mod circles;
 pub mod dependencies;
 pub mod documents;
+pub mod english;
 pub mod links;
 mod mask;
 pub mod policy_names;

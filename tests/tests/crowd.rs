@@ -99,7 +99,7 @@ fn a_crowd_neither_keeps_others_out_nor_takes_more_than_the_server_was_given() {
     (0..5000).for_each(&mut read);
     let mut newcomer = Client::connect(&stage.socket, EXPORT).expect("connected");
     assert!(newcomer.read(0, BLOCK).expect("connected").is_ok());
-    // As docs/how-to/secure-a-server.md says it: the threads of so many connections are in it, too.
+    // As docs/how-to/secure-a-server.md says it: the threads of this many connections are in it, too.
     let most = CACHE + CACHE / 10 + BUFFERS;
     let taken = peak(u64::from(stage.serve_id()));
     assert!(

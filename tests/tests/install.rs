@@ -332,7 +332,7 @@ fn a_socket_starts_its_server_and_clients_wait_while_it_restarts() {
     );
     assert_eq!(debian.property(UNIT, "ActiveState"), "active");
 
-    // Whoever connects while it restarts is not refused once.
+    // A client that connects while it restarts is not refused once.
     let mut restart = debian
         .command(&format!("systemctl restart {UNIT}"))
         .spawn()

@@ -17,7 +17,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// So many kills, unless the variable says otherwise.
+/// This many kills, unless the variable says otherwise.
 const KILLS: u64 = 10;
 const KILLS_VARIABLE: &str = "FUTAE_MEMORY_KILLS";
 const WRITERS: u64 = 3;

@@ -1,4 +1,4 @@
-//! `futae paper` is reachable by that name for whoever has the laboratory built, and says how to build it to others.
+//! `futae paper` is reachable by that name where the laboratory is built, and says how to build it elsewhere.
 
 use futae_tests::binary::binary;
 use std::os::unix::fs::symlink;

@@ -37,7 +37,7 @@ impl Group {
             }
             let group = Self { path, peak };
             if group.path.join(peak).exists() {
-                // Pages of the program count for whoever reads them first, and that is not to be the group.
+                // Pages of the program count for the group that reads them first; that must not be this group.
                 drop(fs::read(binary()).expect("the program"));
                 return Some(group);
             }
@@ -65,7 +65,7 @@ impl Group {
         self.read(self.peak).trim().parse().expect("a number")
     }
 
-    /// Lets it have no more; whoever needs more is killed.
+    /// Lets it have no more; a process that needs more is killed.
     fn limit(&self, bytes: u64) {
         let name = match self.peak {
             "memory.peak" => "memory.max",
@@ -157,7 +157,7 @@ fn large_blocks_that_a_history_chooses() {
 
 /// Files of all sizes, read and written by four at a time, some removed and made anew, in the smallest
 /// blocks. The group may have no more: what is left in the page cache for a moment the kernel can take
-/// back then, but nothing else. What is known of so many files takes a part of the cache's memory.
+/// back then, but nothing else. What is known of this many files takes a part of the cache's memory.
 #[test]
 fn a_tree_of_many_files() {
     const FILES: u64 = 6000;

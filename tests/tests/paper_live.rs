@@ -135,7 +135,7 @@ fn a_web_server_with_sendfile_has_the_hit_ratios_of_a_tree_whose_pages_the_kerne
     }
 }
 
-/// Requests for so many blocks, as a trace of the Microsoft format, and as (block, whether it is a write).
+/// Requests for this many blocks, as a trace of the Microsoft format, and as (block, whether it is a write).
 fn trace(path: &Path, blocks: u64, requests: usize, seed: u64) -> Vec<(u64, bool)> {
     let mut prng = Prng::new(seed);
     let drawn = (0..requests).map(|_| {

@@ -424,7 +424,7 @@ fn what_cannot_be_written_fails_at_once_and_leaves_nothing() {
     ];
     assert_eq!(run(&failing).status.code(), Some(2));
     assert_eq!(fs::read(&kept).expect("there"), b"kept");
-    // What is no regular file is written to as it is.
+    // A file that is not a regular file is written to as it is.
     let to_output = [&sim[..], &["--report", "/dev/stdout", "--csv"]].concat();
     let output = futae(&to_output).output().expect("futae starts");
     assert!(output.stdout.starts_with(b"<!DOCTYPE html>"), "{output:?}");

@@ -20,7 +20,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::process::Command;
 
-/// A mount of an image of so many blocks, with room for fewer.
+/// A mount of an image of this many blocks, with room for fewer.
 fn mounted(blocks: u64, cache_blocks: u64, policy: &str) -> Stage {
     let mut stage = Stage::new(blocks);
     let command = command(&stage, cache_blocks, policy);

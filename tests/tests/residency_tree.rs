@@ -205,7 +205,7 @@ fn no_page_of_a_tree_is_stale() {
                 end.write_all(&bytes[100..]).expect("appended");
                 knows.push(Some(version));
             }
-            // Below, which whoever opens it next sees.
+            // Below, which the next open sees.
             7 if block < length => {
                 new.fill(&mut bytes);
                 let lower = OpenOptions::new().write(true).open(below(number));

@@ -242,7 +242,7 @@ fn what_is_not_encrypted_is_refused() {
     start_tls(&mut garbage).expect("an answer");
     garbage.write_all(&[0xa5; 4096]).expect("garbage");
     let _ = garbage.read_to_end(&mut rest);
-    server.logged("the client sent what is no TLS");
+    server.logged("the client sent bytes that are not TLS");
     assert_eq!(served.read(4096), block);
 
     slow.shutdown(Shutdown::Write).ok();

@@ -50,7 +50,7 @@ fn reading_from_the_cache_leaves_the_time_of_access() {
     fs::write(&lower, vec![1; BLOCK]).expect("a file");
     tree.mount(&["--cache", "1MiB"]);
     assert_eq!(read(&upper), vec![1; BLOCK]);
-    // Long before it was written: whoever reads the plain file changes that, even with `relatime`.
+    // Long before it was written: a reader of the plain file changes that, even with `relatime`.
     let then = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
     let times = FileTimes::new().set_accessed(then);
     let file = OpenOptions::new().write(true).open(&upper).expect("opened");

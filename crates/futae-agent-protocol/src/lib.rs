@@ -5,7 +5,7 @@
 //! [`References`] for miss-ratio curves. A frame travels as binary ([`Frame::encode`], read back
 //! by [`Stream`]) or as a line of JSON ([`Frame::to_json`]).
 //!
-//! Whoever reads this must not believe it: an agent may be broken or hostile. The decoder bounds
+//! The reader must not believe it: an agent may be broken or hostile. The decoder bounds
 //! every size, never panics, and finds its way back into a broken stream; what the numbers are
 //! worth is the reader's to judge. All counts of pages are in units of 4 KiB, whatever the size of the
 //! guest's pages and folios.

@@ -52,7 +52,7 @@ const PAUSE: Duration = Duration::from_millis(1);
 
 /// Where the agent is met.
 pub enum Endpoint {
-    /// A socket that listens and does not block. Whoever connects takes the place of the connection before,
+    /// A socket that listens and does not block. A new connection takes the place of the one before,
     /// which may be dead.
     Listen(Box<dyn AsFd + Send>),
     /// A unix socket that somebody else listens on, tried for ever.

@@ -51,7 +51,7 @@ pub struct Args {
     /// Report each memory cgroup
     #[arg(long)]
     groups: bool,
-    /// Report the busiest files, so many; at most 256
+    /// Report the busiest files, this many; at most 256
     #[arg(long, value_name = "COUNT", default_value_t = 0)]
     top: usize,
     /// Share of the pages whose reads are reported one by one, for miss-ratio curves, e.g. 0.01

@@ -163,7 +163,7 @@ impl Probe {
         }
     }
 
-    /// Evicted pages that were told of since the last call, at most so many.
+    /// Evicted pages that were told of since the last call, at most this many.
     pub fn evicted(&mut self, most: usize, into: &mut Vec<Pages>) {
         match &mut self.kind {
             #[cfg(futae_has_bpf)]
@@ -210,7 +210,7 @@ impl Probe {
         }
     }
 
-    /// Sampled reads since the last call, at most so many.
+    /// Sampled reads since the last call, at most this many.
     pub fn references(&mut self, most: usize, into: &mut Vec<u64>) {
         match &mut self.kind {
             #[cfg(futae_has_bpf)]

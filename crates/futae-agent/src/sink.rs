@@ -279,7 +279,7 @@ impl Sink {
     fn lose(&mut self, error: &io::Error) {
         if !std::mem::replace(&mut self.complained, true) {
             warn!(
-                "{}: {error}; reports are dropped until the connection is there again, which is tried for ever",
+                "{}: {error}; reports are dropped until the agent has connected again; it keeps trying",
                 self.destination
             );
         }

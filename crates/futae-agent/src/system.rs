@@ -201,7 +201,7 @@ impl SharedMemory {
         self.length
     }
 
-    /// A pointer to `length` bytes at `at` that begin at a multiple of `unit`, if there are so many.
+    /// A pointer to `length` bytes at `at` that begin at a multiple of `unit`, if there are that many.
     fn place(&self, at: usize, length: usize, unit: usize) -> Option<*mut u8> {
         let end = at.checked_add(length)?;
         let is_there = end <= self.length && at.is_multiple_of(unit);
@@ -230,7 +230,7 @@ impl SharedMemory {
     /// Writes the eight bytes at `at` after all that was written before. The memory has to be writable.
     pub fn store(&self, at: usize, value: u64) {
         if let Some(place) = self.place(at, 8, 8) {
-            // SAFETY: as for `load`; whoever maps memory only to read stores nothing.
+            // SAFETY: as for `load`; a mapping that is only read is not stored to.
             unsafe { AtomicU64::from_ptr(place.cast()).store(value, Ordering::Release) };
         }
     }

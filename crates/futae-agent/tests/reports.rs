@@ -145,7 +145,7 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // Whoever was in it may take a moment to be gone.
+        // Its processes may take a moment to be gone.
         let _ = futae_testkit::wait::within(Duration::from_secs(2), || fs::remove_dir(&self.0));
     }
 }

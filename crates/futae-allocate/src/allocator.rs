@@ -7,7 +7,7 @@ use crate::guest::{Activity, Observation};
 use crate::mrc::Mrc;
 use crate::{mrc, paper};
 
-/// Pages a period that no guest can have asked for, 4 TiB: whoever says so is not believed.
+/// Pages a period that no guest can have asked for, 4 TiB: a guest that says so is not believed.
 const ACCESSES_MAX: u64 = 1 << 30;
 
 /// Who decides, and with which settings.
@@ -104,7 +104,7 @@ impl Allocator {
         let seen: Vec<Observation> = (0..count)
             .map(|at| seen.get(at).copied().unwrap_or_default())
             .collect();
-        // Whoever is not heard or not seen stays as it is.
+        // A guest that is not heard or not seen stays as it is.
         let activity: Vec<Option<Activity>> = seen
             .iter()
             .map(|one| one.achieved.and(one.activity).filter(is_credible))

@@ -110,7 +110,7 @@ impl Bounds {
     /// What to tell each guest now, so that its target is reached without ever giving away what
     /// nobody has given back: a guest shrinks at once, and grows by what the others do not have in
     /// fact and the host has free. While there is too much in all, as when a guest was started again with all
-    /// of its memory, whoever was told to grow stops where it is. None: tell it nothing, it cannot be seen.
+    /// of its memory, a guest that was told to grow stops where it is. None: tell it nothing, it cannot be seen.
     ///
     /// `achieved` is what each has in fact, `last` what each was told last; `host_free` bytes can
     /// be had from the host, if that is known.

@@ -50,7 +50,7 @@ const LEARNING: u32 = 8;
 pub struct Settings {
     /// Bytes of a unit that curves are told requests for.
     pub unit: u64,
-    /// Sizes that are considered are so many bytes apart; 0: a 512th of the total.
+    /// Sizes that are considered are this many bytes apart; 0: a 512th of the total.
     pub grain: u64,
     /// Bytes that move in a period, at most; 0: an eighth of the total.
     pub step: u64,

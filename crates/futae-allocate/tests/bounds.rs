@@ -170,7 +170,7 @@ proptest! {
             prop_assert!(targets.iter().sum::<u64>() <= total, "{decision}");
             for ((target, guest), one) in targets.iter().zip(&limits).zip(&decision.guests) {
                 prop_assert!((guest.least..=guest.most).contains(target), "{decision}");
-                // Whoever is silent or out of sight is left as it is.
+                // A guest that is silent or out of sight is left as it is.
                 prop_assert!(one.activity.is_some() || one.before == one.target, "{decision}");
             }
             let achieved: Vec<_> = seen.iter().map(|one| one.achieved).collect();

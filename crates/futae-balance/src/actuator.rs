@@ -63,7 +63,7 @@ impl Actuator {
         }
     }
 
-    /// Tells it to have so many bytes. It may take a while to get there.
+    /// Tells it to have this many bytes. It may take a while to get there.
     ///
     /// # Errors
     ///

@@ -80,7 +80,7 @@ impl Agent {
         };
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                // Whoever does not listen is not waited for.
+                // A client that does not listen is not waited for.
                 let _ = stream.set_write_timeout(Some(Duration::from_millis(20)));
                 voice.sequence = 0;
                 let _ = voice.talk(stream);

@@ -162,7 +162,7 @@ fn without_parquet<T: ?Sized>(_asked: &T) -> Failure {
     Failure::usage(message)
 }
 
-/// Prints; whoever closed the pipe has read enough.
+/// Prints; a reader that closed the pipe has read enough.
 pub fn print(text: &str) -> Result<(), Failure> {
     match io::stdout().lock().write_all(text.as_bytes()) {
         Err(e) if e.kind() != io::ErrorKind::BrokenPipe => Err(e.into()),

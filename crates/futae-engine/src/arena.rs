@@ -16,7 +16,7 @@ const SEGMENT_BYTES: usize = 64 << 20;
 /// MiB, and nearly every hit in a larger cache would first wait for the place of its page.
 const HUGE_BYTES: usize = 2 << 20;
 
-/// Pieces of memory of so many bytes and more are mapped, each by itself, and given back to the kernel when
+/// Pieces of memory of this many bytes and more are mapped, each by itself, and given back to the kernel when
 /// they are freed.
 #[cfg(target_env = "gnu")]
 const MAPPED_BYTES: i32 = 64 << 10;
@@ -166,7 +166,7 @@ impl Arena {
         &mut self.segments[segment][at..at + self.frame_bytes]
     }
 
-    /// Nothing is known of what a frame holds, for whoever comes after this process.
+    /// Nothing is known of what a frame holds, for the next process.
     #[inline]
     pub fn unseal(&self, slot: Slot) {
         if let Some(file) = &self.file {

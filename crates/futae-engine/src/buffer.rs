@@ -98,7 +98,7 @@ impl IoBuf {
         Self::on_heap(length).poisoned()
     }
 
-    /// In builds with debug assertions, a content that no test expects: whoever hands out bytes of
+    /// In builds with debug assertions, a content that no test expects: code that hands out bytes of
     /// a new buffer that were never written to it then fails a test. Otherwise as it is.
     fn poisoned(mut self) -> Self {
         if cfg!(debug_assertions) {
@@ -134,7 +134,7 @@ impl IoBuf {
         buffer
     }
 
-    /// Shows so many bytes from the first on, no more than it has memory for: whatever was in them.
+    /// Shows this many bytes from the first on, no more than it has memory for: whatever was in them.
     pub fn show(&mut self, length: usize) {
         let memory = match &self.memory {
             Memory::Pages(pages) => pages.len() * PAGE_BYTES,

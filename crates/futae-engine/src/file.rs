@@ -34,7 +34,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// A write that ends in the middle of a page is done in two if so many bytes of it need not go through the page
+/// A write that ends in the middle of a page is done in two if this many bytes of it need not go through the page
 /// cache. Of shorter ones two writes to the disk would take longer than they save.
 const HALVES_BYTES: usize = 64 << 10;
 /// Zeroes that are written at a time where the store cannot zero by itself.
@@ -237,7 +237,7 @@ impl Inner {
             let (inner, whole) = (Arc::clone(self), buffer.len());
             let next: StoreDone = Box::new(move |result| match result {
                 Ok(mut buffer) => {
-                    // Whoever asked gets all of what was written back.
+                    // The caller gets all of what was written back.
                     buffer.show(whole + rest.len());
                     let all: StoreDone = Box::new(move |result| done(result.map(|_| buffer)));
                     inner.transfer(work, offset + whole as u64, rest, all);
@@ -307,7 +307,7 @@ impl Inner {
             length,
             buffer: IoBuf::new(0),
             done: Box::new(move |result| {
-                // What is no whole page at its ends is zeroed in the page cache.
+                // Parts of pages at its ends are zeroed in the page cache.
                 inner.drop_page_cache(offset..offset + length, true);
                 next(result.map(drop));
             }),

@@ -70,7 +70,7 @@ pub struct StoreStamp {
     pub changed_ns: u64,
 }
 
-/// Where a volume's blocks live. Operations run concurrently and end in any order; whoever calls
+/// Where a volume's blocks live. Operations run concurrently and end in any order; the caller
 /// keeps overlapping writes apart.
 pub trait Store: Send + Sync {
     /// Size in bytes; changes by [`look_again`](Self::look_again) only.

@@ -111,7 +111,7 @@ impl Budget {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// There are so many exports now, each with a number below `numbers`.
+    /// There are this many exports now, each with a number below `numbers`.
     pub(crate) fn set_exports(&self, exports: usize, numbers: usize) {
         let mut inner = self.lock();
         inner.exports = exports;

@@ -1,6 +1,6 @@
 //! What agents in guests tell of evicted pages, made into notices to the cache.
 //!
-//! Each feed is a socket that belongs to one export: whoever connects to it can affect that export's volume
+//! Each feed is a socket that belongs to one export: a client of it can affect that export's volume
 //! and nothing else. [`futae_agent_protocol::receiver`] reads it, believes each frame once and keeps ranges within the
 //! volume. Notices are hints from somebody who may be wrong or hostile: the reads that they cause are few at a time,
 //! so that requests that somebody waits for go first. Samples are of no use to a cache; they are passed on to an

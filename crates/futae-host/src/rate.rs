@@ -187,7 +187,7 @@ impl Rate {
         true
     }
 
-    /// Whether the next request of a connection may be carried out, which brings or asks for so many bytes. Otherwise
+    /// Whether the next request of a connection may be carried out, which brings or asks for this many bytes. Otherwise
     /// [`Self::wait`] says how long to wait; the mailbox is rung if the limits change before.
     pub(crate) fn admits(&self, turn: &mut Turn, bytes: u64, mailbox: &Arc<Mailbox>) -> bool {
         if self.is_open.load(Acquire) {

@@ -60,7 +60,7 @@ impl Rig {
         self.server.status().exports[0].rates
     }
 
-    /// A client of the other export is served so many requests, while the clock stands still.
+    /// A client of the other export is served this many requests, while the clock stands still.
     fn others_are_served(&self, requests: u64) {
         let mut client = self.client("free");
         for _ in 0..requests {

@@ -1,6 +1,6 @@
 //! What is to be sent, in order, many commands to a system call.
 //!
-//! Whoever adds a command while nobody is sending sends it at once, without waiting; what comes
+//! A thread that adds a command while no other thread is sending sends it at once, without waiting; what comes
 //! while somebody is sending leaves with the next call. What the socket does not take now, and
 //! everything once many commands are in flight, is left to a thread, which may wait for the
 //! socket. Hints travel with the next command, or a millisecond later by that thread.

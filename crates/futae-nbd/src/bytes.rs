@@ -34,7 +34,7 @@ impl<'a> Reader<'a> {
         self.array().map(u64::from_be_bytes)
     }
 
-    /// A 32-bit length, then so many bytes.
+    /// A 32-bit length, then this many bytes.
     pub(crate) fn counted(&mut self) -> Option<&'a [u8]> {
         let length = self.u32()?;
         self.take(usize::try_from(length).ok()?)

@@ -82,7 +82,7 @@ impl History {
         self.0.iter().find(|line| line.name == name)
     }
 
-    /// The lines with the most requests, at most so many, by name.
+    /// The lines with the most requests, at most this many, by name.
     pub(crate) fn busiest(&self, most: usize) -> Vec<&Line> {
         let mut lines: Vec<_> = self.0.iter().collect();
         lines.sort_by_key(|line| std::cmp::Reverse(line.requests()));

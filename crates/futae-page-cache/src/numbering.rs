@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-/// Each file begins at a multiple of it, so that what stands for so many pages is of one file.
+/// Each file begins at a multiple of it, so that what stands for this many pages is of one file.
 pub const ALIGNED: u64 = 4096;
 
 /// Which numbers the pages of each file have.
@@ -12,7 +12,7 @@ pub struct Numbering {
 }
 
 impl Numbering {
-    /// Of files of so many pages.
+    /// Of files of this many pages.
     pub fn new(pages: &[u64]) -> Self {
         let mut total = 0u64;
         let files = pages

@@ -8,14 +8,14 @@ use crate::numbers::OWNER_VALUES;
 /// Which pages are watched.
 #[derive(Clone, Copy, Debug)]
 pub enum Pages<'a> {
-    /// All pages of files of so many pages, which have the inode number `first_inode` and the next ones.
+    /// All pages of files of this many pages, which have the inode number `first_inode` and the next ones.
     Of {
         /// The inode number of the first file.
         first_inode: u64,
         /// How many pages each file has.
         files: &'a [u64],
     },
-    /// Those of any files that are there, so many at a time.
+    /// Those of any files that are there, this many at a time.
     AtMost(u64),
 }
 
@@ -27,7 +27,7 @@ const GIVEN_BYTES: u64 = 72 + 32 + OWNER_VALUES as u64 * 8 + 4;
 /// What became of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// It has left, whoever sent it away. It may have come again.
+    /// It has left, for any reason. It may have come again.
     Left,
     /// It has come, and is not watched: more pages are there than were to be.
     Unwatched,

@@ -15,7 +15,7 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// Maps an array of so many values.
+    /// Maps an array of this many values.
     pub fn new(map: Map, values: usize) -> anyhow::Result<Self> {
         let Map::Array(map) = map else {
             anyhow::bail!("it is no array");

@@ -29,7 +29,7 @@ const PROGRAMS: [(&str, &str); 5] = [
 
 /// `FRESH` in `marks.bpf.c`.
 const FRESH: u8 = 0x80;
-/// A byte of `touched` stands for so many marks (`TOUCHED_SHIFT`).
+/// A byte of `touched` stands for this many marks (`TOUCHED_SHIFT`).
 const TOUCHED: usize = 512;
 /// Marks, and bytes of `touched`, in a value of an array.
 const VALUE: u64 = 8;

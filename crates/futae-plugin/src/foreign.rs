@@ -103,7 +103,7 @@ fn checked(declared: *const Declared) -> Result<Functions, String> {
             "declares {size} bytes where struct futae_policy has {wanted}: set size to sizeof(struct futae_policy)"
         ));
     }
-    // SAFETY: the library says that so many bytes are there, and it is of the version that has these fields.
+    // SAFETY: the library says that this many bytes are there, and it is of the version that has these fields.
     let declared = unsafe { declared.read() };
     let absent = |name: &str| format!("has no function {name}, which is not optional");
     Ok(Functions {

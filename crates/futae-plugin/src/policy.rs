@@ -20,7 +20,7 @@ pub struct Plugin {
 }
 
 impl Plugin {
-    /// Has `state`, made for so many slots by the library at `path`, decide.
+    /// Has `state`, made for this many slots by the library at `path`, decide.
     pub fn new(path: &str, state: State, slots: u32) -> Self {
         Self {
             path: path.to_owned(),

@@ -43,7 +43,7 @@ impl Class {
     /// Holds data that the store does not have yet.
     pub const DIRTY: Self = Self(4);
 
-    /// Stores can be in so many classes of their own, beside the near and the far ones.
+    /// Stores can be in this many classes of their own, beside the near and the far ones.
     pub const STORES_MAX: u8 = 31;
     const MARKS: u8 = 7;
 

@@ -196,7 +196,7 @@ impl Run {
         self.compare();
     }
 
-    /// So many random operations, each of them checked.
+    /// This many random operations, each of them checked.
     pub fn go_on(&mut self, operations: u32) {
         for _ in 0..operations {
             let block = BlockId::on_first(self.prng.below(48));

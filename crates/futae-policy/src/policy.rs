@@ -70,7 +70,7 @@ pub trait Policy: Send {
     fn reclass(&mut self, _slot: Slot, _class: Class) {}
 
     /// As [`reclass`](Self::reclass), for a policy that would wait for the slot's next use before
-    /// it moves it: it is moved now. `access` names its block and its new class, and is no use.
+    /// it moves it: it is moved now. `access` names its block and its new class, and does not count as a use.
     fn reclass_at_once(&mut self, slot: Slot, access: &Access) {
         self.reclass(slot, access.class);
     }

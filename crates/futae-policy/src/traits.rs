@@ -179,7 +179,7 @@ mod tests {
         assert!(!loads("lfu-history") && !loads("lfu-history(prefill=false)"));
     }
 
-    /// A policy around others that is not in the registry yet: whoever adds it cannot forget to pass
+    /// A policy around others that is not in the registry yet: its author cannot forget to pass
     /// traits on.
     #[test]
     fn a_new_wrapper_has_the_traits_of_what_is_inside() {

@@ -102,7 +102,7 @@ impl Curve {
         &self.points
     }
 
-    /// The miss ratio of a cache of so many blocks; beyond the last point that of the last.
+    /// The miss ratio of a cache of this many blocks; beyond the last point that of the last.
     #[must_use]
     pub fn miss_ratio_at(&self, blocks: u64) -> f64 {
         let after = self.points.partition_point(|point| point.blocks <= blocks);
@@ -142,7 +142,7 @@ impl Curve {
 }
 
 /// `points` sizes, evenly spaced up to `largest` blocks, which is the last of them; fewer where
-/// there are not so many.
+/// there are not that many.
 #[must_use]
 pub fn even_sizes(points: usize, largest: u64) -> Vec<u64> {
     let points = points as u64;

@@ -102,7 +102,7 @@ fn count(place: &mut Served, batch: &Batch<'_>, at: usize) {
     place.bytes += u64::from(batch.bytes_of(at));
 }
 
-/// So many requests are looked at together before their turns come: few enough for the
+/// This many requests are looked at together before their turns come: few enough for the
 /// processor's nearest cache.
 const AHEAD: usize = 128;
 

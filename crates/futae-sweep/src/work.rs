@@ -19,7 +19,7 @@ struct Unit {
 /// A cell that was not done, and why.
 pub type Failed = (usize, String);
 
-/// Does the cells on so many threads, and hands what comes of each to `keep`. Returns those that failed. Cells of a
+/// Does the cells on this many threads, and hands what comes of each to `keep`. Returns those that failed. Cells of a
 /// trace share its reading, after which `read` is told of it; a trace is forgotten once its cells are done, so that at
 /// most one for each thread is in memory. `progress` is called with the fraction done, and may unwind to end the work.
 pub fn work(

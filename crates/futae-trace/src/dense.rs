@@ -18,7 +18,7 @@ pub enum View {
     /// One block a request, named by its volume and the sector (512 bytes) where it starts; the
     /// length is ignored. Cache simulators call it "ignore object size".
     Start,
-    /// The blocks of so many bytes that the request touches, wholly or partly, in order.
+    /// The blocks of this many bytes that the request touches, wholly or partly, in order.
     Blocks(u64),
 }
 

@@ -24,14 +24,14 @@ pub struct Numbering {
     used: u32,
 }
 
-/// So many blocks are numbered together.
+/// This many blocks are numbered together.
 pub const BATCH: usize = 64;
 /// So few of them often are all known, even where new ones come all the time.
 const FEW: usize = 8;
 
 const NEAR_START: usize = 1 << 22;
 const NEAR_MAX: usize = 1 << 34;
-/// The array has at most so many places for each block in it.
+/// The array has at most this many places for each block in it.
 const NEAR_SPARSE: usize = 8;
 
 impl Default for Numbering {

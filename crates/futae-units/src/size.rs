@@ -22,9 +22,9 @@ const BLOCKS: &str = "blocks";
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Size {
-    /// So many bytes.
+    /// This many bytes.
     Bytes(u64),
-    /// So many blocks, whatever a block is.
+    /// This many blocks, whatever a block is.
     Blocks(u64),
     /// A share of what a trace or workload touches in all, above 0 and at most 100 percent.
     Percent(f64),

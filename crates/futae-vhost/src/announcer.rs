@@ -45,7 +45,7 @@ impl Announcer {
         let flags = RecvFlags::PEEK | RecvFlags::CMSG_CLOEXEC;
         let into = &mut [IoSliceMut::new(&mut kind)];
         let Ok(seen) = recvmsg(stream, into, &mut ancillary, flags) else {
-            return; // Whoever reads next sees the same error.
+            return; // The next reader sees the same error.
         };
         let brings = seen.bytes == kind.len() && u32::from_ne_bytes(kind) == BRINGS_CHANNEL;
         // Descriptors of other messages, which were copied by the look, are closed here.

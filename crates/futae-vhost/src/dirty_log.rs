@@ -64,7 +64,7 @@ impl DirtyLog {
             let Ok(byte) = bits.get_atomic_ref::<AtomicU8>((page / 8) as usize) else {
                 return;
             };
-            // Whoever sees the mark sees what was written, and other marks in the byte stay.
+            // A reader that sees the mark sees what was written, and other marks in the byte stay.
             byte.fetch_or(1 << (page % 8), SeqCst);
         }
     }

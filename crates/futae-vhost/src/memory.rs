@@ -90,7 +90,7 @@ impl Drop for Regions {
 }
 
 impl Regions {
-    /// None yet; whoever has `memory` sees those that come.
+    /// None yet; holders of `memory` see those that come.
     pub(crate) fn seen_by(memory: &GuestMemory) -> Self {
         Self {
             mappings: Vec::new(),

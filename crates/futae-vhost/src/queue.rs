@@ -385,7 +385,7 @@ impl Worker {
         self.finish(memory, head, outcome)
     }
 
-    /// Answers a request, of whose memory so many bytes were written beside the status.
+    /// Answers a request, of whose memory this many bytes were written beside the status.
     fn finish(
         &mut self,
         memory: &GuestMemoryMmap,

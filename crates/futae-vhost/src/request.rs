@@ -18,13 +18,13 @@ const RANGE_BYTES: u64 = 16;
 /// What is to be done for a request.
 #[derive(Debug)]
 pub(crate) enum Action {
-    /// Read so many bytes into the writable memory.
+    /// Read this many bytes into the writable memory.
     Read { offset: u64, length: u64 },
     /// Write so many bytes that follow the header.
     Write { offset: u64, length: u64 },
     /// Bring what was answered before onto stable storage.
     Flush,
-    /// These ranges, so many of them; see [`ranges`].
+    /// These ranges, this many of them; see [`ranges`].
     Ranges { count: u32, discards: bool },
     /// The serial number into the writable memory.
     Id,

@@ -37,7 +37,7 @@ type Rooms = Box<dyn Fn() -> io::Result<Box<dyn Room>> + Send>;
 
 /// Serves one frontend until it is gone and the cache is done with what its guest asked for. `rooms` makes
 /// the bounds of a queue when it starts. By `announcer` the frontend hears of changes, once it has given a channel for that.
-/// Whoever has `memory` sees the guest's meanwhile.
+/// Holders of `memory` see the guest's meanwhile.
 pub fn serve(
     stream: UnixStream,
     device: &Device,

@@ -126,7 +126,7 @@ pub struct MemoryDisk {
 }
 
 impl MemoryDisk {
-    /// Makes one of so many bytes.
+    /// Makes one of this many bytes.
     ///
     /// # Errors
     ///

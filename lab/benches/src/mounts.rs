@@ -71,7 +71,7 @@ pub struct Way {
 pub struct Sample {
     /// Reads a second, of all threads together.
     pub per_second: f64,
-    /// Processor time of whoever shows the file, in seconds for a read.
+    /// Processor time of the process that shows the file, in seconds for a read.
     pub cpu_seconds: f64,
 }
 

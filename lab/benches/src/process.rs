@@ -13,7 +13,7 @@ const START_PATIENCE: Duration = Duration::from_secs(20);
 const END_PATIENCE: Duration = Duration::from_secs(3);
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// The children of this process and its directory, for whoever must clear them away.
+/// The children of this process and its directory, for the code that clears them away.
 #[derive(Clone)]
 pub struct Nursery {
     inner: Arc<Mutex<Inner>>,

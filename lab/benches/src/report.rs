@@ -55,7 +55,7 @@ pub struct Row {
     pub gigabytes_per_second: f64,
     /// Mean latency in microseconds, the middle round.
     pub mean_us: f64,
-    /// 99 of 100 replies came within so many microseconds, the middle round.
+    /// 99 of 100 replies came within this many microseconds, the middle round.
     pub p99_us: f64,
     /// Processor microseconds of the server for a reply, the middle round.
     pub server_cpu_us: f64,

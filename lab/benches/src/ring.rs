@@ -56,7 +56,7 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// Connects, and prepares reads of so many bytes.
+    /// Connects, and prepares reads of this many bytes.
     pub fn connect(socket: &Path, read_bytes: u64) -> anyhow::Result<Self> {
         ensure!(
             read_bytes.is_multiple_of(SECTOR) && (SECTOR..=READ_MAX).contains(&read_bytes),

@@ -54,7 +54,7 @@ pub struct Sample {
     pub per_second: f64,
     /// Mean latency in nanoseconds.
     pub mean_ns: f64,
-    /// 99 of 100 replies came within so many nanoseconds.
+    /// 99 of 100 replies came within this many nanoseconds.
     pub p99_ns: f64,
     /// Processor seconds of the server for a reply.
     pub server_cpu: f64,

@@ -47,7 +47,7 @@ struct RunArgs {
     /// All randomness comes from this number
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Run it so many times, with this seed and those that follow, and check every run
+    /// Run it this many times, with this seed and those that follow, and check every run
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1000))]
     seeds: u64,
     /// Requests of warm-up and of measurement, as a multiple of the blocks [default: as the

@@ -93,7 +93,7 @@ struct ReadAll {
     protected: u64,
 }
 
-/// Reads all files in order, round after round: x priority files and y others, each of so many blocks.
+/// Reads all files in order, round after round: x priority files and y others, each of this many blocks.
 fn read_all(
     policy: &PolicySpec,
     slots: u32,
@@ -126,7 +126,7 @@ fn read_all(
     })
 }
 
-/// The hit ratio of priority files under a policy in a case, if files have so many blocks and the cache so many slots.
+/// The hit ratio of priority files under a policy in a case, if files have this many blocks and the cache this many slots.
 ///
 /// # Errors
 ///

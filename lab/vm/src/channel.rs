@@ -75,7 +75,7 @@ impl Channel {
         }
     }
 
-    /// So many bytes of the guest.
+    /// This many bytes of the guest.
     pub fn bytes(&mut self, length: u64, deadline: Instant) -> io::Result<Vec<u8>> {
         if length > ANSWER_BYTES_MAX {
             return Err(io::ErrorKind::InvalidData.into());

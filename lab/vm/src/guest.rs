@@ -130,7 +130,7 @@ impl Guest {
         self.directory.path().join(MONITOR)
     }
 
-    /// Another such socket, for whoever looks on while a program has the first.
+    /// Another such socket, for an observer while a program has the first.
     #[must_use]
     pub fn second_monitor(&self) -> PathBuf {
         self.directory.path().join(SECOND_MONITOR)

@@ -55,7 +55,7 @@ fn fill(out: impl Write, contents: &Contents<'_>, libraries: &[PathBuf]) -> io::
 }
 
 /// The libraries that programs load when they start, with the loader; none for static programs
-/// and for what is no program.
+/// and for files that are not programs.
 fn libraries<'a>(files: impl Iterator<Item = &'a PathBuf>) -> Result<Vec<PathBuf>, GuestError> {
     let mut found = Vec::new();
     for path in files {

@@ -52,7 +52,7 @@ pub struct Packages {
 }
 
 impl Packages {
-    /// Opens or makes the cache; waits for whoever fills it.
+    /// Opens or makes the cache; waits for a process that fills it.
     pub fn open(place: &Path) -> Result<Self, GuestError> {
         fs::create_dir_all(place).map_err(file(place))?;
         let path = place.join("lock");

@@ -2,7 +2,7 @@
 //!
 //! A test that cannot run prints `skipped:` and the reason, and passes. `FUTAE_REQUIRE` names what this machine
 //! must have, separated by commas, such as `fuse,root,qemu`; `all` names everything but `python`, `traces` and `vsock`. A test that is
-//! skipped for want of something that is named there fails.
+//! skipped because something that is named there is missing fails.
 
 use std::fmt;
 use std::io::{Write, stderr};
@@ -98,7 +98,7 @@ impl fmt::Display for Need {
     }
 }
 
-/// Prints that a test, or a part of it, does not run here for want of `need`.
+/// Prints that a test, or a part of it, does not run here because `need` is missing.
 ///
 /// # Panics
 ///

@@ -322,7 +322,7 @@ impl State {
         hole: bool,
     ) -> StoreResult {
         if self.full {
-            return failed(IoErrorKind::NoSpace, "a write for want of space");
+            return failed(IoErrorKind::NoSpace, "a write without space left");
         }
         if self.fail_writes {
             return failed(IoErrorKind::Store, "a write");

@@ -212,7 +212,7 @@ pub fn settle(status: impl Fn() -> Value) {
     within(PATIENCE, waits).expect("all are given up");
 }
 
-/// After so many reads of a stream, [`settle`].
+/// After this many reads of a stream, [`settle`].
 pub const SETTLED_EVERY: usize = 50;
 
 /// Holds what a run of `reads` came to against the simulator: the policy has heard of as many misses, and as many blocks came from
@@ -241,7 +241,7 @@ pub fn assert_as_simulated(name: &str, policy: &str, reads: &[u64], status: &Val
 pub struct Pressure(PathBuf);
 
 impl Pressure {
-    /// A group that may have so many bytes, page cache and all; says why if there can be none.
+    /// A group that may have this many bytes, page cache and all; says why if there can be none.
     #[must_use]
     pub fn new(bytes: u64) -> Option<Self> {
         let places = [

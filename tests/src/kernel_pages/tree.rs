@@ -11,7 +11,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
-/// A mount with room for so many blocks.
+/// A mount with room for this many blocks.
 ///
 /// # Panics
 ///
@@ -54,7 +54,7 @@ pub fn reclaimed(tree: &Tree) -> u64 {
     number(&engine(tree)["kernel"], "reclaimed")
 }
 
-/// The pages that all count are so many, but for those that the kernel has taken.
+/// The pages that all count are this many, but for those that the kernel has taken.
 ///
 /// # Panics
 ///
@@ -74,7 +74,7 @@ pub fn audit(tree: &Tree, files: &[PathBuf]) -> u64 {
     super::audit(files, || engine(tree))
 }
 
-/// Files below, so many blocks each, stamped as version 0; their paths in the mount.
+/// Files below, this many blocks each, stamped as version 0; their paths in the mount.
 ///
 /// # Panics
 ///

@@ -19,9 +19,9 @@ const HOG_MIB: u64 = 24;
 
 /// What a driver is told.
 pub enum Order {
-    /// Disturb the guest: by this, and then by anything until so many periods are over.
+    /// Disturb the guest: by this, and then by anything until this many periods are over.
     Disturb(Vec<Event>, u64),
-    /// Have it read so many MiB in peace.
+    /// Have it read this many MiB in peace.
     Calm(u64),
 }
 
@@ -45,7 +45,7 @@ impl Driver<'_> {
             Err(error) => return drop(done.send(Err(error))),
         };
         self.book(|ledger, guest| ledger.lives(guest, machine.process()));
-        // Whoever waits no more for this has broken off.
+        // A caller that no longer waits for this has broken off.
         let mut available = u64::MAX;
         let _ = done.send(Ok(available));
         while let Ok(order) = orders.recv() {

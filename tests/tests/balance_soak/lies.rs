@@ -15,7 +15,7 @@ const FLOODS: usize = 36;
 pub enum Lie {
     /// Counts that cannot be.
     Huge,
-    /// Counts below zero, as whoever subtracts wrongly writes them.
+    /// Counts below zero, as a wrong subtraction writes them.
     Negative,
     /// What an agent of this guest said before.
     Replay,
@@ -148,7 +148,7 @@ impl<'a> Liar<'a> {
         }))
     }
 
-    /// Reads of pages that are spread evenly over so many; a quarter of all pages is in the sample.
+    /// Reads of pages that are spread evenly over this many; a quarter of all pages is in the sample.
     fn references(&mut self, count: usize, pages: u64) -> Vec<u8> {
         let pages = (0..count).map(|_| {
             let page = self.random.below(pages / 4);

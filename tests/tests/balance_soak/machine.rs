@@ -33,7 +33,7 @@ pub struct Place {
     pub agent: PathBuf,
     /// QEMU's monitor, for `futae balance`.
     pub monitor: PathBuf,
-    /// QEMU's other monitor, for whoever looks on.
+    /// QEMU's other monitor, for an observer.
     pub watch: PathBuf,
     disk: PathBuf,
     lies: PathBuf,
@@ -162,7 +162,7 @@ impl Machine {
         self.order("ps; cat /tmp/agent.log; ls -l /tmp; head -5 /proc/meminfo; dmesg | tail -80")
     }
 
-    /// Reads so many MiB of its disk, and nothing else, from now on.
+    /// Reads this many MiB of its disk, and nothing else, from now on.
     pub fn load(&mut self, mib: u64, choice: &str, seed: u64) {
         self.order(&format!(
             "[ -e /tmp/load.pid ] && kill -9 $(cat /tmp/load.pid)
@@ -172,7 +172,7 @@ impl Machine {
         ));
     }
 
-    /// Reads as it were in passing, with so many MiB of memory that is no page cache.
+    /// Reads as it were in passing, with this many MiB of memory that is no page cache.
     pub fn hog(&mut self, mib: u64) {
         self.order(&format!(
             "dd if=/dev/vda of=/dev/null bs={mib}M count=2 2>/dev/null"
@@ -233,6 +233,6 @@ impl Machine {
 /// Signals a guest's QEMU, if it is still there.
 pub fn signal(process: u32, signal: Signal) {
     let process = i32::try_from(process).ok().and_then(Pid::from_raw);
-    // Whoever is gone needs no signal.
+    // A process that is gone needs no signal.
     let _ = kill_process(process.expect("a process"), signal);
 }

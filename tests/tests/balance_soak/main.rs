@@ -1,7 +1,7 @@
 //! `futae balance` with real guests and everything against it: Debian kernels in QEMU with balloons and agents, under loads that
 //! change, while agents are killed, guests are killed and booted again, QEMU is stopped, and somebody with the port of an
 //! agent lies in every way. In every period the bounds hold, by what `futae balance` says and by what QEMU says; nobody in
-//! a guest is ever killed for want of memory; and in the end memory still moves.
+//! a guest is ever killed by the OOM killer; and in the end memory still moves.
 //!
 //! `FUTAE_SOAK_PERIODS` says how many periods have disturbances, and `FUTAE_SOAK_SEED` which; every kind comes at least once, however
 //! few periods there are. Half an hour is 180: it is counted in periods, since the allocator knows no other time, and by
@@ -50,7 +50,7 @@ const SLACK: u64 = GUESTS as u64 * MIB;
 const PERIODS: u64 = 60;
 /// In these all that can be had must move to a guest that needs it, when all is calm.
 const CALM_PERIODS: u64 = 200;
-/// When the other has its minimum, it keeps it for so many.
+/// When the other has its minimum, it keeps it for this many.
 const FURTHER_PERIODS: u64 = 8;
 /// What a guest then reads, in MiB: more than it can have, or next to nothing.
 const MUCH: u64 = 176;
@@ -179,7 +179,7 @@ impl Soak<'_> {
         kib.expect("a number") >> 10
     }
 
-    /// All that can be had moves to whoever has less and needs more. Returns how many periods that took.
+    /// All that can be had moves to the guest that has less and needs more. Returns how many periods that took.
     fn moves_still(&mut self) -> u64 {
         let targets: Vec<u64> =
             self.book(|ledger| (0..GUESTS).map(|at| ledger.target(at)).collect());

@@ -4,8 +4,8 @@ mod rules;
 
 use futae_policy::Kind;
 use futae_tests::tidy::{
-    Finding, Source, cards, dependencies, documents, links, policy_names, root, sizes, skips,
-    sources, unsafety, waiting, words,
+    Finding, Source, cards, dependencies, documents, english, links, policy_names, root, sizes,
+    skips, sources, unsafety, waiting, words,
 };
 use std::process::Command;
 
@@ -124,6 +124,11 @@ fn no_path_is_of_one_machine() {
 #[test]
 fn no_reference_is_to_a_document_that_is_not_here() {
     nothing(&words::check_absent(&sources()));
+}
+
+#[test]
+fn no_sentence_must_be_read_twice() {
+    nothing(&english::check(&sources()));
 }
 
 #[test]

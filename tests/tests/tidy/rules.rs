@@ -291,6 +291,24 @@ fn a_reference_to_an_absent_document_is_found() {
 }
 
 #[test]
+fn a_phrase_that_must_be_read_twice_is_found() {
+    let check = |path: &str, text: &str| english::check(&one(path, text)).len();
+    for phrase in [
+        "Who:ever asks",
+        "reads of so: many bytes",
+        "for want: of memory",
+        "it is no: use",
+    ] {
+        let text = phrase.replace(':', "");
+        assert_eq!(check("a.rs", &format!("/// {text}")), 1, "{text}");
+        assert_eq!(check("docs/a.md", &text), 1, "{text}");
+        assert_eq!(check("lab/results/2026-11-22-a.md", &text), 0, "{text}");
+    }
+    assert_eq!(check("a.md", &"What is no: program".replace(':', "")), 1);
+    assert_eq!(check("a.rs", "what is not a program, is no user"), 0);
+}
+
+#[test]
 fn a_second_title_is_found() {
     let check = |text: &str| documents::check_titles(&one("a.md", text)).len();
     assert_eq!(check("# A\n\n## B\n\n```sh\n# a comment\n```\n"), 0);

@@ -57,19 +57,19 @@ pub struct Config {
     pub has_lower_cache: bool,
     /// Blocks of a step at most.
     pub step_blocks: Option<u64>,
-    /// One in so many store operations fails; 0 for none.
+    /// One in this many store operations fails; 0 for none.
     pub fails: u64,
     /// Whether stores go away and come back.
     pub goes_away: bool,
-    /// One in so many actions is a crash or a restart; 0 for none.
+    /// One in this many actions is a crash or a restart; 0 for none.
     pub crashes: u64,
     /// Requests under way at most.
     pub pending_max: usize,
-    /// One in so many points at which another thread could run, one does; 0 for none.
+    /// One in this many points at which another thread could run, one does; 0 for none.
     pub preempts: u64,
     /// The cache below, if there is one; its volumes and what goes wrong are those of the upper one.
     pub below: Option<Box<Config>>,
-    /// One in so many writes of data is to be stable when it is answered.
+    /// One in this many writes of data is to be stable when it is answered.
     pub fua: u64,
     /// Actions of the run.
     pub actions: u64,

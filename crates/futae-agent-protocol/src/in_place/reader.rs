@@ -117,7 +117,7 @@ impl RingReader {
         self.guest
     }
 
-    /// The next entries, at most so many; none if there are none. Whatever they say, they are of this number.
+    /// The next entries, at most this many; none if there are none. Whatever they say, they are of this number.
     ///
     /// # Errors
     ///

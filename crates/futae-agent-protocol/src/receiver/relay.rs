@@ -48,7 +48,7 @@ impl Line {
     }
 }
 
-/// Passes frames on to the receiver at a unix socket, which is tried for ever. It never makes the thread that
+/// Passes frames on to the receiver at a unix socket, to which it connects again for as long as it runs. It never makes the thread that
 /// gives it frames wait: what nobody reads is dropped.
 ///
 /// Frames keep the agent's run and numbers, so that the other receiver refuses what it has had before, whichever

@@ -14,7 +14,7 @@ pub trait NoticeSink: Send {
     /// Bytes of the volume now. Ranges beyond it are refused.
     fn volume_bytes(&self) -> u64;
 
-    /// Evicted ranges are cut at multiples of so many bytes.
+    /// Evicted ranges are cut at multiples of this many bytes.
     fn step_bytes(&self) -> u64;
 
     /// Takes bytes of the volume that the guest evicted, no more than a step. False if it cannot keep

@@ -159,7 +159,7 @@ impl Programs {
         Ok(counts)
     }
 
-    /// Evicted pages since the last call, at most so many.
+    /// Evicted pages since the last call, at most this many.
     pub fn evicted(&mut self, most: usize, into: &mut Vec<Pages>) {
         for _ in 0..most {
             let Some(item) = self.notices.next() else {
@@ -189,7 +189,7 @@ impl Programs {
         Switch::counts(&self.lost)
     }
 
-    /// Sampled reads since the last call, at most so many.
+    /// Sampled reads since the last call, at most this many.
     pub fn references(&mut self, most: usize, into: &mut Vec<u64>) {
         for _ in 0..most {
             let Some(item) = self.references.next() else {

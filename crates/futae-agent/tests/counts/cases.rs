@@ -130,7 +130,7 @@ impl<'a> Bench<'a> {
         self.since();
     }
 
-    /// Reads by `read`, which asks for so many pages, with nothing in memory and with all.
+    /// Reads by `read`, which asks for this many pages, with nothing in memory and with all.
     fn cold_and_hot(&mut self, case: &str, pages: u64, mut read: impl FnMut(&File)) {
         self.drop_pages();
         let file = self.file();

@@ -114,7 +114,7 @@ pub fn listen_vsock(port: u32) -> std::io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Whoever connects next.
+/// The next client.
 pub fn accept(socket: &OwnedFd) -> std::io::Result<OwnedFd> {
     // SAFETY: who it is need not be told.
     owned(unsafe {

@@ -34,7 +34,7 @@ impl Model {
         self.curve.end_period();
         let busy = did.accesses() as f64 * (1.0 + (miss_cost - 1.0) * did.miss_ratio());
         let before = self.busy.unwrap_or(busy);
-        // Whoever has ended needs nothing more.
+        // A guest that has ended needs nothing more.
         let new = if busy > 0.0 { NEW } else { 1.0 };
         self.busy = Some(before + new * (busy - before));
         self.overhead = did

@@ -21,13 +21,13 @@ pub struct Trial {
 /// Where a move is.
 #[derive(Debug)]
 pub enum Phase {
-    /// Nothing was moved, or it is judged. Nothing moves for so many periods.
+    /// Nothing was moved, or it is judged. Nothing moves for this many periods.
     Resting { periods: u32 },
     /// Something was moved, and more may be.
     Moving { trial: Trial },
     /// What was moved is given time; more of the same may be.
     Settling { trial: Trial },
-    /// Going back to these targets; then so many periods of rest.
+    /// Going back to these targets; then this many periods of rest.
     Back { target: Vec<u64>, periods: u32 },
 }
 
@@ -35,7 +35,7 @@ pub enum Phase {
 pub enum Verdict {
     /// Anything.
     Free,
-    /// Nothing, for so many periods.
+    /// Nothing, for this many periods.
     Wait { periods: u32 },
     /// The move must be taken back.
     Back { trial: Trial, measured: f64 },

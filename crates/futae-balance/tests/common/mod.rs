@@ -21,7 +21,7 @@ pub enum Manner {
     Stalls,
     /// Ends every connection.
     Gone,
-    /// Sends what is no JSON.
+    /// Sends bytes that are not JSON.
     Babbles,
     /// Sends events for ever.
     Floods,

@@ -32,7 +32,7 @@ pub struct Args {
     /// Sample this share of the blocks (SHARDS, fixed rate; lru only)
     #[arg(long, value_name = "RATE")]
     shards: Option<f64>,
-    /// Sample so many blocks (SHARDS, fixed size; lru only), beginning at the rate of --shards, or
+    /// Sample this many blocks (SHARDS, fixed size; lru only), beginning at the rate of --shards, or
     /// else with all
     #[arg(long, value_name = "BLOCKS")]
     shards_blocks: Option<usize>,

@@ -63,7 +63,7 @@ pub struct Args {
     /// Requests that are counted [default: 5 times the blocks of the workload; all of a trace]
     #[arg(long)]
     requests: Option<u64>,
-    /// Tell the hit ratio over time, too, in JSON: so many windows of as many requests, or windows of a trace's time
+    /// Tell the hit ratio over time, too, in JSON: this many windows of as many requests, or windows of a trace's time
     #[arg(long, value_name = "COUNT|TIME")]
     windows: Option<Windows>,
     /// Tell between what bounds the best caches of these sizes would be, that knew the future (OPT-LB and OPT-UB), for

@@ -16,7 +16,7 @@ pub(super) struct SourceArgs {
     trace: TraceArgs,
     #[command(flatten)]
     view: ViewArgs,
-    /// Use so many requests [default: all of a trace, 10 times the blocks of a workload]
+    /// Use this many requests [default: all of a trace, 10 times the blocks of a workload]
     #[arg(long)]
     pub requests: Option<u64>,
     /// All randomness comes from this number

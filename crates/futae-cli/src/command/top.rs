@@ -109,7 +109,7 @@ fn look(path: &Path) -> Result<Status, Failure> {
     let answer = ask(path, &json!({ "command": "status" }))?;
     let said = || {
         format!(
-            "{}: whoever answers here is of another version",
+            "{}: the program that answers here is of another version",
             path.display()
         )
     };

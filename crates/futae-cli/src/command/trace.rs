@@ -85,7 +85,7 @@ struct ConvertArgs {
     /// `blocks`, each block of each request [default: blocks where the old trace numbers blocks]
     #[arg(long)]
     view: Option<String>,
-    /// Stop after so many requests
+    /// Stop after this many requests
     #[arg(long, value_name = "REQUESTS")]
     limit: Option<u64>,
 }
@@ -98,7 +98,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         Command::Convert(args) => convert(args),
     };
     match outcome {
-        // Whoever reads the output has read enough.
+        // The reader of the output has read enough.
         Err(Failure::Failed(e)) if is_broken_pipe(&e) => Ok(()),
         outcome => outcome,
     }

@@ -46,7 +46,7 @@ impl TraceArgs {
         all.pop().ok_or_else(|| Failure::usage("there is no trace"))
     }
 
-    /// What the readers of so many traces are told.
+    /// What the readers of this many traces are told.
     pub fn options_of(&self, traces: usize) -> Result<Vec<TraceOptions>, Failure> {
         let formats = of_each("--format", &self.format, traces)?;
         let columns = of_each("--columns", &self.columns, traces)?;

@@ -30,7 +30,7 @@ impl Pace {
     }
 }
 
-/// One thread that keeps to a pace. Whoever was faster rests; whoever was slower catches up.
+/// One thread that keeps to a pace. A thread that was faster rests; one that was slower catches up.
 pub struct Paced {
     pace: Pace,
     begin: Instant,
@@ -39,7 +39,7 @@ pub struct Paced {
     io: File,
     read_before: u64,
     operations: u64,
-    /// Look again after so many.
+    /// Look again after this many.
     next: u64,
 }
 

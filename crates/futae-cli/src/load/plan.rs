@@ -10,7 +10,7 @@ use std::time::Duration;
 /// When a load ends.
 #[derive(Clone, Copy, Debug)]
 pub enum Until {
-    /// After so many operations.
+    /// After this many operations.
     Operations(u64),
     /// After so long.
     Time(Duration),

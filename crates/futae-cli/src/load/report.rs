@@ -129,7 +129,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Adds up what the threads did in so many seconds.
+    /// Adds up what the threads did in this many seconds.
     pub fn new(
         plan: &LoadPlan,
         layout: &Layout,

@@ -56,7 +56,7 @@ pub fn work(
     ))
 }
 
-/// Operations in the order in which they are drawn, whoever does them.
+/// Operations in the order in which they are drawn, by any thread.
 struct Draws {
     generator: Generator,
     next: u64,
@@ -69,7 +69,7 @@ struct Load<'a> {
     stopped: &'a AtomicBool,
     draws: Mutex<Draws>,
     names: Vec<String>,
-    /// The version that each place was last written with, 0 before. Whoever reads or writes a place
+    /// The version that each place was last written with, 0 before. A thread that reads or writes a place
     /// holds its lock, so that it is known what must be there. Empty where nothing is written.
     versions: Vec<RwLock<u64>>,
     first_version: u64,

@@ -96,7 +96,7 @@ pub fn size_text(bytes: f64) -> String {
     format!("{} {name}", short_text(bytes / unit))
 }
 
-/// The unit that an axis up to so many bytes is in, with its name.
+/// The unit that an axis up to this many bytes is in, with its name.
 pub fn axis_unit(bytes: f64) -> (f64, &'static str) {
     let units = [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)];
     let units = units.map(|(name, bits)| ((1u64 << bits) as f64, name));

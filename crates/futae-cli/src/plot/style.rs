@@ -1,4 +1,4 @@
-//! Colours, dashes and marks by which lines are told apart. None of them alone: whoever does not
+//! Colours, dashes and marks by which lines are told apart. None of them alone: a reader who does not
 //! see the colours has the marks and the dashes.
 
 use std::fmt::Write;

@@ -6,7 +6,7 @@ use std::fmt::Write;
 const MARKS: [char; 6] = ['●', '○', '+', '×', '▪', '◇'];
 
 impl Plot {
-    /// The chart in characters: so many columns and rows of them, axes apart.
+    /// The chart in characters: this many columns and rows of them, axes apart.
     pub fn text(&self, columns: usize, rows: usize) -> String {
         let (columns, rows) = (columns.max(10), rows.max(4));
         let (x_axis, y_axis) = self.axes();

@@ -9,7 +9,7 @@ pub struct Bar {
     pub name: String,
     /// A fraction from 0 to 1; none where nothing was asked for.
     pub ratio: Option<f64>,
-    /// Which colour it has; none for what is no cache.
+    /// Which colour it has; none for what is not a cache.
     pub line: Option<usize>,
 }
 

@@ -29,7 +29,7 @@ pub enum Drawing {
     Bars(Vec<Bars>),
 }
 
-/// From so many times the smallest size on the axis of sizes is logarithmic.
+/// From this many times the smallest size on the axis of sizes is logarithmic.
 const LOG_SPREAD: u64 = 16;
 /// Points of a curve, each half evenly spaced and evenly in the logarithm.
 const CURVE_POINTS: usize = 60;

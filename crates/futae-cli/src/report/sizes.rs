@@ -19,7 +19,7 @@ pub fn is_of_objects(report: &Report) -> bool {
 }
 
 impl SizeAxis {
-    /// One up to so many blocks.
+    /// One up to this many blocks.
     pub fn up_to(report: &Report, blocks: u64) -> Self {
         let block_bytes = report.runs.first().map_or(1, |run| run.block_bytes);
         if is_of_objects(report) {

@@ -10,7 +10,7 @@ use futae_sim::{LevelSpec, Report, Run};
 pub const EXACT_REQUESTS_MAX: u64 = 30_000_000;
 /// Blocks in the sample; its sizes are off by about 1/256.
 const SAMPLED_BLOCKS: usize = 1 << 16;
-/// At so many sizes of one policy it is looked at what comes below.
+/// At this many sizes of one policy it is looked at what comes below.
 const SIZES_BELOW: usize = 4;
 
 /// What was found.

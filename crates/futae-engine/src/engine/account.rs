@@ -12,7 +12,7 @@ pub struct Account {
 }
 
 impl Account {
-    /// So many bytes more are held.
+    /// This many bytes more are held.
     pub fn take(&self, bytes: u64) {
         let held = self.held() + bytes;
         self.held.store(held, Ordering::Relaxed);
@@ -21,7 +21,7 @@ impl Account {
         }
     }
 
-    /// So many bytes less are held.
+    /// This many bytes less are held.
     pub fn give(&self, bytes: u64) {
         let held = self.held().saturating_sub(bytes);
         self.held.store(held, Ordering::Relaxed);

@@ -7,7 +7,7 @@ use std::time::Duration;
 const NEWEST_SHARE: f64 = 1.0 / 32.0;
 /// Operations after which the older ones count half in the percentile.
 const KEPT_MAX: u32 = 2048;
-/// An operation counts in the average as at most so many times what 99 of 100 take: that one stalled for
+/// An operation counts in the average as at most this many times what 99 of 100 take: that one stalled for
 /// seconds says little of the next. A store that has become slow is one as soon as 1 of 100 were.
 const STALL: f64 = 2.0;
 /// Operations from which on that is known.
@@ -35,7 +35,7 @@ impl Default for Cost {
 }
 
 impl Cost {
-    /// An operation on so many blocks took so long.
+    /// An operation on this many blocks took so long.
     pub fn note(&mut self, took: Duration, blocks: u64) {
         let micros = took.as_secs_f64() * 1e6 / blocks.max(1) as f64;
         self.mean = match self.kept {

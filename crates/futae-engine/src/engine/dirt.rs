@@ -266,7 +266,7 @@ impl Dirt {
         dirty.is_some_and(|dirty| dirty.unsaved == Some(stamp)) && self.waiting.contains(&index)
     }
 
-    /// Time has passed: what has been dirty for longer than `age_max` is due. Goes through so many of
+    /// Time has passed: what has been dirty for longer than `age_max` is due. Goes through this many of
     /// them only at a time; whether that is all.
     pub fn age(&mut self, now: Instant, age_max: Duration) -> bool {
         if self.retry_at.is_some_and(|at| at <= now) {
@@ -359,7 +359,7 @@ impl Dirt {
     }
 
     /// A write-back of a block failed: it is dirty as before, and counts as written just now,
-    /// since whoever waited for it has been told.
+    /// since its waiters have been told.
     pub fn fail(&mut self, index: u64, now: Instant) -> Option<Change> {
         self.stamp += 1;
         let after = Some(self.stamp);

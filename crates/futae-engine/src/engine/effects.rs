@@ -26,7 +26,7 @@ pub enum Ticket {
 pub enum SentDown {
     /// With its data, and the generation of the store under which they came.
     Demote(IoBuf, u64),
-    /// By name only: so many bytes.
+    /// By name only: this many bytes.
     Notice(u64),
 }
 

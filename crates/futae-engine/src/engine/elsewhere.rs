@@ -23,7 +23,7 @@ impl Engine {
         self.lock().elsewhere.is_some()
     }
 
-    /// Decides on what the keeper saw. Whoever keeps calls it now and then, so that its counts do not overflow; before each
+    /// Decides on what the keeper saw. The keeper calls it now and then, so that its counts do not overflow; before each
     /// decision on a request it is done anyway.
     pub fn hear(self: &Arc<Self>) {
         self.act(|state, effects| state.hear(0, effects));

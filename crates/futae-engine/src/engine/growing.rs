@@ -238,7 +238,7 @@ impl State {
         }
         let block = BlockId::new(span.volume, old / self.block_bytes);
         if self.elsewhere.is_some() {
-            return; // Whoever holds it sees to that.
+            return; // Its holder sees to that.
         }
         if let Some(slot) = self.level.find(block) {
             self.arena.frame_mut(slot)[inside..].fill(0);

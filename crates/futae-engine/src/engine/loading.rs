@@ -144,7 +144,7 @@ impl State {
             .land_piece(result.is_ok(), span.length, of.length);
         let (block, slot) = match landing {
             Landing::Unwanted => return,
-            // Nobody waits for it: whoever wants the block hears of the failure.
+            // No request waits for it: a request for the block hears of the failure.
             Landing::Failed(block) => return self.invalidate(block),
             Landing::Piece(block, slot) | Landing::Whole(block, slot) => (block, slot),
         };

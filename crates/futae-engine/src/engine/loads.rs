@@ -10,7 +10,7 @@ use super::flights::Span;
 use futae_policy::{BlockId, Slot};
 use std::collections::VecDeque;
 
-/// Blocks of more bytes are loaded in pieces of so many. Also the bytes of smaller blocks that are
+/// Blocks of more bytes are loaded in pieces of this many. Also the bytes of smaller blocks that are
 /// loaded at a time without anybody waiting for them; one block at least.
 pub const PIECE_BYTES: u64 = 1 << 20;
 /// Requests to large blocks keep apart by pages instead of by whole blocks, as in a cache of the
@@ -155,7 +155,7 @@ impl Loads {
         }
     }
 
-    /// A piece of so many bytes has arrived, if `is_ok`, of a block of `whole_bytes`.
+    /// A piece of this many bytes has arrived, if `is_ok`, of a block of `whole_bytes`.
     pub fn land_piece(&mut self, is_ok: bool, bytes: u64, whole_bytes: u64) -> Landing {
         let Some(mut load) = self.current.take() else {
             return Landing::Unwanted;

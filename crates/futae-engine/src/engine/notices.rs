@@ -10,7 +10,7 @@ const FLIGHTS_MAX: u32 = 8;
 const BYTES_MAX: u64 = 4 << 20;
 /// Ranges of one volume that wait at most.
 const RANGES_MAX: usize = 1024;
-/// Of a volume no more blocks wait than one in so many of the cache, or these few in a small cache.
+/// Of a volume no more blocks wait than one in this many of the cache, or these few in a small cache.
 const WAITING_SHARE: u64 = 4;
 const WAITING_BLOCKS_MIN: u64 = 64;
 
@@ -39,7 +39,7 @@ impl Notices {
         self.bytes -= bytes;
     }
 
-    /// Takes blocks that begin with `first`, of which with those that wait already no more than one in so many of
+    /// Takes blocks that begin with `first`, of which with those that wait already no more than one in this many of
     /// the cache's `capacity` may wait. Returns how many it took; the others are dropped.
     pub fn take(&mut self, first: u64, blocks: u64, capacity: u64) -> u64 {
         let most = (capacity / WAITING_SHARE).max(WAITING_BLOCKS_MIN);

@@ -27,7 +27,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Whether who holds the blocks can hold so many.
+    /// Whether who holds the blocks can hold this many.
     fn check_keeper(&self, capacity_blocks: u32) -> Result<(), SetupError> {
         let keeper = self
             .lock()

@@ -7,7 +7,7 @@ use crate::SetupError;
 const BLOCK_BYTES_MIN: u64 = 4 << 10;
 /// The largest block in bytes.
 const BLOCK_BYTES_MAX: u64 = 256 << 20;
-/// Of the slots that a cache was told to have, at least one in so many stays whatever is set aside.
+/// Of the slots that a cache was told to have, at least one in this many stays whatever is set aside.
 const KEPT_SHARE: u32 = 2;
 
 /// What a cache was told.

@@ -61,7 +61,7 @@ impl State {
 }
 
 impl Engine {
-    /// Has a step decide on at most so many blocks. For tests.
+    /// Has a step decide on at most this many blocks. For tests.
     pub fn set_step_blocks(&self, blocks: u64) {
         self.lock().steps.most = blocks.max(1);
     }

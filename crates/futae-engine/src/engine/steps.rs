@@ -20,7 +20,7 @@ pub struct Steps {
 }
 
 impl Steps {
-    /// Steps over blocks of so many bytes.
+    /// Steps over blocks of this many bytes.
     pub fn new(block_bytes: u64) -> Self {
         Self {
             most: (STEP_BYTES / block_bytes).clamp(1, STEP_BLOCKS),
@@ -41,7 +41,7 @@ impl Steps {
         self.is_full = false;
     }
 
-    /// So many blocks were decided on.
+    /// This many blocks were decided on.
     #[inline]
     pub fn count(&mut self, blocks: u64) {
         self.decided += blocks;
@@ -55,7 +55,7 @@ impl Steps {
         self.most.saturating_sub(self.decided)
     }
 
-    /// Whether a request for so many blocks may begin in this step: one that fits, or any if it is the first.
+    /// Whether a request for this many blocks may begin in this step: one that fits, or any if it is the first.
     pub fn has_room_for(&self, blocks: u64) -> bool {
         !self.is_full && (self.decided == 0 || blocks <= self.left())
     }

@@ -24,7 +24,7 @@ pub struct UnderWay {
 }
 
 impl UnderWay {
-    /// Nothing, over blocks of so many bytes.
+    /// Nothing, over blocks of this many bytes.
     pub fn new(block_bytes: u64) -> Self {
         Self {
             block_bytes,

@@ -2,7 +2,7 @@
 //!
 //! What was read is dropped at once. What was written is dirty at first: the advice to drop it makes
 //! the kernel write it, and only advice after that drops it. So ranges are kept in mind and advised
-//! several times. Nobody waits for it; and no error of writing is taken from whoever flushes, as it
+//! several times. No request waits for it, and it takes no write error away from a caller that flushes, as it
 //! would be if this waited for the kernel's writes.
 
 use rustix::fs::{Advice, Mode, OFlags, fadvise};
@@ -24,7 +24,7 @@ const ROUNDS: u32 = 6;
 /// have, one in how many.
 const FILES_MAX: usize = 1024;
 const DESCRIPTORS_SHARE: u64 = 16;
-/// The kernel drops whole folios; its largest have so many bytes.
+/// The kernel drops whole folios; its largest have this many bytes.
 const FOLIO_BYTES: u64 = 2 << 20;
 
 /// What went through the page cache and may still be there.

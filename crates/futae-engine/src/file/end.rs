@@ -19,7 +19,7 @@ pub struct End {
 }
 
 impl End {
-    /// Of a regular file that had so many bytes when it was opened.
+    /// Of a regular file that had this many bytes when it was opened.
     pub fn fixed(size_bytes: u64) -> Self {
         Self {
             seen: AtomicU64::new(size_bytes),

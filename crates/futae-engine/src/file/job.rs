@@ -1,4 +1,4 @@
-//! One piece of file I/O, whoever does it.
+//! One piece of file I/O, by either way of doing it.
 
 use crate::IoBuf;
 use rustix::fs::FallocateFlags;

@@ -1,4 +1,4 @@
-//! File I/O by io_uring: whoever has work submits it, one thread reaps what is done.
+//! File I/O by io_uring: the thread that has work submits it, one thread reaps completions.
 //!
 //! `unsafe` here: the kernel reads and writes memory that is named by pointer only, and the two
 //! rings are shared between threads. Both rest on one table: a job stays in it, with its buffer

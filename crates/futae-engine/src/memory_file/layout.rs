@@ -72,7 +72,7 @@ impl Layout {
         bytes.next_multiple_of(self.page_bytes)
     }
 
-    /// Bytes of so many frames of a segment.
+    /// Bytes of this many frames of a segment.
     pub fn frames_bytes(&self, frames: usize) -> usize {
         (frames * self.frame_bytes).next_multiple_of(self.page_bytes)
     }

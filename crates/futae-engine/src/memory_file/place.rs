@@ -16,7 +16,7 @@ const HUGETLBFS: i64 = 0x9584_58f6;
 /// Pages of a gigabyte would make the smallest part of the file as large.
 const PAGE_BYTES_MAX: u64 = 2 << 20;
 
-/// Opens the file, or makes it; whoever else may read or write it may read every guest's data, or have another
+/// Opens the file, or makes it; another user who may read or write it may read every guest's data, or have another
 /// content served.
 pub fn open(path: &Path) -> Result<File, String> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;

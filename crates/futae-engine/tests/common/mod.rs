@@ -24,7 +24,7 @@ pub fn setup(policy: &str, slots: u32, blocks: u64, on_eviction: OnEviction) -> 
     setup_of(BLOCK, policy, slots, blocks * BLOCK, on_eviction)
 }
 
-/// Blocks of another size, over a store of so many bytes.
+/// Blocks of another size, over a store of this many bytes.
 pub fn setup_of(
     block_bytes: u64,
     policy: &str,

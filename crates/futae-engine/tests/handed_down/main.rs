@@ -1,5 +1,5 @@
 //! What is handed down enters the cache only if it is what the cache last served or was last given, however
-//! requests overlap and whoever sends it.
+//! requests overlap and from any client.
 
 #[path = "../common/mod.rs"]
 mod common;

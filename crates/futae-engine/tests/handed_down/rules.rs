@@ -98,7 +98,7 @@ fn a_volume_may_have_several_clients() {
         "it does not know of the write"
     );
     demote(other, 1, &new);
-    assert_eq!(counts(&setup), [1, 0, 1, 0, 0], "true, whoever says it");
+    assert_eq!(counts(&setup), [1, 0, 1, 0, 0], "true, from any client");
     assert_eq!(read(&setup, 5), new);
 }
 

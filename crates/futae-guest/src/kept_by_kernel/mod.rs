@@ -29,12 +29,12 @@ use std::time::Duration;
 
 /// How often what the kernel holds is looked at where nothing asks for it; before the count of a page's reads overflows.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
-/// Pages are given up together: those of so long a time, or so many, or this share of what is resident. A page that was declined is
+/// Pages are given up together: those of so long a time, or this many, or this share of what is resident. A page that was declined is
 /// with its reader by then.
 const BATCH_INTERVAL: Duration = Duration::from_millis(1);
 const BATCH_PAGES: std::ops::RangeInclusive<usize> = 8..=256;
 const BATCH_SHARE: u64 = 128;
-/// Of pages that get their numbers as they come, so many more are watched than the cache has: a share of it, by which it can grow,
+/// Of pages that get their numbers as they come, this many more are watched than the cache has: a share of it, by which it can grow,
 /// and some for those that wait to be given up, and those that came by read-ahead.
 const MORE_SHARE: u64 = 8;
 const MORE_PAGES: u64 = 16_384;

@@ -5,7 +5,7 @@ use futae_policy::VolumeId;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-/// The pages of a file in the kernel's page cache. When the file was changed past the mount, whoever opens it has the kernel drop
+/// The pages of a file in the kernel's page cache. When the file was changed past the mount, the next open has the kernel drop
 /// them, until a thread has had them dropped for good: a request may not wait for that, since a page that is being read is
 /// dropped when its read is answered.
 pub(crate) struct FilePages {
@@ -41,7 +41,7 @@ impl FilePages {
         self.keeper.wake.notify_one();
     }
 
-    /// Whether whoever opens the file may believe them.
+    /// Whether an open of the file may believe them.
     pub(crate) fn are_true(&self) -> bool {
         self.stale.load(SeqCst) == 0
     }

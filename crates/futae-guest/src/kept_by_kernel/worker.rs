@@ -15,10 +15,10 @@ use std::time::{Duration, Instant};
 /// How long the end of the mount waits for the thread.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
 /// How often the cache and the kernel are compared page by page, where their numbers of pages differ: for each thousand pages that are
-/// compared so many milliseconds later, so that it costs little.
+/// compared this many milliseconds later, so that it costs little.
 const COMPARE_MILLIS: u64 = 20;
 const COMPARE_INTERVAL_MIN: Duration = Duration::from_secs(1);
-/// Where the numbers differ by more than so many pages, the next time comes so many times sooner: some pages are always on their way.
+/// Where the numbers differ by more than this many pages, the next time comes this many times sooner: some pages are always on their way.
 const DIFFERENCE_PAGES: u64 = 64;
 const SOONER: u64 = 10;
 /// How the thread is scheduled beside others.

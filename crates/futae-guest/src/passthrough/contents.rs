@@ -84,7 +84,7 @@ impl Contents {
         }
     }
 
-    /// Whether whoever opens the file goes through the kernel's page cache, and if so, whether what is there is true.
+    /// Whether an open file goes through the kernel's page cache, and if so, whether what is there is true.
     pub(crate) fn pages_are_true(&self) -> Option<bool> {
         self.pages.as_ref().map(FilePages::are_true)
     }

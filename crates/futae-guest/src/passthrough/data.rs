@@ -122,7 +122,7 @@ impl Passthrough {
         let known = self.nodes.get(id).ok().and_then(|node| node.contents());
         let (access, user) = Access::of_handle(handle);
         if let Some(contents) = known.or_else(|| self.files.closing(id)) {
-            // Whoever closed it was told; what was mapped came later.
+            // The caller that closed it was told; what was mapped came later.
             if access.writes
                 && let Err(errno) = contents.settle()
             {

@@ -8,17 +8,17 @@ use std::sync::Mutex;
 
 /// One in this many of the process's descriptors is for known files.
 const KNOWN_SHARE: u64 = 4;
-/// Known files with a descriptor at most, and at least if the process may have so many. In between, one for
-/// so many bytes of the cache: each takes about 2 KiB of the kernel's memory.
+/// Known files with a descriptor at most, and at least if the process may have that many. In between, one for
+/// this many bytes of the cache: each takes about 2 KiB of the kernel's memory.
 const KNOWN_MAX: u64 = 65_536;
 const KNOWN_MIN: u64 = 1024;
 const KNOWN_BYTES: u64 = 64 << 10;
-/// Known files keep so many descriptors, however many files users have open.
+/// Known files keep this many descriptors, however many files users have open.
 const KNOWN_LEAST: u64 = 16;
-/// What the engine keeps open to sweep the page cache: one in so many, and so many at most.
+/// What the engine keeps open to sweep the page cache: one in this many, and this many at most.
 const SWEEP_SHARE: u64 = 16;
 const SWEEP_MAX: u64 = 1024;
-/// What is left to root's files and to this process: one in so many, and so many at most.
+/// What is left to root's files and to this process: one in this many, and this many at most.
 const RESERVE_SHARE: u64 = 10;
 const RESERVE_MAX: u64 = 4096;
 /// One user other than root may take one part in this many of the share of all such users.
@@ -38,7 +38,7 @@ pub(crate) struct Shares {
 
 impl Shares {
     /// Raises the number of descriptors that this process may have to what it can be, and shares them out
-    /// beside a cache of so many bytes.
+    /// beside a cache of this many bytes.
     pub(crate) fn raise(cache_bytes: u64) -> Self {
         let limit = getrlimit(Resource::Nofile);
         let raised = Rlimit {

@@ -92,7 +92,7 @@ impl Passthrough {
     /// Makes a regular file; it is to be opened next.
     ///
     /// The kernel asks for this where it knows of no file of that name, and takes the answer for a
-    /// new file, which whoever made it may open. A file that has come from below meanwhile must
+    /// new file, which its maker may open. A file that has come from below meanwhile must
     /// not be opened so. `ESTALE` has the kernel look the name up again, judge by the file's
     /// mode and owner, and open it in the ordinary way.
     pub(crate) fn make_file(

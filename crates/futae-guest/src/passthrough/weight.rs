@@ -10,7 +10,7 @@ const NODE_BYTES: u64 = 512;
 const CONTENTS_BYTES: u64 = 1536;
 /// A descriptor: the kernel's memory for it and for its name in `/proc`.
 const PLACE_BYTES: u64 = 1536;
-/// Of the cache, one part in so many is not given up: the tenth beside it has room for as much.
+/// Of the cache, one part in this many is not given up: the tenth beside it has room for as much.
 const FREE_SHARE: u64 = 64;
 /// What is given up changes by so much.
 const STEP_BYTES: u64 = 1 << 20;

@@ -76,7 +76,7 @@ impl Others {
         match sendmsg(&*self.socket, &slices, &mut nothing, flags) {
             Ok(_) => true,
             Err(rustix::io::Errno::AGAIN) => {
-                // So many are waiting. This thread must not: what they wait for may come by it.
+                // Too many requests are waiting. This thread must not: what they wait for may come by it.
                 let (socket, message) = (self.socket(), parts.concat());
                 let sender = std::thread::Builder::new().spawn(move || {
                     // It fails when the connection is over, and nobody waits for an answer then.

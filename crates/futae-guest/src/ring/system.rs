@@ -237,7 +237,7 @@ impl Queue {
         &mut self.entries[at].header
     }
 
-    /// Takes the payload of a request that has come, of so many bytes, to bring it back with
+    /// Takes the payload of a request that has come, of this many bytes, to bring it back with
     /// [`answer`](Self::answer).
     pub(super) fn take_payload(&mut self, at: usize, bytes: usize) -> Option<IoBuf> {
         let entry = &mut self.entries[at];

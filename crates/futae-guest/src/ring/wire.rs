@@ -114,7 +114,7 @@ pub(super) fn message<'a>(
     Some([&header[..IN_HEADER_BYTES], operation, payload])
 }
 
-/// Writes the header of an answer: an error (positive, as `errno` has it) or 0, and so many bytes of payload.
+/// Writes the header of an answer: an error (positive, as `errno` has it) or 0, and this many bytes of payload.
 pub(super) fn answer(header: &mut [u8; HEADER_BYTES], unique: u64, errno: i32, payload: usize) {
     let length = (OUT_HEADER_BYTES + payload) as u32;
     header[..4].copy_from_slice(&length.to_ne_bytes());

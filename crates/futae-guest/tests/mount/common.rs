@@ -73,7 +73,7 @@ impl Place {
         self.folder.path().join("mnt")
     }
 
-    /// A sparse image of so many bytes.
+    /// A sparse image of this many bytes.
     pub(crate) fn image(&self, bytes: u64) -> PathBuf {
         let path = self.folder.path().join("image");
         File::create(&path)

@@ -57,7 +57,7 @@ fn in_words(error: &Error) -> String {
                 "the client gave up and says {alert:?}; it may not know the authority of the server's certificate"
             )
         }
-        Error::InvalidMessage(why) => format!("the client sent what is no TLS: {why:?}"),
+        Error::InvalidMessage(why) => format!("the client sent bytes that are not TLS: {why:?}"),
         other => other.to_string(),
     }
 }

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use crate::common::*;
 
-/// Client flags, then so many options; what the server answers and where it leads.
+/// Client flags, then this many options; what the server answers and where it leads.
 fn run(shelf: &Shelf, options: &[Vec<u8>]) -> (Vec<u8>, Result<Outcome, String>) {
     let mut input = 3u32.to_be_bytes().to_vec();
     input.extend(options.concat());

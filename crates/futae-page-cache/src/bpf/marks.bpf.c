@@ -5,7 +5,7 @@
 
 #define PAGE_SHIFT 12
 #define NOWHERE (~0ULL)
-/* A mark is a byte. The highest bit: the page has come, and whoever asked for it has not had it yet. The others: how often it
+/* A mark is a byte. The highest bit: the page has come, and the reader that asked for it has not had it yet. The others: how often it
  * was read since somebody looked. */
 #define FRESH 0x80u
 #define READS_MAX 0x7fu

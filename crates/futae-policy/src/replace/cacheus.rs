@@ -60,7 +60,7 @@ enum Place {
     First { queue: usize },
     /// It is new.
     New,
-    /// It came back by its name, with so many uses.
+    /// It came back by its name, with this many uses.
     Back { uses: u32 },
 }
 
@@ -164,7 +164,7 @@ impl Cacheus {
         self.weight_lru = (lru / (lru + lfu)).clamp(WEIGHT_MIN, 1.0 - WEIGHT_MIN);
     }
 
-    /// Looks for the name of a block that missed; whoever gave it up loses weight.
+    /// Looks for the name of a block that missed; the expert that gave it up loses weight.
     fn consult(&mut self, block: BlockId) -> Place {
         self.tick();
         if let Some(past) = self.left_by_lru.take(block) {

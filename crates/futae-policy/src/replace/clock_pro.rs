@@ -254,7 +254,7 @@ impl Policy for ClockPro {
             return self.enter_hot(number, slot);
         }
         let number = self.names.add(access.block);
-        // Once the cache is full, so many are never resident here.
+        // Once the cache is full, this many are never resident here.
         let state = if self.hot + self.cold < self.hot_limit() {
             State::Hot
         } else {

@@ -102,7 +102,7 @@ pub fn build(arguments: &mut Arguments, shape: &Shape) -> Result<LeCar, SpecErro
 }
 
 impl LeCar {
-    /// The uses of a block that left not long ago; whoever gave it up loses weight.
+    /// The uses of a block that left not long ago; the expert that gave it up loses weight.
     fn consult(&mut self, block: BlockId) -> u32 {
         let (past, to_lru) = if let Some(past) = self.left_by_lru.take(block) {
             (past, false)

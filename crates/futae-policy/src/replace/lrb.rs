@@ -33,7 +33,7 @@ use crate::{
 mod boosting;
 use boosting::{Features, Forest};
 
-/// One access in so many makes a sample.
+/// One access in this many makes a sample.
 const SAMPLE_EVERY: u64 = 16;
 /// Uses that are looked back on.
 const USES: usize = 4;

@@ -12,7 +12,7 @@ const GAP: u32 = u32::MAX;
 const GAPS_SPARE: usize = 64;
 
 /// Slots in the order in which they came. One that leaves elsewhere than at the front leaves a gap,
-/// and is found by its place, which whoever added it remembers: 4 bytes a slot.
+/// and is found by its place, which the caller that added it remembers: 4 bytes a slot.
 #[derive(Clone, Debug)]
 pub struct LogQueue {
     cells: VecDeque<u32>,

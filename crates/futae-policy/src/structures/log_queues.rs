@@ -39,7 +39,7 @@ struct Log {
     used: u32,
     /// Slots in the queue.
     length: u32,
-    /// Gaps are looked for when so many cells are used.
+    /// Gaps are looked for when this many cells are used.
     tidy_at: u32,
     sweep: Option<Sweep>,
 }
@@ -373,7 +373,7 @@ impl<const QUEUES: usize> LogQueues<QUEUES> {
         left > 0
     }
 
-    /// So many cells that gaps need closing only once in more than as many appends as there are
+    /// This many cells that gaps need closing only once in more than as many appends as there are
     /// slots.
     fn roomy(&self) -> usize {
         self.slots as usize * 5 / 2

@@ -90,7 +90,7 @@ impl Pool {
     }
 }
 
-/// So many slots of a sample are looked at together.
+/// This many slots of a sample are looked at together.
 const TOGETHER: usize = 64;
 
 #[cfg(test)]

@@ -79,7 +79,7 @@ impl Makings {
         }
     }
 
-    /// Whether so many blocks are more than an exact curve can be made of.
+    /// Whether this many blocks are more than an exact curve can be made of.
     #[must_use]
     pub fn has_too_many(&self, blocks: u64) -> bool {
         self.exact.is_some() && blocks > ExactLru::BLOCKS_MAX

@@ -69,14 +69,14 @@ impl MiniTrace {
         self.sample.rate()
     }
 
-    /// Slots of the small cache that stands for one of so many blocks, at least 1.
+    /// Slots of the small cache that stands for one of this many blocks, at least 1.
     #[must_use]
     pub fn slots(&self, blocks: u64) -> u32 {
         let slots = (blocks as f64 * self.rate()).round();
         slots.clamp(1.0, f64::from(u32::MAX - 1)) as u32
     }
 
-    /// The miss ratio of a cache of so many blocks under a policy.
+    /// The miss ratio of a cache of this many blocks under a policy.
     ///
     /// Misses are taken of the requests that the sample should have had: those that it has too
     /// few or too many are the most popular blocks' and mostly hits, as with SHARDS-adj. Blocks

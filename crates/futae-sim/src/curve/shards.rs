@@ -37,7 +37,7 @@ impl Shards {
         })
     }
 
-    /// Samples at most so many blocks (at least 1) at a time: begins at `rate`, and lowers it
+    /// Samples at most this many blocks (at least 1) at a time: begins at `rate`, and lowers it
     /// when there are more, giving up those with the highest hashes. Memory is fixed.
     pub fn fixed_size(blocks: usize, rate: f64, seed: u64) -> Result<Self, SampleError> {
         let shards = Self::fixed_rate(rate, seed)?;

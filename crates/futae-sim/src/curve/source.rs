@@ -61,7 +61,7 @@ pub enum SourceError {
 
 impl Source {
     /// Opens the trace file or workload that `text` names. Of a workload `requests` are drawn
-    /// (where none is given ten times its blocks, or one pass of a `scan`), of a trace so many
+    /// (where none is given ten times its blocks, or one pass of a `scan`), of a trace this many
     /// accesses are used at most. A file is read as `view` says, and blocks it numbers itself are
     /// of `block_bytes`.
     pub fn open(

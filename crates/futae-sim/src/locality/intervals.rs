@@ -44,7 +44,7 @@ pub struct Intervals {
 }
 
 impl Intervals {
-    /// None yet, for blocks of so many bytes.
+    /// None yet, for blocks of this many bytes.
     #[must_use]
     pub fn new(block_bytes: u64) -> Self {
         Self {
@@ -123,7 +123,7 @@ impl Intervals {
         Some(gap as f64 * self.block_bytes as f64)
     }
 
-    /// The density of the intervals in so many bins, from 0 (linear) or one block (log; what is
+    /// The density of the intervals in this many bins, from 0 (linear) or one block (log; what is
     /// shorter is then in the first bin) to `end_bytes` or else the longest interval.
     #[must_use]
     pub fn density(&self, bins: usize, kind: Bins, end_bytes: Option<f64>) -> Vec<Bin> {

@@ -148,7 +148,7 @@ impl Study {
         gap.is_finite().then_some(gap * self.block_bytes as f64)
     }
 
-    /// The results, with the intervals of all places in the same so many bins. `name` is what the source is called.
+    /// The results, with the intervals of all places in the same this many bins. `name` is what the source is called.
     #[must_use]
     pub fn summary<'a>(&'a self, name: &'a str, bins: usize, kind: Bins) -> Summary<'a> {
         let taps = self.locality.taps();

@@ -54,7 +54,7 @@ impl Locality {
         Self::of_guests(levels, links, block_bytes, (1, blocks), seed)
     }
 
-    /// As [`new`](Self::new), for so many guests with so many blocks each; those of guest *g* are
+    /// As [`new`](Self::new), for this many guests with this many blocks each; those of guest *g* are
     /// numbered from *g* times that.
     pub fn of_guests(
         levels: &[LevelSpec],

@@ -55,7 +55,7 @@ pub struct ObjectCache {
 }
 
 impl ObjectCache {
-    /// An empty cache of so many bytes. Larger objects than `admit_bytes_max`, or than the cache, are not placed. The policy must be
+    /// An empty cache of this many bytes. Larger objects than `admit_bytes_max`, or than the cache, are not placed. The policy must be
     /// new, and decide without a number of slots.
     #[must_use]
     pub fn new(
@@ -94,7 +94,7 @@ impl ObjectCache {
         (objects as u64, self.used_bytes)
     }
 
-    /// Asks for an object of so many bytes. Returns whether it was there.
+    /// Asks for an object of this many bytes. Returns whether it was there.
     pub fn access(&mut self, object: u32, bytes: u32, kind: AccessKind) -> bool {
         let bytes = bytes.max(1);
         let mut access = Access::of(BlockId::on_first(u64::from(object)), kind);

@@ -116,7 +116,7 @@ pub struct ObjectReport {
     pub version: &'static str,
 }
 
-/// Simulates each cache under all of a trace, on at most so many threads. `progress` is called with the fraction done.
+/// Simulates each cache under all of a trace, on at most this many threads. `progress` is called with the fraction done.
 ///
 /// # Errors
 ///

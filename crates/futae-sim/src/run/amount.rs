@@ -3,7 +3,7 @@
 use super::{PASSES_DEFAULT, Requests, SimulationError};
 use futae_trace::WorkloadError;
 
-/// Of a trace, the part that warms the caches where nothing else is asked for: one in so many requests.
+/// Of a trace, the part that warms the caches where nothing else is asked for: one in this many requests.
 const TRACE_PARTS: u64 = 4;
 
 /// Requests of all guests together.
@@ -16,7 +16,7 @@ pub struct Amount {
 }
 
 impl Amount {
-    /// What is usual for workloads of so many blocks in all. `natural` are the requests of workloads that are complete
+    /// What is usual for workloads of this many blocks in all. `natural` are the requests of workloads that are complete
     /// after one pass, which need no warm-up.
     pub(super) fn usual(blocks: u64, natural: Option<u64>) -> Self {
         let passes = blocks.saturating_mul(PASSES_DEFAULT);
@@ -34,7 +34,7 @@ impl Amount {
 }
 
 impl Requests<'_> {
-    /// The requests of a run that is asked for so many of each kind, none more than there are. Where nothing is asked
+    /// The requests of a run that is asked for this many of each kind, none more than there are. Where nothing is asked
     /// for, a quarter of a trace is the warm-up, and all that is left is counted; of a workload as many as are usual.
     ///
     /// # Errors

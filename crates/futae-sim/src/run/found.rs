@@ -59,7 +59,7 @@ impl Found {
     }
 }
 
-/// What was served to all guests, from what was served to each, at so many places.
+/// What was served to all guests, from what was served to each, at this many places.
 pub(super) fn sum(by_guest: &[Served], places: usize) -> Vec<Served> {
     let mut all = vec![Served::default(); places];
     for (at, served) in by_guest.iter().enumerate() {

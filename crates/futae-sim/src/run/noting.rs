@@ -36,7 +36,7 @@ impl Lengths {
         self.all.push(length);
     }
 
-    /// As [`add`](Self::add) so many times.
+    /// As [`add`](Self::add) this many times.
     fn add_equal(&mut self, length: u64, count: usize) {
         if count > 0 {
             self.add(length);

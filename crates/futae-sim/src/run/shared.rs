@@ -16,7 +16,7 @@ use futae_policy::{Access, BlockId, Counters, Kind, Level, Outcome, PolicySpec, 
 use futae_trace::{BlockRequest, BlockStream, Digest, InMemory};
 use std::time::{Duration, Instant};
 
-/// So many requests are kept at most: 256 MiB, if all of them miss.
+/// This many requests are kept at most: 256 MiB, if all of them miss.
 const REQUESTS_MAX: u64 = 1 << 26;
 /// Requests that are looked at together.
 const BATCH: usize = 128;

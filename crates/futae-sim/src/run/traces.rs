@@ -247,7 +247,7 @@ impl Traces {
         &self.facts
     }
 
-    /// How many accesses there were before so many microseconds had gone by since the first; none where times are not
+    /// How many accesses there were before this many microseconds had gone by since the first; none where times are not
     /// known, or were not kept.
     #[must_use]
     pub fn accesses_before(&self, us: u64) -> Option<u64> {

@@ -16,7 +16,7 @@ pub enum ViewChoice {
 }
 
 impl ViewChoice {
-    /// What it comes to for this trace, with blocks of so many bytes.
+    /// What it comes to for this trace, with blocks of this many bytes.
     #[must_use]
     pub fn view(self, trace: &TraceReader, block_bytes: u64) -> View {
         let start = match self {

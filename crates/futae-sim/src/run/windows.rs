@@ -130,7 +130,7 @@ impl Requests<'_> {
     }
 
     /// As [`in_windows`](Self::in_windows), with windows that end after these requests, counted from the first of
-    /// all; the first begins after so many requests of warm-up.
+    /// all; the first begins after this many requests of warm-up.
     ///
     /// # Errors
     ///

@@ -5,11 +5,11 @@ use crate::numbering::{self, Numbering};
 use crate::{Request, RequestKind, RequestReader, TraceError, TraceErrorKind};
 use futae_policy::VolumeId;
 
-/// So many requests are read at a time: few enough for the processor's nearest cache.
+/// This many requests are read at a time: few enough for the processor's nearest cache.
 const READ_BATCH: usize = 256;
-/// So many where only their blocks are read.
+/// This many where only their blocks are read.
 const START_BATCH: usize = 1024;
-/// So many accesses are numbered at a time: those whose write marks are in one word.
+/// This many accesses are numbered at a time: those whose write marks are in one word.
 pub(super) const BATCH: usize = numbering::BATCH;
 const _: () = assert!(BATCH == u64::BITS as usize);
 

@@ -5,7 +5,7 @@ use super::{DenseTrace, View};
 use crate::{BlockRequest, BlockStream, Digest, InMemory, RequestReader, TraceError};
 use std::time::{Duration, Instant};
 
-/// So many accesses are in memory at a time, and some more: with what a simulation needs for them
+/// This many accesses are in memory at a time, and some more: with what a simulation needs for them
 /// they fit into a processor's second cache.
 const PIECE: usize = 1 << 17;
 

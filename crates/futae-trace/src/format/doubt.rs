@@ -5,7 +5,7 @@ use super::context::REQUEST_BYTES_MAX;
 use super::line::{Fields, Separator};
 use super::{Columns, Format, oracle};
 
-/// So many records are needed before a pattern in all of them means anything.
+/// This many records are needed before a pattern in all of them means anything.
 const RECORDS_MIN: usize = 2;
 
 /// A reason to doubt that a trace is read as it was meant.

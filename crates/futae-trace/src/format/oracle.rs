@@ -2,7 +2,7 @@
 //! i64 position of the object's next request (none: -1 or the largest).
 //!
 //! An object is one block whatever its size, since its number need not be an address. The next
-//! request is not read: whoever wants to know the future looks at the whole trace.
+//! request is not read: a policy that needs the future looks at the whole trace.
 
 use super::TraceErrorKind;
 use super::context::Context;

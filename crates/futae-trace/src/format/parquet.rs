@@ -18,7 +18,7 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// So many rows are in memory at a time.
+/// This many rows are in memory at a time.
 const BATCH_ROWS: usize = 1024;
 
 /// Takes requests out of rows.

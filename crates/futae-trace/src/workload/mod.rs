@@ -84,13 +84,13 @@ pub fn workloads() -> &'static [Workload] {
         Workload {
             name: "phase",
             example: "phase(1000000*zipf(0.8):10GiB, 1000000*loop:6GiB)",
-            summary: "so many requests of the first part, then of the next, and round again",
+            summary: "N requests of the first part, then of the next, and round again",
             parse: |raw| phase::Spec::parse(raw).map(Family::Phase),
         },
         Workload {
             name: "shift",
             example: "shift(zipf(1.0):10GiB, every=100000)",
-            summary: "the blocks change roles after every so many requests",
+            summary: "the blocks change roles after every N requests",
             parse: |raw| shift::Spec::parse(raw).map(Family::Shift),
         },
     ]

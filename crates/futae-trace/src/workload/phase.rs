@@ -1,4 +1,4 @@
-//! Phase: so many requests of the first part, then of the next; after the last the first again,
+//! Phase: N requests of the first part, then of the next; after the last the first again,
 //! where it left off.
 
 use super::WorkloadErrorKind;

@@ -7,7 +7,7 @@ use crate::{Request, RequestKind, TraceError};
 use futae_policy::VolumeId;
 use std::path::{Path, PathBuf};
 
-/// So many requests of a [`WorkloadSpec`], each for one block of one volume, without times: what a
+/// This many requests of a [`WorkloadSpec`], each for one block of one volume, without times: what a
 /// [`TraceReader`](crate::TraceReader) takes out of a file.
 pub struct WorkloadReader {
     name: PathBuf,

@@ -1,4 +1,4 @@
-//! Shift: the blocks change roles after every so many requests.
+//! Shift: the blocks change roles after every N requests.
 //!
 //! The blocks stand in a ring, and at every shift the ring is turned by a number of blocks drawn
 //! afresh. Since a Zipf's ranks are scattered, its popular blocks are others afterwards; a normal

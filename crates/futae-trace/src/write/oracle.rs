@@ -15,7 +15,7 @@ const RECORD_BYTES: usize = 24;
 const OBJECT_AT: usize = 4;
 const NEXT_AT: usize = 16;
 const NEVER: i64 = -1;
-/// So many records are in memory at a time.
+/// This many records are in memory at a time.
 const CHUNK_RECORDS: u64 = 16 << 10;
 
 pub struct Oracle {

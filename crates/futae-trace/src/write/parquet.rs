@@ -20,7 +20,7 @@ const SCHEMA: &str = "message trace {
     required int64 length (INTEGER(64,false));
 }";
 
-/// So many rows wait in memory until they are written.
+/// This many rows wait in memory until they are written.
 const GROUP_ROWS: usize = 128 << 10;
 
 pub struct Parquet {

@@ -205,7 +205,7 @@ fn report(ways: &[Way], samples: &[Vec<Vec<Sample>>]) {
             );
         }
     }
-    println!("\nProcessor µs for a read, of whoever shows the file:\n");
+    println!("\nProcessor µs for a read, of the process that shows the file:\n");
     println!("| way | {heads} |\n|---|---|---|---|---|");
     for (at, way) in ways
         .iter()

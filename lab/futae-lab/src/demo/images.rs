@@ -11,7 +11,7 @@ use std::process::Command;
 
 /// The file that is read, on an image with a file system.
 pub const FILE: &str = "data";
-/// Blocks of a file system beside its file's: one for so many of them, and so many more.
+/// Blocks of a file system beside its file's: one for this many of them, and this many more.
 const OTHER_SHARE: u64 = 32;
 const OTHER_BLOCKS: u64 = 8192;
 
@@ -50,7 +50,7 @@ impl Images {
     }
 }
 
-/// An image that is ext4 with one file of so many blocks.
+/// An image that is ext4 with one file of this many blocks.
 fn make_file_system(path: &Path, plan: &GuestsPlan, seed: u64) -> anyhow::Result<()> {
     let content = path.with_extension("files");
     fs::create_dir(&content)?;

@@ -180,7 +180,7 @@ impl Prediction {
 }
 
 impl Figures {
-    /// What was counted from one moment to the next, in which the guests did so many reads.
+    /// What was counted from one moment to the next, in which the guests did this many reads.
     fn measured(way: Way, reads: u64, (before, after): &(Counted, Counted)) -> Self {
         let disk_reads = after.disk_reads - before.disk_reads;
         let (store_reads, notice_reads) = match (&before.engine, &after.engine) {

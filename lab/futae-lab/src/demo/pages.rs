@@ -1,4 +1,4 @@
-//! Every page that enters the cache from a guest, held against the store, until there were so many.
+//! Every page that enters the cache from a guest, held against the store, until there were this many.
 
 use super::args::{blocks, interrupted, kernel};
 use super::images::Images;

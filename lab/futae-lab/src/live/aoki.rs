@@ -53,7 +53,7 @@ const NARROW: &str = "normal(0.1666667)";
 const WIDE: &str = "normal(0.25)";
 
 pub const MIB: u64 = 1 << 20;
-/// The paper's sizes are so many times as large.
+/// The paper's sizes are this many times as large.
 const SCALE: u64 = 16;
 pub const SMALL: u64 = 128 * MIB;
 pub const LARGE: u64 = 256 * MIB;
@@ -96,7 +96,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Of the first so many trials.
+    /// Of the first this many trials.
     fn hits_of(&self, trials: usize) -> u64 {
         self.hits.iter().take(trials).sum()
     }
@@ -114,7 +114,7 @@ impl Outcome {
     }
 }
 
-/// Page reads of each file: 11 trials of hits only, unless so many times the larger file's pages are asked for.
+/// Page reads of each file: 11 trials of hits only, unless this many times the larger file's pages are asked for.
 pub fn reads(options: &Options) -> u64 {
     let passes = |passes: u64| passes.saturating_mul(LARGE / 4096);
     options
@@ -340,7 +340,7 @@ pub fn race(
         let readers = readers.map(|reader| {
             scope.spawn(move || {
                 let ends = reader(race);
-                // Whoever breaks off since the other did does not know why.
+                // A reader that breaks off because the other did does not know why.
                 let follows = ends.is_err() && race.break_off();
                 (ends, follows)
             })

@@ -20,7 +20,7 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// So much of what is no page cache the reader takes itself.
+/// The share of memory beside the page cache that the reader takes itself.
 const PROGRAM: u64 = 3 * MIB;
 /// Half of it is how long a group may take to give memory back.
 const PERIOD: Duration = Duration::from_secs(4);

@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 const MEMORY_MIB: u32 = 512;
 /// All runs of a guest, on a slow and busy machine.
 const LIMIT: Duration = Duration::from_secs(7200);
-/// A file is read by so many commands. Between them it can be interrupted, but while one starts its guest
+/// A file is read by this many commands. Between them it can be interrupted, but while one starts its guest
 /// reads nothing.
 const PARTS: u64 = 2;
 const AGENT: &str = "--period 500ms --sample 0.125";
@@ -104,7 +104,7 @@ pub fn run(
     })?;
     made.checks.push(Check::within(
         Source::Model,
-        "processes killed in the guests for want of memory",
+        "processes that the guests' OOM killer killed",
         f64::from(killed),
         0.0,
         0.0,

@@ -13,7 +13,7 @@ const ARRIVAL: Duration = Duration::from_millis(100);
 pub enum Trials {
     /// A time by the clock.
     Time(Duration),
-    /// What readers have read: so many hits, and a miss counts as several. Whoever is there first waits, so
+    /// What readers have read: this many hits, and a miss counts as several. The reader that is there first waits, so
     /// a machine that is busy makes trials longer and nothing else.
     Reads,
 }
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_is_there_first_waits_for_the_others() {
+    fn the_first_reader_waits_for_the_others() {
         let race = Race::new(Trials::Reads);
         let reads = u64::from(TRIAL_READS);
         assert!(!race.has_to_wait(reads - 8, 0));

@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 
 const REPORT_INTERVAL: Duration = Duration::from_millis(100);
 const LOOK_INTERVAL: Duration = Duration::from_millis(2);
-/// Of all pages, so many are in the sample.
+/// Of all pages, this many are in the sample.
 const SAMPLED: u32 = References::ALL / 4;
 
 /// What one reader does.
@@ -41,7 +41,7 @@ pub struct Script {
     pub seed: u64,
 }
 
-/// Reads one file after the other, and tells whoever connects to `listener` until all have read. Returns when
+/// Reads one file after the other, and tells each client of `listener` until all have read. Returns when
 /// each file was done with.
 pub fn read(
     script: &Script,
@@ -174,7 +174,7 @@ fn mixed(mut z: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// A child that does not outlive whoever waits for it.
+/// A child that does not outlive its parent.
 struct Running(Child);
 
 impl Running {

@@ -45,7 +45,7 @@ const MEMORY: [Memory; 2] = [
 ];
 
 impl Memory {
-    /// Gives the page cache of a group so many bytes, and its processes what they have. None if the
+    /// Gives the page cache of a group this many bytes, and its processes what they have. None if the
     /// group does not tell, as when it is gone.
     fn follow(&self, directory: &Path, bytes: u64) -> Option<()> {
         let read = |name: &str| fs::read_to_string(directory.join(name)).ok();
@@ -163,7 +163,7 @@ impl Group {
         })
     }
 
-    /// Bytes that are page cache of its processes, or could be, of so many.
+    /// Bytes that are page cache of its processes, or could be, of this many.
     pub fn cache(&self, memory: u64) -> Option<u64> {
         let directory = self.directories.first()?;
         let is_unified = Path::new(ROOT).join(UNIFIED).exists();
@@ -180,7 +180,7 @@ impl Group {
         Some(memory.saturating_sub(usage.saturating_sub(files)))
     }
 
-    /// Takes so many bytes of its memory for good, as a guest's kernel and programs do. They are given back
+    /// Takes this many bytes of its memory for good, as a guest's kernel and programs do. They are given back
     /// when the file that is returned is closed.
     pub fn hold(&self, bytes: u64) -> anyhow::Result<File> {
         let held = rustix::fs::memfd_create("futae-held", MemfdFlags::CLOEXEC)?;

@@ -16,7 +16,7 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// Makes an image of so many bytes at `image`, and mounts it at `path`, which must be an empty
+    /// Makes an image of this many bytes at `image`, and mounts it at `path`, which must be an empty
     /// directory.
     pub fn new(image: &Path, bytes: u64, path: &Path) -> Result<Self, Failure> {
         if !rustix::process::geteuid().is_root() {

@@ -60,7 +60,7 @@ pub struct Stores {
 }
 
 impl Stores {
-    /// Makes empty stores of so many blocks, near and far, in `place`, and starts a cache of
+    /// Makes empty stores of this many blocks, near and far, in `place`, and starts a cache of
     /// `slots` blocks that writes back.
     pub fn start(place: &Path, policy: &str, slots: u32, blocks: [u32; 2]) -> anyhow::Result<Self> {
         fs::create_dir_all(place).with_context(|| place.display().to_string())?;

@@ -262,7 +262,7 @@ impl Server {
         }
     }
 
-    /// Warms up and counts. `load` reads so many blocks, with such a seed.
+    /// Warms up and counts. `load` reads this many blocks, with such a seed.
     fn measure(
         &self,
         [warmup, counted]: [u64; 2],

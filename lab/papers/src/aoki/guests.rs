@@ -104,7 +104,7 @@ pub const SETTINGS: [Setting; 6] = [
     },
 ];
 
-/// The requests for a file of so many units.
+/// The requests for a file of this many units.
 pub fn reader(access: &str, size: u64, seed: u64) -> Result<Generator, PaperError> {
     let workload = format!("{access}:{size}blocks").parse::<WorkloadSpec>()?;
     Ok(workload.generator(MIB, seed)?)
@@ -115,7 +115,7 @@ pub fn reader(access: &str, size: u64, seed: u64) -> Result<Generator, PaperErro
 pub enum Phases {
     /// When a file has been read for [`PHASE_UNITS`].
     Work,
-    /// Both guests' after so many trials; the run ends after so many more.
+    /// Both guests' after this many trials; the run ends after this many more.
     Trials(usize, usize),
 }
 

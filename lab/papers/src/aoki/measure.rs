@@ -1,7 +1,7 @@
 //! Which hits are compared.
 //!
 //! Figure 2 plots the hits of both guests together, trial by trial, with the system and without; the paper compares
-//! the 24 trials that the run with the system has. A trial is a fixed time, so whoever hits more often reads
+//! the 24 trials that the run with the system has. A trial is a fixed time, so a guest that hits more often reads
 //! more in it. Both runs do the same work in the end, though: hits in all are reads less misses, where what
 //! was won in the first trials is gone again if some guest is slow in the end, which the figure no longer shows.
 

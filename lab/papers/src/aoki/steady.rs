@@ -11,7 +11,7 @@ use futae_sim::run::in_parallel;
 
 /// Trials before the files are swapped, and after.
 const TRIALS: usize = 30;
-/// Of those, the last so many are steady.
+/// Of those, the last this many are steady.
 const STEADY: usize = 12;
 const SEEDS: u64 = 4;
 /// What `mrc` moves in a trial, at most.

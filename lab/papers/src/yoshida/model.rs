@@ -102,7 +102,7 @@ impl Host {
         self.read(units);
     }
 
-    /// What came of it since `then`, for an application that asked for so many units.
+    /// What came of it since `then`, for an application that asked for this many units.
     fn measured(&self, then: Asked, units: f64, guest_hit: f64) -> Measured {
         let all = match self.asked.all - then.all {
             0 => f64::NAN,

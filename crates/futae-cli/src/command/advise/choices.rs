@@ -22,7 +22,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Blocks of a simulated cache for so many real bytes.
+    /// Blocks of a simulated cache for this many real bytes.
     fn simulated_blocks(&self, bytes: u64) -> u64 {
         (bytes as f64 / self.block_bytes as f64 * self.sample).round() as u64
     }

@@ -138,7 +138,7 @@ mod tests {
         assert_eq!(best(&[slow, unsure, exclusive]), 2, "it may well be slower");
     }
 
-    /// A host's policy under both write modes: the second is faster by so many microseconds.
+    /// A host's policy under both write modes: the second is faster by this many microseconds.
     fn both_modes(saved: f64) -> [Choice; 2] {
         let micros = [100.0, 110.0, 90.0, 100.0];
         let through = choice(Some("lru"), &micros);

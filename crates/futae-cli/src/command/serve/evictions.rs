@@ -7,8 +7,8 @@ use std::str::FromStr;
 
 /// Bytes of memory that the hash of one block takes.
 const HASH_BYTES: u64 = 20;
-/// Hashes for so many times the blocks of a cache, unless said otherwise: half a percent of a guest's memory
-/// where that is so many times the cache.
+/// Hashes for this many times the blocks of a cache, unless said otherwise: half a percent of a guest's memory
+/// where that is this many times the cache.
 const CACHES: u64 = 4;
 /// Memory for the hashes of a cache at least, unless said otherwise: guests of a small cache may be much larger.
 const AUTO_BYTES_MIN: u64 = 4 << 20;

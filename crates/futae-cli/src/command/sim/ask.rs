@@ -206,7 +206,7 @@ fn of_traces(args: &Args) -> Result<(Report, Option<Source>), Failure> {
     Ok((report, Some(Source::Traces(Box::new(traces)))))
 }
 
-/// Whether a file's objects have sizes, which one pass does not keep. What is no file can be read only once.
+/// Whether a file's objects have sizes, which one pass does not keep. A source that is not a file can be read only once.
 fn has_sizes(path: &Path, options: &TraceOptions) -> bool {
     let is_file = path.metadata().is_ok_and(|metadata| metadata.is_file());
     is_file && TraceReader::open(path, options).is_ok_and(|reader| reader.has_sizes())

@@ -9,7 +9,7 @@ use std::time::Duration;
 /// What goes before counting begins.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Warmup {
-    /// So many requests.
+    /// This many requests.
     Requests(u64),
     /// So much of a trace, below 1.
     Share(f64),

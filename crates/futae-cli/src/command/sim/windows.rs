@@ -14,7 +14,7 @@ const WINDOWS_MAX: u64 = 1 << 20;
 /// How the requests that are counted are cut.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Windows {
-    /// Into so many windows of as many requests.
+    /// Into this many windows of as many requests.
     Count(u32),
     /// Into windows of this time.
     Time(Duration),

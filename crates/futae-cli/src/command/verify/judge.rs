@@ -21,7 +21,7 @@ pub struct Judgement {
     pub requests: u64,
     /// Hits per request; none without requests.
     pub hit_ratio: Option<f64>,
-    /// Lower bound of what was forecast for so many requests.
+    /// Lower bound of what was forecast for this many requests.
     pub low: f64,
     /// Upper bound of the same.
     pub high: f64,

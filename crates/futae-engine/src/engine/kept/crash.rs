@@ -31,7 +31,7 @@ thread_local! {
 
 /// Something has been done that a kill may come behind.
 fn point() {
-    // Whoever looks does such things, too, and is not looked at.
+    // The observer's own accesses are not observed.
     let look = LOOK.with_borrow_mut(Option::take);
     if let Some(look) = look {
         look();

@@ -122,7 +122,7 @@ impl State {
         (at_rest, busy)
     }
 
-    /// A store was like this after so many writes; whether that could be noted.
+    /// A store was like this after this many writes; whether that could be noted.
     fn note_at_rest(&mut self, id: VolumeId, writes: u64, stamp: Option<StoreStamp>) -> bool {
         let now_ns = self.world.wall_ns();
         let Some(volume) = self.volumes.get_mut(usize::from(id.0)) else {

@@ -61,8 +61,8 @@ impl Engine {
         self.verifies.load(Ordering::Acquire)
     }
 
-    /// Whether most of the data that was lately handed down for a volume was refused as different: whoever
-    /// sends it may as well stop (the guest's blocks are not the volume's, as under dm-crypt).
+    /// Whether most of the data that was lately handed down for a volume was refused as different: its
+    /// sender may as well stop (the guest's blocks are not the volume's, as under dm-crypt).
     pub fn keeps_differing(&self, volume: VolumeId) -> bool {
         let state = self.lock();
         let known = state.volumes.get(usize::from(volume.0));

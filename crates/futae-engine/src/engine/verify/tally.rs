@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Of a volume's latest blocks so many are remembered, before those of long ago count half.
+/// Of a volume's latest blocks this many are remembered, before those of long ago count half.
 const REMEMBERED_BLOCKS: u32 = 4096;
-/// A volume is judged after so many blocks.
+/// A volume is judged after this many blocks.
 const JUDGED_BLOCKS_MIN: u32 = 256;
 
 /// Counts, of the whole cache and of each volume.
@@ -35,7 +35,7 @@ impl HandDownTally {
         }
     }
 
-    /// Whether most of what was handed down lately was different, so that sending it is no use.
+    /// Whether most of what was handed down lately was different, so that sending it is useless.
     pub fn keeps_differing(&self) -> bool {
         self.recent >= JUDGED_BLOCKS_MIN && self.recent_different > self.recent / 2
     }

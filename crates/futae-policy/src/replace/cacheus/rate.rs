@@ -4,7 +4,7 @@ use crate::Prng;
 
 const LEAST: f64 = 0.001;
 const MOST: f64 = 1.0;
-/// So many periods without a gain, and the rate starts again.
+/// This many periods without a gain, and the rate starts again.
 const PATIENCE: u32 = 10;
 
 /// The rate, and what the last periods showed.
@@ -117,7 +117,7 @@ mod tests {
     use super::Rate;
     use crate::Prng;
 
-    /// So many hits in a period of 100 accesses.
+    /// This many hits in a period of 100 accesses.
     fn period(rate: &mut Rate, hits: u32) -> f64 {
         for _ in 0..hits {
             rate.note_hit();

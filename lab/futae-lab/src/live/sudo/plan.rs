@@ -12,15 +12,15 @@ use std::path::Path;
 /// Blocks of the session's cache: less than the simulation's 1300, so that more of its time is spent on
 /// what was given up, and less on the requests themselves.
 pub(super) const FRAMES: u32 = 900;
-/// One of so many uses of a heap page that is there modifies it.
+/// One of this many uses of a heap page that is there modifies it.
 const USES_A_WRITE: u64 = 4;
 /// Requests of the mix for each store; the first half warms up.
 const REQUESTS: usize = 8000;
 pub(super) const NEAR: &str = "zipf(0.8):2000blocks";
 pub(super) const FAR: &str = "zipf(0.8):1000blocks";
-/// One of so many requests of the synthetic mix is a write.
+/// One of this many requests of the synthetic mix is a write.
 const REQUESTS_A_WRITE: u64 = 10;
-/// One of so many blocks of the mix can be in the cache.
+/// One of this many blocks of the mix can be in the cache.
 const BLOCKS_A_SLOT: u32 = 3;
 /// What is asked of a cache, by one program after the other.
 pub(super) struct Plan {

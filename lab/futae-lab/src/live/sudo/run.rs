@@ -38,7 +38,7 @@ impl Outcome {
         }
     }
 
-    /// Adds one of so many, of which the seconds are the mean and the reads the sum.
+    /// Adds one of this many, of which the seconds are the mean and the reads the sum.
     pub(super) fn add(&mut self, one: Self, of: u64) {
         for (sum, seconds) in self.seconds.iter_mut().zip(one.seconds) {
             *sum += seconds / of as f64;
