@@ -123,8 +123,15 @@ fn what_left_is_not_resident_and_what_is_not_watched_is_not_decided_on() {
     let gone = BlockId::new(setup.volume, 5);
     let stranger = BlockId::new(setup.volume, 7);
     let beyond = BlockId::new(setup.volume, 1 << 30);
-    pages.inside.lock().expect("whole").left = vec![gone, stranger, beyond];
-    pages.inside.lock().expect("whole").used = vec![(beyond, 4)];
+    // It left and came again: it is held, so it stays.
+    pages.inside.lock().expect("whole").left = vec![gone];
+    setup.engine.hear();
+    assert_eq!(setup.engine.resident_blocks(), 1);
+    let mut inside = pages.inside.lock().expect("whole");
+    inside.held.remove(&gone);
+    inside.left = vec![gone, stranger, beyond];
+    inside.used = vec![(beyond, 4)];
+    drop(inside);
     setup.engine.hear();
     let status = setup.engine.status();
     assert_eq!((status.resident_blocks, status.counters.requests), (0, 1));
