@@ -257,6 +257,8 @@ mod tests {
             volume.write_micros_p99 = Some(1.0);
         }
         server.feeds[0].agent.last_frame_seconds = Some(1.0);
+        let rates = &mut server.exports[0].rates;
+        (rates.iops_limit, rates.bandwidth_limit_bytes) = (Some(1), Some(4096));
         let text = metrics(Snapshot::of_server(server));
         let series = text.lines().filter(|line| !line.starts_with('#'));
         let mut written: Vec<_> = series
