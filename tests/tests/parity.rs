@@ -186,7 +186,7 @@ fn policies_that_draw_lots_draw_the_same() {
 #[test]
 fn a_policy_that_chooses_chooses_the_same() {
     let workload = "phase(7000*zipf(1.0):5120blocks, 7000*loop:5120blocks)";
-    let chooses = levels("auto", "auto(lead=0,margin=0)", Link::Demote);
+    let chooses = levels("auto", "auto(lead=0)", Link::Demote);
     logs_are_equal(&chooses, workload);
 }
 

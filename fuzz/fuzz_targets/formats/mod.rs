@@ -53,7 +53,52 @@ pub fn of_format(format: Format) -> Vec<Vec<u8>> {
             "fio version 3 iolog\n18 /f add\n122 /f open\n126 /f read 0 4096\n3270 /f trim 0 9\n\
              3476 /f write 28672 4096\n4118 /f close\n",
         ]),
+        Format::Keys => lines(&["a b\n01\n1\na b\n"]),
+        Format::Twitter => lines(&["0,Q8q_8qjj0,26,110,0,get,0\n2,Q8q_8qjj0,26,110,0,set,60\n"]),
+        Format::CacheLib => lines(&[
+            "op_time,key,key_size,op,op_count,size,cache_hits,ttl,usecase,sub_usecase\n\
+             5,97,8,GET,2,5,1,0,1,1\n7,97,8,SET,1,5,0,60,1,1\n",
+            "key,op,size,op_count,key_size\n7,GET,0,2,30\n",
+        ]),
+        Format::Wikipedia => lines(&[
+            "relative_unix\thashed_path_query\timage_type\tresponse_size\ttime_firstbyte\n\
+             0\t-5\tpng\t10\t1.0E-4\n",
+            "relative_unix\thashed_host_path_query\tresponse_size\ttime_firstbyte\n3\t1\t9\t0.1\n",
+        ]),
+        Format::Tragen => lines(&["0,17,4\n0,18,1\n1,17,4\n"]),
+        Format::TencentPhoto => {
+            lines(&["20160201164559 1111111111111111111111111111111111111111 0 8 12000 1 0 5\n"])
+        }
+        Format::Fiu => lines(&["391020023 4253 syslogd 904265560 8 W 6 0 531e779d26f1ce9c\n"]),
+        Format::Octf => vec![octf()],
+        Format::Prefix => lines(&[
+            "{\"timestamp\": 0, \"hash_ids\": [0, 14, \"x\"]}\n{\"timestamp\": 61.1, \"hash_ids\": [0]}\n",
+        ]),
     }
+}
+
+/// A write, a read and a discard: each event after its length, with its number and time and then the request.
+fn octf() -> Vec<u8> {
+    let message = |fields: &[(u8, u8)]| -> Vec<u8> {
+        let fields = fields.iter();
+        fields
+            .flat_map(|&(field, number)| [field << 3, number])
+            .collect()
+    };
+    let event = |number: u8, kind: u8| {
+        let header = message(&[(1, number), (2, 50 + number)]);
+        let io = message(&[(1, 8), (2, 8), (4, 3), (5, kind)]);
+        let mut event = vec![0, 1 << 3 | 2, header.len() as u8];
+        event.extend(header);
+        event.extend([2 << 3 | 2, io.len() as u8]);
+        event.extend(io);
+        event[0] = event.len() as u8 - 1;
+        event
+    };
+    [(1, 2), (2, 1), (3, 3)]
+        .into_iter()
+        .flat_map(|(number, kind)| event(number, kind))
+        .collect()
 }
 
 fn vscsi1() -> Vec<u8> {
