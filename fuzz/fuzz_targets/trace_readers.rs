@@ -145,8 +145,8 @@ fn number(requests: &[Request]) {
 
 /// What was read can be written and read again.
 fn write(requests: &[Request], volumes: &[String]) {
-    // A trace without requests cannot be read again.
-    if requests.is_empty() {
+    // A trace without requests cannot be read again, and a table holds no object of more than 1 GiB.
+    if requests.is_empty() || requests.iter().any(|it| it.length_bytes > 1 << 30) {
         return;
     }
     let options = WriteOptions {

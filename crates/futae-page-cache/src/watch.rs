@@ -312,33 +312,3 @@ fn explained(error: anyhow::Error) -> anyhow::Error {
     let said = said.split(VERIFIER).next().unwrap_or_default().to_owned();
     anyhow::Error::msg(said).context(needs)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use futae_testkit::need::{Need, skip};
-
-    /// The kernel's verifier takes the programs in both forms.
-    #[test]
-    fn both_kinds_of_numbers_load() {
-        let files = Pages::Of {
-            first_inode: 2,
-            files: &[10, 5000],
-        };
-        for pages in [files, Pages::AtMost(20_000)] {
-            match Watch::load(pages) {
-                Ok(watch) => {
-                    assert!(!watch.has_begun() && watch.pages_max() >= 5010);
-                    assert_eq!((watch.present_pages(), watch.is_present(2, 3)), (0, false));
-                }
-                Err(error) if kernel::may_load_bpf() && Path::new(kernel::DESCRIPTION).exists() => {
-                    let said = format!("{error:#}");
-                    // A kernel that is older has no such tracepoint.
-                    assert!(!said.contains("BPF_PROG_LOAD"), "{said}");
-                    return skip(Need::Ebpf, &said);
-                }
-                Err(error) => return skip(Need::Ebpf, &format!("{error:#}")),
-            }
-        }
-    }
-}

@@ -301,7 +301,7 @@ fn a_phrase_that_must_be_read_twice_is_found() {
     ] {
         let text = phrase.replace(':', "");
         assert_eq!(check("a.rs", &format!("/// {text}")), 1, "{text}");
-        assert_eq!(check("docs/a.md", &text), 1, "{text}");
+        assert_eq!(check("a.md", &text), 1, "{text}");
         assert_eq!(check("lab/results/2026-11-22-a.md", &text), 0, "{text}");
     }
     assert_eq!(check("a.md", &"What is no: program".replace(':', "")), 1);

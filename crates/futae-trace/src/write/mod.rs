@@ -7,7 +7,7 @@ mod parquet;
 mod sink;
 mod text;
 
-use crate::format::{Compression, Format, TraceError, TraceErrorKind};
+use crate::format::{Compression, Format, REQUEST_BYTES_MAX, TraceError, TraceErrorKind};
 use crate::{Request, View};
 use futae_policy::VolumeId;
 use sink::Sink;
@@ -71,6 +71,14 @@ struct Record<'a> {
 }
 
 impl Record<'_> {
+    /// An error if a reader of tables would take the request for damage: objects may be longer than requests.
+    fn check_length(&self) -> Result<(), TraceErrorKind> {
+        match self.request.length_bytes {
+            bytes if bytes > REQUEST_BYTES_MAX => Err(TraceErrorKind::TooLong { bytes }),
+            _ => Ok(()),
+        }
+    }
+
     /// A number that stands for the block and its volume. Blocks of volume 0 keep theirs.
     fn id(&self, format: Format) -> Result<u64, TraceErrorKind> {
         let volume = self.request.volume.0;

@@ -99,6 +99,7 @@ fn column<T: DataType>(
 
 impl Encoder for Parquet {
     fn write(&mut self, record: &Record<'_>) -> std::result::Result<(), TraceErrorKind> {
+        record.check_length()?;
         let request = &record.request;
         let number = usize::from(request.volume.0);
         if self.volumes.len() <= number {

@@ -199,6 +199,30 @@ fn requests_are_cut_into_blocks() -> Result<(), TraceError> {
 }
 
 #[test]
+fn an_object_that_is_too_long_for_a_request_is_not_written_to_a_table() {
+    let object = |length_bytes| Request {
+        guest: 0,
+        volume: VolumeId(0),
+        offset_bytes: 0,
+        length_bytes,
+        kind: RequestKind::Read,
+        time_us: None,
+    };
+    let is_table = |format: &Format| [Format::Csv, Format::Parquet].contains(format);
+    for format in formats().into_iter().filter(is_table) {
+        let options = WriteOptions {
+            format,
+            compression: Compression::None,
+            view: View::Start,
+        };
+        assert!(written(&[object(1 << 30)], &[], &options).is_ok());
+        let problem = written(&[object((1 << 30) + 1)], &[], &options).map_err(|e| e.to_string());
+        let told = problem.is_err_and(|it| it.contains("1073741825 bytes long, more than 1 GiB"));
+        assert!(told, "{format}");
+    }
+}
+
+#[test]
 fn names_of_volumes_stay_different() -> Result<(), TraceError> {
     let names = ["a,b", "a:b", "a:b~", "", "#c"].map(str::to_owned);
     let request = |volume| Request {

@@ -69,6 +69,7 @@ impl Csv {
 
 impl Encoder for Csv {
     fn write(&mut self, record: &Record<'_>) -> Result<(), TraceErrorKind> {
+        record.check_length()?;
         let line = self.lines.line(&record.request, record.volume);
         self.sink.write_all(line.as_bytes())?;
         Ok(())
