@@ -5,7 +5,7 @@
 
 CARGO ?= cargo
 # How long each target of `make fuzz` looks for crashes.
-FUZZ_SECONDS ?= 40
+FUZZ_SECONDS ?= 30
 # Arguments of `make demo`, `make soak`, `make vopr`, `make bench` and others, e.g. make demo ARGS="--image 2GiB --lower 1GiB".
 ARGS ?=
 
