@@ -13,7 +13,6 @@ use std::path::{Path, PathBuf};
 /// How much of the data is looked at to tell the format.
 const HEAD_BYTES: usize = 16 << 10;
 const BUFFER_BYTES: usize = 64 << 10;
-const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 /// The longest line that is read.
 const LINE_BYTES_MAX: usize = 64 << 10;
 
@@ -183,12 +182,7 @@ impl TraceReader {
             .by_ref()
             .take(HEAD_BYTES as u64)
             .read_to_end(&mut head)?;
-        // Spreadsheets begin a text with the mark of its byte order.
-        let mark = if head.starts_with(BYTE_ORDER_MARK) {
-            BYTE_ORDER_MARK.len()
-        } else {
-            0
-        };
+        let mark = sniff::byte_order_mark(&head, options.format);
         head.drain(..mark);
         let columns = options.columns.clone();
         let format = match (options.format, &columns) {

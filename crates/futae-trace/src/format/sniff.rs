@@ -64,6 +64,32 @@ fn by_name(path: &Path) -> Option<Format> {
 }
 
 /// Whether this is UTF-8 without control characters; the last character may be cut off.
+/// Bytes of the mark of byte order with which spreadsheets begin a text. Records in binary may begin with the same bytes.
+pub fn byte_order_mark(head: &[u8], format: Option<Format>) -> usize {
+    const MARK: &[u8] = b"\xEF\xBB\xBF";
+    let may_have_one = match format {
+        Some(
+            Format::OracleGeneral
+            | Format::Vscsi1
+            | Format::Vscsi2
+            | Format::Le32
+            | Format::Le64
+            | Format::Be32
+            | Format::Be64
+            | Format::Blktrace
+            | Format::Parquet
+            | Format::Octf,
+        ) => false,
+        Some(_) => true,
+        None => is_text(head),
+    };
+    if may_have_one && head.starts_with(MARK) {
+        MARK.len()
+    } else {
+        0
+    }
+}
+
 fn is_text(head: &[u8]) -> bool {
     let is_plain = |&b: &u8| matches!(b, b'\t' | b'\n' | b'\r' | b' '..=b'~' | 128..);
     let is_utf8 = str::from_utf8(head).map_or_else(|e| e.error_len().is_none(), |_| true);

@@ -247,6 +247,24 @@ fn every_compression_is_recognised() -> std::io::Result<()> {
 }
 
 #[test]
+fn numbers_that_begin_like_a_text_lose_no_bytes() {
+    let options = TraceOptions {
+        format: Some(Format::Le64),
+        ..TraceOptions::default()
+    };
+    let data = b"\xEF\xBB\xBF\0\0\0\0\0\x07\0\0\0\0\0\0\0";
+    let reader = reader("t", data, &options).unwrap_or_else(|e| panic!("{e}"));
+    let read: Vec<String> = reader.flatten().map(|request| show(&request)).collect();
+    assert_eq!(
+        read,
+        [
+            format!("0 R {}+4096", 0xBF_BBEFu64 * 4096),
+            "0 R 28672+4096".into()
+        ]
+    );
+}
+
+#[test]
 fn volumes_beyond_the_limit_end_the_trace() {
     let data: String = (0..=65_536)
         .map(|volume| format!("{volume},R,0,512,0\n"))
