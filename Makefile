@@ -4,8 +4,8 @@
 .PHONY: help manual deb oci package demo test test-fast test-unit test-crates test-e2e test-python fuzz soak vopr crash-states planted-bugs bench bench-isolation reference lint
 
 CARGO ?= cargo
-# How long each target of `make fuzz` looks for crashes.
-FUZZ_SECONDS ?= 30
+# How long each target of `make fuzz` looks for crashes. Longer runs are for a night.
+FUZZ_SECONDS ?= 15
 # Arguments of `make demo`, `make soak`, `make vopr`, `make bench` and others, e.g. make demo ARGS="--image 2GiB --lower 1GiB".
 ARGS ?=
 
@@ -16,11 +16,11 @@ demo: ## the two-level cache live on this machine, beside its prediction
 	@scripts/install-deps demo
 	$(CARGO) run --release --locked -p futae-cli --no-default-features --bin futae -- demo $(ARGS)
 
-# The tests of test-crates and test-e2e run as one, so that crates have the same features in all and are built once.
+# test-lanes runs the tests of test-crates and test-e2e as one, so that crates have the same features in all and are built once.
 test: ## every test, cheap ones first, then some fuzzing
 	@scripts/install-deps test
 	$(MAKE) test-unit
-	$(CARGO) test --workspace --locked --test '*'
+	scripts/test-lanes
 	$(MAKE) fuzz
 
 test-fast: ## for one who edits: unit tests, and the tests that need no mount and no guest
