@@ -123,6 +123,7 @@ impl ObjectCache {
             self.counts.too_large += 1;
             return;
         }
+        self.policy.note_size(new.bytes);
         if self.policy.miss(access) == Admission::Bypass {
             self.counts.declined += 1;
             return;
@@ -148,7 +149,6 @@ impl ObjectCache {
         self.slots[new.object as usize] = slot.0;
         self.used_bytes += bytes;
         self.counts.admissions += 1;
-        self.policy.note_size(slot, new.bytes);
         self.policy.insert(slot, access);
     }
 

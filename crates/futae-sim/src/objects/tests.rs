@@ -89,9 +89,13 @@ impl Model {
         if bytes > largest.min(capacity) {
             return false;
         }
-        let before = self.floor;
+        let key = self.floor + 1e6 / bytes as f64;
         while self.bytes() + bytes > capacity {
             let at = self.victim();
+            if self.name == "gdsf" && key < self.held[at].key {
+                self.floor = key;
+                return false;
+            }
             let gone = self.held.remove(at);
             self.floor = gone.key;
             // Past the newest it begins with the oldest again, not with who comes next.
@@ -103,7 +107,7 @@ impl Model {
             number,
             bytes,
             uses: u64::from(self.name == "gdsf"),
-            key: before + 1e6 / bytes as f64,
+            key,
             used_at: self.now,
         });
         false
