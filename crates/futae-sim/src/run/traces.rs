@@ -264,6 +264,11 @@ impl Traces {
         Some(clock.last()?.0 - clock.first()?.0)
     }
 
+    /// The times of requests, in microseconds, and how many accesses there were until after each, where times were kept.
+    pub(super) fn clock(&self) -> Option<&[(u64, u64)]> {
+        self.clock.as_deref()
+    }
+
     /// The length of each access; empty if all are equal.
     pub(super) fn lengths(&self) -> &[u32] {
         &self.bytes
