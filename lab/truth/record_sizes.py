@@ -20,9 +20,19 @@ POLICIES = {
     "gdsf": lcs.GDSF,
 }
 SIZES = [200_000, 2_000_000, 10_000_000]
+# Of objects whose sizes are Pareto's, most of them small: one of a thousand is a hundred times as large as one of ten.
+PARETO_SIZES = [10_000, 100_000, 500_000]
 
 
-def requests():
+def even(object):
+    return 1 + object * object * 7919 % 20_011
+
+
+def pareto(object):
+    return 100_000 // (1 + object * object * 7919 % 997)
+
+
+def requests(size):
     """Objects and their sizes, the same as in the test: low numbers are asked for more often."""
     state = 1
     for _ in range(REQUESTS):
@@ -31,7 +41,7 @@ def requests():
             state = (state * 6364136223846793005 + 1442695040888963407) % 2**64
             draws.append((state >> 33) % OBJECTS)
         object = min(draws)
-        yield object, 1 + object * object * 7919 % 20_011
+        yield object, size(object)
 
 
 def records(all_requests):
@@ -46,15 +56,17 @@ def records(all_requests):
 def main():
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "sizes.oracleGeneral")
-        with open(path, "wb") as file:
-            file.write(records(list(requests())))
-        for name, policy in POLICIES.items():
-            for size in SIZES:
-                reader = lcs.TraceReader(
-                    path, lcs.TraceType.ORACLE_GENERAL_TRACE, lcs.ReaderInitParam(ignore_obj_size=False)
-                )
-                miss_ratio, byte_miss_ratio = policy(size, hashpower=16).process_trace(reader)
-                print(f'("{name}", {size}, {round(miss_ratio * REQUESTS)}, {byte_miss_ratio:.5f}),', flush=True)
+        for size, sizes in [(even, SIZES), (pareto, PARETO_SIZES)]:
+            print(f"{size.__name__}:")
+            with open(path, "wb") as file:
+                file.write(records(list(requests(size))))
+            for name, policy in POLICIES.items():
+                for capacity in sizes:
+                    reader = lcs.TraceReader(
+                        path, lcs.TraceType.ORACLE_GENERAL_TRACE, lcs.ReaderInitParam(ignore_obj_size=False)
+                    )
+                    miss_ratio, byte_miss_ratio = policy(capacity, hashpower=16).process_trace(reader)
+                    print(f'("{name}", {capacity}, {round(miss_ratio * REQUESTS)}, {byte_miss_ratio:.5f}),', flush=True)
 
 
 main()

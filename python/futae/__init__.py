@@ -136,7 +136,9 @@ def mrc(
     exact=False,
     shards=None,
     shards_blocks=None,
+    aet=None,
     mini=None,
+    repeats=1,
     requests=None,
     seed=1,
     block="4KiB",
@@ -149,7 +151,7 @@ def mrc(
 ):
     """Computes a miss-ratio curve, and returns a frame with a row for each point: those of ``futae mrc --csv``.
 
-    Columns: ``method``, ``cache_blocks``, ``cache_bytes`` and ``miss_ratio``. The arguments are the options of
+    Columns: ``method``, ``cache_blocks``, ``cache_bytes``, ``miss_ratio`` and ``half_width``. The arguments are the options of
     ``futae mrc``. Without a method the curve is exact.
 
     source: the path of a trace, a :class:`Trace`, or a workload.
@@ -158,7 +160,9 @@ def mrc(
     exact: the exact curve beside a sampled one.
     shards: sample this share of the blocks (SHARDS, fixed rate; lru only).
     shards_blocks: sample so many blocks (SHARDS, fixed size; lru only).
+    aet: take the times between uses of this share of the blocks (AET; lru only).
     mini: simulate small caches under the requests for this share of the blocks (any policy).
+    repeats: draw each sample this often; the curve is their mean, and ``half_width`` half of its 95 % interval.
     requests: use so many requests.
     The others, ``frame`` among them, are as in :func:`simulate`; ``"report"`` is what ``futae mrc --json`` prints.
     """
@@ -169,7 +173,9 @@ def mrc(
         "exact": exact,
         "shards": shards,
         "shards_blocks": shards_blocks,
+        "aet": aet,
         "mini": mini,
+        "repeats": repeats,
         "sizes": None if sizes is None else [_size(size) for size in _listed(sizes, "sizes")],
         "points": points,
         "requests": requests,
@@ -188,9 +194,10 @@ def mrc(
             "cache_blocks": point["blocks"],
             "cache_bytes": point["blocks"] * report["block_bytes"],
             "miss_ratio": point["miss_ratio"],
+            "half_width": (curve["half_widths"] or [None] * (at + 1))[at],
         }
         for curve in report["curves"]
-        for point in curve["points"]
+        for at, point in enumerate(curve["points"])
     ]
     return _frame_of(rows, frame)
 

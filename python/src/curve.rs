@@ -5,7 +5,7 @@ use crate::patience::patiently;
 use crate::refused;
 use futae_policy::{Kind, PolicySpec, Shape};
 use futae_sim::curve::{
-    Curve, Makings, Methods, Source, SourceError, TraceStream, cache_sizes, even_sizes,
+    Made, Makings, Methods, Source, SourceError, TraceStream, cache_sizes, even_sizes,
 };
 use futae_sim::run::ViewChoice;
 use futae_trace::{Doubt, TraceOptions, View};
@@ -21,7 +21,9 @@ pub struct Wanted {
     exact: bool,
     shards: Option<f64>,
     shards_blocks: Option<usize>,
+    aet: Option<f64>,
     mini: Option<f64>,
+    repeats: u32,
     sizes: Option<Vec<String>>,
     points: usize,
     requests: Option<u64>,
@@ -84,7 +86,9 @@ impl Wanted {
             exact: self.exact,
             shards: self.shards,
             shards_blocks: self.shards_blocks,
+            aet: self.aet,
             mini: self.mini,
+            repeats: self.repeats,
             seed: self.seed,
         }
     }
@@ -93,7 +97,7 @@ impl Wanted {
         let methods = self.methods();
         if methods.is_by_distance() && policy.name != Kind::lru.name() {
             return Err(refused(format!(
-                "shards and shards_blocks are for lru; for {policy} there is mini, such as mini=0.1"
+                "shards, shards_blocks and aet are for lru; for {policy} there is mini, such as mini=0.1"
             )));
         }
         if self.shards_blocks == Some(0) || self.points == 0 {
@@ -152,12 +156,13 @@ impl Wanted {
         let found = makings.curves(policy, &sizes, self.seed, &second);
         let found = found.map_err(|error| error.to_string())?;
         let truth = found.first().filter(|_| is_exact);
-        let curve = |(at, (method, curve)): (usize, &(String, Curve))| {
+        let curve = |(at, made): (usize, &Made)| {
             let error = truth.filter(|_| at > 0);
             json!({
-                "method": method,
-                "mean_absolute_error": error.map(|truth| truth.1.mean_absolute_error(curve, &sizes)),
-                "points": curve.points(),
+                "method": made.method,
+                "mean_absolute_error": error.map(|truth| truth.curve.mean_absolute_error(&made.curve, &sizes)),
+                "half_widths": made.half_widths,
+                "points": made.curve.points(),
             })
         };
         let value = json!({

@@ -28,8 +28,35 @@ const RECORDED: [(&str, u64, u64, f64); 15] = [
     ("gdsf", 10_000_000, 18_812, 0.40766),
 ];
 
+/// The same of objects whose sizes are Pareto's.
+const RECORDED_PARETO: [(&str, u64, u64, f64); 15] = [
+    ("fifo", 10_000, 59_198, 0.99354),
+    ("fifo", 100_000, 55_159, 0.93941),
+    ("fifo", 500_000, 39_636, 0.67249),
+    ("lru", 10_000, 59_203, 0.99354),
+    ("lru", 100_000, 55_114, 0.93877),
+    ("lru", 500_000, 38_965, 0.65302),
+    ("sieve", 10_000, 59_158, 0.99334),
+    ("sieve", 100_000, 54_857, 0.93585),
+    ("sieve", 500_000, 35_357, 0.58843),
+    ("lfu-in-cache", 10_000, 59_157, 0.99374),
+    ("lfu-in-cache", 100_000, 54_850, 0.93497),
+    ("lfu-in-cache", 500_000, 37_177, 0.57093),
+    ("gdsf", 10_000, 58_034, 0.99277),
+    ("gdsf", 100_000, 38_930, 0.92391),
+    ("gdsf", 500_000, 9_300, 0.67805),
+];
+
+fn even(object: u64) -> u32 {
+    1 + (object * object * 7919 % 20_011) as u32
+}
+
+fn pareto(object: u64) -> u32 {
+    100_000 / (1 + (object * object * 7919 % 997) as u32)
+}
+
 /// The requests of `lab/truth/record_sizes.py`.
-fn requests() -> Vec<(u64, u32)> {
+fn requests(size: fn(u64) -> u32) -> Vec<(u64, u32)> {
     let mut state = 1u64;
     let mut draw = || {
         state = state
@@ -39,7 +66,7 @@ fn requests() -> Vec<(u64, u32)> {
     };
     let mut one = || {
         let object = [draw(), draw(), draw()].into_iter().min().unwrap_or(0);
-        (object, 1 + (object * object * 7919 % 20_011) as u32)
+        (object, size(object))
     };
     (0..REQUESTS).map(|_| one()).collect()
 }
@@ -69,24 +96,22 @@ fn simulated(path: &Path, more: &[&str]) -> Value {
 
 #[test]
 fn objects_with_sizes_are_counted_as_libcachesim_counts_them() {
+    equal_libcachesim(even, &RECORDED, "200000,2000000,10000000");
+    equal_libcachesim(pareto, &RECORDED_PARETO, "10000,100000,500000");
+}
+
+fn equal_libcachesim(size: fn(u64) -> u32, recorded: &[(&str, u64, u64, f64)], sizes: &str) {
     let folder = tempfile::tempdir().expect("a directory");
     let path = folder.path().join("sizes.oracleGeneral");
-    let requests = requests();
+    let requests = requests(size);
     write(&path, &requests);
-    let mut policies: Vec<&str> = RECORDED.iter().map(|row| row.0).collect();
+    let mut policies: Vec<&str> = recorded.iter().map(|row| row.0).collect();
     policies.dedup();
-    let report = simulated(
-        &path,
-        &[
-            "--policy",
-            &policies.join(","),
-            "--sizes",
-            "200000,2000000,10000000",
-        ],
-    );
+    let policies = policies.join(",");
+    let report = simulated(&path, &["--policy", &policies, "--sizes", sizes]);
     let runs = report["runs"].as_array().expect("runs");
-    assert_eq!(runs.len(), RECORDED.len());
-    for (run, (policy, bytes, misses, byte_misses)) in runs.iter().zip(RECORDED) {
+    assert_eq!(runs.len(), recorded.len());
+    for (run, &(policy, bytes, misses, byte_misses)) in runs.iter().zip(recorded) {
         assert_eq!(
             (&run["policy"], &run["capacity_bytes"]),
             (&policy.into(), &bytes.into())
@@ -105,6 +130,52 @@ fn objects_with_sizes_are_counted_as_libcachesim_counts_them() {
     }
     assert_eq!(report["footprint_bytes"], sizes.values().sum::<u64>());
     assert_eq!(report["objects"], sizes.len());
+}
+
+/// Twitter's reads say no time to live, its writes do; a table may say it of any request.
+#[test]
+fn objects_live_as_long_as_the_trace_says() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let twitter = folder.path().join("cluster.csv");
+    let lines = "0,a,1,99,7,set,60\n10,a,1,99,7,get,0\n59,a,1,99,7,get,0\n60,a,1,99,7,get,0\n100,a,1,99,7,get,0\n\
+                 130,a,1,99,7,get,0\n5000,b,1,99,7,get,0\n900000,b,1,99,7,get,0\n";
+    fs::write(&twitter, lines).expect("a trace");
+    let hits = |path: &Path, more: &[&str]| {
+        let more = [&["--policy", "lru", "--sizes", "1KiB"], more].concat();
+        let run = simulated(path, &more)["runs"][0].clone();
+        [run["hits"].clone(), run["expired"].clone()].map(|count| count.as_u64().expect("a count"))
+    };
+    // Over at 60, placed anew until 120, and again; b lives for ever.
+    assert_eq!(hits(&twitter, &[]), [4, 2]);
+    assert_eq!(hits(&twitter, &["--ttl", "none"]), [6, 0]);
+    assert_eq!(hits(&twitter, &["--ttl", "45s"]), [3, 3]);
+    let table = folder.path().join("t.csv");
+    fs::write(&table, "time,key,size,ttl\n0,a,10,5\n4,a,10,5\n6,a,10,0\n").expect("a trace");
+    assert_eq!(hits(&table, &[]), [1, 1]);
+    assert_eq!(
+        hits(&table, &["--columns", "time=0,key=1,length=2,ttl=3"]),
+        [1, 1]
+    );
+    let path = table.to_str().expect("a plain name");
+    let timeless = folder.path().join("u.csv");
+    fs::write(&timeless, "key,size,ttl\na,10,5\na,10,5\n").expect("a trace");
+    for (path, why) in [
+        (
+            timeless.to_str().expect("a plain name"),
+            "the trace has no times",
+        ),
+        (path, "soon"),
+    ] {
+        let ttl: &[&str] = if why == "soon" {
+            &["--ttl", "soon"]
+        } else {
+            &[]
+        };
+        let sizes = ["--policy", "lru", "--sizes", "1KiB"];
+        let output = run(&[&["sim", path, "--objects"], &sizes[..], ttl].concat());
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && error.contains(why), "{error}");
+    }
 }
 
 #[test]

@@ -1,7 +1,9 @@
-//! Line charts: as text for a terminal, as SVG for a file or a page, as PNG.
+//! Line charts: as text for a terminal, as SVG for a file or a page, as PDF and PNG.
 
 mod axis;
 mod heat;
+#[cfg(feature = "pdf")]
+pub(crate) mod pdf;
 #[cfg(feature = "png")]
 pub(crate) mod png;
 mod style;

@@ -85,31 +85,46 @@ impl Output {
     }
 }
 
-/// A picture that can be written: SVG or PNG, as its name says.
+/// What a picture is written as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Drawing {
+    Svg,
+    #[cfg(feature = "png")]
+    Png,
+    #[cfg(feature = "pdf")]
+    Pdf,
+}
+
+/// A picture that can be written: SVG, PDF or PNG, as its name says.
 pub struct Picture {
     output: Output,
-    is_png: bool,
+    drawing: Drawing,
 }
 
 impl Picture {
-    /// As [`Output::new`]; the name ends in `.svg` or `.png`.
+    /// As [`Output::new`]; the name ends in `.svg`, `.pdf` or `.png`.
     pub fn new(path: &Path) -> Result<Self, Failure> {
         let ending = path.extension().map(|ending| ending.to_ascii_lowercase());
-        let is_png = match ending.as_ref().and_then(|ending| ending.to_str()) {
-            Some("svg") => false,
-            Some("png") if cfg!(feature = "png") => true,
-            Some("png") => {
-                let message = "this futae was built without PNG (feature png): take .svg";
+        let drawing = match ending.as_ref().and_then(|ending| ending.to_str()) {
+            Some("svg") => Drawing::Svg,
+            #[cfg(feature = "png")]
+            Some("png") => Drawing::Png,
+            #[cfg(feature = "pdf")]
+            Some("pdf") => Drawing::Pdf,
+            Some(ending @ ("png" | "pdf")) => {
+                let name = ending.to_uppercase();
+                let message =
+                    format!("this futae was built without {name} (feature {ending}): take .svg");
                 return Err(Failure::usage(message));
             }
             _ => {
                 let shown = path.display();
-                let message = format!("{shown} is neither .svg nor .png, which are the pictures");
+                let message = format!("{shown} is not .svg, .pdf or .png, which are the pictures");
                 return Err(Failure::usage(message));
             }
         };
         let output = Output::new(path)?;
-        Ok(Self { output, is_png })
+        Ok(Self { output, drawing })
     }
 
     /// Draws and writes it.
@@ -119,12 +134,13 @@ impl Picture {
 
     /// Writes a drawing that is SVG.
     pub fn write_svg(&self, svg: &str) -> Result<(), Failure> {
-        #[cfg(feature = "png")]
-        if self.is_png {
-            return self.output.write(&crate::plot::png::png(svg)?);
+        match self.drawing {
+            Drawing::Svg => self.output.write(svg.as_bytes()),
+            #[cfg(feature = "png")]
+            Drawing::Png => self.output.write(&crate::plot::png::png(svg)?),
+            #[cfg(feature = "pdf")]
+            Drawing::Pdf => self.output.write(&crate::plot::pdf::pdf(svg)?),
         }
-        debug_assert!(!self.is_png, "refused before");
-        self.output.write(svg.as_bytes())
     }
 }
 

@@ -43,9 +43,9 @@ pub trait Policy: Send {
         Admission::Admit
     }
 
-    /// The block that is placed in `slot` next has so many bytes. Said before each [`insert`](Policy::insert) where
-    /// blocks differ in size ([`Trait::AnySize`](crate::Trait::AnySize)), and never where they do not.
-    fn note_size(&mut self, _slot: Slot, _bytes: u32) {}
+    /// The block of the next [`miss`](Policy::miss) has so many bytes. Said before each miss where blocks differ in size
+    /// ([`Trait::AnySize`](crate::Trait::AnySize)), and never where they do not.
+    fn note_size(&mut self, _bytes: u32) {}
 
     /// A block was placed in `slot`.
     fn insert(&mut self, slot: Slot, access: &Access);
@@ -138,8 +138,8 @@ impl<P: Policy + ?Sized> Policy for Box<P> {
     fn miss(&mut self, access: &Access) -> Admission {
         (**self).miss(access)
     }
-    fn note_size(&mut self, slot: Slot, bytes: u32) {
-        (**self).note_size(slot, bytes);
+    fn note_size(&mut self, bytes: u32) {
+        (**self).note_size(bytes);
     }
     #[inline]
     fn insert(&mut self, slot: Slot, access: &Access) {

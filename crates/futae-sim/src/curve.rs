@@ -3,6 +3,7 @@
 //! * [`ExactLru`]: LRU at every size at once, by stack distances (Mattson et al., 1970);
 //! * [`Shards`]: the same from a sample of the blocks (Waldspurger et al., FAST 2015),
 //!   at a fixed rate or in fixed memory;
+//! * [`Aet`]: the same from the times between uses (Hu et al., ATC 2016);
 //! * [`MiniTrace`]: any policy, by a small copy of the trace and of the cache (Waldspurger et al.,
 //!   ATC 2017).
 //!
@@ -11,6 +12,7 @@
 //! Caches begin empty and every request counts, reads and writes alike: the first request for a
 //! block is a miss at every size. Sizes are in blocks, ratios fractions from 0 to 1.
 
+mod aet;
 mod distance;
 mod exact;
 mod histogram;
@@ -22,10 +24,11 @@ mod source;
 #[cfg(test)]
 mod tests;
 
+pub use aet::Aet;
 pub use distance::StackDistances;
 pub use exact::ExactLru;
 pub use histogram::Histogram;
-pub use methods::{CacheSizesError, Makings, Methods, cache_sizes};
+pub use methods::{CacheSizesError, Made, Makings, Methods, cache_sizes};
 pub use mini::{MiniTrace, simulate_sizes};
 pub use sample::{ByHash, Sample, SampleError};
 pub use shards::Shards;

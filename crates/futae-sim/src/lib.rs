@@ -12,6 +12,7 @@
 //! * [`curve`]: miss-ratio curves, exact and from samples;
 //! * [`locality`]: re-access intervals between the levels;
 //! * [`objects`]: a cache of objects that differ in size;
+//! * [`queueing`]: how long requests take where they wait for each other;
 //! * [`replay`]: a recorded decision log against a fresh level.
 //!
 //! Nothing in this crate does live I/O.
@@ -27,6 +28,7 @@ pub mod link;
 pub mod locality;
 pub mod machine;
 pub mod objects;
+pub mod queueing;
 pub mod replay;
 pub mod run;
 pub mod spec;

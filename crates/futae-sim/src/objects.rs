@@ -15,4 +15,4 @@ mod run;
 mod tests;
 
 pub use cache::{Counts, ObjectCache};
-pub use run::{ObjectError, ObjectReport, ObjectRun, ObjectSimulation, simulate};
+pub use run::{Lives, ObjectError, ObjectReport, ObjectRun, ObjectSimulation, simulate};

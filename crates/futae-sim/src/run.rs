@@ -19,6 +19,7 @@ mod one_pass;
 mod order;
 mod parallel;
 mod plan;
+mod queued;
 mod requests;
 mod results;
 mod shared;
@@ -31,11 +32,13 @@ pub use bounds::Bounds;
 pub use columns::{Column, Values};
 use drive::{Drive, Known};
 pub use interleave::Interleave;
+pub(crate) use latency::seconds;
 pub use latency::{AccessTimes, Latency, LatencyError};
 pub use one_pass::simulate_one_pass;
 pub use order::{Order, OrderError, Ordered};
 pub use parallel::in_parallel;
 pub use plan::Plan;
+pub use queued::Arrivals;
 use requests::interleaved;
 pub use requests::{Requests, guest_seed};
 pub use results::{GuestResult, LevelResult, Report, Run, WindowResult};
@@ -98,6 +101,12 @@ pub enum SimulationError {
         "trace {0} has no times, so its requests cannot be put in the order of time; use --order turns"
     )]
     NoTimes(String),
+    /// Requests that are to come when they were recorded, without times.
+    #[error(
+        "when requests came is not known: the trace has no times, or it is a workload; say with --clients how many are \
+         under way at a time"
+    )]
+    NoArrivals,
     /// Sizes by guest that do not fit the guests or the level.
     #[error(
         "level {level} has {sizes} sizes, and {guests} guests; a level above the last has one size for all guests or one for \

@@ -36,7 +36,7 @@ pub struct Args {
     /// Bins of growing width, for intervals of all lengths
     #[arg(long)]
     log: bool,
-    /// Draw the densities into a file, .svg or .png
+    /// Draw the densities into a file, .svg, .pdf or .png
     #[arg(long, visible_alias = "svg", value_name = "FILE")]
     plot: Option<PathBuf>,
     /// Print JSON

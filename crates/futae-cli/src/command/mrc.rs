@@ -9,7 +9,7 @@ use crate::progress::Progress;
 use crate::save::{Picture, print};
 use crate::table::count;
 use futae_policy::{Kind, PolicySpec, Shape};
-use futae_sim::curve::{Curve, Makings, Methods, cache_sizes, even_sizes};
+use futae_sim::curve::{Curve, Made, Makings, Methods, cache_sizes, even_sizes};
 use serde_json::json;
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -36,9 +36,15 @@ pub struct Args {
     /// else with all
     #[arg(long, value_name = "BLOCKS")]
     shards_blocks: Option<usize>,
+    /// Take the times between uses of this share of the blocks (AET; lru only)
+    #[arg(long, value_name = "RATE")]
+    aet: Option<f64>,
     /// Simulate small caches under the requests for this share of the blocks (any policy)
     #[arg(long, value_name = "RATE")]
     mini: Option<f64>,
+    /// Draw each sample this often, take the mean, and tell how far it may be off (95 % intervals); memory is that of all samples
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    repeats: u32,
     /// Cache sizes, such as 1%,10%,1GiB [default: evenly spaced up to all blocks]
     #[arg(long, value_name = "SIZE,...")]
     sizes: Option<String>,
@@ -51,7 +57,7 @@ pub struct Args {
     /// Print CSV
     #[arg(long, conflicts_with = "json")]
     csv: bool,
-    /// Draw the curves into a file, .svg or .png
+    /// Draw the curves into a file, .svg, .pdf or .png
     #[arg(long, visible_alias = "svg", value_name = "FILE")]
     plot: Option<PathBuf>,
 }
@@ -60,6 +66,8 @@ pub struct Args {
 struct Found {
     method: String,
     curve: Curve,
+    /// Half the width of a 95 % interval at each size; empty where there is one sample.
+    half_widths: Vec<f64>,
     error: Option<f64>,
 }
 
@@ -102,7 +110,9 @@ impl Args {
             exact: self.exact,
             shards: self.shards,
             shards_blocks: self.shards_blocks,
+            aet: self.aet,
             mini: self.mini,
+            repeats: self.repeats,
             seed: self.source.seed,
         }
     }
@@ -117,7 +127,7 @@ impl<'a> Asked<'a> {
         let methods = args.methods();
         if methods.is_by_distance() && policy.name != Kind::lru.name() {
             let message = format!(
-                "--shards and --shards-blocks are for lru; for {policy} there is --mini, such as \
+                "--shards, --shards-blocks and --aet are for lru; for {policy} there is --mini, such as \
                  --mini 0.1"
             );
             return Err(Failure::usage(message));
@@ -182,9 +192,10 @@ impl<'a> Asked<'a> {
         let set = |fraction| progress.set(fraction);
         let seed = self.args.source.seed;
         let curves = makings.curves(&self.policy, &self.sizes, seed, &set);
-        let found = |(method, curve)| Found {
-            method,
-            curve,
+        let found = |made: Made| Found {
+            method: made.method,
+            curve: made.curve,
+            half_widths: made.half_widths,
             error: None,
         };
         let curves = curves.map_err(Failure::usage)?.into_iter();
@@ -243,14 +254,18 @@ impl<'a> Asked<'a> {
         let short = |found: &Found| found.method.split(' ').next().unwrap_or("").to_owned();
         // Writing to a string cannot fail.
         for found in found {
-            let _ = write!(text, "  {:>10}", short(found));
+            let width = if found.half_widths.is_empty() { 10 } else { 18 };
+            let _ = write!(text, "  {:>width$}", short(found));
         }
         text.push('\n');
-        for &size in &self.sizes {
+        for (at, &size) in self.sizes.iter().enumerate() {
             let _ = write!(text, "{:>15}", count(size));
             for found in found {
                 let percent = 100.0 * found.curve.miss_ratio_at(size);
                 let _ = write!(text, "  {percent:>8.2} %");
+                if let Some(half) = found.half_widths.get(at) {
+                    let _ = write!(text, " ± {:>5.2}", 100.0 * half);
+                }
             }
             text.push('\n');
         }
@@ -264,12 +279,20 @@ impl<'a> Asked<'a> {
     }
 
     fn csv(&self, found: &[Found]) -> String {
-        let mut text = "method,cache_blocks,cache_bytes,miss_ratio\n".to_owned();
+        let mut text = "method,cache_blocks,cache_bytes,miss_ratio,half_width\n".to_owned();
         for found in found {
-            for point in found.curve.points() {
+            for (at, point) in found.curve.points().iter().enumerate() {
                 let (method, blocks) = (found.method.replace(',', ""), point.blocks);
                 let bytes = u128::from(blocks) * u128::from(self.block_bytes);
-                let _ = writeln!(text, "{method},{blocks},{bytes},{}", point.miss_ratio);
+                let half = found
+                    .half_widths
+                    .get(at)
+                    .map_or_else(String::new, f64::to_string);
+                let _ = writeln!(
+                    text,
+                    "{method},{blocks},{bytes},{},{half}",
+                    point.miss_ratio
+                );
             }
         }
         text
@@ -280,6 +303,7 @@ impl<'a> Asked<'a> {
             json!({
                 "method": found.method,
                 "mean_absolute_error": found.error,
+                "half_widths": found.half_widths,
                 "points": found.curve.points(),
             })
         };

@@ -1,11 +1,13 @@
 //! `futae plot`: charts of results that were written before.
 
+mod pareto;
 mod runs;
 mod time;
 
 use crate::failure::Failure;
 use crate::plot::{HeatMap, Line, Look, Plot, Scale, axis_unit, size_text};
 use crate::save::{Picture, print};
+use pareto::pareto;
 use runs::{Run, read};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -20,11 +22,13 @@ enum Kind {
     HitRatio,
     /// The hit ratio of two levels together, by the size of the upper and of the lower one
     HeatMap,
+    /// Reads of the store by memory, a mark for each run, and a line through the runs that no other one beats in both
+    Pareto,
     /// The hit ratio over time, a line for each run of `futae sim --windows --json`
     Time,
 }
 
-/// Draw results: miss-ratio curves, hit ratio by size and over time, heat maps of two levels
+/// Draw results: miss-ratio curves, hit ratio by size and over time, heat maps of two levels, reads by memory
 ///
 /// Reads the tables of `futae sweep` and of `futae sim --csv`, the JSON of `futae sim --json`, and for mrc also the
 /// table of `futae mrc --csv`. Runs that differ in their seed only are drawn as their mean.
@@ -36,7 +40,7 @@ pub struct Args {
     /// Results, CSV or JSON
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
-    /// The picture, .svg or .png
+    /// The picture, .svg, .pdf or .png
     #[arg(short, long, value_name = "FILE")]
     out: PathBuf,
 }
@@ -51,6 +55,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     match args.kind {
         Kind::Time => picture.write(&over_time(&args.files)?)?,
         Kind::Mrc | Kind::HitRatio => picture.write(&by_size(&runs, args.kind == Kind::Mrc)?)?,
+        Kind::Pareto => picture.write(&pareto(&runs)?)?,
         Kind::HeatMap => picture.write_svg(&heat_map(&runs)?.svg())?,
     }
     print(&format!("{}\n", args.out.display()))

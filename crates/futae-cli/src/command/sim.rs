@@ -2,6 +2,7 @@
 
 mod ask;
 mod objects;
+mod queued;
 mod render;
 mod warmup;
 mod windows;
@@ -14,7 +15,8 @@ use crate::failure::Failure;
 use crate::progress::Progress;
 use crate::report::{Subject, page};
 use crate::save::{Output, TableFile, print};
-use futae_sim::run::{Latency, Order};
+use futae_sim::queueing::LatencyModel;
+use futae_sim::run::Order;
 use futae_sim::{Link, WriteMode};
 use futae_units::Size;
 use std::path::PathBuf;
@@ -86,9 +88,13 @@ pub struct Args {
     #[arg(
         long,
         requires = "policies",
-        conflicts_with_all = ["levels", "link", "guests", "order", "windows", "bounds", "latency", "report", "parquet", "write_mode"]
+        conflicts_with_all = ["levels", "link", "guests", "order", "windows", "bounds", "latency", "clients", "report", "parquet", "write_mode"]
     )]
     objects: bool,
+    /// With --objects: how long an object lives after it was placed or written, such as 1h, or none for ever [default: as
+    /// long as the trace says]
+    #[arg(long, value_name = "TIME|none", requires = "objects")]
+    ttl: Option<objects::Ttl>,
     /// With --objects: do not place objects that are larger, such as 1MiB
     #[arg(long, value_name = "SIZE", requires = "objects")]
     admit_size_max: Option<Size>,
@@ -96,9 +102,14 @@ pub struct Args {
     trace: TraceArgs,
     #[command(flatten)]
     view: ViewArgs,
-    /// Tell how long requests take, such as upper=1us,lower=10us,store=100us,link=5us
+    /// Tell how long requests take, such as upper=1us,lower=10us,store=100us,link=5us. A time is fixed, exp(MEAN),
+    /// uniform(LEAST,MOST) or lognormal(MEAN,SIGMA); with *N, as in store=exp(100us)*8, a place works on N requests at a time and
+    /// others wait; store-write is for writes of the store. Requests come at the times of the trace
     #[arg(long, value_name = "PLACE=TIME,...")]
-    latency: Option<Latency>,
+    latency: Option<LatencyModel>,
+    /// With --latency: this many requests are under way at a time, whatever the times of the trace
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    clients: Option<u32>,
     /// Threads [default: one for each processor]
     #[arg(long)]
     threads: Option<usize>,
@@ -126,12 +137,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let page_file = args.report.as_ref().map(output).transpose()?;
     let table_file = args.parquet.as_deref().map(TableFile::new).transpose()?;
     let (mut report, source) = ask::simulate(args)?;
-    if let Some(latency) = &args.latency {
-        report
-            .runs
-            .iter_mut()
-            .for_each(|run| run.set_latency(latency));
-    }
+    queued::add(args, &mut report, source.as_ref())?;
     let name = args.sources.join(", ");
     if let (Some(file), Some(source)) = (page_file, source) {
         let progress = Progress::new("reporting", args.json);

@@ -9,8 +9,8 @@ use std::sync::Arc;
 /// Pixels for a unit of the drawing: enough for paper.
 const SCALE: f32 = 2.0;
 
-/// A drawing as a PNG file.
-pub fn png(svg: &str) -> Result<Vec<u8>> {
+/// A drawing, its labels in a typeface that is part of the program.
+pub(super) fn tree(svg: &str) -> Result<Tree> {
     let mut options = Options::default();
     let fonts = Arc::make_mut(&mut options.fontdb);
     fonts.load_font_data(epaint_default_fonts::UBUNTU_LIGHT.to_vec());
@@ -18,7 +18,12 @@ pub fn png(svg: &str) -> Result<Vec<u8>> {
     let family = family.context("the typeface has no name")?.0.clone();
     fonts.set_sans_serif_family(&family);
     options.font_family = family;
-    let tree = Tree::from_str(svg, &options)?;
+    Ok(Tree::from_str(svg, &options)?)
+}
+
+/// A drawing as a PNG file.
+pub fn png(svg: &str) -> Result<Vec<u8>> {
+    let tree = tree(svg)?;
     let size = tree.size().to_int_size();
     let side = |length: u32| (length as f32 * SCALE) as u32;
     let pixels = Pixmap::new(side(size.width()), side(size.height()));

@@ -7,13 +7,16 @@
 //! victim ← [ least floor + uses ... most ]; floor ← that of the victim
 //! # Transitions
 //! hit: one use more, counted from the floor of now | miss: in with one use from the floor as it was
-//! before room was made | evicted: the floor is the victim's priority
+//! before room was made, unless that is the least of all: then the newcomer stays out, and the floor rises to its
+//! priority | evicted: the floor is the victim's priority
 //! # Parameters
 //! none
 //! # Deviations
 //! all blocks have the same cost here. Those of a level have the same size, too, so size and cost drop out of the priority
 //! floor + uses × cost ÷ size: what is left is LFU with dynamic aging. Objects that differ in size are weighed by size. Ties go by time of last use.
-//! The report does not keep a new block whose priority is the least; here every block is placed
+//! In the report a newcomer that stays out costs no object its place and leaves the floor, so a cache whose objects all have been used twice could take
+//! no other any more. Here, as in libCacheSim, the newcomer is placed first and the least leave until all fit: those that left before
+//! it was its turn are gone, and the floor rises
 //! # Cost
 //! O(log slots) an access; 32 bytes a slot
 
@@ -36,6 +39,8 @@ pub struct Gdsf {
     /// Where blocks differ in size, the bytes of each; priorities are then bits of real numbers, which are in the same
     /// order.
     bytes: Option<Table<u32>>,
+    /// The bytes of the block that comes next, where blocks differ in size.
+    incoming: Option<u32>,
     /// Priority, and the time of the last use.
     priorities: Heap<(u64, u64)>,
 }
@@ -48,30 +53,36 @@ pub fn build(_arguments: &mut Arguments, shape: &Shape) -> Result<Gdsf, SpecErro
         now: 0,
         uses: Table::new(shape.slots),
         bytes: None,
+        incoming: None,
         priorities: Heap::new(shape.slots),
     })
 }
 
 impl Gdsf {
     #[inline]
+    fn priority(floor: u64, uses: u32, bytes: Option<u32>) -> u64 {
+        match bytes {
+            None => floor + u64::from(uses),
+            Some(bytes) => {
+                let density = f64::from(uses) * SCALE / f64::from(bytes.max(1));
+                (f64::from_bits(floor) + density).to_bits()
+            }
+        }
+    }
+
+    #[inline]
     fn set(&mut self, slot: Slot, uses: u32, floor: u64) {
         self.now += 1;
         self.uses.set(slot, uses);
-        let priority = match &self.bytes {
-            None => floor + u64::from(uses),
-            Some(bytes) => {
-                let density = f64::from(uses) * SCALE / f64::from(bytes.get(slot).max(1));
-                (f64::from_bits(floor) + density).to_bits()
-            }
-        };
+        let bytes = self.bytes.as_ref().map(|bytes| bytes.get(slot));
+        let priority = Self::priority(floor, uses, bytes);
         self.priorities.set(slot, (priority, self.now));
     }
 }
 
 impl Policy for Gdsf {
-    fn note_size(&mut self, slot: Slot, bytes: u32) {
-        let all = self.bytes.get_or_insert_with(Table::default);
-        all.set(slot, bytes);
+    fn note_size(&mut self, bytes: u32) {
+        self.incoming = Some(bytes);
     }
 
     #[inline]
@@ -82,6 +93,11 @@ impl Policy for Gdsf {
 
     #[inline]
     fn insert(&mut self, slot: Slot, access: &Access) {
+        if let Some(bytes) = self.incoming {
+            self.bytes
+                .get_or_insert_with(Table::default)
+                .set(slot, bytes);
+        }
         let before = self.floor_before.take(access.block);
         self.set(slot, 1, before.unwrap_or(self.floor));
     }
@@ -92,7 +108,18 @@ impl Policy for Gdsf {
     }
 
     #[inline]
-    fn victim(&mut self, _incoming: &Access) -> Option<Slot> {
+    fn victim(&mut self, incoming: &Access) -> Option<Slot> {
+        let ((least, _), slot) = self.priorities.top()?;
+        let before = self.floor_before.get(incoming.block);
+        let newcomer = Self::priority(before.unwrap_or(self.floor), 1, self.incoming);
+        if newcomer < least {
+            self.floor = newcomer;
+            return None;
+        }
+        Some(slot)
+    }
+
+    fn surplus(&mut self) -> Option<Slot> {
         self.priorities.top().map(|(_, slot)| slot)
     }
 
@@ -134,12 +161,11 @@ mod reference {
                 *held = (self.floor + held.2 + 1, self.now, held.2 + 1, block);
                 return true;
             }
-            let floor = self.floor;
-            if self.blocks.len() == self.slots {
+            self.blocks.push((self.floor + 1, self.now, 1, block));
+            if self.blocks.len() > self.slots {
                 self.blocks.sort_unstable();
                 self.floor = self.blocks.remove(0).0;
             }
-            self.blocks.push((floor + 1, self.now, 1, block));
             false
         }
 

@@ -23,6 +23,17 @@ impl<T> MissNote<T> {
         self.of = Some((block, finding));
     }
 
+    /// What was noted about `block`, if it was the last. It stays noted.
+    #[inline]
+    #[must_use]
+    pub fn get(&self, block: BlockId) -> Option<T>
+    where
+        T: Copy,
+    {
+        let (of, finding) = self.of?;
+        (of == block).then_some(finding)
+    }
+
     /// What was noted about `block`, if it was the last. Nothing is known afterwards.
     #[inline]
     pub fn take(&mut self, block: BlockId) -> Option<T> {
@@ -41,6 +52,7 @@ mod tests {
         let (a, b) = (BlockId::on_first(1), BlockId::on_first(2));
         let mut noted = MissNote::new();
         noted.set(a, 7);
+        assert_eq!((noted.get(a), noted.get(b)), (Some(7), None));
         assert_eq!((noted.take(a), noted.take(a)), (Some(7), None));
         noted.set(a, 8);
         assert_eq!((noted.take(b), noted.take(a)), (None, None));

@@ -1,12 +1,14 @@
 //! The ways to a curve that can be chosen together: all are made of the same requests, gone through once.
 
-use super::{Curve, ExactLru, MiniTrace, SampleError, Shards, simulate_sizes};
+use super::{Aet, Curve, ExactLru, MiniTrace, Point, SampleError, Shards, simulate_sizes};
+use crate::forecast::Estimate;
+use crate::hierarchy::derived_seed;
 use futae_policy::{Kind, PolicySpec, SpecError};
 use futae_trace::BlockRequest;
 use futae_units::{Size, SizeError};
 
 /// Which curves are wanted.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct Methods {
     /// The exact curve, also beside sampled ones. Where nothing is sampled it is made all the same.
     pub exact: bool,
@@ -14,19 +16,88 @@ pub struct Methods {
     pub shards: Option<f64>,
     /// SHARDS: the blocks that are sampled at most.
     pub shards_blocks: Option<usize>,
+    /// AET: the share of the blocks whose reuse times are taken.
+    pub aet: Option<f64>,
     /// Small caches under the requests for this share of the blocks.
     pub mini: Option<f64>,
+    /// Samples of each method, drawn independently; their mean is the curve, and how much they differ says how far it may be off. At
+    /// least 1, which says nothing.
+    pub repeats: u32,
     /// For samples.
     pub seed: u64,
+}
+
+impl Default for Methods {
+    fn default() -> Self {
+        Self {
+            exact: false,
+            shards: None,
+            shards_blocks: None,
+            aet: None,
+            mini: None,
+            repeats: 1,
+            seed: 0,
+        }
+    }
 }
 
 /// What is made of the requests as they pass.
 pub struct Makings {
     exact: Option<ExactLru>,
-    shards: Option<Shards>,
     /// All requests, for exact curves of any policy.
     full: Option<MiniTrace>,
-    small: Option<MiniTrace>,
+    /// One for each repeat.
+    shards: Vec<Shards>,
+    aet: Vec<Aet>,
+    small: Vec<MiniTrace>,
+}
+
+/// A curve.
+#[derive(Clone, Debug)]
+pub struct Made {
+    /// How it was made.
+    pub method: String,
+    /// The curve at the sizes that were asked for; of several samples their mean.
+    pub curve: Curve,
+    /// At each of the sizes half the width of the interval that holds the mean of ever more samples in 95 of 100 cases; empty where there is one
+    /// sample, and of exact curves.
+    pub half_widths: Vec<f64>,
+}
+
+impl Made {
+    fn one(method: String, curve: Curve) -> Self {
+        Self {
+            method,
+            curve,
+            half_widths: Vec::new(),
+        }
+    }
+
+    /// The mean of curves at these sizes, of which there is at least one.
+    fn mean(method: String, mut curves: Vec<Curve>, sizes: &[u64]) -> Option<Self> {
+        if curves.len() < 2 {
+            return curves.pop().map(|curve| Self::one(method, curve));
+        }
+        let at = |&size: &u64| {
+            let figures: Vec<f64> = curves
+                .iter()
+                .map(|curve| curve.miss_ratio_at(size))
+                .collect();
+            let mean = figures.iter().sum::<f64>() / figures.len() as f64;
+            let half = Estimate::half_width_of_mean(&figures);
+            let point = Point {
+                blocks: size,
+                miss_ratio: mean,
+            };
+            (point, half)
+        };
+        let (points, half_widths) = sizes.iter().map(at).unzip();
+        Some(Self {
+            method: format!("{method}, mean of {}", curves.len()),
+            curve: Curve::samples(points),
+            half_widths,
+        })
+    }
 }
 
 impl Methods {
@@ -39,26 +110,28 @@ impl Methods {
     /// Whether some curve is made of distances between accesses, which says something of LRU only.
     #[must_use]
     pub fn is_by_distance(&self) -> bool {
-        self.shards.is_some() || self.shards_blocks.is_some()
+        self.shards.is_some() || self.shards_blocks.is_some() || self.aet.is_some()
     }
 
     /// What the curves of `policy` are made of, empty. An error if a rate is none.
     pub fn makings(&self, policy: &PolicySpec) -> Result<Makings, SampleError> {
         let is_lru = *policy == PolicySpec::of(Kind::lru);
-        let mini = |rate| MiniTrace::new(rate, self.seed);
-        let shards = match (self.shards_blocks, self.shards) {
-            (Some(blocks), rate) => {
-                Some(Shards::fixed_size(blocks, rate.unwrap_or(1.0), self.seed))
-            }
-            (None, rate) => rate.map(|rate| Shards::fixed_rate(rate, self.seed)),
+        let seeds =
+            || (0..u64::from(self.repeats.max(1))).map(|repeat| derived_seed(self.seed, repeat));
+        let shards = |seed| match (self.shards_blocks, self.shards) {
+            (Some(blocks), rate) => Some(Shards::fixed_size(blocks, rate.unwrap_or(1.0), seed)),
+            (None, rate) => rate.map(|rate| Shards::fixed_rate(rate, seed)),
         };
+        let aet = |seed| self.aet.map(|rate| Aet::new(rate, seed));
+        let mini = |seed| self.mini.map(|rate| MiniTrace::new(rate, seed));
         Ok(Makings {
             exact: (self.is_exact() && is_lru).then(ExactLru::default),
-            shards: shards.transpose()?,
             full: (self.is_exact() && !is_lru)
-                .then(|| mini(1.0))
+                .then(|| MiniTrace::new(1.0, self.seed))
                 .transpose()?,
-            small: self.mini.map(mini).transpose()?,
+            shards: seeds().filter_map(shards).collect::<Result<_, _>>()?,
+            aet: seeds().filter_map(aet).collect::<Result<_, _>>()?,
+            small: seeds().filter_map(mini).collect::<Result<_, _>>()?,
         })
     }
 }
@@ -71,10 +144,13 @@ impl Makings {
         if let Some(exact) = &mut self.exact {
             exact.access(block as u32);
         }
-        if let Some(shards) = &mut self.shards {
+        for shards in &mut self.shards {
             shards.access(block);
         }
-        for mini in [&mut self.full, &mut self.small].into_iter().flatten() {
+        for aet in &mut self.aet {
+            aet.access(block);
+        }
+        for mini in self.full.iter_mut().chain(&mut self.small) {
             mini.access(block, request.is_write());
         }
     }
@@ -88,9 +164,10 @@ impl Makings {
     /// Distinct blocks as the sample has it; 0 if nothing is sampled.
     #[must_use]
     pub fn distinct(&self) -> u64 {
-        let shards = self.shards.as_ref().map(Shards::distinct);
-        let small = self.small.as_ref().map(MiniTrace::distinct);
-        shards.or(small).unwrap_or(0)
+        let shards = self.shards.iter().map(Shards::distinct);
+        let aet = self.aet.iter().map(Aet::distinct);
+        let small = self.small.iter().map(MiniTrace::distinct);
+        shards.chain(aet).chain(small).next().unwrap_or(0)
     }
 
     /// Every curve by its method, the exact one first, at these sizes, in blocks. What has to be simulated takes
@@ -101,7 +178,7 @@ impl Makings {
         sizes: &[u64],
         seed: u64,
         progress: &(dyn Fn(f64) + Sync),
-    ) -> Result<Vec<(String, Curve)>, SpecError> {
+    ) -> Result<Vec<Made>, SpecError> {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let simulate = |trace: &MiniTrace| {
             let curve = simulate_sizes(trace, policy, sizes, seed, threads, progress)?;
@@ -109,18 +186,26 @@ impl Makings {
         };
         let mut found = Vec::new();
         if let Some(exact) = &self.exact {
-            found.push(("exact".to_owned(), exact.curve().at(sizes)));
+            found.push(Made::one("exact".to_owned(), exact.curve().at(sizes)));
         }
         if let Some(full) = &self.full {
-            found.push(("exact".to_owned(), simulate(full)?));
+            found.push(Made::one("exact".to_owned(), simulate(full)?));
         }
-        if let Some(shards) = &self.shards {
-            let sampled = grouped(shards.sampled_blocks());
-            let name = format!("shards {:.3} % ({sampled} blocks)", 100.0 * shards.rate());
-            found.push((name, shards.curve().at(sizes)));
+        if let Some(first) = self.shards.first() {
+            let sampled = grouped(first.sampled_blocks());
+            let name = format!("shards {:.3} % ({sampled} blocks)", 100.0 * first.rate());
+            let curves = self.shards.iter().map(|it| it.curve().at(sizes)).collect();
+            found.extend(Made::mean(name, curves, sizes));
         }
-        if let Some(small) = &self.small {
-            found.push((format!("mini {}", small.rate()), simulate(small)?));
+        if let Some(first) = self.aet.first() {
+            let name = format!("aet {}", first.rate());
+            let curves = self.aet.iter().map(|it| it.curve().at(sizes)).collect();
+            found.extend(Made::mean(name, curves, sizes));
+        }
+        if let Some(first) = self.small.first() {
+            let name = format!("mini {}", first.rate());
+            let curves = self.small.iter().map(simulate).collect::<Result<_, _>>()?;
+            found.extend(Made::mean(name, curves, sizes));
         }
         Ok(found)
     }

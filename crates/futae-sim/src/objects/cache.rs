@@ -3,6 +3,9 @@
 use futae_policy::{Access, AccessKind, Admission, BlockId, Departure, RegisteredPolicy, Slot};
 use serde::Serialize;
 
+/// When an object expires that lives for ever.
+pub const NEVER: u64 = u64::MAX;
+
 /// No slot.
 const ABSENT: u32 = u32::MAX;
 
@@ -25,6 +28,8 @@ pub struct Counts {
     pub too_large: u64,
     /// Objects that the policy did not want.
     pub declined: u64,
+    /// Objects that were asked for when their time was over, and left for that; they are misses.
+    pub expired: u64,
     /// Objects that left for others.
     pub evictions: u64,
     /// Their bytes.
@@ -36,6 +41,8 @@ pub struct Counts {
 struct Held {
     object: u32,
     bytes: u32,
+    /// When its time is over.
+    expires: u64,
 }
 
 /// A cache of objects, numbered densely from 0.
@@ -96,6 +103,20 @@ impl ObjectCache {
 
     /// Asks for an object of this many bytes. Returns whether it was there.
     pub fn access(&mut self, object: u32, bytes: u32, kind: AccessKind) -> bool {
+        self.access_at(object, bytes, kind, 0, NEVER)
+    }
+
+    /// As [`access`](Self::access) at the time `now`, of an object whose time is over at `expires` if it is placed or written now.
+    /// One that is there and whose time is over leaves first. Until it is asked for it keeps its place, or loses it to others, as if it
+    /// lived.
+    pub fn access_at(
+        &mut self,
+        object: u32,
+        bytes: u32,
+        kind: AccessKind,
+        now: u64,
+        expires: u64,
+    ) -> bool {
         let bytes = bytes.max(1);
         let mut access = Access::of(BlockId::on_first(u64::from(object)), kind);
         access.tick = self.tick;
@@ -105,16 +126,39 @@ impl ObjectCache {
         if self.slots.len() <= object as usize {
             self.slots.resize(object as usize + 1, ABSENT);
         }
-        let slot = self.slots[object as usize];
+        let mut slot = self.slots[object as usize];
+        if slot != ABSENT && self.held[slot as usize].expires <= now {
+            self.policy.remove(Slot(slot), Departure::Invalidated);
+            self.leave(Slot(slot));
+            self.counts.expired += 1;
+            slot = ABSENT;
+        }
         if slot != ABSENT {
+            if kind == AccessKind::Write {
+                self.held[slot as usize].expires = expires;
+            }
             self.counts.hits += 1;
             self.policy.hit(Slot(slot), &access);
             return true;
         }
         self.counts.misses += 1;
         self.counts.missed_bytes += u64::from(bytes);
-        self.place(Held { object, bytes }, &access);
+        let new = Held {
+            object,
+            bytes,
+            expires,
+        };
+        self.place(new, &access);
         false
+    }
+
+    /// Its slot is free from now on. Returns its bytes.
+    fn leave(&mut self, slot: Slot) -> u64 {
+        let gone = self.held[slot.i()];
+        self.slots[gone.object as usize] = ABSENT;
+        self.free.push(slot);
+        self.used_bytes -= u64::from(gone.bytes);
+        u64::from(gone.bytes)
     }
 
     fn place(&mut self, new: Held, access: &Access) {
@@ -123,6 +167,7 @@ impl ObjectCache {
             self.counts.too_large += 1;
             return;
         }
+        self.policy.note_size(new.bytes);
         if self.policy.miss(access) == Admission::Bypass {
             self.counts.declined += 1;
             return;
@@ -133,12 +178,8 @@ impl ObjectCache {
                 return;
             };
             self.policy.remove(slot, Departure::Evicted);
-            let gone = self.held[slot.i()];
-            self.slots[gone.object as usize] = ABSENT;
-            self.free.push(slot);
-            self.used_bytes -= u64::from(gone.bytes);
             self.counts.evictions += 1;
-            self.counts.evicted_bytes += u64::from(gone.bytes);
+            self.counts.evicted_bytes += self.leave(slot);
         }
         let slot = self.free.pop().unwrap_or_else(|| {
             self.held.push(Held::default());
@@ -148,7 +189,6 @@ impl ObjectCache {
         self.slots[new.object as usize] = slot.0;
         self.used_bytes += bytes;
         self.counts.admissions += 1;
-        self.policy.note_size(slot, new.bytes);
         self.policy.insert(slot, access);
     }
 

@@ -1,6 +1,6 @@
 //! Whole simulations of a trace of objects.
 
-use super::cache::{Counts, ObjectCache};
+use super::cache::{Counts, NEVER, ObjectCache};
 use crate::run::{TraceFacts, Traces, in_parallel};
 use futae_policy::{AccessKind, Kind, PolicySpec, Shape, SpecError, Trait, build};
 use futae_trace::Format;
@@ -11,6 +11,18 @@ use std::time::Instant;
 /// Accesses between two reports of progress.
 const STEP: usize = 1 << 16;
 
+/// How long objects live.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Lives {
+    /// As long as the trace says: what the last request for an object said that said anything. For ever where none did.
+    #[default]
+    Trace,
+    /// This many seconds since they were placed or written.
+    Seconds(u64),
+    /// For ever.
+    Ever,
+}
+
 /// One cache for a trace of objects.
 #[derive(Clone, Debug)]
 pub struct ObjectSimulation {
@@ -20,6 +32,8 @@ pub struct ObjectSimulation {
     pub size: Size,
     /// Larger objects are not placed.
     pub admit_bytes_max: Option<u64>,
+    /// How long objects live.
+    pub lives: Lives,
     /// For policies that draw lots.
     pub seed: u64,
     /// Requests before counting begins.
@@ -43,6 +57,12 @@ pub enum ObjectError {
     /// A request may be for several objects.
     #[error("the trace was read in blocks; an object is a request as a whole: --view start")]
     Blocks,
+    /// Nothing says when objects' times are over.
+    #[error(
+        "how long objects live is known, and when they are asked for is not: the trace has no times; leave out --ttl, or say \
+         --ttl none"
+    )]
+    NoTimes,
     /// The policy divides a number of slots.
     #[error(
         "policy {0} divides a number of slots, which a cache of objects has not; there are {known}",
@@ -154,6 +174,14 @@ pub fn simulate(
     let accesses = trace.ids().len() as u64;
     for simulation in simulations {
         prepared(simulation, footprint_bytes, accesses)?;
+        let lives = match simulation.lives {
+            Lives::Trace => !traces.lives().is_empty(),
+            Lives::Seconds(_) => true,
+            Lives::Ever => false,
+        };
+        if lives && traces.clock().is_none() {
+            return Err(ObjectError::NoTimes);
+        }
     }
     let runs = in_parallel(simulations.len(), threads, progress, |at, progress| {
         let simulation = &simulations[at];
@@ -166,15 +194,17 @@ pub fn simulate(
                 .len()
                 .min(warmup.saturating_add(requests as usize))
         });
+        let mut ends = Ends::of(traces, simulation.lives, objects);
         for (at, &object) in trace.ids()[..last].iter().enumerate() {
             if at == warmup {
                 cache.restart();
             }
+            let (now, expires) = ends.next(at, object);
             let kind = match trace.is_write(at) {
                 true => AccessKind::Write,
                 false => AccessKind::Read,
             };
-            cache.access(object, length(at), kind);
+            cache.access_at(object, length(at), kind, now, expires);
             if at % STEP == 0 {
                 progress(at as f64 / last as f64);
             }
@@ -190,6 +220,58 @@ pub fn simulate(
         trace: traces.facts().clone(),
         version: env!("CARGO_PKG_VERSION"),
     })
+}
+
+/// When objects' times are over, in microseconds.
+struct Ends<'a> {
+    /// The time of each request; empty where all objects live for ever.
+    clock: &'a [(u64, u64)],
+    /// What each request says, in seconds, 0 for nothing.
+    said: &'a [u32],
+    /// What was last said of each object, in seconds, 0 for nothing.
+    known: Vec<u32>,
+    fixed: Option<u64>,
+}
+
+impl<'a> Ends<'a> {
+    fn of(traces: &'a Traces, lives: Lives, objects: u32) -> Self {
+        let clock = || traces.clock().unwrap_or_default();
+        let (clock, said, fixed) = match lives {
+            Lives::Trace if !traces.lives().is_empty() => (clock(), traces.lives(), None),
+            Lives::Seconds(seconds) => (clock(), &[][..], Some(seconds)),
+            Lives::Trace | Lives::Ever => (&[][..], &[][..], None),
+        };
+        let known = if said.is_empty() { 0 } else { objects as usize };
+        Self {
+            clock,
+            said,
+            known: vec![0; known],
+            fixed,
+        }
+    }
+
+    /// The time of a request, and the end of its object if it is placed or written then.
+    #[inline]
+    fn next(&mut self, at: usize, object: u32) -> (u64, u64) {
+        let Some(&(now, _)) = self.clock.get(at) else {
+            return (0, NEVER);
+        };
+        let seconds = match (self.fixed, self.said.get(at)) {
+            (Some(seconds), _) => seconds,
+            (None, None) => return (now, NEVER),
+            (None, Some(&said)) => {
+                let known = &mut self.known[object as usize];
+                if said > 0 {
+                    *known = said;
+                }
+                match *known {
+                    0 => return (now, NEVER),
+                    known => u64::from(known),
+                }
+            }
+        };
+        (now, now.saturating_add(seconds.saturating_mul(1_000_000)))
+    }
 }
 
 /// The empty cache of a simulation, and its capacity in bytes.

@@ -89,9 +89,13 @@ impl Model {
         if bytes > largest.min(capacity) {
             return false;
         }
-        let before = self.floor;
+        let key = self.floor + 1e6 / bytes as f64;
         while self.bytes() + bytes > capacity {
             let at = self.victim();
+            if self.name == "gdsf" && key < self.held[at].key {
+                self.floor = key;
+                return false;
+            }
             let gone = self.held.remove(at);
             self.floor = gone.key;
             // Past the newest it begins with the oldest again, not with who comes next.
@@ -103,7 +107,7 @@ impl Model {
             number,
             bytes,
             uses: u64::from(self.name == "gdsf"),
-            key: before + 1e6 / bytes as f64,
+            key,
             used_at: self.now,
         });
         false
@@ -203,4 +207,33 @@ fn an_object_keeps_its_size_until_it_leaves_and_none_takes_no_room() {
         (cache.counts().evictions, cache.counts().evicted_bytes),
         (1, 4)
     );
+}
+
+#[test]
+fn an_object_whose_time_is_over_is_a_miss_and_leaves_its_room() {
+    let mut cache = cache("lru", 10, None);
+    let read = AccessKind::Read;
+    assert!(!cache.access_at(0, 4, read, 0, 5));
+    assert!(!cache.access_at(1, 6, read, 1, super::cache::NEVER));
+    assert!(
+        cache.access_at(0, 4, read, 4, 9),
+        "a hit does not lengthen its life"
+    );
+    assert!(!cache.access_at(0, 4, read, 5, 10));
+    assert!(
+        cache.access_at(0, 4, AccessKind::Write, 9, 14),
+        "a write does"
+    );
+    assert!(cache.access_at(0, 4, read, 13, 18));
+    assert!(
+        !cache.access_at(0, 2, read, 14, 19),
+        "placed anew, with the size that it has now"
+    );
+    assert!(cache.access_at(1, 6, read, 1 << 60, 0));
+    assert_eq!((cache.counts().expired, cache.counts().evictions), (2, 0));
+    assert_eq!(cache.resident(), (2, 8));
+    cache.audit();
+    // Where an object has gone whose time was over, others need not go.
+    assert!(!cache.access_at(2, 2, read, 20, 30));
+    assert_eq!(cache.counts().evictions, 0);
 }

@@ -161,6 +161,7 @@ impl Plan<'_> {
             bounds: None,
             windows: Vec::new(),
             access_times: None,
+            latencies: None,
             store_reads: store.reads,
             store_writes: store.writes,
             notice_reads: store.notice_reads,

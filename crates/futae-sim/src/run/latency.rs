@@ -2,6 +2,7 @@
 
 use super::Run;
 use crate::machine::Served;
+use crate::queueing::Latencies;
 use serde::Serialize;
 use std::str::FromStr;
 
@@ -60,7 +61,9 @@ impl FromStr for Latency {
     }
 }
 
-fn seconds(text: &str) -> Option<f64> {
+/// A time, such as `0.1ms`, in seconds.
+pub(crate) fn seconds(text: &str) -> Option<f64> {
+    let text = text.trim();
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;
     let (number, unit) = text.split_at(end);
     let per_second = match unit.trim() {
@@ -139,6 +142,18 @@ impl Run {
     /// Adds how long the requests take under `latency`.
     pub fn set_latency(&mut self, latency: &Latency) {
         self.access_times = Some(latency.access_times(&self.served, &self.writes_taken));
+    }
+
+    /// Adds how long the requests took that waited for each other.
+    pub fn set_latencies(&mut self, latencies: Latencies) {
+        let all = &latencies.all;
+        self.access_times = Some(AccessTimes {
+            mean_access_seconds: all.mean_seconds,
+            p50_access_seconds: all.p50_seconds,
+            p90_access_seconds: all.p90_seconds,
+            p99_access_seconds: all.p99_seconds,
+        });
+        self.latencies = Some(latencies);
     }
 }
 

@@ -5,6 +5,7 @@ use super::traces::TraceFacts;
 use super::{Bounds, Window};
 use crate::link::Link;
 use crate::machine::Served;
+use crate::queueing::Latencies;
 use crate::write_back::WriteMode;
 use futae_policy::Counters;
 use serde::Serialize;
@@ -61,6 +62,9 @@ pub struct Run {
     /// How long requests take, if that was asked for.
     #[serde(flatten)]
     pub access_times: Option<AccessTimes>,
+    /// How long reads and writes took that waited for each other, if that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latencies: Option<Latencies>,
     /// Reads that no level could serve.
     pub store_reads: u64,
     /// Writes that reached the store: all of them under write-through; under write-back those that

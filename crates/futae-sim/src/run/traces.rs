@@ -29,6 +29,8 @@ pub struct Traces {
     bytes: Vec<u32>,
     /// The length of each access if all are equal.
     equal_bytes: u32,
+    /// How long the object of each access lives, in seconds, where that is known and kept; 0 where it does not say.
+    lives: Vec<u32>,
     next_uses: OnceLock<Vec<u32>>,
     digest: OnceLock<String>,
     facts: TraceFacts,
@@ -148,6 +150,7 @@ impl Traces {
         let begin = Instant::now();
         let mut facts = TraceFacts::of(paths);
         let (mut guests, mut lengths, mut times) = (Vec::new(), Vec::new(), Vec::new());
+        let mut lives = Vec::new();
         for ((at, path), options) in paths.iter().enumerate().zip(&reading.options) {
             let reader = TraceReader::open(path, options)?;
             let format = reader.format();
@@ -174,13 +177,15 @@ impl Traces {
                     facts.doubts.push(doubt);
                 }
             }
+            lives = noting.reader.take_lives();
             guests.push(trace);
             times.extend(noting.times);
             let equal = || Lengths::all_equal(options.unit_bytes);
             lengths.push(noting.lengths.unwrap_or_else(equal));
         }
         facts.read_seconds = begin.elapsed().as_secs_f64();
-        Self::of(guests, lengths, (order, times, reading.keep_times), facts)
+        let all = Self::of(guests, lengths, (order, times, reading.keep_times), facts)?;
+        Ok(Self { lives, ..all })
     }
 
     fn of(
@@ -210,6 +215,7 @@ impl Traces {
             schedule: scheduled,
             clock,
             guests,
+            lives: Vec::new(),
             next_uses: OnceLock::new(),
             digest: OnceLock::new(),
             facts,
@@ -264,6 +270,11 @@ impl Traces {
         Some(clock.last()?.0 - clock.first()?.0)
     }
 
+    /// The times of requests, in microseconds, and how many accesses there were until after each, where times were kept.
+    pub(crate) fn clock(&self) -> Option<&[(u64, u64)]> {
+        self.clock.as_deref()
+    }
+
     /// The length of each access; empty if all are equal.
     pub(super) fn lengths(&self) -> &[u32] {
         &self.bytes
@@ -276,6 +287,13 @@ impl Traces {
             [only] => Some((only, &self.bytes, self.equal_bytes)),
             _ => None,
         }
+    }
+
+    /// How long the object of each access lives, in seconds, 0 where it does not say; empty where no trace says it, or it was not
+    /// [kept](TraceOptions::lives).
+    #[must_use]
+    pub fn lives(&self) -> &[u32] {
+        &self.lives
     }
 
     /// Blocks of the guest that has most.

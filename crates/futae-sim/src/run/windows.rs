@@ -144,6 +144,33 @@ impl Requests<'_> {
         progress: &mut dyn FnMut(f64),
     ) -> Result<Vec<Window>, SimulationError> {
         let end = ends.last().copied().unwrap_or(warmup);
+        let bytes_known = matches!(self, Self::Traces(traces) if !traces.lengths().is_empty());
+        let counted = self.driven(
+            spec,
+            block_bytes,
+            (warmup, end),
+            progress,
+            |drive, shape| count(drive, shape, warmup, ends),
+        )?;
+        let mut windows = counted?;
+        if !bytes_known {
+            for at in windows.iter_mut().flat_map(|window| &mut window.served) {
+                at.bytes = (at.reads + at.writes) * block_bytes;
+            }
+        }
+        Ok(windows)
+    }
+
+    /// Has `act` drive one hierarchy through the first requests, of which so many are a warm-up. It is given the numbers of levels and
+    /// guests, too.
+    pub(super) fn driven<T>(
+        &self,
+        spec: &TraceSimulation,
+        block_bytes: u64,
+        (warmup, end): (u64, u64),
+        progress: &mut dyn FnMut(f64),
+        act: impl FnOnce(Drive<'_>, (usize, u32)) -> T,
+    ) -> Result<T, SimulationError> {
         let plan = Plan {
             levels: &spec.levels,
             links: &spec.links,
@@ -156,7 +183,7 @@ impl Requests<'_> {
             requests: end - warmup,
         };
         let shape = plan.shape(self.footprint_blocks()?)?;
-        let machine = machine::build(&shape)?;
+        let mut machine = machine::build(&shape)?;
         let known = match plan.needs_future()? {
             true => self.next_uses(end, block_bytes)?,
             false => Cow::default(),
@@ -165,8 +192,7 @@ impl Requests<'_> {
             Self::Traces(traces) => traces.lengths(),
             Self::Workloads { .. } => &[],
         };
-        let counted = self.with_stream(block_bytes, |stream| {
-            let mut machine = machine;
+        self.with_stream(block_bytes, |stream| {
             let drive = Drive {
                 stream,
                 known: Known {
@@ -180,15 +206,8 @@ impl Requests<'_> {
                 total: end,
                 progress,
             };
-            count(drive, (shape.levels.len(), plan.guests), warmup, ends)
-        })?;
-        let mut windows = counted?;
-        if bytes.is_empty() {
-            for at in windows.iter_mut().flat_map(|window| &mut window.served) {
-                at.bytes = (at.reads + at.writes) * block_bytes;
-            }
-        }
-        Ok(windows)
+            act(drive, (shape.levels.len(), plan.guests))
+        })
     }
 
     /// For each of the first requests, the number of the next one for the same block.

@@ -1,5 +1,5 @@
 //! Meta's key-value cache, as CacheLib's traces have it: CSV whose first line names `key`, `op`, `op_count`, `size`
-//! and `key_size`, and in newer ones `op_time`.
+//! and `key_size`, and in newer ones `op_time` and `ttl`.
 //!
 //! A record stands for `op_count` requests in a row. An object's size is that of its key and its value.
 
@@ -39,6 +39,7 @@ impl CacheLib {
             key: vec![find("key")?],
             length: vec![(find("key_size")?, 1), (find("size")?, 1)],
             kind: Some((find("op")?, KindCode::Words)),
+            ttl: find("ttl"),
             ..Columns::default()
         };
         Some(Self {
@@ -80,7 +81,7 @@ impl LineDecoder for CacheLib {
         Ok(request)
     }
 
-    fn further(&mut self, _context: &mut Context) -> Result<Option<Request>, TraceErrorKind> {
+    fn further(&mut self, context: &mut Context) -> Result<Option<Request>, TraceErrorKind> {
         let Some((request, left)) = &mut self.last else {
             return Ok(None);
         };
@@ -88,6 +89,7 @@ impl LineDecoder for CacheLib {
             Some(less) => *left = less,
             None => return Ok(None),
         }
+        context.repeat_life();
         Ok(Some(*request))
     }
 }

@@ -17,7 +17,8 @@ use std::str::FromStr;
 /// `read0` or `read1` where it is a number, `volume`, any number of times, and `separator=blank`, `tab` or
 /// `semicolon` where the columns are not separated by commas. Only `offset` must be there:
 /// `time=0:s,volume=4,offset=1:512,length=2:512,kind=3:read0`. Where objects have names in place of offsets, `key`
-/// takes its place; several make one name, and several lengths add up: `time=0,key=1,length=2,length=3`.
+/// takes its place; several make one name, and several lengths add up: `time=0,key=1,length=2,length=3`. `ttl` is for the seconds that
+/// an object lives, 0 where a request does not say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Columns {
     pub(super) separator: Separator,
@@ -29,6 +30,8 @@ pub struct Columns {
     pub(super) key: Vec<usize>,
     pub(super) length: Vec<(usize, u64)>,
     pub(super) kind: Option<(usize, KindCode)>,
+    /// How long an object lives, in seconds.
+    pub(super) ttl: Option<usize>,
 }
 
 impl FromStr for Columns {
@@ -52,7 +55,7 @@ impl FromStr for Columns {
 
 impl Columns {
     fn set(&mut self, item: &str) -> Result<(), TraceErrorKind> {
-        let expected = "one of time=, volume=, offset=, key=, length=, kind=, separator=";
+        let expected = "one of time=, volume=, offset=, key=, length=, kind=, ttl=, separator=";
         let (name, value) = item.split_once('=').ok_or_else(|| bad(item, expected))?;
         if name == "separator" {
             self.separator = match value {
@@ -74,6 +77,7 @@ impl Columns {
             "time" => self.time = Some((column, time_unit(item, unit)?)),
             "volume" if unit.is_none() => self.volume.push(column),
             "key" if unit.is_none() => self.key.push(column),
+            "ttl" if unit.is_none() => self.ttl = Some(column),
             "offset" => self.offset = Some((column, unit_bytes(item, unit)?)),
             "length" => self.length.push((column, unit_bytes(item, unit)?)),
             "kind" => {
@@ -156,6 +160,7 @@ impl Columns {
             ("device_id", 0),
             ("disk", 0),
         ]);
+        let ttl = find(&[("ttl", 0), ("ttl_s", 0)]).map(|(column, _)| column);
         // Objects with the same key on two volumes are two.
         let volume = volume.map(|(column, _)| column);
         let (volume, key) = match key {
@@ -170,6 +175,7 @@ impl Columns {
             key,
             length: length.into_iter().collect(),
             kind,
+            ttl,
         })
     }
 }
@@ -276,7 +282,17 @@ impl ColumnDecoder {
             [] => None,
             _ => Some(self.length_bytes(fields)?),
         };
-        context.named(&self.name, length, kind, self.time_us(fields)?)
+        let request = context.named(&self.name, length, kind, self.time_us(fields)?)?;
+        self.note_life(fields, context)?;
+        Ok(request)
+    }
+
+    #[inline]
+    fn note_life(&self, fields: &Fields<'_>, context: &mut Context) -> Result<(), TraceErrorKind> {
+        match self.columns.ttl {
+            Some(column) => context.note_life(fields.get(column, "ttl")?),
+            None => Ok(()),
+        }
     }
 }
 
@@ -327,6 +343,8 @@ impl LineDecoder for ColumnDecoder {
             time_us: self.time_us(&fields)?,
             volume: self.volume(&fields, context)?,
         };
-        context.request(raw).map(Some)
+        let request = context.request(raw)?;
+        self.note_life(&fields, context)?;
+        Ok(Some(request))
     }
 }

@@ -31,6 +31,8 @@ pub struct Context {
     hashed: HashMap<u64, u64>,
     /// Numbers of objects by the hash of their names.
     named: HashMap<u128, u64>,
+    /// The time to live that each request so far said, in seconds, 0 for none; only if they are kept.
+    lives: Option<Vec<u32>>,
 }
 
 /// What a record says, before it is checked.
@@ -54,6 +56,45 @@ impl Context {
             last: 0,
             hashed: HashMap::new(),
             named: HashMap::new(),
+            lives: None,
+        }
+    }
+
+    /// From now on times to live are kept.
+    pub fn keep_lives(&mut self) {
+        self.lives = Some(Vec::new());
+    }
+
+    /// What was kept, which is then forgotten: one for each request of a format that has them.
+    pub fn take_lives(&mut self) -> Vec<u32> {
+        self.lives.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// The request that is returned next says that its object lives this long.
+    #[inline]
+    pub fn note_life(&mut self, text: &str) -> Result<(), TraceErrorKind> {
+        let Some(lives) = &mut self.lives else {
+            return Ok(());
+        };
+        let seconds = text.parse::<f64>().ok().filter(|&seconds| seconds >= 0.0);
+        let seconds = seconds.ok_or_else(|| TraceErrorKind::Field {
+            text: text.chars().take(40).collect(),
+            expected: "a time to live in seconds",
+        })?;
+        // Part of a second is some time; what is longer than 136 years is for ever.
+        lives.push(match seconds.ceil() {
+            seconds if seconds < f64::from(u32::MAX) => seconds as u32,
+            _ => 0,
+        });
+        Ok(())
+    }
+
+    /// The request that is returned next says what the one before it said.
+    pub fn repeat_life(&mut self) {
+        if let Some(lives) = &mut self.lives
+            && let Some(&last) = lives.last()
+        {
+            lives.push(last);
         }
     }
 

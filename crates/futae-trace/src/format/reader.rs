@@ -35,6 +35,8 @@ pub struct TraceOptions {
     /// Whether the length of a request is to be its object's size also in formats that are read faster without:
     /// [`Format::OracleGeneral`].
     pub sizes: bool,
+    /// Whether the times to live that the trace says are kept, 4 bytes a request, for [`TraceReader::take_lives`].
+    pub lives: bool,
 }
 
 impl Default for TraceOptions {
@@ -47,6 +49,7 @@ impl Default for TraceOptions {
             guest: 0,
             data_bytes_max: None,
             sizes: false,
+            lives: false,
         }
     }
 }
@@ -216,13 +219,17 @@ impl TraceReader {
             (decoder, Box::new(Cursor::new(head).chain(bytes)) as Source)
         };
         let keys = decoder.keys();
+        let mut context = Context::new(options.guest, options.unit_bytes);
+        if options.lives {
+            context.keep_lives();
+        }
         Ok(Self {
             path: path.to_owned(),
             format,
             compression,
             input: BufReader::with_capacity(BUFFER_BYTES, whole),
             meter,
-            context: Context::new(options.guest, options.unit_bytes),
+            context,
             skip_bad: options.skip_bad,
             record: 0,
             byte: mark as u64,
@@ -254,6 +261,13 @@ impl TraceReader {
     #[must_use]
     pub fn has_sizes(&self) -> bool {
         self.has_sizes
+    }
+
+    /// How long the objects of the requests so far live, in seconds, 0 where a request does not say; one for each request, or none at all if the
+    /// trace does not say it of any, or if they are [not kept](TraceOptions::lives). They are forgotten here.
+    #[must_use]
+    pub fn take_lives(&mut self) -> Vec<u32> {
+        self.context.take_lives()
     }
 
     /// Why the trace may not be read as it was meant. Some of it is known only at the end.

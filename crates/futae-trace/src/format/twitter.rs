@@ -12,6 +12,7 @@ pub fn columns() -> Columns {
         key: vec![1],
         length: vec![(2, 1), (3, 1)],
         kind: Some((5, KindCode::Words)),
+        ttl: Some(6),
         ..Columns::default()
     }
 }

@@ -15,6 +15,10 @@ pub struct Run {
     pub levels: Vec<(String, u64)>,
     /// Misses of all levels together, from 0 to 1.
     pub miss_ratio: f64,
+    /// Bytes of all levels and of all of their copies.
+    pub memory_bytes: u64,
+    /// Reads of the store for each request, those for notices and preloads included; none where the file does not say.
+    pub reads_per_request: Option<f64>,
 }
 
 /// The runs of a file, CSV or JSON as its first character says.
@@ -51,15 +55,34 @@ fn of_json(text: &str) -> Result<Vec<Run>, String> {
                 .ok_or("a level has no capacity_blocks")?;
             Ok::<_, String>((policy.to_owned(), blocks.saturating_mul(block)))
         };
-        let levels = levels.iter().map(level).collect::<Result<_, _>>()?;
+        let copies = |at: usize| levels[at]["copies"].as_u64().unwrap_or(1);
+        let levels: Vec<(String, u64)> = levels.iter().map(level).collect::<Result<_, _>>()?;
+        let memory = (0..).zip(&levels);
+        let memory = memory
+            .map(|(at, level)| level.1.saturating_mul(copies(at)))
+            .sum();
+        let reads = READS
+            .iter()
+            .map(|name| run[name].as_u64())
+            .sum::<Option<u64>>();
         Ok::<_, String>(run["miss_ratio"].as_f64().map(|miss_ratio| Run {
             source: String::new(),
+            memory_bytes: memory,
             levels,
             miss_ratio,
+            reads_per_request: per_request(reads, run["requests"].as_u64()),
         }))
     };
     let runs: Result<Vec<Option<Run>>, String> = runs.iter().map(of).collect();
     Ok(runs?.into_iter().flatten().collect())
+}
+
+/// The reads of the store, by what they are for.
+const READS: [&str; 3] = ["store_reads", "notice_reads", "preload_reads"];
+
+fn per_request(reads: Option<u64>, requests: Option<u64>) -> Option<f64> {
+    let (reads, requests) = (reads?, requests.filter(|&requests| requests > 0)?);
+    Some(reads as f64 / requests as f64)
 }
 
 /// A row of a CSV whose cells may be quoted.
@@ -101,7 +124,7 @@ fn of_csv(text: &str) -> Result<Vec<Run>, String> {
         needed("level")?,
     );
     let (block, ratio) = (needed("block_bytes")?, needed("all_miss_ratio")?);
-    let source = column("source");
+    let (source, copies) = (column("source"), column("copies"));
     let mut runs: Vec<Run> = Vec::new();
     for (at, line) in (2..).zip(lines) {
         let row = cells(line);
@@ -123,13 +146,27 @@ fn of_csv(text: &str) -> Result<Vec<Run>, String> {
             text(policy)?,
             number(blocks)?.saturating_mul(number(block)?),
         );
+        let memory = level_of_run.1.saturating_mul(copies.map_or(Ok(1), number)?);
         match runs.last_mut() {
-            Some(run) if number(level)? > 0 => run.levels.push(level_of_run),
-            _ => runs.push(Run {
-                source: source.map_or(Ok(String::new()), &text)?,
-                levels: vec![level_of_run],
-                miss_ratio: text(ratio)?.parse().map_err(|_| bad("no miss ratio"))?,
-            }),
+            Some(run) if number(level)? > 0 => {
+                run.levels.push(level_of_run);
+                run.memory_bytes = run.memory_bytes.saturating_add(memory);
+            }
+            _ => {
+                let count = |name| column(name).map(number).transpose();
+                let reads = READS
+                    .map(count)
+                    .into_iter()
+                    .collect::<Result<Option<Vec<_>>, _>>()?;
+                let reads = reads.map(|reads| reads.into_iter().sum());
+                runs.push(Run {
+                    source: source.map_or(Ok(String::new()), &text)?,
+                    levels: vec![level_of_run],
+                    miss_ratio: text(ratio)?.parse().map_err(|_| bad("no miss ratio"))?,
+                    memory_bytes: memory,
+                    reads_per_request: per_request(reads, count("all_requests")?),
+                });
+            }
         }
     }
     Ok(runs)
@@ -153,10 +190,13 @@ fn of_curve<'a>(
     );
     let run = |line: &str| {
         let row = cells(line);
+        let memory_bytes = row.get(bytes)?.parse().ok()?;
         Some(Run {
             source: String::new(),
-            levels: vec![(row.get(method)?.clone(), row.get(bytes)?.parse().ok()?)],
+            levels: vec![(row.get(method)?.clone(), memory_bytes)],
             miss_ratio: row.get(ratio)?.parse().ok()?,
+            memory_bytes,
+            reads_per_request: None,
         })
     };
     lines
@@ -182,6 +222,25 @@ mod tests {
         let curve = of_csv("method,cache_blocks,cache_bytes,miss_ratio\nexact,1,4096,0.5\n")
             .expect("a curve");
         assert_eq!(curve[0].levels, [("exact".to_owned(), 4096)]);
+    }
+
+    #[test]
+    fn memory_and_reads_are_those_of_the_whole_run() {
+        let csv = "level,policy,capacity_blocks,copies,block_bytes,all_miss_ratio,all_requests,store_reads,notice_reads,\
+                   preload_reads\n0,lru,10,2,512,0.5,200,90,8,2\n1,exclusive,20,1,512,0.5,200,90,8,2\n";
+        let json = r#"{"runs":[{"block_bytes":512,"miss_ratio":0.5,"requests":200,"store_reads":90,"notice_reads":8,
+            "preload_reads":2,"levels":[{"policy":"lru","capacity_blocks":10,"copies":2},
+            {"policy":"exclusive","capacity_blocks":20,"copies":1}]}]}"#;
+        for runs in [of_csv(csv), of_json(json)] {
+            let runs = runs.expect("runs");
+            assert_eq!(runs.len(), 1);
+            assert_eq!(
+                (runs[0].memory_bytes, runs[0].reads_per_request),
+                (40 * 512, Some(0.5))
+            );
+        }
+        let without = "level,policy,capacity_blocks,block_bytes,all_miss_ratio\n0,lru,10,512,0.5\n";
+        assert_eq!(of_csv(without).expect("runs")[0].reads_per_request, None);
     }
 
     #[test]

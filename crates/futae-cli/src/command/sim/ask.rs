@@ -142,7 +142,8 @@ fn of_traces(args: &Args) -> Result<(Report, Option<Source>), Failure> {
     let options = args.trace.options_of(guests)?;
     let block_bytes = args.trace.block_bytes()?;
     let keeps_times = args.warmup.is_some_and(Warmup::needs_times)
-        || args.windows.is_some_and(Windows::needs_times);
+        || args.windows.is_some_and(Windows::needs_times)
+        || super::queued::needs(args).1;
     let all = hierarchies(args)?;
     let with = |warmup_requests: u64| -> Vec<TraceSimulation> {
         let one = |levels: &Vec<LevelSpec>| TraceSimulation {
@@ -156,7 +157,10 @@ fn of_traces(args: &Args) -> Result<(Report, Option<Source>), Failure> {
         all.iter().map(one).collect()
     };
     let paths: Vec<PathBuf> = args.sources.iter().map(PathBuf::from).collect();
-    let needs_all = args.report.is_some() || args.windows.is_some() || args.bounds;
+    let needs_all = args.report.is_some()
+        || args.windows.is_some()
+        || args.bounds
+        || super::queued::needs(args).0;
     let in_requests = match args.warmup {
         None => Some(0),
         Some(Warmup::Requests(requests)) => Some(requests),

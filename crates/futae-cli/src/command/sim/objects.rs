@@ -2,16 +2,38 @@
 
 use super::Args;
 use super::ask::{failure, hierarchies, say_facts, threads};
+use super::warmup::{Warmup, with_unit};
 use crate::failure::Failure;
 use crate::progress::Progress;
 use crate::save::print;
 use crate::table::{Table, count};
-use futae_sim::objects::{ObjectReport, ObjectRun, ObjectSimulation, simulate};
-use futae_sim::run::{Traces, ViewChoice};
+use futae_sim::objects::{Lives, ObjectReport, ObjectRun, ObjectSimulation, simulate};
+use futae_sim::run::{Reading, Traces, ViewChoice};
 use futae_trace::TraceOptions;
 use futae_units::Size;
 use std::fmt::Write;
 use std::path::Path;
+use std::str::FromStr;
+
+/// How long objects live, as it is said on a command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ttl(Lives);
+
+impl FromStr for Ttl {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "none" {
+            return Ok(Self(Lives::Ever));
+        }
+        let time = with_unit(text).map(|time| time.as_secs());
+        let seconds = time.filter(|&seconds| seconds > 0);
+        let lives = seconds.map(|seconds| Self(Lives::Seconds(seconds)));
+        lives.ok_or_else(|| {
+            format!("{text:?} is neither none nor a time of at least 1s (15min, 1h)")
+        })
+    }
+}
 
 /// Simulates and prints.
 pub fn run(args: &Args) -> Result<(), Failure> {
@@ -33,8 +55,10 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             return Err(Failure::usage(message));
         }
     };
+    let lives = args.ttl.map_or(Lives::Trace, |ttl| ttl.0);
     let options = TraceOptions {
         sizes: true,
+        lives: lives == Lives::Trace,
         ..args.trace.options()?
     };
     let view = match args.view.choice()? {
@@ -42,7 +66,13 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         chosen => chosen,
     };
     let progress = Progress::new("reading", args.json);
-    let traces = Traces::read(&[source.into()], &options, view, &mut |done| {
+    let reading = Reading {
+        keep_times: lives != Lives::Ever || args.warmup.is_some_and(Warmup::needs_times),
+        options: vec![options],
+        view,
+        ..Reading::default()
+    };
+    let traces = Traces::read_guests(&[source.into()], &reading, &mut |done| {
         progress.set(done);
     });
     let traces = traces.map_err(failure)?;
@@ -56,6 +86,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         size: level.size,
         policy: level.policy,
         admit_bytes_max,
+        lives,
         seed: args.seed,
         warmup_requests: warmup.unwrap_or(0),
         requests: args.requests,
@@ -78,7 +109,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
 
 fn csv(report: &ObjectReport) -> String {
     let mut text = "policy,capacity_bytes,requests,hits,misses,hit_ratio,requested_bytes,missed_bytes,byte_miss_ratio,admissions,\
-                    too_large,declined,evictions,evicted_bytes,resident_objects,resident_bytes,objects,footprint_bytes\n"
+                    too_large,declined,expired,evictions,evicted_bytes,resident_objects,resident_bytes,objects,footprint_bytes\n"
         .to_owned();
     let ratio = |ratio: Option<f64>| ratio.map_or_else(String::new, |ratio| ratio.to_string());
     for run in &report.runs {
@@ -90,7 +121,7 @@ fn csv(report: &ObjectReport) -> String {
         // Writing to a string cannot fail.
         let _ = writeln!(
             text,
-            "{policy},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}",
+            "{policy},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}",
             run.capacity_bytes,
             c.requests,
             c.hits,
@@ -102,6 +133,7 @@ fn csv(report: &ObjectReport) -> String {
             c.admissions,
             c.too_large,
             c.declined,
+            c.expired,
             c.evictions,
             c.evicted_bytes,
             run.resident_objects,
@@ -120,6 +152,7 @@ fn render(report: &ObjectReport, source: &str) -> String {
         "hits",
         "bytes missed",
         "too large",
+        "expired",
         "evicted",
         "at the end",
     ]);
@@ -134,6 +167,7 @@ fn render(report: &ObjectReport, source: &str) -> String {
             percent(run.hit_ratio),
             percent(run.byte_miss_ratio),
             count(run.counts.too_large),
+            count(run.counts.expired),
             count(run.counts.evictions),
             format!("{} objects", count(run.resident_objects)),
         ]
@@ -148,4 +182,18 @@ fn render(report: &ObjectReport, source: &str) -> String {
         report.seed,
         table.render()
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_to_live_is_a_time_or_none() {
+        assert_eq!("1h".parse(), Ok(Ttl(Lives::Seconds(3600))));
+        assert_eq!("none".parse(), Ok(Ttl(Lives::Ever)));
+        for bad in ["", "0s", "5", "-1s", "never"] {
+            assert!(bad.parse::<Ttl>().is_err(), "{bad}");
+        }
+    }
 }

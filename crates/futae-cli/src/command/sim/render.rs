@@ -1,6 +1,7 @@
 //! Results as tables for people.
 
 use crate::table::{Table, count, percent};
+use futae_sim::queueing::StationResult;
 use futae_sim::run::Ordered;
 use futae_sim::{Report, Run, WriteMode};
 
@@ -50,7 +51,7 @@ pub fn render(report: &Report, source: &str) -> String {
         text.push('\n');
         text.push_str(&writes(report));
     }
-    if let Some(times) = times(report) {
+    if let Some(times) = latencies(report).or_else(|| times(report)) {
         text.push('\n');
         text.push_str(&times);
     }
@@ -170,20 +171,25 @@ fn writes(report: &Report) -> String {
     table.render()
 }
 
+fn name_of(run: &Run) -> String {
+    let name = |level: &futae_sim::LevelResult| {
+        format!("{} of {}", level.policy, count(level.capacity_blocks))
+    };
+    let names: Vec<String> = run.levels.iter().map(name).collect();
+    names.join(", ")
+}
+
+fn us(seconds: Option<f64>) -> String {
+    seconds.map_or_else(|| "–".to_owned(), |seconds| format!("{:.2}", seconds * 1e6))
+}
+
 /// How long requests take, if that was asked for.
 fn times(report: &Report) -> Option<String> {
     let mut table = Table::new(["access time, us", "mean", "p50", "p90", "p99"]);
     for run in &report.runs {
         let times = run.access_times?;
-        let us = |seconds: Option<f64>| {
-            seconds.map_or_else(|| "–".to_owned(), |seconds| format!("{:.2}", seconds * 1e6))
-        };
-        let name = |level: &futae_sim::LevelResult| {
-            format!("{} of {}", level.policy, count(level.capacity_blocks))
-        };
-        let names: Vec<String> = run.levels.iter().map(name).collect();
         table.row([
-            names.join(", "),
+            name_of(run),
             us(times.mean_access_seconds),
             us(times.p50_access_seconds),
             us(times.p90_access_seconds),
@@ -191,6 +197,56 @@ fn times(report: &Report) -> Option<String> {
         ]);
     }
     Some(table.render())
+}
+
+/// The same of reads and writes apart, and how busy the link and the store were, where requests waited for each other.
+fn latencies(report: &Report) -> Option<String> {
+    let mut table = Table::new([
+        "access time, us",
+        "of",
+        "mean",
+        "p50",
+        "p90",
+        "p99",
+        "p99.9",
+        "link busy",
+        "store busy",
+    ]);
+    let mut notes = String::new();
+    for run in &report.runs {
+        let found = run.latencies.as_ref()?;
+        let busy = |station: Option<StationResult>| {
+            station.map_or_else(
+                || "–".to_owned(),
+                |it| format!("{:.1} %", it.utilisation * 100.0),
+            )
+        };
+        for (kind, times) in [("reads", &found.reads), ("writes", &found.writes)] {
+            if times.requests > 0 {
+                table.row([
+                    name_of(run),
+                    kind.to_owned(),
+                    us(times.mean_seconds),
+                    us(times.p50_seconds),
+                    us(times.p90_seconds),
+                    us(times.p99_seconds),
+                    us(times.p999_seconds),
+                    busy(found.link),
+                    busy(found.store),
+                ]);
+            }
+        }
+        // A tenth of the time is more than the last requests take by themselves.
+        if found.clients.is_none() && found.backlog_seconds > found.span_seconds / 10.0 {
+            notes.push_str(&format!(
+                "{}: more came than could be worked on; the last request ended {:.0} s after it came, and the times say how long \
+                 the trace is\n",
+                name_of(run),
+                found.backlog_seconds
+            ));
+        }
+    }
+    Some(table.render() + &notes)
 }
 
 fn add_run(table: &mut Table, run: &Run, several: bool) {

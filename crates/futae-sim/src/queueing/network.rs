@@ -1,0 +1,356 @@
+//! The queues, by events: a request comes to a place, waits for its turn, is worked on, and goes on.
+
+use super::model::{LatencyModel, Place, Service};
+use super::times::{Collected, Latencies, StationResult};
+use futae_policy::Prng;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// A place that works on a number of requests at a time.
+#[derive(Clone, Debug, Default)]
+pub struct Station {
+    width: Option<u32>,
+    /// When each of those that work will be done.
+    busy_until: BinaryHeap<Reverse<u64>>,
+    work_ns: u128,
+    wait_ns: u128,
+    pieces: u64,
+}
+
+impl Station {
+    /// One that works on this many at a time; on any number without one.
+    #[must_use]
+    pub fn new(width: Option<u32>) -> Self {
+        Self {
+            width,
+            ..Self::default()
+        }
+    }
+
+    /// Takes work that comes at `now`, no earlier than the work before it; when it is done.
+    fn take(&mut self, now: u64, ns: u64, is_counted: bool) -> u64 {
+        let Some(width) = self.width else {
+            return now + ns;
+        };
+        let begin = if self.busy_until.len() < width as usize {
+            now
+        } else {
+            self.busy_until
+                .pop()
+                .map_or(now, |Reverse(free)| free.max(now))
+        };
+        self.busy_until.push(Reverse(begin + ns));
+        if is_counted {
+            self.work_ns += u128::from(ns);
+            self.wait_ns += u128::from(begin - now);
+            self.pieces += 1;
+        }
+        begin + ns
+    }
+}
+
+/// What a request passes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// The guest that asks, from 0.
+    pub guest: u32,
+    /// The level that serves it, from 0; the number of levels stands for the store.
+    pub depth: u32,
+    /// Whether it is a write.
+    pub is_write: bool,
+}
+
+/// What a piece of work is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Purpose {
+    Read,
+    Write,
+    /// Nobody waits for it.
+    Background,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Job {
+    guest: u32,
+    /// Links still to pass.
+    next_link: u32,
+    last_link: u32,
+    /// The place after the links; none where the links are all.
+    depth: Option<u32>,
+    began: u64,
+    purpose: Purpose,
+    is_counted: bool,
+    /// Whether a client waits for it.
+    is_done: bool,
+}
+
+/// Caches, links and a store, with what waits for them.
+pub struct Network {
+    model: LatencyModel,
+    levels: u32,
+    /// By guest and boundary.
+    links: Vec<Station>,
+    /// By guest and level.
+    places: Vec<Station>,
+    store: Station,
+    prng: Prng,
+    /// What happens next: when, in which order of those at the same time, and to whom.
+    events: BinaryHeap<Reverse<(u64, u64, Job)>>,
+    order: u64,
+    /// When each client asks next, where there is a number of them.
+    clients: Option<(u32, BinaryHeap<Reverse<u64>>)>,
+    is_counting: bool,
+    first_ns: Option<u64>,
+    last_arrival_ns: u64,
+    last_end_ns: u64,
+    reads: Collected,
+    writes: Collected,
+}
+
+impl Network {
+    /// Empty queues, of this many guests and levels, at least one each. With `clients`, that many requests are under way at a
+    /// time, of all guests together; without, each comes when [`ask`](Self::ask) says.
+    #[must_use]
+    pub fn new(
+        model: LatencyModel,
+        guests: u32,
+        levels: u32,
+        clients: Option<u32>,
+        seed: u64,
+    ) -> Self {
+        let all = |count: u32, place: &Place| -> Vec<Station> {
+            (0..count).map(|_| Station::new(place.width)).collect()
+        };
+        let clients = clients.map(|count| {
+            let count = count.max(1);
+            (count, (0..count).map(|_| Reverse(0)).collect())
+        });
+        // The last level is one for all.
+        let places = (0..guests * levels).map(|at| match at % levels {
+            0 => Station::new(model.upper.width),
+            _ => Station::new(model.lower.width),
+        });
+        Self {
+            links: all(guests * levels.saturating_sub(1), &model.link),
+            places: places.collect(),
+            store: Station::new(model.store.width),
+            model,
+            levels,
+            prng: Prng::new(seed),
+            events: BinaryHeap::new(),
+            order: 0,
+            clients,
+            is_counting: false,
+            first_ns: None,
+            last_arrival_ns: 0,
+            last_end_ns: 0,
+            reads: Collected::new(),
+            writes: Collected::new(),
+        }
+    }
+
+    /// From now on requests are counted.
+    pub fn begin_counting(&mut self) {
+        self.is_counting = true;
+    }
+
+    /// When the next request comes: at `recorded`, in nanoseconds and no earlier than the one before it, or when a client is free.
+    /// Time goes on until then.
+    pub fn arrival(&mut self, recorded: u64) -> u64 {
+        if self.clients.is_none() {
+            self.run_until(recorded);
+            return recorded;
+        }
+        loop {
+            let free = self
+                .clients
+                .as_ref()
+                .and_then(|(_, free)| free.peek())
+                .map(|it| it.0);
+            match free {
+                // What ends before may free a client earlier.
+                Some(free) => {
+                    self.run_until(free);
+                    let earliest = self.clients.as_ref().and_then(|(_, free)| free.peek());
+                    if earliest.is_some_and(|it| it.0 == free) {
+                        if let Some((_, free)) = &mut self.clients {
+                            free.pop();
+                        }
+                        return free;
+                    }
+                }
+                None if self.step() => {}
+                None => return self.last_end_ns,
+            }
+        }
+    }
+
+    /// Sends a request that comes at `now`, which [`arrival`](Self::arrival) said.
+    pub fn ask(&mut self, now: u64, route: Route) {
+        let purpose = if route.is_write {
+            Purpose::Write
+        } else {
+            Purpose::Read
+        };
+        if self.is_counting {
+            self.first_ns.get_or_insert(now);
+            self.last_arrival_ns = now;
+        }
+        let job = Job {
+            guest: route.guest,
+            next_link: 0,
+            last_link: route.depth.min(self.levels - 1),
+            depth: Some(route.depth),
+            began: now,
+            purpose,
+            is_counted: self.is_counting,
+            is_done: false,
+        };
+        self.go_on(now, job);
+    }
+
+    /// A block crosses the boundary below level `above` of a guest, and nobody waits for it.
+    pub fn hand_down(&mut self, now: u64, guest: u32, above: u32) {
+        let job = Job {
+            guest,
+            next_link: above,
+            last_link: above + 1,
+            depth: None,
+            began: now,
+            purpose: Purpose::Background,
+            is_counted: self.is_counting,
+            is_done: false,
+        };
+        self.go_on(now, job);
+    }
+
+    /// The store reads or writes a block, and nobody waits for it.
+    pub fn use_store(&mut self, now: u64, is_write: bool) {
+        let service = self.store_service(is_write);
+        let ns = service.draw_ns(&mut self.prng);
+        self.store.take(now, ns, self.is_counting);
+    }
+
+    fn store_service(&self, is_write: bool) -> Service {
+        match self.model.store_write {
+            Some(service) if is_write => service,
+            _ => self.model.store.service,
+        }
+    }
+
+    /// Has the next place work on a job that comes there at `now`, or ends it.
+    fn go_on(&mut self, now: u64, mut job: Job) {
+        let end = if job.next_link < job.last_link {
+            let boundary = job.guest * (self.levels - 1) + job.next_link;
+            let ns = self.model.link.service.draw_ns(&mut self.prng);
+            job.next_link += 1;
+            self.links[boundary as usize].take(now, ns, job.is_counted)
+        } else if let Some(depth) = job.depth.take() {
+            job.is_done = true;
+            if depth >= self.levels {
+                let service = self.store_service(job.purpose == Purpose::Write);
+                let ns = service.draw_ns(&mut self.prng);
+                self.store.take(now, ns, job.is_counted)
+            } else {
+                let place = if depth == 0 {
+                    &self.model.upper
+                } else {
+                    &self.model.lower
+                };
+                let ns = place.service.draw_ns(&mut self.prng);
+                // All guests share the last level.
+                let guest = if depth + 1 == self.levels {
+                    0
+                } else {
+                    job.guest
+                };
+                self.places[(guest * self.levels + depth) as usize].take(now, ns, job.is_counted)
+            }
+        } else {
+            self.end(now, &job);
+            return;
+        };
+        self.order += 1;
+        self.events.push(Reverse((end, self.order, job)));
+    }
+
+    fn end(&mut self, now: u64, job: &Job) {
+        if !job.is_done {
+            return;
+        }
+        self.last_end_ns = self.last_end_ns.max(now);
+        if let Some((_, free)) = &mut self.clients {
+            free.push(Reverse(now));
+        }
+        if job.is_counted {
+            match job.purpose {
+                Purpose::Read => self.reads.add(now - job.began),
+                Purpose::Write => self.writes.add(now - job.began),
+                Purpose::Background => {}
+            }
+        }
+    }
+
+    /// Lets the next thing happen; whether there was one.
+    fn step(&mut self) -> bool {
+        let Some(Reverse((now, _, job))) = self.events.pop() else {
+            return false;
+        };
+        self.go_on(now, job);
+        true
+    }
+
+    fn run_until(&mut self, until: u64) {
+        while self.events.peek().is_some_and(|next| next.0.0 <= until) {
+            self.step();
+        }
+    }
+
+    /// Waits for everything, and says how long it took.
+    #[must_use]
+    pub fn finish(mut self) -> Latencies {
+        while self.step() {}
+        let mut all = Collected::new();
+        all.plus(&self.reads);
+        all.plus(&self.writes);
+        let first = self.first_ns.unwrap_or(0);
+        let span_ns = self.last_end_ns.saturating_sub(first);
+        let result = |stations: &[Station]| {
+            let width = stations.first()?.width?;
+            let (mut work, mut wait, mut pieces) = (0, 0, 0);
+            for station in stations {
+                work += station.work_ns;
+                wait += station.wait_ns;
+                pieces += station.pieces;
+            }
+            let able = span_ns as f64 * f64::from(width) * stations.len() as f64;
+            Some(StationResult {
+                width,
+                utilisation: if able > 0.0 {
+                    (work as f64 / able).min(1.0)
+                } else {
+                    0.0
+                },
+                mean_wait_seconds: wait as f64 / pieces.max(1) as f64 / 1e9,
+            })
+        };
+        Latencies {
+            arrivals: if self.clients.is_some() {
+                "closed"
+            } else {
+                "recorded"
+            },
+            clients: self.clients.as_ref().map(|(count, _)| *count),
+            all: all.times(),
+            reads: self.reads.times(),
+            writes: self.writes.times(),
+            link: result(&self.links),
+            store: result(std::slice::from_ref(&self.store)),
+            span_seconds: span_ns as f64 / 1e9,
+            backlog_seconds: self.last_end_ns.saturating_sub(self.last_arrival_ns) as f64 / 1e9,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
