@@ -14,7 +14,7 @@ help: ## this list
 
 demo: ## the two-level cache live on this machine, beside its prediction
 	@scripts/install-deps demo
-	$(CARGO) run --release --locked -p futae-cli --no-default-features --bin futae -- demo $(ARGS)
+	$(CARGO) run --profile demo --locked -p futae-cli --no-default-features --bin futae -- demo $(ARGS)
 
 # test-lanes runs the tests of test-crates and test-e2e as one, so that crates have the same features in all and are built once.
 test: ## every test, cheap ones first, then some fuzzing
