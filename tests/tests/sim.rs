@@ -107,3 +107,97 @@ fn a_trace_can_come_through_a_pipe() {
     assert_eq!(piped["runs"][0]["levels"], of_file["runs"][0]["levels"]);
     assert_eq!(piped["trace_digest"], of_file["trace_digest"]);
 }
+
+/// Three reads at the same time of a store that works on one at a time, a write that comes later, and a hit.
+#[test]
+fn requests_wait_for_each_other_as_the_trace_has_them_come() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("t.csv");
+    let lines = "time_us,kind,offset,length\n0,R,0,4096\n0,R,4096,4096\n0,R,8192,4096\n9000000,W,12288,4096\n\
+                 9500000,R,0,4096\n";
+    std::fs::write(&path, lines).expect("a trace");
+    let path = path.to_str().expect("a plain name");
+    let ask = |more: &[&str]| {
+        let sim = [
+            "sim",
+            path,
+            "--policy",
+            "lru",
+            "--sizes",
+            "8blocks",
+            "--json",
+            "--latency",
+        ];
+        let report = run_json(&[&sim[..], more].concat());
+        report["runs"][0]["latencies"].clone()
+    };
+    let model = "upper=1ms,store=1s*1,store-write=2s";
+    let recorded = ask(&[model]);
+    let near = |value: &Value, wanted: f64| {
+        let found = value.as_f64().expect("a number");
+        assert!(
+            (found / wanted - 1.0).abs() < 0.002,
+            "{found}, not {wanted}: {recorded}"
+        );
+    };
+    assert_eq!(recorded["arrivals"], "recorded");
+    assert_eq!(
+        (
+            &recorded["reads"]["requests"],
+            &recorded["writes"]["requests"]
+        ),
+        (&4.into(), &1.into())
+    );
+    near(
+        &recorded["reads"]["mean_seconds"],
+        (1.0 + 2.0 + 3.0 + 0.001) / 4.0,
+    );
+    near(&recorded["reads"]["max_seconds"], 3.0);
+    near(&recorded["writes"]["mean_seconds"], 2.0);
+    near(&recorded["span_seconds"], 11.0);
+    near(&recorded["store"]["utilisation"], 5.0 / 11.0);
+    near(&recorded["store"]["mean_wait_seconds"], 3.0 / 4.0);
+    let closed = ask(&[model, "--clients", "1"]);
+    assert_eq!(closed["store"]["mean_wait_seconds"], 0.0);
+    near(&closed["reads"]["max_seconds"], 1.0);
+    // Fixed times and no queue are told by the counts alone.
+    assert!(ask(&["upper=1ms,store=1s"]).is_null());
+    for (more, why) in [
+        (&["store=fast"][..], "PLACE=TIME*N"),
+        (&["store=1s*0"], "PLACE=TIME*N"),
+        (&["store=1s*1", "--clients", "0"], "--clients"),
+    ] {
+        let sim = [
+            "sim",
+            "uniform:1MiB",
+            "--policy",
+            "lru",
+            "--sizes",
+            "10%",
+            "--latency",
+        ];
+        let output = Command::new(binary())
+            .args(sim)
+            .args(more)
+            .output()
+            .expect("futae starts");
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && error.contains(why), "{error}");
+    }
+    let sim = [
+        "sim",
+        "uniform:1MiB",
+        "--policy",
+        "lru",
+        "--sizes",
+        "10%",
+        "--latency",
+        "store=1s*1",
+    ];
+    let output = Command::new(binary())
+        .args(sim)
+        .output()
+        .expect("futae starts");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(error.contains("--clients how many"), "{error}");
+}

@@ -121,6 +121,21 @@ fn results_are_drawn_with_their_values() {
     ]);
     let svg = fs::read_to_string(path("h.svg")).expect("a picture");
     assert_eq!(svg.matches("class=\"cell\"").count(), 6);
+    // Six hierarchies, of which the table and the JSON say memory and reads, and the line through the best.
+    does(&[
+        "plot",
+        "pareto",
+        &path("o/results.csv"),
+        "-o",
+        &path("p.svg"),
+    ]);
+    let svg = fs::read_to_string(path("p.svg")).expect("a picture");
+    assert_eq!(svg.matches("<path class=\"pt\"").count(), 6);
+    assert!(svg.contains("no run has less of both: "));
+    does(&["plot", "pareto", &path("sim.json"), "-o", &path("p.svg")]);
+    does(&["plot", "pareto", &path("sim.json"), "-o", &path("p.pdf")]);
+    let pdf = fs::read(path("p.pdf")).expect("a picture");
+    assert!(pdf.starts_with(b"%PDF-") && pdf.ends_with(b"%%EOF"));
     let none = futae(&["plot", "mrc", &path("o/results.csv"), "-o", &path("n.svg")])
         .output()
         .expect("futae starts");

@@ -111,6 +111,7 @@ impl Picture {
             Some("png") => Drawing::Png,
             #[cfg(feature = "pdf")]
             Some("pdf") => Drawing::Pdf,
+            #[cfg(not(all(feature = "pdf", feature = "png")))]
             Some(ending @ ("png" | "pdf")) => {
                 let name = ending.to_uppercase();
                 let message =

@@ -2,7 +2,7 @@
 
 mod far;
 
-use far::Far;
+pub(crate) use far::Far;
 use futae_policy::VolumeId;
 use futae_policy::structures::prefetch;
 
@@ -12,7 +12,8 @@ use futae_policy::structures::prefetch;
 /// processor's cache. So small block numbers of the first volume, which is what most traces have,
 /// index a plain array; all others are in a hash table, from which they move to the array once
 /// they fill at least an eighth of it. Block numbers that are all multiples of a power of two are
-/// divided by it first: the array is indexed by the block's bits, rotated.
+/// divided by it first: the array is indexed by the block's bits, rotated. Where names of blocks begin high up, as numbers of
+/// keys that are hashes do, the array begins there.
 ///
 /// The memory is at most 16 MiB, as far as it is touched, and 64 bytes a distinct block.
 pub struct Numbering {
@@ -21,6 +22,10 @@ pub struct Numbering {
     far: Far,
     /// How far the bits are rotated; none before the first blocks were seen.
     turn: Option<u32>,
+    /// The block with which the array begins.
+    origin: u64,
+    /// Where numbers of hashed keys begin.
+    keyed: u64,
     used: u32,
 }
 
@@ -40,12 +45,23 @@ impl Default for Numbering {
             near: vec![0; NEAR_START],
             far: Far::default(),
             turn: None,
+            origin: 0,
+            keyed: u64::MAX,
             used: 0,
         }
     }
 }
 
 impl Numbering {
+    /// Numbers for blocks of which those from `keyed` on are numbered densely. If most of the first ones are, the array is for
+    /// them.
+    pub fn keyed_from(keyed: u64) -> Self {
+        Self {
+            keyed,
+            ..Self::default()
+        }
+    }
+
     /// How many blocks have a number.
     pub fn count(&self) -> u32 {
         self.used
@@ -54,9 +70,8 @@ impl Numbering {
     /// Has memory bring what is known of these blocks of the first volume, without waiting for it.
     #[inline]
     pub fn prefetch(&self, blocks: &[u64]) {
-        let turn = self.turn.unwrap_or(0);
         for &block in blocks {
-            prefetch(&self.near, block.rotate_right(turn) as usize);
+            prefetch(&self.near, self.turned(block) as usize);
         }
     }
 
@@ -75,20 +90,37 @@ impl Numbering {
             Some(turn) => turn,
             None => self.choose_turn(blocks),
         };
-        if !self.far.is_empty() {
-            self.far.warm(volumes, blocks);
-        }
+        let origin = self.origin;
         // All that is known is fetched before any of it is looked at: these reads do not wait for
         // each other, nor does a wrong guess about one throw away those after it.
-        let mut known = [0; BATCH];
+        let (mut known, mut places) = ([0; BATCH], [0; BATCH]);
         for (volumes, blocks) in volumes.chunks(BATCH).zip(blocks.chunks(BATCH)) {
+            let has_far = !self.far.is_empty();
+            if has_far {
+                let all = places.iter_mut().zip(volumes).zip(blocks);
+                for ((place, &volume), &block) in all {
+                    *place = self.far.approach(volume, block);
+                }
+            }
             for ((at, known), &block) in known.iter_mut().enumerate().zip(blocks) {
-                let place = self.near.get(block.rotate_right(turn) as usize);
+                let turned = block.wrapping_sub(origin).rotate_right(turn);
+                let place = self.near.get(turned as usize);
                 *known = place.copied().unwrap_or(0);
                 meanwhile(at);
             }
             let known = &mut known[..blocks.len()];
-            let volume_bits = volumes.iter().fold(0, |bits, volume| bits | volume.0);
+            let mut volume_bits = volumes.iter().fold(0, |bits, volume| bits | volume.0);
+            if has_far {
+                let all = known.iter_mut().zip(&places).zip(volumes).zip(blocks);
+                for (((known, &place), &volume), &block) in all {
+                    if *known == 0 || volume.0 != 0 {
+                        let found = self.far.get_from(place, volume, block);
+                        *known = found.map_or(0, |number| number + 1);
+                    }
+                }
+                // What is known now is known of its own volume.
+                volume_bits = 0;
+            }
             let few = known.chunks_mut(FEW).zip(volumes.chunks(FEW));
             for ((known, volumes), blocks) in few.zip(blocks.chunks(FEW)) {
                 let are_known = known.iter().fold(true, |are, &known| are & (known != 0));
@@ -98,7 +130,7 @@ impl Numbering {
                 }
                 let accesses = known.iter_mut().zip(volumes).zip(blocks);
                 for ((known, &volume), &block) in accesses {
-                    *known = if *known != 0 && volume.0 == 0 {
+                    *known = if *known != 0 && (volume.0 == 0 || has_far) {
                         *known - 1
                     } else {
                         self.number_slowly(volume, block)?
@@ -120,14 +152,22 @@ impl Numbering {
 
     #[cold]
     fn choose_turn(&mut self, blocks: &[u64]) -> u32 {
-        let bits = blocks.iter().fold(0, |bits, block| bits | block);
+        let keyed = blocks.iter().filter(|&&block| block >= self.keyed).count();
+        if keyed > blocks.len() / 2 {
+            self.origin = self.keyed;
+        }
+        let from_origin = blocks.iter().filter(|&&block| block >= self.origin);
+        let bits = from_origin.fold(0, |bits, block| bits | (block - self.origin));
         let turn = if bits == 0 { 0 } else { bits.trailing_zeros() };
         self.turn = Some(turn);
         turn
     }
 
+    #[inline]
     fn turned(&self, block: u64) -> u64 {
-        block.rotate_right(self.turn.unwrap_or(0))
+        block
+            .wrapping_sub(self.origin)
+            .rotate_right(self.turn.unwrap_or(0))
     }
 
     #[inline(never)]

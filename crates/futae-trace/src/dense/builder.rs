@@ -1,6 +1,7 @@
 //! Numbers the blocks of a trace while it is read.
 
 use super::{DenseTrace, SECTOR_BYTES, View, access};
+use crate::format::KEYED_BYTES;
 use crate::numbering::{self, Numbering};
 use crate::{Request, RequestKind, RequestReader, TraceError, TraceErrorKind};
 use futae_policy::VolumeId;
@@ -44,7 +45,7 @@ impl Builder {
         Self {
             block: (bytes, shift),
             start,
-            numbering: Numbering::default(),
+            numbering: Numbering::keyed_from(KEYED_BYTES / bytes),
             volumes: [VolumeId(0); BATCH],
             blocks: [0; BATCH],
             marks: 0,

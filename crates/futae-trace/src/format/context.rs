@@ -2,6 +2,7 @@
 
 use super::TraceErrorKind;
 use crate::dense::SECTOR_BYTES;
+use crate::numbering::{BATCH, Far};
 use crate::{Request, RequestKind};
 use futae_policy::VolumeId;
 use hashbrown::HashMap;
@@ -12,7 +13,7 @@ use std::slice::ChunksExact;
 /// The longest request that is believed.
 pub const REQUEST_BYTES_MAX: u64 = 1 << 30;
 /// Where the blocks of hashed keys begin.
-const KEYED_BYTES: u64 = 1 << 62;
+pub const KEYED_BYTES: u64 = 1 << 62;
 /// Bytes from one sized object to the next, so that no two overlap however they are cut into blocks.
 const OBJECT_BYTES: u64 = 1 << 32;
 /// The longest name of a volume.
@@ -28,7 +29,7 @@ pub struct Context {
     numbers: HashMap<String, u16>,
     volumes: Vec<String>,
     last: u16,
-    hashed: HashMap<u64, u64>,
+    hashed: Far,
     /// Numbers of objects by the hash of their names.
     named: HashMap<u128, u64>,
     /// The time to live that each request so far said, in seconds, 0 for none; only if they are kept.
@@ -54,7 +55,7 @@ impl Context {
             numbers: HashMap::new(),
             volumes: Vec::new(),
             last: 0,
-            hashed: HashMap::new(),
+            hashed: Far::default(),
             named: HashMap::new(),
             lives: None,
         }
@@ -257,7 +258,19 @@ impl Context {
         if self.unit_bytes > REQUEST_BYTES_MAX {
             return None;
         }
-        starts.extend(keys.map(|key| self.offset_bytes(key) / SECTOR_BYTES));
+        let before = starts.len();
+        starts.extend(keys);
+        for few in starts[before..].chunks_mut(BATCH) {
+            // Their places in memory are asked for together.
+            if few.iter().any(|&key| key >= self.keys) {
+                for &key in few.iter() {
+                    self.hashed.approach(VolumeId(0), key);
+                }
+            }
+            for key in few {
+                *key = self.offset_bytes(*key) / SECTOR_BYTES;
+            }
+        }
         Some(self.unit_bytes)
     }
 
@@ -273,9 +286,15 @@ impl Context {
         block.wrapping_mul(self.unit_bytes)
     }
 
-    #[cold]
+    #[inline]
     fn hashed(&mut self, key: u64) -> u64 {
-        let next = self.keys + self.hashed.len() as u64;
-        *self.hashed.entry(key).or_insert(next)
+        let volume = VolumeId(0);
+        let number = self.hashed.get(volume, key).unwrap_or_else(|| {
+            // A simulation has fewer blocks than there are numbers here.
+            let next = self.hashed.len().min(u32::MAX as usize - 1) as u32;
+            self.hashed.add(volume, key, next);
+            next
+        });
+        self.keys + u64::from(number)
     }
 }

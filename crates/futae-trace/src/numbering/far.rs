@@ -1,6 +1,7 @@
 //! A hash table from blocks to numbers.
 
 use futae_policy::VolumeId;
+use futae_policy::structures::prefetch;
 
 /// Open addressing, an entry of 16 bytes, and so one cache miss where a general table has two.
 /// Nothing is ever removed.
@@ -61,20 +62,25 @@ impl Far {
         taken.map(|entry| (entry.volume, entry.block, entry.number))
     }
 
-    /// Brings the entries where the search for these blocks begins into the processor's cache.
-    /// These reads do not wait for each other, as those of one search after another do.
-    pub fn warm(&self, volumes: &[VolumeId], blocks: &[u64]) {
-        let mut touched = 0;
-        for (&volume, &block) in volumes.iter().zip(blocks) {
-            touched ^= self.entries[self.start(volume, block)].number;
-        }
-        std::hint::black_box(touched);
+    /// Where the search for a block begins. Its entry is asked of memory, without waiting for it: many such reads do not wait
+    /// for each other, as those of one search after another do.
+    #[inline]
+    pub fn approach(&self, volume: VolumeId, block: u64) -> usize {
+        let place = self.start(volume, block);
+        prefetch(&self.entries, place);
+        place
+    }
+
+    /// The block's number, if it has one, by the place that [`approach`](Self::approach) said.
+    #[inline]
+    pub fn get_from(&self, place: usize, volume: VolumeId, block: u64) -> Option<u32> {
+        let number = self.entries[self.find_from(place, volume, block)].number;
+        (number != NONE).then_some(number)
     }
 
     /// The block's number, if it has one.
     pub fn get(&self, volume: VolumeId, block: u64) -> Option<u32> {
-        let number = self.entries[self.find(volume, block)].number;
-        (number != NONE).then_some(number)
+        self.get_from(self.start(volume, block), volume, block)
     }
 
     /// Adds a block that is not in the table.
@@ -104,7 +110,11 @@ impl Far {
     /// Where the block is, or where it would be.
     #[inline]
     fn find(&self, volume: VolumeId, block: u64) -> usize {
-        let mut place = self.start(volume, block);
+        self.find_from(self.start(volume, block), volume, block)
+    }
+
+    #[inline]
+    fn find_from(&self, mut place: usize, volume: VolumeId, block: u64) -> usize {
         loop {
             let entry = &self.entries[place];
             if entry.number == NONE || (entry.block == block && entry.volume == volume) {
