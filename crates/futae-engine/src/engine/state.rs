@@ -89,6 +89,8 @@ pub struct State {
     pub recording: Option<Box<Recording>>,
     /// Who holds the blocks, if it is somebody else.
     pub elsewhere: Option<Elsewhere>,
+    /// Whether a policy that decides by the order of hits is told of them in an order that is made up.
+    pub approximates_order: bool,
 }
 
 impl State {
@@ -145,6 +147,7 @@ impl State {
             remarks_logged: 0,
             recording: None,
             elsewhere: None,
+            approximates_order: false,
         })
     }
 
@@ -345,7 +348,7 @@ impl State {
             self.loads.give_up(victim.block);
         }
         if self.is_dirty(victim.block) {
-            return self.evict(victim);
+            return self.evict(victim.block, victim.slot);
         }
         let has_data = frame == Frame::Ready || self.on_eviction == OnEviction::Notice;
         if !has_data || self.on_eviction == OnEviction::None {

@@ -2,7 +2,7 @@
 
 use super::{Args, Plan, Tell, failure};
 use crate::failure::Failure;
-use futae_engine::Engine;
+use futae_engine::{Engine, WriteBackOptions};
 use futae_guest::{Mount, MountError, MountOptions, ShownFile, TreeMount, TreeOptions};
 use futae_policy::{Kind, Trait};
 use futae_units::Size;
@@ -14,6 +14,9 @@ const PAGE_BYTES: u64 = 4096;
 /// What watching the page cache may take: this share of the cache.
 const WATCH_SHARE: u64 = 16;
 
+/// How much of the cache may be dirty where the kernel holds the pages: this process holds dirty data, too, beside them.
+const KERNEL_DIRTY_MAX: f64 = 0.05;
+
 /// `--residency`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Residency {
@@ -22,6 +25,25 @@ pub enum Residency {
     Futae,
     /// In the kernel's page cache of the mount.
     Kernel,
+}
+
+/// `--hit-order`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum HitOrder {
+    /// Only policies that do not need it.
+    #[default]
+    Exact,
+    /// Hits between two misses are taken as evenly spread.
+    Approximate,
+}
+
+impl HitOrder {
+    /// Tells the cache.
+    pub fn set(self, engine: &Engine) {
+        if self == Self::Approximate {
+            engine.approximate_hit_order();
+        }
+    }
 }
 
 impl Residency {
@@ -42,18 +64,33 @@ impl Residency {
         }
     }
 
+    /// How written blocks are kept where nothing else is said.
+    pub fn write_back(self) -> WriteBackOptions {
+        let mut options = WriteBackOptions::default();
+        if self == Self::Kernel {
+            options.dirty_max = KERNEL_DIRTY_MAX;
+        }
+        options
+    }
+
     /// Whether the other options fit to it.
     pub fn check(self, args: &Args, plan: &Plan) -> Result<(), Failure> {
+        let approximates = args.hit_order == HitOrder::Approximate;
+        if self == Self::Futae && approximates {
+            return Err(Failure::usage(
+                "--hit-order approximate is for --residency kernel; this process sees the order of all hits",
+            ));
+        }
         if self == Self::Futae {
             return Ok(());
         }
         let policy = &plan.cache.policy;
-        if !policy.takes_marks() {
+        if !policy.takes_counts() && !approximates {
             return Err(Failure::usage(format!(
                 "--residency kernel: policy {policy} decides by the order of hits, and the kernel tells only which pages were hit; \
-                 choose {}, or leave out --residency kernel; around another policy one of these has to be inside, as in \
-                 directory(sieve)",
-                Kind::names_with(Trait::TakesMarks)
+                 choose {}, or --hit-order approximate, or leave out --residency kernel; around another policy one of these has to be \
+                 inside, as in directory(sieve)",
+                Kind::names_with_any(&[Trait::TakesMarks, Trait::TakesCounts])
             )));
         }
         if plan.cache.block_bytes != PAGE_BYTES {
@@ -63,17 +100,12 @@ impl Residency {
         }
         let refused = [
             (args.kernel_cache, "--kernel-cache"),
-            (args.writes.writes_back(), "--write-mode write-back"),
             (args.state.is_asked(), "--state"),
             (plan.join_reads_bytes > 0, "--join-reads"),
             (args.hand_down == Tell::Demote, "--hand-down demote"),
         ];
         match refused.iter().find(|(is_asked, _)| *is_asked) {
             None => Ok(()),
-            Some((_, "--write-mode write-back")) => Err(Failure::usage(
-                "--write-mode write-back does not go with --residency kernel: this process holds no data, so a write is in the store \
-                 before it is answered; leave out one of them",
-            )),
             Some((_, option)) => Err(Failure::usage(format!(
                 "{option} does not go with --residency kernel, where the data is in the kernel's page cache; leave out one of them"
             ))),
