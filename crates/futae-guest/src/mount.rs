@@ -150,6 +150,7 @@ impl Mount {
             files: names.zip(files.iter().cloned()).collect(),
             epoch: SystemTime::now(),
             kernel_cache: options.kernel_cache || keeper.is_some(),
+            keeper: keeper.clone(),
             access: options.access,
             negotiated: Arc::clone(&answer),
             begins: Beginning::Device,
@@ -173,6 +174,10 @@ impl Mount {
             // What nobody asked for would be a page that the policy has decided on.
             set_readahead(&mountpoint, NO_READAHEAD_KIB);
             let root = std::fs::metadata(&mountpoint)?;
+            // The kernel is given pages only of files that it knows.
+            for file in shown {
+                std::fs::metadata(mountpoint.join(&file.name))?;
+            }
             keeper.start(engine, notifier, &root)
         });
         let keeping = keeping.transpose().map_err(refused)?;

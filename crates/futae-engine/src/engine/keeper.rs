@@ -86,6 +86,9 @@ pub struct KeeperStatus {
     pub invalidated: u64,
     /// Pages that wait to be taken out.
     pub waiting: u64,
+    /// Pages that nobody had read and that the kernel was given.
+    #[serde(default)]
+    pub stored: u64,
     /// Resident pages that the kernel gave up by itself.
     #[serde(default)]
     pub reclaimed: u64,

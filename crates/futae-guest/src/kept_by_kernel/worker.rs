@@ -23,6 +23,8 @@ const DIFFERENCE_PAGES: u64 = 64;
 const SOONER: u64 = 10;
 /// How the thread is scheduled beside others.
 const NICE: i32 = -10;
+/// Pages that the kernel is given before the cache hears of it.
+const PUT_PAGES: usize = 64;
 /// Pages that are looked at together.
 const LOOKED_AT_PAGES: usize = 4096;
 
@@ -94,6 +96,7 @@ impl Worker {
                 waits.fetch_sub(1, SeqCst);
             }
             self.give_up(queue.unwatched);
+            self.put_unread();
             let unwanted = self.still_unwanted(queue.unwanted);
             let given_up = self.give_up(unwanted);
             self.keeper.invalidated.fetch_add(given_up, Relaxed);
@@ -114,7 +117,8 @@ impl Worker {
             waited.unwrap_or_else(PoisonError::into_inner).0
         };
         let hurries = |queue: &Queue| {
-            queue.has_ended || !queue.stale.is_empty() || !queue.unwatched.is_empty()
+            let is_any = !queue.stale.is_empty() || !queue.unwatched.is_empty();
+            queue.has_ended || is_any || !queue.unread.is_empty()
         };
         let mut queue = keeper.queue();
         if queue.unwanted.is_empty() && !hurries(&queue) {
@@ -126,7 +130,47 @@ impl Worker {
         if queue.has_ended {
             return None;
         }
-        Some(std::mem::take(&mut *queue))
+        // Pages that nobody has read stay in the queue until it is their turn.
+        Some(Queue {
+            unwanted: std::mem::take(&mut queue.unwanted),
+            unwatched: std::mem::take(&mut queue.unwatched),
+            stale: std::mem::take(&mut queue.stale),
+            ..Queue::default()
+        })
+    }
+
+    /// Gives the kernel pages that nobody has read, and that the cache still wants.
+    fn put_unread(&self) {
+        let mut held = Vec::new();
+        let begin = || self.keeper.queue().unread.begin();
+        while let Some((page, data)) = begin() {
+            let block = self.keeper.files().block(page);
+            let is_wanted = block.is_some_and(|block| {
+                let mut unwanted = vec![block];
+                self.engine.retain_unwanted(&mut unwanted);
+                unwanted.is_empty()
+            });
+            let (inode, index) = page;
+            if is_wanted && !self.keeper.is_present(page) {
+                let offset = index * PAGE_BYTES;
+                // Of a file that the kernel does not know it takes none, nor after the end of the mount.
+                let _ = self
+                    .notifier
+                    .store(INodeNo(inode), offset, data.as_slice());
+                let is_there = self.keeper.is_present(page);
+                self.keeper.stored.fetch_add(is_there.into(), Relaxed);
+            }
+            let opens = self.keeper.queue().unread.end();
+            opens.into_iter().for_each(|go_on| go_on());
+            if self.keeper.is_present(page) {
+                held.extend(block);
+            }
+            if held.len() >= PUT_PAGES {
+                self.engine.hold(&std::mem::take(&mut held));
+            }
+        }
+        // What was not put is read when somebody asks for it. More may be loaded now.
+        self.engine.hold(&held);
     }
 
     /// Those of the pages that are there, and that the cache still does not want.
@@ -248,6 +292,18 @@ impl Worker {
                 from = last + 1;
             }
         }
+        absent.retain(|&page| !keeper.is_present(page));
+        // What nobody has read yet need not be there.
+        let mut given: Vec<BlockId> = {
+            let files = keeper.files();
+            let given = absent.iter().filter_map(|&page| files.block(page));
+            given.collect()
+        };
+        engine.retain_given(&mut given);
+        let mut absent: Vec<Page> = {
+            let files = keeper.files();
+            given.iter().filter_map(|&block| files.page(block)).collect()
+        };
         absent.retain(|&page| !keeper.is_present(page));
         let unwanted = self.unknown(present);
         let is_suspect = |page: &&Page| self.suspects.contains(page);
