@@ -84,11 +84,11 @@ fn fits(spec: &PolicySpec, engine: &Engine, terms: &PolicyTerms<'_>) -> Result<(
     if let (true, Some(why)) = (spec.counts_requests(), terms.no_requests) {
         return Err(format!("it counts requests of applications, and {why}"));
     }
-    if engine.is_kept_elsewhere() && !spec.takes_marks() {
+    if !engine.can_hear_for(spec) {
         return Err(format!(
             "it decides by the order of hits, and the kernel, which holds the blocks here, tells only which pages were hit; \
-             choose {}",
-            Kind::names_with(Trait::TakesMarks)
+             choose {}, or mount with --hit-order approximate",
+            Kind::names_with_any(&[Trait::TakesMarks, Trait::TakesCounts])
         ));
     }
     let volumes = engine.volume_count();

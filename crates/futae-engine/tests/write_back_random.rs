@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Answer, BLOCK, Forger, Setup, setup_writing, take};
+use common::{Answer, BLOCK, Careless, Forger, Setup, setup_writing, take};
 use futae_engine::{ClientId, IoBuf, OnEviction, Operation, WriteBackOptions};
 use futae_policy::Prng;
 use std::time::{Duration, Instant};
@@ -251,13 +251,30 @@ fn demote_back(setup: &Setup, model: &Model, client: ClientId, sequence: u64, pr
     setup.start(client, sequence, Operation::Demote { offset, data });
 }
 
-fn run(policy: &str, slots: u32, on_eviction: OnEviction, dirty_max: f64, seed: u64) -> u64 {
+/// Who has the data of resident blocks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Held {
+    InFrames,
+    Elsewhere,
+}
+
+fn run(
+    policy: &str,
+    (slots, on_eviction): (u32, OnEviction),
+    dirty_max: f64,
+    seed: u64,
+    held: Held,
+) -> u64 {
     let how = WriteBackOptions {
         dirty_max,
         dirty_age_max: Duration::ZERO,
     };
     let setup = setup_writing(BLOCK, policy, slots, BLOCKS * BLOCK, on_eviction, Some(how));
     setup.store.set(|inside| inside.bytes.fill(0));
+    if held == Held::Elsewhere {
+        let careless = Careless::new(&[setup.volume], BLOCKS, seed);
+        setup.engine.keep_elsewhere(careless);
+    }
     if let few @ 1.. = seed % 4 {
         // Long requests take several steps, and other work comes between them.
         setup.engine.set_step_blocks(few);
@@ -351,9 +368,25 @@ fn reads_see_the_last_write_and_a_crash_loses_nothing_flushed() {
         ] {
             for seed in 0..4 {
                 let seed = seed * 1000 + u64::from(slots);
-                written += run(policy, slots, on_eviction, dirty_max, seed);
+                let sizes = (slots, on_eviction);
+                written += run(policy, sizes, dirty_max, seed, Held::InFrames);
             }
         }
     }
     assert!(written > 1000, "only {written} blocks were written back");
+}
+
+#[test]
+fn the_same_is_true_where_somebody_else_holds_the_blocks() {
+    let mut written = 0;
+    for policy in ["sieve", "fix", "cost", "s3-fifo", "lru"] {
+        for (slots, dirty_max) in [(1, 1.0), (3, 0.4), (12, 0.2), (30, 0.6)] {
+            for seed in 0..4 {
+                let seed = seed * 1000 + u64::from(slots);
+                let sizes = (slots, OnEviction::None);
+                written += run(policy, sizes, dirty_max, seed, Held::Elsewhere);
+            }
+        }
+    }
+    assert!(written > 500, "only {written} blocks were written back");
 }

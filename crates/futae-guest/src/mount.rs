@@ -112,6 +112,16 @@ impl Mount {
         Watch::load(pages_of(&files)).map_err(|error| format!("{error:#}"))
     }
 
+    /// The same, and has pages copied as they leave, to be handed down with their data.
+    ///
+    /// # Errors
+    ///
+    /// As [`watch`](Self::watch), or the kernel does not let its memory be read.
+    pub fn watch_copying(engine: &Engine, shown: &[ShownFile]) -> Result<Watch, String> {
+        let files = file_pages(engine, shown);
+        Watch::load_copying(pages_of(&files)).map_err(|error| format!("{error:#}"))
+    }
+
     /// Bytes of memory that [`watch`](Self::watch) takes.
     #[must_use]
     pub fn watch_bytes(engine: &Engine, shown: &[ShownFile]) -> u64 {
@@ -150,6 +160,7 @@ impl Mount {
             files: names.zip(files.iter().cloned()).collect(),
             epoch: SystemTime::now(),
             kernel_cache: options.kernel_cache || keeper.is_some(),
+            keeper: keeper.clone(),
             access: options.access,
             negotiated: Arc::clone(&answer),
             begins: Beginning::Device,
@@ -173,6 +184,10 @@ impl Mount {
             // What nobody asked for would be a page that the policy has decided on.
             set_readahead(&mountpoint, NO_READAHEAD_KIB);
             let root = std::fs::metadata(&mountpoint)?;
+            // The kernel is given pages only of files that it knows.
+            for file in shown {
+                std::fs::metadata(mountpoint.join(&file.name))?;
+            }
             keeper.start(engine, notifier, &root)
         });
         let keeping = keeping.transpose().map_err(refused)?;

@@ -1,6 +1,7 @@
 //! The file system: a root directory and in it a file for each volume.
 
-use crate::file::VolumeFile;
+use crate::file::{VolumeFile, flush_all};
+use crate::kept_by_kernel::KernelKeeper;
 use crate::negotiated::{Negotiated, Transport};
 use crate::ring::{Answer, Beginning, Served, Write};
 use crate::split_reads::longest_request_bytes;
@@ -51,6 +52,8 @@ pub(crate) struct VolumeDirectory {
     pub(crate) epoch: SystemTime,
     /// Whether the kernel's page cache may hold the file.
     pub(crate) kernel_cache: bool,
+    /// Who keeps pages of them in the kernel's page cache, if the policy decides on these.
+    pub(crate) keeper: Option<Arc<KernelKeeper>>,
     /// Who may open the files, besides the user that mounts.
     pub(crate) access: Option<FileAccess>,
     pub(crate) negotiated: Arc<OnceLock<Negotiated>>,
@@ -142,17 +145,6 @@ fn settle(reply: ReplyEmpty) -> impl FnOnce(Result<(), Errno>) + Send + 'static 
     move |result| match result {
         Ok(()) => reply.ok(),
         Err(errno) => reply.error(errno),
-    }
-}
-
-/// Flushes one file after the other, until one fails.
-fn flush_all(mut files: impl Iterator<Item = Arc<VolumeFile>> + Send + 'static, reply: ReplyEmpty) {
-    match files.next() {
-        None => reply.ok(),
-        Some(file) => file.flush(move |result| match result {
-            Ok(()) => flush_all(files, reply),
-            Err(errno) => reply.error(errno),
-        }),
     }
 }
 
@@ -312,7 +304,28 @@ impl Filesystem for VolumeDirectory {
             FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES
         };
         how.set(FopenFlags::FOPEN_NOFLUSH, !writes);
-        reply.opened(if writes { WRITABLE } else { READABLE }, how);
+        match &self.keeper {
+            Some(keeper) if writes => {
+                keeper.begin_writing(inode.0, move || reply.opened(WRITABLE, how));
+            }
+            _ => reply.opened(if writes { WRITABLE } else { READABLE }, how),
+        }
+    }
+
+    fn release(
+        &self,
+        _request: &Request,
+        inode: INodeNo,
+        handle: FileHandle,
+        _flags: OpenFlags,
+        _lock_owner: Option<LockOwner>,
+        _flush: bool,
+        reply: ReplyEmpty,
+    ) {
+        if let Some(keeper) = self.keeper.as_ref().filter(|_| handle == WRITABLE) {
+            keeper.end_writing(inode.0);
+        }
+        reply.ok();
     }
 
     fn read(
@@ -420,7 +433,7 @@ impl Filesystem for VolumeDirectory {
             .iter()
             .map(|(_, file)| Arc::clone(file))
             .collect();
-        flush_all(files.into_iter(), reply);
+        flush_all(files.into_iter(), settle(reply));
     }
 
     fn statfs(&self, _request: &Request, _inode: INodeNo, reply: ReplyStatfs) {

@@ -45,8 +45,8 @@ macro_rules! registered {
             opt = "opt" [NeedsFuture],
             lirs = "lirs" [Candidate, Advised],
             w_tinylfu = "w-tinylfu" [Candidate, RehearsedFirst, Advised],
-            lfu_history = "lfu-history" [CountsRequests, MayPrefill],
-            constant = "const" [ChoosesByNumber, NeedsVolumeSize],
+            lfu_history = "lfu-history" [CountsRequests, MayPrefill, TakesCounts],
+            constant = "const" [ChoosesByNumber, NeedsVolumeSize, TakesMarks],
             directory = "directory" [Protects, TakesMarks],
             fifo_second_chance = "fifo-second-chance" [TakesMarks],
             cost = "cost" [WeighsClasses, TakesMarks],
@@ -163,9 +163,15 @@ impl Kind {
     /// The names of the policies that have a trait, for messages: `a` or `a or b`.
     #[must_use]
     pub fn names_with(wanted: Trait) -> String {
+        Self::names_with_any(&[wanted])
+    }
+
+    /// The names of the policies that have one of the traits, as a sentence lists them.
+    #[must_use]
+    pub fn names_with_any(wanted: &[Trait]) -> String {
         let having = Self::ALL
             .iter()
-            .filter(|kind| kind.traits().contains(&wanted));
+            .filter(|kind| kind.traits().iter().any(|has| wanted.contains(has)));
         let names: Vec<_> = having.map(|kind| kind.name()).collect();
         names.join(" or ")
     }

@@ -36,6 +36,9 @@ pub enum Trait {
     Advised,
     /// Decides alike in whatever order hits come between two misses, and whether or not it hears of each at once.
     TakesMarks,
+    /// Counts the hits of its last accesses: of hits that it hears of together, their order makes a difference only while some of them
+    /// are older than what it counts.
+    TakesCounts,
     /// Decides without the number of slots, so the blocks may differ in size, and any number of them be resident.
     AnySize,
     /// Keeps blocks of protected files; its parameter `max_protected` bounds how many.
@@ -84,14 +87,25 @@ impl PolicySpec {
     /// was hit are enough.
     #[must_use]
     pub fn takes_marks(&self) -> bool {
+        self.takes_hits_as(&[Trait::TakesMarks])
+    }
+
+    /// Whether counts of what was hit between two misses are enough for this policy and those inside it.
+    #[must_use]
+    pub fn takes_counts(&self) -> bool {
+        self.takes_hits_as(&[Trait::TakesMarks, Trait::TakesCounts])
+    }
+
+    fn takes_hits_as(&self, ways: &[Trait]) -> bool {
         let inside = |argument: &Argument| match argument {
-            Argument::Inner(inner) => Some(inner.takes_marks()),
+            Argument::Inner(inner) => Some(inner.takes_hits_as(ways)),
             Argument::Named(..) => None,
         };
         let inside: Vec<bool> = self.arguments.iter().filter_map(inside).collect();
         // Without another one inside, its blocks are ordered by lru.
         let is_plain = inside.is_empty() && self.has_itself(Trait::Protects);
-        self.has_itself(Trait::TakesMarks) && !is_plain && inside.iter().all(|&takes| takes)
+        let takes = ways.iter().any(|&way| self.has_itself(way));
+        takes && !is_plain && inside.iter().all(|&takes| takes)
     }
 
     /// Whether blocks may differ in size under this policy, which then has no other inside.
@@ -268,6 +282,11 @@ mod tests {
         }
         assert!(!spec("directory").takes_marks() && !spec("directory(lru)").takes_marks());
         assert!(!spec("cost(inner=lru)").takes_marks() && spec("directory(cost)").takes_marks());
+        let counts = |text: &str| (spec(text).takes_marks(), spec(text).takes_counts());
+        assert_eq!(counts("lfu-history"), (false, true));
+        assert_eq!(counts("directory(lfu-history)"), (false, true));
+        assert_eq!(counts("const"), (true, true));
+        assert_eq!(counts("directory(lru)"), (false, false));
     }
 
     /// A policy is blind to the future unless the registry says that it needs it: with and without

@@ -26,7 +26,7 @@ use futae_log::LogArgs;
 use futae_policy::{PolicySpec, Shape, Trait};
 use futae_units::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, Size, parse_block_bytes};
 use open::Tell;
-use residency::Residency;
+use residency::{HitOrder, Residency};
 use serde_json::{Value, json};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -93,8 +93,13 @@ pub struct Args {
     /// policy that does not depend on the order of hits
     #[arg(long, value_name = "WHERE", default_value = "futae")]
     residency: Residency,
+    /// With --residency kernel, which tells how often a page was hit since the last miss, but not in which order: accept only
+    /// policies for which that is enough (exact), or any policy, for which hits between two misses are taken as evenly spread over
+    /// that time (approximate)
+    #[arg(long, value_name = "HOW", default_value = "exact")]
+    hit_order: HitOrder,
     /// Count adjacent reads as one access to a block, up to SIZE: the kernel splits long requests of applications.
-    /// 0 counts each read [default: 1MiB for lfu-history, which counts requests, otherwise 0]
+    /// 0 counts each read [default: 1MiB for lfu-history, which counts requests, but 0 with --residency kernel; otherwise 0]
     #[arg(long, value_name = "SIZE")]
     join_reads: Option<String>,
     /// Threads that take requests from the kernel
@@ -151,6 +156,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     check_mountpoint(&args.mountpoint)?;
     if is_tree {
         let engine = new_engine(&plan.cache)?;
+        args.hit_order.set(&engine);
         return tree::run(args, &plan, &engine, &mut signals);
     }
     let (stores, on_eviction) = open::open(args, &plan.volumes, plan.cache.block_bytes)?;
@@ -159,6 +165,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         ..plan.cache
     };
     let engine = new_engine(&cache)?;
+    args.hit_order.set(&engine);
     engine.name_classes(&plan.classes.0);
     let mut shown = Vec::new();
     for (spec, store) in plan.volumes.iter().zip(stores) {
@@ -173,7 +180,10 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     }
     // Before the first request can come.
     let (mut state, warm_blocks) = args.state.recall(&engine, &plan.volumes).unzip();
-    engine.begin_loading();
+    // The kernel is given pages that nobody has read once it is watched.
+    if args.residency == Residency::Futae {
+        engine.begin_loading();
+    }
     let options = MountOptions {
         mountpoint: args.mountpoint.clone(),
         source: args.source(),
@@ -184,7 +194,10 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         access: plan.access,
     };
     let joins = options.join_reads_bytes > 0;
-    let (mount, residency) = args.residency.start(&engine, &shown, &options)?;
+    let (mount, residency) = args
+        .residency
+        .start(&engine, &shown, &options, on_eviction)?;
+    engine.begin_loading();
     let names: Vec<String> = shown.into_iter().map(|file| file.name).collect();
     let observing = {
         let look = orders::looking(&engine, names.clone());
@@ -301,7 +314,9 @@ impl Plan {
             seed: args.seed,
             on_eviction: OnEviction::None,
             decision_log: args.decision_log.clone(),
-            write_back: args.writes.options(block_bytes)?,
+            write_back: args
+                .writes
+                .options_or(block_bytes, args.residency.write_back())?,
         };
         let control = args.control.as_deref().map(orders::socket_path);
         Ok(Self {
@@ -356,7 +371,8 @@ fn access(text: &str) -> Result<FileAccess, Failure> {
 /// The longest request that the application is taken to make.
 fn join_reads_bytes(args: &Args, policy: &PolicySpec) -> Result<u64, Failure> {
     let Some(text) = &args.join_reads else {
-        let counts = policy.counts_requests();
+        // The kernel shows pages.
+        let counts = policy.counts_requests() && args.residency == Residency::Futae;
         return Ok(if counts { JOIN_READS_BYTES } else { 0 });
     };
     match text.parse() {

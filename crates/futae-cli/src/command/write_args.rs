@@ -14,7 +14,8 @@ pub(super) struct WriteArgs {
     /// the data; FLUSH and FUA bring it to the store, as on a disk
     #[arg(long, value_name = "MODE", default_value_t)]
     pub write_mode: WriteMode,
-    /// Maximum share of the cache that is dirty (not yet written to the store), e.g. 20% or 0.2 [default: 20%]
+    /// Maximum share of the cache that is dirty (not yet written to the store), e.g. 20% or 0.2 [default: 20%; 5% for a mount
+    /// with --residency kernel, which keeps dirty data beside the page cache]
     #[arg(long, value_name = "SHARE")]
     dirty_max: Option<String>,
     /// Maximum time until dirty data is written to the store, e.g. 30s or 500ms [default: 30s]
@@ -30,6 +31,15 @@ impl WriteArgs {
 
     /// How written blocks are kept, if they are.
     pub fn options(&self, block_bytes: u64) -> Result<Option<WriteBackOptions>, Failure> {
+        self.options_or(block_bytes, WriteBackOptions::default())
+    }
+
+    /// The same with `options` where nothing else is said.
+    pub fn options_or(
+        &self,
+        block_bytes: u64,
+        mut options: WriteBackOptions,
+    ) -> Result<Option<WriteBackOptions>, Failure> {
         if !self.writes_back() {
             let given = [
                 (self.dirty_max.is_some(), "--dirty-max"),
@@ -50,7 +60,6 @@ impl WriteArgs {
                 Size::Bytes(block_bytes_max)
             )));
         }
-        let mut options = WriteBackOptions::default();
         if let Some(text) = &self.dirty_max {
             options.dirty_max = share(text).ok_or_else(|| {
                 Failure::usage(format!(

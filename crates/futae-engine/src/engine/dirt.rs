@@ -2,7 +2,7 @@
 //!
 //! Every write has a stamp. A block that is dirty holds writes that nobody carries to the store
 //! yet, or that a write-back under way carries, or both; it is clean when neither is left. Its
-//! data is in its frame, or, if it was evicted, kept here until the store has it.
+//! data is in its frame, or, if it was evicted or the cache uses no frames, kept here until the store has it.
 
 use crate::{IoBuf, IoError, Request};
 use hashbrown::HashMap;
@@ -28,7 +28,9 @@ struct Dirty {
     carried: Option<u64>,
     /// Became too old while it was being carried.
     overdue: bool,
-    /// Its data, once it has no slot.
+    /// Lost its slot.
+    is_evicted: bool,
+    /// Its data, once it has no slot, or from its first write on where the cache uses no frames.
     evicted_data: Option<IoBuf>,
     /// Whether the level below is to be told of its eviction, and under which generation of its
     /// store the data came.
@@ -110,7 +112,7 @@ impl Dirt {
         self.blocks.len() as u64
     }
 
-    /// Dirty blocks without a slot.
+    /// Dirty blocks whose data is here.
     pub fn evicted_dirty(&self) -> u64 {
         self.evicted_dirty
     }
@@ -155,7 +157,7 @@ impl Dirt {
         self.order.range(range).take(most).copied().collect()
     }
 
-    /// The data of a dirty block without a slot.
+    /// The data of a dirty block that is in no frame.
     pub fn evicted_data(&self, index: u64) -> Option<&IoBuf> {
         self.blocks.get(&index)?.evicted_data.as_ref()
     }
@@ -195,9 +197,33 @@ impl Dirt {
         };
         self.evicted_dirty += u64::from(dirty.evicted_data.is_none());
         dirty.evicted_data = Some(data);
+        self.lose_slot(index, evicted_under);
+    }
+
+    /// A dirty block whose data is here has lost its slot.
+    pub fn lose_slot(&mut self, index: u64, evicted_under: Option<u64>) {
+        let Some(dirty) = self.blocks.get_mut(&index) else {
+            return;
+        };
+        dirty.is_evicted = true;
         dirty.evicted_under = evicted_under;
         if self.waiting.contains(&index) {
             self.due.insert(index);
+        }
+    }
+
+    /// The data of a dirty block that has no frame, made by `new` if there is none yet.
+    pub fn hold(&mut self, index: u64, new: impl FnOnce() -> IoBuf) -> Option<&mut IoBuf> {
+        let dirty = self.blocks.get_mut(&index)?;
+        self.evicted_dirty += u64::from(dirty.evicted_data.is_none());
+        Some(dirty.evicted_data.get_or_insert_with(new))
+    }
+
+    /// A dirty block whose data is here has a slot again.
+    pub fn regain_slot(&mut self, index: u64) {
+        if let Some(dirty) = self.blocks.get_mut(&index) {
+            dirty.is_evicted = false;
+            dirty.evicted_under = None;
         }
     }
 
@@ -205,6 +231,7 @@ impl Dirt {
     pub fn adopt(&mut self, index: u64) -> Option<IoBuf> {
         let dirty = self.blocks.get_mut(&index)?;
         let data = dirty.evicted_data.take()?;
+        dirty.is_evicted = false;
         dirty.evicted_under = None;
         self.evicted_dirty -= 1;
         Some(data)
@@ -352,7 +379,7 @@ impl Dirt {
         }
         self.waiting.insert(index);
         let is_urgent = after.is_some_and(|stamp| stamp <= self.urgent);
-        if is_urgent || dirty.overdue || dirty.evicted_data.is_some() {
+        if is_urgent || dirty.overdue || dirty.is_evicted {
             self.due.insert(index);
         }
         Some((Change { before, after }, None))

@@ -237,10 +237,9 @@ impl State {
             return;
         }
         let block = BlockId::new(span.volume, old / self.block_bytes);
-        if self.elsewhere.is_some() {
-            return; // Its holder sees to that.
-        }
-        if let Some(slot) = self.level.find(block) {
+        let slot = self.level.find(block);
+        // Where the block is held elsewhere, its holder sees to that.
+        if let Some(slot) = slot.filter(|_| self.elsewhere.is_none()) {
             self.arena.frame_mut(slot)[inside..].fill(0);
         } else if let Some(evicted_data) = self
             .dirt_mut(block.volume())

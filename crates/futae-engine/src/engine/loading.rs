@@ -22,7 +22,7 @@ impl State {
     /// Goes on loading, and asks the policy what it wants loaded once nothing is left to load. It
     /// is decided at once, as in the simulator; the data follow.
     pub fn preload(&mut self, effects: &mut Effects) {
-        while !self.loads.are_held() {
+        while !self.loads.are_held() && !self.is_unwatched() {
             if !self.loads.are_none() {
                 self.load_on(effects);
             }
@@ -61,6 +61,9 @@ impl State {
     /// A block has got a slot, and its data is to be loaded in the background.
     pub fn load_later(&mut self, block: BlockId, slot: Slot) {
         self.frames.set(slot, Frame::Loading);
+        if !self.may_put(block) {
+            return;
+        }
         let most = 2 * self.level.capacity() as usize;
         let (level, frames) = (&self.level, &self.frames);
         let is_loading =
@@ -78,7 +81,7 @@ impl State {
 
     fn load_whole(&mut self, effects: &mut Effects) {
         let mut started = Vec::new();
-        while self.loads.may_fetch(self.loads_max()) {
+        while self.loads.may_fetch(self.loads_max()) && self.has_room_to_put() {
             let (level, frames) = (&self.level, &self.frames);
             let is_loading =
                 |block, slot| level.find(block) == Some(slot) && frames.get(slot) == Frame::Loading;

@@ -49,6 +49,9 @@ impl State {
         let old = self.level.change_policy(built, policy.handover_kind());
         self.steps.count(u64::from(self.level.resident()));
         self.policy = policy.clone();
+        if let Some(elsewhere) = &mut self.elsewhere {
+            elsewhere.spreads = !policy.takes_marks();
+        }
         self.remarks_logged = 0;
         self.weighed = None;
         self.weigh(self.world.now());

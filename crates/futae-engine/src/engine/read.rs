@@ -269,6 +269,12 @@ impl State {
     ) {
         for (block, slot) in &flight.targets {
             let to = self.block_span(*block);
+            if self.elsewhere.is_some() {
+                let mut data = IoBuf::new(to.length as usize);
+                span.copy(buffer.as_slice(), &to, data.as_mut_slice());
+                self.put_elsewhere((*block, *slot), data, !flight.readers.is_empty());
+                continue;
+            }
             span.copy(buffer.as_slice(), &to, self.arena.frame_mut(*slot));
             self.frames.set(*slot, Frame::Ready);
             self.generations.landed(*slot, flight.generation);
@@ -342,6 +348,12 @@ impl State {
 }
 
 impl Reading {
+    /// Takes what is wanted of a block whose data is here.
+    pub fn copy(&mut self, of: &Span, data: &IoBuf) {
+        let to = self.span;
+        of.copy(data.as_slice(), &to, self.bytes());
+    }
+
     /// What is put together.
     fn bytes(&mut self) -> &mut [u8] {
         let length = self.span.length as usize;

@@ -25,7 +25,7 @@ use crate::request::HandedDown;
 use crate::{ClientId, IoBuf, IoError, IoErrorKind, Operation, Request, SetupError, Store};
 use futae_policy::{
     Access, AccessKind, BlockId, Class, Departure, HashIndex, Level, Outcome, Policy, PolicySpec,
-    Shape, Slot, Victim, VolumeId,
+    Shape, Victim, VolumeId,
 };
 use slab::Slab;
 use std::sync::Arc;
@@ -89,6 +89,8 @@ pub struct State {
     pub recording: Option<Box<Recording>>,
     /// Who holds the blocks, if it is somebody else.
     pub elsewhere: Option<Elsewhere>,
+    /// Whether a policy that decides by the order of hits is told of them in an order that is made up.
+    pub approximates_order: bool,
 }
 
 impl State {
@@ -145,6 +147,7 @@ impl State {
             remarks_logged: 0,
             recording: None,
             elsewhere: None,
+            approximates_order: false,
         })
     }
 
@@ -345,7 +348,14 @@ impl State {
             self.loads.give_up(victim.block);
         }
         if self.is_dirty(victim.block) {
-            return self.evict(victim);
+            return self.evict(victim.block, victim.slot);
+        }
+        if self.elsewhere.is_some() {
+            // What nobody has read yet the cache below still has.
+            if frame == Frame::Ready {
+                self.see_off_elsewhere(victim.block, effects);
+            }
+            return;
         }
         let has_data = frame == Frame::Ready || self.on_eviction == OnEviction::Notice;
         if !has_data || self.on_eviction == OnEviction::None {
@@ -388,29 +398,6 @@ impl State {
         self.level.note_sent_down(kind);
         let sequence = self.next_sequence();
         effects.send_down(store, sequence, span.offset, what);
-    }
-
-    /// The level above was given a resident block, or has said that it evicted it.
-    #[inline]
-    fn note_holder(&mut self, slot: Slot, block: BlockId, kind: AccessKind) {
-        let is_held = match kind {
-            // What is held elsewhere is held once.
-            AccessKind::Read | AccessKind::Write => self.elsewhere.is_none(),
-            AccessKind::Demotion | AccessKind::Notice => false,
-            AccessKind::Preload => return,
-        };
-        if self.frames.set_held_above(slot, is_held) != is_held {
-            let count = &mut self.volumes[usize::from(block.volume().0)].held_above_blocks;
-            *count = count.wrapping_add_signed(if is_held { 1 } else { -1 });
-        }
-    }
-
-    /// A block loses its slot: it is not held twice any more.
-    pub fn release(&mut self, slot: Slot, block: BlockId) {
-        self.arena.unseal(slot);
-        if self.frames.set_held_above(slot, false) {
-            self.volumes[usize::from(block.volume().0)].held_above_blocks -= 1;
-        }
     }
 
     /// A block has got a slot, or has lost it.

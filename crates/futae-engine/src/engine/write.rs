@@ -9,7 +9,7 @@ use super::rest::{Deciding, Ending, Rest};
 use super::state::State;
 use super::verify::Macs;
 use crate::{IoBuf, IoError, Operation, Request, StoreOperation};
-use futae_policy::{AccessKind, BlockId, Outcome};
+use futae_policy::{AccessKind, BlockId, Class, Outcome};
 
 impl State {
     /// A write, trim or zeroing of `span`. It waits for reads and writes under way on its blocks.
@@ -125,7 +125,7 @@ impl State {
                 continue;
             }
             if self.elsewhere.is_some() {
-                self.offer_elsewhere(block, AccessKind::Write, effects);
+                self.offer_elsewhere(block, AccessKind::Write, Class::NORMAL, effects);
                 continue;
             }
             if let Outcome::Admitted { slot, .. } = self.offer(block, AccessKind::Write, effects) {

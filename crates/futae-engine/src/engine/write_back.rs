@@ -23,7 +23,7 @@ use super::options::OnEviction;
 use super::rest::Rest;
 use super::state::State;
 use crate::{IoBuf, Request};
-use futae_policy::{BlockId, Class, Slot, Victim, VolumeId};
+use futae_policy::{BlockId, Class, Slot, VolumeId};
 use std::time::Instant;
 
 impl State {
@@ -128,23 +128,31 @@ impl State {
     }
 
     /// A dirty block has lost its slot: its data stays beside the cache until the store has it.
-    pub fn evict(&mut self, victim: &Victim) {
+    pub fn evict(&mut self, block: BlockId, slot: Slot) {
+        let evicted_under = self.on_eviction != OnEviction::None;
+        let evicted_under = evicted_under.then(|| self.generations.of(slot));
+        if self.elsewhere.is_some() {
+            let dirt = self.dirt_mut(block.volume());
+            return dirt.lose_slot(block.index(), evicted_under);
+        }
         // The last block of a volume that grows may be a longer one by then.
-        let length = if self.volumes[usize::from(victim.block.volume().0)].grows {
+        let length = if self.volumes[usize::from(block.volume().0)].grows {
             self.block_bytes as usize
         } else {
-            self.block_span(victim.block).length as usize
+            self.block_span(block).length as usize
         };
-        let data = IoBuf::copy_of(&self.arena.frame(victim.slot)[..length]);
-        let evicted_under = self.on_eviction != OnEviction::None;
-        let evicted_under = evicted_under.then(|| self.generations.of(victim.slot));
-        let dirt = self.dirt_mut(victim.block.volume());
-        dirt.evict(victim.block.index(), data, evicted_under);
+        let data = IoBuf::copy_of(&self.arena.frame(slot)[..length]);
+        let dirt = self.dirt_mut(block.volume());
+        dirt.evict(block.index(), data, evicted_under);
     }
 
     /// A block has got a slot; whether its data was beside the cache, and now is in the frame.
     pub fn adopt(&mut self, block: BlockId, slot: Slot) -> bool {
         if !self.writes_back() {
+            return false;
+        }
+        if self.elsewhere.is_some() {
+            self.dirt_mut(block.volume()).regain_slot(block.index());
             return false;
         }
         let Some(data) = self.dirt_mut(block.volume()).adopt(block.index()) else {
@@ -223,12 +231,13 @@ impl State {
                 let block = BlockId::new(VolumeId(at as u16), index);
                 let slot = self.level.find(block);
                 assert_eq!(
-                    slot.is_none(),
+                    slot.is_none() || self.elsewhere.is_some(),
                     self.evicted_data(block).is_some(),
                     "data of {block:?}"
                 );
                 if let Some(slot) = slot {
-                    assert_eq!(self.frames.get(slot), Frame::Ready, "dirty without data");
+                    let is_here = self.frames.get(slot) == Frame::Ready;
+                    assert!(is_here || self.elsewhere.is_some(), "dirty without data");
                     assert!(self.level.class_in(slot).has(Class::DIRTY), "not marked");
                 }
             }

@@ -7,10 +7,10 @@
 )]
 
 use futae_engine::{
-    Engine, EngineOptions, HandedDown, IoBuf, IoError, OnEviction, OnRefusal, Operation, Request,
-    Store, Verification, WriteBackOptions,
+    Engine, EngineOptions, HandedDown, IoBuf, IoError, Keeper, KeeperStatus, News, OnEviction,
+    OnRefusal, Operation, Request, Store, Verification, WriteBackOptions,
 };
-use futae_policy::{Class, Prng, VolumeId};
+use futae_policy::{BlockId, Class, Prng, VolumeId};
 pub use futae_testkit::manual_store::{BLOCK, ManualStore, broken, initial};
 use std::sync::{Arc, Mutex};
 
@@ -172,5 +172,52 @@ impl Forger {
         let status = setup.engine.status().handed_down;
         assert_eq!(status.handed_down_wrong, 0, "{status:?}");
         status
+    }
+}
+
+/// Somebody who holds the blocks in the cache's place, and uses and loses them at random.
+pub struct Careless {
+    prng: Mutex<Prng>,
+    volumes: Vec<VolumeId>,
+    blocks: u64,
+}
+
+impl Careless {
+    /// Who holds blocks of these volumes below this number.
+    pub fn new(volumes: &[VolumeId], blocks: u64, seed: u64) -> Arc<Self> {
+        Arc::new(Self {
+            prng: Mutex::new(Prng::new(seed)),
+            volumes: volumes.to_vec(),
+            blocks,
+        })
+    }
+}
+
+impl Keeper for Careless {
+    fn is_watching(&self) -> bool {
+        true
+    }
+    fn news(&self, news: &mut News) {
+        let mut prng = self.prng.lock().expect("whole");
+        let mut some = |most: u64| -> Vec<BlockId> {
+            let one = |prng: &mut Prng| {
+                let volume = self.volumes[prng.below(self.volumes.len() as u64) as usize];
+                BlockId::new(volume, prng.below(self.blocks))
+            };
+            (0..prng.below(most)).map(|_| one(&mut prng)).collect()
+        };
+        news.left.extend(some(2));
+        news.used
+            .extend(some(4).into_iter().map(|block| (block, 2)));
+    }
+    fn holds(&self, _block: BlockId) -> bool {
+        false
+    }
+    fn let_go(&self, _block: BlockId) {}
+    fn takes(&self, _block: BlockId) -> bool {
+        self.prng.lock().expect("whole").below(2) == 0
+    }
+    fn status(&self) -> KeeperStatus {
+        KeeperStatus::default()
     }
 }

@@ -1,6 +1,6 @@
 //! Files that are written back, but for what makes them grow.
 
-use crate::common::{self, ManualStore, take};
+use crate::common::{self, Careless, ManualStore, take};
 use crate::lower::{CLIENT, add, append, now, read, start, step, writing_back};
 use futae_engine::{Engine, Operation};
 use futae_policy::{Prng, VolumeId};
@@ -176,9 +176,22 @@ impl Drop for Releaser {
 
 #[test]
 fn files_that_are_written_back_are_equal_to_plain_arrays_under_every_policy() {
-    for policy in ["lru", "fix", "arc", "cost", "s3-fifo"] {
+    equal_to_arrays(&["lru", "fix", "arc", "cost", "s3-fifo"], false);
+}
+
+#[test]
+fn they_are_where_somebody_else_holds_the_blocks() {
+    equal_to_arrays(&["sieve", "fix", "s3-fifo", "lfu-history(review=2)"], true);
+}
+
+fn equal_to_arrays(policies: &[&str], is_elsewhere: bool) {
+    for &policy in policies {
         for slots in [2, 5, 12, 40] {
             let engine = writing_back(policy, slots, Duration::from_millis(2));
+            if is_elsewhere {
+                let volumes: Vec<_> = (0..3).map(VolumeId).collect();
+                engine.keep_elsewhere(Careless::new(&volumes, 20, slots.into()));
+            }
             engine.set_step_blocks(if slots == 40 { 1024 } else { 2 });
             let mut dice = Prng::new(slots.into());
             let lowers: Vec<_> = (0..3).map(|_| ManualStore::growing(Vec::new())).collect();

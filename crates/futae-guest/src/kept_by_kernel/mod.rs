@@ -4,10 +4,12 @@
 //! | file | holds |
 //! | --- | --- |
 //! | `files.rs` | which file is which volume |
+//! | `unread.rs` | pages that nobody has read, which the kernel is given, and who may write to their files |
 //! | `worker.rs` | the thread that gives pages up and compares |
 //! | `whole.rs` | a file of a tree, whose pages are all given up when it was changed past the mount |
 
 mod files;
+mod unread;
 mod whole;
 mod worker;
 
@@ -16,7 +18,7 @@ pub(crate) use worker::Running;
 
 use files::{Files, Page};
 use fuser::{INodeNo, Notifier};
-use futae_engine::{Engine, Keeper, KeeperStatus, News};
+use futae_engine::{Engine, IoBuf, Keeper, KeeperStatus, News};
 use futae_page_cache::{Event, Watch};
 use futae_policy::{BlockId, VolumeId};
 use std::fs::Metadata;
@@ -26,11 +28,11 @@ use std::sync::{
     Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
 };
 use std::time::Duration;
+use unread::Unread;
 
 /// How often what the kernel holds is looked at where nothing asks for it; before the count of a page's reads overflows.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
-/// Pages are given up together: those of so long a time, or this many, or this share of what is resident. A page that was declined is
-/// with its reader by then.
+/// Pages are given up together: those of so long a time, or this many, or this share of what is resident.
 const BATCH_INTERVAL: Duration = Duration::from_millis(1);
 const BATCH_PAGES: std::ops::RangeInclusive<usize> = 8..=256;
 const BATCH_SHARE: u64 = 128;
@@ -56,6 +58,9 @@ pub(crate) struct KernelKeeper {
     wake: Condvar,
     batch: AtomicUsize,
     invalidated: AtomicU64,
+    stored: AtomicU64,
+    /// Pages whose readers have not had them yet, which are given up after that.
+    held_back: AtomicUsize,
 }
 
 /// What waits to be given up.
@@ -67,6 +72,8 @@ struct Queue {
     unwatched: Vec<Page>,
     /// Files of which nothing is true any more, by inode number, and how many of these are still to be done for the file.
     stale: Vec<(u64, Arc<AtomicU64>)>,
+    /// Pages that the kernel is to be given.
+    unread: Unread,
     has_ended: bool,
 }
 
@@ -95,7 +102,28 @@ impl KernelKeeper {
             wake: Condvar::new(),
             batch: AtomicUsize::new(*BATCH_PAGES.start()),
             invalidated: AtomicU64::new(0),
+            stored: AtomicU64::new(0),
+            held_back: AtomicUsize::new(0),
         }
+    }
+
+    /// Whether pages may be put into the kernel that nobody has read. Of trees none are: a file may be cut by its path, and by others
+    /// below, with nobody having it open for writing.
+    fn puts_pages(&self) -> bool {
+        self.blocks_max.is_none()
+    }
+
+    /// Somebody is about to open a file for writing: `go_on` lets him, once the kernel is given no page of it any more.
+    pub(crate) fn begin_writing(&self, inode: u64, go_on: impl FnOnce() + Send + 'static) {
+        let is_free = self.queue().unread.begin_writing(inode, Box::new(go_on));
+        if let Some(go_on) = is_free {
+            go_on();
+        }
+    }
+
+    /// One of those that have a file open for writing has closed it.
+    pub(crate) fn end_writing(&self, inode: u64) {
+        self.queue().unread.end_writing(inode);
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
@@ -177,12 +205,33 @@ impl Keeper for KernelKeeper {
         }
     }
 
+    fn takes(&self, block: BlockId) -> bool {
+        let page = self.files().page(block);
+        self.puts_pages() && page.is_some_and(|(inode, _)| self.queue().unread.takes(inode))
+    }
+
+    fn has_room(&self) -> bool {
+        self.queue().unread.has_room()
+    }
+
+    fn put(&self, block: BlockId, data: IoBuf) {
+        let page = self.files().page(block);
+        if let Some(page) = page.filter(|_| self.puts_pages()) {
+            self.queue().unread.put(page, data);
+            self.wake.notify_one();
+        }
+    }
+
     fn status(&self) -> KeeperStatus {
         let queue = self.queue();
         KeeperStatus {
             pages: self.watch.present_pages(),
             invalidated: self.invalidated.load(Relaxed),
-            waiting: (queue.unwanted.len() + queue.unwatched.len() + queue.stale.len()) as u64,
+            waiting: (queue.unwanted.len()
+                + queue.unwatched.len()
+                + queue.stale.len()
+                + self.held_back.load(Relaxed)) as u64,
+            stored: self.stored.load(Relaxed),
             reclaimed: 0,
         }
     }

@@ -2,7 +2,7 @@
 
 use super::{BATCH_INTERVAL, BATCH_PAGES, BATCH_SHARE, KernelKeeper, LOOK_INTERVAL, Page, Queue};
 use fuser::{INodeNo, Notifier};
-use futae_engine::Engine;
+use futae_engine::{Engine, IoBuf};
 use futae_page_cache::PAGE_BYTES;
 use futae_policy::BlockId;
 use std::collections::HashSet;
@@ -21,8 +21,14 @@ const COMPARE_INTERVAL_MIN: Duration = Duration::from_secs(1);
 /// Where the numbers differ by more than this many pages, the next time comes this many times sooner: some pages are always on their way.
 const DIFFERENCE_PAGES: u64 = 64;
 const SOONER: u64 = 10;
+/// A page that was declined is given up when its reader has it, but not later than this: nobody may want what the kernel has read ahead.
+const READER_TIMEOUT: Duration = Duration::from_millis(50);
 /// How the thread is scheduled beside others.
 const NICE: i32 = -10;
+/// Pages that are handed down at a time.
+const LEFT_PAGES: usize = 256;
+/// Pages that the kernel is given before the cache hears of it.
+const PUT_PAGES: usize = 64;
 /// Pages that are looked at together.
 const LOOKED_AT_PAGES: usize = 4096;
 
@@ -46,6 +52,7 @@ impl Running {
             unsaid: 0,
             lost: 0,
             suspects: HashSet::new(),
+            held_back: Vec::new(),
         };
         let thread = thread::Builder::new().name("futae-pages".into());
         let thread = Some(thread.spawn(move || worker.run())?);
@@ -82,6 +89,8 @@ struct Worker {
     lost: u64,
     /// Pages that only one of both had when they were last compared.
     suspects: HashSet<Page>,
+    /// Pages whose readers have not had them yet, and until when that is waited for.
+    held_back: Vec<(Page, Instant)>,
 }
 
 impl Worker {
@@ -94,9 +103,11 @@ impl Worker {
                 waits.fetch_sub(1, SeqCst);
             }
             self.give_up(queue.unwatched);
+            self.put_unread();
             let unwanted = self.still_unwanted(queue.unwanted);
             let given_up = self.give_up(unwanted);
             self.keeper.invalidated.fetch_add(given_up, Relaxed);
+            self.hand_down();
             self.engine.hear();
             let share = self.engine.resident_blocks() / BATCH_SHARE;
             let share = (share as usize).clamp(*BATCH_PAGES.start(), *BATCH_PAGES.end());
@@ -114,11 +125,20 @@ impl Worker {
             waited.unwrap_or_else(PoisonError::into_inner).0
         };
         let hurries = |queue: &Queue| {
-            queue.has_ended || !queue.stale.is_empty() || !queue.unwatched.is_empty()
+            let is_any = !queue.stale.is_empty() || !queue.unwatched.is_empty();
+            queue.has_ended || is_any || !queue.unread.is_empty()
         };
         let mut queue = keeper.queue();
         if queue.unwanted.is_empty() && !hurries(&queue) {
-            queue = wait(queue, LOOK_INTERVAL);
+            let is_any = !self.held_back.is_empty();
+            queue = wait(
+                queue,
+                if is_any {
+                    BATCH_INTERVAL
+                } else {
+                    LOOK_INTERVAL
+                },
+            );
         }
         if (1..keeper.batch.load(Relaxed)).contains(&queue.unwanted.len()) && !hurries(&queue) {
             queue = wait(queue, BATCH_INTERVAL);
@@ -126,14 +146,91 @@ impl Worker {
         if queue.has_ended {
             return None;
         }
-        Some(std::mem::take(&mut *queue))
+        // Pages that nobody has read stay in the queue until it is their turn.
+        Some(Queue {
+            unwanted: std::mem::take(&mut queue.unwanted),
+            unwatched: std::mem::take(&mut queue.unwatched),
+            stale: std::mem::take(&mut queue.stale),
+            ..Queue::default()
+        })
     }
 
-    /// Those of the pages that are there, and that the cache still does not want.
-    fn still_unwanted(&self, pages: Vec<Page>) -> Vec<Page> {
-        let mut pages = self.unknown(pages);
-        pages.retain(|&page| self.keeper.is_present(page));
-        pages
+    /// Gives the kernel pages that nobody has read, and that the cache still wants.
+    fn put_unread(&self) {
+        let mut held = Vec::new();
+        let begin = || self.keeper.queue().unread.begin();
+        while let Some((page, data)) = begin() {
+            let block = self.keeper.files().block(page);
+            let is_wanted = block.is_some_and(|block| {
+                let mut unwanted = vec![block];
+                self.engine.retain_unwanted(&mut unwanted);
+                unwanted.is_empty()
+            });
+            let (inode, index) = page;
+            if is_wanted && !self.keeper.is_present(page) {
+                let offset = index * PAGE_BYTES;
+                // Of a file that the kernel does not know it takes none, nor after the end of the mount.
+                let _ = self.notifier.store(INodeNo(inode), offset, data.as_slice());
+                let is_there = self.keeper.is_present(page);
+                self.keeper.stored.fetch_add(is_there.into(), Relaxed);
+            }
+            let opens = self.keeper.queue().unread.end();
+            opens.into_iter().for_each(|go_on| go_on());
+            if self.keeper.is_present(page) {
+                held.extend(block);
+            }
+            if held.len() >= PUT_PAGES {
+                self.engine.hold(&std::mem::take(&mut held));
+            }
+        }
+        // What was not put is read when somebody asks for it. More may be loaded now.
+        self.engine.hold(&held);
+    }
+
+    /// Hands down what the kernel has dropped, where pages are copied.
+    fn hand_down(&self) {
+        let mut is_all = false;
+        while !is_all {
+            let mut left = Vec::new();
+            let (files, mut seen) = (self.keeper.files(), 0);
+            let watch = &self.keeper.watch;
+            watch.left_pages(LEFT_PAGES, |inode, page, data| {
+                seen += 1;
+                let block = files.block((inode, page));
+                left.extend(block.map(|block| (block, IoBuf::copy_of(data))));
+            });
+            drop(files);
+            is_all = seen < LEFT_PAGES;
+            self.engine.hand_down_held(left);
+        }
+    }
+
+    /// Those of the pages that are there, that their readers have had, and that the cache still does not want.
+    fn still_unwanted(&mut self, pages: Vec<Page>) -> Vec<Page> {
+        let now = Instant::now();
+        let keeper = &self.keeper;
+        let mut unwanted = Vec::with_capacity(pages.len());
+        let fresh = pages.into_iter().map(|page| (page, now + READER_TIMEOUT));
+        let all: Vec<_> = self.held_back.drain(..).chain(fresh).collect();
+        for ((inode, page), until) in all {
+            if until > now && keeper.watch.is_fresh(inode, page) {
+                self.held_back.push(((inode, page), until));
+            } else if keeper.is_present((inode, page)) {
+                unwanted.push((inode, page));
+            }
+        }
+        keeper.held_back.store(self.held_back.len(), Relaxed);
+        let unknown = self.unknown(unwanted.clone());
+        if unknown.len() < unwanted.len() {
+            // It is wanted again, and there.
+            let unknown: HashSet<Page> = unknown.iter().copied().collect();
+            let files = self.keeper.files();
+            let known = unwanted.iter().filter(|page| !unknown.contains(page));
+            let known: Vec<BlockId> = known.filter_map(|&page| files.block(page)).collect();
+            drop(files);
+            self.engine.hold(&known);
+        }
+        unknown
     }
 
     /// Those of the pages that are neither resident nor being read.
@@ -248,6 +345,21 @@ impl Worker {
                 from = last + 1;
             }
         }
+        absent.retain(|&page| !keeper.is_present(page));
+        // What nobody has read yet need not be there.
+        let mut given: Vec<BlockId> = {
+            let files = keeper.files();
+            let given = absent.iter().filter_map(|&page| files.block(page));
+            given.collect()
+        };
+        engine.retain_given(&mut given);
+        let mut absent: Vec<Page> = {
+            let files = keeper.files();
+            given
+                .iter()
+                .filter_map(|&block| files.page(block))
+                .collect()
+        };
         absent.retain(|&page| !keeper.is_present(page));
         let unwanted = self.unknown(present);
         let is_suspect = |page: &&Page| self.suspects.contains(page);

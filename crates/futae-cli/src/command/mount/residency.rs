@@ -1,9 +1,9 @@
 //! `--residency`: where the blocks of a mount are held.
 
-use super::{Args, Plan, Tell, failure};
+use super::{Args, Plan, failure};
 use crate::failure::Failure;
-use futae_engine::Engine;
-use futae_guest::{Mount, MountError, MountOptions, ShownFile, TreeMount, TreeOptions};
+use futae_engine::{Engine, OnEviction, OnRefusal, Verification, WriteBackOptions};
+use futae_guest::{Mount, MountError, MountOptions, ShownFile, TreeMount, TreeOptions, Watch};
 use futae_policy::{Kind, Trait};
 use futae_units::Size;
 use std::sync::Arc;
@@ -14,6 +14,14 @@ const PAGE_BYTES: u64 = 4096;
 /// What watching the page cache may take: this share of the cache.
 const WATCH_SHARE: u64 = 16;
 
+/// How much of the cache may be dirty where the kernel holds the pages: this process holds dirty data, too, beside them.
+const KERNEL_DIRTY_MAX: f64 = 0.05;
+
+/// The hashes of evicted pages that may be demoted: for each page of the cache and half as many more, that is 32 bytes for these bytes.
+const HASHED_BYTES: u64 = 4096;
+const HASH_BYTES: u64 = 32;
+const HASH_BYTES_MIN: u64 = 64 << 10;
+
 /// `--residency`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Residency {
@@ -22,6 +30,25 @@ pub enum Residency {
     Futae,
     /// In the kernel's page cache of the mount.
     Kernel,
+}
+
+/// `--hit-order`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum HitOrder {
+    /// Only policies that do not need it.
+    #[default]
+    Exact,
+    /// Hits between two misses are taken as evenly spread.
+    Approximate,
+}
+
+impl HitOrder {
+    /// Tells the cache.
+    pub fn set(self, engine: &Engine) {
+        if self == Self::Approximate {
+            engine.approximate_hit_order();
+        }
+    }
 }
 
 impl Residency {
@@ -42,18 +69,33 @@ impl Residency {
         }
     }
 
+    /// How written blocks are kept where nothing else is said.
+    pub fn write_back(self) -> WriteBackOptions {
+        let mut options = WriteBackOptions::default();
+        if self == Self::Kernel {
+            options.dirty_max = KERNEL_DIRTY_MAX;
+        }
+        options
+    }
+
     /// Whether the other options fit to it.
     pub fn check(self, args: &Args, plan: &Plan) -> Result<(), Failure> {
+        let approximates = args.hit_order == HitOrder::Approximate;
+        if self == Self::Futae && approximates {
+            return Err(Failure::usage(
+                "--hit-order approximate is for --residency kernel; this process sees the order of all hits",
+            ));
+        }
         if self == Self::Futae {
             return Ok(());
         }
         let policy = &plan.cache.policy;
-        if !policy.takes_marks() {
+        if !policy.takes_counts() && !approximates {
             return Err(Failure::usage(format!(
                 "--residency kernel: policy {policy} decides by the order of hits, and the kernel tells only which pages were hit; \
-                 choose {}, or leave out --residency kernel; around another policy one of these has to be inside, as in \
-                 directory(sieve)",
-                Kind::names_with(Trait::TakesMarks)
+                 choose {}, or --hit-order approximate, or leave out --residency kernel; around another policy one of these has to be \
+                 inside, as in directory(sieve)",
+                Kind::names_with_any(&[Trait::TakesMarks, Trait::TakesCounts])
             )));
         }
         if plan.cache.block_bytes != PAGE_BYTES {
@@ -63,17 +105,11 @@ impl Residency {
         }
         let refused = [
             (args.kernel_cache, "--kernel-cache"),
-            (args.writes.writes_back(), "--write-mode write-back"),
             (args.state.is_asked(), "--state"),
             (plan.join_reads_bytes > 0, "--join-reads"),
-            (args.hand_down == Tell::Demote, "--hand-down demote"),
         ];
         match refused.iter().find(|(is_asked, _)| *is_asked) {
             None => Ok(()),
-            Some((_, "--write-mode write-back")) => Err(Failure::usage(
-                "--write-mode write-back does not go with --residency kernel: this process holds no data, so a write is in the store \
-                 before it is answered; leave out one of them",
-            )),
             Some((_, option)) => Err(Failure::usage(format!(
                 "{option} does not go with --residency kernel, where the data is in the kernel's page cache; leave out one of them"
             ))),
@@ -86,11 +122,12 @@ impl Residency {
         engine: &Arc<Engine>,
         shown: &[ShownFile],
         options: &MountOptions,
+        on_eviction: OnEviction,
     ) -> Result<(Mount, Self), Failure> {
         let mut pages = None;
         if self == Self::Kernel {
             check_memory(engine, shown)?;
-            match Mount::watch(engine, shown) {
+            match watch(engine, shown, on_eviction)? {
                 Ok(watch) => pages = Some(watch),
                 Err(why) => warn_of_absence(&why),
             }
@@ -117,6 +154,39 @@ impl Residency {
             }
         }
         TreeMount::start(engine, options)
+    }
+}
+
+/// Watches the pages of volumes; where evicted ones are demoted, with what they hold.
+fn watch(
+    engine: &Arc<Engine>,
+    shown: &[ShownFile],
+    on_eviction: OnEviction,
+) -> Result<Result<Watch, String>, Failure> {
+    if on_eviction != OnEviction::Demote {
+        return Ok(Mount::watch(engine, shown));
+    }
+    match Mount::watch_copying(engine, shown) {
+        Ok(watch) => {
+            // What has left is demoted only if it is what the store was last known to hold.
+            let memory_bytes = engine.wanted_bytes() / HASHED_BYTES * HASH_BYTES;
+            engine.verify_hand_downs(Verification {
+                memory_bytes: memory_bytes.max(HASH_BYTES_MIN),
+                on_refusal: OnRefusal::Drop,
+                compare_with_store: false,
+            })?;
+            Ok(Ok(watch))
+        }
+        Err(why) => {
+            let watch = Mount::watch(engine, shown);
+            if watch.is_ok() {
+                warn!(
+                    "--residency kernel: evicted pages cannot be copied: {why}; the cache below gets their names, without data"
+                );
+                engine.hand_down_names();
+            }
+            Ok(watch)
+        }
     }
 }
 

@@ -91,7 +91,10 @@ pub fn run(
             Size::Bytes(BLOCK_BYTES_MAX)
         )));
     }
-    engine.begin_loading();
+    // The kernel is given pages that nobody has read once it is watched.
+    if args.residency == Residency::Futae {
+        engine.begin_loading();
+    }
     let source = PathBuf::from(args.source());
     refuse_nested(&source, &args.mountpoint)?;
     let options = TreeOptions {

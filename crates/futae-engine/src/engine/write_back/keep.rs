@@ -34,6 +34,7 @@ impl State {
         let (span, now) = (keeping.span, self.world.now());
         let (_, end) = self.block_range(&span);
         let mut rest: Vec<Span> = Vec::new();
+        self.hear(end - keeping.next, effects);
         while keeping.next < end && self.steps.left() > 0 {
             let block = BlockId::new(span.volume, keeping.next);
             keeping.next += 1;
@@ -49,6 +50,7 @@ impl State {
             }
             if is_kept {
                 self.mark_dirty(block, now);
+                self.hold_elsewhere(block, &span, &keeping.data);
                 self.forget_block(block);
                 continue;
             }
@@ -116,6 +118,9 @@ impl State {
         self.prove(block);
         let of = self.block_span(block);
         let is_whole = part == of;
+        if self.elsewhere.is_some() {
+            return self.place_kept(block, is_whole, effects);
+        }
         let slot = self.level.find(block);
         if !is_whole && slot.is_none() && self.evicted_data(block).is_none() {
             self.tally.write_around_blocks += 1;

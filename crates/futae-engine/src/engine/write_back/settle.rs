@@ -50,7 +50,8 @@ impl State {
             return self.discard(block, effects);
         }
         let range = (part.offset - of.offset) as usize..(part.end() - of.offset) as usize;
-        let held = match self.level.find(block) {
+        let slot = self.level.find(block);
+        let held = match slot.filter(|_| self.elsewhere.is_none()) {
             Some(slot) => Some(&mut self.arena.frame_mut(slot)[range]),
             None => {
                 let dirt = &mut self.volumes[usize::from(span.volume.0)].dirt;
