@@ -83,6 +83,8 @@ fn notice(bytes: &[u8; NOTICE_BYTES]) -> Pages {
 /// Whatever counts here.
 pub struct Probe {
     kind: Kind,
+    /// Whether the programs count.
+    counts: bool,
     /// Refaults and the like when it was set up.
     begin: Counters,
 }
@@ -106,6 +108,7 @@ impl Probe {
         (
             Self {
                 kind,
+                counts: args.counts_reads,
                 begin: proc::vmstat(),
             },
             why,
@@ -153,7 +156,11 @@ impl Probe {
             #[cfg(futae_has_bpf)]
             Kind::Bpf(programs) => {
                 let mut counts = programs.read()?;
-                counts.total.refaults = kernel.refaults;
+                if self.counts {
+                    counts.total.refaults = kernel.refaults;
+                } else {
+                    counts.total = kernel;
+                }
                 Ok(counts)
             }
             Kind::Vmstat => Ok(Counts {
