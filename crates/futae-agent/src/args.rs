@@ -48,6 +48,11 @@ pub struct Args {
         requires = "evictions"
     )]
     evictions_cpu: String,
+    /// What is counted: reads, and all else that the page cache does; or evictions alone, for which no program runs
+    /// where pages are read, and samples have what /proc/vmstat has; auto: evictions with --evictions, unless
+    /// --sample, --groups or --top asks for more, and reads otherwise
+    #[arg(long, value_name = "auto|reads|evictions", default_value = "auto")]
+    count: String,
     /// Report each memory cgroup
     #[arg(long)]
     groups: bool,
@@ -88,6 +93,8 @@ pub struct Checked {
     pub channel: Option<PathBuf>,
     /// Share of the guest's processors that evicted pages may take.
     pub evictions_share: f64,
+    /// Whether reads are counted, and pages that are added and dirtied.
+    pub counts_reads: bool,
     /// Whether to tell memory cgroups apart.
     pub groups: bool,
     /// How many files to report.
@@ -134,6 +141,7 @@ impl Args {
             channel: (self.evictions_channel != "auto")
                 .then(|| self.evictions_channel.clone().into()),
             evictions_share: share("--evictions-cpu", &self.evictions_cpu)?,
+            counts_reads: self.counts_reads()?,
             groups: self.groups,
             top: self.top,
             threshold: (self.sample * f64::from(References::ALL)) as u32,
@@ -141,6 +149,33 @@ impl Args {
             no_bpf: self.no_bpf,
             functions: self.functions,
         })
+    }
+}
+
+impl Args {
+    /// Whether reads are counted.
+    fn counts_reads(&self) -> Result<bool, String> {
+        let asks = [
+            ("--sample", self.sample > 0.0),
+            ("--groups", self.groups),
+            ("--top", self.top > 0),
+            ("--once", self.once.is_some()),
+        ];
+        let asks = asks
+            .into_iter()
+            .find_map(|(option, is_given)| is_given.then_some(option));
+        match (self.count.as_str(), asks) {
+            ("auto", asks) => Ok(!self.evictions || asks.is_some()),
+            ("reads", _) => Ok(true),
+            ("evictions", Some(option)) => Err(format!(
+                "--count evictions counts no reads, which {option} needs; leave out one of them"
+            )),
+            ("evictions", None) if self.notices || self.evictions => Ok(false),
+            ("evictions", None) => {
+                Err("--count evictions: give --evictions or --notices as well".to_owned())
+            }
+            (other, _) => Err(format!("--count {other}: auto, reads or evictions")),
+        }
     }
 }
 
@@ -186,7 +221,10 @@ mod tests {
             check(&["--sample", "1"]).expect("all").threshold,
             References::ALL
         );
-        let wrong: [&[&str]; 9] = [
+        let wrong: [&[&str]; 12] = [
+            &["--count", "writes"],
+            &["--count", "evictions"],
+            &["--count", "evictions", "--notices", "--top", "3"],
             &["--evictions", "--evictions-cpu", "0"],
             &["--evictions", "--evictions-cpu", "101%"],
             &["--evictions-cpu", "3"],
@@ -199,6 +237,22 @@ mod tests {
         ];
         for words in wrong {
             assert!(check(words).is_err(), "{words:?}");
+        }
+    }
+
+    #[test]
+    fn reads_are_counted_unless_evictions_are_all_that_is_asked_for() {
+        let counts = |words: &[&str]| check(words).expect("arguments").counts_reads;
+        assert!(counts(&[]) && counts(&["--notices"]));
+        assert!(!counts(&["--evictions"]));
+        assert!(!counts(&["--notices", "--count", "evictions"]));
+        for more in [
+            ["--sample", "0.1"],
+            ["--top", "1"],
+            ["--count", "reads"],
+            ["--groups", "--notices"],
+        ] {
+            assert!(counts(&["--evictions", more[0], more[1]]), "{more:?}");
         }
     }
 }

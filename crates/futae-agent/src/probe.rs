@@ -82,6 +82,8 @@ fn notice(bytes: &[u8; NOTICE_BYTES]) -> Pages {
 /// Whatever counts here.
 pub struct Probe {
     kind: Kind,
+    /// Whether the programs count.
+    counts: bool,
     /// Refaults and the like when it was set up.
     begin: Counters,
 }
@@ -105,6 +107,7 @@ impl Probe {
         (
             Self {
                 kind,
+                counts: args.counts_reads,
                 begin: proc::vmstat(),
             },
             why,
@@ -152,7 +155,11 @@ impl Probe {
             #[cfg(futae_has_bpf)]
             Kind::Bpf(programs) => {
                 let mut counts = programs.read()?;
-                counts.total.refaults = kernel.refaults;
+                if self.counts {
+                    counts.total.refaults = kernel.refaults;
+                } else {
+                    counts.total = kernel;
+                }
                 Ok(counts)
             }
             Kind::Vmstat => Ok(Counts {

@@ -17,7 +17,7 @@ use std::hash::Hash;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use tracing::warn;
+use tracing::{info, warn};
 
 /// How long evictions wait until they are told.
 const NOTICE_DELAY: Duration = Duration::from_millis(100);
@@ -38,6 +38,11 @@ pub fn run(args: &Checked) -> anyhow::Result<()> {
             ""
         };
         warn!("counting by /proc/vmstat alone{lost}: {why}");
+    }
+    if !args.counts_reads {
+        info!(
+            "counting evictions alone: no program runs where pages are read; --count reads has them counted"
+        );
     }
     let mut agent = Agent::new(args, probe)?;
     if let Some(time) = args.once {

@@ -107,4 +107,27 @@ fn copied_pages_are_what_their_file_holds() {
             .ok_or("few were reclaimed")
     });
     assert_eq!(all, Ok(()), "{} of {PAGES} pages", seen.len());
+    assert_eq!(programs(), 1, "none runs where pages are read");
+    let counts = probe.read().expect("counters");
+    assert!(counts.devices.is_empty() && counts.total.accesses == 0);
+    let (_, copy_ns) = probe.copy_counts();
+    assert!(copy_ns > 0, "one copy in so many is timed");
+    drop(probe);
+    let args = Line::parse_from(["agent", "--evictions", "--count", "reads"]).args;
+    let (_probe, why) = Probe::start(&args.check().expect("good"));
+    assert!(programs() > 4, "{} with reads; {why:?}", programs());
+}
+
+/// Programs that this process has in the kernel.
+fn programs() -> usize {
+    let descriptors = fs::read_dir("/proc/self/fdinfo").expect("it is mounted");
+    let about = descriptors.filter_map(|entry| fs::read_to_string(entry.ok()?.path()).ok());
+    let number = |text: String| {
+        let mut lines = text.lines();
+        lines.find_map(|line| line.strip_prefix("prog_id:").map(str::to_owned))
+    };
+    about
+        .filter_map(number)
+        .collect::<std::collections::BTreeSet<_>>()
+        .len()
 }

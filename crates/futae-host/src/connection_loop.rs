@@ -68,6 +68,8 @@ pub(crate) struct ConnectionLoop<'a, 'socket> {
     intake: Intake,
     outbox: Outbox,
     batch: Gathered,
+    /// Demotions that came behind it: those who wait for the batch get their replies first.
+    demotions: Gathered,
     completions: Vec<Completion>,
     /// Reads that were answered at once.
     answered: Vec<Completion>,
@@ -111,6 +113,7 @@ impl<'a, 'socket> ConnectionLoop<'a, 'socket> {
             intake: Intake::new(received, budget.intake_bytes()),
             outbox: Outbox::default(),
             batch: Gathered::default(),
+            demotions: Gathered::default(),
             completions: Vec::new(),
             answered: Vec::new(),
             in_flight: 0,
@@ -377,16 +380,39 @@ impl<'a, 'socket> ConnectionLoop<'a, 'socket> {
 
     fn enqueue(&mut self, sequence: u64, tag: Tag, operation: Operation) {
         self.in_flight += 1;
-        let operation = self.session.engine.hashed(operation);
-        self.batch.push(Pending::new(tag, sequence, operation));
+        let pending = Pending::new(tag, sequence, operation);
+        if tag.kind == TagKind::Silent {
+            return self.demotions.push(pending);
+        }
+        // They are decided on in their order.
+        self.batch.append(&mut self.demotions);
+        self.batch.push(pending);
     }
 
-    /// Hands the cache what was enqueued, and turns what it answers at once into replies.
+    /// Hands the cache what was enqueued. Replies to what it answers at once leave before demotions that came last
+    /// are looked at: nobody waits for these.
     fn submit(&mut self) {
+        self.submit_batch();
+        if self.demotions.is_empty() {
+            return;
+        }
+        self.send();
+        self.batch.append(&mut self.demotions);
+        self.submit_batch();
+    }
+
+    /// Hands the cache a batch, and turns what it answers at once into replies.
+    fn submit_batch(&mut self) {
         if self.batch.is_empty() {
             return;
         }
         self.traffic.batches.fetch_add(1, Relaxed);
+        let engine = &self.session.engine;
+        self.batch.change(|operation| engine.hashed(operation));
+        let (mut silent, mut silent_bytes) = (0, 0);
+        for tag in self.batch.tags().filter(|tag| tag.kind == TagKind::Silent) {
+            (silent, silent_bytes) = (silent + 1, silent_bytes + tag.held_bytes);
+        }
         let mut answered = std::mem::take(&mut self.answered);
         let mut requests = Requests {
             gathered: &mut self.batch,
@@ -398,10 +424,24 @@ impl<'a, 'socket> ConnectionLoop<'a, 'socket> {
         let count = requests.gathered.len();
         self.session.engine.run_batch(count, &mut requests);
         self.batch.clear();
+        self.forget(silent, silent_bytes);
         for completion in answered.drain(..) {
             self.finish(completion);
         }
         self.answered = answered;
+    }
+
+    /// This many demotions with so many bytes are over.
+    fn forget(&mut self, demotions: usize, bytes: u64) {
+        if demotions == 0 {
+            return;
+        }
+        self.in_flight -= demotions;
+        self.held_requests = self.held_requests.saturating_sub(demotions);
+        self.account.give_back(bytes);
+        if let Some(quota) = &self.session.quota {
+            (0..demotions).for_each(|_| quota.give_back());
+        }
     }
 
     /// Receives; whether that changed anything. Waits if there is nothing else to wait for.
@@ -410,7 +450,7 @@ impl<'a, 'socket> ConnectionLoop<'a, 'socket> {
         let filled = if idle {
             self.wait_for_request()
         } else {
-            self.intake.fill(self.wire, false)
+            self.intake.fill(self.wire)
         };
         match filled {
             Ok(Filled::Bytes(count)) => {

@@ -69,8 +69,8 @@ impl Intake {
         }
     }
 
-    /// Receives once. Call it only after [`Self::next`] found nothing.
-    pub(crate) fn fill(&mut self, wire: &mut Wire<'_>, wait: bool) -> io::Result<Filled> {
+    /// Receives once, without waiting. Call it only after [`Self::next`] found nothing.
+    pub(crate) fn fill(&mut self, wire: &mut Wire<'_>) -> io::Result<Filled> {
         self.buffer.copy_within(self.start..self.end, 0);
         self.end -= self.start;
         self.start = 0;
@@ -79,13 +79,8 @@ impl Intake {
             self.buffer
                 .resize((2 * self.buffer.len()).min(self.most), 0);
         }
-        let flags = if wait {
-            RecvFlags::empty()
-        } else {
-            RecvFlags::DONTWAIT
-        };
         let received = loop {
-            match self.receive(wire, flags) {
+            match self.receive(wire) {
                 Ok(received) => break received,
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return Ok(Filled::WouldBlock),
@@ -105,7 +100,8 @@ impl Intake {
         Ok(Filled::Bytes(received))
     }
 
-    fn receive(&mut self, wire: &mut Wire<'_>, flags: RecvFlags) -> Result<usize, Errno> {
+    fn receive(&mut self, wire: &mut Wire<'_>) -> Result<usize, Errno> {
+        let flags = RecvFlags::DONTWAIT;
         let rest = &mut self.buffer[self.end..];
         let Some(payload) = &mut self.payload else {
             return wire.receive(&mut [IoSliceMut::new(rest)], flags);

@@ -3,8 +3,8 @@
 
 use crate::answer;
 use crate::intake::is_empty;
-use crate::mailbox::{Completion, Mailbox, Tag};
-use futae_engine::{Batch, ClientId, IoBuf, Operation, ReadRange, Request};
+use crate::mailbox::{Completion, Mailbox, Tag, TagKind};
+use futae_engine::{Batch, ClientId, Done, IoBuf, Operation, ReadRange, Request};
 use futae_nbd::{Command, RequestHeader};
 use futae_policy::VolumeId;
 use std::sync::Arc;
@@ -66,6 +66,24 @@ impl Gathered {
         self.pending.is_empty()
     }
 
+    /// Adds all of another batch behind these.
+    pub(crate) fn append(&mut self, other: &mut Self) {
+        self.read_bytes += std::mem::take(&mut other.read_bytes);
+        self.pending.append(&mut other.pending);
+    }
+
+    /// What is known of each request.
+    pub(crate) fn tags(&self) -> impl Iterator<Item = Tag> {
+        self.pending.iter().map(|pending| pending.tag)
+    }
+
+    /// Exchanges each operation for what `change` makes of it.
+    pub(crate) fn change(&mut self, change: impl Fn(Operation) -> Operation) {
+        for pending in &mut self.pending {
+            pending.operation = pending.operation.take().map(&change);
+        }
+    }
+
     /// Forgets them all.
     pub(crate) fn clear(&mut self) {
         self.pending.clear();
@@ -117,14 +135,21 @@ impl Batch for Requests<'_> {
 
     fn request(&mut self, at: usize) -> Request {
         let pending = &mut self.gathered.pending[at];
-        let (mailbox, tag) = (Arc::clone(self.mailbox), pending.tag);
+        let tag = pending.tag;
+        let done: Done = if tag.kind == TagKind::Silent {
+            // The cache is done with it when it has decided, and nobody is told.
+            Box::new(drop)
+        } else {
+            let mailbox = Arc::clone(self.mailbox);
+            Box::new(move |result| mailbox.put(Completion { tag, result }))
+        };
         Request {
             volume: self.volume,
             client: self.client,
             sequence: pending.sequence,
             // The cache asks once.
             operation: pending.operation.take().unwrap_or(Operation::Settle),
-            done: Box::new(move |result| mailbox.put(Completion { tag, result })),
+            done,
         }
     }
 }
@@ -154,7 +179,6 @@ pub(crate) fn memory_of(header: &RequestHeader) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mailbox::TagKind;
 
     fn pending(operation: Operation) -> Pending {
         let tag = Tag {

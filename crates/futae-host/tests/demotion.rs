@@ -4,6 +4,7 @@ mod common;
 
 use common::{BLOCK, Rig, eventually, pattern};
 use futae_nbd::constants::CMD_DEMOTE;
+use futae_nbd::extension::demote_header;
 use futae_nbd::{ClientWish, Command, ErrorNumber, RequestHeader};
 use std::collections::HashMap;
 
@@ -363,4 +364,53 @@ fn a_caching_client_never_reads_what_it_has_overwritten() {
         "the demotions were of use: {}",
         status.counters.hits
     );
+}
+
+/// One request of an export at a time: a demotion that kept its turn would keep everything behind it waiting.
+#[test]
+fn demotions_give_back_what_they_took_and_are_decided_in_their_order() {
+    let rig = Rig::with_exports("exclusive", 64, pattern(1, SIZE), |mut export| {
+        export.requests_max = Some(1);
+        vec![export]
+    });
+    let mut client = rig.demoting();
+    for turn in 0..50u8 {
+        let (first, second) = (
+            u64::from(turn) * 4 * BLOCK,
+            (u64::from(turn) * 4 + 1) * BLOCK,
+        );
+        // All in one piece: a read behind a demotion is a hit, whatever is before it and behind it.
+        let (mut message, reads) = (Vec::new(), client.reads());
+        let read = |cookie, offset| {
+            let header = RequestHeader::new(Command::Read, cookie, offset, 4096);
+            reads.note(&header);
+            header.encode()
+        };
+        let ahead = client.number();
+        message.extend(read(ahead, first));
+        for (offset, fill) in [(first, turn), (second, turn + 100)] {
+            let evicted = client.number();
+            message.extend(demote_header(evicted, offset, 4096));
+            message.extend(block(fill));
+        }
+        let behind = client.number();
+        message.extend(read(behind, second));
+        let last = client.number();
+        message.extend(demote_header(last, second + BLOCK, 4096));
+        message.extend(block(turn));
+        client.send_raw(&message).expect("send");
+        for (cookie, data) in [
+            (ahead, pattern(1, SIZE)[first as usize..][..4096].to_vec()),
+            (behind, block(turn + 100)),
+        ] {
+            let answer = client.receive();
+            assert_eq!((answer.cookie, answer.error), (cookie, None));
+            assert!(answer.data == data, "read {cookie} of turn {turn}");
+        }
+    }
+    eventually("the last demotion is decided", || {
+        rig.engine.status().counters.demotions_in == 150
+    });
+    assert_eq!(rig.engine.status().demotions_refused, 0);
+    assert_eq!(rig.store.reads(), 50, "one for each first read");
 }

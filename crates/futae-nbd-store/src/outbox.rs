@@ -4,7 +4,11 @@
 //! while somebody is sending leaves with the next call. What the socket does not take now, and
 //! everything once many commands are in flight, is left to a thread, which may wait for the
 //! socket. Hints travel with the next command, or a millisecond later by that thread.
+//!
+//! Commands of a group ([`Outbox::hold`]) are kept by the thread that adds them until all are there, so nobody
+//! else's command waits for them, and nobody sends a part of them.
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::ops::Range;
@@ -25,8 +29,18 @@ const HINT_BYTES_MAX: usize = 64 << 20;
 const FRAMES_PER_SEND: usize = 500;
 /// How often one caller sends on behalf of others before it leaves them to the thread.
 const INLINE_ROUNDS_MAX: usize = 4;
-/// Frames from which on groups that follow one another without a gap are sent all the same.
-const HELD_FRAMES_MAX: usize = 64;
+
+thread_local! {
+    /// The groups that this thread is putting together.
+    static GROUPS: RefCell<Vec<Group>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Frames of one outbox that are to leave together.
+struct Group {
+    /// The address of the outbox.
+    of: usize,
+    frames: Vec<(Frame, Urgency)>,
+}
 
 /// One command on its way: a header, and perhaps a part of a buffer.
 #[derive(Debug)]
@@ -74,8 +88,6 @@ struct State {
     /// Bytes of the first frame that were already sent.
     sent: usize,
     sending: bool,
-    /// Callers that add several frames which are to leave together; nothing is sent meanwhile.
-    holders: u32,
     worker: Worker,
     hint_bytes: usize,
     hints: u64,
@@ -99,7 +111,6 @@ impl Outbox {
             queue: VecDeque::new(),
             sent: 0,
             sending: false,
-            holders: 0,
             worker: Worker::Awake,
             hint_bytes: 0,
             hints: 0,
@@ -122,22 +133,17 @@ impl Outbox {
         self.dropped.load(Ordering::Relaxed)
     }
 
+    fn address(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+
     /// Adds a frame. After [`close`](Self::close) it is dropped.
     pub(super) fn push(&self, socket: &Socket, frame: Frame, urgency: Urgency) {
-        let mut state = self.lock();
-        if state.closed || state.ending {
+        let Some(frame) = self.keep(frame, urgency) else {
             return;
-        }
-        if urgency == Urgency::Hint {
-            if state.hint_bytes > 0 && state.hint_bytes + frame.len() > HINT_BYTES_MAX {
-                self.dropped.fetch_add(1, Ordering::Relaxed);
-                return;
-            }
-            state.hint_bytes += frame.len();
-            state.hints += 1;
-        }
-        state.queue.push_back(frame);
-        if state.sending || state.holders > 0 {
+        };
+        let mut state = self.lock();
+        if !self.add(&mut state, frame, urgency) || state.sending {
             return;
         }
         match urgency {
@@ -151,23 +157,58 @@ impl Outbox {
         }
     }
 
-    /// Begins a group of frames that leave together: nothing is sent until
-    /// [`release`](Self::release).
-    pub(super) fn hold(&self) {
-        self.lock().holders += 1;
+    /// Adds a frame to the group that this thread is putting together, if it is; otherwise gives it back.
+    fn keep(&self, frame: Frame, urgency: Urgency) -> Option<Frame> {
+        GROUPS.with_borrow_mut(|groups| match groups.last_mut() {
+            Some(group) if group.of == self.address() => {
+                group.frames.push((frame, urgency));
+                None
+            }
+            _ => Some(frame),
+        })
     }
 
-    /// Sends what was added meanwhile.
+    /// Appends a frame to the queue; whether that is possible.
+    fn add(&self, state: &mut State, frame: Frame, urgency: Urgency) -> bool {
+        if state.closed || state.ending {
+            return false;
+        }
+        if urgency == Urgency::Hint {
+            if state.hint_bytes > 0 && state.hint_bytes + frame.len() > HINT_BYTES_MAX {
+                self.dropped.fetch_add(1, Ordering::Relaxed);
+                return false;
+            }
+            state.hint_bytes += frame.len();
+            state.hints += 1;
+        }
+        state.queue.push_back(frame);
+        true
+    }
+
+    /// Begins a group of frames that leave together: what this thread adds is kept until
+    /// [`release`](Self::release).
+    pub(super) fn hold(&self) {
+        let group = Group {
+            of: self.address(),
+            frames: Vec::new(),
+        };
+        GROUPS.with_borrow_mut(|groups| groups.push(group));
+    }
+
+    /// Adds all frames of the group at once, and sends them.
     pub(super) fn release(&self, socket: &Socket) {
+        let group = GROUPS.with_borrow_mut(Vec::pop);
+        let frames = group.map(|group| group.frames).unwrap_or_default();
+        if frames.is_empty() {
+            return;
+        }
         let mut state = self.lock();
-        state.holders -= 1;
-        // Holders that follow one another without a gap must not keep everything back.
-        let may_go = state.holders == 0 || state.queue.len() >= HELD_FRAMES_MAX;
-        let is_free = may_go && !state.sending && !state.closed;
-        if is_free && !state.queue.is_empty() {
+        let mut is_any_added = false;
+        for (frame, urgency) in frames {
+            is_any_added |= self.add(&mut state, frame, urgency);
+        }
+        if is_any_added && !state.sending {
             self.send_inline(state, socket);
-        } else if is_free {
-            self.wake(&mut state);
         }
     }
 
@@ -186,11 +227,7 @@ impl Outbox {
             let outcome = batch.send(socket, false);
             state = self.lock();
             match outcome {
-                Ok(())
-                    if batch.frames.is_empty() && !state.queue.is_empty() && state.holders == 0 =>
-                {
-                    continue;
-                }
+                Ok(()) if batch.frames.is_empty() && !state.queue.is_empty() => continue,
                 Ok(()) => batch.put_back(&mut state),
                 Err(_) => Self::fail(&mut state, socket),
             }
@@ -239,7 +276,7 @@ impl Outbox {
             if state.closed {
                 return;
             }
-            if state.sending || state.holders > 0 {
+            if state.sending {
                 state = self.sleep(state);
             } else if !state.queue.is_empty() {
                 state.sending = true;
@@ -271,7 +308,7 @@ impl Outbox {
                 .unwrap_or_else(PoisonError::into_inner)
                 .0;
             let told = state.worker == Worker::Awake;
-            let ready = !state.queue.is_empty() && !state.sending && state.holders == 0;
+            let ready = !state.queue.is_empty() && !state.sending;
             if told || ready {
                 break;
             }
@@ -347,5 +384,68 @@ impl Batch {
             self.sent -= first.len();
             self.frames.pop_front();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+    use std::os::unix::net::UnixStream;
+
+    fn frame(fill: u8, bytes: usize) -> Frame {
+        Frame {
+            header: [fill; REQUEST_HEADER_BYTES],
+            payload: (bytes > 0).then(|| (Arc::new(IoBuf::copy_of(&vec![fill; bytes])), 0..bytes)),
+        }
+    }
+
+    /// What arrives: which frames' bytes, in their order.
+    fn arrived(peer: &mut UnixStream, bytes: usize) -> Vec<u8> {
+        let mut all = vec![0; bytes];
+        peer.read_exact(&mut all).expect("it was sent");
+        all.dedup();
+        all
+    }
+
+    #[test]
+    fn a_group_leaves_whole_and_nobody_waits_for_it() {
+        let (ours, mut peer) = UnixStream::pair().expect("a pair");
+        let patience = Some(Duration::from_secs(20));
+        peer.set_read_timeout(patience).expect("a socket");
+        let (outbox, socket) = (Outbox::new(), Socket::Unix(ours));
+        outbox.hold();
+        outbox.push(&socket, frame(1, 0), Urgency::Now);
+        std::thread::scope(|scope| {
+            scope.spawn(|| outbox.push(&socket, frame(9, 0), Urgency::Now));
+        });
+        let header = REQUEST_HEADER_BYTES;
+        assert_eq!(arrived(&mut peer, header), [9], "the other thread's");
+        outbox.push(&socket, frame(2, 4096), Urgency::Hint);
+        outbox.push(&socket, frame(3, 0), Urgency::Soon);
+        outbox.release(&socket);
+        assert_eq!(arrived(&mut peer, 3 * header + 4096), [1, 2, 3]);
+        outbox.push(&socket, frame(4, 0), Urgency::Now);
+        assert_eq!(arrived(&mut peer, header), [4], "the group is over");
+    }
+
+    #[test]
+    fn a_group_is_of_one_connection() {
+        let (ours, mut peer) = UnixStream::pair().expect("a pair");
+        let (other_ours, mut other_peer) = UnixStream::pair().expect("a pair");
+        let (outbox, socket) = (Outbox::new(), Socket::Unix(ours));
+        let (other, other_socket) = (Outbox::new(), Socket::Unix(other_ours));
+        outbox.hold();
+        outbox.push(&socket, frame(1, 0), Urgency::Now);
+        other.push(&other_socket, frame(2, 0), Urgency::Now);
+        assert_eq!(arrived(&mut other_peer, REQUEST_HEADER_BYTES), [2]);
+        outbox.close();
+        outbox.release(&socket);
+        drop(socket);
+        assert_eq!(peer.read(&mut [0; 8]).expect("the end"), 0, "it was closed");
+        other.hold();
+        other.push(&other_socket, frame(3, 0), Urgency::Now);
+        other.release(&other_socket);
+        assert_eq!(arrived(&mut other_peer, REQUEST_HEADER_BYTES), [3]);
     }
 }

@@ -6,8 +6,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
-use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, sendmsg};
 
 use super::ConnectError;
 use futae_nbd::client::{ClientExport, ClientWish, negotiate};
@@ -111,17 +112,20 @@ impl Socket {
         }
     }
 
-    /// Waits for bytes and takes what there is, at least one.
+    /// Waits for bytes and takes what there is, at least one. It waits in `poll`: who waits in `recv` on a unix
+    /// socket is woken each time that the peer has taken something, too, which was half of all wake-ups.
     pub(super) fn receive(&self, bytes: &mut [u8]) -> io::Result<usize> {
         loop {
-            let read = match self {
-                Self::Unix(stream) => (&mut &*stream).read(bytes),
-                Self::Tcp(stream) => (&mut &*stream).read(bytes),
-            };
-            match read {
-                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                other => return other,
+            match recv(self, &mut *bytes, RecvFlags::DONTWAIT) {
+                Ok((0, _)) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok((received, _)) => return Ok(received),
+                Err(Errno::INTR) => continue,
+                Err(Errno::AGAIN) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+            match poll(&mut [PollFd::new(self, PollFlags::IN)], None) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
             }
         }
     }

@@ -4,6 +4,8 @@
 //! from the guest's memory, hands them to the cache in batches, and puts what is done into the used ring in
 //! the order of completion.
 
+#[cfg(feature = "fuzz")]
+mod alone;
 mod announcer;
 mod chain;
 mod device;
@@ -19,6 +21,8 @@ mod session;
 mod submit;
 mod traffic;
 
+#[cfg(feature = "fuzz")]
+pub use alone::{LoneQueue, QueueShape};
 pub use announcer::Announcer;
 pub use device::{Device, QUEUE_SIZE_MAX, QUEUES_MAX, REQUEST_BYTES_MAX};
 pub use memory::GuestMemory;

@@ -146,7 +146,7 @@ impl Worker {
     }
 
     /// Whether anything was done.
-    fn round(&mut self) -> bool {
+    pub(crate) fn round(&mut self) -> bool {
         let memory = self.start.memory.clone();
         let memory = memory.memory();
         let collected = self.collect(&memory);
@@ -183,6 +183,12 @@ impl Worker {
             }
         }
         self.filled = filled;
+    }
+
+    /// Requests that are under way, and whether the queue is stopped since the guest broke a rule.
+    #[cfg(feature = "fuzz")]
+    pub(crate) fn under_way(&self) -> (usize, bool) {
+        (self.in_flight, self.is_broken)
     }
 
     fn give_up(&mut self, why: &str) {

@@ -61,7 +61,7 @@ impl Control {
         self.stop.load(SeqCst)
     }
 
-    fn stop(&self) {
+    pub(crate) fn stop(&self) {
         self.stop.store(true, SeqCst);
         self.mailbox.ring();
     }

@@ -45,15 +45,18 @@ pub enum Turn {
     Data,
     /// The same within its usual budget.
     DataWithinBudget,
+    /// One that hands them down and counts what is read as well.
+    DataAndReads,
 }
 
 impl Turn {
     /// All of them.
-    pub const ALL: [Self; 4] = [
+    pub const ALL: [Self; 5] = [
         Self::None,
         Self::Notices,
         Self::Data,
         Self::DataWithinBudget,
+        Self::DataAndReads,
     ];
 
     /// In the table.
@@ -64,6 +67,7 @@ impl Turn {
             Self::Notices => "--notices",
             Self::Data => "--evictions --evictions-cpu 100",
             Self::DataWithinBudget => "--evictions",
+            Self::DataAndReads => "--evictions ... 100 --count reads",
         }
     }
 
@@ -74,11 +78,17 @@ impl Turn {
             Self::Notices => Some(&["--notices"]),
             Self::Data => Some(&["--evictions", "--evictions-cpu", "100"]),
             Self::DataWithinBudget => Some(&["--evictions"]),
+            Self::DataAndReads => {
+                Some(&["--evictions", "--evictions-cpu", "100", "--count", "reads"])
+            }
         }
     }
 
     fn has_data(self) -> bool {
-        matches!(self, Self::Data | Self::DataWithinBudget)
+        matches!(
+            self,
+            Self::Data | Self::DataWithinBudget | Self::DataAndReads
+        )
     }
 }
 

@@ -12,7 +12,7 @@ pub const OTHER_MEANINGS: [(&str, &str, &str); 8] = [
     (
         "crates/futae-agent/src/args.rs",
         "auto",
-        "a value of --evictions-channel",
+        "values of --evictions-channel and --count",
     ),
     (
         "crates/futae-cli/src/command/mount.rs",

@@ -18,7 +18,8 @@
 #define MAGIC_RAMFS 0x858458f6
 #define MAGIC_HUGETLBFS 0x958458f6
 
-/* Set by the loader. */
+/* Set by the loader. Without `count_pages` nothing is counted, and `page_left` is the only program at work. */
+const volatile u8 count_pages = 1;
 const volatile u8 count_files = 0;
 const volatile u8 count_groups = 0;
 const volatile u8 send_notices = 0;
@@ -71,7 +72,7 @@ struct {
 } files SEC(".maps");
 struct {
 	MAP_NUMBER(type, MAP_PERCPU_ARRAY);
-	MAP_NUMBER(max_entries, 4);
+	MAP_NUMBER(max_entries, 5); /* TALLIES */
 	MAP_TYPE(key, u32);
 	MAP_TYPE(value, u64);
 } lost SEC(".maps");
@@ -107,8 +108,10 @@ struct {
 	MAP_NUMBER(max_entries, 1 << 20);
 } references SEC(".maps");
 
-/* WITHOUT_DATA: pages that were not copied and sent as notices. COPY_NS: time that the copies took. */
-enum { LOST_NOTICES, LOST_REFERENCES, WITHOUT_DATA, COPY_NS };
+/* WITHOUT_DATA: pages that were not copied and sent as notices. COPY_NS: time that the copies took, and COPY_TURN, how
+ * many folios were copied: of these one in so many is timed, for all of them. */
+enum { LOST_NOTICES, LOST_REFERENCES, WITHOUT_DATA, COPY_NS, COPY_TURN, TALLIES };
+enum { FOLIOS_TIMED_ONE_IN = 16 };
 /* Data in a ring at which the reader is woken before its time. */
 #define WAKE_BYTES 262144
 
@@ -350,12 +353,15 @@ struct page_record {
 };
 struct copying {
 	struct notice notice;
-	/* Where the page is: its struct, and the kernel's two bases. */
+	/* Where the struct of the page is. */
 	u64 page;
-	u64 vmemmap;
-	u64 page_offset;
 	u32 copied;
 };
+/* The kernel's two bases, which stay as they are once it has booted: read at the first copy. */
+static struct {
+	u64 vmemmap;
+	u64 page_offset;
+} bases;
 
 /* Has the reader look at the pages each time that they fill another quarter of their ring: it polls, and less often
  * while nothing comes, but one run of kswapd evicts more than a small ring holds. It sleeps on the notices, since pages
@@ -376,12 +382,12 @@ INLINE void call_reader(u32 copied)
 static long copy_page(u64 at, struct copying *copying)
 {
 	u64 size = __builtin_preserve_type_info(*(struct page *)0, 1);
-	u64 frame = (copying->page - copying->vmemmap) / size + at;
+	u64 frame = (copying->page - bases.vmemmap) / size + at;
 	struct page_record *record = ringbuf_reserve(&pages, sizeof(*record), 0);
 
 	if (!record)
 		return 1;
-	if (probe_read_kernel(record->data, PAGE_BYTES, (void *)(copying->page_offset + (frame << PAGE_SHIFT)))) {
+	if (probe_read_kernel(record->data, PAGE_BYTES, (void *)(bases.page_offset + (frame << PAGE_SHIFT)))) {
 		ringbuf_discard(record, RING_NO_WAKEUP);
 		return 1;
 	}
@@ -397,14 +403,20 @@ static long copy_page(u64 at, struct copying *copying)
  * through `context`, since the verifier refuses arithmetic with a pointer that it trusts. */
 INLINE void copy_pages(u64 *context, struct copying *copying)
 {
-	u64 begin = now_ns();
-	u32 first = 0, pages = copying->notice.pages;
+	u64 begin = 0;
+	u32 first = 0, pages = copying->notice.pages, turn = COPY_TURN;
 	u32 *is_held_back = map_lookup(&held_back, &first);
+	u64 *turns = map_lookup(&lost, &turn);
 
 	if (is_held_back && !*is_held_back) {
+		/* The clock takes as long as a tenth of a copy. */
+		if (turns && (*turns)++ % FOLIOS_TIMED_ONE_IN == 0)
+			begin = now_ns();
+		if (!bases.page_offset) {
+			probe_read_kernel(&bases.vmemmap, sizeof(u64), (void *)vmemmap_base_at);
+			probe_read_kernel(&bases.page_offset, sizeof(u64), (void *)page_offset_base_at);
+		}
 		probe_read_kernel(&copying->page, sizeof(copying->page), context);
-		probe_read_kernel(&copying->vmemmap, sizeof(u64), (void *)vmemmap_base_at);
-		probe_read_kernel(&copying->page_offset, sizeof(u64), (void *)page_offset_base_at);
 		if (pages == 1)
 			copy_page(0, copying);
 		else
@@ -413,27 +425,34 @@ INLINE void copy_pages(u64 *context, struct copying *copying)
 	}
 	copying->notice.index += copying->copied;
 	copying->notice.pages -= copying->copied;
-	count_lost(WITHOUT_DATA, copying->notice.pages);
-	count_lost(COPY_NS, now_ns() - begin);
+	if (copying->notice.pages)
+		count_lost(WITHOUT_DATA, copying->notice.pages);
+	if (begin)
+		count_lost(COPY_NS, (now_ns() - begin) * FOLIOS_TIMED_ONE_IN);
 }
 
 SEC("tp_btf/mm_filemap_delete_from_page_cache")
 int page_left(u64 *context)
 {
 	struct folio *folio = (void *)context[0];
-	struct inode *inode = folio->mapping->host;
-	u32 pages = pages_of(folio);
+	u32 reclaims = current_task()->flags & TASK_RECLAIMS, pages;
 	enum field why = INVALIDATED;
-	struct copying copying = {};
+	struct copying copying;
 	struct notice *notice;
+	struct inode *inode;
 
+	if (!count_pages && !reclaims)
+		return 0;
+	inode = folio->mapping->host;
 	if (!is_cache(inode))
 		return 0;
-	if (current_task()->flags & TASK_RECLAIMS)
+	pages = pages_of(folio);
+	if (reclaims)
 		why = RECLAIMED;
 	else if (inode->i_nlink == 0 || (s64)(folio->index << PAGE_SHIFT) >= inode->i_size)
 		why = TRUNCATED;
-	count(inode, group_of_folio(folio), why, pages);
+	if (count_pages)
+		count(inode, group_of_folio(folio), why, pages);
 	if (why != RECLAIMED || !send_notices)
 		return 0;
 	copying.notice.device = device_of(inode);
@@ -442,6 +461,8 @@ int page_left(u64 *context)
 	copying.notice.index = folio->index;
 	copying.notice.pages = pages;
 	copying.notice.is_device = (inode->i_mode & MODE_FORMAT) == MODE_BLOCK;
+	copying.page = 0;
+	copying.copied = 0;
 	if (send_pages)
 		copy_pages(context, &copying);
 	if (!copying.notice.pages)

@@ -49,8 +49,10 @@ const BY_FUNCTIONS: [(&str, Hook); 4] = [
 const ALWAYS: [(&str, Hook); 3] = [
     ("page_added", Tracepoint("mm_filemap_add_to_page_cache")),
     ("page_dirtied", Tracepoint("writeback_dirty_folio")),
-    ("page_left", Tracepoint("mm_filemap_delete_from_page_cache")),
+    LEFT,
 ];
+/// All that is needed for what is evicted.
+const LEFT: (&str, Hook) = ("page_left", Tracepoint("mm_filemap_delete_from_page_cache"));
 
 /// Tells refaults by device and by file, if the kernel takes it.
 const REFAULTS: (&str, Hook) = ("page_refaulted", Begin("workingset_refault"));
@@ -225,6 +227,11 @@ fn functions() -> anyhow::Result<Btf> {
 /// Loads what this kernel takes: which family, and whether refaults are seen.
 fn load_all(args: &Checked, bases: Option<&Bases>) -> anyhow::Result<(Source, Ebpf, bool)> {
     let types = types()?;
+    if !args.counts_reads {
+        let mut programs = loaded(args, bases, &types)?;
+        load_and_attach(&mut programs, &[&LEFT], &types, None)?;
+        return Ok((Source::Tracepoints, programs, false));
+    }
     let by_tracepoints = match args.functions {
         true => Err(anyhow!("not to be used")),
         false => loaded(args, bases, &types).and_then(|mut programs| {
@@ -256,10 +263,11 @@ fn loaded(args: &Checked, bases: Option<&Bases>, types: &Btf) -> anyhow::Result<
     let mut loader = kernel::loader();
     let memory = crate::proc::memory();
     let (files, groups) = (u8::from(args.top > 0), u8::from(args.groups));
-    let notices = u8::from(args.notices);
+    let (notices, counts) = (u8::from(args.notices), u8::from(args.counts_reads));
     loader.btf(Some(types));
     // Storage of tasks is used by the programs alone.
     loader.allow_unsupported_maps();
+    loader.override_global("count_pages", &counts, true);
     loader.override_global("count_files", &files, true);
     loader.override_global("count_groups", &groups, true);
     loader.override_global("send_notices", &notices, true);
@@ -269,6 +277,7 @@ fn loaded(args: &Checked, bases: Option<&Bases>, types: &Btf) -> anyhow::Result<
     for (name, is_used, least) in [
         ("files", args.top > 0, 1),
         ("groups", args.groups, 1),
+        ("devices", args.counts_reads, 1),
         ("notices", args.notices, RING_BYTES_MIN),
         ("references", args.threshold > 0, RING_BYTES_MIN),
     ] {
@@ -289,14 +298,25 @@ fn load_family(
     types: &Btf,
     functions: Option<&Btf>,
 ) -> anyhow::Result<()> {
-    for (name, hook) in family.iter().chain(&ALWAYS) {
+    let all: Vec<_> = family.iter().chain(&ALWAYS).collect();
+    load_and_attach(programs, &all, types, functions)
+}
+
+/// Puts programs into the kernel, in their order, and then to work, the last one first.
+fn load_and_attach(
+    programs: &mut Ebpf,
+    all: &[&(&str, Hook)],
+    types: &Btf,
+    functions: Option<&Btf>,
+) -> anyhow::Result<()> {
+    for (name, hook) in all {
         let btf = match hook {
             Tracepoint(_) => types,
             Begin(_) | End(_) => functions.unwrap_or(types),
         };
         load(programs, name, hook, btf).with_context(|| (*name).to_owned())?;
     }
-    for (name, hook) in ALWAYS.iter().chain(family) {
+    for (name, hook) in all.iter().rev() {
         attach(programs, name, hook).with_context(|| (*name).to_owned())?;
     }
     Ok(())

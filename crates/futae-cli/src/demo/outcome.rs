@@ -32,6 +32,8 @@ pub struct DemoRun {
     pub store_reads: u64,
     /// Requests counted per second.
     pub reads_per_second: f64,
+    /// Processor time that one of them took in seconds, in the readers, the mount, both caches and the server.
+    pub processor_seconds_per_read: f64,
     /// By simulation of the same requests.
     pub predicted: Ratios,
     /// The lower hit ratio by theory, for uniform requests without end.
@@ -97,6 +99,7 @@ impl DemoRun {
             },
             store_reads,
             reads_per_second: measured.requests as f64 / measured.seconds,
+            processor_seconds_per_read: measured.processor_seconds / measured.requests as f64,
             predicted,
             closed_form: theory::uniform_lower_hit(
                 lower.name(),
@@ -180,9 +183,12 @@ impl DemoReport {
                 ]);
             }
         }
-        let counts: [(&str, OfRun); 2] = [
+        let counts: [(&str, OfRun); 3] = [
             ("store reads", |run| count(run.store_reads)),
             ("reads per second", |run| count(run.reads_per_second as u64)),
+            ("processor time a read", |run| {
+                format!("{:.1} µs", run.processor_seconds_per_read * 1e6)
+            }),
         ];
         for (what, of) in counts {
             for (at, run) in self.runs.iter().enumerate() {

@@ -19,19 +19,31 @@ impl ConnectionLoop<'_, '_> {
     /// Waits for the next request when there is nothing else to do. Going to sleep and being woken
     /// takes longer than a client that asks for one block at a time needs to ask for the next, so
     /// as long as requests follow closely it looks for a moment before it sleeps, and lets others
-    /// run in between.
+    /// run in between. It sleeps in `poll`: who sleeps in `recv` on a unix socket is woken each time that the peer has
+    /// taken a reply.
     pub(super) fn wait_for_request(&mut self) -> io::Result<Filled> {
         let begin = Instant::now();
-        while self.follows_closely && begin.elapsed() < LOOK_BEFORE_SLEEP {
-            match self.intake.fill(self.wire, false)? {
-                Filled::WouldBlock => std::thread::yield_now(),
-                filled => return Ok(filled),
+        loop {
+            match self.intake.fill(self.wire)? {
+                Filled::WouldBlock => {}
+                filled => {
+                    self.follows_closely = true;
+                    return Ok(filled);
+                }
             }
+            if !self.follows_closely || begin.elapsed() >= LOOK_BEFORE_SLEEP {
+                break;
+            }
+            std::thread::yield_now();
         }
         // What is granted is kept while requests follow closely, and not over a long wait.
         self.account.trim();
-        let may_wait = !self.account.has_grant();
-        let filled = self.intake.fill(self.wire, may_wait);
+        if !self.account.has_grant() {
+            let socket = PollFd::from_borrowed_fd(self.wire.socket(), PollFlags::IN);
+            // Whatever ends the sleep shows in what there is.
+            let _ = poll(&mut [socket], None);
+        }
+        let filled = self.intake.fill(self.wire);
         self.follows_closely = begin.elapsed() < CLOSE;
         filled
     }

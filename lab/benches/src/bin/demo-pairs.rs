@@ -30,18 +30,22 @@ struct Args {
 struct Part {
     reads_per_second: f64,
     store_reads: f64,
+    /// Processor time of a read in microseconds.
+    processor_us: f64,
 }
 
 fn main() -> anyhow::Result<()> {
     let args = Args::parse();
     ensure!(args.rounds > 0, "--rounds: at least one");
     println!(
-        "`futae demo {}`, {} runs for each latency. Reads a second: median (lowest–highest); ratios run by run.\n",
+        "`futae demo {}`, {} runs for each latency. Reads a second and processor time of a read in µs: median \
+         (lowest–highest); ratios run by run.\n",
         args.arguments.join(" "),
         args.rounds
     );
     println!(
-        "| store latency | lru | exclusive | exclusive / lru | store reads, exclusive / lru |\n|---|---|---|---|---|"
+        "| store latency | lru | exclusive | exclusive / lru | processor time, lru | exclusive / lru | \
+         store reads, exclusive / lru |\n|---|---|---|---|---|---|---|"
     );
     for latency in &args.latency {
         let runs = (0..args.rounds).map(|_| run(&args, latency));
@@ -55,8 +59,12 @@ fn main() -> anyhow::Result<()> {
         let store = runs
             .iter()
             .map(|(lru, exclusive)| exclusive.store_reads / lru.store_reads);
-        let (ratios, store) = (shown(ratios, 2), shown(store, 2));
-        println!("| {latency} | {lru} | {exclusive} | {ratios} | {store} |");
+        let spent = shown(runs.iter().map(|(lru, _)| lru.processor_us), 1);
+        let more = runs
+            .iter()
+            .map(|(lru, exclusive)| exclusive.processor_us / lru.processor_us);
+        let (ratios, more, store) = (shown(ratios, 2), shown(more, 2), shown(store, 2));
+        println!("| {latency} | {lru} | {exclusive} | {ratios} | {spent} | {more} | {store} |");
     }
     Ok(())
 }
@@ -80,6 +88,7 @@ fn run(args: &Args, latency: &str) -> anyhow::Result<(Part, Part)> {
         Some(Part {
             reads_per_second: run["reads_per_second"].as_f64()?,
             store_reads: run["store_reads"].as_f64()?,
+            processor_us: run["processor_seconds_per_read"].as_f64()? * 1e6,
         })
     };
     let parts = part("lru").zip(part("exclusive"));

@@ -1,0 +1,138 @@
+//! One queue without a frontend and without a thread of its own: whoever fuzzes it is the guest, and says when the
+//! device has a turn.
+
+use crate::device::Device;
+use crate::dirty_log::UsedRingLog;
+use crate::inflight::InflightRegion;
+use crate::memory::Memory;
+use crate::queue::{Start, Worker};
+use crate::ring::{Addresses, Control, Ring};
+use crate::room::Room;
+use crate::traffic::Traffic;
+use std::fs::File;
+use std::io;
+use std::sync::Arc;
+use vm_memory::{GuestAddress, GuestMemoryMmap};
+
+/// How a frontend describes a queue: nothing of it is checked yet.
+#[derive(Clone, Copy, Debug)]
+pub struct QueueShape {
+    /// Descriptors.
+    pub size: u16,
+    /// Where its table of descriptors is, by the guest's addresses.
+    pub descriptors: u64,
+    /// Where its available ring is.
+    pub available: u64,
+    /// Where its used ring is.
+    pub used: u64,
+    /// The place in the available ring at which to begin.
+    pub next_available: u16,
+    /// Whether `VIRTIO_RING_F_EVENT_IDX` was negotiated.
+    pub has_event_index: bool,
+}
+
+/// The queue.
+pub struct LoneQueue {
+    worker: Worker,
+    control: Arc<Control>,
+    traffic: Arc<Traffic>,
+}
+
+impl LoneQueue {
+    /// Starts a queue of `device` over a guest's memory; none if its shape breaks a rule. With `inflight`, its
+    /// requests are marked in memory that a frontend keeps, which may be a file of an earlier queue.
+    ///
+    /// # Errors
+    ///
+    /// If the operating system refuses descriptors.
+    pub fn start(
+        device: Device,
+        memory: GuestMemoryMmap,
+        shape: &QueueShape,
+        room: Box<dyn Room>,
+        inflight: Option<&File>,
+    ) -> io::Result<Option<Self>> {
+        let mut ring = Ring::default();
+        ring.size = shape.size;
+        ring.next_available = shape.next_available;
+        ring.addresses = Some(Addresses {
+            descriptors: GuestAddress(shape.descriptors),
+            available: GuestAddress(shape.available),
+            used: GuestAddress(shape.used),
+            log: None,
+        });
+        let Some(queue) = ring.queue(shape.has_event_index) else {
+            return Ok(None);
+        };
+        let region = match inflight {
+            Some(file) => {
+                let (told, _) = InflightRegion::create(1, shape.size)?;
+                Some(InflightRegion::open(&told, file.try_clone()?)?)
+            }
+            None => None,
+        };
+        let control = Control::new()?;
+        let traffic = Arc::<Traffic>::default();
+        let kick = rustix::event::eventfd(0, rustix::event::EventfdFlags::NONBLOCK)?;
+        let worker = Worker::new(Start {
+            index: 0,
+            device,
+            memory: Memory::new(memory),
+            queue,
+            inflight: region.and_then(|region| region.queue(0)),
+            used_log: UsedRingLog {
+                log: Arc::default(),
+                address: None,
+                size: shape.size,
+            },
+            kick: Arc::new(File::from(kick)),
+            call: Arc::clone(&ring.call),
+            error: Arc::clone(&ring.error),
+            control: Arc::clone(&control),
+            room,
+            traffic: Arc::clone(&traffic),
+        });
+        Ok(worker.map(|worker| Self {
+            worker,
+            control,
+            traffic,
+        }))
+    }
+
+    /// Bytes of the file that [`start`](Self::start) takes for `inflight`, for a queue of this many descriptors.
+    ///
+    /// # Errors
+    ///
+    /// If the operating system refuses memory.
+    pub fn inflight_bytes(size: u16) -> io::Result<u64> {
+        Ok(InflightRegion::create(1, size)?.0.mmap_size)
+    }
+
+    /// Gives the device one turn; whether it did anything.
+    pub fn round(&mut self) -> bool {
+        self.worker.round()
+    }
+
+    /// Requests that the cache has.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.worker.under_way().0
+    }
+
+    /// Whether the guest broke a rule, after which nothing more is taken from the queue.
+    #[must_use]
+    pub fn is_broken(&self) -> bool {
+        self.worker.under_way().1
+    }
+
+    /// Has nothing new taken from the guest any more.
+    pub fn stop(&self) {
+        self.control.stop();
+    }
+
+    /// What went over it.
+    #[must_use]
+    pub fn traffic(&self) -> &Traffic {
+        &self.traffic
+    }
+}
