@@ -88,6 +88,7 @@ fn assert_as_predicted(report: &Value, tolerance: f64) {
         }
         assert!(number(run, "store_reads") > 0.0);
         assert!(number(run, "reads_per_second") > 0.0);
+        assert!(number(run, "processor_seconds_per_read") > 0.0);
         // Requests are finite, so this is near and not equal.
         let distance = (number(run, "closed_form") - number(run, "lower_hit")).abs();
         assert!(distance < 0.03, "far from the closed form: {run}");

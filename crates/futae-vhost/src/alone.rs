@@ -1,5 +1,5 @@
-//! One queue without a frontend and without a thread of its own: whoever fuzzes it is the guest, and says when the
-//! device has a turn.
+//! One queue without a frontend and without a thread of its own, for fuzzing: the caller is the guest, and says when
+//! the device has a turn.
 
 use crate::device::Device;
 use crate::dirty_log::UsedRingLog;

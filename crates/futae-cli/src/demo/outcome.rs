@@ -183,12 +183,9 @@ impl DemoReport {
                 ]);
             }
         }
-        let counts: [(&str, OfRun); 3] = [
+        let counts: [(&str, OfRun); 2] = [
             ("store reads", |run| count(run.store_reads)),
             ("reads per second", |run| count(run.reads_per_second as u64)),
-            ("processor time a read", |run| {
-                format!("{:.1} µs", run.processor_seconds_per_read * 1e6)
-            }),
         ];
         for (what, of) in counts {
             for (at, run) in self.runs.iter().enumerate() {
