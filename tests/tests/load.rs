@@ -71,6 +71,57 @@ fn a_load_is_no_faster_than_it_is_told() {
     }
 }
 
+/// The places of a workload are those that the simulator draws, and the page cache then has each of them.
+#[test]
+fn a_workload_is_read_as_it_is_simulated_and_stays_in_the_page_cache() {
+    let (directory, path) = place("file");
+    let record = directory.path().join("record.csv");
+    let workload = "mix(0.5*zipf(1.0):256KiB, 0.5*scan:512KiB)";
+    let (operations, seed) = (80, 7);
+    let bytes = File::create(&path).and_then(|file| file.set_len(1 << 20));
+    bytes.expect("a file");
+    let report = load(
+        &path,
+        &[
+            "--workload",
+            workload,
+            "--operations",
+            &operations.to_string(),
+            "--seed",
+            &seed.to_string(),
+            "--record",
+            text(&record),
+            "--resident",
+        ],
+    );
+    let spec: futae_trace::WorkloadSpec = workload.parse().expect("a workload");
+    let mut drawn = spec.generator(OPERATION, seed).expect("it fits");
+    let drawn: Vec<u64> = (0..operations).map(|_| drawn.next_block().0).collect();
+    let asked: Vec<u64> = recorded(&record)
+        .into_iter()
+        .map(|(_, offset)| offset / OPERATION)
+        .collect();
+    assert_eq!(asked, drawn);
+    let ranges: Vec<[u64; 2]> =
+        serde_json::from_value(report["resident_pages"].clone()).expect("ranges");
+    let is_there = |page: &u64| ranges.iter().any(|[from, to]| (from..to).contains(&page));
+    assert!(drawn.iter().all(is_there), "{ranges:?}");
+    assert!(
+        ranges.last().is_some_and(|last| last[1] <= 256),
+        "{ranges:?}"
+    );
+    for (workload, said) in [
+        ("uniform:2MiB", "smaller size"),
+        ("uniform", "--workload"),
+        ("zipf(1.0, writes=0.5):64KiB", "only reads"),
+    ] {
+        let output = run(&["load", text(&path), "--workload", workload]);
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{error}");
+        assert!(error.contains(said), "{error}");
+    }
+}
+
 #[test]
 fn places_are_chosen_as_asked() {
     let (directory, path) = place("file");

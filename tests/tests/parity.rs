@@ -173,6 +173,13 @@ fn notices_to_an_exclusive_level() {
     logs_are_equal(&levels("lru", "exclusive", Link::Notice), &workload);
 }
 
+/// What the lower level believes to have left the upper one, and reads again, it does live as simulated.
+#[test]
+fn inference_below_a_level_that_tells_nothing() {
+    let workload = format!("zipf(0.8, writes=0.1):{BLOCKS}blocks");
+    logs_are_equal(&levels("lru", "inferred", Link::None), &workload);
+}
+
 #[test]
 fn policies_that_draw_lots_draw_the_same() {
     let workload = format!("uniform:{BLOCKS}blocks");

@@ -189,8 +189,9 @@ fn misses_do_not_change() {
         ("mq", 87_329, None),
         ("slru", 90_040, None),
         ("car", 88_080, None),
-        ("linux", 89_640, None),
-        ("mglru", 91_440, None),
+        ("linux", 90_783, None),
+        ("mglru", 91_428, None),
+        ("mglru(reclaim=group)", 91_428, None),
         ("lrfu", 91_602, None),
         ("hyperbolic", 91_425, None),
         ("gdsf", 91_388, None),
@@ -207,6 +208,8 @@ fn misses_do_not_change() {
         ("lru-k(history=0)", 90_040, None),
         ("lfuda", 91_389, None),
         ("lrb", 91_464, None),
+        ("3l-cache", 90_451, None),
+        ("inferred", 92_607, None),
     ] {
         let got = trace.misses(text, 4897);
         if got != misses {

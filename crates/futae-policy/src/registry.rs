@@ -67,6 +67,8 @@ macro_rules! registered {
             lrb = "lrb",
             cacheus = "cacheus",
             clock_pro = "clock-pro" [TakesMarks],
+            three_l_cache = "3l-cache",
+            inferred = "inferred",
             auto = "auto" [TakesDemotions, Advised],
         }
     };

@@ -3,6 +3,9 @@
 
 mod auto_table;
 mod demo;
+mod drawn;
+mod inference;
+mod kernels;
 mod live;
 mod paper;
 mod product;
@@ -30,6 +33,9 @@ enum Command {
     Demo(demo::Args),
     Pages(demo::pages::Args),
     AutoTable(auto_table::Args),
+    Kernels(kernels::Args),
+    Inference(inference::Args),
+    Drawn(drawn::Args),
     /// Print the page of the book on these commands as Markdown
     #[command(hide = true)]
     Reference,
@@ -52,6 +58,9 @@ fn main() -> ExitCode {
         Command::Demo(args) => demo::run(&args),
         Command::Pages(args) => demo::pages::run(&args),
         Command::AutoTable(args) => auto_table::run(&args),
+        Command::Kernels(args) => kernels::run(&args),
+        Command::Inference(args) => inference::run(&args),
+        Command::Drawn(args) => drawn::run(&args),
         Command::Reference => reference(),
     };
     match ended {

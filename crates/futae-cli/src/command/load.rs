@@ -4,6 +4,7 @@ use crate::failure::Failure;
 use crate::load::{self, Files, LoadPlan, Pace, Until};
 use crate::progress::Progress;
 use anyhow::anyhow;
+use futae_trace::WorkloadSpec;
 use futae_units::Size;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::io::Write;
@@ -32,6 +33,10 @@ pub struct Args {
     /// How the next place is chosen among all: uniform, zipf(EXPONENT), normal(SIGMA), loop, scan
     #[arg(long, default_value = "uniform")]
     choice: String,
+    /// Read a workload as `futae sim` takes it, with its sizes, e.g. 'shift(normal(0.1):64MiB, every=10000)',
+    /// from the first places of the files
+    #[arg(long, value_name = "WORKLOAD", conflicts_with_all = ["choice", "writes"])]
+    workload: Option<String>,
     /// The share of writes among the operations, from 0 to 1
     #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
     writes: f64,
@@ -71,6 +76,10 @@ pub struct Args {
     /// Check what is read against what was written
     #[arg(long)]
     verify: bool,
+    /// Say at the end which pages of the files the kernel's page cache holds: how many, and with --json their
+    /// numbers
+    #[arg(long)]
+    resident: bool,
     /// Make the files that are missing
     #[arg(long)]
     create: bool,
@@ -109,9 +118,12 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     })?;
     drop(progress);
     let progress = Progress::new("load", args.json);
-    let report = load::work(&plan, &files, &stopped, &mut |fraction| {
+    let mut report = load::work(&plan, &files, &stopped, &mut |fraction| {
         progress.set(fraction);
     })?;
+    if args.resident {
+        report.resident_pages = Some(files.pages_in_memory()?);
+    }
     drop(progress);
     let mut out = std::io::stdout().lock();
     if args.json {
@@ -163,13 +175,15 @@ fn plan(args: &Args) -> Result<LoadPlan, Failure> {
     };
     // Wrong choices are told before files are made.
     load::choice(&args.choice, args.writes, Size::Bytes(operation_bytes))?;
+    let workload = args.workload.as_deref().map(workload).transpose()?;
     let file_bytes = args.file_size.as_deref();
     Ok(LoadPlan {
         path: args.path.clone(),
         files: args.files,
         file_bytes: file_bytes.map(|text| size("file-size", text)).transpose()?,
         operation_bytes,
-        choice: args.choice.clone(),
+        choice: args.workload.as_ref().unwrap_or(&args.choice).clone(),
+        workload,
         writes: args.writes,
         threads: args.threads.into(),
         until,
@@ -184,6 +198,16 @@ fn plan(args: &Args) -> Result<LoadPlan, Failure> {
         overwrite: args.overwrite,
         record: args.record.clone(),
     })
+}
+
+/// A workload that only reads.
+fn workload(text: &str) -> Result<WorkloadSpec, Failure> {
+    if text.contains("writes") {
+        let message = format!("--workload {text}: it only reads; use --choice with --writes");
+        return Err(Failure::usage(message));
+    }
+    let parsed = text.parse();
+    parsed.map_err(|error| Failure::usage(format!("--workload: {error}")))
 }
 
 fn pace(args: &Args) -> Result<Option<Pace>, Failure> {

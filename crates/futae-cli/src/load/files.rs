@@ -82,6 +82,25 @@ impl Files {
         }
     }
 
+    /// The pages of 4 KiB that the page cache holds, as ranges from the first page of the first file on; each file is a whole
+    /// number of them.
+    pub fn pages_in_memory(&self) -> anyhow::Result<Vec<[u64; 2]>> {
+        let mut ranges: Vec<[u64; 2]> = Vec::new();
+        let mut number = 0;
+        for (path, file) in &self.files {
+            let map = Map::new(file, path, self.layout.file_bytes)?;
+            for is_there in map.pages_in_memory(path)? {
+                match ranges.last_mut() {
+                    Some(last) if is_there && last[1] == number => last[1] += 1,
+                    _ if is_there => ranges.push([number, number + 1]),
+                    _ => {}
+                }
+                number += 1;
+            }
+        }
+        Ok(ranges)
+    }
+
     /// A file by its number.
     pub fn get(&self, number: u32) -> &File {
         &self.files[number as usize].1

@@ -1,13 +1,16 @@
 //! A file read through a map: the kernel brings pages when they are touched, and sees by the processor's marks which
 //! were used.
 //!
-//! The only `unsafe` here makes the map, takes it away, and copies out of it.
+//! The only `unsafe` here makes the map, takes it away, copies out of it, and asks which of its pages are in memory.
 
 use anyhow::Context;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use std::fs::File;
 use std::path::Path;
 use std::ptr;
+
+/// Of the kernel.
+const PAGE: usize = 4096;
 
 /// A file, readable as memory.
 pub struct Map {
@@ -43,6 +46,26 @@ impl Map {
             begin: begin.cast_const().cast(),
             length,
         })
+    }
+
+    /// Which of its pages of 4 KiB the page cache holds (`mincore`), none of which is touched by asking.
+    pub fn pages_in_memory(&self, path: &Path) -> anyhow::Result<Vec<bool>> {
+        let mut pages = vec![0_u8; self.length.div_ceil(PAGE)];
+        // SAFETY: the range is the map, and there is a byte for each of its pages.
+        #[expect(unsafe_code, reason = "the named place for maps")]
+        let result = unsafe {
+            libc::mincore(
+                self.begin.cast_mut().cast(),
+                self.length,
+                pages.as_mut_ptr(),
+            )
+        };
+        if result != 0 {
+            let error = std::io::Error::last_os_error();
+            let what = format!("{}: its pages in memory cannot be told", path.display());
+            return Err(anyhow::Error::new(error).context(what));
+        }
+        Ok(pages.into_iter().map(|page| page & 1 != 0).collect())
     }
 
     /// Copies what is at `offset`. A file that has been cut short ends the program (`SIGBUS`).

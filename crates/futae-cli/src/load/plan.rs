@@ -27,8 +27,10 @@ pub struct LoadPlan {
     pub file_bytes: Option<u64>,
     /// Bytes that one operation reads or writes, a multiple of 512.
     pub operation_bytes: u64,
-    /// How the next place is chosen, without a size.
+    /// How the next place is chosen, without a size; with `workload`, what that is called.
     pub choice: String,
+    /// What is asked for in place of a choice among all places; its blocks are the first places.
+    pub workload: Option<WorkloadSpec>,
     /// The share of writes among the operations, from 0 to 1.
     pub writes: f64,
     /// Threads, each of which has one operation under way.
@@ -112,11 +114,27 @@ impl Layout {
         (file, place % each * self.operation_bytes)
     }
 
+    /// A workload, if it has no more blocks than there are places.
+    fn fitting(&self, spec: &WorkloadSpec) -> Result<WorkloadSpec, Failure> {
+        let blocks = spec.blocks(self.operation_bytes).map_err(Failure::usage)?;
+        if blocks > self.places() {
+            let places = self.places();
+            let message = format!(
+                "--workload {spec}: it has {blocks} places, and the files have {places}; give it a smaller size"
+            );
+            return Err(Failure::usage(message));
+        }
+        Ok(spec.clone())
+    }
+
     /// The operations that a plan asks for.
     pub fn draws(&self, plan: &LoadPlan) -> Result<Generator, Failure> {
         let size = self.places().checked_mul(self.operation_bytes);
         let size = size.ok_or_else(|| Failure::usage("the files together are too large"))?;
-        let spec = choice(&plan.choice, plan.writes, Size::Bytes(size))?;
+        let spec = match &plan.workload {
+            Some(spec) => self.fitting(spec)?,
+            None => choice(&plan.choice, plan.writes, Size::Bytes(size))?,
+        };
         let draws = spec.generator(self.operation_bytes, plan.seed);
         let mut draws = draws.map_err(Failure::usage)?;
         draws
@@ -181,6 +199,18 @@ mod tests {
         ] {
             assert_eq!(shown(wrong, 0.0), None, "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_workload_must_fit_the_files() {
+        let layout = Layout {
+            files: 1,
+            file_bytes: 1 << 20,
+            operation_bytes: 4 << 10,
+        };
+        let fits = |text: &str| layout.fitting(&text.parse().expect("a workload")).is_ok();
+        assert!(fits("mix(0.5*zipf(1.0):512KiB, 0.5*scan:512KiB)"));
+        assert!(!fits("mix(0.5*zipf(1.0):512KiB, 0.5*scan:516KiB)"));
     }
 
     #[test]

@@ -125,6 +125,9 @@ pub struct Report {
     hit_us: Option<f64>,
     miss_us: Option<f64>,
     seed: u64,
+    /// Pages of 4 KiB that the page cache held at the end, each range without its last number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resident_pages: Option<Vec<[u64; 2]>>,
     version: &'static str,
 }
 
@@ -165,6 +168,7 @@ impl Report {
             hit_us: plan.pace.map(|pace| pace.hit.as_secs_f64() * 1e6),
             miss_us: plan.pace.map(|pace| pace.miss.as_secs_f64() * 1e6),
             seed: plan.seed,
+            resident_pages: None,
             version: env!("CARGO_PKG_VERSION"),
         }
     }
@@ -199,6 +203,10 @@ impl Report {
         );
         if self.writes > 0 {
             text += &format!("flushed in {:.2} s at the end\n", self.sync_seconds);
+        }
+        if let Some(ranges) = &self.resident_pages {
+            let pages = ranges.iter().map(|[from, to]| to - from).sum();
+            text += &format!("{} pages are in the page cache\n", count(pages));
         }
         if self.verified {
             text += &format!("{} reads gave wrong data\n", count(self.verify_errors));

@@ -59,6 +59,7 @@ mod tests {
         "two-handed-clock",
         "cacheus",
         "clock-pro",
+        "inferred",
     ];
 
     #[test]

@@ -30,7 +30,7 @@ use crate::{
     SpecError,
 };
 
-mod boosting;
+pub(super) mod boosting;
 use boosting::{Features, Forest};
 
 /// One access in this many makes a sample.
@@ -42,7 +42,7 @@ const ONE: u32 = 1 << 16;
 
 /// What is known of a block's uses.
 #[derive(Clone, Copy, Debug, Default)]
-struct Uses {
+pub(super) struct Uses {
     /// Times, the latest first; 0 where none is known.
     times: [u64; USES],
     number: u32,
@@ -73,7 +73,7 @@ fn magnitude(number: u64) -> u8 {
 }
 
 impl Uses {
-    fn note(&mut self, now: u64, half_lives: [u64; 2]) {
+    pub(super) fn note(&mut self, now: u64, half_lives: [u64; 2]) {
         let since = now - self.times[0];
         for (count, half_life) in self.fading.iter_mut().zip(half_lives) {
             let halvings = (since / half_life).min(31) as u32;
@@ -82,6 +82,23 @@ impl Uses {
         self.times.rotate_right(1);
         self.times[0] = now;
         self.number = self.number.saturating_add(1);
+    }
+
+    /// Without the counts that halve.
+    pub(super) fn features_plain(&self, now: u64) -> Features {
+        let mut features = self.features(now);
+        features[USES + 1..].fill(0);
+        features
+    }
+
+    /// How often it was used.
+    pub(super) fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// When it was last used.
+    pub(super) fn last(&self) -> u64 {
+        self.times[0]
     }
 
     fn features(&self, now: u64) -> Features {
@@ -159,7 +176,7 @@ pub fn build(arguments: &mut Arguments, shape: &Shape) -> Result<Lrb, SpecError>
 }
 
 /// The label of a block that is used again after so long.
-fn label(after: u64) -> f32 {
+pub(super) fn label(after: u64) -> f32 {
     f32::from(magnitude(after))
 }
 

@@ -1,27 +1,32 @@
 //! Multi-generational LRU: the file pages of a kernel that has it switched on.
 //!
 //! # Source
-//! Linux 6.12, `CONFIG_LRU_GEN`: `mm/vmscan.c` (`should_run_aging`, `sort_folio`, `get_tier_idx`,
-//! `read_ctrl_pos`, `reset_ctrl_pos`), `mm/workingset.c` (`lru_gen_eviction`, `lru_gen_refault`),
-//! `include/linux/mm_inline.h` (`lru_gen_add_folio`), as their design is known; not yet held against a running kernel.
+//! Linux 6.12, `CONFIG_LRU_GEN`: `mm/vmscan.c` (`get_nr_to_scan`, `should_run_aging`, `scan_folios`, `sort_folio`,
+//! `get_tier_idx`, `read_ctrl_pos`, `reset_ctrl_pos`), `mm/workingset.c` (`lru_gen_eviction`, `lru_gen_refault`),
+//! `include/linux/mm_inline.h` (`lru_gen_add_folio`), read as a description, not copied. Held against running kernels by
+//! `futae-lab kernels` (docs/explanation/guest-kernels.md).
 //! # Picture
 //! new → [ oldest or second oldest generation ] → read often by its tier: next generation | else
 //! out, with a shadow of its generation and reads; [ up to 4 generations, oldest first ]
 //! # Transitions
 //! hit: its reads are counted, nothing moves | miss: to the recent end of the oldest generation, of
 //! the second oldest if there are more than 3; a block that left in this oldest generation counts as a
-//! refault of its tier, and comes back with its reads if it had 4 and more | victim: where generations
-//! are 2, or are 3 and the youngest has more than a half or the oldest less than a quarter, a new one
-//! begins; the first of the oldest generation whose tier has no more refaults in proportion than
-//! blocks that were read once; those passed over go to the next generation and are counted anew
+//! refault of its tier, and comes back with its reads if it had 4 and more | victim: by batches of 64, the
+//! first of the oldest generation whose tier has no more refaults in proportion than blocks that were read
+//! once; those passed over go to the next generation and are counted anew. Where generations are 2, a new one begins;
+//! where they are 3 and the youngest has more than a half or the oldest less than a quarter, a new one begins before the
+//! next batch
 //! # Parameters
-//! none
+//! reclaim daemon: who makes room: the kernel's daemon, for a machine that runs out of memory, or with `group` the
+//! readers in a memory cgroup at its limit. Those begin with 1/4096 of the cache, at which no generation
+//! begins while there are 3; so in a group of 4096 pages and more one begins only where there are 2
 //! # Deviations
-//! one page at a time, where the kernel reclaims 64 and has a daemon ahead of need; file pages that are
+//! the victims of a batch leave as their slots are needed, where the kernel frees them at once; file pages that are
 //! read and written by descriptor only: no page tables and so no walks of them, no anonymous memory,
-//! cgroups, memory cgroup generations, time to live or read-ahead; dirty pages go like clean ones
+//! memory cgroup generations, time to live or read-ahead; dirty pages go like clean ones; at most 4 shadows a slot, where
+//! the kernel keeps 8 and more
 //! # Cost
-//! O(1) an access, amortised; 18 bytes a slot, about 40 a shadow, at most as many as slots
+//! O(1) an access, amortised; 18 bytes a slot, about 40 a shadow, at most 4 shadows a slot
 
 use crate::policy::order_by_evicting;
 use crate::structures::{Ghosts, Queues, Table};
@@ -37,8 +42,11 @@ const GENERATIONS_MAX: u64 = 4;
 const TIERS: usize = 4;
 /// Reads that are counted of a page: `PG_referenced`, `PG_workingset` and two bits.
 const USES_MAX: u8 = 5;
-/// The kernel's `MIN_LRU_BATCH`: fewer refaults of a tier say nothing.
+/// The kernel's `MIN_LRU_BATCH`: pages that are evicted at a time; fewer refaults of a tier say nothing.
 const BATCH: u64 = 64;
+/// Pages of a group that is scanned at the kernel's `DEF_PRIORITY`, at which no generation begins for balance.
+const GROUP_LARGE: u32 = 1 << 12;
+const SHADOWS_A_SLOT: u32 = 4;
 
 /// What is counted of a tier while a generation is the oldest, and the decayed past.
 #[derive(Clone, Copy, Debug, Default)]
@@ -79,18 +87,29 @@ pub struct Mglru {
     names: Table<BlockId>,
     tiers: [Tier; TIERS],
     shadows: Ghosts<Shadow>,
+    /// Whether readers at the limit of their group make room.
+    is_group: bool,
+    /// Victims that are left of this batch, and the highest tier that it does not protect.
+    batch: u64,
+    limit: usize,
 }
 
-/// Builds the policy; it has no parameters.
-pub fn build(_arguments: &mut Arguments, shape: &Shape) -> Result<Mglru, SpecError> {
+/// Builds the policy; its parameter is `reclaim`.
+pub fn build(arguments: &mut Arguments, shape: &Shape) -> Result<Mglru, SpecError> {
+    let reclaim = arguments.take("reclaim", "daemon or group", |who: &String| {
+        ["daemon", "group"].contains(&who.as_str())
+    })?;
     Ok(Mglru {
+        is_group: reclaim.as_deref() == Some("group"),
+        batch: 0,
+        limit: TIERS - 1,
         generations: Queues::new(GENERATIONS_MAX as usize, shape.slots),
         oldest: 0,
-        youngest: GENERATIONS_MIN,
+        youngest: GENERATIONS_MIN + 1,
         uses: Table::new(shape.slots),
         names: Table::new(shape.slots),
         tiers: [Tier::default(); TIERS],
-        shadows: Ghosts::new(shape.slots),
+        shadows: Ghosts::new(shape.slots.saturating_mul(SHADOWS_A_SLOT)),
     })
 }
 
@@ -113,9 +132,15 @@ fn queue(generation: u64) -> usize {
 }
 
 impl Mglru {
-    fn must_age(&self) -> bool {
+    /// Whether a youngest generation must begin, so that anything can be evicted.
+    fn is_starved(&self) -> bool {
+        self.oldest + GENERATIONS_MIN > self.youngest
+    }
+
+    /// Whether a youngest generation is due, so that they stay about even.
+    fn is_uneven(&self) -> bool {
         if self.oldest + GENERATIONS_MIN != self.youngest {
-            return self.oldest + GENERATIONS_MIN > self.youngest;
+            return false;
         }
         let total = u64::from(self.generations.total());
         let young = u64::from(self.generations.len(queue(self.youngest)));
@@ -123,16 +148,13 @@ impl Mglru {
         young * GENERATIONS_MIN > total || old * (GENERATIONS_MIN + 2) < total
     }
 
-    /// Begins a youngest generation where that is due, and ends oldest ones that are empty.
-    fn age(&mut self) {
-        loop {
-            if self.must_age() {
-                self.youngest += 1;
-            }
-            if !self.generations.is_empty(queue(self.oldest)) {
-                return;
-            }
+    /// Ends oldest generations that are empty, as long as there are enough others.
+    fn end_empty(&mut self) {
+        let first = self.oldest;
+        while !self.is_starved() && self.generations.is_empty(queue(self.oldest)) {
             self.oldest += 1;
+        }
+        if self.oldest > first {
             for tier in &mut self.tiers {
                 *tier = Tier {
                     past_refaulted: tier.refaults() / 2,
@@ -141,6 +163,22 @@ impl Mglru {
                 };
             }
         }
+    }
+
+    /// Sees to it that the oldest generation has pages and may give them up.
+    fn begin_batch(&mut self) {
+        self.end_empty();
+        let was_starved = self.is_starved();
+        while self.is_starved() {
+            self.youngest += 1;
+            self.end_empty();
+        }
+        let is_lazy = self.is_group && self.generations.total() >= GROUP_LARGE;
+        if (was_starved || !is_lazy) && self.is_uneven() {
+            self.youngest += 1;
+        }
+        self.limit = self.tier_limit();
+        self.batch = BATCH;
     }
 
     /// The highest tier that is not protected.
@@ -185,11 +223,12 @@ impl Policy for Mglru {
             return None;
         }
         loop {
-            self.age();
-            let limit = self.tier_limit();
+            if self.batch == 0 || self.generations.is_empty(queue(self.oldest)) {
+                self.begin_batch();
+            }
             let slot = self.generations.front(queue(self.oldest))?;
             let uses = self.uses.get(slot);
-            if tier_of(uses) <= limit && uses < USES_MAX {
+            if tier_of(uses) <= self.limit && uses < USES_MAX {
                 return Some(slot);
             }
             self.tiers[tier_of(uses)].protected += 1;
@@ -202,6 +241,7 @@ impl Policy for Mglru {
     fn remove(&mut self, slot: Slot, why: Departure) {
         self.generations.remove(slot);
         if why == Departure::Evicted {
+            self.batch = self.batch.saturating_sub(1);
             let (oldest, uses) = (self.oldest, self.uses.get(slot));
             self.tiers[tier_of(uses)].evicted += 1;
             self.shadows
@@ -210,7 +250,7 @@ impl Policy for Mglru {
     }
 
     fn resize(&mut self, slots: u32) {
-        self.shadows.set_limit(slots);
+        self.shadows.set_limit(slots.saturating_mul(SHADOWS_A_SLOT));
     }
 
     fn order(&self) -> Vec<Slot> {
@@ -246,55 +286,75 @@ mod reference {
     #[derive(Default)]
     pub struct Mglru {
         pub slots: usize,
-        /// Oldest first; at the beginning three empty ones.
+        /// Oldest first; at the beginning four empty ones.
         pub generations: Vec<Vec<(u64, usize)>>,
         pub ended: usize,
         /// Of each tier: refaulted, past refaulted, evicted and protected, their past.
         pub tiers: [[u64; 4]; 4],
         /// Block, generations ended when it left, reads.
         pub shadows: Vec<(u64, usize, usize)>,
+        /// Left of the batch, and the highest tier that it evicts.
+        pub batch: (usize, usize),
     }
 
     const TIER: [usize; 6] = [0, 0, 1, 2, 2, 3];
 
     impl Mglru {
+        /// Ends empty ones down to two, and says whether any may be evicted from.
+        fn sweep(&mut self) -> bool {
+            let before = self.ended;
+            while self.generations.len() > 2 && self.generations[0].is_empty() {
+                self.generations.remove(0);
+                self.ended += 1;
+            }
+            if self.ended > before {
+                for tier in &mut self.tiers {
+                    *tier = [0, (tier[0] + tier[1]) / 2, 0, (tier[2] + tier[3]) / 2];
+                }
+            }
+            self.generations.len() > 2
+        }
+
+        fn begin_batch(&mut self) {
+            while !self.sweep() {
+                self.generations.push(Vec::new());
+            }
+            let total: usize = self.generations.iter().map(Vec::len).sum();
+            let count = self.generations.len();
+            let is_uneven = self.generations[count - 1].len() * 2 > total
+                || self.generations[0].len() * 4 < total;
+            if count == 3 && is_uneven {
+                self.generations.push(Vec::new());
+            }
+            let sums = self
+                .tiers
+                .map(|tier| (tier[0] + tier[1], tier[2] + tier[3]));
+            let (least, base) = sums[0];
+            let mut limit = 0;
+            while limit < 3 {
+                let (refaults, total) = sums[limit + 1];
+                if refaults >= 64 && refaults * (base + 64) * 2 > (least + 1) * total * 3 {
+                    break;
+                }
+                limit += 1;
+            }
+            self.batch = (64, limit);
+        }
+
         fn make_room(&mut self) {
             loop {
-                let count = self.generations.len();
-                let total: usize = self.generations.iter().map(Vec::len).sum();
-                let is_uneven = self.generations[count - 1].len() * 2 > total
-                    || self.generations[0].len() * 4 < total;
-                if count < 3 || (count == 3 && is_uneven) {
-                    self.generations.push(Vec::new());
-                }
-                if self.generations[0].is_empty() {
-                    self.generations.remove(0);
-                    self.ended += 1;
-                    for tier in &mut self.tiers {
-                        *tier = [0, (tier[0] + tier[1]) / 2, 0, (tier[2] + tier[3]) / 2];
-                    }
-                    continue;
-                }
-                let sums = self
-                    .tiers
-                    .map(|tier| (tier[0] + tier[1], tier[2] + tier[3]));
-                let (least, base) = sums[0];
-                let mut limit = 0;
-                while limit < 3 {
-                    let (refaults, total) = sums[limit + 1];
-                    if refaults >= 64 && refaults * (base + 64) * 2 > (least + 1) * total * 3 {
-                        break;
-                    }
-                    limit += 1;
+                if self.batch.0 == 0 || self.generations[0].is_empty() {
+                    self.begin_batch();
                 }
                 let (block, uses) = self.generations[0].remove(0);
                 self.tiers[TIER[uses]][2] += 1;
-                if TIER[uses] > limit || uses == 5 {
+                if TIER[uses] > self.batch.1 || uses == 5 {
                     self.generations[1].insert(0, (block, 0));
                     continue;
                 }
+                self.batch.0 -= 1;
                 self.shadows.push((block, self.ended, uses));
-                if self.shadows.len() > self.slots {
+                if self.shadows.len() > 4 * self.slots {
                     self.shadows.remove(0);
                 }
                 return;
@@ -354,7 +414,7 @@ mod tests {
     fn equals_its_reference_model() {
         equals_reference("mglru", |slots, _| reference::Mglru {
             slots,
-            generations: vec![Vec::new(); 3],
+            generations: vec![Vec::new(); 4],
             ..Default::default()
         });
     }

@@ -3,9 +3,9 @@
 //! same forest.
 
 /// Features of one sample.
-pub(super) const FEATURES: usize = 7;
+pub(in crate::replace) const FEATURES: usize = 7;
 /// What a sample is told apart by.
-pub(super) type Features = [u8; FEATURES];
+pub(in crate::replace) type Features = [u8; FEATURES];
 
 const TREES: usize = 16;
 /// Questions from a tree's root to a leaf.
@@ -39,7 +39,7 @@ struct Tree {
 
 /// A sum of trees.
 #[derive(Clone, Debug)]
-pub(super) struct Forest {
+pub(in crate::replace) struct Forest {
     base: f32,
     trees: Vec<Tree>,
 }
@@ -140,7 +140,7 @@ fn best(bins: &[[Bin; VALUES]; FEATURES]) -> Question {
 
 impl Forest {
     /// Learns the labels of the samples, of which there must be one.
-    pub(super) fn learn(samples: &[(Features, f32)]) -> Self {
+    pub(in crate::replace) fn learn(samples: &[(Features, f32)]) -> Self {
         let sum: f64 = samples.iter().map(|(_, label)| f64::from(*label)).sum();
         let base = sum / samples.len().max(1) as f64;
         let mut missing: Vec<f64> = samples
@@ -162,7 +162,7 @@ impl Forest {
     }
 
     /// What label the sample would have.
-    pub(super) fn predict(&self, sample: &Features) -> f32 {
+    pub(in crate::replace) fn predict(&self, sample: &Features) -> f32 {
         let parts = self.trees.iter().map(|tree| tree.leaves[tree.leaf(sample)]);
         self.base + parts.sum::<f32>()
     }

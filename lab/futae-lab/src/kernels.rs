@@ -1,0 +1,274 @@
+//! `futae-lab kernels`: the policies that model Linux's page cache beside the kernels themselves.
+
+pub mod guest;
+pub mod model;
+mod table;
+
+use crate::live::guests::look_for_qemu;
+use clap::ValueEnum;
+use clap::builder::ValueParser;
+use futae_machine::Kernel;
+use futae_policy::{Kind, PolicySpec};
+use futae_terminal::failure::Failure;
+use futae_trace::WorkloadSpec;
+use futae_units::Size;
+use guest::{Machine, Measured};
+use serde::Serialize;
+
+/// Hold the models of Linux's page cache against kernels in guests
+///
+/// A guest reads a workload from its disk, page by page and with nothing read ahead; `futae agent` counts its hits, and
+/// its disk's own count of reads checks the agent. The same requests go through the model of the kernel's lists, with
+/// the page cache's size as the guest had it. Exits with 1 if a hit ratio differs by more than --within.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Linux in the guests
+    #[arg(long, value_name = "VERSION,...", value_delimiter = ',', default_value = "6.1,6.12", value_parser = ValueParser::new(kernel))]
+    kernel: Vec<Kernel>,
+    /// How the kernel orders its page cache: active and inactive lists, or generations (lru_gen); default is as the
+    /// kernel comes
+    #[arg(
+        long,
+        value_name = "LISTS,...",
+        value_delimiter = ',',
+        default_value = "default"
+    )]
+    lists: Vec<Lists>,
+    /// What bounds the page cache: a memory cgroup, whose readers reclaim for themselves, or the guest's whole memory,
+    /// for which a daemon reclaims ahead of need
+    #[arg(
+        long,
+        value_name = "BOUND,...",
+        value_delimiter = ',',
+        default_value = "group"
+    )]
+    bound: Vec<Bound>,
+    /// Workloads, as `futae sim` takes them; all is the six of the book: uniform, two Zipfs, a loop, a scan over a hot set,
+    /// and a normal distribution that shifts
+    #[arg(long, value_name = "WORKLOAD", default_value = "all")]
+    workload: Vec<String>,
+    /// Size of the page cache, about
+    #[arg(long, value_name = "SIZE", default_value = "24MiB")]
+    cache: Size,
+    /// Size of the disk
+    #[arg(long, value_name = "SIZE", default_value = "96MiB")]
+    disk: Size,
+    #[command(flatten)]
+    reads: Reads,
+    /// A model of the lists in place of the one that is known by their name
+    #[arg(long, value_name = "POLICY")]
+    model: Option<PolicySpec>,
+    /// Boot nothing: print what the models of both kinds of lists predict for a page cache of exactly --cache
+    #[arg(long)]
+    predict: bool,
+    /// How far the hit ratios may be apart, in points
+    #[arg(long, value_name = "POINTS", default_value_t = 1.0)]
+    within: f64,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// How much is read, and what.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub struct Reads {
+    /// Reads before counting begins
+    #[arg(long, value_name = "READS", default_value_t = 40_000)]
+    pub warmup: u64,
+    /// Reads that are counted
+    #[arg(long, value_name = "READS", default_value_t = 40_000)]
+    pub reads: u64,
+    /// All randomness comes from this number
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+}
+
+/// The kernel's ways to order a page cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Lists {
+    Default,
+    Two,
+    Generations,
+}
+
+/// What a page cache cannot grow beyond.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Bound {
+    Group,
+    Memory,
+}
+
+pub fn kernel(text: &str) -> Result<Kernel, String> {
+    match text {
+        "6.1" => Ok(Kernel::Debian61),
+        "6.12" => Ok(Kernel::Debian612),
+        _ => Err("6.1 or 6.12".to_owned()),
+    }
+}
+
+/// A page of the cache, and a read of the load.
+pub const PAGE: u64 = 4096;
+
+/// One guest, one workload, and its model.
+#[derive(Clone, Debug, Serialize)]
+struct Row {
+    kernel: String,
+    lists: &'static str,
+    bound: &'static str,
+    workload: String,
+    /// Size of the page cache, once full.
+    cache_pages: u64,
+    reads: u64,
+    /// As the agent counted.
+    guest_hit_ratio: f64,
+    /// From the reads of the guest's disk.
+    disk_hit_ratio: f64,
+    /// Share of the pages in the guest's cache at the end that are in the model's, too.
+    common_share: f64,
+    model: String,
+    model_hit_ratio: f64,
+    lru_hit_ratio: f64,
+    difference_points: f64,
+}
+
+/// Runs every cell, and prints a row when it is over.
+pub fn run(args: &Args) -> Result<(), Failure> {
+    let workloads = workloads(args)?;
+    let (cache, disk) = (bytes(args.cache)?, bytes(args.disk)?);
+    if args.predict {
+        return predict(args, &workloads, cache / PAGE);
+    }
+    look_for_qemu("kernels")?;
+    let mut rows = Vec::new();
+    let mut printer = table::Printer::new(args.json);
+    for &kernel in &args.kernel {
+        for &bound in &args.bound {
+            let mut machine = Machine::boot(kernel, bound, cache, disk)?;
+            for &lists in &args.lists {
+                let generations = machine.choose(lists)?;
+                for workload in &workloads {
+                    let measured = machine.measure(workload, &args.reads, &mut || Ok(()))?;
+                    let row = row(args, &machine, (generations, bound), workload, &measured)?;
+                    printer.row(&row)?;
+                    rows.push(row);
+                }
+            }
+        }
+    }
+    printer.end(&rows)?;
+    let far = rows
+        .iter()
+        .filter(|row| row.difference_points.abs() > args.within)
+        .count();
+    if far > 0 {
+        let (all, within) = (rows.len(), args.within);
+        let message = format!("{far} of {all} hit ratios differ by more than {within} points");
+        return Err(anyhow::anyhow!(message).into());
+    }
+    Ok(())
+}
+
+/// What the models say of a cache that nobody measures.
+fn predict(args: &Args, workloads: &[WorkloadSpec], pages: u64) -> Result<(), Failure> {
+    for workload in workloads {
+        for &bound in &args.bound {
+            let models = match &args.model {
+                Some(model) => vec![model.clone()],
+                None => vec![model::of(false, bound)?, model::of(true, bound)?],
+            };
+            for model in models {
+                let ratio = model::simulate(&model, workload, pages, &args.reads)?.hit_ratio;
+                println!("{workload} | {model} | {pages} | {:.2}", 100.0 * ratio);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn row(
+    args: &Args,
+    machine: &Machine,
+    (generations, bound): (bool, Bound),
+    workload: &WorkloadSpec,
+    measured: &Measured,
+) -> Result<Row, Failure> {
+    let model = match &args.model {
+        Some(model) => model.clone(),
+        None => model::of(generations, bound)?,
+    };
+    let simulated = model::simulate(&model, workload, measured.pages, &args.reads)?;
+    let lru = model::simulate(
+        &PolicySpec::of(Kind::lru),
+        workload,
+        measured.pages,
+        &args.reads,
+    )?;
+    let both = measured.resident.intersection(&simulated.resident).count();
+    Ok(Row {
+        kernel: machine.release().to_owned(),
+        lists: if generations { "generations" } else { "two" },
+        bound: match bound {
+            Bound::Group => "group",
+            Bound::Memory => "memory",
+        },
+        workload: workload.to_string(),
+        cache_pages: measured.pages,
+        reads: measured.reads,
+        guest_hit_ratio: measured.hit_ratio,
+        disk_hit_ratio: measured.disk_hit_ratio,
+        common_share: both as f64 / measured.resident.len().max(1) as f64,
+        model: model.to_string(),
+        model_hit_ratio: simulated.hit_ratio,
+        lru_hit_ratio: lru.hit_ratio,
+        difference_points: 100.0 * (simulated.hit_ratio - measured.hit_ratio),
+    })
+}
+
+/// The workloads, in proportion to the disk and the cache.
+fn workloads(args: &Args) -> Result<Vec<WorkloadSpec>, Failure> {
+    let disk = bytes(args.disk)?;
+    let every = args.reads.reads / 4;
+    let mut all = Vec::new();
+    for text in &args.workload {
+        let texts = match text.as_str() {
+            "all" => vec![
+                format!("uniform:{disk}"),
+                format!("zipf(0.8):{disk}"),
+                format!("zipf(1.1):{disk}"),
+                // A third longer than the cache, so that no list that is served in turn has any of it.
+                format!("loop:{}", pages(bytes(args.cache)? * 4 / 3)),
+                format!(
+                    "mix(0.6*zipf(0.9):{}, 0.4*scan:{})",
+                    pages(disk / 4),
+                    pages(disk * 3 / 4)
+                ),
+                format!("shift(normal(0.1):{disk}, every={every})"),
+            ],
+            other => vec![other.to_owned()],
+        };
+        for text in texts {
+            let parsed: Result<WorkloadSpec, _> = text.parse();
+            let spec = parsed.map_err(|error| Failure::usage(format!("--workload: {error}")))?;
+            let blocks = spec.blocks(PAGE).map_err(Failure::usage)?;
+            if blocks * PAGE > disk {
+                let message = format!("--workload {text}: the disk has {}", args.disk);
+                return Err(Failure::usage(message));
+            }
+            all.push(spec);
+        }
+    }
+    Ok(all)
+}
+
+/// Whole pages.
+fn pages(bytes: u64) -> u64 {
+    bytes / PAGE * PAGE
+}
+
+fn bytes(size: Size) -> Result<u64, Failure> {
+    let bytes = size.bytes(PAGE).map_err(Failure::usage)?;
+    if bytes == 0 || bytes % PAGE != 0 {
+        return Err(Failure::usage(format!("{size} is not a multiple of 4KiB")));
+    }
+    Ok(bytes)
+}

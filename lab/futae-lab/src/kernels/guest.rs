@@ -1,0 +1,276 @@
+//! A guest whose page cache is counted: its bound, its load and its agent.
+
+use super::{Bound, Lists, PAGE, Reads};
+use crate::live::guests::{boot_kernel, order};
+use anyhow::{Context, anyhow};
+use futae_agent_protocol::{Counters, Message};
+use futae_machine::{Disk, Guest, Kernel};
+use futae_terminal::failure::Failure;
+use futae_trace::WorkloadSpec;
+use serde_json::Value;
+use std::collections::HashSet;
+use std::fs::File;
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// Memory of a guest whose page cache a group bounds, and of one whose page cache has all that is left.
+const MEMORY_MIB: [u32; 2] = [512, 256];
+/// All cells of a guest, on a slow and busy machine.
+const LIMIT: Duration = Duration::from_secs(4 * 3600);
+const PERIOD_MS: u64 = 200;
+/// Where the agent writes its lines.
+const REPORTS: &str = "/tmp/agent.json";
+/// A process that takes memory of which the kernel gets nothing back.
+const HOG: &str = "/hog";
+const KIB: u64 = 1024;
+/// What the kernel keeps free before its daemon begins, and what the load needs.
+const KEPT_FREE: u64 = 16 << 20;
+
+/// What a guest's page cache did.
+pub struct Measured {
+    /// Its size once full.
+    pub pages: u64,
+    pub reads: u64,
+    pub hit_ratio: f64,
+    pub disk_hit_ratio: f64,
+    /// Pages in the cache at the end.
+    pub resident: HashSet<u64>,
+}
+
+/// What is read of a guest between loads.
+struct Look {
+    counters: Counters,
+    disk_reads: u64,
+    pages: u64,
+}
+
+/// A guest with its disk and its agent.
+pub struct Machine {
+    guest: Guest,
+    bound: Bound,
+    /// Bytes of page cache.
+    cache: u64,
+    /// Cells so far: each has a group of its own, whose lists begin empty.
+    cells: u32,
+    /// The kernel's choice before anything was changed.
+    by_default: String,
+    _place: Option<TempDir>,
+}
+
+impl Machine {
+    /// Boots it with an empty disk; its agent runs then.
+    pub fn boot(kernel: Kernel, bound: Bound, cache: u64, disk: u64) -> Result<Self, Failure> {
+        let place = tempfile::Builder::new().prefix("futae-lab-").tempdir()?;
+        let image = place.path().join("disk.img");
+        File::create(&image)?.set_len(disk)?;
+        let booted = Self::boot_on(kernel, bound, cache, &image.into())?;
+        Ok(Self {
+            _place: Some(place),
+            ..booted
+        })
+    }
+
+    /// As [`boot`](Self::boot), with a disk that is there.
+    pub fn boot_on(kernel: Kernel, bound: Bound, cache: u64, disk: &Disk) -> Result<Self, Failure> {
+        let mut guest = boot_kernel("kernels", Some(kernel), |plan| {
+            let memory = MEMORY_MIB[usize::from(bound == Bound::Memory)];
+            let plan = plan.memory_mib(memory).limit(LIMIT);
+            plan.disk(disk.clone())
+        })?;
+        // The page cache of a disk is gone with the last who has it open.
+        let script = format!(
+            "echo 0 >/sys/block/vda/queue/read_ahead_kb\n\
+             sleep 1000000 </dev/vda >/dev/null 2>&1 &\n\
+             mount -t cgroup2 cgroups /sys/fs/cgroup\n\
+             echo +memory >/sys/fs/cgroup/cgroup.subtree_control\n\
+             futae agent --report - --period {PERIOD_MS}ms --groups >{REPORTS} 2>/tmp/agent.log &\n\
+             for attempt in $(seq 1 600); do grep -q sample {REPORTS} && break; sleep 0.1; done\n\
+             cat /sys/kernel/mm/lru_gen/enabled"
+        );
+        let by_default = order(&mut guest, &script)?;
+        Ok(Self {
+            guest,
+            bound,
+            cache,
+            cells: 0,
+            by_default: by_default.trim().to_owned(),
+            _place: None,
+        })
+    }
+
+    /// The kernel's release.
+    pub fn release(&self) -> &str {
+        self.guest.release()
+    }
+
+    /// Chooses how the page cache is ordered; whether that is by generations.
+    pub fn choose(&mut self, lists: Lists) -> Result<bool, Failure> {
+        let generations = match lists {
+            Lists::Default => self.by_default != "0x0000",
+            Lists::Two => false,
+            Lists::Generations => true,
+        };
+        let word = if generations { "y" } else { "n" };
+        order(
+            &mut self.guest,
+            &format!("echo {word} >/sys/kernel/mm/lru_gen/enabled"),
+        )?;
+        Ok(generations)
+    }
+
+    /// Runs a workload with an empty page cache, and counts after its warm-up.
+    ///
+    /// `look` is called when counting begins and when it ends.
+    pub fn measure(
+        &mut self,
+        workload: &WorkloadSpec,
+        args: &Reads,
+        look: &mut dyn FnMut() -> Result<(), Failure>,
+    ) -> Result<Measured, Failure> {
+        self.cells += 1;
+        self.begin()?;
+        self.load(workload, args, 0, args.warmup)?;
+        let before = self.look()?;
+        look()?;
+        let resident = self.load(workload, args, args.warmup, args.reads)?;
+        look()?;
+        let after = self.look()?;
+        self.end()?;
+        let accesses = after.counters.accesses - before.counters.accesses;
+        let misses = after.counters.misses - before.counters.misses;
+        let disk_reads = after.disk_reads - before.disk_reads;
+        if accesses != args.reads {
+            let (reads, log) = (args.reads, order(&mut self.guest, "cat /tmp/agent.log")?);
+            let message =
+                format!("the agent counts {accesses} reads where the load did {reads}: {log}");
+            return Err(anyhow!(message).into());
+        }
+        let share = |misses: u64| 1.0 - misses as f64 / args.reads.max(1) as f64;
+        Ok(Measured {
+            // A cache that was not full yet is measured by what it grew to.
+            pages: before.pages.max(after.pages),
+            reads: accesses,
+            hit_ratio: share(misses),
+            disk_hit_ratio: share(disk_reads),
+            resident,
+        })
+    }
+
+    fn group(&self) -> String {
+        match self.bound {
+            Bound::Group => format!("/sys/fs/cgroup/load{}", self.cells),
+            Bound::Memory => "/sys/fs/cgroup".to_owned(),
+        }
+    }
+
+    /// Empties the page cache, and bounds it: a group's limit follows what the load takes for itself; or a file in memory
+    /// takes what the page cache shall not have.
+    fn begin(&mut self) -> Result<(), Failure> {
+        let (group, cache) = (self.group(), self.cache);
+        let script = match self.bound {
+            Bound::Group => format!(
+                "echo 3 >/proc/sys/vm/drop_caches; mkdir {group} && cd {group} && echo {} >memory.max || exit 1\n\
+                 while sleep 0.5; do\n\
+                 own=$(($(cat memory.current) - $(sed -n 's/^file //p' memory.stat)))\n\
+                 echo $(({cache} + own)) >memory.max\n\
+                 done >/dev/null 2>&1 &\n\
+                 echo $! >/tmp/follow",
+                cache + (8 << 20)
+            ),
+            Bound::Memory => format!(
+                "rm -f {HOG}; echo 3 >/proc/sys/vm/drop_caches\n\
+                 free=$(sed -n 's/^MemFree: *\\([0-9]*\\) kB/\\1/p' /proc/meminfo)\n\
+                 [ $free -le {kept} ] || dd if=/dev/zero of={HOG} bs=64k count=$(((free - {kept}) / 64)) 2>/dev/null",
+                kept = (cache + KEPT_FREE) / KIB
+            ),
+        };
+        order(&mut self.guest, &script)?;
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<(), Failure> {
+        let script = match self.bound {
+            Bound::Group => format!(
+                "kill $(cat /tmp/follow); echo 3 >/proc/sys/vm/drop_caches; rmdir {}",
+                self.group()
+            ),
+            Bound::Memory => format!("rm -f {HOG}"),
+        };
+        order(&mut self.guest, &script)?;
+        Ok(())
+    }
+
+    fn load(
+        &mut self,
+        workload: &WorkloadSpec,
+        args: &Reads,
+        skip: u64,
+        reads: u64,
+    ) -> Result<HashSet<u64>, Failure> {
+        if reads == 0 {
+            return Ok(HashSet::new());
+        }
+        let seed = args.seed;
+        let script = format!(
+            "echo $$ >{}/cgroup.procs\n\
+             futae load /dev/vda --workload '{workload}' --operations {reads} --skip {skip} --seed {seed} --resident --json",
+            self.group()
+        );
+        let said: Value = serde_json::from_str(&order(&mut self.guest, &script)?)?;
+        let ranges: Vec<[u64; 2]> = serde_json::from_value(said["resident_pages"].clone())?;
+        Ok(ranges.into_iter().flat_map(|[from, to]| from..to).collect())
+    }
+
+    /// Waits until the agent has reported all so far, and adds that up.
+    fn look(&mut self) -> Result<Look, Failure> {
+        let seconds = 2.5 * PERIOD_MS as f64 / 1000.0;
+        let files = match self.bound {
+            Bound::Group => format!("sed -n 's/^file //p' {}/memory.stat", self.group()),
+            Bound::Memory => {
+                "sed -n 's/^.*active(file): *\\([0-9]*\\) kB/\\1/p' /proc/meminfo".to_owned()
+            }
+        };
+        let script =
+            format!("sleep {seconds}; {files}; echo; cat /sys/block/vda/stat; cat {REPORTS}");
+        let said = order(&mut self.guest, &script)?;
+        let (sizes, rest) = said
+            .split_once("\n\n")
+            .context("the guest does not tell the size of its page cache")?;
+        let numbers = sizes
+            .lines()
+            .filter_map(|line| line.trim().parse::<u64>().ok());
+        let sum: u64 = numbers.sum();
+        let unit = match self.bound {
+            Bound::Group => 1,
+            Bound::Memory => KIB,
+        };
+        let mut lines = rest.lines();
+        let disk_reads = lines.next().and_then(|line| {
+            let first = line.split_whitespace().next()?;
+            first.parse().ok()
+        });
+        Ok(Look {
+            counters: counted(lines)?,
+            disk_reads: disk_reads.context("the guest does not tell what its disk has read")?,
+            pages: sum * unit / PAGE,
+        })
+    }
+}
+
+/// All that an agent has counted of disks, by its lines.
+fn counted<'a>(lines: impl Iterator<Item = &'a str>) -> anyhow::Result<Counters> {
+    let mut sum = [0; Counters::FIELDS];
+    for line in lines.filter(|line| line.contains("sample")) {
+        let message: Message = serde_json::from_str(line).with_context(|| line.to_owned())?;
+        let Message::Sample(sample) = message else {
+            continue;
+        };
+        for device in sample.devices {
+            let counts = device.counters.to_array();
+            sum.iter_mut()
+                .zip(counts)
+                .for_each(|(sum, one)| *sum += one);
+        }
+    }
+    Ok(Counters::from_array(sum))
+}

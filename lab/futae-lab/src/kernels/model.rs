@@ -1,0 +1,57 @@
+//! The same requests through a model of the kernel.
+
+use super::{Bound, PAGE, Reads};
+use futae_policy::{Access, Argument, BlockId, HashIndex, Kind, Level, Outcome, PolicySpec, Shape};
+use futae_terminal::failure::Failure;
+use futae_trace::WorkloadSpec;
+use std::collections::HashSet;
+
+/// What a model came to.
+pub struct Simulated {
+    pub hit_ratio: f64,
+    /// Pages in its cache at the end.
+    pub resident: HashSet<u64>,
+}
+
+/// The model of a kernel's lists.
+pub fn of(generations: bool, bound: Bound) -> Result<PolicySpec, Failure> {
+    if !generations {
+        return Ok(PolicySpec::of(Kind::linux));
+    }
+    let mut model = PolicySpec::of(Kind::mglru);
+    if bound == Bound::Group {
+        let group = Argument::Named("reclaim".to_owned(), "group".to_owned());
+        model.arguments.push(group);
+    }
+    Ok(model)
+}
+
+/// Runs the requests that a guest was given, with a cache of `pages` pages.
+pub fn simulate(
+    policy: &PolicySpec,
+    workload: &WorkloadSpec,
+    pages: u64,
+    args: &Reads,
+) -> Result<Simulated, Failure> {
+    let slots = u32::try_from(pages).map_err(anyhow::Error::new)?;
+    let shape = Shape {
+        slots,
+        seed: args.seed,
+    };
+    let built = futae_policy::build(policy, &shape).map_err(anyhow::Error::new)?;
+    let mut level = Level::new(built, HashIndex::default(), slots);
+    let mut requests = workload
+        .generator(PAGE, args.seed)
+        .map_err(anyhow::Error::new)?;
+    let mut hits = 0_u64;
+    for number in 0..args.warmup + args.reads {
+        let block = BlockId::on_first(requests.next_block().0);
+        let is_hit = matches!(level.access(&Access::read(block)), Outcome::Hit(_));
+        hits += u64::from(is_hit && number >= args.warmup);
+    }
+    let resident = level.order().into_iter().map(BlockId::index).collect();
+    Ok(Simulated {
+        hit_ratio: hits as f64 / args.reads.max(1) as f64,
+        resident,
+    })
+}

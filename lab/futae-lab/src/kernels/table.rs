@@ -1,0 +1,68 @@
+//! Rows, as they come or all at the end.
+
+use super::Row;
+use futae_terminal::failure::Failure;
+use serde_json::json;
+use std::io::Write;
+
+/// Prints a line a row, or JSON at the end.
+pub struct Printer {
+    is_json: bool,
+    is_first: bool,
+}
+
+impl Printer {
+    pub fn new(is_json: bool) -> Self {
+        Self {
+            is_json,
+            is_first: true,
+        }
+    }
+
+    /// Prints a row that is ready.
+    pub fn row(&mut self, row: &Row) -> Result<(), Failure> {
+        if self.is_json {
+            return Ok(());
+        }
+        let mut out = std::io::stdout().lock();
+        if std::mem::take(&mut self.is_first) {
+            writeln!(
+                out,
+                "kernel | lists | bound | workload | pages | guest % | by disk % | model | model % | points | lru % | common %"
+            )?;
+            writeln!(
+                out,
+                "--- | --- | --- | --- | ---: | ---: | ---: | --- | ---: | ---: | ---: | ---:"
+            )?;
+        }
+        let percent = |ratio: f64| format!("{:.2}", 100.0 * ratio);
+        writeln!(
+            out,
+            "{} | {} | {} | {} | {} | {} | {} | {} | {} | {:+.2} | {} | {}",
+            row.kernel,
+            row.lists,
+            row.bound,
+            row.workload,
+            row.cache_pages,
+            percent(row.guest_hit_ratio),
+            percent(row.disk_hit_ratio),
+            row.model,
+            percent(row.model_hit_ratio),
+            row.difference_points,
+            percent(row.lru_hit_ratio),
+            percent(row.common_share),
+        )?;
+        out.flush()?;
+        Ok(())
+    }
+
+    /// Prints what was not printed yet.
+    pub fn end(&self, rows: &[Row]) -> Result<(), Failure> {
+        if self.is_json {
+            let mut out = std::io::stdout().lock();
+            serde_json::to_writer_pretty(&mut out, &json!({ "rows": rows }))?;
+            writeln!(out)?;
+        }
+        Ok(())
+    }
+}
