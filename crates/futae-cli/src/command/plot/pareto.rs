@@ -9,11 +9,14 @@ use std::collections::{BTreeMap, BTreeSet};
 /// What the legend calls the runs that no other run beats.
 const FRONT: &str = "no run has less of both";
 
+/// By the sizes of the levels: the memory of all, and how often the store was read.
+type BySizes = BTreeMap<Vec<u64>, (u64, Mean)>;
+
 /// Marks by hierarchy and source, means over seeds, and behind them the line through the best of each source.
 pub fn pareto(runs: &[Run]) -> Result<Plot, Failure> {
     let sources: BTreeSet<&str> = runs.iter().map(|run| run.source.as_str()).collect();
     // By source and policies, then by sizes.
-    let mut all: BTreeMap<(&str, String), BTreeMap<Vec<u64>, (u64, Mean)>> = BTreeMap::new();
+    let mut all: BTreeMap<(&str, String), BySizes> = BTreeMap::new();
     for run in runs {
         let Some(reads) = run.reads_per_request else {
             return Err(Failure::usage(
@@ -33,7 +36,7 @@ pub fn pareto(runs: &[Run]) -> Result<Plot, Failure> {
     }
     let largest = runs.iter().map(|run| run.memory_bytes).max().unwrap_or(0);
     let (unit, unit_name) = axis_unit(largest as f64);
-    let points = |found: &BTreeMap<Vec<u64>, (u64, Mean)>| -> Vec<(f64, f64)> {
+    let points = |found: &BySizes| -> Vec<(f64, f64)> {
         let found = found.values();
         found
             .map(|(memory, mean)| (*memory as f64 / unit, mean.value()))
