@@ -29,8 +29,8 @@ pub struct TraceOptions {
     pub skip_bad: bool,
     /// The guest whose requests these are.
     pub guest: u16,
-    /// How much data is read, after decompression, before it is an error: a bound for files that
-    /// nobody vouches for, since a small compressed file can hold any amount. None is no bound.
+    /// How much data is read, after decompression, before it is an error: a bound for files that nobody vouches for, since a
+    /// small compressed file can hold any amount. None is no bound.
     pub data_bytes_max: Option<u64>,
     /// Whether the length of a request is to be its object's size also in formats that are read faster without:
     /// [`Format::OracleGeneral`].
@@ -59,9 +59,8 @@ pub trait RequestReader: Iterator<Item = Result<Request, TraceError>> {
     /// What the trace is called in errors.
     fn path(&self) -> &Path;
 
-    /// Appends the next requests to `batch` until it holds `limit` of them; fewer only if the
-    /// trace ends. Before an error the requests that precede it are appended. Reading in batches
-    /// is faster than one by one.
+    /// Appends the next requests to `batch` until it holds `limit` of them; fewer only if the trace ends. Before an error
+    /// the requests that precede it are appended. Reading in batches is faster than one by one.
     fn read_batch(&mut self, batch: &mut Vec<Request>, limit: usize) -> Result<(), TraceError> {
         while batch.len() < limit {
             match self.next() {
@@ -72,10 +71,9 @@ pub trait RequestReader: Iterator<Item = Result<Request, TraceError>> {
         Ok(())
     }
 
-    /// Where the next requests are all reads of volume 0 of the same length, and can be had so: appends
-    /// the sectors (512 bytes) where up to `limit` of them begin to `starts`, and returns their
-    /// length in bytes. For traces that are nothing but block numbers this is faster than
-    /// [`read_batch`](Self::read_batch), which takes whatever this does not.
+    /// Where the next requests are all reads of volume 0 of the same length, and can be had so: appends the sectors (512 bytes)
+    /// where up to `limit` of them begin to `starts`, and returns their length in bytes. For traces that are nothing but block
+    /// numbers this is faster than [`read_batch`](Self::read_batch), which takes whatever this does not.
     fn read_starts(&mut self, _starts: &mut Vec<u64>, _limit: usize) -> Option<u64> {
         None
     }
@@ -263,8 +261,8 @@ impl TraceReader {
         self.has_sizes
     }
 
-    /// How long the objects of the requests so far live, in seconds, 0 where a request does not say; one for each request, or none at all if the
-    /// trace does not say it of any, or if they are [not kept](TraceOptions::lives). They are forgotten here.
+    /// How long the objects of the requests so far live, in seconds, 0 where a request does not say; none if the trace does not
+    /// say it of any, or if they are [not kept](TraceOptions::lives). They are forgotten here.
     #[must_use]
     pub fn take_lives(&mut self) -> Vec<u32> {
         self.context.take_lives()
@@ -293,15 +291,13 @@ impl TraceReader {
         self.skipped
     }
 
-    /// How many bytes of the file were read so far, before decompression: what progress is
-    /// measured by.
+    /// How many bytes of the file were read so far, before decompression: what progress is measured by.
     #[must_use]
     pub fn file_bytes_read(&self) -> u64 {
         self.meter.bytes()
     }
 
-    /// The trace's names for its volumes, in the order of their numbers; none where the format
-    /// knows only one volume.
+    /// The trace's names for its volumes, in the order of their numbers; none where the format knows only one volume.
     #[must_use]
     pub fn volumes(&self) -> &[String] {
         self.context.volumes()
@@ -350,8 +346,7 @@ impl TraceReader {
         }
     }
 
-    /// Appends the requests of whole records that are in memory; false if there are none, or if the
-    /// next record is bad.
+    /// Appends the requests of whole records that are in memory; false if there are none, or if the next record is bad.
     fn read_run(&mut self, batch: &mut Vec<Request>, limit: usize) -> bool {
         let before = batch.len();
         let good = self.run(limit - before, |decoder, records, context| {
@@ -362,8 +357,7 @@ impl TraceReader {
         good.is_some()
     }
 
-    /// Gives whole records that are in memory, at most `limit`, to `decode`, which says how many of
-    /// them it took, if any.
+    /// Gives whole records that are in memory, at most `limit`, to `decode`, which says how many of them it took, if any.
     #[inline]
     fn run<T>(
         &mut self,

@@ -5,6 +5,9 @@ use futae_sim::queueing::StationResult;
 use futae_sim::run::Ordered;
 use futae_sim::{Report, Run, WriteMode};
 
+/// A place that is busy for a larger share of the time has more to do than it can.
+const FULL: f64 = 0.99;
+
 /// The whole report.
 pub fn render(report: &Report, source: &str) -> String {
     let mut table = Table::new([
@@ -236,8 +239,9 @@ fn latencies(report: &Report) -> Option<String> {
                 ]);
             }
         }
-        // A tenth of the time is more than the last requests take by themselves.
-        if found.clients.is_none() && found.backlog_seconds > found.span_seconds / 10.0 {
+        let stations = [found.link, found.store].into_iter().flatten();
+        let is_full = stations.map(|it| it.utilisation).any(|busy| busy > FULL);
+        if found.clients.is_none() && is_full {
             notes.push_str(&format!(
                 "{}: more came than could be worked on; the last request ended {:.0} s after it came, and the times say how long \
                  the trace is\n",
