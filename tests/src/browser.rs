@@ -92,6 +92,28 @@ pub struct Seen {
     pub console: Vec<String>,
 }
 
+/// A page of a server as the browser has it.
+pub struct Visited {
+    /// The elements once the page was there.
+    pub dom: String,
+    /// What the browser wrote on its console.
+    pub console: Vec<String>,
+    /// What it looks like in light colours.
+    pub picture: Pixels,
+}
+
+/// The address of a file.
+fn file(path: &Path) -> String {
+    format!("file://{}", path.display())
+}
+
+/// What a browser wrote on its console.
+fn console(output: &Output) -> Vec<String> {
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let console = said.lines().filter(|line| line.contains(":CONSOLE"));
+    console.map(str::to_owned).collect()
+}
+
 /// A picture, three bytes a pixel.
 pub struct Pixels {
     width: usize,
@@ -111,7 +133,7 @@ impl Browser {
         self.directory.path().join(name)
     }
 
-    fn run(&self, arguments: &[String], page: &Path) -> Output {
+    fn run(&self, arguments: &[String], page: &str) -> Output {
         let mut command = Command::new("timeout");
         command.args(["--kill-after=5", PATIENCE, BROWSER]);
         command.args([
@@ -121,8 +143,8 @@ impl Browser {
             "--disable-dev-shm-usage",
             "--hide-scrollbars",
             "--enable-logging=stderr",
-            // No name has an address: what is not in the page cannot be had.
-            "--host-resolver-rules=MAP * ~NOTFOUND",
+            // No name has an address: what is not in the page cannot be had, but from a server of this machine.
+            "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
             "--force-device-scale-factor=1",
         ]);
         command.arg(format!("--window-size={WIDTH},{HEIGHT}"));
@@ -130,7 +152,7 @@ impl Browser {
         command.arg(format!("--user-data-dir={}", state.display()));
         command.env("HOME", self.directory.path());
         command.args(arguments);
-        command.arg(format!("file://{}", page.display()));
+        command.arg(page);
         let output = command.output().expect("timeout starts");
         assert!(
             output.status.success(),
@@ -149,7 +171,7 @@ impl Browser {
         assert_eq!(copy.len(), html.len() + LISTEN.len() + MEASURE.len());
         let path = self.path("copy.html");
         fs::write(&path, copy).expect("a copy of the page");
-        let output = self.run(&["--dump-dom".to_owned()], &path);
+        let output = self.run(&["--dump-dom".to_owned()], &file(&path));
         let dom = String::from_utf8_lossy(&output.stdout).into_owned();
         let begin = "<pre id=\"measured\">";
         let measured = dom
@@ -158,23 +180,35 @@ impl Browser {
         let (measured, _) = measured.expect("the page was measured");
         let unescaped = measured.replace("&lt;", "<").replace("&gt;", ">");
         let unescaped = unescaped.replace("&nbsp;", "\u{a0}").replace("&amp;", "&");
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        let console = said.lines().filter(|line| line.contains(":CONSOLE"));
         Seen {
             measured: serde_json::from_str(&unescaped).expect("measures are JSON"),
-            console: console.map(str::to_owned).collect(),
+            console: console(&output),
         }
     }
 
     /// A picture of the page, in light or dark colours.
     pub fn picture(&self, page: &Path, is_dark: bool) -> Pixels {
+        self.picture_of(&file(page), is_dark)
+    }
+
+    /// Opens a page that a server has, as it is.
+    pub fn visit(&self, address: &str) -> Visited {
+        let output = self.run(&["--dump-dom".to_owned()], address);
+        Visited {
+            dom: String::from_utf8_lossy(&output.stdout).into_owned(),
+            console: console(&output),
+            picture: self.picture_of(address, false),
+        }
+    }
+
+    fn picture_of(&self, address: &str, is_dark: bool) -> Pixels {
         let path = self.path("picture.png");
         let scheme = if is_dark { 0 } else { 1 };
         let arguments = [
             format!("--screenshot={}", text(&path)),
             format!("--blink-settings=preferredColorScheme={scheme}"),
         ];
-        self.run(&arguments, page);
+        self.run(&arguments, address);
         let pixels = Pixels::of_png(&path);
         assert_eq!(pixels.size(), (WIDTH as usize, HEIGHT as usize));
         pixels

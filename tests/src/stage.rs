@@ -33,6 +33,8 @@ pub struct Stage {
     /// Where the file is mounted.
     pub mountpoint: PathBuf,
     directory: Option<TempDir>,
+    /// What the server said when it was ready.
+    ready: Value,
 }
 
 impl Stage {
@@ -60,6 +62,7 @@ impl Stage {
         fs::create_dir(&mountpoint).expect("a directory can be made");
         Self {
             serve: None,
+            ready: Value::Null,
             mount: None,
             image: path("disk.img"),
             socket: path("futae.sock"),
@@ -92,7 +95,13 @@ impl Stage {
         let mut running = Running::start("futae serve", command);
         let ready: Value = serde_json::from_str(&running.line()).expect("JSON");
         assert_eq!(ready["exports"][0]["uris"][0], self.uri(), "{ready}");
-        self.serve = Some(running);
+        (self.serve, self.ready) = (Some(running), ready);
+    }
+
+    /// What the server said when it was ready.
+    #[must_use]
+    pub fn ready(&self) -> &Value {
+        &self.ready
     }
 
     /// Starts `futae mount` over the server and waits until it is ready.

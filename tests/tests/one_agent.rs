@@ -5,7 +5,7 @@ use futae_agent_protocol::{
     Counters, Device, DeviceId, Frame, Hello, Memory, Message, Notices, Range, Reason, References,
     Sample, Source,
 };
-use futae_tests::binary::futae;
+use futae_tests::binary::{futae, run};
 use futae_tests::process::Running;
 use futae_tests::stage::Stage;
 use futae_tests::tools::text;
@@ -131,7 +131,8 @@ fn served() -> (Stage, PathBuf) {
     (stage, path)
 }
 
-fn balance(stage: &Stage) -> Running {
+/// A configuration for both guests.
+fn config(stage: &Stage) -> PathBuf {
     let path = stage.path("balance.toml");
     let guest = |name: &str, agent: &str| {
         format!(
@@ -145,6 +146,11 @@ fn balance(stage: &Stage) -> Running {
     let guests = [guest("vm", &agent), guest("idle", "")].concat();
     let body = format!("total = \"32MiB\"\nperiod = 0.2\nreserve = \"0MiB\"\n{guests}");
     fs::write(&path, body).expect("a file");
+    path
+}
+
+fn balance(stage: &Stage) -> Running {
+    let path = config(stage);
     let words = ["balance", "--json", "--config", text(&path)];
     Running::start("futae balance", futae(&words))
 }
@@ -223,4 +229,99 @@ fn an_agent_that_samples_nothing_is_named_with_the_line_that_mends_it() {
         }
     }
     panic!("{said}");
+}
+
+#[test]
+fn what_was_recorded_is_advised_on_without_guests() {
+    let (mut stage, path) = served();
+    let (config, samples) = (config(&stage), stage.path("samples"));
+    let words = ["balance", "--json", "--dry-run", "--config", text(&config)];
+    let record = ["--record", text(&samples)];
+    let mut balancing = Running::start("futae balance", futae(&[&words[..], &record].concat()));
+    let mut agent = Agent::connect(&path);
+    let is_known = || {
+        let text = fs::read_to_string(&samples).unwrap_or_default();
+        let known = |line: &&str| {
+            let period: Value = serde_json::from_str(line).expect("JSON");
+            period["guests"][0]["curve"]
+                .as_array()
+                .is_some_and(|it| !it.is_empty())
+        };
+        text.lines().filter(known).count()
+    };
+    for _ in 0..PERIODS {
+        period(&stage, &mut agent, &mut balancing);
+        if is_known() >= 12 {
+            break;
+        }
+    }
+    assert!(is_known() >= 12);
+    assert!(balancing.stop().status.success());
+    assert_eq!(
+        share_mib(&stage.status(), "vm"),
+        START_MIB,
+        "nothing was moved"
+    );
+    drop(agent);
+    stage.stop_serve();
+
+    // No server and no agent is there any more.
+    let advise = |words: &[&str]| {
+        let advise = [
+            "balance",
+            "--config",
+            text(&config),
+            "--advise",
+            text(&samples),
+        ];
+        let output = run(&[&advise, words].concat());
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{errors}");
+        String::from_utf8(output.stdout).expect("text")
+    };
+    let said = advise(&["--json"]);
+    let lines: Vec<Value> = said
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect();
+    let (advice, moves) = lines.split_last().expect("an advice");
+    assert!(!moves.is_empty(), "{said}");
+    assert_eq!(number(&advice["moves"]), moves.len() as u64);
+    assert_eq!(moves[0]["reason"]["kind"], "better", "{said}");
+    let periods = fs::read_to_string(&samples)
+        .expect("the samples")
+        .lines()
+        .count();
+    assert_eq!(number(&advice["periods"]), periods as u64);
+    // The guest reads 24 MiB evenly and has 16: a third of its reads miss, 10/3 hits a read.
+    let real = |key: &str| {
+        advice[key]
+            .as_f64()
+            .unwrap_or_else(|| panic!("{key}: {advice}"))
+    };
+    assert!((real("measured_time") - 10.0 / 3.0).abs() < 0.2, "{advice}");
+    assert!(real("balanced_gain") > 0.1, "{advice}");
+    assert!(
+        real("fixed_gain") >= real("balanced_gain") - 0.05,
+        "{advice}"
+    );
+    let vm = &advice["guests"][0];
+    assert!(
+        vm["balanced_bytes"].as_f64() > vm["had_bytes"].as_f64(),
+        "{advice}"
+    );
+    assert!(number(&vm["fixed_bytes"]) > 20 * MIB, "{advice}");
+    assert!(advise(&[]).contains("in the best division that never changes"));
+
+    for (path, said) in [
+        ("/nowhere", "cannot read /nowhere"),
+        (text(&config), "line 1 is no period"),
+    ] {
+        let output = run(&["balance", "--config", text(&config), "--advise", path]);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            !output.status.success() && errors.contains(said),
+            "{errors}"
+        );
+    }
 }

@@ -5,6 +5,8 @@
 mod authority;
 #[path = "tls/client.rs"]
 mod client;
+#[path = "tls/store.rs"]
+mod store;
 
 use authority::Authorities;
 use client::{Credentials, OverTls, start_tls};

@@ -1,6 +1,10 @@
 //! A guest's miss-ratio curve, kept online in fixed memory.
 
+mod told;
+
 use futae_sim::curve::{ByHash, Histogram, Sample, StackDistances};
+
+pub(crate) use told::Told;
 
 /// Units that a curve remembers, at most.
 pub const SAMPLES_MAX: usize = 8192;
@@ -42,6 +46,8 @@ pub struct OnlineCurve {
     last: Tally,
     past: Tally,
     changed: bool,
+    /// What was told in place of requests.
+    told: Option<Told>,
 }
 
 /// Sampled requests by stack position, in units, and those for units not seen before.
@@ -68,9 +74,19 @@ impl OnlineCurve {
             last: Tally::default(),
             past: Tally::default(),
             changed: false,
+            told: None,
         };
         curve.given_share(1.0);
         curve
+    }
+
+    /// The curve is this from now on, whatever requests came or come: miss ratios at sizes that are `step` units apart, the first at size
+    /// 0. Numbers outside of 0 to 1, and none at all, end that.
+    pub fn tell(&mut self, step: f64, ratios: &[f64]) {
+        let told = Told::new(step, ratios);
+        let apart = told.as_ref().zip(self.told.as_ref());
+        self.changed = apart.is_some_and(|(new, old)| new.apart(old) > CHANGED);
+        self.told = told;
     }
 
     /// From now on requests come only for units of a sample, which is this share of all (above 0 and
@@ -91,6 +107,7 @@ impl OnlineCurve {
             distances: StackDistances::default(),
             last: Tally::default(),
             past: Tally::default(),
+            told: self.told.take(),
             ..*self
         };
     }
@@ -131,7 +148,7 @@ impl OnlineCurve {
 
     /// Ends a period.
     pub fn end_period(&mut self) {
-        if self.last.total() < REQUESTS_MIN {
+        if self.told.is_some() || self.last.total() < REQUESTS_MIN {
             return;
         }
         self.changed = self.past.total() > 0.0 && self.last.differs(&self.past, self.most);
@@ -149,7 +166,7 @@ impl OnlineCurve {
     /// Whether there is anything to tell.
     #[must_use]
     pub fn is_known(&self) -> bool {
-        self.past.total() > 0.0
+        self.told.is_some() || self.past.total() > 0.0
     }
 
     /// Whether the last period that ended was unlike those before it.
@@ -162,7 +179,10 @@ impl OnlineCurve {
     /// nothing is known.
     #[must_use]
     pub fn miss_ratios(&self, sizes: &[f64]) -> Vec<f64> {
-        self.past.miss_ratios(sizes)
+        match &self.told {
+            Some(told) => sizes.iter().map(|&size| told.at(size)).collect(),
+            None => self.past.miss_ratios(sizes),
+        }
     }
 
     /// Bytes of memory that it takes, but for a few hundred.

@@ -8,6 +8,8 @@
 //! * [`mrc`]: every guest's miss-ratio curve, kept online ([`OnlineCurve`]), and the division with
 //!   the least total access time.
 //!
+//! [`replay`] has an allocator decide on recorded periods, and says what that would have been worth.
+//!
 //! Whatever an evaluator wishes goes through [`Bounds`]: no guest below its minimum or above its
 //! maximum, never more than the total or what the host has free, and nothing is given away before
 //! it has been got back. So a guest that lies can gain its own maximum at most, and cost another
@@ -24,6 +26,7 @@ mod decision;
 mod guest;
 pub mod mrc;
 pub mod paper;
+pub mod replay;
 
 pub use allocator::{Allocator, Evaluator, Settings};
 pub use bounds::{Bounds, SettingsError};

@@ -22,8 +22,8 @@
 //! | `divide` | the best division |
 //! | `phase` | moving, waiting for the result, taking it back |
 
-mod divide;
-mod model;
+pub(crate) mod divide;
+pub(crate) mod model;
 mod phase;
 
 use crate::bounds::{Bounds, SettingsError};

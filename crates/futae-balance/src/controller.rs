@@ -4,6 +4,7 @@ use crate::actuator::Actuator;
 use crate::config::{Config, ConfigError, bytes};
 use crate::feed::Feed;
 use crate::hints::hint;
+use crate::samples::{GuestPeriod, Period};
 use futae_allocate::{Activity, Allocator, Bounds, Decision, GuestLimits, Observation};
 use serde::Serialize;
 use std::fs;
@@ -11,6 +12,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How often sizes are looked at while they change.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+/// Bytes of what curves count: pages.
+const UNIT: u64 = 4096;
 /// Sizes may be off by this without being told again.
 const SLACK: u64 = 1 << 20;
 /// How long guests may take to give back what others are waiting for, in one period.
@@ -159,6 +162,32 @@ impl Controller {
             dry_run: self.dry_run,
             problems,
             hints,
+        }
+    }
+
+    /// The last period, to be recorded: what each guest had, did and would miss at other sizes.
+    pub fn recorded(&mut self, report: &Report) -> Period {
+        let most: Vec<u64> = self
+            .allocator
+            .bounds()
+            .guests()
+            .iter()
+            .map(|guest| guest.most)
+            .collect();
+        let guests = report.decision.guests.iter().zip(most).enumerate();
+        let guests = guests.map(|(at, (guest, most))| {
+            let one = GuestPeriod::new(&guest.name, guest.achieved, guest.activity);
+            match self.allocator.curve(at) {
+                Some(curve) if curve.is_known() => one.with_curve(most, |sizes| {
+                    let units = |&size: &u64| size as f64 / UNIT as f64;
+                    curve.miss_ratios(&sizes.iter().map(units).collect::<Vec<_>>())
+                }),
+                _ => one,
+            }
+        });
+        Period {
+            time: report.time,
+            guests: guests.collect(),
         }
     }
 

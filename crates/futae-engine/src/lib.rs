@@ -10,6 +10,7 @@ mod buffer;
 mod engine;
 mod error;
 mod file;
+mod latency;
 mod mailbox;
 mod mark;
 mod memory_file;
@@ -21,10 +22,11 @@ pub use buffer::{IoBuf, PAGE_BYTES, POISON};
 pub use engine::{
     Batch, ClassStatus, Engine, EngineOptions, EngineStatus, ExtentsDone, HandedDownStatus, Keeper,
     KeeperStatus, MemoryStatus, MemoryTrust, News, OnEviction, OnRefusal, ReadRange, Recorded,
-    RecordedPart, Verification, VolumeStatus, WeightStatus, World, WriteBackOptions,
+    RecordedPart, SampledPart, Verification, VolumeStatus, WeightStatus, World, WriteBackOptions,
 };
 pub use error::{IoError, IoErrorKind, SetupError};
 pub use file::{FileIo, FileStore};
+pub use latency::{Asked, LATENCY_STEPS_MICROS, Latencies, LatencyNotes, LatencyStatus};
 pub use mailbox::Mailbox;
 pub use mark::{MarkFile, UncleanMark};
 pub use memory_file::MemoryFile;

@@ -3,7 +3,9 @@
 mod common;
 
 use common::{BLOCK, Setup, setup, take, write};
-use futae_engine::{Batch, ClientId, OnEviction, Operation, ReadRange, Recorded, Request};
+use futae_engine::{
+    Batch, ClientId, OnEviction, Operation, ReadRange, Recorded, Request, SampledPart,
+};
 
 fn now(setup: &Setup, operation: Operation) {
     let client = setup.engine.join(setup.volume);
@@ -126,4 +128,46 @@ fn a_reader_that_does_not_come_costs_a_bounded_room() {
         (3, 0),
         "there is room again"
     );
+}
+
+#[test]
+fn a_sample_has_all_requests_for_a_block_or_none() {
+    let setup = setup("lru", 8, 64, OnEviction::None);
+    now(&setup, setup.read(60, 1));
+    assert_eq!(setup.engine.take_sampled(), None, "nobody asked for it");
+    setup.engine.begin_sampling(1.0);
+    now(&setup, setup.read(0, 2));
+    now(&setup, write(3 * BLOCK + 512, &[7; 1024]));
+    now(&setup, Operation::Flush);
+    let mut reads = Reads::new(&setup, vec![1, 40, 1]);
+    setup.engine.run_batch(3, &mut reads);
+    let part = setup.engine.take_sampled().expect("a sample");
+    let blocks: Vec<u64> = part.blocks.iter().map(|&(_, block)| block).collect();
+    assert_eq!((blocks, part.lost), (vec![0, 1, 3, 1, 40, 1], 0));
+
+    setup.engine.begin_sampling(0.25);
+    for _ in 0..3 {
+        now(&setup, setup.read(0, 64));
+    }
+    let part = setup.engine.take_sampled().expect("a sample");
+    let mut counts = [0; 64];
+    for (volume, block) in part.blocks {
+        assert_eq!(volume, setup.volume);
+        counts[usize::try_from(block).expect("small")] += 1;
+    }
+    let sampled = counts.iter().filter(|&&count| count == 3).count();
+    assert!(counts.iter().all(|&count| count == 0 || count == 3));
+    assert!((6..=26).contains(&sampled), "{sampled} of 64");
+
+    // What is never read is counted, and costs no memory.
+    setup.engine.begin_sampling(1.0);
+    for _ in 0..1100 {
+        now(&setup, setup.read(0, 64));
+    }
+    let part = setup.engine.take_sampled().expect("a sample");
+    assert_eq!(part.blocks.len(), SampledPart::BLOCKS_MAX);
+    assert_eq!(part.lost, 1100 * 64 - part.blocks.len() as u64);
+    setup.engine.end_sampling();
+    now(&setup, setup.read(5, 1));
+    assert_eq!(setup.engine.take_sampled(), None);
 }

@@ -4,11 +4,13 @@ use crate::errno::errno;
 use crate::one_read::{OneRead, answer};
 use crate::split_reads::SplitReads;
 use fuser::Errno;
-use futae_engine::{ClientId, Done, Engine, IoBuf, IoError, Operation, ReadRange, Request};
+use futae_engine::{
+    Asked, ClientId, Done, Engine, IoBuf, IoError, Latencies, Operation, ReadRange, Request,
+};
 use futae_policy::VolumeId;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 /// `fallocate` modes, from `linux/falloc.h`.
 mod mode {
@@ -26,6 +28,7 @@ pub(crate) struct VolumeFile {
     engine: Arc<Engine>,
     volume: VolumeId,
     client: ClientId,
+    latencies: Arc<Latencies>,
     pub(crate) size_bytes: u64,
     pub(crate) read_only: bool,
     /// When it was mounted; `modified_nanos` count from here.
@@ -42,6 +45,7 @@ impl VolumeFile {
         Self {
             split_reads: SplitReads::new(engine.block_bytes(), join_reads_bytes),
             client: engine.join(volume),
+            latencies: engine.latencies(volume),
             size_bytes: engine.volume_bytes(volume),
             read_only: engine.is_read_only(volume),
             engine,
@@ -90,6 +94,12 @@ impl VolumeFile {
         });
     }
 
+    /// What counts, when it is called, how long a request took that begins now.
+    fn watch(&self, asked: Asked) -> impl FnOnce() + Send + 'static {
+        let (latencies, begun) = (Arc::clone(&self.latencies), Instant::now());
+        move || latencies.note(asked, begun.elapsed())
+    }
+
     /// Reads what there is of a range.
     pub(crate) fn read(
         &self,
@@ -102,6 +112,11 @@ impl VolumeFile {
         if length == 0 {
             return done(Ok(&[]));
         }
+        let over = self.watch(Asked::Read);
+        let done = move |result: Result<&[u8], Errno>| {
+            over();
+            done(result);
+        };
         if self.split_reads.goes_on(offset, length) {
             let operation = Operation::ReadOn { offset, length };
             return self.submit(operation, Box::new(move |result| answer(done, result)));
@@ -136,7 +151,9 @@ impl VolumeFile {
         }
         self.touch();
         data.show(length as usize);
+        let over = self.watch(Asked::Write);
         let answer = move |result: Result<IoBuf, IoError>| {
+            over();
             done(result.map(|_| length as u32).map_err(|error| errno(&error)));
         };
         self.submit(Operation::Write { offset, data, fua }, Box::new(answer));
@@ -144,7 +161,8 @@ impl VolumeFile {
 
     /// Brings what was answered onto stable storage.
     pub(crate) fn flush(&self, done: impl FnOnce(Result<(), Errno>) + Send + 'static) {
-        self.submit(Operation::Flush, without_data(done));
+        let over = self.watch(Asked::Flush);
+        self.submit(Operation::Flush, without_data(over, done));
     }
 
     /// As [`flush`](Self::flush), and waits.
@@ -184,7 +202,8 @@ impl VolumeFile {
             fua,
             no_hole,
         };
-        self.submit(operation, without_data(done));
+        let over = self.watch(Asked::Zero);
+        self.submit(operation, without_data(over, done));
     }
 
     /// Where the next data or hole begins, at or after `offset`.
@@ -221,8 +240,14 @@ impl Drop for VolumeFile {
     }
 }
 
-fn without_data(done: impl FnOnce(Result<(), Errno>) + Send + 'static) -> Done {
-    Box::new(move |result| done(result.map(drop).map_err(|error| errno(&error))))
+fn without_data(
+    over: impl FnOnce() + Send + 'static,
+    done: impl FnOnce(Result<(), Errno>) + Send + 'static,
+) -> Done {
+    Box::new(move |result| {
+        over();
+        done(result.map(drop).map_err(|error| errno(&error)));
+    })
 }
 
 /// Flushes one file after the other, until one fails.

@@ -2,6 +2,8 @@
 
 use crate::Export;
 use crate::export::Entry;
+use crate::fair::USUAL_WEIGHT;
+use crate::quota::Quota;
 use crate::rate::RateLimits;
 use crate::server::Shared;
 use crate::stop::Flushes;
@@ -87,6 +89,9 @@ impl Shared {
         let entry = self.exports.find(name).filter(Entry::is_export);
         let entry = entry.ok_or_else(|| format!("no export is named {name:?}"))?;
         let has_changed = entry.rate.set(rates);
+        if let Some(part) = entry.quota.as_deref().and_then(Quota::part) {
+            part.set_weight(rates.weight.unwrap_or(USUAL_WEIGHT));
+        }
         if has_changed {
             let (iops, bandwidth) = (rates.iops, rates.bandwidth_bytes);
             let shown = |limit: Option<u64>, unit| match limit {

@@ -15,10 +15,10 @@ use crate::mailbox::{Completion, Mailbox, Tag, TagKind};
 use crate::outbox::{Frame, Outbox};
 use crate::quota::Quota;
 use crate::rate::{Rate, Turn};
-use crate::requests::{Gathered, Pending, Requests, carried, memory_of, needs_cache};
+use crate::requests::{Gathered, Pending, Requests, asked, carried, memory_of, needs_cache};
 use crate::status::TrafficCounters;
 use crate::wire::Wire;
-use futae_engine::{ClientId, Engine, Extent, IoBuf, IoError, Operation};
+use futae_engine::{Asked, ClientId, Engine, Extent, IoBuf, IoError, LatencyNotes, Operation};
 use futae_nbd::{Command, CommandFlags, RequestHeader, RequestRules, WireError};
 use futae_policy::VolumeId;
 use rustix::net::{Shutdown, shutdown};
@@ -86,6 +86,9 @@ pub(crate) struct ConnectionLoop<'a, 'socket> {
     /// What those keep in memory.
     account: Account,
     arrivals: u64,
+    latencies: LatencyNotes,
+    /// When what is in the batch was taken.
+    taken: Instant,
     reading: bool,
     /// The last request came soon after the reply before it.
     follows_closely: bool,
@@ -105,6 +108,8 @@ impl<'a, 'socket> ConnectionLoop<'a, 'socket> {
         let mailbox = Arc::new(Mailbox::new()?);
         Ok(Self {
             account: Account::new(budget, session.export, &mailbox),
+            latencies: LatencyNotes::new(session.engine.latencies(session.volume)),
+            taken: Instant::now(),
             wire,
             session,
             limits,
@@ -182,11 +187,26 @@ impl<'a, 'socket> ConnectionLoop<'a, 'socket> {
         }
         let mut completions = std::mem::take(&mut self.completions);
         self.mailbox.take(&mut completions);
+        if !completions.is_empty() {
+            self.taken = Instant::now();
+        }
         for completion in completions.drain(..) {
+            self.note(&completion);
             self.finish(completion);
         }
+        self.latencies.hand_on();
         self.completions = completions;
         self.submit();
+    }
+
+    /// Counts how long a request took that is over now.
+    fn note(&mut self, done: &Completion) {
+        let tag = &done.tag;
+        let is_over = tag.kind != TagKind::ThenFlush || done.result.is_err();
+        if is_over && tag.kind != TagKind::Silent {
+            let took = self.taken.saturating_duration_since(tag.taken);
+            self.latencies.note(tag.asked, took, 1);
+        }
     }
 
     /// Turns one of them into its reply, or into the flush that has to come first.
@@ -260,6 +280,9 @@ impl<'a, 'socket> ConnectionLoop<'a, 'socket> {
             };
             match self.intake.next(&self.session.rules, admits) {
                 Ok(Some(item)) => {
+                    if taken == 0 {
+                        self.taken = Instant::now();
+                    }
                     taken += 1;
                     self.take(item);
                 }
@@ -329,6 +352,8 @@ impl<'a, 'socket> ConnectionLoop<'a, 'socket> {
             offset,
             held_bytes: memory_of(header),
             kind,
+            asked: asked(header.command),
+            taken: self.taken,
         };
         self.held_requests += 1;
         let agreed = self.session.rules.demotion.is_some();
@@ -361,6 +386,8 @@ impl<'a, 'socket> ConnectionLoop<'a, 'socket> {
             offset: header.offset,
             held_bytes: memory_of(header),
             kind: TagKind::Encoded,
+            asked: Asked::Other,
+            taken: self.taken,
         };
         let (length, volume) = (header.length_bytes, self.session.volume);
         let only_first = header.flags.contains(CommandFlags::REQ_ONE);
@@ -425,6 +452,12 @@ impl<'a, 'socket> ConnectionLoop<'a, 'socket> {
         self.session.engine.run_batch(count, &mut requests);
         self.batch.clear();
         self.forget(silent, silent_bytes);
+        if !answered.is_empty() {
+            let count = answered.len() as u64;
+            self.latencies
+                .note(Asked::Read, self.taken.elapsed(), count);
+            self.latencies.hand_on();
+        }
         for completion in answered.drain(..) {
             self.finish(completion);
         }

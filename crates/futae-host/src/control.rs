@@ -7,7 +7,7 @@
 //! | `{"command":"resize","cache":"1GiB"}`, with `"export":NAME` where exports have caches of their own | `{"capacity_blocks":N}` |
 //! | `{"command":"policy","policy":"lru"}`, with `"export":NAME` likewise | `{"policy":...,"before":...,"changed":BOOL,"resident_blocks":N}` |
 //! | `{"command":"export-add","export":"NAME=SOURCE"}`, with options behind it as for `--export` | `{"name":...,"size_bytes":N,"read_only":BOOL}` |
-//! | `{"command":"export-limit","export":NAME,"iops":N,"bandwidth":"64MiB"}`; without a key, there is no such limit | `{"changed":BOOL}` |
+//! | `{"command":"export-limit","export":NAME,"iops":N,"bandwidth":"64MiB","weight":N}`; without a key, there is no such limit | `{"changed":BOOL}` |
 //! | `{"command":"export-lengthen","export":NAME}` | `{"name":...,"before_bytes":N,"size_bytes":N,"told":N}` |
 //! | `{"command":"export-remove","export":NAME}`, with `"force":true` to end its connections | `{"name":...,"disconnected":N}` |
 
@@ -54,6 +54,7 @@ struct Limit {
     export: String,
     iops: Option<u64>,
     bandwidth: Option<Size>,
+    weight: Option<u32>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -103,8 +104,9 @@ pub(crate) fn orders(shared: &Arc<Shared>) -> Orders {
                       export,
                       iops,
                       bandwidth,
+                      weight,
                   }| {
-                let rates = RateLimits::new(iops, bandwidth)?;
+                let rates = RateLimits::new(iops, bandwidth)?.with_weight(weight)?;
                 let changed = limited.set_rates(&export, rates)?;
                 Ok(json!({ "changed": changed }))
             },

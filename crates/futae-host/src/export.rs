@@ -1,8 +1,9 @@
 //! What a server offers, by name.
 
 use crate::HostError;
+use crate::fair::{Fair, Part, USUAL_WEIGHT};
 use crate::quota::Quota;
-use crate::rate::{Clock, Rate, RateLimits};
+use crate::rate::{Clock, Rate, RateLimits, RateReport};
 use futae_engine::Engine;
 use futae_nbd::{
     Capabilities, DemotionOffer, DemotionTerms, ExportDirectory, ExportInfo, VolumeIdentity,
@@ -96,19 +97,34 @@ impl Entry {
         export: Export,
         of: Option<String>,
         clock: &Clock,
+        fair: Option<&Arc<Fair>>,
     ) -> Result<Self, HostError> {
         let info = export.info();
         info.check()?;
-        let quota = export.requests_max;
+        let weight = export.rates.weight.unwrap_or(USUAL_WEIGHT);
+        // What comes by a channel is for the export, and waits for no store.
+        let part = fair.filter(|_| of.is_none()).map(|fair| fair.join(weight));
+        let is_limited = export.requests_max.is_some() || part.is_some();
+        let most = export.requests_max.unwrap_or(usize::MAX);
+        let quota = is_limited.then(|| Arc::new(Quota::new(&export.name, most, part)));
         Ok(Self {
             number,
-            quota: quota.map(|most| Arc::new(Quota::new(&export.name, most))),
+            quota,
             rate: Arc::new(Rate::new(&export.name, export.rates, clock)),
             info,
             identity: export.engine.volume_identity(export.volume),
             of,
             export,
         })
+    }
+
+    /// Its limits, and what they held back.
+    pub(crate) fn rates(&self) -> RateReport {
+        let part = self.quota.as_deref().and_then(Quota::part);
+        RateReport {
+            held_requests: part.map_or(0, Part::waits),
+            ..self.rate.report()
+        }
     }
 
     /// What the handshake says of it.
@@ -140,6 +156,8 @@ pub(crate) struct ExportTable {
     is_closed: AtomicBool,
     offer: DemotionOffer,
     clock: Clock,
+    /// The requests that all may have under way, if that is limited.
+    fair: Option<Arc<Fair>>,
     /// This run of the server.
     run: u64,
 }
@@ -151,6 +169,7 @@ impl ExportTable {
         channels: Vec<(usize, Export)>,
         demotion: bool,
         clock: &Clock,
+        requests_together: Option<usize>,
     ) -> Result<Self, HostError> {
         if exports.is_empty() {
             return Err(HostError::NoExport);
@@ -167,6 +186,7 @@ impl ExportTable {
             is_closed: AtomicBool::new(false),
             offer,
             clock: clock.clone(),
+            fair: requests_together.map(Fair::new),
             run: RandomState::new().hash_one(std::process::id()),
         };
         for export in exports {
@@ -195,7 +215,13 @@ impl ExportTable {
         let is_free = |number: &usize| entries.iter().all(|known| known.number != *number);
         let number = (0..).find(is_free).unwrap_or(usize::MAX);
         let mut all = Vec::clone(&entries);
-        all.push(Entry::new(number, export, of, &self.clock)?);
+        all.push(Entry::new(
+            number,
+            export,
+            of,
+            &self.clock,
+            self.fair.as_ref(),
+        )?);
         *entries = Arc::new(all);
         Ok(())
     }

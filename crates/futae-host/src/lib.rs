@@ -38,6 +38,7 @@ mod control;
 mod disk;
 mod error;
 mod export;
+mod fair;
 mod feed;
 mod handing;
 mod in_place;

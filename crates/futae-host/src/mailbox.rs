@@ -1,6 +1,7 @@
 //! What the cache leaves for a connection's thread.
 
-use futae_engine::{IoBuf, IoError};
+use futae_engine::{Asked, IoBuf, IoError};
+use std::time::Instant;
 
 /// What must be known of a request to answer it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,6 +11,10 @@ pub(crate) struct Tag {
     /// Bytes that the request and its reply keep in memory.
     pub(crate) held_bytes: u64,
     pub(crate) kind: TagKind,
+    /// What its latency is counted as.
+    pub(crate) asked: Asked,
+    /// When it was taken from the socket.
+    pub(crate) taken: Instant,
 }
 
 /// How a request is answered.

@@ -44,6 +44,9 @@ pub struct ServerOptions {
     pub requests_max: usize,
     /// The same in bytes.
     pub request_bytes_max: u64,
+    /// Requests that all exports together may have under way; when they want more, each has a part of it by its weight
+    /// ([`crate::RateLimits::weight`]). None: any number.
+    pub requests_together: Option<usize>,
     /// Bytes that all connections together may make the server hold, at least
     /// [`crate::BUFFER_MEMORY_MIN`].
     pub buffer_memory_bytes: u64,
@@ -77,6 +80,7 @@ impl Default for ServerOptions {
             handshake_timeout: Duration::from_secs(10),
             requests_max: 256,
             request_bytes_max: 64 << 20,
+            requests_together: None,
             buffer_memory_bytes: 256 << 20,
             stall_timeout: Duration::from_secs(10),
             stop_timeout: Duration::from_secs(10),

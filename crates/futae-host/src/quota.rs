@@ -1,5 +1,6 @@
-//! Limit on requests in flight of all connections of one export.
+//! Limit on requests in flight of all connections of one export, and its part of those of the server.
 
+use crate::fair::Part;
 use crate::mailbox::Mailbox;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,6 +11,8 @@ use tracing::info;
 pub(crate) struct Quota {
     export: String,
     max: usize,
+    /// Its part of what the server may have under way, if that is limited.
+    part: Option<Part>,
     inner: Mutex<Inner>,
 }
 
@@ -25,10 +28,11 @@ struct Inner {
 const SILENCE: Duration = Duration::from_secs(60);
 
 impl Quota {
-    pub(crate) fn new(export: &str, max: usize) -> Self {
+    pub(crate) fn new(export: &str, max: usize, part: Option<Part>) -> Self {
         Self {
             export: export.to_owned(),
             max: max.max(1),
+            part,
             inner: Mutex::default(),
         }
     }
@@ -39,6 +43,23 @@ impl Quota {
 
     /// Takes one; if there is none, the mailbox is rung when it should try again.
     pub(crate) fn take(&self, mailbox: &Arc<Mailbox>) -> bool {
+        let has_room = |part: &Part| part.take(mailbox);
+        if !self.take_own(mailbox) {
+            return false;
+        }
+        let is_taken = self.part.as_ref().is_none_or(has_room);
+        if !is_taken {
+            self.give_back_own();
+        }
+        is_taken
+    }
+
+    /// Its part of the server's requests.
+    pub(crate) fn part(&self) -> Option<&Part> {
+        self.part.as_ref()
+    }
+
+    fn take_own(&self, mailbox: &Arc<Mailbox>) -> bool {
         let mut inner = self.lock();
         if inner.used < self.max {
             inner.used += 1;
@@ -61,6 +82,13 @@ impl Quota {
 
     /// Gives one back.
     pub(crate) fn give_back(&self) {
+        if let Some(part) = &self.part {
+            part.give_back();
+        }
+        self.give_back_own();
+    }
+
+    fn give_back_own(&self) {
         let mut inner = self.lock();
         inner.used = inner.used.saturating_sub(1);
         if let Some(next) = inner.queue.pop_front() {

@@ -27,6 +27,9 @@ pub struct RateLimits {
     pub iops: Option<u64>,
     /// Bytes a second that requests carry or ask for; as many as they send if none is given.
     pub bandwidth_bytes: Option<u64>,
+    /// Their part, beside those of other exports, of the requests that the server may have under way
+    /// ([`crate::ServerOptions::requests_together`]); 1 if none is given.
+    pub weight: Option<u32>,
 }
 
 impl RateLimits {
@@ -50,11 +53,26 @@ impl RateLimits {
         Ok(Self {
             iops,
             bandwidth_bytes: bytes,
+            weight: None,
         })
     }
 
+    /// With a weight.
+    ///
+    /// # Errors
+    ///
+    /// It is not from 1 to 1000.
+    pub fn with_weight(self, weight: Option<u32>) -> Result<Self, String> {
+        match weight {
+            Some(weight) if !(1..=1000).contains(&weight) => Err(format!(
+                "weight: write a number from 1 to 1000, not {weight}"
+            )),
+            weight => Ok(Self { weight, ..self }),
+        }
+    }
+
     fn is_none(&self) -> bool {
-        *self == Self::default()
+        self.iops.is_none() && self.bandwidth_bytes.is_none()
     }
 }
 
@@ -94,6 +112,10 @@ pub struct RateReport {
     pub delayed_requests: u64,
     /// How long they had to wait, taken together.
     pub delayed_seconds: f64,
+    /// Its part of the requests that the server may have under way, beside those of other exports, if it was given one.
+    pub weight: Option<u32>,
+    /// Requests that waited since the server had as many under way as it may.
+    pub held_requests: u64,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -166,6 +188,8 @@ impl Rate {
             bandwidth_limit_bytes: limits.bandwidth_bytes,
             delayed_requests: delays.requests,
             delayed_seconds: delays.time.as_secs_f64(),
+            weight: limits.weight,
+            held_requests: 0,
         }
     }
 
@@ -277,6 +301,7 @@ mod tests {
             let limits = RateLimits {
                 iops,
                 bandwidth_bytes,
+                weight: None,
             };
             Self {
                 milliseconds,

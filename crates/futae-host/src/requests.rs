@@ -4,7 +4,7 @@
 use crate::answer;
 use crate::intake::is_empty;
 use crate::mailbox::{Completion, Mailbox, Tag, TagKind};
-use futae_engine::{Batch, ClientId, Done, IoBuf, Operation, ReadRange, Request};
+use futae_engine::{Asked, Batch, ClientId, Done, IoBuf, Operation, ReadRange, Request};
 use futae_nbd::{Command, RequestHeader};
 use futae_policy::VolumeId;
 use std::sync::Arc;
@@ -159,6 +159,18 @@ pub(crate) fn needs_cache(header: &RequestHeader) -> bool {
     !is_empty(header) && !matches!(header.command, Command::Disconnect)
 }
 
+/// What the latency of a command is counted as.
+pub(crate) fn asked(command: Command) -> Asked {
+    match command {
+        Command::Read => Asked::Read,
+        Command::Write => Asked::Write,
+        Command::Flush => Asked::Flush,
+        Command::Trim => Asked::Trim,
+        Command::WriteZeroes => Asked::Zero,
+        _ => Asked::Other,
+    }
+}
+
 /// Bytes of the volume that a request carries or asks for.
 pub(crate) fn carried(header: &RequestHeader) -> u64 {
     match header.command {
@@ -179,6 +191,7 @@ pub(crate) fn memory_of(header: &RequestHeader) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Instant;
 
     fn pending(operation: Operation) -> Pending {
         let tag = Tag {
@@ -186,6 +199,8 @@ mod tests {
             offset: 0,
             held_bytes: 0,
             kind: TagKind::Plain,
+            asked: Asked::Other,
+            taken: Instant::now(),
         };
         Pending::new(tag, 1, operation)
     }

@@ -108,6 +108,7 @@ impl Server {
             disks,
             options.demotion,
             &options.clock,
+            options.requests_together,
         )?);
         let tls = options.tls.as_ref();
         let knows_clients = tls.is_some_and(|tls| tls.client_authorities.is_some());
@@ -290,6 +291,23 @@ impl Server {
         self.shared.status()
     }
 
+    /// Says which caches there are, from another thread, even after its end.
+    pub fn caches(&self) -> impl Fn() -> Vec<Arc<Engine>> + Send + Sync + 'static + use<> {
+        let shared = Arc::clone(&self.shared);
+        move || {
+            let mut caches: Vec<Arc<Engine>> = Vec::new();
+            for export in shared.exports.all() {
+                if !caches
+                    .iter()
+                    .any(|known| Arc::ptr_eq(known, &export.engine))
+                {
+                    caches.push(export.engine);
+                }
+            }
+            caches
+        }
+    }
+
     /// Says what there is to say of it from another thread, even after its end.
     pub fn watcher(&self) -> impl Fn() -> ServerStatus + Send + Sync + 'static + use<> {
         let shared = Arc::clone(&self.shared);
@@ -402,7 +420,7 @@ impl Shared {
         let own = entries.iter().filter(|entry| entry.is_export());
         let exports = own.map(|entry| (entry, &entry.export));
         let exports = exports.map(|(entry, export)| ExportReport {
-            rates: entry.rate.report(),
+            rates: entry.rates(),
             name: export.name.clone(),
             size_bytes: export.engine.volume_bytes(export.volume),
             read_only: export.is_read_only(),

@@ -2,9 +2,12 @@
 
 mod common;
 
-use common::{Client, MemoryStore, engine, export, pattern};
+use common::{BLOCK, Client, MemoryStore, engine, export, pattern};
+use futae_engine::Store;
 use futae_host::{Clock, Export, Listen, RateLimits, RateReport, Server, ServerOptions};
 use futae_nbd::ClientWish;
+use futae_policy::Class;
+use futae_testkit::manual_store::ManualStore;
 use futae_testkit::wait::eventually;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -171,4 +174,80 @@ fn a_client_that_leaves_is_not_waited_for_and_a_stop_answers_what_waits() {
     for _ in 0..20 {
         assert_eq!(client.receive().error, None);
     }
+}
+
+/// Sends READs of blocks that do not lie beside each other, without waiting for their replies.
+fn ask_here_and_there(client: &mut Client, requests: u64) {
+    for at in 0..requests {
+        client.send_read(3 * at * BLOCK, 4096);
+    }
+}
+
+#[test]
+fn weights_divide_what_the_server_may_have_under_way() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let cache = engine("lru", 16);
+    let stores = [ManualStore::new(1024), ManualStore::new(1024)];
+    stores.iter().for_each(|store| store.hold(true));
+    let export = |name: &str, store: &Arc<ManualStore>, weight| Export {
+        name: name.to_owned(),
+        description: String::new(),
+        volume: cache
+            .add_volume(name, Arc::clone(store) as Arc<dyn Store>, Class::NORMAL)
+            .expect("a volume"),
+        engine: Arc::clone(&cache),
+        read_only: false,
+        connections_max: None,
+        requests_max: None,
+        rates: RateLimits {
+            weight,
+            ..RateLimits::default()
+        },
+    };
+    let exports = vec![
+        export("heavy", &stores[0], Some(3)),
+        export("light", &stores[1], None),
+    ];
+    let options = ServerOptions {
+        listen: vec![Listen::Unix(directory.path().join("sock"))],
+        requests_together: Some(16),
+        ..ServerOptions::default()
+    };
+    let server = Server::start(options, exports).expect("a server");
+    let client = |name: &str| {
+        let socket = directory.path().join("sock");
+        Client::unix(&socket, name, &ClientWish::default())
+    };
+    let under_way = || [stores[0].held(), stores[1].held()];
+    let (mut heavy, mut light) = (client("heavy"), client("light"));
+    ask_here_and_there(&mut light, 64);
+    eventually("alone it has all", || under_way() == [0, 16]);
+    ask_here_and_there(&mut heavy, 64);
+    let waits = |at: usize| server.status().exports[at].rates.held_requests;
+    eventually("the other waits", || waits(0) > 0);
+    assert_eq!(under_way(), [0, 16]);
+    // What ends makes room for the one that has less than its part.
+    for ended in 1..=12 {
+        stores[1].release(0, false);
+        eventually("its part", || under_way() == [ended, 16 - ended]);
+    }
+    for (of, wanted) in [(0, [12, 4]), (1, [12, 4]), (0, [12, 4])] {
+        stores[of].release(0, false);
+        eventually("it stays so", || under_way() == wanted);
+    }
+    // Another weight holds from the next end on.
+    let even = server.set_rates("heavy", RateLimits::default());
+    assert_eq!(even, Ok(true));
+    for ended in 1..=4 {
+        stores[0].release(0, false);
+        eventually("half each", || under_way() == [12 - ended, 4 + ended]);
+    }
+    // An export that is gone leaves its part.
+    drop(heavy);
+    stores.iter().for_each(|store| store.hold(false));
+    stores.iter().for_each(|store| store.release_all());
+    for _ in 0..64 {
+        assert_eq!(light.receive().error, None);
+    }
+    let _ = server.stop();
 }

@@ -23,6 +23,9 @@ mod receiver;
 mod session;
 mod socket;
 mod task;
+#[cfg_attr(feature = "tls", path = "tls/mod.rs")]
+#[cfg_attr(not(feature = "tls"), path = "tls/absent.rs")]
+mod tls;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, Sender};
@@ -120,6 +123,19 @@ impl Shared {
 }
 
 impl NbdStore {
+    /// Whether an address can be connected to, as far as it says itself, before anything is tried.
+    ///
+    /// # Errors
+    ///
+    /// TLS without the directory of its certificates, or in a build without TLS.
+    pub fn check(uri: &NbdUri) -> Result<(), ConnectError> {
+        let Some(tls) = &uri.tls else { return Ok(()) };
+        tls::check(tls).map_err(|problem| ConnectError {
+            uri: uri.to_string(),
+            problem,
+        })
+    }
+
     /// Connects to a server and enters its export. `demotion_block_bytes`: ask for demotion, for
     /// a cache of such blocks.
     ///

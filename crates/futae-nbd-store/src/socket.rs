@@ -10,8 +10,9 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, sendmsg};
 
-use super::ConnectError;
-use futae_nbd::client::{ClientExport, ClientWish, negotiate};
+use super::{ConnectError, tls};
+use futae_nbd::client::{ClientExport, ClientWish, negotiate, negotiate_greeted, start_tls};
+use futae_nbd::error::WireError;
 use futae_nbd::uri::{NbdUri, Transport};
 
 /// How long a server may take for any one step of connecting and of the handshake.
@@ -34,22 +35,31 @@ impl Socket {
             uri: uri.to_string(),
             problem,
         };
-        if uri.tls {
-            let problem = "TLS is for clients of futae serve; futae itself connects in the clear only: use nbd or \
-                           nbd+unix, or a tunnel";
-            return Err(fail(problem.to_owned()));
-        }
         let mut socket = Self::connect(uri)
             .map_err(|error| fail(format!("cannot connect: {error}; is the server running?")))?;
         socket
             .set_timeout(Some(PATIENCE))
             .map_err(|error| fail(error.to_string()))?;
-        let export = negotiate(&mut socket, &uri.export, wish).map_err(|error| {
-            match std::error::Error::source(&error) {
-                Some(source) => fail(format!("{error}: {source}")),
-                None => fail(error.to_string()),
+        let in_words = |error: &WireError| match std::error::Error::source(error) {
+            Some(source) => format!("{error}: {source}"),
+            None => error.to_string(),
+        };
+        let export = match &uri.tls {
+            None => {
+                negotiate(&mut socket, &uri.export, wish).map_err(|error| fail(in_words(&error)))?
             }
-        })?;
+            Some(tls) => {
+                let greeted = start_tls(&mut socket).map_err(|error| fail(in_words(&error)))?;
+                let (inside, ended) = tls::begin(socket, uri, tls).map_err(fail)?;
+                inside
+                    .set_timeout(Some(PATIENCE))
+                    .map_err(|error| fail(error.to_string()))?;
+                socket = inside;
+                let export = negotiate_greeted(&mut socket, greeted, &uri.export, wish);
+                // A server refuses a client's certificate only after the client thinks that all is well.
+                export.map_err(|error| fail(ended.why().unwrap_or_else(|| in_words(&error))))?
+            }
+        };
         socket
             .set_timeout(None)
             .map_err(|error| fail(error.to_string()))?;
@@ -86,6 +96,16 @@ impl Socket {
                 stream.set_read_timeout(timeout)?;
                 stream.set_write_timeout(timeout)
             }
+        }
+    }
+
+    /// Has reads and writes return in place of waiting.
+    #[cfg(feature = "tls")]
+    pub(super) fn set_nonblocking(&self) -> io::Result<()> {
+        self.set_timeout(None)?;
+        match self {
+            Self::Unix(stream) => stream.set_nonblocking(true),
+            Self::Tcp(stream) => stream.set_nonblocking(true),
         }
     }
 

@@ -64,6 +64,39 @@ pub fn negotiate(
     export: &str,
     wish: &ClientWish,
 ) -> Result<ClientExport, WireError> {
+    check_name(export)?;
+    let greeted = Greeted(Talk { stream }.greet()?);
+    negotiate_greeted(stream, greeted, export, wish)
+}
+
+/// A server whose greeting was answered.
+#[derive(Clone, Copy, Debug)]
+pub struct Greeted(u16);
+
+/// Has the server at the other end of a freshly connected stream begin TLS. From then on both sides speak TLS on the stream, and
+/// [`negotiate_greeted`] goes on inside.
+///
+/// # Errors
+///
+/// As [`negotiate`]; [`WireError::Refused`] if the server has no TLS.
+pub fn start_tls(stream: &mut (impl Read + Write)) -> Result<Greeted, WireError> {
+    let mut talk = Talk { stream };
+    let server_flags = talk.greet()?;
+    let refused = |reply, text| WireError::Refused {
+        option: "OPT_STARTTLS",
+        reply,
+        reason: meaning(reply),
+        text,
+    };
+    if server_flags & FLAG_FIXED_NEWSTYLE == 0 {
+        return Err(refused(REP_ERR_UNSUP, String::new()));
+    }
+    let answer = talk.ask(OPT_STARTTLS, &[], |_, _| Ok(()))?;
+    answer.map_err(|(reply, text)| refused(reply, text))?;
+    Ok(Greeted(server_flags))
+}
+
+fn check_name(export: &str) -> Result<(), WireError> {
     if export.len() > MAX_STRING_BYTES {
         let name = export.chars().take(200).collect();
         let wanted = "must be at most 4096 bytes";
@@ -73,8 +106,23 @@ pub fn negotiate(
             wanted,
         });
     }
+    Ok(())
+}
+
+/// As [`negotiate`], with a server whose greeting was answered.
+///
+/// # Errors
+///
+/// As [`negotiate`].
+pub fn negotiate_greeted(
+    stream: &mut (impl Read + Write),
+    greeted: Greeted,
+    export: &str,
+    wish: &ClientWish,
+) -> Result<ClientExport, WireError> {
+    check_name(export)?;
+    let server_flags = greeted.0;
     let mut talk = Talk { stream };
-    let server_flags = talk.greet()?;
     let mut granted = ClientExport {
         size_bytes: 0,
         flags: TransmissionFlags::default(),

@@ -49,4 +49,4 @@ pub use option::{Handshake, Negotiated, Outcome, Progress, greeting};
 pub use reply::{Extent, Reply, parse_reply};
 pub use request::{Command, CommandFlags, RequestHeader, parse_request};
 pub use rules::{Refusal, RequestRules};
-pub use uri::{NbdUri, Transport};
+pub use uri::{ClientTls, NbdUri, Transport};

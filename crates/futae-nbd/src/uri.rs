@@ -26,13 +26,23 @@ pub enum Transport {
     },
 }
 
+/// What a client says of TLS: the parameters of libnbd's addresses.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct ClientTls {
+    /// `tls-certificates=`: a directory with `ca-cert.pem`, and with `client-cert.pem` and `client-key.pem` for a server that asks
+    /// for a certificate.
+    pub certificates: Option<PathBuf>,
+    /// `tls-hostname=`: the name that the server's certificate must have, where it is not the host's.
+    pub hostname: Option<String>,
+}
+
 /// A server and the name of an export on it. `Display` gives an address that parses to the same.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct NbdUri {
     /// Where the server is.
     pub transport: Transport,
-    /// Whether the connection goes over TLS.
-    pub tls: bool,
+    /// If the connection goes over TLS, how.
+    pub tls: Option<ClientTls>,
     /// The export's name; empty for the default export.
     pub export: String,
 }
@@ -69,11 +79,18 @@ fn parse(uri: &str) -> Result<NbdUri, String> {
         None => (rest, ""),
     };
     let export = export_name(path)?;
-    let socket = query.map_or(Ok(None), socket_parameter)?;
+    let Parameters { socket, tls: said } = query.map_or(Ok(Parameters::default()), parameters)?;
     let scheme = scheme.to_ascii_lowercase();
     let (family, carrier) = scheme.split_once('+').unwrap_or((&scheme, "tcp"));
-    let tls = family == "nbds";
-    let carrier = if tls || family == "nbd" { carrier } else { "" };
+    let is_tls = family == "nbds";
+    if !is_tls && said != ClientTls::default() {
+        return Err("tls-certificates= and tls-hostname= belong to nbds and nbds+unix".into());
+    }
+    let carrier = if is_tls || family == "nbd" {
+        carrier
+    } else {
+        ""
+    };
     let transport = match carrier {
         "tcp" => {
             if socket.is_some() {
@@ -98,7 +115,7 @@ fn parse(uri: &str) -> Result<NbdUri, String> {
     };
     Ok(NbdUri {
         transport,
-        tls,
+        tls: is_tls.then_some(said),
         export,
     })
 }
@@ -115,27 +132,47 @@ fn export_name(path: &str) -> Result<String, String> {
     Ok(export)
 }
 
-fn socket_parameter(query: &str) -> Result<Option<PathBuf>, String> {
-    let mut socket = None;
+/// What stands behind the question mark.
+#[derive(Default)]
+struct Parameters {
+    socket: Option<PathBuf>,
+    tls: ClientTls,
+}
+
+fn parameters(query: &str) -> Result<Parameters, String> {
+    let mut found = Parameters::default();
     for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
         let (key, value) = parameter.split_once('=').unwrap_or((parameter, ""));
-        if key != "socket" {
-            return Err(format!(
-                "unknown parameter {key:?}; only socket= is understood"
-            ));
-        }
-        let path = unescape(value)?;
-        if path.is_empty() || path.contains(&0) {
-            return Err("socket= must name a path (abstract sockets are not supported)".into());
-        }
-        if socket
-            .replace(PathBuf::from(OsString::from_vec(path)))
-            .is_some()
-        {
-            return Err("socket= is given twice".into());
+        let value = unescape(value)?;
+        let is_path = !value.is_empty() && !value.contains(&0);
+        let path = PathBuf::from(OsString::from_vec(value.clone()));
+        let is_second = match key {
+            "socket" if !is_path => {
+                return Err("socket= must name a path (abstract sockets are not supported)".into());
+            }
+            "tls-certificates" if !is_path => {
+                return Err("tls-certificates= must name a directory".into());
+            }
+            "socket" => found.socket.replace(path).is_some(),
+            "tls-certificates" => found.tls.certificates.replace(path).is_some(),
+            "tls-hostname" => {
+                let name = String::from_utf8(value)
+                    .ok()
+                    .filter(|name| !name.is_empty());
+                let name = name.ok_or("tls-hostname= must be a name")?;
+                found.tls.hostname.replace(name).is_some()
+            }
+            _ => {
+                return Err(format!(
+                    "unknown parameter {key:?}; socket=, tls-certificates= and tls-hostname= are understood"
+                ));
+            }
+        };
+        if is_second {
+            return Err(format!("{key}= is given twice"));
         }
     }
-    Ok(socket)
+    Ok(found)
 }
 
 fn tcp(authority: &str) -> Result<Transport, String> {
@@ -223,13 +260,15 @@ fn escape(bytes: &[u8], f: &mut Formatter<'_>) -> fmt::Result {
 
 impl Display for NbdUri {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.tls { "nbds" } else { "nbd" })?;
+        f.write_str(if self.tls.is_some() { "nbds" } else { "nbd" })?;
+        let mut mark = '?';
         match &self.transport {
             Transport::Unix { socket } => {
                 f.write_str("+unix:///")?;
                 escape(self.export.as_bytes(), f)?;
                 f.write_str("?socket=")?;
-                escape(socket.as_os_str().as_bytes(), f)
+                mark = '&';
+                escape(socket.as_os_str().as_bytes(), f)?;
             }
             Transport::Tcp { host, port } => {
                 f.write_str("://")?;
@@ -242,8 +281,22 @@ impl Display for NbdUri {
                     write!(f, ":{port}")?;
                 }
                 f.write_char('/')?;
-                escape(self.export.as_bytes(), f)
+                escape(self.export.as_bytes(), f)?;
             }
         }
+        let Some(tls) = &self.tls else { return Ok(()) };
+        let certificates = tls.certificates.as_ref();
+        let certificates = certificates.map(|path| path.as_os_str().as_bytes());
+        let hostname = tls.hostname.as_ref().map(String::as_bytes);
+        for (key, value) in [
+            ("tls-certificates", certificates),
+            ("tls-hostname", hostname),
+        ] {
+            let Some(value) = value else { continue };
+            write!(f, "{mark}{key}=")?;
+            mark = '&';
+            escape(value, f)?;
+        }
+        Ok(())
     }
 }

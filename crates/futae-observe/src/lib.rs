@@ -6,6 +6,8 @@
 //! | `metric` | what a metric is: its name, kind, help and value |
 //! | `of_program`, `of_cache` | every metric of programs, servers and agents; of caches and exports |
 //! | `metrics` | a snapshot as OpenMetrics text; the reference of all names |
+//! | `curves` | hit ratios by the size of a cache, kept while it runs |
+//! | `forecast` | what was forecast of a cache, and what came |
 //! | `history` | hits and requests of the last quarter of an hour |
 //! | `page` | a snapshot and the history as HTML |
 //! | `watch` | looks at the caches for both |
@@ -13,6 +15,8 @@
 //! | `request` | one request, read and judged |
 //! | `reply` | one answer, written |
 
+mod curves;
+mod forecast;
 mod history;
 mod http;
 mod metric;
@@ -25,6 +29,7 @@ mod request;
 mod snapshot;
 mod watch;
 
+pub use forecast::ForecastShown;
 pub use http::{Http, HttpError, Routes};
 pub use metrics::{CONTENT_TYPE, metrics, reference};
 pub use reply::Reply;

@@ -1,5 +1,7 @@
 //! What a metric is.
 
+use futae_engine::LatencyStatus;
+
 /// Whether a value only grows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -58,6 +60,14 @@ impl<T: ?Sized> Metric<T> {
         };
         format!("futae_{}{end}", self.name)
     }
+}
+
+/// A metric that is how long requests took, with a series for each operation.
+pub(crate) struct Durations<T: ?Sized> {
+    /// Without `futae_` before it.
+    pub(crate) name: &'static str,
+    pub(crate) help: &'static str,
+    pub(crate) value: fn(&T) -> &[LatencyStatus],
 }
 
 /// A metric.

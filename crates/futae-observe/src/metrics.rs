@@ -1,12 +1,13 @@
 //! A snapshot as OpenMetrics text.
 
-use crate::metric::{Kind, Metric, Value};
-use crate::of_cache::{CACHE, EXPORT};
+use crate::metric::{Durations, Kind, Metric, Value};
+use crate::of_cache::{CACHE, DURATIONS, EXPORT};
 use crate::of_program::{AGENT, PROGRAM, SERVER};
 use crate::snapshot::Snapshot;
 use futae_agent_protocol::printable;
+use futae_engine::LATENCY_STEPS_MICROS;
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, text};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, NoLabelSet, text};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
@@ -65,7 +66,9 @@ impl Collector for Collected {
                 one,
             )
         });
-        encode(&mut encoder, EXPORT, &volumes.collect::<Vec<_>>())?;
+        let volumes: Vec<_> = volumes.collect();
+        encode(&mut encoder, EXPORT, &volumes)?;
+        encode_durations(&mut encoder, DURATIONS, &volumes)?;
         let feeds = snapshot.server.iter().flat_map(|server| &server.feeds);
         let feeds = feeds.map(|feed| {
             let guest = ("guest", clean(&feed.agent.guest));
@@ -115,6 +118,43 @@ fn encode<T: ?Sized>(
     Ok(())
 }
 
+/// Every histogram of one kind of thing: a series for each operation of each of these things.
+fn encode_durations<T: ?Sized>(
+    encoder: &mut DescriptorEncoder<'_>,
+    metrics: &[Durations<T>],
+    things: &[(Labels, &T)],
+) -> Result<(), fmt::Error> {
+    let ends = LATENCY_STEPS_MICROS.map(|micros| micros as f64 / 1e6);
+    // The last step has no end.
+    let ends: Vec<f64> = ends.into_iter().chain([f64::INFINITY]).collect();
+    for metric in metrics {
+        if things
+            .iter()
+            .all(|(_, thing)| (metric.value)(thing).is_empty())
+        {
+            continue;
+        }
+        let kind = MetricType::Histogram;
+        let mut family = encoder.encode_descriptor(metric.name, metric.help, None, kind)?;
+        for (labels, thing) in things {
+            for latency in (metric.value)(thing) {
+                let mut labels = labels.clone();
+                labels.push(("operation", clean(&latency.operation)));
+                let counts = latency.counts.iter().copied();
+                let buckets: Vec<_> = ends.iter().copied().zip(counts).collect();
+                let mut series = family.encode_family(&labels)?;
+                series.encode_histogram::<NoLabelSet>(
+                    latency.seconds,
+                    latency.count(),
+                    &buckets,
+                    None,
+                )?;
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Every metric as a page of Markdown, without a heading.
 #[must_use]
 pub fn reference() -> String {
@@ -142,6 +182,20 @@ pub fn reference() -> String {
         &format!("`level`, `cache`, `export`, {class}"),
     );
     rows(&mut page, EXPORT);
+    let by_operation = "`operation` (`read`, `write`, `flush`, `trim`, `zero`, `other`)";
+    head(
+        &mut page,
+        "How long it took, of an export or a file of a mount",
+        &format!("`level`, `cache`, `export`, {class}, {by_operation}"),
+    );
+    for metric in DURATIONS {
+        // A String takes everything.
+        let _ = writeln!(
+            page,
+            "| `futae_{}` | histogram | {} |",
+            metric.name, metric.help
+        );
+    }
     head(
         &mut page,
         "The agent in a guest",
@@ -171,8 +225,9 @@ fn rows<T: ?Sized>(page: &mut String, metrics: &[Metric<T>]) {
 mod tests {
     use super::*;
     use futae_control::EngineReport;
-    use futae_engine::{EngineStatus, VolumeStatus};
+    use futae_engine::{Asked, EngineStatus, Latencies, VolumeStatus};
     use futae_host::{AgentStatus, ExportReport, FeedReport, ServerStatus};
+    use std::time::Duration;
 
     fn server() -> ServerStatus {
         let volume = |name: &str| VolumeStatus {
@@ -246,6 +301,48 @@ mod tests {
     }
 
     #[test]
+    fn a_histogram_counts_up_to_each_of_its_ends() {
+        let latencies = Latencies::default();
+        for micros in [1, 7, 8, 70_000, 60_000_000] {
+            latencies.note(Asked::Read, Duration::from_micros(micros));
+        }
+        let mut server = server();
+        server.engines[0].engine.volumes[0].latencies = latencies.report();
+        let text = metrics(Snapshot::of_server(server));
+        let labels = "level=\"lower\",cache=\"a\",export=\"a\",class=\"local\",operation=\"read\"";
+        let name = "futae_export_request_duration_seconds";
+        assert!(
+            text.contains(&format!("# TYPE {name} histogram\n")),
+            "{text}"
+        );
+        let value = |end: &str, le: &str| {
+            let start = format!("{name}_{end}{{{le}{labels}}} ");
+            let start_after = format!("{name}_{end}{{{labels}{}}} ", le.trim_end_matches(','));
+            let found = text.lines().find_map(|line| {
+                line.strip_prefix(&start)
+                    .or_else(|| line.strip_prefix(&start_after))
+            });
+            found
+                .unwrap_or_else(|| panic!("{start}\n{text}"))
+                .to_owned()
+        };
+        for (le, count) in [
+            ("0.000001", "1"),
+            ("0.00001", "3"),
+            ("0.1", "4"),
+            ("10.0", "4"),
+            ("+Inf", "5"),
+        ] {
+            assert_eq!(value("bucket", &format!("le=\"{le}\",")), count, "{le}");
+        }
+        assert_eq!(
+            (&*value("count", ""), &*value("sum", "")),
+            ("5", "60.070016")
+        );
+        assert_eq!(text.matches(&format!("{name}_bucket")).count(), 23);
+    }
+
+    #[test]
     fn the_reference_has_every_name_and_no_other() {
         let mut server = server();
         for volume in server
@@ -255,14 +352,25 @@ mod tests {
         {
             (volume.read_micros_p99, volume.write_micros) = (Some(1.0), Some(1.0));
             volume.write_micros_p99 = Some(1.0);
+            let latencies = Latencies::default();
+            latencies.note(Asked::Write, Duration::from_micros(7));
+            (volume.latencies, volume.store_latencies) = (latencies.report(), latencies.report());
         }
         server.feeds[0].agent.last_frame_seconds = Some(1.0);
         let rates = &mut server.exports[0].rates;
         (rates.iops_limit, rates.bandwidth_limit_bytes) = (Some(1), Some(4096));
+        rates.weight = Some(2);
         let text = metrics(Snapshot::of_server(server));
         let series = text.lines().filter(|line| !line.starts_with('#'));
         let mut written: Vec<_> = series
             .filter_map(|line| line.split(['{', ' ']).next())
+            .map(|name| {
+                let parts = ["_bucket", "_sum", "_count"];
+                let of_histogram = parts.iter().find_map(|end| name.strip_suffix(end));
+                of_histogram
+                    .filter(|name| name.ends_with("_duration_seconds"))
+                    .unwrap_or(name)
+            })
             .collect();
         written.sort_unstable();
         written.dedup();

@@ -1,7 +1,7 @@
 //! Every metric of a cache and of an export: its name, its kind, its unit, what it means and how its value is taken.
 
 use crate::metric::Kind::{Counter, Gauge};
-use crate::metric::{Metric, Value, metric};
+use crate::metric::{Durations, Metric, Value, metric};
 use crate::snapshot::OneExport;
 use futae_control::EngineReport;
 use futae_host::RateReport;
@@ -281,6 +281,22 @@ pub(crate) const EXPORT: &[Metric<OneExport>] = &[
         |it| rates(it).map(|rates| rates.delayed_seconds).into(),
     ),
     metric(
+        "export_weight",
+        Gauge,
+        "Its part of the requests that the server may have under way, beside those of other exports, weight=",
+        |it| {
+            rates(it)
+                .and_then(|rates| rates.weight.map(u64::from))
+                .into()
+        },
+    ),
+    metric(
+        "export_held_requests",
+        Counter,
+        "Requests that waited since the server had as many under way as it may, --requests-max",
+        |it| rates(it).map(|rates| rates.held_requests).into(),
+    ),
+    metric(
         "export_blind",
         Gauge,
         "1: an exclusive cache, and nobody tells what is evicted above",
@@ -383,6 +399,20 @@ pub(crate) const EXPORT: &[Metric<OneExport>] = &[
         "Time that 99 of 100 writes take at most, by the block",
         |it| seconds(it.volume.write_micros_p99),
     ),
+];
+
+/// How long requests for an export took. Labels: those of an export, and `operation`.
+pub(crate) const DURATIONS: &[Durations<OneExport>] = &[
+    Durations {
+        name: "export_request_duration_seconds",
+        help: "Time of a request of a client, from when it was taken to its answer",
+        value: |it| &it.volume.latencies,
+    },
+    Durations {
+        name: "export_store_duration_seconds",
+        help: "Time of an operation of the store, however many blocks it has",
+        value: |it| &it.volume.store_latencies,
+    },
 ];
 
 fn seconds(micros: Option<f64>) -> Value {

@@ -1,9 +1,13 @@
 //! The page for people: every number is in the HTML that the program sends, so it needs no script and nothing from elsewhere.
 
 mod chart;
+mod curves;
+mod forecasts;
 mod html;
+mod latency;
 mod problems;
 
+use crate::curves::CurveShown;
 use crate::history::History;
 use crate::snapshot::{OneExport, Snapshot};
 use chart::{COLOURS, chart};
@@ -17,7 +21,12 @@ const SCRIPT: &str = include_str!("page/page.js");
 pub(crate) const PAGE_TYPE: &str = "text/html; charset=utf-8";
 
 /// The page; its script and its style have the `nonce`.
-pub(crate) fn page(snapshot: &Snapshot, history: &History, nonce: &str) -> String {
+pub(crate) fn page(
+    snapshot: &Snapshot,
+    history: &History,
+    known: &[CurveShown],
+    nonce: &str,
+) -> String {
     let (program, level) = match snapshot.server {
         Some(_) => ("futae serve", "the lower cache, near the store"),
         None => ("futae mount", "the upper cache, near the application"),
@@ -33,6 +42,9 @@ pub(crate) fn page(snapshot: &Snapshot, history: &History, nonce: &str) -> Strin
         problems::problems(snapshot),
         ratios(snapshot, history),
         hits(snapshot, &volumes, history),
+        latency::latencies(&volumes),
+        curves::curves(known, history),
+        forecasts::forecasts(&snapshot.forecasts),
         told(snapshot),
         holders(snapshot, &volumes),
         stores(&volumes),

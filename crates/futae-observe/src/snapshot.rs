@@ -1,5 +1,6 @@
 //! A server or a mount at one moment.
 
+use crate::forecast::ForecastShown;
 use futae_control::EngineReport;
 use futae_engine::VolumeStatus;
 use futae_host::{ExportReport, ServerStatus};
@@ -37,6 +38,8 @@ pub struct Snapshot {
     pub engines: Vec<EngineReport>,
     /// What only a server has.
     pub server: Option<ServerStatus>,
+    /// The caches that a forecast is held against.
+    pub forecasts: Vec<ForecastShown>,
 }
 
 impl Snapshot {
@@ -49,6 +52,7 @@ impl Snapshot {
             uptime_seconds: server.uptime_seconds,
             engines: server.engines.clone(),
             server: Some(server),
+            forecasts: Vec::new(),
         }
     }
 
@@ -61,6 +65,7 @@ impl Snapshot {
             uptime_seconds,
             engines,
             server: None,
+            forecasts: Vec::new(),
         }
     }
 

@@ -1,10 +1,12 @@
 //! Looks at the caches, and remembers what it saw.
 
+use crate::curves::{CurveShown, Curves};
 use crate::history::{History, STEP_SECONDS};
 use crate::metrics::{CONTENT_TYPE, metrics};
 use crate::page::{PAGE_TYPE, page};
 use crate::reply::Reply;
 use crate::snapshot::Snapshot;
+use futae_engine::Engine;
 use rustix::rand::{GetRandomFlags, getrandom};
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -49,33 +51,47 @@ impl Eye {
     }
 }
 
+/// The caches that there are.
+type Caches = dyn Fn() -> Vec<Arc<Engine>> + Send + Sync;
+
 #[derive(Default)]
 struct Kept {
     history: History,
+    curves: Vec<CurveShown>,
     is_over: bool,
 }
 
 struct Shared {
     eye: Arc<Eye>,
+    caches: Box<Caches>,
     kept: Mutex<Kept>,
     changed: Condvar,
 }
 
-/// The page, with a thread that looks every five seconds for its chart. Dropped, it looks no more.
+/// The shortest time between two looks at the samples of busy caches.
+const BUSY: Duration = Duration::from_millis(50);
+/// How full a sample's room may be at a look.
+const FULL: f64 = 0.25;
+
+/// The page, with a thread that looks every five seconds for its charts, and at what busy caches are asked for more often. Dropped, it looks no more.
 pub struct Watch {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Watch {
-    /// Begins to look.
+    /// Begins to look; at the requests to `caches` for their curves.
     ///
     /// # Errors
     ///
     /// What the operating system says if it gives no thread.
-    pub fn start(eye: Arc<Eye>) -> io::Result<Self> {
+    pub fn start(
+        eye: Arc<Eye>,
+        caches: impl Fn() -> Vec<Arc<Engine>> + Send + Sync + 'static,
+    ) -> io::Result<Self> {
         let shared = Arc::new(Shared {
             eye,
+            caches: Box::new(caches),
             kept: Mutex::default(),
             changed: Condvar::new(),
         });
@@ -94,11 +110,15 @@ impl Watch {
         let shared = Arc::clone(&self.shared);
         move || {
             let snapshot = shared.eye.snapshot();
-            let history = locked(&shared.kept).history.clone();
+            let (history, curves) = {
+                let kept = locked(&shared.kept);
+                (kept.history.clone(), kept.curves.clone())
+            };
             let nonce = nonce();
+            let shown = nonce.as_deref().unwrap_or_default();
             Reply {
                 content_type: PAGE_TYPE,
-                body: page(&snapshot, &history, nonce.as_deref().unwrap_or_default()),
+                body: page(&snapshot, &history, &curves, shown),
                 nonce,
             }
         }
@@ -117,16 +137,30 @@ impl Drop for Watch {
 
 fn keep_looking(shared: &Shared) {
     let step = Duration::from_secs_f64(STEP_SECONDS);
+    let mut curves = Curves::default();
+    let (begun, mut next, mut wait) = (Instant::now(), Instant::now(), BUSY);
     loop {
-        let snapshot = shared.eye.snapshot();
+        let now = Instant::now();
+        let caches = (shared.caches)();
+        let fullest = curves.follow(&caches, now.duration_since(begun).as_secs_f64());
+        // So long that the room is a quarter full next time, if requests go on like that.
+        let longer = if fullest > 0.0 { FULL / fullest } else { 2.0 };
+        wait = wait.mul_f64(longer.clamp(0.01, 2.0)).clamp(BUSY, step);
+        let mut shown = (now >= next).then(|| (shared.eye.snapshot(), curves.shown(&caches)));
+        drop(caches);
         let mut kept = locked(&shared.kept);
-        kept.history.note(&snapshot);
+        if let Some((snapshot, curves)) = shown.take() {
+            kept.history.note(&snapshot);
+            kept.curves = curves;
+            next = now + step;
+        }
+        let until = wait.min(next.saturating_duration_since(now));
         let waited = shared
             .changed
-            .wait_timeout_while(kept, step, |kept| !kept.is_over);
+            .wait_timeout_while(kept, until, |kept| !kept.is_over);
         let (kept, _) = waited.unwrap_or_else(PoisonError::into_inner);
         if kept.is_over {
-            return;
+            return curves.end();
         }
     }
 }

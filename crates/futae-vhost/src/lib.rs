@@ -18,6 +18,7 @@ mod request;
 mod ring;
 mod room;
 mod session;
+mod slot;
 mod submit;
 mod traffic;
 

@@ -3,7 +3,7 @@
 //! A round puts what is done into the used ring and hands the cache what is available, in one batch. When
 //! neither has anything, the thread looks for a moment, if requests have followed closely, and then sleeps.
 
-use crate::chain::{Chain, Segment, scatter};
+use crate::chain::{Segment, scatter};
 use crate::device::Device;
 use crate::dirty_log::UsedRingLog;
 use crate::inflight::QueueInflight;
@@ -12,9 +12,10 @@ use crate::memory::Memory;
 use crate::request::{self, Action, IO_ERROR, Status};
 use crate::ring::{Call, Control};
 use crate::room::Room;
+use crate::slot::{Slot, asked};
 use crate::submit::{Filled, Submitter};
 use crate::traffic::Traffic;
-use futae_engine::Operation;
+use futae_engine::{Asked, LatencyNotes, Operation};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use std::collections::VecDeque;
@@ -51,21 +52,6 @@ pub(crate) struct Start {
     pub(crate) traffic: Arc<Traffic>,
 }
 
-/// What is known of the request that begins at a descriptor.
-#[derive(Default)]
-struct Slot {
-    chain: Chain,
-    /// Where its status byte goes.
-    status_at: GuestAddress,
-    /// Operations that the cache has; 0 if there is no request.
-    parts: u32,
-    /// The first error of an operation.
-    error: Option<Status>,
-    is_read: bool,
-    /// What it keeps in memory.
-    held_bytes: u64,
-}
-
 /// The queue is broken: nothing more is taken from it.
 #[derive(Debug)]
 struct Broken(String);
@@ -85,6 +71,9 @@ pub(crate) struct Worker {
     must_notify: bool,
     /// Reads that were answered in place.
     filled: Vec<Filled>,
+    latencies: LatencyNotes,
+    /// When the requests came that are taken or answered now.
+    now: Instant,
 }
 
 impl Worker {
@@ -104,9 +93,13 @@ impl Worker {
         if let Some(next) = recovered.next_available {
             start.queue.set_next_avail(next);
         }
-        let slots = (0..start.queue.size()).map(|_| Slot::default()).collect();
+        let now = Instant::now();
+        let slots = (0..start.queue.size()).map(|_| Slot::new(now)).collect();
+        let device = &start.device;
         Some(Self {
-            submitter: Submitter::new(&start.device, &start.control.mailbox),
+            latencies: LatencyNotes::new(device.engine.latencies(device.volume)),
+            now,
+            submitter: Submitter::new(device, &start.control.mailbox),
             slots,
             again: recovered.heads.into(),
             in_flight: 0,
@@ -155,6 +148,7 @@ impl Worker {
             true
         });
         self.submit(&memory);
+        self.latencies.hand_on();
         self.notify(&memory);
         collected || taken
     }
@@ -169,6 +163,9 @@ impl Worker {
         };
         if self.submitter.submit(copy, &mut filled) {
             self.start.traffic.batches.fetch_add(1, Relaxed);
+        }
+        if !filled.is_empty() {
+            self.now = Instant::now();
         }
         for read in filled.drain(..) {
             let segments = &self.slots[usize::from(read.head)].chain.writable;
@@ -223,6 +220,9 @@ impl Worker {
                     None => break,
                 },
             };
+            if taken == 0 {
+                self.now = Instant::now();
+            }
             if !self.begin(memory, head)? {
                 if !is_again {
                     self.start.queue.go_to_previous_position();
@@ -269,7 +269,7 @@ impl Worker {
             return Ok(false);
         }
         (slot.status_at, slot.error) = (status_at, None);
-        slot.is_read = matches!(action, Ok(Action::Read { .. }));
+        (slot.asked, slot.taken) = (asked(action.as_ref()), self.now);
         if let Some(inflight) = &mut self.start.inflight {
             inflight.begin(head);
         }
@@ -348,6 +348,9 @@ impl Worker {
         }
         let mut completions = self.submitter.completions();
         let any = !completions.is_empty();
+        if any {
+            self.now = Instant::now();
+        }
         for completion in completions.drain(..) {
             if let Err(broken) = self.complete(memory, completion) {
                 self.give_up(&broken.0);
@@ -360,7 +363,7 @@ impl Worker {
     fn complete(&mut self, memory: &GuestMemoryMmap, done: Completion) -> Result<(), Broken> {
         let slot = &self.slots[usize::from(done.head)];
         let outcome = match done.result {
-            Ok(data) if slot.is_read => {
+            Ok(data) if slot.asked == Asked::Read => {
                 let length = data.as_slice().len();
                 let handed = self.hand_over(memory, done.head, data.as_slice());
                 handed.map(|()| length as u32)
@@ -399,6 +402,8 @@ impl Worker {
         outcome: Result<u32, Status>,
     ) -> Result<(), Broken> {
         let slot = &self.slots[usize::from(head)];
+        let took = self.now.saturating_duration_since(slot.taken);
+        self.latencies.note(slot.asked, took, 1);
         let status = outcome.err().map_or(0, |status| status.0);
         let wrote_status = memory.write_slice(&[status], slot.status_at);
         self.start.used_log.log.mark(slot.status_at.0, 1);

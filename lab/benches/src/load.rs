@@ -213,7 +213,7 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let socket = directory.path().join("s");
         let uri = NbdUri {
-            tls: false,
+            tls: None,
             transport: Transport::Unix {
                 socket: socket.clone(),
             },

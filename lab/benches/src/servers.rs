@@ -156,7 +156,7 @@ impl Ground {
                 }
             };
             let uri = NbdUri {
-                tls: false,
+                tls: None,
                 transport: Transport::Unix {
                     socket: socket.clone(),
                 },

@@ -330,7 +330,9 @@ mod tests {
             seed: 1,
         };
         for drawn in all.iter().take(6) {
-            let predicted = drawn.predict(&reads).expect("a valid configuration");
+            let Ok(predicted) = drawn.predict(&reads) else {
+                panic!("no valid configuration: {drawn:?}");
+            };
             assert!(predicted.combined.mean >= predicted.upper.mean, "{drawn:?}");
         }
     }

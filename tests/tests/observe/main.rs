@@ -1,5 +1,7 @@
 //! What a running server and a running mount show over HTTP, against what `futae top` says of them.
 
+mod page;
+mod prometheus;
 mod queries;
 
 use futae_nbd::client::ClientWish;
@@ -94,6 +96,17 @@ fn metrics_of_a_server_are_its_counters() {
         assert_eq!(shown, cache[key].as_f64(), "{name}");
     }
     assert_eq!(value(&body, "futae_connections", &[]), Some(1.0), "{body}");
+    // How long they took: every request is in one step, and every read of the store.
+    let of_reads = ["export=\"disk\"", "operation=\"read\""];
+    let endless = [&of_reads[..], &["le=\"+Inf\""]].concat();
+    for (of, count) in [("request", 5.0), ("store", 3.0)] {
+        let name = |end: &str| format!("futae_export_{of}_duration_seconds_{end}");
+        let counted = value(&body, &name("count"), &of_reads);
+        assert_eq!(counted, Some(count), "{of}\n{body}");
+        assert_eq!(value(&body, &name("bucket"), &endless), Some(count));
+        let sum = value(&body, &name("sum"), &of_reads);
+        assert!(sum.is_some_and(|seconds| seconds > 0.0), "{body}");
+    }
     assert!(body.ends_with("# EOF\n"), "{body}");
     assert!(get_unix(&socket, "/").0.starts_with("HTTP/1.1 404"));
     drop(client);
@@ -264,94 +277,6 @@ fn cell(page: &str, table: &str, row: &str, key: &str) -> Option<String> {
 }
 
 #[test]
-fn the_page_has_the_numbers_of_the_status_and_nothing_that_runs_unasked() {
-    let mut stage = Stage::new(64);
-    let socket = stage.path("web.sock");
-    let address = format!("unix:{}", socket.display());
-    let hostile = "<script>alert(1)</script>\"&'";
-    let shown = "&lt;script&gt;alert(1)&lt;/script&gt;&quot;&amp;&#39;";
-    let second = stage.path("second.img");
-    fs::copy(&stage.image, &second).expect("a copy");
-    let export = format!("{hostile}={},class=far", second.display());
-    stage.serve(&[
-        "--cache", "16blocks", "--policy", "lru", "--web", &address, "--export", &export,
-    ]);
-    let mut client = Client::unix(&stage.socket, hostile, &ClientWish::default());
-    for block in [1, 2, 1, 3, 1, 4] {
-        let read = client.read(block * BLOCK as u64, BLOCK as u32);
-        read.expect("a read");
-    }
-    connect(&stage).read(0, BLOCK as u32).expect("a read");
-    let page = || get_unix(&socket, "/");
-    eventually("the reads are counted", || {
-        cell(&page().1, "hits", shown, "requests").as_deref() == Some("6")
-    });
-    let ((head, body), status) = (page(), stage.status());
-    let engine = &status["engines"][0];
-    for (at, name) in [EXPORT, shown].into_iter().enumerate() {
-        let volume = &engine["volumes"][at];
-        for (table, key) in [
-            ("hits", "requests"),
-            ("hits", "hits"),
-            ("hits", "misses"),
-            ("stores", "store_reads"),
-        ] {
-            let value = cell(&body, table, name, key);
-            assert_eq!(value, Some(volume[key].to_string()), "{name} {key}\n{body}");
-        }
-        let held = volume["resident_blocks"].as_u64().expect("a number") * BLOCK as u64;
-        let name = format!("\u{2514} {name}");
-        let value = cell(&body, "holders", &name, "resident_bytes");
-        assert_eq!(value, Some(held.to_string()), "{body}");
-        let value = cell(&body, "holders", &name, "double_cached_bytes");
-        assert_eq!(value, Some(volume["double_cached_bytes"].to_string()));
-    }
-    assert_eq!(cell(&body, "hits", shown, "hits").as_deref(), Some("2"));
-    let demoted = cell(&body, "told", "common", "demotions_in");
-    assert_eq!(demoted, Some(engine["demotions_in"].to_string()));
-
-    // Of scripts there is that of the page, which has the nonce of this answer; nothing comes from elsewhere.
-    let policy = head
-        .lines()
-        .find(|line| line.starts_with("Content-Security-Policy:"));
-    let policy = policy.expect("a policy");
-    assert!(
-        policy.contains("default-src 'none'") && !policy.contains("unsafe"),
-        "{policy}"
-    );
-    let nonce = policy
-        .split("script-src 'nonce-")
-        .nth(1)
-        .and_then(|rest| rest.split('\'').next());
-    let nonce = nonce.expect("a nonce");
-    assert_eq!(nonce.len(), 32);
-    assert_eq!(body.matches("<script").count(), 1, "{body}");
-    assert!(
-        body.contains(&format!("<script nonce=\"{nonce}\">")),
-        "{body}"
-    );
-    assert!(!page().0.contains(nonce), "the nonce is used twice");
-    assert!(
-        !body.contains("http://") && !body.contains("https://"),
-        "{body}"
-    );
-    assert!(
-        body.contains("<noscript><meta http-equiv=refresh"),
-        "{body}"
-    );
-    // The same address has the metrics, under the same names.
-    let (_, text) = get_unix(&socket, "/metrics");
-    assert_eq!(
-        value(&text, "futae_export_requests_total", &["alert(1)"]),
-        Some(6.0),
-        "{text}"
-    );
-    drop(client);
-    stage.stop_serve();
-    assert!(!socket.exists(), "the socket is left");
-}
-
-#[test]
 fn metrics_of_a_mount_are_those_of_the_upper_cache() {
     if !has_fuse() {
         return;
@@ -371,6 +296,11 @@ fn metrics_of_a_mount_are_those_of_the_upper_cache() {
         let (_, body) = get_unix(&socket, "/metrics");
         value(&body, "futae_cache_hits_total", &["level=\"upper\""]) == Some(1.0)
             && value(&body, "futae_export_requests_total", &["export=\"disk\""]) == Some(3.0)
+            && value(
+                &body,
+                "futae_export_request_duration_seconds_count",
+                &["\"read\""],
+            ) == Some(3.0)
     });
     let (_, body) = get_unix(&web, "/");
     assert_eq!(

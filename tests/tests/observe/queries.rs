@@ -7,11 +7,32 @@ const REFERENCE: &str = include_str!("../../../docs/reference/metrics.md");
 const DASHBOARD: &str = include_str!("../../../packaging/grafana/futae.json");
 const RULES: &str = include_str!("../../../packaging/prometheus/futae.rules.yml");
 /// What futae labels its metrics with, and what Prometheus adds.
-const LABELS: [&str; 6] = ["level", "cache", "policy", "export", "class", "guest"];
+const LABELS: [&str; 7] = [
+    "level",
+    "cache",
+    "policy",
+    "export",
+    "class",
+    "guest",
+    "operation",
+];
 const ADDED: [&str; 2] = ["instance", "job"];
 
-/// Every metric of the reference, with its labels.
-pub fn metrics() -> BTreeMap<&'static str, Vec<&'static str>> {
+/// The series of a metric: of a histogram three, one of which has its steps.
+fn series<'a>(name: &str, is_histogram: bool, labels: &[&'a str]) -> Vec<(String, Vec<&'a str>)> {
+    if !is_histogram {
+        return vec![(name.to_owned(), labels.to_vec())];
+    }
+    let with_ends = [labels, &["le"]].concat();
+    vec![
+        (format!("{name}_bucket"), with_ends),
+        (format!("{name}_sum"), labels.to_vec()),
+        (format!("{name}_count"), labels.to_vec()),
+    ]
+}
+
+/// Every series of the reference, with its labels.
+pub fn metrics() -> BTreeMap<String, Vec<&'static str>> {
     let (mut metrics, mut labels) = (BTreeMap::new(), Vec::new());
     for line in REFERENCE.lines() {
         if let Some(text) = line.strip_prefix("Labels: ") {
@@ -19,10 +40,10 @@ pub fn metrics() -> BTreeMap<&'static str, Vec<&'static str>> {
             labels = backquoted.filter(|label| LABELS.contains(label)).collect();
         } else if let Some(rest) = line.strip_prefix("| `") {
             let name = rest.split('`').next().expect("a name");
-            assert!(
-                metrics.insert(name, labels.clone()).is_none(),
-                "{name} twice"
-            );
+            for (name, labels) in series(name, line.contains("| histogram |"), &labels) {
+                let known = metrics.insert(name.clone(), labels);
+                assert!(known.is_none(), "{name} twice");
+            }
         }
     }
     metrics
@@ -93,6 +114,28 @@ fn collect<'a>(value: &'a Value, key: &str, found: &mut Vec<&'a Value>) {
     }
 }
 
+/// The dashboard's queries.
+pub fn expressions() -> Vec<String> {
+    let dashboard: Value = serde_json::from_str(DASHBOARD).expect("JSON");
+    let mut targets = Vec::new();
+    collect(&dashboard, "expr", &mut targets);
+    let query = |target: &&Value| target["expr"].as_str().expect("a text").to_owned();
+    targets.iter().map(query).collect()
+}
+
+/// The alert rules: what each asks for, and says.
+pub fn rules() -> Vec<(&'static str, &'static str)> {
+    let rule = |rule: &'static str| {
+        let field = |name: &str| {
+            let mut lines = rule.lines();
+            let line = lines.find_map(|line| line.trim().strip_prefix(name));
+            line.unwrap_or_else(|| panic!("no {name} in {rule}"))
+        };
+        (field("expr: "), field("summary: "))
+    };
+    RULES.split("- alert: ").skip(1).map(rule).collect()
+}
+
 #[test]
 fn every_query_of_the_dashboard_asks_for_metrics_and_labels_that_there_are() {
     let dashboard: Value = serde_json::from_str(DASHBOARD).expect("JSON");
@@ -133,15 +176,9 @@ fn every_query_of_the_dashboard_asks_for_metrics_and_labels_that_there_are() {
 
 #[test]
 fn every_alert_asks_for_metrics_and_labels_that_there_are() {
-    let rules: Vec<_> = RULES.split("- alert: ").skip(1).collect();
+    let rules = rules();
     assert!(rules.len() > 8, "{}", rules.len());
-    for rule in rules {
-        let field = |name: &str| {
-            let mut lines = rule.lines();
-            let line = lines.find_map(|line| line.trim().strip_prefix(name));
-            line.unwrap_or_else(|| panic!("no {name} in {rule}"))
-        };
-        let (query, summary) = (field("expr: "), field("summary: "));
+    for (query, summary) in rules {
         assert!(query.contains("futae"), "{query}");
         assert_eq!(problem(query, &shown(summary)), None, "{query}\n{summary}");
     }

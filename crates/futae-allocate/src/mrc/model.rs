@@ -7,7 +7,7 @@ use crate::guest::Activity;
 /// The part of the last period in smoothed values.
 const NEW: f64 = 0.25;
 /// Pages that show that a guest is doing something.
-const ACCESSES_MIN: u64 = 200;
+pub const ACCESSES_MIN: u64 = 200;
 
 /// One guest.
 #[derive(Debug)]

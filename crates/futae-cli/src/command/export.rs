@@ -38,7 +38,7 @@ struct Add {
     /// The control socket of the server: unix:PATH or PATH
     control: String,
     /// The export, as for --export of `futae serve`:
-    /// `NAME=SOURCE[,share=SIZE][,class=local|remote|CLASS][,connections=N][,requests=N][,iops=N][,bandwidth=SIZE][,protected][,read-only]`. The server
+    /// `NAME=SOURCE[,share=SIZE][,class=local|remote|CLASS][,connections=N][,requests=N][,iops=N][,bandwidth=SIZE][,weight=N][,protected][,read-only]`. The server
     /// opens a relative SOURCE in its own directory
     export: String,
 }
@@ -87,6 +87,9 @@ struct Limit {
     /// Bytes a second of READ, WRITE and demotions, e.g. 64MiB
     #[arg(long, value_name = "SIZE")]
     bandwidth: Option<Size>,
+    /// Its part of the server's --requests-max, from 1 to 1000
+    #[arg(long, value_name = "N")]
+    weight: Option<u32>,
 }
 
 /// Take over the new size of an image or device that was made longer
@@ -174,17 +177,22 @@ impl Limit {
             export,
             iops,
             bandwidth,
+            weight,
             ..
         } = self;
-        let line = json!({ "command": "export-limit", "export": export, "iops": iops, "bandwidth": bandwidth });
+        let line = json!({ "command": "export-limit", "export": export, "iops": iops, "bandwidth": bandwidth, "weight": weight });
         ask(&control_path(&self.control), &line)?;
         let iops = iops.map(|iops| format!("{iops} requests"));
         let bandwidth = bandwidth.map(|size| size.to_string());
         let limits: Vec<String> = iops.into_iter().chain(bandwidth).collect();
+        let weight = weight.map_or_else(String::new, |weight| format!(", weight {weight}"));
         Ok(if limits.is_empty() {
-            format!("{export}: no limit")
+            format!("{export}: no limit{weight}")
         } else {
-            format!("{export}: at most {} a second", limits.join(" and "))
+            format!(
+                "{export}: at most {} a second{weight}",
+                limits.join(" and ")
+            )
         })
     }
 }

@@ -201,7 +201,8 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let names: Vec<String> = shown.into_iter().map(|file| file.name).collect();
     let observing = {
         let look = orders::looking(&engine, names.clone());
-        plan.observe.start(false, look)?
+        let caches = vec![Arc::clone(&engine)];
+        plan.observe.start(false, look, move || caches.clone())?
     };
     let control = plan.control.map(|path| {
         let orders = orders::of_mount(&engine, &args.source(), at(&mount), names, joins);

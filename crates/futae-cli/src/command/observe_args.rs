@@ -1,10 +1,15 @@
 //! `--metrics` and `--web`, the same for `futae serve` and `futae mount`.
 
+mod against;
+
+use super::forecast::Forecast;
 use crate::failure::Failure;
+use against::Against;
 use futae_control::Access;
+use futae_engine::Engine;
 use futae_host::{HostError, Listen};
 use futae_observe::{Eye, Http, Routes, Snapshot, Watch};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tracing::info;
 
@@ -20,6 +25,9 @@ pub(super) struct ObserveArgs {
     /// JavaScript. It answers GET /metrics as well. An address as for --metrics
     #[arg(long, value_name = "ADDRESS")]
     web: Option<String>,
+    /// What futae advise --save wrote: the page of --web shows its hit ratio beside what is measured
+    #[arg(long, value_name = "FILE", requires = "web")]
+    forecast: Option<PathBuf>,
 }
 
 /// The addresses, checked.
@@ -27,6 +35,7 @@ pub(super) struct ObserveArgs {
 pub(super) struct Observe {
     metrics: Option<(Listen, Access)>,
     web: Option<(Listen, Access)>,
+    forecast: Option<Forecast>,
 }
 
 /// What is shown, and where. Dropped, it is shown no more.
@@ -44,8 +53,26 @@ impl ObserveArgs {
             text.map(|text| address(option, text)).transpose()
         };
         let (metrics, web) = (read("--metrics", &self.metrics)?, read("--web", &self.web)?);
-        Ok(Observe { metrics, web })
+        let forecast = self.forecast.as_deref().map(watched_forecast).transpose()?;
+        Ok(Observe {
+            metrics,
+            web,
+            forecast,
+        })
     }
+}
+
+/// A forecast that a server or a mount can be held against.
+fn watched_forecast(path: &Path) -> Result<Forecast, Failure> {
+    let forecast = Forecast::read(path)?;
+    if forecast.advised().host_hit_ratio.is_none() {
+        let message = format!(
+            "--forecast {}: it advises to have no cache on the host, so there is nothing to show beside it",
+            path.display()
+        );
+        return Err(Failure::usage(message));
+    }
+    Ok(forecast)
 }
 
 /// One address.
@@ -75,12 +102,21 @@ impl Observe {
             })
     }
 
-    /// Shows what `look` sees.
+    /// Shows what `look` sees, and on the page what `caches` are asked for.
     pub fn start(
         &self,
         insecure_tcp: bool,
         look: impl Fn() -> Snapshot + Send + Sync + 'static,
+        caches: impl Fn() -> Vec<Arc<Engine>> + Send + Sync + 'static,
     ) -> Result<Observing, Failure> {
+        let against = self.forecast.clone().map(Against::new);
+        let look = move || {
+            let mut snapshot = look();
+            if let Some(against) = &against {
+                snapshot.forecasts = against.shown(&snapshot);
+            }
+            snapshot
+        };
         let eye = Arc::new(Eye::new(look));
         let start = |(address, access): &(Listen, Access), routes: Routes| {
             Http::start(address, access, insecure_tcp, routes).map_err(anyhow::Error::from)
@@ -94,7 +130,7 @@ impl Observe {
             observing.metrics = Some(http);
         }
         if let Some(wish) = &self.web {
-            let watch = Watch::start(Arc::clone(&eye)).map_err(anyhow::Error::from)?;
+            let watch = Watch::start(Arc::clone(&eye), caches).map_err(anyhow::Error::from)?;
             let page = watch.painter();
             let routes = move |path: &str| match path {
                 "/" => Some(page()),

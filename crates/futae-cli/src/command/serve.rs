@@ -23,7 +23,7 @@ use config::ConfigFile;
 use evictions::EvictionArgs;
 use futae_host::{Listen, Server, StopReport};
 use futae_log::LogArgs;
-use futae_nbd::{NbdUri, Transport};
+use futae_nbd::{ClientTls, NbdUri, Transport};
 use futae_observe::Snapshot;
 use futae_units::Size;
 use memory::MemoryArgs;
@@ -63,12 +63,13 @@ pub struct Args {
     #[arg(long)]
     policy: Option<String>,
     /// An export:
-    /// `NAME=SOURCE[,share=SIZE][,class=local|remote|CLASS][,connections=N][,requests=N][,iops=N][,bandwidth=SIZE][,protected][,read-only]`. SOURCE is a file,
+    /// `NAME=SOURCE[,share=SIZE][,class=local|remote|CLASS][,connections=N][,requests=N][,iops=N][,bandwidth=SIZE][,weight=N][,protected][,read-only]`. SOURCE is a file,
     /// a block device or an NBD address. An export with a share has a cache of that size of its own;
     /// the other exports share the rest. The policy `cost` groups stores by class; the default is remote for
     /// NBD addresses and local for others. The policy `directory` evicts blocks of protected exports last.
     /// connections and requests limit the connections of the export and the requests that they have in flight; iops and
-    /// bandwidth how many requests, and how many bytes of READ, WRITE and demotions, they are served in a second
+    /// bandwidth how many requests, and how many bytes of READ, WRITE and demotions, they are served in a second; weight is its part
+    /// of --requests-max, from 1 to 1000, beside the weights of others [default: 1]
     #[arg(
         long = "export",
         value_name = "NAME=SOURCE",
@@ -116,6 +117,11 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 512,
           value_parser = clap::value_parser!(u32).range(1..=4096))]
     connections_max: u32,
+    /// Requests that all exports together may have under way. When they want more, each gets a part by its weight; what
+    /// an idle export leaves is the others' [default: no limit]
+    #[arg(long, value_name = "N",
+          value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    requests_max: Option<u32>,
     /// Log every decision of the cache to FILE; the caches of exports with a share log to FILE.NAME
     #[arg(long, value_name = "FILE")]
     decision_log: Option<PathBuf>,
@@ -208,9 +214,10 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let writes = args.writes.write_mode.name();
     remarks::at_start(&specs, &server.status(), lives_on_evictions, writes);
     let watched = server.watcher();
+    let look = move || Snapshot::of_server(watched());
     let observing = plan
         .observe
-        .start(args.insecure_tcp, move || Snapshot::of_server(watched()))?;
+        .start(args.insecure_tcp, look, server.caches())?;
     args.privileges.give_up()?;
     announce(&server, &observing, args.json)?;
     service::ready(&server);
@@ -252,7 +259,7 @@ fn uri(address: &Listen, tls: bool, export: &str) -> String {
     };
     NbdUri {
         transport,
-        tls,
+        tls: tls.then(ClientTls::default),
         export: export.to_owned(),
     }
     .to_string()

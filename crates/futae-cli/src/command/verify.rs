@@ -1,6 +1,6 @@
 //! `futae verify`: what was forecast against what comes.
 
-mod judge;
+pub(super) mod judge;
 
 use super::forecast::{Choice, Forecast};
 use super::record::Source;

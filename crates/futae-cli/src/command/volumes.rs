@@ -35,11 +35,7 @@ impl Source {
     pub fn new(text: &str) -> Result<Self, String> {
         if text.contains("://") {
             let uri = text.parse::<NbdUri>().map_err(|error| error.to_string())?;
-            if uri.tls {
-                return Err(format!(
-                    "{text}: TLS is for clients of futae serve; a store is read in the clear only: use nbd or nbd+unix, or a tunnel"
-                ));
-            }
+            NbdStore::check(&uri).map_err(|error| error.to_string())?;
             return Ok(Self::Nbd(uri));
         }
         Ok(Self::File(text.into()))
@@ -154,7 +150,7 @@ impl VolumeSpec {
     pub fn new(what: &str, name: &str, text: &str) -> Result<Self, String> {
         let (mut share, mut read_only, mut is_protected, mut class) = (None, false, false, None);
         let (mut connections, mut requests) = (None, None);
-        let (mut iops, mut bandwidth) = (None, None);
+        let (mut iops, mut bandwidth, mut weight) = (None, None, None);
         let number = |option: &str, text: &str| match text.parse::<u64>() {
             Ok(number) if number > 0 => Ok(Some(number)),
             _ => Err(format!(
@@ -184,6 +180,9 @@ impl VolumeSpec {
                 requests = quota("requests", text)?;
             } else if let Some(text) = option.strip_prefix("iops=") {
                 iops = number("iops", text)?;
+            } else if let Some(text) = option.strip_prefix("weight=") {
+                let number = number("weight", text)?;
+                weight = number.map(|number| u32::try_from(number).unwrap_or(u32::MAX));
             } else if let Some(size) = option.strip_prefix("bandwidth=") {
                 let size = size.parse();
                 bandwidth =
@@ -194,7 +193,7 @@ impl VolumeSpec {
                 return Err(format!(
                     "{what} {name}: {option:?} is not an option, and no file is named {rest:?}; \
                      the options are share=SIZE, class=local|remote|NAME, connections=N, requests=N, iops=N, \
-                     bandwidth=SIZE, protected and read-only"
+                     bandwidth=SIZE, weight=N, protected and read-only"
                 ));
             }
             rest = before;
@@ -205,7 +204,7 @@ impl VolumeSpec {
             ));
         }
         let source = Source::new(rest).map_err(|error| format!("{what} {name}: {error}"))?;
-        let rates = RateLimits::new(iops, bandwidth);
+        let rates = RateLimits::new(iops, bandwidth).and_then(|rates| rates.with_weight(weight));
         let rates = rates.map_err(|error| format!("{what} {name}: {error}"))?;
         let plain = Self::plain(name, source);
         Ok(Self {
@@ -359,7 +358,7 @@ mod tests {
     #[test]
     fn volumes_are_read_as_written() {
         let spec = volume(
-            "disk.img,share=1GiB,protected,connections=2,iops=100,bandwidth=8MiB,requests=9,read-only",
+            "disk.img,share=1GiB,protected,connections=2,iops=100,bandwidth=8MiB,weight=3,requests=9,read-only",
         );
         let file = |path: &str| VolumeSpec::plain("a", Source::File(path.into()));
         let expected = VolumeSpec {
@@ -371,6 +370,7 @@ mod tests {
             rates: RateLimits {
                 iops: Some(100),
                 bandwidth_bytes: Some(8 << 20),
+                weight: Some(3),
             },
             ..file("disk.img")
         };
@@ -390,6 +390,8 @@ mod tests {
             "x,iops=0",
             "x,iops=many",
             "x,bandwidth=0",
+            "x,weight=0",
+            "x,weight=1001",
             "x,bandwidth=1.5",
             "x,class=",
             "x,class=far away",

@@ -4,6 +4,7 @@ use super::cost::by_class;
 use super::effects::Ticket;
 use super::flights::Content;
 use super::state::State;
+use crate::Asked;
 use std::time::{Duration, Instant};
 
 /// How often the policy is told what the stores cost.
@@ -22,7 +23,12 @@ impl State {
         };
         let Some(span) = span else { return };
         let blocks = span.length.div_ceil(self.block_bytes);
-        if let Some(costs) = &mut self.volumes[usize::from(span.volume.0)].costs {
+        let volume = &mut self.volumes[usize::from(span.volume.0)];
+        if let Some(latencies) = &volume.store_latencies {
+            let asked = if reads { Asked::Read } else { Asked::Write };
+            latencies.note(asked, took);
+        }
+        if let Some(costs) = &mut volume.costs {
             let cost = if reads {
                 &mut costs.read
             } else {

@@ -13,7 +13,9 @@ use super::verify::{Keys, Macs};
 use super::volume::Volume;
 use super::world::{Machine, World};
 use crate::arena::give_long_pieces_back;
-use crate::{ClientId, Extent, IoBuf, IoError, IoErrorKind, Operation, Request, SetupError, Store};
+use crate::{
+    ClientId, Extent, IoBuf, IoError, IoErrorKind, Latencies, Operation, Request, SetupError, Store,
+};
 use futae_policy::{Class, VolumeId};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
@@ -96,6 +98,8 @@ impl Engine {
         let mut state = self.lock();
         let id = state.place_volume(Volume {
             costs: Some(Box::default()),
+            latencies: Some(Arc::default()),
+            store_latencies: Some(Box::default()),
             ..Volume::new(name, store, class)
         })?;
         state.keep_volume(id);
@@ -129,6 +133,16 @@ impl Engine {
         let state = self.lock();
         let known = state.volumes.get(usize::from(volume.0));
         known.map_or_else(String::new, |known| known.name.clone())
+    }
+
+    /// Where front ends note how long the requests for a volume took; reports have it. What is noted of a volume of which nothing
+    /// is measured, since it comes and goes, is in no report.
+    pub fn latencies(&self, volume: VolumeId) -> Arc<Latencies> {
+        let state = self.lock();
+        let known = state.volumes.get(usize::from(volume.0));
+        known
+            .and_then(|known| known.latencies.clone())
+            .unwrap_or_default()
     }
 
     /// Size of a volume in bytes.

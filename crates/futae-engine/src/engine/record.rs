@@ -1,27 +1,29 @@
-//! What of the requests to a cache is recorded, and who begins and ends that.
+//! What of the requests to a cache is recorded or sampled, and who begins and ends that.
 
 use super::flights::Span;
 use super::front::Engine;
 use super::recording::{RecordedPart, Recording};
+use super::sampling::{SampledPart, Sampling};
 use super::state::State;
 use crate::{Operation, Request};
 
 impl State {
-    /// Records a request that is answered in place, if there is a recording.
+    /// Records a request that is answered in place, if there is a recording, or a sample.
     #[inline]
     pub fn record(&mut self, span: &Span, is_write: bool) {
+        self.sample(span);
         if self.recording.is_some() {
             self.record_now(span, is_write);
         }
     }
 
-    /// Records a request that begins, if there is a recording and it is one for data that are there.
+    /// Records a request that begins, if there is a recording or a sample, and it is one for data that are there.
     #[inline]
     pub fn record_request(&mut self, request: &Request) {
-        if self.recording.is_some()
+        if (self.recording.is_some() || self.sampling.is_some())
             && let Some((span, is_write)) = self.asked(request)
         {
-            self.record_now(&span, is_write);
+            self.record(&span, is_write);
         }
     }
 
@@ -84,5 +86,42 @@ impl Engine {
     pub fn end_recording(&self) -> Option<RecordedPart> {
         let recording = self.lock().recording.take();
         recording.map(|recording| recording.finish())
+    }
+}
+
+impl State {
+    /// Adds a request for data that are there to the sample, if one is taken.
+    #[inline]
+    pub fn sample(&mut self, span: &Span) {
+        if self.sampling.is_some() {
+            let (first, end) = self.block_range(span);
+            if let Some(sampling) = &mut self.sampling {
+                sampling.add(span.volume, first..end);
+            }
+        }
+    }
+}
+
+impl Engine {
+    /// Begins to sample what the cache is asked for, in place of a sample that was taken so far. `share` is the part of all blocks
+    /// that is in the sample, above 0 and at most 1.
+    pub fn begin_sampling(&self, share: f64) {
+        let sampling = Box::new(Sampling::new(share));
+        let old = self.lock().sampling.replace(sampling);
+        drop(old);
+    }
+
+    /// What was sampled since this was last called; none if no sample is taken.
+    pub fn take_sampled(&self) -> Option<SampledPart> {
+        // Made before the lock is taken.
+        let empty = SampledPart::with_room();
+        let mut state = self.lock();
+        Some(state.sampling.as_mut()?.exchange(empty))
+    }
+
+    /// Ends the sample.
+    pub fn end_sampling(&self) {
+        let old = self.lock().sampling.take();
+        drop(old);
     }
 }

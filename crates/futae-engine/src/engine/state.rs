@@ -85,8 +85,9 @@ pub struct State {
     pub log: Option<DecisionLog>,
     /// How many of the policy's remarks were logged.
     pub remarks_logged: usize,
-    /// What is asked, if it is recorded.
+    /// What is asked, if it is recorded, and a sample of it, if one is taken.
     pub recording: Option<Box<Recording>>,
+    pub sampling: Option<Box<super::sampling::Sampling>>,
     /// Who holds the blocks, if it is somebody else.
     pub elsewhere: Option<Elsewhere>,
     /// Whether a policy that decides by the order of hits is told of them in an order that is made up.
@@ -146,6 +147,7 @@ impl State {
             log: log.map(DecisionLog::create).transpose()?,
             remarks_logged: 0,
             recording: None,
+            sampling: None,
             elsewhere: None,
             approximates_order: false,
         })

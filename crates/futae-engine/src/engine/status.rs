@@ -6,6 +6,7 @@ use super::kept::MemoryStatus;
 use super::state::State;
 use super::verify::HandedDownStatus;
 use super::volume::Volume;
+use crate::{Latencies, LatencyStatus};
 use futae_policy::{Class, Counters};
 use serde::{Deserialize, Serialize};
 
@@ -178,6 +179,12 @@ pub struct VolumeStatus {
     /// The same that 99 of 100 writes take at most.
     #[serde(default)]
     pub write_micros_p99: Option<f64>,
+    /// How long its requests took, from when a front end had one until it had the answer.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub latencies: Vec<LatencyStatus>,
+    /// How long reads and writes of its store took.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub store_latencies: Vec<LatencyStatus>,
 }
 
 /// A class of blocks, and how much sooner its blocks go than others.
@@ -265,7 +272,8 @@ impl State {
     }
 
     fn volume_status(&self) -> Vec<VolumeStatus> {
-        let report = |volume: &Volume| {
+        let report = |it: Option<&Latencies>| it.map(Latencies::report).unwrap_or_default();
+        let one = |volume: &Volume| {
             let (read, write) = match volume.costs.as_deref() {
                 Some(costs) => (Some(&costs.read), Some(&costs.write)),
                 None => (None, None),
@@ -300,13 +308,15 @@ impl State {
                 read_micros_p99: read.and_then(Cost::percentile_99),
                 write_micros: write.and_then(Cost::mean),
                 write_micros_p99: write.and_then(Cost::percentile_99),
+                latencies: report(volume.latencies.as_deref()),
+                store_latencies: report(volume.store_latencies.as_deref()),
             }
         };
         let listed = self
             .volumes
             .iter()
             .filter(|volume| !volume.grows && !volume.is_gone);
-        listed.map(report).collect()
+        listed.map(one).collect()
     }
 
     fn weight_status(&self) -> Vec<WeightStatus> {

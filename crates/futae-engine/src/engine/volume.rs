@@ -9,7 +9,7 @@ use super::notices::Notices;
 use super::residents::Residents;
 use super::tally::Tally;
 use super::verify::HandDownTally;
-use crate::Store;
+use crate::{Latencies, Store};
 use futae_policy::Class;
 use std::sync::Arc;
 
@@ -41,6 +41,10 @@ pub struct Volume {
     pub held_above_blocks: u64,
     /// What its store's operations take; not measured of volumes that come and go.
     pub costs: Option<Box<Costs>>,
+    /// How long its requests took; not noted of volumes that come and go.
+    pub latencies: Option<Arc<Latencies>>,
+    /// How long the operations of its store took; likewise.
+    pub store_latencies: Option<Box<Latencies>>,
     /// Its place in the memory file, if its blocks are kept in one.
     pub kept: Option<KeptVolume>,
 }
@@ -65,6 +69,8 @@ impl Volume {
             residents: Residents::default(),
             held_above_blocks: 0,
             costs: None,
+            latencies: None,
+            store_latencies: None,
             kept: None,
         }
     }

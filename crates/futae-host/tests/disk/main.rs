@@ -11,6 +11,7 @@ mod ring;
 
 use crate::ring::{DATA_BYTES, READ_ONLY, RingClient, SLOTS, Wish};
 use common::StoreEvent;
+use futae_engine::LatencyStatus;
 use futae_host::RateLimits;
 use futae_testkit::wait::eventually;
 use rig::{
@@ -52,6 +53,30 @@ fn every_kind_of_request_does_what_it_says() {
     let beside = queue.request(IN, 72, &[], 4096).data;
     assert_eq!(beside, stamped(72 * SECTOR as u64, 4096));
     assert_eq!(queue.request(77, 0, &[], 512).status, UNKNOWN);
+    let counted = || {
+        let status = rig.server.status();
+        let mut volumes = status
+            .engines
+            .iter()
+            .flat_map(|cache| &cache.engine.volumes);
+        let open = volumes.find(|volume| volume.name == "open").expect("there");
+        let count = |of: &LatencyStatus| (of.operation.clone(), of.count());
+        open.latencies.iter().map(count).collect::<Vec<_>>()
+    };
+    let each = [
+        ("read", 4),
+        ("write", 1),
+        ("flush", 1),
+        ("trim", 1),
+        ("zero", 1),
+        ("other", 2),
+    ];
+    eventually("each has its latency", || {
+        let wanted = each
+            .iter()
+            .map(|&(operation, count)| (operation.to_owned(), count));
+        counted() == wanted.collect::<Vec<_>>()
+    });
     rig.finish(client);
 }
 

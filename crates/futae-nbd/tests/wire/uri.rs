@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use futae_nbd::{NbdUri, Transport};
+use futae_nbd::{ClientTls, NbdUri, Transport};
 use proptest::prelude::*;
 
 fn tcp(host: &str, port: u16, export: &str) -> NbdUri {
@@ -12,7 +12,7 @@ fn tcp(host: &str, port: u16, export: &str) -> NbdUri {
     };
     NbdUri {
         transport,
-        tls: false,
+        tls: None,
         export: export.into(),
     }
 }
@@ -48,7 +48,7 @@ fn the_examples_of_the_uri_specification() {
         unix,
         NbdUri {
             transport: Transport::Unix { socket },
-            tls: false,
+            tls: None,
             export: "disk".into()
         }
     );
@@ -82,6 +82,9 @@ fn what_is_wrong_is_told() {
         ("nbd+unix:///?socket=a&socket=b", "twice"),
         ("nbd+unix:///?socket=a&tls-type=psk", "tls-type"),
         ("nbd+unix://host/?socket=a", "three slashes"),
+        ("nbds://x/?tls-certificates=", "must name a directory"),
+        ("nbds://x/?tls-hostname=a&tls-hostname=b", "twice"),
+        ("nbd://x/?tls-hostname=a", "belong to nbds"),
     ] {
         let error = text.parse::<NbdUri>().expect_err(text).to_string();
         assert!(error.contains(words), "{text}: {error}");
@@ -96,10 +99,17 @@ proptest! {
         host in "[a-z0-9.%-]{1,20}",
         port in any::<u16>(),
         tls in any::<bool>(),
+        directory in "[^\0]{1,30}",
+        hostname in "[^\0]{1,30}",
+        is_said in any::<(bool, bool)>(),
     ) {
         let unix = Transport::Unix { socket: socket.into() };
         for transport in [unix, Transport::Tcp { host, port }] {
-            let uri = NbdUri { transport, tls, export: export.clone() };
+            let said = ClientTls {
+                certificates: is_said.0.then(|| directory.clone().into()),
+                hostname: is_said.1.then(|| hostname.clone()),
+            };
+            let uri = NbdUri { transport, tls: tls.then_some(said), export: export.clone() };
             prop_assert_eq!(uri.to_string().parse::<NbdUri>().expect("sound"), uri);
         }
     }

@@ -29,6 +29,11 @@ pub(super) fn problems(snapshot: &Snapshot) -> String {
             ));
         }
     }
+    for one in &snapshot.forecasts {
+        if let Some(alarm) = &one.alarm {
+            found.push(format!("{}: {alarm}", one.cache));
+        }
+    }
     for cache in &snapshot.engines {
         if cache.engine.write_back_errors > 0 {
             found.push(format!(

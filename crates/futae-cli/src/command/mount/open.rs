@@ -80,7 +80,7 @@ fn volume(args: &Args, name: &str, text: &str) -> Result<VolumeSpec, Failure> {
         || volume.rates != RateLimits::default();
     if is_limited {
         return Err(Failure::usage(format!(
-            "volume {name}: connections=N, requests=N, iops=N and bandwidth=SIZE are for futae serve; leave them out"
+            "volume {name}: connections=N, requests=N, iops=N, bandwidth=SIZE and weight=N are for futae serve; leave them out"
         )));
     }
     Ok(volume)

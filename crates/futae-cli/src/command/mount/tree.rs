@@ -112,7 +112,8 @@ pub fn run(
     let path = plan.control.clone().unwrap_or_else(default_socket);
     let orders = orders(args, engine, &handle);
     let look = looking(engine, vec![args.source()]);
-    let observing = plan.observe.start(false, look)?;
+    let caches = vec![Arc::clone(engine)];
+    let observing = plan.observe.start(false, look, move || caches.clone())?;
     let control = Control::start(&path, orders)?;
     let mount = args.residency.start_tree(engine, &options);
     let mount = mount.map_err(failure)?;

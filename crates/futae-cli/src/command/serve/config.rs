@@ -12,13 +12,14 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 /// What an `[[export]]` may have that stands in its `--export`, with a value.
-const EXPORT_OPTIONS: [&str; 6] = [
+const EXPORT_OPTIONS: [&str; 7] = [
     "share",
     "class",
     "connections",
     "requests",
     "iops",
     "bandwidth",
+    "weight",
 ];
 /// The same without a value.
 const EXPORT_FLAGS: [&str; 2] = ["protected", "read-only"];

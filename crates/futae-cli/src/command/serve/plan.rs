@@ -26,7 +26,7 @@ pub(super) fn export(text: &str) -> Result<VolumeSpec, String> {
         .ok_or_else(|| {
             format!(
                 "--export {text}: write NAME=SOURCE[,share=SIZE][,class=local|remote|NAME]\
-                 [,connections=N][,requests=N][,iops=N][,bandwidth=SIZE][,protected][,read-only]"
+                 [,connections=N][,requests=N][,iops=N][,bandwidth=SIZE][,weight=N][,protected][,read-only]"
             )
         })?;
     VolumeSpec::new("export", name, rest)
@@ -111,10 +111,18 @@ impl Plan {
                 args.connections_max, args.buffer_memory
             )));
         }
+        let weighed = exports.iter().find(|export| export.rates.weight.is_some());
+        if let (Some(export), None) = (weighed, args.requests_max) {
+            return Err(Failure::usage(format!(
+                "export {}: weight=N is a part of --requests-max, which is not given",
+                export.name
+            )));
+        }
         let feeds = feeds(&args.feeds, &exports, &gates).map_err(Failure::usage)?;
         let mut server = ServerOptions {
             connections_max: args.connections_max as usize,
             buffer_memory_bytes,
+            requests_together: args.requests_max.map(|most| most as usize),
             relays: relays(&args.samples_to, &feeds).map_err(Failure::usage)?,
             feeds,
             channels: args.evictions_disk,

@@ -1,0 +1,30 @@
+//! This build has no TLS.
+
+use super::socket::Socket;
+use futae_nbd::uri::{ClientTls, NbdUri};
+
+const PROBLEM: &str =
+    "this build has no TLS (the cargo feature tls); use nbd or nbd+unix, or a tunnel";
+
+/// Says why there can be no connection.
+pub(super) fn check(_tls: &ClientTls) -> Result<(), String> {
+    Err(PROBLEM.to_owned())
+}
+
+/// Why a connection ended.
+pub(super) struct Ended;
+
+impl Ended {
+    pub(super) fn why(&self) -> Option<String> {
+        None
+    }
+}
+
+pub(super) fn begin(
+    _socket: Socket,
+    _uri: &NbdUri,
+    tls: &ClientTls,
+) -> Result<(Socket, Ended), String> {
+    check(tls)?;
+    Err(PROBLEM.to_owned())
+}

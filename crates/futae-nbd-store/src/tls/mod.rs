@@ -1,0 +1,74 @@
+//! TLS below a connection, on a thread of its own.
+//!
+//! The threads of a connection send and receive at once, each waiting for the socket; a TLS connection is one thing with one state. So a
+//! thread carries bytes between the server and one end of a pair of sockets, encrypted on one side and in the clear on the other;
+//! the connection has the other end.
+
+mod carrier;
+mod certificates;
+
+use super::socket::Socket;
+use futae_nbd::uri::{ClientTls, NbdUri, Transport};
+use rustls::ClientConnection;
+use rustls::pki_types::ServerName;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+use std::thread;
+
+/// Says why there can be no connection.
+pub(super) fn check(tls: &ClientTls) -> Result<(), String> {
+    if tls.certificates.is_none() {
+        return Err(
+            "TLS needs the certificate of the server's authority: add tls-certificates=DIRECTORY, which has ca-cert.pem, and \
+             client-cert.pem and client-key.pem if the server asks for a certificate"
+                .to_owned(),
+        );
+    }
+    Ok(())
+}
+
+/// Why a connection ended, once it has.
+#[derive(Clone, Default)]
+pub(super) struct Ended(Arc<OnceLock<String>>);
+
+impl Ended {
+    pub(super) fn why(&self) -> Option<String> {
+        self.0.get().cloned()
+    }
+}
+
+/// Shakes hands on a socket on which TLS begins now. Returns the socket on which to go on in the clear.
+pub(super) fn begin(
+    mut socket: Socket,
+    uri: &NbdUri,
+    tls: &ClientTls,
+) -> Result<(Socket, Ended), String> {
+    check(tls)?;
+    let name = match (&tls.hostname, &uri.transport) {
+        (Some(name), _) => name.clone(),
+        (None, Transport::Tcp { host, .. }) => host.clone(),
+        (None, Transport::Unix { .. }) => "localhost".to_owned(),
+    };
+    let server = ServerName::try_from(name.clone()).map_err(|_| {
+        format!("{name:?} is no name that a certificate can have; say tls-hostname=")
+    })?;
+    let directory = tls.certificates.as_deref().unwrap_or(Path::new("."));
+    let config = Arc::new(certificates::config(directory)?);
+    let mut connection =
+        ClientConnection::new(config, server).map_err(|error| error.to_string())?;
+    while connection.is_handshaking() {
+        connection
+            .complete_io(&mut socket)
+            .map_err(|error| carrier::in_words(&error, &name))?;
+    }
+    let (ours, theirs) = UnixStream::pair().map_err(|error| error.to_string())?;
+    let ended = Ended::default();
+    let carrier = carrier::Carrier::new(socket, theirs, connection, name, ended.clone())
+        .map_err(|error| error.to_string())?;
+    thread::Builder::new()
+        .name("futae-nbd-tls".into())
+        .spawn(move || carrier.run())
+        .map_err(|error| format!("cannot start a thread: {error}"))?;
+    Ok((Socket::Unix(ours), ended))
+}

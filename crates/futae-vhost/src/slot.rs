@@ -1,0 +1,50 @@
+//! What is known of the request that begins at a descriptor.
+
+use crate::chain::Chain;
+use crate::request::{Action, Status};
+use futae_engine::Asked;
+use std::time::Instant;
+use vm_memory::GuestAddress;
+
+/// A request, or room for one.
+pub(crate) struct Slot {
+    pub(crate) chain: Chain,
+    /// Where its status byte goes.
+    pub(crate) status_at: GuestAddress,
+    /// Operations that the cache has; 0 if there is no request.
+    pub(crate) parts: u32,
+    /// The first error of an operation.
+    pub(crate) error: Option<Status>,
+    /// What its latency is counted as.
+    pub(crate) asked: Asked,
+    /// When it was taken from the ring.
+    pub(crate) taken: Instant,
+    /// What it keeps in memory.
+    pub(crate) held_bytes: u64,
+}
+
+impl Slot {
+    pub(crate) fn new(now: Instant) -> Self {
+        Self {
+            chain: Chain::default(),
+            status_at: GuestAddress::default(),
+            parts: 0,
+            error: None,
+            asked: Asked::Other,
+            taken: now,
+            held_bytes: 0,
+        }
+    }
+}
+
+/// What the latency of an action is counted as.
+pub(crate) fn asked(action: Result<&Action, &Status>) -> Asked {
+    match action {
+        Ok(Action::Read { .. }) => Asked::Read,
+        Ok(Action::Write { .. }) => Asked::Write,
+        Ok(Action::Flush) => Asked::Flush,
+        Ok(Action::Ranges { discards: true, .. }) => Asked::Trim,
+        Ok(Action::Ranges { .. }) => Asked::Zero,
+        Ok(Action::Id) | Err(_) => Asked::Other,
+    }
+}
