@@ -102,7 +102,10 @@ impl Room for Narrow {
 
     fn give_back(&mut self, bytes: u64) {
         let mut taken = self.taken.lock().expect("one thread");
-        taken.0 = taken.0.checked_sub(1).expect("nobody gives back more requests than it took");
+        taken.0 = taken
+            .0
+            .checked_sub(1)
+            .expect("nobody gives back more requests than it took");
         taken.1 = taken.1.checked_sub(bytes).expect("nor more bytes");
     }
 
@@ -253,10 +256,10 @@ impl Rig {
             },
             10 => {
                 // A range of a discard.
-                let (sector, sectors, flags) = (number(script), script.word() as u32, script.byte());
-                let raw = u128::from(sector)
-                    | u128::from(sectors) << 64
-                    | u128::from(flags % 4) << 96;
+                let (sector, sectors, flags) =
+                    (number(script), script.word() as u32, script.byte());
+                let raw =
+                    u128::from(sector) | u128::from(sectors) << 64 | u128::from(flags % 4) << 96;
                 let at = HEADERS + 16 + 16 * script.below(40);
                 self.put(at, &raw.to_le_bytes());
             }
@@ -269,7 +272,11 @@ impl Rig {
                 self.end();
                 let next = script.word() as u16;
                 // Most begin where the one before ended.
-                self.start(if next.is_multiple_of(4) { self.next } else { next });
+                self.start(if next.is_multiple_of(4) {
+                    self.next
+                } else {
+                    next
+                });
             }
         }
     }
@@ -363,7 +370,11 @@ impl Rig {
         });
         drop(queue);
         let taken = *self.taken.lock().expect("one thread");
-        assert_eq!(taken, (0, 0), "all that was taken of the room is given back");
+        assert_eq!(
+            taken,
+            (0, 0),
+            "all that was taken of the room is given back"
+        );
     }
 
     fn check_and_stop(mut self) {
@@ -403,7 +414,11 @@ fn read_honest(engine: &Arc<Engine>, volume: VolumeId) {
 fn assert_clean(content: &[u8]) {
     let (mut of_honest, mut poisoned) = (0, 0);
     for (at, byte) in content.iter().enumerate() {
-        of_honest = if byte >> 6 == HONEST { of_honest + 1 } else { 0 };
+        of_honest = if byte >> 6 == HONEST {
+            of_honest + 1
+        } else {
+            0
+        };
         poisoned = if *byte == POISON { poisoned + 1 } else { 0 };
         assert!(poisoned < 256, "a buffer that nobody filled, at {at}");
         if of_honest >= WINDOW {
