@@ -32,8 +32,7 @@ pub struct TraceOptions {
     /// How much data is read, after decompression, before it is an error: a bound for files that nobody vouches for, since a
     /// small compressed file can hold any amount. None is no bound.
     pub data_bytes_max: Option<u64>,
-    /// Whether the length of a request is to be its object's size also in formats that are read faster without:
-    /// [`Format::OracleGeneral`].
+    /// Whether the length of a request is to be its object's size also where that is slower: [`Format::OracleGeneral`].
     pub sizes: bool,
     /// Whether the times to live that the trace says are kept, 4 bytes a request, for [`TraceReader::take_lives`].
     pub lives: bool,
