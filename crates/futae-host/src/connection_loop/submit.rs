@@ -1,0 +1,82 @@
+//! How a connection hands the cache what has arrived.
+
+use super::ConnectionLoop;
+use crate::mailbox::{Tag, TagKind};
+use crate::requests::{Pending, Requests};
+use futae_engine::{Asked, Operation};
+use std::sync::atomic::Ordering::Relaxed;
+
+impl ConnectionLoop<'_, '_> {
+    /// Puts an operation into the next batch; demotions behind it, as long as nothing follows them.
+    pub(super) fn enqueue(&mut self, sequence: u64, tag: Tag, operation: Operation) {
+        self.in_flight += 1;
+        let pending = Pending::new(tag, sequence, operation);
+        if tag.kind == TagKind::Silent {
+            return self.demotions.push(pending);
+        }
+        // They are decided on in their order.
+        self.batch.append(&mut self.demotions);
+        self.batch.push(pending);
+    }
+
+    /// Hands the cache what was enqueued. Replies to what it answers at once leave before demotions that came last
+    /// are looked at: nobody waits for these.
+    pub(super) fn submit(&mut self) {
+        self.submit_batch();
+        if self.demotions.is_empty() {
+            return;
+        }
+        self.send();
+        self.batch.append(&mut self.demotions);
+        self.submit_batch();
+    }
+
+    /// Hands the cache a batch, and turns what it answers at once into replies.
+    fn submit_batch(&mut self) {
+        if self.batch.is_empty() {
+            return;
+        }
+        self.traffic.batches.fetch_add(1, Relaxed);
+        let engine = &self.session.engine;
+        self.batch.change(|operation| engine.hashed(operation));
+        let (mut silent, mut silent_bytes) = (0, 0);
+        for tag in self.batch.tags().filter(|tag| tag.kind == TagKind::Silent) {
+            (silent, silent_bytes) = (silent + 1, silent_bytes + tag.held_bytes);
+        }
+        let mut answered = std::mem::take(&mut self.answered);
+        let mut requests = Requests {
+            gathered: &mut self.batch,
+            volume: self.session.volume,
+            client: self.session.client,
+            mailbox: &self.mailbox,
+            answered: &mut answered,
+        };
+        let count = requests.gathered.len();
+        self.session.engine.run_batch(count, &mut requests);
+        self.batch.clear();
+        self.forget(silent, silent_bytes);
+        if !answered.is_empty() {
+            let count = answered.len() as u64;
+            self.latencies
+                .note(Asked::Read, self.taken.elapsed(), count);
+            self.latencies.hand_on();
+        }
+        for completion in answered.drain(..) {
+            self.finish(completion);
+        }
+        self.answered = answered;
+    }
+
+    /// This many demotions with so many bytes are over.
+    fn forget(&mut self, demotions: usize, bytes: u64) {
+        if demotions == 0 {
+            return;
+        }
+        self.in_flight -= demotions;
+        self.held_requests = self.held_requests.saturating_sub(demotions);
+        self.account.give_back(bytes);
+        if let Some(quota) = &self.session.quota {
+            (0..demotions).for_each(|_| quota.give_back());
+        }
+    }
+}
