@@ -90,9 +90,7 @@ impl Tree {
         let mut command = futae(&["mount", source, mountpoint, "--json"]);
         command.args(arguments);
         let says = |option: &&str| arguments.contains(option);
-        let has_its_own = ["--policy", "--block", "--residency", "--write-mode"]
-            .iter()
-            .any(says);
+        let has_its_own = ["--policy", "--block", "--residency"].iter().any(says);
         if std::env::var(RESIDENCY).is_ok_and(|where_to| where_to == "kernel") && !has_its_own {
             command.args(["--residency", "kernel", "--policy", "sieve"]);
         }

@@ -286,10 +286,6 @@ fn what_does_not_go_with_a_tree_is_refused() {
     fs::create_dir(&source).expect("a directory");
     for (words, named) in [
         (&["--policy", "directory"][..], "directory(sieve)"),
-        (
-            &["--policy", "sieve", "--write-mode", "write-back"],
-            "--write-mode write-back",
-        ),
         (&["--policy", "sieve", "--block", "8KiB"], "--block"),
     ] {
         let mut command = futae_tests::binary::futae(&["mount", text(&source)]);

@@ -1,6 +1,7 @@
 //! A mounted tree that writes back: nobody can tell, but by what is below before a file is closed or
 //! flushed.
 
+use futae_tests::kernel_pages;
 use futae_tests::programs::{Database, exercise};
 use futae_tests::rings;
 use futae_tests::tools::{has, has_fuse, has_root, run, text};
@@ -259,4 +260,15 @@ fn what_cannot_be_written_at_the_end_is_named() {
 fn some_of_it_by_ring() {
     let time = "time_of_the_write";
     rings::again(&["thirty_thousand", "database", "what_is_written_over", time]);
+}
+
+#[test]
+fn some_of_it_held_by_the_kernel() {
+    let written = [
+        "database_survives",
+        "what_is_written_over",
+        "time_of_the_write",
+    ];
+    let failing = ["full_disk", "what_cannot_be_written", "a_hole_that"];
+    kernel_pages::again(&[&written[..], &failing[..], &["seventy_thousand"]].concat());
 }

@@ -1,7 +1,6 @@
 //! The programs in the kernel: loading them, reading what they counted.
 
 #[cfg(futae_has_bpf)]
-mod bases;
 #[cfg(futae_has_bpf)]
 mod bpf;
 #[cfg(futae_has_bpf)]

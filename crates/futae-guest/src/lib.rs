@@ -24,6 +24,7 @@ mod split_reads;
 mod volume_directory;
 
 pub use error::MountError;
+pub use futae_page_cache::Watch;
 pub use mount::{Mount, MountOptions, ShownFile, default_file_name};
 pub use mountpoint::check_mountpoint;
 pub use negotiated::{Negotiated, Transport};

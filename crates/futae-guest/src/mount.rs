@@ -112,6 +112,16 @@ impl Mount {
         Watch::load(pages_of(&files)).map_err(|error| format!("{error:#}"))
     }
 
+    /// The same, and has pages copied as they leave, to be handed down with their data.
+    ///
+    /// # Errors
+    ///
+    /// As [`watch`](Self::watch), or the kernel does not let its memory be read.
+    pub fn watch_copying(engine: &Engine, shown: &[ShownFile]) -> Result<Watch, String> {
+        let files = file_pages(engine, shown);
+        Watch::load_copying(pages_of(&files)).map_err(|error| format!("{error:#}"))
+    }
+
     /// Bytes of memory that [`watch`](Self::watch) takes.
     #[must_use]
     pub fn watch_bytes(engine: &Engine, shown: &[ShownFile]) -> u64 {

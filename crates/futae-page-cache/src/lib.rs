@@ -3,6 +3,8 @@
 //! [`Watch`] tells which pages are there, which were read since somebody looked, and which have left. Its programs live on the
 //! page cache's own tracepoints (Linux 6.12 and later). [`kernel`] is what every loader of eBPF programs in futae needs.
 
+#[cfg(futae_has_bpf)]
+pub mod bases;
 pub mod kernel;
 #[cfg(futae_has_bpf)]
 mod numbering;

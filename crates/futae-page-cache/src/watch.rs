@@ -1,5 +1,6 @@
 //! The page cache of one file system, watched.
 
+use crate::bases::Bases;
 use crate::kernel;
 use crate::numbering::{ALIGNED, Numbering};
 use crate::numbers::{Given, Numbers, OWNER_VALUES};
@@ -44,6 +45,8 @@ const GIVEN: usize = 4;
 const CONTROLS: usize = 5;
 /// What is said of pages (`struct said`): that they have left.
 const LEFT: u64 = 0;
+/// Bytes of the ring of pages that have left: what is taken at a time by a reclaim, and more than is given up at a time.
+const LEFT_PAGES_BYTES: u32 = 8 << 20;
 /// Pages in all: what an array of the kernel can have bits for, and less than what it can number.
 const PAGES_MAX: u64 = 1 << 32;
 
@@ -56,6 +59,8 @@ pub struct Watch {
     touched: Shared,
     present: Shared,
     news: Mutex<RingBuf<MapData>>,
+    /// Pages that have left, where they are copied.
+    left_pages: Option<Mutex<RingBuf<MapData>>>,
     _programs: Ebpf,
 }
 
@@ -66,10 +71,20 @@ impl Watch {
     ///
     /// What is missing, and what would mend it.
     pub fn load(pages: Pages<'_>) -> anyhow::Result<Self> {
-        Self::load_programs(pages).map_err(explained)
+        Self::load_programs(pages, None).map_err(explained)
     }
 
-    fn load_programs(pages: Pages<'_>) -> anyhow::Result<Self> {
+    /// The same, and has pages copied as they leave ([`left_pages`](Self::left_pages)).
+    ///
+    /// # Errors
+    ///
+    /// As [`load`](Self::load), or the kernel does not let its memory be read.
+    pub fn load_copying(pages: Pages<'_>) -> anyhow::Result<Self> {
+        let bases = Bases::find()?;
+        Self::load_programs(pages, Some(&bases)).map_err(explained)
+    }
+
+    fn load_programs(pages: Pages<'_>, bases: Option<&Bases>) -> anyhow::Result<Self> {
         let (total, given) = (pages.numbers(), pages.given());
         ensure!(
             total <= PAGES_MAX,
@@ -86,6 +101,11 @@ impl Watch {
         loader.allow_unsupported_maps();
         loader.override_global("first_inode", &first_inode, true);
         loader.override_global("numbers_max", &given, true);
+        if let Some(bases) = bases {
+            loader.override_global("copies", &1u64, true);
+            bases.apply(&mut loader);
+            loader.map_max_entries("left_pages", LEFT_PAGES_BYTES);
+        }
         let values = [
             ("marks", total / VALUE),
             ("touched", (total / TOUCHED as u64).div_ceil(VALUE)),
@@ -119,6 +139,8 @@ impl Watch {
         let owners = shared(3, OWNER_VALUES)?;
         let control = Shared::new(map("control")?, CONTROLS)?;
         let news = Mutex::new(map("news")?.try_into()?);
+        let left_pages = bases.is_some().then(|| map("left_pages"));
+        let left_pages = left_pages.transpose()?.map(RingBuf::try_from).transpose()?;
         let known = map("numbers")?.try_into()?;
         let numbers = if given > 0 {
             Numbers::Given(Box::new(Given { owners, known }))
@@ -146,6 +168,7 @@ impl Watch {
             touched,
             present,
             news,
+            left_pages: left_pages.map(Mutex::new),
             _programs: programs,
         })
     }
@@ -237,6 +260,29 @@ impl Watch {
             for page in first..first.saturating_add(pages.min(ALIGNED)) {
                 tell(inode, page, event);
             }
+        }
+    }
+
+    /// Tells pages that have left since the last call, with what they held: inode number, page, and its bytes; so many at most. Those for
+    /// which there was no room are left out, and all where pages are not copied.
+    pub fn left_pages(&self, most: usize, mut tell: impl FnMut(u64, u64, &[u8])) {
+        let Some(ring) = &self.left_pages else {
+            return;
+        };
+        let mut ring = ring.lock().unwrap_or_else(PoisonError::into_inner);
+        for _ in 0..most {
+            let Some(item) = ring.next() else {
+                return;
+            };
+            let Some((place, data)) = item.split_at_checked(2 * size_of::<u64>()) else {
+                return;
+            };
+            let number = |at: usize| {
+                let bytes = place.get(at * size_of::<u64>()..);
+                let bytes = bytes.and_then(|bytes| bytes.first_chunk());
+                bytes.map_or(0, |bytes| u64::from_ne_bytes(*bytes))
+            };
+            tell(number(0), number(1), data);
         }
     }
 

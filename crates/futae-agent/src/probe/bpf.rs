@@ -1,6 +1,5 @@
 //! The eBPF programs of `src/bpf`, loaded and read by `aya`.
 
-use super::bases::Bases;
 use super::copies::{self, CopyCounts, Switch};
 use super::{Copies, Counts, notice};
 use crate::args::Checked;
@@ -10,6 +9,7 @@ use aya::maps::{HashMap, Map, MapData, PerCpuArray, PerCpuHashMap, RingBuf};
 use aya::programs::{BtfTracePoint, FEntry, FExit};
 use aya::{Btf, Ebpf};
 use futae_agent_protocol::{Counters, Source};
+use futae_page_cache::bases::Bases;
 use futae_page_cache::kernel;
 use rustix::fd::{AsFd, BorrowedFd};
 

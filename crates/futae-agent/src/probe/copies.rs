@@ -1,7 +1,6 @@
 //! Evicted pages that the programs copy.
 
 use super::Copies;
-use super::bases::Bases;
 use crate::ring::Ring;
 use crate::system::SharedMemory;
 use anyhow::{Context, bail};
@@ -9,6 +8,7 @@ use aya::maps::{Array, Map, MapData, PerCpuArray};
 use aya::{Ebpf, EbpfLoader};
 use futae_agent_protocol::PAGE_BYTES;
 use futae_agent_protocol::in_place::ENTRIES_A_PAGE;
+use futae_page_cache::bases::Bases;
 use rustix::fd::AsFd;
 
 /// Entries of the map of what was lost: pages without data, and the time of copies.
@@ -29,6 +29,7 @@ pub(in crate::probe) fn apply<'a>(
         loader.map_max_entries("pages", PAGE_BYTES as u32);
         return;
     };
+    loader.override_global("send_pages", &1u8, true);
     bases.apply(loader);
     let bytes = ring_bytes(memory_bytes);
     loader.map_max_entries("pages", bytes);

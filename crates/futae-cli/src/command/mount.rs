@@ -194,7 +194,9 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         access: plan.access,
     };
     let joins = options.join_reads_bytes > 0;
-    let (mount, residency) = args.residency.start(&engine, &shown, &options)?;
+    let (mount, residency) = args
+        .residency
+        .start(&engine, &shown, &options, on_eviction)?;
     engine.begin_loading();
     let names: Vec<String> = shown.into_iter().map(|file| file.name).collect();
     let observing = {

@@ -1,6 +1,8 @@
 //! A cache whose blocks are held by somebody else: the kernel's page cache of a mount. The level decides as always, on what it
 //! hears of reads that never came here; no frame is used, and what is read goes through.
 
+mod demote;
+
 use super::effects::Effects;
 use super::flights::Span;
 use super::frames::Frame;
@@ -122,20 +124,9 @@ impl State {
                 news.spread();
             }
         }
-        let keeper = Arc::clone(&elsewhere.keeper);
         let mut reclaimed = 0;
         while let Some(block) = news.left.pop() {
-            let slot = self
-                .is_inside(block)
-                .then(|| self.level.find(block))
-                .flatten();
-            // What it is still to be given it may have had before.
-            let is_given = slot.is_some_and(|slot| self.frames.get(slot) == Frame::Ready);
-            if is_given && !keeper.holds(block) {
-                reclaimed += 1;
-                self.steps.count(1);
-                self.lose_held(block);
-            }
+            reclaimed += u64::from(self.is_inside(block) && self.note_loss(block, effects));
             if self.steps.left() <= reserved {
                 break;
             }
@@ -160,14 +151,23 @@ impl State {
         }
     }
 
-    /// The keeper does not hold a resident block any more. What its store does not have of it is here.
-    fn lose_held(&mut self, block: BlockId) {
-        if self.is_dirty(block)
-            && let Some(slot) = self.level.find(block)
-        {
+    /// The keeper may have lost a resident block. What its store does not have of it is here. Whether it has.
+    fn note_loss(&mut self, block: BlockId, effects: &mut Effects) -> bool {
+        let slot = self.level.find(block);
+        // What it is still to be given it may have had before.
+        let slot = slot.filter(|&slot| self.frames.get(slot) == Frame::Ready);
+        let holds = |elsewhere: &Elsewhere| elsewhere.keeper.holds(block);
+        let Some(slot) = slot.filter(|_| !self.elsewhere.as_ref().is_none_or(holds)) else {
+            return false;
+        };
+        self.steps.count(1);
+        if self.is_dirty(block) {
             self.evict(block, slot);
+        } else {
+            self.see_off_elsewhere(block, effects);
         }
         self.invalidate(block);
+        true
     }
 
     /// Puts a block before the level; one that it does not want is let go. Whether it is resident then.

@@ -2,6 +2,7 @@
 
 use crate::IoBuf;
 use futae_policy::BlockId;
+use hashbrown::HashSet;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -101,6 +102,8 @@ pub struct Elsewhere {
     /// Whether the policy is told of uses as if their order were known.
     pub spreads: bool,
     pub reclaimed: u64,
+    /// Blocks that the level has given up, and whose data are to be handed down when they come.
+    pub awaited: HashSet<BlockId>,
 }
 
 impl Elsewhere {
@@ -110,6 +113,7 @@ impl Elsewhere {
             news: News::default(),
             spreads: false,
             reclaimed: 0,
+            awaited: HashSet::new(),
         }
     }
 

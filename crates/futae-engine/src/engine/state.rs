@@ -350,6 +350,13 @@ impl State {
         if self.is_dirty(victim.block) {
             return self.evict(victim.block, victim.slot);
         }
+        if self.elsewhere.is_some() {
+            // What nobody has read yet the cache below still has.
+            if frame == Frame::Ready {
+                self.see_off_elsewhere(victim.block, effects);
+            }
+            return;
+        }
         let has_data = frame == Frame::Ready || self.on_eviction == OnEviction::Notice;
         if !has_data || self.on_eviction == OnEviction::None {
             return;

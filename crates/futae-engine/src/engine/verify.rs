@@ -26,5 +26,6 @@ mod verifier;
 pub use mac::{Keys, Mac};
 pub use macs::Macs;
 pub use options::{OnRefusal, Verification};
+pub use table::Verdict;
 pub use tally::{HandDownTally, HandedDownStatus};
 pub use verifier::Verifier;

@@ -17,7 +17,6 @@ pub(crate) use whole::FilePages;
 pub(crate) use worker::Running;
 
 use files::{Files, Page};
-use unread::Unread;
 use fuser::{INodeNo, Notifier};
 use futae_engine::{Engine, IoBuf, Keeper, KeeperStatus, News};
 use futae_page_cache::{Event, Watch};
@@ -29,6 +28,7 @@ use std::sync::{
     Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
 };
 use std::time::Duration;
+use unread::Unread;
 
 /// How often what the kernel holds is looked at where nothing asks for it; before the count of a page's reads overflows.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);

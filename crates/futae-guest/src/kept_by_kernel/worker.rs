@@ -2,7 +2,7 @@
 
 use super::{BATCH_INTERVAL, BATCH_PAGES, BATCH_SHARE, KernelKeeper, LOOK_INTERVAL, Page, Queue};
 use fuser::{INodeNo, Notifier};
-use futae_engine::Engine;
+use futae_engine::{Engine, IoBuf};
 use futae_page_cache::PAGE_BYTES;
 use futae_policy::BlockId;
 use std::collections::HashSet;
@@ -23,6 +23,8 @@ const DIFFERENCE_PAGES: u64 = 64;
 const SOONER: u64 = 10;
 /// How the thread is scheduled beside others.
 const NICE: i32 = -10;
+/// Pages that are handed down at a time.
+const LEFT_PAGES: usize = 256;
 /// Pages that the kernel is given before the cache hears of it.
 const PUT_PAGES: usize = 64;
 /// Pages that are looked at together.
@@ -100,6 +102,7 @@ impl Worker {
             let unwanted = self.still_unwanted(queue.unwanted);
             let given_up = self.give_up(unwanted);
             self.keeper.invalidated.fetch_add(given_up, Relaxed);
+            self.hand_down();
             self.engine.hear();
             let share = self.engine.resident_blocks() / BATCH_SHARE;
             let share = (share as usize).clamp(*BATCH_PAGES.start(), *BATCH_PAGES.end());
@@ -154,9 +157,7 @@ impl Worker {
             if is_wanted && !self.keeper.is_present(page) {
                 let offset = index * PAGE_BYTES;
                 // Of a file that the kernel does not know it takes none, nor after the end of the mount.
-                let _ = self
-                    .notifier
-                    .store(INodeNo(inode), offset, data.as_slice());
+                let _ = self.notifier.store(INodeNo(inode), offset, data.as_slice());
                 let is_there = self.keeper.is_present(page);
                 self.keeper.stored.fetch_add(is_there.into(), Relaxed);
             }
@@ -171,6 +172,24 @@ impl Worker {
         }
         // What was not put is read when somebody asks for it. More may be loaded now.
         self.engine.hold(&held);
+    }
+
+    /// Hands down what the kernel has dropped, where pages are copied.
+    fn hand_down(&self) {
+        let mut is_all = false;
+        while !is_all {
+            let mut left = Vec::new();
+            let (files, mut seen) = (self.keeper.files(), 0);
+            let watch = &self.keeper.watch;
+            watch.left_pages(LEFT_PAGES, |inode, page, data| {
+                seen += 1;
+                let block = files.block((inode, page));
+                left.extend(block.map(|block| (block, IoBuf::copy_of(data))));
+            });
+            drop(files);
+            is_all = seen < LEFT_PAGES;
+            self.engine.hand_down_held(left);
+        }
     }
 
     /// Those of the pages that are there, and that the cache still does not want.
@@ -302,7 +321,10 @@ impl Worker {
         engine.retain_given(&mut given);
         let mut absent: Vec<Page> = {
             let files = keeper.files();
-            given.iter().filter_map(|&block| files.page(block)).collect()
+            given
+                .iter()
+                .filter_map(|&block| files.page(block))
+                .collect()
         };
         absent.retain(|&page| !keeper.is_present(page));
         let unwanted = self.unknown(present);

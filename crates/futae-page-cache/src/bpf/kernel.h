@@ -144,7 +144,7 @@ struct pt_regs {
 };
 #pragma clang attribute pop
 
-enum pageflags { PG_head = 16 };
+enum pageflags { PG_uptodate = 3, PG_head = 16 };
 enum cgroup_subsys_id { memory_cgrp_id = 4 };
 
 /* The pages of a folio. */

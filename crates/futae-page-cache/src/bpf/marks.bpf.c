@@ -18,6 +18,10 @@
 const volatile u64 first_inode = 0;
 /* Or pages of any files get numbers below this as they come, and give them back as they leave. */
 const volatile u64 numbers_max = 0;
+/* Pages that leave are copied, with what they hold. Then these are the addresses at which the kernel keeps its own two bases. */
+const volatile u64 copies = 0;
+const volatile u64 vmemmap_base_at = 0;
+const volatile u64 page_offset_base_at = 0;
 
 struct control {
 	u64 device; /* as the kernel packs its number; 0: none yet */
@@ -105,6 +109,17 @@ struct {
 	MAP_NUMBER(type, MAP_RINGBUF);
 	MAP_NUMBER(max_entries, 1 << 18);
 } news SEC(".maps");
+
+/* Pages that have left, if they are copied. */
+enum { PAGE_BYTES = 1 << PAGE_SHIFT };
+struct left_page {
+	struct place place;
+	u8 data[PAGE_BYTES];
+};
+struct {
+	MAP_NUMBER(type, MAP_RINGBUF);
+	MAP_NUMBER(max_entries, 1 << PAGE_SHIFT);
+} left_pages SEC(".maps");
 
 /* The request that a task is in, if it is for several pages: the kernel shows it batch by batch. */
 struct request {
@@ -442,6 +457,48 @@ int page_added(u64 *context)
 	return 0;
 }
 
+/* Where the pages of a folio are: the struct of the first, and the kernel's two bases. */
+struct copying {
+	struct place first;
+	u64 page, vmemmap, page_offset;
+};
+
+/* 1 if there is no room, or it cannot be read: then it has left without its data. */
+static long copy_page(u64 at, struct copying *copying)
+{
+	u64 size = __builtin_preserve_type_info(*(struct page *)0, 1);
+	u64 frame = (copying->page - copying->vmemmap) / size + at;
+	struct left_page *copy = ringbuf_reserve(&left_pages, sizeof(*copy), 0);
+	if (!copy)
+		return 1;
+	if (probe_read_kernel(copy->data, PAGE_BYTES, (void *)(copying->page_offset + (frame << PAGE_SHIFT)))) {
+		ringbuf_discard(copy, RING_NO_WAKEUP);
+		return 1;
+	}
+	copy->place.inode = copying->first.inode;
+	copy->place.index = copying->first.index + at;
+	ringbuf_submit(copy, RING_NO_WAKEUP);
+	return 0;
+}
+
+/* Copies the pages of a folio that are whole. It is read through `context`, since the verifier refuses arithmetic with a pointer that
+ * it trusts. */
+INLINE void copy_pages(u64 *context, struct place *first, u32 pages)
+{
+	struct copying copying = { *first };
+	unsigned long flags = 0;
+	probe_read_kernel(&copying.page, sizeof(copying.page), context);
+	probe_read_kernel(&flags, sizeof(flags), (void *)copying.page); /* the first word */
+	if (!(flags & (1UL << ENUM_VALUE(enum pageflags, PG_uptodate))))
+		return;
+	probe_read_kernel(&copying.vmemmap, sizeof(u64), (void *)vmemmap_base_at);
+	probe_read_kernel(&copying.page_offset, sizeof(u64), (void *)page_offset_base_at);
+	if (pages == 1)
+		copy_page(0, &copying);
+	else
+		repeat(pages < 64 ? pages : 64, copy_page, &copying, 0);
+}
+
 SEC("tp_btf/mm_filemap_delete_from_page_cache")
 int page_left(u64 *context)
 {
@@ -456,6 +513,8 @@ int page_left(u64 *context)
 	control = settings();
 	if (control)
 		__sync_fetch_and_add(&control->present, -change.changed);
+	if (copies)
+		copy_pages(context, &change.first, pages);
 	say(&change.first, pages, LEFT);
 	return 0;
 }

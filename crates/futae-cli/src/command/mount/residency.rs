@@ -1,9 +1,9 @@
 //! `--residency`: where the blocks of a mount are held.
 
-use super::{Args, Plan, Tell, failure};
+use super::{Args, Plan, failure};
 use crate::failure::Failure;
-use futae_engine::{Engine, WriteBackOptions};
-use futae_guest::{Mount, MountError, MountOptions, ShownFile, TreeMount, TreeOptions};
+use futae_engine::{Engine, OnEviction, OnRefusal, Verification, WriteBackOptions};
+use futae_guest::{Mount, MountError, MountOptions, ShownFile, TreeMount, TreeOptions, Watch};
 use futae_policy::{Kind, Trait};
 use futae_units::Size;
 use std::sync::Arc;
@@ -16,6 +16,11 @@ const WATCH_SHARE: u64 = 16;
 
 /// How much of the cache may be dirty where the kernel holds the pages: this process holds dirty data, too, beside them.
 const KERNEL_DIRTY_MAX: f64 = 0.05;
+
+/// The hashes of evicted pages that may be demoted: for each page of the cache and half as many more, that is 32 bytes for these bytes.
+const HASHED_BYTES: u64 = 4096;
+const HASH_BYTES: u64 = 32;
+const HASH_BYTES_MIN: u64 = 64 << 10;
 
 /// `--residency`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -102,7 +107,6 @@ impl Residency {
             (args.kernel_cache, "--kernel-cache"),
             (args.state.is_asked(), "--state"),
             (plan.join_reads_bytes > 0, "--join-reads"),
-            (args.hand_down == Tell::Demote, "--hand-down demote"),
         ];
         match refused.iter().find(|(is_asked, _)| *is_asked) {
             None => Ok(()),
@@ -118,11 +122,12 @@ impl Residency {
         engine: &Arc<Engine>,
         shown: &[ShownFile],
         options: &MountOptions,
+        on_eviction: OnEviction,
     ) -> Result<(Mount, Self), Failure> {
         let mut pages = None;
         if self == Self::Kernel {
             check_memory(engine, shown)?;
-            match Mount::watch(engine, shown) {
+            match watch(engine, shown, on_eviction)? {
                 Ok(watch) => pages = Some(watch),
                 Err(why) => warn_of_absence(&why),
             }
@@ -149,6 +154,39 @@ impl Residency {
             }
         }
         TreeMount::start(engine, options)
+    }
+}
+
+/// Watches the pages of volumes; where evicted ones are demoted, with what they hold.
+fn watch(
+    engine: &Arc<Engine>,
+    shown: &[ShownFile],
+    on_eviction: OnEviction,
+) -> Result<Result<Watch, String>, Failure> {
+    if on_eviction != OnEviction::Demote {
+        return Ok(Mount::watch(engine, shown));
+    }
+    match Mount::watch_copying(engine, shown) {
+        Ok(watch) => {
+            // What has left is demoted only if it is what the store was last known to hold.
+            let memory_bytes = engine.wanted_bytes() / HASHED_BYTES * HASH_BYTES;
+            engine.verify_hand_downs(Verification {
+                memory_bytes: memory_bytes.max(HASH_BYTES_MIN),
+                on_refusal: OnRefusal::Drop,
+                compare_with_store: false,
+            })?;
+            Ok(Ok(watch))
+        }
+        Err(why) => {
+            let watch = Mount::watch(engine, shown);
+            if watch.is_ok() {
+                warn!(
+                    "--residency kernel: evicted pages cannot be copied: {why}; the cache below gets their names, without data"
+                );
+                engine.hand_down_names();
+            }
+            Ok(watch)
+        }
     }
 }
 

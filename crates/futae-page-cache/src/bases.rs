@@ -1,10 +1,10 @@
 //! Where the kernel keeps the two bases by which a page is found: of its structs and of its memory.
 
+use crate::kernel;
 use anyhow::{Context, bail, ensure};
 use aya::EbpfLoader;
 use aya::maps::Array;
 use aya::programs::{RawTracePoint, RawTracePointRunOptions, TestRun};
-use futae_page_cache::kernel;
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/bases.bpf.o"));
 const SYMBOLS: &str = "/proc/kallsyms";
@@ -15,7 +15,7 @@ const WORD_BYTES: u64 = 8;
 
 /// Their addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::probe) struct Bases {
+pub struct Bases {
     vmemmap_at: u64,
     page_offset_at: u64,
 }
@@ -26,7 +26,11 @@ type Found = [u64; 5];
 
 impl Bases {
     /// As the running kernel lists them, or as they are found among what it holds.
-    pub(in crate::probe) fn find() -> anyhow::Result<Self> {
+    ///
+    /// # Errors
+    ///
+    /// It hides or has none of them.
+    pub fn find() -> anyhow::Result<Self> {
         let symbols = std::fs::read_to_string(SYMBOLS).context(SYMBOLS)?;
         if let Some(bases) = Self::among(&symbols)? {
             return Ok(bases);
@@ -71,9 +75,8 @@ impl Bases {
         })
     }
 
-    /// Has the programs copy pages.
-    pub(in crate::probe) fn apply<'a>(&'a self, loader: &mut EbpfLoader<'a>) {
-        loader.override_global("send_pages", &1u8, true);
+    /// Tells programs that copy pages, by their variables `vmemmap_base_at` and `page_offset_base_at`.
+    pub fn apply<'a>(&'a self, loader: &mut EbpfLoader<'a>) {
         loader.override_global("vmemmap_base_at", &self.vmemmap_at, true);
         loader.override_global("page_offset_base_at", &self.page_offset_at, true);
     }
