@@ -308,6 +308,14 @@ impl Watch {
         bits.is_some_and(|bits| bits.load(Relaxed) >> (number % BITS) & 1 == 1)
     }
 
+    /// Whether the reader for whom a page came has not had it yet.
+    #[must_use]
+    pub fn is_fresh(&self, inode: u64, page: u64) -> bool {
+        let number = self.numbers.number(inode, page);
+        let mark = number.and_then(|number| self.marks.bytes().get(number as usize));
+        mark.is_some_and(|mark| mark.load(Relaxed) & FRESH != 0)
+    }
+
     /// Tells all pages that are there.
     pub fn each_present(&self, mut tell: impl FnMut(u64, u64)) {
         let values = self.in_use().div_ceil(BITS as usize);

@@ -81,6 +81,12 @@ impl Watch {
         match *self {}
     }
 
+    /// Whether its reader has not had it yet.
+    #[must_use]
+    pub fn is_fresh(&self, _inode: u64, _page: u64) -> bool {
+        match *self {}
+    }
+
     /// All pages that are there.
     pub fn each_present(&self, _tell: impl FnMut(u64, u64)) {
         match *self {}

@@ -1,5 +1,6 @@
 //! `futae mount --residency kernel`: the kernel's page cache of the mount holds the blocks, and the policy decides which.
 
+mod demoted;
 mod unread;
 mod write_back;
 
@@ -175,8 +176,39 @@ fn no_page_is_stale_under(policy: &str, words: &[&str], users: Users) {
     if !can_run() {
         return;
     }
-    let blocks = 256;
-    let mut stage = mounted_with(blocks, 40, policy, words);
+    let mut stage = mounted_with(STALE_BLOCKS, 40, policy, words);
+    let versions = change_at_random(&stage, users);
+    // Pages that were written in part are there without being whole: the kernel does not count these.
+    let agree = || {
+        let status = engine(&stage);
+        let kernel = number(&status["kernel"], "pages");
+        let waits = number(&status["kernel"], "waiting");
+        // Resident blocks that nobody has read yet need have no page.
+        let unread = number(&status, "loading_blocks");
+        let is_alike = waits == 0 && kernel + unread == number(&status, "resident_blocks");
+        is_alike.then_some(kernel).ok_or(status)
+    };
+    let pages = within(PATIENCE, agree).expect("both have the same pages");
+    assert!(pages <= 40 && pages_of(&stage.file()) <= pages, "{pages}");
+    stage.stop_mount();
+    check_image(&stage, &versions);
+}
+
+const STALE_BLOCKS: u64 = 256;
+
+/// The image has the version of each block, or a hole.
+fn check_image(stage: &Stage, versions: &[Option<u64>]) {
+    let image = File::open(&stage.image).expect("the image");
+    for (block, version) in (0..).zip(versions) {
+        if let Some(version) = version {
+            check(&image, block, *version);
+        }
+    }
+}
+
+/// Changes and reads the file; what it holds then: the version of each block, none for a hole.
+fn change_at_random(stage: &Stage, users: Users) -> Vec<Option<u64>> {
+    let blocks = STALE_BLOCKS;
     let writers = || {
         let file = File::options().read(true).write(true).open(stage.file());
         let direct = Direct::open(&stage.file());
@@ -240,29 +272,10 @@ fn no_page_is_stale_under(policy: &str, words: &[&str], users: Users) {
             },
         }
     }
-    let (file, direct) = writers();
+    let (file, _) = writers();
     assert!(file.set_len(0).is_err(), "a volume has its size");
     assert!(fs::rename(stage.file(), stage.mountpoint.join("other")).is_err());
-    // Pages that were written in part are there without being whole: the kernel does not count these.
-    let agree = || {
-        let status = engine(&stage);
-        let kernel = number(&status["kernel"], "pages");
-        let waits = number(&status["kernel"], "waiting");
-        // Resident blocks that nobody has read yet need have no page.
-        let unread = number(&status, "loading_blocks");
-        let is_alike = waits == 0 && kernel + unread == number(&status, "resident_blocks");
-        is_alike.then_some(kernel).ok_or(status)
-    };
-    let pages = within(PATIENCE, agree).expect("both have the same pages");
-    assert!(pages <= 40 && pages_of(&stage.file()) <= pages, "{pages}");
-    drop((file, direct, reader, stay));
-    stage.stop_mount();
-    let image = File::open(&stage.image).expect("the image");
-    for (block, version) in (0..).zip(versions) {
-        if let Some(version) = version {
-            check(&image, block, version);
-        }
-    }
+    versions
 }
 
 #[test]

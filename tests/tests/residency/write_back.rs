@@ -168,12 +168,11 @@ fn a_mount_that_was_killed_has_what_was_flushed_and_tears_nothing() {
         command.args(words);
         stage.start_mount(command);
     }
-    for ledger in &ledgers {
-        let (writes, flushes) = (ledger.writes, ledger.flushes);
-        assert!(
-            writes > 10 * ROUNDS && flushes > ROUNDS,
-            "{writes} {flushes}"
-        );
-    }
+    let sum = |of: &dyn Fn(&Ledger) -> u64| ledgers.iter().map(of).sum::<u64>();
+    let (writes, flushes) = (sum(&|of| of.writes), sum(&|of| of.flushes));
+    assert!(
+        writes > 10 * ROUNDS && flushes > ROUNDS,
+        "{writes} {flushes}"
+    );
     stage.stop_mount();
 }

@@ -32,8 +32,7 @@ use unread::Unread;
 
 /// How often what the kernel holds is looked at where nothing asks for it; before the count of a page's reads overflows.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
-/// Pages are given up together: those of so long a time, or this many, or this share of what is resident. A page that was declined is
-/// with its reader by then.
+/// Pages are given up together: those of so long a time, or this many, or this share of what is resident.
 const BATCH_INTERVAL: Duration = Duration::from_millis(1);
 const BATCH_PAGES: std::ops::RangeInclusive<usize> = 8..=256;
 const BATCH_SHARE: u64 = 128;
@@ -60,6 +59,8 @@ pub(crate) struct KernelKeeper {
     batch: AtomicUsize,
     invalidated: AtomicU64,
     stored: AtomicU64,
+    /// Pages whose readers have not had them yet, which are given up after that.
+    held_back: AtomicUsize,
 }
 
 /// What waits to be given up.
@@ -102,6 +103,7 @@ impl KernelKeeper {
             batch: AtomicUsize::new(*BATCH_PAGES.start()),
             invalidated: AtomicU64::new(0),
             stored: AtomicU64::new(0),
+            held_back: AtomicUsize::new(0),
         }
     }
 
@@ -225,7 +227,10 @@ impl Keeper for KernelKeeper {
         KeeperStatus {
             pages: self.watch.present_pages(),
             invalidated: self.invalidated.load(Relaxed),
-            waiting: (queue.unwanted.len() + queue.unwatched.len() + queue.stale.len()) as u64,
+            waiting: (queue.unwanted.len()
+                + queue.unwatched.len()
+                + queue.stale.len()
+                + self.held_back.load(Relaxed)) as u64,
             stored: self.stored.load(Relaxed),
             reclaimed: 0,
         }

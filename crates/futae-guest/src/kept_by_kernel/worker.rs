@@ -21,6 +21,8 @@ const COMPARE_INTERVAL_MIN: Duration = Duration::from_secs(1);
 /// Where the numbers differ by more than this many pages, the next time comes this many times sooner: some pages are always on their way.
 const DIFFERENCE_PAGES: u64 = 64;
 const SOONER: u64 = 10;
+/// A page that was declined is given up when its reader has it, but not later than this: nobody may want what the kernel has read ahead.
+const READER_TIMEOUT: Duration = Duration::from_millis(50);
 /// How the thread is scheduled beside others.
 const NICE: i32 = -10;
 /// Pages that are handed down at a time.
@@ -50,6 +52,7 @@ impl Running {
             unsaid: 0,
             lost: 0,
             suspects: HashSet::new(),
+            held_back: Vec::new(),
         };
         let thread = thread::Builder::new().name("futae-pages".into());
         let thread = Some(thread.spawn(move || worker.run())?);
@@ -86,6 +89,8 @@ struct Worker {
     lost: u64,
     /// Pages that only one of both had when they were last compared.
     suspects: HashSet<Page>,
+    /// Pages whose readers have not had them yet, and until when that is waited for.
+    held_back: Vec<(Page, Instant)>,
 }
 
 impl Worker {
@@ -125,7 +130,15 @@ impl Worker {
         };
         let mut queue = keeper.queue();
         if queue.unwanted.is_empty() && !hurries(&queue) {
-            queue = wait(queue, LOOK_INTERVAL);
+            let is_any = !self.held_back.is_empty();
+            queue = wait(
+                queue,
+                if is_any {
+                    BATCH_INTERVAL
+                } else {
+                    LOOK_INTERVAL
+                },
+            );
         }
         if (1..keeper.batch.load(Relaxed)).contains(&queue.unwanted.len()) && !hurries(&queue) {
             queue = wait(queue, BATCH_INTERVAL);
@@ -192,11 +205,32 @@ impl Worker {
         }
     }
 
-    /// Those of the pages that are there, and that the cache still does not want.
-    fn still_unwanted(&self, pages: Vec<Page>) -> Vec<Page> {
-        let mut pages = self.unknown(pages);
-        pages.retain(|&page| self.keeper.is_present(page));
-        pages
+    /// Those of the pages that are there, that their readers have had, and that the cache still does not want.
+    fn still_unwanted(&mut self, pages: Vec<Page>) -> Vec<Page> {
+        let now = Instant::now();
+        let keeper = &self.keeper;
+        let mut unwanted = Vec::with_capacity(pages.len());
+        let fresh = pages.into_iter().map(|page| (page, now + READER_TIMEOUT));
+        let all: Vec<_> = self.held_back.drain(..).chain(fresh).collect();
+        for ((inode, page), until) in all {
+            if until > now && keeper.watch.is_fresh(inode, page) {
+                self.held_back.push(((inode, page), until));
+            } else if keeper.is_present((inode, page)) {
+                unwanted.push((inode, page));
+            }
+        }
+        keeper.held_back.store(self.held_back.len(), Relaxed);
+        let unknown = self.unknown(unwanted.clone());
+        if unknown.len() < unwanted.len() {
+            // It is wanted again, and there.
+            let unknown: HashSet<Page> = unknown.iter().copied().collect();
+            let files = self.keeper.files();
+            let known = unwanted.iter().filter(|page| !unknown.contains(page));
+            let known: Vec<BlockId> = known.filter_map(|&page| files.block(page)).collect();
+            drop(files);
+            self.engine.hold(&known);
+        }
+        unknown
     }
 
     /// Those of the pages that are neither resident nor being read.
