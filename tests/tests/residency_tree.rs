@@ -118,17 +118,26 @@ fn other_files_take_no_page_from_protected_ones() {
     assert!(hits >= 200 && requests >= 400, "{requests} {hits}");
 }
 
-/// By every way to write, read and cut a file, with maps, in a cache smaller than the file.
 #[test]
 fn random_operations_with_maps_are_below_and_counted() {
+    random_operations(&[], 12_000);
+}
+
+#[test]
+fn random_operations_with_maps_that_are_kept_are_below_after_a_close() {
+    random_operations(&futae_tests::BUSY, 6000);
+}
+
+/// By every way to write, read and cut a file, with maps, in a cache smaller than the file.
+fn random_operations(words: &[&str], operations: u32) {
     if !can_run() || !has("python3") {
         return;
     }
     let mut tree = Tree::new();
-    mount(&mut tree, 32, "sieve", &[]);
+    mount(&mut tree, 32, "sieve", words);
     let file = tree.upper("file");
-    exercise(&file, 12_000, 3, false);
-    assert_eq!(read(&file), read(&tree.lower("file")), "written through");
+    exercise(&file, operations, 3, false);
+    assert_eq!(read(&file), read(&tree.lower("file")), "it is below");
     let agree = || {
         let status = engine(&tree);
         let pages = number(&status["kernel"], "pages");
