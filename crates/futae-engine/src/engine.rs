@@ -25,6 +25,7 @@ mod front;
 mod generations;
 mod growing;
 mod hints;
+mod holders;
 mod in_place;
 mod joint;
 mod keeper;

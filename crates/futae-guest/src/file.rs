@@ -224,3 +224,21 @@ impl Drop for VolumeFile {
 fn without_data(done: impl FnOnce(Result<(), Errno>) + Send + 'static) -> Done {
     Box::new(move |result| done(result.map(drop).map_err(|error| errno(&error))))
 }
+
+/// Flushes one file after the other, until one fails.
+pub(crate) fn flush_all(
+    mut files: impl Iterator<Item = Arc<VolumeFile>> + Send + 'static,
+    done: impl FnOnce(Result<(), Errno>) + Send + 'static,
+) {
+    // Of a known type, since it calls itself.
+    let done: Flushed = Box::new(done);
+    match files.next() {
+        None => done(Ok(())),
+        Some(file) => file.flush(move |result| match result {
+            Ok(()) => flush_all(files, done),
+            Err(errno) => done(Err(errno)),
+        }),
+    }
+}
+
+type Flushed = Box<dyn FnOnce(Result<(), Errno>) + Send>;

@@ -1,6 +1,6 @@
 //! The file system: a root directory and in it a file for each volume.
 
-use crate::file::VolumeFile;
+use crate::file::{VolumeFile, flush_all};
 use crate::kept_by_kernel::KernelKeeper;
 use crate::negotiated::{Negotiated, Transport};
 use crate::ring::{Answer, Beginning, Served, Write};
@@ -145,17 +145,6 @@ fn settle(reply: ReplyEmpty) -> impl FnOnce(Result<(), Errno>) + Send + 'static 
     move |result| match result {
         Ok(()) => reply.ok(),
         Err(errno) => reply.error(errno),
-    }
-}
-
-/// Flushes one file after the other, until one fails.
-fn flush_all(mut files: impl Iterator<Item = Arc<VolumeFile>> + Send + 'static, reply: ReplyEmpty) {
-    match files.next() {
-        None => reply.ok(),
-        Some(file) => file.flush(move |result| match result {
-            Ok(()) => flush_all(files, reply),
-            Err(errno) => reply.error(errno),
-        }),
     }
 }
 
@@ -444,7 +433,7 @@ impl Filesystem for VolumeDirectory {
             .iter()
             .map(|(_, file)| Arc::clone(file))
             .collect();
-        flush_all(files.into_iter(), reply);
+        flush_all(files.into_iter(), settle(reply));
     }
 
     fn statfs(&self, _request: &Request, _inode: INodeNo, reply: ReplyStatfs) {

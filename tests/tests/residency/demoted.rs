@@ -11,7 +11,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 
-/// A mount of so many blocks over a server that keeps what the mount evicts.
+/// A mount of a disk of blocks over a server that keeps what the mount evicts.
 fn two_levels(blocks: u64, lower: &[&str], upper: &[&str]) -> Stage {
     let mut stage = Stage::new(blocks);
     stage.serve(&[&["--policy", "exclusive"], lower].concat());

@@ -2,6 +2,7 @@
 
 use super::{Users, audit, check, engine, mounted_with, no_page_is_stale_under};
 use futae_policy::Prng;
+use futae_testkit::wait::{PATIENCE, eventually, within};
 use futae_tests::direct::{Buffer, Direct};
 use futae_tests::kernel_pages::{can_run, number};
 use futae_tests::ledger::{Ledger, Promise, Volume};
@@ -11,8 +12,8 @@ use rustix::fs::{Advice, fadvise};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
-use std::time::Duration;
 
 #[test]
 fn no_page_is_stale_while_writes_are_kept_for_long() {
@@ -75,8 +76,7 @@ fn dirty_blocks_outlive_their_pages() {
             .then_some(())
             .ok_or(status)
     };
-    futae_testkit::wait::within(futae_testkit::wait::PATIENCE, saved)
-        .expect("evicted blocks are saved");
+    within(PATIENCE, saved).expect("evicted blocks are saved");
     let version_of = |block: u64| if block == 7 { 2 } else { 1 };
     (0..40).for_each(|block| check(&image, block, version_of(block)));
     (50..60).for_each(|block| write(block, 5));
@@ -99,29 +99,34 @@ fn dirty_blocks_outlive_their_pages() {
 }
 
 /// A writer by the page cache, or past it.
-enum Mounted {
+enum Way {
     Buffered(File),
     Direct(Direct),
 }
 
-impl Volume for Mounted {
+/// It counts the flushes of all.
+struct Mounted<'a>(Way, &'a AtomicU64);
+
+impl Volume for Mounted<'_> {
     fn read(&mut self, offset: u64, buffer: &mut Buffer) -> io::Result<()> {
-        match self {
-            Self::Buffered(file) => file.read_exact_at(buffer.get_mut(), offset),
-            Self::Direct(file) => file.read(offset, buffer),
+        match &self.0 {
+            Way::Buffered(file) => file.read_exact_at(buffer.get_mut(), offset),
+            Way::Direct(file) => file.read(offset, buffer),
         }
     }
     fn write(&mut self, offset: u64, buffer: &Buffer) -> io::Result<()> {
-        match self {
-            Self::Buffered(file) => file.write_all_at(buffer.get(), offset),
-            Self::Direct(file) => file.write(offset, buffer),
+        match &self.0 {
+            Way::Buffered(file) => file.write_all_at(buffer.get(), offset),
+            Way::Direct(file) => file.write(offset, buffer),
         }
     }
     fn flush(&mut self) -> io::Result<()> {
-        match self {
-            Self::Buffered(file) => file.sync_data(),
-            Self::Direct(file) => file.sync(),
+        match &self.0 {
+            Way::Buffered(file) => file.sync_data()?,
+            Way::Direct(file) => file.sync()?,
         }
+        self.1.fetch_add(1, Ordering::Relaxed);
+        Ok(())
     }
 }
 
@@ -144,21 +149,26 @@ fn a_mount_that_was_killed_has_what_was_flushed_and_tears_nothing() {
     let mut stage = mounted_with(BLOCKS, 200, "sieve", &words);
     let each = BLOCKS / WRITERS;
     let ledger = |writer| Ledger::new(writer * each, (writer + 1) * each, writer);
-    let flushed = |ledger: Ledger| ledger.promised(Promise::Flushed);
-    let mut ledgers: Vec<_> = (0..WRITERS).map(ledger).map(flushed).collect();
+    let promised = |ledger: Ledger| ledger.promised(Promise::Flushed);
+    let mut ledgers: Vec<_> = (0..WRITERS).map(ledger).map(promised).collect();
     let mut prng = Prng::new(5);
     for _ in 0..ROUNDS {
+        let flushed = AtomicU64::new(0);
         thread::scope(|scope| {
             for (at, ledger) in ledgers.iter_mut().enumerate() {
-                let mut volume = if at == 0 {
-                    Mounted::Direct(Direct::open(&stage.file()).expect("the file"))
+                let way = if at == 0 {
+                    Way::Direct(Direct::open(&stage.file()).expect("the file"))
                 } else {
                     let file = File::options().read(true).write(true).open(stage.file());
-                    Mounted::Buffered(file.expect("the file"))
+                    Way::Buffered(file.expect("the file"))
                 };
+                let mut volume = Mounted(way, &flushed);
                 scope.spawn(move || ledger.work(&mut volume));
             }
-            thread::sleep(Duration::from_millis(30 + prng.below(100)));
+            let enough = 1 + prng.below(6);
+            eventually("some are flushed", || {
+                flushed.load(Ordering::Relaxed) >= enough
+            });
             stage.kill_mount();
         });
         for ledger in &mut ledgers {

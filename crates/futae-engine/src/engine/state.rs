@@ -25,7 +25,7 @@ use crate::request::HandedDown;
 use crate::{ClientId, IoBuf, IoError, IoErrorKind, Operation, Request, SetupError, Store};
 use futae_policy::{
     Access, AccessKind, BlockId, Class, Departure, HashIndex, Level, Outcome, Policy, PolicySpec,
-    Shape, Slot, Victim, VolumeId,
+    Shape, Victim, VolumeId,
 };
 use slab::Slab;
 use std::sync::Arc;
@@ -398,29 +398,6 @@ impl State {
         self.level.note_sent_down(kind);
         let sequence = self.next_sequence();
         effects.send_down(store, sequence, span.offset, what);
-    }
-
-    /// The level above was given a resident block, or has said that it evicted it.
-    #[inline]
-    fn note_holder(&mut self, slot: Slot, block: BlockId, kind: AccessKind) {
-        let is_held = match kind {
-            // What is held elsewhere is held once.
-            AccessKind::Read | AccessKind::Write => self.elsewhere.is_none(),
-            AccessKind::Demotion | AccessKind::Notice => false,
-            AccessKind::Preload => return,
-        };
-        if self.frames.set_held_above(slot, is_held) != is_held {
-            let count = &mut self.volumes[usize::from(block.volume().0)].held_above_blocks;
-            *count = count.wrapping_add_signed(if is_held { 1 } else { -1 });
-        }
-    }
-
-    /// A block loses its slot: it is not held twice any more.
-    pub fn release(&mut self, slot: Slot, block: BlockId) {
-        self.arena.unseal(slot);
-        if self.frames.set_held_above(slot, false) {
-            self.volumes[usize::from(block.volume().0)].held_above_blocks -= 1;
-        }
     }
 
     /// A block has got a slot, or has lost it.
