@@ -132,9 +132,14 @@ mod tests {
     #[test]
     fn uses_are_spread_over_the_time_of_all() {
         let block = BlockId::on_first;
-        let mut news = News::default();
-        news.used = vec![(block(1), 100), (block(2), 10)];
-        news.used.extend((10..40).map(|index| (block(index), 1)));
+        let once = (10..40).map(|index| (block(index), 1));
+        let mut news = News {
+            used: [(block(1), 100), (block(2), 10)]
+                .into_iter()
+                .chain(once)
+                .collect(),
+            left: Vec::new(),
+        };
         news.spread();
         assert_eq!(news.used.len(), 140);
         assert!(news.used.iter().all(|(_, times)| *times == 1));
