@@ -275,9 +275,11 @@ mod tests {
         }
         assert_eq!(has, [48, 16]);
         // What one does not want is the other's.
+        drop(one);
         (0..48).for_each(|_| heavy.give_back());
         assert_eq!(grab(&light, &other, 1000), 48);
         drop(heavy);
+        let one = mailbox();
         assert!(light.waits() > 0 && idle.waits() == 0);
         idle.set_weight(1);
         assert_eq!(grab(&idle, &one, 1), 0);
