@@ -120,11 +120,12 @@ impl TwoLevels {
             (counters.requests, counters.hits)
         };
         let text = |log: &Mutex<String>| log.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let store = hierarchy.store();
         Prediction {
             upper_log: text(&logs[0]),
             lower_log: text(&logs[1]),
             ratios: Ratios::new(of(0), of(1)),
-            store_reads: hierarchy.store().reads + hierarchy.store().notice_reads,
+            store_reads: store.reads + store.notice_reads + store.preload_reads,
         }
     }
 
