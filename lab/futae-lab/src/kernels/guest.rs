@@ -21,7 +21,7 @@ const PERIOD_MS: u64 = 200;
 /// Where the agent writes its lines.
 const REPORTS: &str = "/tmp/agent.json";
 /// A process that takes memory of which the kernel gets nothing back.
-const HOG: &str = "/hog";
+const HOG: &str = "/fill/hog";
 const KIB: u64 = 1024;
 /// What the kernel keeps free before its daemon begins, and what the load needs.
 const KEPT_FREE: u64 = 16 << 20;
@@ -178,7 +178,8 @@ impl Machine {
                 cache + (8 << 20)
             ),
             Bound::Memory => format!(
-                "rm -f {HOG}; echo 3 >/proc/sys/vm/drop_caches\n\
+                "mkdir -p /fill; mountpoint -q /fill || mount -t ramfs none /fill\n\
+                 rm -f {HOG}; echo 3 >/proc/sys/vm/drop_caches\n\
                  free=$(sed -n 's/^MemFree: *\\([0-9]*\\) kB/\\1/p' /proc/meminfo)\n\
                  [ $free -le {kept} ] || dd if=/dev/zero of={HOG} bs=64k count=$(((free - {kept}) / 64)) 2>/dev/null",
                 kept = (cache + KEPT_FREE) / KIB
