@@ -99,4 +99,9 @@ lint: ## format, clippy and documentation, without a warning
 	$(CARGO) metadata --locked --manifest-path python/Cargo.toml --format-version 1 >/dev/null
 	$(CARGO) fmt --manifest-path python/Cargo.toml --check
 	$(MAKE) package
-	for script in scripts/* .ci/run; do bash -n "$$script" || exit 1; done
+	for script in scripts/* .ci/run; do \
+		case "$$(head -n 1 "$$script")" in \
+			*python3) python3 -c 'import ast, sys; ast.parse(open(sys.argv[1]).read())' "$$script" ;; \
+			*) bash -n "$$script" ;; \
+		esac || exit 1; \
+	done
