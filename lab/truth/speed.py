@@ -5,7 +5,7 @@
     venv/bin/python lab/truth/speed.py target/release/futae 76254 arc-P3.lis --block 512
 
 SLOTS, then the trace and how `futae sim` reads it. libCacheSim reads the trace as oracleGeneral, which futae writes; it is in a process of its own, and
-only the time from opening the trace to its end counts, not Python's start. Of futae all of the process counts. The least of so many runs (ROUNDS, 4), in
+only the time from opening the trace to its end counts, not Python's start. Of futae all of the process counts. The least of ROUNDS runs (4), in
 turns.
 """
 

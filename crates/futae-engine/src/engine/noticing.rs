@@ -69,7 +69,9 @@ impl State {
 
     fn notice_block(&mut self, block: BlockId, started: &mut Vec<usize>, effects: &mut Effects) {
         let of = self.block_span(block);
-        if self.under_way.write_over(&of).is_some() {
+        // Where somebody else holds the blocks there is no frame to read it into. A dirty block has its data beside the cache
+        // there and may have a slot or not, and no flight may bring what the store had before.
+        if self.elsewhere.is_some() || self.under_way.write_over(&of).is_some() {
             return self.steps.count(1);
         }
         if let Some((twin, _)) = self.twin_of(block) {

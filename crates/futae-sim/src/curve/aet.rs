@@ -6,7 +6,7 @@ use super::{Curve, Histogram, Point, Sample, SampleError};
 
 /// An approximate LRU curve. The reuse time of a request is how many requests were made since the last one for its block. A block
 /// at a place in the cache moves down by one for each request whose reuse time is longer than the block's age, so after *t* requests it has come to
-/// the sum of P(0) to P(t − 1), where P(t) is the share of requests with a longer reuse time; a cache of so many blocks misses P(t).
+/// the sum of P(0) to P(t − 1), where P(t) is the share of requests with a longer reuse time; a cache of that size misses P(t).
 ///
 /// Reuse times are taken of a sample of the blocks. Memory is 16 bytes a sampled block, and a histogram.
 #[derive(Clone, Debug)]

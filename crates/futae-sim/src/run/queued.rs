@@ -318,7 +318,7 @@ mod tests {
         }
     }
 
-    /// Demotions take the link's time, so whoever comes behind them waits; without the width nobody does.
+    /// Demotions take the link's time, so requests behind them wait; without the width none does.
     #[test]
     fn demotions_are_in_the_way_where_the_link_is_narrow() {
         let levels = "lru:100blocks exclusive:200blocks";
