@@ -2,12 +2,13 @@
 
 mod common;
 
-use common::{BLOCK, Setup, initial, setup, take, write};
-use futae_engine::{Keeper, KeeperStatus, News, OnEviction};
+use common::{BLOCK, Setup, initial, setup, setup_writing, take, write};
+use futae_engine::{Keeper, KeeperStatus, News, OnEviction, Operation, WriteBackOptions};
 use futae_policy::{BlockId, HashIndex, Level, Prng, Shape, build};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 /// A page cache of the test's.
 #[derive(Default)]
@@ -189,4 +190,31 @@ fn writes_go_through_and_what_is_declined_is_let_go() {
     setup.engine.retain_unwanted(&mut wanted);
     assert_eq!(wanted, [block(2)]);
     setup.engine.audit();
+}
+
+/// A flight for it would bring what the store had before the write, and readers of its neighbours wait for the same flight.
+#[test]
+fn a_notice_of_a_dirty_block_whose_page_has_left_reads_nothing() {
+    let how = WriteBackOptions {
+        dirty_max: 1.0,
+        dirty_age_max: Duration::from_secs(3600),
+    };
+    let bytes = 64 * BLOCK;
+    let setup = setup_writing(BLOCK, "sieve", 16, bytes, OnEviction::None, Some(how));
+    let pages = Arc::new(Pages::default());
+    setup.engine.keep_elsewhere(Arc::clone(&pages) as _);
+    pages.is_watching.store(true, Ordering::Relaxed);
+    setup.store.set(|inside| inside.hold = true);
+    let client = setup.engine.join(setup.volume);
+    let written = setup.start(client, 0, write(0, &vec![7; BLOCK as usize]));
+    take(&written).expect("answered").expect("kept");
+    let left = BlockId::new(setup.volume, 0);
+    pages.inside.lock().expect("whole").left.push(left);
+    setup.engine.hear();
+    let before = setup.store.held();
+    let (offset, length) = (0, 2 * BLOCK);
+    let noticed = setup.start(client, 1, Operation::Notice { offset, length });
+    take(&noticed).expect("answered").expect("a hint");
+    assert_eq!(setup.store.held(), before);
+    assert_eq!(setup.engine.status().dirty_blocks, 1);
 }
