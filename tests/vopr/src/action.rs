@@ -1,6 +1,7 @@
 //! The scheduler: what happens next.
 
 use crate::client::Client;
+use crate::config::POLICIES;
 use crate::content::{SECTOR, ZERO};
 use crate::lower::Lower;
 use crate::sim::{Crash, Inside, Sim};
@@ -24,6 +25,8 @@ enum Action {
     Leave,
     Steps,
     Extents,
+    Policy,
+    Pages,
     Crash,
     Restart,
 }
@@ -43,6 +46,9 @@ impl Inside {
         if has_letters && self.prng.below(2) == 0 {
             return Action::Deliver;
         }
+        if self.pages.is_some() && self.prng.below(4) == 0 {
+            return Action::Pages;
+        }
         match self.prng.below(100) {
             0..45 if has_room && self.held.len() < HELD_MAX => Action::Ask,
             0..82 => Action::Release,
@@ -50,11 +56,12 @@ impl Inside {
             86..92 => Action::Tick,
             92..96 => Action::Work,
             _ if !is_outermost => Action::Release,
-            _ => match self.prng.below(6) {
+            _ => match self.prng.below(7) {
                 0 | 1 => Action::Resize,
                 2 => Action::Away,
                 3 => Action::Leave,
                 4 => Action::Steps,
+                5 => Action::Policy,
                 _ => Action::Extents,
             },
         }
@@ -87,6 +94,8 @@ impl Sim {
             Action::Leave => self.leave(),
             Action::Steps => self.set_steps(),
             Action::Extents => self.ask_for_extents(),
+            Action::Policy => self.change_policy(),
+            Action::Pages => self.turn_pages(),
             Action::Crash => {
                 let mut inside = self.lock();
                 let crash = match inside.prng.below(2) {
@@ -188,6 +197,28 @@ impl Sim {
         };
         if let Some(engine) = engine {
             engine.set_step_blocks(blocks);
+        }
+    }
+
+    fn change_policy(self: &Arc<Self>) {
+        let engines = self.engines();
+        let (engine, policy) = {
+            let mut inside = self.lock();
+            let which = inside.prng.below(engines.len().max(1) as u64) as usize;
+            let policy = POLICIES[inside.prng.below(POLICIES.len() as u64) as usize];
+            inside.trace(|| format!("policy of cache {which} to {policy}"));
+            (engines.get(which), policy)
+        };
+        let changed = policy.parse().map_err(|error| format!("{error}"));
+        let changed = changed.and_then(|policy| {
+            let changed = engine.map(|engine| engine.change_policy(&policy));
+            changed.map_or(Ok(()), |changed| {
+                changed.map(drop).map_err(|error| error.to_string())
+            })
+        });
+        if let Err(error) = changed {
+            self.lock()
+                .fail(|| format!("a change to {policy}: {error}"));
         }
     }
 

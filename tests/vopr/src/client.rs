@@ -1,8 +1,9 @@
 //! Clients: what they ask for, what they know, and what is made of their answers.
 
 use crate::content::{Place, SECTOR, ZERO, fill, version_of};
+use crate::pages::Route;
 use crate::sim::{Inside, Sim};
-use futae_engine::{ClientId, HandedDown, IoBuf, IoError, Operation, Request};
+use futae_engine::{ClientId, Demotion, IoBuf, IoError, Operation, Request};
 use futae_policy::{Prng, VolumeId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -67,6 +68,8 @@ pub struct Pending {
     pub fua: bool,
     /// When it began.
     pub invoked: u64,
+    /// How it came to the cache.
+    route: Route,
     /// What it writes, if that is known afterwards.
     data: Option<Vec<u8>>,
     /// What the client knew of its blocks before.
@@ -107,8 +110,8 @@ impl Sim {
         let (engine, volume) = (inside.engine.clone(), inside.clients[which].volume);
         let Some(engine) = engine else { return };
         let (bytes, block) = (inside.config.volumes[volume], inside.config.block_bytes);
-        let (offset, length) = range(&mut inside.prng, bytes, block);
-        let (kind, operation, sequence) = match inside.prng.below(100) {
+        let (mut offset, mut length) = range(&mut inside.prng, bytes, block);
+        let (kind, mut operation, sequence) = match inside.prng.below(100) {
             0..38 => (Kind::Read, Some(Operation::Read { offset, length }), None),
             38..40 => (Kind::Read, Some(Operation::ReadOn { offset, length }), None),
             40..68 => (Kind::Write, None, None),
@@ -125,10 +128,20 @@ impl Sim {
             }
             76..82 => (Kind::Flush, Some(Operation::Flush), None),
             82..85 => (Kind::Hint, Some(Operation::Notice { offset, length }), None),
-            _ => match inside.hand_down(which, offset / block * block) {
+            _ => match inside.demote(which, offset / block * block) {
                 Some((operation, sequence)) => (Kind::Hint, Some(operation), Some(sequence)),
                 None => (Kind::Read, Some(Operation::Read { offset, length }), None),
             },
+        };
+        let route = match inside.route(kind, operation.as_ref(), (volume, offset, length)) {
+            Some((route, range)) => {
+                if range != (offset, length) {
+                    (offset, length) = range;
+                    operation = Some(Operation::Read { offset, length });
+                }
+                route
+            }
+            None => return,
         };
         let (id, invoked) = (inside.next_id, inside.event());
         inside.next_id += 1;
@@ -148,6 +161,7 @@ impl Sim {
             length,
             fua,
             invoked,
+            route,
             data: None,
             before: Vec::new(),
         };
@@ -160,6 +174,9 @@ impl Sim {
             };
             fill(data.as_mut_slice(), place, inside.next_version);
             pending.data = Some(data.as_slice().to_vec());
+            if route == Route::Through {
+                inside.begin_write_pages(id, (volume, offset), data.as_slice());
+            }
             Operation::Write { offset, data, fua }
         });
         if kind == Kind::Write {
@@ -220,6 +237,11 @@ impl Sim {
             let is_ok = result.is_ok();
             format!("answer to {kind:?} of {invoked}, volume {volume} {offset}+{length}: {is_ok}")
         });
+        let range = (pending.volume, pending.offset, pending.length);
+        if pending.kind == Kind::Read || pending.kind == Kind::Write {
+            let is_write = pending.kind == Kind::Write;
+            inside.end_pages(id, pending.route, range, (is_write, &result));
+        }
         inside.settle(pending, result);
     }
 }
@@ -322,7 +344,7 @@ impl Inside {
         }
     }
 
-    /// A client whose write to a block has failed may keep what it had and hand it down, which it promises not
+    /// A client whose write to a block has failed may keep what it had and demote it, which it promises not
     /// to do; the cache drops that. (Of a write to several blocks some may be as good as written.)
     fn keep_old(&mut self, pending: &Pending) {
         let touched = blocks(pending.offset, pending.length, self.config.block_bytes);
@@ -381,10 +403,10 @@ impl Inside {
         }
     }
 
-    /// What client number `which` hands down: what it has, now or late; or anything at all where
+    /// What client number `which` demotes: what it has, now or late; or anything at all where
     /// that is verified.
-    fn hand_down(&mut self, which: usize, offset: u64) -> Option<(Operation, u64)> {
-        self.cover.handed_down += 1;
+    fn demote(&mut self, which: usize, offset: u64) -> Option<(Operation, u64)> {
+        self.cover.demotions += 1;
         if self.config.verifies {
             return Some((self.forge(which, offset), 0));
         }
@@ -412,7 +434,7 @@ impl Inside {
             _ => sectors * SECTOR,
         };
         let data = IoBuf::copy_of(&data[..kept as usize]);
-        Some((Operation::Demote { offset, data }, sequence))
+        Some((Operation::Demote(Demotion::new(offset, data)), sequence))
     }
 
     /// A block that is true, or of another time, another place, torn, or nobody's.
@@ -459,8 +481,8 @@ impl Inside {
         }
         let data = IoBuf::copy_of(&data);
         match self.prng.below(2) {
-            0 => Operation::Demote { offset, data },
-            _ => Operation::HandDown(HandedDown::new(offset, data)),
+            0 => Operation::Demote(Demotion::new(offset, data)),
+            _ => Operation::Demote(Demotion::by_agent(offset, data)),
         }
     }
 }

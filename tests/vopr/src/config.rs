@@ -1,6 +1,7 @@
 //! What a seed makes of a run: the cache, its stores, and what goes wrong.
 
 use crate::content::SECTOR;
+use crate::pages::{PAGE_BYTES, PagesConfig};
 use futae_engine::{EngineOptions, OnEviction, Verification, WriteBackOptions};
 use futae_policy::Prng;
 use std::time::Duration;
@@ -9,7 +10,7 @@ use std::time::Duration;
 /// which of them go.
 const SHARING_SLOTS_MAX: u32 = 10;
 
-const POLICIES: [&str; 20] = [
+pub const POLICIES: [&str; 20] = [
     "lru",
     "exclusive",
     "arc",
@@ -47,7 +48,7 @@ pub struct Config {
     pub on_eviction: OnEviction,
     /// How written blocks are kept.
     pub write_back: Option<WriteBackOptions>,
-    /// Whether what is handed down is verified; then anybody hands down anything.
+    /// Whether what is demoted is verified; then anybody demotes anything.
     pub verifies: bool,
     /// Whether equal blocks are held once.
     pub shares: bool,
@@ -69,6 +70,8 @@ pub struct Config {
     pub preempts: u64,
     /// The cache below, if there is one; its volumes and what goes wrong are those of the upper one.
     pub below: Option<Box<Config>>,
+    /// The kernel's page cache, if it holds the blocks.
+    pub pages: Option<PagesConfig>,
     /// One in this many writes of data is to be stable when it is answered.
     pub fua: u64,
     /// Actions of the run.
@@ -101,6 +104,7 @@ impl Config {
             shares: false,
             has_marks: false,
             has_lower_cache: false,
+            pages: None,
             actions: 400,
             ..self
         }
@@ -111,6 +115,7 @@ impl Config {
         let below = Self {
             block_bytes: self.block_bytes,
             on_eviction: OnEviction::None,
+            pages: None,
             ..below
         };
         Self {
@@ -129,7 +134,12 @@ impl Config {
     }
 
     fn draw_one(prng: &mut Prng) -> Self {
-        let block_bytes = if prng.below(8) == 0 { 8192 } else { 4096 };
+        let has_pages = prng.below(4) == 0;
+        let block_bytes = if !has_pages && prng.below(8) == 0 {
+            2 * PAGE_BYTES
+        } else {
+            PAGE_BYTES
+        };
         let volume = |prng: &mut Prng| {
             let short = prng.below(2) * prng.below(block_bytes / SECTOR) * SECTOR;
             (4 + prng.below(14)) * block_bytes + short
@@ -149,6 +159,12 @@ impl Config {
         };
         let is_faulty = prng.below(3) > 0;
         let verifies = prng.below(3) == 0;
+        // Pages are demoted only where what they hold is verified.
+        let on_eviction = match on_eviction {
+            OnEviction::Demote if has_pages && !verifies => OnEviction::Notice,
+            other => other,
+        };
+        let copies = on_eviction == OnEviction::Demote;
         Self {
             block_bytes,
             volumes,
@@ -167,6 +183,7 @@ impl Config {
             pending_max: 1 + prng.below(12) as usize,
             preempts: [0, 4, 12][prng.below(3) as usize],
             below: None,
+            pages: has_pages.then(|| PagesConfig::draw(prng, copies)),
             fua: [2, 6, 30][prng.below(3) as usize],
             actions: 1500,
         }
@@ -218,7 +235,7 @@ impl Config {
         })
     }
 
-    /// How what is handed down is verified: by one set of hashes, since the sets of a larger table
+    /// How what is demoted is verified: by one set of hashes, since the sets of a larger table
     /// are chosen by keys that no seed decides on.
     pub fn verification(&self) -> Verification {
         Verification {
@@ -241,6 +258,8 @@ impl Config {
             self.has_lower_cache,
             self.fails > 0,
             self.below.is_some(),
+            self.pages.is_some(),
+            self.pages.is_some_and(|how| how.takes),
         ];
         let flags = flags
             .iter()

@@ -22,10 +22,18 @@ pub struct Cover {
     pub failures: u64,
     /// Resizes.
     pub resizes: u64,
-    /// Blocks that were handed down from above.
-    pub handed_down: u64,
+    /// Blocks that were demoted from above.
+    pub demotions: u64,
     /// Reads that were answered from an equal block, in the last engines of runs.
     pub equal_reads: u64,
+    /// Reads of pages that the kernel held.
+    pub page_hits: u64,
+    /// Pages that it was given before anybody read them.
+    pub pages_put: u64,
+    /// Pages that the cache had it drop.
+    pub pages_given_up: u64,
+    /// Copies of dropped pages that were demoted.
+    pub pages_demoted: u64,
     /// A number that depends on every request's answer and on every state.
     pub digest: u64,
     states: HashSet<u64>,
@@ -64,8 +72,12 @@ impl Cover {
         self.restarts += other.restarts;
         self.failures += other.failures;
         self.resizes += other.resizes;
-        self.handed_down += other.handed_down;
+        self.demotions += other.demotions;
         self.equal_reads += other.equal_reads;
+        self.page_hits += other.page_hits;
+        self.pages_put += other.pages_put;
+        self.pages_given_up += other.pages_given_up;
+        self.pages_demoted += other.pages_demoted;
         self.digest ^= other.digest.rotate_left((self.operations % 64) as u32);
         other.states.iter().for_each(|&state| self.insert(state));
     }

@@ -13,6 +13,7 @@ mod front;
 mod link;
 mod lower;
 mod options;
+mod pages;
 mod register;
 mod restart;
 mod run;

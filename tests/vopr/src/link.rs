@@ -3,8 +3,8 @@
 
 use crate::sim::{Inside, Sim};
 use futae_engine::{
-    ClientId, Engine, IoBuf, IoError, Operation, Request, Store, StoreDone, StoreOperation,
-    StoreResult,
+    ClientId, Demotion, Engine, IoBuf, IoError, Operation, Request, Store, StoreDone,
+    StoreOperation, StoreResult,
 };
 use futae_policy::VolumeId;
 use std::sync::Arc;
@@ -126,7 +126,11 @@ impl Store for Link {
                 inside.check(self.volume, (offset, data.as_slice()), began, "a demotion");
             }
         }
-        self.post(sequence, Operation::Demote { offset, data }, None);
+        self.post(
+            sequence,
+            Operation::Demote(Demotion::new(offset, data)),
+            None,
+        );
     }
 
     fn notice(&self, sequence: u64, offset: u64, length: u64) {

@@ -89,14 +89,18 @@ fn simulate(arguments: &Arguments) -> Result<String, Failure> {
         run_seed(seed, arguments.options, &mut cover)
     })?;
     println!(
-        "vopr: {} clean restarts, {} resizes, {} failed store operations, {} blocks handed down, \
+        "vopr: {} clean restarts, {} resizes, {} failed store operations, {} blocks demoted, \
          {} reads from equal blocks, {} sectors checked",
         cover.restarts,
         cover.resizes,
         cover.failures,
-        cover.handed_down,
+        cover.demotions,
         cover.equal_reads,
         cover.sectors
+    );
+    println!(
+        "vopr: {} reads of pages that the kernel held, {} pages put there, {} given up, {} demoted",
+        cover.page_hits, cover.pages_put, cover.pages_given_up, cover.pages_demoted
     );
     Ok(format!(
         "vopr: {} operations, {} crashes ({} with power loss), {seeds} seeds, {} states, {} operations \

@@ -166,7 +166,7 @@ impl Sim {
         if let Err(error) = self.start() {
             return self.lock().fail(|| error);
         }
-        let recalls = self.lock().prng.below(3) > 0;
+        let recalls = self.lock().pages.is_none() && self.lock().prng.below(3) > 0;
         if recalls && let Some(engine) = self.engine() {
             engine.recall(&warm);
         }
@@ -182,9 +182,10 @@ impl Sim {
             return Ok(());
         };
         self.finish(&engine)?;
+        self.settle_pages();
         for engine in self.engines() {
             engine.audit();
-            let equal_reads = engine.status().handed_down.equal_reads;
+            let equal_reads = engine.status().demotions.equal_reads;
             self.lock().cover.equal_reads += equal_reads;
         }
         {

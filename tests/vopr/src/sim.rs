@@ -7,6 +7,7 @@ use crate::front::{Around, Front, Held, Mark};
 use crate::link::{Letter, Link};
 use crate::lower::Lower;
 use crate::options::Options;
+use crate::pages::{Kept, Pages};
 use crate::register::Register;
 use crate::{content::SECTOR, disk::Disk};
 use futae_engine::{Engine, SetupError, Store, UncleanMark, World};
@@ -58,6 +59,8 @@ pub struct Inside {
     pub engine: Option<Arc<Engine>>,
     /// The cache below it, if there is one.
     pub below: Option<Arc<Engine>>,
+    /// The kernel's page cache, if it holds the blocks of the upper cache.
+    pub pages: Option<Pages>,
     /// Engines so far.
     pub incarnation: u64,
     pub crashing: Option<Crash>,
@@ -104,6 +107,7 @@ impl Sim {
             pending: BTreeMap::new(),
             engine: None,
             below: None,
+            pages: None,
             incarnation: 0,
             crashing: None,
             depth: 0,
@@ -161,6 +165,7 @@ impl Sim {
             Some(below) => self.add_links(&engine, below, incarnation)?,
             None => self.add_disks(&engine, incarnation)?,
         }
+        self.mount(&engine, incarnation);
         let mut clients = Vec::new();
         for _ in 0..2 {
             let volume = self.lock().prng.below(config.volumes.len() as u64) as usize;
@@ -171,6 +176,23 @@ impl Sim {
         inside.clients = clients;
         inside.engine = Some(engine);
         Ok(())
+    }
+
+    /// Has the kernel's page cache hold the blocks, if it is to.
+    fn mount(self: &Arc<Self>, engine: &Arc<Engine>, incarnation: u64) {
+        {
+            let mut inside = self.lock();
+            if inside.config.pages.is_none() {
+                return;
+            }
+            let is_watching = inside.prng.below(4) > 0;
+            inside.pages = Some(Pages::new(is_watching));
+        }
+        engine.approximate_hit_order();
+        engine.keep_elsewhere(Arc::new(Kept {
+            sim: Arc::clone(self),
+            incarnation,
+        }));
     }
 
     fn make(
@@ -186,7 +208,7 @@ impl Sim {
         let engine = Engine::in_world(&options, world).map_err(text)?;
         if config.verifies {
             let how = config.verification();
-            engine.verify_hand_downs(how).map_err(text)?;
+            engine.verify_demotions(how).map_err(text)?;
         }
         if config.shares {
             engine.share_equal().map_err(text)?;

@@ -21,14 +21,16 @@ fn good(name: &str, result: Result<(), Failure>) {
 #[test]
 fn simulated_caches_lose_nothing_and_answer_in_one_order() {
     let mut cover = Cover::default();
-    for seed in 1..=1500 {
+    // A quarter of the runs has a page cache that holds the blocks, so 1,500 runs are as before.
+    for seed in 1..=2000 {
         good("vopr", run_seed(seed, HONEST, &mut cover));
     }
     // Seeds that do nothing find nothing.
     assert!(cover.operations > 500_000, "{}", cover.operations);
     assert!(cover.power_losses > 2_000 && cover.process_crashes > 2_000);
     assert!(cover.restarts > 2_000 && cover.resizes > 20_000);
-    assert!(cover.failures > 50_000 && cover.handed_down > 100_000);
+    assert!(cover.failures > 50_000, "{}", cover.failures);
+    assert!(cover.demotions > 100_000, "{}", cover.demotions);
     assert!(cover.equal_reads > 200, "{}", cover.equal_reads);
     assert!(cover.states() > 200_000, "{} states", cover.states());
 }
