@@ -1,4 +1,4 @@
-//! Periods, one after the other: what was seen goes in, targets come out.
+//! The allocator, period by period: it takes observations and returns targets.
 
 use crate::bounds::{Bounds, SettingsError};
 use crate::curve::OnlineCurve;
@@ -7,15 +7,16 @@ use crate::guest::{Activity, Observation};
 use crate::mrc::Mrc;
 use crate::{mrc, paper};
 
-/// Pages a period that no guest can have asked for, 4 TiB: a guest that says so is not believed.
+/// The largest plausible number of pages per period, 4 TiB: larger counts from a guest are not
+/// believed.
 const ACCESSES_MAX: u64 = 1 << 30;
 
-/// Who decides, and with which settings.
+/// The evaluator and its settings.
 #[derive(Clone, Debug)]
 pub enum Settings {
-    /// Nobody: all stay as they begin.
+    /// No evaluator: all guests keep their initial size.
     Static,
-    /// By hits less misses a MiB.
+    /// By hits minus misses per MiB.
     Paper(paper::Settings),
     /// By miss-ratio curves.
     Mrc(mrc::Settings),
@@ -32,15 +33,15 @@ pub enum Evaluator {
     Mrc(Box<Mrc>),
 }
 
-/// Decides who gets how much. See the crate's documentation.
+/// Decides the size of each guest. See the crate's documentation.
 #[derive(Debug)]
 pub struct Allocator {
     bounds: Bounds,
     evaluator: Evaluator,
     targets: Vec<u64>,
-    /// Periods for which guests have not had what they were told.
+    /// Periods for which guests have not reached their targets.
     late: u32,
-    /// After so many the sizes that they have are taken for what can be had.
+    /// After this many such periods, the achieved sizes are taken for the attainable ones.
     patience: u32,
     /// Bytes by which an achieved size may be off its target.
     slack: u64,
@@ -48,11 +49,11 @@ pub struct Allocator {
 }
 
 impl Allocator {
-    /// An allocator whose guests have what they begin with.
+    /// An allocator whose guests have their initial sizes.
     ///
     /// # Errors
     ///
-    /// Settings of the evaluator that make no sense, in a sentence.
+    /// The settings of the evaluator are invalid; the error is a sentence.
     pub fn new(bounds: Bounds, settings: Settings) -> Result<Self, SettingsError> {
         let evaluator = match settings {
             Settings::Static => Evaluator::Static,
@@ -84,13 +85,14 @@ impl Allocator {
         &self.bounds
     }
 
-    /// What each guest shall have, in bytes.
+    /// The target of each guest, in bytes.
     #[must_use]
     pub fn targets(&self) -> &[u64] {
         &self.targets
     }
 
-    /// The curve of a guest, to be told what the guest reads; none if the evaluator keeps none.
+    /// The curve of a guest, which receives the guest's reads; `None` if the evaluator keeps no
+    /// curves.
     pub fn curve(&mut self, guest: usize) -> Option<&mut OnlineCurve> {
         match &mut self.evaluator {
             Evaluator::Mrc(mrc) => mrc.curve(guest),
@@ -98,13 +100,13 @@ impl Allocator {
         }
     }
 
-    /// Ends a period: `seen` has one observation a guest, in the order of the bounds.
+    /// Ends a period: `seen` has one observation per guest, in the order of the bounds.
     pub fn decide(&mut self, seen: &[Observation]) -> Decision {
         let count = self.targets.len();
         let seen: Vec<Observation> = (0..count)
             .map(|at| seen.get(at).copied().unwrap_or_default())
             .collect();
-        // A guest that is not heard or not seen stays as it is.
+        // A guest that is silent or whose size is unknown keeps its target.
         let activity: Vec<Option<Activity>> = seen
             .iter()
             .map(|one| one.achieved.and(one.activity).filter(is_credible))
@@ -122,12 +124,13 @@ impl Allocator {
             period: self.period,
             reason,
             guests: guests.collect(),
+            given: Vec::new(),
         };
         self.period += 1;
         decision
     }
 
-    /// Takes the last decision back: nobody was told.
+    /// Reverts the last decision, because no guest was informed of it.
     pub fn undo(&mut self, decision: &Decision) {
         for (target, guest) in self.targets.iter_mut().zip(&decision.guests) {
             *target = guest.before;
@@ -152,9 +155,9 @@ impl Allocator {
         reason
     }
 
-    /// Whether the guests have what they were told. Those that after a while still have more than
-    /// that are taken for unable to give it: what they have becomes their target, if the bounds
-    /// allow it.
+    /// Whether the guests have reached their targets. A guest that after a while still has more
+    /// than its target is considered unable to give it: its achieved size becomes its target, if
+    /// the bounds allow it.
     fn arrived(&mut self, seen: &[Observation], free: &[bool]) -> bool {
         let slack = self.slack;
         let off = |at: usize, targets: &[u64]| {

@@ -1,4 +1,4 @@
-//! What may be asked for: the same bounds for every evaluator.
+//! Bounds on sizes, the same for every evaluator.
 
 use crate::guest::GuestLimits;
 use std::fmt;
@@ -10,7 +10,7 @@ pub struct Bounds {
     total: u64,
 }
 
-/// Why settings cannot be kept to: a sentence that says which and what to do.
+/// Why settings cannot be satisfied: a sentence that says which ones and what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SettingsError(pub(crate) String);
 
@@ -23,12 +23,12 @@ impl fmt::Display for SettingsError {
 impl std::error::Error for SettingsError {}
 
 impl Bounds {
-    /// Bounds that can be kept to.
+    /// Validated bounds.
     ///
     /// # Errors
     ///
-    /// A guest without a name of its own, or whose start is not between its minimum and its
-    /// maximum; a weight that is no positive number; guests that begin with more than the total.
+    /// A guest without a name of its own, or whose initial size is not between its minimum and its
+    /// maximum; a weight that is not positive; initial sizes that exceed the total.
     pub fn new(guests: Vec<GuestLimits>, total: u64) -> Result<Self, SettingsError> {
         let wrong = |text: String| Err(SettingsError(text));
         if guests.is_empty() {
@@ -70,13 +70,22 @@ impl Bounds {
         Ok(Self { guests, total })
     }
 
+    /// Bounds of no guests, which are still to come.
+    #[must_use]
+    pub fn of_nobody(total: u64) -> Self {
+        Self {
+            guests: Vec::new(),
+            total,
+        }
+    }
+
     /// The guests.
     #[must_use]
     pub fn guests(&self) -> &[GuestLimits] {
         &self.guests
     }
 
-    /// Bytes of all guests together, at most.
+    /// The largest sum of all guests' bytes.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.total
@@ -88,7 +97,7 @@ impl Bounds {
     }
 
     /// `wished` within the bounds, where `now` are targets within them. Guests that are not `free`
-    /// stay as they are. What is too much in all is taken from those that were to grow.
+    /// keep their targets. An excess over the total is taken from the guests that were to grow.
     pub(crate) fn within(&self, now: &[u64], wished: &[u64], free: &[bool]) -> Vec<u64> {
         let mut targets: Vec<u64> = now.to_vec();
         for (at, guest) in self.guests.iter().enumerate() {
@@ -107,13 +116,14 @@ impl Bounds {
         targets
     }
 
-    /// What to tell each guest now, so that its target is reached without ever giving away what
-    /// nobody has given back: a guest shrinks at once, and grows by what the others do not have in
-    /// fact and the host has free. While there is too much in all, as when a guest was started again with all
-    /// of its memory, a guest that was told to grow stops where it is. None: tell it nothing, it cannot be seen.
+    /// The next order for each guest, so that its target is reached without giving away memory that
+    /// is still in use. A guest shrinks at once. It grows by the memory that the others do not
+    /// actually have and the host has free. While the sum is too large, as after a guest was
+    /// restarted with all of its memory, a growing guest stops at its present size. `None`: no
+    /// order, since the guest's size is unknown.
     ///
-    /// `achieved` is what each has in fact, `last` what each was told last; `host_free` bytes can
-    /// be had from the host, if that is known.
+    /// `achieved` is each guest's actual size, `last` its last order; `host_free` is the number of
+    /// bytes available on the host, if known.
     #[must_use]
     pub fn orders(
         &self,
@@ -122,7 +132,7 @@ impl Bounds {
         achieved: &[Option<u64>],
         host_free: Option<u64>,
     ) -> Vec<Option<u64>> {
-        // Nobody knows what a guest has that cannot be seen, but it may take what it was told.
+        // A guest of unknown size may have taken as much as its last order.
         let held = |at: usize| match achieved[at] {
             Some(achieved) => achieved.max(targets[at].min(last[at])),
             None => last[at].max(targets[at]),
@@ -140,7 +150,8 @@ impl Bounds {
             left -= growth;
             let limits = &self.guests[at];
             let order = targets[at].min((held(at) - stopped).saturating_add(growth));
-            // A guest below its minimum gets it even if the others have too much: it is its own.
+            // A guest below its minimum gets it even if the others have too much: the minimum is
+            // reserved for it.
             Some(order.clamp(limits.least, limits.most))
         };
         (0..targets.len()).map(order).collect()

@@ -6,38 +6,39 @@ use futae_sim::curve::{ByHash, Histogram, Sample, StackDistances};
 
 pub(crate) use told::Told;
 
-/// Units that a curve remembers, at most.
+/// The largest number of units that a curve remembers.
 pub const SAMPLES_MAX: usize = 8192;
 /// Room for units beyond the largest cache.
 const MARGIN: f64 = 1.1;
-/// A period with fewer sampled requests is counted to the next.
+/// A period with fewer sampled requests is merged with the next.
 const REQUESTS_MIN: f64 = 200.0;
 /// Weight of all earlier periods together, as a multiple of the last.
 const HISTORY: f64 = 1.0;
-/// Miss ratios that differ so much from the earlier ones show another workload.
+/// Miss ratios that differ from the earlier ones by this much indicate another workload.
 const CHANGED: f64 = 0.1;
 /// Sizes at which curves are compared.
 const COMPARED: u64 = 16;
 
 /// The LRU miss-ratio curve of recent requests, by SHARDS (Waldspurger, Park, Garthwaite and Ahmad,
-/// FAST 2015) with two changes, since it runs for ever and is asked what is so now:
+/// FAST 2015) with two changes, since it runs indefinitely and must describe the present:
 ///
-/// * the rate is fixed by the largest cache that is of interest, and memory by forgetting the
-///   sampled unit that was longest not asked for: a request for it would be a miss at any size;
-/// * the last period counts for at least half of all, and earlier ones for nothing once the workload has changed.
+/// * the largest cache of interest fixes the rate, and memory is limited by dropping the sampled
+///   unit that was requested least recently: a request for it would be a miss at any size;
+/// * the last period has at least half of the weight, and earlier ones have none once the workload
+///   has changed.
 ///
-/// Requests for units never seen before are taken for hits beyond what was seen: at first as many a
-/// unit of size as in the far half of it. Half of them go on like that until they are used up, as
-/// under even reads; the other half become fewer and fewer, as under reads of a middle. A scan has
-/// no hits to continue.
+/// Requests for units never seen before are taken for hits beyond the observed range: at first with
+/// as many per unit of size as in the far half of it. Half of them continue at that density until
+/// they are used up, as under uniform reads; the other half decay, as under reads concentrated
+/// around a middle. A scan has no hits to extrapolate.
 #[derive(Debug)]
 pub struct OnlineCurve {
     most: u64,
     seed: u64,
-    /// The share of units that requests come for.
+    /// The fraction of units whose requests arrive.
     given: f64,
     sample: Option<Sample>,
-    /// The share of all units that is sampled.
+    /// The fraction of all units that is sampled.
     rate: f64,
     keys: ByHash<u32>,
     hashes: Vec<u64>,
@@ -46,7 +47,7 @@ pub struct OnlineCurve {
     last: Tally,
     past: Tally,
     changed: bool,
-    /// What was told in place of requests.
+    /// A curve set directly, instead of one computed from requests.
     told: Option<Told>,
 }
 
@@ -58,7 +59,7 @@ struct Tally {
 }
 
 impl OnlineCurve {
-    /// A curve up to a cache of `most` units, whatever a unit is.
+    /// A curve up to a cache of `most` units, for any unit.
     #[must_use]
     pub fn new(most: u64, seed: u64) -> Self {
         let mut curve = Self {
@@ -80,8 +81,8 @@ impl OnlineCurve {
         curve
     }
 
-    /// The curve is this from now on, whatever requests came or come: miss ratios at sizes that are `step` units apart, the first at size
-    /// 0. Numbers outside of 0 to 1, and none at all, end that.
+    /// Sets the curve directly, regardless of requests: miss ratios at sizes that are `step` units
+    /// apart, the first at size 0. Ratios outside of 0 to 1, or an empty slice, end this.
     pub fn tell(&mut self, step: f64, ratios: &[f64]) {
         let told = Told::new(step, ratios);
         let apart = told.as_ref().zip(self.told.as_ref());
@@ -89,8 +90,8 @@ impl OnlineCurve {
         self.told = told;
     }
 
-    /// From now on requests come only for units of a sample, which is this share of all (above 0 and
-    /// at most 1). If it was another, everything is forgotten.
+    /// Requests arrive only for units of a sample from now on, which is this fraction of all (above
+    /// 0 and at most 1). If the fraction changes, the curve is reset.
     pub fn given_share(&mut self, share: f64) {
         if share == self.given || !(share > 0.0 && share <= 1.0) {
             return;
@@ -163,20 +164,20 @@ impl OnlineCurve {
         self.last.clear();
     }
 
-    /// Whether there is anything to tell.
+    /// Whether the curve is known.
     #[must_use]
     pub fn is_known(&self) -> bool {
         self.told.is_some() || self.past.total() > 0.0
     }
 
-    /// Whether the last period that ended was unlike those before it.
+    /// Whether the last complete period differed from those before it.
     #[must_use]
     pub fn has_changed(&self) -> bool {
         self.changed
     }
 
-    /// Miss ratios, from 0 to 1, of caches of these sizes in units, which must ascend. 1 while
-    /// nothing is known.
+    /// Miss ratios, from 0 to 1, of caches of these sizes in units, in ascending order. 1 while the
+    /// curve is unknown.
     #[must_use]
     pub fn miss_ratios(&self, sizes: &[f64]) -> Vec<f64> {
         match &self.told {
@@ -185,7 +186,19 @@ impl OnlineCurve {
         }
     }
 
-    /// Bytes of memory that it takes, but for a few hundred.
+    /// The same, including the requests of the current period, for a reader that does not wait for
+    /// its end.
+    #[must_use]
+    pub fn miss_ratios_so_far(&self, sizes: &[f64]) -> Vec<f64> {
+        if self.told.is_some() {
+            return self.miss_ratios(sizes);
+        }
+        let mut all = self.past.clone();
+        all.merge(&self.last);
+        all.miss_ratios(sizes)
+    }
+
+    /// Its memory in bytes, to within a few hundred.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         // A map has up to twice as many places as entries, each with a byte of its own.

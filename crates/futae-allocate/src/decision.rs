@@ -1,6 +1,7 @@
-//! What was decided, and the numbers that made it.
+//! A decision, with the numbers behind it.
 
 use crate::guest::Activity;
+use crate::host::Given;
 use serde::Serialize;
 use std::fmt::{self, Write};
 
@@ -11,8 +12,11 @@ pub struct Decision {
     pub period: u64,
     /// Why.
     pub reason: Reason,
-    /// Each guest: what it had, did, and shall have.
+    /// The state of each guest: its previous size, its activity, and its target.
     pub guests: Vec<GuestState>,
+    /// What guests give to the host, or get from it again.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub given: Vec<Given>,
 }
 
 /// One guest in a decision.
@@ -20,17 +24,18 @@ pub struct Decision {
 pub struct GuestState {
     /// Its name.
     pub name: String,
-    /// What its target was, in bytes.
+    /// Its previous target in bytes.
     pub before: u64,
-    /// What it has in fact, in bytes; none where that cannot be read.
+    /// Its actual size in bytes; `None` if it cannot be read.
     pub achieved: Option<u64>,
-    /// What its target is from now on, in bytes.
+    /// Its new target in bytes.
     pub target: u64,
-    /// What it did; none if it is left as it is, being silent, not to be believed or out of sight.
+    /// Its activity; `None` if the guest keeps its target because it is silent, not believed, or of
+    /// unknown size.
     pub activity: Option<Activity>,
 }
 
-/// Why the sizes are as they are.
+/// The reason for the sizes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Reason {
@@ -40,22 +45,22 @@ pub enum Reason {
         values: Vec<Option<f64>>,
         /// Between the two.
         difference: f64,
-        /// What it was held against.
+        /// The threshold of the condition.
         threshold: f64,
-        /// Who gives: a number from 0.
+        /// The giving guest, from 0.
         from: usize,
-        /// Who takes.
+        /// The receiving guest, from 0.
         to: usize,
-        /// How much.
+        /// The bytes moved.
         bytes: u64,
     },
-    /// `paper`: the difference is not as the condition asks.
+    /// `paper`: the difference does not satisfy the condition.
     Condition {
         /// e by guest.
         values: Vec<Option<f64>>,
         /// Between the highest and the lowest.
         difference: f64,
-        /// What it was held against.
+        /// The threshold of the condition.
         threshold: f64,
     },
     /// `paper`: no guest that can give a step is above one that can take it.
@@ -63,40 +68,47 @@ pub enum Reason {
         /// e by guest.
         values: Vec<Option<f64>>,
     },
-    /// Some guest does not have what it was told yet.
+    /// Some guest has not reached its target yet.
     Waiting,
-    /// No guest sent page counts that are to be believed; or, with `mrc`, none that is busy has a curve.
+    /// No guest sent believable page counts; or, with `mrc`, no busy guest has a curve.
     Silence,
+    /// The host lacks memory, or did until lately.
+    HostPressure {
+        /// The share of the period in which its programs waited for memory.
+        share: f64,
+        /// From which share on guests give.
+        threshold: f64,
+    },
     /// `mrc`: a step towards a better division.
     Better {
-        /// Mean access time now, in hits, as the curves say.
+        /// Current mean access time, in hits, according to the curves.
         now: f64,
-        /// In the best division.
+        /// The same for the best division.
         best: f64,
         /// The best division, in bytes.
         wished: Vec<u64>,
-        /// Whether more steps are to come.
+        /// Whether more steps follow.
         more: bool,
     },
-    /// `mrc`: the best division is not worth moving for.
+    /// `mrc`: the best division is not worth a move.
     GoodEnough {
-        /// Mean access time now, in hits, as the curves say.
+        /// Current mean access time, in hits, according to the curves.
         now: f64,
-        /// In the best division.
+        /// The same for the best division.
         best: f64,
     },
-    /// `mrc`: what was moved is given time to show.
+    /// `mrc`: waiting for the effect of a move.
     Settling {
         /// Periods still to wait.
         periods: u32,
     },
-    /// `mrc`: what was moved made it worse and is taken back.
+    /// `mrc`: the last move increased the access time and is reverted.
     TakenBack {
         /// Mean access time before the move, in hits, as measured.
         before: f64,
-        /// What the curves had promised.
+        /// The value predicted by the curves.
         promised: f64,
-        /// What was measured.
+        /// The measured value.
         measured: f64,
         /// Periods until the next move.
         periods: u32,
@@ -163,7 +175,15 @@ impl Decision {
         text
     }
 
-    fn why(&self) -> String {
+    /// Why, in a sentence with the numbers.
+    #[must_use]
+    pub fn why(&self) -> String {
+        let given = self.given.iter().map(|one| one.why(self.name(one.guest)));
+        let all: Vec<String> = std::iter::once(self.reason()).chain(given).collect();
+        all.join("; ")
+    }
+
+    fn reason(&self) -> String {
         match &self.reason {
             Reason::Step {
                 values,
@@ -190,6 +210,11 @@ impl Decision {
             Reason::NobodyCan { values } => format!(
                 "{}; nobody can give to one with less: nothing moves",
                 self.values(values)
+            ),
+            Reason::HostPressure { share, threshold } => format!(
+                "the host's programs waited for memory in {:.1} % of the period (threshold {:.1} %): nothing moves between guests",
+                share * 100.0,
+                threshold * 100.0
             ),
             Reason::Waiting => "waiting for sizes that were told to be reached".to_owned(),
             Reason::Silence if self.guests.iter().all(|guest| guest.activity.is_none()) => {

@@ -1,39 +1,39 @@
-//! What is set of a guest, and what is seen of it.
+//! Settings and observations of a guest.
 
 use serde::Serialize;
 
-/// What a guest may have.
+/// The limits of a guest.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct GuestLimits {
     /// Its name, for people.
     pub name: String,
-    /// Bytes that it always has.
+    /// Its minimum in bytes.
     pub least: u64,
-    /// Bytes that it never has more than.
+    /// Its maximum in bytes.
     pub most: u64,
-    /// Bytes that it begins with.
+    /// Its initial size in bytes.
     pub start: u64,
-    /// What its time is worth beside that of the others; above 0.
+    /// The weight of its access time relative to that of other guests; above 0.
     pub weight: f64,
-    /// Bytes of its memory that are no cache, where it does not tell.
+    /// Bytes of its memory that are not cache, if it does not report them.
     pub overhead: u64,
 }
 
-/// What is seen of a guest at the end of a period.
+/// The observation of a guest at the end of a period.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Observation {
-    /// Bytes that it has in fact; none where that cannot be read.
+    /// Its actual size in bytes; `None` if it cannot be read.
     pub achieved: Option<u64>,
-    /// What it did in the period; none if its agent is silent, or is not to be believed.
+    /// Its activity in the period; `None` if its agent is silent or not believed.
     pub activity: Option<Activity>,
 }
 
-/// What a guest did in a period, as its agent tells.
+/// A guest's activity in a period, as its agent reports it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Activity {
-    /// Pages that were found in the page cache.
+    /// Pages found in the page cache.
     pub hits: u64,
-    /// Pages that had to be waited for.
+    /// Pages that a process had to wait for.
     pub misses: u64,
     /// Bytes that are page cache or could be; none where it does not tell.
     pub cache: Option<u64>,

@@ -3,7 +3,7 @@
 mod cgroup;
 mod qmp;
 mod share;
-mod virsh;
+pub(crate) mod virsh;
 
 use serde::Deserialize;
 use std::path::PathBuf;

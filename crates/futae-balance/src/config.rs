@@ -1,6 +1,7 @@
 //! The configuration file.
 
 use crate::actuator::Actuator;
+use crate::libvirt::LibvirtConfig;
 use futae_allocate::{Settings, mrc, paper, paper::MoveWhen};
 use futae_units::Size;
 use serde::Deserialize;
@@ -26,12 +27,19 @@ pub struct Config {
     /// Whether guests get back what they had when all ends.
     #[serde(default)]
     pub return_on_exit: bool,
+    /// Address of the page that shows what is moved and why; none: there is no page.
+    pub web: Option<String>,
     /// Settings of the paper's evaluator.
     #[serde(default)]
     pub paper: PaperConfig,
     /// Settings of the evaluator by curves.
     #[serde(default)]
     pub mrc: MrcConfig,
+    /// What guests give back to the host.
+    #[serde(default)]
+    pub host: HostConfig,
+    /// Guests that libvirt runs, beside those that are named.
+    pub libvirt: Option<LibvirtConfig>,
     /// The guests.
     #[serde(rename = "guest", default)]
     pub guests: Vec<GuestConfig>,
@@ -71,6 +79,33 @@ pub struct MrcConfig {
     pressure: Option<f64>,
     miss_cost: Option<f64>,
     seed: Option<u64>,
+}
+
+/// What guests give back to the host.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HostConfig {
+    /// Seconds without reads after which a guest has its minimum; none: never.
+    pub idle_after: Option<f64>,
+    /// The share of time in which programs wait for memory from which on guests give; none: never.
+    pub pressure: Option<f64>,
+    /// Where the kernel says how long they waited; none: of the whole host.
+    pub pressure_file: Option<PathBuf>,
+}
+
+impl HostConfig {
+    fn problem(&self) -> Option<&'static str> {
+        if self
+            .idle_after
+            .is_some_and(|after| !(after > 0.0 && after <= 1e9))
+        {
+            return Some("host.idle_after is in seconds, above 0");
+        }
+        let is_share = |share: f64| share > 0.0 && share <= 1.0;
+        self.pressure
+            .is_some_and(|share| !is_share(share))
+            .then_some("host.pressure is a share of time, above 0 and at most 1")
+    }
 }
 
 /// One guest.
@@ -126,7 +161,7 @@ fn half_a_gib() -> Size {
     Size::Bytes(512 << 20)
 }
 
-fn one() -> f64 {
+pub(crate) fn one() -> f64 {
     1.0
 }
 
@@ -154,7 +189,13 @@ impl Config {
                 "period is in seconds, from 0.1 to a day".to_owned(),
             ));
         }
-        Ok(config)
+        if let Some(problem) = config.host.problem() {
+            return Err(ConfigError(problem.to_owned()));
+        }
+        match config.libvirt.as_ref().and_then(LibvirtConfig::problem) {
+            Some(problem) => Err(ConfigError(problem)),
+            None => Ok(config),
+        }
     }
 
     /// From one decision to the next.
@@ -250,6 +291,17 @@ mod tests {
             ("total = ", "period = 0\ntotal = ", "period"),
             ("\"6GiB\"", "\"6GB\"", "6GB"),
             ("connect", "conect", "conect"),
+            ("[paper]", "[host]\npressure = 10\n[paper]", "host.pressure"),
+            (
+                "[paper]",
+                "[host]\nidle_after = -1\n[paper]",
+                "host.idle_after",
+            ),
+            (
+                "[paper]",
+                "[libvirt]\nminimum = \"1GiB\"\nagent = { listen = \"/a\" }\n[paper]",
+                "%n",
+            ),
         ] {
             let error = Config::parse(&GOOD.replacen(from, to, 1)).expect_err(said);
             assert!(error.to_string().contains(said), "{said}: {error}");

@@ -1,11 +1,16 @@
 //! The loop: see, decide, tell, look again.
 
+mod follow;
+
 use crate::actuator::Actuator;
-use crate::config::{Config, ConfigError, bytes};
+use crate::config::{Config, ConfigError, GuestConfig, bytes};
 use crate::feed::Feed;
 use crate::hints::hint;
+use crate::pressure::PressureMeter;
 use crate::samples::{GuestPeriod, Period};
-use futae_allocate::{Activity, Allocator, Bounds, Decision, GuestLimits, Observation};
+use futae_allocate::{
+    Activity, Allocator, Bounds, Decision, GuestLimits, Host, HostSettings, Observation, Reason,
+};
 use serde::Serialize;
 use std::fs;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -43,6 +48,11 @@ pub struct Controller {
     reserve: u64,
     return_on_exit: bool,
     dry_run: bool,
+    /// What each guest shall have: the allocator's targets less what the host has of them.
+    targets: Vec<u64>,
+    host: Host,
+    pressure: PressureMeter,
+    config: Config,
 }
 
 /// What was done in a period.
@@ -57,8 +67,13 @@ pub struct Report {
     pub orders: Vec<Option<u64>>,
     /// Bytes that the host could give, the reserve left out; none if it does not tell.
     pub host_free: Option<u64>,
+    /// The share of the period in which programs of the host waited for memory; none if it does not tell.
+    pub host_pressure: Option<f64>,
     /// Whether nobody was told anything in fact.
     pub dry_run: bool,
+    /// Guests that came or went, in sentences.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<String>,
     /// What could not be seen or told, in sentences.
     pub problems: Vec<String>,
     /// What guests lack to be balanced, in sentences, with the line that mends it.
@@ -72,48 +87,24 @@ impl Controller {
     ///
     /// What is wrong with the configuration; a guest that is out of sight and has no `start`.
     pub fn new(config: &Config, dry_run: bool) -> Result<Self, ConfigError> {
+        let total = bytes("total", config.total)?;
         let (mut guests, mut limits) = (Vec::new(), Vec::new());
         for one in &config.guests {
-            let name = &one.name;
-            let size = |what: &str, size| bytes(&format!("guest {name:?}: {what}"), size);
-            let (least, most) = (size("minimum", one.minimum)?, size("maximum", one.maximum)?);
-            let start = match one.start {
-                Some(start) => size("start", start)?,
-                None => one
-                    .actuator
-                    .achieved()
-                    .map(|has| has.clamp(least, most))
-                    .map_err(|why| {
-                        ConfigError(format!(
-                            "guest {name:?} is out of sight ({why}); start it or say its start"
-                        ))
-                    })?,
-            };
-            limits.push(GuestLimits {
-                name: name.clone(),
-                least,
-                most,
-                start,
-                weight: one.weight,
-                overhead: one.overhead.map_or(Ok(0), |over| size("overhead", over))?,
-            });
-            let feed = one.agent.as_ref().map(Feed::start).transpose();
-            guests.push(Guest {
-                name: name.clone(),
-                feed: feed.map_err(|error| {
-                    ConfigError(format!(
-                        "guest {name:?}: its agent cannot be heard: {error}"
-                    ))
-                })?,
-                remembered: one.actuator.remember(),
-                requests: one.actuator.requests(),
-                actuator: one.actuator.clone(),
-            });
+            limits.push(limits_of(one)?);
+            guests.push(Guest::new(one)?);
         }
-        let total = bytes("total", config.total)?;
-        let bounds = Bounds::new(limits, total).map_err(|error| ConfigError(error.to_string()))?;
+        let bounds = match (guests.is_empty(), &config.libvirt) {
+            (true, Some(_)) => Bounds::of_nobody(total),
+            _ => Bounds::new(limits, total).map_err(|error| ConfigError(error.to_string()))?,
+        };
         let allocator = Allocator::new(bounds, config.settings()?);
         let allocator = allocator.map_err(|error| ConfigError(error.to_string()))?;
+        let allocator_targets = allocator.targets().to_vec();
+        let settings = HostSettings {
+            idle_after: config.host.idle_after,
+            pressure: config.host.pressure,
+            period: config.period,
+        };
         Ok(Self {
             told: allocator.targets().to_vec(),
             seen: allocator.targets().to_vec(),
@@ -123,12 +114,17 @@ impl Controller {
             reserve: bytes("reserve", config.reserve)?,
             return_on_exit: config.return_on_exit,
             dry_run,
+            targets: allocator_targets,
+            host: Host::new(settings, config.guests.len()),
+            pressure: PressureMeter::new(config.host.pressure_file.clone()),
+            config: config.clone(),
         })
     }
 
     /// Ends a period: sees, decides, tells.
     pub fn period(&mut self) -> Report {
         let mut problems = Vec::new();
+        let changes = self.follow(&mut problems);
         let achieved = self.achieved(&mut problems);
         let mut seen = Vec::new();
         for (at, guest) in self.guests.iter_mut().enumerate() {
@@ -142,11 +138,13 @@ impl Controller {
             });
         }
         let hints = self.hints(&seen);
-        let decision = self.allocator.decide(&seen);
+        let pressure = self.pressure.share();
+        let decision = self.decide(&seen, pressure);
         let host_free = host_free().map(|free| free.saturating_sub(self.reserve));
         let mut orders = self.orders(&achieved, host_free);
         if self.dry_run {
-            self.allocator.undo(&decision);
+            self.targets = decision.guests.iter().map(|guest| guest.before).collect();
+            self.host.undo();
         } else {
             self.tell(&orders, &achieved, &mut problems);
             if decision.moves() {
@@ -159,10 +157,45 @@ impl Controller {
             decision,
             orders,
             host_free,
+            host_pressure: pressure,
             dry_run: self.dry_run,
+            changes,
             problems,
             hints,
         }
+    }
+
+    /// Who shall have how much from now on: as the evaluator divides, less what is given to the host.
+    fn decide(&mut self, seen: &[Observation], pressure: Option<f64>) -> Decision {
+        let blind = |guest: &Guest| guest.feed.as_ref().is_some_and(Feed::is_blind);
+        let blind: Vec<bool> = self.guests.iter().map(blind).collect();
+        self.host.period(seen, &blind, pressure);
+        let is_pressed = self.host.is_pressed();
+        let mut shown = seen.to_vec();
+        for (at, one) in shown.iter_mut().enumerate() {
+            // What it does with less than its target says nothing of the target.
+            if is_pressed || self.host.is_left_out(at) {
+                one.activity = None;
+            }
+        }
+        let mut decision = self.allocator.decide(&shown);
+        let now = self
+            .host
+            .targets(self.allocator.bounds().guests(), self.allocator.targets());
+        if self.dry_run {
+            self.allocator.undo(&decision);
+        }
+        for (at, guest) in decision.guests.iter_mut().enumerate() {
+            (guest.before, guest.target) = (self.targets[at], now[at]);
+            guest.activity = guest.activity.or(seen[at].activity);
+        }
+        if let (true, Some(threshold)) = (is_pressed, self.config.host.pressure) {
+            let share = pressure.unwrap_or(0.0);
+            decision.reason = Reason::HostPressure { share, threshold };
+        }
+        decision.given = self.host.given(&self.targets, &now, pressure);
+        self.targets = now;
+        decision
     }
 
     /// The last period, to be recorded: what each guest had, did and would miss at other sizes.
@@ -219,7 +252,7 @@ impl Controller {
     /// What each guest shall have, in bytes.
     #[must_use]
     pub fn targets(&self) -> &[u64] {
-        self.allocator.targets()
+        &self.targets
     }
 
     fn orders(&mut self, achieved: &[Option<u64>], host_free: Option<u64>) -> Vec<Option<u64>> {
@@ -232,7 +265,7 @@ impl Controller {
             }
         }
         let bounds = self.allocator.bounds();
-        bounds.orders(self.allocator.targets(), &last, achieved, host_free)
+        bounds.orders(&self.targets, &last, achieved, host_free)
     }
 
     /// Waits until those that were to shrink have, and lets the others grow by that.
@@ -252,10 +285,9 @@ impl Controller {
                 .map(|(new, old)| new.or(old))
                 .collect();
             self.tell(&orders, &achieved, problems);
-            let targets = self.allocator.targets();
             let is_done = orders
                 .iter()
-                .zip(targets)
+                .zip(&self.targets)
                 .all(|(order, target)| order.is_none_or(|order| order == *target));
             if is_done || Instant::now() >= end {
                 return orders;
@@ -351,7 +383,52 @@ impl Controller {
     }
 }
 
+/// What a guest may have, and begins with.
+fn limits_of(one: &GuestConfig) -> Result<GuestLimits, ConfigError> {
+    let name = &one.name;
+    let size = |what: &str, size| bytes(&format!("guest {name:?}: {what}"), size);
+    let (least, most) = (size("minimum", one.minimum)?, size("maximum", one.maximum)?);
+    let start = match one.start {
+        Some(start) => size("start", start)?,
+        None => one
+            .actuator
+            .achieved()
+            .map(|has| has.min(most).max(least))
+            .map_err(|why| {
+                ConfigError(format!(
+                    "guest {name:?} is out of sight ({why}); start it or say its start"
+                ))
+            })?,
+    };
+    Ok(GuestLimits {
+        name: name.clone(),
+        least,
+        most,
+        start,
+        weight: one.weight,
+        overhead: one.overhead.map_or(Ok(0), |over| size("overhead", over))?,
+    })
+}
+
 impl Guest {
+    /// Begins to listen to its agent.
+    fn new(one: &GuestConfig) -> Result<Self, ConfigError> {
+        let name = &one.name;
+        let feed = one.agent.as_ref().map(Feed::start).transpose();
+        let feed = feed.map_err(|error| {
+            ConfigError(format!(
+                "guest {name:?}: its agent cannot be heard: {error}"
+            ))
+        })?;
+        Ok(Self {
+            name: name.clone(),
+            feed,
+            remembered: one.actuator.remember(),
+            requests: one.actuator.requests(),
+            actuator: one.actuator.clone(),
+        })
+    }
+
     /// What a share's guest did since it was last asked.
     fn counted(&mut self) -> Option<Activity> {
         let before = self.requests;

@@ -7,7 +7,7 @@ use crate::config::AgentConfig;
 use futae_agent_protocol::receiver::{
     AgentStatus, Allowance, Dispatch, Endpoint, Receiver, SampleSink, Stop,
 };
-use futae_agent_protocol::{Frame, Message, References, Sample};
+use futae_agent_protocol::{Frame, Message, References, Sample, Source};
 use futae_allocate::{Activity, OnlineCurve};
 use futae_control::{SocketError, UnixSocket};
 use std::path::{Path, PathBuf};
@@ -170,6 +170,11 @@ impl Feed {
     pub fn agent(&self) -> AgentStatus {
         let receiver = self.receiver.as_ref();
         receiver.map(Receiver::status).unwrap_or_default()
+    }
+
+    /// Whether its agent does not see what is found in memory.
+    pub(crate) fn is_blind(&self) -> bool {
+        matches!(self.agent().source, None | Some(Source::Vmstat))
     }
 
     /// The socket by which it is heard.

@@ -13,9 +13,12 @@ pub mod config;
 mod controller;
 pub mod feed;
 mod hints;
+mod libvirt;
 mod line;
+mod pressure;
 pub mod samples;
 
 pub use advise::{Advice, Adviser};
 pub use config::{Config, ConfigError};
 pub use controller::{Controller, Report};
+pub use libvirt::LibvirtConfig;

@@ -201,7 +201,7 @@ impl OfCache {
             cache_bytes: self.capacity * block_bytes,
             points: sizes
                 .iter()
-                .zip(curve.miss_ratios(&sizes))
+                .zip(curve.miss_ratios_so_far(&sizes))
                 .map(|(size, misses)| ((size * block_bytes as f64) as u64, 1.0 - misses))
                 .collect(),
             lost: self.lost.iter().sum(),

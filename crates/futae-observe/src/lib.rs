@@ -10,6 +10,7 @@
 //! | `forecast` | what was forecast of a cache, and what came |
 //! | `history` | hits and requests of the last quarter of an hour |
 //! | `page` | a snapshot and the history as HTML |
+//! | `moves` | what a balancer of memory did, for its page |
 //! | `watch` | looks at the caches for both |
 //! | `http` | a server of GET requests with bounds |
 //! | `request` | one request, read and judged |
@@ -21,6 +22,7 @@ mod history;
 mod http;
 mod metric;
 mod metrics;
+mod moves;
 mod of_cache;
 mod of_program;
 mod page;
@@ -32,6 +34,7 @@ mod watch;
 pub use forecast::ForecastShown;
 pub use http::{Http, HttpError, Routes};
 pub use metrics::{CONTENT_TYPE, metrics, reference};
+pub use moves::{Moves, Period};
 pub use reply::Reply;
 pub use snapshot::{Level, Snapshot};
 pub use watch::{Eye, Watch};

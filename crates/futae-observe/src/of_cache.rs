@@ -77,37 +77,37 @@ pub(crate) const CACHE: &[Metric<EngineReport>] = &[
     metric(
         "cache_demotions_in",
         Counter,
-        "Blocks handed down to this cache",
+        "Blocks demoted to this cache",
         |it| it.engine.counters.demotions_in.into(),
     ),
     metric(
         "cache_demotions_out",
         Counter,
-        "Blocks that this cache handed down",
+        "Blocks that this cache demoted",
         |it| it.engine.counters.demotions_out.into(),
     ),
     metric(
         "cache_demotions_refused",
         Counter,
-        "Blocks handed down that were not believed",
+        "Blocks demoted that were not believed",
         |it| it.engine.demotions_refused.into(),
     ),
     metric(
         "cache_demotions_declined",
         Counter,
-        "Blocks handed down that the policy did not keep",
+        "Blocks demoted that the policy did not keep",
         |it| it.engine.counters.demotions_declined.into(),
     ),
     metric(
         "cache_demoted_in_bytes",
         Counter,
-        "Data handed down to this cache",
+        "Data demoted to this cache",
         |it| it.engine.bytes_demoted_in.into(),
     ),
     metric(
         "cache_demoted_out_bytes",
         Counter,
-        "Data that this cache handed down",
+        "Data that this cache demoted",
         |it| it.engine.bytes_demoted_out.into(),
     ),
     metric(
@@ -123,22 +123,22 @@ pub(crate) const CACHE: &[Metric<EngineReport>] = &[
         |it| it.engine.notices_dropped.into(),
     ),
     metric(
-        "cache_handed_down_verified",
+        "cache_demotions_verified",
         Counter,
-        "Blocks handed down whose data was as the cache last knew it",
-        |it| it.engine.handed_down.handed_down_verified.into(),
+        "Blocks demoted whose data was as the cache last knew it",
+        |it| it.engine.demotions.demotions_verified.into(),
     ),
     metric(
-        "cache_handed_down_different",
+        "cache_demotions_different",
         Counter,
-        "Blocks handed down whose data was different: forged, stale or torn",
-        |it| it.engine.handed_down.handed_down_different.into(),
+        "Blocks demoted whose data was different: forged, stale or torn",
+        |it| it.engine.demotions.demotions_different.into(),
     ),
     metric(
-        "cache_handed_down_unknown",
+        "cache_demotions_unknown",
         Counter,
-        "Blocks handed down of which no hash was known",
-        |it| it.engine.handed_down.handed_down_unknown.into(),
+        "Blocks demoted of which no hash was known",
+        |it| it.engine.demotions.demotions_unknown.into(),
     ),
     metric(
         "cache_memory_found_blocks",
@@ -327,7 +327,7 @@ pub(crate) const EXPORT: &[Metric<OneExport>] = &[
         "Blocks asked for that were not in the cache",
         |it| it.volume.misses.into(),
     ),
-    metric("export_demotions_in", Counter, "Blocks handed down", |it| {
+    metric("export_demotions_in", Counter, "Blocks demoted", |it| {
         it.volume.demotions_in.into()
     }),
     metric(
@@ -337,10 +337,10 @@ pub(crate) const EXPORT: &[Metric<OneExport>] = &[
         |it| it.volume.notices_in.into(),
     ),
     metric(
-        "export_handed_down_different",
+        "export_demotions_different",
         Counter,
-        "Blocks handed down whose data was different",
-        |it| it.volume.handed_down_different.into(),
+        "Blocks demoted whose data was different",
+        |it| it.volume.demotions_different.into(),
     ),
     metric(
         "export_store_reads",

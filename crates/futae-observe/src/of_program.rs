@@ -27,7 +27,7 @@ pub(crate) const SERVER: &[Metric<ServerStatus>] = &[
     metric(
         "demotion_connections",
         Gauge,
-        "Connections that may hand evicted blocks down",
+        "Connections that may demote evicted blocks",
         |it| it.demotion_clients.into(),
     ),
     metric(

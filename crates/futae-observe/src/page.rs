@@ -1,5 +1,6 @@
 //! The page for people: every number is in the HTML that the program sends, so it needs no script and nothing from elsewhere.
 
+mod balance;
 mod chart;
 mod curves;
 mod forecasts;
@@ -10,6 +11,7 @@ mod problems;
 use crate::curves::CurveShown;
 use crate::history::History;
 use crate::snapshot::{OneExport, Snapshot};
+pub(crate) use balance::balance;
 use chart::{COLOURS, chart};
 use futae_control::EngineReport;
 use html::{Cell, Table, escaped, sized};
@@ -51,12 +53,16 @@ pub(crate) fn page(
         memory(snapshot),
         agents(snapshot),
     ];
+    framed(program, &main.concat(), nonce)
+}
+
+/// A whole page around what changes in it.
+fn framed(program: &str, main: &str, nonce: &str) -> String {
     format!(
         "<!DOCTYPE html>\n<html lang=en>\n<head>\n<meta charset=utf-8>\n<title>{program}</title>\n\
          <meta name=viewport content=\"width=device-width, initial-scale=1\">\n<link rel=icon href=\"data:,\">\n\
          <noscript><meta http-equiv=refresh content=5></noscript>\n<style nonce=\"{nonce}\">\n{STYLE}</style>\n</head>\n<body>\n\
-         <p id=stale role=status></p>\n<main>\n{}</main>\n<script nonce=\"{nonce}\">\n{SCRIPT}</script>\n</body>\n</html>\n",
-        main.concat()
+         <p id=stale role=status></p>\n<main>\n{main}</main>\n<script nonce=\"{nonce}\">\n{SCRIPT}</script>\n</body>\n</html>\n"
     )
 }
 
@@ -161,7 +167,7 @@ fn told(snapshot: &Snapshot) -> String {
     let heads = [
         "cache",
         "policy",
-        "handed down",
+        "demoted",
         "refused",
         "not kept",
         "different",
@@ -178,16 +184,13 @@ fn told(snapshot: &Snapshot) -> String {
                 Cell::count("demotions_in", engine.counters.demotions_in),
                 Cell::count("demotions_refused", engine.demotions_refused),
                 Cell::count("demotions_declined", engine.counters.demotions_declined),
-                Cell::count(
-                    "handed_down_different",
-                    engine.handed_down.handed_down_different,
-                ),
+                Cell::count("demotions_different", engine.demotions.demotions_different),
                 Cell::count("notices_in", engine.counters.notices_in),
                 Cell::count("demotions_out", engine.counters.demotions_out),
             ],
         );
     }
-    table.html("Blocks that clients handed down to a cache, evictions that clients and agents reported, and blocks that a cache sent down.")
+    table.html("Blocks that clients demoted to a cache, evictions that clients and agents reported, and blocks that a cache sent down.")
 }
 
 /// Who holds what: each cache with its exports.

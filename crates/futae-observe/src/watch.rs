@@ -166,13 +166,13 @@ fn keep_looking(shared: &Shared) {
 }
 
 /// A number that nobody can guess, for one answer; none if the operating system has none, and then nothing in the page has an effect.
-fn nonce() -> Option<String> {
+pub(crate) fn nonce() -> Option<String> {
     let mut bytes = [0; 16];
     let got = getrandom(&mut bytes, GetRandomFlags::empty());
     let is_whole = got.is_ok_and(|length| length == bytes.len());
     is_whole.then(|| bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! A curve that is told as numbers, in place of one that is made of requests.
+//! A curve set as numbers, instead of one computed from requests.
 
 /// Miss ratios at sizes that are equally far apart, the first at size 0.
 #[derive(Clone, Debug, PartialEq)]
@@ -8,7 +8,7 @@ pub(crate) struct Told {
 }
 
 impl Told {
-    /// None if these are no curve: no ratios, or sizes that do not ascend.
+    /// `None` if these are not a curve: no ratios, or sizes that do not ascend.
     pub(crate) fn new(step: f64, ratios: &[f64]) -> Option<Self> {
         let is_ratio = |ratio: &f64| (0.0..=1.0).contains(ratio);
         let is_curve = step > 0.0 && !ratios.is_empty() && ratios.iter().all(is_ratio);
@@ -18,7 +18,8 @@ impl Told {
         })
     }
 
-    /// The miss ratio at a size: between two sizes on the line that joins them, beyond the last that of the last.
+    /// The miss ratio at a size, interpolated linearly between two sizes; beyond the last size, the
+    /// ratio of that size.
     pub(crate) fn at(&self, size: f64) -> f64 {
         let along = (size / self.step).max(0.0);
         let before = (along as usize).min(self.ratios.len() - 1);
@@ -27,7 +28,7 @@ impl Told {
         self.ratios[before] + part * (self.ratios[after] - self.ratios[before])
     }
 
-    /// How far apart two curves are at most, at the sizes of this one.
+    /// The largest difference between two curves, at the sizes of this one.
     pub(crate) fn apart(&self, other: &Self) -> f64 {
         let sizes = (0..self.ratios.len()).map(|at| at as f64 * self.step);
         let apart = sizes.map(|size| (self.at(size) - other.at(size)).abs());

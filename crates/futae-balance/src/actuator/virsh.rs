@@ -7,10 +7,24 @@ use std::time::{Duration, Instant};
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 
 pub fn achieved(domain: &str, uri: Option<&str>, patience: Duration) -> Result<u64, String> {
+    told(domain, uri, patience, "Used memory:")
+}
+
+/// Bytes that a domain may have at most.
+pub fn maximum(domain: &str, uri: Option<&str>, patience: Duration) -> Result<u64, String> {
+    told(domain, uri, patience, "Max memory:")
+}
+
+/// The names of the domains that run.
+pub fn running(uri: Option<&str>, patience: Duration) -> Result<Vec<String>, String> {
+    let said = virsh(uri, &["list", "--name"], patience)?;
+    let names = said.lines().map(str::trim).filter(|name| !name.is_empty());
+    Ok(names.map(str::to_owned).collect())
+}
+
+fn told(domain: &str, uri: Option<&str>, patience: Duration, what: &str) -> Result<u64, String> {
     let said = virsh(uri, &["dominfo", domain], patience)?;
-    let line = said
-        .lines()
-        .find_map(|line| line.strip_prefix("Used memory:"));
+    let line = said.lines().find_map(|line| line.strip_prefix(what));
     let kib = line.and_then(|line| {
         line.trim()
             .trim_end_matches("KiB")
@@ -18,8 +32,12 @@ pub fn achieved(domain: &str, uri: Option<&str>, patience: Duration) -> Result<u
             .parse::<u64>()
             .ok()
     });
-    kib.and_then(|kib| kib.checked_mul(1024))
-        .ok_or_else(|| format!("virsh dominfo {domain} does not tell the memory in use"))
+    kib.and_then(|kib| kib.checked_mul(1024)).ok_or_else(|| {
+        format!(
+            "virsh dominfo {domain} does not tell its {}",
+            what.trim_end_matches(':')
+        )
+    })
 }
 
 pub fn order(

@@ -17,9 +17,9 @@ pub(super) fn problems(snapshot: &Snapshot) -> String {
         if volume.errors > 0 {
             found.push(format!("{name}: {} requests failed", volume.errors));
         }
-        if volume.handed_down_keeps_differing {
+        if volume.demotions_keep_differing {
             found.push(format!(
-                "{name}: most blocks that are handed down have data that the disk never had"
+                "{name}: most blocks that are demoted have data that the disk never had"
             ));
         }
         if one.export.is_some_and(|export| export.is_blind) {
