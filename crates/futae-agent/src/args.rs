@@ -26,7 +26,7 @@ pub struct Args {
     /// Tell where pages lay that were evicted since memory was needed
     #[arg(long)]
     notices: bool,
-    /// Hand pages down that are evicted, with their data: implies --notices. The host reads them in this machine's
+    /// Demote pages that are evicted, with their data: implies --notices. The host reads them in this machine's
     /// memory where the disk is a vhost-user device of `futae serve`; else they go by a channel disk, which `futae
     /// serve --evictions-disk` offers beside the export; without either, notices are sent alone
     #[arg(long, conflicts_with_all = ["once", "no_bpf"])]
@@ -87,7 +87,7 @@ pub struct Checked {
     pub once: Option<Duration>,
     /// Whether to tell what was evicted.
     pub notices: bool,
-    /// Whether evicted pages are handed down with their data.
+    /// Whether evicted pages are demoted with their data.
     pub evictions: bool,
     /// The channel disk, if it is named.
     pub channel: Option<PathBuf>,

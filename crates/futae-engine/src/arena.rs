@@ -1,7 +1,7 @@
-//! The memory of a cache: one frame a slot, given back to the kernel when the cache shrinks; and how
-//! the memory beside it is kept small.
+//! The frames of a cache: one per slot, returned to the kernel when the cache shrinks. Also the
+//! setting that keeps the rest of the heap small.
 //!
-//! The only `unsafe` here is advice: to the kernel, by which a frame's pages are given back, and to the
+//! `unsafe` is used here only to advise the kernel to free a frame's pages and to configure the
 //! allocator.
 
 use crate::memory_file::MemoryFile;
@@ -9,54 +9,55 @@ use crate::{PAGE_BYTES, SetupError};
 use futae_policy::Slot;
 use memmap2::{Advice, MmapMut, UncheckedAdvice};
 
-/// Bytes mapped at a time. Mapping costs nothing until a frame is used.
+/// Bytes per mapping. A mapping costs no memory until a frame in it is used.
 const SEGMENT_BYTES: usize = 64 << 20;
 
-/// Bytes of a huge page. A processor remembers where some thousand pages are. Of small pages these are a few
-/// MiB, and nearly every hit in a larger cache would first wait for the place of its page.
+/// Bytes of a huge page. A TLB holds some thousand entries, which with small pages cover only a few
+/// MiB. In a larger cache nearly every hit would then miss the TLB.
 const HUGE_BYTES: usize = 2 << 20;
 
-/// Pieces of memory of this many bytes and more are mapped, each by itself, and given back to the kernel when
-/// they are freed.
+/// Allocations of at least this many bytes get a mapping of their own, which is returned to the
+/// kernel when they are freed.
 #[cfg(target_env = "gnu")]
 const MAPPED_BYTES: i32 = 64 << 10;
 
-/// Has the allocator give long pieces of memory back. By itself it raises what it calls long as soon as one
-/// was freed: then tables that grow, and buffers that are freed on another thread than they were made on,
-/// leave holes in the heap of every thread, together some percent of a cache of 256 MiB.
+/// Makes the allocator return large allocations to the kernel. By default glibc raises its mmap
+/// threshold as soon as one large allocation is freed. Growing tables, and buffers freed on another
+/// thread than the one that allocated them, then leave holes in every thread's heap: some percent
+/// of a cache of 256 MiB.
 pub fn give_long_pieces_back() {
     #[cfg(target_env = "gnu")]
     {
-        // SAFETY: it takes numbers only, and may be called at any time, by any thread.
+        // SAFETY: mallopt takes only integers and may be called at any time by any thread.
         #[expect(unsafe_code, reason = "the named place for advice on memory")]
         let done = unsafe { libc::mallopt(libc::M_MMAP_THRESHOLD, MAPPED_BYTES) };
-        // Without it more memory is taken, and nothing is lost.
+        // If the call fails, the heap uses more memory; nothing else changes.
         let _ = done;
     }
 }
 
-/// What the kernel was told of the pages of a segment.
+/// The advice that the kernel got about the pages of a segment.
 #[derive(Clone, Copy, Default)]
 struct Pages {
-    /// Bytes from the start on that are to be in huge pages.
+    /// Bytes from the start of the segment for which huge pages were requested.
     huge_bytes: usize,
-    /// Frames were given back: their places must not be filled up to huge pages again.
+    /// Some frames were released: their pages must not be refilled with huge pages.
     are_torn: bool,
 }
 
 impl Pages {
-    /// Asks for huge pages where they hold nothing but frames of the first `used_bytes` bytes: a small cache
-    /// takes no more memory than it has frames.
+    /// Requests huge pages where they hold only frames of the first `used_bytes` bytes, so that a
+    /// small cache uses no more memory than its frames.
     fn ask_for_huge(&mut self, segment: &MmapMut, used_bytes: usize) {
         let bytes = used_bytes.min(segment.len()) / HUGE_BYTES * HUGE_BYTES;
         if bytes > self.huge_bytes && !self.are_torn {
-            // A kernel that has none goes on with small ones.
+            // A kernel without huge pages continues with small ones.
             let _ = segment.advise_range(Advice::HugePage, 0, bytes);
             self.huge_bytes = bytes;
         }
     }
 
-    /// A frame is about to be given back.
+    /// Called before a frame is released.
     fn tear(&mut self, segment: &MmapMut) {
         if self.huge_bytes > 0 && !self.are_torn {
             let _ = segment.advise_range(Advice::NoHugePage, 0, self.huge_bytes);
@@ -72,12 +73,13 @@ pub struct Arena {
     segments: Vec<MmapMut>,
     /// The pages of each segment, if they are anonymous memory.
     pages: Vec<Pages>,
-    /// Where the frames are, if they outlive the process.
+    /// The file that holds the frames, if they outlive the process.
     file: Option<Box<MemoryFile>>,
 }
 
 impl Arena {
-    /// An arena of frames of `frame_bytes`, a multiple of a page. Frames come as slots are used.
+    /// Creates an arena of frames of `frame_bytes`, a multiple of the page size. Frames are added
+    /// by [`reserve`](Self::reserve).
     pub fn new(frame_bytes: usize) -> Self {
         assert!(
             frame_bytes > 0 && frame_bytes.is_multiple_of(PAGE_BYTES),
@@ -93,7 +95,7 @@ impl Arena {
         }
     }
 
-    /// An arena of `slots` frames in a file, which hold what they did.
+    /// Creates an arena of `slots` frames in a file. The frames keep the content that the file has.
     pub fn in_file(
         frame_bytes: usize,
         slots: u32,
@@ -110,12 +112,12 @@ impl Arena {
         })
     }
 
-    /// The file that the frames are in, if they are in one.
+    /// The file that holds the frames, if there is one.
     pub fn file(&self) -> Option<&MemoryFile> {
         self.file.as_deref()
     }
 
-    /// The same, to note what a frame holds.
+    /// The same file, to record what a frame holds.
     pub fn file_mut(&mut self) -> Option<&mut MemoryFile> {
         self.file.as_deref_mut()
     }
@@ -158,7 +160,8 @@ impl Arena {
         &self.segments[segment][at..at + self.frame_bytes]
     }
 
-    /// The frame of `slot`, to write to. Nothing is known of what it holds from now on.
+    /// The frame of `slot`, for writing. Its entry in the memory file is opened: the next process
+    /// does not trust its content.
     #[inline]
     pub fn frame_mut(&mut self, slot: Slot) -> &mut [u8] {
         self.unseal(slot);
@@ -166,7 +169,7 @@ impl Arena {
         &mut self.segments[segment][at..at + self.frame_bytes]
     }
 
-    /// Nothing is known of what a frame holds, for the next process.
+    /// Opens the entry of a frame in the memory file: the next process does not trust its content.
     #[inline]
     pub fn unseal(&self, slot: Slot) {
         if let Some(file) = &self.file {
@@ -174,8 +177,8 @@ impl Arena {
         }
     }
 
-    /// Gives the memory of a frame that nobody uses back to the kernel; it reads as zeroes when
-    /// it is used again.
+    /// Returns the memory of an unused frame to the kernel. The frame reads as zeroes when it is
+    /// used again.
     pub fn release(&mut self, slot: Slot) {
         if let Some(file) = &self.file {
             file.unseal(slot);
@@ -183,8 +186,8 @@ impl Arena {
         }
         let (segment, at) = self.place(slot);
         self.pages[segment].tear(&self.segments[segment]);
-        // SAFETY: the range lies within this private anonymous mapping and is whole pages
-        // (`new` checks the frame size); `&mut self` shows that no slice into it is alive.
+        // SAFETY: the range lies within this private anonymous mapping and consists of whole pages
+        // (`new` checks the frame size). `&mut self` proves that no slice into it is alive.
         #[expect(unsafe_code, reason = "the named place for giving frames back")]
         let advised = unsafe {
             self.segments[segment].unchecked_advise_range(
@@ -193,7 +196,7 @@ impl Arena {
                 self.frame_bytes,
             )
         };
-        // Advice that fails leaves the frame as it was: memory is kept longer, nothing is lost.
+        // If the advice fails, the frame keeps its memory; no data is lost.
         drop(advised);
     }
 }
@@ -228,7 +231,7 @@ mod tests {
         );
     }
 
-    /// What the kernel notes of the mapping that has these bytes.
+    /// The kernel's flags of the mapping that contains these bytes.
     fn flags(of: &[u8]) -> String {
         let maps = std::fs::read_to_string("/proc/self/smaps").expect("smaps");
         let (at, mut is_it) = (of.as_ptr() as usize, false);
@@ -251,7 +254,7 @@ mod tests {
 
     #[test]
     fn huge_pages_hold_frames_only_and_are_not_made_of_what_was_given_back() {
-        // A kernel without them refuses the advice.
+        // A kernel without huge pages refuses the advice.
         let has_any = std::path::Path::new("/sys/kernel/mm/transparent_hugepage").exists();
         let frames = (HUGE_BYTES / PAGE_BYTES) as u32;
         let mut arena = Arena::new(PAGE_BYTES);

@@ -1,4 +1,4 @@
-//! Buffers that the kernel can read and write directly: whole pages, aligned to a page.
+//! Buffers for direct I/O: whole pages, aligned to a page.
 
 mod mapped;
 
@@ -7,39 +7,39 @@ use mapped::Mapped;
 use std::cell::RefCell;
 use std::fmt;
 
-/// Bytes in a page, the alignment of every buffer and frame.
+/// Bytes per page, the alignment of every buffer and frame.
 pub const PAGE_BYTES: usize = 4096;
 
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C, align(4096))]
 struct Page([u8; PAGE_BYTES]);
 
-/// Page-aligned bytes in memory of their own.
+/// A page-aligned buffer.
 pub struct IoBuf {
     memory: Memory,
     length: usize,
 }
 
-/// Where the bytes are.
+/// How the buffer is allocated.
 enum Memory {
     /// On the heap.
     Pages(Box<[Page]>),
-    /// In a mapping of their own: the heap would keep what long buffers leave.
+    /// In a mapping of its own: long buffers would fragment the heap.
     Mapped(Mapped),
 }
 
-/// What a new buffer holds in builds with debug assertions.
+/// The byte that fills new buffers in builds with debug assertions.
 pub const POISON: u8 = 0xDB;
 
-/// Single pages that a thread keeps at most.
+/// The largest number of single pages that a thread keeps for reuse.
 const SPARE_PAGES_MAX: usize = 128;
-/// Longer buffers that a thread keeps at most, and the longest of them in pages; still longer ones are
-/// mapped. New ones would be zeroed before they are filled. All that threads keep counts as the memory of a
-/// cache, a tenth of which is not much.
+/// The largest number of longer buffers that a thread keeps for reuse, and their largest size in
+/// pages; longer ones are mapped. A reused buffer is not zeroed before it is filled. All kept
+/// buffers count as memory of the cache, a tenth of which is not much.
 const SPARE_LONG_MAX: usize = 8;
 const SPARE_LONG_PAGES_MAX: usize = 15;
 
-/// Buffers that were dropped on a thread, kept for the next one who needs such a buffer there.
+/// Buffers dropped on this thread, kept for reuse.
 struct Spares {
     pages: Vec<Box<[Page]>>,
     long: Vec<Box<[Page]>>,
@@ -72,7 +72,7 @@ impl Spares {
         if spares.len() < most {
             spares.push(pages);
         } else if pages.len() > 1 {
-            // Else lengths that nobody asks for any more would stay for ever.
+            // Otherwise buffers of lengths that are no longer used would stay for ever.
             spares[0] = pages;
         }
     }
@@ -98,8 +98,9 @@ impl IoBuf {
         Self::on_heap(length).poisoned()
     }
 
-    /// In builds with debug assertions, a content that no test expects: code that hands out bytes of
-    /// a new buffer that were never written to it then fails a test. Otherwise as it is.
+    /// In builds with debug assertions, fills the buffer with a byte that no test expects. A test
+    /// then fails if code returns bytes of a new buffer that were never written. In other builds,
+    /// does nothing.
     fn poisoned(mut self) -> Self {
         if cfg!(debug_assertions) {
             self.as_mut_slice().fill(POISON);
@@ -134,7 +135,8 @@ impl IoBuf {
         buffer
     }
 
-    /// Shows this many bytes from the first on, no more than it has memory for: whatever was in them.
+    /// Sets the visible length, limited to the allocated memory. The bytes keep their previous
+    /// content.
     pub fn show(&mut self, length: usize) {
         let memory = match &self.memory {
             Memory::Pages(pages) => pages.len() * PAGE_BYTES,
@@ -149,7 +151,7 @@ impl IoBuf {
         self.length
     }
 
-    /// Whether there are none.
+    /// Whether the length is 0.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.length == 0
@@ -164,7 +166,7 @@ impl IoBuf {
         }
     }
 
-    /// The bytes, to write to.
+    /// The bytes, for writing.
     pub fn as_mut_slice(&mut self) -> &mut [u8] {
         match &mut self.memory {
             Memory::Pages(pages) => &mut bytemuck::cast_slice_mut(pages)[..self.length],
@@ -182,7 +184,7 @@ impl Drop for IoBuf {
             return;
         }
         let pages = std::mem::take(pages);
-        // A thread that is ending has no spares any more; the buffer is simply freed then.
+        // A thread that is exiting has no spare buffers any more; the buffer is then freed.
         let _ = SPARES.try_with(|spares| spares.borrow_mut().keep(pages));
     }
 }
@@ -268,7 +270,7 @@ mod tests {
                     .iter()
                     .all(|spare| spare.len() <= SPARE_LONG_PAGES_MAX)
             );
-            // The last length that is kept has not been shut out by those before it.
+            // The earlier lengths have not crowded out the last one.
             assert!(spares.long.iter().any(|spare| spare.len() == 15));
         });
     }

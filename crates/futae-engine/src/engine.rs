@@ -1,6 +1,7 @@
-//! The cache. [`Engine`] is its public face. Under its lock `State` puts together what plain parts decide,
-//! each of which knows nothing of the others: what is dirty, what is loaded, what is under way, which
-//! demotions are good. What is left to be done comes out as effects, done without the lock.
+//! The cache. [`Engine`] is its public interface. Under the engine's lock, `State` composes
+//! independent decision-makers, each unaware of the others: dirty blocks, background loads, work
+//! under way, trust in demotions. Their decisions become effects, which are carried out after the
+//! lock is released.
 
 mod account;
 mod asking;
@@ -75,5 +76,5 @@ pub use questions::ExtentsDone;
 pub use recording::{Recorded, RecordedPart};
 pub use sampling::SampledPart;
 pub use status::{ClassStatus, EngineStatus, VolumeStatus, WeightStatus};
-pub use verify::{HandedDownStatus, Macs, OnRefusal, Verification};
+pub use verify::{DemotionStatus, Macs, OnRefusal, Verification};
 pub use world::World;

@@ -1,10 +1,10 @@
-//! What can go wrong with one request, and with setting a cache up.
+//! Errors of requests, and of setting up a cache.
 
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// What kind of failure a request met; each front end maps it to what its caller expects.
+/// The kind of a request's failure. Each front end maps it to an error that its caller expects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum IoErrorKind {
     /// The range is not within the volume.
@@ -13,16 +13,16 @@ pub enum IoErrorKind {
     ReadOnly,
     /// The store has no room left.
     NoSpace,
-    /// The store cannot do this.
+    /// The store does not support the operation.
     Unsupported,
-    /// The store, or the way to it, failed.
+    /// The store, or the connection to it, failed.
     Store,
     /// The cache is being shut down.
     Shutdown,
 }
 
 impl IoErrorKind {
-    /// The errno that a program expects, also the number that NBD sends.
+    /// The corresponding errno, which is also the number that NBD sends.
     #[must_use]
     pub fn errno(self) -> i32 {
         match self {
@@ -36,8 +36,8 @@ impl IoErrorKind {
     }
 }
 
-/// A failed request: what kind, and a sentence that names the store and the range. One failed
-/// store operation may be told to several waiting requests, so it can be cloned.
+/// A failed request: its kind, and a sentence that names the store and the range. It can be cloned,
+/// since several requests may wait for one failed store operation.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct IoError {
@@ -45,7 +45,7 @@ pub struct IoError {
     pub kind: IoErrorKind,
     /// For people to read.
     pub message: Arc<str>,
-    /// What the operating system called it, if it was asked.
+    /// The operating system's error number, if there is one.
     pub os_error: Option<i32>,
 }
 
@@ -60,7 +60,7 @@ impl IoError {
         }
     }
 
-    /// What the operating system said while `what` was done.
+    /// The operating system's error while `what` was done.
     #[must_use]
     pub fn os(what: &str, error: &io::Error) -> Self {
         let kind = match error.raw_os_error() {
@@ -84,38 +84,38 @@ pub enum SetupError {
     Open {
         /// Which file or device.
         path: PathBuf,
-        /// What is wrong and what to do.
+        /// What is wrong, and what the user can do.
         problem: String,
     },
     /// The policy string names no policy or a wrong parameter.
     #[error(transparent)]
     Policy(#[from] futae_policy::SpecError),
-    /// The policy needs to know what will be asked for next.
+    /// The policy needs to know future requests.
     #[error("policy {0:?} needs to know the future and runs in the simulator only; choose another")]
     NeedsFuture(String),
-    /// A size cannot be used.
+    /// A size is invalid.
     #[error("{0}")]
     Size(String),
-    /// Memory for the cache cannot be had.
+    /// Memory for the cache cannot be allocated.
     #[error("no memory for a cache of {bytes} bytes; choose a smaller --cache")]
     Memory {
-        /// Bytes asked for.
+        /// Requested bytes.
         bytes: u64,
-        /// What the operating system said.
+        /// The operating system's error.
         source: io::Error,
     },
     /// The decision log cannot be written.
     #[error("decision log {}: cannot be written", path.display())]
     Log {
-        /// Where it was to go.
+        /// Its path.
         path: PathBuf,
-        /// What the operating system said.
+        /// The operating system's error.
         source: io::Error,
     },
     /// A thread cannot be started.
     #[error("cannot start a thread: {0}")]
     Thread(io::Error),
-    /// The operating system gives no random bytes for a key.
+    /// The operating system provides no random bytes for a key.
     #[error("cannot draw a key: {0}")]
     Key(io::Error),
     /// Too many volumes for one cache.

@@ -1,4 +1,4 @@
-//! A file or block device as a store, read past the kernel's page cache.
+//! A file or block device as a store, which bypasses the kernel's page cache.
 
 mod cut;
 mod disk;
@@ -34,40 +34,41 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// A write that ends in the middle of a page is done in two if this many bytes of it need not go through the page
-/// cache. Of shorter ones two writes to the disk would take longer than they save.
+/// A write that ends in the middle of a page is split if its whole pages have at least this many
+/// bytes, so that these bypass the page cache. For a shorter write, two disk writes would take
+/// longer than they save.
 const HALVES_BYTES: usize = 64 << 10;
-/// Zeroes that are written at a time where the store cannot zero by itself.
+/// Zeroes per write if the store has no operation for zeroing.
 const ZERO_CHUNK_BYTES: u64 = 1 << 20;
 
 /// A disk image or block device.
 ///
 /// It is opened with `O_DIRECT`, so that the kernel does not cache the same data again, and read
-/// with io_uring. Where the file system refuses the one or the kernel the other, plain reads or a
-/// few threads do the work, and [`Store::describe`] says so. Ranges that are not whole pages go
-/// through the page cache and are dropped from it again: at once if they were read, and soon after
-/// they have reached the disk if they were written.
+/// with io_uring. If the file system refuses `O_DIRECT` or the kernel refuses io_uring, buffered
+/// I/O or a few threads take their place, and [`Store::describe`] says so. Unaligned ranges are
+/// buffered; their pages are dropped from the page cache afterwards: at once after a read, and soon
+/// after a write has reached the disk.
 pub struct FileStore {
     inner: Arc<Inner>,
 }
 
 struct Inner {
     path: PathBuf,
-    /// As long as it was when somebody looked last.
+    /// The size when it was last checked.
     size_bytes: AtomicU64,
-    /// Where it ends now.
+    /// The current end of the file.
     end: End,
     read_only: bool,
     direct: Option<Arc<File>>,
     buffered: Arc<File>,
-    /// By which pages of the file are dropped from the page cache.
+    /// The descriptor through which pages are dropped from the page cache.
     dropped: OnceLock<Arc<File>>,
     disk: Arc<Disk>,
     buffered_fallbacks: AtomicU64,
 }
 
 impl FileStore {
-    /// Opens a regular file or block device and locks it against other users of this program
+    /// Opens a regular file or block device and locks it against other futae processes
     /// (exclusively, or shared for reading).
     pub fn open(path: &Path, read_only: bool) -> Result<Self, SetupError> {
         Self::open_with(path, read_only, &FileIo::new())
@@ -94,8 +95,9 @@ impl FileStore {
             ));
         }
         let direct = open(OFlags::DIRECT).ok();
-        // A write that the kernel has not ended holds its descriptor, also when this process has been killed: so
-        // nobody else gets the image while one may still land.
+        // A write that the kernel has not completed keeps its descriptor open, even after this
+        // process was killed. The lock on that descriptor therefore protects the image until the
+        // write has landed.
         let locked = direct.as_ref().unwrap_or(&buffered);
         lock::lock(locked, read_only).map_err(|_| {
             let by = holder::holder(&buffered).map_or(String::new(), |by| format!(": {by}"));
@@ -126,13 +128,13 @@ impl FileStore {
 }
 
 impl FileStore {
-    /// A store on files that were opened already, one of many with the same `io`: `direct` with
-    /// `O_DIRECT` if that could be had, `buffered` without. `path` is for messages. Nothing is
-    /// locked, and the size is that of the file now.
+    /// A store on opened files, one of many that share `io`: `direct` with `O_DIRECT` if that is
+    /// available, `buffered` without. `path` is for messages. Nothing is locked, and the size is
+    /// that of the file now.
     ///
     /// # Errors
     ///
-    /// What `fstat` says.
+    /// The error of `fstat`.
     pub fn of_file(
         io: &FileIo,
         path: PathBuf,
@@ -156,14 +158,14 @@ impl FileStore {
         })
     }
 
-    /// The file, through the page cache.
+    /// The buffered file.
     #[must_use]
     pub fn file(&self) -> &File {
         &self.inner.buffered
     }
 
-    /// Brings the data and all attributes onto stable storage; a flush leaves out what is not
-    /// needed to find the data.
+    /// Writes the data and all attributes to stable storage. A flush leaves out attributes that are
+    /// not needed to find the data.
     pub fn sync(&self, done: StoreDone) {
         self.inner.flush(Work::Sync, done);
     }
@@ -183,7 +185,7 @@ impl Inner {
         self.size_bytes.load(Ordering::Relaxed)
     }
 
-    /// Takes over a greater length.
+    /// Adopts a greater length.
     fn look_again(&self) -> Result<u64, IoError> {
         let (path, before) = (self.path.display(), self.size_bytes());
         let failed =
@@ -200,7 +202,7 @@ impl Inner {
         Ok(after)
     }
 
-    /// The descriptor for a range: direct if it is whole pages.
+    /// The descriptor for a range: the direct one if the range consists of whole pages.
     fn file_for(&self, offset: u64, length: u64) -> &Arc<File> {
         let page = PAGE_BYTES as u64;
         match &self.direct {
@@ -217,8 +219,8 @@ impl Inner {
         )
     }
 
-    /// The whole pages of a write that ends in the middle of one, and what is left: so no more than that goes
-    /// through the page cache.
+    /// Splits a write that ends in the middle of a page: the whole pages stay, the rest is
+    /// returned, so that only the rest goes through the page cache.
     fn halves(&self, work: Work, offset: u64, buffer: &mut IoBuf) -> Option<IoBuf> {
         let page = PAGE_BYTES as u64;
         let whole = buffer.len() / PAGE_BYTES * PAGE_BYTES;
@@ -237,7 +239,7 @@ impl Inner {
             let (inner, whole) = (Arc::clone(self), buffer.len());
             let next: StoreDone = Box::new(move |result| match result {
                 Ok(mut buffer) => {
-                    // The caller gets all of what was written back.
+                    // The caller gets back the whole buffer.
                     buffer.show(whole + rest.len());
                     let all: StoreDone = Box::new(move |result| done(result.map(|_| buffer)));
                     inner.transfer(work, offset + whole as u64, rest, all);
@@ -281,7 +283,7 @@ impl Inner {
         });
     }
 
-    /// Has a range dropped from the page cache: at once, or when it has reached the disk.
+    /// Drops a range from the page cache: at once, or when it has reached the disk.
     fn drop_page_cache(&self, range: Range<u64>, is_written: bool) {
         if !is_written {
             return drop_page_cache::drop_pages(&self.buffered, &range);
@@ -291,7 +293,7 @@ impl Inner {
         self.disk.page_cache.note(file, range);
     }
 
-    /// Makes a range a hole or zeroes in place; `next` gets what the file system said.
+    /// Deallocates or zeroes a range in place; `next` gets the file system's result.
     fn allocate(
         self: &Arc<Self>,
         mode: FallocateFlags,
@@ -307,7 +309,7 @@ impl Inner {
             length,
             buffer: IoBuf::new(0),
             done: Box::new(move |result| {
-                // Parts of pages at its ends are zeroed in the page cache.
+                // The file system zeroes partial pages at the ends in the page cache.
                 inner.drop_page_cache(offset..offset + length, true);
                 next(result.map(drop));
             }),
@@ -357,12 +359,12 @@ impl Inner {
         });
     }
 
-    /// Writes zeroes, chunk after chunk.
+    /// Writes zeroes, chunk by chunk.
     fn fill_zeroes(self: &Arc<Self>, offset: u64, end: u64, fua: bool, done: StoreDone) {
         if offset == end {
             return done(Ok(IoBuf::new(0)));
         }
-        // Up to a chunk boundary, so that all but the ends are whole pages.
+        // Up to a chunk boundary, so that all chunks but the first and the last are whole pages.
         let chunk_end = ((offset / ZERO_CHUNK_BYTES + 1) * ZERO_CHUNK_BYTES).min(end);
         let buffer = IoBuf::zeroed((chunk_end - offset) as usize);
         let inner = Arc::clone(self);
@@ -374,7 +376,7 @@ impl Inner {
     }
 }
 
-/// Whether the file system says that it has no such operation.
+/// Whether the file system does not support the operation.
 fn cannot(error: &std::io::Error) -> bool {
     matches!(
         error.raw_os_error().map(Errno::from_raw_os_error),
@@ -451,7 +453,7 @@ impl Store for FileStore {
 
     fn extents(&self, offset: u64, length: u64) -> Result<Vec<Extent>, IoError> {
         let end = offset + length;
-        // Behind a cut everything would be a hole.
+        // Otherwise everything behind a truncated end would appear as a hole.
         self.inner.look_and_check("extents", offset, length)?;
         let (mut at, mut extents) = (offset, Vec::new());
         while at < end {
@@ -476,12 +478,12 @@ impl Store for FileStore {
 }
 
 impl FileStore {
-    /// Where the next data or hole begins, `end` if there is none before it.
+    /// The start of the next data or hole; `end` if there is none before it.
     fn seek(&self, to: SeekFrom, end: u64) -> Result<u64, IoError> {
         match rustix::fs::seek(&*self.inner.buffered, to) {
             Ok(at) => Ok(at.min(end)),
             Err(Errno::NXIO) => Ok(end),
-            // A store that cannot tell: all of it is data.
+            // The store does not report holes: everything is data.
             Err(Errno::INVAL) => Ok(if let SeekFrom::Data(at) = to { at } else { end }),
             Err(errno) => {
                 let message = format!("{}: {errno}", self.inner.path.display());
@@ -504,7 +506,7 @@ mod tests {
         image.as_file().set_len(1 << 20).expect("its size");
         let store = FileStore::open(image.path(), false).expect("a store");
         let Some(under_way) = store.inner.direct.clone() else {
-            return; // No O_DIRECT here.
+            return; // The file system has no O_DIRECT.
         };
         drop(store);
         let refused = FileStore::open(image.path(), false).err();

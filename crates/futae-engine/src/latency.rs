@@ -1,7 +1,8 @@
-//! How long requests took, counted in steps of time.
+//! Latencies of requests, as histograms.
 //!
-//! A front end notes when it took a request and when it answered; a store's operations are noted where they end. Requests that
-//! were answered together are noted together ([`LatencyNotes`]), so a hit costs a comparison and no clock of its own.
+//! A front end measures from the receipt of a request to its answer; a store's operations are
+//! measured where they end. Requests answered together are recorded together ([`LatencyNotes`]), so
+//! a hit costs a comparison and no clock reading of its own.
 
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -9,27 +10,28 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-/// The upper ends of the steps, in microseconds; what took longer than the last is in a step of its own.
+/// The upper bounds of the steps, in microseconds. Longer latencies are counted in a step of their
+/// own.
 pub const LATENCY_STEPS_MICROS: [u64; STEPS] = [
     1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000,
     200_000, 500_000, 1_000_000, 2_000_000, 5_000_000, 10_000_000,
 ];
 const STEPS: usize = 22;
 
-/// What a request asked for, as latencies are told apart.
+/// The kind of a request, for its latency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asked {
     /// Data.
     Read,
-    /// That data be kept.
+    /// A write.
     Write,
-    /// That what was answered be made stable.
+    /// A flush.
     Flush,
-    /// That a range be forgotten.
+    /// A trim.
     Trim,
-    /// That a range read as zeroes.
+    /// A zeroing.
     Zero,
-    /// Where holes are, what the disk is, what will soon be read: all else that is answered.
+    /// All other answered requests: extents, information about the disk, prefetches.
     Other,
 }
 
@@ -57,7 +59,7 @@ impl Asked {
     }
 }
 
-/// The step that a time lies in.
+/// The step that contains a latency.
 fn step(took: Duration) -> usize {
     let nanos = took.as_nanos();
     LATENCY_STEPS_MICROS.partition_point(|&end| u128::from(end) * 1000 < nanos)
@@ -69,12 +71,13 @@ struct Counts {
     nanos: AtomicU64,
 }
 
-/// How long the requests for one volume took, by what they asked for. Any thread notes, and none waits.
+/// Histograms of the latencies of one volume's requests, by kind. Any thread records without
+/// waiting.
 #[derive(Debug, Default)]
 pub struct Latencies([Counts; Asked::ALL.len()]);
 
 impl Latencies {
-    /// A request took so long.
+    /// Records a latency.
     pub fn note(&self, asked: Asked, took: Duration) {
         self.add(asked, step(took), 1, nanos(took));
     }
@@ -85,7 +88,7 @@ impl Latencies {
         counts.nanos.fetch_add(nanos, Relaxed);
     }
 
-    /// What was noted, without the operations of which there was none.
+    /// The histograms, without kinds that have no requests.
     #[must_use]
     pub fn report(&self) -> Vec<LatencyStatus> {
         let one = |asked: Asked| {
@@ -105,26 +108,27 @@ fn nanos(took: Duration) -> u64 {
     u64::try_from(took.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// How long requests of one kind took.
+/// The histogram of one kind of request.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LatencyStatus {
-    /// What they asked for: `read`, `write`, `flush`, `trim`, `zero` or `other`.
+    /// The kind: `read`, `write`, `flush`, `trim`, `zero` or `other`.
     pub operation: String,
-    /// The time of all of them, in seconds.
+    /// The sum of all latencies, in seconds.
     pub seconds: f64,
-    /// How many took at most each of [`LATENCY_STEPS_MICROS`] and more than the one before it; last those beyond all.
+    /// The number of requests in each step of [`LATENCY_STEPS_MICROS`], then those beyond the last
+    /// one.
     pub counts: Vec<u64>,
 }
 
 impl LatencyStatus {
-    /// How many there were.
+    /// The number of requests.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// The time in seconds that this share (from 0 to 1) of the requests took at most: the end of the step that it lies in. None
-    /// without requests, and none beyond the last step.
+    /// A quantile in seconds: the upper bound of the step that contains this share (0 to 1) of the
+    /// requests. `None` if there are no requests or the quantile lies beyond the last step.
     #[must_use]
     pub fn at_most_seconds(&self, share: f64) -> Option<f64> {
         let wanted = (self.count() as f64 * share).ceil().max(1.0);
@@ -137,7 +141,7 @@ impl LatencyStatus {
         end.map(|&micros| micros as f64 / 1e6)
     }
 
-    /// What was counted since an earlier report of the same operation.
+    /// The difference from an earlier report of the same kind.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let counts = self.counts.iter().enumerate().map(|(at, count)| {
@@ -152,7 +156,7 @@ impl LatencyStatus {
     }
 }
 
-/// Notes of one thread: those that are alike are handed on together.
+/// Latencies recorded by one thread: equal ones are passed on together.
 #[derive(Debug)]
 pub struct LatencyNotes {
     to: Arc<Latencies>,
@@ -163,7 +167,7 @@ pub struct LatencyNotes {
 }
 
 impl LatencyNotes {
-    /// Notes that go to these counts.
+    /// A recorder for these histograms.
     #[must_use]
     pub fn new(to: Arc<Latencies>) -> Self {
         Self {
@@ -175,7 +179,7 @@ impl LatencyNotes {
         }
     }
 
-    /// So many requests took so long, each.
+    /// Records `count` requests of the same latency.
     pub fn note(&mut self, asked: Asked, took: Duration, count: u64) {
         let step = step(took);
         if (asked, step) != (self.asked, self.step) {
@@ -186,7 +190,7 @@ impl LatencyNotes {
         self.nanos = self.nanos.saturating_add(nanos(took).saturating_mul(count));
     }
 
-    /// Makes what was noted visible.
+    /// Makes the recorded latencies visible.
     pub fn hand_on(&mut self) {
         if self.count > 0 {
             self.to.add(self.asked, self.step, self.count, self.nanos);

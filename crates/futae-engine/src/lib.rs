@@ -1,9 +1,9 @@
 //! The live block cache.
 //!
-//! An [`Engine`] is one cache over any number of volumes: a [`futae_policy::Level`] decides what
-//! is resident, an arena holds one frame a slot, and each volume has a [`Store`] from which
-//! misses are read and to which writes go through. The upper cache in a guest and the lower cache
-//! on a host are both this engine; who asks (NBD, FUSE, a test) it does not know.
+//! An [`Engine`] is one cache over any number of volumes: a [`futae_policy::Level`] decides which
+//! blocks are resident, an arena holds one frame per slot, and each volume has a [`Store`], which
+//! serves misses and receives writes. The upper cache in a guest and the lower cache on a host both
+//! use this engine. It does not know its front end (NBD, FUSE, a test).
 
 mod arena;
 mod buffer;
@@ -20,7 +20,7 @@ mod warm_state;
 
 pub use buffer::{IoBuf, PAGE_BYTES, POISON};
 pub use engine::{
-    Batch, ClassStatus, Engine, EngineOptions, EngineStatus, ExtentsDone, HandedDownStatus, Keeper,
+    Batch, ClassStatus, DemotionStatus, Engine, EngineOptions, EngineStatus, ExtentsDone, Keeper,
     KeeperStatus, MemoryStatus, MemoryTrust, News, OnEviction, OnRefusal, ReadRange, Recorded,
     RecordedPart, SampledPart, Verification, VolumeStatus, WeightStatus, World, WriteBackOptions,
 };
@@ -30,6 +30,6 @@ pub use latency::{Asked, LATENCY_STEPS_MICROS, Latencies, LatencyNotes, LatencyS
 pub use mailbox::Mailbox;
 pub use mark::{MarkFile, UncleanMark};
 pub use memory_file::MemoryFile;
-pub use request::{Change, ClientId, Done, HandedDown, Operation, Request};
+pub use request::{Change, ClientId, Demotion, Done, Operation, Request};
 pub use store::{Extent, Store, StoreDone, StoreOperation, StoreResult, StoreStamp};
 pub use warm_state::{Identity, WarmState, WarmStateError};

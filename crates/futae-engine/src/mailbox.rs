@@ -1,14 +1,14 @@
-//! Where results wait for the thread that submitted requests, and how it is woken.
+//! A mailbox in which results wait for the thread that submitted requests, and its wake-up.
 
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Results on their way from any thread to the one that submitted the requests.
+/// Delivers results from any thread to the one that submitted the requests.
 ///
-/// Most are left by that thread itself while it submits, so leaving one costs an
-/// uncontended lock; the bell, a system call, is rung only for a sleeper.
+/// Most results come from that thread itself while it submits, so delivery costs an uncontended
+/// lock. The bell, a system call, is rung only for a sleeping thread.
 pub struct Mailbox<T> {
     inner: Mutex<Inner<T>>,
     bell: OwnedFd,
@@ -20,11 +20,11 @@ struct Inner<T> {
 }
 
 impl<T> Mailbox<T> {
-    /// An empty one.
+    /// An empty mailbox.
     ///
     /// # Errors
     ///
-    /// Where no descriptor is left for the bell.
+    /// No descriptor is available for the bell.
     pub fn new() -> io::Result<Self> {
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         Ok(Self {
@@ -40,7 +40,7 @@ impl<T> Mailbox<T> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Leaves a result; called by the cache, on any thread.
+    /// Delivers a result; the cache calls this on any thread.
     pub fn put(&self, completion: T) {
         let mut inner = self.lock();
         inner.ready.push(completion);
@@ -51,19 +51,20 @@ impl<T> Mailbox<T> {
         }
     }
 
-    /// Wakes the sleeper though there is no result.
+    /// Wakes the sleeping thread without a result.
     pub fn ring(&self) {
-        // Only a full counter can refuse, and a full counter wakes the sleeper as well.
+        // The write fails only if the counter is full, and a full counter wakes the thread as well.
         let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
     }
 
-    /// Exchanges the empty `into` for what is ready.
+    /// Exchanges the empty `into` for the delivered results.
     pub fn take(&self, into: &mut Vec<T>) {
         debug_assert!(into.is_empty());
         std::mem::swap(&mut self.lock().ready, into);
     }
 
-    /// Announces a sleep. `false` if something is ready: do not sleep.
+    /// Announces a sleep. Returns `false` if a result has been delivered: the thread must not
+    /// sleep.
     #[must_use]
     pub fn may_sleep(&self) -> bool {
         let mut inner = self.lock();
@@ -71,7 +72,7 @@ impl<T> Mailbox<T> {
         inner.asleep
     }
 
-    /// Ends a sleep; `rung` says that the bell was seen.
+    /// Ends a sleep; `rung` says that the bell was readable.
     pub fn awake(&self, rung: bool) {
         self.lock().asleep = false;
         if rung {
@@ -79,7 +80,7 @@ impl<T> Mailbox<T> {
         }
     }
 
-    /// What becomes readable when a sleeper should wake.
+    /// The descriptor that becomes readable when the sleeping thread is to wake.
     #[must_use]
     pub fn bell(&self) -> BorrowedFd<'_> {
         self.bell.as_fd()

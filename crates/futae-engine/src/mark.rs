@@ -1,4 +1,5 @@
-//! Marks that say, after the end of a cache, that it had data which was not on stable storage.
+//! Unclean marks: they say, after a cache has ended, that it held data that was not on stable
+//! storage.
 
 use rustix::fs::{Mode, OFlags};
 use std::fs::File;
@@ -6,16 +7,17 @@ use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// A mark that outlives the process and the power. Calls may block; the cache never makes two at a time.
+/// A mark that survives the process and a power failure. Calls may block; the cache never makes two
+/// at a time.
 pub trait UncleanMark: Send + Sync {
-    /// Makes the mark. When this returns it is on stable storage.
+    /// Sets the mark. It is on stable storage when this returns.
     ///
     /// # Errors
     ///
-    /// What the operating system says; then nothing is known of the mark.
+    /// The operating system's error; the state of the mark is then unknown.
     fn set(&self) -> io::Result<()>;
 
-    /// Removes the mark, likewise. A mark that is not there is no error.
+    /// Removes the mark, with the same durability. Removing an absent mark succeeds.
     ///
     /// # Errors
     ///
@@ -23,7 +25,7 @@ pub trait UncleanMark: Send + Sync {
     fn clear(&self) -> io::Result<()>;
 }
 
-/// A file that is there while the mark is set.
+/// A mark file, which exists while the mark is set.
 #[derive(Clone, Debug)]
 pub struct MarkFile {
     path: PathBuf,
@@ -37,17 +39,18 @@ impl MarkFile {
         Self { path, note }
     }
 
-    /// Where it is.
+    /// Its path.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether it is set: since when then, if the file system tells. An unreadable mark counts as set.
+    /// Whether the mark is set, and the time at which it was set if the file system reports it. An
+    /// unreadable mark counts as set.
     ///
     /// # Errors
     ///
-    /// Nobody can say whether it is set.
+    /// The state of the mark cannot be determined.
     pub fn found(&self) -> io::Result<Option<Option<SystemTime>>> {
         match std::fs::symlink_metadata(&self.path) {
             Err(error) if is_missing(&error) => Ok(None),
@@ -56,18 +59,33 @@ impl MarkFile {
         }
     }
 
-    /// Makes sure that the mark could be set, without setting it.
+    /// Checks that the mark can be set, without setting it. The probe file is not synced to the disk, so
+    /// that clients of a restarted server do not wait for the disk.
     ///
     /// # Errors
     ///
-    /// Why it could not.
+    /// The reason why it cannot.
     pub fn probe(&self) -> io::Result<()> {
         let mut name = self.path.clone().into_os_string();
         name.push(".probe");
         let probe = PathBuf::from(name);
-        create(&probe, "")?;
-        std::fs::remove_file(&probe)?;
-        self.sync_directory()
+        // Before anything is changed in it, so that it has nothing to write.
+        self.sync_directory()?;
+        drop(create(&probe, "")?);
+        std::fs::remove_file(&probe)
+    }
+
+    /// Removes a mark whose loss somebody has accepted, without waiting for the disk: after a power failure it may be there
+    /// again, and is accepted again.
+    ///
+    /// # Errors
+    ///
+    /// What the operating system says. A mark that is not there is no error.
+    pub fn forget(&self) -> io::Result<()> {
+        match std::fs::remove_file(&self.path) {
+            Err(error) if !is_missing(&error) => Err(error),
+            _ => Ok(()),
+        }
     }
 
     fn sync_directory(&self) -> io::Result<()> {
@@ -81,15 +99,13 @@ impl MarkFile {
 
 impl UncleanMark for MarkFile {
     fn set(&self) -> io::Result<()> {
-        create(&self.path, &self.note)?;
+        create(&self.path, &self.note)?.sync_all()?;
         self.sync_directory()
     }
 
     fn clear(&self) -> io::Result<()> {
-        match std::fs::remove_file(&self.path) {
-            Err(error) if !is_missing(&error) => Err(error),
-            _ => self.sync_directory(),
-        }
+        self.forget()?;
+        self.sync_directory()
     }
 }
 
@@ -97,14 +113,14 @@ fn is_missing(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
 }
 
-/// Writes a small file through to the disk. A symbolic link in its place is refused: it may lead anywhere.
-fn create(path: &Path, text: &str) -> io::Result<()> {
+/// Writes a small file. A symbolic link at the path is refused, since its target could be any file.
+fn create(path: &Path, text: &str) -> io::Result<File> {
     let flags =
         OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mode = Mode::RUSR | Mode::WUSR;
     let mut file = File::from(rustix::fs::open(path, flags, mode)?);
     file.write_all(text.as_bytes())?;
-    file.sync_all()
+    Ok(file)
 }
 
 #[cfg(test)]
@@ -124,6 +140,10 @@ mod tests {
         assert_eq!(note, "since");
         mark.clear().expect("cleared");
         mark.clear().expect("again");
+        assert_eq!(mark.found().expect("known"), None);
+        mark.set().expect("set");
+        mark.forget().expect("removed");
+        mark.forget().expect("again");
         assert_eq!(mark.found().expect("known"), None);
         let left = std::fs::read_dir(directory.path()).expect("a directory");
         assert_eq!(left.count(), 0);

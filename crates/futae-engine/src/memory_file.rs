@@ -1,13 +1,13 @@
-//! Memory that outlives the process: a file on tmpfs or hugetlbfs that holds the frames of a cache, and beside each of
-//! them an entry that says which block is in it, by a keyed hash of its content.
+//! Memory that outlives the process: a file on tmpfs or hugetlbfs that holds the frames of a cache.
+//! Beside each frame is an entry that names its block and holds a keyed hash of its content.
 //!
-//! An entry is *open* (no block) or *sealed*. What holds at every moment, also between any two stores to this memory,
-//! which is all that a kill can come between:
+//! An entry is *open* (no block) or *sealed*. These invariants hold at every moment, also between
+//! any two stores to this memory, where a kill may occur:
 //!
-//! - a frame is written to only while its entry is open: [`MemoryFile::unseal`] comes before every write, in
-//!   [`crate::arena::Arena::frame_mut`];
-//! - an entry is sealed word by word, the block last; an entry that is half written is open, and one that names
-//!   another content than that of its frame is refused, since the hash is wrong.
+//! - A frame is written only while its entry is open: [`MemoryFile::unseal`] precedes every write,
+//!   in [`crate::arena::Arena::frame_mut`].
+//! - An entry is sealed word by word, the block last. A half-written entry is open, and an entry
+//!   that does not match the content of its frame is refused because of its hash.
 
 mod layout;
 mod map;
@@ -35,23 +35,23 @@ pub use watch::at_every_store;
 /// Words of the keys.
 pub const KEY_WORDS: usize = 8;
 const ROW_SHIFT: u32 = 48;
-/// Entries that were sealed after the order was last saved stand behind all of it.
+/// Entries sealed after the order was last saved rank behind all saved ones.
 const ORDER_SAVED_MAX: u64 = 1 << 40;
 
-/// What a sealed entry says.
+/// The content of a sealed entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// The volume.
     pub row: Row,
-    /// The block of it.
+    /// The index of the block in its volume.
     pub index: u64,
-    /// The hash of its content at its place.
+    /// The hash of the block's content at its place.
     pub mac: [u64; 2],
-    /// Higher: to be kept for longer.
+    /// The rank: a higher one is kept longer.
     pub order: u64,
 }
 
-/// A file that holds a cache's memory.
+/// A file that holds a cache's frames.
 pub struct MemoryFile {
     file: File,
     path: PathBuf,
@@ -59,19 +59,20 @@ pub struct MemoryFile {
     head: Words,
     index: Vec<Words>,
     slots: u32,
-    /// Why it is empty, if it is.
+    /// The reason why the file was empty, if it was.
     empty: Option<String>,
     next_order: u64,
 }
 
 impl MemoryFile {
-    /// Opens the file at `path`, or makes it, for a cache of `slots` blocks of `block_bytes`, and takes its memory. What it
-    /// holds is kept if a cache of the same kind has left it there since the machine was started; else it
-    /// is empty, and [`empty`](Self::empty) says why.
+    /// Opens or creates the file at `path` for a cache of `slots` blocks of `block_bytes`, and
+    /// allocates its memory. The content is kept if a cache with the same parameters has written it
+    /// since the machine was booted. Otherwise it is discarded, and [`empty`](Self::empty) gives
+    /// the reason.
     ///
     /// # Errors
     ///
-    /// It is on a disk, or belongs to somebody else, or is in use, or there is not enough memory.
+    /// The file is on a disk, belongs to another user, or is in use, or there is not enough memory.
     pub fn open(path: &Path, block_bytes: u64, slots: u32) -> Result<Self, SetupError> {
         let refused = |problem: String| SetupError::Open {
             path: path.to_owned(),
@@ -81,7 +82,7 @@ impl MemoryFile {
         Self::of_file(file, path, block_bytes, slots)
     }
 
-    /// The same of memory without a name (memfd), for others to keep the descriptor of.
+    /// Creates unnamed memory (memfd), whose descriptor another process can keep.
     ///
     /// # Errors
     ///
@@ -90,7 +91,7 @@ impl MemoryFile {
         place::unnamed().map_err(SetupError::Size)
     }
 
-    /// As [`open`](Self::open), of a file that is open already; `path` is for messages.
+    /// As [`open`](Self::open), for an open file; `path` is for messages.
     ///
     /// # Errors
     ///
@@ -119,7 +120,7 @@ impl MemoryFile {
             }
         }
         if empty.is_some() {
-            // All of it reads as zeroes then.
+            // The file then reads as zeroes.
             file.set_len(0).map_err(failed)?;
         } else if layout.file_bytes(slots) < length {
             file.set_len(layout.file_bytes(slots)).map_err(failed)?;
@@ -140,19 +141,19 @@ impl MemoryFile {
         })
     }
 
-    /// Why the file was found empty, if it was.
+    /// The reason why the file was empty, if it was.
     #[must_use]
     pub fn empty(&self) -> Option<&str> {
         self.empty.as_deref()
     }
 
-    /// For messages.
+    /// Its path, for messages.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The keys of its hashes, unless it was found empty.
+    /// The keys of its hashes, unless the file was empty.
     pub fn keys(&self) -> Option<[u64; KEY_WORDS]> {
         if self.empty.is_some() {
             return None;
@@ -162,7 +163,7 @@ impl MemoryFile {
         }))
     }
 
-    /// From now on what the file holds counts, with hashes by these keys. It is empty.
+    /// Makes the empty file valid, with hashes under these keys.
     pub fn begin(&mut self, keys: [u64; KEY_WORDS]) {
         let boot = place::boot().unwrap_or_default();
         let put = |at: usize, word| self.head.at(at).store(word, Relaxed);
@@ -177,25 +178,27 @@ impl MemoryFile {
         self.head.at(header::MAGIC).store(MAGIC, Release);
     }
 
-    /// Frames in a mapping.
+    /// Number of frames per mapping.
     pub fn frames_per_segment(&self) -> usize {
         self.layout.frames_per_segment
     }
 
-    /// Takes memory for `slots` slots, and maps it: `segments` are the mappings of all frames so far.
+    /// Allocates memory for `slots` slots and maps it; `segments` are the mappings of all frames so
+    /// far.
     ///
     /// # Errors
     ///
-    /// There is not enough.
+    /// There is not enough memory.
     pub fn reserve(&mut self, slots: u32, segments: &mut Vec<MmapMut>) -> Result<(), SetupError> {
         let bytes = self.layout.file_bytes(slots);
-        // Also what was given back: a page that cannot be had when it is written to ends the process.
+        // This includes released frames: a write to a page that cannot be allocated kills the
+        // process.
         allocate(&self.file, &self.path, 0, bytes)?;
         if slots <= self.slots {
             return Ok(());
         }
         let failed = |source| SetupError::Memory { bytes, source };
-        // A segment that was not whole is mapped again.
+        // A partial segment is mapped again.
         let whole = self.slots as usize / self.layout.frames_per_segment;
         segments.truncate(whole);
         self.index.truncate(whole);
@@ -204,7 +207,7 @@ impl MemoryFile {
             let frames = self.layout.frames_of(segment, slots);
             let frames_bytes = self.layout.frames_bytes(frames);
             let index = Words::map(&self.file, at, index_bytes).map_err(failed)?;
-            // Entries of slots that the cache had when it was larger.
+            // Entries of slots from a time when the cache was larger.
             for unused in frames..self.layout.frames_per_segment {
                 index.at(unused * ENTRY_WORDS).store(0, Relaxed);
             }
@@ -218,13 +221,13 @@ impl MemoryFile {
         Ok(())
     }
 
-    /// Gives the memory of a frame that nobody uses back.
+    /// Returns the memory of an unused frame to the kernel.
     pub fn release(&self, slot: Slot) {
         let (segment, frame) = self.layout.place(slot);
         let at = self.layout.segment_at(segment) + self.layout.index_bytes() as u64;
         let at = at + (frame * self.layout.frame_bytes) as u64;
         let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        // Memory that is not given back is kept for longer, and nothing is lost.
+        // If this fails, the frame keeps its memory; no data is lost.
         let _ = rustix::fs::fallocate(&self.file, mode, at, self.layout.frame_bytes as u64);
     }
 
@@ -233,17 +236,17 @@ impl MemoryFile {
         (&self.index[segment], frame * ENTRY_WORDS)
     }
 
-    /// Nothing is known of a slot from now on: its frame may be written to, and its block's store.
+    /// Opens the entry of a slot: the frame and the block's store may then be written to.
     #[inline]
     pub fn unseal(&self, slot: Slot) {
         let (words, at) = self.entry(slot);
         words.at(at).store(0, Release);
-        // Before whatever this process does next.
+        // Keeps the store before all later ones of this process.
         compiler_fence(std::sync::atomic::Ordering::SeqCst);
     }
 
-    /// The frame of a slot holds what `entry` says, and nobody writes to it or to the block's store. The order is
-    /// that of the entries that were sealed.
+    /// Seals the entry of a slot: the frame holds what `entry` says, and no write to it or to the
+    /// block's store is under way. The order is that in which entries are sealed.
     pub fn seal(&mut self, slot: Slot, entry: &Entry) {
         self.next_order += 1;
         self.unseal(slot);
@@ -256,7 +259,7 @@ impl MemoryFile {
         words.at(at).store(block, Release);
     }
 
-    /// What is in a slot, if its entry is sealed.
+    /// The entry of a slot, if it is sealed.
     pub fn sealed(&self, slot: Slot) -> Option<Entry> {
         let (words, at) = self.entry(slot);
         let block = words.at(at).load(Relaxed);
@@ -269,24 +272,25 @@ impl MemoryFile {
         })
     }
 
-    /// The block in a slot stands at this place in the order, below `ORDER_SAVED_MAX`.
+    /// Sets the rank of a slot's block, below `ORDER_SAVED_MAX`.
     pub fn set_order(&self, slot: Slot, order: u64) {
         let (words, at) = self.entry(slot);
         words.at(at + 3).store(order, Relaxed);
     }
 
-    /// Slots that have frames.
+    /// Number of slots that have frames.
     pub fn slots(&self) -> u32 {
         self.slots
     }
 
-    /// What it knows of volumes.
+    /// The volumes in the file.
     pub fn rows(&self) -> Rows<'_> {
         Rows(&self.head)
     }
 }
 
-/// Whether a file is one of a cache of such blocks, written since the machine was started.
+/// Checks that a file belongs to a cache with these parameters and was written since the machine
+/// was booted.
 fn is_ours(head: &Words, block_bytes: u64, length: u64, layout: &Layout) -> Result<(), String> {
     let word = |at: usize| head.at(at).load(Relaxed);
     if word(header::MAGIC) != MAGIC {
@@ -315,7 +319,7 @@ fn is_ours(head: &Words, block_bytes: u64, length: u64, layout: &Layout) -> Resu
     Ok(())
 }
 
-/// Takes memory for a part of the file, so that no access to it fails later.
+/// Allocates memory for a part of the file, so that no later access to it fails.
 fn allocate(file: &File, path: &Path, from: u64, bytes: u64) -> Result<(), SetupError> {
     let taken = rustix::fs::fallocate(file, FallocateFlags::empty(), from, bytes);
     taken.map_err(|errno| SetupError::Open {

@@ -1,20 +1,20 @@
-//! What a front end asks of the cache.
+//! Requests of front ends to the cache.
 
 use crate::engine::Macs;
 use crate::{IoBuf, IoError};
 use futae_policy::VolumeId;
 use std::fmt;
 
-/// One client of a cache (a connection, a mount), by a number that the cache gave out.
+/// The identity of a client of the cache (a connection, a mount), assigned by the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ClientId(pub u64);
 
 impl ClientId {
-    /// Asks on behalf of no client: it need not join, and hands nothing down.
+    /// For requests on behalf of no client: it does not join, and demotes nothing.
     pub const NOBODY: Self = Self(0);
 }
 
-/// What is asked. Offsets and lengths are in bytes and need not be aligned.
+/// The operation. Offsets and lengths are in bytes and need not be aligned.
 #[derive(Debug)]
 pub enum Operation {
     /// Read a range.
@@ -24,9 +24,8 @@ pub enum Operation {
         /// Bytes.
         length: u64,
     },
-    /// Read a range that goes on where another read began: the rest of a request that came in
-    /// parts. The block that it begins in was counted with the part before, and is not counted
-    /// again.
+    /// Read a range that continues another read: the rest of a request that came in parts. The
+    /// block in which it begins was counted with the earlier part, and is not counted again.
     ReadOn {
         /// First byte.
         offset: u64,
@@ -42,16 +41,16 @@ pub enum Operation {
         /// Answer only when the data is on stable storage.
         fua: bool,
     },
-    /// Write the data at the end of a growing volume, wherever that then is.
+    /// Write the data at the current end of a growing volume.
     Append {
         /// The data.
         data: IoBuf,
         /// Answer only when the data is on stable storage.
         fua: bool,
     },
-    /// Bring everything that was answered before onto stable storage.
+    /// Write everything that was answered before to stable storage.
     Flush,
-    /// Bring everything that was answered before to the store, which need not make it stable.
+    /// Write everything that was answered before to the store, which need not make it stable.
     Settle,
     /// The range is not needed any more.
     Trim {
@@ -71,67 +70,75 @@ pub enum Operation {
         /// Keep the space allocated.
         no_hole: bool,
     },
-    /// The client has evicted the range and would like it kept here. A hint, always answered
-    /// at once.
+    /// The client has evicted the range and suggests keeping it here. A hint, always answered at
+    /// once.
     Notice {
         /// First byte.
         offset: u64,
         /// Bytes.
         length: u64,
     },
-    /// The client has evicted the range and hands its data down. A hint, always answered at once.
-    Demote {
-        /// First byte.
-        offset: u64,
-        /// The data: whole blocks, but for the last block of the volume.
-        data: IoBuf,
-    },
-    /// The level above has evicted the range and hands its data down: an agent in a guest, say, which nobody
-    /// need believe. The data enters only if it is what this cache last served or was last given, where it
-    /// verifies ([`crate::Engine::verify_hand_downs`]); else it is refused. A hint, always answered at once.
-    HandDown(HandedDown),
-    /// The store is changed past the cache; only [`crate::Engine::change`] asks for it.
+    /// The upper level has evicted the blocks and sends their data. A hint, always answered at
+    /// once.
+    ///
+    /// If the cache verifies demotions ([`crate::Engine::verify_demotions`]), the data is accepted
+    /// only if it is what this cache last served or last received. Otherwise a client's data is
+    /// accepted if the order of the client's requests ([`Request::sequence`]) proves it current,
+    /// and an agent's data never is.
+    Demote(Demotion),
+    /// A change of the store that bypasses the cache; submitted only by [`crate::Engine::change`].
     Change(Change),
 }
 
-/// Data that was handed down; see [`Operation::HandDown`].
+/// Evicted blocks with their data; see [`Operation::Demote`].
 #[derive(Debug)]
-pub struct HandedDown {
+pub struct Demotion {
     pub(crate) offset: u64,
     pub(crate) data: IoBuf,
-    /// Made before the cache's lock is taken, where it verifies.
+    /// Computed before the cache's lock is taken, if the cache verifies demotions.
     pub(crate) macs: Option<Macs>,
-    /// Whether it came as a demotion.
-    pub(crate) is_demotion: bool,
+    /// Whether an agent sent it.
+    pub(crate) is_by_agent: bool,
 }
 
-impl HandedDown {
-    /// Data that begins at byte `offset` of the volume: whole blocks of the cache, but for the last block of
-    /// the volume. Parts of blocks are refused.
+impl Demotion {
+    /// A demotion by the client itself. The data begins at byte `offset` of the volume and consists
+    /// of whole blocks of the cache, except for the last block of the volume. Partial blocks are
+    /// refused.
     #[must_use]
     pub fn new(offset: u64, data: IoBuf) -> Self {
         Self {
             offset,
             data,
             macs: None,
-            is_demotion: false,
+            is_by_agent: false,
+        }
+    }
+
+    /// A demotion by an agent that observes the client: its order relative to writes is unknown. If
+    /// its data is refused, it may still count as a notice ([`crate::OnRefusal`]).
+    #[must_use]
+    pub fn by_agent(offset: u64, data: IoBuf) -> Self {
+        Self {
+            is_by_agent: true,
+            ..Self::new(offset, data)
         }
     }
 }
 
-/// A change of a store that is made past the cache; see [`crate::Engine::change`].
+/// A change of a store that bypasses the cache; see [`crate::Engine::change`].
 pub struct Change {
     pub(crate) offset: u64,
     pub(crate) length: u64,
-    /// The size that the store will have, if it changes: the range is then all that is behind the
-    /// lower of both sizes.
+    /// The new size of the store, if it changes: the range is then all bytes behind the smaller of
+    /// both sizes.
     pub(crate) size_bytes: Option<u64>,
-    /// Called, with the key of the change, once nothing else is under way in the range; or with
-    /// why what was written there could not be brought to the store first.
+    /// Called with the key of the change once nothing else is under way in the range; or with the
+    /// error if dirty data in the range could not be written back first.
     pub(crate) granted: Granted,
 }
 
-/// Who waits for a change to be granted.
+/// Called when a change is granted.
 pub(crate) type Granted = Box<dyn FnOnce(Result<usize, IoError>) + Send>;
 
 impl fmt::Debug for Change {
@@ -148,13 +155,13 @@ pub type Done = Box<dyn FnOnce(Result<IoBuf, IoError>) + Send>;
 pub struct Request {
     /// Which volume.
     pub volume: VolumeId,
-    /// Who asks.
+    /// The client.
     pub client: ClientId,
-    /// The client's own number for the time at which it decided on this request. Only compared
-    /// between requests of one client; only needed of clients that demote.
+    /// The client's own sequence number for its decision on this request. It is compared only
+    /// between requests of one client, and needed only from clients that demote.
     pub sequence: u64,
-    /// What is asked.
+    /// The operation.
     pub operation: Operation,
-    /// Who gets the result.
+    /// Receives the result.
     pub done: Done,
 }

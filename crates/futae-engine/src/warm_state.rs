@@ -1,19 +1,19 @@
-//! What a cache remembers over a restart, and the file that keeps it.
+//! The state of a cache that survives a restart, and its file.
 //!
-//! The file holds names of blocks, no data. It is a hint: whatever it says, every block is read
+//! The file holds names of blocks and no data. It is a hint: whatever it says, every block is read
 //! from its store again.
 //!
 //! | bytes | |
 //! | --- | --- |
 //! | 8 | `futaemem` |
 //! | 4 | version, 1 |
-//! | 4 + n, 8, 8, 4 + n | source, its bytes, bytes of a block, policy; texts with their length before |
-//! | 8, 8 | how many blocks were resident, how many stand in the history |
+//! | 4 + n, 8, 8, 4 + n | source, its bytes, bytes of a block, policy; each text is preceded by its length |
+//! | 8, 8 | number of resident blocks, number of blocks in the history |
 //! | 8 each | the resident blocks, safest first; the history, oldest first |
 //! | 4 | CRC-32 of all before |
 //!
-//! All numbers are little-endian. Of a block, the upper 16 bits are its volume, counted from 0, and the
-//! others its number there.
+//! All numbers are little-endian. The upper 16 bits of a block are its volume, counted from 0; the
+//! lower bits are its index there.
 
 use futae_policy::{BlockId, VolumeId};
 use std::fmt;
@@ -23,13 +23,13 @@ use std::path::{Path, PathBuf};
 
 const MAGIC: &[u8; 8] = b"futaemem";
 const VERSION: u32 = 1;
-/// A cache has fewer than four thousand million slots; a longer file is not read.
+/// A cache has fewer than 2^32 slots; a longer file is not read.
 const FILE_BYTES_MAX: u64 = 64 << 30;
 
-/// Where the number of the volume begins in that of a block.
+/// The bit position of the volume's number in a block's number.
 const VOLUME_SHIFT: u32 = BlockId::INDEX_LIMIT.trailing_zeros();
 
-/// What a cache remembers that a restart need not lose: hints, not data.
+/// State that is worth keeping over a restart: hints, not data.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WarmState {
     /// The blocks that were resident, safest first, next victim last.
@@ -38,7 +38,7 @@ pub struct WarmState {
     pub history: Vec<BlockId>,
 }
 
-/// Which cache a state is of: that of another is of no use.
+/// Identifies the cache that a state belongs to. A state of another cache is rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// The source, by name.
@@ -51,13 +51,13 @@ pub struct Identity {
     pub policy: String,
 }
 
-/// Why a file is of no use.
+/// Why a file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum WarmStateError {
     /// It cannot be read.
     #[error("cannot be read: {0}")]
     Read(#[from] io::Error),
-    /// It is not such a file.
+    /// It is not a file of this format.
     #[error("is no state file of futae")]
     Magic,
     /// It was written by another version of futae.
@@ -66,14 +66,14 @@ pub enum WarmStateError {
     /// It is damaged.
     #[error("is damaged: {0}")]
     Damaged(&'static str),
-    /// It is of another cache.
+    /// It belongs to another cache.
     #[error("is of another cache: its {what} is {saved}, and here it is {here}")]
     Foreign {
-        /// What differs.
+        /// The parameter that differs.
         what: &'static str,
-        /// What the file says.
+        /// Its value in the file.
         saved: String,
-        /// What is true here.
+        /// Its value in this cache.
         here: String,
     },
 }
@@ -95,18 +95,18 @@ impl WarmState {
         Self::decode(&fs::read(path)?, identity).map(Some)
     }
 
-    /// Puts a file at `path`: the new one, or if that fails, still the old one.
+    /// Replaces the file at `path`. If that fails, the old file stays.
     ///
     /// # Errors
     ///
-    /// What the system said.
+    /// The operating system's error.
     pub fn save(&self, path: &Path, identity: &Identity) -> io::Result<()> {
         let mut name = path.as_os_str().to_owned();
         name.push(format!(".{}.new", std::process::id()));
         let new = PathBuf::from(name);
         let written = self.write_and_rename(&new, path, identity);
         if written.is_err() {
-            // The old one stands; what was written of the new one is of no use.
+            // The old file stays; the incomplete new one is removed.
             let _ = fs::remove_file(&new);
         }
         written
@@ -121,7 +121,7 @@ impl WarmState {
         File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
     }
 
-    /// The bytes of the file.
+    /// Encodes the state as the bytes of a file.
     #[must_use]
     pub fn encode(&self, identity: &Identity) -> Vec<u8> {
         let mut out = MAGIC.to_vec();
@@ -147,7 +147,7 @@ impl WarmState {
         out
     }
 
-    /// What the bytes of a file say, if they are of the cache that `here` describes.
+    /// Decodes the bytes of a file, if they belong to the cache that `here` describes.
     ///
     /// # Errors
     ///
@@ -200,7 +200,7 @@ fn same<T: fmt::Display + PartialEq>(
     })
 }
 
-/// What is left of the bytes.
+/// The bytes that have not been decoded yet.
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {

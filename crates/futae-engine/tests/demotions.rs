@@ -4,15 +4,12 @@
 mod common;
 
 use common::{BLOCK, Setup, initial, setup, take, write};
-use futae_engine::{ClientId, IoBuf, OnEviction, Operation};
+use futae_engine::{ClientId, Demotion, IoBuf, OnEviction, Operation};
 use futae_policy::Prng;
 
 fn demote(block: u64, fill: u8) -> Operation {
     let data = IoBuf::copy_of(&vec![fill; BLOCK as usize]);
-    Operation::Demote {
-        offset: block * BLOCK,
-        data,
-    }
+    Operation::Demote(Demotion::new(block * BLOCK, data))
 }
 
 fn read_block(setup: &Setup, client: ClientId, block: u64) -> Vec<u8> {
@@ -34,10 +31,7 @@ fn a_demoted_block_is_served_from_memory() {
     setup.start(
         client,
         1,
-        Operation::Demote {
-            offset: 3 * BLOCK,
-            data: IoBuf::copy_of(&data),
-        },
+        Operation::Demote(Demotion::new(3 * BLOCK, IoBuf::copy_of(&data))),
     );
     assert_eq!(read_block(&setup, client, 3), data);
     assert!(
@@ -61,7 +55,11 @@ fn a_demotion_that_is_lost_costs_a_read_of_the_store() {
     for block in (0..8).filter(|&block| arrives(block)) {
         let data = IoBuf::copy_of(&fresh(block));
         let offset = block * BLOCK;
-        setup.start(client, block + 1, Operation::Demote { offset, data });
+        setup.start(
+            client,
+            block + 1,
+            Operation::Demote(Demotion::new(offset, data)),
+        );
     }
     for block in 0..8 {
         assert_eq!(read_block(&setup, client, block), fresh(block));
@@ -149,7 +147,7 @@ fn a_part_of_a_block_is_not_a_block() {
     let setup = setup("exclusive", 4, 16, OnEviction::None);
     let client = setup.engine.join(setup.volume);
     let data = IoBuf::copy_of(&[0xAA; 512]);
-    setup.start(client, 1, Operation::Demote { offset: 0, data });
+    setup.start(client, 1, Operation::Demote(Demotion::new(0, data)));
     assert_eq!(read_block(&setup, client, 0), fresh(0));
 }
 
@@ -179,10 +177,7 @@ fn any_order_of_arrival_is_safe() {
                     setup.start(
                         client,
                         then,
-                        Operation::Demote {
-                            offset: block * BLOCK,
-                            data,
-                        },
+                        Operation::Demote(Demotion::new(block * BLOCK, data)),
                     );
                 }
                 _ => assert_eq!(read_block(&setup, client, block), truth[block as usize]),
@@ -199,7 +194,7 @@ fn any_order_of_arrival_is_safe() {
 
 /// A cache outlives the connections of its store: what it read over an earlier one may be stale.
 #[test]
-fn what_came_before_a_reconnect_is_never_handed_down() {
+fn what_came_before_a_reconnect_is_never_demoted() {
     let setup = setup("lru", 2, 16, OnEviction::Demote);
     let client = setup.engine.join(setup.volume);
     let demoted = || -> Vec<u64> {

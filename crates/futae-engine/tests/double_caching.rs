@@ -3,7 +3,7 @@
 mod common;
 
 use common::{BLOCK, Setup, setup, take, write};
-use futae_engine::{IoBuf, OnEviction, Operation};
+use futae_engine::{Demotion, IoBuf, OnEviction, Operation};
 
 fn now(setup: &Setup, operation: Operation) {
     let client = setup.engine.join(setup.volume);
@@ -61,10 +61,7 @@ fn an_exclusive_cache_holds_what_was_demoted_alone() {
     assert_eq!(doubled(&setup), 4);
     let stored = setup.store.get(|inside| inside.bytes.clone());
     let range = (2 * BLOCK) as usize..(3 * BLOCK) as usize;
-    let demotion = Operation::Demote {
-        offset: 2 * BLOCK,
-        data: IoBuf::copy_of(&stored[range]),
-    };
+    let demotion = Operation::Demote(Demotion::new(2 * BLOCK, IoBuf::copy_of(&stored[range])));
     now(&setup, demotion);
     assert_eq!(doubled(&setup), 3);
     for slots in [2, 1, 4] {

@@ -218,3 +218,44 @@ fn a_notice_of_a_dirty_block_whose_page_has_left_reads_nothing() {
     assert_eq!(setup.store.held(), before);
     assert_eq!(setup.engine.status().dirty_blocks, 1);
 }
+
+/// Somebody could read it again before the cache has the write, and the page would have its old data for good.
+#[test]
+fn a_page_whose_write_waits_is_not_given_up() {
+    let how = WriteBackOptions {
+        dirty_max: 0.1,
+        dirty_age_max: Duration::from_secs(3600),
+    };
+    let bytes = 64 * BLOCK;
+    let setup = setup_writing(BLOCK, "sieve", 10, bytes, OnEviction::None, Some(how));
+    let pages = Arc::new(Pages::default());
+    setup.engine.keep_elsewhere(Arc::clone(&pages) as _);
+    pages.is_watching.store(true, Ordering::Relaxed);
+    setup.store.set(|inside| inside.hold = true);
+    let client = setup.engine.join(setup.volume);
+    let block = |index| BlockId::new(setup.volume, index);
+    let put = |index: u64| {
+        let data = vec![7; BLOCK as usize];
+        setup.start(client, index, write(index * BLOCK, &data))
+    };
+    take(&put(0)).expect("answered").expect("kept");
+    // One dirty block is all that may be.
+    let waiting = put(1);
+    assert!(take(&waiting).is_none(), "it waits for the first");
+    // What is being read; the write to it waits for that.
+    let read = setup.start(client, 2, setup.read(2, 1));
+    let behind = put(2);
+    let gone = block(2);
+    setup.engine.forget(&[gone]);
+    let mut unwanted: Vec<BlockId> = (1..4).map(block).collect();
+    setup.engine.retain_unwanted(&mut unwanted);
+    assert_eq!(unwanted, [block(3)]);
+    setup.store.set(|inside| inside.hold = false);
+    while take(&waiting).is_none() {
+        setup.store.release_all();
+    }
+    setup.store.release_all();
+    take(&read).expect("answered").expect("read");
+    take(&behind).expect("answered").expect("written");
+    setup.engine.audit();
+}

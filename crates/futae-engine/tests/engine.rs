@@ -138,7 +138,7 @@ fn ranges_beyond_the_volume_are_refused() {
 }
 
 #[test]
-fn what_is_evicted_is_handed_down_after_the_read_that_evicts_it() {
+fn what_is_evicted_is_demoted_after_the_read_that_evicts_it() {
     let setup = setup("lru", 2, 16, OnEviction::Demote);
     let client = setup.engine.join(setup.volume);
     for block in [0, 1, 2] {
@@ -159,7 +159,7 @@ fn what_is_evicted_is_handed_down_after_the_read_that_evicts_it() {
 }
 
 #[test]
-fn shrinking_hands_down_and_gives_memory_back() {
+fn shrinking_demotes_and_gives_memory_back() {
     let blocks = 16_384; // 64 MiB
     let setup = setup("lru", blocks, u64::from(blocks), OnEviction::Notice);
     let client = setup.engine.join(setup.volume);

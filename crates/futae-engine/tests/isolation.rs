@@ -4,8 +4,8 @@ mod common;
 
 use common::{BLOCK, ManualStore, Setup, initial, setup, setup_writing, take, write};
 use futae_engine::{
-    ClientId, Engine, Extent, IoBuf, OnEviction, Operation, Request, Store, StoreOperation,
-    WriteBackOptions,
+    ClientId, Demotion, Engine, Extent, IoBuf, OnEviction, Operation, Request, Store,
+    StoreOperation, WriteBackOptions,
 };
 use futae_policy::{BlockId, Class, VolumeId};
 use futae_testkit::store::MemoryStore;
@@ -125,10 +125,7 @@ fn a_long_range_is_decided_on_in_bounded_steps() {
         .wait(
             setup.volume,
             client,
-            Operation::Demote {
-                offset,
-                data: IoBuf::copy_of(&data),
-            },
+            Operation::Demote(Demotion::new(offset, IoBuf::copy_of(&data))),
         )
         .expect("taken");
     assert_eq!(longest_step(&setup), (1024, BLOCKS));

@@ -1,10 +1,10 @@
 //! The cache over a store that ends operations in any order, now and then badly, is always equal
-//! to a plain array of bytes; and what it hands down is always what the store holds.
+//! to a plain array of bytes; and what it demotes is always what the store holds.
 
 mod common;
 
 use common::{Answer, BLOCK, Forger, Setup, initial, setup_of, take, write};
-use futae_engine::{ClientId, IoBuf, OnEviction, Operation};
+use futae_engine::{ClientId, Demotion, IoBuf, OnEviction, Operation};
 use futae_policy::Prng;
 
 /// What is cached.
@@ -199,7 +199,7 @@ fn start(
     });
 }
 
-/// Blocks that a forger handed down and that entered, and those that were refused.
+/// Blocks that a forger demoted and that entered, and those that were refused.
 type Forged = (u64, u64);
 
 fn run(disk: Disk, policy: &str, slots: u32, on_eviction: OnEviction, seed: u64) -> Forged {
@@ -234,9 +234,9 @@ fn run(disk: Disk, policy: &str, slots: u32, on_eviction: OnEviction, seed: u64)
         }
         model.collect();
         setup.engine.audit();
-        check_handed_down(&setup, &model);
+        check_demoted(&setup, &model);
         match &mut forger {
-            Some(forger) => (0..2).for_each(|_| forger.hand_down(&setup, disk.blocks, &mut prng)),
+            Some(forger) => (0..2).for_each(|_| forger.demote(&setup, disk.blocks, &mut prng)),
             None => demote_back(&setup, client, (disk, sequence), &mut prng),
         }
     }
@@ -265,16 +265,16 @@ fn run(disk: Disk, policy: &str, slots: u32, on_eviction: OnEviction, seed: u64)
     );
     forger.map_or((0, 0), |forger| {
         let status = forger.check(&setup);
-        let different = status.handed_down_different;
+        let different = status.demotions_different;
         (
-            status.handed_down_compared,
-            different + status.handed_down_unknown,
+            status.demotions_compared,
+            different + status.demotions_unknown,
         )
     })
 }
 
-/// Data that is handed down is what the store holds, unless a write to it is under way or failed.
-fn check_handed_down(setup: &Setup, model: &Model) {
+/// Data that is demoted is what the store holds, unless a write to it is under way or failed.
+fn check_demoted(setup: &Setup, model: &Model) {
     let demotions = setup.store.get(|inside| inside.demotions.clone());
     setup.store.set(|inside| inside.demotions.clear());
     for (_, offset, data) in demotions {
@@ -285,7 +285,7 @@ fn check_handed_down(setup: &Setup, model: &Model) {
             let at = offset as usize + i;
             assert!(
                 model.torn[at] || *byte == model.bytes[at],
-                "stale byte {at} handed down"
+                "stale byte {at} demoted"
             );
         }
     }
@@ -301,7 +301,11 @@ fn demote_back(setup: &Setup, client: ClientId, (disk, sequence): (Disk, u64), p
     let range = offset as usize..(offset + disk.block) as usize;
     let truth = setup.store.get(|inside| inside.bytes[range].to_vec());
     let data = IoBuf::copy_of(&truth);
-    setup.start(client, sequence, Operation::Demote { offset, data });
+    setup.start(
+        client,
+        sequence,
+        Operation::Demote(Demotion::new(offset, data)),
+    );
 }
 
 #[test]

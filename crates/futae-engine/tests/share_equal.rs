@@ -4,7 +4,7 @@ mod common;
 
 use common::{Answer, BLOCK, ManualStore, take, write};
 use futae_engine::{
-    ClientId, Engine, EngineOptions, HandedDown, IoBuf, OnEviction, OnRefusal, Operation, Request,
+    ClientId, Demotion, Engine, EngineOptions, IoBuf, OnEviction, OnRefusal, Operation, Request,
     Verification, WriteBackOptions,
 };
 use futae_policy::{Class, Prng, VolumeId};
@@ -45,7 +45,7 @@ impl Pair {
             on_refusal: OnRefusal::Notice,
             compare_with_store: false,
         };
-        engine.verify_hand_downs(verification).expect("hashes");
+        engine.verify_demotions(verification).expect("hashes");
         engine.share_equal().expect("sharing");
         Self {
             engine,
@@ -102,13 +102,13 @@ fn a_block_that_another_volume_holds_is_not_read_again() {
     let status = pair.engine.status();
     assert_eq!(pair.store_reads(), 2 * BLOCKS as usize, "no hash was known");
     assert_eq!(status.resident_blocks, BLOCKS, "each is held once");
-    assert_eq!(status.handed_down.equal_dropped, BLOCKS);
+    assert_eq!(status.demotions.equal_dropped, BLOCKS);
     for (block, content) in (0..BLOCKS).zip(&contents) {
         assert_eq!(&pair.read(0, block), content);
     }
     let status = pair.engine.status();
     assert_eq!(pair.store_reads(), 2 * BLOCKS as usize, "answered by twins");
-    assert_eq!(status.handed_down.equal_reads, BLOCKS);
+    assert_eq!(status.demotions.equal_reads, BLOCKS);
     assert_eq!(
         status.volumes[0].hits, BLOCKS,
         "hits of the volume that asked"
@@ -148,16 +148,16 @@ fn a_write_parts_equal_blocks() {
 }
 
 #[test]
-fn what_is_handed_down_is_not_held_a_second_time() {
+fn what_is_demoted_is_not_held_a_second_time() {
     let pair = Pair::new("exclusive", 32, false);
     let content = pair.read(0, 5);
     pair.read(1, 5);
     for which in [0, 1] {
-        let handed = HandedDown::new(5 * BLOCK, IoBuf::copy_of(&content));
-        pair.now(which, Operation::HandDown(handed));
+        let handed = Demotion::by_agent(5 * BLOCK, IoBuf::copy_of(&content));
+        pair.now(which, Operation::Demote(handed));
     }
     let status = pair.engine.status();
-    assert_eq!(status.handed_down.handed_down_verified, 2);
+    assert_eq!(status.demotions.demotions_verified, 2);
     assert_eq!(status.resident_blocks, 1);
     let reads = pair.store_reads();
     for which in [0, 1] {
@@ -212,8 +212,8 @@ fn anything_goes(policy: &str, write_back: bool, seed: u64) -> u64 {
                 }
                 2 => Operation::Flush,
                 3 | 4 => {
-                    let handed = HandedDown::new(offset, IoBuf::copy_of(&data));
-                    Operation::HandDown(handed)
+                    let handed = Demotion::by_agent(offset, IoBuf::copy_of(&data));
+                    Operation::Demote(handed)
                 }
                 _ => read(block),
             };
@@ -247,7 +247,7 @@ fn anything_goes(policy: &str, write_back: bool, seed: u64) -> u64 {
         }
         pair.engine.audit();
     }
-    pair.engine.status().handed_down.equal_reads
+    pair.engine.status().demotions.equal_reads
 }
 
 #[test]

@@ -291,7 +291,7 @@ fn parts_of_blocks_are_kept_where_the_block_is_and_go_through_where_not() {
 }
 
 #[test]
-fn a_dirty_block_is_written_down_and_then_handed_down() {
+fn a_dirty_block_is_written_down_and_then_demoted() {
     let (setup, client) = keeping("lru", 4, 1.0, OnEviction::Demote);
     setup.hold(true);
     drop(setup.put(client, 7, 77));
@@ -301,7 +301,7 @@ fn a_dirty_block_is_written_down_and_then_handed_down() {
     assert!(setup.store.get(|inside| inside.demotions.is_empty()));
     setup.store.release_all();
     let demotions = setup.store.get(|inside| inside.demotions.clone());
-    let (_, offset, data) = demotions.first().expect("handed down");
+    let (_, offset, data) = demotions.first().expect("demoted");
     assert_eq!(
         (*offset, data.as_slice()),
         (7 * BLOCK, block_of(77).as_slice())
@@ -426,4 +426,19 @@ fn what_cannot_be_kept_is_refused_with_a_sentence() {
         };
         assert!(message.contains(word), "{message}");
     }
+}
+
+/// The store may have a part of a later write that failed: who read that would see the dirty data after it.
+#[test]
+fn a_read_of_a_part_that_is_under_way_brings_what_has_become_dirty_since() {
+    let (setup, client) = keeping("fix", 1, 1.0, OnEviction::None);
+    assert_eq!(setup.first_byte(client, 0), setup.stored(0));
+    setup.hold(true);
+    // The cache is full, so that of block 1 only what is asked for is read.
+    let (offset, length) = (BLOCK + 512, 1024);
+    let read = setup.start(client, 1, Operation::Read { offset, length });
+    setup.engine.resize(2).expect("more room");
+    assert!(is_good(&setup.put(client, 1, 7)), "kept");
+    setup.store.release(0, false);
+    assert_eq!(take(&read).expect("answered").expect("read"), [7; 1024]);
 }

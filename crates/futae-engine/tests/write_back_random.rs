@@ -1,11 +1,11 @@
 //! Random operations on a cache that writes back, over a store that ends operations in any order,
-//! now and then badly: a read sees the last write, what is handed down is what was written last,
+//! now and then badly: a read sees the last write, what is demoted is what was written last,
 //! and at every moment the store holds all that was flushed.
 
 mod common;
 
 use common::{Answer, BLOCK, Careless, Forger, Setup, setup_writing, take};
-use futae_engine::{ClientId, IoBuf, OnEviction, Operation, WriteBackOptions};
+use futae_engine::{ClientId, Demotion, IoBuf, OnEviction, Operation, WriteBackOptions};
 use futae_policy::Prng;
 use std::time::{Duration, Instant};
 
@@ -220,17 +220,12 @@ fn start(setup: &Setup, model: &mut Model, client: ClientId, sequence: u64, prng
 }
 
 /// Demoted data is what was written last, or is being written.
-fn check_handed_down(setup: &Setup, model: &Model, before: &[usize]) {
+fn check_demoted(setup: &Setup, model: &Model, before: &[usize]) {
     let demotions = setup.store.get(|inside| inside.demotions.clone());
     setup.store.set(|inside| inside.demotions.clear());
     for (_, offset, data) in demotions {
         let first = offset / SECTOR;
-        model.check(
-            first,
-            &data,
-            |at, _| before[first as usize + at],
-            "handed down",
-        );
+        model.check(first, &data, |at, _| before[first as usize + at], "demoted");
     }
 }
 
@@ -248,7 +243,11 @@ fn demote_back(setup: &Setup, model: &Model, client: ClientId, sequence: u64, pr
         .flat_map(|sector| bytes_of(sector.versions[sector.answered]))
         .collect();
     let (offset, data) = (first * SECTOR, IoBuf::copy_of(&data));
-    setup.start(client, sequence, Operation::Demote { offset, data });
+    setup.start(
+        client,
+        sequence,
+        Operation::Demote(Demotion::new(offset, data)),
+    );
 }
 
 /// Who has the data of resident blocks.
@@ -302,9 +301,9 @@ fn run(
         }
         model.collect();
         setup.engine.audit();
-        check_handed_down(&setup, &model, &before);
+        check_demoted(&setup, &model, &before);
         match &mut forger {
-            Some(forger) => forger.hand_down(&setup, BLOCKS, &mut prng),
+            Some(forger) => forger.demote(&setup, BLOCKS, &mut prng),
             None => demote_back(&setup, &model, client, sequence, &mut prng),
         }
         // As if everything but the store were gone now.

@@ -1,4 +1,4 @@
-//! What failures of the cache are called to programs.
+//! Maps failures of the cache to error numbers for programs.
 
 use fuser::Errno;
 use futae_engine::{IoError, IoErrorKind};

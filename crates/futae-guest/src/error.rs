@@ -1,10 +1,10 @@
-//! Why a mount cannot be made, or could not be ended as it should.
+//! Why a mount failed, or did not end cleanly.
 
 use futae_engine::IoError;
 use std::io;
 use std::path::PathBuf;
 
-/// What went wrong, in a sentence that says what to do.
+/// The error, in a sentence that says what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
     /// The mountpoint cannot be used.
@@ -15,7 +15,7 @@ pub enum MountError {
         /// What is wrong and what to do.
         problem: String,
     },
-    /// The directory that is to be shown cannot be.
+    /// The source directory cannot be shown.
     #[error("{}: {problem}", path.display())]
     Source {
         /// The directory.
@@ -66,7 +66,7 @@ pub enum MountError {
     Mount {
         /// The mountpoint.
         path: PathBuf,
-        /// What the kernel or fusermount3 said.
+        /// The error of the kernel or fusermount3.
         source: io::Error,
     },
     /// The mount could not be ended.
@@ -76,10 +76,10 @@ pub enum MountError {
     Unmount {
         /// The mountpoint.
         path: PathBuf,
-        /// What the kernel or fusermount3 said.
+        /// The error of the kernel or fusermount3.
         source: io::Error,
     },
-    /// The mount ended, but what was written last may not be on stable storage.
+    /// The mount ended, but the last writes may not be on stable storage.
     #[error("unmounted, but the last writes may be lost")]
     Flush(#[source] IoError),
     /// The mount ended, but files of a tree could not be written back.
@@ -92,7 +92,7 @@ pub enum MountError {
         path: PathBuf,
         /// How many others.
         others: usize,
-        /// What the file system below said.
+        /// The error of the lower file system.
         source: io::Error,
     },
 }

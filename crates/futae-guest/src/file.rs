@@ -23,7 +23,7 @@ mod mode {
 const SEEK_DATA: i32 = 3;
 const SEEK_HOLE: i32 = 4;
 
-/// The volume as a file.
+/// A volume as a file.
 pub(crate) struct VolumeFile {
     engine: Arc<Engine>,
     volume: VolumeId,
@@ -31,10 +31,10 @@ pub(crate) struct VolumeFile {
     latencies: Arc<Latencies>,
     pub(crate) size_bytes: u64,
     pub(crate) read_only: bool,
-    /// When it was mounted; `modified_nanos` count from here.
+    /// The time of the mount; `modified_nanos` counts from here.
     epoch: SystemTime,
     modified_nanos: AtomicU64,
-    /// Requests so far, by which the client's decisions are numbered.
+    /// Number of requests so far, the sequence of the client's decisions.
     sequence: AtomicU64,
     longest: AtomicU32,
     split_reads: SplitReads,
@@ -94,13 +94,13 @@ impl VolumeFile {
         });
     }
 
-    /// What counts, when it is called, how long a request took that begins now.
+    /// Returns a closure that records the latency of a request that begins now.
     fn watch(&self, asked: Asked) -> impl FnOnce() + Send + 'static {
         let (latencies, begun) = (Arc::clone(&self.latencies), Instant::now());
         move || latencies.note(asked, begun.elapsed())
     }
 
-    /// Reads what there is of a range.
+    /// Reads a range, up to the end of the file.
     pub(crate) fn read(
         &self,
         offset: u64,
@@ -132,8 +132,7 @@ impl VolumeFile {
         read.answer();
     }
 
-    /// Writes what fits of the data and says how much that was. Like a disk, the file does not
-    /// grow.
+    /// Writes the data that fit and returns their length. Like a disk, the file does not grow.
     pub(crate) fn write(
         &self,
         offset: u64,
@@ -159,7 +158,7 @@ impl VolumeFile {
         self.submit(Operation::Write { offset, data, fua }, Box::new(answer));
     }
 
-    /// Brings what was answered onto stable storage.
+    /// Writes everything that was answered to stable storage.
     pub(crate) fn flush(&self, done: impl FnOnce(Result<(), Errno>) + Send + 'static) {
         let over = self.watch(Asked::Flush);
         self.submit(Operation::Flush, without_data(over, done));
@@ -172,8 +171,8 @@ impl VolumeFile {
             .map(drop)
     }
 
-    /// Punches a hole or zeroes a range. Both must read as zeroes afterwards, so a hole is zeroes
-    /// that may be deallocated, not a trim.
+    /// Punches a hole or zeroes a range. Both must read as zeroes afterwards, so a hole is a
+    /// zeroing that may deallocate, not a trim.
     pub(crate) fn allocate(
         &self,
         offset: u64,
@@ -206,7 +205,7 @@ impl VolumeFile {
         self.submit(operation, without_data(over, done));
     }
 
-    /// Where the next data or hole begins, at or after `offset`.
+    /// The start of the next data or hole, at or after `offset`.
     pub(crate) fn seek(&self, offset: u64, whence: i32) -> Result<u64, Errno> {
         let wants_hole = match whence {
             SEEK_DATA => false,
@@ -225,7 +224,7 @@ impl VolumeFile {
             }
             at += extent.length;
         }
-        // Behind the last byte is a hole.
+        // The end of the file counts as a hole.
         if wants_hole {
             Ok(self.size_bytes)
         } else {
@@ -255,7 +254,7 @@ pub(crate) fn flush_all(
     mut files: impl Iterator<Item = Arc<VolumeFile>> + Send + 'static,
     done: impl FnOnce(Result<(), Errno>) + Send + 'static,
 ) {
-    // Of a known type, since it calls itself.
+    // Boxed, since the function calls itself.
     let done: Flushed = Box::new(done);
     match files.next() {
         None => done(Ok(())),

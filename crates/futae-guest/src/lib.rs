@@ -1,11 +1,11 @@
-//! The upper cache where applications meet it: a FUSE mount that shows volumes of an
+//! The upper cache, in front of applications: a FUSE mount that shows volumes of an
 //! [`Engine`](futae_engine::Engine), each as one file of the volume's size.
 //!
-//! Every read and write becomes a request to the engine, and its answer is sent from whatever
-//! thread completes it, so as many requests are in flight as applications start. The file is
-//! opened past the kernel's page cache, which would only hold the same blocks a second time;
-//! `mmap`, `O_DIRECT` and loop devices work on it all the same. The file's size cannot change and
-//! nothing else can be made in the mount.
+//! Every read and write becomes a request to the engine, and the thread that completes it sends the
+//! answer. The number of requests in flight is thus up to the applications. The file bypasses the
+//! kernel's page cache, which would only hold the same blocks a second time; `mmap`, `O_DIRECT` and
+//! loop devices work nevertheless. The file's size cannot change, and no other file can be created
+//! in the mount.
 //!
 //! This crate knows neither NBD nor image formats: the engine's store does.
 

@@ -20,47 +20,47 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
-/// Threads that take requests from the kernel, if not said otherwise: with two, one reader alone has
-/// half of what it has with three (lab/results/2026-11-22-fuse-transports.md).
+/// Default number of threads that take requests from the kernel. With two, a single reader is half
+/// as fast as with three (lab/results/2026-11-22-fuse-transports.md).
 const THREADS_DEFAULT: usize = 3;
 
-/// How far the kernel reads ahead where it caches: by whole requests.
+/// The kernel's read-ahead if it caches: whole requests.
 const READAHEAD_KIB: u32 = 1024;
-/// A page: with none at all the kernel asks for each page by itself.
+/// One page: with a read-ahead of 0 the kernel would request each page separately.
 pub(crate) const NO_READAHEAD_KIB: u32 = 4;
 
-/// A volume as a file.
+/// A volume shown as a file.
 #[derive(Clone, Debug)]
 pub struct ShownFile {
-    /// Which volume of the engine.
+    /// The volume of the engine.
     pub volume: VolumeId,
     /// Name of the file.
     pub name: String,
 }
 
-/// How volumes are mounted.
+/// Options of a mount of volumes.
 #[derive(Clone, Debug)]
 pub struct MountOptions {
     /// An empty directory.
     pub mountpoint: PathBuf,
-    /// Name of the source in the list of mounts.
+    /// The name of the source in the list of mounts.
     pub source: String,
-    /// Let the kernel's page cache hold the file as well. Reads that hit there are several times
-    /// faster, but this cache does not see them, and the data is in memory twice.
+    /// Lets the kernel's page cache hold the file as well. Reads that hit there are several times
+    /// faster, but the engine does not see them, and the data is in memory twice.
     pub kernel_cache: bool,
-    /// Count adjacent reads as one access to a block, up to this many bytes: the kernel splits long requests of
-    /// applications. 0: count each read.
+    /// Counts adjacent reads of up to this many bytes as one access to a block, since the kernel
+    /// splits long requests of applications. 0: counts each read.
     pub join_reads_bytes: u64,
-    /// Threads that take requests from the kernel; a few, if not given.
+    /// Number of threads that take requests from the kernel; `None`: the default.
     pub threads: Option<usize>,
-    /// How requests are to come from the kernel.
+    /// The transport of requests from the kernel.
     pub transport: TransportChoice,
-    /// Who may open the files; only the user that mounts, if not given. A user other than root needs
+    /// Who may open the files; `None`: only the mounting user. A user other than root needs
     /// `user_allow_other` in `/etc/fuse.conf` for it.
     pub access: Option<FileAccess>,
 }
 
-/// Mounted volumes. Dropping it detaches the mount; [`unmount`](Self::unmount) ends it properly.
+/// Mounted volumes. Dropping the mount detaches it; [`unmount`](Self::unmount) ends it properly.
 pub struct Mount {
     mountpoint: PathBuf,
     paths: Vec<PathBuf>,
@@ -76,7 +76,7 @@ impl Mount {
     ///
     /// # Errors
     ///
-    /// [`MountError`]; nothing is left mounted then.
+    /// [`MountError`]; nothing stays mounted.
     pub fn start(
         engine: &Arc<Engine>,
         shown: &[ShownFile],
@@ -85,12 +85,13 @@ impl Mount {
         Self::start_kept_by(None, engine, shown, options)
     }
 
-    /// The same for `pages` of the kernel's page cache, which holds the blocks in the engine's place: one block is one page. Reads
-    /// that hit there never come here; `pages` tells of them. The engine is to be this mount's alone.
+    /// Mounts the volumes with the kernel's page cache, `pages`, as the keeper of the blocks: one
+    /// block is one page. The kernel answers hits there itself, and `pages` reports them. No other
+    /// mount may use the engine.
     ///
     /// # Errors
     ///
-    /// [`MountError`]; nothing is left mounted then.
+    /// [`MountError`]; nothing stays mounted.
     pub fn start_kept_by_kernel(
         pages: Watch,
         engine: &Arc<Engine>,
@@ -102,27 +103,27 @@ impl Mount {
         Self::start_kept_by(Some(keeper), engine, shown, options)
     }
 
-    /// Watches the page cache of a mount of these volumes of the engine, once it is there.
+    /// Prepares to watch the page cache of a mount of these volumes, once it is mounted.
     ///
     /// # Errors
     ///
-    /// What is missing for it, and what would mend it.
+    /// What is missing, and how to provide it.
     pub fn watch(engine: &Engine, shown: &[ShownFile]) -> Result<Watch, String> {
         let files = file_pages(engine, shown);
         Watch::load(pages_of(&files)).map_err(|error| format!("{error:#}"))
     }
 
-    /// The same, and has pages copied as they leave, to be handed down with their data.
+    /// The same, and copies pages as they leave the page cache, to demote them.
     ///
     /// # Errors
     ///
-    /// As [`watch`](Self::watch), or the kernel does not let its memory be read.
+    /// As [`watch`](Self::watch), or the kernel does not allow reads of its memory.
     pub fn watch_copying(engine: &Engine, shown: &[ShownFile]) -> Result<Watch, String> {
         let files = file_pages(engine, shown);
         Watch::load_copying(pages_of(&files)).map_err(|error| format!("{error:#}"))
     }
 
-    /// Bytes of memory that [`watch`](Self::watch) takes.
+    /// Memory that [`watch`](Self::watch) needs, in bytes.
     #[must_use]
     pub fn watch_bytes(engine: &Engine, shown: &[ShownFile]) -> u64 {
         Watch::memory_bytes(pages_of(&file_pages(engine, shown)))
@@ -140,7 +141,7 @@ impl Mount {
             path: options.mountpoint.clone(),
             source,
         };
-        // Absolute, so that it can be unmounted from any working directory.
+        // Absolute, so that unmounting works from any working directory.
         let mountpoint = options.mountpoint.canonicalize().map_err(refused)?;
         let file = |shown: &ShownFile| {
             let engine = Arc::clone(engine);
@@ -181,10 +182,11 @@ impl Mount {
             set_readahead(&mountpoint, READAHEAD_KIB);
         }
         let keeping = keeper.map(|keeper| {
-            // What nobody asked for would be a page that the policy has decided on.
+            // Read-ahead would bring pages that no request has asked for, on which the policy would
+            // decide.
             set_readahead(&mountpoint, NO_READAHEAD_KIB);
             let root = std::fs::metadata(&mountpoint)?;
-            // The kernel is given pages only of files that it knows.
+            // The kernel accepts pages only for files that it knows.
             for file in shown {
                 std::fs::metadata(mountpoint.join(&file.name))?;
             }
@@ -202,39 +204,39 @@ impl Mount {
         })
     }
 
-    /// The files, in the order in which they were given.
+    /// The paths of the files, in the given order.
     #[must_use]
     pub fn paths(&self) -> &[PathBuf] {
         &self.paths
     }
 
-    /// The directory that they are in.
+    /// The directory of the files.
     #[must_use]
     pub fn mountpoint(&self) -> &Path {
         &self.mountpoint
     }
 
-    /// What the kernel agreed to.
+    /// The features that the kernel agreed to.
     #[must_use]
     pub fn negotiated(&self) -> Negotiated {
         self.negotiated
     }
 
-    /// The longest read or write that the kernel has sent so far, in bytes.
+    /// The longest read or write request from the kernel so far, in bytes.
     #[must_use]
     pub fn longest_request_bytes(&self) -> u32 {
         let longest = self.files.iter().map(|file| file.longest_request_bytes());
         longest.max().unwrap_or_default()
     }
 
-    /// Whether the mount has ended, for example because somebody ran `umount`.
+    /// Whether the mount has ended, for example by `umount`.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.mounted.is_over()
     }
 
-    /// Ends the mount and brings everything onto stable storage. A mount that stays in use for
-    /// two seconds is detached, and what its users write in another three is still taken.
+    /// Ends the mount and writes everything to stable storage. A mount that stays in use for two
+    /// seconds is detached; writes of its users in the next three seconds are still accepted.
     ///
     /// # Errors
     ///
@@ -242,7 +244,7 @@ impl Mount {
     pub fn unmount(mut self) -> Result<Unmounted, MountError> {
         drop(self.keeping.take());
         let ended = self.mounted.end()?;
-        // Each of them, whatever comes of the others.
+        // All of them, even if some fail.
         let flushed: Vec<_> = self
             .files
             .iter()
@@ -313,8 +315,7 @@ fn config(options: &MountOptions, read_only: bool) -> Config {
     config
 }
 
-/// How far the kernel reads ahead. Only root may, and without it reads are right
-/// but slower.
+/// Sets the kernel's read-ahead. Only root may; without it reads are correct but slower.
 pub(crate) fn set_readahead(mountpoint: &Path, kib: u32) {
     let Ok(metadata) = std::fs::metadata(mountpoint) else {
         return;
@@ -325,7 +326,7 @@ pub(crate) fn set_readahead(mountpoint: &Path, kib: u32) {
     drop(std::fs::write(setting, kib.to_string()));
 }
 
-/// The file's name for a source: its own last part, or `disk` if it has none.
+/// The default name of a source's file: the last component of its path, or `disk` if it has none.
 #[must_use]
 pub fn default_file_name(source: &OsStr) -> String {
     let name = Path::new(source).file_name().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What is checked before mounting, and how a mountpoint is given back.
+//! Checks before mounting, and unmounting.
 
 use crate::MountError;
 use rustix::io::Errno;
@@ -9,15 +9,15 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 const FUSE_DEVICE: &str = "/dev/fuse";
-/// Dead mounts that may lie over each other on one mountpoint.
+/// The largest number of dead mounts stacked on one mountpoint.
 const STALE_MOUNTS_MAX: usize = 8;
 
-/// Finds out whether something can be mounted here, without doing it. A dead mount on the
-/// mountpoint (of a process that was killed) is removed.
+/// Checks whether a mount is possible here. Removes a dead mount on the mountpoint, i.e. one whose
+/// process was killed.
 ///
 /// # Errors
 ///
-/// [`MountError::Mountpoint`] or [`MountError::NoFuse`] says what is in the way.
+/// [`MountError::Mountpoint`] or [`MountError::NoFuse`] says what prevents the mount.
 pub fn check_mountpoint(path: &Path) -> Result<(), MountError> {
     let unusable = |problem: String| MountError::Mountpoint {
         path: path.to_owned(),
@@ -59,9 +59,9 @@ fn check_fuse() -> Result<(), MountError> {
     )))
 }
 
-/// Removes mounts whose process is gone.
+/// Removes mounts whose process has exited.
 fn remove_stale(path: &Path) -> Result<(), MountError> {
-    // While it is dying, the answer is the second.
+    // While the mount is being torn down, the error is the second one.
     let dead = [Errno::NOTCONN, Errno::CONNABORTED].map(|errno| Some(errno.raw_os_error()));
     for _ in 0..STALE_MOUNTS_MAX {
         match fs::metadata(path) {
@@ -87,13 +87,13 @@ pub(crate) fn unmount(path: &Path) -> io::Result<()> {
     release(path, UnmountFlags::NOFOLLOW, &["-u", "-q"])
 }
 
-/// Takes the mount out of the tree now; it ends when nothing in it is in use any more.
+/// Detaches the mount from the tree now; it ends when it is no longer in use.
 pub(crate) fn detach(path: &Path) -> io::Result<()> {
     let flags = UnmountFlags::DETACH | UnmountFlags::NOFOLLOW;
     release(path, flags, &["-u", "-q", "-z"])
 }
 
-/// As root by the system call, otherwise by the set-uid helper.
+/// Unmounts with the system call as root, otherwise with the set-uid helper.
 fn release(path: &Path, flags: UnmountFlags, options: &[&str]) -> io::Result<()> {
     match rustix::mount::unmount(path, flags) {
         Ok(()) => Ok(()),

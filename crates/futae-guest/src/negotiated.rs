@@ -1,11 +1,11 @@
-//! What a mount and the kernel agree on when it is made.
+//! The features that a mount negotiates with the kernel.
 
 use fuser::{InitFlags, KernelConfig};
 
 /// Background requests (read-ahead, asynchronous I/O) that the kernel may have in flight.
 const BACKGROUND_REQUESTS: u16 = 256;
 
-/// How requests come from the kernel, and their answers go back.
+/// The transport of requests and answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
     /// Through `/dev/fuse`.
@@ -25,26 +25,26 @@ impl Transport {
     }
 }
 
-/// What the kernel agreed to when the mount was made.
+/// The features negotiated when the mount was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Negotiated {
     /// Version of the kernel's FUSE protocol.
     pub protocol: (u32, u32),
-    /// Longest read or write asked for, the longest that this kernel sends; in bytes.
+    /// The longest read or write that this kernel sends, in bytes.
     pub request_bytes: u32,
-    /// Longest read-ahead, in bytes.
+    /// The longest read-ahead, in bytes.
     pub readahead_bytes: u32,
-    /// Background requests in flight.
+    /// The largest number of background requests in flight.
     pub background_requests: u16,
-    /// How requests come from the kernel.
+    /// The transport of requests.
     pub transport: Transport,
     /// Whether a file opened past the page cache can be mapped shared (since Linux 6.6).
     pub shared_mmap: bool,
 }
 
 impl Negotiated {
-    /// Asks for what helps: requests of up to `request_bytes`, and `wanted` where the kernel has
-    /// it. Each is a wish: where the kernel has a lower limit, that is taken.
+    /// Requests useful features: requests of up to `request_bytes`, and those in `wanted` that the
+    /// kernel supports. If the kernel has a lower limit, that limit applies.
     pub(crate) fn agree(
         config: &mut KernelConfig,
         request_bytes: u32,
@@ -66,7 +66,7 @@ impl Negotiated {
         let shared_mmap = config
             .add_capabilities(InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP)
             .is_ok();
-        // Nobody is answered before there are rings, once this is agreed on.
+        // Once this is negotiated, no request is answered until the rings exist.
         let has_ring = wants_ring
             && config
                 .add_capabilities(InitFlags::FUSE_OVER_IO_URING)

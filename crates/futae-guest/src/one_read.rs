@@ -1,10 +1,10 @@
-//! One read of a file: answered in place where its blocks are resident, later where they are not.
+//! One read of a file: answered in place if its blocks are resident, otherwise later.
 
 use crate::errno::errno;
 use fuser::Errno;
 use futae_engine::{Batch, ClientId, IoBuf, IoError, Operation, ReadRange, Request};
 
-/// Gives the data of a read, or why there are none, to the one who asked for it.
+/// Passes the result of a read to its requester.
 pub(crate) fn answer(done: impl FnOnce(Result<&[u8], Errno>), result: Result<IoBuf, IoError>) {
     match result {
         Ok(data) => done(Ok(data.as_slice())),
@@ -17,7 +17,7 @@ pub(crate) struct OneRead<D> {
     range: ReadRange,
     client: ClientId,
     sequence: u64,
-    /// Gone once the cache has it.
+    /// `None` once the cache has it.
     done: Option<D>,
     data: Option<IoBuf>,
 }
@@ -33,8 +33,8 @@ impl<D: FnOnce(Result<&[u8], Errno>) + Send + 'static> OneRead<D> {
         }
     }
 
-    /// Answers the read if its data are here. Call it without the lock of the cache: it writes to
-    /// the kernel.
+    /// Answers the read if its data was resident. Call it without the lock of the cache: it writes
+    /// to the kernel.
     pub(crate) fn answer(self) {
         if let (Some(done), Some(data)) = (self.done, self.data) {
             done(Ok(data.as_slice()));

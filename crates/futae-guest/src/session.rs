@@ -1,4 +1,4 @@
-//! A FUSE session from its start to its end, whatever it shows.
+//! A FUSE session from its start to its end, for any file system.
 
 use crate::mountpoint::{detach, unmount};
 use crate::ring::{Beginning, Offer, Rings, Running, Served, offer};
@@ -10,34 +10,34 @@ use std::path::{Path, PathBuf};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// How long the end of a mount waits for its users before it is detached under them.
+/// How long ending a mount waits for its users before it is detached.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a detached mount may take to end.
 const DETACHED_TIMEOUT: Duration = Duration::from_secs(3);
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// How a mount ended.
+/// The result of ending a mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unmounted {
-    /// It was in use, and taken out of the tree under its users.
+    /// It was in use, and was detached from the tree.
     pub was_busy: bool,
-    /// It still is in use; what its users do from now on fails once this process ends.
+    /// It is still in use; its users' operations fail once this process exits.
     pub is_in_use: bool,
 }
 
-/// How requests are to come from the kernel.
+/// The requested transport of requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TransportChoice {
-    /// By rings where the kernel has them, else through `/dev/fuse`.
+    /// Rings if the kernel supports them, otherwise `/dev/fuse`.
     #[default]
     Auto,
-    /// Through `/dev/fuse`.
+    /// `/dev/fuse`.
     Device,
-    /// By rings, or there is no mount.
+    /// Rings; mounting fails without them.
     Ring,
 }
 
-/// A session under way. Dropping it detaches the mount.
+/// A running session. Dropping it detaches the mount.
 pub(crate) struct Mounted {
     mountpoint: PathBuf,
     /// Ends the mount, once.
@@ -68,7 +68,7 @@ impl Mounted {
                 Err(error) if choice == TransportChoice::Ring => {
                     return Err(MountError::Ring(error));
                 }
-                // Where io_uring is not permitted, or a limit was reached, it goes as it always has.
+                // If io_uring is not permitted, or a limit was reached, `/dev/fuse` is used.
                 Err(_) => {}
             }
         }
@@ -77,7 +77,7 @@ impl Mounted {
         Self::serve(session, mountpoint, None)
     }
 
-    /// The same by rings, or why the kernel does not have them.
+    /// Mounts with rings; the error says why the kernel has none.
     fn by_ring(
         filesystem: &impl Served,
         mountpoint: &Path,
@@ -89,7 +89,7 @@ impl Mounted {
         };
         let mut asking = filesystem.clone();
         asking.begin_as(Beginning::Ring);
-        // What is not for rings is little.
+        // Few requests bypass the rings.
         let mut config = config.clone();
         config.n_threads = Some(1);
         let refused = |error| refused(mountpoint, error);
@@ -98,7 +98,7 @@ impl Mounted {
             let error = io::Error::other("the kernel did not agree to it");
             return Ok(Err(error));
         }
-        // If this fails, the session is unmounted as it is dropped.
+        // If this fails, dropping the session unmounts it.
         let running = match rings.start(session.as_fd()) {
             Ok(running) => running,
             Err(error) => return Ok(Err(error)),
@@ -120,7 +120,7 @@ impl Mounted {
         let session = thread::Builder::new()
             .name("futae-mount".into())
             .spawn(move || {
-                // How it ended does not matter any more.
+                // Its result is not needed any more.
                 drop(session.run());
                 if let Some(rings) = rings {
                     rings.join();
@@ -136,17 +136,17 @@ impl Mounted {
         Ok((mounted, notifier))
     }
 
-    /// How requests come.
+    /// The transport of requests.
     pub(crate) fn transport(&self) -> Transport {
         self.transport
     }
 
-    /// Whether the mount has ended, for example because somebody ran `umount`.
+    /// Whether the mount has ended, for example by `umount`.
     pub(crate) fn is_over(&self) -> bool {
         self.session.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Takes the mount out of the tree and waits for the end of its users.
+    /// Removes the mount from the tree and waits until its users are gone.
     pub(crate) fn end(&mut self) -> Result<Unmounted, MountError> {
         let was_busy = self.release()?;
         let is_in_use = !self.wait(DETACHED_TIMEOUT);
@@ -156,7 +156,7 @@ impl Mounted {
         })
     }
 
-    /// Takes the mount out of the tree; true if that had to be done under its users.
+    /// Removes the mount from the tree; true if it was still in use.
     fn release(&mut self) -> Result<bool, MountError> {
         let failed = |source| MountError::Unmount {
             path: self.mountpoint.clone(),
@@ -168,13 +168,13 @@ impl Mounted {
         if self.is_over() {
             return Ok(false);
         }
-        // It tries once, and never again: what is mounted here later is not ours.
+        // It tries only once: a later mount here would not be this one.
         let mut outcome = unmounter.unmount();
         let deadline = Instant::now() + BUSY_TIMEOUT;
         loop {
             match outcome {
                 Ok(()) => return Ok(false),
-                // Somebody else unmounted it.
+                // It was unmounted from outside.
                 Err(error) if error.kind() == io::ErrorKind::InvalidInput => return Ok(false),
                 Err(error) if error.kind() != io::ErrorKind::ResourceBusy => {
                     return Err(failed(error));
@@ -189,7 +189,7 @@ impl Mounted {
         Ok(true)
     }
 
-    /// Waits until the kernel has ended the session; false if it does not in time.
+    /// Waits until the kernel has ended the session; false on timeout.
     fn wait(&mut self, timeout: Duration) -> bool {
         let deadline = Instant::now() + timeout;
         while !self.is_over() {
@@ -222,7 +222,7 @@ fn refused(mountpoint: &Path, source: io::Error) -> MountError {
     })
 }
 
-/// The error for a user or container that may not mount.
+/// The error if this user or container may not mount.
 fn not_permitted(error: &io::Error) -> Option<MountError> {
     let said = error.to_string();
     let said = said.trim_end();

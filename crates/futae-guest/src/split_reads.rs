@@ -1,21 +1,21 @@
-//! Requests as the application made them: what the kernel may send in one piece, and reads that it
-//! has split, put together again for counting.
+//! Requests as applications made them: the size limit of the kernel's requests, and split reads,
+//! joined again for counting.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Where Linux says, since 6.13, how many pages one request may have.
+/// Where Linux, since 6.13, reports the largest number of pages per request.
 const PAGES_LIMIT: &str = "/proc/sys/fs/fuse/max_pages_limit";
-/// The limit of kernels that do not say.
+/// The limit of kernels that do not report it.
 const PAGES_LIMIT_BEFORE: u32 = 256;
 const PAGE_BYTES: u32 = 4096;
-/// More than this the FUSE library cannot take.
+/// The longest request that the FUSE library can take.
 const REQUEST_BYTES_MAX: u32 = 16 << 20;
 
-/// Runs of reads that are remembered: about as many as readers go on at a time.
+/// The number of runs remembered: about as many as there are concurrent readers.
 const RUNS_MAX: usize = 64;
-/// The parts of one request follow one another faster than this.
+/// The longest pause between the parts of one request.
 const RUN_PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// The longest request that this kernel may send, in bytes.
@@ -28,7 +28,7 @@ pub(crate) fn longest_request_bytes() -> u32 {
     bytes.clamp(PAGE_BYTES, REQUEST_BYTES_MAX)
 }
 
-/// Reads that lie next to each other and came soon after each other.
+/// Adjacent reads that came soon after each other.
 #[derive(Debug)]
 struct Run {
     first: u64,
@@ -36,13 +36,13 @@ struct Run {
     last_at: Instant,
 }
 
-/// Finds out which reads are the rest of a request that the kernel has split. It does not say
-/// which are: a read that lies next to one of just now is taken for one, as long as both together
-/// are not longer than a request of the application may be.
+/// Detects reads that continue a request that the kernel has split. The kernel does not mark them.
+/// A read that is adjacent to a recent one counts as its continuation, as long as both together are
+/// no longer than an application's request may be.
 #[derive(Debug)]
 pub(crate) struct SplitReads {
     block_bytes: u64,
-    /// Bytes of the longest request; 0: no read is taken for a part.
+    /// The length of the longest request in bytes; 0: no read counts as a part.
     longest: u64,
     recent: Mutex<VecDeque<Run>>,
 }

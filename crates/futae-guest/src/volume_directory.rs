@@ -1,4 +1,4 @@
-//! The file system: a root directory and in it a file for each volume.
+//! The file system: a root directory that contains a file for each volume.
 
 use crate::file::{VolumeFile, flush_all};
 use crate::kept_by_kernel::KernelKeeper;
@@ -20,7 +20,7 @@ use std::time::{Duration, SystemTime};
 const ROOT: INodeNo = INodeNo(1);
 /// The number of the first file; the others follow.
 pub(crate) const FILES: u64 = 2;
-/// Nobody but the kernel's own writers changes anything, so what it knows stays true.
+/// Only writes through the kernel change anything, so the kernel may cache attributes for ever.
 const FOREVER: Duration = Duration::from_secs(24 * 3600);
 /// The unit of `stat` and `statfs`, in bytes.
 const STAT_BLOCK_BYTES: u32 = 4096;
@@ -28,18 +28,18 @@ const STAT_BLOCK_BYTES: u32 = 4096;
 /// `O_DSYNC` of `open`, as `asm-generic/fcntl.h` has it (rustix knows it only as `O_SYNC`).
 const O_DSYNC: i32 = 0o10000;
 
-/// Of a handle that may write, so that closing it flushes.
+/// The handle of a file opened for writing, so that closing it flushes.
 const WRITABLE: FileHandle = FileHandle(1);
 const READABLE: FileHandle = FileHandle(0);
 
-/// Who may open the files of a mount, besides root.
+/// Access of users other than root to the files of a mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileAccess {
     /// The permissions of the files.
     pub mode: u32,
-    /// Their owner, if it is not the user that runs the program.
+    /// Their owner; `None`: the user who runs futae.
     pub owner: Option<u32>,
-    /// Their group, if it is not that of the program.
+    /// Their group; `None`: that of futae.
     pub group: Option<u32>,
 }
 
@@ -48,20 +48,20 @@ pub struct FileAccess {
 pub(crate) struct VolumeDirectory {
     /// The files by name; there is at least one.
     pub(crate) files: Vec<(OsString, Arc<VolumeFile>)>,
-    /// When it was mounted.
+    /// The time of the mount.
     pub(crate) epoch: SystemTime,
     /// Whether the kernel's page cache may hold the file.
     pub(crate) kernel_cache: bool,
-    /// Who keeps pages of them in the kernel's page cache, if the policy decides on these.
+    /// The keeper of their pages in the kernel's page cache, if the policy decides on these.
     pub(crate) keeper: Option<Arc<KernelKeeper>>,
-    /// Who may open the files, besides the user that mounts.
+    /// Access of users other than the mounting one.
     pub(crate) access: Option<FileAccess>,
     pub(crate) negotiated: Arc<OnceLock<Negotiated>>,
     pub(crate) begins: Beginning,
 }
 
 impl VolumeDirectory {
-    /// The file of that number, if it is one.
+    /// The file with this inode number.
     fn file(&self, inode: INodeNo) -> Option<&Arc<VolumeFile>> {
         let at = usize::try_from(inode.0.checked_sub(FILES)?).ok()?;
         self.files.get(at).map(|(_, file)| file)
@@ -76,7 +76,7 @@ impl VolumeDirectory {
                 (FileType::RegularFile, perm, 1, file.size_bytes, changed)
             }
             None if inode == ROOT => {
-                // A file can be opened by those only who may search its directory.
+                // Only users who may search the directory can open a file.
                 let perm = if self.access.is_some() { 0o755 } else { 0o700 };
                 (FileType::Directory, perm, 2, 0, self.epoch)
             }
@@ -140,7 +140,7 @@ impl VolumeDirectory {
     }
 }
 
-/// For operations that return nothing.
+/// A completion for operations without a result.
 fn settle(reply: ReplyEmpty) -> impl FnOnce(Result<(), Errno>) + Send + 'static {
     move |result| match result {
         Ok(()) => reply.ok(),
@@ -229,8 +229,8 @@ impl Filesystem for VolumeDirectory {
         _flags: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        // The size is the volume's, owner and mode are the mount's; times are the mount's, too,
-        // but programs that copy files set them and mean no harm.
+        // The size belongs to the volume, owner and mode to the mount. Times belong to the mount,
+        // too, but programs that copy files set them harmlessly.
         let own_size = self.file(inode).map(|file| file.size_bytes);
         let other_size = size.is_some() && size != own_size;
         if other_size || mode.is_some() || uid.is_some() || gid.is_some() {
@@ -286,7 +286,7 @@ impl Filesystem for VolumeDirectory {
     }
 
     fn access(&self, _request: &Request, _inode: INodeNo, _mask: AccessFlags, reply: ReplyEmpty) {
-        // The kernel has judged by the mode (default_permissions).
+        // The kernel has checked the mode (default_permissions).
         reply.ok();
     }
 
@@ -427,7 +427,7 @@ impl Filesystem for VolumeDirectory {
         _data_only: bool,
         reply: ReplyEmpty,
     ) {
-        // Whatever can be in the directory is in its files.
+        // The directory contains nothing but its files.
         let files: Vec<_> = self
             .files
             .iter()

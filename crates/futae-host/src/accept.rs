@@ -1,4 +1,4 @@
-//! Connections as they come: each gets a place and a thread, or is turned away.
+//! Accepts connections: each gets a place and a thread, or is turned away.
 
 use crate::budget::Budget;
 use crate::connection::{self, ConnectionOptions, End};
@@ -21,16 +21,16 @@ use std::sync::Arc;
 use std::thread::Builder;
 use std::time::Duration;
 
-/// A connection's thread calls into the cache and no deeper.
+/// Stack size of a connection's thread, which calls into the cache and no deeper.
 pub(crate) const STACK_BYTES: usize = 512 * 1024;
-/// Asked for on unix sockets, so that a batch of replies leaves at once.
+/// Send buffer requested on unix sockets, so that a batch of replies leaves at once.
 const SEND_BUFFER_BYTES: u64 = 4 << 20;
-/// And this where there are very many connections.
+/// The same, with very many connections.
 const SEND_BUFFER_BYTES_MIN: u64 = 128 << 10;
 /// Pause after running out of descriptors or threads.
 const SHORTAGE_PAUSE: Duration = Duration::from_millis(20);
 
-/// Accepts until the server stops.
+/// Accepts connections until the server stops.
 pub(crate) fn accept_all(
     shared: &Arc<Shared>,
     listener: &Listener,
@@ -56,14 +56,14 @@ pub(crate) fn accept_all(
                 let peer = Peer::of(&socket, listener.is_tcp());
                 prepare(shared, &socket, listener.is_tcp());
                 let is_disk = listener.is_vhost_user();
-                // Read anew for each: certificates change while the server runs.
+                // Read for each connection: certificates can change while the server runs.
                 let tls = shared.tls.as_ref().filter(|_| !listener.is_in_the_clear);
                 let tls = tls.map(Tls::now);
                 welcome(shared, socket, peer, tenant, is_disk, tls);
             }
             Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => {}
-            // The spare descriptor accepts and closes the connection. Otherwise the client would wait, and this thread would
-            // be woken again and again.
+            // Accepts with the spare descriptor and closes the connection. Otherwise the client
+            // would wait, and this thread would be woken repeatedly.
             Err(Errno::MFILE | Errno::NFILE) => {
                 let had_spare = spare.take().is_some();
                 if let Ok(socket) = accept_with(listener, SocketFlags::CLOEXEC) {
@@ -76,30 +76,30 @@ pub(crate) fn accept_all(
                 }
                 spare = spare_descriptor();
             }
-            // Memory has run out; it comes back when connections end.
+            // Memory is short; it becomes free when connections end.
             Err(_) => std::thread::sleep(SHORTAGE_PAUSE),
         }
     }
 }
 
-/// A descriptor to give up when there is no other to accept with.
+/// A descriptor held in reserve, to accept a connection when no other is left.
 fn spare_descriptor() -> Option<OwnedFd> {
     File::open("/dev/null").ok().map(OwnedFd::from)
 }
 
-/// Options that make a socket faster or notice a dead peer; it works without them.
+/// Sets options that make a socket faster or detect a dead peer; the socket works without them.
 fn prepare(shared: &Shared, socket: &OwnedFd, tcp: bool) {
     if tcp {
         let _ = sockopt::set_tcp_nodelay(socket, true);
         let _ = sockopt::set_socket_keepalive(socket, true);
         return;
     }
-    // What the kernel keeps for all of them stays within bounds, too.
+    // Bounds the kernel's buffers for all sockets together.
     let connections = shared.registry.count().max(1);
     let fair = shared.options.buffer_memory_bytes / 4 / connections as u64;
     let bytes = fair.clamp(SEND_BUFFER_BYTES_MIN, SEND_BUFFER_BYTES) as usize;
     if sockopt::set_socket_send_buffer_size_force(socket, bytes).is_err() {
-        // Without privilege, as much as the system's limit allows.
+        // Without privilege, the system's limit applies.
         let _ = sockopt::set_socket_send_buffer_size(socket, bytes);
     }
 }
@@ -131,7 +131,7 @@ fn welcome(
     let thread = Builder::new()
         .name("connection".into())
         .stack_size(STACK_BYTES);
-    // Without a thread the place is dropped, and with it the connection.
+    // If no thread starts, the place is dropped, and with it the connection.
     let started = thread.spawn(move || {
         if is_disk {
             attach(&tenant, &budget, &place, &options);

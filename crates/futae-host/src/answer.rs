@@ -1,4 +1,4 @@
-//! What the end of a request looks like on the wire.
+//! Replies on the wire.
 
 use crate::mailbox::{Completion, Tag, TagKind};
 use crate::outbox::Frame;
@@ -6,14 +6,14 @@ use futae_engine::{Extent, IoBuf, IoError, IoErrorKind};
 use futae_nbd::constants::{BASE_ALLOCATION_ID, STATE_HOLE, STATE_ZERO};
 use futae_nbd::{ErrorNumber, reply};
 
-/// Extents in one answer to BLOCK_STATUS at most: a client asks for the rest again.
+/// The largest number of extents per answer to BLOCK_STATUS; the client asks again for the rest.
 const EXTENTS_MAX: usize = 4096;
-/// What such an answer and the store's, from which it is made, may take.
+/// Memory for such an answer, and for the store's answer from which it is made.
 pub(crate) const BLOCK_STATUS_BYTES: u64 = 1 << 20;
-/// Bytes of a volume of which a store is asked for extents at a time, so that what it says is bounded.
+/// Bytes of a volume per query for extents to a store, so that the store's answer is bounded.
 pub(crate) const BLOCK_STATUS_RANGE: u64 = 128 << 20;
 
-/// The number that NBD sends for a failure in the cache.
+/// The NBD error number for a failure in the cache.
 fn number(kind: IoErrorKind) -> ErrorNumber {
     u32::try_from(kind.errno())
         .ok()
@@ -21,7 +21,7 @@ fn number(kind: IoErrorKind) -> ErrorNumber {
         .unwrap_or(ErrorNumber::InputOutput)
 }
 
-/// The error text sent to a client. The engine's own messages name files of the host and are not sent.
+/// The error text for a client. The engine's own messages name files of the host and are not sent.
 fn reason(kind: IoErrorKind) -> &'static str {
     match kind {
         IoErrorKind::OutOfRange => "the range is not within the export",
@@ -33,7 +33,7 @@ fn reason(kind: IoErrorKind) -> &'static str {
     }
 }
 
-/// The reply to a completed request; none for requests without a reply.
+/// The reply to a completed request; `None` for requests without a reply.
 pub(crate) fn completed(completion: Completion, structured: bool) -> Option<Frame> {
     let Completion { tag, result } = completion;
     match result {
@@ -49,7 +49,7 @@ fn data_frame(tag: &Tag, data: IoBuf, structured: bool) -> Frame {
     if !structured {
         return Frame::data(&reply::simple(tag.cookie, None), data, tag.held_bytes);
     }
-    // A READ is at most 32 MiB, and of nothing was answered before it got here.
+    // A READ has at most 32 MiB; an empty one was answered earlier.
     let bytes = data.len() as u32;
     Frame::data(
         &reply::data(tag.cookie, tag.offset, bytes, true),
@@ -63,7 +63,7 @@ pub(crate) fn success(cookie: u64, held_bytes: u64) -> Frame {
     Frame::head(&reply::simple(cookie, None), held_bytes)
 }
 
-/// Success of a READ of nothing: with structured replies not even that may be simple.
+/// The reply to an empty READ. With structured replies, even this one must be structured.
 pub(crate) fn empty_read(cookie: u64, structured: bool) -> Frame {
     if structured {
         Frame::head(&reply::done(cookie), 0)
@@ -82,7 +82,7 @@ fn io_failure(tag: &Tag, error: &IoError, structured: bool) -> Frame {
     )
 }
 
-/// A failure, with its reason where the client can read one.
+/// An error reply, with the reason if the client can read one.
 pub(crate) fn failure(
     cookie: u64,
     error: ErrorNumber,
@@ -98,7 +98,7 @@ pub(crate) fn failure(
     Frame::bytes(bytes, held_bytes)
 }
 
-/// The answer to BLOCK_STATUS for `length_bytes` from the request's offset on, as it goes over the wire.
+/// The wire format of an answer to BLOCK_STATUS, for `length_bytes` from the request's offset on.
 pub(crate) fn block_status(
     cookie: u64,
     extents: &[Extent],
@@ -116,7 +116,7 @@ pub(crate) fn block_status(
     Ok(IoBuf::copy_of(&bytes))
 }
 
-/// The extents within `length_bytes`, neighbours of one kind as one.
+/// The extents within `length_bytes`; adjacent ones of the same kind are merged.
 fn merged(extents: &[Extent], length_bytes: u32) -> Vec<reply::Extent> {
     let mut left = length_bytes;
     let mut described: Vec<reply::Extent> = Vec::new();

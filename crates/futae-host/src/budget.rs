@@ -1,15 +1,15 @@
-//! One budget for everything that peers can make a server hold: payloads on their way in, requests under
-//! way, and replies that have not left.
+//! One budget for all memory that peers can make a server hold: payloads on their way in, requests
+//! under way, and replies that have not been sent.
 //!
-//! | part | for |
+//! | part | use |
 //! | --- | --- |
-//! | a quarter | an allotment for every connection that may be there: its buffers, and short requests |
-//! | one longest request | the reserve, for one connection at a time, in the order in which they wait |
+//! | a quarter | an allotment for each possible connection: its buffers, and short requests |
+//! | one longest request | the reserve, for one connection at a time, in order of waiting |
 //! | the rest | the pool: a connection may hold half of what the others leave of it |
 //!
-//! So every connection can always have a short request carried out, and the longest one in its turn. The
-//! cap of a connection falls as the pool fills up. A connection that holds more than its allotment while
-//! others wait must move its bytes, or is ended ([`Account::is_stalled`]).
+//! Every connection can thus always have a short request carried out, and the longest one in its
+//! turn. The cap per connection falls as the pool fills up. A connection that holds more than its
+//! allotment while others wait must move its bytes, or is ended ([`Account::is_stalled`]).
 
 use crate::mailbox::Mailbox;
 use futae_nbd::constants::MAX_PAYLOAD_BYTES;
@@ -22,40 +22,41 @@ use tracing::info;
 
 /// The smallest budget: with less, the longest request and short ones would not fit side by side.
 pub const BUFFER_MEMORY_MIN: u64 = 64 << 20;
-/// What a connection takes from the pool at a time, so that few requests ask the pool.
+/// Bytes that a connection takes from the pool at a time, so that most requests need no pool
+/// access.
 const QUANTUM: u64 = 256 << 10;
-/// What one connection may take of the reserve: the longest request, and something beside it.
+/// The largest part of the reserve for one connection: the longest request and some more.
 const RESERVE: u64 = MAX_PAYLOAD_BYTES as u64 + QUANTUM;
-/// More than this is not set aside for a connection.
+/// The largest allotment of a connection.
 const ALLOTMENT_MAX: u64 = 256 << 10;
-/// A connection that has moved this much is not stalled.
+/// A connection that has moved this many bytes is not stalled.
 const MOVED_ENOUGH: u64 = 1 << 20;
 
-/// What is held, and of how much.
+/// Held memory and its limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Held {
     pub(crate) budget: u64,
     pub(crate) now: u64,
     pub(crate) peak: u64,
-    /// Connections that wait for room.
+    /// Number of connections that wait for room.
     pub(crate) waiting: u64,
-    /// Connections that were ended since they held memory that others waited for.
+    /// Number of connections that were ended because they held memory that others waited for.
     pub(crate) stalled: u64,
 }
 
 #[derive(Default)]
 struct Inner {
     connections: u64,
-    /// Bytes of the pool that connections have.
+    /// Bytes of the pool granted to connections.
     granted: u64,
-    /// Exports that there are.
+    /// Number of exports.
     exports: usize,
-    /// The same by the number of the export.
+    /// Granted bytes by the number of the export.
     by_export: Vec<u64>,
     reserve_taken: bool,
     peak: u64,
     stalled: u64,
-    /// When the log last had it that the pool is used up.
+    /// When exhaustion of the pool was last logged.
     said: Option<Instant>,
     next: u64,
     queue: VecDeque<Waiter>,
@@ -81,14 +82,15 @@ pub(crate) struct Budget {
     waiting: AtomicUsize,
 }
 
-/// Where the bytes of a grant come from.
+/// The source of a grant's bytes.
 enum Source {
     Pool,
     Reserve,
 }
 
 impl Budget {
-    /// A budget of `total` bytes, at least [`BUFFER_MEMORY_MIN`], for that many connections and exports.
+    /// A budget of `total` bytes, at least [`BUFFER_MEMORY_MIN`], for this many connections and
+    /// exports.
     pub(crate) fn new(total: u64, connections_max: usize, exports: usize) -> Self {
         let total = total.max(BUFFER_MEMORY_MIN);
         let connections = connections_max.max(1) as u64;
@@ -111,7 +113,7 @@ impl Budget {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// There are this many exports now, each with a number below `numbers`.
+    /// Sets the number of exports; each has a number below `numbers`.
     pub(crate) fn set_exports(&self, exports: usize, numbers: usize) {
         let mut inner = self.lock();
         inner.exports = exports;
@@ -120,7 +122,7 @@ impl Budget {
         }
     }
 
-    /// Bytes that a connection's buffer for requests may have.
+    /// The largest size of a connection's buffer for requests.
     pub(crate) fn intake_bytes(&self) -> usize {
         (self.allotment / 2).clamp(4 << 10, 128 << 10) as usize
     }
@@ -141,7 +143,7 @@ impl Budget {
         inner.connections * self.allotment + inner.granted + reserve
     }
 
-    /// Counts a connection's allotment; it is given back when the place is dropped.
+    /// Reserves a connection's allotment until the place is dropped.
     pub(crate) fn place(self: &Arc<Self>) -> BudgetPlace {
         let mut inner = self.lock();
         inner.connections += 1;
@@ -153,7 +155,7 @@ impl Budget {
     fn source(&self, inner: &Inner, wish: &Waiter) -> Option<Source> {
         let free = self.pool - inner.granted;
         let of_export = inner.by_export.get(wish.export).copied().unwrap_or(0);
-        // What one export may hold of the pool.
+        // The limit of one export within the pool.
         let export_max = if inner.exports > 1 {
             self.pool / 2
         } else {
@@ -163,14 +165,14 @@ impl Budget {
         if fits_export && wish.granted + wish.shortage <= free / 2 {
             return Some(Source::Pool);
         }
-        // Those that hold something go on when that has left.
+        // Waiters that already hold a grant continue when they have moved it.
         let first = inner.queue.iter().find(|waiter| waiter.granted == 0);
         let is_next = first.is_none_or(|first| first.id == wish.id);
         let may_reserve = wish.granted == 0 && !inner.reserve_taken && is_next;
         (may_reserve && wish.shortage <= RESERVE).then_some(Source::Reserve)
     }
 
-    /// Wakes the first connection that can go on now.
+    /// Wakes the first connection that can continue.
     fn wake_next(&self, inner: &Inner) {
         let next = inner
             .queue
@@ -196,7 +198,7 @@ impl Drop for BudgetPlace {
     }
 }
 
-/// What one connection holds.
+/// The memory held by one connection.
 pub(crate) struct Account {
     budget: Arc<Budget>,
     export: usize,
@@ -208,7 +210,7 @@ pub(crate) struct Account {
     granted: u64,
     has_reserve: bool,
     is_waiting: bool,
-    /// When this connection began to be in the way, and what it has moved since.
+    /// Since when this connection has blocked others, and what it has moved since.
     watched: Option<(Instant, u64)>,
 }
 
@@ -220,7 +222,8 @@ impl Account {
             export,
             id: inner.next,
             mailbox: Arc::clone(mailbox),
-            // The rest of the allotment is for the buffer of requests, and for what is kept of each.
+            // The rest of the allotment covers the buffer of requests, and the state of each
+            // request.
             own: budget.allotment / 4,
             held: 0,
             granted: 0,
@@ -251,8 +254,8 @@ impl Account {
         self.own + self.granted + reserve
     }
 
-    /// Takes `bytes` more. If there is no room, the connection waits, and its mailbox is rung when it
-    /// should try again.
+    /// Takes `bytes` more. If there is no room, the connection waits, and its mailbox is rung when
+    /// it should try again.
     pub(crate) fn take(&mut self, bytes: u64) -> bool {
         if self.held + bytes > self.available() && !self.widen(bytes) {
             return false;
@@ -266,7 +269,7 @@ impl Account {
         let shortage = (self.held + bytes).saturating_sub(self.available());
         let budget = Arc::clone(&self.budget);
         let mut inner = budget.lock();
-        // A quantum where there is one, else what it needs now.
+        // A whole quantum if available, otherwise what is needed now.
         for shortage in [shortage.next_multiple_of(QUANTUM), shortage] {
             let wish = Waiter {
                 id: self.id,
@@ -320,7 +323,7 @@ impl Account {
         false
     }
 
-    /// Gives `bytes` back. While others wait, what is not needed goes back to the pool at once.
+    /// Returns `bytes`. While others wait, unused bytes return to the pool at once.
     pub(crate) fn give_back(&mut self, bytes: u64) {
         self.held = self.held.saturating_sub(bytes);
         let excess = self.available() - self.held.min(self.available());
@@ -329,7 +332,7 @@ impl Account {
         }
     }
 
-    /// Gives back what is granted and not needed.
+    /// Returns granted bytes that are not in use.
     pub(crate) fn trim(&mut self) {
         if !self.has_grant() {
             return;
@@ -355,15 +358,15 @@ impl Account {
         budget.wake_next(&inner);
     }
 
-    /// Counts bytes that the peer took or sent.
+    /// Counts bytes that the peer received or sent.
     pub(crate) fn moved(&mut self, bytes: u64) {
         if let Some((_, moved)) = &mut self.watched {
             *moved += bytes;
         }
     }
 
-    /// Whether the connection holds memory that another waits for, and its peer has moved next to nothing
-    /// for `timeout` though it is the peer's turn.
+    /// Whether the connection holds memory that another one waits for, and its peer has moved next
+    /// to nothing for `timeout` although it is the peer's turn.
     pub(crate) fn is_stalled(&mut self, peers_turn: bool, timeout: Duration) -> bool {
         if !peers_turn || !self.has_grant() || !self.is_wanted() {
             self.watched = None;

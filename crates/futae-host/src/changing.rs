@@ -1,4 +1,4 @@
-//! Exports that come and go while the server runs.
+//! Adding and removing exports while the server runs.
 
 use crate::Export;
 use crate::export::Entry;
@@ -12,12 +12,12 @@ use std::time::Duration;
 use tracing::info;
 
 impl Shared {
-    /// One change at a time.
+    /// Serialises changes of exports.
     pub(crate) fn change(&self) -> MutexGuard<'_, ()> {
         self.changing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds an export that `open` opens once it is clear that it can be added.
+    /// Adds an export. Calls `open` to open it once it is certain that it can be added.
     pub(crate) fn add_export(
         &self,
         name: &str,
@@ -45,8 +45,8 @@ impl Shared {
         Ok(export)
     }
 
-    /// Removes an export, once what its clients wrote is on stable storage; how many connections were ended for it. What
-    /// goes wrong leaves the export as it is.
+    /// Removes an export after its clients' writes are on stable storage. Returns how many
+    /// connections were ended for it. On an error the export stays as it is.
     pub(crate) fn remove_export(&self, name: &str, force: bool) -> Result<usize, String> {
         let _changing = self.change();
         let export = self.removable(name)?;
@@ -60,7 +60,7 @@ impl Shared {
             return Err(used(users));
         }
         let stays = |problem: String| format!("export {name} stays: {problem}");
-        // While clients can still be told of a failure.
+        // While clients can still learn of a failure.
         self.flush(&export).map_err(stays)?;
         let Some(entry) = self.exports.take_out(name) else {
             return Err(stays("the server stops".to_owned()));
@@ -83,7 +83,7 @@ impl Shared {
         Ok(ended)
     }
 
-    /// Has an export go on with other rates; whether it had others.
+    /// Changes the rates of an export. Returns whether they differ from the previous ones.
     pub(crate) fn set_rates(&self, name: &str, rates: RateLimits) -> Result<bool, String> {
         let _changing = self.change();
         let entry = self.exports.find(name).filter(Entry::is_export);
@@ -108,8 +108,8 @@ impl Shared {
         Ok(has_changed)
     }
 
-    /// Takes over the size of an export whose image or device has become longer; its size before and after, and how many
-    /// guests were told.
+    /// Adopts the size of an export whose image or device was extended. Returns its size before and
+    /// after, and how many guests were informed.
     pub(crate) fn lengthen_export(&self, name: &str) -> Result<(u64, u64, usize), String> {
         let _changing = self.change();
         let Some(Entry { export, .. }) = self.exports.find(name) else {
@@ -132,7 +132,7 @@ impl Shared {
         Ok((before, after, told))
     }
 
-    /// Nobody finds the export any more: ends the connections that use it, and lets go of its volume.
+    /// The export is out of the table: ends the connections that use it, and removes its volume.
     fn finish(&self, export: &Export) -> Result<(), String> {
         let (name, patience) = (&export.name, self.options.stop_timeout);
         self.registry.hang_up_on(name);
@@ -140,7 +140,7 @@ impl Shared {
         if left > 0 {
             return Err(format!("{left} of its connections do not end"));
         }
-        // What came after the first flush.
+        // Writes since the first flush.
         self.flush(export)?;
         self.dispose(export)
     }

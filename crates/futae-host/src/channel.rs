@@ -1,11 +1,12 @@
-//! Channel disks: small exports on which agents write what the page caches of their guests have evicted,
-//! with the data.
+//! Channel disks: small exports to which agents write the pages, with their data, that the page
+//! caches of their guests have evicted.
 //!
-//! A channel belongs to one export, and what is written to it can affect that export's volume and nothing
-//! else. It stores nothing. Each write is one batch ([`EvictedPages`]); its answer is the agent's flow
-//! control. The data enters the cache only if the cache can verify it ([`futae_engine::Operation::HandDown`]).
+//! A channel belongs to one export, and its data can affect only that export's volume. It stores
+//! nothing. Each write is one batch ([`EvictedPages`]); the answer to it is the agent's flow
+//! control. The data enters the cache only if the cache can verify it
+//! ([`futae_engine::Operation::Demote`]).
 
-use crate::handing::Hands;
+use crate::demoter::Demoter;
 use crate::rate::RateLimits;
 use crate::{Export, HostError};
 use futae_agent_protocol::evicted_pages::{CHANNEL_BYTES, EvictedPages, HEAD_BYTES, MAGIC};
@@ -17,28 +18,28 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// What is put behind the name of an export for the name of its channel.
+/// Suffix of a channel's name after the name of its export.
 const SUFFIX: &str = ".evictions";
-/// Blocks of the cache in front of a channel, which holds the last head.
+/// Size of the cache in front of a channel, which holds the last head.
 const CACHE_BLOCKS: u32 = 1;
 
-/// What came through a channel so far.
+/// Counters of a channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChannelReport {
     /// Batches.
     pub batches: u64,
-    /// Writes that were no batch.
+    /// Writes that were not valid batches.
     pub malformed_batches: u64,
-    /// Pages handed to the cache, with their data.
+    /// Pages passed to the cache, with their data.
     pub pages: u64,
-    /// Pages of other disks of the guest, and beyond the end of the volume; they are dropped.
+    /// Dropped pages: of other disks of the guest, or beyond the end of the volume.
     pub foreign_pages: u64,
 }
 
-/// A channel, as the server sees it.
+/// A channel.
 pub(crate) struct Channel {
-    /// Into the export whose evictions it takes.
-    hands: Arc<Hands>,
+    /// Demotes pages into the channel's export.
+    demoter: Arc<Demoter>,
     batches: AtomicU64,
     malformed_batches: AtomicU64,
     pages: AtomicU64,
@@ -49,7 +50,7 @@ impl Channel {
     /// The channel of an export.
     pub(crate) fn new(target: &Export) -> Arc<Self> {
         Arc::new(Self {
-            hands: Arc::new(Hands::new(target)),
+            demoter: Arc::new(Demoter::new(target)),
             batches: AtomicU64::new(0),
             malformed_batches: AtomicU64::new(0),
             pages: AtomicU64::new(0),
@@ -57,12 +58,12 @@ impl Channel {
         })
     }
 
-    /// The export that it belongs to.
+    /// The name of its export.
     pub(crate) fn target(&self) -> &str {
-        &self.hands.export.name
+        &self.demoter.export.name
     }
 
-    /// The export by which agents reach it.
+    /// The export through which agents write to it.
     pub(crate) fn export(self: &Arc<Self>) -> Result<Export, HostError> {
         let engine = Engine::new(&EngineOptions {
             block_bytes: PAGE_BYTES as u64,
@@ -73,7 +74,7 @@ impl Channel {
             decision_log: None,
             write_back: None,
         })?;
-        let name = format!("{}{SUFFIX}", self.hands.export.name);
+        let name = format!("{}{SUFFIX}", self.demoter.export.name);
         let store = Arc::new(Taker(Arc::clone(self)));
         Ok(Export {
             volume: engine.add_volume(&name, store, Class::NORMAL)?,
@@ -81,18 +82,18 @@ impl Channel {
             description: String::new(),
             engine,
             read_only: false,
-            connections_max: self.hands.export.connections_max,
-            requests_max: self.hands.export.requests_max,
+            connections_max: self.demoter.export.connections_max,
+            requests_max: self.demoter.export.requests_max,
             rates: RateLimits::default(),
         })
     }
 
-    /// What hands its pages down.
-    pub(crate) fn hands(&self) -> &Arc<Hands> {
-        &self.hands
+    /// The demoter of its pages.
+    pub(crate) fn demoter(&self) -> &Arc<Demoter> {
+        &self.demoter
     }
 
-    /// What came through it.
+    /// Its counters.
     pub(crate) fn report(&self) -> ChannelReport {
         ChannelReport {
             batches: self.batches.load(Relaxed),
@@ -102,7 +103,7 @@ impl Channel {
         }
     }
 
-    /// Hands the cache the pages of a batch.
+    /// Passes the pages of a batch to the cache.
     fn take(&self, bytes: &[u8]) {
         let Ok(batch) = EvictedPages::decode(bytes) else {
             self.malformed_batches.fetch_add(1, Relaxed);
@@ -110,10 +111,10 @@ impl Channel {
         };
         let data = bytes[HEAD_BYTES..].chunks_exact(PAGE_BYTES);
         let pages = batch.pages.iter().zip(data).filter_map(|(page, data)| {
-            let place = self.hands.place(*page)?;
+            let place = self.demoter.place(*page)?;
             Some((place, IoBuf::copy_of(data)))
         });
-        let taken = self.hands.hand_down(pages);
+        let taken = self.demoter.demote(pages);
         self.batches.fetch_add(1, Relaxed);
         self.pages.fetch_add(taken as u64, Relaxed);
         let foreign = batch.pages.len() - taken;
@@ -121,7 +122,7 @@ impl Channel {
     }
 }
 
-/// A disk that keeps nothing.
+/// A store that keeps nothing.
 struct Taker(Arc<Channel>);
 
 impl Store for Taker {
@@ -130,7 +131,10 @@ impl Store for Taker {
     }
 
     fn describe(&self) -> String {
-        format!("the channel for evictions of {}", self.0.hands.export.name)
+        format!(
+            "the channel for evictions of {}",
+            self.0.demoter.export.name
+        )
     }
 
     fn is_read_only(&self) -> bool {

@@ -1,4 +1,4 @@
-//! One client from greeting to goodbye.
+//! One client, from its greeting to its end.
 
 use crate::budget::Budget;
 use crate::connection_loop::{ConnectionLoop, Ending, Limits, Session};
@@ -23,7 +23,7 @@ use tracing::debug;
 /// Limits and timeouts of a connection.
 #[derive(Clone)]
 pub(crate) struct ConnectionOptions {
-    /// With these, the client has to begin TLS.
+    /// If set, the client must begin TLS.
     pub(crate) tls: Option<Arc<ServerTerms>>,
     pub(crate) handshake_timeout: Duration,
     pub(crate) connections_max: usize,
@@ -39,9 +39,9 @@ pub(crate) enum End {
     TooSlow,
     /// The peer broke the protocol.
     Broken(WireError),
-    /// The peer asked for something without TLS, which it has to begin first.
+    /// The peer sent a request without TLS, which it must begin first.
     InTheClear,
-    /// The peer could not agree on TLS, or broke its rules.
+    /// The TLS handshake failed, or the peer broke the rules of TLS.
     Insecure(String),
 }
 
@@ -51,7 +51,7 @@ impl From<TlsError> for End {
     }
 }
 
-/// Serves a client until it is gone.
+/// Serves a client until it disconnects.
 pub(crate) fn serve(
     tenant: &Tenant,
     budget: &Arc<Budget>,
@@ -79,7 +79,7 @@ pub(crate) fn serve(
         if !place.begin(&export.name, demotes, &limits) {
             return Err(End::Gone);
         }
-        // Only now does the client hear of it.
+        // The client learns the result only now.
         greeter.send()?;
         Ok((negotiated, tenant))
     });
@@ -87,7 +87,8 @@ pub(crate) fn serve(
         Ok(agreed) => agreed,
         Err(end) => return end,
     };
-    // It may have been removed meanwhile. Who finds it here has begun before, and is waited for by its removal.
+    // The export may have been removed meanwhile. A connection that finds it here began before its
+    // removal, which waits for the connection.
     let Some(Entry {
         number,
         export,
@@ -122,7 +123,7 @@ pub(crate) fn serve(
         &link.traffic,
     );
     drop(received);
-    // Without a descriptor to be woken by, the connection cannot be served.
+    // Without a descriptor for the wake-up, the connection cannot be served.
     let ending = serving.map_or(Ok(()), ConnectionLoop::run);
     drop(guest);
     let (requests, seconds) = (link.traffic.read().requests, opened.elapsed().as_secs_f64());
@@ -143,7 +144,8 @@ pub(crate) fn serve(
     }
 }
 
-/// What the client chose, and what it may know of; in between, it begins TLS if it has to.
+/// Negotiates the export and the options that the client may see, with a TLS handshake in between
+/// if it is required.
 fn agree(
     greeter: &mut Greeter<'_>,
     tenant: &Tenant,
@@ -156,7 +158,7 @@ fn agree(
     let mut in_the_clear = Handshake::with_tls(tenant);
     match greeter.negotiate(&mut in_the_clear) {
         Ok(None) => {}
-        // Nothing can be chosen.
+        // No export can be chosen.
         Ok(Some(_)) => return Err(End::Gone),
         Err(End::Gone | End::Broken(_)) if in_the_clear.was_refused_without_tls() => {
             return Err(End::InTheClear);
@@ -169,7 +171,7 @@ fn agree(
     Ok((negotiated.ok_or(End::Gone)?, tenant))
 }
 
-/// A client of the cache, for as long as this lives.
+/// A client of the cache, joined while this value lives.
 struct Guest<'a> {
     engine: &'a Engine,
     volume: VolumeId,
@@ -192,11 +194,11 @@ impl Drop for Guest<'_> {
     }
 }
 
-/// What a client says first.
+/// Length of a client's first message.
 const CLIENT_FLAGS_BYTES: usize = 4;
 
-/// Bytes of the option that begins here; of its header, as long as that is not there. One that is longer
-/// than allowed is refused by its header.
+/// Bytes of the option that begins here, or of its header while that is incomplete. An option
+/// longer than allowed is refused after its header.
 fn option_bytes(received: &[u8]) -> usize {
     let length = received.get(OPTION_HEADER_BYTES - 4..OPTION_HEADER_BYTES);
     let length = length.and_then(|bytes| bytes.try_into().ok());
@@ -205,26 +207,26 @@ fn option_bytes(received: &[u8]) -> usize {
     OPTION_HEADER_BYTES + if is_legal { length } else { 0 }
 }
 
-/// The handshake on a socket, all of it before a deadline.
+/// The handshake on a socket, which must complete before a deadline.
 struct Greeter<'a> {
     wire: Wire<'a>,
     deadline: Instant,
-    /// What arrived and is not dealt with.
+    /// Received bytes that have not been processed.
     received: Vec<u8>,
-    /// What is to be said next.
+    /// Bytes to be sent next.
     out: Vec<u8>,
     has_flags: bool,
 }
 
 impl Greeter<'_> {
-    /// What was agreed on, whose answer is yet to be sent; none if TLS begins here.
+    /// The negotiated result, whose answer is not sent yet; `None` if TLS begins here.
     fn negotiate(
         &mut self,
         handshake: &mut Handshake<&Tenant>,
     ) -> Result<Option<Box<Negotiated>>, End> {
         loop {
             self.send()?;
-            // One message at a time, so that the answers to many are never in memory together.
+            // One message at a time, so that answers to many options are never in memory together.
             let length = if self.has_flags {
                 option_bytes(&self.received)
             } else {
@@ -256,9 +258,9 @@ impl Greeter<'_> {
         }
     }
 
-    /// Begins TLS: the names in the client's certificate.
+    /// Begins TLS. Returns the names in the client's certificate.
     fn begin_tls(&mut self, terms: &ServerTerms) -> Result<Vec<String>, End> {
-        // Somebody in between may have put it there, to be taken for the client's.
+        // An attacker in between could have inserted these bytes, to pass them off as the client's.
         if !self.received.is_empty() {
             let problem = "it went on in the clear after it had asked for TLS";
             return Err(End::Insecure(problem.to_owned()));
@@ -313,7 +315,7 @@ impl Greeter<'_> {
         }
     }
 
-    /// Waits if that is all that is wrong.
+    /// Waits if the socket is merely not ready.
     fn wait_after(&self, error: Errno, flags: PollFlags) -> Result<(), End> {
         match (error, self.wire.problem()) {
             (Errno::AGAIN, _) => self.wait(flags),

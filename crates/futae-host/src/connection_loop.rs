@@ -1,10 +1,10 @@
 //! The transmission phase of one connection: requests to the cache in batches, replies out in
-//! batches, and one wait for whatever comes first.
+//! batches, and one wait for whichever comes first.
 //!
-//! A round sends what is ready, hands the cache what has arrived, and receives; only when none of
-//! these can go on does the thread sleep. With nothing under way, the receive itself is the sleep,
-//! so that a client with one request at a time costs two system calls a request; at depth many
-//! requests share both.
+//! A round sends ready replies, passes received requests to the cache, and receives more; the
+//! thread sleeps only when none of these can make progress. With nothing under way, the receive
+//! call itself is the sleep, so a client with one request at a time costs two system calls per
+//! request; at greater depth, many requests share both.
 
 mod sleep;
 mod submit;
@@ -19,7 +19,9 @@ use crate::rate::{Rate, Turn};
 use crate::requests::{Gathered, asked, carried, memory_of, needs_cache};
 use crate::status::TrafficCounters;
 use crate::wire::Wire;
-use futae_engine::{Asked, ClientId, Engine, Extent, IoBuf, IoError, LatencyNotes, Operation};
+use futae_engine::{
+    Asked, ClientId, Demotion, Engine, Extent, IoBuf, IoError, LatencyNotes, Operation,
+};
 use futae_nbd::{Command, CommandFlags, RequestHeader, RequestRules, WireError};
 use futae_policy::VolumeId;
 use rustix::net::{Shutdown, shutdown};
@@ -28,36 +30,37 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-/// Questions for extents that one connection may have under way: a volume answers them one by one.
+/// The largest number of queries for extents that one connection may have under way: a volume
+/// answers them one by one.
 const ASKING_MAX: usize = 4;
 
-/// How much one connection may have under way, replies that have not left included. A request
-/// that goes beyond is the last one read until others are done.
+/// Limits on what one connection has under way, including replies that have not been sent. The
+/// request that exceeds a limit is the last one read until others are done.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     pub(crate) requests: usize,
     pub(crate) bytes: u64,
-    /// How long a peer that has said goodbye may take to receive what it is owed.
+    /// How long a disconnecting peer may take to receive its remaining replies.
     pub(crate) linger: Duration,
-    /// How long a peer may move nothing while others wait for the memory that it takes.
+    /// How long a peer may move nothing while others wait for the memory that it holds.
     pub(crate) stall: Duration,
 }
 
-/// Whose requests these are.
+/// The client and the export of the requests.
 pub(crate) struct Session {
     pub(crate) engine: Arc<Engine>,
     pub(crate) volume: VolumeId,
     pub(crate) client: ClientId,
     /// The export's number, for the budget.
     pub(crate) export: usize,
-    /// What all connections of the export may have under way.
+    /// The limit on requests under way of all connections of the export.
     pub(crate) quota: Option<Arc<Quota>>,
-    /// What they are served in a second.
+    /// The export's limits per second.
     pub(crate) rate: Arc<Rate>,
     pub(crate) rules: RequestRules,
 }
 
-/// Why the peer could not be understood any more, if so. A peer that is gone is no error.
+/// The error if the peer broke the protocol. A disconnected peer is no error.
 pub(crate) type Ending = Result<(), WireError>;
 
 pub(crate) struct ConnectionLoop<'a, 'socket> {
@@ -69,26 +72,26 @@ pub(crate) struct ConnectionLoop<'a, 'socket> {
     intake: Intake,
     outbox: Outbox,
     batch: Gathered,
-    /// Demotions that came behind it: those who wait for the batch get their replies first.
+    /// Demotions behind the batch: the requests of the batch get their replies first.
     demotions: Gathered,
     completions: Vec<Completion>,
     /// Reads that were answered at once.
     answered: Vec<Completion>,
-    /// Requests that the cache has.
+    /// Number of requests in the cache.
     in_flight: usize,
-    /// Those among them that ask the store for extents.
+    /// Number of those that query the store for extents.
     asking: usize,
-    /// The next request has arrived and there is no room for it yet.
+    /// The next request has arrived, and there is no room for it yet.
     is_held_back: bool,
-    /// When it may be carried out, as far as the export's rates are concerned.
+    /// The next request's turn under the export's rates.
     turn: Turn,
-    /// Those, and replies that have not left.
+    /// Number of requests in the cache, plus replies that have not been sent.
     held_requests: usize,
-    /// What those keep in memory.
+    /// The memory that these hold.
     account: Account,
     arrivals: u64,
     latencies: LatencyNotes,
-    /// When what is in the batch was taken.
+    /// When the requests of the batch were received.
     taken: Instant,
     reading: bool,
     /// The last request came soon after the reply before it.
@@ -135,7 +138,7 @@ impl<'a, 'socket> ConnectionLoop<'a, 'socket> {
         })
     }
 
-    /// Serves until the peer is gone and the cache is done with its requests.
+    /// Serves until the peer has disconnected and the cache has completed its requests.
     pub(crate) fn run(mut self) -> Ending {
         loop {
             self.collect();
@@ -153,7 +156,7 @@ impl<'a, 'socket> ConnectionLoop<'a, 'socket> {
         }
     }
 
-    /// Whether the peer is owed bytes.
+    /// Whether replies remain to be sent.
     fn has_unsent(&self) -> bool {
         !self.outbox.is_empty() || self.wire.has_unsent()
     }
@@ -172,16 +175,16 @@ impl<'a, 'socket> ConnectionLoop<'a, 'socket> {
         self.goodbye.get_or_insert_with(Instant::now);
     }
 
-    /// The peer is gone: nothing more can be said, but the cache still finishes what it has.
+    /// The peer has disconnected: no reply can be sent, but the cache still completes its requests.
     fn lose_peer(&mut self) {
         self.stop_reading();
-        // Half a reply may have left; nothing may follow it.
+        // Half a reply may have been sent; nothing may follow it.
         let _ = shutdown(self.wire.socket(), Shutdown::Both);
         self.account.give_back(self.outbox.clear());
         self.held_requests = self.in_flight;
     }
 
-    /// Turns what the cache is done with into replies.
+    /// Turns completed requests into replies.
     fn collect(&mut self) {
         if self.in_flight == 0 {
             return;
@@ -200,7 +203,7 @@ impl<'a, 'socket> ConnectionLoop<'a, 'socket> {
         self.submit();
     }
 
-    /// Counts how long a request took that is over now.
+    /// Records the latency of a completed request.
     fn note(&mut self, done: &Completion) {
         let tag = &done.tag;
         let is_over = tag.kind != TagKind::ThenFlush || done.result.is_err();
@@ -210,7 +213,7 @@ impl<'a, 'socket> ConnectionLoop<'a, 'socket> {
         }
     }
 
-    /// Turns one of them into its reply, or into the flush that has to come first.
+    /// Turns a completed request into its reply, or into the flush that has to come first.
     fn finish(&mut self, completion: Completion) {
         self.in_flight -= 1;
         if completion.tag.kind == TagKind::Encoded {
@@ -252,7 +255,7 @@ impl<'a, 'socket> ConnectionLoop<'a, 'socket> {
         }
     }
 
-    /// Hands the cache what has arrived, a batch at most; whether there was anything.
+    /// Passes at most a batch of received requests to the cache. Returns whether there were any.
     fn take_requests(&mut self) -> bool {
         let mut taken = 0;
         while self.reading && self.has_room() && !self.batch.is_full() {
@@ -266,7 +269,7 @@ impl<'a, 'socket> ConnectionLoop<'a, 'socket> {
                 let counts = needs_cache(header);
                 let quota = quota.filter(|_| counts);
                 let takes = || quota.is_none_or(|quota| quota.take(mailbox));
-                // Nothing is kept for a request that waits for its turn.
+                // No memory is reserved for a request that waits for its turn.
                 let mut has_turn = || !counts || rate.admits(turn, carried(header), mailbox);
                 let mut admits = fits && has_turn() && takes();
                 if admits && !account.take(memory_of(header)) {
@@ -343,9 +346,12 @@ impl<'a, 'socket> ConnectionLoop<'a, 'socket> {
                     no_hole,
                 },
             ),
-            Command::Demote => (TagKind::Silent, Operation::Demote { offset, data }),
+            Command::Demote => (
+                TagKind::Silent,
+                Operation::Demote(Demotion::new(offset, data)),
+            ),
             Command::BlockStatus => return self.block_status(header),
-            // The rules let no other command through.
+            // The protocol checks let no other command through.
             Command::Disconnect | Command::Unknown(_) => return self.stop_reading(),
         };
         let tag = Tag {
@@ -380,7 +386,7 @@ impl<'a, 'socket> ConnectionLoop<'a, 'socket> {
         }
     }
 
-    /// Has the store asked, on a thread of the cache: that may take long.
+    /// Queries the store on a thread of the cache, since the answer may take long.
     fn block_status(&mut self, header: &RequestHeader) {
         let tag = Tag {
             cookie: header.cookie,
@@ -406,7 +412,7 @@ impl<'a, 'socket> ConnectionLoop<'a, 'socket> {
         engine.extents_later(volume, header.offset, range, done);
     }
 
-    /// Receives; whether that changed anything. Waits if there is nothing else to wait for.
+    /// Receives. Returns whether that changed anything. Waits if there is nothing else to wait for.
     fn receive(&mut self) -> bool {
         let idle = self.in_flight == 0 && !self.has_unsent();
         let filled = if idle {

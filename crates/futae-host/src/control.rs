@@ -1,13 +1,13 @@
-//! What a server can be told over its control socket.
+//! The orders that a server accepts on its control socket.
 //!
 //! | line | answer |
 //! | --- | --- |
 //! | `{"command":"status"}` | a [`crate::ServerStatus`] |
 //! | `{"command":"record","sample":1}`, `{"command":"recorded"}`, `{"command":"end-record"}`, with `"export":NAME` as below | `{"recording":true}`, a [`futae_control::RecordingPart`], `{"recording":false}` |
-//! | `{"command":"resize","cache":"1GiB"}`, with `"export":NAME` where exports have caches of their own | `{"capacity_blocks":N}` |
+//! | `{"command":"resize","cache":"1GiB"}`, with `"export":NAME` if exports have caches of their own | `{"capacity_blocks":N}` |
 //! | `{"command":"policy","policy":"lru"}`, with `"export":NAME` likewise | `{"policy":...,"before":...,"changed":BOOL,"resident_blocks":N}` |
-//! | `{"command":"export-add","export":"NAME=SOURCE"}`, with options behind it as for `--export` | `{"name":...,"size_bytes":N,"read_only":BOOL}` |
-//! | `{"command":"export-limit","export":NAME,"iops":N,"bandwidth":"64MiB","weight":N}`; without a key, there is no such limit | `{"changed":BOOL}` |
+//! | `{"command":"export-add","export":"NAME=SOURCE"}`, followed by options as for `--export` | `{"name":...,"size_bytes":N,"read_only":BOOL}` |
+//! | `{"command":"export-limit","export":NAME,"iops":N,"bandwidth":"64MiB","weight":N}`; an absent key removes that limit | `{"changed":BOOL}` |
 //! | `{"command":"export-lengthen","export":NAME}` | `{"name":...,"before_bytes":N,"size_bytes":N,"told":N}` |
 //! | `{"command":"export-remove","export":NAME}`, with `"force":true` to end its connections | `{"name":...,"disconnected":N}` |
 
@@ -63,7 +63,7 @@ struct Lengthen {
     export: String,
 }
 
-/// The orders that a server takes.
+/// The orders that a server accepts.
 pub(crate) fn orders(shared: &Arc<Shared>) -> Orders {
     let [
         asked,
@@ -127,7 +127,7 @@ pub(crate) fn orders(shared: &Arc<Shared>) -> Orders {
 }
 
 impl Shared {
-    /// Has the cache of an export, or the only one, go on with another policy.
+    /// Changes the policy of an export's cache, or of the only cache.
     pub(crate) fn change_policy(
         &self,
         export: Option<&str>,

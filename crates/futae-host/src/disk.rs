@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tracing::debug;
 
-/// Serves a frontend until it is gone.
+/// Serves a frontend until it disconnects.
 pub(crate) fn serve(
     tenant: &Tenant,
     budget: &Arc<Budget>,
@@ -54,7 +54,7 @@ pub(crate) fn serve(
         serial: name.clone(),
     };
     if tenant.find(&export.name).is_none() {
-        // It was removed meanwhile.
+        // The export was removed meanwhile.
         return Ok(());
     }
     let budget = Arc::clone(budget);
@@ -78,7 +78,8 @@ pub(crate) fn serve(
     ended
 }
 
-/// What bounds one queue: the server's memory for requests, the export's quota and rates, and what one connection may have.
+/// The limits of one queue: the server's memory for requests, the export's quota and rates, and the
+/// limits of a connection.
 struct QueueRoom {
     account: Account,
     quota: Option<Arc<Quota>>,

@@ -1,4 +1,4 @@
-//! What a server offers, by name.
+//! The exports of a server, by name.
 
 use crate::HostError;
 use crate::fair::{Fair, Part, USUAL_WEIGHT};
@@ -14,29 +14,29 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// A volume of a cache under the name by which clients choose it.
+/// A volume of a cache under a name that clients choose.
 #[derive(Clone)]
 pub struct Export {
     /// The name.
     pub name: String,
-    /// A line for people; may be empty.
+    /// A description for people; may be empty.
     pub description: String,
     /// The cache.
     pub engine: Arc<Engine>,
     /// The volume in it.
     pub volume: VolumeId,
-    /// Refuse writes even if the store would take them.
+    /// Refuses writes even if the store accepts them.
     pub read_only: bool,
-    /// Connections that may use it at a time; as many as the server has if none is given.
+    /// The largest number of connections that may use it at a time; `None`: the server's limit.
     pub connections_max: Option<usize>,
-    /// Requests that all its connections together may have under way.
+    /// The largest number of requests that all its connections together may have under way.
     pub requests_max: Option<usize>,
-    /// What they are served in a second.
+    /// Its limits per second.
     pub rates: RateLimits,
 }
 
 impl Export {
-    /// Whether writes are refused, for either reason.
+    /// Whether writes are refused, by the export or by its store.
     #[must_use]
     pub fn is_read_only(&self) -> bool {
         self.read_only || self.engine.is_read_only(self.volume)
@@ -56,12 +56,12 @@ impl Export {
 
 type Open = dyn Fn(&str) -> Result<Export, String> + Send + Sync;
 
-/// How an export is opened that an order names: `NAME=SOURCE` with its options, as on the command line.
+/// Opens an export named by an order: `NAME=SOURCE` with its options, as on the command line.
 #[derive(Clone)]
 pub struct OpenExport(Arc<Open>);
 
 impl OpenExport {
-    /// By this function; an error is a sentence that says what to do.
+    /// Opens exports with this function; its error is a sentence that says what to do.
     pub fn new(open: impl Fn(&str) -> Result<Export, String> + Send + Sync + 'static) -> Self {
         Self(Arc::new(open))
     }
@@ -77,17 +77,17 @@ impl fmt::Debug for OpenExport {
     }
 }
 
-/// An export, or the channel of one, with what the handshake says of it.
+/// An export, or its channel, with its description for the handshake.
 #[derive(Clone)]
 pub(crate) struct Entry {
-    /// Stays the same while it is there.
+    /// Constant while the export exists.
     pub(crate) number: usize,
     pub(crate) export: Export,
     pub(crate) quota: Option<Arc<Quota>>,
     pub(crate) rate: Arc<Rate>,
     info: ExportInfo,
     identity: Option<[u8; 16]>,
-    /// Of a channel: whose it is. Channels are no part of what the server reports and flushes.
+    /// For a channel: the name of its export. The server neither reports nor flushes channels.
     of: Option<String>,
 }
 
@@ -102,7 +102,7 @@ impl Entry {
         let info = export.info();
         info.check()?;
         let weight = export.rates.weight.unwrap_or(USUAL_WEIGHT);
-        // What comes by a channel is for the export, and waits for no store.
+        // Data from a channel is for the export, and does not wait for a store.
         let part = fair.filter(|_| of.is_none()).map(|fair| fair.join(weight));
         let is_limited = export.requests_max.is_some() || part.is_some();
         let most = export.requests_max.unwrap_or(usize::MAX);
@@ -118,7 +118,7 @@ impl Entry {
         })
     }
 
-    /// Its limits, and what they held back.
+    /// Its limits, and how many requests they delayed.
     pub(crate) fn rates(&self) -> RateReport {
         let part = self.quota.as_deref().and_then(Quota::part);
         RateReport {
@@ -127,17 +127,17 @@ impl Entry {
         }
     }
 
-    /// What the handshake says of it.
+    /// Its description for the handshake.
     pub(crate) fn info(&self) -> ExportInfo {
         self.info.clone()
     }
 
-    /// The name of the export that it is, or whose channel.
+    /// The name of the export, or of the export whose channel it is.
     pub(crate) fn owner(&self) -> &str {
         self.of.as_deref().unwrap_or(&self.export.name)
     }
 
-    /// Whether it is an export and no channel of one.
+    /// Whether it is an export, not a channel.
     pub(crate) fn is_export(&self) -> bool {
         self.of.is_none()
     }
@@ -148,22 +148,24 @@ impl Entry {
     }
 }
 
-/// All exports of a server. They come and go while it runs; who has looked one up goes on with what it was.
+/// All exports of a server. They come and go while the server runs; a caller that has looked one up
+/// keeps using that entry.
 pub(crate) struct ExportTable {
-    /// In their order, channels behind the exports that there were at the start.
+    /// In order of their addition; the channels follow the initial exports.
     entries: RwLock<Arc<Vec<Entry>>>,
-    /// Whether the server stops: nothing is added or taken out any more. Changed while `entries` can be written only.
+    /// Whether the server is stopping: no entry is added or removed any more. Changed only while
+    /// `entries` is locked for writing.
     is_closed: AtomicBool,
     offer: DemotionOffer,
     clock: Clock,
-    /// The requests that all may have under way, if that is limited.
+    /// The limit on requests of all exports together, if there is one.
     fair: Option<Arc<Fair>>,
-    /// This run of the server.
+    /// Identifies this run of the server.
     run: u64,
 }
 
 impl ExportTable {
-    /// Channels have the places of their exports.
+    /// Channels are placed like their exports.
     pub(crate) fn new(
         exports: Vec<Export>,
         channels: Vec<(usize, Export)>,
@@ -198,7 +200,7 @@ impl ExportTable {
         Ok(table)
     }
 
-    /// Those that are there now.
+    /// The current entries.
     pub(crate) fn entries(&self) -> Arc<Vec<Entry>> {
         Arc::clone(&self.entries.read().unwrap_or_else(PoisonError::into_inner))
     }
@@ -226,7 +228,7 @@ impl ExportTable {
         Ok(())
     }
 
-    /// The server stops; these are its exports to the end.
+    /// Closes the table because the server stops. Returns its exports.
     pub(crate) fn close(&self) -> Vec<Export> {
         let entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
         self.is_closed.store(true, Ordering::Release);
@@ -234,7 +236,7 @@ impl ExportTable {
         self.all()
     }
 
-    /// Takes an export out, unless the server stops: clients find it no more.
+    /// Removes an export from the table, unless the server is stopping: clients no longer find it.
     pub(crate) fn take_out(&self, name: &str) -> Option<Entry> {
         let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
         if self.is_closed.load(Ordering::Acquire) {
@@ -247,7 +249,7 @@ impl ExportTable {
         Some(gone)
     }
 
-    /// Puts back what was taken out.
+    /// Restores a removed entry.
     pub(crate) fn put_back(&self, entry: Entry) {
         let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
         let mut all = Vec::clone(&entries);
@@ -255,7 +257,7 @@ impl ExportTable {
         *entries = Arc::new(all);
     }
 
-    /// The exports, without their channels.
+    /// The exports, without channels.
     pub(crate) fn all(&self) -> Vec<Export> {
         let entries = self.entries();
         let exports = entries.iter().filter(|entry| entry.is_export());
@@ -266,13 +268,13 @@ impl ExportTable {
         self.find(name).map(|entry| entry.export)
     }
 
-    /// The export, or the channel.
+    /// The export or channel of this name.
     pub(crate) fn find(&self, name: &str) -> Option<Entry> {
         let entries = self.entries();
         entries.iter().find(|it| it.export.name == name).cloned()
     }
 
-    /// Exports and channels.
+    /// Number of exports and channels.
     pub(crate) fn count(&self) -> usize {
         self.entries().len()
     }
@@ -292,8 +294,9 @@ impl ExportTable {
     }
 }
 
-/// Terms are agreed before the export is chosen, so the largest block speaks for all: whole
-/// blocks of it are whole blocks of the smaller ones. Blocks over 32 MiB cannot be demoted.
+/// Terms are negotiated before the export is chosen, so the largest block size applies to all:
+/// whole blocks of that size are whole blocks of smaller sizes. Blocks over 32 MiB cannot be
+/// demoted.
 fn offer(infos: &[ExportInfo]) -> DemotionOffer {
     let largest = infos.iter().map(|info| info.preferred_block_bytes).max();
     largest

@@ -1,20 +1,23 @@
-//! Requests that all exports together may have under way, and each export's part of them by its weight.
+//! The limit on requests under way of all exports together, and each export's share of it by
+//! weight.
 //!
-//! As long as there is room, everybody's requests are carried out. When there is none, exports that have requests under way or waiting
-//! have parts of the room by their weights: what is given back goes to the waiting export that has least for its weight, and one that
-//! has its part or more waits for those that have less. What an idle export leaves is the others'.
+//! While there is room, every request is carried out. When there is none, the active exports, which
+//! have requests under way or waiting, get shares by their weights. A freed place goes to the
+//! waiting export with the least for its weight; an export at its share or above waits for those
+//! below theirs. The share of an idle export is free for the others.
 
 use crate::mailbox::Mailbox;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-/// The weight of an export that has none of its own.
+/// The default weight of an export.
 pub(crate) const USUAL_WEIGHT: u32 = 1;
 
-/// Who was rung and has not tried again for so long waits for something else, and nobody waits for it.
+/// A connection that was rung and has not tried again for this long waits for something else;
+/// others no longer wait for it.
 const RUNG_MAX: Duration = Duration::from_millis(100);
 
-/// The room of a server.
+/// The shared limit of a server.
 pub(crate) struct Fair {
     max: usize,
     /// As [`RUNG_MAX`].
@@ -39,14 +42,14 @@ struct Member {
     waits: u64,
 }
 
-/// A connection that waits for room, until it tries again.
+/// A waiting connection, until it tries again.
 struct Waiter {
     mailbox: Weak<Mailbox>,
     rung: Option<Instant>,
 }
 
 impl Waiter {
-    /// Whether it is there and will try again.
+    /// Whether the connection still exists and is expected to try again.
     fn is_alive(&self, rung_max: Duration) -> bool {
         let is_late = |rung: Instant| rung.elapsed() >= rung_max;
         self.mailbox.strong_count() > 0 && !self.rung.is_some_and(is_late)
@@ -60,7 +63,7 @@ impl Member {
 }
 
 impl Inner {
-    /// What a member may have while all active ones want more.
+    /// The share of a member while all active ones want more.
     fn part(&self, member: &Member, max: usize) -> usize {
         let active = self
             .members
@@ -81,7 +84,7 @@ impl Inner {
 }
 
 impl Fair {
-    /// Room for so many requests.
+    /// Room for `max` requests.
     pub(crate) fn new(max: usize) -> Arc<Self> {
         Self::with(max, RUNG_MAX)
     }
@@ -98,7 +101,7 @@ impl Fair {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A new export's part.
+    /// Adds an export.
     pub(crate) fn join(self: &Arc<Self>, weight: u32) -> Part {
         let mut inner = self.lock();
         let number = inner.next;
@@ -117,21 +120,22 @@ impl Fair {
     }
 }
 
-/// The part of one export. Dropped, the others have it.
+/// The membership of one export. Dropping it frees its share.
 pub(crate) struct Part {
     number: u64,
     fair: Arc<Fair>,
 }
 
 impl Part {
-    /// Takes room for a request; if there is none, the mailbox is rung when it should try again.
+    /// Takes room for a request. If there is none, the mailbox is rung when the caller should try
+    /// again.
     pub(crate) fn take(&self, mailbox: &Arc<Mailbox>) -> bool {
         let (max, rung_max) = (self.fair.max, self.fair.rung_max);
         let mut inner = self.fair.lock();
         let Some(at) = inner.position(self.number) else {
             return true;
         };
-        // It tries again, so it waits no more.
+        // It tries again, so it no longer waits.
         let waiting = &mut inner.members[at].waiting;
         let is_it = |one: &Waiter| one.mailbox.as_ptr() == Arc::as_ptr(mailbox);
         let known = waiting.iter().position(is_it);
@@ -159,8 +163,8 @@ impl Part {
         false
     }
 
-    /// Gives the room of a request back. The waiting export with least for its weight is rung; all that wait, if no request is under
-    /// way, since then nobody else would do it.
+    /// Frees the room of a request. Rings the waiting export with the least for its weight; rings
+    /// all waiters if no request is under way, since no later completion would ring them.
     pub(crate) fn give_back(&self) {
         let mut rung = Vec::new();
         let mut inner = self.fair.lock();
@@ -173,7 +177,7 @@ impl Part {
         rung.iter().for_each(|mailbox| mailbox.ring());
     }
 
-    /// Has another weight from now on.
+    /// Changes the weight.
     pub(crate) fn set_weight(&self, weight: u32) {
         let mut inner = self.fair.lock();
         if let Some(at) = inner.position(self.number) {
@@ -191,7 +195,7 @@ impl Part {
 }
 
 impl Inner {
-    /// Those who are to try again.
+    /// Collects the connections that are to try again.
     fn ring(&mut self, rung_max: Duration, rung: &mut Vec<Arc<Mailbox>>) {
         if self.members.iter().all(|one| one.waiting.is_empty()) {
             return;
@@ -213,7 +217,7 @@ impl Inner {
         if self.used == 0 {
             return waiting.for_each(&mut ring);
         }
-        // Requests by weight, compared without dividing.
+        // Compares requests per weight without a division.
         let least = waiting.by_ref().min_by(|one, other| {
             let of = |one: &Member, other: &Member| one.used as u64 * u64::from(other.weight);
             of(one, other).cmp(&of(other, one))
@@ -246,7 +250,7 @@ mod tests {
         Arc::new(Mailbox::new().expect("an eventfd"))
     }
 
-    /// Takes as much as there is, `most` at most.
+    /// Takes as many as available, at most `most`.
     fn grab(part: &Part, mailbox: &Arc<Mailbox>, most: usize) -> usize {
         (0..most).take_while(|_| part.take(mailbox)).count()
     }
@@ -258,7 +262,7 @@ mod tests {
         let (one, other) = (mailbox(), mailbox());
         assert_eq!(grab(&light, &other, 1000), 64, "alone it has all");
         assert_eq!(grab(&heavy, &one, 1000), 0, "no room");
-        // Each request that ends makes room for one; both want more all the time.
+        // Each request that ends makes room for one; both always want more.
         let mut has = [0, 64];
         for _ in 0..64 {
             light.give_back();
@@ -274,7 +278,7 @@ mod tests {
             has[0] += grab(&heavy, &one, 1000);
         }
         assert_eq!(has, [48, 16]);
-        // What one does not want is the other's.
+        // The other export gets what this one does not want.
         drop(one);
         (0..48).for_each(|_| heavy.give_back());
         assert_eq!(grab(&light, &other, 1000), 48);
@@ -300,12 +304,12 @@ mod tests {
         drop(theirs);
         assert!(here.take(&mine));
         let theirs = mailbox();
-        // An export that is removed with requests under way leaves its room.
+        // A removed export with requests under way leaves its room.
         assert!(!gone.take(&theirs));
         drop(here);
         assert_eq!(grab(&gone, &theirs, 9), 4);
 
-        // One that was rung and does not come is not waited for after a while, here after none.
+        // A rung connection that does not try again is not waited for after a while, here at once.
         let fair = Fair::with(4, Duration::ZERO);
         let (absent, here) = (fair.join(1), fair.join(1));
         assert_eq!(grab(&here, &mine, 9), 4);

@@ -1,14 +1,14 @@
-//! What agents in guests tell of evicted pages, made into notices to the cache.
+//! Feeds: reports of evicted pages from agents in guests become notices to the cache.
 //!
-//! Each feed is a socket that belongs to one export: a client of it can affect that export's volume
-//! and nothing else. [`futae_agent_protocol::receiver`] reads it, believes each frame once and keeps ranges within the
-//! volume. Notices are hints from somebody who may be wrong or hostile: the reads that they cause are few at a time,
-//! so that requests that somebody waits for go first. Samples are of no use to a cache; they are passed on to an
-//! allocator ([`RelayOptions`]), if there is one.
+//! Each feed is a socket that belongs to one export: its clients can affect only that export's
+//! volume. [`futae_agent_protocol::receiver`] reads it, accepts each frame once and keeps ranges
+//! within the volume. Notices are hints from a sender that may be wrong or hostile. The reads that
+//! they cause are few at a time, so that the requests of clients go first. A cache does not use
+//! samples; they are relayed to an allocator ([`RelayOptions`]), if there is one.
 
 use crate::channel::{Channel, ChannelReport};
+use crate::demoter::Demoter;
 use crate::export::ExportTable;
-use crate::handing::Hands;
 use crate::in_place::{InPlace, InPlaceReport, Rings};
 use crate::registry::Registry;
 use crate::{Export, HostError};
@@ -25,53 +25,53 @@ use std::sync::Arc;
 use std::time::Duration;
 use tracing::warn;
 
-/// What a feed's socket in a directory is called.
+/// The name of a feed's socket in a directory.
 const SOCKET_NAME: &str = "agent.sock";
-/// Blocks given to the cache at a time.
+/// Blocks passed to the cache at a time.
 const BLOCKS_AT_ONCE: u64 = 32;
-/// Store reads under way at which notices wait.
+/// Number of store reads under way from which on notices wait.
 const READS_MAX: usize = 8;
-/// How long they wait before they look again.
+/// How long they wait before the next check.
 const PAUSE: Duration = Duration::from_millis(1);
-/// How often at most; then the rest of what was told is dropped, since a store that does not answer must
-/// neither end the feed nor gather reads.
+/// The largest number of such waits. Then the rest of the notices is dropped, since a store that
+/// does not answer must neither end the feed nor accumulate reads.
 const PAUSES_MAX: u32 = 1000;
 
-/// A socket on which the agent of one guest reports.
+/// The socket on which the agent of one guest reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FeedOptions {
     /// The export that is the guest's disk.
     pub export: String,
-    /// Where to listen.
+    /// The path of the socket.
     pub path: PathBuf,
     /// Who may connect.
     pub access: Access,
 }
 
-/// Where the samples go that come by a feed: to `futae balance`.
+/// Where samples from a feed are relayed: to `futae balance`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RelayOptions {
     /// The export of the feed.
     pub export: String,
-    /// A unix socket that somebody else listens on.
+    /// A unix socket on which the allocator listens.
     pub path: PathBuf,
 }
 
-/// What came through a feed so far.
+/// Counters of a feed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct FeedReport {
     /// The export.
     pub export: String,
-    /// What is known of the agent.
+    /// The state of the agent.
     #[serde(flatten)]
     pub agent: AgentStatus,
-    /// How samples are passed on; none if they are not.
+    /// The state of the relay of samples; `None` without a relay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub samples_to: Option<RelayStatus>,
-    /// What came through the export's channel disk; none if it has none.
+    /// Counters of the export's channel disk; `None` without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub channel: Option<ChannelReport>,
-    /// What was read out of the guest's memory; none if no agent has offered that.
+    /// Counters of in-place reads from the guest's memory; `None` if no agent has offered them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_place: Option<InPlaceReport>,
 }
@@ -96,11 +96,12 @@ impl Feed {
     }
 }
 
-/// All feeds of a server; they end when the server's stop is told.
+/// All feeds of a server; they end when the server stops.
 pub(crate) struct Feeds(Vec<Feed>);
 
 impl Feeds {
-    /// Binds every socket, then begins to listen. `stop` becomes readable when all is to end.
+    /// Binds every socket, then begins to listen. `stop` becomes readable when all feeds are to
+    /// end.
     pub(crate) fn start(
         (options, relays): (&[FeedOptions], &[RelayOptions]),
         channels: &[Arc<Channel>],
@@ -126,15 +127,15 @@ impl Feeds {
         for (export, socket) in ready {
             let name = export.name.clone();
             let channel = channels.iter().find(|channel| channel.target() == name);
-            let hands = channel.map_or_else(
-                || Arc::new(Hands::new(&export)),
-                |channel| Arc::clone(channel.hands()),
+            let demoter = channel.map_or_else(
+                || Arc::new(Demoter::new(&export)),
+                |channel| Arc::clone(channel.demoter()),
             );
-            let in_place = InPlace::new(&hands, registry, &stop);
+            let in_place = InPlace::new(&demoter, registry, &stop);
             let dispatch = Dispatch::default().rings_to(Rings::new(&in_place));
             let mut dispatch = dispatch.notices_to(CacheSink {
                 export,
-                hands,
+                demoter,
                 warned: None,
             });
             let mut relay = None;
@@ -155,12 +156,12 @@ impl Feeds {
         Ok(feeds)
     }
 
-    /// What came through them.
+    /// Their counters.
     pub(crate) fn reports(&self) -> Vec<FeedReport> {
         self.0.iter().map(Feed::report).collect()
     }
 
-    /// Whether an agent tells of this export's evictions.
+    /// Whether an agent reports this export's evictions.
     pub(crate) fn sees(&self, export: &str) -> bool {
         let tells = |report: FeedReport| {
             let agent = report.agent;
@@ -169,7 +170,7 @@ impl Feeds {
         self.reports().into_iter().any(tells)
     }
 
-    /// Waits for the threads, which have been told to stop.
+    /// Waits for the threads, which have been asked to stop.
     pub(crate) fn join(self) {
         for feed in self.0 {
             feed.receiver.join();
@@ -180,17 +181,18 @@ impl Feeds {
     }
 }
 
-/// The cache as one agent sees it: the volume of an export.
+/// The agent's view of the cache: the volume of an export.
 struct CacheSink {
     export: Export,
-    /// What takes pages with their data.
-    hands: Arc<Hands>,
-    /// The run of the agent of which the log has said that it tells no evictions.
+    /// Demotes pages with their data.
+    demoter: Arc<Demoter>,
+    /// The run of the agent for which a warning about missing evictions was logged.
     warned: Option<u64>,
 }
 
 impl CacheSink {
-    /// An agent without eBPF is connected and looks healthy, and tells nothing that a cache can use.
+    /// Warns of a connected agent without eBPF: it looks healthy, but reports nothing that a cache
+    /// can use.
     fn warn_of(&mut self, hello: &Hello) {
         if hello.source != Source::Vmstat || self.warned == Some(hello.run) {
             return;
@@ -209,7 +211,7 @@ impl NoticeSink for CacheSink {
     fn hello<'a>(&mut self, hello: &'a Hello) -> Option<&'a Device> {
         self.warn_of(hello);
         let disk = disk_of(&hello.devices, &self.export.name, self.volume_bytes());
-        self.hands.is_disk(disk.map(|disk| disk.id));
+        self.demoter.is_disk(disk.map(|disk| disk.id));
         disk
     }
 
@@ -233,7 +235,8 @@ impl NoticeSink for CacheSink {
     }
 }
 
-/// Until few store reads are under way; false if the server stops meanwhile, or they do not end.
+/// Waits until few store reads are under way. Returns false if the server stops meanwhile, or the
+/// reads do not end.
 fn wait_for_room(export: &Export, stop: &Stop) -> bool {
     let is_full = || export.engine.reads_under_way() >= READS_MAX;
     let mut pauses = 0;
@@ -246,8 +249,8 @@ fn wait_for_room(export: &Export, stop: &Stop) -> bool {
     pauses < PAUSES_MAX
 }
 
-/// The disk of a guest that is an export: the one on which the host wrote the export's name, else the only
-/// one that has its size. A serial number of virtio holds 20 bytes.
+/// The guest's disk that is the export: the disk whose serial number is the export's name,
+/// otherwise the only one of its size. A serial number of virtio has 20 bytes.
 fn disk_of<'a>(disks: &'a [Device], export: &str, size: u64) -> Option<&'a Device> {
     const SERIAL_BYTES: usize = 20;
     let name = export.as_bytes();
@@ -264,7 +267,8 @@ fn disk_of<'a>(disks: &'a [Device], export: &str, size: u64) -> Option<&'a Devic
     alike.next().filter(|_| alike.next().is_none())
 }
 
-/// For [`FeedOptions`] of every export beside a server's own socket: its name, made fit for a path.
+/// The path for [`FeedOptions`] of an export beside a server's own socket: its name, made safe for
+/// a path.
 #[must_use]
 pub fn feed_path(beside: &Path, export: &str) -> PathBuf {
     let directory = if beside.is_dir() {

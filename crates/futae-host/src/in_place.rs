@@ -1,11 +1,12 @@
-//! Evicted pages read in place, out of the memory of guests whose disks are vhost-user devices.
+//! In-place reads of evicted pages, from the memory of guests whose disks are vhost-user devices.
 //!
-//! The agent's ring ([`futae_agent_protocol::in_place`]) is looked for in the memory of the frontends that are
-//! attached to the export. A thread reads it, and changes nothing there: when it looks, a page may belong to somebody
-//! else already. What was read enters the cache only if the cache can verify it.
+//! The agent's ring ([`futae_agent_protocol::in_place`]) is searched in the memory of the frontends
+//! that are attached to the export. A thread reads the ring and changes nothing there: when it
+//! reads a page, the guest may have reused it already. The pages enter the cache only if the cache
+//! can verify them.
 
 use crate::Export;
-use crate::handing::Hands;
+use crate::demoter::Demoter;
 use crate::registry::Registry;
 use futae_agent_protocol::PAGE_BYTES;
 use futae_agent_protocol::in_place::{
@@ -22,38 +23,39 @@ use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 use tracing::{info, warn};
 
-/// Pages that are read before the thread looks around.
+/// Pages read before the thread checks for other work.
 const PAGES_AT_ONCE: usize = 256;
-/// Pauses: where there may be more, where there were some, and where there were none, twice as long each time. The last is
-/// a part of the time in which a small ring fills up.
+/// Pauses of the reading thread: when more pages may follow, when there were some, and when there
+/// were none (doubled each time). The last is a fraction of the time in which a small ring fills
+/// up.
 const PAUSE_FULL: Duration = Duration::from_micros(200);
 const PAUSE_BUSY: Duration = Duration::from_millis(1);
 const PAUSE_IDLE_MAX: Duration = Duration::from_millis(4);
-/// The agent is told at least so often that its ring is read.
+/// The longest time between two confirmations to the agent that its ring is read.
 const ANSWER_INTERVAL: Duration = Duration::from_secs(1);
 const PAGE: usize = PAGE_BYTES as usize;
 
-/// What was read in place so far.
+/// Counters of in-place reads.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct InPlaceReport {
-    /// Whether a ring is read now.
+    /// Whether a ring is being read.
     pub reading: bool,
-    /// Why the last ring was refused, or is not read any more; empty if there is nothing to say.
+    /// Why the last ring was refused, or is no longer read; empty if there is no reason.
     pub why_not: String,
-    /// Rings that agents have offered.
+    /// Rings offered by agents.
     pub offers: u64,
-    /// Pages handed to the cache, with their data.
+    /// Pages passed to the cache, with their data.
     pub pages: u64,
-    /// Pages of other disks of the guest, and beyond the end of the volume; they are dropped.
+    /// Dropped pages: of other disks of the guest, or beyond the end of the volume.
     pub foreign_pages: u64,
-    /// Pages that are not in the guest's memory, against what the table says.
+    /// Pages that are not in the guest's memory, although the table lists them.
     pub unreadable_pages: u64,
-    /// Pages that the guest had given up before they were read; it tells of them without their data.
+    /// Pages that the guest had reused before they were read; it reports them without their data.
     pub missed_pages: u64,
-    /// Times that the table did not go on where it was left.
+    /// Number of times that the table did not continue where reading had stopped.
     pub resyncs: u64,
-    /// Processor time of the server for reading pages and handing them to the cache, in seconds.
+    /// The server's processor time for reading pages and passing them to the cache, in seconds.
     pub seconds: f64,
     /// Processor time of the guest for copying pages and telling of them, in seconds, as the guest says.
     pub guest_seconds: f64,
@@ -63,11 +65,11 @@ pub struct InPlaceReport {
 
 /// The rings of one feed.
 pub(crate) struct InPlace {
-    hands: Arc<Hands>,
+    demoter: Arc<Demoter>,
     registry: Arc<Registry>,
     stop: Stop,
     report: Mutex<InPlaceReport>,
-    /// Which offer holds: a thread that reads for another ends.
+    /// The number of the current offer: a thread that reads for an earlier one ends.
     turn: AtomicU64,
 }
 
@@ -81,9 +83,9 @@ impl RingMemory for Seen {
 }
 
 impl InPlace {
-    pub(crate) fn new(hands: &Arc<Hands>, registry: &Arc<Registry>, stop: &Stop) -> Arc<Self> {
+    pub(crate) fn new(demoter: &Arc<Demoter>, registry: &Arc<Registry>, stop: &Stop) -> Arc<Self> {
         Arc::new(Self {
-            hands: Arc::clone(hands),
+            demoter: Arc::clone(demoter),
             registry: Arc::clone(registry),
             stop: stop.clone(),
             report: Mutex::default(),
@@ -95,18 +97,18 @@ impl InPlace {
         self.report.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How it goes; none if no agent has offered a ring.
+    /// The counters; `None` if no agent has offered a ring.
     pub(crate) fn report(&self) -> Option<InPlaceReport> {
         let report = self.lock();
         (report.offers > 0).then(|| report.clone())
     }
 
     fn export(&self) -> &Export {
-        &self.hands.export
+        &self.demoter.export
     }
 
-    /// Looks for the ring in the memory of the machines that have this disk: the last to come first, since a
-    /// machine that has moved away keeps its old memory for a while.
+    /// Searches the ring in the memory of the machines that have this disk, the latest first, since
+    /// a migrated machine leaves its old memory behind for a while.
     fn find(&self, offer: &RingOffer) -> Result<(RingReader, Seen), String> {
         let engine = &self.export().engine;
         if engine.block_bytes() != PAGE_BYTES {
@@ -115,7 +117,7 @@ impl InPlace {
                 "the cache's blocks have {bytes} bytes, and pages {PAGE_BYTES}; see --block"
             ));
         }
-        if engine.status().handed_down.hash_entries_max == 0 {
+        if engine.status().demotions.hash_entries_max == 0 {
             return Err("the cache cannot verify pages; see --evictions-memory".to_owned());
         }
         let memories = self.registry.memories(&self.export().name);
@@ -134,7 +136,7 @@ impl InPlace {
         })
     }
 
-    /// Reads a ring until it is gone, or another turn has begun.
+    /// Reads a ring until it disappears, or a newer offer replaces it.
     fn read(&self, mut reader: RingReader, memory: &Seen, answers: &Answers, turn: u64) {
         let mut told: Option<(u64, Instant)> = None;
         let (mut entries, mut pause) = (Vec::new(), PAUSE_BUSY);
@@ -169,7 +171,7 @@ impl InPlace {
         self.refuse(answers, reader.offer(), ended);
     }
 
-    /// Reads what has come and hands it to the cache; how many entries that were.
+    /// Reads the new entries and passes their pages to the cache. Returns the number of entries.
     fn take(
         &self,
         reader: &mut RingReader,
@@ -183,7 +185,7 @@ impl InPlace {
         let (mut foreign, mut unreadable) = (0, 0);
         let mut copies = Vec::with_capacity(entries.len());
         for entry in entries.iter() {
-            let Some(place) = self.hands.place(entry.page) else {
+            let Some(place) = self.demoter.place(entry.page) else {
                 foreign += 1;
                 continue;
             };
@@ -204,8 +206,8 @@ impl InPlace {
             reader.note_late(late);
         }
         let pages = copies.len() as u64;
-        self.hands
-            .hand_down(copies.into_iter().map(|(_, place, data)| (place, data)));
+        self.demoter
+            .demote(copies.into_iter().map(|(_, place, data)| (place, data)));
         let mut report = self.lock();
         report.pages += pages;
         report.foreign_pages += foreign;
@@ -246,13 +248,13 @@ fn answer(offer: u64, verdict: Verdict, taken: u64, why: &str) -> RingAnswer {
     }
 }
 
-/// Processor time of the calling thread so far.
+/// Processor time of the calling thread.
 fn thread_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.try_into().unwrap_or_default()
 }
 
-/// What hears of the rings of a feed, and has them read.
+/// Receives the offers of rings on a feed, and starts the threads that read them.
 pub(crate) struct Rings {
     in_place: Arc<InPlace>,
     thread: Option<JoinHandle<()>>,
@@ -266,11 +268,11 @@ impl Rings {
         }
     }
 
-    /// Ends the thread that reads, which looks around every few milliseconds.
+    /// Ends the reading thread, which checks every few milliseconds.
     fn end(&mut self) -> u64 {
         let turn = self.in_place.turn.fetch_add(1, Relaxed) + 1;
         if let Some(thread) = self.thread.take() {
-            // One that broke off reads no more either.
+            // A panicked thread has stopped reading, too.
             let _ = thread.join();
         }
         self.in_place.lock().reading = false;

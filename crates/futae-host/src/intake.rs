@@ -1,5 +1,5 @@
-//! Requests on their way in: one system call brings as many as have arrived, and long payloads
-//! go straight into the buffer that the cache will use.
+//! Incoming requests: one system call receives as many as have arrived, and long payloads go
+//! straight into the buffer that the cache will use.
 
 use crate::wire::Wire;
 use futae_engine::IoBuf;
@@ -10,26 +10,26 @@ use rustix::io::Errno;
 use rustix::net::RecvFlags;
 use std::io::{self, IoSliceMut};
 
-/// Bytes read ahead at first. A client that sends more at a time gets a longer buffer.
+/// Initial size of the read-ahead buffer. A client that sends more at a time gets a longer buffer.
 const BUFFER_BYTES: usize = 8 * 1024;
 
-/// What one [`Intake::fill`] came to.
+/// The result of one [`Intake::fill`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Filled {
-    /// How many came.
+    /// The number of bytes received.
     Bytes(usize),
     WouldBlock,
     End,
 }
 
-/// One request, or what to do instead.
+/// One request, or how to handle it otherwise.
 #[derive(Debug)]
 pub(crate) enum Item {
-    /// To be carried out; a payload if the command has one.
+    /// To be carried out, with a payload if the command has one.
     Request(RequestHeader, Option<IoBuf>),
     /// To be answered with an error.
     Refused(RequestHeader, ErrorNumber, &'static str),
-    /// A demotion that breaks a rule of shape: no answer.
+    /// A demotion that violates the rules of form: no answer.
     Ignored,
 }
 
@@ -42,19 +42,19 @@ struct Payload {
 /// The receiving side of a connection in the transmission phase.
 pub(crate) struct Intake {
     buffer: Vec<u8>,
-    /// The longest that the buffer may become.
+    /// The largest size of the buffer.
     most: usize,
     start: usize,
     end: usize,
-    /// The last bytes that came filled the buffer: there may be more.
+    /// The last receive filled the buffer: more bytes may be waiting.
     was_full: bool,
     payload: Option<Payload>,
     discard: usize,
 }
 
 impl Intake {
-    /// An intake that starts with what was received along with the handshake, and reads ahead `most` bytes
-    /// at most.
+    /// An intake that starts with the bytes received along with the handshake, and reads at most
+    /// `most` bytes ahead.
     pub(crate) fn new(received: &[u8], most: usize) -> Self {
         let mut buffer = vec![0; BUFFER_BYTES.min(most).max(received.len())];
         buffer[..received.len()].copy_from_slice(received);
@@ -111,20 +111,20 @@ impl Intake {
         wire.receive(&mut slices, flags)
     }
 
-    /// The payload that is on its way is given up: the bytes that were kept for it.
+    /// Abandons the incoming payload. Returns the bytes that were reserved for it.
     pub(crate) fn give_up(&mut self) -> u64 {
         self.payload
             .take()
             .map_or(0, |payload| payload.data.len() as u64)
     }
 
-    /// Whether a payload is on its way.
+    /// Whether a payload is being received.
     pub(crate) fn is_in_payload(&self) -> bool {
         self.payload.is_some()
     }
 
-    /// The next request that has arrived in full. Before anything is kept for a request, `admits` is asked;
-    /// one that it refuses stays for a later call.
+    /// The next request that has arrived in full. Calls `admits` before memory is reserved for a
+    /// request; a request that it refuses stays for a later call.
     pub(crate) fn next(
         &mut self,
         rules: &RequestRules,
@@ -174,7 +174,7 @@ impl Intake {
         }
     }
 
-    /// Moves what the buffer has of the payload; the request if that completes it.
+    /// Moves buffered bytes into the payload; returns the request if that completes it.
     fn finish_payload(&mut self) -> Option<Item> {
         let payload = self.payload.as_mut()?;
         let missing = &mut payload.data.as_mut_slice()[payload.filled..];
@@ -192,7 +192,7 @@ impl Intake {
     }
 }
 
-/// Whether a request asks for nothing and can be answered without the cache.
+/// Whether a request has zero length and can be answered without the cache.
 pub(crate) fn is_empty(header: &RequestHeader) -> bool {
     header.length_bytes == 0 && !matches!(header.command, Command::Flush | Command::Disconnect)
 }

@@ -1,31 +1,31 @@
-//! The host's side: volumes behind a live cache, served over NBD.
+//! The host side: volumes behind a live cache, served over NBD.
 //!
 //! A [`Server`] listens on unix sockets and TCP ports and offers [`Export`]s, each a volume of a
 //! [`futae_engine::Engine`]. Every connection has one thread. It reads as many requests as have
-//! arrived, gives them to the cache in one batch, and sends every reply that is ready with one
-//! system call; at depth, that is most of the speed of a block server.
+//! arrived, passes them to the cache in one batch, and sends every ready reply with one system
+//! call; at depth, this accounts for most of the speed of a block server.
 //!
-//! | room | holds |
+//! | module | content |
 //! | --- | --- |
 //! | `server`, `registry` | the life of the server: start, accept, count, stop |
-//! | `peer` | who is at the other end |
-//! | `accept`, `stop` | its beginning for each connection, its end for all |
-//! | `changing` | exports that come and go |
+//! | `peer` | the identity of a connection's peer |
+//! | `accept`, `stop` | the start of each connection; the flush at the end of the server |
+//! | `changing` | adding and removing exports |
 //! | `listen` | addresses |
-//! | `tenant` | what the clients of one socket see |
+//! | `tenant` | the exports that the clients of one socket see |
 //! | `tls`, `wire`, `secure` | TLS, and the bytes of a connection with and without it |
-//! | `connection` | one client from greeting to goodbye |
+//! | `connection` | one client, from its greeting to its end |
 //! | `connection_loop` | the loop of the transmission phase |
 //! | `intake`, `outbox`, `mailbox` | its three sides: requests in, replies out, completions |
-//! | `answer` | what a completion looks like on the wire |
-//! | `refusals` | what the log says of clients that are refused |
-//! | `budget`, `quota`, `rate` | what all connections may hold, what those of an export may ask, and how much a second |
+//! | `answer` | replies on the wire |
+//! | `refusals` | log lines about refused clients |
+//! | `budget`, `quota`, `rate` | limits: memory of all connections, requests of an export, and both per second |
 //! | `disk` | one frontend of a virtual machine's disk (vhost-user) |
-//! | `control` | what can be told over the control socket |
-//! | `feed` | what agents in guests tell of evicted pages |
-//! | `channel`, `in_place`, `handing` | evicted pages with their data: by a channel disk, out of the guest's memory, into the cache |
+//! | `control` | orders on the control socket |
+//! | `feed` | evictions reported by agents in guests |
+//! | `channel`, `in_place`, `demoter` | evicted pages with their data: by a channel disk, from the guest's memory, into the cache |
 //!
-//! Nothing here knows policies, frames or stores.
+//! This crate knows no policies, frames or stores.
 
 mod accept;
 mod answer;
@@ -35,12 +35,12 @@ mod channel;
 mod connection;
 mod connection_loop;
 mod control;
+mod demoter;
 mod disk;
 mod error;
 mod export;
 mod fair;
 mod feed;
-mod handing;
 mod in_place;
 mod intake;
 mod listen;

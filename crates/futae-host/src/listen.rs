@@ -10,13 +10,14 @@ use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// Where a server listens.
+/// An address on which a server listens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Listen {
-    /// `unix:PATH`: a socket at a path; in it, by a name of its own, if the path is a directory.
+    /// `unix:PATH`: a socket at a path. If the path is a directory, the socket has a default name
+    /// in it.
     Unix(PathBuf),
-    /// `vhost-user:PATH`: a socket at a path, on which the frontends of virtual machines' disks connect; in it, by a
-    /// name of its own, if the path is a directory.
+    /// `vhost-user:PATH`: a socket at a path, to which the frontends of virtual machines' disks
+    /// connect. If the path is a directory, the socket has a default name in it.
     VhostUser(PathBuf),
     /// `tcp:HOST:PORT`: a name or an address, and a port.
     Tcp {
@@ -82,8 +83,8 @@ impl fmt::Display for Listen {
 }
 
 impl Gate {
-    /// Starts to listen. In a directory, a unix socket is named `name_in_directory`. TCP that others than
-    /// this machine can reach is refused unless `may_be_reached`.
+    /// Starts to listen. In a directory, a unix socket is named `name_in_directory`. A TCP address
+    /// that other machines can reach is refused unless `may_be_reached`.
     pub(crate) fn bind(
         &self,
         name_in_directory: &str,
@@ -137,7 +138,8 @@ impl Gate {
     }
 }
 
-/// A socket that listens on one of these addresses and never waits, that of systemd if it passes one; and its port.
+/// A non-blocking socket that listens on one of these addresses, or the one that systemd passes;
+/// and its port.
 fn listen_on(addresses: &[SocketAddr]) -> io::Result<(OwnedFd, u16)> {
     if let Some((socket, address)) = futae_systemd::take_tcp(addresses) {
         return Ok((socket, address.port()));
@@ -158,13 +160,13 @@ impl Listen {
     }
 }
 
-/// A socket that accepts connections; never waits.
+/// A non-blocking socket that accepts connections.
 #[derive(Debug)]
 pub(crate) struct Listener {
     socket: Socket,
-    /// The actual address: with the port that was chosen, or the complete path.
+    /// The actual address: with the assigned port, or the complete path.
     pub(crate) address: Listen,
-    /// Clients need no TLS here, whatever the server has.
+    /// Clients need no TLS on this address, even if the server has TLS.
     pub(crate) is_in_the_clear: bool,
 }
 

@@ -1,9 +1,9 @@
-//! What the cache leaves for a connection's thread.
+//! Completions that the cache delivers to a connection's thread.
 
 use futae_engine::{Asked, IoBuf, IoError};
 use std::time::Instant;
 
-/// What must be known of a request to answer it.
+/// The part of a request that is needed to answer it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tag {
     pub(crate) cookie: u64,
@@ -11,32 +11,32 @@ pub(crate) struct Tag {
     /// Bytes that the request and its reply keep in memory.
     pub(crate) held_bytes: u64,
     pub(crate) kind: TagKind,
-    /// What its latency is counted as.
+    /// The kind under which its latency is recorded.
     pub(crate) asked: Asked,
-    /// When it was taken from the socket.
+    /// When it was read from the socket.
     pub(crate) taken: Instant,
 }
 
 /// How a request is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TagKind {
-    /// With the data that were read.
+    /// With the data read.
     Read,
-    /// With the bytes that are the result, header and all.
+    /// With these bytes, which are the complete reply including its header.
     Encoded,
     /// With success or failure.
     Plain,
-    /// Not yet: a flush comes first, since the request wanted to be durable.
+    /// After a flush, since the request asked for durability.
     ThenFlush,
     /// Not at all.
     Silent,
 }
 
-/// A request that the cache is done with.
+/// A request that the cache has completed.
 pub(crate) struct Completion {
     pub(crate) tag: Tag,
     pub(crate) result: Result<IoBuf, IoError>,
 }
 
-/// Results for a connection's thread.
+/// Delivers completions to a connection's thread.
 pub(crate) type Mailbox = futae_engine::Mailbox<Completion>;

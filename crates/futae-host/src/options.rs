@@ -1,4 +1,4 @@
-//! How to serve.
+//! Options of a server.
 
 use crate::feed::{FeedOptions, RelayOptions};
 use crate::pulse::Heartbeat;
@@ -9,56 +9,59 @@ use crate::{Listen, OpenExport};
 use futae_control::Access;
 use std::time::Duration;
 
-/// How to serve.
+/// Options of a server.
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
-    /// Where clients connect who may use every export.
+    /// Addresses whose clients may use every export.
     pub listen: Vec<Listen>,
-    /// The same where more is to be said: one export, or who may connect.
+    /// Addresses with further settings: a single export, or access rights.
     pub gates: Vec<Gate>,
-    /// Listen on TCP addresses that other machines can reach even if clients need no certificate there.
+    /// Listens on TCP addresses that other machines can reach even if clients need no certificate
+    /// there.
     pub insecure_tcp: bool,
-    /// With these, clients have to use TLS.
+    /// If set, clients must use TLS.
     pub tls: Option<TlsOptions>,
-    /// Where status is asked for and the cache resized, if anywhere.
+    /// The address of the control socket, if any.
     pub control: Option<Listen>,
-    /// Who may connect there.
+    /// Access to the control socket.
     pub control_access: Access,
-    /// Whether clients may hand evicted blocks down.
+    /// Whether clients may demote evicted blocks.
     pub demotion: bool,
-    /// How exports are opened that orders add, if orders may.
+    /// Opens exports that orders add; `None` if orders may not add any.
     pub open_export: Option<OpenExport>,
-    /// Where agents in guests tell of what is evicted there.
+    /// Sockets on which agents in guests report evictions.
     pub feeds: Vec<FeedOptions>,
-    /// Whether each export with a feed has a channel disk, `EXPORT.evictions`, on which its agent hands down
+    /// Whether each export with a feed has a channel disk, `EXPORT.evictions`, on which its agent demotes
     /// evicted pages with their data.
     pub channels: bool,
-    /// Where samples go that come by the feeds.
+    /// Where samples from the feeds are relayed.
     pub relays: Vec<RelayOptions>,
-    /// Connections that use exports at a time. A newcomer beyond takes the place of one of the peer that has
-    /// most, if that has more than the newcomer's. Handshakes are counted apart: see [`Self::handshakes_max`].
+    /// The largest number of connections that use exports at a time. One more connection replaces
+    /// one of the peer with the most connections, if that peer has more than the newcomer's.
+    /// Handshakes are counted separately: see [`Self::handshakes_max`].
     pub connections_max: usize,
     /// How long a handshake may take.
     pub handshake_timeout: Duration,
-    /// Requests that one connection may have under way, replies that have not left included.
+    /// The largest number of requests that one connection may have under way, including replies not
+    /// sent yet.
     pub requests_max: usize,
     /// The same in bytes.
     pub request_bytes_max: u64,
-    /// Requests that all exports together may have under way; when they want more, each has a part of it by its weight
-    /// ([`crate::RateLimits::weight`]). None: any number.
+    /// The largest number of requests that all exports together may have under way, divided by
+    /// weight ([`crate::RateLimits::weight`]) when they want more. `None`: no limit.
     pub requests_together: Option<usize>,
-    /// Bytes that all connections together may make the server hold, at least
+    /// The largest number of bytes that all connections together may make the server hold, at least
     /// [`crate::BUFFER_MEMORY_MIN`].
     pub buffer_memory_bytes: u64,
-    /// How long a peer may neither send nor receive anything to speak of while others wait for the memory
-    /// that it takes.
+    /// How long a peer may neither send nor receive a significant amount while others wait for the
+    /// memory that it holds.
     pub stall_timeout: Duration,
-    /// How long a stop waits for requests in flight, and how long a client that says goodbye may
-    /// take to receive its replies.
+    /// How long a stop waits for requests in flight, and how long a disconnecting client may take
+    /// to receive its replies.
     pub stop_timeout: Duration,
-    /// The time by which [`crate::RateLimits`] are kept.
+    /// The clock for [`crate::RateLimits`].
     pub clock: Clock,
-    /// What hears that the server is alive, if anything.
+    /// Receives proofs that the server is alive, if set.
     pub heartbeat: Option<Heartbeat>,
 }
 
@@ -91,7 +94,8 @@ impl Default for ServerOptions {
 }
 
 impl ServerOptions {
-    /// Handshakes at a time. Of more, the oldest of the peer that has most is ended.
+    /// The largest number of concurrent handshakes. Beyond it, the oldest handshake of the peer
+    /// with the most is ended.
     #[must_use]
     pub fn handshakes_max(&self) -> usize {
         self.connections_max.clamp(16, 128)

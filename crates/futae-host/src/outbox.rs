@@ -1,5 +1,5 @@
-//! Replies on their way out: as many as the kernel takes leave in one system call, and block data
-//! are never copied on the way.
+//! Outgoing replies: as many as the kernel accepts are sent in one system call, and block data is
+//! never copied on the way.
 
 use crate::wire::Wire;
 use futae_engine::IoBuf;
@@ -7,11 +7,11 @@ use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 
-/// Most buffers in one system call (`IOV_MAX`).
+/// The largest number of buffers per system call (`IOV_MAX`).
 const SLICES_MAX: usize = 1024;
 const HEAD_BYTES_MAX: usize = 32;
 
-/// What follows a reply's header.
+/// The part of a reply after its header.
 enum Body {
     None,
     Data(IoBuf),
@@ -50,7 +50,7 @@ impl Frame {
         Self::new(head, Body::Data(data), held_bytes)
     }
 
-    /// A reply that was written out in full.
+    /// A completely encoded reply.
     pub(crate) fn bytes(bytes: Vec<u8>, held_bytes: u64) -> Self {
         Self::new(&[], Body::Bytes(bytes), held_bytes)
     }
@@ -69,24 +69,24 @@ impl Frame {
     }
 }
 
-/// What left in one call of [`Outbox::send`].
+/// The result of one call of [`Outbox::send`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sent {
-    /// Replies that left in full.
+    /// Replies that were sent completely.
     pub(crate) replies: u64,
     /// System calls.
     pub(crate) calls: u64,
-    /// Bytes that those replies kept in memory.
+    /// Bytes of memory that those replies held.
     pub(crate) released_bytes: u64,
-    /// Bytes that left, those of a reply in part included.
+    /// Bytes sent, including those of a partial reply.
     pub(crate) bytes: u64,
 }
 
-/// Replies in the order in which they leave.
+/// Replies in sending order.
 #[derive(Default)]
 pub(crate) struct Outbox {
     frames: VecDeque<Frame>,
-    /// Bytes of the first frame that have left.
+    /// Bytes of the first frame that have been sent.
     front_sent: usize,
 }
 
@@ -99,13 +99,14 @@ impl Outbox {
         self.frames.is_empty()
     }
 
-    /// Forgets everything, for a peer that is gone: the bytes that it kept in memory.
+    /// Drops all replies, since the peer has disconnected. Returns the bytes of memory that they
+    /// held.
     pub(crate) fn clear(&mut self) -> u64 {
         self.front_sent = 0;
         self.frames.drain(..).map(|frame| frame.held_bytes).sum()
     }
 
-    /// Sends as much as the socket takes without waiting.
+    /// Sends as much as the socket accepts without waiting.
     pub(crate) fn send(&mut self, wire: &mut Wire<'_>) -> io::Result<Sent> {
         let mut sent = Sent::default();
         if self.frames.is_empty() {
@@ -123,7 +124,7 @@ impl Outbox {
         Ok(sent)
     }
 
-    /// One system call: bytes offered and bytes taken.
+    /// One system call: returns bytes offered and bytes accepted.
     fn send_once(&self, wire: &mut Wire<'_>) -> io::Result<(usize, usize)> {
         let mut slices = Vec::with_capacity(SLICES_MAX.min(2 * self.frames.len()));
         let mut skip = self.front_sent;

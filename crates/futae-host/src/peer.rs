@@ -1,20 +1,21 @@
-//! Who is at the other end of a connection, as far as the kernel knows.
+//! The identity of a connection's peer, as far as the kernel knows it.
 
 use rustix::fd::OwnedFd;
 use rustix::net::{getpeername, sockopt};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// A user and a process of this machine, or an address; all that cannot be told apart are one.
+/// A user and a process of this machine, or an address. Peers that cannot be distinguished are
+/// equal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Peer {
     /// The number of the user, or the address.
     pub(crate) user: u128,
-    /// The number of the process; 0 for one on another machine.
+    /// The process ID; 0 for a peer on another machine.
     pub(crate) process: u32,
 }
 
-/// Above the numbers of users, and of IPv6 addresses as well: those in `ffff::/16` are multicast.
+/// Above all user IDs, and above IPv6 addresses as well: those in `ffff::/16` are multicast.
 const ADDRESSES_V4: u128 = 0xffff << 112;
 
 impl Peer {
@@ -32,7 +33,7 @@ impl Peer {
         }
     }
 
-    /// The user of a peer on this machine, whose processes are told apart.
+    /// Whether the peer is on this machine, where processes can be distinguished.
     fn is_here(&self) -> bool {
         self.process != 0
     }
@@ -42,7 +43,7 @@ impl Peer {
         let address = address.and_then(|address| SocketAddr::try_from(address?).ok());
         let user = match address.map(|address| address.ip().to_canonical()) {
             Some(IpAddr::V4(ip)) => ADDRESSES_V4 | u128::from(ip.to_bits()),
-            // A network is one customer's.
+            // A network belongs to one customer.
             Some(IpAddr::V6(ip)) => (ip.to_bits() >> 64) << 64,
             None => 0,
         };

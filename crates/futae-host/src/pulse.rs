@@ -1,5 +1,5 @@
-//! The proof that a server is alive: every thread that accepts connections still goes around its loop, and every cache gives up its
-//! lock. A watchdog hears of it.
+//! Proof that a server is alive, for a watchdog: every thread that accepts connections still goes
+//! around its loop, and every cache still releases its lock.
 
 use futae_engine::Engine;
 use rustix::event::Timespec;
@@ -7,7 +7,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// What hears that a server is alive.
+/// Receives proofs that a server is alive.
 #[derive(Clone)]
 pub struct Heartbeat {
     every: Duration,
@@ -15,8 +15,8 @@ pub struct Heartbeat {
 }
 
 impl Heartbeat {
-    /// `hear` is called at least once in `every` while the server is alive, at times more often, by the threads that accept
-    /// connections.
+    /// `hear` is called at least once in `every` while the server is alive, sometimes more often,
+    /// by the threads that accept connections.
     pub fn new(every: Duration, hear: impl Fn() + Send + Sync + 'static) -> Self {
         let hear = Arc::new(hear);
         Self { every, hear }
@@ -31,7 +31,7 @@ impl fmt::Debug for Heartbeat {
     }
 }
 
-/// Which of the accepting threads have shown up since the last heartbeat.
+/// Which accepting threads have reported since the last heartbeat.
 pub(crate) struct Pulse {
     heartbeat: Heartbeat,
     seen: Mutex<Vec<bool>>,
@@ -43,12 +43,13 @@ impl Pulse {
         Self { heartbeat, seen }
     }
 
-    /// How long an accepting thread may wait before it shows up.
+    /// How long an accepting thread may wait before it reports.
     pub(crate) fn wait(&self) -> Timespec {
         Timespec::try_from(self.heartbeat.every / 2).unwrap_or_default()
     }
 
-    /// An accepting thread has shown up. The last of them asks the caches for their locks, and is heard.
+    /// An accepting thread reports. The last one takes the lock of every cache, then calls the
+    /// heartbeat.
     pub(crate) fn shows_up(&self, acceptor: usize, engines: impl FnOnce() -> Vec<Arc<Engine>>) {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(seen) = seen.get_mut(acceptor) {

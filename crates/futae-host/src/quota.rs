@@ -1,4 +1,4 @@
-//! Limit on requests in flight of all connections of one export, and its part of those of the server.
+//! The limit on requests in flight of all connections of one export, and its share of the server's.
 
 use crate::fair::Part;
 use crate::mailbox::Mailbox;
@@ -11,7 +11,7 @@ use tracing::info;
 pub(crate) struct Quota {
     export: String,
     max: usize,
-    /// Its part of what the server may have under way, if that is limited.
+    /// Its share of the server's limit, if there is one.
     part: Option<Part>,
     inner: Mutex<Inner>,
 }
@@ -20,7 +20,7 @@ pub(crate) struct Quota {
 struct Inner {
     used: usize,
     queue: VecDeque<Arc<Mailbox>>,
-    /// When the log last had it that it is used up.
+    /// When exhaustion of the quota was last logged.
     said: Option<Instant>,
 }
 
@@ -41,7 +41,7 @@ impl Quota {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes one; if there is none, the mailbox is rung when it should try again.
+    /// Takes one place. If there is none, the mailbox is rung when the caller should try again.
     pub(crate) fn take(&self, mailbox: &Arc<Mailbox>) -> bool {
         let has_room = |part: &Part| part.take(mailbox);
         if !self.take_own(mailbox) {
@@ -54,7 +54,7 @@ impl Quota {
         is_taken
     }
 
-    /// Its part of the server's requests.
+    /// Its share of the server's limit.
     pub(crate) fn part(&self) -> Option<&Part> {
         self.part.as_ref()
     }
@@ -80,7 +80,7 @@ impl Quota {
         false
     }
 
-    /// Gives one back.
+    /// Frees one place.
     pub(crate) fn give_back(&self) {
         if let Some(part) = &self.part {
             part.give_back();

@@ -1,8 +1,9 @@
-//! How many requests and bytes a second the clients of one export are served. What is above waits; clients of other exports
-//! do not.
+//! Limits on the requests and bytes per second of one export's clients. Requests above the limits
+//! wait; clients of other exports are not delayed.
 //!
-//! Requests and bytes each have an instant until which they are paid for. A request takes its turn there and is let through when
-//! the instant has come. While an export is idle the instants fall behind by [`BURST`] at most, which is what may then come at once.
+//! For requests and for bytes there is an instant until which the rate is used up. A request takes
+//! its turn at that instant and is admitted when the instant has come. While an export is idle, the
+//! instants fall behind the clock by at most [`BURST`], which is what may then be admitted at once.
 
 use crate::mailbox::Mailbox;
 use futae_units::Size;
@@ -14,30 +15,30 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use tracing::info;
 
-/// What an idle export may save up.
+/// The largest credit that an idle export accumulates.
 const BURST: Duration = Duration::from_millis(100);
 /// Shortest time between two log lines about the same export.
 const SILENCE: Duration = Duration::from_secs(60);
 const NANOS: u128 = 1_000_000_000;
 
-/// What the clients of one export are served in a second.
+/// Limits per second of one export's clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RateLimits {
-    /// Requests a second; as many as they send if none is given.
+    /// Requests per second; `None`: no limit.
     pub iops: Option<u64>,
-    /// Bytes a second that requests carry or ask for; as many as they send if none is given.
+    /// Bytes per second that requests carry or ask for; `None`: no limit.
     pub bandwidth_bytes: Option<u64>,
-    /// Their part, beside those of other exports, of the requests that the server may have under way
-    /// ([`crate::ServerOptions::requests_together`]); 1 if none is given.
+    /// The export's weight for its share of the requests that the server may have under way
+    /// ([`crate::ServerOptions::requests_together`]); `None`: 1.
     pub weight: Option<u32>,
 }
 
 impl RateLimits {
-    /// Limits as they are written.
+    /// Limits as given on the command line.
     ///
     /// # Errors
     ///
-    /// One of them is 0, or no number of bytes.
+    /// A limit is 0, or the bandwidth is not in bytes.
     pub fn new(iops: Option<u64>, bandwidth: Option<Size>) -> Result<Self, String> {
         let bytes = bandwidth.map(|size| size.bytes(1));
         let bytes = bytes
@@ -57,11 +58,11 @@ impl RateLimits {
         })
     }
 
-    /// With a weight.
+    /// Sets the weight.
     ///
     /// # Errors
     ///
-    /// It is not from 1 to 1000.
+    /// The weight is not from 1 to 1000.
     pub fn with_weight(self, weight: Option<u32>) -> Result<Self, String> {
         match weight {
             Some(weight) if !(1..=1000).contains(&weight) => Err(format!(
@@ -76,12 +77,12 @@ impl RateLimits {
     }
 }
 
-/// The time by which rates are kept: that of the machine, unless a test brings its own.
+/// The clock for rates: the machine's, or one that a test provides.
 #[derive(Clone)]
 pub struct Clock(Arc<dyn Fn() -> Duration + Send + Sync>);
 
 impl Clock {
-    /// A clock that shows what `now` says, which never goes back.
+    /// A clock that returns the result of `now`, which never goes back.
     pub fn new(now: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
         Self(Arc::new(now))
     }
@@ -100,21 +101,21 @@ impl fmt::Debug for Clock {
     }
 }
 
-/// The limits of an export, and what they held back so far.
+/// The limits of an export, and how many requests they delayed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RateReport {
-    /// Requests a second at most, if there is such a limit.
+    /// The limit of requests per second, if there is one.
     pub iops_limit: Option<u64>,
-    /// Bytes a second at most, if there is such a limit.
+    /// The limit of bytes per second, if there is one.
     pub bandwidth_limit_bytes: Option<u64>,
     /// Requests that had to wait.
     pub delayed_requests: u64,
-    /// How long they had to wait, taken together.
+    /// The sum of their waiting times.
     pub delayed_seconds: f64,
-    /// Its part of the requests that the server may have under way, beside those of other exports, if it was given one.
+    /// Its weight for a share of the server's requests under way, if one was given.
     pub weight: Option<u32>,
-    /// Requests that waited since the server had as many under way as it may.
+    /// Requests that waited because the server had the largest number of requests under way.
     pub held_requests: u64,
 }
 
@@ -128,7 +129,7 @@ struct Delays {
 pub(crate) struct Rate {
     export: String,
     clock: Clock,
-    /// Without limits nobody takes the lock.
+    /// Without limits no connection takes the lock.
     is_open: AtomicBool,
     inner: Mutex<Inner>,
 }
@@ -136,18 +137,18 @@ pub(crate) struct Rate {
 #[derive(Default)]
 struct Inner {
     limits: RateLimits,
-    /// Changes with the limits: turns that were taken under others are void.
+    /// Changes with the limits: turns taken under earlier limits are void.
     generation: u64,
-    /// The instants until which requests and bytes are paid for.
+    /// The instants until which the rates of requests and of bytes are used up.
     requests: Duration,
     bytes: Duration,
     delays: Delays,
-    /// Who is to try again when the limits change.
+    /// Connections that are to try again when the limits change.
     waiting: Vec<Weak<Mailbox>>,
     said: Option<Duration>,
 }
 
-/// The turn that the next request of a connection has taken, until the request is carried out.
+/// The turn of a connection's next request, until the request is carried out.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Turn(Option<Taken>);
 
@@ -193,7 +194,7 @@ impl Rate {
         }
     }
 
-    /// Goes on with other limits; whether they are others. Requests that wait are looked at anew.
+    /// Changes the limits; waiting requests are reconsidered. Returns whether the limits differ.
     pub(crate) fn set(&self, limits: RateLimits) -> bool {
         let mut inner = self.lock();
         if inner.limits == limits {
@@ -211,8 +212,9 @@ impl Rate {
         true
     }
 
-    /// Whether the next request of a connection may be carried out, which brings or asks for this many bytes. Otherwise
-    /// [`Self::wait`] says how long to wait; the mailbox is rung if the limits change before.
+    /// Whether the next request of a connection, which carries or asks for this many bytes, may be
+    /// carried out. If not, [`Self::wait`] returns how long to wait; the mailbox is rung if the
+    /// limits change earlier.
     pub(crate) fn admits(&self, turn: &mut Turn, bytes: u64, mailbox: &Arc<Mailbox>) -> bool {
         if self.is_open.load(Acquire) {
             return true;
@@ -250,7 +252,7 @@ impl Rate {
         false
     }
 
-    /// How long a request that was not admitted has to wait; none if its turn has come.
+    /// How long a request that was not admitted has to wait; `None` if its turn has come.
     pub(crate) fn wait(&self, turn: &Turn) -> Option<Duration> {
         let wait = turn.0?.at.saturating_sub((self.clock.0)());
         (!wait.is_zero()).then_some(wait)
@@ -258,7 +260,7 @@ impl Rate {
 }
 
 impl Inner {
-    /// Takes the next turn; the instant that it comes.
+    /// Takes the next turn. Returns its instant.
     fn take(&mut self, now: Duration, bytes: u64) -> Duration {
         let Self { limits, .. } = *self;
         let requests = take(&mut self.requests, now, limits.iops, 1);
@@ -294,7 +296,7 @@ mod tests {
 
     impl Rig {
         fn new(iops: Option<u64>, bandwidth_bytes: Option<u64>) -> Self {
-            // Not at 0, where nothing can have been saved up.
+            // Not at 0, where no credit could have accumulated.
             let milliseconds = Arc::new(AtomicU64::new(10_000));
             let shown = Arc::clone(&milliseconds);
             let clock = Clock::new(move || Duration::from_millis(shown.load(Relaxed)));
@@ -314,7 +316,7 @@ mod tests {
             self.milliseconds.fetch_add(milliseconds, Relaxed);
         }
 
-        /// How many requests are carried out now, of a connection that has no end of them.
+        /// The number of requests carried out now, for a connection with an endless supply.
         fn served(&self, turn: &mut Turn, bytes: u64) -> u64 {
             let mut served = 0;
             while served < 1_000_000 && self.rate.admits(turn, bytes, &self.mailbox) {
@@ -346,7 +348,7 @@ mod tests {
                 served += rig.served(&mut turn, bytes);
             }
             assert_eq!(served, 10 * a_second, "{iops:?} {bandwidth:?}");
-            // Nobody saves up more than a burst.
+            // The credit is limited to a burst.
             rig.pass(3_600_000);
             assert!(rig.served(&mut turn, bytes) <= burst + 1);
         }

@@ -1,5 +1,5 @@
-//! What the log says of clients that are refused: each reason at once, but no more than a few times a minute, since a
-//! client that is refused comes again.
+//! Log lines about refused clients: each reason at once, but only a few times per minute, since a
+//! refused client tries again.
 
 use crate::peer::Peer;
 use std::collections::BTreeMap;
@@ -28,7 +28,7 @@ pub(crate) enum Reason {
     Shortage,
 }
 
-/// What was said of one reason.
+/// The lines logged for one reason.
 #[derive(Default)]
 struct Said {
     since: Option<Instant>,
@@ -37,7 +37,7 @@ struct Said {
 }
 
 impl Said {
-    /// Whether one more line may be written now, and how many were not before it.
+    /// Whether another line may be logged now, and how many were suppressed before it.
     fn one_more(&mut self, now: Instant) -> Option<u64> {
         let is_over = |since: Instant| now.saturating_duration_since(since) >= PERIOD;
         if self.since.is_none_or(is_over) {
@@ -57,7 +57,7 @@ impl Said {
 pub(crate) struct Refusals(Mutex<BTreeMap<Reason, Said>>);
 
 impl Refusals {
-    /// A client was refused; `text` says why, and what to do.
+    /// A client was refused; `text` gives the reason, and what to do.
     pub(crate) fn note(&self, reason: Reason, peer: &Peer, text: &str) {
         let mut said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let unsaid = said.entry(reason).or_default().one_more(Instant::now());

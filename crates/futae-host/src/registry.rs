@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How far a connection has come.
+/// The phase of a connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// It has not chosen an export.
@@ -33,14 +33,14 @@ pub(crate) struct Link {
     pub(crate) socket: OwnedFd,
     pub(crate) peer: Peer,
     pub(crate) traffic: TrafficCounters,
-    /// That of a virtual machine's disk.
+    /// The traffic of a virtual machine's disk.
     pub(crate) disk_traffic: Arc<futae_vhost::Traffic>,
-    /// How it hears of changes, if it is a virtual machine's disk.
+    /// Announces changes, if it is a virtual machine's disk.
     pub(crate) announcer: futae_vhost::Announcer,
-    /// That of the machine.
+    /// The memory of the virtual machine.
     pub(crate) disk_memory: GuestMemory,
     phase: Mutex<Phase>,
-    /// The export that it has come to use. It stays so while the connection is there, dismissed or not.
+    /// The export that it has chosen. It stays set while the connection exists, dismissed or not.
     used: OnceLock<String>,
 }
 
@@ -71,12 +71,12 @@ impl Link {
 
     fn dismiss(&self) {
         *self.phase() = Phase::Dismissed;
-        // Its thread sees the end of the stream.
+        // Its thread then sees the end of the stream.
         let _ = shutdown(&self.socket, Shutdown::Both);
     }
 }
 
-/// A connection's place in the registry; dropping it frees the place.
+/// A connection's place in the registry, freed when dropped.
 pub(crate) struct Place {
     registry: Arc<Registry>,
     id: u64,
@@ -84,21 +84,21 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Counts the connection as one that broke the rules.
+    /// Counts the connection as one that violated the protocol.
     pub(crate) fn blame(&self, why: &str) {
         let mut inner = self.registry.lock();
         inner.totals.protocol_errors += 1;
         inner.totals.last_protocol_error = Some(futae_agent_protocol::printable(why));
     }
 
-    /// Has the log say that the client is refused, or its connection ended.
+    /// Logs that the client is refused, or its connection ended.
     pub(crate) fn refuse(&self, reason: Reason, text: &str) {
         self.registry.refusals.note(reason, &self.link.peer, text);
     }
 
-    /// Ends the handshake: the connection uses an export from now on. Where as many are as may be, on the
-    /// server or on the export, one of a peer that has more makes room; if there is none such, the
-    /// connection is turned away.
+    /// Ends the handshake: the connection uses an export from now on. If the server or the export
+    /// has reached its limit, a connection of a peer that has more makes room. If there is none,
+    /// this connection is turned away.
     pub(crate) fn begin(&self, export: &str, demotes: bool, limits: &ConnectionLimits) -> bool {
         let mut inner = self.registry.lock();
         if *self.link.phase() != Phase::Handshake {
@@ -140,16 +140,16 @@ impl Place {
     }
 }
 
-/// How many connections may use exports.
+/// Limits on connections that use exports.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ConnectionLimits {
     pub(crate) of_server: usize,
     pub(crate) of_export: usize,
 }
 
-/// The connection that makes room for one more of `newcomer`: the latest of the process that has the most,
-/// of the user that has the most; or else of the newcomer's own user. None if it then had fewer than the
-/// newcomer's.
+/// The connection that makes room for one more of `newcomer`: the latest connection of the process
+/// with the most connections, of the user with the most; otherwise of the newcomer's own user.
+/// `None` if that peer would then have fewer than the newcomer's.
 fn hog<'a>(links: &[&'a Arc<Link>], newcomer: &Peer) -> Option<&'a Arc<Link>> {
     let of_user = |user| {
         let those = links.iter().filter(move |link| link.peer.user == user);
@@ -172,7 +172,7 @@ fn latest_of<'a>(links: &[&'a Arc<Link>], process: u32) -> Option<&'a Arc<Link>>
     backwards.find(|link| link.peer.process == process).copied()
 }
 
-/// What comes most often, and how often.
+/// The most frequent key, and its count.
 fn most<K: Ord>(keys: impl Iterator<Item = K>) -> Option<(K, usize)> {
     let mut counts: BTreeMap<K, usize> = BTreeMap::new();
     for key in keys {
@@ -191,7 +191,7 @@ impl Drop for Place {
     }
 }
 
-/// What was counted of connections, gone or not.
+/// Counters of connections, including closed ones.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Totals {
     pub(crate) accepted: u64,
@@ -204,7 +204,7 @@ pub(crate) struct Totals {
 
 #[derive(Default)]
 struct Inner {
-    /// In the order of their arrival.
+    /// In order of arrival.
     links: BTreeMap<u64, Arc<Link>>,
     next: u64,
     totals: Totals,
@@ -223,8 +223,8 @@ impl Registry {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Finds a place for a new connection. Of `handshakes_max` handshakes that are under way already, the
-    /// oldest of the peer that has the most is dismissed.
+    /// Finds a place for a new connection. If `handshakes_max` handshakes are under way, the oldest
+    /// one of the peer with the most is dismissed.
     pub(crate) fn admit(
         self: &Arc<Self>,
         socket: OwnedFd,
@@ -269,7 +269,7 @@ impl Registry {
         }
     }
 
-    /// Connections, those included that have been told to end.
+    /// Number of connections, including those that were asked to end.
     pub(crate) fn count(&self) -> usize {
         self.lock().links.len()
     }
@@ -279,28 +279,29 @@ impl Registry {
         self.lock().totals.turned_away += 1;
     }
 
-    /// Ends every connection: `Shutdown::Read` lets them finish what they have under way.
+    /// Ends every connection: `Shutdown::Read` lets them finish requests under way.
     pub(crate) fn hang_up(&self, how: Shutdown) {
         for link in self.lock().links.values() {
             let _ = shutdown(&link.socket, how);
         }
     }
 
-    /// Connections that use an export.
+    /// Number of connections that use an export.
     pub(crate) fn users(&self, export: &str) -> usize {
         let inner = self.lock();
         let links = inner.links.values();
         links.filter(|link| link.has_used(export)).count()
     }
 
-    /// Tells the disks of an export that what they are has changed; how many were told.
+    /// Informs the disks of an export that their configuration has changed. Returns how many were
+    /// informed.
     pub(crate) fn announce(&self, export: &str) -> usize {
         let inner = self.lock();
         let links = inner.links.values().filter(|link| link.has_used(export));
         links.filter(|link| link.announcer.config_changed()).count()
     }
 
-    /// The memory of the machines that have an export as their disk, in the order in which they came.
+    /// The memory of the machines that have an export as their disk, in order of connection.
     pub(crate) fn memories(&self, export: &str) -> Vec<GuestMemory> {
         let inner = self.lock();
         let those = inner.links.values().filter(|link| link.uses(Some(export)));
@@ -318,12 +319,12 @@ impl Registry {
         }
     }
 
-    /// Waits for all to be gone, and says how many are not.
+    /// Waits until all connections are closed. Returns how many are not.
     pub(crate) fn wait_empty(&self, timeout: Duration) -> usize {
         self.wait_without(None, timeout)
     }
 
-    /// Waits for those that use an export to be gone, or for all, and says how many are not.
+    /// Waits until the connections of an export, or all, are closed. Returns how many are not.
     pub(crate) fn wait_without(&self, export: Option<&str>, timeout: Duration) -> usize {
         let deadline = Instant::now() + timeout;
         let mut inner = self.lock();
@@ -344,7 +345,7 @@ impl Registry {
         those(&inner)
     }
 
-    /// The phase of every connection, and what was counted.
+    /// The phase of every connection, and the counters.
     pub(crate) fn survey(&self) -> (Vec<Phase>, Totals) {
         let inner = self.lock();
         let phases = inner

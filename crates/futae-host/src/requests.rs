@@ -1,5 +1,5 @@
-//! Requests of a connection as the cache takes them: reads that it can answer at once go straight
-//! into the buffer of the reply.
+//! Requests of a connection as the cache takes them: a read that it can answer at once is copied
+//! straight into the buffer of the reply.
 
 use crate::answer;
 use crate::intake::is_empty;
@@ -9,13 +9,13 @@ use futae_nbd::{Command, RequestHeader};
 use futae_policy::VolumeId;
 use std::sync::Arc;
 
-/// A request that the cache does not have yet.
+/// A request that has not been passed to the cache yet.
 pub(crate) struct Pending {
     tag: Tag,
     sequence: u64,
-    /// Gone as soon as the cache has it.
+    /// `None` once it has been passed to the cache.
     operation: Option<Operation>,
-    /// What a read that is answered at once has brought.
+    /// The data of a read that is answered at once.
     reply: Option<IoBuf>,
 }
 
@@ -30,12 +30,12 @@ impl Pending {
     }
 }
 
-/// Bytes of reads that are handed to the cache together; one read at least. What a batch was answered with is still
-/// in the processor's nearer caches when the socket takes it, and the client looks at it while the next batch is
-/// answered.
+/// Bytes of reads passed to the cache together; at least one read. The data of a batch is still in
+/// the processor's nearer caches when the socket takes it, and the client processes it while the
+/// next batch is answered.
 const BATCH_READ_BYTES: u64 = 512 << 10;
 
-/// A batch that is being put together.
+/// A batch that is being assembled.
 #[derive(Default)]
 pub(crate) struct Gathered {
     pending: Vec<Pending>,
@@ -51,7 +51,7 @@ impl Gathered {
         self.pending.push(pending);
     }
 
-    /// Whether no more requests should be added before these are carried out.
+    /// Whether these requests should be carried out before more are added.
     pub(crate) fn is_full(&self) -> bool {
         self.read_bytes >= BATCH_READ_BYTES
     }
@@ -66,25 +66,25 @@ impl Gathered {
         self.pending.is_empty()
     }
 
-    /// Adds all of another batch behind these.
+    /// Appends another batch.
     pub(crate) fn append(&mut self, other: &mut Self) {
         self.read_bytes += std::mem::take(&mut other.read_bytes);
         self.pending.append(&mut other.pending);
     }
 
-    /// What is known of each request.
+    /// The tag of each request.
     pub(crate) fn tags(&self) -> impl Iterator<Item = Tag> {
         self.pending.iter().map(|pending| pending.tag)
     }
 
-    /// Exchanges each operation for what `change` makes of it.
+    /// Replaces each operation by the result of `change`.
     pub(crate) fn change(&mut self, change: impl Fn(Operation) -> Operation) {
         for pending in &mut self.pending {
             pending.operation = pending.operation.take().map(&change);
         }
     }
 
-    /// Forgets them all.
+    /// Drops all requests.
     pub(crate) fn clear(&mut self) {
         self.pending.clear();
         self.read_bytes = 0;
@@ -137,7 +137,7 @@ impl Batch for Requests<'_> {
         let pending = &mut self.gathered.pending[at];
         let tag = pending.tag;
         let done: Done = if tag.kind == TagKind::Silent {
-            // The cache is done with it when it has decided, and nobody is told.
+            // A hint is complete when the cache has decided, and has no answer.
             Box::new(drop)
         } else {
             let mailbox = Arc::clone(self.mailbox);
@@ -147,19 +147,19 @@ impl Batch for Requests<'_> {
             volume: self.volume,
             client: self.client,
             sequence: pending.sequence,
-            // The cache asks once.
+            // The cache calls this once per request.
             operation: pending.operation.take().unwrap_or(Operation::Settle),
             done,
         }
     }
 }
 
-/// Whether a request is carried out by the cache.
+/// Whether the cache carries out the request.
 pub(crate) fn needs_cache(header: &RequestHeader) -> bool {
     !is_empty(header) && !matches!(header.command, Command::Disconnect)
 }
 
-/// What the latency of a command is counted as.
+/// The kind under which a command's latency is recorded.
 pub(crate) fn asked(command: Command) -> Asked {
     match command {
         Command::Read => Asked::Read,

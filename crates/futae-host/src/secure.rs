@@ -1,4 +1,4 @@
-//! TLS of a running server: who needs it, and other certificates and rules.
+//! TLS of a running server: which addresses need it, and reloading of certificates and rules.
 
 use crate::server::{Server, Shared};
 use crate::tls::{TlsOptions, doubts};
@@ -6,18 +6,18 @@ use crate::{HostError, Listen};
 use tracing::warn;
 
 impl Server {
-    /// Whether clients of an address have to use TLS.
+    /// Whether clients of an address must use TLS.
     #[must_use]
     pub fn needs_tls(&self, address: &Listen) -> bool {
         let mut all = self.addresses.iter().zip(&self.encrypted);
         all.any(|(known, encrypted)| known == address && *encrypted)
     }
 
-    /// Reads certificates, keys and rules again, for connections that begin from now on.
+    /// Reloads certificates, keys and rules, for new connections.
     ///
     /// # Errors
     ///
-    /// What is wrong with them; all stays as it was then, as it does if the server has no TLS.
+    /// What is wrong with them, or that the server has no TLS. The current ones then stay in force.
     pub fn reload_tls(&self, options: &TlsOptions) -> Result<(), HostError> {
         let old = self.shared.options.tls.as_ref();
         let had_authorities = old.is_some_and(|old| old.client_authorities.is_some());
@@ -32,7 +32,7 @@ impl Server {
 }
 
 impl Shared {
-    /// Has the log say which rules for clients look like slips.
+    /// Logs which rules for clients look like mistakes.
     pub(crate) fn remark_on_rules(&self, tls: &TlsOptions) {
         let all = self.exports.all();
         let exports: Vec<&str> = all.iter().map(|export| export.name.as_str()).collect();

@@ -28,13 +28,13 @@ use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 use tracing::{error, info};
 
-/// What a socket in a directory is called.
+/// The name of the socket in a directory.
 const SOCKET_NAME: &str = "futae.sock";
 
-/// What a stop came to.
+/// The result of a stop.
 #[derive(Clone, Debug, Default)]
 pub struct StopReport {
-    /// What there was to say at the end.
+    /// The final status.
     pub status: ServerStatus,
     /// Connections that did not end in time.
     pub abandoned_connections: usize,
@@ -42,33 +42,33 @@ pub struct StopReport {
     pub flush_errors: Vec<(String, String)>,
 }
 
-/// What every thread of a server shares.
+/// State shared by all threads of a server.
 pub(crate) struct Shared {
     pub(crate) exports: Arc<ExportTable>,
-    /// Taken while an export is added or removed.
+    /// Locked while an export is added or removed.
     pub(crate) changing: Mutex<()>,
-    /// The exports that have sockets of their own, and whether a socket serves all.
+    /// The exports with sockets of their own, and whether a socket serves all exports.
     pub(crate) gated: (Vec<String>, bool),
     pub(crate) registry: Arc<Registry>,
     pub(crate) budget: Arc<Budget>,
     pub(crate) options: ServerOptions,
     pub(crate) tls: Option<Tls>,
     started: Instant,
-    /// If anything hears that the server is alive.
+    /// The heartbeat, if one is configured.
     pub(crate) pulse: Option<Pulse>,
-    /// Taken at the end.
+    /// Taken when the server stops.
     feeds: Mutex<Option<Feeds>>,
-    /// Becomes readable, for good, when the server stops.
+    /// Becomes and stays readable when the server stops.
     pub(crate) stop: OwnedFd,
 }
 
-/// A running server. It stops when dropped; [`Self::stop`] says how that went.
+/// A running server. It stops when dropped; [`Self::stop`] reports the result.
 pub struct Server {
     pub(crate) shared: Arc<Shared>,
     pub(crate) addresses: Vec<Listen>,
-    /// Whether clients of each of them need TLS.
+    /// For each address: whether clients need TLS.
     pub(crate) encrypted: Vec<bool>,
-    /// What each of them serves.
+    /// For each address: the exports that it serves.
     tenants: Vec<Tenant>,
     control: Option<Control>,
     acceptors: Vec<JoinHandle<()>>,
@@ -76,7 +76,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts to serve. If anything is in the way, nothing stays behind.
+    /// Starts to serve. On an error nothing stays behind.
     pub fn start(options: ServerOptions, exports: Vec<Export>) -> Result<Self, HostError> {
         let plain = options.listen.iter().cloned().map(Gate::from);
         let gates: Vec<Gate> = plain.chain(options.gates.iter().cloned()).collect();
@@ -116,7 +116,7 @@ impl Server {
         let mut listeners = Vec::new();
         for gate in gates {
             let is_disk = matches!(gate.address, Listen::VhostUser(_));
-            // A disk stays that of the same export when others come.
+            // A disk keeps its export when others are added.
             let sole = exports.all();
             let sole = sole.first().filter(|_| is_disk && sole.len() == 1);
             let name = gate.export.as_deref();
@@ -208,13 +208,13 @@ impl Server {
         Ok(())
     }
 
-    /// Where it listens: ports chosen by the system and sockets in directories by name.
+    /// The addresses on which it listens, with assigned ports and complete paths.
     #[must_use]
     pub fn addresses(&self) -> &[Listen] {
         &self.addresses
     }
 
-    /// Those where an export is served.
+    /// The addresses on which an export is served.
     #[must_use]
     pub fn addresses_of(&self, export: &str) -> Vec<&Listen> {
         let gates = self.addresses.iter().zip(&self.tenants);
@@ -223,7 +223,7 @@ impl Server {
         those.map(|(address, _)| address).collect()
     }
 
-    /// Where it takes orders, if anywhere.
+    /// The path of the control socket, if any.
     #[must_use]
     pub fn control_path(&self) -> Option<&Path> {
         self.control.as_ref().map(Control::path)
@@ -236,7 +236,8 @@ impl Server {
         Some(export.engine)
     }
 
-    /// Has the cache of an export go on with another policy, as the order `policy` does; whether it had another.
+    /// Changes the policy of an export's cache, as the order `policy` does. Returns whether it
+    /// differs.
     ///
     /// # Errors
     ///
@@ -246,11 +247,11 @@ impl Server {
         Ok(answer["changed"] == true)
     }
 
-    /// Has an export go on with other rates; whether it had others.
+    /// Changes the rates of an export. Returns whether they differ.
     ///
     /// # Errors
     ///
-    /// There is no such export.
+    /// The export does not exist.
     pub fn set_rates(&self, export: &str, rates: RateLimits) -> Result<bool, String> {
         self.shared.set_rates(export, rates)
     }
@@ -262,7 +263,7 @@ impl Server {
         all.map(|export| export.name).collect()
     }
 
-    /// Adds an export while the server runs, which `open` opens.
+    /// Adds an export, opened by `open`, while the server runs.
     ///
     /// # Errors
     ///
@@ -275,8 +276,8 @@ impl Server {
         self.shared.add_export(name, open).map(drop)
     }
 
-    /// Removes an export, once it is flushed: one that no client uses, or with `force` any. How many connections were
-    /// ended for it.
+    /// Flushes and removes an export: one without clients, or with `force` any. Returns how many
+    /// connections were ended for it.
     ///
     /// # Errors
     ///
@@ -285,13 +286,14 @@ impl Server {
         self.shared.remove_export(name, force)
     }
 
-    /// What there is to say of it.
+    /// The current status.
     #[must_use]
     pub fn status(&self) -> ServerStatus {
         self.shared.status()
     }
 
-    /// Says which caches there are, from another thread, even after its end.
+    /// A function that returns the current caches, callable from another thread, even after the
+    /// server's end.
     pub fn caches(&self) -> impl Fn() -> Vec<Arc<Engine>> + Send + Sync + 'static + use<> {
         let shared = Arc::clone(&self.shared);
         move || {
@@ -308,14 +310,15 @@ impl Server {
         }
     }
 
-    /// Says what there is to say of it from another thread, even after its end.
+    /// A function that returns the status, callable from another thread, even after the server's
+    /// end.
     pub fn watcher(&self) -> impl Fn() -> ServerStatus + Send + Sync + 'static + use<> {
         let shared = Arc::clone(&self.shared);
         move || shared.status()
     }
 
-    /// Stops: no new connections, requests in flight are answered (but not waited for beyond
-    /// [`ServerOptions::stop_timeout`]), volumes flushed, sockets removed.
+    /// Stops the server: accepts no new connections, answers requests in flight (waiting at most
+    /// [`ServerOptions::stop_timeout`]), flushes the volumes, removes the sockets.
     #[must_use]
     pub fn stop(mut self) -> StopReport {
         self.wind_down()
@@ -330,15 +333,15 @@ impl Server {
         let deadline = begun + stop_timeout;
         info!("stopping: {connections} connections are open, and every export is flushed");
         let _ = rustix::io::write(&self.shared.stop, &1u64.to_ne_bytes());
-        // Before anything is waited for that peers can draw out; what comes later is flushed at the end.
+        // Begins before any wait that peers can prolong; later writes are flushed at the end.
         let mut flushes = Flushes::new(self.shared.exports.close());
-        // What waits for its turn is carried out now.
+        // Requests that wait for their turn are carried out now.
         for entry in self.shared.exports.entries().iter() {
             entry.rate.set(RateLimits::default());
         }
         flushes.begin();
         self.control = None;
-        // An export that is being removed is flushed by who removes it.
+        // An export that is being removed is flushed by its removal.
         drop(self.shared.change());
         for acceptor in self.acceptors.drain(..) {
             let _ = acceptor.join();
@@ -464,7 +467,7 @@ impl Shared {
     }
 }
 
-/// A channel for each export that has a feed, with the number of the export.
+/// A channel for each export with a feed, and the number of the export.
 fn channels_of(exports: &[Export], feeds: &[FeedOptions]) -> Vec<(usize, Arc<Channel>)> {
     let has_feed = |export: &Export| feeds.iter().any(|feed| feed.export == export.name);
     let exports = exports.iter().enumerate();

@@ -1,4 +1,4 @@
-//! What a server says of itself.
+//! The status of a server.
 
 use crate::FeedReport;
 use crate::rate::RateReport;
@@ -8,20 +8,20 @@ use std::ops::AddAssign;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// What went over connections.
+/// Counters of connections' traffic.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Traffic {
     /// Requests received.
     pub requests: u64,
-    /// Batches in which the cache got them.
+    /// Batches in which they were passed to the cache.
     pub batches: u64,
     /// Replies sent.
     pub replies: u64,
-    /// System calls that sent them, or notified a guest of them.
+    /// System calls that sent replies, or notified a guest of them.
     pub sends: u64,
     /// Requests answered with an error before the cache saw them.
     pub refused_requests: u64,
-    /// Demotions that broke a rule of shape.
+    /// Demotions that violated the rules of form.
     pub misshapen_demotions: u64,
 }
 
@@ -72,7 +72,7 @@ pub(crate) fn of_disk(disk: &futae_vhost::Traffic) -> Traffic {
     }
 }
 
-/// A server at one moment.
+/// The status of a server at one moment.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ServerStatus {
     /// The version of futae.
@@ -89,36 +89,37 @@ pub struct ServerStatus {
     pub accepted: u64,
     /// Connections closed at once because there were too many.
     pub turned_away: u64,
-    /// Connections ended to make room for those of peers that had fewer.
+    /// Connections ended to make room for peers that had fewer.
     #[serde(default)]
     pub dismissed: u64,
-    /// Connections that ended because the peer broke the protocol or did not finish a handshake.
+    /// Connections that ended because the peer violated the protocol or did not finish its
+    /// handshake.
     pub protocol_errors: u64,
-    /// What the last of them did wrong.
+    /// The most recent violation.
     pub last_protocol_error: Option<String>,
-    /// Bytes that all connections together may make the server hold.
+    /// The largest number of bytes that all connections together may make the server hold.
     #[serde(default)]
     pub buffer_memory_bytes: u64,
-    /// Bytes that they have now: payloads, requests, replies, and what is set aside for each connection.
+    /// Bytes held now: payloads, requests, replies, and the allotment of each connection.
     #[serde(default)]
     pub buffer_bytes: u64,
-    /// The most that they had.
+    /// The maximum so far.
     #[serde(default)]
     pub buffer_bytes_peak: u64,
     /// Connections that wait for room for their next request.
     #[serde(default)]
     pub buffer_waiters: u64,
-    /// Connections ended because they held memory that others waited for, and neither sent nor received.
+    /// Connections ended because they held memory that others waited for, and moved no bytes.
     #[serde(default)]
     pub stalled_connections: u64,
-    /// What went over all connections.
+    /// Traffic of all connections.
     #[serde(flatten)]
     pub traffic: Traffic,
     /// The caches.
     pub engines: Vec<EngineReport>,
     /// The exports.
     pub exports: Vec<ExportReport>,
-    /// What agents in guests told.
+    /// The feeds from agents in guests.
     #[serde(default)]
     pub feeds: Vec<FeedReport>,
 }
@@ -134,11 +135,11 @@ pub struct ExportReport {
     pub read_only: bool,
     /// Connections that use it now.
     pub connections: u64,
-    /// Whether the cache runs blind for it: its policy lives on what the guest evicts, and now neither an
-    /// agent tells of that nor does a client demote it.
+    /// Whether the cache is blind for it: its policy depends on the guest's evictions, and neither
+    /// an agent nor a client reports them.
     #[serde(default)]
     pub is_blind: bool,
-    /// Its limits of requests and bytes a second, and what they held back.
+    /// Its limits of requests and bytes per second, and how many requests they delayed.
     #[serde(flatten)]
     pub rates: RateReport,
 }

@@ -1,4 +1,4 @@
-//! The flush at the end, which begins before peers are waited for.
+//! The final flush, which begins before the server waits for peers.
 
 use crate::Export;
 use futae_engine::{ClientId, IoError, Operation, Request};
@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 
 type Flushed = (usize, Result<(), IoError>);
 
-/// Flushes of every writable volume that are under way.
+/// Flushes under way, of every writable volume.
 pub(crate) struct Flushes {
     exports: Vec<Export>,
     sender: Sender<Flushed>,
     results: Receiver<Flushed>,
-    /// The exports that are waited for, each as often as it is.
+    /// The number of each export that is waited for, once per pending flush.
     waiting: Vec<usize>,
 }
 
@@ -46,9 +46,10 @@ impl Flushes {
         }
     }
 
-    /// Waits for `timeout` at most; while what is dirty goes on to become less, for `progress_timeout` from each
-    /// look at it. The exports that could not be flushed, with the reason: a failure counts though a later
-    /// flush succeeds, since a disk reports it only once.
+    /// Waits at most `timeout`. While the number of dirty blocks decreases, waits up to
+    /// `progress_timeout` more from each check. Returns the exports that could not be flushed, with
+    /// the reason: a failure counts even if a later flush succeeds, since a disk reports it only
+    /// once.
     pub(crate) fn finish(
         mut self,
         timeout: Duration,

@@ -1,4 +1,4 @@
-//! What one listening socket serves: everything, or one export and no word of the others.
+//! The exports that one listening socket serves: all of them, or one without revealing the others.
 
 use crate::Listen;
 use crate::export::{Entry, ExportTable};
@@ -10,18 +10,18 @@ use std::sync::Arc;
 /// A socket on which clients connect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gate {
-    /// Where.
+    /// Its address.
     pub address: Listen,
-    /// The one export that is served there; all of them if none is named.
+    /// The only export that is served there; `None`: all exports.
     pub export: Option<String>,
-    /// Who may connect to a unix socket.
+    /// Access to a unix socket.
     pub access: Access,
-    /// Clients need no TLS here, even if the server has it.
+    /// Clients need no TLS here, even if the server has TLS.
     pub in_the_clear: bool,
 }
 
 impl From<Listen> for Gate {
-    /// All exports, for the user that runs the program.
+    /// All exports, for the user who runs the program.
     fn from(address: Listen) -> Self {
         Self {
             address,
@@ -32,16 +32,16 @@ impl From<Listen> for Gate {
     }
 }
 
-/// The exports that the clients of one socket may know of.
+/// The exports that the clients of one socket may see.
 #[derive(Clone)]
 pub(crate) struct Tenant {
     exports: Arc<ExportTable>,
     only: Option<String>,
-    /// By which rules the client is given exports; all without rules.
+    /// The client, if rules apply to it; otherwise it may see all exports of the socket.
     client: Option<Arc<Client>>,
 }
 
-/// A client that showed a certificate.
+/// A client with a certificate.
 struct Client {
     rules: Vec<TlsAllow>,
     names: Vec<String>,
@@ -55,7 +55,7 @@ impl Client {
 }
 
 impl Tenant {
-    /// One export, or all; none if there is no export of this name.
+    /// One export, or all; `None` if no export has this name.
     pub(crate) fn new(exports: &Arc<ExportTable>, only: Option<&str>) -> Option<Self> {
         if let Some(name) = only {
             exports.find(name)?;
@@ -67,13 +67,13 @@ impl Tenant {
         })
     }
 
-    /// The export, if its clients are served here.
+    /// The export, if it is served to the client.
     pub(crate) fn find(&self, name: &str) -> Option<Entry> {
         let found = self.exports.find(name);
         found.filter(|entry| self.serves(entry))
     }
 
-    /// What is left of it for a client with these names in its certificate.
+    /// The part for a client with these names in its certificate.
     pub(crate) fn for_client(&self, rules: &[TlsAllow], names: &[String]) -> Self {
         let client = (!rules.is_empty()).then(|| {
             Arc::new(Client {
@@ -87,19 +87,19 @@ impl Tenant {
         }
     }
 
-    /// Whether an export, or a channel, is for the clients of this socket, and for this client.
+    /// Whether an export, or a channel, is served on this socket and to this client.
     fn serves(&self, entry: &Entry) -> bool {
         let is_given = |client: &Arc<Client>| client.may_open(entry.owner());
         self.only.as_deref().is_none_or(|only| entry.belongs(only))
             && self.client.as_ref().is_none_or(is_given)
     }
 
-    /// The name of the one export that the socket is for.
+    /// The name of the only export of the socket, if there is one.
     pub(crate) fn name(&self) -> Option<&str> {
         self.only.as_deref()
     }
 
-    /// The one export that is served here: the only one there is, or the one that the socket is for.
+    /// The only export that is served here: the only one of the server, or of the socket.
     pub(crate) fn only(&self) -> Option<Entry> {
         match (&self.only, &self.exports.all()[..]) {
             (Some(name), _) => self.exports.find(name),

@@ -1,4 +1,4 @@
-//! The bytes of a connection on its socket: as they are, or over TLS.
+//! The byte stream of a connection on its socket, plain or over TLS.
 
 use crate::tls::TlsStream;
 use rustix::fd::BorrowedFd;
@@ -8,9 +8,9 @@ use rustix::net::{
 };
 use std::io::{IoSlice, IoSliceMut};
 
-/// A socket that is received from and sent to.
+/// The byte stream of a connection.
 pub(crate) enum Wire<'a> {
-    /// One system call each, from and into the buffers of the caller.
+    /// One system call per operation, with the caller's buffers.
     Plain(BorrowedFd<'a>),
     Tls(Box<TlsStream<'a>>),
 }
@@ -23,8 +23,8 @@ impl<'a> Wire<'a> {
         }
     }
 
-    /// Fills the buffers, one after the other, with what has arrived; 0 is the end. Waits for it unless `flags` say
-    /// otherwise.
+    /// Fills the buffers, in order, with received bytes; 0 is the end of the stream. Waits for
+    /// bytes unless `flags` say otherwise.
     pub(crate) fn receive(
         &mut self,
         slices: &mut [IoSliceMut<'_>],
@@ -41,7 +41,7 @@ impl<'a> Wire<'a> {
         recvmsg(socket, slices, &mut control, flags).map(|message| message.bytes)
     }
 
-    /// Takes as much as can be taken without waiting.
+    /// Accepts as much as possible without waiting.
     pub(crate) fn send(&mut self, slices: &mut [IoSlice<'_>]) -> Result<usize, Errno> {
         let socket = match self {
             Self::Plain(socket) => *socket,
@@ -51,7 +51,7 @@ impl<'a> Wire<'a> {
         sendmsg(socket, slices, &mut SendAncillaryBuffer::default(), flags)
     }
 
-    /// Whether something was taken that the socket has not.
+    /// Whether accepted bytes have not been passed to the socket yet.
     pub(crate) fn has_unsent(&self) -> bool {
         match self {
             Self::Plain(_) => false,
@@ -59,7 +59,7 @@ impl<'a> Wire<'a> {
         }
     }
 
-    /// Sends of that as much as the socket takes: how many bytes it was.
+    /// Passes as many of these bytes to the socket as it accepts. Returns their number.
     pub(crate) fn flush(&mut self) -> Result<usize, Errno> {
         match self {
             Self::Plain(_) => Ok(0),
@@ -67,14 +67,14 @@ impl<'a> Wire<'a> {
         }
     }
 
-    /// Tells the peer that nothing more comes, if the socket takes that.
+    /// Informs the peer that nothing more follows, if the socket accepts that.
     pub(crate) fn say_goodbye(&mut self) {
         if let Self::Tls(tls) = self {
             tls.say_goodbye();
         }
     }
 
-    /// What the peer did wrong below NBD, if it did.
+    /// A violation by the peer below the level of NBD, if there was one.
     pub(crate) fn problem(&self) -> Option<&str> {
         match self {
             Self::Plain(_) => None,

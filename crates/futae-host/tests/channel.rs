@@ -8,7 +8,7 @@ use futae_agent_protocol::evicted_pages::{
     CHANNEL_BYTES, EvictedPage, EvictedPages, HEAD_BYTES, MAGIC,
 };
 use futae_agent_protocol::{Device, DeviceId, Frame, Hello, Message, Source};
-use futae_engine::{HandedDownStatus, OnRefusal, Verification};
+use futae_engine::{DemotionStatus, OnRefusal, Verification};
 use futae_host::{Access, ChannelReport, FeedOptions, Gate, Listen};
 use futae_nbd::{ClientWish, Command};
 use futae_testkit::nbd::Client;
@@ -54,7 +54,7 @@ impl Guest {
             on_refusal: OnRefusal::Drop,
             compare_with_store: true,
         };
-        rig.engine.verify_hand_downs(how).expect("memory");
+        rig.engine.verify_demotions(how).expect("memory");
         let wish = ClientWish::default();
         let channel = Client::unix(&place.path().join("private.sock"), "disk.evictions", &wish);
         let mut agent = UnixStream::connect(&path).expect("a feed");
@@ -115,8 +115,8 @@ impl Guest {
         status.feeds[0].channel.expect("the export has a channel")
     }
 
-    fn handed_down(&self) -> HandedDownStatus {
-        self.rig.engine.status().handed_down
+    fn demotions(&self) -> DemotionStatus {
+        self.rig.engine.status().demotions
     }
 }
 
@@ -131,11 +131,11 @@ fn a_page_that_was_served_comes_back_without_a_read_of_the_store() {
         .map(|index| (index, guest.block(index).to_vec()))
         .collect();
     guest.evict(DISK, &pages);
-    assert_eq!(guest.handed_down().handed_down_verified, 3);
+    assert_eq!(guest.demotions().demotions_verified, 3);
     eventually("the blocks are compared with the store", || {
-        guest.handed_down().handed_down_compared == 3
+        guest.demotions().demotions_compared == 3
     });
-    assert_eq!(guest.handed_down().handed_down_wrong, 0);
+    assert_eq!(guest.demotions().demotions_wrong, 0);
     let before = guest.rig.engine.status().store_reads;
     for index in 0..3 {
         let data = reader.read(index * BLOCK, BLOCK as u32).expect("read");
@@ -167,13 +167,10 @@ fn forged_and_replayed_pages_and_those_of_other_disks_do_not_enter() {
             (1, served.clone()),
         ],
     );
-    let handed_down = guest.handed_down();
-    let refused = handed_down.handed_down_different + handed_down.handed_down_unknown;
-    let resident = handed_down.handed_down_resident;
-    assert_eq!(
-        (refused + resident, handed_down.handed_down_verified),
-        (3, 0)
-    );
+    let demotions = guest.demotions();
+    let refused = demotions.demotions_different + demotions.demotions_unknown;
+    let resident = demotions.demotions_resident;
+    assert_eq!((refused + resident, demotions.demotions_verified), (3, 0));
     // Another disk, and beyond the end of the volume.
     let other = DeviceId {
         major: 254,

@@ -9,7 +9,7 @@ use futae_agent_protocol::in_place::{
     BEGIN_AT, ENTRY_BYTES, Head, RingAnswer, RingOffer, VERSION, Verdict, encode_entry,
 };
 use futae_agent_protocol::{Device, DeviceId, Frame, Hello, Message, Source, Stream};
-use futae_engine::{HandedDownStatus, OnRefusal, Verification};
+use futae_engine::{DemotionStatus, OnRefusal, Verification};
 use futae_host::{Access, FeedOptions, Gate, InPlaceReport, Listen};
 use rustix::fs::{MemfdFlags, memfd_create};
 use std::fs::File;
@@ -72,7 +72,7 @@ impl Machine {
             on_refusal: OnRefusal::Drop,
             compare_with_store: true,
         };
-        rig.engine.verify_hand_downs(how).expect("memory");
+        rig.engine.verify_demotions(how).expect("memory");
         let memory = File::from(memfd_create("guest", MemfdFlags::CLOEXEC).expect("memory"));
         memory.set_len(MEMORY_PAGES * BLOCK).expect("room");
         let agent = UnixStream::connect(&feed).expect("a feed");
@@ -211,8 +211,8 @@ impl Machine {
             .expect("a ring was offered")
     }
 
-    fn handed_down(&self) -> HandedDownStatus {
-        self.rig.engine.status().handed_down
+    fn demotions(&self) -> DemotionStatus {
+        self.rig.engine.status().demotions
     }
 
     /// Has blocks served, so that the cache knows them and does not hold them.
@@ -240,8 +240,8 @@ fn pages_in_the_guests_memory_come_back_without_a_read_of_the_store() {
         machine.evict(DISK, index, &data);
         machine.wait_taken(index + 1);
     }
-    let handed_down = machine.handed_down();
-    assert_eq!(handed_down.handed_down_verified, 40, "{handed_down:?}");
+    let demotions = machine.demotions();
+    assert_eq!(demotions.demotions_verified, 40, "{demotions:?}");
     let report = machine.report();
     assert!(report.reading && report.seconds > 0.0, "{report:?}");
     let expected = InPlaceReport {
@@ -255,9 +255,9 @@ fn pages_in_the_guests_memory_come_back_without_a_read_of_the_store() {
     };
     assert_eq!(report, expected);
     eventually("the blocks are compared with the store", || {
-        machine.handed_down().handed_down_compared == 40
+        machine.demotions().demotions_compared == 40
     });
-    assert_eq!(machine.handed_down().handed_down_wrong, 0);
+    assert_eq!(machine.demotions().demotions_wrong, 0);
     let before = machine.rig.engine.status().store_reads;
     for index in 0..40 {
         let data = client.read(index * BLOCK, BLOCK as u32).expect("read");
@@ -279,12 +279,9 @@ fn forged_pages_and_those_of_other_disks_do_not_enter() {
     machine.evict(DISK, beyond, &data);
     machine.evict(DISK, u64::MAX, &data);
     machine.wait_taken(5);
-    let handed_down = machine.handed_down();
-    let counts = (
-        handed_down.handed_down_different,
-        handed_down.handed_down_verified,
-    );
-    assert_eq!(counts, (2, 0), "{handed_down:?}");
+    let demotions = machine.demotions();
+    let counts = (demotions.demotions_different, demotions.demotions_verified);
+    assert_eq!(counts, (2, 0), "{demotions:?}");
     let report = machine.report();
     assert_eq!((report.pages, report.foreign_pages), (2, 3), "{report:?}");
 }
@@ -310,7 +307,7 @@ fn what_was_given_up_meanwhile_is_missed_and_the_rest_goes_on() {
     // The agent's other words are in the same head.
     machine.put(BLOCK + BEGIN_AT as u64, &8u64.to_le_bytes());
     eventually("pages come again", || {
-        machine.handed_down().handed_down_verified == 1
+        machine.demotions().demotions_verified == 1
     });
     let report = machine.report();
     assert!(report.reading && report.missed_pages >= 5, "{report:?}");

@@ -1,4 +1,4 @@
-//! A cache above that outlives the server below: what it read before is never handed down after.
+//! A cache above that outlives the server below: what it read before is never demoted after.
 
 mod common;
 
@@ -93,7 +93,7 @@ impl Upper {
 }
 
 #[test]
-fn blocks_of_an_earlier_connection_are_not_handed_down() {
+fn blocks_of_an_earlier_connection_are_not_demoted() {
     let folder = tempfile::tempdir().expect("a folder");
     let socket = folder.path().join("futae.sock");
     let store = MemoryStore::new(pattern(1, SIZE));
@@ -124,9 +124,9 @@ fn blocks_of_an_earlier_connection_are_not_handed_down() {
         .count();
     assert_eq!(stale, 0, "old blocks of {SLOTS} were read");
     drop(reader);
-    // While there were two clients, nothing that either hands down was believed.
+    // While there were two clients, nothing that either demotes was believed.
     eventually("the reader leaves", || server.status().connections == 1);
-    // What came over this connection is handed down over it.
+    // What came over this connection is demoted over it.
     let before = lower.status().counters.demotions_in;
     assert!((101..101 + SLOTS).all(|block| upper.read(block + 64)));
     upper.settle();

@@ -1,17 +1,17 @@
-//! Which bytes of a READ's buffer the server has sent.
+//! The bytes of a READ's buffer that the server has sent.
 //!
-//! A buffer may have held another volume's data before, so a READ succeeds only when every byte
-//! was sent for it, and sent once. Counting bytes is not enough: two chunks over the same half
-//! count as much as both halves.
+//! The buffer may have held another volume's data before, so a READ succeeds only if every byte of
+//! it was sent exactly once. A count of bytes is not enough: two chunks over the same half add up
+//! to both halves.
 
-/// Separate runs that one reply may leave at a time. Servers send chunks in ascending order for
-/// the most part, which leaves one.
+/// The largest number of separate runs in one partial reply. Servers send chunks mostly in
+/// ascending order, which leaves a single run.
 const RUNS_MAX: usize = 1024;
 
 /// Why a chunk cannot be placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// Some of it was sent before.
+    /// Part of it was sent before.
     Overlap,
     /// The reply is in too many separate runs.
     Fragments,
@@ -24,13 +24,13 @@ pub(super) struct Coverage {
 }
 
 impl Coverage {
-    /// Takes `start..end` for one chunk, which must not have been taken before.
+    /// Adds `start..end` for one chunk. None of it may have been added before.
     pub(super) fn take(&mut self, start: usize, end: usize) -> Result<(), Fault> {
         if start == end {
             return Ok(());
         }
         let at = self.runs.partition_point(|&(_, run_end)| run_end < start);
-        // The run at `at` ends at or behind `start`; those before it do not touch the chunk.
+        // The run at `at` ends at or behind `start`; earlier runs do not touch the chunk.
         let touches_left = self.runs.get(at).is_some_and(|run| run.1 == start);
         let next = at + usize::from(touches_left);
         if self.runs.get(next).is_some_and(|run| run.0 < end) {

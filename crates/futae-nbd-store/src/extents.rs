@@ -1,11 +1,11 @@
-//! The extents of one BLOCK_STATUS reply, no more of them than the range can need.
+//! The extents in one BLOCK_STATUS reply, bounded by what the range can need.
 
 use futae_engine::Extent;
 
-/// Extents kept of one reply. The range behind them counts as data.
+/// Extents kept per reply. The rest of the range counts as data.
 const EXTENTS_MAX: usize = 1 << 16;
 
-/// Extents in ascending order, neighbours of one kind merged, cut to the range that was asked for.
+/// Extents in ascending order, adjacent ones of the same kind merged, cut to the requested range.
 #[derive(Debug)]
 pub(super) struct Extents {
     found: Vec<Extent>,
@@ -22,7 +22,7 @@ impl Extents {
         }
     }
 
-    /// Takes what one chunk of the reply describes.
+    /// Adds the extents in one chunk of the reply.
     pub(super) fn extend(&mut self, extents: impl Iterator<Item = Extent>) {
         for extent in extents {
             let length = extent.length.min(self.left);
@@ -39,7 +39,7 @@ impl Extents {
         }
     }
 
-    /// Whether nothing was described.
+    /// Whether there are no extents.
     pub(super) fn is_empty(&self) -> bool {
         self.found.is_empty()
     }

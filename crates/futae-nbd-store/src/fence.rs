@@ -1,6 +1,6 @@
-//! Keeps writes to overlapping ranges one after the other, for servers whose smallest block is
-//! larger than a byte: there a write of a few bytes is a read and a longer write, and must not
-//! meet another write to the same block.
+//! Serialises writes to overlapping ranges, for servers whose smallest block is larger than a byte.
+//! There a write of a few bytes is a read followed by a longer write, which must not overlap
+//! another write to the same block.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -28,7 +28,7 @@ pub(super) struct Pass {
 }
 
 impl State {
-    /// Whether a write may begin: nothing active or waiting before it overlaps.
+    /// Whether a write may begin: no active write, and no earlier waiting one, overlaps it.
     fn is_free(&self, range: &Range<u64>, before: usize) -> bool {
         let overlaps = |other: &Range<u64>| other.start < range.end && range.start < other.end;
         !self.active.iter().any(|(_, other)| overlaps(other))
@@ -45,7 +45,7 @@ impl Fence {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Does the work as soon as the range is free, which may be at once.
+    /// Runs the work as soon as the range is free, possibly at once.
     pub(super) fn enter(
         self: &Arc<Self>,
         range: Range<u64>,

@@ -1,4 +1,4 @@
-//! The results of the commands that one operation became, put together.
+//! Combines the results of the commands into which one operation was split.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -29,7 +29,7 @@ impl Gather {
         Arc::new(Self(Mutex::new(gathered)))
     }
 
-    /// A part has ended. The last part tells the whole, with the first error if there was one.
+    /// A part has ended. The last part reports the result of the whole, or the first error.
     pub(super) fn part(&self, result: StoreResult, place: impl FnOnce(&mut IoBuf, &IoBuf)) {
         let mut gathered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match result {
@@ -48,7 +48,7 @@ impl Gather {
         }
     }
 
-    /// For a part whose buffer does not matter.
+    /// A completion for a part whose buffer is not needed.
     pub(super) fn done(self: &Arc<Self>) -> StoreDone {
         let gather = Arc::clone(self);
         Box::new(move |result| gather.part(result, |_, _| {}))

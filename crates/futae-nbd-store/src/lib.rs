@@ -1,17 +1,18 @@
 //! A volume behind an NBD connection, as a store of the engine.
 //!
 //! One connection carries any number of commands at a time. Each is sent as soon as the socket
-//! takes it, many together where many wait, and its reply is received into the buffer that waits
-//! for it. If the server agreed to demotion (`docs/reference/wire.md`), evicted blocks travel the same way.
+//! accepts it, many together if many wait, and its reply is received into the buffer that waits for
+//! it. If the server agreed to demotion (`docs/reference/wire.md`), evicted blocks travel the same
+//! way.
 //!
 //! The cookie of a command is the operation's sequence number times 2^16, plus the number of the
-//! command within the operation: long operations are split to the server's longest payload, and
+//! command within the operation. Long operations are split to the server's longest payload, and
 //! ranges that the server cannot address are widened to its smallest block.
 //!
-//! If the connection is lost, everything in flight is sent again over the next one, and so is what
-//! comes meanwhile, for as long as callers are to wait ([`NbdStore::connect_with_timeout`]); by default
-//! not at all. The store tries after a second, and then ever more seldom. If writes had been answered that no FLUSH
-//! had covered, the server may have lost them, so the next FLUSH fails, once.
+//! If the connection is lost, commands in flight and new ones are sent over the next connection,
+//! for as long as callers are to wait ([`NbdStore::connect_with_timeout`]). By default they do not
+//! wait. The store reconnects at once, then at increasing intervals, up to 8 s. If answered writes
+//! were not covered by a FLUSH, the server may have lost them, so the next FLUSH fails, once.
 
 mod coverage;
 mod extents;
@@ -19,6 +20,7 @@ mod fence;
 mod gather;
 mod manager;
 mod outbox;
+mod pace;
 mod receiver;
 mod session;
 mod socket;
@@ -66,7 +68,7 @@ pub struct ConnectError {
 /// A volume behind an NBD connection.
 pub struct NbdStore {
     shared: Arc<Shared>,
-    /// Whether writes are refused, whatever the server says.
+    /// Whether writes are refused, even if the server accepts them.
     refuses_writes: bool,
 }
 
@@ -78,7 +80,7 @@ struct Shared {
     /// How long callers wait for an answer; zero: until a connection is lost.
     timeout: Duration,
     size_bytes: u64,
-    /// Which volume it is, if the server could tell.
+    /// The identity of the volume, if the server could tell.
     identity: Option<[u8; 16]>,
     read_only: bool,
     errands: Sender<Errand>,
@@ -116,14 +118,14 @@ impl Shared {
         self.lost_writes.store(true, Ordering::Release);
     }
 
-    /// Whether writes were lost, the first time that it is asked.
+    /// Returns whether writes were lost; true only on the first call.
     fn take_lost_writes(&self) -> bool {
         self.lost_writes.swap(false, Ordering::AcqRel)
     }
 }
 
 impl NbdStore {
-    /// Whether an address can be connected to, as far as it says itself, before anything is tried.
+    /// Checks whether an address can be used, without connecting.
     ///
     /// # Errors
     ///
@@ -136,8 +138,8 @@ impl NbdStore {
         })
     }
 
-    /// Connects to a server and enters its export. `demotion_block_bytes`: ask for demotion, for
-    /// a cache of such blocks.
+    /// Connects to a server and opens its export. `demotion_block_bytes`: negotiate demotion, for a
+    /// cache with blocks of this size.
     ///
     /// # Errors
     ///
@@ -146,10 +148,10 @@ impl NbdStore {
         Self::connect_with_timeout(uri, demotion_block_bytes, Duration::ZERO)
     }
 
-    /// As [`connect`](Self::connect), with a time limit for requests: one that is not answered within
-    /// `timeout` fails, and its connection is closed. While there is no connection, requests wait for a
-    /// new one up to `timeout`. Zero: requests fail at once while disconnected, and never time out
-    /// while a server is connected but silent.
+    /// As [`connect`](Self::connect), with a time limit for requests. A request that is not
+    /// answered within `timeout` fails, and its connection is closed. While there is no connection,
+    /// requests wait up to `timeout` for a new one. Zero: requests fail at once while disconnected,
+    /// and never time out while a server is connected but silent.
     ///
     /// # Errors
     ///
@@ -204,14 +206,14 @@ impl NbdStore {
         Ok(store)
     }
 
-    /// The same, refusing writes whatever the server says.
+    /// Makes the store read-only, even if the server accepts writes.
     #[must_use]
     pub fn read_only(mut self) -> Self {
         self.refuses_writes = true;
         self
     }
 
-    /// Whether the server takes eviction notices.
+    /// Whether the server accepts eviction notices.
     #[must_use]
     pub fn takes_notices(&self) -> bool {
         self.shared.session().has(TransmissionFlags::SEND_CACHE)
@@ -306,7 +308,7 @@ impl Store for NbdStore {
     fn demote(&self, sequence: u64, generation: u64, offset: u64, data: IoBuf) {
         self.note(sequence);
         let session = self.shared.session();
-        // What came over an earlier connection may have been overwritten since by another client.
+        // Another client may have overwritten data from an earlier connection.
         if generation == session.generation {
             session.demote(sequence << COMMAND_BITS, offset, data);
         } else {
@@ -345,7 +347,7 @@ impl Store for NbdStore {
         if session.export.base_allocation_id.is_none() || !whole || length == 0 {
             return Ok(vec![data(length)]);
         }
-        // Longer ranges are answered for their start; the rest counts as data.
+        // For a longer range only the start is queried; the rest counts as data.
         let asked = length.min(u64::from(u32::MAX) / smallest * smallest);
         let (sender, answer) = mpsc::sync_channel(1);
         let number = self.shared.status_requests.fetch_add(1, Ordering::Relaxed) % (1 << 15);
@@ -357,7 +359,7 @@ impl Store for NbdStore {
         session.issue(cookie, order.with(CommandFlags::NONE, true));
         let answered = answer.recv_timeout(EXTENTS_TIMEOUT);
         if answered.is_err() {
-            // What comes later is a reply to nothing, and ends the connection.
+            // A later reply matches no command, and ends the connection.
             drop(session.take(cookie));
         }
         let mut extents =

@@ -1,5 +1,5 @@
-//! The store's own thread: it gives results that are known at once, so that they never come on
-//! the caller's thread, and it connects again after a connection was lost.
+//! The store's own thread. It delivers results that are known at once, so that they never arrive on
+//! the caller's thread, and it reconnects after a connection was lost.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
@@ -9,6 +9,7 @@ use tracing::{info, warn};
 
 use futae_engine::{IoBuf, IoError, StoreDone};
 
+use super::pace::Pace;
 use super::session::{Finish, Order, Session};
 use super::socket::Socket;
 use super::{ConnectError, LOST_WRITES, Shared, receiver};
@@ -16,32 +17,29 @@ use futae_nbd::client::ClientExport;
 use futae_nbd::export::TransmissionFlags;
 use futae_nbd::request::Command;
 
-/// Shortest time between two attempts to connect; it doubles with every attempt that fails, up
-/// to the longest.
-const ATTEMPT_INTERVAL: Duration = Duration::from_secs(1);
-const ATTEMPT_INTERVAL_MAX: Duration = Duration::from_secs(8);
-/// How often to look at who waits for how long.
+/// Interval of the check for requests that have waited too long.
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 
-/// What the thread is asked to do.
+/// Work for the thread.
 pub(super) enum Errand {
     Refuse(Finish, IoError),
     Succeed(StoreDone, IoBuf),
-    /// Commands, by cookie, that are to be sent over the next connection.
+    /// Commands, by cookie, to be sent over the next connection.
     Again(Vec<(u64, Order)>),
-    /// A connection is gone.
+    /// A connection was lost.
     Lost(Arc<Session>),
     /// An attempt to connect ended.
     Connected(Box<Result<(Socket, ClientExport), ConnectError>>),
-    /// The store is gone.
+    /// The store was dropped.
     End,
 }
 
-/// Runs errands until the store is gone.
+/// Runs errands until the store is dropped.
 pub(super) fn run(shared: &Arc<Shared>, errands: &Receiver<Errand>) {
     let mut next_attempt: Option<Instant> = None;
-    let mut last_attempt = Instant::now();
-    let mut interval = ATTEMPT_INTERVAL;
+    let mut pace = Pace::new(Instant::now());
+    // From the loss of a connection until there is another.
+    let mut is_connecting = false;
     let mut again: Vec<(u64, Order)> = Vec::new();
     let mut outage: Option<Outage> = None;
     loop {
@@ -65,10 +63,14 @@ pub(super) fn run(shared: &Arc<Shared>, errands: &Receiver<Errand>) {
                 if session.has_unflushed_writes() {
                     shared.note_lost_writes();
                 }
-                next_attempt = Some(last_attempt + interval);
-                // Both threads of a connection may notice that it is gone.
+                // Both threads of a connection may report its loss.
                 let is_current = session.generation == shared.session().generation;
-                if is_current && outage.is_none() && !session.outbox.is_ending() {
+                if !is_current || is_connecting {
+                    continue;
+                }
+                is_connecting = true;
+                next_attempt = Some(pace.lost(Instant::now()));
+                if !session.outbox.is_ending() {
                     outage = Some(Outage::begin(shared, &session));
                 }
             }
@@ -79,10 +81,9 @@ pub(super) fn run(shared: &Arc<Shared>, errands: &Receiver<Errand>) {
                     if let Some(outage) = &mut outage {
                         outage.go_on(shared, error);
                     }
-                    next_attempt = Some(last_attempt + interval);
-                    interval = (2 * interval).min(ATTEMPT_INTERVAL_MAX);
+                    next_attempt = Some(pace.failed());
                 } else {
-                    interval = ATTEMPT_INTERVAL;
+                    is_connecting = false;
                     if let Some(outage) = outage.take() {
                         outage.end(shared);
                     }
@@ -93,7 +94,7 @@ pub(super) fn run(shared: &Arc<Shared>, errands: &Receiver<Errand>) {
             }
             Err(RecvTimeoutError::Timeout) => {
                 next_attempt = None;
-                last_attempt = Instant::now();
+                pace.begin(Instant::now());
                 attempt(shared);
             }
             Ok(Errand::End) | Err(RecvTimeoutError::Disconnected) => return,
@@ -101,10 +102,10 @@ pub(super) fn run(shared: &Arc<Shared>, errands: &Receiver<Errand>) {
     }
 }
 
-/// A time without a connection, as the log has it.
+/// A time without a connection, for the log.
 struct Outage {
     since: Instant,
-    /// Why there is no connection; said once.
+    /// The reason, logged once.
     said: String,
 }
 
@@ -117,7 +118,7 @@ impl Outage {
         };
         warn!(
             store = %name,
-            "{why}; {meanwhile}; a new connection is tried every 1 to 8 s"
+            "{why}; {meanwhile}; a new connection is tried at once, and then at least every 8 s"
         );
         Self {
             since: Instant::now(),
@@ -138,7 +139,7 @@ impl Outage {
     }
 }
 
-/// Sends what waits, if there is a connection. A FLUSH that finds writes lost fails.
+/// Sends the waiting commands, if there is a connection. A FLUSH fails if writes were lost.
 fn send_again(shared: &Arc<Shared>, again: &mut Vec<(u64, Order)>) {
     let session = shared.session();
     if session.is_lost() {
@@ -153,7 +154,7 @@ fn send_again(shared: &Arc<Shared>, again: &mut Vec<(u64, Order)>) {
     }
 }
 
-/// Fails those that have waited for too long; the others.
+/// Fails commands that have waited too long; returns the others.
 fn expire(shared: &Arc<Shared>, again: Vec<(u64, Order)>) -> Vec<(u64, Order)> {
     let (waiting, late): (Vec<_>, Vec<_>) = again
         .into_iter()
@@ -166,12 +167,12 @@ fn expire(shared: &Arc<Shared>, again: Vec<(u64, Order)>) -> Vec<(u64, Order)> {
     waiting
 }
 
-/// Tries to connect, beside this thread, for that can take many seconds.
+/// Tries to connect on another thread, since that can take many seconds.
 fn attempt(shared: &Arc<Shared>) {
     let (uri, wish, errands) = (shared.uri.clone(), shared.wish, shared.errands.clone());
     let work = move || {
         let outcome = Socket::open(&uri, &wish);
-        // If nobody takes it, the store is gone, and the connection with it.
+        // If the send fails, the store was dropped, and the connection is dropped with it.
         let _ = errands.send(Errand::Connected(Box::new(outcome)));
     };
     if let Err(error) = thread::Builder::new()
@@ -183,7 +184,7 @@ fn attempt(shared: &Arc<Shared>) {
     }
 }
 
-/// Takes a new connection into use if it is to the same volume.
+/// Adopts a new connection if it leads to the same volume.
 fn accept(shared: &Shared, socket: Socket, export: ClientExport) -> Result<(), ConnectError> {
     if export.size_bytes != shared.size_bytes {
         let problem = format!(
@@ -206,8 +207,8 @@ fn accept(shared: &Shared, socket: Socket, export: ClientExport) -> Result<(), C
     let timeout = shared.timeout;
     let last = shared.session();
     let generation = last.generation + 1;
-    // A server that was there all the time still has what it had answered, and a FLUSH brings it
-    // to stable storage.
+    // A server that ran all the time still has the writes that it answered, and a FLUSH makes them
+    // stable.
     let is_same_run = export.identity.is_some() && export.identity == last.export.identity;
     let unflushed = is_same_run && (shared.take_lost_writes() || last.has_unflushed_writes());
     let session = start(

@@ -1,12 +1,13 @@
-//! What is to be sent, in order, many commands to a system call.
+//! Outgoing commands, in order, many per system call.
 //!
-//! A thread that adds a command while no other thread is sending sends it at once, without waiting; what comes
-//! while somebody is sending leaves with the next call. What the socket does not take now, and
-//! everything once many commands are in flight, is left to a thread, which may wait for the
-//! socket. Hints travel with the next command, or a millisecond later by that thread.
+//! A thread that adds a command while no other thread is sending sends it at once, without waiting.
+//! Commands that arrive while a thread is sending leave with its next system call. A sender thread,
+//! which may wait for the socket, sends what the socket does not accept at once, and everything
+//! while many commands are in flight. Hints leave with the next command, or a millisecond later by
+//! the sender thread.
 //!
-//! Commands of a group ([`Outbox::hold`]) are kept by the thread that adds them until all are there, so nobody
-//! else's command waits for them, and nobody sends a part of them.
+//! Commands of a group ([`Outbox::hold`]) are kept by the thread that adds them until the group is
+//! complete. Other threads' commands do not wait for the group, and no thread sends a part of it.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -21,28 +22,28 @@ use futae_engine::IoBuf;
 use super::socket::Socket;
 use futae_nbd::constants::REQUEST_HEADER_BYTES;
 
-/// Longest time that a hint waits for a command to travel with.
+/// The longest time that a hint waits for a command to travel with.
 const LINGER: Duration = Duration::from_millis(1);
-/// Bytes of hints that may wait; further hints are dropped.
+/// The largest number of waiting hint bytes; further hints are dropped.
 const HINT_BYTES_MAX: usize = 64 << 20;
-/// Commands per system call; each is at most two slices, and the kernel takes 1024.
+/// Commands per system call; each has at most two slices, and the kernel accepts 1024.
 const FRAMES_PER_SEND: usize = 500;
-/// How often one caller sends on behalf of others before it leaves them to the thread.
+/// How often one caller sends for others before it leaves them to the sender thread.
 const INLINE_ROUNDS_MAX: usize = 4;
 
 thread_local! {
-    /// The groups that this thread is putting together.
+    /// The groups that this thread is assembling.
     static GROUPS: RefCell<Vec<Group>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Frames of one outbox that are to leave together.
+/// Frames of one outbox that are to be sent together.
 struct Group {
     /// The address of the outbox.
     of: usize,
     frames: Vec<(Frame, Urgency)>,
 }
 
-/// One command on its way: a header, and perhaps a part of a buffer.
+/// One queued command: a header, and possibly a part of a buffer.
 #[derive(Debug)]
 pub(super) struct Frame {
     pub(super) header: [u8; REQUEST_HEADER_BYTES],
@@ -61,24 +62,24 @@ impl Frame {
     }
 }
 
-/// How soon a frame should leave.
+/// How soon a frame must be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Urgency {
-    /// Sent by the caller if nobody is sending.
+    /// Sent by the caller if no thread is sending.
     Now,
-    /// Sent by the thread, with others.
+    /// Sent by the sender thread, with others.
     Soon,
-    /// Sent with others, and dropped if too much is waiting.
+    /// Sent with others, and dropped if too many bytes wait.
     Hint,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Worker {
-    /// Running, or told to run.
+    /// Running, or asked to run.
     Awake,
-    /// Will look again within [`LINGER`].
+    /// Will check again within [`LINGER`].
     Napping,
-    /// Runs only if told.
+    /// Runs only when woken.
     Asleep,
 }
 
@@ -100,7 +101,7 @@ struct State {
 #[derive(Debug)]
 pub(super) struct Outbox {
     state: Mutex<State>,
-    /// The worker waits here.
+    /// The sender thread waits here.
     work: Condvar,
     dropped: AtomicU64,
 }
@@ -128,7 +129,7 @@ impl Outbox {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Hints that were dropped because too much was waiting.
+    /// Number of hints dropped because too many bytes waited.
     pub(super) fn hints_dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
@@ -157,7 +158,8 @@ impl Outbox {
         }
     }
 
-    /// Adds a frame to the group that this thread is putting together, if it is; otherwise gives it back.
+    /// Adds a frame to the group that this thread is assembling; without a group, returns the
+    /// frame.
     fn keep(&self, frame: Frame, urgency: Urgency) -> Option<Frame> {
         GROUPS.with_borrow_mut(|groups| match groups.last_mut() {
             Some(group) if group.of == self.address() => {
@@ -168,7 +170,7 @@ impl Outbox {
         })
     }
 
-    /// Appends a frame to the queue; whether that is possible.
+    /// Appends a frame to the queue. Returns whether that was possible.
     fn add(&self, state: &mut State, frame: Frame, urgency: Urgency) -> bool {
         if state.closed || state.ending {
             return false;
@@ -185,7 +187,7 @@ impl Outbox {
         true
     }
 
-    /// Begins a group of frames that leave together: what this thread adds is kept until
+    /// Begins a group of frames that are sent together: frames added by this thread are kept until
     /// [`release`](Self::release).
     pub(super) fn hold(&self) {
         let group = Group {
@@ -239,14 +241,14 @@ impl Outbox {
         }
     }
 
-    /// The connection cannot be written to: the thread that reads must see it end.
+    /// The connection cannot be written to: shuts it down, so that the receiver thread sees it end.
     fn fail(state: &mut State, socket: &Socket) {
         state.closed = true;
         state.queue.clear();
         socket.shut_down();
     }
 
-    /// Nothing is sent any more; the thread ends.
+    /// Nothing is sent any more; the sender thread exits.
     pub(super) fn close(&self) {
         let mut state = self.lock();
         state.closed = true;
@@ -254,7 +256,7 @@ impl Outbox {
         self.wake(&mut state);
     }
 
-    /// Sends what is waiting and a last frame, then ends the connection.
+    /// Sends the waiting frames and a last one, then ends the connection.
     pub(super) fn finish(&self, last: Frame) {
         let mut state = self.lock();
         if !state.closed {
@@ -264,12 +266,12 @@ impl Outbox {
         self.wake(&mut state);
     }
 
-    /// Whether the connection ends because its store is gone.
+    /// Whether the connection ends because its store was dropped.
     pub(super) fn is_ending(&self) -> bool {
         self.lock().ending
     }
 
-    /// The thread's work, until the connection ends.
+    /// The sender thread, until the connection ends.
     pub(super) fn run(&self, socket: &Socket) {
         let mut state = self.lock();
         loop {
@@ -296,7 +298,7 @@ impl Outbox {
         }
     }
 
-    /// Naps as long as hints keep coming, then sleeps until told. Hints that came in a nap are
+    /// Naps while hints keep coming, then sleeps until woken. Hints that arrived during a nap are
     /// sent after it.
     fn sleep<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         loop {
@@ -352,7 +354,7 @@ impl Batch {
         }
     }
 
-    /// Sends frames until none is left, or until the socket is full if not to wait.
+    /// Sends all frames; without `wait`, stops when the socket is full.
     fn send(&mut self, socket: &Socket, wait: bool) -> io::Result<()> {
         while !self.frames.is_empty() {
             let count = self.frames.len().min(FRAMES_PER_SEND);
@@ -400,7 +402,7 @@ mod tests {
         }
     }
 
-    /// What arrives: which frames' bytes, in their order.
+    /// The received bytes, identified by their frames, in order.
     fn arrived(peer: &mut UnixStream, bytes: usize) -> Vec<u8> {
         let mut all = vec![0; bytes];
         peer.read_exact(&mut all).expect("it was sent");

@@ -12,10 +12,10 @@ use futae_nbd::error::{ErrorNumber, WireError};
 use futae_nbd::reply::{Reply, parse_reply};
 use futae_nbd::request::Command;
 
-/// Bytes taken in by one system call, unless a single reply is longer.
+/// Bytes received per system call, unless a single reply is longer.
 const INTAKE_BYTES: usize = 256 << 10;
-/// Data shorter than this is copied out of the intake; of longer data the rest is received
-/// directly into its place.
+/// Shorter data is copied out of the intake. The rest of longer data is received directly into its
+/// buffer.
 const DIRECT_BYTES: usize = 32 << 10;
 
 /// Why the reading of replies ended.
@@ -72,7 +72,7 @@ enum Step {
     Done {
         cookie: u64,
     },
-    /// The reply was dealt with.
+    /// The reply was processed.
     Settled,
     /// More bytes are needed.
     More,
@@ -104,7 +104,7 @@ impl Receiver<'_> {
             .ok_or(End::Sense("a reply to a request that was not made"))
     }
 
-    /// Ends or keeps a command after one part of its reply.
+    /// Completes a command after the last part of its reply, or keeps it after an earlier one.
     fn settle(&self, cookie: u64, waiting: Waiting, last: bool) {
         if last {
             self.session.complete(waiting);
@@ -179,13 +179,13 @@ impl Receiver<'_> {
         Ok(step)
     }
 
-    /// Takes in more bytes behind those that are there.
+    /// Receives more bytes behind the present ones.
     fn fill(&mut self) -> Result<(), End> {
         self.intake.copy_within(self.start..self.end, 0);
         self.end -= self.start;
         self.start = 0;
         if self.end == self.intake.len() {
-            // A reply longer than the intake: many extents, at most 8 MiB.
+            // The reply is longer than the intake: many extents, at most 8 MiB.
             self.intake.resize(self.intake.len() * 2, 0);
         }
         self.end += self.session.socket.receive(&mut self.intake[self.end..])?;
@@ -216,8 +216,8 @@ impl Receiver<'_> {
         self.settle_if(outcome, cookie, waiting, last)
     }
 
-    /// Ends or keeps a command after one part of its reply. If the connection is of no further
-    /// use, the command is kept, to fail with the others.
+    /// Completes a command after the last part of its reply, or keeps it after an earlier one. If
+    /// the connection is to end, the command is kept, to fail with the others.
     fn settle_if(
         &self,
         outcome: Result<(), End>,
@@ -250,7 +250,7 @@ impl Receiver<'_> {
     }
 }
 
-/// Where in a READ's buffer a range of the export belongs.
+/// The part of a READ's buffer for a range of the export.
 fn place(waiting: &mut Waiting, offset: u64, bytes: usize) -> Result<&mut [u8], End> {
     let order = &mut waiting.order;
     let Body::Read(buffer, covered) = &mut order.body else {

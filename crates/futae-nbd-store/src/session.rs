@@ -23,19 +23,19 @@ use futae_nbd::export::TransmissionFlags;
 use futae_nbd::extension::demote_header;
 use futae_nbd::request::{Command, CommandFlags, RequestHeader};
 
-/// With more commands than this in flight, the next is left to the sending thread, so that many
-/// leave in one system call.
+/// With more commands than this in flight, the next one is left to the sender thread, so that many
+/// are sent in one system call.
 const INLINE_IN_FLIGHT_MAX: usize = 8;
 
-/// Who gets the result of a command.
+/// The receiver of a command's result.
 pub(super) enum Finish {
-    /// Its buffer, or an empty one.
+    /// Receives the command's buffer, or an empty one.
     Store(StoreDone),
-    /// An empty buffer: it is a part of an operation, which keeps the data.
+    /// Receives an empty buffer: the operation of which this command is a part keeps the data.
     Part(StoreDone),
-    /// Its extents.
+    /// Receives the extents.
     Extents(SyncSender<Result<Vec<Extent>, IoError>>),
-    /// Nobody.
+    /// The result is dropped.
     Nobody,
 }
 
@@ -43,21 +43,21 @@ impl Finish {
     pub(super) fn fail(self, error: IoError) {
         match self {
             Self::Store(done) | Self::Part(done) => done(Err(error)),
-            // The asker may have given up.
+            // The caller may have stopped waiting.
             Self::Extents(channel) => drop(channel.try_send(Err(error))),
             Self::Nobody => {}
         }
     }
 }
 
-/// What a command carries, or is to be filled with.
+/// The data of a command, or the buffer to be filled.
 pub(super) enum Body {
     Nothing,
-    /// To be filled, and what has been.
+    /// The buffer to be filled, and the part of it that has been.
     Read(IoBuf, Coverage),
     /// Part of a buffer.
     Write(Arc<IoBuf>, Range<usize>),
-    /// Found so far.
+    /// The extents received so far.
     Status(Extents),
 }
 
@@ -69,7 +69,7 @@ pub(super) struct Order {
     pub(super) length: u32,
     pub(super) body: Body,
     pub(super) finish: Finish,
-    /// When it was asked for.
+    /// When it was issued.
     since: Instant,
 }
 
@@ -80,7 +80,7 @@ impl Order {
         is_answer_wanted && self.since.elapsed() < timeout
     }
 
-    /// For a connection that has seen nothing of it.
+    /// Resets it for a connection that has received nothing of it.
     fn anew(mut self) -> Self {
         match &mut self.body {
             Body::Read(_, covered) => *covered = Coverage::default(),
@@ -131,7 +131,7 @@ impl Order {
 pub(super) struct Waiting {
     pub(super) order: Order,
     pub(super) failed: Option<IoError>,
-    /// Of a FLUSH: how many writes had been answered when it was sent.
+    /// For a FLUSH: how many writes had been answered when it was sent.
     mark: u64,
     /// When it was sent over this connection.
     sent: Instant,
@@ -139,7 +139,7 @@ pub(super) struct Waiting {
 
 struct Pending {
     by_cookie: HashMap<u64, Waiting>,
-    /// Why the connection is gone, once it is.
+    /// Why the connection was lost, if it was.
     lost: Option<IoError>,
 }
 
@@ -147,25 +147,25 @@ struct Pending {
 pub(super) struct Session {
     /// The address, for messages.
     name: Arc<str>,
-    /// Which connection of its store it is, counted from 1.
+    /// The number of the connection of its store, counted from 1.
     pub(super) generation: u64,
     pub(super) export: ClientExport,
     pub(super) socket: Socket,
     pub(super) outbox: Outbox,
-    /// How long callers wait for an answer, over connections that are lost; zero: not at all
-    /// after one is lost, and for ever while it stands.
+    /// How long callers wait for an answer, across lost connections. Zero: they wait indefinitely
+    /// while the connection stands, and not at all after it is lost.
     timeout: Duration,
     pending: Mutex<Pending>,
     errands: Sender<Errand>,
-    /// Writes that were answered but need a FLUSH to be durable, and how many of them a FLUSH has
+    /// Answered writes that need a FLUSH to be durable, and the number of these that a FLUSH has
     /// covered.
     written: AtomicU64,
     flushed: AtomicU64,
 }
 
 impl Session {
-    /// The connection of number `generation`; `unflushed`: over the one before, writes were
-    /// answered that need a FLUSH.
+    /// The connection with number `generation`. `unflushed`: writes answered over the previous
+    /// connection need a FLUSH.
     pub(super) fn new(
         name: Arc<str>,
         (generation, unflushed): (u64, bool),
@@ -200,7 +200,7 @@ impl Session {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends a command. Its result comes on a thread of the store's, never on the caller's.
+    /// Sends a command. Its result arrives on a thread of the store, never on the caller's.
     pub(super) fn issue(&self, cookie: u64, order: Order) {
         let header = RequestHeader {
             flags: order.flags,
@@ -251,18 +251,18 @@ impl Session {
         );
     }
 
-    /// Hands a result to the store's own thread.
+    /// Passes an error to the store's own thread.
     pub(super) fn refuse(&self, finish: Finish, error: IoError) {
-        // Without that thread the store is gone, and nobody waits.
+        // Without that thread the store was dropped, and no caller waits.
         let _ = self.errands.send(Errand::Refuse(finish, error));
     }
 
-    /// Hands a success to the store's own thread.
+    /// Passes a success to the store's own thread.
     pub(super) fn succeed(&self, done: StoreDone, buffer: IoBuf) {
         let _ = self.errands.send(Errand::Succeed(done, buffer));
     }
 
-    /// Sends a block that was evicted, if the server takes it.
+    /// Demotes an evicted block, if the server accepts demotions.
     pub(super) fn demote(&self, cookie: u64, offset: u64, data: IoBuf) {
         let Some(terms) = self.export.demotion else {
             return;
@@ -282,7 +282,7 @@ impl Session {
             .push(&self.socket, Frame { header, payload }, Urgency::Hint);
     }
 
-    /// Ends the session politely: what is queued is sent, then DISC.
+    /// Ends the session: sends the queued frames, then DISC.
     pub(super) fn finish(&self) {
         let header = RequestHeader::new(Command::Disconnect, 0, 0, 0).encode();
         self.outbox.finish(Frame {
@@ -291,12 +291,12 @@ impl Session {
         });
     }
 
-    /// Whether writes were answered that no FLUSH has covered.
+    /// Whether answered writes have not been covered by a FLUSH.
     pub(super) fn has_unflushed_writes(&self) -> bool {
         self.written.load(Ordering::Acquire) > self.flushed.load(Ordering::Acquire)
     }
 
-    /// An error of this connection's server or of the way to it.
+    /// An error of this connection or its server.
     pub(super) fn error(&self, problem: &str) -> IoError {
         IoError::new(IoErrorKind::Store, format!("{}: {problem}", self.name))
     }
@@ -306,7 +306,7 @@ impl Session {
         self.lock().by_cookie.remove(&cookie)
     }
 
-    /// Puts a command back whose reply is not over.
+    /// Puts back a command whose reply is incomplete.
     pub(super) fn keep(&self, cookie: u64, waiting: Waiting) {
         self.lock().by_cookie.insert(cookie, waiting);
     }
@@ -342,7 +342,7 @@ impl Session {
         match (order.finish, order.body) {
             (Finish::Store(done), Body::Read(buffer, _)) => done(Ok(buffer)),
             (Finish::Store(done), Body::Write(data, range)) => {
-                // Other parts of the same write, or the sender, may still hold the data.
+                // Other parts of the same write, or the sender thread, may still hold the data.
                 done(Ok(Arc::try_unwrap(data).unwrap_or_else(|data| {
                     IoBuf::copy_of(&data.as_slice()[range])
                 })));
@@ -358,7 +358,7 @@ impl Session {
         }
     }
 
-    /// The error for a number from the server.
+    /// The error for an error number from the server.
     pub(super) fn refused(&self, order: &Order, error: ErrorNumber, words: &[u8]) -> IoError {
         let kind = match error {
             ErrorNumber::NotPermitted => IoErrorKind::ReadOnly,
@@ -387,7 +387,7 @@ impl Session {
         IoError::new(kind, message)
     }
 
-    /// The connection is gone: everything in flight fails, and so does what comes.
+    /// The connection was lost: commands in flight and later ones fail.
     pub(super) fn lose(self: &Arc<Self>, problem: &str) {
         let error = self.error(problem);
         let mut pending = self.lock();
@@ -409,12 +409,12 @@ impl Session {
             }
         }
         if !again.is_empty() {
-            // Without that thread the store is gone, and nobody waits.
+            // Without that thread the store was dropped, and no caller waits.
             let _ = self.errands.send(Errand::Again(again));
         }
     }
 
-    /// The connection is gone, and this is why there is no other.
+    /// Records why no new connection could be made.
     pub(super) fn explain(&self, error: &ConnectError) {
         let mut pending = self.lock();
         if pending.lost.is_some() {
@@ -422,19 +422,19 @@ impl Session {
         }
     }
 
-    /// Why the connection is gone, once it is.
+    /// Why the connection was lost.
     pub(super) fn why_lost(&self) -> String {
         let pending = self.lock();
         let why = pending.lost.as_ref().map(ToString::to_string);
         why.unwrap_or_else(|| self.name.to_string())
     }
 
-    /// Whether the connection is gone.
+    /// Whether the connection was lost.
     pub(super) fn is_lost(&self) -> bool {
         self.lock().lost.is_some()
     }
 
-    /// Gives up a connection over which an answer has not come for as long as callers wait.
+    /// Closes a connection on which an answer is overdue.
     pub(super) fn look_for_silence(self: &Arc<Self>) {
         let is_late = |waiting: &Waiting| waiting.sent.elapsed() >= self.timeout;
         let is_silent = {

@@ -15,7 +15,7 @@ use futae_nbd::client::{ClientExport, ClientWish, negotiate, negotiate_greeted, 
 use futae_nbd::error::WireError;
 use futae_nbd::uri::{NbdUri, Transport};
 
-/// How long a server may take for any one step of connecting and of the handshake.
+/// How long a server may take for each step of connecting and of the handshake.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A connected stream.
@@ -56,7 +56,8 @@ impl Socket {
                     .map_err(|error| fail(error.to_string()))?;
                 socket = inside;
                 let export = negotiate_greeted(&mut socket, greeted, &uri.export, wish);
-                // A server refuses a client's certificate only after the client thinks that all is well.
+                // A server refuses a client's certificate only after the client has completed its
+                // side of the handshake.
                 export.map_err(|error| fail(ended.why().unwrap_or_else(|| in_words(&error))))?
             }
         };
@@ -99,7 +100,7 @@ impl Socket {
         }
     }
 
-    /// Has reads and writes return in place of waiting.
+    /// Makes the socket non-blocking.
     #[cfg(feature = "tls")]
     pub(super) fn set_nonblocking(&self) -> io::Result<()> {
         self.set_timeout(None)?;
@@ -111,14 +112,14 @@ impl Socket {
 
     /// Shuts the connection down in both directions, which wakes its readers and writers.
     pub(super) fn shut_down(&self) {
-        // It may be gone already, which is what is wanted.
+        // It may be closed already, which is fine.
         let _ = match self {
             Self::Unix(stream) => stream.shutdown(Shutdown::Both),
             Self::Tcp(stream) => stream.shutdown(Shutdown::Both),
         };
     }
 
-    /// Sends some of the slices; `None` if `wait` is false and nothing can be sent now.
+    /// Sends some of the slices. Returns `None` if `wait` is false and the socket is full.
     pub(super) fn send(&self, slices: &[IoSlice<'_>], wait: bool) -> io::Result<Option<usize>> {
         let mut flags = SendFlags::NOSIGNAL;
         flags.set(SendFlags::DONTWAIT, !wait);
@@ -132,8 +133,9 @@ impl Socket {
         }
     }
 
-    /// Waits for bytes and takes what there is, at least one. It waits in `poll`: who waits in `recv` on a unix
-    /// socket is woken each time that the peer has taken something, too, which was half of all wake-ups.
+    /// Waits for bytes and receives at least one. It waits in `poll`: a thread that waits in `recv`
+    /// on a unix socket is also woken each time that the peer has received something, which
+    /// accounted for half of all wake-ups.
     pub(super) fn receive(&self, bytes: &mut [u8]) -> io::Result<usize> {
         loop {
             match recv(self, &mut *bytes, RecvFlags::DONTWAIT) {

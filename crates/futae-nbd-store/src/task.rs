@@ -1,5 +1,6 @@
-//! How one store operation becomes commands: split to the server's longest payload, widened to
-//! its smallest block, and what the server cannot do put in terms of what it can.
+//! How one store operation becomes commands: it is split to the server's longest payload and
+//! widened to the server's smallest block, and operations that the server does not support are
+//! expressed by others.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,13 +14,13 @@ use super::session::{Body, Finish, Order, Session};
 use futae_nbd::export::TransmissionFlags as Can;
 use futae_nbd::request::{Command, CommandFlags};
 
-/// Bits of a cookie below the operation's sequence number: they number its commands.
+/// The low bits of a cookie, below the operation's sequence number: the number of the command.
 pub(super) const COMMAND_BITS: u32 = 16;
-/// Most commands that one operation may become; the numbers above belong to block status.
+/// The largest number of commands per operation; the numbers above are used for block status.
 const COMMANDS_MAX: usize = 1 << 15;
-/// Longest range of one TRIM or WRITE_ZEROES, in bytes.
+/// The longest range of one TRIM or WRITE_ZEROES, in bytes.
 const RANGE_BYTES_MAX: u64 = 1 << 30;
-/// Shortest piece in which real zeroes are written, in bytes.
+/// The shortest piece in which zeroes are written as data, in bytes.
 const ZERO_PIECE_BYTES_MIN: u64 = 1 << 20;
 
 /// One operation.
@@ -62,7 +63,7 @@ impl Task {
         (longest - longest % self.smallest()).max(self.smallest())
     }
 
-    /// The range and what more the server's smallest block takes.
+    /// The range, widened to the server's smallest block.
     fn widen(&self, offset: u64, length: usize) -> Range<u64> {
         let smallest = self.smallest();
         let end = (offset + length as u64).next_multiple_of(smallest);
@@ -104,7 +105,7 @@ impl Task {
         }
     }
 
-    /// Whether to set FUA; for a server without it, a FLUSH comes before the result instead.
+    /// Whether to set FUA. For a server without it, a FLUSH precedes the result instead.
     fn force(&self, fua: bool, done: StoreDone) -> (bool, StoreDone) {
         if !fua || self.session.has(Can::SEND_FUA) {
             return (fua, done);
@@ -127,7 +128,7 @@ impl Task {
                 Finish::Store(done),
             ));
         } else {
-            // Such a server keeps nothing back, or has no way to be told.
+            // Such a server has no volatile cache, or no command to flush it.
             self.session.succeed(done, IoBuf::new(0));
         }
     }
@@ -184,7 +185,7 @@ impl Task {
         });
     }
 
-    /// Reads whole blocks, puts the data in, and writes them back.
+    /// Reads whole blocks, inserts the data, and writes them back.
     fn modify(
         &self,
         pass: Option<Pass>,
@@ -314,7 +315,7 @@ impl Task {
         });
     }
 
-    /// Zeroes as data, the same piece again and again.
+    /// Writes zeroes as data, sending the same piece repeatedly.
     fn real_zeroes(&self, range: Range<u64>, fua: bool, done: StoreDone) {
         let task = self.clone();
         self.fenced(range.clone(), move |pass| {
@@ -342,7 +343,7 @@ impl Task {
         });
     }
 
-    /// Does the work when no overlapping write is under way, where that matters.
+    /// Runs the work, after overlapping writes have ended if the server needs that.
     fn fenced(&self, range: Range<u64>, work: impl FnOnce(Option<Pass>) + Send + 'static) {
         if self.smallest() == 1 {
             work(None);
@@ -351,8 +352,8 @@ impl Task {
         }
     }
 
-    /// Divides a range, and prepares for the results of the parts. `None` if there would be too
-    /// many; `done` was told then.
+    /// Splits a range, and prepares for the results of the parts. `None` if there would be too many
+    /// parts; `done` has then been called.
     fn scatter(
         &self,
         range: Range<u64>,

@@ -1,4 +1,4 @@
-//! Demotion: a client that evicts a block hands its data down. `docs/reference/wire.md` has the wire format
+//! Demotion: a client that evicts a block sends its data. `docs/reference/wire.md` has the wire format
 //! and the rules; here are its three messages.
 
 use crate::bytes::{Reader, pack};

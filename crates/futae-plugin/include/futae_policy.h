@@ -36,7 +36,7 @@ extern "C" {
 enum futae_kind {
     FUTAE_READ = 0,     /* it is read */
     FUTAE_WRITE = 1,    /* it is written */
-    FUTAE_DEMOTION = 2, /* the level above evicted it and hands it down with its data */
+    FUTAE_DEMOTION = 2, /* the level above evicted it and sends its data */
     FUTAE_NOTICE = 3,   /* the level above evicted it and only says so */
     FUTAE_PRELOAD = 4   /* it is loaded ahead of any request */
 };
@@ -74,7 +74,7 @@ struct futae_policy {
     int (*miss)(void *state, uint64_t block, uint32_t kind);
     /* The block was placed in slot. */
     void (*insert)(void *state, uint32_t slot, uint64_t block, uint32_t kind);
-    /* The resident block in slot was asked for, or was handed down again. */
+    /* The resident block in slot was asked for, or was demoted again. */
     void (*hit)(void *state, uint32_t slot, uint64_t block, uint32_t kind);
     /* The slot to give up for block, which must be in use, or FUTAE_NO_SLOT. Called only while some slot is in
      * use. If the block is given up, remove follows. */

@@ -1,35 +1,35 @@
-//! What a level is asked, and how a block came to it.
+//! Accesses to a level: which block, how it came, and its class.
 
 use crate::BlockId;
 use serde::{Deserialize, Serialize};
 
-/// Why a block is put before a level. These are the messages that cross a level boundary, in the
-/// simulator and on the wire alike.
+/// Why a block is offered to a level. These are the messages that cross a level boundary, in the
+/// simulator and on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AccessKind {
-    /// The level above, or the application, reads the block.
+    /// The upper level, or the application, reads the block.
     Read,
-    /// The level above, or the application, writes the block.
+    /// The upper level, or the application, writes the block.
     Write,
-    /// The level above evicted the block and hands it down with its data.
+    /// The upper level evicted the block and sends its data.
     Demotion,
-    /// The level above evicted the block and only says so; the data must be fetched.
+    /// The upper level evicted the block and sends no data; this level must fetch the block itself.
     Notice,
     /// The block is loaded ahead of any request (warm start, pinning).
     Preload,
 }
 
 impl AccessKind {
-    /// Whether somebody waits for this block: a read or a write. Only these count as requests.
+    /// Whether a requester waits for this block: a read or a write. Only these count as requests.
     #[inline]
     pub fn is_demand(self) -> bool {
         matches!(self, Self::Read | Self::Write)
     }
 }
 
-/// What kind of block this is, as a set of marks that a policy may weigh, and the number of the class
-/// that its store is in, if that is one of its own ([`Class::of_store`]).
+/// The class of a block: a set of marks that a policy may weigh, and the number of its store's
+/// class if the store has one of its own ([`Class::of_store`]).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Class(u8);
 
@@ -43,19 +43,19 @@ impl Class {
     /// Holds data that the store does not have yet.
     pub const DIRTY: Self = Self(4);
 
-    /// Stores can be in this many classes of their own, beside the near and the far ones.
+    /// The largest number of classes of stores beside near and far.
     pub const STORES_MAX: u8 = 31;
     const MARKS: u8 = 7;
 
-    /// No mark, of a store in the class of its own that has this number, from 1 to
-    /// [`STORES_MAX`](Self::STORES_MAX); 0 is no such class.
+    /// No mark, of a store in the class with this number, from 1 to
+    /// [`STORES_MAX`](Self::STORES_MAX); 0 means no such class.
     #[must_use]
     pub fn of_store(number: u8) -> Self {
         Self(number.min(Self::STORES_MAX) << 3)
     }
 
-    /// What kind of store the block is from, as a small number for arrays: 0 near, 1 far, and from 2 on
-    /// the classes of their own.
+    /// The class of the block's store as an array index: 0 near, 1 far, and from 2 on the stores'
+    /// own classes.
     #[inline]
     #[must_use]
     pub fn store(self) -> usize {
@@ -90,24 +90,24 @@ impl Class {
     }
 }
 
-/// One block put before a level.
+/// One block offered to a level.
 #[derive(Clone, Copy, Debug)]
 pub struct Access {
     /// Which block.
     pub block: BlockId,
-    /// Why it comes.
+    /// How it comes.
     pub kind: AccessKind,
-    /// What kind of block it is.
+    /// Its class.
     pub class: Class,
-    /// Logical time: how many accesses this level has seen before.
+    /// Logical time: the number of earlier accesses to this level.
     pub tick: u64,
-    /// Logical time of the next access to the same block, where the whole trace is known (the
+    /// Logical time of the next access to the same block, if the whole trace is known (in the
     /// simulator, for clairvoyant policies); otherwise [`Access::UNKNOWN`].
     pub next_use: u64,
 }
 
 impl Access {
-    /// `next_use` of a block that is never asked for again, or whose future is not known.
+    /// `next_use` of a block that is never accessed again, or whose future is unknown.
     pub const UNKNOWN: u64 = u64::MAX;
 
     /// A demand read of a normal block. The level fills in the tick.

@@ -18,10 +18,10 @@ pub struct VolumeId(pub u16);
 pub struct BlockId(u64);
 
 impl BlockId {
-    /// Blocks that a volume can have.
+    /// The number of blocks that a volume can have.
     pub const INDEX_LIMIT: u64 = 1 << 48;
 
-    /// A block that no store has.
+    /// A block that no store contains.
     pub(crate) const LAST: Self = Self(u64::MAX);
 
     /// The block at `index` (in blocks) of `volume`.
@@ -31,7 +31,7 @@ impl BlockId {
         Self(u64::from(volume.0) << 48 | index)
     }
 
-    /// A block of volume 0, for where there is but one.
+    /// A block of volume 0, for uses with a single volume.
     #[inline]
     pub fn on_first(index: u64) -> Self {
         Self::new(VolumeId(0), index)

@@ -1,5 +1,5 @@
-//! One test of the policy contract that every registered policy must pass, and the means by
-//! which policies are held to their reference models.
+//! The contract test that every registered policy must pass, and the comparison of policies with
+//! their reference models.
 
 use crate::{
     Access, AccessKind, BlockId, Class, Departure, HashIndex, Index, Kind, Level, Outcome, Policy,
@@ -9,19 +9,19 @@ use std::collections::BTreeMap;
 
 /// The published procedure, written plainly: blocks by number, linear search.
 pub trait Reference {
-    /// One access; whether it hit.
+    /// Performs one access; returns whether it hit.
     fn access(&mut self, block: u64) -> bool;
-    /// What is resident, in any order.
+    /// The resident blocks, in any order.
     fn resident(&self) -> Vec<u64>;
 }
 
-/// As [`Reference`], of a policy for a level below another.
+/// As [`Reference`], for a policy of a lower level.
 pub trait LowerReference {
-    /// The level above reads the block; whether it hit.
+    /// The upper level reads the block; returns whether it hit.
     fn read(&mut self, block: u64) -> bool;
-    /// The level above hands the block down.
+    /// The upper level demotes the block.
     fn demote(&mut self, block: u64);
-    /// What is resident, in any order.
+    /// The resident blocks, in any order.
     fn resident(&self) -> Vec<u64>;
 }
 
@@ -43,7 +43,7 @@ pub fn run(text: &str, slots: u32, seed: u64, reads: &[u64]) -> Level<Box<dyn Re
     level
 }
 
-/// Places at once what the policy asks for by itself.
+/// Places at once the blocks that the policy requests itself.
 pub fn carry_out_reviews<P: Policy, I: Index>(level: &mut Level<P, I>) {
     while let Some(block) = level.review() {
         level.access(&Access::of(block, AccessKind::Preload));
@@ -59,7 +59,7 @@ pub fn order_after(text: &str, slots: u32, reads: &[u64]) -> Vec<u64> {
         .collect()
 }
 
-/// Holds a policy to its reference model: hits and residency, access by access, over uniform,
+/// Compares a policy with its reference model: hits and residency, access by access, over uniform,
 /// skewed and looping reads at many sizes.
 pub fn equals_reference<R: Reference>(text: &str, make: impl Fn(usize, u64) -> R) {
     for slots in [1u32, 2, 3, 4, 5, 7, 8, 13, 16, 24] {
@@ -100,7 +100,8 @@ pub fn lower_order(level: &Level<Box<dyn RegisteredPolicy>>) -> Vec<u64> {
     level.order().into_iter().map(BlockId::index).collect()
 }
 
-/// As [`equals_reference`], below an LRU level that hands down what it evicts, and with demotions at random between.
+/// As [`equals_reference`], below an LRU level that demotes its evictions, interspersed with random
+/// demotions.
 pub fn equals_lower_reference<R: LowerReference>(text: &str, make: impl Fn(usize, u64) -> R) {
     for slots in [1u32, 2, 3, 5, 8, 13, 24] {
         for seed in 1..25u64 {
@@ -149,10 +150,10 @@ pub fn equals_lower_reference<R: LowerReference>(text: &str, make: impl Fn(usize
     }
 }
 
-/// What the level and the policy promise each other, whatever the policy: residency and classes
-/// equal to a plain map under reads, writes, demotions, notices, removals, class changes and
-/// resizes; the victim named by `order` where the policy does not change its mind on a miss; no
-/// audit fails.
+/// Checks the contract between the level and the policy. Residency and classes equal those of a
+/// plain map under reads, writes, demotions, notices, removals, class changes and resizes. The
+/// victim is the one that `order` names, if a miss does not change the policy's choice. No audit
+/// fails.
 pub fn check(kind: Kind) {
     for seed in 1..40u64 {
         Run::new(kind, seed).go_on(3000);
@@ -184,7 +185,7 @@ impl Run {
         }
     }
 
-    /// Has the level go on with another policy: nothing is resident that was not, nor the other way round.
+    /// Changes the level's policy, and checks that the set of resident blocks stays the same.
     pub fn change_policy(&mut self, kind: Kind) {
         let spec = PolicySpec::of(kind);
         let shape = Shape {
@@ -196,7 +197,7 @@ impl Run {
         self.compare();
     }
 
-    /// This many random operations, each of them checked.
+    /// Performs this many random operations and checks each.
     pub fn go_on(&mut self, operations: u32) {
         for _ in 0..operations {
             let block = BlockId::on_first(self.prng.below(48));

@@ -1,6 +1,6 @@
-//! What it costs to bring blocks back from their stores, and to write them out.
+//! The costs of reading blocks from their stores and of writing them.
 
-/// Of one store, or of several alike: microseconds a block.
+/// Costs of one store, or of several similar ones, in microseconds per block.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BlockCost {
     /// To read a block.
@@ -9,12 +9,12 @@ pub struct BlockCost {
     pub write_micros: f64,
 }
 
-/// What stores cost, by their class, as far as it is known.
+/// The known costs of stores, by class.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StoreCosts(Vec<Option<BlockCost>>);
 
 impl StoreCosts {
-    /// Of the stores of a class, by its number ([`Class::store`](crate::Class::store)).
+    /// The costs of the stores of a class, by its number ([`Class::store`](crate::Class::store)).
     #[must_use]
     pub fn of(&self, store: usize) -> Option<BlockCost> {
         self.0.get(store).copied().flatten()

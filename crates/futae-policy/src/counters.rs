@@ -1,4 +1,4 @@
-//! What every level counts, by the names that every output uses.
+//! The counters of a level, by the names that every output uses.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,34 +12,34 @@ pub struct Counters {
     pub hits: u64,
     /// Demand accesses to blocks that were not resident.
     pub misses: u64,
-    /// Blocks placed, however they came.
+    /// Blocks placed, by any kind of access.
     pub admissions: u64,
-    /// Demand misses that were served and not placed.
+    /// Demand misses that were served without being placed.
     pub bypasses: u64,
-    /// Blocks given up to make room.
+    /// Blocks evicted to make room.
     pub evictions: u64,
-    /// Demotions received from the level above (blocks with data).
+    /// Demotions received from the upper level (blocks with data).
     pub demotions_in: u64,
     /// Demotions received that were not kept.
     pub demotions_declined: u64,
-    /// Evicted blocks handed down to the level below.
+    /// Evicted blocks demoted to the lower level.
     pub demotions_out: u64,
     /// Eviction notices received (blocks without data).
     pub notices_in: u64,
-    /// Eviction notices sent to the level below.
+    /// Eviction notices sent to the lower level.
     pub notices_out: u64,
     /// Resident blocks dropped because they were trimmed, overwritten below, or failed.
     pub invalidations: u64,
 }
 
 impl Counters {
-    /// Hits per request, or `None` where nothing was asked for.
+    /// Hits per request, or `None` without requests.
     #[must_use]
     pub fn hit_ratio(&self) -> Option<f64> {
         (self.requests > 0).then(|| self.hits as f64 / self.requests as f64)
     }
 
-    /// What was counted since `earlier`, a copy of the same counters.
+    /// The difference from `earlier`, a copy of the same counters.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self {

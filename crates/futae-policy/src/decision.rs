@@ -1,4 +1,4 @@
-//! One line of a decision log: what came before a level, and what it decided.
+//! One line of a decision log: an access to a level, and the level's decision.
 //!
 //! The simulator and the live engine write the same lines, so that a recorded live run can be
 //! replayed and compared line by line.
@@ -7,28 +7,29 @@ use crate::{Access, AccessKind, BlockId, Outcome, PolicySpec, VolumeId};
 use std::fmt;
 use std::str::FromStr;
 
-/// How the remark begins that a block is there which was loaded in the background: `# loaded 0 17`, with volume
-/// and block index. A level decides on a block when its loading begins; lines that begin with `#` decide nothing,
-/// and replays pass over them.
+/// Prefix of the line that marks a finished background load: `# loaded 0 17`, with volume and block
+/// index. A level decides on a block when its loading begins. Lines that begin with `#` record no
+/// decision, and replays skip them.
 pub const LOADED: &str = "# loaded";
 
-/// How the line begins by which a level goes on with another policy: `policy lfu-history(window=100)`. Replays do the
-/// same there ([`Level::change_policy`](crate::Level::change_policy)).
+/// Prefix of the line that records a change of the level's policy: `policy
+/// lfu-history(window=100)`. Replays change the policy at the same line
+/// ([`Level::change_policy`](crate::Level::change_policy)).
 const POLICY: &str = "policy";
 
-/// The line of a decision log by which the level goes on with `policy`.
+/// The line of a decision log for a change to `policy`.
 #[must_use]
 pub fn policy_line(policy: &PolicySpec) -> String {
     format!("{POLICY} {policy}")
 }
 
-/// The policy string, if the line is one of [`policy_line`].
+/// The policy string of a line written by [`policy_line`].
 #[must_use]
 pub fn policy_of_line(line: &str) -> Option<&str> {
     line.strip_prefix(POLICY)?.strip_prefix(' ')
 }
 
-/// What a level decided.
+/// A level's decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Resident.
@@ -42,16 +43,15 @@ pub enum Verdict {
     Bypassed,
 }
 
-/// A block put before a level and the level's verdict. Written as five or six fields:
-/// `read 0 17 admit 0 4`: kind, volume, block index, verdict, then volume and index of the
-/// evicted block if there was one.
+/// An access and the level's verdict. Written as five or six fields, `read 0 17 admit 0 4`: kind,
+/// volume, block index, verdict, then volume and index of the evicted block, if any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decision {
     /// How the block came.
     pub kind: AccessKind,
     /// Which block.
     pub block: BlockId,
-    /// What became of it.
+    /// The verdict.
     pub verdict: Verdict,
 }
 
@@ -102,7 +102,7 @@ impl fmt::Display for Decision {
     }
 }
 
-/// A line that is not a decision.
+/// A line that is not a valid decision.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("not a decision log line: {0:?} (expected e.g. \"read 0 17 admit 0 4\")")]
 pub struct DecisionError(String);

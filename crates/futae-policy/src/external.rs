@@ -1,16 +1,16 @@
 //! Policies from outside the registry: plug-ins, and policies written in another language.
 //!
-//! A program that takes them registers where they come from. They are for simulations: a program that registers
-//! nothing refuses their names, so no live cache runs code that is not futae's.
+//! A program that supports them registers their sources. They are for simulations: a program
+//! without registered sources refuses their names, so no live cache runs foreign code.
 
 use crate::{PolicySpec, RegisteredPolicy, Shape, SpecError};
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// Where policies from outside the registry come from.
+/// A source of policies outside the registry.
 pub trait External: Send + Sync {
-    /// Whether a policy of this name comes from here.
+    /// Whether this source has a policy of this name.
     fn has(&self, name: &str) -> bool;
-    /// Builds the policy; asked only for names that it [`has`](Self::has).
+    /// Builds a policy. Called only for names that the source [`has`](Self::has).
     fn build(
         &self,
         spec: &PolicySpec,
@@ -18,10 +18,10 @@ pub trait External: Send + Sync {
     ) -> Result<Box<dyn RegisteredPolicy>, SpecError>;
 }
 
-/// The sources with their numbers; the one that came last is asked first.
+/// The sources with their numbers; the latest one is asked first.
 static SOURCES: RwLock<Vec<(u64, Arc<dyn External>)>> = RwLock::new(Vec::new());
 
-/// A source that is asked for policies while this value lives.
+/// Registers a source while this value lives.
 #[derive(Debug)]
 pub struct Registration(u64);
 
@@ -48,12 +48,12 @@ impl Drop for Registration {
     }
 }
 
-/// Whether a name is the path of a file: names in the registry have no slash.
+/// Whether a name is a file path: names in the registry contain no slash.
 pub(crate) fn is_path(name: &str) -> bool {
     name.contains('/')
 }
 
-/// Builds a policy that some source has; `None` if none has it.
+/// Builds a policy from any source; `None` if no source has it.
 pub(crate) fn build(
     spec: &PolicySpec,
     shape: &Shape,
@@ -68,7 +68,7 @@ pub(crate) fn build(
     source.map(|source| source.build(spec, shape))
 }
 
-/// The error for a name that looks like that of a plug-in where none is taken.
+/// The error for a name that looks like a plug-in's if plug-ins are not supported.
 pub(crate) fn refused(name: &str) -> SpecError {
     SpecError::External {
         policy: name.chars().take(200).collect(),
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
     use crate::build;
 
-    /// Has the policy that its name says, by another name.
+    /// Provides an existing policy under another name.
     struct Alias(&'static str);
 
     impl External for Alias {

@@ -1,8 +1,8 @@
-//! Miss counts on real traces: exact rows of a truth table, and the figures of another tool.
+//! Golden miss counts on real traces: exact rows of a truth table, and the counts of another tool.
 //!
-//! The traces are no part of the project. They are looked for in the directory that
-//! `FUTAE_TRACES` names, or in `../shared/traces` beside the checkout; where they are absent, the
-//! tests say so and pass.
+//! The traces are not part of the repository. The tests look for them in the directory that
+//! `FUTAE_TRACES` names, or in `../shared/traces` beside the checkout. If they are absent, the
+//! tests report that and pass.
 
 use crate::{Access, AccessKind, BlockId, DenseIndex, Level, Outcome, PolicySpec, Shape, build};
 use futae_testkit::need::{Need, skip};
@@ -37,7 +37,7 @@ impl Trace {
         }
     }
 
-    /// What misses in a level below an LRU level, which it is read by and gets what is evicted there.
+    /// Misses in a level below an LRU level, which sends it its misses and its evictions.
     fn misses_below(&self, text: &str, above: u32, slots: u32) -> u64 {
         let level = |text: &str, slots| {
             let spec: PolicySpec = text.parse().expect("a policy string");
@@ -146,8 +146,8 @@ fn arc_p3_equals_its_truth() {
     equals_truth(file, lis_starts(file));
 }
 
-/// libCacheSim 0.3.5 on the same requests with 4,897 slots, to the four digits that it prints.
-/// Its LFU is the one that forgets; its S3-FIFO fills the main queue first.
+/// libCacheSim 0.3.5 on the same requests with 4,897 slots, to the four digits that it prints. Its
+/// LFU drops the counts of evicted blocks; its S3-FIFO fills the main queue first.
 #[test]
 fn equals_libcachesim() {
     let Some(trace) = vscsi_starts("cloudphysics.vscsi.zst") else {
@@ -171,8 +171,9 @@ fn equals_libcachesim() {
     }
 }
 
-/// Misses on the same requests of what has no other figure to be equal to, so that a change is
-/// seen. Beside them what libCacheSim has, where it has the policy; the cards say why it differs.
+/// Misses on the same requests, for policies without an independent count to compare with, so that
+/// a change is detected. Beside them are libCacheSim's counts, if it has the policy; the cards
+/// explain differences.
 #[test]
 fn misses_do_not_change() {
     let Some(trace) = vscsi_starts("cloudphysics.vscsi.zst") else {
@@ -219,7 +220,7 @@ fn misses_do_not_change() {
     assert!(changed.is_empty(), "{changed:?}");
 }
 
-/// Misses of a level below an LRU level of half as many slots, which hands down what it evicts.
+/// Misses of a level below an LRU level of half as many slots, which demotes its evictions.
 #[test]
 fn misses_below_another_level_do_not_change() {
     let Some(trace) = vscsi_starts("cloudphysics.vscsi.zst") else {

@@ -1,25 +1,25 @@
-//! What only the simulator says to policies and asks of them, to be fast.
+//! Hints between the simulator and policies, for speed only.
 
 use crate::{BlockId, Policy, Slot};
 
-/// Hints between the simulator and a policy. They change no decision: a policy that ignores all of
-/// them, with an empty `impl`, decides the same. Live caches use none.
+/// Hints between the simulator and a policy. They change no decision: with an empty `impl`, which
+/// ignores all of them, a policy decides the same. Live caches use none.
 pub trait SimulatorHints {
-    /// Says, before any other call, that all blocks to come are of volume 0 and numbered densely
-    /// from `first` on. A policy that remembers departed blocks can then keep them in arrays, which
-    /// grow as blocks come.
+    /// Announces, before any other call, that all blocks are on volume 0 and numbered densely from
+    /// `first` on. A policy that remembers departed blocks can then keep them in arrays that grow
+    /// with the blocks.
     fn number_blocks(&mut self, _first: u64) {}
 
-    /// Reads from memory what the policy will need to decide on `block`, and returns any number. The
-    /// simulator calls it for many blocks ahead of their accesses, so that the processor waits for
-    /// all of the reads together.
+    /// Reads from memory what the policy will need to decide on `block`, and returns an arbitrary
+    /// number. The simulator calls it for many blocks before their accesses, so that the memory
+    /// latencies overlap.
     #[inline]
     fn glance(&self, _block: BlockId) -> u32 {
         0
     }
 
-    /// The slot that will be the victim after `ahead` others, if that is cheap to find. The
-    /// simulator reads what it knows of the slot ahead of time, as in [`glance`](Self::glance).
+    /// The slot that will be the victim after `ahead` others, if it is cheap to find. The simulator
+    /// then prefetches its own data about the slot, as in [`glance`](Self::glance).
     #[inline]
     fn foresee(&self, _ahead: u32) -> Option<Slot> {
         None

@@ -1,4 +1,4 @@
-//! Which block is in which slot, both ways: two indexes behind one interface.
+//! Two indexes from block to slot and back, behind one interface.
 
 use crate::structures::grown;
 use crate::{BlockId, Slot};
@@ -9,28 +9,28 @@ use std::hash::BuildHasher;
 pub trait Index: Send {
     /// The slot that holds `block`, if any.
     fn get(&self, block: BlockId) -> Option<Slot>;
-    /// Reads what [`get`](Self::get) will need for `block`, ahead of time: its slot, or any if it is
-    /// absent, and whether it is.
+    /// Reads ahead of time what [`get`](Self::get) will need for `block`. Returns its slot and
+    /// true, or any slot and false if the block is absent.
     #[inline]
     fn glance(&self, block: BlockId) -> (Slot, bool) {
         let slot = self.get(block);
         (slot.unwrap_or(Slot(0)), slot.is_none())
     }
-    /// Has memory bring what [`glance`](Self::glance) will read first, without waiting for it.
+    /// Prefetches what [`glance`](Self::glance) will read first, without waiting for it.
     #[inline]
     fn prefetch(&self, _block: BlockId) {}
-    /// Whether `block` is in `slot`, which may be any.
+    /// Whether `block` is in `slot`, which may be any number.
     #[inline]
     fn holds(&self, slot: Slot, block: BlockId) -> bool {
         self.get(block) == Some(slot)
     }
-    /// The block that is in `slot`; of a slot that is free, any block.
+    /// The block in `slot`; any block if the slot is free.
     fn block_in(&self, slot: Slot) -> BlockId;
-    /// Notes that `block`, so far absent, is in `slot`, so far free.
+    /// Records that `block`, so far absent, is in `slot`, so far free.
     fn insert(&mut self, block: BlockId, slot: Slot);
-    /// Forgets `block`, which is in `slot`.
+    /// Removes `block`, which is in `slot`.
     fn remove(&mut self, block: BlockId, slot: Slot);
-    /// Puts `new`, so far absent, into `slot` in place of `old`.
+    /// Replaces `old` in `slot` by `new`, so far absent.
     #[inline]
     fn replace(&mut self, old: BlockId, slot: Slot, new: BlockId) {
         self.remove(old, slot);
@@ -38,7 +38,7 @@ pub trait Index: Send {
     }
 }
 
-/// Notes `block` at place `slot` of an array that grows by one slot after the other.
+/// Records `block` at index `slot` of an array that grows one slot at a time.
 #[inline]
 fn note<T: Copy + Default>(blocks: &mut Vec<T>, slot: Slot, block: T) {
     if blocks.len() <= slot.i() {
@@ -47,9 +47,9 @@ fn note<T: Copy + Default>(blocks: &mut Vec<T>, slot: Slot, block: T) {
     blocks[slot.i()] = block;
 }
 
-/// A flat array, where blocks were numbered densely from 0 on volume 0 (the simulator). It grows
-/// when a block with a higher number is placed. Block numbers must be below 2^32. 4 bytes a block
-/// that there is and 4 a slot.
+/// A flat array for blocks numbered densely from 0 on volume 0 (the simulator). It grows when a
+/// block with a higher number is placed. Block numbers must be below 2^32. 4 bytes per existing
+/// block and 4 per slot.
 #[derive(Clone, Debug)]
 pub struct DenseIndex {
     slots: Vec<u32>,
@@ -92,13 +92,13 @@ impl Index for DenseIndex {
     }
 }
 
-/// A hash table of slots, for any block ids (the live caches). Which block a slot holds stands in
-/// a plain array, so the table has 5 bytes a place. 14 to 19 bytes a block in all.
+/// A hash table of slots, for any block ids (the live caches). The block of each slot is in a plain
+/// array, so the table needs 5 bytes per entry: 14 to 19 bytes per block in all.
 #[derive(Clone, Debug, Default)]
 pub struct HashIndex {
     slots: HashTable<u32>,
     blocks: Vec<BlockId>,
-    /// Seeded anew in each process: clients choose block numbers.
+    /// Seeded differently in each process, since clients choose block numbers.
     hasher: DefaultHashBuilder,
 }
 

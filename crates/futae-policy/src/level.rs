@@ -1,4 +1,4 @@
-//! One cache level: the owner of residency.
+//! One cache level, which owns residency.
 
 use crate::{
     Access, AccessKind, Admission, BlockId, Class, Counters, Departure, HashIndex, Index, Policy,
@@ -21,12 +21,12 @@ pub struct Victim {
     pub class: Class,
 }
 
-/// What a level decided about one access.
+/// A level's decision on one access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The block is resident in this slot.
     Hit(Slot),
-    /// The block was not resident and now has this slot, from which `evicted` had to go.
+    /// The block was not resident and was placed in this slot, after `evicted` had left it.
     Admitted {
         /// Where the block now is.
         slot: Slot,
@@ -38,29 +38,30 @@ pub enum Outcome {
 }
 
 /// One cache: a policy, an index from block to slot, each slot's class, the free slots, and the
-/// counters. What the slots hold is somebody else's: frames of memory live, nothing in the
-/// simulator.
+/// counters. The level does not own the content of slots: frames of memory in a live cache, nothing
+/// in the simulator.
 #[derive(Debug)]
 pub struct Level<P, I = HashIndex> {
     policy: P,
     index: I,
     capacity: u32,
     resident: u32,
-    /// Accesses of any kind so far.
+    /// Number of accesses of any kind.
     tick: u64,
-    /// Those of them that were preloads.
+    /// Number of those that were preloads.
     preloads: u64,
     classes: Vec<Class>,
-    /// Whether some block's class may be another than [`Class::NORMAL`].
+    /// Whether some block may have a class other than [`Class::NORMAL`].
     has_classes: bool,
-    /// Slots that were used and are free again; those at or above `classes.len()` were never used.
+    /// Slots that were used and are free again. Slots at or above `classes.len()` were never used.
     free: Vec<Slot>,
-    /// Without requests and hits, which follow from the rest: a hit then counts one number.
+    /// Requests and hits are left out: they follow from the other counters, so a hit increments one
+    /// number only.
     counted: Counters,
 }
 
 impl<P: Policy, I: Index> Level<P, I> {
-    /// A level of `capacity` slots, at least 1, empty.
+    /// An empty level of `capacity` slots, at least 1.
     pub fn new(policy: P, index: I, capacity: u32) -> Self {
         assert!(capacity > 0, "a level has at least one slot");
         Self {
@@ -87,7 +88,7 @@ impl<P: Policy, I: Index> Level<P, I> {
         self.resident
     }
 
-    /// The counts so far.
+    /// The current counters.
     pub fn counters(&self) -> Counters {
         let counted = &self.counted;
         let requests = self.tick - self.preloads - counted.demotions_in - counted.notices_in;
@@ -98,7 +99,7 @@ impl<P: Policy, I: Index> Level<P, I> {
         }
     }
 
-    /// Counts an evicted block as handed down, with its data or by notice only.
+    /// Counts an evicted block as demoted, or as sent by notice.
     pub fn note_sent_down(&mut self, kind: AccessKind) {
         match kind {
             AccessKind::Demotion => self.counted.demotions_out += 1,
@@ -123,9 +124,8 @@ impl<P: Policy, I: Index> Level<P, I> {
         self.classes[slot.i()]
     }
 
-    /// Puts one block before the level: counts it, tells the policy, and says what became of it.
-    /// A mark of [`Class::DIRTY`] that a resident block has is kept; it goes by
-    /// [`reclass`](Self::reclass) only.
+    /// Offers one block to the level: counts it, informs the policy, and returns the decision. A
+    /// resident block keeps its [`Class::DIRTY`] mark; only [`reclass`](Self::reclass) removes it.
     #[inline(always)]
     pub fn access(&mut self, access: &Access) -> Outcome {
         if let Some(slot) = self.index.get(access.block) {
@@ -139,8 +139,9 @@ impl<P: Policy, I: Index> Level<P, I> {
         self.admit(&access)
     }
 
-    /// As [`access`](Self::access), if the block is in slot `likely`, as [`look_ahead`](Self::look_ahead)
-    /// said some accesses ago. If it is not, nothing is done.
+    /// As [`access`](Self::access), if the block is in slot `likely`, which
+    /// [`look_ahead`](Self::look_ahead) returned some accesses ago. Otherwise does nothing and
+    /// returns false.
     #[inline(always)]
     pub fn access_in(&mut self, likely: Slot, access: &Access) -> bool {
         let is_there = self.index.holds(likely, access.block);
@@ -156,7 +157,7 @@ impl<P: Policy, I: Index> Level<P, I> {
         access.tick = self.tick;
         self.tick += 1;
         self.count_arrival(access.kind);
-        // Where all blocks are alike their classes need not be read.
+        // If all blocks have the same class, classes need not be read.
         if self.has_classes || access.class != Class::NORMAL {
             self.has_classes = true;
             let class = &mut self.classes[slot.i()];
@@ -227,7 +228,7 @@ impl<P: Policy, I: Index> Level<P, I> {
 
     #[inline]
     fn set_class(&mut self, slot: Slot, class: Class) {
-        // Where all blocks are alike their classes need not be written either.
+        // If all blocks have the same class, classes need not be written either.
         if self.has_classes || class != Class::NORMAL {
             self.has_classes = true;
             self.classes[slot.i()] = class;
@@ -251,10 +252,10 @@ impl<P: Policy, I: Index> Level<P, I> {
         victim
     }
 
-    /// The next block that the policy wants placed though nobody asks for it, if any. To be asked
-    /// after every access until there is none; each block that it names is loaded, and then put
-    /// before the level as a [`Preload`](AccessKind::Preload). It may be named again while it is
-    /// being loaded.
+    /// The next block that the policy wants to place without a request, if any. Call it after every
+    /// access until it returns `None`. Each named block is loaded, and then offered to the level as
+    /// a [`Preload`](AccessKind::Preload). The policy may name a block again while it is being
+    /// loaded.
     #[inline]
     pub fn review(&mut self) -> Option<BlockId> {
         loop {
@@ -284,28 +285,28 @@ impl<P: Policy, I: Index> Level<P, I> {
         }
     }
 
-    /// Tells the policy what stores were last found to cost.
+    /// Informs the policy of the measured costs of stores.
     pub fn note_costs(&mut self, costs: &StoreCosts) {
         self.policy.note_costs(costs);
     }
 
-    /// What the policy has decided about itself; see [`Policy::remarks`].
+    /// The policy's own decisions; see [`Policy::remarks`].
     pub fn remarks(&self) -> &[String] {
         self.policy.remarks()
     }
 
-    /// Why the policy's answers can no longer be followed; see [`Policy::fault`].
+    /// Why the policy has failed, if it has; see [`Policy::fault`].
     pub fn fault(&self) -> Option<&SpecError> {
         self.policy.fault()
     }
 
-    /// The weights of the policy that are in force, by class; see [`Policy::weights`].
+    /// The policy's current weights by class; see [`Policy::weights`].
     pub fn weights(&self) -> Vec<(String, f64)> {
         self.policy.weights()
     }
 
-    /// Changes the class of a resident block, and has the policy act on it without waiting for the
-    /// block's next use.
+    /// Changes the class of a resident block, which takes effect at once instead of at the block's
+    /// next use.
     pub fn reclass_at_once(&mut self, block: BlockId, class: Class) {
         if let Some(slot) = self.index.get(block) {
             self.set_class(slot, class);
@@ -315,14 +316,14 @@ impl<P: Policy, I: Index> Level<P, I> {
         }
     }
 
-    /// Changes the number of slots to `capacity`, at least 1. On a shrink the blocks that the policy
-    /// gives up one after the other are evicted, and returned; the time that takes depends on their
-    /// number, not on that of all blocks. Slot numbers do not move: a level that shrank may use any of
-    /// the slots that it ever had, but never more than `capacity` of them.
+    /// Changes the number of slots to `capacity`, at least 1. A shrink evicts and returns the
+    /// blocks that the policy chooses one after the other; its time depends on their number, not on
+    /// that of all blocks. Slot numbers do not change: a level that shrank may use any slot that it
+    /// ever had, but never more than `capacity` of them.
     pub fn resize(&mut self, capacity: u32) -> Vec<Victim> {
         assert!(capacity > 0, "a level has at least one slot");
         let mut evicted = Vec::new();
-        // Of a policy that gives nothing up; safest first.
+        // For a policy that declines to choose; safest first.
         let mut order: Option<Vec<Slot>> = None;
         while self.resident > capacity {
             let next = match &mut order {
@@ -343,7 +344,7 @@ impl<P: Policy, I: Index> Level<P, I> {
         evicted
     }
 
-    /// Gives up one block, if there is one, as a shrink would; its slot is free afterwards.
+    /// Evicts one block, if there is one, as a shrink does; its slot is then free.
     pub(crate) fn give_up(&mut self) -> Option<Victim> {
         let slot = self
             .policy
@@ -368,17 +369,17 @@ impl<P: Policy, I: Index> Level<P, I> {
             .collect()
     }
 
-    /// The rank of a slot that is in use; see [`Policy::rank`].
+    /// The rank of a slot in use; see [`Policy::rank`].
     pub fn rank(&self, slot: Slot) -> u64 {
         self.policy.rank(slot)
     }
 
-    /// What the policy remembers beyond residency; see [`Policy::history`].
+    /// The policy's history beyond residency; see [`Policy::history`].
     pub fn history(&self) -> Vec<BlockId> {
         self.policy.history()
     }
 
-    /// Gives the policy of a level that has seen nothing yet a history that was saved.
+    /// Passes a saved history to the policy of a new level.
     pub fn recall(&mut self, history: &[BlockId]) {
         self.policy.recall(history);
     }
@@ -428,7 +429,7 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU32, Ordering};
 
-    /// A policy whose whole order is counted each time that it is asked for.
+    /// A policy that counts how often its whole order is computed.
     struct Counting {
         inner: Box<dyn Policy>,
         asked: Arc<AtomicU32>,
@@ -481,7 +482,7 @@ mod tests {
             let mut level = Level::new(policy, HashIndex::default(), 64);
             for index in (0..96).chain(0..48) {
                 level.access(&Access::read(BlockId::on_first(index)));
-                // What a policy loads by itself, or was handed down, has a slot, too.
+                // Preloaded and demoted blocks have slots, too.
                 level.access(&Access::of(BlockId::on_first(index), AccessKind::Preload));
             }
             level.audit();

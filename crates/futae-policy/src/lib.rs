@@ -1,11 +1,11 @@
-//! Replacement policies and the cache level that they steer.
+//! Replacement policies, and the cache level that they control.
 //!
 //! A [`Level`] owns *residency*: which block is in which slot, each slot's class, the free slots
-//! and all counting. A [`Policy`] owns *order* only: which slot goes next and which is safe.
-//! The same objects run in the simulator, where a slot is a number, and in the live caches,
+//! and all counting. A [`Policy`] owns *order* only: which slot is the next victim and which is
+//! safe. The same objects run in the simulator, where a slot is a number, and in the live caches,
 //! where slot *i* is frame *i* of the memory arena.
 //!
-//! Nothing in this crate knows files, clocks, threads, sockets or bytes.
+//! This crate knows no files, clocks, threads, sockets or bytes.
 
 mod access;
 mod block;

@@ -1,6 +1,7 @@
-//! A seeded random generator of our own, so that an upgraded crate can never change a figure.
+//! A seeded random generator within the project, so that an upgraded crate can never change a
+//! figure.
 
-/// What splitmix64 adds to its state at each step.
+/// The increment of splitmix64.
 const GAMMA: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// One step of splitmix64 (Steele, Lea and Flood, 2014) from the state `z`: every bit of the result depends on every bit

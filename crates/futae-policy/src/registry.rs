@@ -6,24 +6,25 @@ use crate::replace;
 use crate::{Arguments, PolicySpec, RegisteredPolicy, SpecError, Trait};
 use serde::{Serialize, Serializer};
 
-/// What a policy is built for.
+/// The parameters for building a policy.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
     /// Slots of the level.
     pub slots: u32,
-    /// Seed for policies that draw lots.
+    /// Seed for randomised policies.
     pub seed: u64,
 }
 
-/// Does something with a policy of a type known at compile time: the simulator's inner loop.
+/// Runs code with a policy of a type known at compile time: the simulator's inner loop.
 pub trait Visit {
-    /// What comes of it.
+    /// The result.
     type Output;
-    /// Receives the policy that the string named.
+    /// Receives the policy that the string names.
     fn visit<P: RegisteredPolicy + 'static>(self, policy: P) -> Self::Output;
 }
 
-/// Hands the list of all policies to the macro `$with`: `file = "name" [traits]`, a line a policy.
+/// Passes the list of all policies to the macro `$with`: `file = "name" [traits]`, one line per
+/// policy.
 macro_rules! registered {
     ($with:ident) => {
         $with! {
@@ -95,8 +96,8 @@ macro_rules! policies {
                 match self { $(Self::$module => $name),* }
             }
 
-            /// What the rest of the system must know about the policy, without the policies inside
-            /// it; see [`PolicySpec::has`].
+            /// What the rest of the system must know about the policy, excluding the policies
+            /// inside it; see [`PolicySpec::has`].
             #[must_use]
             pub const fn traits(self) -> &'static [Trait] {
                 match self { $(Self::$module => &[$($(Trait::$trait),*)?]),* }
@@ -127,7 +128,7 @@ macro_rules! policies {
 
 registered!(policies);
 
-/// Builds the policy that `spec` names and hands it to `visitor`.
+/// Builds the policy that `spec` names and passes it to `visitor`.
 pub fn visit<V: Visit>(
     spec: &PolicySpec,
     shape: &Shape,
@@ -179,7 +180,7 @@ impl Kind {
     }
 }
 
-/// Names that the literature has for a policy, and its name here. They are suggested, not taken.
+/// Names in the literature, and the policy's name here. They are suggested, not accepted.
 const ALSO_KNOWN: [(&str, &str); 7] = [
     ("belady", "opt"),
     ("min", "opt"),
@@ -216,15 +217,16 @@ fn find(name: &str) -> Result<Kind, SpecError> {
     })
 }
 
-/// How alike two names are, from 0 to 1. One slip of the finger is always close, which short names
-/// would not be by the usual measure.
+/// The similarity of two names, from 0 to 1. Names that differ by one typing error are always
+/// similar, which the usual measure does not ensure for short names.
 fn likeness(a: &str, b: &str) -> f64 {
     let slip = strsim::damerau_levenshtein(a, b) <= 1;
     strsim::jaro_winkler(a, b).max(if slip { 0.9 } else { 0.0 })
 }
 
-/// What the comment at the top of a policy's file says of it. Serialised it has the keys name, summary, source, cost,
-/// deviations and parameters, each parameter with name, default and meaning.
+/// The card: the content of the comment at the top of a policy's file. Serialised, it has the keys
+/// name, summary, source, cost, deviations and parameters; each parameter has name, default and
+/// meaning.
 #[derive(Clone, Debug)]
 pub struct Card {
     /// The name on command lines.
@@ -232,7 +234,7 @@ pub struct Card {
     /// One sentence.
     pub summary: String,
     /// The other headings with their text: Source, Picture, Transitions, Parameters, Deviations,
-    /// Cost, and of some libCacheSim: why its counts (0.3.5) are others.
+    /// Cost, and for some policies libCacheSim: why its counts (0.3.5) differ.
     pub sections: Vec<(String, String)>,
 }
 

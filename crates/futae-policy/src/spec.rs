@@ -9,7 +9,7 @@ use std::str::FromStr;
 pub struct PolicySpec {
     /// The policy's name in the registry.
     pub name: String,
-    /// What stands in the parentheses.
+    /// The arguments in the parentheses.
     pub arguments: Vec<Argument>,
 }
 
@@ -182,7 +182,7 @@ fn with_arguments(
     Ok(spec)
 }
 
-/// Whether a part belongs to the list before it: `weights=near:2,far:1`.
+/// Whether a part continues the list before it: `weights=near:2,far:1`.
 fn goes_on(list: &str, part: &str) -> bool {
     list.contains(':') && part.contains(':') && !part.contains(['=', '('])
 }
@@ -204,7 +204,7 @@ fn parse_argument(part: &str, depth: usize) -> Result<Argument, &'static str> {
     }
 }
 
-/// Policies that commas separate, each as it is written: `lru,2q(k_in=0.3,k_out=1)` has two.
+/// Splits a comma-separated list of policies: `lru,2q(k_in=0.3,k_out=1)` has two.
 #[must_use]
 pub fn split_policies(text: &str) -> Vec<&str> {
     let mut depth = 0i64;
@@ -243,8 +243,8 @@ fn split_arguments(text: &str) -> Result<Vec<&str>, &'static str> {
     Ok(parts)
 }
 
-/// The arguments of one policy while it is built: each parameter is taken once, by name, with its
-/// default; what is left over at the end is refused.
+/// The arguments of one policy while it is built. Each parameter is taken once, by name, with its
+/// default; remaining ones are refused at the end.
 #[derive(Debug)]
 pub struct Arguments {
     policy: String,
@@ -263,7 +263,7 @@ impl Arguments {
         }
     }
 
-    /// The parameter `key` if written, parsed; `expected` says what it must be in an error.
+    /// The parsed parameter `key`, if given; an error says what it must be, as in `expected`.
     pub fn take<T: FromStr>(
         &mut self,
         key: &'static str,
@@ -289,7 +289,7 @@ impl Arguments {
         }
     }
 
-    /// A share between 0 and 1, both included.
+    /// A fraction from 0 to 1, inclusive.
     pub fn share(&mut self, key: &'static str, default: f64) -> Result<f64, SpecError> {
         let value = self.take(key, "a share between 0 and 1", |v: &f64| {
             (0.0..=1.0).contains(v)
@@ -305,7 +305,7 @@ impl Arguments {
             .unwrap_or(default))
     }
 
-    /// The policy inside this one, if written.
+    /// The inner policy, if given.
     pub fn inner(&mut self) -> Option<PolicySpec> {
         let at = self
             .left
@@ -317,7 +317,7 @@ impl Arguments {
         }
     }
 
-    /// Refuses what no `take` asked for.
+    /// Refuses parameters that no `take` has asked for.
     pub fn finish(self) -> Result<(), SpecError> {
         let Some(argument) = self.left.first() else {
             return Ok(());

@@ -1,45 +1,48 @@
 //! Traits of policies: what the rest of the system must know about a policy to run it. The registry
-//! states them beside the policy's name, so that nobody else compares names.
+//! states them beside the policy's name, so that no other code compares names.
 
 use crate::{Argument, Kind, PolicySpec};
 
 /// A property of a policy that its users depend on.
 ///
-/// A policy around another policy has the other's traits, too, whatever the outer policy is: the
-/// blocks inside are ordered by the same rules, and need the same from outside.
+/// A policy that contains another one has the inner policy's traits, too: the inner policy orders
+/// the blocks by the same rules, and has the same requirements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trait {
-    /// Decides by [`Access::next_use`](crate::Access::next_use), and so cannot run live.
+    /// Decides by [`Access::next_use`](crate::Access::next_use), so it cannot run live.
     NeedsFuture,
-    /// Fills from what the level above evicts: it wants demotions or notices.
+    /// Fills from the evictions of the upper level: it needs demotions or notices.
     LivesOnDemotions,
-    /// Makes use of what the level above evicts, and does without.
+    /// Uses the evictions of the upper level, but works without them.
     TakesDemotions,
-    /// Has the parameter `keep_served`, with which it caches for levels above that demote nothing.
+    /// Has the parameter `keep_served`, with which it serves upper levels that demote nothing.
     KeepsServed,
-    /// Counts requests as the application makes them, so requests that the kernel has split must be
+    /// Counts requests as the application makes them. Requests that the kernel has split must be
     /// joined before they are counted.
     CountsRequests,
-    /// Keeps blocks that are chosen by number, and so serves a single volume.
+    /// Keeps blocks chosen by number, so it serves a single volume.
     ChoosesByNumber,
-    /// Loads blocks that nobody has asked for, so the volume's size must be known.
+    /// Loads blocks that were not requested, so it must know the volume's size.
     NeedsVolumeSize,
     /// As [`NeedsVolumeSize`](Self::NeedsVolumeSize), but only with the parameter `prefill=true`.
     MayPrefill,
     /// Weighs blocks by classes of stores, which its parameter `classes` names.
     WeighsClasses,
-    /// Is tried by the policy that chooses among others by itself.
+    /// A candidate of the policy that chooses among others.
     Candidate,
-    /// Is the candidate that this policy tries with all slots from the start: of all it differs most from the one in force at first.
+    /// The candidate that this policy rehearses with all slots from the start, since it differs
+    /// most from the initial one.
     RehearsedFirst,
-    /// Is one of those that an advice compares for a host's cache, where no others are asked for.
+    /// Compared by default in advice for a host's cache.
     Advised,
-    /// Decides alike in whatever order hits come between two misses, and whether or not it hears of each at once.
+    /// Decides the same in whatever order the hits between two misses are reported, and whenever
+    /// they are reported.
     TakesMarks,
-    /// Counts the hits of its last accesses: of hits that it hears of together, their order makes a difference only while some of them
-    /// are older than what it counts.
+    /// Counts the hits of its last accesses. The order of hits that are reported together matters
+    /// only while some of them are older than its window.
     TakesCounts,
-    /// Decides without the number of slots, so the blocks may differ in size, and any number of them be resident.
+    /// Does not use the number of slots, so blocks may differ in size, and any number of them may
+    /// be resident.
     AnySize,
     /// Keeps blocks of protected files; its parameter `max_protected` bounds how many.
     Protects,
@@ -52,7 +55,7 @@ impl PolicySpec {
         self.any(&|spec| spec.has_itself(wanted))
     }
 
-    /// This policy if it has the trait, or else the policy inside it that has.
+    /// This policy if it has the trait, otherwise the inner policy that has it.
     pub fn find_mut(&mut self, wanted: Trait) -> Option<&mut Self> {
         if self.has_itself(wanted) {
             return Some(self);
@@ -65,32 +68,32 @@ impl PolicySpec {
             })
     }
 
-    /// Whether the policy decides by the future, and so cannot run live.
+    /// Whether the policy depends on the future, so that it cannot run live.
     #[must_use]
     pub fn needs_future(&self) -> bool {
         self.has(Trait::NeedsFuture)
     }
 
-    /// Whether the cache lives on what the level above evicts.
+    /// Whether the cache depends on the evictions of the upper level.
     #[must_use]
     pub fn lives_on_demotions(&self) -> bool {
         self.has(Trait::LivesOnDemotions)
     }
 
-    /// Whether what the level above evicts should come to this cache with its data.
+    /// Whether the evictions of the upper level should come to this cache with their data.
     #[must_use]
     pub fn wants_demotions(&self) -> bool {
         self.lives_on_demotions() || self.has(Trait::TakesDemotions)
     }
 
-    /// Whether this policy and those inside it decide alike in whatever order hits come between two misses, so that marks of what
-    /// was hit are enough.
+    /// Whether this policy and its inner ones decide the same in whatever order the hits between
+    /// two misses come, so that marks of hit blocks suffice.
     #[must_use]
     pub fn takes_marks(&self) -> bool {
         self.takes_hits_as(&[Trait::TakesMarks])
     }
 
-    /// Whether counts of what was hit between two misses are enough for this policy and those inside it.
+    /// Whether counts of the hits between two misses suffice for this policy and its inner ones.
     #[must_use]
     pub fn takes_counts(&self) -> bool {
         self.takes_hits_as(&[Trait::TakesMarks, Trait::TakesCounts])
@@ -102,13 +105,13 @@ impl PolicySpec {
             Argument::Named(..) => None,
         };
         let inside: Vec<bool> = self.arguments.iter().filter_map(inside).collect();
-        // Without another one inside, its blocks are ordered by lru.
+        // Without an inner policy, its blocks are ordered by lru.
         let is_plain = inside.is_empty() && self.has_itself(Trait::Protects);
         let takes = ways.iter().any(|&way| self.has_itself(way));
         takes && !is_plain && inside.iter().all(|&takes| takes)
     }
 
-    /// Whether blocks may differ in size under this policy, which then has no other inside.
+    /// Whether blocks may differ in size under this policy, which then has no inner one.
     #[must_use]
     pub fn takes_any_size(&self) -> bool {
         let is_named = |argument: &Argument| matches!(argument, Argument::Named(..));
@@ -121,8 +124,8 @@ impl PolicySpec {
         self.has(Trait::CountsRequests)
     }
 
-    /// Whether the policy loads blocks that nobody has asked for, so that it must be known which
-    /// blocks there are.
+    /// Whether the policy loads blocks that were not requested, so that the set of existing blocks
+    /// must be known.
     #[must_use]
     pub fn needs_volume_size(&self) -> bool {
         let prefills = |argument: &Argument| *argument == named("prefill", "true");
@@ -132,8 +135,8 @@ impl PolicySpec {
             })
     }
 
-    /// Has a policy that can keep what it serves do so, unless its string decides on that. Returns
-    /// whether the string was changed.
+    /// Sets `keep_served` for a policy that supports it, unless its string contains the parameter.
+    /// Returns whether the string was changed.
     pub fn keep_served(&mut self) -> bool {
         const KEY: &str = "keep_served";
         let decides =

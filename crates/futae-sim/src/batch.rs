@@ -7,21 +7,22 @@ use std::ops::Range;
 /// Write marks in a word.
 const MARKS: usize = u64::BITS as usize;
 
-/// The next requests, and what is known of them.
+/// The next requests, with additional facts about them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Batch<'a> {
-    /// What they ask for: numbers in the whole hierarchy, which must be below guests × blocks.
+    /// The requested blocks, numbered in the whole hierarchy; below guests × blocks.
     pub blocks: &'a [u32],
-    /// One bit a request, from the lowest: whether it is a write. Those without a bit are reads.
+    /// One bit per request, from the lowest: whether it is a write. Requests without a bit are
+    /// reads.
     pub writes: &'a [u64],
     /// For each request the number of the next one for the same block, counted from the first of
-    /// all, or [`NEVER`]; empty if that is not known.
+    /// all, or [`NEVER`]; empty if unknown.
     pub next_uses: &'a [u32],
     /// For each request its length in bytes; empty if all are equal.
     pub bytes: &'a [u32],
 }
 
-/// The next use of a block that is not asked for again.
+/// The next use of a block that is not requested again.
 pub const NEVER: u32 = u32::MAX;
 
 impl<'a> Batch<'a> {
@@ -38,7 +39,7 @@ impl<'a> Batch<'a> {
         self.writes.iter().all(|&marks| marks == 0)
     }
 
-    /// Request `at` with what is known of it.
+    /// Request `at` as an access.
     #[inline(always)]
     pub(crate) fn access(&self, at: usize) -> Access {
         let kind = match self.is_write(at) {
@@ -59,7 +60,8 @@ impl<'a> Batch<'a> {
         self.bytes.get(at).copied().unwrap_or(0)
     }
 
-    /// These requests of the batch, as far as it has them; the first must be a multiple of 64.
+    /// The part of the batch with these requests, as far as it exists; the first must be a multiple
+    /// of 64.
     pub(crate) fn part(&self, range: Range<usize>) -> Batch<'a> {
         fn of<T>(all: &[T], range: Range<usize>) -> &[T] {
             &all[range.start.min(all.len())..range.end.min(all.len())]
@@ -94,7 +96,7 @@ pub(crate) fn block(number: u32) -> BlockId {
     BlockId::on_first(u64::from(number))
 }
 
-/// Requests of a stream, put down as a [`Batch`] has them.
+/// Converts the requests of a stream into a [`Batch`].
 #[derive(Clone, Debug, Default)]
 pub struct Asked {
     blocks: Vec<u32>,
@@ -102,8 +104,8 @@ pub struct Asked {
 }
 
 impl Asked {
-    /// Puts down these requests, in place of those before, and returns them. Their blocks must be
-    /// below 2^32.
+    /// Stores these requests, replacing earlier ones, and returns them as a batch. Their blocks
+    /// must be below 2^32.
     pub fn put_down(&mut self, requests: &[BlockRequest]) -> Batch<'_> {
         self.blocks.clear();
         self.blocks

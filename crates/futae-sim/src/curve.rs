@@ -1,13 +1,13 @@
-//! Miss-ratio curves: which share of all requests a cache of each size would miss.
+//! Miss-ratio curves: the fraction of requests that a cache of each size misses.
 //!
 //! * [`ExactLru`]: LRU at every size at once, by stack distances (Mattson et al., 1970);
-//! * [`Shards`]: the same from a sample of the blocks (Waldspurger et al., FAST 2015),
-//!   at a fixed rate or in fixed memory;
+//! * [`Shards`]: the same from a sample of the blocks (Waldspurger et al., FAST 2015), at a fixed
+//!   rate or in fixed memory;
 //! * [`Aet`]: the same from the times between uses (Hu et al., ATC 2016);
 //! * [`MiniTrace`]: any policy, by a small copy of the trace and of the cache (Waldspurger et al.,
 //!   ATC 2017).
 //!
-//! [`Methods`] chooses several of them at once.
+//! [`Methods`] selects several of them at once.
 //!
 //! Caches begin empty and every request counts, reads and writes alike: the first request for a
 //! block is a miss at every size. Sizes are in blocks, ratios fractions from 0 to 1.
@@ -45,17 +45,17 @@ pub struct Point {
     pub miss_ratio: f64,
 }
 
-/// What a curve is between two of its points.
+/// The interpolation between two points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Between {
-    /// What it is at the point before.
+    /// The value of the previous point.
     Step,
-    /// On the line that joins them.
+    /// A straight line.
     Line,
 }
 
-/// A miss-ratio curve. A cache of no blocks misses everything.
+/// A miss-ratio curve. A cache of 0 blocks misses every request.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Curve {
     points: Vec<Point>,
@@ -64,13 +64,13 @@ pub struct Curve {
 }
 
 impl Curve {
-    /// A curve known at every size: `points` are where it changes.
+    /// A curve known at every size: `points` are those at which it changes.
     #[must_use]
     pub fn steps(points: Vec<Point>) -> Self {
         Self::new(points, Between::Step)
     }
 
-    /// A curve known at the sizes of `points` only; it is taken for straight between them.
+    /// A curve known only at the sizes of `points`, interpolated linearly between them.
     #[must_use]
     pub fn samples(points: Vec<Point>) -> Self {
         Self::new(points, Between::Line)
@@ -82,8 +82,8 @@ impl Curve {
         Self { points, between }
     }
 
-    /// The curve of stack positions: a request at position *p* is a hit in every LRU cache of *p*
-    /// blocks or more. `total` requests in all, those that are never a hit included.
+    /// The curve from stack positions: a request at position *p* is a hit in every LRU cache of *p*
+    /// blocks or more. `total` is the number of requests, including those that are never a hit.
     #[must_use]
     pub fn from_positions(positions: impl IntoIterator<Item = (u64, f64)>, total: f64) -> Self {
         let mut points = vec![Point {
@@ -105,7 +105,8 @@ impl Curve {
         &self.points
     }
 
-    /// The miss ratio of a cache of this many blocks; beyond the last point that of the last.
+    /// The miss ratio of a cache of this many blocks; beyond the last point, the ratio of that
+    /// point.
     #[must_use]
     pub fn miss_ratio_at(&self, blocks: u64) -> f64 {
         let after = self.points.partition_point(|point| point.blocks <= blocks);
@@ -135,8 +136,8 @@ impl Curve {
         Self::samples(sizes.iter().map(point).collect())
     }
 
-    /// How far the curves are apart, on average over `sizes`: a difference of miss ratios from 0
-    /// to 1; 0 where there are no sizes.
+    /// The mean absolute difference of the two miss ratios over `sizes`, from 0 to 1; 0 without
+    /// sizes.
     #[must_use]
     pub fn mean_absolute_error(&self, other: &Self, sizes: &[u64]) -> f64 {
         let apart = |&size| (self.miss_ratio_at(size) - other.miss_ratio_at(size)).abs();
@@ -144,8 +145,8 @@ impl Curve {
     }
 }
 
-/// `points` sizes, evenly spaced up to `largest` blocks, which is the last of them; fewer where
-/// there are not that many.
+/// `points` sizes, evenly spaced up to and including `largest` blocks; fewer if there are not that
+/// many.
 #[must_use]
 pub fn even_sizes(points: usize, largest: u64) -> Vec<u64> {
     let points = points as u64;

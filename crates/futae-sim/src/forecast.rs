@@ -1,43 +1,45 @@
-//! How sure a simulated figure is.
+//! The uncertainty of a simulated figure.
 //!
-//! A run is cut into windows of as many requests each, and its figure (a hit ratio, reads a request) is taken in each:
-//! the method of batch means. The windows differ as the load differs from one time to another; how much says within
-//! which bounds another run under the same load is to be expected. The bounds know the variation of the load only.
-//! They do not know that the load, the guest's kernel or its read-ahead is another one than what was simulated.
+//! A run is divided into windows of equally many requests, and its figure (a hit ratio, reads per
+//! request) is taken in each: the method of batch means. The windows differ because the load varies
+//! over time. Their differences give the bounds within which another run under the same load is
+//! expected. The bounds cover the variation of the load only: they do not cover a load, a guest
+//! kernel or a read-ahead that differs from the simulated one.
 
 use serde::{Deserialize, Serialize};
 
-/// Windows of a run: few enough to be long, and enough to tell how they differ.
+/// Number of windows per run: few enough to be long, and enough to show how they differ.
 pub const WINDOWS: u32 = 20;
 
-/// What 95 of 100 forecasts are to keep: the quantile of Student's distribution for two-sided 95 %, by degrees of
-/// freedom from 1 on.
+/// For 95 % bounds: the two-sided 95 % quantile of Student's distribution, by degrees of freedom
+/// from 1 on.
 const STUDENT_95: [f64; 30] = [
     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
     2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056,
     2.052, 2.048, 2.045, 2.042,
 ];
 
-/// A correlation above this is a trend: the windows of one run then say little about another, and the bounds are wide.
+/// A correlation above this is a trend: the windows of one run then say little about another, and
+/// the bounds are wide.
 const CORRELATION_MAX: f64 = 0.9;
 
-/// A figure with what another run of the same length is expected to come to.
+/// A figure, with bounds for another run of the same length.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Estimate {
     /// The figure of the run: the mean of its windows.
     pub mean: f64,
-    /// Lower bound of 95 of 100 runs of the same length under the same load.
+    /// Lower bound that 95 of 100 runs of the same length under the same load keep.
     pub low: f64,
     /// Upper bound of the same.
     pub high: f64,
-    /// How much windows differ: their standard deviation, neighbours that are alike taken into account.
+    /// The standard deviation of the windows, corrected for the correlation of adjacent ones.
     pub window_deviation: f64,
-    /// Windows.
+    /// Number of windows.
     pub windows: u32,
 }
 
 impl Estimate {
-    /// From the figures of the windows of a run, in their order; none from fewer than two.
+    /// From the figures of a run's windows, in order; `None` if there are fewer than two.
     #[must_use]
     pub fn of(figures: &[f64]) -> Option<Self> {
         if figures.len() < 2 || figures.iter().any(|figure| !figure.is_finite()) {
@@ -53,7 +55,7 @@ impl Estimate {
         } else {
             0.0
         };
-        // Where neighbours are alike there are fewer independent windows than there are windows.
+        // If adjacent windows are correlated, fewer of them are independent.
         let correlation = correlation.clamp(0.0, CORRELATION_MAX);
         let inflation = (1.0 + correlation) / (1.0 - correlation);
         let estimate = Self {
@@ -71,8 +73,8 @@ impl Estimate {
         })
     }
 
-    /// What 95 of 100 measurements are expected to come to that are `length` times as long as the run was: the
-    /// uncertainty of the run and that of the measurement together.
+    /// Bounds that 95 of 100 measurements keep that are `length` times as long as the run. They
+    /// include the uncertainty of the run and that of the measurement.
     #[must_use]
     pub fn bounds_of(&self, length: f64) -> (f64, f64) {
         let windows = f64::from(self.windows);
@@ -82,8 +84,8 @@ impl Estimate {
         (self.mean - half, self.mean + half)
     }
 
-    /// Half the width of the interval that holds the mean of ever more figures in 95 of 100 cases, from independent figures; none known from fewer
-    /// than two, which is 0.
+    /// Half the width of the 95 % confidence interval of the mean of independent figures; 0 if
+    /// there are fewer than two.
     #[must_use]
     pub fn half_width_of_mean(figures: &[f64]) -> f64 {
         let count = figures.len() as f64;
@@ -102,7 +104,7 @@ impl Estimate {
         (self.high - self.low) / 2.0
     }
 
-    /// With bounds that a ratio can have.
+    /// Clips the bounds to the possible range of a ratio.
     #[must_use]
     pub fn within(self, least: f64, most: f64) -> Self {
         Self {
@@ -112,7 +114,7 @@ impl Estimate {
         }
     }
 
-    /// Whether `other` may be the same figure: the two intervals have a value in common.
+    /// Whether `other` may be the same figure: the two intervals intersect.
     #[must_use]
     pub fn overlaps(&self, other: &Self) -> bool {
         self.low <= other.high && other.low <= self.high

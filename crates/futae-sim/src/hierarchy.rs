@@ -1,7 +1,7 @@
 //! Levels joined by links, for any number of levels and guests.
 //!
-//! Every guest has levels of its own but for the last, which all share; with one level, that one
-//! is shared. Guests never share blocks: guest *g* of a hierarchy of *n* blocks a guest has the
+//! Every guest has its own copy of each level except the last, which all share; a single level is
+//! shared. Guests never share blocks: in a hierarchy of *n* blocks per guest, guest *g* has the
 //! blocks `g * n .. (g + 1) * n` of volume 0.
 
 use crate::index::BackedIndex;
@@ -12,14 +12,14 @@ use futae_policy::{
     RegisteredPolicy, Shape, SpecError,
 };
 
-/// One level before it is built.
+/// The parameters of one level.
 #[derive(Clone, Debug)]
 pub struct LevelShape {
     /// Its policy.
     pub policy: PolicySpec,
     /// Its capacity in slots, at least 1.
     pub slots: u32,
-    /// The capacities of the second guest's copy and of those after it; empty where all have the first.
+    /// The capacities of the second and later guests' copies; empty if all equal the first.
     pub others: Vec<u32>,
 }
 
@@ -40,12 +40,12 @@ impl LevelShape {
     }
 }
 
-/// A hierarchy before it is built.
+/// The parameters of a hierarchy.
 #[derive(Clone, Debug)]
 pub struct HierarchyShape {
     /// Top down, at least one.
     pub levels: Vec<LevelShape>,
-    /// Between adjacent levels, top down: one less than there are levels.
+    /// The links between adjacent levels, top down: one less than levels.
     pub links: Vec<Link>,
     /// When written data goes to the store.
     pub write_mode: WriteMode,
@@ -53,7 +53,7 @@ pub struct HierarchyShape {
     pub guests: u32,
     /// Blocks of each guest.
     pub blocks: u64,
-    /// From which every level's policy gets a seed of its own.
+    /// The seed from which every level's policy gets its own.
     pub seed: u64,
 }
 
@@ -64,7 +64,7 @@ impl HierarchyShape {
         derived_seed(self.seed, u64::from(guest) << 32 | (level as u64 + 1))
     }
 
-    /// What the policy at level `level` (from the top, 0) of `guest` is built for.
+    /// The shape of the policy at level `level` (from the top, 0) of `guest`.
     #[must_use]
     pub fn policy_shape(&self, guest: u32, level: usize) -> Shape {
         Shape {
@@ -98,7 +98,7 @@ pub(crate) fn derived_seed(seed: u64, stream: u64) -> u64 {
 /// Receives every decision of one level, in order.
 pub type DecisionLog = Box<dyn FnMut(&Decision) + Send>;
 
-/// One level with the link to what is below it.
+/// One level, with the link to the next lower one.
 struct Stage {
     reach: Reach<Box<dyn RegisteredPolicy>, BackedIndex>,
     link: Link,
@@ -142,7 +142,8 @@ impl DirtyPlace for Stage {
     }
 }
 
-/// What is left below a level: a guest's own levels, then the shared one, then the store.
+/// The part of a hierarchy below a level: a guest's own levels, then the shared one, then the
+/// store.
 struct Rest<'a> {
     own: &'a mut [Stage],
     shared: Option<&'a mut Stage>,
@@ -219,13 +220,13 @@ pub struct Hierarchy {
     shared: Stage,
     store: Store,
     blocks: u64,
-    /// Under write-back, the application's writes by the level that took them.
+    /// Under write-back, the application's writes by the level that accepted them.
     taken: Option<Vec<u64>>,
 }
 
 impl Hierarchy {
-    /// Builds every level, empty. Panics unless the shape has levels, guests and one link less
-    /// than levels.
+    /// Builds every level, empty. Panics unless the shape has levels, guests and one link less than
+    /// levels.
     pub fn new(shape: &HierarchyShape) -> Result<Self, SpecError> {
         shape.check();
         let bottom = shape.levels.len() - 1;
@@ -264,20 +265,20 @@ impl Hierarchy {
         })
     }
 
-    /// Levels, from top to bottom.
+    /// Number of levels.
     #[must_use]
     pub fn levels(&self) -> usize {
         self.own[0].len() + 1
     }
 
-    /// Guests.
+    /// Number of guests.
     #[must_use]
     pub fn guests(&self) -> u32 {
         self.own.len() as u32
     }
 
-    /// Sends one demand access of `guest`, to one of its own blocks, numbered from 0. Returns
-    /// which level served it, from 0; the number of levels stands for the store.
+    /// Sends one demand access of `guest` to one of its own blocks, numbered from 0. Returns the
+    /// level that served it, from 0; the number of levels stands for the store.
     pub fn access(&mut self, guest: u32, block: u64, kind: AccessKind) -> u32 {
         let block = self.block(guest, block);
         self.put(guest, &Access::of(block, kind))
@@ -296,7 +297,8 @@ impl Hierarchy {
         landed.served
     }
 
-    /// Drops a block of `guest` at every level: trimmed, or changed behind the caches' back.
+    /// Drops a block of `guest` at every level, because it was trimmed or changed outside the
+    /// caches.
     pub fn invalidate(&mut self, guest: u32, block: u64) {
         let block = self.block(guest, block);
         self.rest(guest).invalidate(block);
@@ -320,7 +322,7 @@ impl Hierarchy {
         BlockId::on_first(u64::from(guest) * self.blocks + block)
     }
 
-    /// The guest that a block, under its number in the whole hierarchy, belongs to.
+    /// The guest to which a block belongs, by its number in the whole hierarchy.
     #[inline]
     pub(crate) fn guest_of(&self, block: u64) -> u32 {
         if self.own.len() == 1 {
@@ -334,19 +336,19 @@ impl Hierarchy {
         self.own[guest as usize].get(level).unwrap_or(&self.shared)
     }
 
-    /// The counts of one level; the last is the same for every guest.
+    /// The counters of one level; the last level has the same for every guest.
     #[must_use]
     pub fn counters(&self, guest: u32, level: usize) -> Counters {
         self.stage(guest, level).reach.level.counters()
     }
 
-    /// What the policy of one level has decided about itself.
+    /// The decisions of one level's policy about itself.
     #[must_use]
     pub fn remarks(&self, guest: u32, level: usize) -> &[String] {
         self.stage(guest, level).reach.level.remarks()
     }
 
-    /// Why the answers of some level's policy can no longer be followed.
+    /// Why some level's policy has failed, if one has.
     #[must_use]
     pub fn fault(&self) -> Option<&SpecError> {
         let own = self.own.iter().flatten();
@@ -354,7 +356,7 @@ impl Hierarchy {
         stages.find_map(|stage| stage.reach.level.fault())
     }
 
-    /// Where writes went; none under write-through, where all go to the store.
+    /// Where writes went; `None` under write-through, where all go to the store.
     #[must_use]
     pub fn written(&self) -> Option<Written> {
         let taken = self.taken.clone()?;
@@ -372,7 +374,7 @@ impl Hierarchy {
         &self.store
     }
 
-    /// The blocks at one level, safest first, next victim last, under their numbers in the whole
+    /// The blocks at one level, safest first, next victim last, by their numbers in the whole
     /// hierarchy.
     #[must_use]
     pub fn order(&self, guest: u32, level: usize) -> Vec<u64> {
@@ -385,15 +387,15 @@ impl Hierarchy {
             .collect()
     }
 
-    /// From now on hands every decision of one level to `log`. The blocks in it are those of the
-    /// whole hierarchy, on volume 0.
+    /// Passes every later decision of one level to `log`, with block numbers of the whole
+    /// hierarchy, on volume 0.
     pub fn set_log(&mut self, guest: u32, level: usize, log: DecisionLog) {
         let own = &mut self.own[guest as usize];
         own.get_mut(level).unwrap_or(&mut self.shared).log = Some(log);
     }
 
-    /// Panics unless every level agrees with its policy and with its count of dirty blocks. For
-    /// tests.
+    /// Panics unless every level is consistent with its policy and with its number of dirty blocks.
+    /// For tests.
     pub fn audit(&self) {
         for stage in self.own.iter().flatten().chain([&self.shared]) {
             let level = &stage.reach.level;

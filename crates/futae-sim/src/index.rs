@@ -1,19 +1,20 @@
-//! From block to slot, for blocks that are numbered densely.
+//! An index from block to slot, for densely numbered blocks.
 
 use futae_policy::structures::{grown, prefetch};
 use futae_policy::{BlockId, Index, Slot};
 
-/// A flat array that forgets lazily, which makes an eviction cheap.
+/// A flat array with lazy removal, which makes an eviction cheap.
 ///
-/// Beside each block's slot it keeps each slot's block, and believes the first only where the
-/// second agrees. So an eviction need not touch the evicted block's entry, which lies anywhere in
-/// memory; only the slot's, which is at hand. 4 bytes a block that has come and 4 a slot.
+/// It stores each block's slot and each slot's block, and the first is valid only if the second
+/// agrees. An eviction thus does not touch the evicted block's entry, which is at a random address;
+/// it touches only the slot's, which is in the processor's cache. 4 bytes per existing block and 4
+/// per slot.
 #[derive(Clone, Debug)]
 pub struct BackedIndex {
     first: u64,
     /// The slot that each block was last in.
     slots: Vec<u32>,
-    /// The block that is in each slot.
+    /// The block in each slot.
     blocks: Vec<u32>,
 }
 
@@ -21,7 +22,7 @@ pub struct BackedIndex {
 const NONE: u32 = u32::MAX;
 
 impl BackedIndex {
-    /// Blocks that an index can have.
+    /// The largest number of blocks in an index.
     pub const BLOCKS_MAX: u64 = NONE as u64;
 
     /// An index for blocks of volume 0, from `first` on.
@@ -34,7 +35,7 @@ impl BackedIndex {
         }
     }
 
-    /// Blocks that the index has no place for get a number that has none either.
+    /// A block outside the index gets a number that is outside, too.
     #[inline]
     fn own(&self, block: BlockId) -> u64 {
         block.index().wrapping_sub(self.first)
@@ -48,8 +49,8 @@ impl Index for BackedIndex {
         self.holds(slot, block).then_some(slot)
     }
 
-    /// Without a branch on what was read: a wrong guess about one block would throw away the reads
-    /// for those after it, and guesses are often wrong here.
+    /// Without a branch on the value read: such branches are often mispredicted here, and a
+    /// misprediction discards the reads for the following blocks.
     #[inline]
     fn glance(&self, block: BlockId) -> (Slot, bool) {
         let slot = self.slots.get(self.own(block) as usize);
@@ -112,7 +113,7 @@ mod tests {
                     index.remove(id, Slot(slot));
                     model.remove(&block);
                 } else {
-                    // The slot may be taken; then its block goes first, as in an eviction.
+                    // If the slot is taken, its block is removed first, as in an eviction.
                     let held = model.iter().find(|&(_, &s)| s == slot).map(|(&held, _)| held);
                     if let Some(held) = held {
                         index.replace(BlockId::on_first(100 + held), Slot(slot), id);

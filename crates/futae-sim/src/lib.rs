@@ -1,19 +1,19 @@
-//! Simulation: hierarchies of caches fed by a workload or a trace, and what comes of it.
+//! Simulation: hierarchies of caches fed by a workload or a trace, and their results.
 //!
-//! * [`hierarchy`]: levels joined by links, and the one order of events that the simulator and
-//!   the live caches follow;
-//! * [`write_back`]: the same where caches keep what is written;
-//! * [`batch`]: requests as the inner loop takes them;
-//! * [`machine`]: the same for the common shapes, made for speed;
-//! * [`spec`]: levels and links as they are written on a command line;
+//! * [`hierarchy`]: levels joined by links, and the order of events that the simulator and the live
+//!   caches follow;
+//! * [`write_back`]: the same for caches that keep writes;
+//! * [`batch`]: requests in the form of the inner loop;
+//! * [`machine`]: fast versions of the common hierarchies;
+//! * [`spec`]: levels and links as written on a command line;
 //! * [`run`]: a whole simulation, from spec to results;
-//! * [`forecast`]: how sure a simulated figure is, from the windows of a run;
-//! * [`theory`]: hit ratios in closed form, to hold results against;
+//! * [`forecast`]: the uncertainty of a simulated figure, from the windows of a run;
+//! * [`theory`]: hit ratios in closed form, to compare results with;
 //! * [`curve`]: miss-ratio curves, exact and from samples;
 //! * [`locality`]: re-access intervals between the levels;
 //! * [`objects`]: a cache of objects that differ in size;
-//! * [`queueing`]: how long requests take where they wait for each other;
-//! * [`replay`]: a recorded decision log against a fresh level.
+//! * [`queueing`]: latencies of requests that wait for each other;
+//! * [`replay`]: a recorded decision log compared with a new level.
 //!
 //! Nothing in this crate does live I/O.
 

@@ -1,12 +1,12 @@
-//! What crosses the boundary between two levels, and in which order.
+//! The messages that cross the boundary between two levels, and their order.
 //!
-//! The whole law is [`put`]; the simulator's machines and the live caches follow it:
+//! All of it is defined by [`put`]; the simulator's machines and the live caches follow it:
 //!
 //! 1. the level decides: hit, or policy miss, victim and insertion;
 //! 2. a read that missed goes down as a read; a write always goes down as a write;
-//! 3. then the block that was evicted in 1, if any, goes down as the link says;
-//! 4. then, until it has no more, each block that the level's policy asks for by itself is read
-//!    from the store and put before the level as a preload, as in 1 and 3.
+//! 3. then the block evicted in 1, if any, goes down as the link says;
+//! 4. then each block that the level's policy requests itself, until it requests no more, is read
+//!    from the store and offered to the level as a preload, as in 1 and 3.
 
 use futae_policy::{Access, AccessKind, BlockId, Departure, Index, Level, Outcome, Policy, Victim};
 use serde::{Deserialize, Serialize};
@@ -14,12 +14,13 @@ use std::fmt;
 use std::ops::Range;
 use std::str::FromStr;
 
-/// How two adjacent levels are joined: what crosses the boundary when the upper one evicts a block.
+/// The link between two adjacent levels: the message that crosses the boundary when the upper one
+/// evicts a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Link {
-    /// Nothing: the block is dropped. Results in JSON have the older name of this link, `inclusive`,
-    /// which programs read.
+    /// No message: the block is dropped. JSON results use the link's older name `inclusive`, which
+    /// programs read.
     #[default]
     #[serde(rename = "inclusive", alias = "none")]
     None,
@@ -43,7 +44,7 @@ impl Link {
         }
     }
 
-    /// As what an evicted block goes down, if it does.
+    /// The message for an evicted block, if the link has one.
     #[inline]
     #[must_use]
     pub fn message(self) -> Option<AccessKind> {
@@ -61,7 +62,7 @@ impl fmt::Display for Link {
     }
 }
 
-/// A name that is no link.
+/// An unknown name of a link.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown link {0:?}: a link is none, demote or notice")]
 pub struct LinkError(String);
@@ -81,23 +82,23 @@ impl FromStr for Link {
     }
 }
 
-/// A level as [`put`] needs it.
+/// A level from the point of view of [`put`].
 pub trait Place {
-    /// Puts one block before the level.
+    /// Offers one block to the level.
     fn access(&mut self, access: &Access) -> Outcome;
-    /// The next block that the policy wants placed though nobody asks for it.
+    /// The next block that the policy wants to place without a request.
     fn review(&mut self) -> Option<BlockId>;
     /// Counts an evicted block as sent down.
     fn note_sent_down(&mut self, kind: AccessKind);
-    /// Drops a block that is gone or no longer true.
+    /// Drops a block that was removed or is no longer valid.
     fn invalidate(&mut self, block: BlockId);
 }
 
-/// A level, and which blocks there are for it to hold.
+/// A level, and the range of existing blocks.
 pub struct Reach<P, I> {
     /// The level.
     pub level: Level<P, I>,
-    /// All blocks that can come to it, on volume 0.
+    /// All blocks that can be offered to it, on volume 0.
     pub blocks: Range<u64>,
 }
 
@@ -106,7 +107,7 @@ impl<P: Policy, I: Index> Place for Reach<P, I> {
     fn access(&mut self, access: &Access) -> Outcome {
         self.level.access(access)
     }
-    /// Blocks that do not exist, which a policy may well have been told to hold, are passed over.
+    /// Skips blocks that do not exist; a policy's parameters may name such blocks.
     #[inline]
     fn review(&mut self) -> Option<BlockId> {
         loop {
@@ -128,37 +129,38 @@ impl<P: Policy, I: Index> Place for Reach<P, I> {
     }
 }
 
-/// What is below a boundary: levels, or the store.
+/// The part below a boundary: levels, or the store.
 ///
-/// Its methods are all that crosses a boundary, in the simulator and on the wire: reads, writes,
-/// demotions and notices; fetches that a notice causes, or that a policy asks for; invalidations.
+/// Its methods are all messages that cross a boundary, in the simulator and on the wire: reads,
+/// writes, demotions and notices; fetches caused by a notice or requested by a policy;
+/// invalidations.
 pub trait Below {
-    /// Takes a read, write, demotion or notice. For a read or write: how many boundaries further
-    /// down it was served, 0 being the first level below this boundary.
+    /// Receives a read, write, demotion or notice. Returns, for a read or write, how many
+    /// boundaries further down it was served; 0 is the first level below this boundary.
     fn access(&mut self, access: &Access) -> u32;
-    /// Reads a block for a level, not for the application, past the levels between.
+    /// Reads a block for a level, not for the application, bypassing the levels between.
     fn fetch(&mut self, block: BlockId);
-    /// As [`fetch`](Self::fetch), for a level's policy that asks by itself.
+    /// As [`fetch`](Self::fetch), for a level's policy that requests the block itself.
     fn preload(&mut self, block: BlockId);
     /// Drops a block everywhere below.
     fn invalidate(&mut self, block: BlockId);
 }
 
-/// The bottom of every hierarchy, where all blocks are.
+/// The bottom of every hierarchy, which has all blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Store {
-    /// Reads that no level could serve.
+    /// Reads that no level served.
     pub reads: u64,
-    /// Writes; all of them arrive here.
+    /// Writes, all of which end here.
     pub writes: u64,
     /// Reads to fill a slot for an eviction notice that was admitted.
     pub notice_reads: u64,
-    /// Reads of blocks that a policy asked for by itself.
+    /// Reads of blocks that a policy requested itself.
     pub preload_reads: u64,
 }
 
 impl Store {
-    /// What was counted since `earlier`, a copy of the same counts.
+    /// The difference from `earlier`, a copy of the same counters.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -192,11 +194,11 @@ impl Below for Store {
     fn invalidate(&mut self, _block: BlockId) {}
 }
 
-/// Puts one access before a level that is joined by `link` to what is `below`, and sends down
-/// what follows from it. Returns how far down a read or write was served: 0 by this level, 1 by
+/// Offers one access to a level that is joined by `link` to the part `below`, and sends the
+/// resulting messages down. Returns how far down a read or write was served: 0 by this level, 1 by
 /// the next, and so on; the store counts as the level after the last.
 ///
-/// A demotion or notice that the level declines goes no further: its data is in the store.
+/// If the level declines a demotion or notice, it goes no further: its data is in the store.
 #[inline(always)]
 pub fn put<L: Place, B: Below>(level: &mut L, link: Link, below: &mut B, access: &Access) -> u32 {
     let (hit, placed, evicted) = match level.access(access) {
@@ -222,7 +224,7 @@ pub fn put<L: Place, B: Below>(level: &mut L, link: Link, below: &mut B, access:
     depth
 }
 
-/// The last step of [`put`], and all that follows from a read that hits.
+/// The last step of [`put`], and all messages that follow from a read hit.
 #[inline]
 pub fn load_reviewed<L: Place, B: Below>(level: &mut L, link: Link, below: &mut B) {
     while let Some(block) = level.review() {

@@ -1,12 +1,11 @@
-//! Locality as a cache at each level sees it: how much else is asked for before a block is asked
-//! for again (Sugimoto and
-//! Yamaguchi 2015, section 3.1, figures 3 and 4).
+//! Locality as a cache at each level sees it: the amount of other data requested before a block is
+//! requested again (Sugimoto and Yamaguchi 2015, section 3.1, figures 3 and 4).
 //!
-//! The *re-access interval* of a request is the bytes of the other requests, at the same level,
-//! between it and the request before it for the same block. Below an LRU cache no block comes
-//! back at once: its re-access density is about 0 up to a *gap* ([`Intervals::gap_bytes`],
-//! [`theory::shortest_gap`](crate::theory::shortest_gap)), and a lower LRU or FIFO cache that is
-//! smaller than the gap has no hits.
+//! The *re-access interval* of a request is the number of bytes of the other requests, at the same
+//! level, between it and the previous request for the same block. Below an LRU cache no block is
+//! requested again soon: its re-access density is about 0 up to a *gap* ([`Intervals::gap_bytes`],
+//! [`theory::shortest_gap`](crate::theory::shortest_gap)), and a lower LRU or FIFO cache smaller
+//! than the gap has no hits.
 
 mod intervals;
 mod study;

@@ -1,5 +1,5 @@
-//! Hierarchies for the inner loop of a simulation: fed in batches, and for the common shapes
-//! (one level; LRU above anything) with every call known at compile time.
+//! Hierarchies for the inner loop of a simulation: fed in batches, and for the common shapes (one
+//! level; LRU above any policy) with static dispatch of every call.
 
 use crate::batch::{Batch, block};
 use crate::hierarchy::{Hierarchy, HierarchyShape};
@@ -13,27 +13,28 @@ use futae_policy::{
 };
 use serde::Serialize;
 
-/// Requests that one level, or the store, had the block for.
+/// Requests served by one level, or by the store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Served {
     /// Reads.
     pub reads: u64,
-    /// Writes. All of them go to the store, but this is where the block was.
+    /// Writes. All of them go to the store, but they count where the block was found.
     pub writes: u64,
-    /// Bytes of both.
+    /// Bytes of reads and writes.
     pub bytes: u64,
 }
 
 /// A hierarchy that takes requests in batches.
 pub trait Machine: Send {
-    /// Takes the next requests, and adds to `served`, which has for each guest a place for each level and one for
-    /// the store, where each was served. Bytes are only added where the batch says how many.
+    /// Sends the next requests, and adds to `served`, which has for each guest an element for each
+    /// level and one for the store, where each was served. Bytes are added only if the batch has
+    /// them.
     fn feed(&mut self, batch: &Batch<'_>, served: &mut [Served]);
-    /// The counts of each level, top down, summed over guests.
+    /// The counters of each level, top down, summed over guests.
     fn counters(&self) -> Vec<Counters>;
-    /// What the policy of each level has decided about itself, top down, of all guests.
+    /// The decisions of each level's policy about itself, top down, of all guests.
     fn remarks(&self) -> Vec<Vec<String>>;
-    /// The first level's policy whose answers can no longer be followed, and why.
+    /// The error of the first level whose policy has failed.
     fn fault(&self) -> Option<&SpecError>;
     /// The store's counts.
     fn store(&self) -> Store;
@@ -86,7 +87,7 @@ pub fn build_last(shape: &HierarchyShape) -> Result<Box<dyn Machine>, SpecError>
     visit(&level.policy, &shape.policy_shape(0, last), alone)
 }
 
-/// Puts each request of a batch; `put` says at which place it was served.
+/// Sends each request of a batch; `put` returns the place at which it was served.
 fn each(batch: &Batch<'_>, served: &mut [Served], mut put: impl FnMut(&Access) -> u32) {
     for at in 0..batch.blocks.len() {
         let access = batch.access(at);
@@ -102,24 +103,26 @@ fn count(place: &mut Served, batch: &Batch<'_>, at: usize) {
     place.bytes += u64::from(batch.bytes_of(at));
 }
 
-/// This many requests are looked at together before their turns come: few enough for the
-/// processor's nearest cache.
+/// The number of requests for which data is prefetched together: few enough for the processor's
+/// nearest cache.
 const AHEAD: usize = 128;
 
-/// A machine whose first level has most blocks that it is asked for.
+/// A machine whose first level serves most requests.
 trait Ahead {
-    /// Has memory bring what [`look_ahead`](Self::look_ahead) will read first. With several levels that gains nothing.
+    /// Prefetches what [`look_ahead`](Self::look_ahead) will read first. With several levels that
+    /// has no benefit.
     fn prefetch(&self, _blocks: &[u32]) {}
-    /// Reads what requests for these blocks will need, and notes in `likely` the slot that each is
-    /// in at the first level, or any slot.
+    /// Reads what requests for these blocks will need, and stores in `likely` the slot of each at
+    /// the first level, or any slot.
     fn look_ahead(&self, blocks: &[u32], likely: &mut [Slot]);
-    /// Puts a read that the first level has in slot `likely`; if it has not, nothing is done.
+    /// Sends a read whose block is in slot `likely` of the first level; does nothing and returns
+    /// false if it is not.
     fn hit(&mut self, likely: Slot, access: &Access) -> bool;
-    /// Puts any request; says how far down it was served.
+    /// Sends any request; returns how far down it was served.
     fn put(&mut self, access: &Access) -> u32;
 }
 
-/// As [`each`], but before every few requests all that they need is looked up.
+/// As [`each`], with a look-ahead before each group of requests.
 #[inline(always)]
 fn each_ahead(machine: &mut impl Ahead, batch: &Batch<'_>, served: &mut [Served]) {
     let mut likely = [Slot(0); AHEAD];
@@ -127,7 +130,8 @@ fn each_ahead(machine: &mut impl Ahead, batch: &Batch<'_>, served: &mut [Served]
         let few = batch.part(begin..begin + AHEAD);
         machine.prefetch(batch.part(begin + AHEAD..begin + 2 * AHEAD).blocks);
         machine.look_ahead(few.blocks, &mut likely);
-        // What most runs do without costs a tenth of the time when looked for at every request.
+        // Most runs have none of these; checking for them at every request would cost a tenth of
+        // the time.
         if few.next_uses.is_empty() && few.bytes.is_empty() && few.only_reads() {
             read_all(machine, few.blocks, &likely, served);
         } else {
@@ -136,7 +140,7 @@ fn each_ahead(machine: &mut impl Ahead, batch: &Batch<'_>, served: &mut [Served]
     }
 }
 
-/// Puts reads of which nothing else is known.
+/// Sends reads without additional facts.
 #[inline(always)]
 fn read_all(machine: &mut impl Ahead, blocks: &[u32], likely: &[Slot], served: &mut [Served]) {
     let mut others = 0;
@@ -175,7 +179,7 @@ fn look_ahead<P: RegisteredPolicy, I: Index>(
     level.look_ahead(blocks.iter().map(|&number| block(number)), likely);
 }
 
-/// As [`each_ahead`] of a single level that guests share, of which each has so many blocks.
+/// As [`each_ahead`], for a single level shared by guests with `blocks` blocks each.
 fn each_of_guests(machine: &mut impl Ahead, batch: &Batch<'_>, blocks: u64, served: &mut [Served]) {
     let mut likely = [Slot(0); AHEAD];
     for begin in (0..batch.blocks.len()).step_by(AHEAD) {
@@ -196,7 +200,7 @@ fn each_of_guests(machine: &mut impl Ahead, batch: &Batch<'_>, blocks: u64, serv
 struct One<P> {
     reach: Reach<P, BackedIndex>,
     store: Store,
-    /// Blocks of a guest, where several share it.
+    /// Blocks per guest, if several share it.
     guests: Option<u64>,
 }
 
@@ -294,8 +298,8 @@ impl<Q: Policy> Below for Lower<'_, Q> {
 
 /// One level above another, for one guest, with policies known at compile time.
 ///
-/// The lower level is asked for demoted blocks, of which most were there before and are no longer:
-/// an index that forgets lazily would need two looks for each.
+/// The lower level is asked mostly for demoted blocks that have left it again; an index with lazy
+/// removal would need two look-ups for each.
 pub struct TwoLevels<P, Q> {
     upper: Reach<P, BackedIndex>,
     link: Link,

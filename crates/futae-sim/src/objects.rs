@@ -1,10 +1,12 @@
-//! A cache of objects that differ in size: its capacity is in bytes, and as many objects leave as it takes for a new one to fit.
+//! A cache of objects that differ in size: its capacity is in bytes, and it evicts as many objects
+//! as a new one needs to fit.
 //!
-//! The policies are those of a level, by the same contract: [`Policy::victim`] is asked again until there is room. It is a driver of its
-//! own, so that levels of equal blocks, whose slots are what is scarce, stay as fast as they are. A policy must decide without a number of
-//! slots ([`Trait::AnySize`]).
+//! The policies are those of a level, under the same contract: [`Policy::victim`] is called until
+//! there is room. It is a separate driver, so that levels of equal blocks, which are limited by
+//! slots, stay fast. A policy must not depend on a number of slots ([`Trait::AnySize`]).
 //!
-//! An object keeps the size that it had when it was placed until it leaves, as in libCacheSim. An object of no bytes takes one.
+//! An object keeps the size that it had when it was placed until it leaves, as in libCacheSim. An
+//! object of 0 bytes counts as 1.
 //!
 //! [`Policy::victim`]: futae_policy::Policy::victim
 //! [`Trait::AnySize`]: futae_policy::Trait::AnySize

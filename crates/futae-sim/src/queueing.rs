@@ -1,8 +1,8 @@
-//! How long requests take where they wait for each other: a network of queues behind the caches.
+//! Latencies of requests that wait for each other: a network of queues behind the caches.
 //!
-//! [`LatencyModel`] says how long each place takes, as a distribution, and how many requests it works on at a time.
-//! [`Network`] is the simulation of the queues by events; [`Requests::queued`](crate::run::Requests::queued) lets a
-//! hierarchy drive it.
+//! [`LatencyModel`] has the service time of each place, as a distribution, and the number of
+//! requests it serves at a time. [`Network`] is the event-driven simulation of the queues;
+//! [`Requests::queued`](crate::run::Requests::queued) lets a hierarchy drive it.
 
 mod model;
 mod network;

@@ -1,8 +1,8 @@
-//! A recorded decision log against a fresh level.
+//! Replays a recorded decision log on a new level.
 //!
-//! The simulator and the live caches write the same lines ([`Decision`]). Fed to a fresh level of
-//! the same policy, size and seed, the recorded accesses must give the recorded verdicts; the
-//! first that does not is where the two part.
+//! The simulator and the live caches write the same lines ([`Decision`]). On a new level of the
+//! same policy, size and seed, the recorded accesses must lead to the recorded verdicts; the replay
+//! reports the first that does not.
 
 use futae_policy::{
     Access, AccessKind, Decision, DecisionError, HashIndex, Level, PolicySpec, RegisteredPolicy,
@@ -13,14 +13,14 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
-/// The level whose log is replayed.
+/// The level of the log.
 #[derive(Clone, Debug)]
 pub struct ReplaySpec {
     /// Its policy.
     pub policy: PolicySpec,
     /// Its capacity in slots, at least 1.
     pub slots: u32,
-    /// The seed that its policy was built with.
+    /// The seed of its policy.
     pub seed: u64,
 }
 
@@ -51,7 +51,7 @@ pub enum ReplayError {
         /// Why.
         source: io::Error,
     },
-    /// A line names a policy that the level cannot go on with.
+    /// A line names a policy to which the level cannot change.
     #[error("{}:{line}: {source}", .path.display())]
     Change {
         /// The file.
@@ -73,23 +73,23 @@ pub enum ReplayError {
     },
 }
 
-/// What came of a replay.
+/// The result of a replay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replayed {
-    /// Decisions compared, the differing one included.
+    /// Number of decisions compared, including the differing one.
     pub decisions: u64,
-    /// Where the log and the level part, if they do.
+    /// The first difference, if there is one.
     pub difference: Option<Difference>,
 }
 
-/// The first decision that the level takes otherwise.
+/// The first decision that differs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Difference {
     /// The line of the log, counted from 1.
     pub line: u64,
-    /// What the log says.
+    /// The verdict in the log.
     pub recorded: Decision,
-    /// What the level decides.
+    /// The verdict of the level.
     pub replayed: Decision,
 }
 
@@ -116,9 +116,9 @@ pub fn replay_file(spec: &ReplaySpec, path: &Path) -> Result<Replayed, ReplayErr
     replay(spec, BufReader::new(file), path)
 }
 
-/// Replays the log that `lines` holds, up to the first difference. Empty lines and lines that
-/// begin with `#` are passed over; at a line `policy POLICY` the level goes on with another policy, as the recorded one did.
-/// `name` is what errors call the log.
+/// Replays the log in `lines`, up to the first difference. Empty lines and lines that begin with
+/// `#` are skipped; at a line `policy POLICY` the level changes its policy, as the recorded one
+/// did. `name` is the log's name in errors.
 pub fn replay(
     spec: &ReplaySpec,
     lines: impl BufRead,
@@ -164,7 +164,7 @@ pub fn replay(
         })?;
         let access = Access::of(recorded.block, recorded.kind);
         if access.kind == AccessKind::Preload {
-            // The policy was asked what it wants, and this is what it said.
+            // The recorded preload is what the policy requested; the request is repeated here.
             level.review();
         }
         let replayed = Decision::new(&access, &level.access(&access));

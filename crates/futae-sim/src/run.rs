@@ -1,4 +1,4 @@
-//! A whole simulation, from spec to results.
+//! A complete simulation, from spec to results.
 
 use crate::index::BackedIndex;
 use crate::link::Link;
@@ -46,8 +46,8 @@ pub use traces::{Reading, TraceFacts, TraceSimulation, Traces};
 pub use view::{ViewChoice, ViewError};
 pub use windows::Window;
 
-/// Passes over the blocks, as many requests as there are blocks, that warm the caches and that
-/// are measured, where nothing else is asked for.
+/// Default number of passes over the blocks (requests per block) for the warm-up, and for the
+/// measurement.
 pub const PASSES_DEFAULT: u64 = 5;
 
 /// One simulation of one hierarchy under a synthetic workload.
@@ -55,24 +55,24 @@ pub const PASSES_DEFAULT: u64 = 5;
 pub struct SimulationSpec {
     /// Top down, at least one.
     pub levels: Vec<LevelSpec>,
-    /// Between the levels, top down: see [`links`](crate::spec::links).
+    /// The links between the levels, top down: see [`links`](crate::spec::links).
     pub links: Vec<Link>,
     /// When written data goes to the store.
     pub write_mode: WriteMode,
-    /// Guests, at least 1. They take turns, request by request, each with its own copy of the
-    /// workload and a seed of its own.
+    /// Number of guests, at least 1. They take turns, request by request, each with its own copy of
+    /// the workload and its own seed.
     pub guests: u32,
-    /// What each guest asks for.
+    /// The workload of each guest.
     pub workload: WorkloadSpec,
     /// Size of a block.
     pub block_bytes: u64,
-    /// All randomness comes from here.
+    /// The seed of all randomness.
     pub seed: u64,
-    /// Requests, of all guests together, before counting begins. Where none is given, five times
-    /// the blocks of the workload, or none for one that is complete after one pass (`scan`).
+    /// Requests of all guests together before counting begins. `None`: five times the blocks of the
+    /// workload, or none for a workload that is complete after one pass (`scan`).
     pub warmup_requests: Option<u64>,
-    /// Requests, of all guests together, that are counted. Where none is given, five times the
-    /// blocks of the workload, or one pass for one that is then complete.
+    /// Counted requests of all guests together. `None`: five times the blocks of the workload, or
+    /// one pass for a workload that is then complete.
     pub requests: Option<u64>,
 }
 
@@ -91,23 +91,23 @@ pub enum SimulationError {
     /// A trace cannot be read.
     #[error(transparent)]
     Trace(#[from] TraceError),
-    /// A policy must know a future that is not known.
+    /// A policy needs a future that is unknown.
     #[error(
         "level {0:?} must know what will be asked of it, which is known for the first level only"
     )]
     Future(String),
-    /// A trace without times, in an order that needs them.
+    /// A trace without times, for an order that needs them.
     #[error(
         "trace {0} has no times, so its requests cannot be put in the order of time; use --order turns"
     )]
     NoTimes(String),
-    /// Requests that are to come when they were recorded, without times.
+    /// Recorded arrivals without times.
     #[error(
         "when requests came is not known: the trace has no times, or it is a workload; say with --clients how many are \
          under way at a time"
     )]
     NoArrivals,
-    /// Sizes by guest that do not fit the guests or the level.
+    /// The sizes per guest do not match the guests or the level.
     #[error(
         "level {level} has {sizes} sizes, and {guests} guests; a level above the last has one size for all guests or one for \
          each, and the last, which they share, has one"
@@ -120,13 +120,13 @@ pub enum SimulationError {
         /// Guests.
         guests: u32,
     },
-    /// Bounds of a part of a trace.
+    /// Bounds were requested for a part of a trace.
     #[error("bounds hold for a whole trace from empty caches; leave out --warmup and --requests")]
     PartialBounds,
-    /// More requests than can be numbered.
+    /// Too many requests to be numbered.
     #[error("a policy that must know the future takes at most 2^32 - 2 requests")]
     TooLong,
-    /// A warm-up that leaves nothing of a trace to count.
+    /// The warm-up leaves nothing of a trace to count.
     #[error(
         "a warm-up of {warmup} requests leaves nothing to count: the trace has {accesses}; shorten --warmup"
     )]
@@ -136,17 +136,17 @@ pub enum SimulationError {
         /// Accesses of the trace.
         accesses: u64,
     },
-    /// Fewer requests to count than a figure needs.
+    /// Too few requests to count.
     #[error(
         "{requests} requests are too few to count, and {least} are the least; raise --requests"
     )]
     Few {
-        /// Requests asked for.
+        /// Requested number of requests.
         requests: u64,
-        /// The fewest that are counted.
+        /// The smallest number.
         least: u64,
     },
-    /// A stream that ended before its time.
+    /// A stream ended early.
     #[error("the requests end after {got}, and {wanted} were to be sent")]
     Ended {
         /// Requests sent.
@@ -175,22 +175,22 @@ pub enum SimulationError {
         /// Blocks of each.
         blocks: u64,
     },
-    /// A stream asked for a block beyond those that it promised.
+    /// A stream has a block beyond its declared number of blocks.
     #[error("request {request} is for block {block}, but there are only {blocks} blocks")]
     BlockRange {
         /// The request, counted from 0.
         request: u64,
-        /// The block it asked for.
+        /// The block.
         block: u64,
-        /// How many there are.
+        /// The declared number of blocks.
         blocks: u64,
     },
-    /// Simulations that were to be compared got different requests.
+    /// Simulations to be compared had different requests.
     #[error("the simulations of one report have different requests (digests {0} and {1})")]
     Different(String, String),
 }
 
-/// Simulates one hierarchy. `progress` is given the fraction done, from 0 to 1, now and then.
+/// Simulates one hierarchy. `progress` occasionally gets the fraction done, from 0 to 1.
 pub fn simulate(
     spec: &SimulationSpec,
     progress: &mut dyn FnMut(f64),
@@ -200,7 +200,7 @@ pub fn simulate(
     simulate_one(spec, &workloads, progress)
 }
 
-/// Simulates one hierarchy under a workload for each guest, of the same blocks or not.
+/// Simulates one hierarchy, with a workload for each guest.
 fn simulate_one(
     spec: &SimulationSpec,
     workloads: &[&WorkloadSpec],
@@ -267,10 +267,10 @@ fn report(runs: Vec<Run>, seed: u64, trace_digest: String) -> Report {
     }
 }
 
-/// Simulates several hierarchies under the same requests, on as many threads as `threads` says
-/// (at least one). The runs are in the order of the specs, whatever the threads did. An LRU cache that several of them
-/// have above is simulated once, if it is only read from; what it misses is kept meanwhile, 4 bytes each and at most
-/// 256 MiB for each such cache.
+/// Simulates several hierarchies under the same requests, on `threads` threads (at least one). The
+/// runs are in the order of the specs. If several of them have the same upper LRU cache, and it is
+/// only read, that cache is simulated once. Its misses are kept meanwhile: 4 bytes each, at most
+/// 256 MiB per cache.
 pub fn simulate_all(
     specs: &[SimulationSpec],
     threads: usize,
@@ -308,7 +308,7 @@ pub fn simulate_all(
     ))
 }
 
-/// As [`simulate_all`], with a workload for each guest in place of that of the specs.
+/// As [`simulate_all`], with a workload for each guest instead of the specs' own.
 pub fn simulate_guests(
     specs: &[SimulationSpec],
     workloads: &[WorkloadSpec],

@@ -1,5 +1,5 @@
-//! Levels as they are written on a command line: `lru:2GiB`, `exclusive(lfu):1000blocks`,
-//! `2q(k_in=0.3):25%`, and `lru:1GiB/2GiB` where two guests have different sizes.
+//! Levels as written on a command line: `lru:2GiB`, `exclusive(lfu):1000blocks`,
+//! `2q(k_in=0.3):25%`, and `lru:1GiB/2GiB` if two guests have different sizes.
 
 use crate::hierarchy::LevelShape;
 use crate::link::Link;
@@ -9,24 +9,24 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// One level: a policy and how much it holds.
+/// One level: a policy and a capacity.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct LevelSpec {
-    /// The policy, known to the registry, with parameters that it takes.
+    /// The policy, known to the registry, with valid parameters.
     pub policy: PolicySpec,
-    /// The capacity. A share is one of all the blocks that can reach the level: for a guest's own
-    /// level the guest's, for the shared one those of all guests.
+    /// The capacity. A share is a fraction of all blocks that can reach the level: the guest's
+    /// blocks for a guest's own level, those of all guests for the shared one.
     pub size: Size,
-    /// The capacities of the second guest's level and of those after it, where guests have different ones; otherwise
-    /// all have the first.
+    /// The capacities of the second and later guests' levels, if guests have different ones;
+    /// otherwise all have the first.
     pub others: Vec<Size>,
 }
 
 /// What is wrong with a level.
 #[derive(Debug, PartialEq, thiserror::Error)]
 pub enum LevelSpecError {
-    /// The colon or what should stand before or after it is missing.
+    /// The colon is missing, or the text before or after it.
     #[error("level {text:?} is not POLICY:SIZE, such as lru:2GiB or exclusive:1000blocks")]
     Syntax {
         /// What was written.
@@ -40,7 +40,7 @@ pub enum LevelSpecError {
         /// What is wrong with the policy.
         source: SpecError,
     },
-    /// The size cannot be read or does not fit.
+    /// The size is malformed or does not fit.
     #[error("level {text:?}: {source}")]
     Size {
         /// What was written.
@@ -48,7 +48,7 @@ pub enum LevelSpecError {
         /// What is wrong with the size.
         source: SizeError,
     },
-    /// No blocks, or more than slots can be numbered.
+    /// No blocks, or more than can be numbered.
     #[error(
         "level {text:?} has {blocks} blocks; a level has between 1 and {}",
         Self::BLOCKS_MAX
@@ -59,7 +59,7 @@ pub enum LevelSpecError {
         /// The blocks it would have.
         blocks: u64,
     },
-    /// More blocks than are ever asked for, and too many for tables that are as long.
+    /// More blocks than are ever requested, and too many for tables of that length.
     #[error(
         "level {text:?} has {blocks} blocks; a level larger than all that is asked for may have {} at most, and 100% \
          hits as often",
@@ -74,18 +74,18 @@ pub enum LevelSpecError {
 }
 
 impl LevelSpecError {
-    /// The most blocks of a level that can hold more than is asked for: its tables need memory all the same.
+    /// The largest number of blocks of a level that exceeds the requested blocks: its tables need
+    /// memory nevertheless.
     pub const IDLE_BLOCKS_MAX: u64 = 1 << 28;
-    /// The most blocks that a level can hold: slots have 32 bits, and one value stands for none.
+    /// The largest number of blocks of a level: slots have 32 bits, and one value means none.
     pub const BLOCKS_MAX: u64 = u32::MAX as u64 - 1;
 }
 
-/// Slots of the level that a policy is tried out on while its string is read.
+/// Slots of a trial level, for which a policy is built to check its string.
 const TRIAL_SLOTS: u32 = 16;
 
 impl LevelSpec {
-    /// The capacity in blocks of `block_bytes`, where `footprint_blocks` blocks can reach the
-    /// level.
+    /// The capacity in blocks of `block_bytes`, if `footprint_blocks` blocks can reach the level.
     pub fn slots(&self, block_bytes: u64, footprint_blocks: u64) -> Result<u32, LevelSpecError> {
         self.slots_of(self.size, block_bytes, footprint_blocks)
     }
@@ -116,13 +116,13 @@ impl LevelSpec {
         Ok(blocks as u32)
     }
 
-    /// Whether the policy, or one inside it, must know what will be asked for.
+    /// Whether the policy, or an inner one, needs to know future requests.
     #[must_use]
     pub fn needs_future(&self) -> bool {
         self.policy.needs_future()
     }
 
-    /// Whether it can be simulated while it is not known which blocks there are.
+    /// Whether it can be simulated while the set of blocks is unknown.
     #[must_use]
     pub fn is_open_ended(&self) -> bool {
         let policy = &self.policy;
@@ -149,8 +149,8 @@ impl LevelSpec {
     }
 }
 
-/// The links between levels, top down. Where none is asked for, the link above a level that
-/// wants demotions demotes, and every other tells nothing.
+/// The links between levels, top down. By default, the link above a level that wants demotions
+/// demotes, and every other link sends no message.
 #[must_use]
 pub fn links(levels: &[LevelSpec], asked: Option<Link>) -> Vec<Link> {
     let below_top = levels.iter().skip(1);

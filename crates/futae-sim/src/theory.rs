@@ -1,35 +1,35 @@
-//! Hit ratios in closed form: what a simulation is held against.
+//! Hit ratios in closed form, with which simulations are compared.
 //!
-//! All functions take an LRU upper cache of size U, a lower cache of size L and data of size D
-//! (or a loop of size N) in one unit, any unit; ratios are fractions from 0 to 1, for large
-//! caches after a long run.
+//! All functions take an LRU upper cache of size U, a lower cache of size L and data of size D (or
+//! a loop of size N) in one unit, any unit; ratios are fractions from 0 to 1, for large caches
+//! after a long run.
 //!
-//! The uniform ones (theorem T4) follow from one observation. Time is counted in requests. A
-//! block leaves the LRU upper cache when it was not asked for during the cache's characteristic
-//! time T = −D·ln(1−U/D), and each block is asked for at the rate 1/D. So the lower cache is
-//! asked for a block at time t after it was last asked for it if and only if the block is
-//! requested at t and was not in the T before: the renewal rate is 0 up to T and then constant,
-//! c = (1−U/D)/D. In units of 1/c, lower requests for one block never come sooner than
-//! g = cT = −(1−U/D)·ln(1−U/D), and the renewal function is m(x) = max(0, x − g). With l = L/D:
+//! The uniform ones (theorem T4) follow from one observation. Time is counted in requests. A block
+//! leaves the LRU upper cache when it was not requested during the cache's characteristic time T =
+//! −D·ln(1−U/D), and each block is requested at the rate 1/D. The lower cache is therefore asked
+//! for a block again after a time t if and only if the block is requested at t and was not
+//! requested in the T before: the renewal rate is 0 up to T and then constant, c = (1−U/D)/D. In
+//! units of 1/c, lower requests for one block are at least g = cT = −(1−U/D)·ln(1−U/D) apart, and
+//! the renewal function is m(x) = max(0, x − g). With l = L/D:
 //!
-//! * FIFO keeps a block for x, of 1 + m(x) requests one misses, and (1−h)·x = l, hence
-//!   h = (l − g)/(1 − g), and 0 where that is negative;
+//! * FIFO keeps a block for a time x; of 1 + m(x) requests one misses, and (1−h)·x = l, hence h =
+//!   (l − g)/(1 − g), and 0 where that is negative;
 //! * RAND evicts a resident block at the rate (1−h)/l, and h is the Laplace transform of the
 //!   interval at that rate, hence h = l·exp(−(1−h)·g/l);
-//! * LRU keeps a block for x after its last request: h = F(x), where the integral of 1 − F up to
-//!   x is l, and F(x) = Σ (−1)^(k−1)·(x − kg)^k / k! over all k ≥ 1 with kg < x.
+//! * LRU keeps a block for a time x after its last request: h = F(x), where the integral of 1 − F
+//!   up to x is l, and F(x) = Σ (−1)^(k−1)·(x − kg)^k / k! over all k ≥ 1 with kg < x.
 
 use futae_policy::Kind;
 
-/// The hit ratio of an LRU upper cache under uniform access: U/D, or 1 where all fits.
+/// The hit ratio of an LRU upper cache under uniform access: U/D, or 1 if all data fits.
 #[must_use]
 pub fn uniform_upper_hit(upper: f64, data: f64) -> f64 {
     (upper / data).min(1.0)
 }
 
-/// The hit ratio of a lower cache under uniform access, below an LRU upper cache (theorems T3
-/// and T4), for the policies `lru`, `fifo`, `random`, `mru`, `fix` and `exclusive`. None for
-/// another policy, and where the upper cache holds everything and nothing is asked of the lower.
+/// The hit ratio of a lower cache under uniform access, below an LRU upper cache (theorems T3 and
+/// T4), for the policies `lru`, `fifo`, `random`, `mru`, `fix` and `exclusive`. `None` for another
+/// policy, or if the upper cache holds all data and the lower gets no requests.
 #[must_use]
 pub fn uniform_lower_hit(policy: &str, upper: f64, lower: f64, data: f64) -> Option<f64> {
     if upper >= data {
@@ -38,7 +38,7 @@ pub fn uniform_lower_hit(policy: &str, upper: f64, lower: f64, data: f64) -> Opt
     let share = lower / data;
     let gap = shortest_gap(upper, data) / data;
     let hit = match Kind::named(policy)? {
-        // Of the D − U blocks that the upper cache does not have, the lower one has L.
+        // Of the D − U blocks outside the upper cache, the lower one has L.
         Kind::exclusive => lower / (data - upper),
         // A block is kept with the same probability whatever its past.
         Kind::mru | Kind::fix => share,
@@ -50,16 +50,16 @@ pub fn uniform_lower_hit(policy: &str, upper: f64, lower: f64, data: f64) -> Opt
     Some(hit.clamp(0.0, 1.0))
 }
 
-/// The hit ratio of both caches together, from those of each: requests served by either. `lower`
-/// is none where nothing is asked of the lower cache.
+/// The combined hit ratio of both caches, from those of each. `lower` is `None` if the lower cache
+/// gets no requests.
 #[must_use]
 pub fn combined(upper: f64, lower: Option<f64>) -> f64 {
     upper + (1.0 - upper) * lower.unwrap_or(0.0)
 }
 
-/// The shortest re-access interval below an LRU cache of size U under uniform access, as other
-/// data asked of the lower cache in between: −(D−U)·ln(1−U/D) (theorem T5). An LRU or FIFO lower
-/// cache smaller than this has no hits at all.
+/// The shortest re-access interval below an LRU cache of size U under uniform access, as other data
+/// requested from the lower cache in between: −(D−U)·ln(1−U/D) (theorem T5). An LRU or FIFO lower
+/// cache smaller than this has no hits.
 #[must_use]
 pub fn shortest_gap(upper: f64, data: f64) -> f64 {
     if upper >= data {
@@ -69,7 +69,7 @@ pub fn shortest_gap(upper: f64, data: f64) -> f64 {
 }
 
 /// The hit ratio of a lower cache under a loop of size N, below an LRU upper cache (theorem T6),
-/// for the policies of [`uniform_lower_hit`] but `random`. None for others, and where the upper
+/// for the policies of [`uniform_lower_hit`] except `random`. `None` for others, or if the upper
 /// cache holds the loop.
 #[must_use]
 pub fn loop_lower_hit(policy: &str, upper: f64, lower: f64, length: f64) -> Option<f64> {
@@ -78,7 +78,7 @@ pub fn loop_lower_hit(policy: &str, upper: f64, lower: f64, length: f64) -> Opti
     }
     let whole = |fits: bool| f64::from(u8::from(fits));
     match Kind::named(policy)? {
-        // The block demoted first is the one asked for next, and it has just been evicted.
+        // The block demoted first is the one requested next, and it has just been evicted.
         Kind::exclusive => Some(whole(upper + lower >= length)),
         Kind::lru | Kind::fifo => Some(whole(lower >= length)),
         Kind::mru | Kind::fix => Some((lower / length).min(1.0)),
@@ -102,7 +102,7 @@ fn random(share: f64, gap: f64) -> f64 {
     bisect(0.0, 1.0, |h| h - share * (-(1.0 - h) * gap / share).exp())
 }
 
-/// Beyond this many units of 1/c the series loses its digits, and all but 1e-8 of the blocks are
+/// Beyond this many units of 1/c the series loses its precision, and all but 1e-8 of the blocks are
 /// resident.
 const HORIZON: f64 = 20.0;
 

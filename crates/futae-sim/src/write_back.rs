@@ -1,18 +1,18 @@
-//! Where written data stays, and the law of caches that keep it: write-back.
+//! Write-back: where written data stays, and the order of messages between caches that keep writes.
 //!
-//! Under write-through every write goes down to the store, as [`put`](crate::link::put) has it.
-//! Under write-back [`put_back`] takes its place:
+//! Under write-through every write goes down to the store, as in [`put`](crate::link::put). Under
+//! write-back [`put_back`] replaces it:
 //!
 //! 1. the level decides: hit, or policy miss, victim and insertion;
 //! 2. a read that missed goes down as a read. A write that hit or was admitted ends here, and its
-//!    block is *dirty*: it has data that nothing below has. A write that was bypassed goes down;
-//! 3. then the block that was evicted in 1, if any: one that is dirty goes down as a write first,
-//!    and whatever it was, it then goes down, clean, as the link says;
-//! 4. then the blocks that the level's policy asks for by itself, as in `put`. What is dirty at a
-//!    level below is had from there, since the store does not have it.
+//!    block is *dirty*: it has data that nothing below has. A bypassed write goes down;
+//! 3. then the block evicted in 1, if any: a dirty one first goes down as a write. In any case the
+//!    block, now clean, then goes down as the link says;
+//! 4. then the blocks that the level's policy requests itself, as in `put`. If a block is dirty at
+//!    a lower level, its data comes from there, since the store does not have it.
 //!
-//! So a lower level may take a written-down block and be dirty itself, and the next block that is
-//! asked of it is never older than what the level above gave up.
+//! A lower level may thus accept a written-down block and have it dirty itself, and a block
+//! requested from it is never older than what the upper level evicted.
 
 use crate::link::{Below, Link, Place, Store};
 use futae_policy::{Access, AccessKind, BlockId, Class, Outcome, Victim};
@@ -51,7 +51,7 @@ impl fmt::Display for WriteMode {
     }
 }
 
-/// A name that is no write mode.
+/// An unknown name of a write mode.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown write mode {0:?}: there are write-through and write-back")]
 pub struct WriteModeError(String);
@@ -65,23 +65,23 @@ impl FromStr for WriteMode {
     }
 }
 
-/// What became of data that was written to one level, in blocks.
+/// What became of data written to one level, in blocks.
 ///
-/// Every write that the level took is overwritten here, evicted, discarded, or still dirty.
+/// Every write that the level accepted is overwritten here, evicted, discarded, or still dirty.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dirt {
     /// Writes that found their block dirty: the data before them never goes down.
     pub overwrites: u64,
-    /// Dirty blocks that were evicted, and written down.
+    /// Dirty blocks that were evicted and written down.
     pub evictions: u64,
-    /// Dirty blocks that were invalidated: their data is gone.
+    /// Dirty blocks that were invalidated: their data is lost.
     pub discards: u64,
-    /// Blocks that are dirty now.
+    /// Dirty blocks now.
     pub blocks: u64,
 }
 
 impl Dirt {
-    /// What was counted since `earlier`; the blocks are those of now.
+    /// The difference from `earlier`; the number of dirty blocks is the current one.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -92,7 +92,7 @@ impl Dirt {
         }
     }
 
-    /// The sum of two levels'.
+    /// The sum of two levels.
     #[must_use]
     pub fn plus(&self, other: &Self) -> Self {
         Self {
@@ -126,14 +126,14 @@ impl Dirt {
 /// Where the writes of a whole hierarchy went.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Written {
-    /// Each level's, top down; of a level that each guest has, the sum.
+    /// Those of each level, top down; for a level that each guest has, the sum.
     pub levels: Vec<Dirt>,
-    /// Writes of the application by the level that took them, top down, the store last.
+    /// Writes of the application by the level that accepted them, top down, the store last.
     pub taken: Vec<u64>,
 }
 
 impl Written {
-    /// Where `writes` writes go under write-through.
+    /// The result for `writes` writes under write-through.
     #[must_use]
     pub fn through(levels: usize, writes: u64) -> Self {
         let mut taken = vec![0; levels];
@@ -144,7 +144,7 @@ impl Written {
         }
     }
 
-    /// What was counted since `earlier`; the dirty blocks are those of now.
+    /// The difference from `earlier`; the numbers of dirty blocks are the current ones.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let levels = self.levels.iter().zip(&earlier.levels);
@@ -156,12 +156,12 @@ impl Written {
     }
 }
 
-/// Where a request of the application, or of the level above, found its block and its end: 0 is
-/// the level that was asked, 1 the next.
+/// Where a request of the application, or of the upper level, found its block, and where it ended:
+/// 0 is the level that got the request, 1 the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Landed {
-    /// Where the block was. A write that is taken by a level without its block was found nowhere,
-    /// which is the store: whether a level below has the block was not asked.
+    /// Where the block was found. For a write that a level accepts without having its block this is
+    /// the store: the lower levels are not asked.
     pub served: u32,
     /// Where the request ended. Only a write can end elsewhere than where it was served.
     pub ended: u32,
@@ -173,7 +173,7 @@ impl Landed {
         ended: 0,
     };
 
-    /// The same, one boundary further up.
+    /// The same, as seen one boundary further up.
     fn below(self) -> Self {
         Self {
             served: self.served + 1,
@@ -182,15 +182,15 @@ impl Landed {
     }
 }
 
-/// A level as [`put_back`] needs it.
+/// A level from the point of view of [`put_back`].
 pub trait DirtyPlace: Place {
-    /// Whether the block is here and dirty.
+    /// Whether the block is resident and dirty.
     fn is_dirty(&self, block: BlockId) -> bool;
     /// The level's counts.
     fn dirt(&mut self) -> &mut Dirt;
 }
 
-/// What is below a boundary under write-back.
+/// The part below a boundary under write-back.
 pub trait BelowBack: Below {
     /// As [`Below::access`], for caches that keep writes.
     fn put_back(&mut self, access: &Access) -> Landed;
@@ -208,10 +208,10 @@ impl BelowBack for Store {
     }
 }
 
-/// Puts one access before a level that keeps writes, and sends down what follows from it.
+/// Offers one access to a level that keeps writes, and sends the resulting messages down.
 ///
-/// Decides on hits and victims as [`put`](crate::link::put) does: with one level, and a policy
-/// that does not ask whether a block is dirty, both have the same hits.
+/// Decides on hits and victims as [`put`](crate::link::put) does: with one level, and a policy that
+/// does not distinguish dirty blocks, both have the same hits.
 pub fn put_back<L: DirtyPlace, B: BelowBack>(
     level: &mut L,
     link: Link,

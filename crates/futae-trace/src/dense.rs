@@ -12,11 +12,11 @@ use std::ops::RangeInclusive;
 /// The unit of [`View::Start`].
 pub(crate) const SECTOR_BYTES: u64 = 512;
 
-/// What of a request is a block.
+/// How requests become blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum View {
-    /// One block a request, named by its volume and the sector (512 bytes) where it starts; the
-    /// length is ignored. Cache simulators call it "ignore object size".
+    /// One block per request, named by its volume and the sector (512 bytes) where it starts; the
+    /// length is ignored. Cache simulators call this "ignore object size".
     Start,
     /// The blocks of this many bytes that the request touches, wholly or partly, in order.
     Blocks(u64),
@@ -58,7 +58,7 @@ impl DenseTrace {
         Ok(builder.trace)
     }
 
-    /// Numbers the blocks of requests that are at hand.
+    /// Numbers the blocks of requests in memory.
     pub fn from_requests<'a>(
         requests: impl IntoIterator<Item = &'a Request>,
         view: View,
@@ -71,7 +71,7 @@ impl DenseTrace {
         Ok(builder.trace)
     }
 
-    /// The blocks asked for, in order.
+    /// The blocks of the accesses, in order.
     #[must_use]
     pub fn ids(&self) -> &[u32] {
         &self.ids
@@ -86,13 +86,13 @@ impl DenseTrace {
             .is_some_and(|word| word >> (index % 64) & 1 == 1)
     }
 
-    /// How many distinct blocks there are; every id is below it.
+    /// The number of distinct blocks; every id is below it.
     #[must_use]
     pub fn distinct(&self) -> u32 {
         self.distinct
     }
 
-    /// How many requests there were; each is one access or more.
+    /// The number of requests; each is one access or more.
     #[must_use]
     pub fn requests(&self) -> u64 {
         self.requests
@@ -132,11 +132,11 @@ impl BlockStream for DenseStream<'_> {
 }
 
 impl DenseTrace {
-    /// Puts down the accesses from `next` on.
+    /// Copies the accesses from `next` on.
     fn fill(&self, next: &mut usize, out: &mut [BlockRequest]) -> usize {
         let count = (self.ids.len() - *next).min(out.len());
         let mut left = &mut out[..count];
-        // By the words in which the marks of writes are, of which many have none.
+        // Word by word of the write marks, many of which are 0.
         while !left.is_empty() {
             let (word, bit) = (self.writes[*next / BATCH], *next % BATCH);
             let (now, later) = left.split_at_mut((BATCH - bit).min(left.len()));
@@ -150,7 +150,7 @@ impl DenseTrace {
         count
     }
 
-    /// Up to `limit` accesses from `next` on, if their marks of writes begin with a word.
+    /// Up to `limit` accesses from `next` on, if their write marks begin at a word.
     fn in_memory(&self, next: &mut usize, limit: usize) -> Option<InMemory<'_>> {
         let begin = *next;
         if begin >= self.ids.len() || !begin.is_multiple_of(BATCH) {

@@ -2,10 +2,10 @@
 
 use crate::BlockRequest;
 
-/// 64 bits that tell streams apart; no proof against anyone who wants to deceive. Each request is
-/// a word, the block's number times two and one more for a write. A word is taken in by exclusive
-/// or, an odd multiplication and a rotation, none of which loses anything: streams of one length
-/// that differ in one request always differ here.
+/// A 64-bit digest of a stream, without protection against deliberate collisions. Each request is a
+/// word: the block's number times two, plus one for a write. A word is added by exclusive or, an
+/// odd multiplication and a rotation, each of which is reversible: streams of equal length that
+/// differ in one request always have different digests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Digest(u64);
 
@@ -16,7 +16,7 @@ impl Default for Digest {
 }
 
 impl Digest {
-    /// Adds the next requests. How they are cut into batches makes no difference.
+    /// Adds the next requests. Their division into batches makes no difference.
     #[inline]
     pub fn add(&mut self, requests: &[BlockRequest]) {
         for &request in requests {

@@ -1,12 +1,12 @@
-//! What is asked of a cache: requests, from seeded synthetic workloads and from trace files.
+//! Requests to a cache, from seeded synthetic workloads and from trace files.
 //!
 //! A [`WorkloadSpec`] is what a user writes (`zipf(1.0):10GiB`); its [`Generator`] draws an endless
 //! stream of [`BlockRequest`]s from a seed, the same on every machine. A [`Request`] is one record
-//! of a trace, in bytes, which a [`TraceReader`] takes out of a file of any known format and
-//! compression, and which a [`TraceWriter`] puts into one; a [`View`] turns it into block requests,
-//! and [`DenseTrace`] holds a whole trace of them with its blocks numbered densely.
+//! of a trace, in bytes. A [`TraceReader`] reads it from a file of any known format and
+//! compression, and a [`TraceWriter`] writes it to one. A [`View`] turns it into block requests,
+//! and [`DenseTrace`] holds a whole trace of them, with its blocks numbered densely.
 //!
-//! Nothing in this crate knows caches.
+//! This crate knows no caches.
 
 mod dense;
 mod digest;

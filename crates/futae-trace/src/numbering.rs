@@ -6,18 +6,19 @@ pub(crate) use far::Far;
 use futae_policy::VolumeId;
 use futae_policy::structures::prefetch;
 
-/// Gives blocks numbers, in the order in which they first come.
+/// Numbers blocks in the order of their first access.
 ///
-/// Numbering is what reading a trace costs most, and what it costs is memory that is not in the
-/// processor's cache. So small block numbers of the first volume, which is what most traces have,
-/// index a plain array; all others are in a hash table, from which they move to the array once
-/// they fill at least an eighth of it. Block numbers that are all multiples of a power of two are
-/// divided by it first: the array is indexed by the block's bits, rotated. Where names of blocks begin high up, as numbers of
-/// keys that are hashes do, the array begins there.
+/// Numbering dominates the cost of reading a trace, and its cost is memory latency. Therefore small
+/// block numbers of the first volume, which most traces consist of, index a plain array. All others
+/// are in a hash table, from which they move to the array once they fill at least an eighth of it.
+/// If block numbers are all multiples of a power of two, they are divided by it first: the array is
+/// indexed by the block's bits, rotated. If block numbers begin high up, as those of hashed keys
+/// do, the array begins there.
 ///
-/// The memory is at most 16 MiB, as far as it is touched, and 64 bytes a distinct block.
+/// Memory: at most 16 MiB for the array, as far as it is touched, and 64 bytes per distinct block.
 pub struct Numbering {
-    /// Numbers plus one of the blocks whose rotated bits are below its length; 0 is none yet.
+    /// Numbers plus one of the blocks whose rotated bits are below the array's length; 0 means none
+    /// yet.
     near: Vec<u32>,
     far: Far,
     /// How far the bits are rotated; none before the first blocks were seen.
@@ -67,7 +68,7 @@ impl Numbering {
         self.used
     }
 
-    /// Has memory bring what is known of these blocks of the first volume, without waiting for it.
+    /// Prefetches the entries of these blocks of the first volume, without waiting for them.
     #[inline]
     pub fn prefetch(&self, blocks: &[u64]) {
         for &block in blocks {
@@ -75,9 +76,9 @@ impl Numbering {
         }
     }
 
-    /// Appends the numbers of `blocks` of these volumes, as many, to `numbers`; none if there is
-    /// no number left. `meanwhile` is called for each, by its place in its batch of [`BATCH`]: while
-    /// the processor waits for memory, it has time for more.
+    /// Appends the numbers of `blocks`, each on the volume with the same index, to `numbers`;
+    /// `None` if no number is left. `meanwhile` is called for each, by its index in its batch of
+    /// [`BATCH`], to use the time in which the processor waits for memory.
     #[inline]
     pub fn number_all(
         &mut self,
@@ -91,8 +92,8 @@ impl Numbering {
             None => self.choose_turn(blocks),
         };
         let origin = self.origin;
-        // All that is known is fetched before any of it is looked at: these reads do not wait for
-        // each other, nor does a wrong guess about one throw away those after it.
+        // All entries are fetched before any is examined: these reads do not wait for each other,
+        // and a misprediction about one does not discard those after it.
         let (mut known, mut places) = ([0; BATCH], [0; BATCH]);
         for (volumes, blocks) in volumes.chunks(BATCH).zip(blocks.chunks(BATCH)) {
             let has_far = !self.far.is_empty();
@@ -142,7 +143,7 @@ impl Numbering {
         Some(())
     }
 
-    /// The block's number: the next one if it has none yet; none if there is no number left.
+    /// The block's number, assigned now if it has none; `None` if no number is left.
     pub fn number(&mut self, volume: VolumeId, block: u64) -> Option<u32> {
         if self.turn.is_none() {
             self.choose_turn(&[block]);

@@ -3,13 +3,13 @@
 use futae_policy::{AccessKind, VolumeId};
 use serde::{Deserialize, Serialize};
 
-/// What a request does with the data.
+/// The operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RequestKind {
-    /// The data is wanted.
+    /// The data is read.
     Read,
-    /// The data is replaced.
+    /// The data is written.
     Write,
 }
 
@@ -22,20 +22,21 @@ impl From<RequestKind> for AccessKind {
     }
 }
 
-/// One request of an application, in bytes: what a trace records.
+/// One request of an application, in bytes: a record of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Request {
-    /// Which guest asks; 0 where the trace knows only one.
+    /// The guest that sends it; 0 if the trace has a single one.
     pub guest: u16,
     /// The volume, numbered in the order in which a trace first names them.
     pub volume: VolumeId,
     /// Where on the volume the data begins.
     pub offset_bytes: u64,
-    /// How much data; 0 where the trace records none, which counts as one access to one block.
+    /// The length of the data; 0 if the trace has no lengths, which counts as one access to one
+    /// block.
     pub length_bytes: u64,
     /// Read or write.
     pub kind: RequestKind,
-    /// When, in microseconds from whatever zero the trace has; none where it has no times. Not
+    /// The time in microseconds, from an origin that the trace defines; `None` without times. Not
     /// every trace is sorted by time.
     pub time_us: Option<u64>,
 }

@@ -1,4 +1,4 @@
-//! Requests in whole blocks: what a simulator takes in.
+//! Requests in whole blocks, the input of a simulator.
 
 use futae_policy::AccessKind;
 use std::fmt;
@@ -75,16 +75,16 @@ impl fmt::Debug for BlockRequest {
     }
 }
 
-/// A source of block requests that is read in batches, so that whatever decides what comes next
-/// is decided once a batch and not once a request.
+/// A source of block requests that is read in batches, so that its decisions are made once per
+/// batch and not per request.
 pub trait BlockStream {
     /// Writes the next requests to the front of `out` and returns how many there were: all of
     /// `out`, or less when the stream has ended.
     fn fill(&mut self, out: &mut [BlockRequest]) -> usize;
 
-    /// Some of the next requests, at least one and at most `limit`, of a stream that has them in memory
-    /// and has made sure of their blocks' numbers. None at its end, and wherever [`fill`](Self::fill) is
-    /// to be called in place of this.
+    /// Some of the next requests, at least one and at most `limit`, from a stream that has them in
+    /// memory and has validated their blocks' numbers. `None` at its end, and whenever
+    /// [`fill`](Self::fill) must be called instead.
     fn in_memory(&mut self, _limit: usize) -> Option<InMemory<'_>> {
         None
     }

@@ -1,11 +1,11 @@
-//! What is in a trace, in figures.
+//! Statistics of a trace.
 
 use crate::numbering::Numbering;
 use crate::{Request, RequestKind, TraceErrorKind, View};
 use futae_policy::VolumeId;
 use serde::{Serialize, Serializer};
 
-/// What is in a trace, in figures. Serialized, its times are in seconds.
+/// Statistics of a trace. Serialized, its times are in seconds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Summary {
     /// Reads and writes.

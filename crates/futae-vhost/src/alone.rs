@@ -1,5 +1,5 @@
-//! One queue without a frontend and without a thread of its own, for fuzzing: the caller is the guest, and says when
-//! the device has a turn.
+//! One queue without a frontend and without a thread of its own, for fuzzing: the caller acts as
+//! the guest, and decides when the device runs.
 
 use crate::device::Device;
 use crate::dirty_log::UsedRingLog;
@@ -14,18 +14,18 @@ use std::io;
 use std::sync::Arc;
 use vm_memory::{GuestAddress, GuestMemoryMmap};
 
-/// How a frontend describes a queue: nothing of it is checked yet.
+/// A frontend's description of a queue, not validated yet.
 #[derive(Clone, Copy, Debug)]
 pub struct QueueShape {
     /// Descriptors.
     pub size: u16,
-    /// Where its table of descriptors is, by the guest's addresses.
+    /// Guest address of the descriptor table.
     pub descriptors: u64,
-    /// Where its available ring is.
+    /// Guest address of the available ring.
     pub available: u64,
-    /// Where its used ring is.
+    /// Guest address of the used ring.
     pub used: u64,
-    /// The place in the available ring at which to begin.
+    /// The index in the available ring at which to begin.
     pub next_available: u16,
     /// Whether `VIRTIO_RING_F_EVENT_IDX` was negotiated.
     pub has_event_index: bool,
@@ -39,12 +39,13 @@ pub struct LoneQueue {
 }
 
 impl LoneQueue {
-    /// Starts a queue of `device` over a guest's memory; none if its shape breaks a rule. With `inflight`, its
-    /// requests are marked in memory that a frontend keeps, which may be a file of an earlier queue.
+    /// Starts a queue of `device` over a guest's memory; `None` if its shape is invalid. With
+    /// `inflight`, its requests are recorded in memory that a frontend keeps, which may be the file
+    /// of an earlier queue.
     ///
     /// # Errors
     ///
-    /// If the operating system refuses descriptors.
+    /// The operating system refuses descriptors.
     pub fn start(
         device: Device,
         memory: GuestMemoryMmap,
@@ -99,38 +100,40 @@ impl LoneQueue {
         }))
     }
 
-    /// Bytes of the file that [`start`](Self::start) takes for `inflight`, for a queue of this many descriptors.
+    /// Size of the file that [`start`](Self::start) takes for `inflight`, for a queue of this many
+    /// descriptors.
     ///
     /// # Errors
     ///
-    /// If the operating system refuses memory.
+    /// The operating system refuses memory.
     pub fn inflight_bytes(size: u16) -> io::Result<u64> {
         Ok(InflightRegion::create(1, size)?.0.mmap_size)
     }
 
-    /// Gives the device one turn; whether it did anything.
+    /// Runs one round of the device. Returns whether it did anything.
     pub fn round(&mut self) -> bool {
         self.worker.round()
     }
 
-    /// Requests that the cache has.
+    /// Number of requests in the cache.
     #[must_use]
     pub fn in_flight(&self) -> usize {
         self.worker.under_way().0
     }
 
-    /// Whether the guest broke a rule, after which nothing more is taken from the queue.
+    /// Whether the guest violated the protocol, after which the device takes nothing more from the
+    /// queue.
     #[must_use]
     pub fn is_broken(&self) -> bool {
         self.worker.under_way().1
     }
 
-    /// Has nothing new taken from the guest any more.
+    /// Makes the device take nothing more from the guest.
     pub fn stop(&self) {
         self.control.stop();
     }
 
-    /// What went over it.
+    /// Counters of its traffic.
     #[must_use]
     pub fn traffic(&self) -> &Traffic {
         &self.traffic

@@ -1,7 +1,7 @@
-//! What the device says by itself, over the channel that the frontend hands it for that.
+//! Messages that the device sends on its own, over a channel that the frontend provides.
 //!
-//! The crate `vhost` takes the channel's descriptor from the frontend's message and has no call for this one notice. So the
-//! message is looked at before that crate reads it.
+//! The crate `vhost` takes the channel's descriptor from the frontend's message and has no call for
+//! this message. Therefore the frontend's message is inspected before that crate reads it.
 
 use rustix::fd::OwnedFd;
 use rustix::io::IoSliceMut;
@@ -10,20 +10,20 @@ use std::mem::MaybeUninit;
 use std::os::unix::net::UnixStream;
 use std::sync::{Mutex, PoisonError};
 
-/// `VHOST_USER_SET_BACKEND_REQ_FD`, the message that brings the channel.
+/// `VHOST_USER_SET_BACKEND_REQ_FD`, the message that carries the channel.
 const BRINGS_CHANNEL: u32 = 21;
 /// `VHOST_USER_BACKEND_CONFIG_CHANGE_MSG`.
 const CONFIG_CHANGE: u32 = 2;
-/// Flags of a message: the version of the protocol. Nobody waits for an answer.
+/// Flags of a message: the version of the protocol, without a request for an answer.
 const VERSION: u32 = 1;
 
-/// The channel to one frontend, if it has given one.
+/// The channel to one frontend, if it has provided one.
 #[derive(Debug, Default)]
 pub struct Announcer(Mutex<Option<OwnedFd>>);
 
 impl Announcer {
-    /// Tells the frontend that the configuration space has changed, such as the size of the disk; whether it could be
-    /// told. It asks for it anew.
+    /// Informs the frontend that the configuration space, such as the size of the disk, has
+    /// changed; it then reads it again. Returns whether the message could be sent.
     pub fn config_changed(&self) -> bool {
         let channel = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(channel) = &*channel else {
@@ -32,12 +32,14 @@ impl Announcer {
         let mut message = CONFIG_CHANGE.to_ne_bytes().to_vec();
         message.extend(VERSION.to_ne_bytes());
         message.extend(0u32.to_ne_bytes());
-        // A frontend that has left so many unread that there is no room will ask once it reads them.
+        // A frontend that has left so many messages unread will read the configuration when it gets
+        // to them.
         let sent = send(channel, &message, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
         sent.is_ok_and(|sent| sent == message.len())
     }
 
-    /// Waits for the frontend's next message and looks whether it brings the channel. The message stays where it is.
+    /// Waits for the frontend's next message and checks whether it carries the channel. The message
+    /// stays in the socket.
     pub(crate) fn look(&self, stream: &UnixStream) {
         let mut kind = [0; 4];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -48,7 +50,7 @@ impl Announcer {
             return; // The next reader sees the same error.
         };
         let brings = seen.bytes == kind.len() && u32::from_ne_bytes(kind) == BRINGS_CHANNEL;
-        // Descriptors of other messages, which were copied by the look, are closed here.
+        // The descriptors of other messages, which peeking has duplicated, are closed here.
         for message in ancillary.drain() {
             if let RecvAncillaryMessage::ScmRights(mut descriptors) = message
                 && brings

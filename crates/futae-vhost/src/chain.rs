@@ -7,24 +7,24 @@ const DESCRIPTOR_BYTES: u64 = 16;
 const F_NEXT: u16 = 1;
 const F_WRITE: u16 = 2;
 const F_INDIRECT: u16 = 4;
-/// Descriptors that an indirect table may have; one chain may have no more.
+/// The largest number of descriptors in an indirect table, and in a chain.
 const CHAIN_MAX: u32 = 1024;
 
-/// A piece of guest memory. Its range was checked to be memory.
+/// A piece of guest memory. Its range has been validated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Segment {
     pub(crate) address: GuestAddress,
     pub(crate) length: u32,
 }
 
-/// The memory of one request: first what the device reads, then what it writes.
+/// The memory of one request: first the segments that the device reads, then those that it writes.
 #[derive(Debug, Default)]
 pub(crate) struct Chain {
     pub(crate) readable: Vec<Segment>,
     pub(crate) writable: Vec<Segment>,
 }
 
-/// Why a chain cannot be understood.
+/// Why a chain is malformed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ChainError {
     #[error("a descriptor's number is beyond its table")]
@@ -40,8 +40,8 @@ pub(crate) enum ChainError {
 }
 
 impl Chain {
-    /// Reads the chain that begins at descriptor `head` of a table with `size` entries. What was read up to an
-    /// error is kept, so that its status byte may still be found.
+    /// Reads the chain that begins at descriptor `head` of a table with `size` entries. Segments
+    /// read before an error are kept, so that the status byte may still be found.
     pub(crate) fn read(
         &mut self,
         memory: &GuestMemoryMmap,
@@ -108,7 +108,7 @@ impl Chain {
     }
 }
 
-/// Bytes of segments together.
+/// The total length of the segments in bytes.
 pub(crate) fn length(segments: &[Segment]) -> u64 {
     segments
         .iter()
@@ -116,7 +116,8 @@ pub(crate) fn length(segments: &[Segment]) -> u64 {
         .sum()
 }
 
-/// Copies guest memory, from byte `skip` of the segments on, until `into` is full. Whether there was enough.
+/// Copies guest memory, from byte `skip` of the segments on, until `into` is full. Returns whether
+/// the segments sufficed.
 pub(crate) fn gather(
     memory: &GuestMemoryMmap,
     segments: &[Segment],
@@ -141,7 +142,8 @@ pub(crate) fn gather(
     into.is_empty()
 }
 
-/// Copies `from` to guest memory, from byte `skip` of the segments on; whether there was room for all of it.
+/// Copies `from` to guest memory, from byte `skip` of the segments on. Returns whether all of it
+/// fit.
 pub(crate) fn scatter(
     memory: &GuestMemoryMmap,
     segments: &[Segment],

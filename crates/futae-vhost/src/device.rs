@@ -1,4 +1,4 @@
-//! What the disk is: its features, its configuration space, its serial number.
+//! The properties of the disk: its features, its configuration space, its serial number.
 
 use futae_engine::Engine;
 use futae_policy::VolumeId;
@@ -11,19 +11,20 @@ use virtio_bindings::virtio_blk::{
 use virtio_bindings::virtio_config::VIRTIO_F_VERSION_1;
 use virtio_bindings::virtio_ring::{VIRTIO_RING_F_EVENT_IDX, VIRTIO_RING_F_INDIRECT_DESC};
 
-/// Bytes of a sector, the unit of every virtio-blk position.
+/// Bytes of a sector, the unit of all positions in virtio-blk.
 pub(crate) const SECTOR_BYTES: u64 = 512;
-/// Queues that a device has at most.
+/// The largest number of queues per device.
 pub const QUEUES_MAX: usize = 16;
-/// Descriptors that a queue has at most.
+/// The largest number of descriptors per queue.
 pub const QUEUE_SIZE_MAX: u16 = 1024;
-/// Bytes of data that one read or write may have.
+/// The largest number of data bytes per read or write.
 pub const REQUEST_BYTES_MAX: u64 = 32 << 20;
-/// Pieces of memory that one read or write should have at most: a queue of 128 has room for them and for both ends.
+/// The recommended maximum of memory segments per read or write: a queue of 128 has room for them,
+/// the header and the status.
 const SEGMENTS_MAX: u32 = 126;
-/// Ranges that one discard or one write of zeroes may name.
+/// The largest number of ranges per discard or write of zeroes.
 pub(crate) const RANGES_MAX: u32 = 32;
-/// Sectors that one such range may have.
+/// The largest number of sectors per such range.
 const RANGE_SECTORS_MAX: u32 = (1 << 30) / SECTOR_BYTES as u32;
 /// Feature bits that the vhost-user protocol adds.
 pub(crate) const F_LOG_ALL: u64 = 1 << 26;
@@ -38,12 +39,12 @@ pub struct Device {
     pub volume: VolumeId,
     /// Refuse writes.
     pub read_only: bool,
-    /// The serial number, of which guests see the first 20 bytes.
+    /// The serial number; guests see its first 20 bytes.
     pub serial: String,
 }
 
 impl Device {
-    /// The features that the device offers, those of the transport included.
+    /// The features that the device offers, including those of the transport.
     #[must_use]
     pub fn features(&self) -> u64 {
         let mut bits = vec![
@@ -65,12 +66,12 @@ impl Device {
         blk | F_LOG_ALL | F_PROTOCOL_FEATURES
     }
 
-    /// Whole sectors of the volume.
+    /// Number of whole sectors of the volume.
     pub(crate) fn sectors(&self) -> u64 {
         self.engine.volume_bytes(self.volume) / SECTOR_BYTES
     }
 
-    /// `size` bytes of the configuration space, those behind its end zero.
+    /// `size` bytes of the configuration space; bytes behind its end are zero.
     pub(crate) fn config(&self, offset: usize, size: usize) -> Vec<u8> {
         let space = self.config_space();
         let mut out = vec![0; size];
@@ -81,14 +82,14 @@ impl Device {
         out
     }
 
-    /// `struct virtio_blk_config`, as far as discards and writes of zeroes need it.
+    /// `struct virtio_blk_config`, up to the fields for discards and writes of zeroes.
     fn config_space(&self) -> [u8; 60] {
         let mut space = [0; 60];
         let mut put = |at: usize, bytes: &[u8]| space[at..at + bytes.len()].copy_from_slice(bytes);
         put(0, &self.sectors().to_le_bytes());
         put(12, &SEGMENTS_MAX.to_le_bytes());
         put(20, &(SECTOR_BYTES as u32).to_le_bytes());
-        // A block of the cache is what is read from the store, and so the best size to ask for, up to 1 MiB.
+        // The store is read in blocks of the cache, so that is the best request size, up to 1 MiB.
         let block_bytes = self.engine.block_bytes().clamp(4096, 1 << 20);
         put(24, &[3]); // physical blocks of 2^3 sectors, a page
         put(26, &8u16.to_le_bytes());
@@ -104,7 +105,7 @@ impl Device {
         space
     }
 
-    /// What GET_ID answers: the serial number, filled up with zeroes.
+    /// The answer to GET_ID: the serial number, padded with zeroes.
     pub(crate) fn id(&self) -> [u8; VIRTIO_BLK_ID_BYTES as usize] {
         let mut id = [0; VIRTIO_BLK_ID_BYTES as usize];
         let length = self.serial.len().min(id.len());

@@ -1,8 +1,9 @@
-//! Marks of the pages that the device wrote, for a frontend that migrates the guest.
+//! The dirty log: marks of the pages that the device wrote, for a frontend that migrates the guest.
 //!
-//! A page is marked after it was written: the frontend clears marks before it copies the pages, so a mark that came first
-//! might be gone when the data arrive. What a request brings is marked before the used ring shows the request, so a
-//! server that is killed in between leaves no answered request unmarked; the request is done again.
+//! A page is marked after it was written. The frontend clears marks before it copies the pages, so
+//! an earlier mark might be cleared before the data is written. The data of a request is marked
+//! before the used ring shows the request. A server killed in between therefore leaves no answered
+//! request unmarked; the request is executed again.
 
 use std::fs::File;
 use std::sync::atomic::Ordering::SeqCst;
@@ -12,18 +13,18 @@ use vhost::vhost_user::message::VhostUserLog;
 use vhost::vhost_user::{Error, Result};
 use vm_memory::{FileOffset, MmapRegion, VolatileMemory};
 
-/// Bytes of guest memory that one bit stands for.
+/// Bytes of guest memory per bit.
 const PAGE_BYTES: u64 = 4096;
 /// The longest log that is mapped: enough for 32 TiB of guest memory.
 const LOG_BYTES_MAX: u64 = 1 << 30;
 /// Bytes of the used ring before its entries: flags, and the index.
 const USED_HEADER_BYTES: u64 = 4;
-/// Bytes of one of its entries.
+/// Bytes per entry of the used ring.
 const USED_ENTRY_BYTES: u64 = 8;
-/// Bytes of each of its 16-bit fields.
+/// Bytes per 16-bit field of the used ring.
 const FIELD_BYTES: u64 = 2;
 
-/// The log of a session, which its queues share.
+/// The log of a session, shared by its queues.
 #[derive(Default)]
 pub(crate) struct DirtyLog {
     is_on: AtomicBool,
@@ -31,7 +32,8 @@ pub(crate) struct DirtyLog {
 }
 
 impl DirtyLog {
-    /// Takes the memory of the log. Nothing is marked in the one before any more when this returns.
+    /// Sets the memory of the log. When this returns, no page is marked in the previous log any
+    /// more.
     pub(crate) fn set(&self, log: &VhostUserLog, file: File) -> Result<()> {
         let failed = |error: String| Error::ReqHandlerError(std::io::Error::other(error));
         let file_bytes = file.metadata().map_err(Error::ReqHandlerError)?.len();
@@ -46,12 +48,12 @@ impl DirtyLog {
         Ok(())
     }
 
-    /// Begins or ends logging.
+    /// Turns logging on or off.
     pub(crate) fn turn(&self, on: bool) {
         self.is_on.store(on, SeqCst);
     }
 
-    /// Marks the pages of a range, which was written.
+    /// Marks the pages of a written range.
     pub(crate) fn mark(&self, address: u64, length: u64) {
         if length == 0 || !self.is_on.load(SeqCst) {
             return;
@@ -60,20 +62,20 @@ impl DirtyLog {
         let Some(bits) = bits.as_ref() else { return };
         let last = address.saturating_add(length - 1) / PAGE_BYTES;
         for page in address / PAGE_BYTES..=last {
-            // What is beyond the log is beyond what the frontend wants to know.
+            // The frontend does not need pages beyond the log.
             let Ok(byte) = bits.get_atomic_ref::<AtomicU8>((page / 8) as usize) else {
                 return;
             };
-            // A reader that sees the mark sees what was written, and other marks in the byte stay.
+            // A reader that sees the mark also sees the written data. Other marks in the byte stay.
             byte.fetch_or(1 << (page % 8), SeqCst);
         }
     }
 }
 
-/// The used ring of a queue in the log.
+/// Logs a queue's writes to its used ring.
 pub(crate) struct UsedRingLog {
     pub(crate) log: Arc<DirtyLog>,
-    /// Where the frontend wants it to be logged, if it does.
+    /// The address under which the used ring is logged, if it is.
     pub(crate) address: Option<u64>,
     /// Entries.
     pub(crate) size: u16,
@@ -90,7 +92,7 @@ impl UsedRingLog {
         USED_HEADER_BYTES + USED_ENTRY_BYTES * u64::from(self.size)
     }
 
-    /// All of it may have been written.
+    /// Marks the whole ring: all of it may have been written.
     pub(crate) fn mark_all(&self) {
         self.mark(0, self.entries_end() + FIELD_BYTES);
     }
@@ -103,7 +105,8 @@ impl UsedRingLog {
         self.mark(FIELD_BYTES, FIELD_BYTES);
     }
 
-    /// The guest was told when to notify: by the field behind the entries, or else by the flags.
+    /// The device wrote when the guest should notify it: the field behind the entries with
+    /// `has_event_index`, otherwise the flags.
     pub(crate) fn mark_wish(&self, has_event_index: bool) {
         let at = if has_event_index {
             self.entries_end()
@@ -167,7 +170,7 @@ mod tests {
     fn a_log_that_was_exchanged_gets_no_marks_any_more() {
         let (log, first, second) = (DirtyLog::default(), file(), file());
         log.turn(true);
-        log.mark(0, 1); // nowhere to
+        log.mark(0, 1); // no log to mark
         give(&log, &first);
         log.mark(4096, 1);
         give(&log, &second);
@@ -196,7 +199,7 @@ mod tests {
             let (log, file) = (DirtyLog::default(), file());
             give(&log, &file);
             log.turn(true);
-            // Those of one byte at the same time.
+            // Marks in the same byte, set concurrently.
             let together = Barrier::new(8);
             std::thread::scope(|scope| {
                 for queue in 0..8 {
@@ -223,7 +226,7 @@ mod tests {
             address: Some(10 * 4096),
             size: 1024,
         };
-        // 8,198 bytes: entry 511 is in two pages, and the wish in a third.
+        // The ring has 8,198 bytes: entry 511 spans two pages, and the event field is in a third.
         ring.mark_entry(1);
         assert_eq!(marked(&file), [10]);
         ring.mark_entry(512);

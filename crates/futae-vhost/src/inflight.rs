@@ -1,8 +1,8 @@
-//! The requests under way, in memory that the frontend keeps: what a server that was killed had begun is
-//! begun again by the next.
+//! The requests under way, recorded in memory that the frontend keeps: requests that a killed
+//! server had begun are restarted by the next server.
 //!
-//! The layout is that of split queues in the vhost-user specification ("Inflight I/O tracking"). The frontend can
-//! write to it at any time, so nothing in it is trusted.
+//! The layout is that of split queues in the vhost-user specification ("Inflight I/O tracking").
+//! The frontend can write to this memory at any time, so nothing in it is trusted.
 
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use std::fs::File;
@@ -15,12 +15,12 @@ use vm_memory::{AtomicAccess, Bytes, FileOffset, MmapRegion, VolatileMemory};
 
 const HEADER_BYTES: usize = 16;
 const ENTRY_BYTES: usize = 16;
-/// Places in the header.
+/// Offsets in the header.
 const VERSION_AT: usize = 8;
 const SIZE_AT: usize = 10;
 const LAST_AT: usize = 12;
 const USED_AT: usize = 14;
-/// Places in an entry.
+/// Offsets in an entry.
 const NEXT_AT: usize = 6;
 const COUNTER_AT: usize = 8;
 const VERSION: u16 = 1;
@@ -48,7 +48,7 @@ impl InflightRegion {
         Ok((inflight, file.into()))
     }
 
-    /// The region in the frontend's file.
+    /// Maps the region in the frontend's file.
     pub(crate) fn open(inflight: &VhostUserInflight, file: File) -> io::Result<Self> {
         let (queues, queue_size) = (inflight.num_queues, inflight.queue_size);
         let needed = (queue_bytes(queue_size) * usize::from(queues)) as u64;
@@ -68,7 +68,7 @@ impl InflightRegion {
         })
     }
 
-    /// The part of one queue, if there is one.
+    /// The part of one queue, if it exists.
     pub(crate) fn queue(&self, index: usize) -> Option<QueueInflight> {
         (index < usize::from(self.queues)).then(|| QueueInflight {
             region: Arc::clone(&self.region),
@@ -79,12 +79,13 @@ impl InflightRegion {
     }
 }
 
-/// What was under way when a queue starts.
+/// The state found when a queue starts.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Recovered {
-    /// The first descriptors of requests to begin again, in their order.
+    /// The first descriptors of the requests to restart, in order.
     pub(crate) heads: Vec<u16>,
-    /// Where to go on in the available ring; as the frontend says if the region was new.
+    /// The index in the available ring at which to continue; `None` if the region is new and the
+    /// frontend's index applies.
     pub(crate) next_available: Option<u16>,
 }
 
@@ -97,7 +98,8 @@ pub(crate) struct QueueInflight {
 }
 
 impl QueueInflight {
-    // The region is as long as its entries, so no access to it fails; one that did would be a request unmarked.
+    // The region covers all its entries, so no access fails; a failed one would leave a request
+    // unrecorded.
     fn store<T: AtomicAccess>(&self, value: T, at: usize) {
         let _ = self
             .region
@@ -114,7 +116,7 @@ impl QueueInflight {
         HEADER_BYTES + usize::from(head) * ENTRY_BYTES
     }
 
-    /// Finds what was under way, given where the used ring is.
+    /// Finds the requests under way, given the index of the used ring.
     pub(crate) fn recover(&mut self, used: u16) -> Recovered {
         if self.load::<u16>(VERSION_AT) != VERSION {
             self.store(self.entries, SIZE_AT);
@@ -123,7 +125,7 @@ impl QueueInflight {
             return Recovered::default();
         }
         if self.load::<u16>(USED_AT) != used {
-            // The last request was put into the used ring, and not unmarked any more.
+            // The last request was put into the used ring, but its record was not removed.
             let last: u16 = self.load(LAST_AT);
             if last < self.entries {
                 self.store(0u8, Self::entry(last));
@@ -145,7 +147,7 @@ impl QueueInflight {
         }
     }
 
-    /// Marks a request that begins at this descriptor.
+    /// Records a request that begins at this descriptor.
     pub(crate) fn begin(&mut self, head: u16) {
         if head < self.entries {
             self.store(self.counter, Self::entry(head) + COUNTER_AT);
@@ -154,7 +156,7 @@ impl QueueInflight {
         }
     }
 
-    /// Says which request is put into the used ring next.
+    /// Records which request is put into the used ring next.
     pub(crate) fn end(&self, head: u16) {
         if head < self.entries {
             self.store(self.load::<u16>(LAST_AT), Self::entry(head) + NEXT_AT);
@@ -162,7 +164,7 @@ impl QueueInflight {
         }
     }
 
-    /// Unmarks it, since the used ring has it and is at `used` now.
+    /// Removes the record of a request: the used ring has it, and its index is `used` now.
     pub(crate) fn ended(&self, head: u16, used: u16) {
         if head < self.entries {
             self.store(0u8, Self::entry(head));
@@ -171,7 +173,7 @@ impl QueueInflight {
     }
 }
 
-// The specification's fields have these sizes.
+// The specification gives these sizes.
 const _: () = {
     assert!(size_of::<AtomicU8>() == 1 && size_of::<AtomicU16>() == 2);
     assert!(size_of::<AtomicU64>() == 8);

@@ -1,8 +1,8 @@
 //! A vhost-user-blk device over one volume of a cache.
 //!
-//! [`serve`] looks after one connection. Each started queue has a thread of its own, which takes requests
-//! from the guest's memory, hands them to the cache in batches, and puts what is done into the used ring in
-//! the order of completion.
+//! [`serve`] handles one connection. Each started queue has a thread of its own, which takes
+//! requests from the guest's memory, passes them to the cache in batches, and puts completed ones
+//! into the used ring in the order of completion.
 
 #[cfg(feature = "fuzz")]
 mod alone;

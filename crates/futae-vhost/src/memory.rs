@@ -1,4 +1,5 @@
-//! The guest's memory: the mappings that the frontend gave, and where its own addresses are in them.
+//! The guest's memory: the mappings that the frontend provided, and the frontend's own addresses in
+//! them.
 
 use std::fs::File;
 use std::io;
@@ -10,11 +11,11 @@ use vm_memory::{
     GuestRegionMmap,
 };
 
-/// The memory that queues see, which may be exchanged under them.
+/// The memory that queues see, which the frontend may replace at any time.
 pub(crate) type Memory = GuestMemoryAtomic<GuestMemoryMmap>;
 
-/// The memory of a guest for others than its queues, who may look while it is there and change nothing. It is empty
-/// before a frontend has given it, and again when the frontend is gone.
+/// Read-only access to a guest's memory for code outside its queues. It is empty before a frontend
+/// has provided memory, and again after the frontend has disconnected.
 #[derive(Clone)]
 pub struct GuestMemory(Memory);
 
@@ -31,14 +32,14 @@ impl std::fmt::Debug for GuestMemory {
 }
 
 impl GuestMemory {
-    /// Whether a frontend has given any.
+    /// Whether a frontend has provided memory.
     #[must_use]
     pub fn is_there(&self) -> bool {
         self.0.memory().num_regions() > 0
     }
 
-    /// Copies what is at a guest-physical address; false if not all of that is memory. The guest may be writing
-    /// there meanwhile.
+    /// Copies from a guest-physical address; returns false if part of the range is not memory. The
+    /// guest may write to it concurrently.
     #[must_use]
     pub fn read(&self, address: u64, into: &mut [u8]) -> bool {
         let memory = self.0.memory();
@@ -84,13 +85,13 @@ fn mapped(region: &VhostUserMemoryRegion, file: File) -> Result<(GuestRegionMmap
 
 impl Drop for Regions {
     fn drop(&mut self) {
-        // Those who look at the memory lose it with the frontend.
+        // Other readers lose the memory when the frontend disconnects.
         self.replace(GuestMemoryMmap::new());
     }
 }
 
 impl Regions {
-    /// None yet; holders of `memory` see those that come.
+    /// No regions yet; holders of `memory` see those that are set later.
     pub(crate) fn seen_by(memory: &GuestMemory) -> Self {
         Self {
             mappings: Vec::new(),
@@ -98,7 +99,7 @@ impl Regions {
         }
     }
 
-    /// Exchanges all regions.
+    /// Replaces all regions.
     pub(crate) fn set(
         &mut self,
         regions: &[VhostUserMemoryRegion],
@@ -117,7 +118,7 @@ impl Regions {
         Ok(())
     }
 
-    /// Adds one.
+    /// Adds a region.
     pub(crate) fn add(&mut self, region: &VhostUserSingleMemoryRegion, file: File) -> Result<()> {
         let (guest, mapping) = mapped(region, file)?;
         let memory = self.memory.memory().insert_region(Arc::new(guest));
@@ -126,7 +127,7 @@ impl Regions {
         Ok(())
     }
 
-    /// Removes one.
+    /// Removes a region.
     pub(crate) fn remove(&mut self, region: &VhostUserSingleMemoryRegion) -> Result<()> {
         let at = GuestAddress(region.guest_phys_addr);
         let removed = self.memory.memory().remove_region(at, region.memory_size);
@@ -143,7 +144,7 @@ impl Regions {
         }
     }
 
-    /// The guest's address of an address of the frontend's.
+    /// The guest address of a frontend address.
     pub(crate) fn guest_address(&self, user_address: u64) -> Result<GuestAddress> {
         let found = self.mappings.iter().find_map(|mapping| {
             let within = user_address.checked_sub(mapping.user_address)?;

@@ -1,7 +1,7 @@
-//! The thread of one started queue: requests from the available ring to the cache, results to the used ring.
+//! The thread of one started queue: it passes requests from the available ring to the cache, and results to the used ring.
 //!
-//! A round puts what is done into the used ring and hands the cache what is available, in one batch. When
-//! neither has anything, the thread looks for a moment, if requests have followed closely, and then sleeps.
+//! A round puts completed requests into the used ring and passes available ones to the cache, in one batch. When both are empty,
+//! the thread polls for a moment if requests have followed closely, and then sleeps.
 
 use crate::chain::{Segment, scatter};
 use crate::device::Device;
@@ -27,16 +27,16 @@ use tracing::warn;
 use virtio_queue::{Queue, QueueOwnedT, QueueT};
 use vm_memory::{Bytes, GuestAddress, GuestAddressSpace, GuestMemoryMmap};
 
-/// How long to look for the next request before going to sleep.
+/// How long to poll for the next request before sleeping.
 const LOOK_BEFORE_SLEEP: Duration = Duration::from_micros(50);
-/// A request that comes within this of the one before it promises another such one.
+/// If a request comes within this time of the one before it, the next one is expected to do so, too.
 const CLOSE: Duration = Duration::from_micros(150);
-/// The shortest wait for room that comes with time.
+/// The shortest wait for room that becomes free with time.
 const WAIT_MIN: Duration = Duration::from_millis(1);
-/// Requests that are taken before what is done is put into the used ring.
+/// The largest number of requests taken before completed ones are put into the used ring.
 const BATCH_MAX: usize = 64;
 
-/// What a thread is given.
+/// The parameters of a thread.
 pub(crate) struct Start {
     pub(crate) index: usize,
     pub(crate) device: Device,
@@ -52,7 +52,7 @@ pub(crate) struct Start {
     pub(crate) traffic: Arc<Traffic>,
 }
 
-/// The queue is broken: nothing more is taken from it.
+/// The queue is broken: the device takes nothing more from it.
 #[derive(Debug)]
 struct Broken(String);
 
@@ -61,23 +61,23 @@ pub(crate) struct Worker {
     start: Start,
     submitter: Submitter,
     slots: Vec<Slot>,
-    /// Requests that another server began.
+    /// Requests that an earlier server began.
     again: VecDeque<u16>,
-    /// Requests that the cache has.
+    /// Number of requests in the cache.
     in_flight: usize,
     is_held_back: bool,
     is_broken: bool,
-    /// Something was put into the used ring.
+    /// The used ring has new entries, of which the guest is not notified yet.
     must_notify: bool,
     /// Reads that were answered in place.
     filled: Vec<Filled>,
     latencies: LatencyNotes,
-    /// When the requests came that are taken or answered now.
+    /// The arrival time of the requests that are being taken or answered.
     now: Instant,
 }
 
 impl Worker {
-    /// Goes on where the used ring is; none if it is not in guest memory.
+    /// Continues at the index of the used ring; `None` if the ring is not in guest memory.
     pub(crate) fn new(mut start: Start) -> Option<Self> {
         let memory = start.memory.memory();
         if !start.queue.is_valid(&*memory) {
@@ -111,10 +111,10 @@ impl Worker {
         })
     }
 
-    /// Serves until told to stop and nothing is under way. Where to go on in the available ring.
+    /// Serves until asked to stop and no request is under way. Returns the index in the available ring.
     pub(crate) fn run(mut self) -> u16 {
         let (mut idle_since, mut follows_closely) = (None::<Instant>, false);
-        // A server before this one may have died between the used ring and its mark, or the notification.
+        // An earlier server may have died between a write to the used ring and its mark, or before the notification.
         self.start.used_log.mark_all();
         self.start.call.ring();
         loop {
@@ -138,7 +138,7 @@ impl Worker {
         }
     }
 
-    /// Whether anything was done.
+    /// Runs one round. Returns whether it did anything.
     pub(crate) fn round(&mut self) -> bool {
         let memory = self.start.memory.clone();
         let memory = memory.memory();
@@ -153,7 +153,7 @@ impl Worker {
         collected || taken
     }
 
-    /// Hands the cache what was taken, and answers what it answers in place.
+    /// Passes the taken requests to the cache, and answers those that it completes in place.
     fn submit(&mut self, memory: &GuestMemoryMmap) {
         let mut filled = std::mem::take(&mut self.filled);
         let slots = &self.slots;
@@ -182,7 +182,7 @@ impl Worker {
         self.filled = filled;
     }
 
-    /// Requests that are under way, and whether the queue is stopped since the guest broke a rule.
+    /// The number of requests under way, and whether the queue is broken by a violation of the guest.
     #[cfg(feature = "fuzz")]
     pub(crate) fn under_way(&self) -> (usize, bool) {
         (self.in_flight, self.is_broken)
@@ -200,14 +200,14 @@ impl Worker {
         if !std::mem::take(&mut self.must_notify) {
             return;
         }
-        // If the guest's wish cannot be read, a notification too many does no harm.
+        // If the guest's setting cannot be read, an unnecessary notification is harmless.
         if self.start.queue.needs_notification(memory).unwrap_or(true) {
             self.start.traffic.notifications.fetch_add(1, Relaxed);
             self.start.call.ring();
         }
     }
 
-    /// Takes requests that are available; whether there were any.
+    /// Takes available requests. Returns whether there were any.
     fn take(&mut self, memory: &GuestMemoryMmap) -> Result<bool, Broken> {
         self.is_held_back = false;
         let mut taken = 0;
@@ -287,7 +287,7 @@ impl Worker {
         Ok(true)
     }
 
-    /// Hands the cache its operations; how many there are.
+    /// Passes a request's operations to the cache. Returns their number.
     fn carry_out(
         &mut self,
         memory: &GuestMemoryMmap,
@@ -330,7 +330,7 @@ impl Worker {
         if is_whole { Ok(()) } else { Err(IO_ERROR) }
     }
 
-    /// Says in the dirty log that segments were written; their bytes.
+    /// Marks written segments in the dirty log. Returns their bytes.
     fn mark_written(&self, segments: &[Segment]) -> u32 {
         let mut bytes = 0u32;
         for segment in segments {
@@ -341,7 +341,7 @@ impl Worker {
         bytes
     }
 
-    /// Answers what the cache is done with; whether there was anything.
+    /// Answers completed requests. Returns whether there were any.
     fn collect(&mut self, memory: &GuestMemoryMmap) -> bool {
         if self.in_flight == 0 {
             return false;
@@ -374,7 +374,7 @@ impl Worker {
         self.end_part(memory, done.head, outcome)
     }
 
-    /// An operation of a request is over; with the last one the request is answered.
+    /// An operation of a request has ended; after the last one the request is answered.
     fn end_part(
         &mut self,
         memory: &GuestMemoryMmap,
@@ -394,7 +394,7 @@ impl Worker {
         self.finish(memory, head, outcome)
     }
 
-    /// Answers a request, of whose memory this many bytes were written beside the status.
+    /// Answers a request, for which this many bytes of guest memory were written beside the status.
     fn finish(
         &mut self,
         memory: &GuestMemoryMmap,
@@ -491,7 +491,7 @@ impl Worker {
         }
     }
 
-    /// Says in the dirty log that the guest was told when to notify.
+    /// Marks in the dirty log that the device wrote when the guest should notify it.
     fn mark_wish(&self) {
         let has_event_index = self.start.queue.event_idx_enabled();
         self.start.used_log.mark_wish(has_event_index);

@@ -10,23 +10,23 @@ use virtio_bindings::virtio_blk::{
 };
 use vm_memory::{GuestAddress, GuestMemoryMmap};
 
-/// Bytes of what a request begins with: its type, four bytes without a meaning, its first sector.
+/// Bytes of a request's header: its type, four reserved bytes, its first sector.
 const HEADER_BYTES: u64 = 16;
 /// Bytes of one range of a discard.
 const RANGE_BYTES: u64 = 16;
 
-/// What is to be done for a request.
+/// The action for a request.
 #[derive(Debug)]
 pub(crate) enum Action {
     /// Read this many bytes into the writable memory.
     Read { offset: u64, length: u64 },
-    /// Write so many bytes that follow the header.
+    /// Write this many bytes that follow the header.
     Write { offset: u64, length: u64 },
-    /// Bring what was answered before onto stable storage.
+    /// Write everything that was answered before to stable storage.
     Flush,
-    /// These ranges, this many of them; see [`ranges`].
+    /// A discard or a write of zeroes with this many ranges; see [`ranges`].
     Ranges { count: u32, discards: bool },
-    /// The serial number into the writable memory.
+    /// Copy the serial number to the writable memory.
     Id,
 }
 
@@ -46,7 +46,7 @@ impl From<IoErrorKind> for Status {
     }
 }
 
-/// Takes the status byte, the last writable one, off the chain; none if nothing is writable.
+/// Takes the status byte, the last writable one, off the chain; `None` if no memory is writable.
 pub(crate) fn split_status(chain: &mut Chain) -> Option<GuestAddress> {
     loop {
         let last = chain.writable.last_mut()?;
@@ -61,7 +61,7 @@ pub(crate) fn split_status(chain: &mut Chain) -> Option<GuestAddress> {
     }
 }
 
-/// What the request asks for. The header is read once.
+/// Decodes the request. The header is read once.
 pub(crate) fn read(
     memory: &GuestMemoryMmap,
     chain: &Chain,
@@ -114,7 +114,8 @@ pub(crate) fn read(
     }
 }
 
-/// The first byte of a transfer of `length` bytes, if it is of whole sectors within the device and not too long.
+/// The first byte of a transfer of `length` bytes, if it consists of whole sectors within the
+/// device and is not too long.
 fn place(device: &Device, sector: u64, length: u64) -> Result<u64, Status> {
     let is_legal = length.is_multiple_of(SECTOR_BYTES) && length <= REQUEST_BYTES_MAX;
     if length == 0 || !is_legal {
@@ -141,7 +142,7 @@ pub(crate) fn payload(
     }
 }
 
-/// The operations of a discard or a write of zeroes, all of them if they are legal.
+/// The operations of a discard or a write of zeroes, provided that all ranges are valid.
 pub(crate) fn ranges(
     memory: &GuestMemoryMmap,
     readable: &[Segment],

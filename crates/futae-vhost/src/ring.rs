@@ -1,4 +1,4 @@
-//! One queue as the frontend sets it up, and the thread that serves it while it is started.
+//! One queue as the frontend configures it, and the thread that serves it while it is started.
 
 use crate::device::QUEUE_SIZE_MAX;
 use crate::mailbox::Mailbox;
@@ -13,10 +13,10 @@ use std::thread::{Builder, JoinHandle};
 use virtio_queue::{Queue, QueueT};
 use vm_memory::GuestAddress;
 
-/// A queue's thread calls into the cache and no deeper.
+/// Stack size of a queue's thread, which calls into the cache and no deeper.
 const STACK_BYTES: usize = 512 * 1024;
 
-/// Where a guest is notified, which the frontend may change at any time.
+/// The descriptor that notifies a guest, which the frontend may replace at any time.
 #[derive(Default)]
 pub(crate) struct Call(Mutex<Option<File>>);
 
@@ -28,7 +28,7 @@ impl Call {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = file;
     }
 
-    /// Notifies. A counter that is full notifies as well.
+    /// Notifies the guest. If the counter is full, the guest is notified as well.
     pub(crate) fn ring(&self) {
         if let Some(file) = &*self.0.lock().unwrap_or_else(PoisonError::into_inner) {
             let _ = rustix::io::write(file, &1u64.to_ne_bytes());
@@ -36,14 +36,14 @@ impl Call {
     }
 }
 
-/// So that no descriptor of the frontend's makes a queue's thread wait.
+/// Prevents a descriptor of the frontend from blocking a queue's thread.
 pub(crate) fn make_nonblocking(file: &File) {
     if let Ok(flags) = fcntl_getfl(file) {
         let _ = fcntl_setfl(file, flags | OFlags::NONBLOCK);
     }
 }
 
-/// How the thread of a queue is told to stop.
+/// Asks the thread of a queue to stop.
 pub(crate) struct Control {
     stop: AtomicBool,
     pub(crate) mailbox: Arc<Mailbox>,
@@ -67,13 +67,13 @@ impl Control {
     }
 }
 
-/// Where the parts of a queue are in guest memory.
+/// The guest addresses of the parts of a queue.
 #[derive(Clone, Copy)]
 pub(crate) struct Addresses {
     pub(crate) descriptors: GuestAddress,
     pub(crate) available: GuestAddress,
     pub(crate) used: GuestAddress,
-    /// Where the used ring is logged, if it is.
+    /// The address under which the used ring is logged, if it is.
     pub(crate) log: Option<u64>,
 }
 
@@ -114,7 +114,7 @@ impl Ring {
         self.is_enabled && self.kick.is_some() && self.addresses.is_some()
     }
 
-    /// The queue as the frontend describes it; none if it is not complete, or breaks a rule.
+    /// The queue as the frontend describes it; `None` if the description is incomplete or invalid.
     pub(crate) fn queue(&self, has_event_index: bool) -> Option<Queue> {
         let addresses = self.addresses?;
         let mut queue = Queue::new(QUEUE_SIZE_MAX).ok()?;
@@ -138,14 +138,14 @@ impl Ring {
         Ok(())
     }
 
-    /// Tells its thread to stop.
+    /// Asks its thread to stop.
     pub(crate) fn begin_stop(&self) {
         if let Some((control, _)) = &self.running {
             control.stop();
         }
     }
 
-    /// Stops its thread, which first finishes what it has begun.
+    /// Stops its thread, which first completes its requests.
     pub(crate) fn stop(&mut self) {
         self.begin_stop();
         if let Some((_, thread)) = self.running.take()

@@ -1,27 +1,30 @@
-//! Room for requests: how much may be under way.
+//! Limits on the requests under way.
 
 use rustix::fd::BorrowedFd;
 use std::time::Duration;
 
-/// What bounds the requests of one queue. All its methods are called by the queue's thread.
+/// Limits the requests of one queue. All methods are called by the queue's thread.
 pub trait Room: Send {
-    /// Takes room for one request that keeps `bytes` in memory. If there is none, the bell rings when to try again.
+    /// Takes room for one request that holds `bytes` of memory. If there is none, the bell rings
+    /// when to try again.
     fn take(&mut self, bytes: u64) -> bool;
-    /// Gives the room of one request back.
+    /// Frees the room of one request.
     fn give_back(&mut self, bytes: u64);
-    /// After [`Self::take`] refused: when to try again though no bell rings, if so.
+    /// After [`Self::take`] refused: the time after which to try again even if the bell does not
+    /// ring; `None` if only the bell matters.
     fn wait(&self) -> Option<Duration> {
         None
     }
-    /// Gives back what is not needed, since the queue is about to sleep.
+    /// Releases unused room, since the queue is about to sleep.
     fn rest(&mut self);
-    /// What becomes readable when to try again; none if [`Self::take`] never refuses.
+    /// The descriptor that becomes readable when to try again; `None` if [`Self::take`] never
+    /// refuses.
     fn bell(&self) -> Option<BorrowedFd<'_>>;
-    /// Silences the bell, which has rung.
+    /// Resets the bell after it has rung.
     fn heard(&self);
 }
 
-/// Room without a bound.
+/// No limits.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Boundless;
 

@@ -1,4 +1,4 @@
-//! One connection of a frontend: what it says of the guest's memory and queues.
+//! One connection of a frontend, which describes the guest's memory and queues.
 
 use crate::announcer::Announcer;
 use crate::device::{Device, F_LOG_ALL, F_PROTOCOL_FEATURES, QUEUE_SIZE_MAX, QUEUES_MAX};
@@ -24,20 +24,21 @@ use vhost::vhost_user::{
 };
 use virtio_bindings::virtio_ring::VIRTIO_RING_F_EVENT_IDX;
 
-/// Regions of memory that a frontend may add.
+/// The largest number of memory regions that a frontend may add.
 const MEMORY_REGIONS_MAX: u64 = 509;
 
-/// Why a connection could not go on. A peer that is gone is no error.
+/// Why a connection failed. A disconnected peer is no error.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct VhostError(String);
 
-/// Makes the room of a queue.
+/// Makes the limits of a queue.
 type Rooms = Box<dyn Fn() -> io::Result<Box<dyn Room>> + Send>;
 
-/// Serves one frontend until it is gone and the cache is done with what its guest asked for. `rooms` makes
-/// the bounds of a queue when it starts. By `announcer` the frontend hears of changes, once it has given a channel for that.
-/// Holders of `memory` see the guest's meanwhile.
+/// Serves one frontend until it has disconnected and the cache has completed its guest's requests.
+/// `rooms` makes the limits of a queue when it starts. `announcer` informs the frontend of changes
+/// once the frontend has provided a channel for that. Meanwhile, holders of `memory` see the
+/// guest's memory.
 pub fn serve(
     stream: UnixStream,
     device: &Device,
@@ -78,7 +79,7 @@ struct Session {
     traffic: Arc<Traffic>,
     regions: Regions,
     rings: Vec<Ring>,
-    /// Those that were agreed on.
+    /// The negotiated features.
     features: u64,
     inflight: Option<InflightRegion>,
     dirty_log: Arc<DirtyLog>,
@@ -92,7 +93,7 @@ impl Drop for Session {
 
 impl Session {
     fn stop_all(&mut self) {
-        // All at once, so that one does not wait for the other.
+        // All at once, so that they stop in parallel.
         for ring in &self.rings {
             ring.begin_stop();
         }
@@ -107,7 +108,7 @@ impl Session {
             .ok_or(Error::InvalidParam)
     }
 
-    /// Starts or stops the thread of a queue, as it is set up now.
+    /// Starts or stops the thread of a queue, according to its configuration.
     fn follow(&mut self, index: u32) -> Result<()> {
         let at = index as usize;
         let ring = self.rings.get_mut(at).ok_or(Error::InvalidParam)?;
@@ -235,7 +236,8 @@ impl VhostUserBackendReqHandlerMut for Session {
             used: self.regions.guest_address(used)?,
             log: is_logged.then_some(log),
         };
-        // Logging is turned on and off while a queue runs, so the queue starts anew with where it was.
+        // Logging is turned on and off while a queue runs, so the queue restarts with the new
+        // address.
         self.ring(index)?.stop();
         self.ring(index)?.addresses = Some(addresses);
         self.follow(index)
@@ -261,9 +263,9 @@ impl VhostUserBackendReqHandlerMut for Session {
 
     fn set_vring_kick(&mut self, index: u8, file: Option<File>) -> Result<()> {
         let ring = self.ring(index.into())?;
-        // A running queue listens to the one that it was started with.
+        // A running queue uses the descriptor with which it was started.
         ring.stop();
-        // Without a descriptor the device would have to look all the time.
+        // Without a descriptor the device would have to poll permanently.
         ring.kick = file.map(|file| {
             make_nonblocking(&file);
             Arc::new(file)
@@ -320,7 +322,8 @@ impl VhostUserBackendReqHandlerMut for Session {
         _buf: &[u8],
         _flags: VhostUserConfigFlags,
     ) -> Result<()> {
-        // The one field that a guest could change is whether writes are cached, and that is not offered.
+        // The only field that a guest could change is the write cache setting, which is not
+        // offered.
         unsupported("changing the configuration")
     }
 

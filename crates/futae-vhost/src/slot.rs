@@ -1,4 +1,4 @@
-//! What is known of the request that begins at a descriptor.
+//! The state of the request that begins at a descriptor.
 
 use crate::chain::Chain;
 use crate::request::{Action, Status};
@@ -6,20 +6,20 @@ use futae_engine::Asked;
 use std::time::Instant;
 use vm_memory::GuestAddress;
 
-/// A request, or room for one.
+/// A request, or a free place for one.
 pub(crate) struct Slot {
     pub(crate) chain: Chain,
-    /// Where its status byte goes.
+    /// The address of its status byte.
     pub(crate) status_at: GuestAddress,
-    /// Operations that the cache has; 0 if there is no request.
+    /// Number of its operations in the cache; 0 if there is no request.
     pub(crate) parts: u32,
     /// The first error of an operation.
     pub(crate) error: Option<Status>,
-    /// What its latency is counted as.
+    /// The kind under which its latency is recorded.
     pub(crate) asked: Asked,
     /// When it was taken from the ring.
     pub(crate) taken: Instant,
-    /// What it keeps in memory.
+    /// Bytes of memory that it holds.
     pub(crate) held_bytes: u64,
 }
 
@@ -37,7 +37,7 @@ impl Slot {
     }
 }
 
-/// What the latency of an action is counted as.
+/// The kind under which an action's latency is recorded.
 pub(crate) fn asked(action: Result<&Action, &Status>) -> Asked {
     match action {
         Ok(Action::Read { .. }) => Asked::Read,

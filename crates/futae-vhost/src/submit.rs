@@ -1,4 +1,4 @@
-//! The one place where requests go to the cache and results come back.
+//! The only place where requests are passed to the cache and results come back.
 
 use crate::device::Device;
 use crate::mailbox::{Completion, Mailbox};
@@ -6,7 +6,7 @@ use futae_engine::{Batch, ClientId, Engine, IoBuf, Operation, ReadRange, Request
 use futae_policy::VolumeId;
 use std::sync::Arc;
 
-/// The cache, as one queue sees it. It joins as a client, and leaves when dropped.
+/// The cache, from the point of view of one queue. It joins as a client, and leaves when dropped.
 pub(crate) struct Submitter {
     engine: Arc<Engine>,
     volume: VolumeId,
@@ -17,12 +17,12 @@ pub(crate) struct Submitter {
     sequence: u64,
 }
 
-/// An operation that the cache does not have yet.
+/// An operation that has not been passed to the cache yet.
 struct Pending {
     /// The descriptor at which its request begins.
     head: u16,
     sequence: u64,
-    /// Gone once the cache has it.
+    /// `None` once it has been passed to the cache.
     operation: Option<Operation>,
     is_whole: bool,
 }
@@ -31,7 +31,7 @@ struct Pending {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Filled {
     pub(crate) head: u16,
-    /// Whether the guest's memory took all of it.
+    /// Whether all of it could be copied to the guest's memory.
     pub(crate) is_whole: bool,
 }
 
@@ -59,9 +59,9 @@ impl Submitter {
         });
     }
 
-    /// Hands the cache what was added; whether that was anything. Data that are resident go to `copy`, with the
-    /// number of bytes of the read before them; it says whether the guest's memory took them. Reads that are over
-    /// by that are added to `filled`.
+    /// Passes the added operations to the cache. Returns whether there were any. Resident data is
+    /// passed to `copy`, with its offset within the read; `copy` returns whether the guest's memory
+    /// accepted it. Reads completed in this way are added to `filled`.
     pub(crate) fn submit(
         &mut self,
         copy: impl FnMut(u16, usize, &[u8]) -> bool,
@@ -84,7 +84,7 @@ impl Submitter {
         true
     }
 
-    /// What the cache is done with. Give the vector back to [`Self::recycle`].
+    /// The completed operations. Return the vector with [`Self::recycle`].
     pub(crate) fn completions(&mut self) -> Vec<Completion> {
         let mut completions = std::mem::take(&mut self.completions);
         self.mailbox.take(&mut completions);
@@ -146,7 +146,7 @@ impl<F: FnMut(u16, usize, &[u8]) -> bool> Batch for Operations<'_, F> {
             volume: self.volume,
             client: self.client,
             sequence: pending.sequence,
-            // The cache asks once.
+            // The cache calls this once per operation.
             operation: pending.operation.take().unwrap_or(Operation::Settle),
             done: Box::new(move |result: Result<IoBuf, _>| {
                 mailbox.put(Completion { head, result });

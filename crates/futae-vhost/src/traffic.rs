@@ -1,4 +1,4 @@
-//! What went over the queues of a connection.
+//! Counters of a connection's queues.
 
 use std::sync::atomic::AtomicU64;
 
@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicU64;
 pub struct Traffic {
     /// Requests that were taken from queues.
     pub requests: AtomicU64,
-    /// Batches in which the cache got them.
+    /// Batches in which they were passed to the cache.
     pub batches: AtomicU64,
     /// Requests that were answered.
     pub replies: AtomicU64,

@@ -131,7 +131,7 @@ impl Dispatch {
     }
 
     fn ring(&mut self, offer: RingOffer) {
-        // Who has not said which disk is whose cannot hand pages down either.
+        // Who has not said which disk is whose cannot demote pages either.
         let has_hello = self.heard.lock().status.connected;
         match self.rings.as_mut().filter(|_| has_hello) {
             Some(rings) => rings.offered(offer, &self.answers),

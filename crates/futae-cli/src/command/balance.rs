@@ -1,20 +1,23 @@
 //! `futae balance`: memory moved between running guests.
 
 use super::forecast::size;
+use super::observe_args::address;
 use crate::failure::Failure;
 use crate::table::Table;
 use anyhow::Context;
 use futae_balance::config::EvaluatorName;
 use futae_balance::samples::{self, Samples};
 use futae_balance::{Advice, Adviser, Config, Controller, Report};
-use futae_log::LogArgs;
+use futae_log::{LogArgs, utc};
+use futae_observe::{Http, Moves, Period};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::fs::{self, File};
 use std::io::{BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, UNIX_EPOCH};
+use tracing::info;
 
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -40,6 +43,10 @@ pub struct Args {
     /// Number of periods to run
     #[arg(long, value_name = "N")]
     periods: Option<u64>,
+    /// Address of an HTTP server with one page: what each guest has, and the last moves with their reasons. It needs no network and no
+    /// JavaScript. tcp:HOST:PORT on loopback, or `unix:PATH[,mode=OCTAL][,owner=NAME][,group=NAME]` [default: `web` of the file]
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "advise")]
+    web: Option<String>,
     /// Print decisions as lines of JSON
     #[arg(long)]
     json: bool,
@@ -73,8 +80,11 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     }
     let mut controller = Controller::new(&config, args.dry_run)
         .map_err(|error| Failure::usage(format!("{path}: {error}")))?;
+    let moves = Arc::new(Moves::new(env!("CARGO_PKG_VERSION")));
+    let page = page(args, &config, &moves)?;
     futae_systemd::ready("balancing");
-    let told = keep(&mut controller, args, samples, &stopped);
+    let told = keep(&mut controller, args, samples, &moves, &stopped);
+    drop(page);
     futae_systemd::stopping();
     let problems = controller.end();
     told?;
@@ -85,10 +95,39 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     Err(anyhow::anyhow!("not everything could be given back: {problems}").into())
 }
 
+/// The page, if one was asked for.
+fn page(args: &Args, config: &Config, moves: &Arc<Moves>) -> Result<Option<Http>, Failure> {
+    let file = config.web.as_ref().map(|text| ("web", text));
+    let Some((option, text)) = args.web.as_ref().map(|text| ("--web", text)).or(file) else {
+        return Ok(None);
+    };
+    let (listen, access) = address(option, text)?;
+    let paint = moves.painter();
+    let routes = move |path: &str| (path == "/").then(&paint);
+    let http =
+        Http::start(&listen, &access, false, Arc::new(routes)).map_err(anyhow::Error::from)?;
+    info!("a page for a browser at {}", http.address());
+    Ok(Some(http))
+}
+
+/// What the page shows of a period.
+fn shown(report: &Report) -> Period {
+    let time = Duration::try_from_secs_f64(report.time).unwrap_or_default();
+    Period {
+        time: utc(UNIX_EPOCH + time),
+        decision: report.decision.clone(),
+        host_free: report.host_free,
+        host_pressure: report.host_pressure,
+        dry_run: report.dry_run,
+        problems: [&report.problems[..], &report.hints].concat(),
+    }
+}
+
 fn keep(
     controller: &mut Controller,
     args: &Args,
     mut samples: Option<Samples>,
+    moves: &Moves,
     stopped: &AtomicBool,
 ) -> Result<(), Failure> {
     let mut next = Instant::now();
@@ -113,6 +152,7 @@ fn keep(
                 .add(&controller.recorded(&report))
                 .context("the samples cannot be recorded")?;
         }
+        moves.note(shown(&report));
         tell(&report, &hints, args.json)?;
         hints = report.hints;
         number += 1;
@@ -132,6 +172,9 @@ fn tell(report: &Report, given: &[String], as_json: bool) -> Result<(), Failure>
             ""
         };
         writeln!(out, "{}{dry}", report.decision)?;
+        for change in &report.changes {
+            writeln!(out, "  {change}")?;
+        }
         for problem in &report.problems {
             writeln!(out, "  {problem}")?;
         }

@@ -71,8 +71,8 @@ pub struct Args {
     store: StoreArgs,
     /// What the cache below gets of an evicted block: its data (demote), its name (notice), or
     /// nothing (none). auto: its data if the source takes it and a block is not more than 1MiB
-    #[arg(long, value_name = "WHAT", default_value = "auto")]
-    hand_down: Tell,
+    #[arg(long, value_name = "WHAT", default_value = "auto", alias = "hand-down")]
+    on_eviction: Tell,
     /// Name of the file of a single source; by default the source's or the export's own, or `disk`
     #[arg(long)]
     name: Option<String>,
@@ -403,11 +403,10 @@ fn announce(
 ) -> Result<(), Failure> {
     let status = engine.status();
     let negotiated = mount.negotiated();
-    // The first is the name that older readers of the JSON know.
-    let (hand_down, on_eviction) = match on_eviction {
-        OnEviction::Demote => ("data", "demote"),
-        OnEviction::Notice => ("notice", "notice"),
-        OnEviction::None => ("nothing", "none"),
+    let on_eviction = match on_eviction {
+        OnEviction::Demote => "demote",
+        OnEviction::Notice => "notice",
+        OnEviction::None => "none",
     };
     let sizes = status.volumes.iter().map(|volume| volume.size_bytes);
     let size_bytes: u64 = sizes.sum();
@@ -435,7 +434,6 @@ fn announce(
             "policy": status.policy,
             "block_bytes": status.block_bytes,
             "capacity_blocks": status.capacity_blocks,
-            "hand_down": hand_down,
             "on_eviction": on_eviction,
             "residency": residency.name(),
             "write_mode": args.writes.write_mode.name(),

@@ -76,7 +76,7 @@ fn watched_forecast(path: &Path) -> Result<Forecast, Failure> {
 }
 
 /// One address.
-fn address(option: &str, text: &str) -> Result<(Listen, Access), Failure> {
+pub(super) fn address(option: &str, text: &str) -> Result<(Listen, Access), Failure> {
     let wrong = |problem: String| Failure::usage(format!("{option} {text}: {problem}"));
     let (rest, access) = Access::take_from(text).map_err(wrong)?;
     let listen: Listen = rest

@@ -98,7 +98,7 @@ pub struct Args {
     #[arg(long = "feed", value_name = "ADDRESS")]
     feeds: Vec<String>,
     /// Offer a channel disk of 4 MiB beside each export with a --feed, named EXPORT.evictions. Give it to the
-    /// guest as a second disk: its agent (`futae agent --evictions`) hands evicted pages down on it with
+    /// guest as a second disk: its agent (`futae agent --evictions`) demotes evicted pages on it with
     /// their data, and the store need not be read for them. Data enters the cache only if it is verified (see
     /// --evictions-memory)
     #[arg(long, requires = "feeds")]

@@ -41,7 +41,7 @@ impl Source {
         Ok(Self::File(text.into()))
     }
 
-    /// Opens it, for a cache that hands nothing down.
+    /// Opens it, for a cache that demotes nothing.
     pub fn open(&self, read_only: bool, timeout: Duration) -> Result<Arc<dyn Store>, Failure> {
         Ok(match self {
             Self::File(path) => Arc::new(FileStore::open(path, read_only)?),

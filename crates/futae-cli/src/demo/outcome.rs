@@ -23,7 +23,7 @@ pub struct Ratios {
 pub struct DemoRun {
     /// The lower policy.
     pub policy: String,
-    /// How the upper cache hands evicted blocks down.
+    /// What the upper cache sends of evicted blocks.
     pub link: &'static str,
     /// Measured.
     #[serde(flatten)]
@@ -38,7 +38,7 @@ pub struct DemoRun {
     pub predicted: Ratios,
     /// The lower hit ratio by theory, for uniform requests without end.
     pub closed_form: Option<f64>,
-    /// Blocks handed down to the lower cache.
+    /// Blocks demoted to the lower cache.
     pub demotions: u64,
 }
 

@@ -1,12 +1,12 @@
-//! Long buffers, each in a mapping of its own. The heap keeps what long buffers leave when they are
-//! dropped in another order or on another thread than they were made, and a cache that is to stay
-//! within its size cannot afford that; a mapping goes back to the kernel. A few are kept, since new
-//! ones have to be faulted in.
+//! Long buffers, each in a mapping of its own. The heap keeps the space of long buffers that are
+//! dropped in another order, or on another thread, than they were allocated; a cache that must stay
+//! within its size cannot afford that. A mapping is returned to the kernel. A few mappings are kept
+//! for reuse, since the pages of a new one have to be faulted in.
 
 use memmap2::MmapMut;
 use std::sync::{Mutex, PoisonError};
 
-/// Bytes of all mappings that are kept, at most.
+/// The largest number of bytes in all kept mappings together.
 pub const SPARE_BYTES_MAX: usize = 8 << 20;
 
 static SPARES: Mutex<Vec<MmapMut>> = Mutex::new(Vec::new());
@@ -15,7 +15,8 @@ static SPARES: Mutex<Vec<MmapMut>> = Mutex::new(Vec::new());
 pub struct Mapped(Option<MmapMut>);
 
 impl Mapped {
-    /// At least `bytes` bytes with any content; `None` for none, or if the kernel has no more.
+    /// A buffer of at least `bytes` bytes with any content; `None` if `bytes` is 0 or the kernel
+    /// has no memory.
     pub fn new(bytes: usize) -> Option<Self> {
         let mut spares = SPARES.lock().unwrap_or_else(PoisonError::into_inner);
         let fits = |map: &MmapMut| (bytes..=2 * bytes).contains(&map.len());
@@ -26,7 +27,7 @@ impl Mapped {
         Self::zeroed(bytes)
     }
 
-    /// The same, all zeroes.
+    /// The same, filled with zeroes.
     pub fn zeroed(bytes: usize) -> Option<Self> {
         let map = (bytes > 0).then(|| MmapMut::map_anon(bytes));
         map.and_then(Result::ok).map(|map| Self(Some(map)))
@@ -45,7 +46,8 @@ impl Drop for Mapped {
     fn drop(&mut self) {
         let Some(map) = self.0.take() else { return };
         let mut spares = SPARES.lock().unwrap_or_else(PoisonError::into_inner);
-        // Older ones go first, or lengths that nobody asks for any more would stay for ever.
+        // The oldest go first; otherwise buffers of lengths that are no longer used would stay for
+        // ever.
         let mut kept: usize = spares.iter().map(|map| map.len()).sum();
         let mut gone = Vec::new();
         while kept + map.len() > SPARE_BYTES_MAX && !spares.is_empty() {
@@ -58,7 +60,7 @@ impl Drop for Mapped {
         } else {
             gone.push(map);
         }
-        // What is unmapped is unmapped without the lock.
+        // Unmapping happens without the lock.
         drop(spares);
     }
 }

@@ -1,10 +1,10 @@
-//! Bytes of the buffers that the engine holds for work under way: what is being read from stores (for
-//! requests, notices and by itself), requests that are put together from several reads, and what is being
-//! written back. Changed under the engine's lock only, and read without it.
+//! Bytes of the buffers that the engine holds for work under way: reads from stores (for requests,
+//! for notices and in the background), requests assembled from several reads, and write-backs. The
+//! count changes only under the engine's lock and is read without it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The bytes now, and the most there ever were.
+/// The current number of bytes, and its maximum so far.
 #[derive(Debug, Default)]
 pub struct Account {
     held: AtomicU64,
@@ -12,7 +12,7 @@ pub struct Account {
 }
 
 impl Account {
-    /// This many bytes more are held.
+    /// Adds `bytes` held bytes.
     pub fn take(&self, bytes: u64) {
         let held = self.held() + bytes;
         self.held.store(held, Ordering::Relaxed);
@@ -21,18 +21,18 @@ impl Account {
         }
     }
 
-    /// This many bytes less are held.
+    /// Subtracts `bytes` released bytes.
     pub fn give(&self, bytes: u64) {
         let held = self.held().saturating_sub(bytes);
         self.held.store(held, Ordering::Relaxed);
     }
 
-    /// Bytes that are held.
+    /// The bytes held now.
     pub fn held(&self) -> u64 {
         self.held.load(Ordering::Relaxed)
     }
 
-    /// The most that ever were.
+    /// The largest number of bytes held so far.
     pub fn most(&self) -> u64 {
         self.most.load(Ordering::Relaxed)
     }

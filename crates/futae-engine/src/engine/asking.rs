@@ -1,6 +1,6 @@
-//! Questions for extents that a caller need not wait for. A store may take its time (over NBD, half a
-//! minute), so each volume that is asked about has a thread of its own for as long as questions wait:
-//! one slow store holds up neither the caller nor another volume.
+//! Asynchronous queries for extents. A store may be slow to answer (over NBD, up to half a minute),
+//! so each queried volume has a thread of its own while queries wait. A slow store delays neither
+//! the caller nor another volume.
 
 use super::front::Engine;
 use super::questions::{ExtentsDone, Question, Questions};
@@ -9,14 +9,14 @@ use futae_policy::VolumeId;
 use std::collections::VecDeque;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
-/// Questions about one volume that wait or are being answered at most. Further ones are answered at once:
-/// "all of it is data", which is always true enough.
+/// The largest number of queries per volume that wait or are being answered. A further query is
+/// answered at once with "all data", which is always a valid answer.
 const QUESTIONS_MAX: usize = 64;
 
 impl Engine {
-    /// As [`extents`](Self::extents), without waiting for the store: `done` is called with the result, on
-    /// another thread, or before this returns. At most 64 questions about a volume wait at a time; of a range
-    /// that is asked about beyond that the answer is that all of it is data.
+    /// As [`extents`](Self::extents), without waiting for the store. `done` is called with the
+    /// result, on another thread or before this function returns. At most 64 queries per volume
+    /// wait; a query beyond that is answered with "all data".
     pub fn extents_later(
         self: &Arc<Self>,
         volume: VolumeId,
@@ -53,7 +53,7 @@ impl Engine {
         }
     }
 
-    /// Answers the question that has waited longest; whether there was one.
+    /// Answers the oldest waiting query. Returns false if none waits.
     fn answer_next(&self, volume: VolumeId) -> bool {
         let question = {
             let mut questions = self.questions();

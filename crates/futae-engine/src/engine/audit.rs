@@ -1,10 +1,10 @@
-//! Whether everything fits together. For tests.
+//! Consistency checks, for tests.
 
 use super::frames::Frame;
 use super::state::State;
 
 impl State {
-    /// Panics unless the level, the frames and the work under way fit together. For tests.
+    /// Panics unless the level, the frames and the work under way are consistent. For tests.
     pub fn audit(&self) {
         self.level.audit();
         self.audit_dirty();

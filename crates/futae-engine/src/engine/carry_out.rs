@@ -1,4 +1,4 @@
-//! What was decided, done: store operations, demotions and answers, after the lock is released.
+//! Carries out decisions after the lock is released: store operations, demotions and answers.
 
 use super::effects::{Effects, Evicted, SentDown, Started};
 use super::front::Engine;
@@ -8,10 +8,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 impl Engine {
-    /// Does all that was decided, and returns what is left to be decided on. The lock must not be held. Reads go
-    /// out before the demotions of the same decision, which is the order that the level below decides in; and
-    /// together with them, store by store, since an answer to the read would let the next request overtake the
-    /// demotion.
+    /// Carries out all effects, and returns the work that still needs decisions. The lock must not
+    /// be held. Reads leave before the demotions of the same decision, since the lower level
+    /// decides in that order. Each store gets its reads and demotions together: otherwise the
+    /// answer to a read could let the next request overtake the demotion.
     pub(super) fn carry_out(self: &Arc<Self>, effects: Effects) -> VecDeque<Rest> {
         let Effects {
             operations,
@@ -54,7 +54,7 @@ impl Engine {
     }
 }
 
-/// What goes to one store together: operations, and blocks that are sent down.
+/// Operations and evicted blocks that go to one store together.
 struct Group {
     store: Arc<dyn Store>,
     operations: Vec<Started>,

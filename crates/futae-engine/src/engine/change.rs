@@ -1,5 +1,5 @@
-//! Changes of a growing volume's store that are made past the cache: while nothing else is under
-//! way in their range, and nothing in it is dirty.
+//! Changes to a growing volume's store that bypass the cache. They run while nothing else is under
+//! way in their range and no block in it is dirty.
 
 use super::effects::Effects;
 use super::flights::{Content, Run, Span, Write};
@@ -12,14 +12,15 @@ use futae_policy::VolumeId;
 use std::sync::{Arc, mpsc};
 
 impl Engine {
-    /// Runs `work`, which changes bytes `offset..offset + length` of a growing volume's store
-    /// past the cache, or finds out how they have changed. Before that, what is dirty there is
-    /// written back. Meanwhile nothing else is under way in the range; afterwards its blocks are
-    /// forgotten and the size is asked for anew. Waits, so it must not be called by a store.
+    /// Runs `work`, which bypasses the cache to change bytes `offset..offset + length` of a growing
+    /// volume's store, or finds out how they have changed. Dirty blocks in the range are written
+    /// back first. Nothing else is under way in the range while `work` runs. Afterwards the cache
+    /// forgets the blocks of the range and asks the store for its size. This function blocks, so a
+    /// store must not call it.
     ///
     /// # Errors
     ///
-    /// Something was dirty and could not be written back; it is kept, and `work` has not run.
+    /// A dirty block could not be written back; it stays dirty, and `work` has not run.
     pub fn change<T>(
         self: &Arc<Self>,
         volume: VolumeId,
@@ -30,9 +31,9 @@ impl Engine {
         self.exclusively(volume, (offset, length), None, work)
     }
 
-    /// As [`change`](Self::change), for work that gives the volume's store another size and
-    /// changes nothing else. What is dirty beyond a lower size is not written back: it is
-    /// forgotten once the store ends before it.
+    /// As [`change`](Self::change), for work that changes only the size of the volume's store.
+    /// Dirty data beyond a lower size is not written back: it is dropped once the store ends before
+    /// it.
     ///
     /// # Errors
     ///
@@ -55,7 +56,7 @@ impl Engine {
     ) -> Result<T, IoError> {
         let (sender, receiver) = mpsc::sync_channel(1);
         let granted: Granted = Box::new(move |key| {
-            // Somebody waits below.
+            // The receiver waits below.
             let _ = sender.send(key);
         });
         let change = Change {
@@ -71,7 +72,7 @@ impl Engine {
             operation: Operation::Change(change),
             done: Box::new(drop),
         });
-        // Without an answer there is no such volume, and nothing to keep apart.
+        // Without an answer the volume does not exist, so no other work can conflict.
         let key = receiver.recv().ok().transpose()?;
         let _changing = key.map(|key| Changing {
             engine: Arc::clone(self),
@@ -81,7 +82,7 @@ impl Engine {
     }
 }
 
-/// Ends a change, even one whose work panics.
+/// Ends the change when dropped, even if its work panics.
 struct Changing {
     engine: Arc<Engine>,
     key: usize,
@@ -126,7 +127,7 @@ impl State {
             done: request.done,
             parked: Vec::new(),
         };
-        // From here on nothing else begins in the range, so that what is dirty gets less.
+        // No other work begins in the range from here on, so its dirty blocks only decrease.
         let waiting = Waiting {
             key: self.under_way.add_write(write),
             blocks,
@@ -158,14 +159,14 @@ impl State {
         self.under_way.run_over(&change.blocks).is_some() || (!change.cuts && is_dirty())
     }
 
-    /// Nothing else is under way in the range, and nothing is dirty.
+    /// Called when nothing else is under way in the range and no block in it is dirty.
     fn begin_grant(&mut self, change: Waiting, effects: &mut Effects) {
         self.under_way.writes[change.key].has_begun = true;
         let first = self.block_range(&change.blocks).0;
         self.grant(change, first, effects);
     }
 
-    /// Drops the blocks of a change's range from block `from` on, then lets it be made.
+    /// Drops the blocks of a change's range from block `from` on, then lets the change run.
     pub fn grant(&mut self, change: Waiting, from: u64, effects: &mut Effects) {
         let (key, blocks) = (change.key, change.blocks);
         let size = self.volumes[usize::from(blocks.volume.0)].size_bytes;
@@ -181,7 +182,7 @@ impl State {
         effects.answer(granted, Ok(IoBuf::new(0)));
     }
 
-    /// A write-back is over: changes that waited for it go on, or are told that it failed.
+    /// A write-back has ended: changes that waited for it continue, or get its error.
     pub fn resume_changes(&mut self, run: &Run, error: Option<&IoError>, effects: &mut Effects) {
         for change in std::mem::take(&mut self.changes) {
             let failed = error.filter(|_| change.blocks.overlap(&run.span).is_some());
@@ -198,7 +199,7 @@ impl State {
         }
     }
 
-    /// The change has been made.
+    /// The change's work has run.
     pub fn end_change(&mut self, key: usize, effects: &mut Effects) {
         let volume = self.under_way.writes[key].span.volume;
         if self.settle_failure(volume, effects) {

@@ -1,4 +1,4 @@
-//! What operations of the stores took, noted, and told to the policy.
+//! Measured costs of store operations, reported to the policy.
 
 use super::cost::by_class;
 use super::effects::Ticket;
@@ -7,11 +7,11 @@ use super::state::State;
 use crate::Asked;
 use std::time::{Duration, Instant};
 
-/// How often the policy is told what the stores cost.
+/// How often the policy gets the costs of the stores.
 const WEIGH_INTERVAL: Duration = Duration::from_secs(2);
 
 impl State {
-    /// A store operation that ended well took so long.
+    /// Records how long a successful store operation took.
     pub fn note_cost(&mut self, ticket: Ticket, took: Duration) {
         let (span, reads) = match ticket {
             Ticket::Flight(key) => (self.under_way.flights[key].span, true),
@@ -38,7 +38,7 @@ impl State {
         }
     }
 
-    /// Tells the policy what the stores cost, every few seconds.
+    /// Reports the costs of the stores to the policy, every [`WEIGH_INTERVAL`].
     pub fn weigh(&mut self, now: Instant) {
         let is_early = |then: Instant| now.saturating_duration_since(then) < WEIGH_INTERVAL;
         if self.weighed.is_some_and(is_early) {

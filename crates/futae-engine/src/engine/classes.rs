@@ -1,4 +1,4 @@
-//! Volumes that get other classes, with their resident blocks, in steps.
+//! Changes the classes of volumes and of their resident blocks, in steps.
 
 use super::front::Engine;
 use super::state::State;
@@ -8,10 +8,10 @@ use futae_policy::{BlockId, Class, VolumeId};
 type Used = (u64, BlockId);
 
 impl Engine {
-    /// Gives volumes other classes. Resident blocks that are not protected any more get theirs at once;
-    /// those that are now, when they are next used, or at once if `at_once`: in steps, between which the cache
-    /// goes on. A block that comes meanwhile comes with its new class, and of two calls for one volume the
-    /// later one counts.
+    /// Changes the classes of volumes. Resident blocks that lose their protection change class at
+    /// once. Other resident blocks change class at their next use, or at once if `at_once` is set.
+    /// The work is done in steps, between which other requests proceed. A block inserted meanwhile
+    /// has its new class. If a volume is changed twice, the later call takes effect.
     pub fn set_classes(&self, classes: &[(VolumeId, Class)], at_once: bool) {
         let most = self.quiet_step(|state| state.steps.most() as usize);
         let mut changed = Vec::new();
@@ -19,7 +19,7 @@ impl Engine {
             self.quiet_step(|state| state.change_classes(part, at_once, &mut changed));
             self.state.give_way();
         }
-        // All together in the order of their uses, so that they keep it where they move to.
+        // All blocks in the order of their uses, so that they keep this order in their new class.
         let mut used = Vec::new();
         for &(volume, _) in &changed {
             let mut from = 0;
@@ -36,7 +36,7 @@ impl Engine {
 }
 
 impl State {
-    /// Notes which volumes' blocks are to follow at once.
+    /// Records the volumes whose blocks change class at once.
     fn change_classes(
         &mut self,
         classes: &[(VolumeId, Class)],
@@ -55,7 +55,7 @@ impl State {
         }
     }
 
-    /// Notes some more of a volume's resident blocks; whether there are others.
+    /// Adds some more of a volume's resident blocks. Returns whether others remain.
     fn note_uses(&mut self, volume: VolumeId, from: &mut u64, used: &mut Vec<Used>) -> bool {
         let left = self.steps.left();
         let residents = &self.volumes[usize::from(volume.0)].residents;
@@ -71,7 +71,7 @@ impl State {
         indexes.len() as u64 == left
     }
 
-    /// Gives blocks the classes that their volumes have now.
+    /// Gives the blocks the current classes of their volumes.
     fn take_over_classes(&mut self, blocks: &[Used]) {
         self.steps.count(blocks.len() as u64);
         for &(_, block) in blocks {

@@ -1,4 +1,4 @@
-//! Errors of stores, noted under the cache's lock and said without it.
+//! Store errors: recorded under the cache's lock, logged without it.
 
 use super::complaints::{INTERVAL, Remark, matters};
 use super::effects::Ticket;
@@ -20,7 +20,8 @@ impl State {
         }
     }
 
-    /// A store operation failed; its ticket is still good. What is to be said of it.
+    /// Records the failure of a store operation whose ticket is still valid. Returns the line to
+    /// log, if any.
     pub fn complain(&mut self, ticket: Ticket, error: IoError) -> Option<Remark> {
         let volume = self.volume_of(ticket).filter(|_| matters(&error))?;
         let known = self.volumes.get(usize::from(volume.0))?;
@@ -29,7 +30,7 @@ impl State {
 }
 
 impl Engine {
-    /// Says something of a store, and counts what follows.
+    /// Logs a remark about a store, and starts to count the errors that follow.
     pub(super) fn remark(self: &Arc<Self>, remark: Remark) {
         remark.say();
         let mut state = self.lock();
@@ -44,7 +45,7 @@ impl Engine {
         }
     }
 
-    /// Says what has not been said of errors of stores; at the end.
+    /// At the end, logs the errors that were counted and not yet logged.
     fn say_the_rest(&self) {
         let remarks = self.lock().complaints.count();
         let is_news = |remark: &Remark| !matches!(remark, Remark::NoMore { .. });
@@ -58,7 +59,7 @@ impl Drop for Engine {
     }
 }
 
-/// Counts until no more errors come, or the engine is gone.
+/// Counts until no more errors occur or the engine is dropped.
 fn count(engine: &Weak<Engine>, is_gone: &Receiver<()>) {
     while let Err(RecvTimeoutError::Timeout) = is_gone.recv_timeout(INTERVAL) {
         let Some(engine) = engine.upgrade() else {

@@ -1,5 +1,6 @@
-//! What the log says of a store that fails: the first error at once, then a count a minute, and at last that no
-//! more came. A disk that is gone fails thousands of requests a second, and one line says as much as all of theirs.
+//! Log lines about a failing store: the first error at once, then a count per minute, and finally a
+//! line when the errors have stopped. A dead disk fails thousands of requests a second, and one
+//! line says as much as a line for each.
 
 use super::effects::Ticket;
 use crate::{IoError, IoErrorKind};
@@ -9,46 +10,48 @@ use std::sync::mpsc::Sender;
 use std::time::Duration;
 use tracing::{error, info, warn};
 
-/// From one count to the next.
+/// Time between two counts.
 pub const INTERVAL: Duration = Duration::from_secs(60);
-/// Volumes of which errors are counted apart; a tree has one for each file.
+/// The largest number of volumes whose errors are counted separately; a tree has a volume for each
+/// file.
 const VOLUMES_MAX: usize = 32;
 
-/// Errors of stores that were not said one by one.
+/// Store errors that were not logged individually.
 #[derive(Default)]
 pub struct Complaints {
     volumes: BTreeMap<VolumeId, Trouble>,
-    /// Of volumes beyond [`VOLUMES_MAX`].
+    /// Errors of volumes beyond [`VOLUMES_MAX`].
     others: u64,
-    /// Its end is the end of the thread that counts; none while there is nothing to count.
+    /// Dropping the sender ends the thread that counts; `None` while there is nothing to count.
     pub counts: Option<Sender<()>>,
 }
 
-/// What is known of one volume's store.
+/// Errors of one volume's store.
 struct Trouble {
     name: String,
     unsaid: u64,
     last: IoError,
 }
 
-/// Something to log, once the cache's lock is released.
+/// A line to log once the cache's lock is released.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Remark {
-    /// The first error of a volume.
+    /// The first error of a volume's store.
     First { name: String, text: String },
-    /// Errors since the last remark.
+    /// The number of errors since the last remark.
     More {
         name: String,
         count: u64,
         last: String,
     },
-    /// None since the last remark.
+    /// No errors since the last remark.
     NoMore { name: String },
-    /// Errors of volumes that are not counted apart.
+    /// The number of errors of volumes that are not counted separately.
     Others(u64),
 }
 
-/// Whether an error is the store's: not one of the request, or of a store that cannot do something at all.
+/// Whether an error is a failure of the store. An invalid request, or an operation that the store
+/// does not support, is not.
 pub fn matters(error: &IoError) -> bool {
     matches!(error.kind, IoErrorKind::Store | IoErrorKind::NoSpace)
 }
@@ -68,7 +71,7 @@ fn sentence(of: Ticket, error: &IoError) -> String {
 }
 
 impl Complaints {
-    /// Counts an error; what is to be said at once.
+    /// Counts an error. Returns a remark that must be logged at once, if any.
     pub fn note(
         &mut self,
         volume: VolumeId,
@@ -96,7 +99,7 @@ impl Complaints {
         Some(Remark::First { name, text })
     }
 
-    /// A minute is over.
+    /// Called every minute. Returns the remarks to log.
     pub fn count(&mut self) -> Vec<Remark> {
         let mut remarks = Vec::new();
         self.volumes.retain(|_, trouble| {
@@ -124,7 +127,7 @@ impl Complaints {
 }
 
 impl Remark {
-    /// Says it.
+    /// Logs the remark.
     pub fn say(self) {
         match self {
             Self::First { name, text } => error!(volume = name, "{name}: {text}"),

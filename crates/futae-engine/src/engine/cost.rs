@@ -1,18 +1,19 @@
-//! What reads and writes of a store take, measured.
+//! Measured costs of a store's reads and writes.
 
 use futae_policy::{BlockCost, Class, StoreCosts};
 use std::time::Duration;
 
-/// How much of the moving average the newest operation is.
+/// The weight of the newest operation in the moving average.
 const NEWEST_SHARE: f64 = 1.0 / 32.0;
-/// Operations after which the older ones count half in the percentile.
+/// Number of operations after which the older ones count half in the percentile.
 const KEPT_MAX: u32 = 2048;
-/// An operation counts in the average as at most this many times what 99 of 100 take: that one stalled for
-/// seconds says little of the next. A store that has become slow is one as soon as 1 of 100 were.
+/// An operation counts in the average as at most this multiple of the 99th percentile: a stall of
+/// seconds predicts little about the next operation. A store that becomes slow counts as slow once
+/// 1 of 100 operations was.
 const STALL: f64 = 2.0;
-/// Operations from which on that is known.
+/// Number of operations from which on the percentile is known.
 const KNOWN: u32 = 64;
-/// Steps of the histogram to a factor of two, and in all: up to half an hour.
+/// Steps of the histogram per factor of two, and in total: the range ends at half an hour.
 const STEPS: usize = 8;
 const BUCKETS: usize = 31 * STEPS;
 
@@ -35,7 +36,7 @@ impl Default for Cost {
 }
 
 impl Cost {
-    /// An operation on this many blocks took so long.
+    /// Records how long an operation on this many blocks took.
     pub fn note(&mut self, took: Duration, blocks: u64) {
         let micros = took.as_secs_f64() * 1e6 / blocks.max(1) as f64;
         self.mean = match self.kept {
@@ -64,7 +65,7 @@ impl Cost {
         (self.kept > 0).then_some(self.mean)
     }
 
-    /// What 99 of 100 operations took at most, to a tenth.
+    /// The 99th percentile of the costs, to a tenth.
     pub fn percentile_99(&self) -> Option<f64> {
         let wanted = self.kept - self.kept / 100;
         let mut seen = 0;
@@ -83,10 +84,10 @@ pub struct Costs {
     pub write: Cost,
 }
 
-/// The costs of each class of stores: each store counts as it was used lately. What was never
-/// written is taken to cost what a read does.
+/// The costs per class of stores. Each store is weighted by its recent operations. If a class has
+/// had no write, a write is assumed to cost as much as a read.
 pub fn by_class<'a>(stores: impl Iterator<Item = (Class, &'a Costs)>) -> StoreCosts {
-    /// Of reads and of writes: the sum, and of how many operations.
+    /// Per reads and writes: the sum of the costs, and the number of operations.
     type Sums = [(f64, f64); 2];
     let mut sums: Vec<Sums> = Vec::new();
     for (class, costs) in stores {

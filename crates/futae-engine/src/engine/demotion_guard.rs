@@ -1,37 +1,38 @@
-//! Whether demoted data may be accepted: only from a volume's one client, and only while no newer
-//! write to that block has been seen.
+//! Decides whether demoted data may be accepted: only from a volume's one client, and only while no
+//! newer write to that block has been seen.
 
 use crate::ClientId;
 use hashbrown::{HashMap, HashSet};
 use std::collections::VecDeque;
 
-/// Recent writes that are remembered, in blocks. Demotions older than the oldest are refused.
+/// Number of blocks whose recent writes are remembered. Demotions older than the oldest are
+/// refused.
 const REMEMBERED_BLOCKS_MAX: usize = 65_536;
 
-/// A write to more blocks than this at once is remembered as a write to all blocks.
+/// A write to more blocks than this is remembered as a write to all blocks.
 const RANGE_BLOCKS_MAX: u64 = 1024;
 
-/// Who uses a volume and what was written lately.
+/// The clients of a volume, and its recent writes.
 #[derive(Debug, Default)]
 pub struct DemotionGuard {
     clients: HashSet<ClientId>,
-    /// Clients whose own cache may be out of date: somebody else wrote while they were there.
+    /// Clients whose own cache may be stale: another client wrote while they were connected.
     revoked: HashSet<ClientId>,
     written: HashMap<u64, u64>,
     order: VecDeque<(u64, u64)>,
-    /// No demotion decided at or before this is accepted.
+    /// A demotion with a sequence at or below this is refused.
     floor: u64,
-    /// Blocks to which a write has failed: nobody knows what the store holds.
+    /// Blocks to which a write has failed: the content of the store is unknown.
     unknown: HashSet<u64>,
 }
 
 impl DemotionGuard {
-    /// A client has come.
+    /// A client has connected.
     pub fn join(&mut self, client: ClientId) {
         if self.clients.is_empty() {
-            // What was written before does not matter: this client has cached nothing yet.
-            // (Sequences of several clients do not compare. Where they get mixed below, the
-            // higher one stands, which can only refuse too much.)
+            // Earlier writes do not matter: this client has cached nothing yet. (Sequences of
+            // different clients are not comparable. Where they mix below, the higher one is kept,
+            // which can only refuse too much.)
             self.written.clear();
             self.order.clear();
             self.floor = 0;
@@ -39,15 +40,15 @@ impl DemotionGuard {
         self.clients.insert(client);
     }
 
-    /// A client has gone.
+    /// A client has disconnected.
     pub fn leave(&mut self, client: ClientId) {
         self.clients.remove(&client);
         self.revoked.remove(&client);
     }
 
-    /// `client` decided at `sequence` to write `blocks` blocks from index `first` on.
+    /// `client` decided, at `sequence`, to write `blocks` blocks from index `first` on.
     pub fn note_write(&mut self, client: ClientId, sequence: u64, first: u64, blocks: u64) {
-        // What the others have cached may be out of date from now on.
+        // The caches of the other clients may be stale from now on.
         let others = self.clients.len() - usize::from(self.clients.contains(&client));
         let revoked = self.revoked.len() - usize::from(self.revoked.contains(&client));
         if revoked < others {
@@ -83,7 +84,7 @@ impl DemotionGuard {
         }
     }
 
-    /// These whole blocks have been written, and the store has them.
+    /// These whole blocks have been written successfully.
     pub fn note_success(&mut self, first: u64, blocks: u64) {
         if blocks > self.unknown.len() as u64 {
             self.unknown
@@ -95,7 +96,8 @@ impl DemotionGuard {
         }
     }
 
-    /// Whether data of block `block` that `client` gave up at `sequence` is the newest there is.
+    /// Whether the data of block `block`, which `client` evicted at `sequence`, is the newest
+    /// version.
     pub fn accepts(&self, client: ClientId, sequence: u64, block: u64) -> bool {
         self.clients.len() == 1
             && self.clients.contains(&client)

@@ -1,39 +1,42 @@
-//! Which blocks of a volume have data that its store does not have yet.
+//! The dirty blocks of a volume: blocks with data that the store does not have yet.
 //!
-//! Every write has a stamp. A block that is dirty holds writes that nobody carries to the store
-//! yet, or that a write-back under way carries, or both; it is clean when neither is left. Its
-//! data is in its frame, or, if it was evicted or the cache uses no frames, kept here until the store has it.
+//! Every write has a stamp. A dirty block holds writes that no write-back carries yet, or writes
+//! that a write-back under way carries, or both; it is clean when neither is left. Its data is in
+//! its frame. If the block was evicted, or the cache uses no frames, its data is kept here until
+//! the store has it (*unframed*).
+
+mod ages;
 
 use crate::{IoBuf, IoError, Request};
+use ages::Ages;
 use hashbrown::HashMap;
 use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-/// How long to leave a store alone that has refused a write-back.
+/// After a failed write-back, the time before the next attempt.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
-/// Blocks that may not be written back now which are passed over at a time in search of one that may.
+/// While searching for a block that may be written back now, how many that may not are skipped per
+/// step.
 const SEARCH_BLOCKS_MAX: usize = 1024;
-/// Blocks that become due at a time, since the engine's lock is held meanwhile.
+/// How many blocks become due per step, since the engine's lock is held meanwhile.
 const AGED_BLOCKS_MAX: usize = 1024;
-/// Ages of blocks that are clean again, kept beyond twice the dirty ones.
-const AGES_SPARE: usize = 4096;
 
 /// One dirty block.
 #[derive(Debug, Default)]
 struct Dirty {
-    /// The stamp of the oldest write that nobody carries.
+    /// The stamp of the oldest write that no write-back carries.
     unsaved: Option<u64>,
     /// The stamp of the oldest write that a write-back under way carries.
     carried: Option<u64>,
-    /// Became too old while it was being carried.
+    /// The block became too old while a write-back carried it.
     overdue: bool,
-    /// Lost its slot.
+    /// The block lost its slot.
     is_evicted: bool,
-    /// Its data, once it has no slot, or from its first write on where the cache uses no frames.
-    evicted_data: Option<IoBuf>,
-    /// Whether the level below is to be told of its eviction, and under which generation of its
-    /// store the data came.
+    /// Its data: after it lost its slot, or from its first write on if the cache uses no frames.
+    unframed: Option<IoBuf>,
+    /// If the lower level is to learn of its eviction, the generation of the store under which its
+    /// data came.
     evicted_under: Option<u64>,
 }
 
@@ -47,26 +50,26 @@ impl Dirty {
 /// A block whose oldest missing write has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// The stamp before.
+    /// The previous stamp.
     pub before: u64,
-    /// The stamp now; none if the block is clean.
+    /// The new stamp; `None` if the block is clean.
     pub after: Option<u64>,
 }
 
 impl Change {
-    /// Whether a flush of everything up to `stamp` had to wait for it, and has not any more.
+    /// Whether a flush of all writes up to `stamp` had to wait for this block and no longer has to.
     pub fn frees(&self, stamp: u64) -> bool {
         self.before <= stamp && self.after.is_none_or(|after| after > stamp)
     }
 }
 
-/// What is left of a block that is clean now.
+/// What remains of a block that has become clean.
 #[derive(Debug, Default)]
 pub struct Cleaned {
     /// Its data, if it has no slot.
-    pub evicted_data: Option<IoBuf>,
-    /// Whether the level below is to be told of its eviction, and under which generation of its
-    /// store the data came.
+    pub unframed: Option<IoBuf>,
+    /// If the lower level is to learn of its eviction, the generation of the store under which its
+    /// data came.
     pub evicted_under: Option<u64>,
 }
 
@@ -74,35 +77,34 @@ pub struct Cleaned {
 #[derive(Default)]
 pub struct Dirt {
     blocks: HashMap<u64, Dirty>,
-    /// All of them.
+    /// All dirty blocks.
     order: BTreeSet<u64>,
-    /// Dirty, not carried, and not left alone after a failure.
+    /// Dirty blocks that are neither carried nor awaiting a retry.
     waiting: BTreeSet<u64>,
-    /// Those of them that are to be written as soon as may be.
+    /// The subset of `waiting` that is to be written as soon as possible.
     due: BTreeSet<u64>,
-    /// Those whose write-back failed, until it is tried again.
+    /// Blocks whose write-back failed, until it is retried.
     failed: BTreeSet<u64>,
-    /// When blocks became dirty, oldest first, with the stamp of then.
-    ages: VecDeque<(Instant, u64, u64)>,
+    ages: Ages,
     stamp: u64,
-    /// Writes up to this stamp are not to wait.
+    /// Writes up to this stamp are to be written as soon as possible.
     urgent: u64,
-    /// Not all of their blocks are among those that are due yet.
+    /// Not all blocks of these writes are in `due` yet.
     is_catching_up: bool,
-    /// Where to go on with those whose write-back failed, while they are being tried again.
+    /// While failed write-backs are retried: the block to continue with.
     retrying: Option<u64>,
     retry_at: Option<Instant>,
-    /// Where the next run begins to be looked for.
+    /// Where the search for the next run begins.
     cursor: u64,
-    evicted_dirty: u64,
+    unframed_blocks: u64,
     /// Write-backs under way, and their bytes.
     pub runs: u32,
     pub bytes_carried: u64,
-    /// A failure that no flush has been told of.
+    /// A failure that no flush has reported yet.
     pub error: Option<IoError>,
-    /// Writes that wait for others to become clean.
+    /// Writes that wait until fewer blocks are dirty.
     pub throttled: VecDeque<Request>,
-    /// Flushes that wait, by key.
+    /// Keys of the waiting flushes.
     pub flushes: Vec<usize>,
 }
 
@@ -112,23 +114,23 @@ impl Dirt {
         self.blocks.len() as u64
     }
 
-    /// Dirty blocks whose data is here.
-    pub fn evicted_dirty(&self) -> u64 {
-        self.evicted_dirty
+    /// Dirty blocks whose data is kept here.
+    pub fn unframed_blocks(&self) -> u64 {
+        self.unframed_blocks
     }
 
-    /// Dirty blocks that are on their way to the store.
+    /// Dirty blocks that a write-back carries.
     pub fn carried(&self) -> u64 {
         let rest = self.waiting.len() + self.failed.len();
         (self.blocks.len() - rest) as u64
     }
 
-    /// Whether the last write-backs failed and are to be tried again later.
+    /// Whether the last write-backs failed and await a retry.
     pub fn is_failing(&self) -> bool {
         !self.failed.is_empty()
     }
 
-    /// Whether some blocks will be clean sooner or later without anybody's doing.
+    /// Whether some blocks will become clean without further action.
     pub fn moves(&self) -> bool {
         self.blocks.len() > self.failed.len()
     }
@@ -157,17 +159,17 @@ impl Dirt {
         self.order.range(range).take(most).copied().collect()
     }
 
-    /// The data of a dirty block that is in no frame.
-    pub fn evicted_data(&self, index: u64) -> Option<&IoBuf> {
-        self.blocks.get(&index)?.evicted_data.as_ref()
+    /// The data of an unframed dirty block.
+    pub fn unframed(&self, index: u64) -> Option<&IoBuf> {
+        self.blocks.get(&index)?.unframed.as_ref()
     }
 
-    /// The same, to write to.
-    pub fn evicted_data_mut(&mut self, index: u64) -> Option<&mut IoBuf> {
-        self.blocks.get_mut(&index)?.evicted_data.as_mut()
+    /// The same, for writing.
+    pub fn unframed_mut(&mut self, index: u64) -> Option<&mut IoBuf> {
+        self.blocks.get_mut(&index)?.unframed.as_mut()
     }
 
-    /// A block was written, here and not in the store.
+    /// A block was written in the cache and not in the store.
     pub fn mark(&mut self, index: u64, now: Instant) {
         self.stamp += 1;
         let stamp = self.stamp;
@@ -180,27 +182,25 @@ impl Dirt {
         if dirty.carried.is_none() {
             self.waiting.insert(index);
         }
-        self.ages.push_back((now, stamp, index));
-        if self.ages.len() > 2 * self.blocks.len() + AGES_SPARE {
-            let blocks = &self.blocks;
-            self.ages.retain(|(_, stamp, index)| {
-                let dirty = blocks.get(index);
-                dirty.is_some_and(|dirty| dirty.unsaved == Some(*stamp))
+        let blocks = &self.blocks;
+        self.ages
+            .note(now, stamp, index, blocks.len(), |index, stamp| {
+                let dirty = blocks.get(&index);
+                dirty.is_some_and(|dirty| dirty.unsaved == Some(stamp))
             });
-        }
     }
 
-    /// A dirty block has lost its slot: `data` is what the frame held.
+    /// A dirty block has lost its slot; `data` is the content of its frame.
     pub fn evict(&mut self, index: u64, data: IoBuf, evicted_under: Option<u64>) {
         let Some(dirty) = self.blocks.get_mut(&index) else {
             return;
         };
-        self.evicted_dirty += u64::from(dirty.evicted_data.is_none());
-        dirty.evicted_data = Some(data);
+        self.unframed_blocks += u64::from(dirty.unframed.is_none());
+        dirty.unframed = Some(data);
         self.lose_slot(index, evicted_under);
     }
 
-    /// A dirty block whose data is here has lost its slot.
+    /// An unframed dirty block has lost its slot.
     pub fn lose_slot(&mut self, index: u64, evicted_under: Option<u64>) {
         let Some(dirty) = self.blocks.get_mut(&index) else {
             return;
@@ -212,14 +212,14 @@ impl Dirt {
         }
     }
 
-    /// The data of a dirty block that has no frame, made by `new` if there is none yet.
+    /// The data of an unframed dirty block; `new` makes it if there is none yet.
     pub fn hold(&mut self, index: u64, new: impl FnOnce() -> IoBuf) -> Option<&mut IoBuf> {
         let dirty = self.blocks.get_mut(&index)?;
-        self.evicted_dirty += u64::from(dirty.evicted_data.is_none());
-        Some(dirty.evicted_data.get_or_insert_with(new))
+        self.unframed_blocks += u64::from(dirty.unframed.is_none());
+        Some(dirty.unframed.get_or_insert_with(new))
     }
 
-    /// A dirty block whose data is here has a slot again.
+    /// An unframed dirty block has a slot again.
     pub fn regain_slot(&mut self, index: u64) {
         if let Some(dirty) = self.blocks.get_mut(&index) {
             dirty.is_evicted = false;
@@ -227,18 +227,18 @@ impl Dirt {
         }
     }
 
-    /// A dirty block has a slot again: its data.
+    /// A dirty block has a slot again. Returns its data.
     pub fn adopt(&mut self, index: u64) -> Option<IoBuf> {
         let dirty = self.blocks.get_mut(&index)?;
-        let data = dirty.evicted_data.take()?;
+        let data = dirty.unframed.take()?;
         dirty.is_evicted = false;
         dirty.evicted_under = None;
-        self.evicted_dirty -= 1;
+        self.unframed_blocks -= 1;
         Some(data)
     }
 
-    /// Everything that is dirty now is to be written as soon as may be, what failed before too. It becomes
-    /// due by [`catch_up`](Self::catch_up), however much it is.
+    /// All dirty blocks, failed ones included, are to be written as soon as possible. They become
+    /// due in steps, by [`catch_up`](Self::catch_up).
     pub fn hurry(&mut self) {
         self.urgent = self.stamp;
         self.is_catching_up = true;
@@ -250,19 +250,20 @@ impl Dirt {
         self.retrying = Some(0);
     }
 
-    /// Whether some of what is to be written as soon as may be is not due yet.
+    /// Whether some blocks that are to be written as soon as possible are not due yet.
     pub fn is_behind(&self) -> bool {
         self.is_catching_up || self.retrying.is_some()
     }
 
-    /// Makes some more blocks due of those that are to be written as soon as may be; looks at `most` at
-    /// most. Returns how many it has looked at.
+    /// Makes more urgent blocks due; looks at no more than `most` blocks. Returns how many it has
+    /// looked at.
     pub fn catch_up(&mut self, most: u64) -> u64 {
         let mut looked = 0;
         while looked < most
             && let Some(from) = self.retrying
         {
-            // Upwards, so that what fails again meanwhile is left alone for a while.
+            // In ascending order, so that a block that fails again meanwhile is not retried at
+            // once.
             let next = self.failed.range(from..).next().copied();
             self.retrying = next.map(|index| index + 1);
             if let Some(index) = next {
@@ -273,16 +274,15 @@ impl Dirt {
             }
         }
         while looked < most && self.is_catching_up {
-            // What is carried and was written since becomes due when that is over.
-            match self.ages.front() {
-                Some(&(_, stamp, index)) if stamp <= self.urgent => {
+            // A carried block that was written since becomes due when its write-back ends.
+            match self.ages.take_up_to(self.urgent) {
+                Some((stamp, index)) => {
                     looked += 1;
-                    self.ages.pop_front();
                     if self.is_waiting_since(index, stamp) {
                         self.due.insert(index);
                     }
                 }
-                _ => self.is_catching_up = false,
+                None => self.is_catching_up = false,
             }
         }
         looked
@@ -293,14 +293,14 @@ impl Dirt {
         dirty.is_some_and(|dirty| dirty.unsaved == Some(stamp)) && self.waiting.contains(&index)
     }
 
-    /// Time has passed: what has been dirty for longer than `age_max` is due. Goes through this many of
-    /// them only at a time; whether that is all.
+    /// Makes blocks due that have been dirty for longer than `age_max`. Looks at a bounded number
+    /// of them; returns whether that was all.
     pub fn age(&mut self, now: Instant, age_max: Duration) -> bool {
         if self.retry_at.is_some_and(|at| at <= now) {
             self.try_again();
         }
         for _ in 0..AGED_BLOCKS_MAX {
-            let Some(&(since, stamp, index)) = self.ages.front() else {
+            let Some((since, stamp, index)) = self.ages.oldest() else {
                 return true;
             };
             let is_old = now.saturating_duration_since(since) >= age_max;
@@ -315,14 +315,14 @@ impl Dirt {
                     self.due.insert(index);
                 }
             }
-            self.ages.pop_front();
+            self.ages.take_oldest();
         }
         false
     }
 
-    /// Blocks in a row that are to be written next, in ascending order from where the last were:
-    /// those that are due, and what is waiting right behind them; any that wait if `press`.
-    /// `is_free` says whether a block may be written now. At most `blocks_max`.
+    /// The next run of adjacent blocks to write, in ascending order from the end of the last run.
+    /// It holds due blocks and waiting ones directly behind them, or any waiting blocks if `press`
+    /// is set. `is_free` says whether a block may be written now. At most `blocks_max` blocks.
     pub fn next_run(
         &mut self,
         press: bool,
@@ -346,7 +346,7 @@ impl Dirt {
             taken = Some(index);
         }
         let Some(first) = first else {
-            // The end of what is under way on these comes by here, and looks further.
+            // When the work under way on these blocks ends, the search is repeated.
             self.cursor = taken.map_or(self.cursor, |taken| taken + 1);
             return None;
         };
@@ -368,7 +368,7 @@ impl Dirt {
         }
     }
 
-    /// A write-back of a block is over, and the store has what it carried.
+    /// A write-back of a block has succeeded: the store has the data that it carried.
     pub fn saved(&mut self, index: u64) -> Option<(Change, Option<Cleaned>)> {
         let dirty = self.blocks.get_mut(&index)?;
         let before = dirty.carried.take()?;
@@ -385,8 +385,8 @@ impl Dirt {
         Some((Change { before, after }, None))
     }
 
-    /// A write-back of a block failed: it is dirty as before, and counts as written just now,
-    /// since its waiters have been told.
+    /// A write-back of a block has failed: the block is as dirty as before. It counts as written
+    /// just now, since its waiters got the error.
     pub fn fail(&mut self, index: u64, now: Instant) -> Option<Change> {
         self.stamp += 1;
         let after = Some(self.stamp);
@@ -398,7 +398,7 @@ impl Dirt {
         Some(Change { before, after })
     }
 
-    /// The store has, or need not have, all that a block holds. Nothing carries it.
+    /// The store has all data of the block, or does not need it. No write-back carries it.
     pub fn settle(&mut self, index: u64) -> Option<(Change, Cleaned)> {
         let before = self.blocks.get(&index)?.oldest()?;
         let after = None;
@@ -408,7 +408,7 @@ impl Dirt {
 
     fn take(&mut self, index: u64) -> Option<Cleaned> {
         let Dirty {
-            evicted_data,
+            unframed,
             evicted_under,
             ..
         } = self.blocks.remove(&index)?;
@@ -416,19 +416,19 @@ impl Dirt {
         self.waiting.remove(&index);
         self.due.remove(&index);
         self.failed.remove(&index);
-        self.evicted_dirty -= u64::from(evicted_data.is_some());
+        self.unframed_blocks -= u64::from(unframed.is_some());
         if self.blocks.is_empty() {
             self.ages.clear();
             self.is_catching_up = false;
             self.retrying = None;
         }
         Some(Cleaned {
-            evicted_data,
+            unframed,
             evicted_under,
         })
     }
 
-    /// Panics unless the sets fit together. For tests.
+    /// Panics unless the sets are consistent. For tests.
     pub fn audit(&self) {
         for (index, dirty) in &self.blocks {
             let places = [
@@ -451,14 +451,14 @@ impl Dirt {
         let known = |set: &BTreeSet<u64>| set.iter().all(|index| self.has(*index));
         assert!(known(&self.waiting) && known(&self.failed), "clean blocks");
         assert!(self.due.is_subset(&self.waiting), "due and not waiting");
-        let evicted = self
+        let unframed = self
             .blocks
             .values()
-            .filter(|dirty| dirty.evicted_data.is_some());
+            .filter(|dirty| dirty.unframed.is_some());
         assert_eq!(
-            evicted.count() as u64,
-            self.evicted_dirty,
-            "evicted blocks are miscounted"
+            unframed.count() as u64,
+            self.unframed_blocks,
+            "unframed blocks are miscounted"
         );
     }
 }
@@ -524,7 +524,7 @@ mod tests {
             looked.push(dirt.catch_up(1024));
             dirt.audit();
         }
-        // Marks of blocks that failed are old ones, and are passed over.
+        // Entries of blocks that failed are stale, and are skipped.
         assert_eq!(looked.iter().sum::<u64>(), 100 + 2500 + 1, "{looked:?}");
         assert!(looked.iter().all(|&blocks| blocks <= 1024), "{looked:?}");
         assert!(dirt.is_failing() && !dirt.due.contains(&7), "failed again");
@@ -578,11 +578,11 @@ mod tests {
     #[test]
     fn ages_of_clean_blocks_are_forgotten() {
         let (mut dirt, now) = marked(&[1]);
-        for _ in 0..3 * AGES_SPARE {
+        for _ in 0..3 * Ages::SPARE {
             dirt.mark(7, now);
             drop(dirt.settle(7));
         }
-        assert!(dirt.ages.len() <= AGES_SPARE + 4);
+        assert!(dirt.ages.len() <= Ages::SPARE + 4);
         dirt.age(now + AGE, AGE);
         assert_eq!(dirt.next_run(false, 9, |_| true), Some(1..2));
     }
@@ -620,16 +620,16 @@ mod tests {
     }
 
     #[test]
-    fn evicted_data_is_kept_until_the_store_has_it() {
+    fn unframed_is_kept_until_the_store_has_it() {
         let (mut dirt, _) = marked(&[7]);
         dirt.evict(7, IoBuf::copy_of(&[1]), Some(4));
         assert_eq!(dirt.next_run(false, 9, |_| true), Some(7..8), "at once");
         dirt.carry(7);
-        assert_eq!(dirt.evicted_data(7).expect("kept").as_slice(), [1]);
+        assert_eq!(dirt.unframed(7).expect("kept").as_slice(), [1]);
         let (_, cleaned) = dirt.saved(7).expect("carried");
         let cleaned = cleaned.expect("clean");
-        assert!(cleaned.evicted_under == Some(4) && cleaned.evicted_data.is_some());
-        assert_eq!(dirt.evicted_dirty(), 0);
+        assert!(cleaned.evicted_under == Some(4) && cleaned.unframed.is_some());
+        assert_eq!(dirt.unframed_blocks(), 0);
         let (mut dirt, _) = marked(&[7]);
         dirt.evict(7, IoBuf::copy_of(&[1]), Some(4));
         assert!(dirt.adopt(7).is_some() && dirt.adopt(7).is_none());

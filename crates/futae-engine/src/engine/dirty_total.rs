@@ -1,23 +1,23 @@
-//! What is dirty of all volumes together: how much, of which of them, and when that is too much.
+//! The dirty blocks of all volumes together: their number, their volumes, and the limit.
 
 use super::options::WriteBackOptions;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// What is dirty of all volumes together, and how much of it may be.
+/// The dirty blocks of all volumes together, and their limit.
 pub struct WriteBack {
     options: WriteBackOptions,
-    /// Dirty blocks at which writers wait.
+    /// Number of dirty blocks at which writers wait.
     pub dirty_max_blocks: u64,
     /// Dirty blocks now.
     pub dirty_blocks: u64,
-    /// Volumes with dirty blocks or writes that wait, by number, and some that had them: there may
-    /// be thousands of others.
+    /// Numbers of the volumes with dirty blocks or waiting writes, and of some that had them.
+    /// Thousands of other volumes may exist.
     pub busy: BTreeSet<u16>,
 }
 
 impl WriteBack {
-    /// Nothing is dirty yet.
+    /// Starts without dirty blocks.
     pub fn new(options: WriteBackOptions, capacity_blocks: u32) -> Self {
         let mut new = Self {
             options,
@@ -29,23 +29,23 @@ impl WriteBack {
         new
     }
 
-    /// How long a block may be dirty.
+    /// The longest time that a block may be dirty.
     pub fn age_max(&self) -> Duration {
         self.options.dirty_age_max
     }
 
-    /// The cache has another size.
+    /// The size of the cache has changed.
     pub fn resize(&mut self, capacity_blocks: u32) {
         let share = f64::from(capacity_blocks) * self.options.dirty_max;
         self.dirty_max_blocks = (share as u64).max(1);
     }
 
-    /// The first volume from this number on that is busy.
+    /// The first busy volume with this number or a higher one.
     pub fn next_busy(&self, from: u16) -> Option<u16> {
         self.busy.range(from..).next().copied()
     }
 
-    /// Dirty blocks above which some are written back.
+    /// Number of dirty blocks above which write-back begins.
     pub fn low(&self) -> u64 {
         self.dirty_max_blocks / 2
     }
@@ -54,10 +54,10 @@ impl WriteBack {
 /// Whether a write can be kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Room {
-    /// It can.
+    /// The cache can keep the write.
     Enough,
-    /// When less is dirty.
+    /// The cache can keep the write when fewer blocks are dirty.
     Later,
-    /// It has to go through.
+    /// The write must go to the store.
     None,
 }

@@ -1,4 +1,5 @@
-//! What is left to do once the cache has decided; done after its lock is released.
+//! Effects: the work that follows from the cache's decisions, carried out after its lock is
+//! released.
 
 use super::mark_guard::MarkWork;
 use super::rest::Rest;
@@ -7,7 +8,7 @@ use futae_policy::VolumeId;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Which piece of work a store operation belongs to.
+/// The piece of work that a store operation belongs to.
 #[derive(Clone, Copy, Debug)]
 pub enum Ticket {
     /// A read flight.
@@ -18,21 +19,21 @@ pub enum Ticket {
     Flush(usize),
     /// A write-back.
     Run(usize),
-    /// The flush before a volume's mark is removed.
+    /// The flush before a volume's unclean mark is removed.
     Mark(VolumeId),
 }
 
-/// A block on its way to the level below.
+/// A block on its way to the lower level.
 pub enum SentDown {
-    /// With its data, and the generation of the store under which they came.
+    /// The block with its data, and the generation of the store under which the data came.
     Demote(IoBuf, u64),
-    /// By name only: this many bytes.
+    /// A notice for this many bytes.
     Notice(u64),
 }
 
-/// A store operation, its sequence and what it is for.
+/// A store operation, its sequence and its ticket.
 pub type Started = (Arc<dyn Store>, u64, StoreOperation, Ticket);
-/// A block on its way down, its sequence and its byte offset.
+/// An evicted block for the lower level, its sequence and its byte offset.
 pub type Evicted = (Arc<dyn Store>, u64, u64, SentDown);
 
 /// Store operations, demotions and answers, in the order in which they were decided.
@@ -61,12 +62,12 @@ impl Effects {
         self.answers.push((done, result));
     }
 
-    /// A mark to make or remove.
+    /// A mark to set or remove.
     pub fn mark(&mut self, work: MarkWork) {
         self.marks.push(work);
     }
 
-    /// Something that is left to be decided on in a later step.
+    /// Work that needs further decisions in a later step.
     pub fn later(&mut self, rest: Rest) {
         self.rest.push_back(rest);
     }

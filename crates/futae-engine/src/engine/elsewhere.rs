@@ -2,6 +2,7 @@
 //! hears of reads that never came here; no frame is used, and what is read goes through.
 
 mod demote;
+mod writing;
 
 use super::effects::Effects;
 use super::flights::Span;
@@ -60,14 +61,11 @@ impl Engine {
         self.act(|state, effects| state.hear(0, effects));
     }
 
-    /// Takes those blocks off the list that are resident, or are being read.
+    /// Takes those blocks off the list that are resident, or are being read or written.
     pub fn retain_unwanted(&self, blocks: &mut Vec<BlockId>) {
         let mut kept = Vec::with_capacity(blocks.len());
         for some in blocks.chunks(STEP_BLOCKS as usize) {
-            let state = self.lock();
-            kept.extend(some.iter().copied().filter(|&block| {
-                state.level.find(block).is_none() && !state.under_way.flight_of.contains_key(&block)
-            }));
+            kept.extend(self.lock().unwanted_of(some));
         }
         *blocks = kept;
     }
@@ -290,7 +288,7 @@ impl State {
         }
         // What the store does not have yet is not read from there.
         let of = self.block_span(block);
-        match self.evicted_data(block) {
+        match self.unframed(block) {
             Some(data) => reading.copy(&of, data),
             None => self.fetch(block, None, reading),
         }

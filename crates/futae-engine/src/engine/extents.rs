@@ -1,9 +1,9 @@
-//! Holes of a store that are none, since the cache has data for them.
+//! Corrects a store's extents: holes for which the cache has data become data.
 
 use crate::Extent;
 
-/// The extents of a range from `offset` on, with the ranges in `data` (first byte and one past the
-/// last, ascending, apart) as data.
+/// The extents of a range from `offset` on, in which the ranges in `data` become data. A range is
+/// its first byte and one past its last; the ranges are ascending and disjoint.
 pub fn with_data(extents: &[Extent], offset: u64, data: &[(u64, u64)]) -> Vec<Extent> {
     if data.is_empty() {
         return extents.to_vec();

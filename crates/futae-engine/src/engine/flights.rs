@@ -30,7 +30,7 @@ impl Span {
         self.offset + self.length
     }
 
-    /// The bytes in both, if any.
+    /// The intersection, if any.
     pub fn overlap(&self, other: &Self) -> Option<Self> {
         let offset = self.offset.max(other.offset);
         let end = self.end().min(other.end());
@@ -41,7 +41,7 @@ impl Span {
         })
     }
 
-    /// Copies the bytes in both from a buffer that holds `self` to one that holds `other`.
+    /// Copies the intersection from a buffer that holds `self` to one that holds `other`.
     pub fn copy(&self, from: &[u8], other: &Self, to: &mut [u8]) {
         if let Some(both) = self.overlap(other) {
             let source = (both.offset - self.offset) as usize;
@@ -52,45 +52,46 @@ impl Span {
     }
 }
 
-/// Whether a read is for nobody yet.
+/// Whether a read happens in the background.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Background {
-    /// Somebody waits for it.
+    /// No: a request waits for it.
     #[default]
     No,
-    /// A block that is loaded in the background.
+    /// A whole block, loaded in the background.
     Whole,
-    /// A piece of one.
+    /// A piece of a block, loaded in the background.
     Piece,
 }
 
-/// One read from a store. While it is under way, other misses on its blocks wait for it.
+/// One read from a store. Other misses on its blocks wait for it instead of starting a second read.
 #[derive(Default)]
 pub struct Flight {
-    /// What is read; grows while the flight is put together.
+    /// The range to read; it grows while the flight is assembled.
     pub span: Option<Span>,
-    /// Whether whole blocks are read, so that others may wait for it and slots may be filled.
+    /// Whether whole blocks are read, so that other requests may wait for it and frames may be
+    /// filled.
     pub whole: bool,
-    /// Requests that want some of it, by key in the table of waiting reads.
+    /// Keys of the requests that need some of it, in the table of waiting reads.
     pub readers: Vec<usize>,
-    /// Slots to fill.
+    /// Frames to fill.
     pub targets: Vec<(BlockId, Slot)>,
-    /// Blocks that were evicted before they arrived and of which the level below is to hear.
+    /// Blocks that were evicted before they arrived and that the lower level is to learn of.
     pub evicted: Vec<BlockId>,
-    /// The generation of the store when it was sent there.
+    /// The generation of the store when the read was sent.
     pub generation: u64,
-    /// Whether it is read for nobody yet.
+    /// Whether it is a background load.
     pub background: Background,
-    /// Blocks that were handed down, to be held against what it brings.
+    /// Demoted blocks, to be compared with the data that the store returns.
     pub compared: Vec<(BlockId, IoBuf)>,
-    /// Whether it is read because of notices.
+    /// Whether a notice caused the read.
     pub is_notice: bool,
-    /// Writes that wait until it is over.
+    /// Writes that wait until it has ended.
     pub parked: Vec<Request>,
 }
 
 impl Flight {
-    /// A slot that it was to fill has another use. Each stands among its targets once.
+    /// A target slot has been reused. A slot occurs among the targets at most once.
     pub fn forget(&mut self, slot: Slot) {
         if let Some(at) = self.targets.iter().position(|target| target.1 == slot) {
             self.targets.swap_remove(at);
@@ -100,15 +101,15 @@ impl Flight {
 
 /// A read request that waits for flights.
 pub struct WaitingRead {
-    /// What was asked for.
+    /// The requested range.
     pub span: Span,
-    /// Where it is put together, if it is not what one flight brings.
+    /// Where the answer is assembled, unless it is exactly what one flight returns.
     pub buffer: Option<IoBuf>,
-    /// Flights still under way.
+    /// The number of flights that it still waits for.
     pub flights: u32,
     /// The first failure.
     pub error: Option<IoError>,
-    /// Who gets it.
+    /// Receives the answer.
     pub done: Done,
 }
 
@@ -119,25 +120,25 @@ pub enum Content {
     Data,
     /// Zeroes.
     Zeroes,
-    /// Anything: it was trimmed, or changed past the cache.
+    /// Unspecified: the range was trimmed, or a change bypassed the cache.
     Anything,
 }
 
 /// A write, trim or zeroing under way. Requests that overlap its blocks wait.
 pub struct Write {
-    /// The bytes written.
+    /// The range that is written.
     pub span: Span,
-    /// The same, widened to whole blocks.
+    /// The range, widened to whole blocks.
     pub blocks: Span,
-    /// What is written.
+    /// The kind of content.
     pub content: Content,
-    /// The size of its volume before, if the write made it grow.
+    /// The size of its volume before, if the write extends the volume.
     pub grown_from: Option<u64>,
-    /// Whether it has begun; a change waits for what is dirty in its range.
+    /// Whether it has begun; a change first waits for dirty blocks in its range.
     pub has_begun: bool,
-    /// Who gets the answer.
+    /// Receives the answer.
     pub done: Done,
-    /// Requests that wait until it is over.
+    /// Requests that wait until it has ended.
     pub parked: Vec<Request>,
 }
 
@@ -147,7 +148,7 @@ pub struct Run {
     pub first: u64,
     pub end: u64,
     pub span: Span,
-    /// Writes that wait until it is over.
+    /// Writes that wait until it has ended.
     pub parked: Vec<Request>,
 }
 
@@ -157,10 +158,10 @@ pub struct Flush {
     pub done: Done,
     /// The newest write that it covers.
     pub stamp: u64,
-    /// Dirty blocks that it waits for.
+    /// Number of dirty blocks that it waits for.
     pub left: u64,
-    /// The first failure that it has to tell of.
+    /// The first failure that it has to report.
     pub error: Option<IoError>,
-    /// Whether the store is to make it stable.
+    /// Whether the store is to make the data stable.
     pub is_stable: bool,
 }

@@ -1,4 +1,4 @@
-//! Flushes, once the store has all that they cover.
+//! The second half of a flush, once the store has all writes that it covers.
 
 use super::effects::{Effects, Ticket};
 use super::flights::Flush;
@@ -22,7 +22,7 @@ impl State {
         self.go_on_with_flush(key, effects);
     }
 
-    /// The store has all that a flush covers, or has refused some of it.
+    /// The store has received all writes that a flush covers, or has refused some of them.
     pub fn go_on_with_flush(&mut self, key: usize, effects: &mut Effects) {
         let Flush {
             volume, is_stable, ..
@@ -39,7 +39,7 @@ impl State {
         );
     }
 
-    /// A flush is over.
+    /// A flush has ended.
     pub fn finish_flush(
         &mut self,
         key: usize,

@@ -1,29 +1,29 @@
-//! What each slot's frame holds, and when its block was last used.
+//! The state of each slot's frame, and the last use of its block.
 
 use futae_policy::Slot;
 
-/// Whether a frame holds its block yet.
+/// Whether a frame holds its block's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Frame {
     /// It does.
     Ready,
     /// It will when this flight arrives.
     Awaits(u32),
-    /// It will when the write that placed the block is over.
+    /// It will when the write that placed the block has ended.
     AwaitsWrite,
     /// It will when the block has been loaded in the background.
     Loading,
-    /// It did before this process was started, and nobody has looked since.
+    /// It did before this process started; the content has not been verified since.
     Kept,
 }
 
 impl Frame {
-    /// A frame that flight `key` fills.
+    /// The state of a frame that flight `key` fills.
     pub fn awaits(key: usize) -> Self {
         Self::Awaits(key as u32)
     }
 
-    /// The flight that fills it, if one does.
+    /// The flight that fills the frame, if any.
     pub fn flight(self) -> Option<usize> {
         match self {
             Self::Awaits(key) => Some(key as usize),
@@ -32,10 +32,10 @@ impl Frame {
     }
 }
 
-/// The top bit of [`Entry::used`]: the level above was given the block, and has not said that it evicted it.
+/// The top bit of [`Entry::used`]: the upper level got the block and has not reported its eviction.
 const HELD_ABOVE: u64 = 1 << 63;
 
-/// Both stand together, since a hit needs both.
+/// Both fields of a slot are adjacent in memory, since a hit needs both.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     frame: Frame,
@@ -46,22 +46,22 @@ struct Entry {
 #[derive(Debug, Default)]
 pub struct Frames {
     entries: Vec<Entry>,
-    /// Uses so far.
+    /// Number of uses so far.
     uses: u64,
-    /// Frames that are [`Frame::Loading`].
+    /// Number of frames that are [`Frame::Loading`].
     loading: u64,
-    /// Frames that are [`Frame::Kept`].
+    /// Number of frames that are [`Frame::Kept`].
     kept: u64,
 }
 
 impl Frames {
-    /// What the frame of a slot holds.
+    /// The state of a slot's frame.
     #[inline]
     pub fn get(&self, slot: Slot) -> Frame {
         self.entries[slot.i()].frame
     }
 
-    /// The frame of a slot holds something else from now on; returns what it held.
+    /// Sets the state of a slot's frame; returns the previous state.
     #[inline]
     pub fn set(&mut self, slot: Slot, frame: Frame) -> Frame {
         let before = std::mem::replace(&mut self.entries[slot.i()].frame, frame);
@@ -72,7 +72,7 @@ impl Frames {
         before
     }
 
-    /// A block has got a slot. What its frame holds does not change yet.
+    /// A block got this slot. The state of the frame does not change yet.
     pub fn place(&mut self, slot: Slot) {
         if self.entries.len() <= slot.i() {
             let unused = Entry {
@@ -85,7 +85,7 @@ impl Frames {
         self.touch(slot);
     }
 
-    /// The block of a slot is used.
+    /// The block in this slot is used.
     #[inline]
     pub fn touch(&mut self, slot: Slot) {
         self.uses += 1;
@@ -93,12 +93,13 @@ impl Frames {
         *used = self.uses | (*used & HELD_ABOVE);
     }
 
-    /// Whether the level above holds the block of a slot, too.
+    /// Whether the upper level also holds the block in this slot.
     pub fn is_held_above(&self, slot: Slot) -> bool {
         self.entries[slot.i()].used & HELD_ABOVE != 0
     }
 
-    /// Says whether the level above holds the block of a slot, too; returns what was said before.
+    /// Records whether the upper level also holds the block in this slot; returns the previous
+    /// value.
     #[inline]
     pub fn set_held_above(&mut self, slot: Slot, is_held: bool) -> bool {
         let used = &mut self.entries[slot.i()].used;
@@ -107,18 +108,18 @@ impl Frames {
         before
     }
 
-    /// When the block of a slot was last used: higher is later.
+    /// The last use of the block in this slot: higher is later.
     pub fn last_use(&self, slot: Slot) -> u64 {
         self.entries[slot.i()].used & !HELD_ABOVE
     }
 
-    /// Frames that are [`Frame::Kept`].
+    /// Number of frames that are [`Frame::Kept`].
     #[inline]
     pub fn kept(&self) -> u64 {
         self.kept
     }
 
-    /// Frames that are [`Frame::Loading`].
+    /// Number of frames that are [`Frame::Loading`].
     pub fn loading(&self) -> u64 {
         self.loading
     }

@@ -1,4 +1,4 @@
-//! The cache's public face: one lock around the state, and all I/O outside of it.
+//! The cache's public interface: one lock around the state, and all I/O outside of it.
 
 use super::account::Account;
 use super::effects::Ticket;
@@ -21,10 +21,11 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
-/// How often to look at the clock.
+/// The shortest interval of the clock thread.
 const TICK_MIN: Duration = Duration::from_millis(5);
 const TICK_MAX: Duration = Duration::from_millis(500);
-/// The same where the memory outlives the process: a server that writes has to say that it is alive.
+/// The longest interval if the memory outlives the process: a server that writes must record that
+/// it is alive.
 const TICK_KEPT_MAX: Duration = Duration::from_millis(50);
 
 /// One cache over any number of volumes.
@@ -34,27 +35,27 @@ pub struct Engine {
     account: Arc<Account>,
     pub(super) sizing: Mutex<Sizing>,
     pub(super) questions: Mutex<Questions>,
-    /// By which the content of blocks is hashed, where what is handed down is verified or the memory outlives the
-    /// process.
+    /// The keys that hash the content of blocks, if demotions are verified or the memory outlives
+    /// the process.
     pub(super) keys: OnceLock<Keys>,
-    /// Whether what is handed down is verified.
+    /// Whether demotions are verified.
     pub(super) verifies: AtomicBool,
-    /// The time, and threads.
+    /// The source of time and threads.
     pub(super) world: Arc<dyn World>,
     write_back: Option<WriteBackOptions>,
-    /// Its end is the end of the thread that looks at the clock.
+    /// Dropping this sender ends the clock thread.
     _alive: mpsc::Sender<()>,
-    /// What that thread waits on; taken when it starts.
+    /// The receiver that the clock thread waits on; the thread takes it when it starts.
     clock: Mutex<Option<mpsc::Receiver<()>>>,
 }
 
 impl Engine {
-    /// An empty cache.
+    /// Creates an empty cache.
     pub fn new(options: &EngineOptions) -> Result<Arc<Self>, SetupError> {
         Self::in_world(options, Arc::new(Machine))
     }
 
-    /// An empty cache that asks `world` for the time and for threads. For simulations.
+    /// Creates an empty cache that takes time and threads from `world`. For simulations.
     pub fn in_world(
         options: &EngineOptions,
         world: Arc<dyn World>,
@@ -88,7 +89,7 @@ impl Engine {
         self.state.lock()
     }
 
-    /// Adds a volume. `class` marks its blocks (e.g. [`Class::REMOTE`]).
+    /// Adds a volume. Its blocks get the class `class` (e.g. [`Class::REMOTE`]).
     pub fn add_volume(
         &self,
         name: &str,
@@ -106,18 +107,18 @@ impl Engine {
         Ok(id)
     }
 
-    /// Says what the classes of their own are called that stores are in, from number 1 on
-    /// ([`Class::of_store`]); reports then do, too.
+    /// Names the classes that stores can belong to, from number 1 on ([`Class::of_store`]). Reports
+    /// then use these names.
     pub fn name_classes(&self, names: &[String]) {
         self.lock().class_names = names.to_vec();
     }
 
-    /// What [`name_classes`](Self::name_classes) was given.
+    /// The names given to [`name_classes`](Self::name_classes).
     pub fn class_names(&self) -> Vec<String> {
         self.lock().class_names.clone()
     }
 
-    /// Volumes that are here now.
+    /// The number of volumes.
     pub fn volume_count(&self) -> usize {
         let state = self.lock();
         state.volumes.len() - state.free_volumes.len()
@@ -128,15 +129,16 @@ impl Engine {
         self.block_bytes
     }
 
-    /// The name of a volume; empty if there is none of that number.
+    /// The name of a volume; empty if no volume has this number.
     pub fn volume_name(&self, volume: VolumeId) -> String {
         let state = self.lock();
         let known = state.volumes.get(usize::from(volume.0));
         known.map_or_else(String::new, |known| known.name.clone())
     }
 
-    /// Where front ends note how long the requests for a volume took; reports have it. What is noted of a volume of which nothing
-    /// is measured, since it comes and goes, is in no report.
+    /// The histogram in which front ends record the latencies of requests for a volume; reports
+    /// include it. A volume without measurement, because it comes and goes, gets a histogram that
+    /// no report includes.
     pub fn latencies(&self, volume: VolumeId) -> Arc<Latencies> {
         let state = self.lock();
         let known = state.volumes.get(usize::from(volume.0));
@@ -150,7 +152,8 @@ impl Engine {
         self.lock().volumes[usize::from(volume.0)].size_bytes
     }
 
-    /// Which volume it is, over restarts, where its store can tell ([`Store::identity`]).
+    /// The identity of a volume, constant over restarts, if its store can tell
+    /// ([`Store::identity`]).
     pub fn volume_identity(&self, volume: VolumeId) -> Option<[u8; 16]> {
         let store = self.lock().store(volume);
         store.identity()
@@ -163,12 +166,13 @@ impl Engine {
             .is_read_only()
     }
 
-    /// A new client's identity; call [`leave`](Self::leave) when it goes.
+    /// Registers a client and returns its identity. The caller calls [`leave`](Self::leave) when
+    /// the client disconnects.
     pub fn join(&self, volume: VolumeId) -> ClientId {
         self.lock().join(volume)
     }
 
-    /// The client is gone.
+    /// Unregisters a client.
     pub fn leave(&self, volume: VolumeId, client: ClientId) {
         self.lock().volumes[usize::from(volume.0)]
             .demotion_guard
@@ -181,9 +185,9 @@ impl Engine {
         self.act(|state, effects| state.begin(request, effects));
     }
 
-    /// Starts several requests, decided in their order, taking the lock once.
+    /// Starts several requests, decided in their order under one acquisition of the lock.
     pub fn submit_batch(self: &Arc<Self>, requests: &mut Vec<Request>) {
-        if self.verifies_hand_downs() {
+        if self.verifies_demotions() {
             for request in requests.iter_mut() {
                 let operation = std::mem::replace(&mut request.operation, Operation::Flush);
                 request.operation = self.hashed(operation);
@@ -196,7 +200,7 @@ impl Engine {
         });
     }
 
-    /// A store operation is over.
+    /// Called when a store operation has ended.
     pub(super) fn complete(
         self: &Arc<Self>,
         ticket: Ticket,
@@ -227,7 +231,7 @@ impl Engine {
         }
     }
 
-    /// The extents of a range of the store: what is data and what is hole. Waits for the store;
+    /// The extents of a range: data and holes. Blocks until the store answers;
     /// [`extents_later`](Self::extents_later) does not.
     pub fn extents(
         &self,
@@ -235,8 +239,8 @@ impl Engine {
         offset: u64,
         length: u64,
     ) -> Result<Vec<Extent>, IoError> {
-        // What is dirty now is data, whatever the store says of it and whenever it gets it. The store is
-        // asked afterwards: what it gets meanwhile it knows of.
+        // Dirty blocks count as data, whatever the store reports. The store is asked afterwards, so
+        // blocks that it receives meanwhile are in its own answer.
         let store = self.lock().store(volume);
         let end = offset.saturating_add(length).div_ceil(self.block_bytes);
         let (mut next, mut dirty) = (Some(offset / self.block_bytes), Vec::new());
@@ -249,7 +253,7 @@ impl Engine {
         Ok(extents::with_data(&extents, offset, &dirty))
     }
 
-    /// Blocks that stores do not have yet.
+    /// Number of dirty blocks.
     pub fn dirty_blocks(&self) -> u64 {
         let state = self.lock();
         state
@@ -258,20 +262,19 @@ impl Engine {
             .map_or(0, |known| known.dirty_blocks)
     }
 
-    /// Whether written blocks are kept, to be brought to their stores later.
+    /// Whether the cache is in write-back mode.
     pub fn writes_back(&self) -> bool {
         self.lock().writes_back()
     }
 
-    /// Whether something was written to a volume that its store does not have yet, or has refused
-    /// and nobody has been told.
+    /// Whether a volume has dirty blocks, or had a failed write-back that no flush has reported.
     pub fn has_dirty(&self, volume: VolumeId) -> bool {
         let state = self.lock();
         let known = state.volumes.get(usize::from(volume.0));
         known.is_some_and(|known| known.dirt.len() > 0 || known.dirt.error.is_some())
     }
 
-    /// Looks at the clock: what has been dirty for too long is written back.
+    /// Reads the clock, and starts write-backs of blocks that have been dirty for too long.
     pub fn tick(self: &Arc<Self>) {
         let now = self.world.now();
         self.act(|state, effects| {
@@ -284,7 +287,8 @@ impl Engine {
         self.tick_memory(now);
     }
 
-    /// Has somebody look at the clock until the engine is gone, if anything here depends on the time and nobody does yet.
+    /// Starts the clock thread, which runs until the engine is dropped, if anything depends on the
+    /// time and the thread does not run yet.
     pub(super) fn see_to_clock(self: &Arc<Self>) -> Result<(), SetupError> {
         let (is_weighed, is_kept) = {
             let state = self.lock();
@@ -322,9 +326,9 @@ impl Engine {
         pause.clamp(TICK_MIN, most)
     }
 
-    /// Before a shrink to `capacity_blocks`: writes back until no more is dirty than may be then,
-    /// so that what is evicted need not be kept beside the cache. Gives up when nothing has moved
-    /// for `patience`.
+    /// Prepares a shrink to `capacity_blocks`: writes back until the number of dirty blocks is
+    /// within the limit of the smaller cache, so that evicted blocks need not be kept beside the
+    /// cache. Returns early when no progress has been made for `patience`.
     pub fn prepare_shrink(self: &Arc<Self>, capacity_blocks: u32, patience: Duration) {
         let (mut dirty, mut moved) = (u64::MAX, Instant::now());
         loop {
@@ -339,23 +343,25 @@ impl Engine {
         }
     }
 
-    /// Reads from stores that are under way, for whomever: by it, who reads ahead of demand keeps behind it.
+    /// Number of store reads under way, for any purpose. A reader that reads ahead of demand stays
+    /// within it.
     pub fn reads_under_way(&self) -> usize {
         self.lock().under_way.flights.len()
     }
 
-    /// Bytes of the buffers that the engine holds for work under way: reads from stores (notices too),
-    /// requests that wait for several of them, and write-backs. Does not take the lock.
+    /// Bytes of the buffers that the engine holds for work under way: reads from stores (for
+    /// notices too), requests that wait for several of them, and write-backs. Does not take the
+    /// lock.
     pub fn buffer_bytes(&self) -> u64 {
         self.account.held()
     }
 
-    /// Begins to load what the policy wants loaded before anybody asks for anything.
+    /// Begins the loads that the policy wants before the first request.
     pub fn begin_loading(self: &Arc<Self>) {
         self.act(|_, _| ());
     }
 
-    /// What happened so far.
+    /// A snapshot of the counters.
     pub fn status(&self) -> EngineStatus {
         self.lock().status()
     }
@@ -391,14 +397,14 @@ impl Engine {
         self.wait(volume, client, Operation::Read { offset, length })
     }
 
-    /// Writes the decision log out to its file.
+    /// Flushes the decision log to its file.
     pub fn sync_log(&self) {
         if let Some(log) = &mut self.lock().log {
             log.sync();
         }
     }
 
-    /// Panics unless everything under way and resident fits together. For tests.
+    /// Panics unless the level, the frames and the work under way are consistent. For tests.
     pub fn audit(&self) {
         self.lock().audit();
     }

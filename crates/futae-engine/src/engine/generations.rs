@@ -1,15 +1,15 @@
-//! Under which connection of its store each frame's data came.
+//! The generation, i.e. the connection of the store, under which each frame's data came.
 //!
 //! A cache outlives the connections of its stores. While a connection was lost, another client may
-//! have written, so what came over an earlier connection is good for reads that were promised
-//! nothing else, and never for the level below (docs/reference/wire.md, promise 4).
+//! have written. Data from an earlier connection may therefore still answer reads, but must never
+//! be demoted to the lower level (docs/reference/wire.md, promise 4).
 
 use futae_policy::Slot;
 
-/// The generation of data of which nobody knows when they came; no store has it.
+/// The generation of data whose connection is unknown; no store has it.
 pub const UNKNOWN: u64 = u64::MAX;
 
-/// The generation of each slot's data, where anybody needs to know.
+/// The generation of each slot's data, if the cache needs to know it.
 #[derive(Debug, Default)]
 pub struct Generations {
     slots: Vec<u64>,
@@ -24,8 +24,8 @@ impl Generations {
         self.slots[slot.i()] = generation;
     }
 
-    /// Data that were asked for under `generation` are in the slot now: unless it is that of the
-    /// decision, nobody knows which connection they came over.
+    /// Data that were requested under `generation` are in the slot now. Unless this is the
+    /// generation at the decision, their connection is unknown.
     pub fn landed(&mut self, slot: Slot, generation: u64) {
         if let Some(known) = self
             .slots

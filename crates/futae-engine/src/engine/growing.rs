@@ -1,10 +1,10 @@
-//! Volumes whose size changes while they are in use: the files of a tree. They come and go, they
-//! grow by writes at or beyond their end, and their store may be changed past the cache while
-//! nothing else is under way there.
+//! Volumes whose size changes while they are in use: the files of a tree. They are added and
+//! removed, they grow by writes at or beyond their end, and changes may bypass the cache while
+//! nothing else is under way in their range.
 //!
-//! The size is raised when a growing write is decided, and everything between the old end and the
-//! end of that write waits until it is over. What a frame holds behind the end of its volume is
-//! any bytes; they become zeroes when the volume grows over them.
+//! The size is raised when a growing write is decided. Requests between the old end and the end of
+//! that write wait until it has ended. The bytes of a frame behind the end of its volume are
+//! undefined; they become zeroes when the volume grows over them.
 
 use super::dirty_total::Room;
 use super::effects::Effects;
@@ -20,9 +20,9 @@ use futae_policy::{BlockId, Class, VolumeId};
 use std::sync::Arc;
 
 impl Engine {
-    /// Adds a volume whose size may change: reads end at its end, writes beyond it make it grow,
-    /// and [`change`](Self::change) may do anything. Its store tells its present size at any time.
-    /// It is left out of [`status`](Self::status), which has no room for thousands.
+    /// Adds a volume whose size may change. Reads end at its end, writes beyond it extend it, and
+    /// [`change`](Self::change) may do anything. Its store can report its current size at any time.
+    /// [`status`](Self::status) leaves it out, since it has no room for thousands.
     ///
     /// # Errors
     ///
@@ -40,12 +40,12 @@ impl Engine {
         self.lock().place_volume(volume)
     }
 
-    /// Forgets a growing volume and its blocks, what is dirty of it too: [`Operation::Settle`] comes
-    /// first if that matters. Nobody may ask for anything of it any more; its number is given to
-    /// another.
+    /// Removes a growing volume and its blocks. Dirty blocks are dropped; call
+    /// [`Operation::Settle`] first to keep them. No further request may name the volume; its number
+    /// is reused.
     pub fn remove_volume(self: &Arc<Self>, volume: VolumeId) {
         loop {
-            // Nobody needs what is dirty, so there is nothing that could stand in the way.
+            // Dirty blocks are dropped, so nothing can fail.
             let _ = self.change_size(volume, 0, || ());
             if self.act(|state, effects| state.give_up(volume, effects)) {
                 return;
@@ -67,8 +67,8 @@ impl State {
             || self.under_way.run_over(&all).is_some()
     }
 
-    /// Makes the number of a volume free for another; not while something is under way there: the
-    /// policy may have had a block loaded.
+    /// Frees the number of a volume for reuse. Does nothing while work is under way there, such as
+    /// a load that the policy started.
     pub fn give_up(&mut self, volume: VolumeId, effects: &mut Effects) -> bool {
         let all = Span {
             volume,
@@ -127,8 +127,7 @@ impl State {
             Operation::Trim { .. }
             | Operation::WriteZeroes { .. }
             | Operation::Notice { .. }
-            | Operation::HandDown(_)
-            | Operation::Demote { .. } => {
+            | Operation::Demote(_) => {
                 self.note_error(volume);
                 let message = "not for a volume that may grow";
                 let error = IoError::new(IoErrorKind::Unsupported, message);
@@ -208,7 +207,8 @@ impl State {
         self.decide_write(deciding, effects);
     }
 
-    /// Whole blocks from the one that holds `old_end`, or `offset` if that is before it, to `end`.
+    /// The whole blocks from the one that holds `old_end`, or `offset` if that is smaller, to
+    /// `end`.
     pub fn in_blocks(&self, volume: VolumeId, old_end: u64, offset: u64, end: u64) -> Span {
         let start = old_end.min(offset) / self.block_bytes * self.block_bytes;
         let last = end - (end - start) % self.block_bytes;
@@ -224,8 +224,8 @@ impl State {
         }
     }
 
-    /// A growing write is over: what lies between the old end and the data reads as zeroes, in
-    /// the frame as in the store.
+    /// A growing write has ended: the bytes between the old end and the data read as zeroes, in the
+    /// frame as in the store.
     pub fn settle_growth(&mut self, span: &Span, grown_from: Option<u64>) {
         let volume = &mut self.volumes[usize::from(span.volume.0)];
         if volume.grows {
@@ -238,20 +238,17 @@ impl State {
         }
         let block = BlockId::new(span.volume, old / self.block_bytes);
         let slot = self.level.find(block);
-        // Where the block is held elsewhere, its holder sees to that.
+        // Where a keeper holds the block, the keeper zeroes these bytes.
         if let Some(slot) = slot.filter(|_| self.elsewhere.is_none()) {
             self.arena.frame_mut(slot)[inside..].fill(0);
-        } else if let Some(evicted_data) = self
-            .dirt_mut(block.volume())
-            .evicted_data_mut(block.index())
-        {
-            evicted_data.as_mut_slice()[inside..].fill(0);
+        } else if let Some(unframed) = self.dirt_mut(block.volume()).unframed_mut(block.index()) {
+            unframed.as_mut_slice()[inside..].fill(0);
         }
     }
 
-    /// A write to a growing volume failed, or it was changed past the cache: nobody but the store
-    /// knows where it ends. What is dirty beyond has no place any more. Whether all of that is done,
-    /// or this step is full.
+    /// A write to a growing volume failed, or a change bypassed the cache: only the store knows
+    /// where the volume ends. Dirty data beyond that end is dropped. Returns false if this step is
+    /// full and some is left.
     pub fn settle_failure(&mut self, volume: VolumeId, effects: &mut Effects) -> bool {
         let known = &mut self.volumes[usize::from(volume.0)];
         if !known.grows {
@@ -277,7 +274,7 @@ impl State {
     }
 }
 
-/// Stands where the store of a removed volume was.
+/// Takes the place of a removed volume's store.
 struct Gone;
 
 impl Store for Gone {

@@ -1,4 +1,5 @@
-//! Demotions: what the level above has given up and hands down. Hints: they may be dropped.
+//! Demotions: blocks that the upper level evicted, with their data. They are hints and may be
+//! dropped.
 
 use super::effects::Effects;
 use super::flights::Span;
@@ -9,8 +10,8 @@ use crate::{ClientId, IoBuf};
 use futae_policy::{AccessKind, BlockId, Outcome};
 
 impl State {
-    /// Data that `client` evicted at its time `sequence`. Each block is accepted only under the
-    /// rules of [`super::demotion_guard`] and while nothing is being written to it.
+    /// Data that `client` evicted at its sequence `sequence`. Each block is accepted only under the
+    /// rules of [`super::demotion_guard`], and only while no write to it is under way.
     pub fn demotion(
         &mut self,
         client: ClientId,
@@ -24,7 +25,7 @@ impl State {
             .store
             .is_read_only()
         {
-            // Nobody may change what is read of it, in this way either.
+            // A demotion must not change what a read-only volume returns.
             self.tally.demotions_refused += end - first;
             return;
         }
@@ -38,7 +39,7 @@ impl State {
         self.demote_on(demoting, effects);
     }
 
-    /// Decides on demoted blocks, as many as this step has room for.
+    /// Decides on as many demoted blocks as this step has room for.
     pub fn demote_on(&mut self, mut demoting: Demoting, effects: &mut Effects) {
         let (client, sequence, span) = (demoting.client, demoting.sequence, demoting.span);
         let (_, end) = self.block_range(&span);

@@ -1,14 +1,14 @@
-//! Which resident blocks the level above holds, too.
+//! Which resident blocks the upper level holds, too.
 
 use super::state::State;
 use futae_policy::{AccessKind, BlockId, Slot};
 
 impl State {
-    /// The level above was given a resident block, or has said that it evicted it.
+    /// The upper level got a resident block, or has reported its eviction.
     #[inline]
     pub fn note_holder(&mut self, slot: Slot, block: BlockId, kind: AccessKind) {
         let is_held = match kind {
-            // What is held elsewhere is held once.
+            // A block that a keeper holds exists once.
             AccessKind::Read | AccessKind::Write => self.elsewhere.is_none(),
             AccessKind::Demotion | AccessKind::Notice => false,
             AccessKind::Preload => return,
@@ -19,7 +19,7 @@ impl State {
         }
     }
 
-    /// A block loses its slot: it is not held twice any more.
+    /// A block loses its slot: it is no longer in both levels.
     pub fn release(&mut self, slot: Slot, block: BlockId) {
         self.arena.unseal(slot);
         if self.frames.set_held_above(slot, false) {

@@ -1,5 +1,5 @@
-//! Reads that are answered where the front end wants the data: batches in which a read whose blocks
-//! are all resident needs no buffer, no closure and no answer of its own.
+//! Reads answered in place, in the front end's own buffer. In a batch, a read whose blocks are all
+//! resident needs no buffer, no closure and no separate answer.
 
 use super::effects::Effects;
 use super::flights::Span;
@@ -10,12 +10,13 @@ use crate::Request;
 use futae_policy::{AccessKind, BlockId, Slot, VolumeId};
 use std::sync::Arc;
 
-/// Blocks of a read that is answered in place, at most; a longer one becomes a [`Request`].
+/// The largest number of blocks of a read that is answered in place; a longer one becomes a
+/// [`Request`].
 const BLOCKS_MAX: usize = 64;
-/// Requests from which on a batch is worth going through twice.
+/// Number of requests from which on prefetching for a batch pays off.
 const TOUCH_BATCH_MIN: usize = 4;
-/// How much of the data of a request is touched, and how densely: enough for the processor to
-/// fetch the rest by itself while the start is copied.
+/// How many bytes of a request's data are prefetched, and with which stride: enough that the
+/// processor fetches the rest by itself while the start is copied.
 const TOUCH_BYTES_MAX: u64 = 4096;
 const TOUCH_STEP_BYTES: usize = 512;
 
@@ -30,7 +31,7 @@ pub struct ReadRange {
     pub length: u64,
 }
 
-/// Requests of one front end, which the cache decides on in their order.
+/// Requests of one front end, which the cache decides in their order.
 ///
 /// The cache calls these methods while it holds its lock: they must not block and must not call the
 /// cache.
@@ -38,15 +39,15 @@ pub trait Batch {
     /// The range of request `at`, if it is a read that may be answered in place.
     fn read(&self, at: usize) -> Option<ReadRange>;
 
-    /// The data of read `at`, `from` bytes behind its first byte, are `bytes`. Called in ascending
-    /// order without gaps, for reads only whose data is all there.
+    /// Receives `bytes`, which belong `from` bytes behind the first byte of read `at`. Calls come
+    /// in ascending order without gaps, and only for reads whose blocks are all resident.
     fn fill(&mut self, at: usize, from: usize, bytes: &[u8]);
 
-    /// All data of read `at` was given: it is answered.
+    /// All data of read `at` was delivered: it is answered.
     fn filled(&mut self, at: usize);
 
-    /// Request `at` as one that is answered later. Called once, for requests that are not answered
-    /// in place.
+    /// Converts request `at` to one that is answered later. Called once, for each request that is
+    /// not answered in place.
     fn request(&mut self, at: usize) -> Request;
 }
 
@@ -69,7 +70,7 @@ impl Engine {
 }
 
 impl State {
-    /// Answers read `at` if all of its blocks are resident; whether it did.
+    /// Answers read `at` if all of its blocks are resident. Returns whether it did.
     fn answer_in_place<B: Batch>(
         &mut self,
         at: usize,
@@ -91,7 +92,7 @@ impl State {
             let from = span.offset + given - index * self.block_bytes;
             let length = (self.block_bytes - from).min(span.length - given);
             let bytes = &self.arena.frame(slot)[from as usize..][..length as usize];
-            // Before the policy hears of the hit: it may have other plans for the slot then.
+            // Before the policy learns of the hit: it may then reuse the slot.
             batch.fill(at, given as usize, bytes);
             given += length;
             self.offer(block, AccessKind::Read, effects);
@@ -100,8 +101,9 @@ impl State {
         true
     }
 
-    /// The slots of all blocks of a read, the index of its first block and their number, if all are
-    /// resident, nothing is under way in the range, and the present step has room for them.
+    /// The slots of all blocks of a read, the index of its first block and their number. `None`
+    /// unless all are resident, nothing is under way in the range, and the current step has room
+    /// for them.
     fn resident_slots(
         &self,
         read: &ReadRange,
@@ -132,16 +134,16 @@ impl State {
         Some((span, first, count))
     }
 
-    /// Brings what the reads of a batch are about to need into the processor's caches. The waits
-    /// for memory of one request then overlap with those of the next, which they do not while each
-    /// request is decided and copied in its turn. Changes nothing.
+    /// Prefetches into the processor's caches what the reads of a batch will need. The memory
+    /// latencies of several requests then overlap, which they do not while each request is decided
+    /// and copied in turn. Has no other effect.
     pub fn touch(&self, reads: impl Iterator<Item = ReadRange>) {
         if self.elsewhere.is_some() {
             return;
         }
         let mut seen = 0;
         for read in reads {
-            // Whether the range is right is not known yet.
+            // The range has not been validated yet.
             let index = read.offset / self.block_bytes;
             if index >= BlockId::INDEX_LIMIT {
                 continue;

@@ -3,7 +3,7 @@
 use crate::{Done, IoBuf, IoError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Ends that together are the end of one request: of the first failure, or of a success.
+/// Several completions that together complete one request, with the first failure or with success.
 pub struct Joint(Arc<Mutex<Inside>>);
 
 struct Inside {
@@ -13,7 +13,7 @@ struct Inside {
 }
 
 impl Joint {
-    /// What `done` waits for: as many ends as are made of it.
+    /// Calls `done` after all completions made by [`end`](Self::end).
     pub fn new(done: Option<Done>) -> Self {
         Self(Arc::new(Mutex::new(Inside {
             done,
@@ -22,7 +22,8 @@ impl Joint {
         })))
     }
 
-    /// One more end to wait for. The last one may come only after all have been made.
+    /// Makes one more completion to wait for. The last one must not be called before all have been
+    /// made.
     pub fn end(&self) -> Done {
         let joint = Arc::clone(&self.0);
         lock(&joint).left += 1;

@@ -102,7 +102,7 @@ pub struct Elsewhere {
     /// Whether the policy is told of uses as if their order were known.
     pub spreads: bool,
     pub reclaimed: u64,
-    /// Blocks that the level has given up, and whose data are to be handed down when they come.
+    /// Blocks that the level has given up, and whose data are to be demoted when they come.
     pub awaited: HashSet<BlockId>,
 }
 

@@ -1,19 +1,21 @@
-//! Memory that outlives the process ([`crate::memory_file`]): which frames may be believed after it.
+//! Memory that outlives the process ([`crate::memory_file`]): which of its frames the next process
+//! may trust.
 //!
-//! An entry of the memory file is sealed only while its block is resident in that slot, clean, all there, and nothing has been
-//! sent to its store that would change it. So these make an entry open, each before what it is named for can be seen by
-//! anybody:
+//! An entry of the memory file is sealed only while its block is resident in that slot and clean,
+//! its frame is complete, and no operation sent to its store would change it. Each of these events
+//! opens the entry, before any thread can see its effect:
 //!
-//! | | by |
+//! | event | by |
 //! | --- | --- |
-//! | its frame is written to | `Arena::frame_mut` |
-//! | its block loses its slot | `State::release` |
-//! | its store gets a write of the block | `State::note_store_write`, under the lock under which that is decided |
+//! | the frame is written to | `Arena::frame_mut` |
+//! | the block loses its slot | `State::release` |
+//! | the store gets a write of the block | `State::note_store_write`, under the lock that covers the decision |
 //!
-//! and these seal it, with the hash that was made where the store's operation ended: a read, a write through, a write-back that
-//! leaves the block clean, and data that was handed down and verified.
+//! These events seal it, with the hash that was computed where the store operation ended: a read, a
+//! write-through, a write-back that leaves the block clean, and a verified demotion.
 //!
-//! After a start, a block of an entry is `Frame::Kept` until somebody asks for it: then its content is held against the hash.
+//! After a start, the block of a sealed entry is `Frame::Kept` until its first request; then its
+//! content is compared with the hash.
 
 mod changed;
 #[cfg(test)]

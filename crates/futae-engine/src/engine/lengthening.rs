@@ -1,4 +1,4 @@
-//! Volumes of a fixed size whose store was made longer, by another program, while they are in use.
+//! Volumes of a fixed size whose store another program extends while they are in use.
 
 use super::flights::Span;
 use super::front::Engine;
@@ -7,16 +7,19 @@ use futae_policy::VolumeId;
 use std::sync::Arc;
 
 impl Engine {
-    /// Has the store look how long it is now, and the volume be as long; its size before and after. What is under way
-    /// in its last block is waited for, and what is dirty there is written back first. So this must not be called by a store.
+    /// Asks the store for its current length and extends the volume to it; returns the size before
+    /// and after. Work under way in the last block is waited for, and dirty data there is written
+    /// back first, so a store must not call this function.
     ///
     /// # Errors
     ///
-    /// The store cannot tell, or has become shorter; or its last block could not be written back. The size is then as it was.
+    /// The store cannot tell its length, has become shorter, or its last block could not be written
+    /// back. The size is then unchanged.
     pub fn lengthen_volume(self: &Arc<Self>, volume: VolumeId) -> Result<(u64, u64), IoError> {
         let before = self.volume_bytes(volume);
         let store = self.lock().store(volume);
-        // The range begins at the last block if that is a part of one: its frame ends where the volume ended.
+        // If the last block is partial, the range begins there: its frame ends where the volume
+        // ended.
         self.change(volume, before, u64::MAX, || {
             let after = store.look_again()?;
             let mut state = self.lock();

@@ -1,4 +1,4 @@
-//! Loading in the background, as [`Loads`](super::loads::Loads) has it.
+//! Background loading, as [`Loads`](super::loads::Loads) decides it.
 
 use super::effects::Effects;
 use super::flights::{Background, Flight, Span};
@@ -10,7 +10,7 @@ use futae_policy::{AccessKind, BlockId, Outcome, Slot};
 use tracing::info;
 
 impl State {
-    /// Logs what the policy has decided about itself.
+    /// Logs the policy's own decisions.
     pub fn log_remarks(&mut self) {
         let remarks = self.level.remarks();
         for remark in remarks.iter().skip(self.remarks_logged) {
@@ -19,8 +19,8 @@ impl State {
         self.remarks_logged = remarks.len();
     }
 
-    /// Goes on loading, and asks the policy what it wants loaded once nothing is left to load. It
-    /// is decided at once, as in the simulator; the data follow.
+    /// Continues loading. Once nothing is left to load, asks the policy which blocks it wants. The
+    /// decisions are made at once, as in the simulator; the data follow.
     pub fn preload(&mut self, effects: &mut Effects) {
         while !self.loads.are_held() && !self.is_unwatched() {
             if !self.loads.are_none() {
@@ -38,19 +38,19 @@ impl State {
         }
     }
 
-    /// Small blocks that are loaded at a time.
+    /// The largest number of small blocks that are loaded at a time.
     fn loads_max(&self) -> u64 {
         (PIECE_BYTES / self.block_bytes).max(1)
     }
 
-    /// Whether a block is one of a volume that there is.
+    /// Whether a block lies within an existing volume.
     pub fn is_inside(&self, block: BlockId) -> bool {
         self.volumes
             .get(usize::from(block.volume().0))
             .is_some_and(|volume| block.index() < volume.size_bytes.div_ceil(self.block_bytes))
     }
 
-    /// Puts a block before the level that nobody asks for now, and has it loaded if it is placed.
+    /// Offers to the level a block that no client requested, and loads it if it is placed.
     pub fn place_unasked(&mut self, block: BlockId, effects: &mut Effects) {
         if let Outcome::Admitted { slot, .. } = self.offer(block, AccessKind::Preload, effects) {
             self.tally.preload_reads += 1;
@@ -58,7 +58,7 @@ impl State {
         }
     }
 
-    /// A block has got a slot, and its data is to be loaded in the background.
+    /// A block got a slot; its data is to be loaded in the background.
     pub fn load_later(&mut self, block: BlockId, slot: Slot) {
         self.frames.set(slot, Frame::Loading);
         if !self.may_put(block) {
@@ -90,7 +90,7 @@ impl State {
             };
             let span = self.block_span(block);
             if self.under_way.write_over(&span).is_some() {
-                // The end of the write comes by here.
+                // When the write ends, loading continues.
                 self.loads.put_back(block, slot);
                 break;
             }
@@ -128,7 +128,7 @@ impl State {
             return;
         };
         if self.under_way.write_over(&piece).is_some() {
-            return; // The end of the write comes by here.
+            return; // When the write ends, loading continues.
         }
         self.loads.depart_piece();
         let key = self.under_way.flights.insert(Flight {
@@ -139,7 +139,7 @@ impl State {
         self.launch(&[key], effects);
     }
 
-    /// A piece of the current block has arrived, or failed to.
+    /// A piece of the current block has arrived, or its read has failed.
     pub fn land_piece(&mut self, span: Span, generation: u64, result: &Result<IoBuf, IoError>) {
         let of = self.block_span(BlockId::new(span.volume, span.offset / self.block_bytes));
         let landing = self
@@ -147,7 +147,7 @@ impl State {
             .land_piece(result.is_ok(), span.length, of.length);
         let (block, slot) = match landing {
             Landing::Unwanted => return,
-            // No request waits for it: a request for the block hears of the failure.
+            // No request waits for it: the next request for the block gets the error.
             Landing::Failed(block) => return self.invalidate(block),
             Landing::Piece(block, slot) | Landing::Whole(block, slot) => (block, slot),
         };
@@ -163,7 +163,7 @@ impl State {
         }
     }
 
-    /// Blocks that have a slot and not yet their data.
+    /// Number of blocks that have a slot and whose data is not complete yet.
     pub fn loading_blocks(&self) -> u64 {
         let whole = |flight: &&Flight| flight.background == Background::Whole;
         let flights = self.under_way.flights.iter().map(|(_, flight)| flight);

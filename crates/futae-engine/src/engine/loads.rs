@@ -1,32 +1,31 @@
-//! What is loaded in the background: blocks that are resident and whose data nobody has asked for, or
-//! that are too large to be fetched while somebody waits.
+//! Background loads: of resident blocks whose data no request has read, and of blocks too large to
+//! be fetched while a request waits.
 //!
 //! Small blocks are fetched whole, a few at a time. Blocks of more than [`PIECE_BYTES`] come in
-//! pieces, one piece of one block at a time, so that neither memory nor the store is taken from
-//! the requests that go on meanwhile; until the last piece is there, reads of the block go to the
-//! store.
+//! pieces, one piece of one block at a time, so that other requests keep their share of memory and
+//! of the store. Until the last piece has arrived, reads of the block go to the store.
 
 use super::flights::Span;
 use futae_policy::{BlockId, Slot};
 use std::collections::VecDeque;
 
-/// Blocks of more bytes are loaded in pieces of this many. Also the bytes of smaller blocks that are
-/// loaded at a time without anybody waiting for them; one block at least.
+/// Larger blocks are loaded in pieces of this many bytes. Also the total size of the smaller blocks
+/// that are loaded at a time in the background, which is at least one block.
 pub const PIECE_BYTES: u64 = 1 << 20;
-/// Requests to large blocks keep apart by pages instead of by whole blocks, as in a cache of the
+/// Requests to large blocks are kept apart by pages instead of whole blocks, as in a cache of the
 /// smallest blocks.
 pub const PAGE_BYTES: u64 = crate::PAGE_BYTES as u64;
 
-/// What is to be loaded, in which order.
+/// The blocks to load, in order.
 #[derive(Default)]
 pub struct Loads {
-    /// Blocks and their slots. Those that are wanted no more are passed over.
+    /// Blocks and their slots. Blocks that are no longer wanted are skipped.
     queue: VecDeque<(BlockId, Slot)>,
     /// The block that is being loaded in pieces.
     current: Option<Load>,
-    /// Small blocks that are being loaded.
+    /// Number of small blocks that are being loaded.
     flights: u64,
-    /// Nothing is loaded yet: blocks are being placed of which the last is to be loaded first.
+    /// Loading is on hold: more blocks are being placed, and the last one placed is loaded first.
     is_held: bool,
 }
 
@@ -37,25 +36,25 @@ struct Load {
     loaded_bytes: u64,
     /// Whether a piece is under way.
     in_flight: bool,
-    /// The block has lost its slot, or what was loaded may no longer be true.
+    /// The block has lost its slot, or the loaded pieces may be stale.
     given_up: bool,
 }
 
-/// What became of a piece that has arrived.
+/// What to do with a piece that has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Landing {
-    /// Nobody wants it any more.
+    /// The block is no longer wanted.
     Unwanted,
-    /// It could not be read: the block is given up.
+    /// The read failed: the block is dropped.
     Failed(BlockId),
-    /// It belongs in this slot, and more is to come.
+    /// It belongs in this slot, and more pieces follow.
     Piece(BlockId, Slot),
     /// It belongs in this slot, and was the last one.
     Whole(BlockId, Slot),
 }
 
 impl Loads {
-    /// Whether nothing waits and nothing is under way.
+    /// Whether no load waits and none is under way.
     pub fn are_none(&self) -> bool {
         self.queue.is_empty() && self.current.is_none() && self.flights == 0
     }
@@ -65,24 +64,23 @@ impl Loads {
         self.queue.len() as u64 + self.flights >= most || self.current.is_some()
     }
 
-    /// Whether one more small block may be fetched beside those under way, of which there are to be
-    /// `most` at most.
+    /// Whether one more small block may be fetched, if at most `most` are to be under way.
     pub fn may_fetch(&self, most: u64) -> bool {
         self.flights < most
     }
 
-    /// From now on holds loading back, and puts what is to be loaded before all others; or ends that.
+    /// Starts or ends a hold. During a hold nothing is loaded, and added blocks go to the front of
+    /// the queue.
     pub fn hold(&mut self, is_held: bool) {
         self.is_held = is_held;
     }
 
-    /// Whether loading is held back.
+    /// Whether loading is on hold.
     pub fn are_held(&self) -> bool {
         self.is_held
     }
 
-    /// A block is to be loaded. Where more than `most` wait, those that are not wanted any more are
-    /// left out.
+    /// Adds a block to load. If more than `most` wait, those no longer wanted are removed.
     pub fn add(
         &mut self,
         (block, slot): (BlockId, Slot),
@@ -104,22 +102,23 @@ impl Loads {
         std::iter::from_fn(|| self.queue.pop_front()).find(|&(block, slot)| is_wanted(block, slot))
     }
 
-    /// The block that was to be loaded next has to wait.
+    /// The next block to load has to wait.
     pub fn put_back(&mut self, block: BlockId, slot: Slot) {
         self.queue.push_front((block, slot));
     }
 
-    /// A small block is being fetched for nobody.
+    /// A small block is being fetched in the background.
     pub fn depart_whole(&mut self) {
         self.flights += 1;
     }
 
-    /// It has arrived, or could not be read.
+    /// A small block has arrived, or its read has failed.
     pub fn land_whole(&mut self) {
         self.flights -= 1;
     }
 
-    /// The bytes of a large block to read next, if no piece is under way. `span_of` tells the bytes of a block.
+    /// The bytes of a large block to read next, if no piece is under way. `span_of` returns the
+    /// bytes of a block.
     pub fn next_piece(
         &mut self,
         is_wanted: impl Fn(BlockId, Slot) -> bool,
@@ -155,7 +154,8 @@ impl Loads {
         }
     }
 
-    /// A piece of this many bytes has arrived, if `is_ok`, of a block of `whole_bytes`.
+    /// A piece of this many bytes, of a block of `whole_bytes`, has arrived; `is_ok` is false if
+    /// its read failed.
     pub fn land_piece(&mut self, is_ok: bool, bytes: u64, whole_bytes: u64) -> Landing {
         let Some(mut load) = self.current.take() else {
             return Landing::Unwanted;
@@ -176,7 +176,7 @@ impl Loads {
         Landing::Piece(block, slot)
     }
 
-    /// What was loaded of a block counts for nothing: it has left its slot, or is here otherwise.
+    /// Discards the loaded pieces of a block: it has left its slot, or its data has come otherwise.
     pub fn give_up(&mut self, block: BlockId) {
         if let Some(load) = self.current.as_mut().filter(|load| load.block == block) {
             load.given_up = true;

@@ -1,18 +1,19 @@
-//! The engine's lock, and how work of many steps gives way to others between two of them.
+//! The engine's lock, with fairness for work of many steps.
 //!
-//! A mutex may be taken again by the thread that has just let it go, before those that wait for it have
-//! woken up. So a thread that goes on with a long request waits until one of them has had its turn.
+//! The thread that releases a mutex can take it again before the threads that wait for it have
+//! woken up. Between two steps a long request therefore waits until one of those threads has had
+//! the lock.
 
 use super::state::State;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
-/// The state, and who waits for it.
+/// The state and its lock, and the number of waiting threads.
 pub struct LockTurns {
     state: Mutex<State>,
-    /// Threads that wait.
+    /// Number of waiting threads.
     waiting: AtomicUsize,
-    /// How often it was taken; changed by the one who has it only.
+    /// Number of acquisitions; only the holder of the lock changes it.
     taken: AtomicU64,
 }
 
@@ -43,7 +44,7 @@ impl LockTurns {
         state
     }
 
-    /// Between two steps, without the lock: lets one of those who wait have it first.
+    /// Called between two steps, without the lock: lets a waiting thread take it first.
     pub fn give_way(&self) {
         let taken = self.taken.load(Ordering::Acquire);
         while self.waiting.load(Ordering::Acquire) > 0

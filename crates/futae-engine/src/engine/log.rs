@@ -1,4 +1,4 @@
-//! The decision log: one line an access, as the simulator writes it.
+//! The decision log: one line per access, in the simulator's format.
 
 use crate::SetupError;
 use futae_policy::{Access, BlockId, Decision, LOADED, Outcome, PolicySpec, policy_line};
@@ -26,19 +26,20 @@ impl DecisionLog {
         })
     }
 
-    /// Adds a line. A log that cannot be written stops, says so once, and disturbs nobody.
+    /// Appends a line. If the log cannot be written, logging stops, an error is logged once, and
+    /// requests continue.
     pub fn write(&mut self, access: &Access, outcome: &Outcome) {
         self.line(format_args!("{}", Decision::new(access, outcome)));
     }
 
-    /// Adds the remark that a block which was loaded in pieces is there: what is logged above this line was
-    /// decided before, and read past it.
+    /// Appends the remark that the last piece of a block has been loaded. The accesses above this
+    /// line were decided before, and read past the block.
     pub fn note_loaded(&mut self, block: BlockId) {
         let (volume, index) = (block.volume().0, block.index());
         self.line(format_args!("{LOADED} {volume} {index}"));
     }
 
-    /// Adds the line by which the level goes on with another policy.
+    /// Appends the line for a change of the level's policy.
     pub fn note_policy(&mut self, policy: &PolicySpec) {
         self.line(format_args!("{}", policy_line(policy)));
     }
@@ -52,7 +53,7 @@ impl DecisionLog {
         }
     }
 
-    /// Writes out what is buffered.
+    /// Flushes buffered lines.
     pub fn sync(&mut self) {
         if let Err(error) = self.out.flush() {
             self.stop(&error);

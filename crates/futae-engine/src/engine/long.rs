@@ -1,4 +1,4 @@
-//! Reads of more blocks than one step decides on: they are made of several, and answered together.
+//! Reads of more blocks than one step decides: they are split into several reads with one answer.
 
 use super::effects::Effects;
 use super::flights::Span;
@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 struct Parts {
     buffer: Option<IoBuf>,
     length: usize,
-    /// Where the data end: a volume may have been cut meanwhile.
+    /// Where the data end: the volume may have been truncated meanwhile.
     end: usize,
     left: usize,
     error: Option<IoError>,
@@ -18,7 +18,7 @@ struct Parts {
 }
 
 impl Parts {
-    /// The part that was asked for from byte `at` on has come; the end of it all if it was the last.
+    /// The part that begins at byte `at` has arrived; returns the whole result if it was the last.
     fn arrive(
         &mut self,
         (at, asked): (usize, usize),
@@ -50,8 +50,8 @@ impl Parts {
 }
 
 impl State {
-    /// Reads `span` in parts of whole blocks, in ascending order. The first block was counted if the
-    /// request goes on where another ended.
+    /// Reads `span` in parts of whole blocks, in ascending order. If the request continues an
+    /// earlier part within a block, its first block has been counted already.
     pub fn read_in_parts(
         &mut self,
         request: Request,

@@ -1,6 +1,7 @@
-//! Marks on stores that lack data. A volume with a guard keeps a write only while its mark is on stable
-//! storage: after an unclean end the next server then knows that answered writes may be lost, and says so to
-//! the first FLUSH, as a disk does that has lost its cache.
+//! Unclean marks: a mark on a store says that the store lacks data. A volume with a guard keeps a
+//! write only while its mark is on stable storage. After an unclean end the next server therefore
+//! knows that answered writes may be lost, and fails the first FLUSH, as a disk does that has lost
+//! its cache.
 //!
 //! ```text
 //!           a write comes            durable
@@ -10,15 +11,17 @@
 //!    └──────────────────── Clearing ◀───────── Flushing ───────────────┘
 //! ```
 //!
-//! Writes are kept in `Present` and `Flushing`, and go through otherwise: nobody waits for the mark. It is made and
-//! removed by a thread of its own, since both wait for a disk.
+//! Writes are kept in `Present` and `Flushing`. In the other states they go to the store, so no
+//! write waits for the mark. A thread of its own sets and removes the mark, since both wait for a
+//! disk.
 
 use crate::UncleanMark;
 use futae_policy::VolumeId;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// After a mark could not be made: how long writes go through before it is tried again.
+/// After a mark could not be set, the time during which writes go to the store before the next
+/// attempt.
 const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,17 +29,17 @@ enum Phase {
     Absent,
     Setting,
     Present,
-    /// The store is flushed; the newest write when that began.
+    /// The store is being flushed; the value is the stamp of the newest write when the flush began.
     Flushing(u64),
     Clearing,
 }
 
-/// What is known of one volume's mark. It says what to do; others do it.
+/// The state of one volume's mark. It decides what to do; its callers do it.
 pub struct Guard {
     volume: VolumeId,
     mark: Arc<dyn UncleanMark>,
     phase: Phase,
-    /// What an earlier end may have lost, until a client has been told.
+    /// The loss after an earlier end, until a client has been informed.
     loss: Option<Arc<str>>,
     clean_since: Option<Instant>,
     retry_at: Option<Instant>,
@@ -46,22 +49,22 @@ pub struct Guard {
 pub struct MarkWork {
     pub volume: VolumeId,
     pub mark: Arc<dyn UncleanMark>,
-    /// Whether it is made; otherwise it is removed.
+    /// Whether the mark is to be set or removed.
     pub sets: bool,
 }
 
-/// What to do with a mark at the end.
+/// What to do with a mark at the end of the server.
 pub enum AtEnd {
-    /// It stays as it is.
+    /// The mark stays as it is.
     Leave,
-    /// It is removed.
+    /// The mark is removed.
     Clear(Arc<dyn UncleanMark>),
-    /// Somebody is at work on it.
+    /// A thread is at work on the mark.
     Wait,
 }
 
 impl Guard {
-    /// A mark that is not there; or, with a `loss`, one that an earlier end has left.
+    /// A guard for an absent mark; or, with a `loss`, for a mark that an earlier end has left.
     pub fn new(volume: VolumeId, mark: Arc<dyn UncleanMark>, loss: Option<String>) -> Self {
         let phase = match loss {
             Some(_) => Phase::Present,
@@ -77,7 +80,7 @@ impl Guard {
         }
     }
 
-    /// Whether an earlier end lost writes and no client knows.
+    /// Whether an earlier end lost writes and no client has been informed.
     pub fn is_unclean(&self) -> bool {
         self.loss.is_some()
     }
@@ -95,7 +98,7 @@ impl Guard {
         }
     }
 
-    /// A write would be kept if the mark were there.
+    /// A write would be kept if the mark were set. Returns the work that sets it, if any.
     pub fn want(&mut self, now: Instant) -> Option<MarkWork> {
         let may_try = self.retry_at.is_none_or(|at| now >= at);
         if self.phase != Phase::Absent || !may_try {
@@ -105,7 +108,8 @@ impl Guard {
         Some(self.work(true))
     }
 
-    /// A client is told of what an earlier end has lost. Where nothing will ever be dirty the mark goes with that.
+    /// Takes the loss, of which a client is being informed. If the cache never holds dirty data,
+    /// the mark is removed, too.
     pub fn take_loss(&mut self, writes_back: bool) -> Option<(Arc<str>, Option<MarkWork>)> {
         let loss = self.loss.take()?;
         if writes_back || self.phase != Phase::Present {
@@ -115,8 +119,8 @@ impl Guard {
         Some((loss, Some(self.work(false))))
     }
 
-    /// Time has passed: whether the volume has been clean for so long that its store is to be flushed and the mark
-    /// removed. `stamp` is that of the newest write.
+    /// Returns whether the volume has been clean for `clean_for`, so that its store is to be
+    /// flushed and the mark removed. `stamp` is that of the newest write.
     pub fn age(&mut self, now: Instant, is_clean: bool, stamp: u64, clean_for: Duration) -> bool {
         if self.phase != Phase::Present || self.loss.is_some() || !is_clean {
             self.clean_since = None;
@@ -130,7 +134,7 @@ impl Guard {
         true
     }
 
-    /// The flush before the removal is over. The mark stays if anything was written since.
+    /// The flush before the removal has ended. The mark stays if a write has come since.
     pub fn flushed(&mut self, is_ok: bool, is_clean: bool, stamp: u64) -> Option<MarkWork> {
         self.clean_since = None;
         if !is_ok || self.phase != Phase::Flushing(stamp) || !is_clean {
@@ -141,9 +145,9 @@ impl Guard {
         Some(self.work(false))
     }
 
-    /// The mark was made or removed, or could not be.
+    /// The mark was set or removed, or the attempt failed.
     pub fn worked(&mut self, sets: bool, is_ok: bool, now: Instant) {
-        // What is left of one that could not be made is replaced by the next one, or removed at the end.
+        // The remains of a failed attempt are replaced by the next attempt, or removed at the end.
         self.phase = if sets && is_ok {
             Phase::Present
         } else {
@@ -152,7 +156,7 @@ impl Guard {
         self.retry_at = (!is_ok).then_some(now + RETRY_INTERVAL);
     }
 
-    /// The end, after the last flush.
+    /// Called at the end, after the last flush.
     pub fn end(&mut self, is_clean: bool) -> AtEnd {
         if !matches!(self.phase, Phase::Present | Phase::Absent) {
             return AtEnd::Wait;

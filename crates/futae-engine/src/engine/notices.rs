@@ -1,25 +1,27 @@
-//! Which of the blocks that clients have named in notices still wait to be decided on. A notice may be
-//! dropped: of each volume only some blocks wait, and only some are read at a time, however long the range
-//! that a client names.
+//! The blocks named by notices that still await a decision. A notice may be dropped: for each
+//! volume only a bounded number of blocks wait, and only a bounded number are read at a time,
+//! however long the range in the notice is.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// Reads for notices of one volume, and their bytes, from which on further blocks wait.
+/// Limits on the reads for notices of one volume: when their number or their bytes reach these,
+/// further blocks wait.
 const FLIGHTS_MAX: u32 = 8;
 const BYTES_MAX: u64 = 4 << 20;
-/// Ranges of one volume that wait at most.
+/// The largest number of ranges of one volume that wait.
 const RANGES_MAX: usize = 1024;
-/// Of a volume no more blocks wait than one in this many of the cache, or these few in a small cache.
+/// Of a volume, at most this fraction of the cache's blocks may wait, or a fixed minimum in a small
+/// cache.
 const WAITING_SHARE: u64 = 4;
 const WAITING_BLOCKS_MIN: u64 = 64;
 
-/// What a volume's clients have told of.
+/// The pending notices of a volume's clients.
 #[derive(Debug, Default)]
 pub struct Notices {
-    /// Blocks that are still to be decided on, by index.
+    /// Blocks that await a decision, by index.
     waiting: VecDeque<Range<u64>>,
-    /// How many they are.
+    /// Their number.
     blocks: u64,
     /// Reads under way, and their bytes.
     flights: u32,
@@ -27,20 +29,20 @@ pub struct Notices {
 }
 
 impl Notices {
-    /// A read has begun.
+    /// A read for notices has begun.
     pub fn depart(&mut self, bytes: u64) {
         self.flights += 1;
         self.bytes += bytes;
     }
 
-    /// A read is over.
+    /// A read for notices has ended.
     pub fn arrive(&mut self, bytes: u64) {
         self.flights -= 1;
         self.bytes -= bytes;
     }
 
-    /// Takes blocks that begin with `first`, of which with those that wait already no more than one in this many of
-    /// the cache's `capacity` may wait. Returns how many it took; the others are dropped.
+    /// Adds blocks that begin with `first`, as far as the limit for a cache of `capacity` blocks
+    /// allows. Returns how many were added; the others are dropped.
     pub fn take(&mut self, first: u64, blocks: u64, capacity: u64) -> u64 {
         let most = (capacity / WAITING_SHARE).max(WAITING_BLOCKS_MIN);
         if self.waiting.len() >= RANGES_MAX {
@@ -54,7 +56,7 @@ impl Notices {
         taken
     }
 
-    /// The blocks to decide on next, `most` at most and in a row.
+    /// The next adjacent blocks to decide on, at most `most`.
     pub fn next(&mut self, most: u64) -> Option<Range<u64>> {
         let first = self.waiting.front_mut()?;
         let end = first.end.min(first.start.saturating_add(most));
@@ -67,7 +69,7 @@ impl Notices {
         Some(next)
     }
 
-    /// Whether blocks wait, and few enough reads are under way.
+    /// Whether blocks wait and the number of reads under way allows another.
     pub fn may_go_on(&self) -> bool {
         self.blocks > 0 && self.flights < FLIGHTS_MAX && self.bytes < BYTES_MAX
     }

@@ -1,6 +1,7 @@
-//! Eviction notices: what the level above has given up without handing its data down. Those blocks that
-//! the policy wants and that are not here are read from the store, for nobody yet. A notice is answered
-//! when it has been taken; [`Notices`](super::notices::Notices) says how much of it.
+//! Eviction notices: the upper level evicted blocks without demoting their data. Blocks that the
+//! policy wants and that are not resident are read from the store in the background. A notice is
+//! answered when it has been accepted; [`Notices`](super::notices::Notices) bounds how many blocks
+//! of it.
 
 use super::effects::Effects;
 use super::flights::Span;
@@ -12,11 +13,10 @@ use crate::{ClientId, Operation, Request};
 use futae_policy::{AccessKind, BlockId, Outcome, VolumeId};
 use std::sync::Arc;
 
-/// Bytes that one read for notices is long at most; one block at least.
+/// The largest number of bytes per read for notices; at least one block.
 const FLIGHT_BYTES_MAX: u64 = 1 << 20;
 impl Engine {
-    /// Tells of a range that the level above has evicted, on behalf of no client: a hint, as
-    /// [`Operation::Notice`].
+    /// Submits a notice for a range on behalf of no client. It is a hint, as [`Operation::Notice`].
     pub fn notice(self: &Arc<Self>, volume: VolumeId, offset: u64, length: u64) {
         self.submit(Request {
             volume,
@@ -29,11 +29,11 @@ impl Engine {
 }
 
 impl State {
-    /// Takes a notice, or as much of it as may wait.
+    /// Accepts a notice, or the part of it that may wait.
     pub fn notice(&mut self, span: Span, effects: &mut Effects) {
         let (capacity, bytes) = (u64::from(self.level.capacity()), self.block_bytes);
         let volume = &mut self.volumes[usize::from(span.volume.0)];
-        // Whole blocks; the last one of a volume may be short.
+        // Whole blocks only; the last one of a volume may be short.
         let first = span.offset.div_ceil(bytes);
         let end = if span.end() == volume.size_bytes {
             span.end().div_ceil(bytes)
@@ -48,7 +48,7 @@ impl State {
         }
     }
 
-    /// Decides on blocks that wait, as long as few reads are under way for them.
+    /// Decides on waiting blocks while the number of reads under way allows it.
     pub fn notice_on(&mut self, volume: VolumeId, effects: &mut Effects) {
         let at = usize::from(volume.0);
         while self.volumes[at].notices.may_go_on() {
@@ -69,8 +69,9 @@ impl State {
 
     fn notice_block(&mut self, block: BlockId, started: &mut Vec<usize>, effects: &mut Effects) {
         let of = self.block_span(block);
-        // Where somebody else holds the blocks there is no frame to read it into. A dirty block has its data beside the cache
-        // there and may have a slot or not, and no flight may bring what the store had before.
+        // If a keeper holds the blocks, there is no frame to read into. A dirty block then has its
+        // data beside the cache, with or without a slot, and no flight may bring the store's older
+        // data.
         if self.elsewhere.is_some() || self.under_way.write_over(&of).is_some() {
             return self.steps.count(1);
         }

@@ -1,4 +1,4 @@
-//! A cache that goes on with another replacement policy.
+//! Changes the replacement policy of a running cache.
 
 use super::front::Engine;
 use super::state::State;
@@ -7,23 +7,24 @@ use futae_policy::{Policy, PolicySpec, Shape};
 use std::sync::{Arc, PoisonError};
 
 impl Engine {
-    /// The policy.
+    /// The current policy.
     pub fn policy(&self) -> PolicySpec {
         self.lock().policy.clone()
     }
 
-    /// Goes on with another policy. Every block stays, dirty or not, with its class; the new policy takes over the
-    /// order as far as it can ([`futae_policy::Level::change_policy`]). Whether it was another: the present policy is
-    /// left as it is. The lock is held once for all resident blocks.
+    /// Switches to another policy. Every block stays, dirty or not, with its class; the new policy
+    /// takes over the order as far as it can ([`futae_policy::Level::change_policy`]). Returns
+    /// false if `policy` is the current one, which then stays. The lock is held once for all
+    /// resident blocks.
     ///
     /// # Errors
     ///
-    /// The policy cannot be built, or cannot run live. The cache is then as before.
+    /// The policy cannot be built, or cannot run live. The cache is then unchanged.
     pub fn change_policy(self: &Arc<Self>, policy: &PolicySpec) -> Result<bool, SetupError> {
         if policy.needs_future() {
             return Err(SetupError::NeedsFuture(policy.to_string()));
         }
-        // The size stays meanwhile.
+        // The size stays constant meanwhile.
         let sizing = self.sizing.lock().unwrap_or_else(PoisonError::into_inner);
         let shape = {
             let state = self.lock();

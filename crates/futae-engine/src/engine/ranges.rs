@@ -1,5 +1,5 @@
-//! Work under way by the range that it covers, so that what overlaps a range is found without going
-//! through all that is under way.
+//! An index of the work under way by its range, so that overlaps are found without a scan of all
+//! work.
 
 use super::flights::Span;
 use futae_policy::VolumeId;
@@ -13,7 +13,7 @@ pub struct Ranges {
 }
 
 impl Ranges {
-    /// Adds a range that overlaps none of the others. One without bytes overlaps nothing, and is left out.
+    /// Adds a range that overlaps no other. An empty range overlaps nothing, and is ignored.
     pub fn insert(&mut self, span: &Span, key: usize) {
         if span.length > 0 {
             let of = (span.volume, span.offset, key);

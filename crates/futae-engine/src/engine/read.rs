@@ -1,4 +1,4 @@
-//! Reads: what is resident is copied, what is not is fetched once, adjacent blocks together.
+//! Reads: resident data is copied; missing data is fetched once, adjacent blocks together.
 
 use super::effects::{Effects, Ticket};
 use super::flights::{Background, Flight, Span, WaitingRead};
@@ -10,20 +10,20 @@ use super::verify::Macs;
 use crate::{IoBuf, IoError, IoErrorKind, Request, StoreOperation};
 use futae_policy::{AccessKind, BlockId, Outcome, Slot};
 
-/// A read request while its blocks are gone through.
+/// The state of a read request while its blocks are decided.
 pub struct Reading {
     span: Span,
-    /// What is here already is copied to it.
+    /// Receives the data of resident blocks.
     buffer: Option<IoBuf>,
-    /// Flights that it must wait for, each once.
+    /// Flights that the request must wait for, each once.
     waits: Vec<usize>,
-    /// Flights that were started for it.
+    /// Flights that were started for the request.
     started: Vec<usize>,
 }
 
 impl State {
-    /// Reads `span`: every block is decided on at once, in ascending order, but for the first one
-    /// where this is the rest of a request; data that is not here yet comes with the flights that
+    /// Reads `span`: decides on every block at once, in ascending order. If the request continues
+    /// an earlier part, its first block is not decided again. Missing data comes with flights that
     /// are under way or are started now.
     pub fn read(&mut self, request: Request, span: Span, goes_on: bool, effects: &mut Effects) {
         if span.length == 0 {
@@ -78,7 +78,7 @@ impl State {
                     self.fetch(block, None, &mut reading);
                 }
                 Outcome::Admitted { slot, .. } => self.fetch(block, Some(slot), &mut reading),
-                Outcome::Bypassed => match self.evicted_data(block) {
+                Outcome::Bypassed => match self.unframed(block) {
                     Some(data) => {
                         let (from, to) = (self.block_span(block), reading.span);
                         from.copy(data.as_slice(), &to, reading.bytes());
@@ -94,7 +94,7 @@ impl State {
             started,
         } = reading;
         if waits.is_empty() {
-            // Every block was copied to it.
+            // Every block was copied into the buffer.
             let buffer = buffer.unwrap_or_else(|| IoBuf::zeroed(span.length as usize));
             return effects.answer(request.done, Ok(buffer));
         }
@@ -122,7 +122,7 @@ impl State {
                 self.tally.shared_reads += 1;
                 reading.wait_for(flight as usize);
             }
-            // Nobody has proven it: the store has it.
+            // The content has not been verified: the data comes from the store.
             Frame::Kept => self.fetch(block, Some(slot), reading),
             Frame::Loading => {
                 self.tally.loading_reads += 1;
@@ -137,8 +137,8 @@ impl State {
         }
     }
 
-    /// Has a missing block read: by the flight that is under way for it, by the one that is being
-    /// put together if the block is next to it, or by a new one.
+    /// Fetches a missing block: by the flight under way for it, by the flight being assembled if
+    /// the block is adjacent, or by a new flight.
     pub fn fetch(&mut self, block: BlockId, slot: Option<Slot>, reading: &mut Reading) {
         let flight = if let Some(&flight) = self.under_way.flight_of.get(&block) {
             if !reading.started.contains(&flight) {
@@ -147,7 +147,7 @@ impl State {
             flight
         } else {
             let whole = self.block_span(block);
-            // A block that is not kept is read no further than the request goes.
+            // If the block does not get a slot, the read ends where the request does.
             let wanted = if slot.is_some() {
                 whole
             } else {
@@ -191,7 +191,7 @@ impl State {
             self.account.take(span.length);
             self.tally.store_reads += 1;
             self.volumes[usize::from(span.volume.0)].tally.store_reads += 1;
-            // A block that comes in pieces counts with its first one.
+            // A block that comes in pieces is counted with its first one.
             let is_first = span.offset.is_multiple_of(self.block_bytes);
             if background != Background::Piece || is_first {
                 self.tally.store_read_blocks += span.length.div_ceil(self.block_bytes);
@@ -215,7 +215,8 @@ impl State {
         }
     }
 
-    /// A read from a store is over: fills frames, answers who waited, lets parked writes go on.
+    /// A read from a store has ended: fills frames, answers waiting requests, and resumes parked
+    /// writes.
     pub fn finish_flight(
         &mut self,
         key: usize,
@@ -225,9 +226,14 @@ impl State {
     ) {
         let flight = self.under_way.arrive(key);
         let Some(span) = flight.span else { return };
-        // Nothing may be taken from behind what the store has filled.
-        let result = result.and_then(|buffer| match buffer.len() as u64 {
-            filled if filled == span.length => Ok(buffer),
+        // Bytes beyond those that the store has filled must not be used.
+        let result = result.and_then(|mut buffer| match buffer.len() as u64 {
+            filled if filled == span.length => {
+                if !flight.whole {
+                    self.put_dirty_over(&span, &mut buffer);
+                }
+                Ok(buffer)
+            }
             filled => {
                 let message = format!("the store sent {filled} of {} bytes", span.length);
                 Err(IoError::new(IoErrorKind::Store, message))
@@ -260,6 +266,26 @@ impl State {
         }
     }
 
+    /// A read of parts of blocks keeps no write away. Of blocks that have become dirty since, what is here counts: the store may
+    /// have a part of a later write that failed, and readers who had seen that would see the dirty data afterwards.
+    fn put_dirty_over(&self, span: &Span, buffer: &mut IoBuf) {
+        if !self.writes_back() || self.dirt(span.volume).len() == 0 {
+            return;
+        }
+        let (first, end) = self.block_range(span);
+        for block in (first..end).map(|index| BlockId::new(span.volume, index)) {
+            if !self.is_dirty(block) {
+                continue;
+            }
+            let of = self.block_span(block);
+            match (self.unframed(block), self.level.find(block)) {
+                (Some(data), _) => of.copy(data.as_slice(), span, buffer.as_mut_slice()),
+                (None, Some(slot)) => of.copy(self.arena.frame(slot), span, buffer.as_mut_slice()),
+                (None, None) => {}
+            }
+        }
+    }
+
     fn land(
         &mut self,
         flight: &Flight,
@@ -282,7 +308,7 @@ impl State {
         }
         for block in &flight.evicted {
             if self.level.find(*block).is_some() {
-                continue; // It came back before it could be sent down.
+                continue; // The block came back before it could be sent down.
             }
             let of = self.block_span(*block);
             let data = (self.on_eviction == OnEviction::Demote).then(|| {
@@ -294,7 +320,7 @@ impl State {
         }
     }
 
-    /// The buffer of a request that is over; of one that has failed there may be none.
+    /// The buffer of a finished request; a failed one may have none.
     fn take_back(&self, buffer: Option<IoBuf>, span: Span) -> IoBuf {
         match buffer {
             Some(buffer) => {
@@ -315,7 +341,7 @@ impl State {
         if let (&[key], Ok(_)) = (readers, &result) {
             let reader = &self.readers[key];
             if reader.span == span && reader.flights == 1 && reader.error.is_none() {
-                // The flight is the request: its buffer is the answer.
+                // The flight matches the request: its buffer is the answer.
                 let reader = self.readers.remove(key);
                 drop(self.take_back(reader.buffer, span));
                 return effects.answer(reader.done, result);
@@ -348,13 +374,13 @@ impl State {
 }
 
 impl Reading {
-    /// Takes what is wanted of a block whose data is here.
+    /// Copies the requested part of a block whose data is in memory.
     pub fn copy(&mut self, of: &Span, data: &IoBuf) {
         let to = self.span;
         of.copy(data.as_slice(), &to, self.bytes());
     }
 
-    /// What is put together.
+    /// The buffer in which the answer is assembled.
     fn bytes(&mut self) -> &mut [u8] {
         let length = self.span.length as usize;
         self.buffer

@@ -1,4 +1,4 @@
-//! What of the requests to a cache is recorded or sampled, and who begins and ends that.
+//! Which requests are recorded or sampled, and how recording and sampling begin and end.
 
 use super::flights::Span;
 use super::front::Engine;
@@ -8,7 +8,7 @@ use super::state::State;
 use crate::{Operation, Request};
 
 impl State {
-    /// Records a request that is answered in place, if there is a recording, or a sample.
+    /// Records a request that is answered in place, if a recording or a sample is being taken.
     #[inline]
     pub fn record(&mut self, span: &Span, is_write: bool) {
         self.sample(span);
@@ -17,7 +17,8 @@ impl State {
         }
     }
 
-    /// Records a request that begins, if there is a recording or a sample, and it is one for data that are there.
+    /// Records a request that begins, if a recording or a sample is being taken and the request is
+    /// for existing data.
     #[inline]
     pub fn record_request(&mut self, request: &Request) {
         if (self.recording.is_some() || self.sampling.is_some())
@@ -27,7 +28,7 @@ impl State {
         }
     }
 
-    /// What of a volume a request reads or writes.
+    /// The range of a volume that a request reads or writes.
     fn asked(&self, request: &Request) -> Option<(Span, bool)> {
         let volume = self.volumes.get(usize::from(request.volume.0))?;
         let (offset, length, is_write) = match &request.operation {
@@ -41,7 +42,7 @@ impl State {
         let end = offset.checked_add(length)?;
         let is_there = end <= volume.size_bytes;
         let length = match volume.grows {
-            // A read ends where the file does; a write makes it longer.
+            // A read ends at the end of the file; a write extends the file.
             true if !is_write => length.min(volume.size_bytes.saturating_sub(offset)),
             true => length,
             false if is_there => length,
@@ -66,23 +67,24 @@ impl State {
 }
 
 impl Engine {
-    /// Begins to record what is asked of the cache, in place of what was recorded so far. `sample` is the part of all
-    /// blocks whose requests are recorded, above 0; from 1 on all requests are, whole.
+    /// Begins to record the requests to the cache, and discards an earlier recording. `sample` is
+    /// the fraction of all blocks whose requests are recorded, above 0; from 1 on every request is
+    /// recorded whole.
     pub fn begin_recording(&self, sample: f64) {
         let recording = Box::new(Recording::new(sample, self.world.now()));
         let old = self.lock().recording.replace(recording);
         drop(old);
     }
 
-    /// What was recorded since this was last called; none if there is no recording.
+    /// The requests recorded since the last call; `None` if nothing is being recorded.
     pub fn take_recorded(&self) -> Option<RecordedPart> {
-        // Made before the lock is taken.
+        // Allocated before the lock is taken.
         let empty = RecordedPart::with_room();
         let mut state = self.lock();
         Some(state.recording.as_mut()?.exchange(empty))
     }
 
-    /// Ends the recording; what is left of it is returned.
+    /// Ends the recording and returns the rest of it.
     pub fn end_recording(&self) -> Option<RecordedPart> {
         let recording = self.lock().recording.take();
         recording.map(|recording| recording.finish())
@@ -90,7 +92,7 @@ impl Engine {
 }
 
 impl State {
-    /// Adds a request for data that are there to the sample, if one is taken.
+    /// Adds a request for existing data to the sample, if one is being taken.
     #[inline]
     pub fn sample(&mut self, span: &Span) {
         if self.sampling.is_some() {
@@ -103,17 +105,17 @@ impl State {
 }
 
 impl Engine {
-    /// Begins to sample what the cache is asked for, in place of a sample that was taken so far. `share` is the part of all blocks
-    /// that is in the sample, above 0 and at most 1.
+    /// Begins to sample the requests to the cache, and discards an earlier sample. `share` is the
+    /// fraction of all blocks that is in the sample, above 0 and at most 1.
     pub fn begin_sampling(&self, share: f64) {
         let sampling = Box::new(Sampling::new(share));
         let old = self.lock().sampling.replace(sampling);
         drop(old);
     }
 
-    /// What was sampled since this was last called; none if no sample is taken.
+    /// The blocks sampled since the last call; `None` if no sample is being taken.
     pub fn take_sampled(&self) -> Option<SampledPart> {
-        // Made before the lock is taken.
+        // Allocated before the lock is taken.
         let empty = SampledPart::with_room();
         let mut state = self.lock();
         Some(state.sampling.as_mut()?.exchange(empty))

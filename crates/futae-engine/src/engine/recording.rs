@@ -1,21 +1,21 @@
-//! A recording of what is asked of a running cache, in the order in which it is decided: the trace that
-//! `futae record` writes down.
+//! A recording of the requests to a running cache, in the order of their decisions: the trace that
+//! `futae record` writes.
 //!
-//! The recording has a room of fixed size, which its reader empties now and then. What does not fit is counted, not
-//! kept, so a reader that is slow, or gone, costs the cache nothing but that count.
+//! The recording has a buffer of fixed size, which its reader empties periodically. Requests that
+//! do not fit are counted and dropped, so a slow or dead reader costs the cache only that count.
 
 use super::flights::Span;
 use futae_policy::{VolumeId, mixed};
 use std::ops::Range;
 use std::time::Instant;
 
-/// Requests that the room has space for: 2 MiB of them.
+/// Requests that the buffer can hold: 2 MiB of them.
 const ROOM: usize = 1 << 16;
 
 /// One request for data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Recorded {
-    /// When it was decided: microseconds since the recording began.
+    /// The time of its decision, in microseconds since the recording began.
     pub micros: u64,
     /// Of which volume.
     pub volume: VolumeId,
@@ -27,17 +27,17 @@ pub struct Recorded {
     pub is_write: bool,
 }
 
-/// What was recorded since the recording was last read.
+/// The requests recorded since the last call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecordedPart {
-    /// The requests; of a sample, one for each block in it.
+    /// The requests; in a sample, one for each sampled block.
     pub requests: Vec<Recorded>,
-    /// Requests, or blocks of a sample, for which there was no room.
+    /// Requests, or blocks of a sample, that did not fit into the buffer.
     pub lost: u64,
 }
 
 impl RecordedPart {
-    /// Nothing yet, with room for all that is kept.
+    /// An empty part with a buffer of full size.
     pub(super) fn with_room() -> Self {
         Self {
             requests: Vec::with_capacity(ROOM),
@@ -49,13 +49,13 @@ impl RecordedPart {
 /// A recording under way.
 pub struct Recording {
     begun: Instant,
-    /// A block is in the sample if its hash is at most this; none if everything is recorded.
+    /// A block is in the sample if its hash is at most this; `None` if everything is recorded.
     sample_max: Option<u64>,
     part: RecordedPart,
 }
 
 impl Recording {
-    /// One that begins `now`, of the part `sample` of all blocks.
+    /// A recording that begins `now`, of the fraction `sample` of all blocks.
     pub fn new(sample: f64, now: Instant) -> Self {
         Self {
             begun: now,
@@ -99,18 +99,18 @@ impl Recording {
         }
     }
 
-    /// What was recorded since the last time, exchanged for `empty`.
+    /// Exchanges the requests recorded since the last call for `empty`.
     pub fn exchange(&mut self, empty: RecordedPart) -> RecordedPart {
         std::mem::replace(&mut self.part, empty)
     }
 
-    /// What is left of it.
+    /// Returns the rest of the recording.
     pub fn finish(self) -> RecordedPart {
         self.part
     }
 }
 
-/// A hash of a block by which samples are drawn.
+/// The hash of a block that decides whether it is in the sample.
 fn hash(volume: VolumeId, index: u64) -> u64 {
     mixed(u64::from(volume.0) << 48 ^ index)
 }

@@ -1,4 +1,4 @@
-//! Volumes of a fixed size that leave a cache which goes on, and the numbers that they leave.
+//! Removal of fixed-size volumes from a running cache, and the reuse of their numbers.
 
 use super::front::Engine;
 use super::state::State;
@@ -8,7 +8,7 @@ use futae_policy::VolumeId;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The pause between two looks at what is still under way.
+/// The pause between two checks for work under way.
 const PAUSE: Duration = Duration::from_millis(2);
 
 impl Engine {
@@ -17,12 +17,13 @@ impl Engine {
         self.lock().log.is_some()
     }
 
-    /// Takes a volume of a fixed size out, and its blocks. Its clients are gone, and a flush of it has ended well. Its
-    /// number is given to another. Waits for what the cache itself has under way there, for `patience` at most.
+    /// Removes a fixed-size volume and its blocks. Its clients must have left, and a flush of it
+    /// must have succeeded. Its number is reused. Waits at most `patience` for work that the cache
+    /// itself has under way in the volume.
     ///
     /// # Errors
     ///
-    /// Something is dirty that the store does not have, or the store does not answer. The volume is then as before.
+    /// A block is dirty, or the store does not answer. The volume is then unchanged.
     pub fn take_out_volume(
         self: &Arc<Self>,
         volume: VolumeId,
@@ -37,7 +38,7 @@ impl Engine {
             if self.act(|state, effects| state.give_up(volume, effects)) {
                 return Ok(());
             }
-            // Either a step was full, or somebody has to answer first.
+            // Either the step was full, or an operation has to end first.
             if begun.elapsed() > patience {
                 let message = "its store does not answer";
                 return Err(IoError::new(IoErrorKind::Store, message));
@@ -54,8 +55,8 @@ impl Engine {
 }
 
 impl State {
-    /// Gives a volume a number, one that is free if there is one. What was known of the content of another volume of this
-    /// number is never believed of this one.
+    /// Gives a volume a number, reusing a free one if possible. Hashes of the number's previous
+    /// volume are never believed of this one.
     pub fn place_volume(&mut self, mut volume: Volume) -> Result<VolumeId, SetupError> {
         if let Some(free) = self.free_volumes.pop() {
             let place = &mut self.volumes[usize::from(free.0)];

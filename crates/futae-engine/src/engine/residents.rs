@@ -1,13 +1,13 @@
-//! Which blocks of a volume are resident, in the order of their numbers, so that a range can be dropped
-//! without going through all that is resident or all that the range covers.
+//! The resident blocks of a volume by index, so that a range can be dropped without a scan of all
+//! resident blocks or of all blocks in the range.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Blocks in one word of the map.
+/// Blocks per word of the map.
 const WORD: u64 = 64;
 
-/// The resident blocks of one volume, by index: words of 64 blocks, without those that are empty.
+/// The resident blocks of one volume, by index: words of 64 blocks. Empty words are left out.
 #[derive(Debug, Default)]
 pub struct Residents {
     words: BTreeMap<u64, u64>,
@@ -15,7 +15,7 @@ pub struct Residents {
 }
 
 impl Residents {
-    /// A block has got a slot.
+    /// A block got a slot.
     pub fn insert(&mut self, index: u64) {
         let bits = self.words.entry(index / WORD).or_default();
         let bit = 1 << (index % WORD);
@@ -23,7 +23,7 @@ impl Residents {
         *bits |= bit;
     }
 
-    /// A block has lost its slot.
+    /// A block lost its slot.
     pub fn remove(&mut self, index: u64) {
         let word = index / WORD;
         if let Some(bits) = self.words.get_mut(&word) {
@@ -62,7 +62,7 @@ impl Residents {
         found
     }
 
-    /// How many there are.
+    /// Number of resident blocks.
     pub fn count(&self) -> u64 {
         self.count
     }

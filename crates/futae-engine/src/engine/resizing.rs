@@ -1,4 +1,4 @@
-//! A cache that gets another size, in steps.
+//! Changes the size of a cache, in steps.
 
 use super::effects::Effects;
 use super::front::Engine;
@@ -8,12 +8,13 @@ use super::steps::STEP_BLOCKS;
 use crate::SetupError;
 use std::sync::{Arc, PoisonError};
 
-/// Blocks that one step of a shrink lets go at most, so that requests are not held up.
+/// The largest number of blocks that one step of a shrink evicts, so that other requests are not
+/// delayed.
 const SHRINK_STEP_BLOCKS: u32 = STEP_BLOCKS as u32;
 
 impl Engine {
-    /// Changes the number of slots. The level below hears of evicted blocks as always; the memory of
-    /// their frames goes back to the kernel.
+    /// Changes the number of slots. The lower level learns of evicted blocks as usual; the memory
+    /// of their frames is returned to the kernel.
     pub fn resize(self: &Arc<Self>, capacity_blocks: u32) -> Result<(), SetupError> {
         if capacity_blocks == 0 {
             return Err(SetupError::Size(
@@ -27,7 +28,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Whether who holds the blocks can hold this many.
+    /// Checks that the keeper, if there is one, can hold this many blocks.
     fn check_keeper(&self, capacity_blocks: u32) -> Result<(), SetupError> {
         let keeper = self
             .lock()
@@ -44,22 +45,22 @@ impl Engine {
         }
     }
 
-    /// The size that it was told to have, in bytes.
+    /// The configured size in bytes, as last set.
     pub fn wanted_bytes(&self) -> u64 {
         let sizing = self.sizing.lock().unwrap_or_else(PoisonError::into_inner);
         u64::from(sizing.capacity_blocks) * self.block_bytes
     }
 
-    /// Has the cache give way to so many bytes that are used beside it for what it caches, so that both together
-    /// stay within its size; at least half of it stays. As with [`resize`](Self::resize), frames go back to the
-    /// kernel.
+    /// Reduces the cache by `bytes` that are used beside it for the data it caches, so that both
+    /// together stay within the configured size. At least half of the cache stays. As with
+    /// [`resize`](Self::resize), frames are returned to the kernel.
     pub fn set_aside(self: &Arc<Self>, bytes: u64) {
         let blocks = bytes.div_ceil(self.block_bytes);
         let blocks = u32::try_from(blocks).unwrap_or(u32::MAX);
         self.fit(|sizing| sizing.aside_blocks = blocks);
     }
 
-    /// One at a time: what was said last counts.
+    /// Applies a change of the size, one at a time: the last one takes effect.
     fn fit(self: &Arc<Self>, change: impl FnOnce(&mut Sizing)) {
         let mut sizing = self.sizing.lock().unwrap_or_else(PoisonError::into_inner);
         let before = sizing.left();
@@ -75,8 +76,8 @@ impl Engine {
 }
 
 impl State {
-    /// Lets up to `surplus_max` blocks go on the way to `capacity_blocks` slots; whether it got
-    /// there.
+    /// Evicts up to `surplus_max` blocks on the way to `capacity_blocks` slots. Returns whether
+    /// that size is reached.
     pub fn resize_step(
         &mut self,
         capacity_blocks: u32,

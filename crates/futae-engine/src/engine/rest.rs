@@ -1,4 +1,4 @@
-//! Work that is decided on in several steps, as far as it has come.
+//! Work that is decided in several steps, and its progress.
 
 use super::flights::Span;
 use super::joint::Joint;
@@ -7,7 +7,7 @@ use crate::request::Granted;
 use crate::{ClientId, Done, IoBuf, IoError, Request, StoreOperation};
 use futae_policy::VolumeId;
 
-/// What is left to be decided on.
+/// Work that still needs decisions.
 pub enum Rest {
     /// A request that has not begun.
     Begin(Request),
@@ -21,35 +21,35 @@ pub enum Rest {
     Grant(Waiting, u64),
     /// What lies behind the end of a volume after a change.
     Changed(usize),
-    /// Blocks that were demoted.
+    /// Blocks that a client demoted, accepted by the order of the client's requests.
     Demotion(Demoting),
-    /// Blocks that were handed down to be verified.
-    HandDown(Handing),
-    /// Notices that wait to be decided on.
+    /// Blocks that were demoted and whose data is verified.
+    Verify(Verifying),
+    /// Notices that await decisions.
     Notices(VolumeId),
-    /// What the keeper of the blocks saw.
+    /// Hits and evictions that the keeper of the blocks saw.
     News,
-    /// Writes that waited for others to become clean.
+    /// Writes that waited until fewer blocks were dirty.
     Throttled,
-    /// Whatever every step ends with.
+    /// The work that ends every step.
     Anything,
 }
 
-/// A write whose blocks are being decided on, before the store gets it.
+/// A write whose blocks are being decided before it is sent to the store.
 pub struct Deciding {
     /// Its key among the writes.
     pub key: usize,
-    /// What the store is to do then.
+    /// The store operation that follows.
     pub operation: StoreOperation,
     /// The next block.
     pub next: u64,
 }
 
-/// A write that the store has answered, whose blocks are being brought up to date.
+/// A write that the store has answered, and whose blocks are being updated.
 pub struct Ending {
     pub key: usize,
     pub result: Result<IoBuf, IoError>,
-    /// The hashes of what was written.
+    /// The hashes of the written data.
     pub macs: Macs,
     pub next: u64,
 }
@@ -63,13 +63,13 @@ pub struct Demoting {
     pub next: u64,
 }
 
-/// Blocks that were handed down with their data and are being decided on.
-pub struct Handing {
+/// Demoted blocks whose data is being verified.
+pub struct Verifying {
     pub span: Span,
     pub data: IoBuf,
     pub macs: Macs,
-    /// Whether it came as a demotion: what is refused of it is no notice.
-    pub is_demotion: bool,
+    /// Whether an agent sent it: a refused block may then count as a notice.
+    pub is_by_agent: bool,
     /// The next block.
     pub next: u64,
 }
@@ -79,27 +79,28 @@ pub struct Waiting {
     /// Its key among the writes.
     pub key: usize,
     pub blocks: Span,
-    /// Whether it does not matter what is dirty in its range.
+    /// Whether dirty data in its range may be dropped.
     pub cuts: bool,
     pub granted: Granted,
 }
 
-/// A write that is being kept.
+/// A write-back write whose blocks are being placed.
 pub struct Keeping {
     pub span: Span,
     pub data: IoBuf,
     /// The next block.
     pub next: u64,
-    /// What keeps others away from the rest of it between steps, by key among the writes.
+    /// The entry, by its key among the writes, that protects the rest of its range between steps.
     pub place: Option<usize>,
-    /// Its answer, unless some of it goes through.
+    /// Its completion, unless some of it goes to the store.
     pub done: Option<Done>,
-    /// The same once something goes through, and the end that stands for what is kept.
+    /// The joint completion once some of it goes to the store, and the part of it for the kept
+    /// blocks.
     pub joint: Option<(Joint, Done)>,
 }
 
 impl Keeping {
-    /// The end of a part that goes through.
+    /// The completion for a part that goes to the store.
     pub fn end(&mut self) -> Done {
         let done = self.done.take();
         let (joint, _) = self.joint.get_or_insert_with(|| {
@@ -110,7 +111,7 @@ impl Keeping {
         joint.end()
     }
 
-    /// All that is kept of it has been taken over: who gets the answer to that.
+    /// All kept blocks have been placed: returns the completion to call for them.
     pub fn kept(&mut self) -> Option<Done> {
         let kept = self.joint.take().map(|(_, kept)| kept);
         kept.or_else(|| self.done.take())

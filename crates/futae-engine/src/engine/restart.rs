@@ -1,4 +1,4 @@
-//! What a restart need not lose: taken down and taken up in steps, so that requests go on meanwhile.
+//! State that survives a restart: saved and restored in steps, so that requests proceed meanwhile.
 
 use super::effects::Effects;
 use super::front::Engine;
@@ -7,10 +7,10 @@ use crate::WarmState;
 use futae_policy::{BlockId, VolumeId};
 use std::sync::Arc;
 
-/// A resident block: the rank that the policy gives it, and its last use.
+/// A resident block: the policy's rank of it, and its last use.
 type Standing = (u64, u64, BlockId);
 
-/// How far the resident blocks have been gone through: the volume, and the block of it that is next.
+/// The position in a scan of the resident blocks: the volume, and its next block.
 #[derive(Clone, Copy, Debug, Default)]
 struct Place {
     volume: usize,
@@ -18,9 +18,10 @@ struct Place {
 }
 
 impl Engine {
-    /// What a restart need not lose. Goes through the resident blocks in steps, between which the cache goes on:
-    /// a block that comes or goes meanwhile may be left out or named, each is named once, and each stands where
-    /// it did when its step came. The history is that of the end.
+    /// The state that survives a restart. Scans the resident blocks in steps, between which
+    /// requests proceed. A block that is inserted or evicted meanwhile may or may not be included.
+    /// Each block is included once at most, with its rank at the time of its step. The history is
+    /// that at the end of the scan.
     pub fn warm_state(&self) -> WarmState {
         WarmState {
             residents: self.standings(),
@@ -28,7 +29,7 @@ impl Engine {
         }
     }
 
-    /// The resident blocks, the safest first, as [`warm_state`](Self::warm_state) finds them.
+    /// The resident blocks, the safest first, as in [`warm_state`](Self::warm_state).
     pub(super) fn standings(&self) -> Vec<BlockId> {
         let (mut place, mut found) = (Place::default(), Vec::new());
         while self.quiet_step(|state| state.note_standings(&mut place, &mut found)) {
@@ -38,9 +39,9 @@ impl Engine {
         found.into_iter().map(|(.., block)| block).collect()
     }
 
-    /// Takes up what an earlier cache over the same volumes remembered, before the first request:
-    /// its history at once, its blocks as their data has been loaded. Blocks that are beyond a
-    /// volume or for which there is no room are left out, those next to go first.
+    /// Restores the state of an earlier cache over the same volumes, before the first request: the
+    /// history at once, the blocks as their data is loaded. Blocks beyond the end of a volume are
+    /// skipped. If there are too many blocks, the next victims are skipped.
     pub fn recall(self: &Arc<Self>, memory: &WarmState) {
         let (capacity, most) = self.quiet_step(|state| {
             let capacity = state.level.capacity() as usize;
@@ -65,7 +66,7 @@ impl Engine {
 }
 
 impl State {
-    /// Notes where some more of the resident blocks stand; whether there are others.
+    /// Adds the ranks of some more resident blocks. Returns whether others remain.
     fn note_standings(&mut self, place: &mut Place, found: &mut Vec<Standing>) -> bool {
         while let Some(volume) = self.volumes.get(place.volume) {
             let left = self.steps.left();
@@ -91,8 +92,8 @@ impl State {
         false
     }
 
-    /// Places blocks that were resident before a restart, the last one first, in slots that are free. The
-    /// last to be placed is the first to be loaded; nothing is loaded while `more` blocks are to come.
+    /// Places blocks that were resident before a restart in free slots, the last one first. The
+    /// block placed last is loaded first; nothing is loaded while `more` blocks are to come.
     fn restore(&mut self, blocks: &[BlockId], more: bool, effects: &mut Effects) {
         self.loads.hold(true);
         for &block in blocks.iter().rev() {

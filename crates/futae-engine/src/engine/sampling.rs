@@ -1,28 +1,29 @@
-//! A sample of the blocks that a running cache is asked for, in the order in which they are decided, for a curve that is kept
-//! beside the cache: all requests for a block are in it, or none.
+//! A sample of the blocks requested from a running cache, in the order of their decisions, for a
+//! miss-ratio curve computed beside the cache. All requests for a block are in the sample, or none.
 //!
-//! The sample has a room of fixed size, which its reader empties. What does not fit is counted, not kept.
+//! The sample has a buffer of fixed size, which its reader empties. Blocks that do not fit are
+//! counted and dropped.
 
 use futae_policy::{VolumeId, mixed};
 use std::ops::Range;
 
-/// Blocks that the room has space for: 1 MiB of them.
+/// Blocks that the buffer can hold: 1 MiB of them.
 const ROOM: usize = 1 << 16;
 
-/// What was sampled since the sample was last read.
+/// The blocks sampled since the last call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SampledPart {
-    /// Blocks that were asked for: the volume, and the block's number in it.
+    /// The requested blocks: the volume, and the block's index in it.
     pub blocks: Vec<(VolumeId, u64)>,
-    /// Those for which there was no room.
+    /// The number of blocks that did not fit into the buffer.
     pub lost: u64,
 }
 
 impl SampledPart {
-    /// Blocks that a part has room for.
+    /// The largest number of blocks in a part.
     pub const BLOCKS_MAX: usize = ROOM;
 
-    /// Nothing yet, with room for all that is kept.
+    /// An empty part with a buffer of full size.
     pub(super) fn with_room() -> Self {
         Self {
             blocks: Vec::with_capacity(ROOM),
@@ -39,7 +40,7 @@ pub struct Sampling {
 }
 
 impl Sampling {
-    /// One that begins now, of the part `share` of all blocks.
+    /// A sample that begins now, of the fraction `share` of all blocks.
     pub fn new(share: f64) -> Self {
         Self {
             most: (share.clamp(0.0, 1.0) * u64::MAX as f64) as u64,
@@ -47,7 +48,7 @@ impl Sampling {
         }
     }
 
-    /// Adds those of the blocks of a request that are in the sample.
+    /// Adds the sampled blocks of a request.
     pub fn add(&mut self, volume: VolumeId, blocks: Range<u64>) {
         for index in blocks {
             if mixed(u64::from(volume.0) << 48 ^ index) > self.most {
@@ -61,7 +62,7 @@ impl Sampling {
         }
     }
 
-    /// What was sampled since the last time, exchanged for `empty`.
+    /// Exchanges the blocks sampled since the last call for `empty`.
     pub fn exchange(&mut self, empty: SampledPart) -> SampledPart {
         std::mem::replace(&mut self.part, empty)
     }

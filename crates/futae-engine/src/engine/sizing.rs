@@ -1,4 +1,4 @@
-//! How many slots a cache has: what it was told, less what it gives way to.
+//! The number of slots of a cache: the configured number less the slots set aside.
 
 use super::options::{EngineOptions, WriteBackOptions};
 use crate::SetupError;
@@ -7,20 +7,20 @@ use crate::SetupError;
 const BLOCK_BYTES_MIN: u64 = 4 << 10;
 /// The largest block in bytes.
 const BLOCK_BYTES_MAX: u64 = 256 << 20;
-/// Of the slots that a cache was told to have, at least one in this many stays whatever is set aside.
+/// At least one in this many of the configured slots remains, however much is set aside.
 const KEPT_SHARE: u32 = 2;
 
-/// What a cache was told.
+/// The configured and the reserved slots.
 #[derive(Debug)]
 pub struct Sizing {
-    /// Slots that it is to have.
+    /// The configured number of slots.
     pub capacity_blocks: u32,
-    /// Slots that it gives up to memory that is used beside it.
+    /// Slots set aside for memory that is used beside the cache.
     pub aside_blocks: u32,
 }
 
 impl Sizing {
-    /// The slots that are left.
+    /// The slots that remain.
     pub fn left(&self) -> u32 {
         let kept = self.capacity_blocks.div_ceil(KEPT_SHARE);
         self.capacity_blocks
@@ -29,7 +29,7 @@ impl Sizing {
     }
 }
 
-/// Whether a cache can be set up so.
+/// Checks the sizes in the options.
 pub fn check_sizes(options: &EngineOptions) -> Result<(), SetupError> {
     let block = options.block_bytes;
     if !block.is_power_of_two() || !(BLOCK_BYTES_MIN..=BLOCK_BYTES_MAX).contains(&block) {
@@ -57,7 +57,7 @@ pub fn check_sizes(options: &EngineOptions) -> Result<(), SetupError> {
     check_memory(u64::from(options.capacity_blocks) * block)
 }
 
-/// Whether so much memory is there at all.
+/// Checks that the machine has this much memory.
 pub fn check_memory(bytes: u64) -> Result<(), SetupError> {
     let memory = rustix::system::sysinfo();
     let total = memory

@@ -1,4 +1,4 @@
-//! Everything that the cache's lock protects, and what all kinds of requests have in common.
+//! The state that the cache's lock protects, and the code common to all kinds of requests.
 
 use super::account::Account;
 use super::complaints::Complaints;
@@ -13,15 +13,15 @@ use super::loads::{Loads, PAGE_BYTES, PIECE_BYTES};
 use super::log::DecisionLog;
 use super::options::{EngineOptions, OnEviction};
 use super::recording::Recording;
-use super::rest::{Handing, Waiting};
+use super::rest::Waiting;
 use super::steps::Steps;
 use super::tally::Tally;
 use super::under_way::UnderWay;
-use super::verify::{HandDownTally, Verifier};
+use super::verify::{DemotionTally, Verifier};
 use super::volume::Volume;
 use super::world::World;
 use crate::arena::Arena;
-use crate::request::HandedDown;
+use crate::request::Demotion;
 use crate::{ClientId, IoBuf, IoError, IoErrorKind, Operation, Request, SetupError, Store};
 use futae_policy::{
     Access, AccessKind, BlockId, Class, Departure, HashIndex, Level, Outcome, Policy, PolicySpec,
@@ -35,67 +35,67 @@ use std::time::Instant;
 pub struct State {
     pub block_bytes: u64,
     pub on_eviction: OnEviction,
-    /// The string of the policy of the level.
+    /// The policy string of the level.
     pub policy: PolicySpec,
-    /// What policies that draw lots are built with.
+    /// The seed of randomised policies.
     pub seed: u64,
     pub level: Level<Box<dyn Policy>>,
     pub arena: Arena,
     pub frames: Frames,
-    /// Where evicted blocks are demoted: under which generation of its store each
-    /// frame's block came.
+    /// If evicted blocks are demoted: the generation of the store under which each frame's data
+    /// came.
     pub generations: Generations,
     pub volumes: Vec<Volume>,
-    /// Names of the classes of their own that stores are in, from number 1 on.
+    /// Names of the classes that stores can belong to, from number 1 on.
     pub class_names: Vec<String>,
-    /// Numbers of volumes that were removed.
+    /// Free numbers of removed volumes.
     pub free_volumes: Vec<VolumeId>,
-    /// What is loaded in the background.
+    /// Background loads.
     pub loads: Loads,
-    /// How far the present step is.
+    /// Progress of the current step.
     pub steps: Steps,
-    /// Bytes of the buffers of what is under way.
+    /// Bytes of the buffers of work under way.
     pub account: Arc<Account>,
     pub readers: Slab<WaitingRead>,
     /// Reads from stores, writes and write-backs under way.
     pub under_way: UnderWay,
     pub flushes: Slab<Flush>,
-    /// The time.
+    /// The source of time and threads.
     pub world: Arc<dyn World>,
-    /// When the policy was last told what the stores cost.
+    /// When the policy last got the costs of the stores.
     pub weighed: Option<Instant>,
-    /// How written blocks are kept, if they are.
+    /// Write-back mode, if enabled.
     pub write_back: Option<WriteBack>,
-    /// What is known of the content of blocks, if what is handed down is verified.
+    /// The known hashes of blocks, if demotions are verified.
     pub verifier: Option<Box<Verifier>>,
-    /// What became of data that was handed down.
-    pub handed_down: HandDownTally,
-    /// What is known of the memory of this cache, if it outlives the process.
+    /// Counts of accepted and refused demotions.
+    pub demotions: DemotionTally,
+    /// The state of the memory file, if the memory outlives the process.
     pub kept: Option<Box<Kept>>,
     /// Changes that wait for write-backs.
     pub changes: Vec<Waiting>,
-    /// Errors of stores that were not said one by one.
+    /// Store errors that were not logged individually.
     pub complaints: Complaints,
-    /// Volumes with marks.
+    /// Volumes with unclean marks.
     pub guarded: Vec<VolumeId>,
     pub sequence: u64,
     pub next_client: u64,
     pub tally: Tally,
     pub by_class: [Tally; 8],
     pub log: Option<DecisionLog>,
-    /// How many of the policy's remarks were logged.
+    /// Number of the policy's remarks that were logged.
     pub remarks_logged: usize,
-    /// What is asked, if it is recorded, and a sample of it, if one is taken.
+    /// The recording of requests, and the sample of them, if they are being taken.
     pub recording: Option<Box<Recording>>,
     pub sampling: Option<Box<super::sampling::Sampling>>,
-    /// Who holds the blocks, if it is somebody else.
+    /// The keeper of the blocks, if the engine does not hold them itself.
     pub elsewhere: Option<Elsewhere>,
-    /// Whether a policy that decides by the order of hits is told of them in an order that is made up.
+    /// Whether a policy that depends on the order of hits gets them in an approximate order.
     pub approximates_order: bool,
 }
 
 impl State {
-    /// An empty cache.
+    /// Creates an empty cache.
     pub fn new(
         options: &EngineOptions,
         account: Arc<Account>,
@@ -135,7 +135,7 @@ impl State {
             weighed: None,
             write_back: write_back.map(|how| WriteBack::new(how, options.capacity_blocks)),
             verifier: None,
-            handed_down: HandDownTally::default(),
+            demotions: DemotionTally::default(),
             kept: None,
             changes: Vec::new(),
             complaints: Complaints::default(),
@@ -153,18 +153,18 @@ impl State {
         })
     }
 
-    /// Whether blocks are too large to be fetched while somebody waits.
+    /// Whether blocks are too large to be fetched while a request waits.
     pub fn in_pieces(&self) -> bool {
         self.block_bytes > PIECE_BYTES
     }
 
-    /// Decides on one request; what is left to do goes into `effects`.
+    /// Decides on one request; the work that follows goes into `effects`.
     pub fn begin(&mut self, request: Request, effects: &mut Effects) {
         self.record_request(&request);
         self.decide(request, effects);
     }
 
-    /// As [`begin`](Self::begin), of a request that has begun before and had to wait.
+    /// As [`begin`](Self::begin), for a request that began before and had to wait.
     pub fn decide(&mut self, request: Request, effects: &mut Effects) {
         let volume = request.volume;
         let grows = |volume: &Volume| volume.grows;
@@ -188,7 +188,8 @@ impl State {
             Operation::Write { .. } | Operation::Trim { .. } | Operation::WriteZeroes { .. } => {
                 self.write(request, span, effects);
             }
-            // The one's span was refused, since it is for volumes that grow; the other has begun.
+            // Append: its span was refused, since only growing volumes accept it. Change: it has
+            // begun already.
             Operation::Append { .. } | Operation::Change(_) => {}
             Operation::Flush => match self.take_loss(request.client, volume, effects) {
                 Some(error) => effects.answer(request.done, Err(error)),
@@ -199,19 +200,13 @@ impl State {
                 self.notice(span, effects);
                 effects.answer(request.done, Ok(IoBuf::new(0)));
             }
-            Operation::HandDown(handed) => {
-                let handing = Handing {
-                    span,
-                    data: handed.data,
-                    macs: handed.macs.unwrap_or_default(),
-                    is_demotion: handed.is_demotion,
-                    next: self.block_range(&span).0,
-                };
-                self.hand_on(handing, effects);
-                effects.answer(request.done, Ok(IoBuf::new(0)));
-            }
-            Operation::Demote { data, .. } => {
-                self.demotion(request.client, request.sequence, span, data, effects);
+            Operation::Demote(demotion) => {
+                if demotion.is_by_agent || self.verifier.is_some() {
+                    self.verify_demotion(span, demotion, effects);
+                } else {
+                    let (client, sequence) = (request.client, request.sequence);
+                    self.demotion(client, sequence, span, demotion.data, effects);
+                }
                 effects.answer(request.done, Ok(IoBuf::new(0)));
             }
         }
@@ -224,10 +219,7 @@ impl State {
             | Operation::Notice { offset, length } => (*offset, *length, false),
             Operation::Write { offset, data, .. } => (*offset, data.len() as u64, true),
             Operation::Append { .. } | Operation::Change(_) => (u64::MAX, 1, true),
-            Operation::Demote { offset, data }
-            | Operation::HandDown(HandedDown { offset, data, .. }) => {
-                (*offset, data.len() as u64, false)
-            }
+            Operation::Demote(Demotion { offset, data, .. }) => (*offset, data.len() as u64, false),
             Operation::Flush | Operation::Settle => (0, 0, false),
             Operation::Trim { offset, length } | Operation::WriteZeroes { offset, length, .. } => {
                 (*offset, *length, true)
@@ -255,13 +247,13 @@ impl State {
         })
     }
 
-    /// Puts a block before the level, counts, logs, and sees to the block that it evicts.
-    /// A block whose data was beside the cache comes back as a hit: there is nothing to load.
+    /// Offers a block to the level; counts, logs, and handles the block that it evicts. A block
+    /// whose data was beside the cache is a hit: there is nothing to load.
     pub fn offer(&mut self, block: BlockId, kind: AccessKind, effects: &mut Effects) -> Outcome {
         self.offer_marked(block, kind, Class::NORMAL, effects)
     }
 
-    /// As [`offer`](Self::offer), of a block that has some marks if it is placed.
+    /// As [`offer`](Self::offer), for a block that gets some marks if it is placed.
     pub fn offer_marked(
         &mut self,
         block: BlockId,
@@ -285,8 +277,8 @@ impl State {
         if self.is_dirty(block) {
             class = class.with(Class::DIRTY);
         }
-        // Made for each who needs it: one that both looked at would be written in parts and read as a whole, for which
-        // the processor waits until all that was copied before is in its cache.
+        // Built anew for each user. A shared value would be written in parts and read as a whole;
+        // the processor would then wait until all data copied before is in its cache.
         let access = || Access::of(block, kind).classed(class.with(marks));
         let outcome = self.level.access(&access());
         self.steps.count(1);
@@ -323,8 +315,8 @@ impl State {
         outcome
     }
 
-    /// The generation under which the data of a block come that gets a slot now. What was
-    /// demoted to this cache may have been read long before, so it goes no further down.
+    /// The generation under which the data of a block arrive that gets a slot now. Data demoted to
+    /// this cache may have been read long before, so it is not demoted further.
     fn generation_for(&self, block: BlockId, kind: AccessKind) -> u64 {
         if kind == AccessKind::Demotion {
             return generations::UNKNOWN;
@@ -334,7 +326,7 @@ impl State {
             .generation()
     }
 
-    /// An evicted block: hands it down if there is a cache below that should have it.
+    /// Handles an evicted block: demotes it if the lower cache is to have it.
     pub fn see_off(&mut self, victim: &Victim, effects: &mut Effects) {
         self.let_go(victim.block);
         let frame = self.frames.set(victim.slot, Frame::Ready);
@@ -353,7 +345,7 @@ impl State {
             return self.evict(victim.block, victim.slot);
         }
         if self.elsewhere.is_some() {
-            // What nobody has read yet the cache below still has.
+            // If the frame was never ready, the lower cache still has the block.
             if frame == Frame::Ready {
                 self.see_off_elsewhere(victim.block, effects);
             }
@@ -363,14 +355,14 @@ impl State {
         if !has_data || self.on_eviction == OnEviction::None {
             return;
         }
-        // Before anything is copied.
+        // Decided before anything is copied.
         let store = &self.volumes[usize::from(victim.block.volume().0)].store;
         if self.on_eviction == OnEviction::Demote && !store.takes_demotions() {
             return;
         }
         let span = self.block_span(victim.block);
         if self.under_way.write_over(&span).is_some() {
-            return; // What the frame holds is being replaced below.
+            return; // The frame's content is being replaced below.
         }
         let data = match self.on_eviction {
             OnEviction::Demote => {
@@ -383,8 +375,8 @@ impl State {
         self.send_down(span, data, effects);
     }
 
-    /// Sends a block to the level below, by name or with its data and the generation of its store
-    /// under which they came.
+    /// Sends a block to the lower level: as a notice, or with its data and the generation of its
+    /// store under which the data came.
     pub fn send_down(&mut self, span: Span, data: Option<(IoBuf, u64)>, effects: &mut Effects) {
         let store = self.store(span.volume);
         if data.is_some() && !store.takes_demotions() {
@@ -402,7 +394,7 @@ impl State {
         effects.send_down(store, sequence, span.offset, what);
     }
 
-    /// A block has got a slot, or has lost it.
+    /// A block got a slot or lost it.
     pub fn note_resident(&mut self, block: BlockId, is_resident: bool) {
         let residents = &mut self.volumes[usize::from(block.volume().0)].residents;
         if is_resident {
@@ -412,7 +404,7 @@ impl State {
         }
     }
 
-    /// Drops a block whose content is no longer true.
+    /// Drops a block whose content is no longer valid.
     pub fn invalidate(&mut self, block: BlockId) {
         if let Some(victim) = self.level.remove(block, Departure::Invalidated) {
             self.let_go(block);
@@ -428,7 +420,7 @@ impl State {
         }
     }
 
-    /// The indexes of the blocks that `span` touches: first, and one past the last.
+    /// The indexes of the blocks that `span` touches: the first, and one past the last.
     pub fn block_range(&self, span: &Span) -> (u64, u64) {
         (
             span.offset / self.block_bytes,
@@ -442,8 +434,8 @@ impl State {
         Span::of_block(block, self.block_bytes, size)
     }
 
-    /// `span` widened to what a write keeps others away from, within the volume: whole blocks; for
-    /// blocks that are loaded in pieces, pages.
+    /// `span` widened to the range that a write locks, within the volume: whole blocks, or pages if
+    /// blocks are loaded in pieces.
     pub fn widened(&self, span: &Span) -> Span {
         let size = self.volumes[usize::from(span.volume.0)].size_bytes;
         let unit = if self.in_pieces() {
@@ -475,7 +467,7 @@ impl State {
         }
     }
 
-    /// A client of a volume has come.
+    /// A client of a volume has connected.
     pub fn join(&mut self, volume: VolumeId) -> ClientId {
         self.next_client += 1;
         let client = ClientId(self.next_client);

@@ -1,17 +1,17 @@
-//! The report of what was counted.
+//! The status report with all counters.
 
 use super::cost::Cost;
 use super::keeper::{Elsewhere, KeeperStatus};
 use super::kept::MemoryStatus;
 use super::state::State;
-use super::verify::HandedDownStatus;
+use super::verify::DemotionStatus;
 use super::volume::Volume;
 use crate::{Latencies, LatencyStatus};
 use futae_policy::{Class, Counters};
 use serde::{Deserialize, Serialize};
 
-/// What a cache has done so far, by the names that every output uses. Events are counted in
-/// blocks, operations as operations, bytes as bytes.
+/// The counters of a cache, by the names that every output uses. Events are counted in blocks,
+/// operations as operations, bytes as bytes.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct EngineStatus {
     /// The policy string.
@@ -20,30 +20,32 @@ pub struct EngineStatus {
     pub block_bytes: u64,
     /// Slots.
     pub capacity_blocks: u64,
-    /// Blocks resident now.
+    /// Resident blocks.
     pub resident_blocks: u64,
-    /// Bytes of blocks that clients were given, too, and have not said that they evicted: what is cached twice where
-    /// clients or agents say what they evict, and otherwise at most.
+    /// Bytes of resident blocks that clients also hold, i.e. got and did not report as evicted.
+    /// This is the double-cached memory if clients or agents report evictions, otherwise an upper
+    /// bound of it.
     #[serde(default)]
     pub double_cached_bytes: u64,
-    /// Blocks that the store does not have yet.
+    /// Blocks whose newest data the store does not have yet.
     pub dirty_blocks: u64,
-    /// Those of them that were evicted, and are kept beside the cache until the store has them.
+    /// Blocks of these that were evicted; their data is kept beside the cache until the store has
+    /// it.
     #[serde(default)]
     pub dirty_evicted_blocks: u64,
     /// Dirty blocks at which writers wait; 0 under write-through.
     #[serde(default)]
     pub dirty_max_blocks: u64,
-    /// Writes to stores that brought dirty blocks there.
+    /// Write-back operations sent to stores.
     #[serde(default)]
     pub write_backs: u64,
-    /// Blocks that they brought.
+    /// Blocks written back.
     #[serde(default)]
     pub write_back_blocks: u64,
-    /// Those of them that failed; their blocks stay dirty.
+    /// Write-back operations that failed; their blocks stay dirty.
     #[serde(default)]
     pub write_back_errors: u64,
-    /// Times that a write had to wait since too much was dirty.
+    /// Number of times that a write had to wait because too many blocks were dirty.
     #[serde(default)]
     pub throttled_writes: u64,
     /// Events at the level.
@@ -57,18 +59,18 @@ pub struct EngineStatus {
     pub store_writes: u64,
     /// Blocks read from stores because of a notice.
     pub notice_reads: u64,
-    /// Blocks named by notices that were dropped, since too many waited.
+    /// Blocks named by notices that were dropped because too many waited.
     #[serde(default)]
     pub notices_dropped: u64,
-    /// Blocks read from stores because the policy asked for them by itself.
+    /// Blocks read from stores at the policy's own request.
     pub preload_reads: u64,
-    /// Hits that were answered from the store, since the block was still being loaded.
+    /// Hits answered from the store because the block was still being loaded.
     #[serde(default)]
     pub loading_reads: u64,
-    /// Blocks that have a slot and not yet their data: they are loaded in the background.
+    /// Blocks that have a slot and whose data is still being loaded in the background.
     #[serde(default)]
     pub loading_blocks: u64,
-    /// Blocks written in part that were not resident: not offered to the policy.
+    /// Partial writes to blocks that were not resident: not offered to the policy.
     pub write_around_blocks: u64,
     /// Misses that waited for a read already under way instead of starting their own.
     pub shared_reads: u64,
@@ -88,31 +90,31 @@ pub struct EngineStatus {
     pub bytes_demoted_out: u64,
     /// Requests that failed, and store reads that failed.
     pub errors: u64,
-    /// Blocks that were decided on at most while the cache's lock was held once.
+    /// The largest number of blocks decided while the cache's lock was held once.
     #[serde(default)]
     pub lock_step_blocks_max: u64,
-    /// Bytes of the buffers of reads from stores, of requests that wait for several of them, and of
+    /// Bytes of the buffers of reads from stores, of requests that wait for several reads, and of
     /// write-backs.
     #[serde(default)]
     pub buffer_bytes: u64,
-    /// The most that these ever were.
+    /// The maximum of `buffer_bytes` so far.
     #[serde(default)]
     pub buffer_bytes_max: u64,
-    /// What became of data that was handed down, where it is verified.
+    /// Results of demotions, if they are verified.
     #[serde(flatten)]
-    pub handed_down: HandedDownStatus,
-    /// What the kernel's page cache does, where it holds the blocks in this cache's place.
+    pub demotions: DemotionStatus,
+    /// Counters of the kernel's page cache, if it holds the blocks instead of the engine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel: Option<KeeperStatus>,
-    /// What became of the blocks that the server before left in a memory file.
+    /// What became of the blocks that the previous server left in a memory file.
     #[serde(flatten)]
     pub memory: MemoryStatus,
     /// The volumes.
     pub volumes: Vec<VolumeStatus>,
-    /// The weights in force, of a policy that weighs classes.
+    /// The weights in force, for a policy that weighs classes.
     #[serde(default)]
     pub weights: Vec<WeightStatus>,
-    /// The classes of which any block was asked for, by the number of their marks.
+    /// The classes with at least one request, by the number of their marks.
     pub classes: Vec<ClassStatus>,
 }
 
@@ -125,14 +127,14 @@ pub struct VolumeStatus {
     pub size_bytes: u64,
     /// What the store is and how it is read.
     pub store: String,
-    /// Store operations that could not go the direct way: through the page cache instead of
-    /// `O_DIRECT`, or by threads instead of io_uring.
+    /// Store operations that took a slower path: through the page cache instead of `O_DIRECT`, or
+    /// by threads instead of io_uring.
     pub store_detours: u64,
     /// Demand accesses, in blocks.
     pub requests: u64,
-    /// Those that hit.
+    /// Demand accesses that hit.
     pub hits: u64,
-    /// Those that missed.
+    /// Demand accesses that missed.
     pub misses: u64,
     /// Read operations sent to its store.
     #[serde(default)]
@@ -146,51 +148,53 @@ pub struct VolumeStatus {
     /// Its blocks in the cache.
     #[serde(default)]
     pub resident_blocks: u64,
-    /// Bytes of its blocks that clients were given, too, and have not said that they evicted.
+    /// Bytes of its resident blocks that clients also hold, i.e. got and did not report as evicted.
     #[serde(default)]
     pub double_cached_bytes: u64,
-    /// Blocks that the store does not have yet.
+    /// Blocks whose newest data the store does not have yet.
     #[serde(default)]
     pub dirty_blocks: u64,
-    /// Whether an earlier server ended with answered writes in its cache, and no FLUSH has failed because of it yet.
+    /// Whether an earlier server ended with answered writes in its cache and no FLUSH has failed
+    /// because of it yet.
     #[serde(default)]
     pub unclean: bool,
-    /// Whether the mark is set by which the next server would learn of such an end of this one.
+    /// Whether the unclean mark is set, by which the next server would detect such an end of this
+    /// one.
     #[serde(default)]
     pub unclean_mark: bool,
-    /// Blocks that were handed down for it with data that was different from what it holds: forged, stale, torn.
+    /// Demoted blocks whose data differed from the volume's: forged, stale or torn.
     #[serde(default)]
-    pub handed_down_different: u64,
-    /// Whether most of the blocks that were lately handed down for it were different.
+    pub demotions_different: u64,
+    /// Whether most of the blocks recently demoted for it differed.
     #[serde(default)]
-    pub handed_down_keeps_differing: bool,
-    /// How far its store is: `local`, `remote`, or the name of a class of its own.
+    pub demotions_keep_differing: bool,
+    /// The class of its store: `local`, `remote`, or a configured name.
     #[serde(default)]
     pub class: String,
-    /// What a read from the store takes lately, in microseconds a block: a moving average.
+    /// Recent cost of a read from the store, in microseconds per block: a moving average.
     #[serde(default)]
     pub read_micros: Option<f64>,
-    /// The same that 99 of 100 reads take at most.
+    /// The 99th percentile of the same.
     #[serde(default)]
     pub read_micros_p99: Option<f64>,
-    /// What a write to the store takes.
+    /// Recent cost of a write to the store, in microseconds per block: a moving average.
     #[serde(default)]
     pub write_micros: Option<f64>,
-    /// The same that 99 of 100 writes take at most.
+    /// The 99th percentile of the same.
     #[serde(default)]
     pub write_micros_p99: Option<f64>,
-    /// How long its requests took, from when a front end had one until it had the answer.
+    /// Latencies of its requests, from arrival at a front end to the answer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub latencies: Vec<LatencyStatus>,
-    /// How long reads and writes of its store took.
+    /// Latencies of its store's reads and writes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub store_latencies: Vec<LatencyStatus>,
 }
 
-/// A class of blocks, and how much sooner its blocks go than others.
+/// The weight of a class: how much sooner its blocks are evicted than others.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WeightStatus {
-    /// The class, as the policy calls it.
+    /// The policy's name for the class.
     pub class: String,
     /// Its weight; only ratios count.
     pub weight: f64,
@@ -203,14 +207,14 @@ pub struct ClassStatus {
     pub class: usize,
     /// Demand accesses, in blocks.
     pub requests: u64,
-    /// Those that hit.
+    /// Demand accesses that hit.
     pub hits: u64,
-    /// Those that missed.
+    /// Demand accesses that missed.
     pub misses: u64,
 }
 
 impl State {
-    /// The report as of now.
+    /// The current counters.
     pub fn status(&self) -> EngineStatus {
         let tally = &self.tally;
         EngineStatus {
@@ -230,7 +234,7 @@ impl State {
             dirty_evicted_blocks: self
                 .volumes
                 .iter()
-                .map(|volume| volume.dirt.evicted_dirty())
+                .map(|volume| volume.dirt.unframed_blocks())
                 .sum(),
             dirty_max_blocks: self
                 .write_back
@@ -262,7 +266,7 @@ impl State {
             lock_step_blocks_max: self.steps.longest,
             buffer_bytes: self.account.held(),
             buffer_bytes_max: self.account.most(),
-            handed_down: self.handed_down_status(),
+            demotions: self.demotion_status(),
             kernel: self.elsewhere.as_ref().map(Elsewhere::status),
             memory: self.memory_status(),
             volumes: self.volume_status(),
@@ -301,8 +305,8 @@ impl State {
                     .guard
                     .as_ref()
                     .is_some_and(|guard| guard.is_present()),
-                handed_down_different: volume.handed_down.different,
-                handed_down_keeps_differing: volume.handed_down.keeps_differing(),
+                demotions_different: volume.demotions.different,
+                demotions_keep_differing: volume.demotions.keeps_differing(),
                 class: self.class_name(volume.class),
                 read_micros: read.and_then(Cost::mean),
                 read_micros_p99: read.and_then(Cost::percentile_99),
@@ -329,7 +333,7 @@ impl State {
         match class.store() {
             0 => "local".to_owned(),
             1 => "remote".to_owned(),
-            // One that nobody has named is shown by its number.
+            // A class without a name is shown by its number.
             own => self
                 .class_names
                 .get(own - 2)

@@ -1,16 +1,16 @@
-//! How work goes on from step to step.
+//! How work continues from step to step.
 
 use super::effects::Effects;
 use super::front::Engine;
 use super::rest::Rest;
 use super::state::State;
-use crate::{Operation, Request};
+use crate::{Demotion, Operation, Request};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 impl State {
-    /// Decides on a request if this step has room for it, else in a later one. Those that come after one
-    /// that is left for later stay behind it.
+    /// Decides on a request if this step has room for it, otherwise in a later one. Once a request
+    /// is left for later, those that follow it stay behind it.
     pub fn begin_in_turn(&mut self, request: Request, effects: &mut Effects) {
         if self.steps.has_room_for(self.blocks_of(&request)) {
             self.begin(request, effects);
@@ -20,16 +20,14 @@ impl State {
         }
     }
 
-    /// Blocks that a request is decided on by, one after the other.
+    /// The number of blocks that have to be decided for a request.
     pub fn blocks_of(&self, request: &Request) -> u64 {
         let (offset, length) = match &request.operation {
             Operation::Read { offset, length } | Operation::ReadOn { offset, length } => {
                 (*offset, *length)
             }
-            Operation::Write { offset, data, .. } | Operation::Demote { offset, data } => {
-                (*offset, data.len() as u64)
-            }
-            Operation::HandDown(handed) => (handed.offset, handed.data.len() as u64),
+            Operation::Write { offset, data, .. }
+            | Operation::Demote(Demotion { offset, data, .. }) => (*offset, data.len() as u64),
             Operation::Append { data, .. } => (0, data.len() as u64),
             Operation::Flush
             | Operation::Settle
@@ -51,7 +49,7 @@ impl State {
             Rest::Grant(change, from) => self.grant(change, from, effects),
             Rest::Changed(key) => self.end_change(key, effects),
             Rest::Demotion(demoting) => self.demote_on(demoting, effects),
-            Rest::HandDown(handing) => self.hand_on(handing, effects),
+            Rest::Verify(verifying) => self.verify_on(verifying, effects),
             Rest::Notices(volume) => self.notice_on(volume, effects),
             Rest::News => self.hear(0, effects),
             Rest::Throttled => self.resume_throttled(effects),
@@ -61,12 +59,12 @@ impl State {
 }
 
 impl Engine {
-    /// Has a step decide on at most this many blocks. For tests.
+    /// Sets the largest number of blocks per step. For tests.
     pub fn set_step_blocks(&self, blocks: u64) {
         self.lock().steps.most = blocks.max(1);
     }
 
-    /// Decides under the lock, then acts without it; goes on until nothing is left to be decided on.
+    /// Decides under the lock, then acts without it, until no work is left to decide.
     pub(super) fn act<T>(
         self: &Arc<Self>,
         decide: impl FnOnce(&mut State, &mut Effects) -> T,
@@ -81,7 +79,7 @@ impl Engine {
         value
     }
 
-    /// A step after which nothing is left to be done.
+    /// A step with no effects.
     pub(super) fn quiet_step<T>(&self, decide: impl FnOnce(&mut State) -> T) -> T {
         let mut state = self.lock();
         state.steps.begin();

@@ -1,17 +1,18 @@
-//! Work that takes the lock more than once. Whatever touches many blocks decides on at most
-//! [`STEP_BLOCKS`] of them while it holds the lock; the rest is left in the effects, and the same
-//! thread goes on with it after others have had the lock. What a request must be alone for (a write and
-//! its range, say) is kept by tables in the state meanwhile, not by the lock.
+//! Work that takes the lock more than once. An operation on many blocks decides on at most
+//! [`STEP_BLOCKS`] of them while it holds the lock. The rest is left in the effects; the same
+//! thread continues with it after other threads have had the lock. If a request needs exclusive
+//! access (a write to its range, say), tables in the state provide it between the steps, not the
+//! lock.
 
-/// Blocks that are decided on at most while the lock is held once.
+/// The largest number of blocks decided while the lock is held once.
 pub const STEP_BLOCKS: u64 = 1024;
-/// The same in bytes, which may be copied; one block at least.
+/// The same limit in bytes, which may be copied; at least one block.
 pub const STEP_BYTES: u64 = 4 << 20;
 
-/// How far the present step is.
+/// Progress of the current step.
 #[derive(Debug)]
 pub struct Steps {
-    /// Blocks of a step at most.
+    /// The largest number of blocks per step.
     pub most: u64,
     decided: u64,
     is_full: bool,
@@ -20,7 +21,7 @@ pub struct Steps {
 }
 
 impl Steps {
-    /// Steps over blocks of this many bytes.
+    /// Steps over blocks of `block_bytes` bytes.
     pub fn new(block_bytes: u64) -> Self {
         Self {
             most: (STEP_BYTES / block_bytes).clamp(1, STEP_BLOCKS),
@@ -30,24 +31,24 @@ impl Steps {
         }
     }
 
-    /// Blocks of a step at most.
+    /// The largest number of blocks per step.
     pub fn most(&self) -> u64 {
         self.most
     }
 
-    /// A step begins.
+    /// Begins a step.
     pub fn begin(&mut self) {
         self.decided = 0;
         self.is_full = false;
     }
 
-    /// This many blocks were decided on.
+    /// Counts decided blocks.
     #[inline]
     pub fn count(&mut self, blocks: u64) {
         self.decided += blocks;
     }
 
-    /// Blocks that may still be decided on.
+    /// The number of blocks that this step may still decide.
     pub fn left(&self) -> u64 {
         if self.is_full {
             return 0;
@@ -55,17 +56,18 @@ impl Steps {
         self.most.saturating_sub(self.decided)
     }
 
-    /// Whether a request for this many blocks may begin in this step: one that fits, or any if it is the first.
+    /// Whether a request for this many blocks may begin in this step: one that fits, or any as the
+    /// first.
     pub fn has_room_for(&self, blocks: u64) -> bool {
         !self.is_full && (self.decided == 0 || blocks <= self.left())
     }
 
-    /// Something has been left for later, and all that follows it is to stay behind it.
+    /// Work was left for a later step: everything that follows stays behind it.
     pub fn fill(&mut self) {
         self.is_full = true;
     }
 
-    /// It ends.
+    /// Ends the step.
     pub fn end(&mut self) {
         self.longest = self.longest.max(self.decided);
     }

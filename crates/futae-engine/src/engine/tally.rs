@@ -2,7 +2,7 @@
 
 use futae_policy::AccessKind;
 
-/// Running counts; one for the cache, one a volume, one a class.
+/// Running counts: one for the cache, one per volume, one per class.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tally {
     pub requests: u64,
@@ -33,7 +33,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Counts one block put before the level.
+    /// Counts one block offered to the level.
     #[inline]
     pub fn count(&mut self, kind: AccessKind, hit: bool) {
         match kind {

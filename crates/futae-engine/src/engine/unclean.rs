@@ -1,4 +1,4 @@
-//! Marks on stores that lack data, made and removed as their [guards](super::mark_guard) say.
+//! Unclean marks on stores, set and removed as their [guards](super::mark_guard) decide.
 
 use super::effects::{Effects, Ticket};
 use super::front::Engine;
@@ -11,10 +11,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tracing::warn;
 
-/// How long nothing is dirty at most before the mark is removed, or as long as a block may be dirty: a writer that
-/// flushes often does not pay for a new mark each time.
+/// How long a volume must be clean before its mark is removed, at most; less if blocks may be dirty
+/// for a shorter time. A writer that flushes often thus does not pay for a new mark each time.
 const CLEAN_FOR_MAX: Duration = Duration::from_secs(1);
-/// At the end: how long a mark that is being made or removed is waited for.
+/// At the end, how long to wait for a mark that is being set or removed.
 const END_PATIENCE: Duration = Duration::from_secs(5);
 const END_PAUSE: Duration = Duration::from_millis(5);
 
@@ -24,7 +24,7 @@ impl State {
         known.guard.as_deref_mut()
     }
 
-    /// Whether a write to a volume may be kept as far as its mark goes. Has the mark made if there is none.
+    /// Whether a volume's mark allows a write to be kept. Starts to set the mark if it is absent.
     pub fn is_marked(&mut self, volume: VolumeId, effects: &mut Effects) -> bool {
         if !self.writes_back() {
             return true;
@@ -43,8 +43,8 @@ impl State {
         false
     }
 
-    /// The one failure by which clients of a volume learn that an earlier end lost writes. A FLUSH
-    /// that is no client's does not fail because of it.
+    /// The one failure by which clients of a volume learn that an earlier end lost writes. Only a
+    /// client's FLUSH fails because of it.
     pub fn take_loss(
         &mut self,
         client: ClientId,
@@ -68,7 +68,7 @@ impl State {
         Some(IoError::new(IoErrorKind::Store, &*loss))
     }
 
-    /// Time has passed: marks of volumes that have been clean for a while go, after a flush.
+    /// Starts to remove the marks of volumes that have been clean for a while, after a flush.
     pub fn age_marks(&mut self, now: Instant, effects: &mut Effects) {
         let Some(write_back) = &self.write_back else {
             return;
@@ -91,7 +91,7 @@ impl State {
         dirt.len() == 0 && dirt.throttled.is_empty()
     }
 
-    /// The flush before the removal of a mark is over.
+    /// The flush before the removal of a mark has ended.
     pub fn finish_clean(
         &mut self,
         volume: VolumeId,
@@ -105,7 +105,7 @@ impl State {
         }
     }
 
-    /// A mark was made or removed, or could not be.
+    /// A mark was set or removed, or the attempt failed.
     fn marked(&mut self, volume: VolumeId, sets: bool, result: io::Result<()>) {
         let now = self.world.now();
         let Some(guard) = self.guard_mut(volume) else {
@@ -125,7 +125,7 @@ impl State {
 }
 
 impl Engine {
-    /// Has a thread make or remove a mark.
+    /// Sets or removes a mark on a thread of its own.
     pub(super) fn work_on(self: &Arc<Self>, work: MarkWork) {
         let (volume, sets, owner) = (work.volume, work.sets, Arc::clone(self));
         let work = move || {
@@ -141,9 +141,9 @@ impl Engine {
         }
     }
 
-    /// Has a mark say while a volume has data that is not on stable storage. Writes are kept only while the mark
-    /// is there. `loss`: the mark was found, left by an earlier end; the first FLUSH, or write with
-    /// FUA, fails with this sentence. The mark then stays until that has happened.
+    /// Attaches an unclean mark, which is set while the volume has data that is not on stable
+    /// storage. Writes are kept only while the mark is set. `loss`: an earlier end left the mark;
+    /// the first FLUSH, or write with FUA, fails with this sentence, and the mark stays until then.
     pub fn guard(&self, volume: VolumeId, mark: Arc<dyn UncleanMark>, loss: Option<String>) {
         let mut state = self.lock();
         if let Some(known) = state.volumes.get_mut(usize::from(volume.0)) {
@@ -152,12 +152,12 @@ impl Engine {
         }
     }
 
-    /// After the last FLUSH has ended well: removes the mark of a volume that is clean, unless no client has
-    /// heard of an earlier loss yet. Waits for the disk.
+    /// After the last successful FLUSH, removes the mark of a clean volume, unless no client has
+    /// been informed of an earlier loss yet. Waits for the disk.
     ///
     /// # Errors
     ///
-    /// The mark cannot be removed; the next server will take this end for an unclean one.
+    /// The mark cannot be removed; the next server will consider this end unclean.
     pub fn end_clean(&self, volume: VolumeId) -> io::Result<()> {
         let begun = Instant::now();
         loop {

@@ -1,4 +1,4 @@
-//! What is under way where: a request that overlaps it has to wait, or is answered by it.
+//! Work under way by range. A request that overlaps it has to wait, or gets its result.
 
 use super::flights::{Background, Flight, Run, Span, Write};
 use super::ranges::Ranges;
@@ -10,21 +10,21 @@ use slab::Slab;
 #[derive(Default)]
 pub struct UnderWay {
     pub flights: Slab<Flight>,
-    /// The flight that brings each whole block that is being read.
+    /// For each whole block that is being read: the flight that reads it.
     pub flight_of: HashMap<BlockId, usize>,
     pub writes: Slab<Write>,
     pub runs: Slab<Run>,
     write_ranges: Ranges,
     flight_ranges: Ranges,
-    /// The piece of a large block that is being loaded; there is one at most, and whole blocks may be
-    /// read beside it.
+    /// The piece of a large block that is being loaded; at most one, beside which whole blocks may
+    /// be read.
     piece: Option<(Span, usize)>,
     run_ranges: Ranges,
     block_bytes: u64,
 }
 
 impl UnderWay {
-    /// Nothing, over blocks of this many bytes.
+    /// Empty tables for blocks of this many bytes.
     pub fn new(block_bytes: u64) -> Self {
         Self {
             block_bytes,
@@ -32,7 +32,7 @@ impl UnderWay {
         }
     }
 
-    /// A write begins; nothing that is under way overlaps its blocks.
+    /// A write begins; no work under way overlaps its blocks.
     pub fn add_write(&mut self, write: Write) -> usize {
         let blocks = write.blocks;
         debug_assert!(self.write_over(&blocks).is_none(), "{blocks:?} is taken");
@@ -41,7 +41,7 @@ impl UnderWay {
         key
     }
 
-    /// A write is over.
+    /// A write has ended.
     pub fn remove_write(&mut self, key: usize) -> Write {
         let write = self.writes.remove(key);
         self.write_ranges.remove(&write.blocks, key);
@@ -53,7 +53,8 @@ impl UnderWay {
         self.write_ranges.over(span)
     }
 
-    /// A flight that has been put together begins: from now on others wait for it, if it fills frames.
+    /// A flight that has been assembled begins: from now on other requests wait for it if it fills
+    /// frames.
     pub fn depart(&mut self, key: usize) {
         let Flight {
             span: Some(span),
@@ -71,7 +72,7 @@ impl UnderWay {
         }
     }
 
-    /// A flight is over, and no block waits for it any more.
+    /// A flight has ended; its blocks are no longer awaited.
     pub fn arrive(&mut self, key: usize) -> Flight {
         let flight = self.flights.remove(key);
         let Some(span) = flight.span else {
@@ -91,8 +92,8 @@ impl UnderWay {
         flight
     }
 
-    /// Adds `wanted` to the last of `started` if it continues it and is then not longer than `bytes_max`,
-    /// else starts another flight.
+    /// Extends the last flight in `started` by `wanted` if it is adjacent and the result is no
+    /// longer than `bytes_max`; otherwise starts another flight.
     pub fn extend_or_start(
         &mut self,
         wanted: Span,
@@ -123,7 +124,8 @@ impl UnderWay {
         key
     }
 
-    /// A read under way that fills frames, or may be waited for by others, and overlaps `span`.
+    /// A read under way that overlaps `span` and fills frames or may be waited for by other
+    /// requests.
     pub fn flight_over(&self, span: &Span) -> Option<usize> {
         let piece = self.piece;
         let piece = piece.filter(|(piece, _)| piece.overlap(span).is_some());
@@ -139,7 +141,7 @@ impl UnderWay {
         key
     }
 
-    /// A write-back is over.
+    /// A write-back has ended.
     pub fn remove_run(&mut self, key: usize) -> Run {
         let run = self.runs.remove(key);
         let blocks = self.blocks_of_run(&run);
@@ -155,7 +157,7 @@ impl UnderWay {
         }
     }
 
-    /// A write-back under way of a block that `span` touches.
+    /// A write-back under way that covers a block in `span`.
     pub fn run_over(&self, span: &Span) -> Option<usize> {
         let offset = span.offset / self.block_bytes * self.block_bytes;
         self.run_ranges.over(&Span {

@@ -1,4 +1,4 @@
-//! What the cache knows of one volume.
+//! The state of one volume.
 
 use super::cost::Costs;
 use super::demotion_guard::DemotionGuard;
@@ -8,7 +8,7 @@ use super::mark_guard::Guard;
 use super::notices::Notices;
 use super::residents::Residents;
 use super::tally::Tally;
-use super::verify::HandDownTally;
+use super::verify::DemotionTally;
 use crate::{Latencies, Store};
 use futae_policy::Class;
 use std::sync::Arc;
@@ -23,34 +23,34 @@ pub struct Volume {
     pub tally: Tally,
     /// Whether its size changes while it is in use; see the module `growing`.
     pub grows: bool,
-    /// Whether it was removed, and its number is free.
+    /// Whether it was removed and its number is free.
     pub is_gone: bool,
-    /// What its clients have told of.
+    /// Pending notices from its clients.
     pub notices: Notices,
-    /// What its store does not have yet.
+    /// Its dirty blocks.
     pub dirt: Dirt,
-    /// Its mark while the store lacks data, if it has one.
+    /// The guard of its unclean mark, if it has one.
     pub guard: Option<Box<Guard>>,
-    /// What became of data that was handed down for it.
-    pub handed_down: HandDownTally,
-    /// How often all hashes of it were forgotten.
+    /// Results of demotions for it.
+    pub demotions: DemotionTally,
+    /// How often all its hashes were discarded.
     pub era: u64,
-    /// Which of its blocks are resident.
+    /// Its resident blocks.
     pub residents: Residents,
-    /// How many of them were served to the level above, which has not said that it evicted them.
+    /// Number of resident blocks that the upper level got and has not reported as evicted.
     pub held_above_blocks: u64,
-    /// What its store's operations take; not measured of volumes that come and go.
+    /// Costs of its store's operations; not measured for growing volumes.
     pub costs: Option<Box<Costs>>,
-    /// How long its requests took; not noted of volumes that come and go.
+    /// Latencies of its requests; not measured for growing volumes.
     pub latencies: Option<Arc<Latencies>>,
-    /// How long the operations of its store took; likewise.
+    /// Latencies of its store's operations; not measured for growing volumes.
     pub store_latencies: Option<Box<Latencies>>,
-    /// Its place in the memory file, if its blocks are kept in one.
+    /// Its place in the memory file, if there is one.
     pub kept: Option<KeptVolume>,
 }
 
 impl Volume {
-    /// A volume of which nothing is known yet, of a fixed size; what its store's operations take is not measured.
+    /// A new volume of a fixed size, without measurement of its store's operations.
     pub fn new(name: &str, store: Arc<dyn Store>, class: Class) -> Self {
         Self {
             name: name.to_owned(),
@@ -64,7 +64,7 @@ impl Volume {
             notices: Notices::default(),
             dirt: Dirt::default(),
             guard: None,
-            handed_down: HandDownTally::default(),
+            demotions: DemotionTally::default(),
             era: 0,
             residents: Residents::default(),
             held_above_blocks: 0,

@@ -1,34 +1,36 @@
-//! What a cache has around it beside its stores: the time, and threads.
+//! A cache's environment beside its stores: time and threads.
 
 use std::io;
 use std::time::{Instant, SystemTime};
 
-/// The time, and threads. A cache has those of its machine; a simulation brings its own, so that one seed
-/// decides on all that happens.
+/// Time and threads. A cache uses those of its machine; a simulation provides its own, so that a
+/// single seed determines all events.
 pub trait World: Send + Sync {
-    /// The time. It never goes back.
+    /// The current time. It never goes back.
     fn now(&self) -> Instant;
 
-    /// Has `work` done by somebody else, soon; it may wait for a disk. `name` is that of the thread.
+    /// Runs `work` on another thread, soon; it may wait for a disk. `name` is that of the thread.
     ///
     /// # Errors
     ///
-    /// There is nobody; `work` is dropped.
+    /// No thread can be started; `work` is dropped.
     fn apart(&self, name: &str, work: Box<dyn FnOnce() + Send>) -> io::Result<()>;
 
-    /// Whether the cache has threads that look at the clock. Otherwise the simulation calls
-    /// [`Engine::tick`](crate::Engine::tick), and errors of stores are not counted by the minute.
+    /// Whether the cache starts threads that read the clock. If not, the simulation calls
+    /// [`Engine::tick`](crate::Engine::tick), and the errors of stores are not counted by the
+    /// minute.
     fn has_clock_threads(&self) -> bool {
         true
     }
 
-    /// The time by the clock that files are dated by, in nanoseconds since 1970. It may go back.
+    /// The time of the clock that dates files, in nanoseconds since 1970. It may go back.
     fn wall_ns(&self) -> u64 {
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         since.map_or(0, |since| since.as_nanos() as u64)
     }
 
-    /// Called between two steps of a long request, without the cache's lock: others may have it now.
+    /// Called between two steps of a long request, without the cache's lock: other threads may take
+    /// it now.
     fn between_steps(&self) {}
 }
 

@@ -1,5 +1,5 @@
-//! Writes that go through to the store, and are answered after the store has them; frames are
-//! updated when the store has answered, so that a failed write never becomes cached data.
+//! Write-through: writes are answered after the store has them. Frames are updated after the
+//! store's answer, so that a failed write never becomes cached data.
 
 use super::dirty_total::Room;
 use super::effects::{Effects, Ticket};
@@ -55,8 +55,8 @@ impl State {
         let Some(operation) = store_operation(operation) else {
             return;
         };
-        // Known as under way before any block is placed: a block of this very write that is
-        // evicted meanwhile must not be demoted with its old data.
+        // Registered before any block is placed: a block of this same write that is evicted
+        // meanwhile must not be demoted with its old data.
         let write = Write {
             span,
             blocks,
@@ -75,8 +75,9 @@ impl State {
         self.decide_write(deciding, effects);
     }
 
-    /// Decides on the blocks of a write, as many as this step has room for; then the store gets it.
-    /// Until it has answered nothing else begins in its range.
+    /// Decides on the blocks of a write, as many as this step has room for; after the last step the
+    /// write is sent to the store. Until the store has answered, no other request begins in its
+    /// range.
     pub fn decide_write(&mut self, mut deciding: Deciding, effects: &mut Effects) {
         let write = &self.under_way.writes[deciding.key];
         let (span, blocks) = (write.span, write.blocks);
@@ -104,9 +105,9 @@ impl State {
         );
     }
 
-    /// Decides on the written blocks. A block that is written in part is updated if it is
-    /// resident; otherwise the write goes around the cache, since there is no whole block to keep.
-    /// Begins with block `from`; returns where to go on if the step is full.
+    /// Decides on the written blocks. A partially written block is updated if it is resident;
+    /// otherwise the write goes around the cache, since there is no whole block to keep. Begins
+    /// with block `from`; returns the block to continue with if the step is full.
     fn place_written(&mut self, span: &Span, from: u64, effects: &mut Effects) -> Option<u64> {
         let (_, end) = self.block_range(span);
         self.hear(end - from, effects);
@@ -135,8 +136,8 @@ impl State {
         None
     }
 
-    /// Drops the blocks of a range from block `from` on, but for those that have data which the store
-    /// does not have. Returns where to go on if the step is full.
+    /// Drops the blocks of a range from block `from` on, except dirty ones. Returns the block to
+    /// continue with if the step is full.
     pub fn invalidate_some(&mut self, blocks: &Span, from: u64) -> Option<u64> {
         let (_, end) = self.block_range(blocks);
         let left = self.steps.left();
@@ -155,8 +156,8 @@ impl State {
         Some(found.last().map_or(from, |last| last + 1)).filter(|&next| next < end)
     }
 
-    /// A write is over: its data goes into the frames of its blocks, or, if it failed, its blocks
-    /// are forgotten, since nobody knows what the store holds.
+    /// A write has ended: its data is copied into the frames of its blocks. If it failed, its
+    /// blocks are dropped, since the content of the store is unknown.
     pub fn finish_write(
         &mut self,
         key: usize,
@@ -188,8 +189,8 @@ impl State {
         self.end_write(ending, effects);
     }
 
-    /// Brings the blocks of a write that is over up to date, as many as this step has room for; then
-    /// those that waited for it go on.
+    /// Updates the blocks of a write that has ended, as many as this step has room for; after the
+    /// last step the requests that waited for it continue.
     pub fn end_write(&mut self, mut ending: Ending, effects: &mut Effects) {
         let write = &self.under_way.writes[ending.key];
         let (span, blocks, content) = (write.span, write.blocks, write.content);
@@ -217,11 +218,11 @@ impl State {
         }
     }
 
-    /// Tells the judge of demotions whether the store's content is known after a write.
+    /// Informs the demotion guard whether the store's content is known after a write.
     fn note_outcome(&mut self, span: &Span, good: bool) {
         let volume = &self.volumes[usize::from(span.volume.0)];
         if volume.grows {
-            return; // Nothing is demoted to it.
+            return; // No demotion can come for this volume.
         }
         let (bytes, size) = (self.block_bytes, volume.size_bytes);
         let (first, end) = self.block_range(span);
@@ -269,7 +270,7 @@ impl State {
         span.copy(data.as_slice(), &to, self.arena.frame_mut(slot));
         if self.frames.get(slot) == Frame::Loading {
             if to.overlap(span) != Some(to) {
-                return; // The rest is still to come.
+                return; // More steps follow.
             }
             self.loads.give_up(block);
         }
@@ -277,7 +278,7 @@ impl State {
     }
 }
 
-/// Whether the answer says that data is on stable storage.
+/// Whether the answer asserts that data is on stable storage.
 fn asks_for_stability(operation: &Operation) -> bool {
     matches!(
         operation,
@@ -311,7 +312,6 @@ fn store_operation(operation: Operation) -> Option<StoreOperation> {
         | Operation::Append { .. }
         | Operation::Change(_)
         | Operation::Notice { .. }
-        | Operation::HandDown(_)
-        | Operation::Demote { .. } => None,
+        | Operation::Demote(_) => None,
     }
 }

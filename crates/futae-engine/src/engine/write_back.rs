@@ -1,12 +1,12 @@
-//! Write-back: a write is answered when its data is in frames, and goes to the store later: in
-//! the background, in ascending runs, when too much is dirty or has been for too long; in full on
-//! FLUSH; and a block that is evicted, at once.
+//! Write-back: a write is answered when its data is in frames, and goes to the store later. Dirty
+//! blocks are written in the background, in ascending runs, when too many blocks are dirty or have
+//! been for too long. A FLUSH writes all dirty blocks. An evicted dirty block is written at once.
 //!
-//! A dirty block's data is always in memory: in its frame, or beside the cache until the store
-//! has it ([`super::dirt`]). Reads of it never go to the store. Everything that cannot be kept
-//! goes through as without write-back: what the policy does not admit, parts of blocks that are
-//! not here, writes with FUA, trims and zeroings. Such an operation and a write-back of the same
-//! blocks never run at the same time.
+//! A dirty block's data is always in memory: in its frame, or beside the cache until the store has
+//! it ([`super::dirt`]). Reads of it never go to the store. Operations that cannot be kept go to
+//! the store as without write-back: writes that the policy does not admit, writes of parts of
+//! blocks that are not resident, writes with FUA, trims and zeroings. Such an operation and a
+//! write-back of the same blocks never run at the same time.
 
 mod flush;
 mod keep;
@@ -27,7 +27,7 @@ use futae_policy::{BlockId, Class, Slot, VolumeId};
 use std::time::Instant;
 
 impl State {
-    /// Whether written blocks stay dirty here.
+    /// Whether the cache is in write-back mode.
     pub fn writes_back(&self) -> bool {
         self.write_back.is_some()
     }
@@ -45,15 +45,15 @@ impl State {
     }
 
     /// The data of a dirty block that has no slot.
-    pub fn evicted_data(&self, block: BlockId) -> Option<&IoBuf> {
+    pub fn unframed(&self, block: BlockId) -> Option<&IoBuf> {
         if !self.writes_back() {
             return None;
         }
-        self.dirt(block.volume()).evicted_data(block.index())
+        self.dirt(block.volume()).unframed(block.index())
     }
 
-    /// Whether a write of `span` can be kept, has to wait until less is dirty, or is to go
-    /// through, since waiting would not help.
+    /// Whether a write of `span` can be kept, has to wait until fewer blocks are dirty, or must go
+    /// to the store because waiting would not help.
     pub fn room_for(&self, span: &Span) -> Room {
         let Some(write_back) = &self.write_back else {
             return Room::None;
@@ -72,7 +72,7 @@ impl State {
         }
     }
 
-    /// Lets a write wait until less is dirty.
+    /// Queues a write until fewer blocks are dirty.
     pub fn throttle(&mut self, request: Request) {
         self.tally.throttled_writes += 1;
         if let Some(write_back) = &mut self.write_back {
@@ -81,7 +81,7 @@ impl State {
         self.dirt_mut(request.volume).throttled.push_back(request);
     }
 
-    /// Writes that waited go on, those of each volume in their order, as far as there is room.
+    /// Resumes queued writes, in order per volume, while there is room.
     pub fn resume_throttled(&mut self, effects: &mut Effects) {
         let (mut from, mut is_full) = (0, false);
         while let Some(busy) = self.next_busy(from) {
@@ -122,12 +122,12 @@ impl State {
         }
     }
 
-    /// The volume from this number on that is the first to have something to be done for it.
+    /// The first volume from this number on that has dirty blocks or queued writes.
     fn next_busy(&self, from: u16) -> Option<u16> {
         self.write_back.as_ref()?.next_busy(from)
     }
 
-    /// A dirty block has lost its slot: its data stays beside the cache until the store has it.
+    /// A dirty block lost its slot: its data is kept beside the cache until the store has it.
     pub fn evict(&mut self, block: BlockId, slot: Slot) {
         let evicted_under = self.on_eviction != OnEviction::None;
         let evicted_under = evicted_under.then(|| self.generations.of(slot));
@@ -135,7 +135,7 @@ impl State {
             let dirt = self.dirt_mut(block.volume());
             return dirt.lose_slot(block.index(), evicted_under);
         }
-        // The last block of a volume that grows may be a longer one by then.
+        // The last block of a growing volume may be longer by then.
         let length = if self.volumes[usize::from(block.volume().0)].grows {
             self.block_bytes as usize
         } else {
@@ -146,7 +146,8 @@ impl State {
         dirt.evict(block.index(), data, evicted_under);
     }
 
-    /// A block has got a slot; whether its data was beside the cache, and now is in the frame.
+    /// A block got a slot. Returns whether its data was beside the cache; it is then in the frame
+    /// now.
     pub fn adopt(&mut self, block: BlockId, slot: Slot) -> bool {
         if !self.writes_back() {
             return false;
@@ -164,8 +165,8 @@ impl State {
         true
     }
 
-    /// Adds the bytes of some more of the dirty blocks `from..end`: first and one past the last, ascending.
-    /// Returns where to go on, if that was not all.
+    /// Adds the byte ranges of some more of the dirty blocks `from..end`: first and one past the
+    /// last, ascending. Returns the block to continue with, if any are left.
     pub fn note_dirty_ranges(
         &mut self,
         volume: VolumeId,
@@ -187,8 +188,8 @@ impl State {
             .filter(|&next| !is_all && next < end)
     }
 
-    /// The cache is about to be made smaller: from now on only so much of it may be dirty as may
-    /// be then. Returns how many blocks more are, which are being written.
+    /// The cache is about to shrink: applies the smaller limit of dirty blocks from now on. Returns
+    /// the number of dirty blocks above it, which are being written.
     pub fn shrink_dirty(&mut self, capacity_blocks: u32) -> u64 {
         let Some(write_back) = &mut self.write_back else {
             return 0;
@@ -202,7 +203,8 @@ impl State {
             .saturating_sub(write_back.dirty_max_blocks)
     }
 
-    /// Time has passed: what is too old is due. Whether all of it is, or the lock is to be let go first.
+    /// Makes blocks due that are too old. Returns false if the lock has to be released before the
+    /// rest.
     pub fn age_dirty(&mut self, now: Instant) -> bool {
         let Some(write_back) = &self.write_back else {
             return true;
@@ -218,7 +220,7 @@ impl State {
         true
     }
 
-    /// Panics unless what is dirty fits together. For tests.
+    /// Panics unless the dirty blocks are consistent. For tests.
     pub fn audit_dirty(&self) {
         let Some(write_back) = &self.write_back else {
             return;
@@ -232,7 +234,7 @@ impl State {
                 let slot = self.level.find(block);
                 assert_eq!(
                     slot.is_none() || self.elsewhere.is_some(),
-                    self.evicted_data(block).is_some(),
+                    self.unframed(block).is_some(),
                     "data of {block:?}"
                 );
                 if let Some(slot) = slot {

@@ -1,11 +1,12 @@
-//! What is refused of a file that another program has cut.
+//! Operations refused because another program has truncated the file.
 
 use super::Inner;
 use crate::{IoError, StoreOperation};
 
 impl Inner {
-    /// Refuses what lies behind the end of a file that another program has cut. Reads ask for the size only if it was
-    /// cut before: otherwise they come short.
+    /// Refuses operations behind the end of a file that another program has truncated. Reads check
+    /// the size only if the file was found truncated before: otherwise they detect it as a short
+    /// read.
     pub fn refuse_cut(&self, operation: &StoreOperation) -> Result<(), IoError> {
         match operation {
             StoreOperation::Read { offset, buffer } => {

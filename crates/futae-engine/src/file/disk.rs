@@ -1,4 +1,4 @@
-//! Where the I/O of files is done.
+//! The I/O context that files share.
 
 use super::drop_page_cache::{self, DropPageCache};
 use super::io::Io;
@@ -7,11 +7,11 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Where the I/O of many files is done: one ring, or one set of threads, for all of them.
+/// The I/O context of many files: one ring, or one set of threads, for all of them.
 #[derive(Clone)]
 pub struct FileIo(pub(super) Arc<Disk>);
 
-/// What files share.
+/// What the files share.
 pub struct Disk {
     pub io: Io,
     pub page_cache: Arc<DropPageCache>,
@@ -34,14 +34,14 @@ impl FileIo {
         }))
     }
 
-    /// How it is done, for reports.
+    /// The kind of I/O, for reports.
     #[must_use]
     pub fn name(&self) -> &'static str {
         self.0.io.name()
     }
 
-    /// A range of a file was changed past its store, and may now be in the page cache: it is dropped from
-    /// there soon.
+    /// A range of a file was changed without its store, and may be in the page cache: it is dropped
+    /// from there soon.
     pub fn drop_page_cache(&self, file: File, range: Range<u64>) {
         let file = drop_page_cache::descriptor(&Arc::new(file));
         self.0.page_cache.note(&file, range);
@@ -53,7 +53,7 @@ impl FileIo {
         self.0.buffered_bytes.load(Ordering::Relaxed)
     }
 
-    /// Ranges of files that were written through the page cache and have been dropped from it.
+    /// Number of ranges that were written through the page cache and dropped from it.
     #[must_use]
     pub fn ranges_swept(&self) -> u64 {
         self.0.page_cache.dropped()

@@ -1,9 +1,9 @@
-//! What has to go through the page cache leaves it again soon: else the same data is in memory twice.
+//! Drops data that went through the page cache, so that it is not in memory twice.
 //!
-//! What was read is dropped at once. What was written is dirty at first: the advice to drop it makes
-//! the kernel write it, and only advice after that drops it. So ranges are kept in mind and advised
-//! several times. No request waits for it, and it takes no write error away from a caller that flushes, as it
-//! would be if this waited for the kernel's writes.
+//! Data that was read is dropped at once. Data that was written is dirty at first: the first advice
+//! to drop it makes the kernel write it, and only later advice drops it. Ranges are therefore
+//! remembered and advised several times. No request waits for this. It does not wait for the
+//! kernel's writes either, since that would take a write error away from a caller that flushes.
 
 use rustix::fs::{Advice, Mode, OFlags, fadvise};
 use rustix::process::{Resource, getrlimit};
@@ -16,22 +16,22 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Between two pieces of advice on a range.
+/// Time between two rounds of advice.
 const INTERVAL: Duration = Duration::from_millis(250);
-/// How often a range is advised after it was written last.
+/// Number of times that a range is advised after its last write.
 const ROUNDS: u32 = 6;
-/// Files that are kept in mind, and so open, at most; and of the descriptors that this process may
-/// have, one in how many.
+/// The largest number of files that are remembered, and so kept open; and the largest fraction of
+/// the process's descriptors that they may use (one in this many).
 const FILES_MAX: usize = 1024;
 const DESCRIPTORS_SHARE: u64 = 16;
-/// The kernel drops whole folios; its largest have this many bytes.
+/// The kernel drops only whole folios; this is the size of its largest in bytes.
 const FOLIO_BYTES: u64 = 2 << 20;
 
-/// What went through the page cache and may still be there.
+/// Ranges that went through the page cache and may still be there.
 #[derive(Default)]
 pub struct DropPageCache {
     noted: Mutex<Noted>,
-    /// Ranges that have been dropped once at least.
+    /// Number of ranges that were dropped at least once.
     dropped: AtomicU64,
 }
 
@@ -48,8 +48,8 @@ struct Written {
     rounds: u32,
 }
 
-/// A descriptor of an open file by which its pages can be dropped. It is one for reading, if that is
-/// allowed: while a file is open for writing it cannot be run as a program.
+/// A descriptor of an open file through which its pages can be dropped. It is a read-only one if
+/// possible: a file that is open for writing cannot be executed.
 pub fn descriptor(file: &Arc<File>) -> Arc<File> {
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -59,8 +59,8 @@ pub fn descriptor(file: &Arc<File>) -> Arc<File> {
     }
 }
 
-/// Has the kernel drop the pages of a range, but those that are dirty or mapped. Only advice: where it fails,
-/// they stay until the kernel needs their memory.
+/// Advises the kernel to drop the pages of a range. Dirty and mapped pages stay. If the advice
+/// fails, the pages stay until the kernel needs their memory.
 pub fn drop_pages(file: &File, range: &Range<u64>) {
     let start = range.start / FOLIO_BYTES * FOLIO_BYTES;
     let end = range.end.div_ceil(FOLIO_BYTES).saturating_mul(FOLIO_BYTES);
@@ -68,7 +68,8 @@ pub fn drop_pages(file: &File, range: &Range<u64>) {
     let _ = fadvise(file, start, length, Advice::DontNeed);
 }
 
-/// How many files may be kept in mind, so that users of a tree do not run out of descriptors for it.
+/// The number of files that may be remembered, so that users of a tree do not run out of
+/// descriptors.
 fn files_max() -> usize {
     let limit = getrlimit(Resource::Nofile).current;
     let share = limit.map_or(FILES_MAX as u64, |limit| limit / DESCRIPTORS_SHARE);
@@ -88,7 +89,7 @@ impl DropPageCache {
         }
         if noted.files.len() >= files_max() {
             drop(noted);
-            // So it is on its way to the disk, and gone once the kernel wants the memory.
+            // So the kernel starts to write it, and drops it when it needs the memory.
             return drop_pages(file, &range);
         }
         let file = Arc::clone(file);
@@ -120,7 +121,7 @@ impl DropPageCache {
         }
     }
 
-    /// Advises on all that is noted; false if there is nothing left, and nobody comes again.
+    /// Advises all remembered ranges. Returns false if none is left and none can be added any more.
     fn round(&self) -> bool {
         let mut due = Vec::new();
         let mut noted = self.noted();
@@ -141,7 +142,7 @@ impl DropPageCache {
         goes_on
     }
 
-    /// Ranges that were dropped.
+    /// Number of ranges that were dropped.
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }

@@ -1,8 +1,9 @@
-//! Where a file of a fixed size ends now: another program may cut it while it is in use.
+//! The current end of a fixed-size file: another program may truncate it while it is in use.
 //!
-//! A write beyond the end would make the file longer again, and what was cut away would read as zeroes. So each write
-//! asks for the size first, which costs much less than the write; reads notice by themselves, since they come short.
-//! Only another program makes the file as long as it was.
+//! A write beyond the end would extend the file again, and the truncated part would read as zeroes.
+//! Each write therefore checks the size first, which costs much less than the write. Reads detect
+//! truncation themselves, as short reads. futae never restores the length; only another program
+//! can.
 
 use rustix::fs::fstat;
 use std::fs::File;
@@ -11,15 +12,15 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tracing::{error, info};
 
-/// The end of a file as it was seen last.
+/// The last known end of a file.
 pub struct End {
     seen: AtomicU64,
-    /// The size that a regular file is to have.
+    /// The size that a regular file should have.
     wanted: Option<AtomicU64>,
 }
 
 impl End {
-    /// Of a regular file that had this many bytes when it was opened.
+    /// For a regular file that had this many bytes when it was opened.
     pub fn fixed(size_bytes: u64) -> Self {
         Self {
             seen: AtomicU64::new(size_bytes),
@@ -27,7 +28,7 @@ impl End {
         }
     }
 
-    /// Of a device, or of a file that may become longer and shorter.
+    /// For a device, or for a file whose size may change.
     pub fn free() -> Self {
         Self {
             seen: AtomicU64::new(u64::MAX),
@@ -35,7 +36,7 @@ impl End {
         }
     }
 
-    /// The file is longer from now on.
+    /// The file has become longer.
     pub fn move_to(&self, size_bytes: u64) {
         if let Some(wanted) = &self.wanted {
             wanted.store(size_bytes, Ordering::Relaxed);
@@ -43,14 +44,14 @@ impl End {
         }
     }
 
-    /// Looks at the size, and says so if the file has become shorter or is whole again.
+    /// Checks the size, and logs if the file has been truncated or has its full length again.
     pub fn look(&self, file: &File, path: &Path) {
         let Some(wanted) = &self.wanted else {
             return;
         };
         let wanted = wanted.load(Ordering::Relaxed);
         let Ok(about) = fstat(file) else {
-            return; // Then nothing is known, and the operation itself will fail.
+            return; // The size is unknown; the operation itself will fail.
         };
         let now = wanted.min(about.st_size as u64);
         if now == self.seen.load(Ordering::Relaxed) {
@@ -68,7 +69,7 @@ impl End {
         }
     }
 
-    /// Refuses a range that is not all there any more.
+    /// Refuses a range that is not entirely within the file any more.
     pub fn check(&self, offset: u64, length: u64) -> Result<(), Error> {
         let end = self.seen.load(Ordering::Relaxed);
         if offset.saturating_add(length) <= end {

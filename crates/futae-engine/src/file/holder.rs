@@ -1,10 +1,10 @@
-//! Who holds a lock on a file, for messages.
+//! The holder of a lock on a file, for messages.
 
 use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-/// The name and number of a process that has a lock on the same file, as far as this one may see it.
+/// The name and number of a process that holds a lock on the same file, if this process may see it.
 pub fn holder(file: &OwnedFd) -> Option<String> {
     let own = rustix::fs::fstat(file.as_fd()).ok()?;
     let is_same = |path: &Path| {
@@ -18,7 +18,7 @@ pub fn holder(file: &OwnedFd) -> Option<String> {
             continue;
         };
         let Ok(descriptors) = fs::read_dir(process.path().join("fd")) else {
-            continue; // Somebody else's, or gone.
+            continue; // Another user's process, or one that has exited.
         };
         for descriptor in descriptors.flatten() {
             let about = process.path().join("fdinfo").join(descriptor.file_name());

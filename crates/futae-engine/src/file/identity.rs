@@ -1,11 +1,12 @@
-//! Which file it is, over restarts: its place in its file system and its time of birth.
+//! The identity of a file over restarts: its inode in its file system and its time of birth.
 
 use rustix::fs::{AtFlags, StatxFlags, statx};
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// The same for the same file or device, another one for any other. None if the kernel does not
-/// say. The numbers themselves are nobody's business, so what is shown is a digest of them.
+/// The same value for the same file or device, and different values for different ones. `None` if
+/// the kernel does not provide it. The value is a digest, so that it does not reveal the numbers
+/// themselves.
 pub fn identity(file: &File) -> Option<[u8; 16]> {
     let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
     let found = statx(file, "", AtFlags::EMPTY_PATH, wanted).ok()?;

@@ -1,8 +1,9 @@
-//! QEMU's locks on images, so that QEMU's programs and this one keep out of each other's images.
+//! QEMU's locks on images, so that QEMU's programs and futae do not use an image at the same time.
 //!
-//! QEMU (block/file-posix.c) has one byte for each permission and one for each permission that is not shared. A user
-//! takes locks for reading on the bytes of what it does (100 + permission) and of what others must not do (200 +
-//! permission), then looks whether another has a byte against it.
+//! QEMU (block/file-posix.c) assigns one byte to each permission and one to each permission that is
+//! not shared. A user takes read locks on the bytes of its own permissions (100 + permission) and
+//! of those it denies to others (200 + permission), then checks whether another process holds a
+//! conflicting byte.
 
 use super::ofd;
 use std::io::Error;
@@ -16,14 +17,15 @@ const CONSISTENT_READ: i64 = 0;
 const WRITE: i64 = 1;
 const RESIZE: i64 = 3;
 
-/// What others must not do: what the cache holds would no longer be true.
+/// What other processes must not do: the cached data would become stale.
 const UNSHARED: [i64; 2] = [WRITE, RESIZE];
 
 /// Takes the locks, once.
 ///
 /// # Errors
 ///
-/// `WouldBlock`: another user is in the way. Anything else: there are no such locks here.
+/// `WouldBlock`: another process holds a conflicting lock. Anything else: this file has no such
+/// locks.
 pub fn lock(file: &OwnedFd, read_only: bool) -> Result<(), Error> {
     let does: &[i64] = if read_only {
         &[CONSISTENT_READ]
@@ -46,7 +48,7 @@ pub fn lock(file: &OwnedFd, read_only: bool) -> Result<(), Error> {
         Err(error) => error,
     };
     for byte in own {
-        // Where taking it worked, giving it back does; elsewhere there is nothing to give back.
+        // Release succeeds where the acquisition did; otherwise there is nothing to release.
         let _ = ofd::release(file, byte);
     }
     Err(problem)

@@ -1,10 +1,10 @@
-//! One way to do file I/O: by io_uring, or by a few threads where the kernel refuses it.
+//! File I/O: by io_uring, or by a few threads if the kernel refuses it.
 
 use super::job::Job;
 use super::threads::Threads;
 use super::uring::Uring;
 
-/// Where jobs are done.
+/// The executor of jobs.
 pub enum Io {
     /// By the kernel, asynchronously.
     Uring(Uring),
@@ -13,17 +13,17 @@ pub enum Io {
 }
 
 impl Io {
-    /// io_uring if the kernel has it.
+    /// Uses io_uring if the kernel supports it.
     pub fn new() -> Self {
         Uring::new().map_or_else(|_| Self::Threads(Threads::new()), Self::Uring)
     }
 
-    /// Whether the kernel does the work.
+    /// Whether io_uring is in use.
     pub fn is_uring(&self) -> bool {
         matches!(self, Self::Uring(_))
     }
 
-    /// For reports.
+    /// Its name, for reports.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Uring(_) => "io_uring",

@@ -1,4 +1,4 @@
-//! One piece of file I/O, by either way of doing it.
+//! One file operation, for either executor.
 
 use crate::IoBuf;
 use rustix::fs::FallocateFlags;
@@ -6,25 +6,25 @@ use std::fs::File;
 use std::io::{Error, ErrorKind};
 use std::sync::Arc;
 
-/// What to do with a file.
+/// The kind of operation.
 #[derive(Clone, Copy, Debug)]
 pub enum Work {
     /// Fill the buffer.
     Read,
-    /// Write the buffer, onto stable storage if `fua`.
+    /// Write the buffer, to stable storage if `fua`.
     Write {
         /// Answer only when the data is on stable storage.
         fua: bool,
     },
-    /// Bring written data onto stable storage.
+    /// Flush written data to stable storage.
     Flush,
-    /// The same for the file's attributes as well.
+    /// The same, with all of the file's attributes.
     Sync,
     /// Change how a range is allocated.
     Allocate(FallocateFlags),
 }
 
-/// A piece of work on a file.
+/// One file operation.
 pub struct Job {
     pub file: Arc<File>,
     pub work: Work,
@@ -34,7 +34,7 @@ pub struct Job {
     pub done: Box<dyn FnOnce(std::io::Result<IoBuf>) + Send>,
 }
 
-/// The error of a file that has become shorter than it was.
+/// The error for a file that has become shorter.
 pub fn ends_early() -> Error {
     Error::new(
         ErrorKind::UnexpectedEof,

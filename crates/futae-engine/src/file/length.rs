@@ -1,10 +1,11 @@
-//! How long a file or device is.
+//! The length of a file or device.
 
 use super::sector;
 use rustix::fs::{FileType, SeekFrom};
 use std::os::fd::AsFd;
 
-/// Bytes of a regular file or block device; a sentence if it is neither, or cannot be read in pages.
+/// Bytes of a regular file or block device; an error sentence if it is neither, or does not allow
+/// I/O in pages.
 pub fn of(file: impl AsFd) -> Result<u64, String> {
     let stat = rustix::fs::fstat(&file).map_err(|errno| errno.to_string())?;
     let file_type = FileType::from_raw_mode(stat.st_mode);

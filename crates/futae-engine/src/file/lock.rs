@@ -1,4 +1,4 @@
-//! One user of a file or device at a time, or any number that only read.
+//! Locks on a file or device: one writer, or any number of readers.
 
 use super::image_locks;
 use rustix::fs::{FlockOperation, flock};
@@ -8,17 +8,17 @@ use std::os::fd::OwnedFd;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long to try. The kernel lets go of a file that was used with io_uring a moment after its
-/// process has ended or has closed it.
+/// How long to retry. The kernel releases a file that was used with io_uring a moment after its
+/// process has exited or has closed it.
 const PATIENCE: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Takes the lock of this program and those of QEMU until the descriptor is closed. Where the file system has
-/// no locks on bytes, QEMU takes none either.
+/// Takes futae's lock and QEMU's locks, which are held until the descriptor is closed. If the file
+/// system has no locks on bytes, QEMU takes none either.
 ///
 /// # Errors
 ///
-/// Somebody else has one, or the file system has no locks.
+/// Another process holds a lock, or the file system has no locks.
 pub fn lock(file: &OwnedFd, read_only: bool) -> Result<(), Errno> {
     let how = if read_only {
         FlockOperation::NonBlockingLockShared
@@ -64,7 +64,8 @@ mod tests {
         drop(shared);
     }
 
-    /// What QEMU does before it opens an image for writing (the second value: for reading).
+    /// The checks that QEMU does before it opens an image for writing (the second value: for
+    /// reading).
     #[test]
     fn bytes_are_locked_where_qemu_looks() {
         let file = tempfile::NamedTempFile::new().expect("a file");
@@ -90,7 +91,7 @@ mod tests {
             assert_eq!(held(&own), [] as [i64; 0], "its own are not in its way");
         }
         assert_eq!(held(&other), [] as [i64; 0], "gone with the descriptor");
-        // A reader of QEMU's shares with readers; one that writes with nobody.
+        // A QEMU reader coexists with readers; a QEMU writer excludes all others.
         super::super::ofd::share(&other, 100).expect("taken");
         super::super::ofd::share(&other, 201).expect("taken");
         lock(&open(), true).expect("both only read");

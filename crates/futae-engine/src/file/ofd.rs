@@ -1,36 +1,38 @@
-//! Locks on single bytes of a file that belong to its open file description, as QEMU takes them on images.
+//! Locks on single bytes of a file that belong to its open file description, as QEMU takes them on
+//! images.
 //!
-//! `unsafe` here: `fcntl` with a structure is not in the safe interfaces. It reads and writes one `struct flock` for
-//! the time of the call.
+//! `unsafe` here: `fcntl` with a structure has no safe interface. It reads and writes one `struct
+//! flock` during the call.
 
 use std::io::Error;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-/// Takes a lock for reading on one byte, which goes when the last descriptor of the open file is closed.
+/// Takes a read lock on one byte. The lock is released when the last descriptor of the open file is
+/// closed.
 ///
 /// # Errors
 ///
-/// Somebody has it for writing, or there are no such locks here.
+/// Another process holds the byte's write lock, or the file has no such locks.
 pub fn share(file: &OwnedFd, byte: i64) -> Result<(), Error> {
     control(file, libc::F_OFD_SETLK, &mut of(libc::F_RDLCK, byte))
 }
 
-/// Whether another open file has any lock on a byte.
+/// Whether another open file holds any lock on a byte.
 ///
 /// # Errors
 ///
-/// There are no such locks here.
+/// The file has no such locks.
 pub fn is_held_by_another(file: &OwnedFd, byte: i64) -> Result<bool, Error> {
     let mut probe = of(libc::F_WRLCK, byte);
     control(file, libc::F_OFD_GETLK, &mut probe)?;
     Ok(i32::from(probe.l_type) != libc::F_UNLCK)
 }
 
-/// Gives a byte back.
+/// Releases the lock on a byte.
 ///
 /// # Errors
 ///
-/// There are no such locks here.
+/// The file has no such locks.
 pub fn release(file: &OwnedFd, byte: i64) -> Result<(), Error> {
     control(file, libc::F_OFD_SETLK, &mut of(libc::F_UNLCK, byte))
 }
@@ -41,14 +43,14 @@ fn of(kind: i32, byte: i64) -> libc::flock {
         l_whence: libc::SEEK_SET as libc::c_short,
         l_start: byte,
         l_len: 1,
-        // It must be 0 for these locks.
+        // Required to be 0 for these locks.
         l_pid: 0,
     }
 }
 
 fn control(file: &OwnedFd, command: libc::c_int, lock: &mut libc::flock) -> Result<(), Error> {
-    // SAFETY: the descriptor is open, since `file` owns it. Both commands take a pointer to a `struct flock`,
-    // which is valid and not used by anybody else until the call returns.
+    // SAFETY: the descriptor is open, since `file` owns it. Both commands take a pointer to a
+    // `struct flock`, which is valid and not accessed by other code until the call returns.
     #[expect(unsafe_code, reason = "the named place for OFD locks")]
     let done = unsafe { libc::fcntl(file.as_raw_fd(), command, std::ptr::from_mut(lock)) };
     if done == 0 {

@@ -1,17 +1,18 @@
-//! Devices that cannot be read in pages.
+//! Rejects devices that do not allow I/O in pages.
 
 use crate::PAGE_BYTES;
 use rustix::fs::{FileType, ioctl_blksszget};
 use std::os::fd::AsFd;
 
-/// Refuses a device that takes no I/O of single pages, or has a last block that is not whole, with a sentence.
+/// Returns an error sentence for a device that does not accept I/O of single pages, or whose last
+/// block is partial.
 pub fn check(file: impl AsFd, kind: FileType, size_bytes: u64) -> Result<(), String> {
     if kind != FileType::BlockDevice {
         return Ok(());
     }
     match ioctl_blksszget(file) {
         Ok(bytes) => check_sizes(u64::from(bytes), size_bytes),
-        // A device that does not say has sectors of 512 bytes.
+        // A device without this attribute has sectors of 512 bytes.
         Err(_) => Ok(()),
     }
 }

@@ -1,11 +1,12 @@
-//! By which is seen that somebody else has written to an image.
+//! Stamps that reveal writes to an image by other programs.
 
 use crate::StoreStamp;
 use rustix::fs::{AtFlags, FileType, StatxFlags, StatxTimestamp, fstatfs, statx};
 use std::fs::File;
 
-/// File systems that note every write in the attributes of a file, by the clock of this machine: not those whose
-/// files others may write to from elsewhere. ext2 to ext4, XFS, Btrfs, tmpfs, F2FS, ZFS, bcachefs, overlayfs.
+/// File systems that record every write in the attributes of a file, by the clock of this machine,
+/// and whose files other machines cannot write to. ext2 to ext4, XFS, Btrfs, tmpfs, F2FS, ZFS,
+/// bcachefs, overlayfs.
 const LOCAL: [i64; 8] = [
     0xEF53,
     0x5846_5342,
@@ -17,8 +18,8 @@ const LOCAL: [i64; 8] = [
     0x794C_7630,
 ];
 
-/// What changes with every write to a file; None of a device, whose writes nobody notes, and of a file that
-/// others can write to from elsewhere.
+/// A value that changes with every write to a file. `None` for a device, which records no writes,
+/// and for a file that other machines can write to.
 pub fn stamp(file: &File) -> Option<StoreStamp> {
     let on = fstatfs(file).ok()?;
     if !LOCAL.contains(&on.f_type) {
@@ -58,7 +59,7 @@ mod tests {
             differs
         };
         assert!(!differs(file.as_file()));
-        // Clocks of files go in steps.
+        // File time stamps have a coarse granularity.
         let coarse = std::time::Duration::from_millis(20);
         std::thread::sleep(coarse);
         file.write_all(b"x").expect("written");

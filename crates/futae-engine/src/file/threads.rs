@@ -1,4 +1,4 @@
-//! File I/O by a few threads: the way out where there is no io_uring.
+//! File I/O by a few threads, for kernels without io_uring.
 
 use super::job::{Job, Work, ends_early};
 use crate::IoBuf;
@@ -7,10 +7,10 @@ use std::os::unix::fs::FileExt;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Operations under way at a time.
+/// Number of concurrent operations.
 const THREADS: usize = 8;
 
-/// A queue of jobs and the threads that do them; they end when it is dropped.
+/// A queue of jobs and the threads that execute them. The threads exit when it is dropped.
 pub struct Threads {
     queue: Sender<Job>,
 }

@@ -1,8 +1,8 @@
-//! File I/O by io_uring: the thread that has work submits it, one thread reaps completions.
+//! File I/O by io_uring: each thread submits its own work, and one thread reaps the completions.
 //!
-//! `unsafe` here: the kernel reads and writes memory that is named by pointer only, and the two
-//! rings are shared between threads. Both rest on one table: a job stays in it, with its buffer
-//! and its file, from before its submission until its completion was reaped.
+//! `unsafe` here: the kernel reads and writes memory through pointers, and the two rings are shared
+//! between threads. Both rely on one table: a job stays in it, with its buffer and its file, from
+//! before its submission until its completion has been reaped.
 
 use super::job::{Job, Work, ends_early};
 use io_uring::{IoUring, opcode, squeue, types};
@@ -14,17 +14,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Submissions that the ring holds; more wait in the kernel.
+/// Entries of the submission ring; more operations wait in the kernel.
 const ENTRIES: u32 = 256;
-/// The completion that ends the reaper.
+/// The completion that ends the reaper thread.
 const GOODBYE: u64 = u64::MAX;
-/// Bytes of one read or write; the kernel takes no more at once.
+/// The largest number of bytes per read or write that the kernel accepts.
 const TRANSFER_BYTES_MAX: usize = 1 << 30;
 const RWF_DSYNC: i32 = 2;
-/// After a wait for completions that the kernel refused.
+/// Pause after the kernel refused a wait for completions.
 const REFUSED_PAUSE: Duration = Duration::from_millis(10);
 
-/// A ring and its reaper; both end when it is dropped, after the jobs under way.
+/// A ring and its reaper thread. Both end when it is dropped, after the jobs under way.
 pub struct Uring {
     shared: Arc<Shared>,
     reaper: Option<JoinHandle<()>>,
@@ -33,14 +33,15 @@ pub struct Uring {
 struct Shared {
     ring: IoUring,
     jobs: Mutex<Slab<Running>>,
-    /// Held while an entry is put into the submission ring. What the kernel said when it refused an entry for good:
-    /// that entry is still in the ring, so nothing is submitted any more.
+    /// Held while an entry is added to the submission ring. `Some`: the kernel refused an entry
+    /// permanently, with this error. That entry is still in the ring, so nothing is submitted any
+    /// more.
     submitting: Mutex<Option<i32>>,
-    /// Has the kernel take what is in the submission ring.
+    /// Submits the entries of the ring to the kernel.
     submit: Submit,
 }
 
-/// [`IoUring::submit`], or what a test has in its place.
+/// [`IoUring::submit`], or a test's replacement.
 type Submit = fn(&IoUring) -> std::io::Result<usize>;
 
 struct Running {
@@ -50,7 +51,7 @@ struct Running {
 }
 
 impl Uring {
-    /// A ring, if the kernel grants one.
+    /// Creates a ring, if the kernel allows it.
     pub fn new() -> std::io::Result<Self> {
         Self::with(IoUring::submit)
     }
@@ -82,10 +83,10 @@ impl Uring {
 impl Drop for Uring {
     fn drop(&mut self) {
         let goodbye = opcode::Nop::new().build().user_data(GOODBYE);
-        // A ring that takes nothing any more cannot wake its reaper either: that stays.
+        // A failed ring cannot wake its reaper either; the reaper then stays.
         let is_told = self.shared.push(&goodbye).is_ok();
         if let Some(reaper) = self.reaper.take().filter(|_| is_told) {
-            // The last user of a store may be a completion on the reaper itself.
+            // The last user of a store may be a completion on the reaper thread itself.
             if reaper.thread().id() != std::thread::current().id() {
                 let _ = reaper.join();
             }
@@ -110,11 +111,11 @@ impl Shared {
         }
     }
 
-    /// Has the kernel take an entry.
+    /// Submits an entry to the kernel.
     ///
     /// # Errors
     ///
-    /// It never will: the entry's memory is the caller's again.
+    /// The kernel will never process the entry: its memory belongs to the caller again.
     fn push(&self, entry: &squeue::Entry) -> std::io::Result<()> {
         let mut refused = self
             .submitting
@@ -144,10 +145,11 @@ impl Shared {
                 continue;
             };
             match error.raw_os_error() {
-                // A busy kernel takes what is in the ring when it is asked again.
+                // A busy kernel accepts the entries of the ring on a later attempt.
                 Some(EINTR | EAGAIN | EBUSY) => std::thread::yield_now(),
                 code => {
-                    // What is left in the ring must never be taken, since its memory is about to be freed.
+                    // The rest of the ring must never be submitted, since its memory is about to be
+                    // freed.
                     let code = *refused.insert(code.unwrap_or(libc::EIO));
                     return Err(takes_nothing(code));
                 }
@@ -155,7 +157,7 @@ impl Shared {
         }
     }
 
-    /// Waits for completions and answers them until told to stop and nothing is under way.
+    /// Waits for completions and delivers them, until asked to stop and no job is under way.
     fn reap(&self) {
         let mut stopping = false;
         let mut completed = Vec::new();
@@ -164,7 +166,7 @@ impl Shared {
                 return;
             }
             self.wait_for_one();
-            // SAFETY: only this thread ever looks at the completion queue.
+            // SAFETY: only this thread ever accesses the completion queue.
             #[expect(unsafe_code, reason = "the named place for io_uring")]
             let queue = unsafe { self.ring.completion_shared() };
             completed.extend(queue.map(|entry| (entry.user_data(), entry.result())));
@@ -183,7 +185,7 @@ impl Shared {
         // SAFETY: submits nothing and passes no argument; it only waits for one completion.
         #[expect(unsafe_code, reason = "the named place for io_uring")]
         let waited = unsafe { self.ring.submitter().enter::<()>(0, 1, GETEVENTS, None) };
-        // An interrupted wait is simply taken up again by the loop, and so is one that is refused, later.
+        // The loop repeats an interrupted wait at once, and a refused one after a pause.
         let is_passing = |code| matches!(code, Some(EINTR | EAGAIN | EBUSY));
         if waited.is_err_and(|error| !is_passing(error.raw_os_error())) {
             std::thread::sleep(REFUSED_PAUSE);
@@ -192,7 +194,8 @@ impl Shared {
 
     fn finish(&self, key: usize, result: i32) {
         let mut running = self.jobs().remove(key);
-        // ECANCELED: the thread that submitted it has ended, and the kernel would have had to begin it again.
+        // ECANCELED: the submitting thread has exited, and the kernel would have had to restart the
+        // operation in its context.
         let outcome = match (result, running.job.work) {
             (i32::MIN..=-1, _) if matches!(-result, EINTR | EAGAIN | ECANCELED) => None,
             (i32::MIN..=-1, _) => Some(Err(Error::from_raw_os_error(-result))),
@@ -223,7 +226,7 @@ fn takes_nothing(code: i32) -> Error {
     Error::other(format!("io_uring does not take work any more: {cause}"))
 }
 
-/// The submission for what is left of a job.
+/// The submission for the rest of a job.
 fn entry_for(running: &mut Running) -> squeue::Entry {
     let Running { job, moved } = running;
     let fd = types::Fd(job.file.as_raw_fd());
@@ -285,7 +288,7 @@ mod tests {
     fn a_job_that_the_kernel_refuses_for_good_fails_and_so_do_later_ones() {
         let refuse: Submit = |_| Err(Error::from_raw_os_error(libc::EBADFD));
         let Ok(uring) = Uring::with(refuse) else {
-            return; // No io_uring here.
+            return; // The kernel has no io_uring.
         };
         let file = page_of(7);
         for _ in 0..2 * ENTRIES {
@@ -296,12 +299,12 @@ mod tests {
         assert!(uring.shared.jobs().is_empty(), "nobody waits for ever");
     }
 
-    /// The thread that submitted a job may have ended. What the kernel would have had to begin again in its name is
-    /// then given up, which is no error of the disk's.
+    /// The thread that submitted a job may have exited. The kernel then cancels operations that it
+    /// would have had to restart in that thread's context, which is not a disk error.
     #[test]
     fn a_job_that_ended_with_its_thread_is_begun_again() {
         let Ok(uring) = Uring::new() else {
-            return; // No io_uring here.
+            return; // The kernel has no io_uring.
         };
         for code in [ECANCELED, EINTR, EAGAIN] {
             let (sender, answer) = channel();
@@ -326,12 +329,12 @@ mod tests {
         let busy: Submit = |ring| match ASKED.fetch_add(1, Ordering::Relaxed) % 4 {
             0 => Err(Error::from_raw_os_error(EBUSY)),
             1 => Err(Error::from_raw_os_error(EAGAIN)),
-            // Nothing was taken, and no error is told.
+            // The kernel took no entry and reports no error.
             2 => Ok(0),
             _ => ring.submit(),
         };
         let Ok(uring) = Uring::with(busy) else {
-            return; // No io_uring here.
+            return; // The kernel has no io_uring.
         };
         let file = page_of(7);
         for _ in 0..20 {

@@ -1,18 +1,18 @@
-//! What is where in a memory file.
+//! The layout of a memory file.
 //!
 //! ```text
 //! header │ volumes │ segment 0: index, frames │ segment 1: index, frames │ ...
 //! ```
 //!
-//! All of it are words of the machine that wrote it: the file does not outlive a start of that machine.
+//! Everything is in words of the machine's own byte order: the file does not survive a reboot.
 
 use super::map::WORD_BYTES;
 use crate::PAGE_BYTES;
 use futae_policy::Slot;
 
-/// `futaemem` in another order: no file of `--state` is taken for one.
+/// `futaemem` in another order, so that a file of `--state` is not mistaken for a memory file.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"futaeimm");
-/// Grows with every change of what is where, or of what it means.
+/// Incremented with every change of the layout or its meaning.
 pub const VERSION: u64 = 1;
 
 /// Words of the header.
@@ -21,17 +21,17 @@ pub mod header {
     pub const MAGIC: usize = 0;
     pub const VERSION: usize = 1;
     pub const BLOCK_BYTES: usize = 2;
-    /// Slots that have frames.
+    /// Number of slots that have frames.
     pub const SLOTS: usize = 3;
-    /// The start of the machine: two words.
+    /// The identity of the machine's boot: two words.
     pub const BOOT: usize = 4;
     /// The keys of the hashes: eight words.
     pub const KEYS: usize = 8;
-    /// The last era that a volume was given.
+    /// The era most recently given to a volume.
     pub const ERA: usize = 16;
 }
 
-/// Volumes that have a place.
+/// Capacity in volumes.
 pub const VOLUMES: usize = 1024;
 /// Words of a volume.
 pub const VOLUME_WORDS: usize = 16;
@@ -42,10 +42,10 @@ const HEAD_BYTES: usize = PAGE_BYTES + VOLUMES * VOLUME_WORDS * WORD_BYTES;
 /// Words of an entry of the index.
 pub const ENTRY_WORDS: usize = 4;
 
-/// Bytes of frames in a segment, where one frame is not more.
+/// Bytes of frames per segment, unless a single frame is larger.
 const SEGMENT_BYTES: usize = 64 << 20;
 
-/// What is where, by the size of a frame and of the pages of the file.
+/// The layout for a frame size and a page size of the file.
 #[derive(Clone, Copy, Debug)]
 pub struct Layout {
     pub frame_bytes: usize,
@@ -72,18 +72,18 @@ impl Layout {
         bytes.next_multiple_of(self.page_bytes)
     }
 
-    /// Bytes of this many frames of a segment.
+    /// Bytes of this many frames in a segment.
     pub fn frames_bytes(&self, frames: usize) -> usize {
         (frames * self.frame_bytes).next_multiple_of(self.page_bytes)
     }
 
-    /// Where a segment begins, with its index.
+    /// The offset of a segment, where its index begins.
     pub fn segment_at(&self, segment: usize) -> u64 {
         let each = self.index_bytes() + self.frames_bytes(self.frames_per_segment);
         self.head_bytes() as u64 + segment as u64 * each as u64
     }
 
-    /// Frames of a segment when there are `slots`.
+    /// Number of frames in a segment of a cache of `slots` slots.
     pub fn frames_of(&self, segment: usize, slots: u32) -> usize {
         let before = segment * self.frames_per_segment;
         (slots as usize)
@@ -91,12 +91,12 @@ impl Layout {
             .min(self.frames_per_segment)
     }
 
-    /// Segments of `slots`.
+    /// Number of segments for `slots` slots.
     pub fn segments(&self, slots: u32) -> usize {
         (slots as usize).div_ceil(self.frames_per_segment)
     }
 
-    /// Bytes of the file.
+    /// Size of the file in bytes.
     pub fn file_bytes(&self, slots: u32) -> u64 {
         let Some(last) = self.segments(slots).checked_sub(1) else {
             return self.head_bytes() as u64;
@@ -105,7 +105,7 @@ impl Layout {
         self.segment_at(last) + (self.index_bytes() + frames) as u64
     }
 
-    /// The segment of a slot, and its number there.
+    /// The segment of a slot, and the slot's index there.
     pub fn place(&self, slot: Slot) -> (usize, usize) {
         (
             slot.i() / self.frames_per_segment,

@@ -1,4 +1,4 @@
-//! Where a memory file may be, and that it is this user's alone.
+//! Checks that a memory file is in memory and accessible only to this user.
 
 use rustix::fs::{FileType, FlockOperation, Mode, OFlags, flock, fstat, fstatfs};
 use rustix::io::Errno;
@@ -7,21 +7,21 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long to try for the lock: a server that was killed lets go of it a moment after its end.
+/// How long to retry the lock: a killed server releases it a moment after its end.
 const PATIENCE: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(2);
 
 const TMPFS: i64 = 0x0102_1994;
 const HUGETLBFS: i64 = 0x9584_58f6;
-/// Pages of a gigabyte would make the smallest part of the file as large.
+/// With pages of a gigabyte, the smallest part of the file would be as large.
 const PAGE_BYTES_MAX: u64 = 2 << 20;
 
-/// Opens the file, or makes it; another user who may read or write it may read every guest's data, or have another
-/// content served.
+/// Opens or creates the file. It must be private: another user who can read it can read every
+/// guest's data, and one who can write it can alter what is served.
 pub fn open(path: &Path) -> Result<File, String> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let directory = path.parent().filter(|path| !path.as_os_str().is_empty());
-    // Before anything is made there.
+    // Checked before a file is created there.
     if let Ok(on) = rustix::fs::statfs(directory.unwrap_or(Path::new(".")))
         && !is_memory(&on)
     {
@@ -36,14 +36,14 @@ pub fn open(path: &Path) -> Result<File, String> {
     }
 }
 
-/// Makes memory without a name, which is a file of no file system: who has its descriptor has it.
+/// Creates unnamed memory, accessible only through its descriptor.
 pub fn unnamed() -> Result<File, String> {
     let made = rustix::fs::memfd_create("futae-cache", rustix::fs::MemfdFlags::CLOEXEC);
     made.map(File::from)
         .map_err(|errno| format!("no memory without a name (memfd) can be made: {errno}"))
 }
 
-/// Checks that a file is memory and nobody else's, and takes its lock. Returns the bytes of its pages.
+/// Checks that a file is in memory and private, and takes its lock. Returns its page size in bytes.
 pub fn check(file: &File) -> Result<usize, String> {
     let stat = fstat(file).map_err(|errno| errno.to_string())?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
@@ -55,7 +55,7 @@ pub fn check(file: &File) -> Result<usize, String> {
             stat.st_uid
         ));
     }
-    // Nobody finds memory without a name, whatever its mode is.
+    // Unnamed memory cannot be opened by path, whatever its mode is.
     if stat.st_nlink > 0 && stat.st_mode & 0o077 != 0 {
         return Err(format!(
             "has mode {:o}, so others may read or change what is cached; remove it, or give it mode 600",
@@ -101,7 +101,7 @@ fn lock(file: &File) -> Result<(), String> {
     }
 }
 
-/// The start of the machine, as two words.
+/// The identity of the machine's boot, as two words.
 pub fn boot() -> Option<[u64; 2]> {
     let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
     let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();

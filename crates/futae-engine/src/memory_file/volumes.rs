@@ -1,5 +1,4 @@
-//! What a memory file knows of volumes: which they are, and when their stores were last seen to be as the cache
-//! left them.
+//! The volumes in a memory file: their identities, and the last known state of their stores.
 
 use super::layout::{VOLUME_WORDS, VOLUMES, VOLUMES_AT, header};
 use super::map::Words;
@@ -7,7 +6,7 @@ use crate::StoreStamp;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::atomic::{AtomicU64, compiler_fence};
 
-/// The place of a volume in the file.
+/// The index of a volume's place in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row(pub u16);
 
@@ -20,16 +19,17 @@ const MODIFIED: usize = 6;
 const CHANGED: usize = 7;
 const HAS_STAMP: usize = 8;
 
-/// What the file says of a volume.
+/// The record of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Known {
-    /// Part of every hash of it; another one for another volume.
+    /// Part of every hash of its blocks; unique per volume.
     pub era: u64,
     pub identity: [u8; 16],
     pub size_bytes: u64,
     /// Whether its store was written to after the stamp was taken.
     pub is_written: bool,
-    /// When its server was last seen alive, in nanoseconds of the clock of files, if it is written to.
+    /// The last sign of life of its server, in nanoseconds of the clock that dates files, while it
+    /// writes.
     pub alive_ns: u64,
     pub stamp: Option<StoreStamp>,
 }
@@ -43,7 +43,7 @@ impl Rows<'_> {
             .at(VOLUMES_AT + usize::from(row.0) * VOLUME_WORDS + word)
     }
 
-    /// What is known of a volume, if its place is taken.
+    /// The record of a volume, if its place is taken.
     pub fn known(&self, row: Row) -> Option<Known> {
         if usize::from(row.0) >= VOLUMES {
             return None;
@@ -79,13 +79,13 @@ impl Rows<'_> {
         })
     }
 
-    /// A place that no volume has.
+    /// A free place.
     pub fn free(&self) -> Option<Row> {
         let mut rows = (0..VOLUMES as u16).map(Row);
         rows.find(|&row| self.at(row, ERA).load(Relaxed) == 0)
     }
 
-    /// Gives a place to a volume, in an era of its own: no entry that was made before is believed of it.
+    /// Assigns a place to a volume, in a new era: earlier entries never match it.
     pub fn give(&self, row: Row, identity: [u8; 16], size_bytes: u64) -> u64 {
         self.clear(row);
         let last = self.0.at(header::ERA);
@@ -105,7 +105,7 @@ impl Rows<'_> {
         era
     }
 
-    /// Takes a place back.
+    /// Frees a place.
     pub fn clear(&self, row: Row) {
         self.at(row, ERA).store(0, Release);
         compiler_fence(Release);
@@ -118,14 +118,14 @@ impl Rows<'_> {
         compiler_fence(Release);
     }
 
-    /// The server is alive at this time.
+    /// Records a sign of life of the server.
     pub fn alive(&self, row: Row, now_ns: u64) {
         self.at(row, ALIVE).store(now_ns, Release);
     }
 
-    /// Nothing is being written to the store, and it is as `stamp` says.
+    /// No write to the store is under way, and `stamp` is its current stamp.
     pub fn settled(&self, row: Row, stamp: Option<StoreStamp>) {
-        // Half a stamp is none.
+        // A half-written stamp must not be valid.
         self.at(row, HAS_STAMP).store(0, Release);
         compiler_fence(Release);
         if let Some(stamp) = stamp {

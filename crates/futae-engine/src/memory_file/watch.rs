@@ -1,4 +1,5 @@
-//! Tests see every access to the words of a memory file, between any two of which a kill may come.
+//! A hook for tests at every access to the words of a memory file; a kill may occur between any two
+//! accesses.
 
 use std::cell::Cell;
 
@@ -6,7 +7,7 @@ thread_local! {
     static WATCHER: Cell<Option<fn()>> = const { Cell::new(None) };
 }
 
-/// Has this thread call `watcher` before each access.
+/// Makes this thread call `watcher` before each access.
 pub fn at_every_store(watcher: Option<fn()>) {
     WATCHER.set(watcher);
 }

@@ -7,7 +7,7 @@
 )]
 
 use futae_engine::{
-    Engine, EngineOptions, HandedDown, IoBuf, IoError, Keeper, KeeperStatus, News, OnEviction,
+    Demotion, Engine, EngineOptions, IoBuf, IoError, Keeper, KeeperStatus, News, OnEviction,
     OnRefusal, Operation, Request, Store, Verification, WriteBackOptions,
 };
 use futae_policy::{BlockId, Class, Prng, VolumeId};
@@ -112,7 +112,7 @@ pub fn take(answer: &Answer) -> Option<Result<Vec<u8>, IoError>> {
     answer.lock().expect("answer").take()
 }
 
-/// Somebody who hands down pages of a volume that verifies, most of which are not what they should be.
+/// Somebody who demotes pages of a volume that verifies, most of which are not what they should be.
 pub struct Forger {
     /// Contents that blocks once had.
     old: Vec<(u64, Vec<u8>)>,
@@ -126,12 +126,12 @@ impl Forger {
             on_refusal: OnRefusal::Notice,
             compare_with_store: true,
         };
-        setup.engine.verify_hand_downs(how).expect("verification");
+        setup.engine.verify_demotions(how).expect("verification");
         Self { old: Vec::new() }
     }
 
-    /// Hands down a page of one of `blocks` blocks: true, forged, torn, of another time or another block.
-    pub fn hand_down(&mut self, setup: &Setup, blocks: u64, prng: &mut Prng) {
+    /// Demotes a page of one of `blocks` blocks: true, forged, torn, of another time or another block.
+    pub fn demote(&mut self, setup: &Setup, blocks: u64, prng: &mut Prng) {
         let block = prng.below(blocks);
         let stored = |block: u64| {
             let range = (block * BLOCK) as usize..((block + 1) * BLOCK) as usize;
@@ -161,16 +161,16 @@ impl Forger {
         let data = IoBuf::copy_of(&data);
         let offset = at * BLOCK;
         let operation = match prng.below(2) {
-            0 => Operation::Demote { offset, data },
-            _ => Operation::HandDown(HandedDown::new(offset, data)),
+            0 => Operation::Demote(Demotion::new(offset, data)),
+            _ => Operation::Demote(Demotion::by_agent(offset, data)),
         };
         setup.start(futae_engine::ClientId(9 + prng.below(3)), 0, operation);
     }
 
     /// Nothing that is not what the store has has entered.
-    pub fn check(&self, setup: &Setup) -> futae_engine::HandedDownStatus {
-        let status = setup.engine.status().handed_down;
-        assert_eq!(status.handed_down_wrong, 0, "{status:?}");
+    pub fn check(&self, setup: &Setup) -> futae_engine::DemotionStatus {
+        let status = setup.engine.status().demotions;
+        assert_eq!(status.demotions_wrong, 0, "{status:?}");
         status
     }
 }

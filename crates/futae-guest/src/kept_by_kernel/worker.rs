@@ -25,7 +25,7 @@ const SOONER: u64 = 10;
 const READER_TIMEOUT: Duration = Duration::from_millis(50);
 /// How the thread is scheduled beside others.
 const NICE: i32 = -10;
-/// Pages that are handed down at a time.
+/// Pages that are demoted at a time.
 const LEFT_PAGES: usize = 256;
 /// Pages that the kernel is given before the cache hears of it.
 const PUT_PAGES: usize = 64;
@@ -107,7 +107,7 @@ impl Worker {
             let unwanted = self.still_unwanted(queue.unwanted);
             let given_up = self.give_up(unwanted);
             self.keeper.invalidated.fetch_add(given_up, Relaxed);
-            self.hand_down();
+            self.demote();
             self.engine.hear();
             let share = self.engine.resident_blocks() / BATCH_SHARE;
             let share = (share as usize).clamp(*BATCH_PAGES.start(), *BATCH_PAGES.end());
@@ -187,8 +187,8 @@ impl Worker {
         self.engine.hold(&held);
     }
 
-    /// Hands down what the kernel has dropped, where pages are copied.
-    fn hand_down(&self) {
+    /// Demotes what the kernel has dropped, where pages are copied.
+    fn demote(&self) {
         let mut is_all = false;
         while !is_all {
             let mut left = Vec::new();
@@ -201,7 +201,7 @@ impl Worker {
             });
             drop(files);
             is_all = seen < LEFT_PAGES;
-            self.engine.hand_down_held(left);
+            self.engine.demote_held(left);
         }
     }
 
@@ -222,15 +222,30 @@ impl Worker {
         keeper.held_back.store(self.held_back.len(), Relaxed);
         let unknown = self.unknown(unwanted.clone());
         if unknown.len() < unwanted.len() {
-            // It is wanted again, and there.
             let unknown: HashSet<Page> = unknown.iter().copied().collect();
-            let files = self.keeper.files();
-            let known = unwanted.iter().filter(|page| !unknown.contains(page));
-            let known: Vec<BlockId> = known.filter_map(|&page| files.block(page)).collect();
-            drop(files);
-            self.engine.hold(&known);
+            let known = unwanted.into_iter().filter(|page| !unknown.contains(page));
+            self.keep_known(known.collect());
         }
         unknown
+    }
+
+    /// Pages that are there, and whose blocks are resident, or being read or written. Those of the latter that the cache does not
+    /// want are looked at again when that is over: nothing else would have them dropped.
+    fn keep_known(&mut self, pages: Vec<Page>) {
+        let known: Vec<(Page, BlockId)> = {
+            let files = self.keeper.files();
+            let with_block = |page| files.block(page).map(|block| (page, block));
+            pages.into_iter().filter_map(with_block).collect()
+        };
+        let blocks: Vec<BlockId> = known.iter().map(|(_, block)| *block).collect();
+        self.engine.hold(&blocks);
+        let mut resident = blocks;
+        self.engine.retain_given(&mut resident);
+        let resident: HashSet<BlockId> = resident.into_iter().collect();
+        let busy = known.iter().filter(|(_, block)| !resident.contains(block));
+        let now = Instant::now();
+        self.held_back.extend(busy.map(|(page, _)| (*page, now)));
+        self.keeper.held_back.store(self.held_back.len(), Relaxed);
     }
 
     /// Those of the pages that are neither resident nor being read.

@@ -1,4 +1,4 @@
-//! Attributes, plain and extended.
+//! Attributes of files, plain and extended.
 
 use super::caller::Asker;
 use super::node::Node;
@@ -14,14 +14,14 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStringExt;
 use std::sync::Arc;
 
-/// Names of attributes that this program answers itself, on the root.
+/// Prefix of attributes of the root that futae itself answers.
 const OWN_PREFIX: &str = "user.futae.";
-/// Where the mount takes orders, by an attribute of its root.
+/// The attribute of the root that holds the path of the mount's control socket.
 pub(crate) const CONTROL: &str = "user.futae.control";
-/// Longest attribute value and list of names, by the kernel's limits.
+/// The longest attribute value and list of names, limited by the kernel.
 const XATTR_BYTES_MAX: usize = 64 << 10;
 
-/// What to change.
+/// A change of attributes.
 #[derive(Default)]
 pub(crate) struct Wanted {
     pub(crate) mode: Option<u32>,
@@ -30,14 +30,14 @@ pub(crate) struct Wanted {
     pub(crate) size: Option<u64>,
     pub(crate) accessed: Option<TimeOrNow>,
     pub(crate) modified: Option<TimeOrNow>,
-    /// Who asks, if that is somebody else.
+    /// The process that asks, if it is not futae itself.
     pub(crate) asker: Option<Asker>,
 }
 
 impl Wanted {
     fn touches_data_or_owner(&self) -> bool {
         let times = self.accessed.is_some() || self.modified.is_some();
-        // Nothing at all is a `chown` to whom it belongs already.
+        // A change of nothing is a `chown` to the present owner.
         let is_chown = self.user.is_some() || self.group.is_some();
         self.size.is_some() || is_chown || (self.mode.is_none() && !times)
     }
@@ -47,8 +47,8 @@ impl Wanted {
         let Some(asker) = self.asker.filter(|_| self.touches_data_or_owner()) else {
             return 0;
         };
-        // If it asks for nothing, this comes before a change of data that brings its asker along, or it is a
-        // `chown` to nobody, which does nothing to others' files.
+        // An empty change either precedes a change of data by its asker, or is a `chown` without
+        // effect on files of other users.
         let is_nothing = self.size.is_none() && self.user.is_none() && self.group.is_none();
         if is_nothing && self.mode.is_none() && !asker.owns(before) {
             return 0;
@@ -72,7 +72,7 @@ impl Passthrough {
         let place = self.nodes.place(&node)?;
         let before = stat_of(&place)?;
         let lost = wanted.takes_away(&before);
-        // The owner first: the kernel below takes rights away with it that the mode gives back.
+        // The owner first: the lower kernel then clears bits that the mode restores.
         if wanted.user.is_some() || wanted.group.is_some() {
             let (user, group) = (
                 wanted.user.map(Uid::from_raw),
@@ -81,7 +81,7 @@ impl Passthrough {
             rustix::fs::chownat(&*place, "", user, group, AtFlags::EMPTY_PATH)?;
         }
         if wanted.mode.is_some() || lost != 0 {
-            // The kernel's wish knows of some bits only.
+            // The kernel's request covers some of the bits only.
             let mode = wanted.mode.unwrap_or(before.st_mode) & 0o7777 & !lost;
             rustix::fs::chmod(magic(&place), Mode::from_raw_mode(mode))?;
         }
@@ -91,7 +91,7 @@ impl Passthrough {
         if wanted.modified.is_some()
             && let Some(contents) = node.contents()
         {
-            // What is written later would be of another time.
+            // A later write-back would change the times.
             contents.settle()?;
         }
         if wanted.accessed.is_some() || wanted.modified.is_some() {
@@ -126,11 +126,11 @@ impl Passthrough {
         }
     }
 
-    /// After a change of attributes of our own.
+    /// Called after futae's own change of attributes.
     pub(crate) fn attributes_changed(&self, node: &Arc<Node>, times_were_set: bool) {
         if let Some(contents) = node.contents() {
             let _use = contents.in_use();
-            // If it is nowhere, it is looked at when it is opened next.
+            // Without a place, the file is checked at its next open.
             if let Ok(place) = self.nodes.place(node) {
                 contents.lower.found_again(&place);
             }
@@ -199,7 +199,7 @@ impl Passthrough {
     }
 }
 
-/// The name of the attribute that tells where a mount takes orders.
+/// The name of the attribute that holds the path of a mount's control socket.
 #[must_use]
 pub fn control_attribute() -> OsString {
     CONTROL.into()

@@ -1,4 +1,4 @@
-//! The files that the cache has blocks of: looked up on open, dropped when they are unused.
+//! The files whose blocks the cache holds: looked up on open, dropped when unused.
 
 use super::contents::Contents;
 use super::lock::locked;
@@ -18,18 +18,18 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// When volume numbers run out, one in this many of the volumes that are not open is dropped.
+/// When volume numbers run out, one in this many of the volumes without an open file is dropped.
 const GIVEN_UP: usize = 16;
 
-/// The files that the cache may have blocks of.
+/// The files whose blocks the cache may hold.
 pub(crate) struct CachedFiles {
     engine: Arc<Engine>,
     /// The kernel's page cache, if it holds the blocks.
     keeper: Option<Arc<KernelKeeper>>,
     io: FileIo,
     known: Mutex<HashMap<Key, Arc<Contents>>>,
-    /// Files that the kernel has forgotten before we have closed them, by number: its requests are
-    /// taken by several threads.
+    /// Files that the kernel has forgotten before futae has closed them, by number: several threads
+    /// take the kernel's requests.
     closing: Mutex<HashMap<u64, Arc<Contents>>>,
     clock: AtomicU64,
 }
@@ -46,7 +46,7 @@ impl CachedFiles {
         }
     }
 
-    /// How many they are.
+    /// Their number.
     pub(crate) fn count(&self) -> u64 {
         locked(&self.known).len() as u64
     }
@@ -59,8 +59,8 @@ impl CachedFiles {
         &self.io
     }
 
-    /// A range of a lower file was changed past its store. What of it is no whole page at its ends was
-    /// changed in the page cache, and is dropped from there soon.
+    /// A range of a lower file was changed without its store. The partial pages at its ends were
+    /// changed in the page cache, and are dropped from there soon.
     pub(crate) fn sweep(&self, file: File, range: Range<u64>) {
         let page = PAGE_BYTES as u64;
         if !range.start.is_multiple_of(page) || !range.end.is_multiple_of(page) {
@@ -69,8 +69,8 @@ impl CachedFiles {
         }
     }
 
-    /// Opens a file: its contents, and whether they were changed past the mount since they were
-    /// seen last.
+    /// Opens a file. Returns its contents, and whether another program has changed them since they
+    /// were last checked.
     pub(crate) fn open(
         &self,
         nodes: &Nodes,
@@ -94,7 +94,7 @@ impl CachedFiles {
         }
     }
 
-    /// Finds or makes the contents of a node, with one more user.
+    /// Finds or creates the contents of a node, and adds a user.
     fn contents_of(
         &self,
         nodes: &Nodes,
@@ -125,7 +125,8 @@ impl CachedFiles {
                     is_forgotten: AtomicBool::new(false),
                 });
                 if node.contents().is_some() {
-                    // The kernel may have pages of it, of which nobody has known since it had another volume.
+                    // The kernel may have pages of it that were not tracked while it had another
+                    // volume.
                     contents.pages_are_stale();
                 }
                 known.insert(node.key, Arc::clone(&contents));
@@ -142,7 +143,7 @@ impl CachedFiles {
         Ok(contents)
     }
 
-    /// A volume for a file; those that were not used for long make room.
+    /// A volume for a file; long unused ones make room.
     fn volume(
         &self,
         known: &mut HashMap<Key, Arc<Contents>>,
@@ -168,7 +169,8 @@ impl CachedFiles {
         add().map_err(|_| Errno::NFILE)
     }
 
-    /// The kernel has forgotten a node. If the file has no name any more, so do we.
+    /// The kernel has forgotten a node. If the file has no name any more, its contents are dropped,
+    /// too.
     pub(crate) fn forget(&self, node: &Node, place: Option<&Arc<OwnedFd>>) {
         let Some(contents) = node.contents() else {
             return;
@@ -179,19 +181,20 @@ impl CachedFiles {
         }
     }
 
-    /// The file of a number that the kernel has forgotten, if it is still open.
+    /// The file with a number that the kernel has forgotten, if it is still open.
     pub(crate) fn closing(&self, id: u64) -> Option<Arc<Contents>> {
         locked(&self.closing).get(&id).cloned()
     }
 
-    /// Nobody has a file open any more that the kernel has forgotten.
+    /// A file that the kernel has forgotten was closed for the last time.
     pub(crate) fn closed(&self, id: u64, contents: &Arc<Contents>) {
         locked(&self.closing).remove(&id);
         let place = contents.lower.place().ok();
         self.forget_contents(contents, place.as_ref());
     }
 
-    /// The kernel has forgotten a file. Returns false if it is still open; closing it calls this again.
+    /// The kernel has forgotten a file. Returns false if it is still open; closing it calls this
+    /// again.
     fn forget_contents(&self, contents: &Arc<Contents>, place: Option<&Arc<OwnedFd>>) -> bool {
         let mut known = locked(&self.known);
         contents.is_forgotten.store(true, Ordering::Release);
@@ -214,7 +217,8 @@ impl CachedFiles {
         true
     }
 
-    /// Brings everything that was written to any file below. What could not be, by path.
+    /// Writes all dirty data of all files to the lower file system. Returns the files for which
+    /// that failed.
     pub(crate) fn settle_all(&self) -> Vec<(PathBuf, Errno)> {
         let all: Vec<_> = locked(&self.known).values().cloned().collect();
         let failed = |contents: Arc<Contents>| {

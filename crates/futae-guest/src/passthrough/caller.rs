@@ -1,19 +1,20 @@
-//! Making files as the one who asks for them: owner, group and inherited group come out right when
-//! the file is made, not by a change afterwards. And what changes take away, by who asks for them.
+//! Creating files as the calling user, so that owner, group and inherited group are correct from
+//! the start. Also which set-id bits a change by a user clears.
 
 use nix::unistd::{Gid, Uid, setfsgid, setfsuid};
 use rustix::fs::{FileType, Stat};
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 
-/// While it lives, this thread makes files as somebody else. The kernel has already judged by the
-/// file's mode whether that one may, so this thread keeps the right to write any directory.
+/// While this value lives, this thread creates files as another user. The kernel has already
+/// checked that user's permission against the mode, so this thread keeps the capability to write
+/// any directory.
 pub(crate) struct Caller {
     own: Option<(Uid, Gid, Option<CapabilitySets>)>,
 }
 
 impl Caller {
-    /// Becomes the one with these numbers; only root can, and for others nothing changes: their
-    /// mount is theirs alone.
+    /// Assumes the user and group; only root can. Other users' mounts are private, so nothing
+    /// changes for them.
     pub(crate) fn become_one(user: u32, group: u32) -> Self {
         let is_root = rustix::process::geteuid().is_root();
         let own_group = rustix::process::getegid().as_raw();
@@ -26,7 +27,7 @@ impl Caller {
         if let Some(mut sets) = before {
             sets.effective
                 .remove(CapabilitySet::FSETID | CapabilitySet::FOWNER | CapabilitySet::CHOWN);
-            // Where it fails, the lower file system judges once more.
+            // If this fails, the lower file system checks permissions again.
             let _ = set_capabilities(None, sets);
         }
         Self {
@@ -40,7 +41,7 @@ const SET_USER: u32 = 0o4000;
 const SET_GROUP: u32 = 0o2000;
 const GROUP_RUNS: u32 = 0o010;
 
-/// Who asks for a change.
+/// The process that asks for a change.
 #[derive(Clone, Copy)]
 pub(crate) struct Asker {
     user: u32,
@@ -53,7 +54,7 @@ impl Asker {
         Self::new([request.uid(), request.gid(), request.pid()])
     }
 
-    /// By user, group and process.
+    /// From user, group and process.
     pub(crate) fn new([user, group, process]: [u32; 3]) -> Self {
         Self {
             user,
@@ -66,15 +67,15 @@ impl Asker {
         self.user == stat.st_uid
     }
 
-    /// The set-user-id and set-group-id bits that a file loses when this one changes its data or its owner, as
-    /// Linux has it. Root keeps them.
+    /// The set-user-ID and set-group-ID bits that a file loses when this process changes its data
+    /// or its owner, as in Linux. Root keeps them.
     pub(crate) fn takes_from(self, stat: &Stat) -> u32 {
         let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
         let has = stat.st_mode & (SET_USER | SET_GROUP);
         if self.user == 0 || !is_file || has == 0 {
             return 0;
         }
-        // Where its group may not run a file, the bit means something else to the group's members.
+        // If the group may not execute a file, the bit has another meaning for the group's members.
         let is_kept = has & SET_GROUP != 0
             && stat.st_mode & GROUP_RUNS == 0
             && (self.group == stat.st_gid || self.has_group(stat.st_gid));
@@ -85,8 +86,8 @@ impl Asker {
         }
     }
 
-    /// Whether a group is one of the others that this one is in. The kernel does not say so; of a process
-    /// that is gone nobody does.
+    /// Whether a group is among the process's supplementary groups. The kernel does not pass them,
+    /// so a process that has exited has none.
     fn has_group(self, group: u32) -> bool {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.process));
         let status = status.unwrap_or_default();

@@ -1,5 +1,5 @@
-//! The data of regular files: each is a growing volume of the one cache, kept while the cache has
-//! blocks of it and nobody needs its number.
+//! The data of regular files. Each file is a growing volume of the one cache, kept while the cache
+//! has blocks of it and no other file needs its number.
 
 use super::errno::errno_of;
 use super::lower::LowerFile;
@@ -12,7 +12,7 @@ use rustix::io::Errno;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-/// Whose requests these are: all programs are one to the cache.
+/// The cache sees all programs as one client.
 const NOBODY: ClientId = ClientId(0);
 
 /// The data of one file.
@@ -23,12 +23,12 @@ pub(crate) struct Contents {
     pub(crate) lower: Arc<LowerFile>,
     /// Its pages in the kernel's page cache, if that holds the blocks.
     pub(super) pages: Option<FilePages>,
-    /// Open handles, and opens under way.
+    /// Number of open handles, and of opens in progress.
     pub(super) users: AtomicU32,
     pub(super) last_used: AtomicU64,
-    /// The volume number has been given to another file.
+    /// The volume number was given to another file.
     pub(super) is_gone: AtomicBool,
-    /// The kernel has forgotten the file while a handle was still being closed.
+    /// The kernel forgot the file while a handle was still being closed.
     pub(super) is_forgotten: AtomicBool,
 }
 
@@ -37,7 +37,7 @@ impl Contents {
         self.volume
     }
 
-    /// Whether the cache has forgotten the file since; the next open makes it known again.
+    /// Whether the cache has dropped the file since; the next open adds it again.
     pub(crate) fn is_gone(&self) -> bool {
         self.is_gone.load(Ordering::Acquire)
     }
@@ -46,20 +46,20 @@ impl Contents {
         self.users.load(Ordering::Acquire) > 0
     }
 
-    /// Somebody uses it without having it open: its place is kept meanwhile.
+    /// Registers a user without an open handle: the file's place is kept meanwhile.
     pub(crate) fn in_use(self: &Arc<Self>) -> InUse {
         self.users.fetch_add(1, Ordering::AcqRel);
         InUse(Arc::clone(self))
     }
 
-    /// The place of the file has been given up, and is found again by its names when it is needed. While somebody has
-    /// the file open it stays.
+    /// Gives up the place of the file, which is found again by its names when needed. It stays
+    /// while the file is open.
     pub(crate) fn give_up_place(&self) {
         self.lower.give_up(|| self.is_open());
     }
 
-    /// Checks whether another program has changed the lower file, and drops its blocks from the cache if
-    /// so. Returns true if it was changed.
+    /// Checks whether another program has changed the lower file, and drops its blocks from the
+    /// cache if so. Returns true if it was changed.
     pub(crate) fn revalidate(&self) -> Result<bool, Errno> {
         let place = self.lower.place()?;
         if self.is_gone() || !self.lower.seen.is_changed(&place)? {
@@ -70,26 +70,27 @@ impl Contents {
         Ok(true)
     }
 
-    /// What somebody has just seen of the file: as [`revalidate`](Self::revalidate) if that is not
-    /// what is known and we are not writing it.
+    /// Compares a stamp just read with the last known one. If they differ and no write of this
+    /// mount is under way, does the same as [`revalidate`](Self::revalidate).
     pub(crate) fn notice(self: &Arc<Self>, seen: &Stamp) -> bool {
         let _use = self.in_use();
         self.lower.seen.differs(seen) && self.revalidate().unwrap_or(false)
     }
 
-    /// What the kernel has of the file in its page cache, if it keeps anything there, is not the file any more.
+    /// The kernel's pages of the file, if any, are stale.
     pub(crate) fn pages_are_stale(&self) {
         if let Some(pages) = &self.pages {
             pages.are_stale();
         }
     }
 
-    /// Whether an open file goes through the kernel's page cache, and if so, whether what is there is true.
+    /// `None` if the open file bypasses the kernel's page cache, otherwise whether its pages there
+    /// are valid.
     pub(crate) fn pages_are_true(&self) -> Option<bool> {
         self.pages.as_ref().map(FilePages::are_true)
     }
 
-    /// The number of its volume has been given up.
+    /// The number of its volume was given up.
     pub(super) fn is_gone_now(&self) {
         self.is_gone.store(true, Ordering::Release);
         self.engine.remove_volume(self.volume);
@@ -98,19 +99,19 @@ impl Contents {
         }
     }
 
-    /// Our own change of attributes: what was known of the contents stays true.
+    /// futae's own change of attributes: the contents are unchanged.
     pub(crate) fn attributes_changed(&self, times_were_set: bool) {
         if let Ok(place) = self.lower.place() {
             self.lower.seen.attributes_changed(&place, times_were_set);
         }
     }
 
-    /// Whether the cache has data of the file that are not below.
+    /// Whether the cache has dirty data of the file.
     pub(crate) fn is_dirty(&self) -> bool {
         !self.is_gone() && self.engine.has_dirty(self.volume)
     }
 
-    /// Brings everything that was written below, and waits.
+    /// Writes all dirty data to the lower file, and waits.
     pub(crate) fn settle(&self) -> Result<(), Errno> {
         if !self.is_dirty() {
             return Ok(());
@@ -119,7 +120,7 @@ impl Contents {
         settled.map(drop).map_err(|error| errno_of(&error))
     }
 
-    /// Changes the lower file past the cache, while nothing else is under way in the range.
+    /// Changes the lower file directly, while nothing else is under way in the range.
     pub(crate) fn change(
         &self,
         offset: u64,
@@ -131,7 +132,7 @@ impl Contents {
         changed.unwrap_or_else(|error| Err(errno_of(&error)))
     }
 
-    /// The same for work that gives it another size.
+    /// The same for work that changes its size.
     pub(crate) fn change_size(
         &self,
         size: u64,
@@ -174,7 +175,8 @@ impl Contents {
         });
     }
 
-    /// Whether that was the last who had it open, and the kernel knows it no more.
+    /// Closes a handle. Returns whether it was the last one of a file that the kernel has
+    /// forgotten.
     pub(crate) fn close(&self, reads: bool, writes: bool) -> bool {
         self.lower.close(reads, writes);
         let was_last = self.users.fetch_sub(1, Ordering::AcqRel) == 1;
@@ -182,7 +184,7 @@ impl Contents {
     }
 }
 
-/// As long as it is there, contents are in use.
+/// Marks contents as in use while it lives.
 pub(crate) struct InUse(Arc<Contents>);
 
 impl Drop for InUse {

@@ -1,4 +1,4 @@
-//! What is done to the data of regular files.
+//! Operations on the data of regular files.
 
 use super::caller::Asker;
 use super::contents::Contents;
@@ -17,13 +17,13 @@ use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-/// What a handle may do, as its number.
+/// The access rights in a handle's number.
 const READS: u64 = 1;
 const WRITES: u64 = 2;
-/// Above these: the user who opened it. The end of a handle does not say who that was.
+/// The bits above: the user who opened it, which the kernel does not repeat on release.
 const USER_SHIFT: u32 = 32;
-/// Descriptors that a handle takes: the place of the file; to read, one past the page cache and one
-/// through it; to write, these and the one that sweeps the page cache.
+/// Descriptors per handle: the place of the file; for reading, a direct and a buffered one; for
+/// writing, these and the one that drops pages from the page cache.
 const PLACE_DESCRIPTORS: u64 = 1;
 const READ_DESCRIPTORS: u64 = 2;
 const WRITE_DESCRIPTORS: u64 = 3;
@@ -31,7 +31,7 @@ const WRITE_DESCRIPTORS: u64 = 3;
 const SEEK_DATA: i32 = 3;
 const SEEK_HOLE: i32 = 4;
 
-/// How a file is opened.
+/// The access for which a file is opened.
 #[derive(Clone, Copy)]
 pub(crate) struct Access {
     reads: bool,
@@ -51,14 +51,14 @@ impl Access {
         self.writes
     }
 
-    /// The handle of a file that a user has opened so.
+    /// The handle of a file opened with this access by a user.
     pub(crate) fn handle(self, user: u32) -> FileHandle {
         let reads = if self.reads { READS } else { 0 };
         let writes = if self.writes { WRITES } else { 0 };
         FileHandle(reads | writes | u64::from(user) << USER_SHIFT)
     }
 
-    /// How, and by which user, a file was opened.
+    /// The access and the user of a handle.
     fn of_handle(handle: FileHandle) -> (Self, u32) {
         let reads = handle.0 & READS != 0;
         let writes = handle.0 & WRITES != 0;
@@ -73,12 +73,12 @@ impl Access {
 }
 
 impl Passthrough {
-    /// What a user is charged who opens a file; none if that user has too much open.
+    /// Charges a user for opening a file; `None` if the user has too many open.
     pub(crate) fn charge_file(&self, user: u32, access: Access) -> Option<Charge<'_>> {
         self.descriptors.charge(user, access.descriptors())
     }
 
-    /// Makes a file and opens it, as [`open_file`](Self::open_file).
+    /// Creates and opens a file, as [`open_file`](Self::open_file).
     pub(crate) fn make_and_open(
         &self,
         parent: u64,
@@ -97,7 +97,8 @@ impl Passthrough {
         ready.map(|(stat, kept)| (node, stat, kept))
     }
 
-    /// Opens a file. Returns whether its data goes through the kernel's page cache, and if so, whether what is there is true.
+    /// Opens a file. Returns whether its data goes through the kernel's page cache, and if so,
+    /// whether its pages there are valid.
     pub(crate) fn open_file(
         &self,
         node: &Arc<Node>,
@@ -112,7 +113,7 @@ impl Passthrough {
         let (contents, changed) = self.nodes.with_room(open)?;
         self.weigh();
         if changed && let Some(notifier) = self.notifier.get() {
-            // Its size, above all. A kernel that does not know the file needs not be told.
+            // Its size, above all. The call fails harmlessly if the kernel does not know the file.
             let _ = notifier.inval_inode(fuser::INodeNo(node.id), -1, 0);
         }
         Ok(contents.pages_are_true())
@@ -122,11 +123,11 @@ impl Passthrough {
         let known = self.nodes.get(id).ok().and_then(|node| node.contents());
         let (access, user) = Access::of_handle(handle);
         if let Some(contents) = known.or_else(|| self.files.closing(id)) {
-            // The caller that closed it was told; what was mapped came later.
+            // The closing caller got the error; mapped writes came later.
             if access.writes
                 && let Err(errno) = contents.settle()
             {
-                // It stays open, so that the cache can try again; so its user still has its descriptors.
+                // It stays open, so that the cache can retry; its user remains charged.
                 return self.log.note("writing back", &contents.lower.path(), errno);
             }
             if contents.close(access.reads, access.writes) {
@@ -136,7 +137,7 @@ impl Passthrough {
         self.descriptors.give_back(user, access.descriptors());
     }
 
-    /// A program closes a file that it may have written: what it wrote is below then.
+    /// A program closes a file that it may have written: writes its dirty data to the lower file.
     pub(crate) fn settle(
         self: &Arc<Self>,
         id: u64,
@@ -153,7 +154,7 @@ impl Passthrough {
         }
     }
 
-    /// What to do with the end of an operation that returns no data.
+    /// A completion for an operation without data.
     fn told(
         self: &Arc<Self>,
         what: &'static str,
@@ -174,8 +175,8 @@ impl Passthrough {
         self.nodes.get(id)?.contents().ok_or(Errno::BADF)
     }
 
-    /// Reads what there is of a range. A file that turns out to be shorter than it was is looked
-    /// at again, once.
+    /// Reads a range, up to the end of the file. If the file turns out to be shorter than known, it
+    /// is checked again, once.
     pub(crate) fn read(
         self: &Arc<Self>,
         id: u64,
@@ -191,7 +192,7 @@ impl Passthrough {
         let (tree, again) = (Arc::clone(self), Arc::clone(&contents));
         let first: StoreDone = Box::new(move |result| match result {
             Err(error) if error.kind == IoErrorKind::Store => {
-                // Not on this thread, which may be the one that brings the answers.
+                // Not on this thread, which may be the one that delivers the answers.
                 std::thread::spawn(move || {
                     if !again.revalidate().unwrap_or(false) {
                         return done(Err(tree.read_failed(id, &error)));
@@ -237,8 +238,8 @@ impl Passthrough {
         contents.submit(operation, self.told("writing", id, done));
     }
 
-    /// Something is appended that the kernel has put into its pages at `offset`. If the file has been made longer past the mount, it
-    /// goes elsewhere, and what is in these pages is not the file.
+    /// The kernel is about to append data that it has put into its pages at `offset`. If another
+    /// program has extended the file, the data goes elsewhere, and these pages are stale.
     pub(crate) fn will_append(&self, id: u64, offset: u64) {
         if let Ok(contents) = self.contents(id)
             && contents.pages_are_true().is_some()
@@ -249,7 +250,7 @@ impl Passthrough {
         }
     }
 
-    /// Somebody changes the data of a file that may have set-user-id or set-group-id bits.
+    /// A process changes the data of a file that may have set-user-ID or set-group-ID bits.
     pub(crate) fn drop_set_id(&self, id: u64, asker: Asker) -> Result<(), Errno> {
         let node = self.nodes.get(id)?;
         if node.kind != FileType::RegularFile {
@@ -317,7 +318,7 @@ impl Passthrough {
         let grows = !mode.contains(FallocateFlags::KEEP_SIZE) && end > size;
         let rewrites = FallocateFlags::PUNCH_HOLE | FallocateFlags::ZERO_RANGE;
         if grows {
-            // All that is behind the beginning, or the old end if that comes first.
+            // Everything from `offset` on, or from the old end if that is smaller.
             contents.change(offset.min(size), u64::MAX, work)
         } else if mode.intersects(rewrites) {
             contents.change(offset, length, work)
@@ -336,14 +337,14 @@ impl Passthrough {
             _ => return Err(Errno::INVAL),
         };
         let contents = self.contents(id)?;
-        // What is only in the cache is no hole.
+        // Dirty data must not appear as a hole.
         contents.settle()?;
         let reader = contents.lower.any()?;
         let found = rustix::fs::seek(reader.file(), to)?;
         i64::try_from(found).map_err(|_| Errno::OVERFLOW)
     }
 
-    /// A descriptor for changing the size of a file, opened by somebody or for this only.
+    /// A descriptor for changing the size of a file: an open one, or one opened for this purpose.
     pub(crate) fn writable(&self, node: &Node, place: &OwnedFd) -> Result<File, Errno> {
         if let Some(contents) = node.contents()
             && contents.lower.is_open()

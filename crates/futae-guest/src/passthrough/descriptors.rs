@@ -1,44 +1,48 @@
-//! Limits on descriptors by user: files that users have open take descriptors of this process, and no user
-//! may take those of the others.
+//! Limits on descriptors per user. Open files use descriptors of this process, and no user may
+//! exhaust those of the others.
 
 use super::lock::locked;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::collections::HashMap;
 use std::sync::Mutex;
 
-/// One in this many of the process's descriptors is for known files.
+/// The fraction of the process's descriptors for known files (one in this many).
 const KNOWN_SHARE: u64 = 4;
-/// Known files with a descriptor at most, and at least if the process may have that many. In between, one for
-/// this many bytes of the cache: each takes about 2 KiB of the kernel's memory.
+/// The largest number of known files with a descriptor, and the smallest one if the limit of the
+/// process allows it. In between, one for this many bytes of the cache: each takes about 2 KiB of
+/// the kernel's memory.
 const KNOWN_MAX: u64 = 65_536;
 const KNOWN_MIN: u64 = 1024;
 const KNOWN_BYTES: u64 = 64 << 10;
-/// Known files keep this many descriptors, however many files users have open.
+/// Known files keep this many descriptors, however many files are open.
 const KNOWN_LEAST: u64 = 16;
-/// What the engine keeps open to sweep the page cache: one in this many, and this many at most.
+/// Descriptors that the engine uses to drop pages from the page cache: one in this many, and at
+/// most this many.
 const SWEEP_SHARE: u64 = 16;
 const SWEEP_MAX: u64 = 1024;
-/// What is left to root's files and to this process: one in this many, and this many at most.
+/// Descriptors reserved for root's files and for this process: one in this many, and at most this
+/// many.
 const RESERVE_SHARE: u64 = 10;
 const RESERVE_MAX: u64 = 4096;
-/// One user other than root may take one part in this many of the share of all such users.
+/// The fraction of the shared descriptors that a single user other than root may take (one in this
+/// many).
 const USER_SHARE: u64 = 2;
-/// The limit to reckon with if there is none: the kernel's own, `fs.nr_open`, as it is by default.
+/// The assumed limit if there is none: the default of the kernel's own, `fs.nr_open`.
 const LIMIT_DEFAULT: u64 = 1 << 20;
 
-/// How the descriptors are shared out.
+/// The distribution of descriptors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shares {
-    /// Files that the kernel knows and that are not open.
+    /// For files that the kernel knows and that are not open.
     pub(crate) known: usize,
-    /// Files that users other than root have open, together. Known files give theirs up for these
-    /// (`Nodes::with_room`), but for the last few.
+    /// For files that users other than root have open. Known files release theirs for these
+    /// (`Nodes::with_room`), except for the last few.
     pub(crate) users: u64,
 }
 
 impl Shares {
-    /// Raises the number of descriptors that this process may have to what it can be, and shares them out
-    /// beside a cache of this many bytes.
+    /// Raises the process's limit of descriptors to its maximum, and distributes them beside a
+    /// cache of this many bytes.
     pub(crate) fn raise(cache_bytes: u64) -> Self {
         let limit = getrlimit(Resource::Nofile);
         let raised = Rlimit {
@@ -71,7 +75,8 @@ struct Taken {
     total: u64,
 }
 
-/// What users have taken. Root and the owner of this process are bounded by the process's own limit only.
+/// The descriptors charged to users. Root and the owner of this process are limited only by the
+/// process's limit.
 pub(crate) struct Descriptors {
     owner: u32,
     all_max: u64,
@@ -79,7 +84,7 @@ pub(crate) struct Descriptors {
     taken: Mutex<Taken>,
 }
 
-/// Descriptors of a user who is about to have something open. They are given back unless they are
+/// Descriptors charged for an open in progress. They are returned unless they are
 /// [kept](Self::keep).
 pub(crate) struct Charge<'a> {
     of: &'a Descriptors,
@@ -88,7 +93,7 @@ pub(crate) struct Charge<'a> {
 }
 
 impl Descriptors {
-    /// `users` of them for users other than root and `owner`.
+    /// `users` descriptors for users other than root and `owner`.
     pub(crate) fn new(users: u64, owner: u32) -> Self {
         Self {
             owner,
@@ -98,7 +103,7 @@ impl Descriptors {
         }
     }
 
-    /// Charges a user; none if that would be more than the user's share, or than all users' together.
+    /// Charges a user; `None` if that exceeds the user's share, or that of all users.
     pub(crate) fn charge(&self, user: u32, count: u64) -> Option<Charge<'_>> {
         let of = self;
         if !self.is_free(user) {
@@ -113,7 +118,7 @@ impl Descriptors {
         Some(Charge { of, user, count })
     }
 
-    /// Takes back what a user was charged when a handle was opened; once for each handle.
+    /// Returns the charge of a handle; once per handle.
     pub(crate) fn give_back(&self, user: u32, count: u64) {
         if self.is_free(user) {
             return;
@@ -135,7 +140,7 @@ impl Descriptors {
 }
 
 impl Charge<'_> {
-    /// The handle is open: its end gives them back.
+    /// The handle is open: closing it returns the charge.
     pub(crate) fn keep(mut self) {
         self.count = 0;
     }
@@ -157,7 +162,7 @@ mod tests {
     fn the_shares_fit_into_the_limit() {
         for limit in [256, 1024, 4096, 524_288, 1 << 20] {
             let shares = Shares::of(limit, 1 << 40);
-            // Users are not turned away below four fifths of the limit.
+            // Users are not refused below four fifths of the limit.
             assert!(
                 shares.users >= limit * 4 / 5 - KNOWN_LEAST,
                 "{limit}: {shares:?}"
@@ -167,7 +172,7 @@ mod tests {
         }
         let known = 256;
         assert_eq!(Shares::of(1024, 0), Shares { known, users: 842 });
-        // So few that nobody but root can open anything.
+        // So few that only root can open files.
         assert_eq!(Shares::of(16, 0).users, 0);
     }
 

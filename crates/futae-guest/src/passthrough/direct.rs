@@ -1,4 +1,4 @@
-//! Reads and writes of a tree as requests of their own, for the FUSE library and for rings.
+//! Reads and writes of a tree in a common form, for the FUSE library and for rings.
 
 use super::caller::Asker;
 use super::errno::fuse;
@@ -32,7 +32,7 @@ impl Front {
         // O_SYNC contains O_DSYNC, and the kernel sets it for RWF_DSYNC, too.
         let fua = write.opened & O_DSYNC != 0;
         let offset = write.offset;
-        // What was mapped has its place; what is appended goes where the end is by now.
+        // A mapped write has a fixed position; an append goes to the current end.
         let appends =
             opened.contains(OFlags::APPEND) && !how.contains(WriteFlags::FUSE_WRITE_CACHE);
         if appends {

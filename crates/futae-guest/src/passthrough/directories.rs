@@ -13,21 +13,21 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::Arc;
 
-/// Bytes of entries that are asked for at a time.
+/// Bytes of entries read at a time.
 const ENTRIES_BYTES: usize = 32 << 10;
-/// Descriptors that an open directory takes: its own, and its place.
+/// Descriptors per open directory: its own, and its place.
 const OPEN_DESCRIPTORS: u64 = 2;
 
 struct Entry {
     inode: u64,
-    /// Where to go on after it.
+    /// The offset of the next entry.
     next: u64,
     kind: fuser::FileType,
     name: OsString,
 }
 
 impl Passthrough {
-    /// What a user is charged who opens a directory; none if that user has too much open.
+    /// Charges a user for opening a directory; `None` if the user has too many open.
     pub(crate) fn charge_directory(&self, user: u32) -> Option<Charge<'_>> {
         self.descriptors.charge(user, OPEN_DESCRIPTORS)
     }
@@ -82,7 +82,7 @@ impl Passthrough {
         })
     }
 
-    /// Entries with their attributes; each is then known to the kernel as if it had been looked up.
+    /// Entries with their attributes; each counts as looked up by the kernel.
     pub(crate) fn read_directory_plus(
         &self,
         id: u64,
@@ -106,11 +106,11 @@ impl Passthrough {
                 )
             };
             if entry.name == OsStr::new(".") || entry.name == OsStr::from_bytes(b"..") {
-                // Of these the kernel takes the number only, and knows the node already.
+                // For these the kernel uses only the number, and knows the node already.
                 let stat = rustix::fs::statat(directory, &entry.name, AtFlags::SYMLINK_NOFOLLOW);
                 return stat.is_ok_and(|stat| add(entry.inode, &stat, reply));
             }
-            // One that is gone meanwhile, or cannot be looked at, is left out.
+            // An entry that was removed meanwhile, or cannot be read, is left out.
             let Ok((node, stat)) = self.lookup_node(id, &entry.name) else {
                 return false;
             };
@@ -123,7 +123,7 @@ impl Passthrough {
     }
 }
 
-/// Shows entries from `offset` on to `take`, until it has enough or there are no more.
+/// Passes entries from `offset` on to `take`, until it has enough or there are no more.
 fn each_entry(
     opened: &std::sync::Mutex<OwnedFd>,
     offset: u64,

@@ -1,10 +1,10 @@
-//! What failures are called: by the kernel below, by the cache, and to the kernel above.
+//! Translates errors of the lower kernel and of the cache for the upper kernel.
 
 use fuser::Errno as FuseErrno;
 use futae_engine::{IoError, IoErrorKind};
 use rustix::io::Errno;
 
-/// A failed request as the kernel below or the cache calls it.
+/// The error number of a failed request.
 pub(crate) fn errno_of(error: &IoError) -> Errno {
     let known = error.os_error.map(Errno::from_raw_os_error);
     known.unwrap_or(match error.kind {
@@ -20,7 +20,7 @@ pub(crate) fn fuse(errno: Errno) -> FuseErrno {
     FuseErrno::from_i32(errno.raw_os_error())
 }
 
-/// Whether this process, or the machine, has no descriptors left.
+/// Whether the process, or the machine, has run out of descriptors.
 pub(crate) fn is_full(errno: Errno) -> bool {
     matches!(errno, Errno::MFILE | Errno::NFILE)
 }

@@ -397,7 +397,7 @@ impl Filesystem for Front {
     }
 
     fn access(&self, _request: &Request, _inode: INodeNo, _mask: AccessFlags, reply: ReplyEmpty) {
-        // The kernel has judged by the mode (default_permissions).
+        // The kernel has checked the mode (default_permissions).
         reply.ok();
     }
 

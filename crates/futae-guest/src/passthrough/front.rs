@@ -1,4 +1,4 @@
-//! What requests of the kernel have in common: who answers them, and how.
+//! The common parts of the kernel's requests: how they are answered.
 
 use super::data::Access;
 use super::errno::fuse;
@@ -12,7 +12,7 @@ use rustix::fs::Stat;
 use rustix::io::Errno;
 use std::sync::Arc;
 
-/// What the kernel talks to.
+/// The interface to the kernel.
 #[derive(Clone)]
 pub(crate) struct Front {
     pub(crate) tree: Arc<Passthrough>,
@@ -20,7 +20,7 @@ pub(crate) struct Front {
 }
 
 impl Front {
-    /// Answers, or says why not.
+    /// Answers with an entry or an error.
     pub(super) fn entry(&self, what: &str, parent: INodeNo, made: Made, reply: ReplyEntry) {
         match made {
             Ok((node, stat)) => {
@@ -60,7 +60,8 @@ pub(super) fn making(request: &Request, mode: u32, umask: u32) -> Making {
     }
 }
 
-/// How a file is opened: past the kernel's page cache, or through it, where it may be `kept` what is there.
+/// The open flags: bypass the kernel's page cache, or use it; `kept` says whether its pages are
+/// valid.
 pub(super) fn opened(access: Access, kept: Option<bool>) -> FopenFlags {
     let mut how = match kept {
         None => FopenFlags::FOPEN_DIRECT_IO | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES,

@@ -1,4 +1,4 @@
-//! One line for what goes wrong below and is not the program's doing, naming the path.
+//! Log lines about failures of the lower file system that no program has caused, with the path.
 
 use super::lock::locked;
 use rustix::io::Errno;
@@ -8,12 +8,13 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 use tracing::warn;
 
-/// The same is not said again so soon.
+/// The shortest time between two equal lines.
 const SILENCE: Duration = Duration::from_secs(60);
-/// Complaints that are remembered.
+/// The number of lines remembered.
 const REMEMBERED_MAX: usize = 256;
 
-/// What an operator should know of: the disk is full, broken or gone, or this process may not.
+/// Whether operators should know of an error: the disk is full, broken or gone, or futae lacks a
+/// permission.
 fn matters(errno: Errno) -> bool {
     matches!(
         errno,
@@ -31,14 +32,14 @@ fn matters(errno: Errno) -> bool {
     )
 }
 
-/// Says each thing once a minute.
+/// Logs each failure once a minute.
 #[derive(Default)]
 pub(crate) struct Log {
     said: Mutex<HashMap<(PathBuf, i32), Instant>>,
 }
 
 impl Log {
-    /// `what` was done to `path`, and failed.
+    /// `what` was attempted on `path`, and failed.
     pub(crate) fn note(&self, what: &str, path: &Path, errno: Errno) {
         if matters(errno) && self.is_news(path, errno.raw_os_error()) {
             let path = path.display();

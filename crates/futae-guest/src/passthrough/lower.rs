@@ -1,4 +1,5 @@
-//! A lower file as a store. It is open while the file above is open, separately for reading and writing.
+//! A lower file as a store. It is open while the upper file is open, separately for reading and
+//! writing.
 
 use super::errno::is_full;
 use super::lock::locked;
@@ -25,9 +26,9 @@ struct Opened {
 pub(crate) struct LowerFile {
     io: FileIo,
     pub(crate) seen: Arc<Seen>,
-    /// None while the kernel has forgotten the file.
+    /// `None` while the kernel has forgotten the file.
     place: Mutex<Option<Arc<OwnedFd>>>,
-    /// Where it was when it was opened last, for messages.
+    /// Its path when it was last opened, for messages.
     path: Mutex<PathBuf>,
     opened: Mutex<Opened>,
 }
@@ -43,18 +44,18 @@ impl LowerFile {
         }
     }
 
-    /// Where the file is from now on.
+    /// Sets the file's current place and path.
     pub(crate) fn found(&self, place: Arc<OwnedFd>, path: PathBuf) {
         *locked(&self.place) = Some(place);
         *locked(&self.path) = path;
     }
 
-    /// The same, while nobody opens it.
+    /// Sets the place of a file that is not open.
     pub(crate) fn found_again(&self, place: &Arc<OwnedFd>) {
         *locked(&self.place) = Some(Arc::clone(place));
     }
 
-    /// Its place is given up, unless somebody uses it: who begins to do so sets it after saying so.
+    /// Gives up its place unless it is used. A new user first registers, then sets the place.
     pub(crate) fn give_up(&self, is_used: impl FnOnce() -> bool) {
         let mut place = locked(&self.place);
         if !is_used() {
@@ -62,12 +63,12 @@ impl LowerFile {
         }
     }
 
-    /// Where it was when it was opened last, for messages.
+    /// Its path when it was last opened, for messages.
     pub(crate) fn path(&self) -> PathBuf {
         locked(&self.path).clone()
     }
 
-    /// The kernel has forgotten that this is the file's place.
+    /// The kernel has forgotten this place of the file.
     pub(crate) fn lost(&self, place: &Arc<OwnedFd>) {
         let mut known = locked(&self.place);
         if known
@@ -87,7 +88,7 @@ impl LowerFile {
         opened.readers + opened.writers > 0
     }
 
-    /// Somebody opens it.
+    /// Opens it for one more user.
     pub(crate) fn open(&self, reads: bool, writes: bool) -> Result<(), Errno> {
         let mut opened = locked(&self.opened);
         if reads && opened.reader.is_none() {
@@ -109,7 +110,7 @@ impl LowerFile {
         Ok(())
     }
 
-    /// Somebody who opened it so closes it.
+    /// Closes it for one user.
     pub(crate) fn close(&self, reads: bool, writes: bool) {
         let mut opened = locked(&self.opened);
         opened.readers = opened.readers.saturating_sub(reads.into());
@@ -122,11 +123,11 @@ impl LowerFile {
             writer = opened.writer.take();
         }
         drop(opened);
-        // Closing may take its time.
+        // Closing may be slow.
         drop((reader, writer));
     }
 
-    /// A store on the file for reading: the one that is open, or one for this time only.
+    /// A store on the file for reading: the open one, or one opened for this purpose.
     pub(crate) fn reader(&self) -> Result<Arc<FileStore>, Errno> {
         match &locked(&self.opened).reader {
             Some(reader) => Ok(Arc::clone(reader)),
@@ -142,7 +143,7 @@ impl LowerFile {
         }
     }
 
-    /// Whichever is open.
+    /// Either one that is open.
     pub(crate) fn any(&self) -> Result<Arc<FileStore>, Errno> {
         let opened = locked(&self.opened);
         match opened.writer.as_ref().or(opened.reader.as_ref()) {
@@ -159,7 +160,7 @@ impl LowerFile {
         let flags = access | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let buffered = rustix::fs::open(&path, flags, Mode::empty())?;
         let direct = match rustix::fs::open(&path, flags | OFlags::DIRECT, Mode::empty()) {
-            // There is no room now; that says nothing of the file.
+            // Descriptors are short now; that says nothing about the file.
             Err(errno) if is_full(errno) => return Err(errno),
             direct => direct,
         };

@@ -1,18 +1,18 @@
-//! A directory tree as it is, with the data of its regular files in the cache.
+//! A directory tree, shown unchanged, with the data of its regular files in the cache.
 //!
-//! | file | holds |
+//! | file | content |
 //! | --- | --- |
 //! | `filesystem.rs`, `front.rs` | requests of the kernel, and their answers |
-//! | `direct.rs` | reads and writes among them, which may come another way |
-//! | `names.rs`, `attributes.rs`, `directories.rs`, `data.rs` | what they come to |
-//! | `state.rs` | all that is known of a tree |
-//! | `node.rs` | the files that the kernel knows of |
-//! | `cached.rs` | the files that the cache has blocks of |
-//! | `contents.rs`, `lower.rs`, `seen.rs` | the data of a file: a volume of the engine, its store, and what tells our changes of it from others |
+//! | `direct.rs` | reads and writes, which may also come by a ring |
+//! | `names.rs`, `attributes.rs`, `directories.rs`, `data.rs` | the operations behind the requests |
+//! | `state.rs` | the state of a tree |
+//! | `node.rs` | the files that the kernel knows |
+//! | `cached.rs` | the files whose blocks the cache holds |
+//! | `contents.rs`, `lower.rs`, `seen.rs` | the data of a file: a volume of the engine, its store, and the detection of changes by other programs |
 //! | `priority.rs` | which files are protected |
 //! | `descriptors.rs` | how many files users may have open |
-//! | `place.rs`, `errno.rs`, `lock.rs` | descriptors of files, names of failures, locks |
-//! | `weight.rs` | what all this takes of the cache's memory |
+//! | `place.rs`, `errno.rs`, `lock.rs` | descriptors of files, translation of errors, locks |
+//! | `weight.rs` | the memory that these tables take from the cache |
 
 mod attributes;
 mod cached;

@@ -19,13 +19,13 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Threads that take requests from the kernel, if not said otherwise.
+/// Default number of threads that take requests from the kernel.
 const THREADS_DEFAULT: usize = 4;
 
-/// How a tree is mounted.
+/// Options of a mounted tree.
 #[derive(Clone, Debug)]
 pub struct TreeOptions {
-    /// The directory that is shown.
+    /// The source directory.
     pub source: PathBuf,
     /// An empty directory.
     pub mountpoint: PathBuf,
@@ -35,9 +35,9 @@ pub struct TreeOptions {
     pub recursive: bool,
     /// Whether changes are refused.
     pub read_only: bool,
-    /// Threads that take requests from the kernel; a few, if not given.
+    /// Number of threads that take requests from the kernel; `None`: the default.
     pub threads: Option<usize>,
-    /// How requests are to come from the kernel.
+    /// The transport of requests from the kernel.
     pub transport: TransportChoice,
 }
 
@@ -49,12 +49,12 @@ pub struct TreeMount {
     mounted: Mounted,
 }
 
-/// What went through the page cache of the file system below a tree: reads and writes of no whole pages.
+/// Use of the page cache of the file system below a tree, by unaligned reads and writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageCacheUse {
     /// Bytes read and written.
     pub bytes: u64,
-    /// Ranges of files that were written and have been dropped from it since.
+    /// Ranges of files that were written and then dropped from the page cache.
     pub ranges_swept: u64,
 }
 
@@ -69,21 +69,22 @@ pub struct TreeHandle {
 impl TreeMount {
     /// Mounts a directory, with the data of its files in `engine`.
     ///
-    /// The process makes files with modes of its callers from now on, so its own `umask` is 0.
+    /// The process then creates files with the modes that callers request, so its own `umask` is
+    /// set to 0.
     ///
     /// # Errors
     ///
-    /// [`MountError`]; nothing is left mounted then.
+    /// [`MountError`]; nothing stays mounted.
     pub fn start(engine: Arc<Engine>, options: &TreeOptions) -> Result<Self, MountError> {
         Self::start_kept_by(None, engine, options)
     }
 
-    /// The same for `pages` of the kernel's page cache, which holds the blocks in the engine's place: one block is one page. Reads
-    /// that hit there never come here; `pages` tells of them.
+    /// Mounts the directory with the kernel's page cache, `pages`, as the keeper of the blocks: one
+    /// block is one page. The kernel answers hits there itself, and `pages` reports them.
     ///
     /// # Errors
     ///
-    /// [`MountError`]; nothing is left mounted then.
+    /// [`MountError`]; nothing stays mounted.
     pub fn start_kept_by_kernel(
         pages: Watch,
         engine: Arc<Engine>,
@@ -94,11 +95,11 @@ impl TreeMount {
         Self::start_kept_by(Some(keeper), engine, options)
     }
 
-    /// Watches the page cache of a mounted tree whose cache is this, once it is there.
+    /// Prepares to watch the page cache of a tree with this cache, once it is mounted.
     ///
     /// # Errors
     ///
-    /// What is missing for it, and what would mend it.
+    /// What is missing, and how to provide it.
     pub fn watch(engine: &Engine) -> Result<Watch, String> {
         Watch::load(pages_of(engine)).map_err(|error| format!("{error:#}"))
     }
@@ -133,7 +134,7 @@ impl TreeMount {
         })?;
         let priority = Priority::new(options.recursive);
         for directory in &options.protect {
-            // As the shell that it was written in means it, or from the root on.
+            // Relative to the shell's working directory, or from the root on.
             let here = directory.canonicalize().ok();
             let here = here.filter(|path| path.starts_with(&source));
             let path = inside(&source, &mountpoint, here.as_deref().unwrap_or(directory))?;
@@ -160,7 +161,8 @@ impl TreeMount {
         let (mounted, notifier) = Mounted::start(&front, &mountpoint, &config, options.transport)?;
         let _ = tree.notifier.set(notifier.clone());
         let keeping = keeper.map(|keeper| {
-            // What nobody asked for would be a page that the policy has decided on.
+            // Read-ahead would bring pages that no request has asked for, on which the policy would
+            // decide.
             set_readahead(&mountpoint, NO_READAHEAD_KIB);
             let root = std::fs::metadata(&mountpoint)?;
             keeper.start(&engine, notifier, &root)
@@ -179,13 +181,13 @@ impl TreeMount {
         })
     }
 
-    /// Where it is mounted.
+    /// Its mountpoint.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.handle.mountpoint
     }
 
-    /// What the kernel agreed to.
+    /// The features that the kernel agreed to.
     #[must_use]
     pub fn negotiated(&self) -> Option<Negotiated> {
         let negotiated = self.handle.tree.negotiated.get()?;
@@ -195,20 +197,20 @@ impl TreeMount {
         })
     }
 
-    /// To ask it, while it is mounted.
+    /// A handle for orders and queries.
     #[must_use]
     pub fn handle(&self) -> Arc<TreeHandle> {
         Arc::clone(&self.handle)
     }
 
-    /// Whether the mount has ended, for example because somebody ran `umount`.
+    /// Whether the mount has ended, for example by `umount`.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.mounted.is_over()
     }
 
-    /// Ends the mount. What was written is below then; what was not synced is in the hands of the
-    /// lower file system.
+    /// Ends the mount. Dirty data has then been written to the lower file system, which may hold
+    /// unsynced data.
     ///
     /// # Errors
     ///
@@ -229,13 +231,14 @@ impl TreeMount {
 }
 
 impl TreeHandle {
-    /// Tells, by an attribute of the mount's root, where it takes orders.
+    /// Publishes the path of the control socket, in an attribute of the mount's root.
     pub fn set_control(&self, path: PathBuf) {
         let _ = self.tree.control.set(path);
     }
 
-    /// Protects the files directly in a directory: a path in the mount, in the source, or from the
-    /// root of either on. With `at_once` their blocks are moved now, not when they are used next.
+    /// Protects the files directly in a directory. The path is in the mount, in the source, or
+    /// relative to the root of either. With `at_once` their blocks change class now, not at their
+    /// next use.
     ///
     /// # Errors
     ///
@@ -248,7 +251,7 @@ impl TreeHandle {
         Ok(())
     }
 
-    /// Takes it back.
+    /// Ends the protection of a directory.
     ///
     /// # Errors
     ///
@@ -266,8 +269,8 @@ impl TreeHandle {
         Ok(())
     }
 
-    /// What of the lower files went through the page cache below, where it was to be avoided and could not
-    /// be.
+    /// How much data of the lower files went through the lower page cache because it could not
+    /// bypass it.
     #[must_use]
     pub fn page_cache(&self) -> PageCacheUse {
         let io = self.tree.files.io();
@@ -277,7 +280,7 @@ impl TreeHandle {
         }
     }
 
-    /// The protected directories, as they are called now.
+    /// The current paths of the protected directories.
     #[must_use]
     pub fn protected(&self) -> Vec<String> {
         self.tree.priority.paths()
@@ -288,7 +291,7 @@ fn pages_of(engine: &Engine) -> Pages<'static> {
     Pages::AtMost(watched_pages(engine.wanted_bytes() / engine.block_bytes()))
 }
 
-/// The path of a directory from the root on.
+/// The path of a directory relative to the root.
 fn inside(source: &Path, mountpoint: &Path, directory: &Path) -> Result<PathBuf, MountError> {
     if directory.is_relative() {
         return Ok(directory.to_owned());
@@ -337,7 +340,7 @@ fn config(source: &Path, options: &TreeOptions) -> Config {
     if options.read_only {
         config.mount_options.push(MountOption::RO);
     }
-    // Others only where it is root who lets them: their rights are judged by the kernel.
+    // Other users are allowed only if root mounts: the kernel then checks their permissions.
     if rustix::process::geteuid().is_root() {
         config.acl = SessionACL::All;
     }

@@ -1,4 +1,4 @@
-//! What is done to names: looking up, making, removing, moving.
+//! Operations on names: look up, create, remove, rename.
 
 use super::caller::Caller;
 use super::node::Node;
@@ -12,12 +12,12 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The attribute in which a directory keeps what its new files may be used for.
+/// The attribute that holds a directory's default access list for new files.
 const DEFAULT_ACL: &str = "system.posix_acl_default";
-/// What a process that is not root gives itself until it has opened the file that it makes.
+/// The mode that a process other than root needs until it has opened the file that it creates.
 const OWN_ACCESS: u32 = 0o600;
 
-/// What a new file is to be, and for whom.
+/// The mode and the owner of a new file.
 #[derive(Clone, Copy)]
 pub(crate) struct Making {
     pub(crate) user: u32,
@@ -27,7 +27,7 @@ pub(crate) struct Making {
 }
 
 impl Making {
-    /// The mode in a directory: one with a default access list decides by that alone.
+    /// The mode in a directory: a default access list replaces the umask.
     fn mode_in(&self, directory: &OwnedFd) -> Mode {
         let has_list = rustix::fs::getxattr(magic(directory), DEFAULT_ACL, &mut [0; 0][..]).is_ok();
         let mode = if has_list {
@@ -89,11 +89,11 @@ impl Passthrough {
         self.lookup_node(parent, name)
     }
 
-    /// Makes a regular file; it is to be opened next.
+    /// Creates a regular file, to be opened next.
     ///
-    /// The kernel asks for this where it knows of no file of that name, and takes the answer for a
-    /// new file, which its maker may open. A file that has come from below meanwhile must
-    /// not be opened so. `ESTALE` has the kernel look the name up again, judge by the file's
+    /// The kernel sends this request if it knows no file of that name, and treats the answer as a
+    /// new file, which its creator may open. A file that another program has created meanwhile must
+    /// not be opened this way. `ESTALE` makes the kernel look the name up again, check the file's
     /// mode and owner, and open it in the ordinary way.
     pub(crate) fn make_file(
         &self,
@@ -118,7 +118,7 @@ impl Passthrough {
         drop(caller);
         match made {
             Ok(made) => {
-                // While its descriptor is open, its inode number is not used again.
+                // While its descriptor is open, its inode number is not reused.
                 let own = stat_of(&made)?;
                 let (node, stat) = self.lookup_node(parent, name)?;
                 if (stat.st_dev, stat.st_ino) == (own.st_dev, own.st_ino) {
@@ -133,14 +133,14 @@ impl Passthrough {
         }
     }
 
-    /// Gives a file that was made for a process that is not root the mode that it was to have.
+    /// Gives a file that was created for a process other than root its requested mode.
     pub(crate) fn settle_mode(&self, node: &Arc<Node>, parent: u64, what: Making) {
         if rustix::process::geteuid().is_root() {
             return;
         }
         let mode = self.directory(parent).map(|at| what.mode_in(&at));
         if let (Ok(mode), Ok(place)) = (mode, self.nodes.place(node)) {
-            // It was made with all of this and more; should it fail, more is what stays.
+            // It was created with a superset of this mode, which stays if the call fails.
             let _ = rustix::fs::chmod(magic(&place), mode);
             self.attributes_changed(node, false);
         }
@@ -162,7 +162,7 @@ impl Passthrough {
         let directory = self.directory(parent)?;
         let node = self.nodes.named(parent, name);
         if let Some(node) = &node {
-            // Without a name it is found by its descriptor only.
+            // Without a name, only its descriptor leads to it.
             let _ = self.nodes.place(node);
         }
         rustix::fs::unlinkat(&*directory, name, flags)?;
@@ -214,7 +214,7 @@ impl Passthrough {
         }
     }
 
-    /// Attributes of a node as they are below.
+    /// The attributes of the lower file.
     pub(crate) fn stat(&self, node: &Arc<Node>) -> Result<Stat, Errno> {
         stat_of(&*self.nodes.place(node)?)
     }
@@ -244,7 +244,8 @@ mod tests {
         Passthrough::new((engine, None), root, source.to_owned(), shares, priority).expect("a tree")
     }
 
-    /// The kernel takes the answer for a file that the caller has just made, and judges no mode.
+    /// The kernel treats the answer as a file that the caller has just created, and does not check
+    /// its mode.
     #[test]
     fn a_file_that_has_come_from_below_is_not_opened_as_a_new_one() {
         let directory = tempfile::tempdir().expect("a directory");

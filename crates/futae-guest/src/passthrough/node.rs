@@ -1,6 +1,6 @@
-//! The files that the kernel knows of, each by its lower device and inode number, so that renames
-//! do not matter. A node is reached through an `O_PATH` descriptor; there are a limited number of
-//! those, and one that was given up is found again by the node's names.
+//! The files that the kernel knows, by their lower device and inode number, so that renames do not
+//! matter. A node is reached through an `O_PATH` descriptor. The number of these is limited; a node
+//! without one is found again by its names.
 
 use super::contents::Contents;
 use super::errno::is_full;
@@ -19,20 +19,20 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 /// The number of the tree's root, by the FUSE protocol.
 pub(crate) const ROOT: u64 = 1;
 
-/// Descriptors to give up that are looked at, at most, when one is opened.
+/// The number of descriptors examined for release when one is opened.
 const LOOKED_AT_MAX: usize = 64;
-/// Descriptors to give up when there are none left.
+/// The number of descriptors released when none are left.
 const GIVEN_UP: usize = 64;
 
-/// A file that the kernel knows of.
+/// A file that the kernel knows.
 pub(crate) struct Node {
     pub(crate) id: u64,
     pub(crate) key: Key,
     pub(crate) kind: FileType,
-    /// Where it is, as far as known: parent and name.
+    /// Its last known names: parent and name.
     names: Mutex<Vec<(u64, OsString)>>,
     place: Mutex<Option<Arc<OwnedFd>>>,
-    /// Whether `place` was used since it was last looked at.
+    /// Whether `place` was used since the last examination.
     used: AtomicBool,
     /// Its data, once it has been opened.
     contents: RwLock<Option<Arc<Contents>>>,
@@ -56,7 +56,7 @@ impl Node {
         locked(&self.names).clone()
     }
 
-    /// It has been found: here its contents are, too.
+    /// The node was found: passes the place to its contents, too.
     fn is_at(&self, place: &Arc<OwnedFd>) {
         *locked(&self.place) = Some(Arc::clone(place));
         if let Some(contents) = self.contents() {
@@ -64,7 +64,7 @@ impl Node {
         }
     }
 
-    /// Its descriptor is not kept any more.
+    /// Releases its descriptor.
     fn give_up_place(&self) {
         *locked(&self.place) = None;
         if let Some(contents) = self.contents() {
@@ -75,16 +75,16 @@ impl Node {
 
 struct Table {
     nodes: HashMap<u64, (Arc<Node>, u64)>,
-    /// Which node is known by a name.
+    /// The node of each known name.
     entries: HashMap<(u64, OsString), u64>,
-    /// Devices below the root's, by number; part of the numbers of their files.
+    /// The devices below the root's, by number; the number is part of their files' numbers.
     devices: Vec<u64>,
 }
 
-/// All of them.
+/// All nodes.
 pub(crate) struct Nodes {
     table: RwLock<Table>,
-    /// Nodes with a descriptor, the longest opened first.
+    /// Nodes with a descriptor, the least recently opened first.
     opened: Mutex<VecDeque<Arc<Node>>>,
     opened_max: usize,
     root: Arc<Node>,
@@ -92,7 +92,7 @@ pub(crate) struct Nodes {
 }
 
 impl Nodes {
-    /// The root, already opened at `path`; `opened_max` descriptors are kept.
+    /// The root, already opened at `path`; at most `opened_max` descriptors are kept.
     pub(crate) fn new(root: OwnedFd, path: PathBuf, opened_max: usize) -> Result<Self, Errno> {
         let stat = rustix::fs::fstat(&root)?;
         let root = Arc::new(Node {
@@ -132,7 +132,7 @@ impl Nodes {
         node.ok_or(Errno::STALE)
     }
 
-    /// Which node a name was last seen to be.
+    /// The last known node of a name.
     pub(crate) fn named(&self, parent: u64, name: &OsStr) -> Option<Arc<Node>> {
         let entry = (parent, name.to_owned());
         self.read(|table| {
@@ -141,7 +141,7 @@ impl Nodes {
         })
     }
 
-    /// All nodes whose contents are known.
+    /// All nodes with contents.
     pub(crate) fn with_contents(&self) -> Vec<Arc<Node>> {
         self.read(|table| {
             let nodes = table.nodes.values().map(|(node, _)| node);
@@ -152,7 +152,7 @@ impl Nodes {
         })
     }
 
-    /// The descriptor of a node, to be used and let go soon.
+    /// The descriptor of a node, for short use.
     pub(crate) fn place(&self, node: &Arc<Node>) -> Result<Arc<OwnedFd>, Errno> {
         if let Some(place) = &*locked(&node.place) {
             node.used.store(true, Ordering::Relaxed);
@@ -177,7 +177,7 @@ impl Nodes {
         Err(Errno::STALE)
     }
 
-    /// Looks a name up. The kernel then knows the node once more.
+    /// Looks up a name, which adds a reference of the kernel to the node.
     pub(crate) fn lookup(&self, parent: u64, name: &OsStr) -> Result<(Arc<Node>, Stat), Errno> {
         let directory = self.place(&self.get(parent)?)?;
         let (place, stat) = match self.with_room(|| find(&directory, name)) {
@@ -196,8 +196,8 @@ impl Nodes {
         Ok((node, stat))
     }
 
-    /// Keeps the number of descriptors within its limit: gives up those that were opened first and
-    /// not used since, unless the file is open or has no name to find it by.
+    /// Enforces the limit of descriptors: releases the earliest opened ones that were not used
+    /// since, unless the file is open or has no name by which to find it.
     fn note_opened(&self, node: &Arc<Node>) {
         let mut opened = locked(&self.opened);
         opened.push_back(Arc::clone(node));
@@ -221,8 +221,8 @@ impl Nodes {
         }
     }
 
-    /// Does what opens a file. If there are no descriptors left for it, those of files that nobody has open
-    /// are given up, and it is done once more.
+    /// Runs an operation that opens a file. If no descriptor is available, releases those of files
+    /// that are not open, and runs it once more.
     pub(crate) fn with_room<T>(
         &self,
         mut open: impl FnMut() -> Result<T, Errno>,
@@ -236,7 +236,7 @@ impl Nodes {
         }
     }
 
-    /// Gives up descriptors of nodes that nobody has open, the longest opened first.
+    /// Releases descriptors of files that are not open, the least recently opened first.
     fn make_room(&self) {
         let mut opened = locked(&self.opened);
         let mut given_up = 0;
@@ -254,13 +254,14 @@ impl Nodes {
         });
     }
 
-    /// How many nodes there are, and how many of them have a descriptor.
+    /// The number of nodes, and of those with a descriptor.
     pub(crate) fn counts(&self) -> (u64, u64) {
         let nodes = self.read(|table| table.nodes.len());
         (nodes as u64, locked(&self.opened).len() as u64)
     }
 
-    /// The kernel forgets a node `times` times; the node and its descriptor, if that was the last.
+    /// The kernel drops `times` references to a node. Returns the node and its descriptor if these
+    /// were the last.
     pub(crate) fn forget(&self, id: u64, times: u64) -> Option<(Arc<Node>, Option<Arc<OwnedFd>>)> {
         self.write(|table| {
             let (_, known) = table.nodes.get_mut(&id)?;
@@ -279,12 +280,12 @@ impl Nodes {
         })
     }
 
-    /// A name is there no more.
+    /// A name was removed.
     pub(crate) fn forget_name(&self, parent: u64, name: &OsStr) {
         self.write(|table| table.unname(parent, name));
     }
 
-    /// A name has become another, or both have changed places.
+    /// A name was renamed, or two names were exchanged.
     pub(crate) fn rename(&self, from: (u64, &OsStr), to: (u64, &OsStr), exchange: bool) {
         self.write(|table| {
             let moved = table.entries.get(&(from.0, from.1.to_owned())).copied();
@@ -300,7 +301,7 @@ impl Nodes {
         });
     }
 
-    /// Where a node is in the lower tree, for people.
+    /// The path of a node in the lower tree, for messages.
     pub(crate) fn path_of(&self, node: &Node) -> PathBuf {
         self.read(|table| {
             let mut parts = Vec::new();
@@ -323,7 +324,7 @@ impl Nodes {
         &self.root
     }
 
-    /// The number by which a lower file is known in the mount.
+    /// The number of a lower file in the mount.
     pub(crate) fn id_of(&self, stat: &Stat) -> u64 {
         let known = self.read(|table| table.id_of(stat));
         known.unwrap_or_else(|| {
@@ -337,7 +338,7 @@ impl Nodes {
 
 impl Table {
     /// Inode numbers of the root's own device stay as they are; those of devices mounted below it
-    /// are kept apart by their upper bits.
+    /// are distinguished by their upper bits.
     fn id_of(&self, stat: &Stat) -> Option<u64> {
         let device = self.devices.iter().position(|&it| it == stat.st_dev)? as u64;
         let root = &self.nodes.get(&ROOT)?.0;
@@ -413,7 +414,7 @@ impl Table {
     }
 }
 
-/// Opens what a name is, without following it.
+/// Opens what a name refers to, without following a symbolic link.
 fn find(directory: &OwnedFd, name: &OsStr) -> Result<(OwnedFd, Stat), Errno> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let place = rustix::fs::openat(directory, name, flags, Mode::empty())?;

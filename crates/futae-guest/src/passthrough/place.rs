@@ -1,10 +1,10 @@
-//! Places of files: descriptors by which they are reached, whatever their names are.
+//! Places of files: descriptors that lead to them, whatever their names are.
 
 use rustix::fs::Stat;
 use rustix::io::Errno;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-/// Device and inode number: what a file is, whatever its names are.
+/// Device and inode number: the identity of a file, whatever its names are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
     pub(super) device: u64,
@@ -20,12 +20,12 @@ impl Key {
     }
 }
 
-/// The path by which whatever a descriptor stands for can be reached again.
+/// The path through which the file of a descriptor can be opened again.
 pub(crate) fn magic(place: &OwnedFd) -> String {
     format!("/proc/self/fd/{}", place.as_raw_fd())
 }
 
-/// `fstat`, also of what is only a place.
+/// `fstat`, also for `O_PATH` descriptors.
 pub(crate) fn stat_of(place: &OwnedFd) -> Result<Stat, Errno> {
     rustix::fs::statat(place, "", rustix::fs::AtFlags::EMPTY_PATH)
 }

@@ -14,14 +14,14 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Mutex;
 
-/// Directories above a file that are looked at, at most.
+/// The largest number of directories above a file that are examined.
 const DEPTH_MAX: usize = 1024;
 
 /// The designated directories.
 pub(crate) struct Priority {
-    /// With a descriptor each, so that no other directory gets its number.
+    /// Each with a descriptor, so that no other directory gets its inode number.
     designated: Mutex<HashMap<Key, OwnedFd>>,
-    /// Whether files in directories below count as well.
+    /// Whether files in subdirectories are protected as well.
     recursive: bool,
 }
 
@@ -41,13 +41,13 @@ impl Priority {
         Ok(())
     }
 
-    /// Takes it back; false if it was not designated.
+    /// Ends the designation; false if the directory was not designated.
     pub(crate) fn unprotect(&self, root: &OwnedFd, path: &Path) -> Result<bool, Errno> {
         let key = Key::of(&stat_of(&directory(root, path)?)?);
         Ok(locked(&self.designated).remove(&key).is_some())
     }
 
-    /// Where the designated directories are now, as the kernel tells.
+    /// The current paths of the designated directories.
     pub(crate) fn paths(&self) -> Vec<String> {
         let designated = locked(&self.designated);
         let path = |fd: &OwnedFd| std::fs::read_link(super::place::magic(fd));
@@ -84,7 +84,7 @@ impl Priority {
     }
 }
 
-/// Opens a directory in the tree; nothing outside of it can be named.
+/// Opens a directory in the tree; the path cannot lead outside.
 fn directory(root: &OwnedFd, path: &Path) -> Result<OwnedFd, Errno> {
     let path = if path.as_os_str().is_empty() {
         Path::new(".")

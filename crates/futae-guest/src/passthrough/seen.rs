@@ -1,9 +1,9 @@
-//! What was seen last of a lower file's contents, by which changes past the mount are told from our
-//! own.
+//! The last known state of a lower file's contents, which distinguishes changes by other programs
+//! from those of this mount.
 //!
-//! With write-back the file has two times of change: when somebody wrote to it, which programs see,
-//! and when the cache got round to it, which nobody should. So the first is set below when a write is
-//! kept, and put back when the cache has written.
+//! With write-back a file has two times of change: that of a user's write, which programs should
+//! see, and that of the write-back, which they should not. The first is therefore set on the lower
+//! file when a write is kept, and restored after the write-back.
 
 use super::lock::locked;
 use super::place::stat_of;
@@ -15,25 +15,25 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// Writes so close to each other have one time, as with the kernel's own clock for files.
+/// Writes within this interval share one time, as with the kernel's own clock for files.
 const SAME_TIME: Duration = Duration::from_millis(4);
 
 struct Last {
     stamp: Stamp,
-    /// When a write that was kept was last given its time.
+    /// When a kept write last set the time.
     touched: Option<Instant>,
 }
 
-/// What is known of a lower file's contents.
+/// The last known state of a lower file's contents.
 pub(crate) struct Seen {
-    /// Whether written blocks are kept, so that the file is written later than it should seem.
+    /// Whether writes are kept, so that the file is written later than its time should say.
     writes_back: bool,
     last: Mutex<Last>,
-    /// Writes of users under way.
+    /// Number of users' writes under way.
     writes: AtomicU32,
-    /// Writes below under way; only counted with write-back.
+    /// Number of writes to the lower file under way; only counted with write-back.
     writes_below: AtomicU32,
-    /// Somebody else has changed the file, and the cache has not been told yet.
+    /// Another program has changed the file, and the cache has not been informed yet.
     is_foreign: AtomicBool,
 }
 
@@ -51,7 +51,7 @@ impl Seen {
         })
     }
 
-    /// Whether the file is not as it was seen last, and it was not us.
+    /// Whether another program has changed the file since its last known state.
     pub(crate) fn is_changed(&self, place: &OwnedFd) -> Result<bool, Errno> {
         let last = locked(&self.last);
         let is_ours = self.writes_below.load(Ordering::Acquire) > 0;
@@ -59,15 +59,14 @@ impl Seen {
         Ok(differs || self.is_foreign.load(Ordering::Acquire))
     }
 
-    /// Whether that what somebody has just seen is something else than what is known, while nobody
-    /// writes.
+    /// Whether a stamp just read differs from the known one while no write is under way.
     pub(crate) fn differs(&self, seen: &Stamp) -> bool {
         let is_quiet = self.writes.load(Ordering::Acquire) == 0
             && self.writes_below.load(Ordering::Acquire) == 0;
         is_quiet && *seen != locked(&self.last).stamp
     }
 
-    /// The cache knows the file as it is now.
+    /// Records the current state of the file as known to the cache.
     pub(crate) fn look(&self, place: &OwnedFd) -> Result<(), Errno> {
         let mut last = locked(&self.last);
         last.stamp = stamp_of(place)?;
@@ -75,7 +74,7 @@ impl Seen {
         Ok(())
     }
 
-    /// Our own change of attributes: what was known of the contents stays true.
+    /// futae's own change of attributes: the contents are unchanged.
     pub(crate) fn attributes_changed(&self, place: &OwnedFd, times_were_set: bool) {
         let mut last = locked(&self.last);
         if let Ok(now) = stamp_of(place)
@@ -85,12 +84,12 @@ impl Seen {
         }
     }
 
-    /// Somebody writes.
+    /// A user's write begins.
     pub(crate) fn begin_write(&self) {
         self.writes.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Somebody has written, to the file or to the cache.
+    /// A user's write has ended, to the file or to the cache.
     pub(crate) fn end_write(&self, place: Option<&OwnedFd>, is_done: bool) {
         let mut last = locked(&self.last);
         self.writes.fetch_sub(1, Ordering::AcqRel);
@@ -122,8 +121,8 @@ impl Seen {
         }
     }
 
-    /// The cache has written to the file. Unless somebody writes just now, that is not when it was
-    /// changed.
+    /// The cache has written to the file. Unless a user's write is under way, restores the earlier
+    /// time of change.
     pub(crate) fn end_below(&self, place: &OwnedFd) {
         if !self.writes_back {
             return;
@@ -154,6 +153,6 @@ fn set_modified(place: &OwnedFd, (tv_sec, tv_nsec): (i64, i64)) {
         },
         last_modification: Timespec { tv_sec, tv_nsec },
     };
-    // Only the owner and root may; for others a file is changed when the cache writes it.
+    // Only the owner and root may set times; for others the time of the write-back stays.
     let _ = rustix::fs::utimensat(place, "", &times, AtFlags::EMPTY_PATH);
 }

@@ -1,13 +1,13 @@
-//! Attributes of lower files as FUSE tells them, and by what a changed file is known.
+//! Attributes of lower files in FUSE's format, and stamps that detect changed files.
 
 use fuser::{FileAttr, FileType, INodeNo};
 use rustix::fs::{FileType as LowerType, Stat};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// How much to read at a time, for programs that ask: every read is a request to this process.
+/// The recommended read size: every read is a request to this process.
 const GOOD_READ_BYTES: u32 = 128 << 10;
 
-/// What tells one state of a file's contents from another.
+/// Distinguishes states of a file's contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stamp {
     pub(crate) size: u64,
@@ -43,7 +43,7 @@ pub(crate) fn kind_of(kind: LowerType) -> FileType {
     }
 }
 
-/// `stat` as FUSE has it; `inode` is the number that it is known by in the mount.
+/// `stat` in FUSE's format; `inode` is the number of the file in the mount.
 pub(crate) fn attributes(stat: &Stat, inode: u64) -> FileAttr {
     let kind = LowerType::from_raw_mode(stat.st_mode);
     FileAttr {
@@ -92,7 +92,7 @@ pub(crate) fn seconds_and_nanos(time: SystemTime) -> (i64, i64) {
     }
 }
 
-/// A device number as FUSE sends it: 32 bits, the way of Linux's `new_encode_dev`.
+/// A device number in FUSE's format: 32 bits, as Linux's `new_encode_dev`.
 fn encode_device(device: u64) -> u32 {
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
     (minor & 0xff) | (major << 8) | ((minor & !0xff) << 12)

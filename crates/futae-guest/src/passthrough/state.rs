@@ -1,4 +1,4 @@
-//! All that is known of a mounted tree.
+//! The state of a mounted tree.
 
 use super::cached::CachedFiles;
 use super::descriptors::{Descriptors, Shares};
@@ -18,26 +18,26 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-/// How long the kernel may believe names and attributes without asking.
+/// How long the kernel may cache names and attributes.
 pub(crate) const FRESH: Duration = Duration::from_secs(1);
 
-/// Longest request to ask the kernel for, in bytes.
+/// The longest request size to negotiate with the kernel, in bytes.
 pub(super) const REQUEST_BYTES: u32 = 1 << 20;
 
-/// A directory that is open, and for which user.
+/// An open directory, and its user.
 pub(super) struct OpenDirectory {
     pub(super) user: u32,
     pub(super) file: Arc<Mutex<OwnedFd>>,
 }
 
-/// Directories that are open.
+/// Open directories.
 #[derive(Default)]
 pub(crate) struct Directories {
     pub(super) opened: HashMap<u64, OpenDirectory>,
     pub(super) next: u64,
 }
 
-/// All that is known of a mounted tree.
+/// The state of a mounted tree.
 pub(crate) struct Passthrough {
     pub(super) nodes: Nodes,
     pub(super) files: CachedFiles,
@@ -46,15 +46,15 @@ pub(crate) struct Passthrough {
     pub(super) descriptors: Descriptors,
     pub(super) directories: Mutex<Directories>,
     pub(super) log: Log,
-    /// Where the mount takes orders, if it does.
+    /// The path of the control socket, if there is one.
     pub(super) control: OnceLock<PathBuf>,
     pub(super) notifier: OnceLock<Notifier>,
     pub(super) negotiated: OnceLock<Negotiated>,
 }
 
 impl Passthrough {
-    /// The tree below `root`, which is at `source`, with its data in `engine`, or in the kernel's page cache. Its files take no more than their shares of
-    /// this process's descriptors.
+    /// The tree below `root`, which is at `source`, with its data in `engine`, or in the kernel's
+    /// page cache. Its files use no more than their shares of this process's descriptors.
     pub(super) fn new(
         (engine, keeper): (Arc<Engine>, Option<Arc<KernelKeeper>>),
         root: OwnedFd,
@@ -76,7 +76,7 @@ impl Passthrough {
         })
     }
 
-    /// Asks the kernel for what helps. Each is a wish: where it has a lower limit, that is taken.
+    /// Requests useful features from the kernel. If it has a lower limit, that limit applies.
     pub(super) fn agree(&self, config: &mut KernelConfig, wants_ring: bool) {
         let wanted = [
             InitFlags::FUSE_ASYNC_DIO,
@@ -90,7 +90,8 @@ impl Passthrough {
         let _ = self.negotiated.set(negotiated);
     }
 
-    /// The inode number that programs see: the lower one, but for files of devices mounted below.
+    /// The inode number that programs see: the lower one, except for files of devices mounted
+    /// below.
     pub(super) fn shown_number(&self, stat: &Stat) -> u64 {
         match self.nodes.id_of(stat) {
             ROOT => stat.st_ino,
@@ -103,19 +104,19 @@ impl Passthrough {
         rustix::fs::fstatvfs(&*place)
     }
 
-    /// Files have come or gone: the cache has less or more beside it.
+    /// The number of files has changed: adjusts the size of the cache.
     pub(super) fn weigh(&self) {
         self.weight.note(&self.nodes, &self.files);
     }
 
-    /// Says what went wrong, once, if an operator should know.
+    /// Logs a failure, once, if an operator should know.
     pub(super) fn complain(&self, what: &str, id: u64, errno: Errno) {
         if let Ok(node) = self.nodes.get(id) {
             self.log.note(what, &self.nodes.path_of(&node), errno);
         }
     }
 
-    /// A file's names have changed: so may its class.
+    /// A file's names have changed, and possibly its class.
     pub(super) fn judge_again(&self, node: &Node) {
         if let Some(contents) = node.contents().filter(|contents| !contents.is_gone()) {
             let class = self.priority.class_of(&self.nodes, node);
@@ -124,7 +125,7 @@ impl Passthrough {
         }
     }
 
-    /// What is designated has changed: so may the class of any file.
+    /// The designated directories have changed, and possibly the class of any file.
     pub(super) fn judge_all_again(&self, at_once: bool) {
         let mut classes = Vec::new();
         for node in self.nodes.with_contents() {

@@ -1,5 +1,5 @@
-//! Answers to requests: the thread that completes a request puts its answer in the mailbox of the thread
-//! that has the ring.
+//! Answers to requests: the thread that completes a request puts its answer into the mailbox of the
+//! ring's thread.
 
 use super::wire;
 use fuser::Errno;
@@ -9,18 +9,18 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, ThreadId};
 
-/// An answer, in the payload of the entry that its request came in.
+/// An answer, in the payload of the entry that brought the request.
 pub(super) struct Answered {
     pub(super) entry: usize,
     pub(super) unique: u64,
-    /// As `errno` has it, or 0.
+    /// An `errno`, or 0.
     pub(super) errno: i32,
-    /// Bytes of the payload that are the answer.
+    /// Bytes of the answer in the payload.
     pub(super) length: usize,
     pub(super) payload: IoBuf,
 }
 
-/// Where answers wait for the thread of a ring.
+/// A mailbox in which answers wait for the thread of a ring.
 pub(super) struct Mailbox {
     answers: Mutex<Vec<Answered>>,
     owner: ThreadId,
@@ -28,7 +28,7 @@ pub(super) struct Mailbox {
 }
 
 impl Mailbox {
-    /// A mailbox of the thread that calls.
+    /// A mailbox of the calling thread.
     pub(super) fn new() -> std::io::Result<Self> {
         Ok(Self {
             answers: Mutex::default(),
@@ -43,7 +43,7 @@ impl Mailbox {
 
     /// Wakes the owner.
     pub(super) fn ring(&self) {
-        // It can only fail if it was rung 2^64 times.
+        // It fails only if the counter is full.
         let _ = rustix::io::write(&*self.bell, &1u64.to_ne_bytes());
     }
 
@@ -52,20 +52,20 @@ impl Mailbox {
         let is_first = answers.is_empty();
         answers.push(answered);
         drop(answers);
-        // The owner looks by itself before it goes to sleep.
+        // The owner checks the mailbox itself before it sleeps.
         if is_first && thread::current().id() != self.owner {
             self.ring();
         }
     }
 
-    /// Takes all that is there.
+    /// Takes all answers.
     pub(super) fn empty(&self, into: &mut Vec<Answered>) {
         let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
         into.append(&mut answers);
     }
 }
 
-/// Whom a request is to be answered to. One that is dropped is answered with an I/O error.
+/// Answers one request. If dropped, it answers with an I/O error.
 pub(crate) struct Answer {
     pub(super) entry: usize,
     pub(super) unique: u64,
@@ -74,7 +74,7 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// Answers with data, or why there is none.
+    /// Answers with data or an error.
     pub(crate) fn data(mut self, result: Result<&[u8], Errno>) {
         match result {
             Ok(data) => self.copied(data),
@@ -82,7 +82,7 @@ impl Answer {
         }
     }
 
-    /// Answers how much was written, or why not.
+    /// Answers with the number of bytes written, or an error.
     pub(crate) fn written(mut self, result: Result<u32, Errno>) {
         match result {
             Ok(bytes) => self.copied(&wire::written(bytes)),

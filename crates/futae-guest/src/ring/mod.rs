@@ -1,18 +1,20 @@
-//! FUSE over io_uring: each processor has a ring of its own, by which the kernel hands over requests and
-//! takes their answers, without waking anybody on another processor and with one system call for both.
+//! FUSE over io_uring: each processor has a ring of its own, by which the kernel passes requests
+//! and takes their answers, with one system call for both and without waking a thread on another
+//! processor.
 //!
-//! The FUSE library does not speak it. It mounts, and agrees with the kernel that requests come by rings;
-//! what is not for rings (`FORGET`, interrupts) still comes to it by `/dev/fuse`. A thread for each processor
-//! serves its ring: reads and writes itself, all else by a second session of the library.
+//! The FUSE library does not support it. The library mounts, and negotiates with the kernel that
+//! requests come by rings; requests outside rings (`FORGET`, interrupts) still reach it by
+//! `/dev/fuse`. A thread for each processor serves its ring: it answers reads and writes itself,
+//! and passes other requests to a second session of the library.
 //!
-//! | file | holds |
+//! | file | content |
 //! | --- | --- |
-//! | `system.rs` | the ring and the memory that the kernel shares: the only `unsafe` here |
-//! | `wire.rs` | where the parts of requests and answers are |
-//! | `served.rs` | what a file system offers to its rings |
+//! | `system.rs` | the ring and the memory shared with the kernel: the only `unsafe` here |
+//! | `wire.rs` | the layout of requests and answers |
+//! | `served.rs` | the interface of a file system to its rings |
 //! | `serve.rs`, `answer.rs` | the thread of a ring, and answers on their way to it |
 //! | `others.rs` | requests that are passed on |
-//! | `processors.rs` | for whom rings are needed, and whether the kernel has them |
+//! | `processors.rs` | the processors that need rings, and whether the kernel supports them |
 
 mod answer;
 mod others;
@@ -39,16 +41,16 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 use system::{Parts, Prepared};
 
-/// Requests of one processor that are under way at a time; more wait in the kernel.
+/// The number of requests per processor under way at a time; more wait in the kernel.
 const ENTRIES: usize = 32;
-/// The same for a processor that is off, in case it comes on.
+/// The same for a processor that is offline, in case it comes online.
 const ENTRIES_OFF: usize = 2;
-/// Threads for the requests that are passed on, of each ring at least.
+/// The smallest number of threads per ring for requests that are passed on.
 const OTHERS_THREADS_MIN: usize = 2;
 /// `FUSE_MIN_READ_BUFFER`
 const PAYLOAD_BYTES_MIN: usize = 8192;
 
-/// Rings that are ready for a connection; they are given up if it is dropped.
+/// Rings that are ready for a connection; dropping this releases them.
 pub(crate) struct Rings {
     threads: Vec<Starting>,
 }
@@ -59,11 +61,11 @@ struct Starting {
     thread: JoinHandle<()>,
 }
 
-/// Rings at work.
+/// Running rings.
 pub(crate) struct Running(Vec<JoinHandle<()>>);
 
 impl Running {
-    /// Waits until the connection is over and every thread has ended.
+    /// Waits until the connection has ended and every thread has exited.
     pub(crate) fn join(self) {
         for thread in self.0 {
             drop(thread.join());
@@ -72,13 +74,13 @@ impl Running {
 }
 
 impl Rings {
-    /// Makes the rings, and the sessions behind them, of a connection that is still to be made.
+    /// Prepares the rings, and the sessions behind them, for a future connection.
     pub(crate) fn prepare<F: Served>(filesystem: &F, config: &Config) -> io::Result<Self> {
         let payload_bytes = (filesystem.request_bytes() as usize).max(PAYLOAD_BYTES_MIN);
         let mut threads = Vec::new();
         let shares = processors::shares()?;
         let mut config = config.clone();
-        // As many together as there would be without rings.
+        // The same total as without rings.
         let others = config.n_threads.unwrap_or(1).div_ceil(shares.len());
         config.n_threads = Some(others.max(OTHERS_THREADS_MIN));
         for share in shares {
@@ -95,7 +97,7 @@ impl Rings {
                         Ok(ring) => ring,
                         Err(error) => return drop(report.send(Err(error))),
                     };
-                    // After those behind it have begun, who may be anywhere.
+                    // After the threads behind it have started, which may run on any processor.
                     share.stay();
                     let _ = report.send(Ok(()));
                     let Ok(device) = take_device.recv() else {
@@ -120,14 +122,14 @@ impl Rings {
         Ok(Self { threads })
     }
 
-    /// Has the kernel send the connection's requests by the rings.
+    /// Makes the kernel send the connection's requests by the rings.
     ///
     /// # Errors
     ///
-    /// Of the kernel that refuses one; the connection cannot be used then.
+    /// The kernel refuses a ring; the connection is then unusable.
     pub(crate) fn start(self, device: BorrowedFd<'_>) -> io::Result<Running> {
         for ring in &self.threads {
-            // A thread that is gone has said why.
+            // A thread that has exited has reported why.
             let _ = ring.device.send(device.try_clone_to_owned()?);
         }
         for ring in &self.threads {
@@ -145,7 +147,7 @@ impl Starting {
     }
 }
 
-/// All of a ring but the connection.
+/// The parts of a ring except the connection.
 struct Ring<F> {
     filesystem: F,
     prepared: Prepared,

@@ -1,5 +1,6 @@
-//! Requests that are neither reads nor writes: they go, as `/dev/fuse` would bring them, through a socket to
-//! a session of the FUSE library, whose threads may wait for the disk while the ring's must not.
+//! Requests other than reads and writes. They are passed, in the format of `/dev/fuse`, through a
+//! socket to a session of the FUSE library, whose threads may wait for the disk; the ring's thread
+//! must not.
 
 use super::served::Served;
 use super::wire::{self, HEADER_BYTES, OUT_HEADER_BYTES};
@@ -13,19 +14,19 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-/// Bytes of a directory that are read at a time at most, so that they fit into a message.
+/// The largest number of bytes of a directory per read, so that they fit into a message.
 const DIRECTORY_BYTES: u32 = 64 << 10;
-/// Longest message: the longest extended attribute or list of them, with its headers.
+/// The longest message: the longest extended attribute, or list of them, with its headers.
 pub(super) const MESSAGE_BYTES: usize = (64 << 10) + 4096;
 
-/// The socket to a session that answers.
+/// The socket to the session.
 pub(super) struct Others {
     socket: Arc<OwnedFd>,
     session: Option<JoinHandle<io::Result<()>>>,
 }
 
 impl Others {
-    /// Begins a session on threads of its own.
+    /// Starts a session on threads of its own.
     pub(super) fn start(filesystem: impl Served, config: &Config) -> io::Result<Self> {
         let (ours, theirs) = socketpair(
             AddressFamily::UNIX,
@@ -34,7 +35,7 @@ impl Others {
             None,
         )?;
         for socket in [&ours, &theirs] {
-            // Half of what the kernel says is for what it keeps with a message.
+            // Half of the reported size is the kernel's overhead per message.
             if sockopt::socket_send_buffer_size(socket)? < 2 * MESSAGE_BYTES {
                 sockopt::set_socket_send_buffer_size(socket, MESSAGE_BYTES)?;
             }
@@ -65,7 +66,7 @@ impl Others {
         Arc::clone(&self.socket)
     }
 
-    /// Passes a request on; false if it cannot be.
+    /// Passes a request on; false if that is impossible.
     pub(super) fn send(&self, header: &mut [u8; HEADER_BYTES], payload: &[u8]) -> bool {
         let Some(parts) = wire::message(header, payload, DIRECTORY_BYTES) else {
             return false;
@@ -76,10 +77,11 @@ impl Others {
         match sendmsg(&*self.socket, &slices, &mut nothing, flags) {
             Ok(_) => true,
             Err(rustix::io::Errno::AGAIN) => {
-                // Too many requests are waiting. This thread must not: what they wait for may come by it.
+                // The socket is full. This thread must not wait: the requests ahead may depend on
+                // it.
                 let (socket, message) = (self.socket(), parts.concat());
                 let sender = std::thread::Builder::new().spawn(move || {
-                    // It fails when the connection is over, and nobody waits for an answer then.
+                    // The send fails when the connection has ended, and then no answer is needed.
                     let _ = send(&*socket, &message, SendFlags::NOSIGNAL);
                 });
                 sender.is_ok()
@@ -88,7 +90,7 @@ impl Others {
         }
     }
 
-    /// Ends the session when it has done what it is doing.
+    /// Ends the session after its current requests.
     pub(super) fn close(&self) {
         let _ = shutdown(&*self.socket, Shutdown::Both);
     }
@@ -98,7 +100,7 @@ impl Drop for Others {
     fn drop(&mut self) {
         self.close();
         if let Some(session) = self.session.take() {
-            // That its socket was closed is an error to it, and to nobody else.
+            // The closed socket is an error for the session, and expected here.
             drop(session.join());
         }
     }

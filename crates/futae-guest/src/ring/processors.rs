@@ -1,4 +1,4 @@
-//! For which processors the kernel wants a ring, and whether it has rings at all.
+//! The processors for which the kernel wants a ring, and whether it supports rings.
 
 use rustix::thread::{CpuSet, sched_setaffinity};
 use std::io;
@@ -7,17 +7,17 @@ const ENABLED: &str = "/sys/module/fuse/parameters/enable_uring";
 const POSSIBLE: &str = "/sys/devices/system/cpu/possible";
 const ONLINE: &str = "/sys/devices/system/cpu/online";
 
-/// Whether mounts can have rings.
+/// Whether mounts can use rings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Offer {
     Yes,
-    /// Root has not switched them on.
+    /// Root has not enabled them.
     Off,
-    /// This kernel does not know of them.
+    /// The kernel does not support them.
     Unknown,
 }
 
-/// What the kernel says of rings.
+/// The kernel's support for rings.
 pub(crate) fn offer() -> Offer {
     match std::fs::read_to_string(ENABLED) {
         Ok(said) if matches!(said.trim(), "Y" | "1") => Offer::Yes,
@@ -26,17 +26,17 @@ pub(crate) fn offer() -> Offer {
     }
 }
 
-/// What one thread serves.
+/// The work of one thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Share {
     /// The processor that it runs on.
     processor: u16,
-    /// Processors that are off, and have nobody else.
+    /// Offline processors without a thread of their own.
     off: Vec<u16>,
 }
 
-/// A share for each processor that is on. The kernel begins with rings when every processor that there may
-/// ever be has one, so those that are off are shared out among them.
+/// A share for each online processor. The kernel starts to use rings once every possible processor
+/// has one, so the offline processors are distributed among the shares.
 pub(super) fn shares() -> io::Result<Vec<Share>> {
     let read = |path: &str| {
         let text = std::fs::read_to_string(path)
@@ -48,7 +48,7 @@ pub(super) fn shares() -> io::Result<Vec<Share>> {
 }
 
 fn share_out(possible: &[u16], online: &[u16]) -> Option<Vec<Share>> {
-    // The kernel numbers its queues from 0 on, as many as there are.
+    // The kernel numbers its queues from 0 on, one per possible processor.
     let queues = u16::try_from(possible.len()).ok()?;
     let is_on = |processor: &u16| online.contains(processor);
     let share = |processor| Share {
@@ -63,7 +63,7 @@ fn share_out(possible: &[u16], online: &[u16]) -> Option<Vec<Share>> {
     (count > 0).then_some(shares)
 }
 
-/// Reads `0-3,8`.
+/// Parses `0-3,8`.
 fn numbers(text: &str) -> Option<Vec<u16>> {
     let mut all = Vec::new();
     for part in text.trim().split(',') {
@@ -78,8 +78,8 @@ impl Share {
         self.processor
     }
 
-    /// Keeps this thread on its processor, where the requests come from. Where that is not allowed it
-    /// is slower, and right all the same.
+    /// Pins this thread to its processor, where the requests come from. If that is not permitted,
+    /// requests are slower but still correct.
     pub(super) fn stay(&self) {
         let mut set = CpuSet::new();
         if usize::from(self.processor) < CpuSet::MAX_CPU {
@@ -88,7 +88,7 @@ impl Share {
         }
     }
 
-    /// For each entry of the ring the processor whose requests it takes.
+    /// For each entry of the ring, the processor whose requests it takes.
     pub(super) fn entries(&self, each: usize, each_off: usize) -> Vec<u16> {
         let own = std::iter::repeat_n(self.processor, each);
         let off = self.off.iter();

@@ -1,4 +1,5 @@
-//! The thread of a ring: takes requests, has reads and writes answered at once, and passes the others on.
+//! The thread of a ring: takes requests, has reads and writes answered directly, and passes the
+//! others on.
 
 use super::answer::{Answer, Answered, Mailbox};
 use super::others::Others;
@@ -13,15 +14,15 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use tracing::error;
 
-/// A ring at work.
+/// A running ring.
 pub(super) struct Server<F> {
     filesystem: F,
     queue: Queue,
     mailbox: Arc<Mailbox>,
     others: Others,
-    /// Requests that were passed on: their entries and payloads, by the numbers of the requests.
+    /// Requests that were passed on: their entries and payloads, by request number.
     passed_on: HashMap<u64, (usize, IoBuf)>,
-    /// The connection is over.
+    /// The connection has ended.
     is_over: bool,
 }
 
@@ -37,7 +38,7 @@ impl<F: Served> Server<F> {
         }
     }
 
-    /// Serves until the connection is over.
+    /// Serves until the connection has ended.
     pub(super) fn run(mut self) {
         let (mut events, mut answers) = (Vec::new(), Vec::new());
         loop {
@@ -69,7 +70,7 @@ impl<F: Served> Server<F> {
         match event {
             Event::Request(at) => self.serve(at),
             Event::Lost(error) if is_the_end(&error) => self.is_over = true,
-            // The others go on. It is not known to happen.
+            // Other requests continue. No case of this is known.
             Event::Lost(error) => error!("the kernel did not take an answer: {error}"),
             Event::Mail => self.queue.wait_for_bell(),
             Event::Message(0) => self.give_up_others(),
@@ -100,7 +101,7 @@ impl<F: Served> Server<F> {
             mailbox: Arc::clone(&self.mailbox),
         };
         let filesystem = &self.filesystem;
-        // Whatever becomes of a request, the others go on; its answer is dropped, and so is an error.
+        // If a request panics, others continue; its answer is dropped and so becomes an error.
         let served = catch_unwind(AssertUnwindSafe(|| match (asked.operation, data) {
             (
                 Operation::Read {
@@ -134,7 +135,7 @@ impl<F: Served> Server<F> {
         }
     }
 
-    /// What a request that was passed on has come to.
+    /// Delivers the result of a request that was passed on.
     fn bring_back(&mut self, length: usize) {
         let message = self.queue.message().get(..length).unwrap_or_default();
         let Some((unique, errno, data)) = wire::answered(message) else {
@@ -160,7 +161,7 @@ impl<F: Served> Server<F> {
         });
     }
 
-    /// Nobody is left to answer what was passed on.
+    /// The session that would answer the requests passed on has ended.
     fn give_up_others(&mut self) {
         for (unique, (entry, payload)) in std::mem::take(&mut self.passed_on) {
             self.answer(Answered {
@@ -174,7 +175,7 @@ impl<F: Served> Server<F> {
     }
 
     fn answer(&mut self, answered: Answered) {
-        // Nobody takes it any more.
+        // The connection has ended.
         if self.is_over {
             return;
         }
@@ -190,7 +191,7 @@ impl<F: Served> Server<F> {
         self.queue.answer(entry, unique, payload, length);
     }
 
-    /// Waits until the kernel has let go of all memory.
+    /// Waits until the kernel has released all memory.
     fn end(mut self) {
         self.others.close();
         self.mailbox.ring();
@@ -205,7 +206,7 @@ impl<F: Served> Server<F> {
     }
 }
 
-/// Whether this is how the kernel says that the connection is over.
+/// Whether the error means that the connection has ended.
 fn is_the_end(error: &io::Error) -> bool {
     const ENODEV: i32 = 19;
     const ECONNABORTED: i32 = 103;

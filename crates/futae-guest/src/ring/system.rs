@@ -1,8 +1,10 @@
-//! One io_uring through which the kernel hands over requests of a FUSE connection and takes their answers.
+//! One io_uring through which the kernel passes requests of a FUSE connection and takes their
+//! answers.
 //!
-//! `unsafe` here: the kernel reads and writes memory that is named by pointer only. All of it belongs to one
-//! [`Queue`], which never leaves its thread; the kernel touches it only while that thread is in
-//! `io_uring_enter` (`DEFER_TASKRUN`), and an [`Entry`]'s memory only between its submission and its completion.
+//! `unsafe` here: the kernel reads and writes memory through pointers. All of it belongs to one
+//! [`Queue`], which never leaves its thread. The kernel touches it only while that thread is in
+//! `io_uring_enter` (`DEFER_TASKRUN`), and an [`Entry`]'s memory only between its submission and
+//! its completion.
 
 use super::wire::HEADER_BYTES;
 use futae_engine::{IoBuf, PAGE_BYTES};
@@ -16,44 +18,44 @@ use std::sync::Arc;
 /// Commands of `linux/fuse.h`.
 const REGISTER: u32 = 1;
 const COMMIT_AND_FETCH: u32 = 2;
-/// Where an entry of the submission queue says how long it is: `len` of `struct io_uring_sqe`.
+/// The offset of `len` in `struct io_uring_sqe`.
 const LEN_AT: usize = 24;
-/// Completions that are no request: a message at the socket, and answers in the mailbox.
+/// Completions other than requests: a message on the socket, and answers in the mailbox.
 const MESSAGE: u64 = u64::MAX;
 const MAIL: u64 = u64::MAX - 1;
 
-/// Bytes of payloads that a ring may keep in memory when nothing has come for some time.
+/// Bytes of payloads that an idle ring may keep in memory.
 const KEPT_BYTES: usize = 2 << 20;
 const QUIET: types::Timespec = types::Timespec::new().nsec(200_000_000);
 const ETIME: i32 = 62;
 
-/// What has come.
+/// An event on the ring.
 pub(super) enum Event {
-    /// A request, in the entry of that number.
+    /// A request, in the entry with this number.
     Request(usize),
-    /// The kernel has let go of an entry, and there is no request in it.
+    /// The kernel has released an entry without a request in it.
     Lost(io::Error),
     /// A message and its length; 0 if the socket was closed.
     Message(usize),
-    /// Somebody rang.
+    /// The mailbox's bell was rung.
     Mail,
 }
 
-/// A place for one request and its answer.
+/// A slot for one request and its answer.
 struct Entry {
-    /// Of the kernel's queues, one a processor.
+    /// The kernel's queue, one per processor.
     processor: u16,
     header: Box<[u8; HEADER_BYTES]>,
-    /// Present unless the request is being worked on.
+    /// Present unless the request is being processed.
     payload: Option<IoBuf>,
-    /// Where the kernel knows the payload to be.
+    /// The address of the payload as registered with the kernel.
     payload_at: usize,
-    /// Bytes of it that were used, and so are in memory.
+    /// Bytes of it that were used, and therefore are in memory.
     used: usize,
     with_kernel: bool,
 }
 
-/// What the kernel and this thread share.
+/// The memory shared by the kernel and this thread.
 pub(super) struct Queue {
     ring: IoUring<squeue::Entry128, cqueue::Entry>,
     device: OwnedFd,
@@ -62,15 +64,16 @@ pub(super) struct Queue {
     message: IoBuf,
     bell: Arc<OwnedFd>,
     rung: Box<[u8; 8]>,
-    /// Submissions whose completions have not been seen: memory that the kernel may write to.
+    /// Number of submissions whose completions have not been seen: the kernel may write to their
+    /// memory.
     under_way: usize,
-    /// By `DEFER_TASKRUN` it is the thread's that made it.
+    /// `DEFER_TASKRUN` binds the ring to the thread that made it.
     of_one_thread: PhantomData<*const ()>,
 }
 
-/// What a queue is made of.
+/// The parts of a queue.
 pub(super) struct Parts {
-    /// For each entry the processor whose requests it takes.
+    /// For each entry, the processor whose requests it takes.
     pub(super) processors: Vec<u16>,
     pub(super) payload_bytes: usize,
     pub(super) socket: Arc<OwnedFd>,
@@ -78,31 +81,31 @@ pub(super) struct Parts {
     pub(super) bell: Arc<OwnedFd>,
 }
 
-/// A ring by itself, for which a connection is still to be found.
+/// A ring without a connection.
 pub(super) struct Prepared {
     ring: IoUring<squeue::Entry128, cqueue::Entry>,
     parts: Parts,
 }
 
 impl Prepared {
-    /// A ring with room for the entries of `parts`, for the thread that calls.
+    /// A ring with room for the entries of `parts`, for the calling thread.
     pub(super) fn new(parts: Parts) -> io::Result<Self> {
         let mut builder = IoUring::builder();
         builder
             .setup_single_issuer()
             .setup_defer_taskrun()
             .setup_submit_all();
-        // An entry has one submission at a time, and so have the socket and the bell.
+        // Each entry has one submission at a time; so have the socket and the bell.
         let room = (parts.processors.len() + 2).next_power_of_two();
         let ring = builder.build(u32::try_from(room).map_err(io::Error::other)?)?;
         Ok(Self { ring, parts })
     }
 
-    /// Offers the entries to the connection of `device`.
+    /// Registers the entries with the connection of `device`.
     ///
     /// # Errors
     ///
-    /// Of the first that the kernel refuses. The connection cannot be used then.
+    /// The first error of the kernel. The connection is then unusable.
     pub(super) fn register(self, device: OwnedFd) -> io::Result<Queue> {
         let Self { ring, parts } = self;
         let bytes = parts.payload_bytes;
@@ -128,7 +131,7 @@ impl Prepared {
             under_way: 0,
             of_one_thread: PhantomData,
         };
-        // Read while they are submitted, and not after.
+        // The kernel reads them during submission, and not later.
         let mut places = Vec::with_capacity(queue.entries.len());
         for entry in &mut queue.entries {
             let header = libc_iovec(entry.header.as_mut_ptr() as usize, HEADER_BYTES);
@@ -144,7 +147,7 @@ impl Prepared {
         let submitted = queue.ring.submit();
         submitted?;
         drop(places);
-        // An entry that is taken is completed with its first request, one that is not at once.
+        // A registered entry completes with its first request; a refused one completes at once.
         let mut events = Vec::new();
         queue.reap(&mut events);
         match events.into_iter().find_map(|event| match event {
@@ -158,7 +161,7 @@ impl Prepared {
 }
 
 impl Queue {
-    /// Takes what has been submitted to the kernel, and waits until something has come.
+    /// Submits pending entries to the kernel, and waits for an event.
     pub(super) fn wait(&mut self, events: &mut Vec<Event>) -> io::Result<()> {
         let used: usize = self.entries.iter().map(|entry| entry.used).sum();
         if used <= KEPT_BYTES {
@@ -180,7 +183,8 @@ impl Queue {
         Ok(())
     }
 
-    /// Gives the memory of payloads back to the kernel, which holds them and has put nothing there.
+    /// Returns the memory of idle payloads, which the kernel holds but has not written to, to the
+    /// system.
     fn give_back(&mut self) {
         for entry in self.entries.iter_mut().filter(|entry| entry.with_kernel) {
             let Some(payload) = &mut entry.payload else {
@@ -188,15 +192,17 @@ impl Queue {
             };
             let memory = payload.as_mut_slice();
             let bytes = memory.len() / PAGE_BYTES * PAGE_BYTES;
-            // SAFETY: whole pages of anonymous memory, aligned to a page, all in this payload. Nobody has
-            // it but the kernel, which writes to it only while this thread waits for completions; those
-            // that there were have been seen, and nothing waits to be submitted: so its content is nobody's.
+            // SAFETY: whole pages of anonymous memory, aligned to a page, all in this payload. Only
+            // the kernel holds it, and it writes there only while this thread waits for
+            // completions. All completions so far have been seen, and no entry waits to be
+            // submitted, so the content is not in use.
             #[expect(unsafe_code, reason = "the named place for FUSE over io_uring")]
             let advised = unsafe {
                 let start = memory.as_mut_ptr().cast();
                 rustix::mm::madvise(start, bytes, Advice::LinuxDontNeed)
             };
-            // Where that is refused the memory is kept, and asked about no more until it is used again.
+            // If the advice is refused, the memory is kept, and no advice is given again until its
+            // next use.
             let _ = advised;
             entry.used = 0;
         }
@@ -232,12 +238,12 @@ impl Queue {
         self.under_way > 0
     }
 
-    /// The header of a request that has come, or of its answer.
+    /// The header of a received request, or of its answer.
     pub(super) fn header(&mut self, at: usize) -> &mut [u8; HEADER_BYTES] {
         &mut self.entries[at].header
     }
 
-    /// Takes the payload of a request that has come, of this many bytes, to bring it back with
+    /// Takes the payload of a received request, of this many bytes; it is returned with
     /// [`answer`](Self::answer).
     pub(super) fn take_payload(&mut self, at: usize, bytes: usize) -> Option<IoBuf> {
         let entry = &mut self.entries[at];
@@ -245,9 +251,9 @@ impl Queue {
         entry.payload.take_if(|_| !entry.with_kernel)
     }
 
-    /// Gives the header and the payload to the kernel, which has the answer there and puts a next
-    /// request in their place. `bytes` of the payload have been used. Anything but the payload of that entry
-    /// is dropped, and not answered.
+    /// Passes the header and the payload with the answer to the kernel, which replaces them by its
+    /// next request. `bytes` of the payload were used. If the payload is not that of this entry, it
+    /// is dropped and the request is not answered.
     pub(super) fn answer(&mut self, at: usize, unique: u64, mut payload: IoBuf, bytes: usize) {
         let entry = &mut self.entries[at];
         entry.used = entry.used.max(bytes);
@@ -262,12 +268,12 @@ impl Queue {
         self.push(&command);
     }
 
-    /// What has come at the socket.
+    /// The received message.
     pub(super) fn message(&self) -> &[u8] {
         self.message.as_slice()
     }
 
-    /// Waits for the next message, which will be in the place of the last.
+    /// Waits for the next message, which replaces the last one.
     pub(super) fn listen(&mut self) {
         let memory = self.message.as_mut_slice();
         let (start, length) = (memory.as_mut_ptr(), memory.len() as u32);
@@ -296,9 +302,9 @@ impl Queue {
     }
 
     fn push(&mut self, entry: &squeue::Entry128) {
-        // SAFETY: headers, payloads, the message and the bell's eight bytes stay where they are until
-        // the completion has been seen: they belong to this queue, whose `drop` leaves them to the kernel
-        // if it must. The descriptors are open for as long.
+        // SAFETY: headers, payloads, the message and the bell's eight bytes stay in place until the
+        // completion has been seen: they belong to this queue, whose `drop` leaks them if the
+        // kernel still uses them. The descriptors stay open for as long.
         #[expect(unsafe_code, reason = "the named place for FUSE over io_uring")]
         let pushed = unsafe { self.ring.submission().push(entry) };
         debug_assert!(pushed.is_ok(), "there is room for one submission each");
@@ -309,7 +315,7 @@ impl Queue {
 impl Drop for Queue {
     fn drop(&mut self) {
         if self.is_under_way() {
-            // The kernel may still write there: that memory is given up.
+            // The kernel may still write there: the memory is leaked.
             std::mem::forget(std::mem::take(&mut self.entries));
             std::mem::forget(std::mem::replace(&mut self.message, IoBuf::new(0)));
             std::mem::forget(std::mem::take(&mut self.rung));
@@ -324,12 +330,12 @@ fn libc_iovec(start: usize, length: usize) -> Place {
     [start, length]
 }
 
-/// The same submission with `len`, which the command of a device has and this library does not offer.
+/// Sets `len` of the submission, which the device's command needs and this library does not expose.
 fn with_length(mut entry: squeue::Entry128, length: u32) -> squeue::Entry128 {
     const { assert!(size_of::<squeue::Entry128>() == 128) };
     let start = (&raw mut entry).cast::<u8>();
-    // SAFETY: an entry is `struct io_uring_sqe` of 128 bytes (`repr(C)`, and its size is checked above);
-    // its `len` are four bytes at 24, and any four bytes are right for it.
+    // SAFETY: an entry is `struct io_uring_sqe` of 128 bytes (`repr(C)`, and its size is checked
+    // above). Its `len` is at bytes 24 to 27, and any value is valid for it.
     #[expect(unsafe_code, reason = "the named place for FUSE over io_uring")]
     unsafe {
         start.add(LEN_AT).cast::<u32>().write_unaligned(length);

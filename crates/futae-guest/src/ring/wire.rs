@@ -1,9 +1,10 @@
-//! Requests and answers as `linux/fuse.h` has them: where their parts are in a ring's entry, and which of
-//! them this crate reads itself.
+//! Requests and answers in the format of `linux/fuse.h`: their layout in a ring's entry, and the
+//! requests that this crate parses itself.
 
 /// `struct fuse_uring_req_header`.
 pub(super) const HEADER_BYTES: usize = 288;
-/// In it: the request's header or the answer's, what is of the operation, and what is of the entry.
+/// Its parts: the header of the request or answer, the operation's arguments, and the entry's
+/// fields.
 const OPERATION_AT: usize = 128;
 const ENTRY_AT: usize = 256;
 const PAYLOAD_BYTES_AT: usize = ENTRY_AT + 16;
@@ -18,10 +19,10 @@ const INIT: u32 = 26;
 const READDIR: u32 = 28;
 const READDIRPLUS: u32 = 44;
 
-/// `size` in `struct fuse_read_in`, which reading files and directories have.
+/// `size` in `struct fuse_read_in`, used for reading files and directories.
 const SIZE: std::ops::Range<usize> = 16..20;
 
-/// A request, as far as it is in the header of an entry.
+/// The part of a request in the header of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Asked {
     pub(super) unique: u64,
@@ -30,7 +31,7 @@ pub(super) struct Asked {
     pub(super) payload: usize,
 }
 
-/// What is asked for.
+/// The requested operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Operation {
     /// `FUSE_READ`
@@ -48,9 +49,9 @@ pub(crate) struct Write {
     pub(crate) offset: u64,
     /// `FUSE_WRITE_*`
     pub(crate) how: u32,
-    /// As the file was opened, `O_*`.
+    /// The `O_*` flags with which the file was opened.
     pub(crate) opened: i32,
-    /// Whose it is: user, group and process.
+    /// The caller: user, group and process.
     pub(crate) asker: [u32; 3],
 }
 
@@ -66,7 +67,7 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_ne_bytes(word)
 }
 
-/// Reads the header of a request.
+/// Parses the header of a request.
 pub(super) fn asked(header: &[u8; HEADER_BYTES]) -> Asked {
     let operation = &header[OPERATION_AT..ENTRY_AT];
     let (inode, offset) = (u64_at(header, 16), u64_at(operation, 8));
@@ -92,8 +93,8 @@ pub(super) fn asked(header: &[u8; HEADER_BYTES]) -> Asked {
     }
 }
 
-/// The parts of a request as they follow each other at `/dev/fuse`; `None` if its lengths are wrong.
-/// Directories are read by no more than `directory_bytes` at a time.
+/// Assembles the parts of a request as they appear on `/dev/fuse`; `None` if its lengths are wrong.
+/// Reads of directories are limited to `directory_bytes`.
 pub(super) fn message<'a>(
     header: &'a mut [u8; HEADER_BYTES],
     payload: &'a [u8],
@@ -114,7 +115,8 @@ pub(super) fn message<'a>(
     Some([&header[..IN_HEADER_BYTES], operation, payload])
 }
 
-/// Writes the header of an answer: an error (positive, as `errno` has it) or 0, and this many bytes of payload.
+/// Writes the header of an answer: an error (positive, as in `errno`) or 0, and the length of the
+/// payload.
 pub(super) fn answer(header: &mut [u8; HEADER_BYTES], unique: u64, errno: i32, payload: usize) {
     let length = (OUT_HEADER_BYTES + payload) as u32;
     header[..4].copy_from_slice(&length.to_ne_bytes());
@@ -124,7 +126,7 @@ pub(super) fn answer(header: &mut [u8; HEADER_BYTES], unique: u64, errno: i32, p
     header[PAYLOAD_BYTES_AT..PAYLOAD_BYTES_AT + 4].copy_from_slice(&payload);
 }
 
-/// An answer as it is written to `/dev/fuse`: to which request, its error, and its payload.
+/// Parses an answer in the format of `/dev/fuse`: its request, its error, and its payload.
 pub(super) fn answered(message: &[u8]) -> Option<(u64, i32, &[u8])> {
     let header = message.get(..OUT_HEADER_BYTES)?;
     let errno = (u32_at(header, 4) as i32).checked_neg()?;
@@ -139,7 +141,7 @@ pub(super) fn written(bytes: u32) -> [u8; 8] {
     out
 }
 
-/// The first request of a connection, that offers nothing.
+/// The first request of a connection, which offers no features.
 pub(super) fn hello() -> Vec<u8> {
     const LENGTH: usize = IN_HEADER_BYTES + 64;
     /// `FUSE_INIT_EXT`
@@ -157,7 +159,7 @@ pub(super) fn hello() -> Vec<u8> {
 mod tests {
     use super::*;
 
-    /// A header with words at their places.
+    /// A header with words at these offsets.
     fn header(words: &[(usize, u32)]) -> [u8; HEADER_BYTES] {
         let mut header = [0; HEADER_BYTES];
         for &(at, word) in words {

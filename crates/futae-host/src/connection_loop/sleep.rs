@@ -8,19 +8,20 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long to look for the next request before going to sleep.
+/// How long to poll for the next request before sleeping.
 const LOOK_BEFORE_SLEEP: Duration = Duration::from_micros(30);
-/// A request that comes within this of the reply before it promises another such one.
+/// If a request comes within this time of the reply before it, the next one is expected to do so,
+/// too.
 const CLOSE: Duration = Duration::from_micros(150);
-/// How often a connection that holds much, or waits for room, looks at what others need.
+/// How often a connection that holds much memory, or waits for room, checks the needs of others.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 impl ConnectionLoop<'_, '_> {
-    /// Waits for the next request when there is nothing else to do. Going to sleep and being woken
-    /// takes longer than a client that asks for one block at a time needs to ask for the next, so
-    /// as long as requests follow closely it looks for a moment before it sleeps, and lets others
-    /// run in between. It sleeps in `poll`: who sleeps in `recv` on a unix socket is woken each time that the peer has
-    /// taken a reply.
+    /// Waits for the next request when there is nothing else to do. Sleeping and waking take longer
+    /// than a client with one request at a time needs for its next one. As long as requests follow
+    /// closely, the thread therefore polls for a moment before it sleeps, and yields in between. It
+    /// sleeps in `poll`: a thread that sleeps in `recv` on a unix socket is woken each time the
+    /// peer has received a reply.
     pub(super) fn wait_for_request(&mut self) -> io::Result<Filled> {
         let begin = Instant::now();
         loop {
@@ -36,11 +37,11 @@ impl ConnectionLoop<'_, '_> {
             }
             std::thread::yield_now();
         }
-        // What is granted is kept while requests follow closely, and not over a long wait.
+        // Granted memory is kept while requests follow closely, and returned before a long wait.
         self.account.trim();
         if !self.account.has_grant() {
             let socket = PollFd::from_borrowed_fd(self.wire.socket(), PollFlags::IN);
-            // Whatever ends the sleep shows in what there is.
+            // The loop finds out by itself what ended the sleep.
             let _ = poll(&mut [socket], None);
         }
         let filled = self.intake.fill(self.wire);
@@ -48,7 +49,7 @@ impl ConnectionLoop<'_, '_> {
         filled
     }
 
-    /// Waits until the socket can go on or the cache is done with something.
+    /// Waits until the socket can make progress or the cache has completed a request.
     pub(super) fn sleep(&mut self) {
         if self.in_flight > 0 && !self.mailbox.may_sleep() {
             return;
@@ -57,8 +58,9 @@ impl ConnectionLoop<'_, '_> {
         wanted.set(PollFlags::IN, self.may_receive());
         wanted.set(PollFlags::OUT, self.has_unsent());
         let mailbox = Arc::clone(&self.mailbox);
-        // A socket of which nothing is wanted would still report that its peer is gone, again and again, so it is left
-        // out, unless a request waits for room or for its turn: it need not be carried out for a client that is gone.
+        // A socket without pending interest would still report repeatedly that its peer has
+        // disconnected, so it is left out. If a request waits for room or for its turn, it is
+        // watched: the request need not be carried out for a client that has disconnected.
         let is_watched = self.reading && self.is_held_back;
         let mut fds = [
             PollFd::from_borrowed_fd(mailbox.bell(), PollFlags::IN),
@@ -75,7 +77,7 @@ impl ConnectionLoop<'_, '_> {
             Err(_) => std::thread::sleep(Duration::from_millis(10)), // out of kernel memory
         }
         let is_gone = fds[1].revents().intersects(PollFlags::HUP | PollFlags::ERR);
-        // The bell may have been rung for an earlier sleep that something else ended.
+        // The bell may have been rung for an earlier sleep that another event ended.
         let rung = fds[0].revents().contains(PollFlags::IN);
         if rung || self.in_flight > 0 {
             mailbox.awake(rung);
@@ -89,7 +91,7 @@ impl ConnectionLoop<'_, '_> {
         }
     }
 
-    /// What is left of the time of a peer that has said goodbye.
+    /// The remaining time of a disconnecting peer.
     fn farewell(&self) -> Option<Duration> {
         let goodbye = self.goodbye.filter(|_| self.has_unsent())?;
         Some(self.limits.linger.saturating_sub(goodbye.elapsed()))
@@ -107,7 +109,7 @@ impl ConnectionLoop<'_, '_> {
         self.session.rate.wait(&self.turn).filter(|_| waits)
     }
 
-    /// How long to sleep before something must be looked at though nothing has happened.
+    /// The longest sleep before the next periodic check.
     fn sleep_timeout(&self) -> Option<Timespec> {
         let looks = self.account.has_grant() || self.is_held_back;
         let look = looks.then(|| LOOK_INTERVAL.min(self.limits.stall));

@@ -1,4 +1,4 @@
-//! How a connection hands the cache what has arrived.
+//! How a connection passes received requests to the cache.
 
 use super::ConnectionLoop;
 use crate::mailbox::{Tag, TagKind};
@@ -7,20 +7,21 @@ use futae_engine::{Asked, Operation};
 use std::sync::atomic::Ordering::Relaxed;
 
 impl ConnectionLoop<'_, '_> {
-    /// Puts an operation into the next batch; demotions behind it, as long as nothing follows them.
+    /// Adds an operation to the next batch. Demotions at the end of the batch are collected
+    /// separately.
     pub(super) fn enqueue(&mut self, sequence: u64, tag: Tag, operation: Operation) {
         self.in_flight += 1;
         let pending = Pending::new(tag, sequence, operation);
         if tag.kind == TagKind::Silent {
             return self.demotions.push(pending);
         }
-        // They are decided on in their order.
+        // Operations are decided in their order.
         self.batch.append(&mut self.demotions);
         self.batch.push(pending);
     }
 
-    /// Hands the cache what was enqueued. Replies to what it answers at once leave before demotions that came last
-    /// are looked at: nobody waits for these.
+    /// Passes the queued operations to the cache. Replies that are ready at once are sent before
+    /// trailing demotions are processed, since no client waits for those.
     pub(super) fn submit(&mut self) {
         self.submit_batch();
         if self.demotions.is_empty() {
@@ -31,7 +32,7 @@ impl ConnectionLoop<'_, '_> {
         self.submit_batch();
     }
 
-    /// Hands the cache a batch, and turns what it answers at once into replies.
+    /// Passes a batch to the cache, and turns immediate answers into replies.
     fn submit_batch(&mut self) {
         if self.batch.is_empty() {
             return;
@@ -67,7 +68,7 @@ impl ConnectionLoop<'_, '_> {
         self.answered = answered;
     }
 
-    /// This many demotions with so many bytes are over.
+    /// Releases this many completed demotions with this many bytes.
     fn forget(&mut self, demotions: usize, bytes: u64) {
         if demotions == 0 {
             return;

@@ -1,4 +1,4 @@
-//! What stands for TLS in a build without it: nothing of this is ever made.
+//! Replaces TLS in a build without it: none of these types has a value.
 
 use super::{TlsAllow, TlsError, TlsOptions};
 use crate::HostError;

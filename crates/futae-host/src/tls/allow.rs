@@ -1,29 +1,31 @@
-//! Which client may open which export, by the names in its certificate.
+//! Access rules: which client may open which export, by the names in its certificate.
 
 use crate::HostError;
 use std::str::FromStr;
 
-/// What stands for every export, and for every client with a certificate.
+/// Matches every export, or every client with a certificate.
 const ALL: &str = "*";
 
-/// One rule: `EXPORT=NAME`. Once there is one, an export that no rule gives to a client is not there for it.
+/// One rule: `EXPORT=NAME`. If any rules exist, a client does not see exports that no rule grants
+/// it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsAllow {
-    /// The export; `*` is every one.
+    /// The export; `*` matches all.
     pub export: String,
-    /// A name in the client's certificate; `*` is every certificate that is signed by a known authority.
+    /// A name in the client's certificate; `*` matches every certificate signed by a known
+    /// authority.
     pub name: String,
 }
 
 impl TlsAllow {
-    /// Whether a client with these names may open an export by this rule.
+    /// Whether this rule grants an export to a client with these names.
     #[must_use]
     pub fn gives(&self, export: &str, names: &[String]) -> bool {
         (self.export == ALL || self.export == export)
             && (self.name == ALL || names.contains(&self.name))
     }
 
-    /// Whether it is a rule for every export.
+    /// Whether the rule applies to every export.
     #[must_use]
     pub fn is_for_all_exports(&self) -> bool {
         self.export == ALL
@@ -46,7 +48,7 @@ impl FromStr for TlsAllow {
     }
 }
 
-/// What looks like a slip in rules for these exports: the rules still hold.
+/// Warnings about rules that look like mistakes for these exports; the rules are still in force.
 pub(crate) fn doubts(rules: &[TlsAllow], exports: &[&str]) -> Vec<String> {
     let named = |export: &str| rules.iter().any(|rule| rule.export == export);
     if rules.is_empty() {

@@ -11,10 +11,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Permissions of others on a file.
+/// Permission bits of other users on a file.
 const OTHERS: u32 = 0o007;
 
-/// On what terms clients begin TLS.
+/// The terms on which clients begin TLS.
 pub(crate) struct ServerTerms {
     pub(super) config: Arc<ServerConfig>,
     allow: Vec<TlsAllow>,
@@ -59,7 +59,7 @@ impl ServerTerms {
                     problem: format!("they cannot be used together: {error}"),
                 }
             })?;
-        // A client that comes again is checked again: its authority may have been taken from the file.
+        // A returning client is checked again: its authority may have been removed from the file.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
         Ok(Self {
@@ -68,7 +68,7 @@ impl ServerTerms {
         })
     }
 
-    /// Which client may open which export.
+    /// The access rules.
     pub(crate) fn allow(&self) -> &[TlsAllow] {
         &self.allow
     }

@@ -1,4 +1,4 @@
-//! TLS for NBD clients: certificates, who may open what, and the stream.
+//! TLS for NBD clients: certificates, access rules, and the stream.
 //!
 //! A build without the feature `tls` has the same names; a server then refuses to start with TLS.
 
@@ -27,17 +27,17 @@ use crate::HostError;
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// What a server needs for TLS: files in PEM, as `openssl` and `certtool` write them.
+/// TLS options of a server: PEM files, as `openssl` and `certtool` write them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsOptions {
-    /// The server's certificate, then those of the authorities between it and one that clients know.
+    /// The server's certificate, then the intermediate authorities up to one that clients know.
     pub certificate: PathBuf,
     /// Its private key.
     pub key: PathBuf,
-    /// Certificates of the authorities that clients' certificates are signed by. With these, a client needs a
+    /// Certificates of the authorities that sign clients' certificates. If set, a client needs a
     /// certificate.
     pub client_authorities: Option<PathBuf>,
-    /// Which client may open which export; without a rule, each client may open all.
+    /// Access rules; without rules, each client may open every export.
     pub allow: Vec<TlsAllow>,
 }
 
@@ -52,11 +52,11 @@ impl TlsOptions {
     }
 }
 
-/// A handshake of TLS that failed, or a peer that broke its rules: a sentence for the log.
+/// A failed TLS handshake, or a violation of TLS by the peer: a sentence for the log.
 #[derive(Debug)]
 pub(crate) struct TlsError(pub(crate) String);
 
-/// The terms of TLS, which can change while connections come.
+/// The current terms of TLS, which can be replaced while the server runs.
 pub(crate) struct Tls(RwLock<Arc<ServerTerms>>);
 
 impl Tls {
@@ -64,14 +64,14 @@ impl Tls {
         Ok(Self(RwLock::new(Arc::new(ServerTerms::load(options)?))))
     }
 
-    /// For the connections that come from now on; if something is wrong with the files, all stays as it was.
+    /// Reloads the files for new connections. On an error the current terms stay.
     pub(crate) fn reload(&self, options: &TlsOptions) -> Result<(), HostError> {
         let terms = Arc::new(ServerTerms::load(options)?);
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = terms;
         Ok(())
     }
 
-    /// The terms for a connection that begins now.
+    /// The terms for a new connection.
     pub(crate) fn now(&self) -> Arc<ServerTerms> {
         Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
     }

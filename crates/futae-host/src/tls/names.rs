@@ -1,13 +1,13 @@
-//! The names in a client's certificate: what its owner is called in rules.
+//! The names in a client's certificate, to which rules refer.
 //!
-//! They are those of DNS among its alternative names, and the common names of its subject, which `certtool` and
-//! older recipes write.
+//! These are the DNS names among its alternative names, and the common names of its subject, which
+//! `certtool` and older recipes write.
 
 use super::subject::common_names;
 use rustls::pki_types::CertificateDer;
 use webpki::EndEntityCert;
 
-/// The names in a certificate, each once.
+/// The distinct names in a certificate.
 pub(super) fn of(certificate: &CertificateDer<'_>) -> Vec<String> {
     let Ok(certificate) = EndEntityCert::try_from(certificate) else {
         return Vec::new();

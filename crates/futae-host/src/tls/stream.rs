@@ -1,4 +1,4 @@
-//! TLS on a socket, without a thread of its own and without waiting where plain sockets would not.
+//! TLS on a socket, without a thread of its own, and non-blocking where plain sockets are.
 
 use super::certificates::ServerTerms;
 use super::{TlsError, names};
@@ -9,7 +9,7 @@ use rustls::{Error, ServerConnection};
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
 use std::sync::Arc;
 
-/// Most bytes that are encrypted before the socket has taken them.
+/// The largest number of encrypted bytes that the socket has not accepted yet.
 const UNSENT_BYTES_MAX: usize = 64 * 1024;
 
 /// The server's side of TLS on one socket.
@@ -42,7 +42,7 @@ impl Write for Raw<'_> {
     }
 }
 
-/// What an operator has to know of a failure.
+/// Describes a failure for operators.
 fn in_words(error: &Error) -> String {
     match error {
         Error::NoCertificatesPresented => {
@@ -62,7 +62,7 @@ fn in_words(error: &Error) -> String {
     }
 }
 
-/// What the socket said.
+/// The socket's error.
 fn errno(error: &io::Error) -> Errno {
     Errno::from_io_error(error).unwrap_or(Errno::IO)
 }
@@ -79,8 +79,8 @@ impl<'a> TlsStream<'a> {
         })
     }
 
-    /// The handshake: the names in the client's certificate, if it has one. `wait` waits for the socket, to send
-    /// (true) or to receive.
+    /// Performs the handshake; returns the names in the client's certificate, if it has one. `wait`
+    /// waits until the socket can send (true) or receive.
     pub(crate) fn shake_hands<E: From<TlsError>>(
         &mut self,
         mut wait: impl FnMut(bool) -> Result<(), E>,
@@ -117,7 +117,7 @@ impl<'a> TlsStream<'a> {
         self.problem.as_deref()
     }
 
-    /// Receives once from the socket and decrypts that; false is the end.
+    /// Receives once from the socket and decrypts; returns false at the end of the stream.
     fn pull(&mut self, flags: RecvFlags) -> Result<bool, Errno> {
         let received = loop {
             match self.tls.read_tls(&mut Raw(self.socket, flags)) {
@@ -131,7 +131,7 @@ impl<'a> TlsStream<'a> {
         }
         if let Err(error) = self.tls.process_new_packets() {
             self.problem = Some(in_words(&error));
-            // The peer is told why, if it listens.
+            // Informs the peer of the reason, if it still reads.
             let _ = self.flush();
             return Err(Errno::PROTO);
         }
@@ -148,7 +148,7 @@ impl<'a> TlsStream<'a> {
             if let Some(received) = self.decrypted(slices) {
                 return Ok(received);
             }
-            // An answer of TLS itself has to leave before there is anything to wait for.
+            // TLS's own answer must be sent before waiting for data.
             let must_send = self.tls.wants_write() && !flags.contains(RecvFlags::DONTWAIT);
             if must_send {
                 return Err(Errno::AGAIN);
@@ -159,7 +159,7 @@ impl<'a> TlsStream<'a> {
         }
     }
 
-    /// Takes what was decrypted; none if there is nothing yet.
+    /// Copies decrypted data; `None` if there is none yet.
     fn decrypted(&mut self, slices: &mut [IoSliceMut<'_>]) -> Option<usize> {
         let mut total = 0;
         for slice in slices.iter_mut().filter(|slice| !slice.is_empty()) {
@@ -169,14 +169,14 @@ impl<'a> TlsStream<'a> {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     return (total > 0).then_some(total);
                 }
-                // It ended without a word, as on a plain socket.
+                // The stream ended without a closing message, as on a plain socket.
                 Err(_) => return Some(total),
             }
         }
         Some(total)
     }
 
-    /// Encrypts and sends until all is taken or the socket takes no more.
+    /// Encrypts and sends until all data is taken or the socket accepts no more.
     pub(crate) fn send(&mut self, mut slices: &mut [IoSlice<'_>]) -> Result<usize, Errno> {
         let mut taken = 0;
         IoSlice::advance_slices(&mut slices, 0);
@@ -218,7 +218,7 @@ impl<'a> TlsStream<'a> {
 
     pub(crate) fn say_goodbye(&mut self) {
         self.tls.send_close_notify();
-        // A peer that takes nothing more has no use for it.
+        // A peer that no longer reads does not need it.
         let _ = self.flush();
     }
 }

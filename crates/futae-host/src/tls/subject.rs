@@ -1,4 +1,5 @@
-//! The common names of a certificate's subject, read with care: a client wrote it, and an authority signed it.
+//! Parses the common names of a certificate's subject, defensively: a client wrote it and an
+//! authority signed it.
 
 /// `id-at-commonName`, 2.5.4.3.
 const COMMON_NAME: [u8; 3] = [0x55, 0x04, 0x03];
@@ -9,7 +10,7 @@ const UTF8_STRING: u8 = 0x0c;
 const PRINTABLE_STRING: u8 = 0x13;
 const IA5_STRING: u8 = 0x16;
 
-/// The common names of a subject (`Name` of X.501 in DER, with or without the tag around it).
+/// The common names of a subject (`Name` of X.501 in DER, with or without the outer tag).
 #[must_use]
 pub fn common_names(subject: &[u8]) -> Vec<String> {
     let mut names = Vec::new();
@@ -29,7 +30,7 @@ pub fn common_names(subject: &[u8]) -> Vec<String> {
     names
 }
 
-/// The text of an attribute that is a common name.
+/// The text of an attribute, if the attribute is a common name.
 fn common_name(attribute: &[u8]) -> Option<String> {
     let (OBJECT_IDENTIFIER, kind, rest) = value(attribute)? else {
         return None;
@@ -44,7 +45,7 @@ fn common_name(attribute: &[u8]) -> Option<String> {
     String::from_utf8(text.to_vec()).ok()
 }
 
-/// The first value: its tag, its contents, and what follows it.
+/// The first value: its tag, its content, and the remaining bytes.
 fn value(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (&[tag, length], rest) = bytes.split_first_chunk()?;
     let (length, rest) = match length {
@@ -57,7 +58,7 @@ fn value(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
             let (length, rest) = rest.split_first_chunk()?;
             (usize::from(u16::from_be_bytes(*length)), rest)
         }
-        // No subject is longer than that.
+        // No subject is this long.
         _ => return None,
     };
     let (inside, after) = rest.split_at_checked(length)?;
@@ -68,7 +69,7 @@ fn value(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
 mod tests {
     use super::*;
 
-    /// A value in DER.
+    /// A DER value.
     fn der(tag: u8, inside: &[u8]) -> Vec<u8> {
         let mut bytes = vec![tag];
         match u8::try_from(inside.len()) {
@@ -95,7 +96,7 @@ mod tests {
             attribute(&[0x55, 0x04, 0x0a], UTF8_STRING, "an organisation"),
             attribute(&COMMON_NAME, UTF8_STRING, "vm1"),
             attribute(&COMMON_NAME, PRINTABLE_STRING, &long),
-            // In UTF-16, which nothing writes any more.
+            // In UTF-16, which is obsolete.
             attribute(&COMMON_NAME, 0x1e, "\0v\0m"),
         ]
         .concat();

@@ -1,4 +1,4 @@
-//! This build has no TLS.
+//! Replaces TLS in a build without it.
 
 use super::socket::Socket;
 use futae_nbd::uri::{ClientTls, NbdUri};
@@ -6,7 +6,7 @@ use futae_nbd::uri::{ClientTls, NbdUri};
 const PROBLEM: &str =
     "this build has no TLS (the cargo feature tls); use nbd or nbd+unix, or a tunnel";
 
-/// Says why there can be no connection.
+/// Returns the error for a TLS address.
 pub(super) fn check(_tls: &ClientTls) -> Result<(), String> {
     Err(PROBLEM.to_owned())
 }

@@ -1,4 +1,4 @@
-//! The thread that carries bytes between a server and the connection.
+//! The thread that carries bytes between a TLS server and the connection.
 
 use super::Ended;
 use crate::socket::Socket;
@@ -10,12 +10,12 @@ use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use tracing::warn;
 
-/// Bytes that are carried at a time.
+/// Bytes carried at a time.
 const STEP_BYTES: usize = 64 << 10;
-/// Bytes that were decrypted and that the connection has not taken, from which on no more are read.
+/// Number of decrypted bytes waiting for the connection from which on nothing more is read.
 const WAITING_MAX: usize = 256 << 10;
 
-/// What an operator has to know of a failure.
+/// Describes a failure for operators.
 pub(super) fn in_words(error: &io::Error, name: &str) -> String {
     let tls = error
         .get_ref()
@@ -43,14 +43,14 @@ fn of_tls(error: &Error, name: &str) -> String {
     }
 }
 
-/// Both ends, and TLS between them.
+/// Both sockets, and the TLS state between them.
 pub(super) struct Carrier {
     server: Socket,
     inside: UnixStream,
     tls: ClientConnection,
     name: String,
     ended: Ended,
-    /// Decrypted, and not taken yet.
+    /// Decrypted bytes that the connection has not received yet.
     waiting: Vec<u8>,
     taken: usize,
     step: Vec<u8>,
@@ -79,9 +79,9 @@ impl Carrier {
         })
     }
 
-    /// Carries until one side is gone; then the other learns of it.
+    /// Carries bytes until one side has closed; then closes the other.
     pub(super) fn run(mut self) {
-        // What came with the handshake.
+        // Data received with the handshake.
         let mut result = self.decrypted();
         while let Ok(true) = result {
             result = self.turn();
@@ -99,12 +99,12 @@ impl Carrier {
         self.taken < self.waiting.len()
     }
 
-    /// Waits for something that can go on; whether there is more to come.
+    /// Waits until one side is ready and carries bytes. Returns false at the end.
     fn turn(&mut self) -> io::Result<bool> {
         let (mut of_server, mut of_inside) = (PollFlags::empty(), PollFlags::empty());
         of_server.set(PollFlags::IN, self.waiting.len() - self.taken < WAITING_MAX);
         of_server.set(PollFlags::OUT, self.tls.wants_write());
-        // Nothing more is encrypted before the server has taken what was.
+        // Nothing more is encrypted before the server has received the earlier bytes.
         of_inside.set(PollFlags::IN, !self.tls.wants_write());
         of_inside.set(PollFlags::OUT, self.has_waiting());
         let ready = {
@@ -137,11 +137,11 @@ impl Carrier {
             return Ok(false);
         }
         self.say()?;
-        // Of an end that nobody reads from now, poll would say again and again that it is over.
+        // poll would report the end of an unread socket repeatedly.
         Ok(!is_over(ready[1]) || reads_inside)
     }
 
-    /// Sends what is encrypted, as much as the server takes.
+    /// Sends encrypted bytes, as many as the server accepts.
     fn say(&mut self) -> io::Result<()> {
         while self.tls.wants_write() {
             match self.tls.write_tls(&mut self.server) {
@@ -154,7 +154,7 @@ impl Carrier {
         Ok(())
     }
 
-    /// Reads from the server, and decrypts; false if it is gone.
+    /// Reads from the server and decrypts; returns false if the server has closed.
     fn hear(&mut self) -> io::Result<bool> {
         match self.tls.read_tls(&mut self.server) {
             Ok(0) => return Ok(false),
@@ -167,7 +167,7 @@ impl Carrier {
         self.decrypted()
     }
 
-    /// Takes what was decrypted; false if the server said goodbye.
+    /// Collects decrypted bytes; returns false if the server has ended the stream.
     fn decrypted(&mut self) -> io::Result<bool> {
         loop {
             match self.tls.reader().read(&mut self.step) {
@@ -177,7 +177,7 @@ impl Carrier {
                 }
                 Ok(count) => self.waiting.extend_from_slice(&self.step[..count]),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-                // It ended without a word, as on a plain socket.
+                // The stream ended without a closing message, as on a plain socket.
                 Err(_) => return Ok(false),
             }
         }
@@ -185,7 +185,7 @@ impl Carrier {
         Ok(true)
     }
 
-    /// Hands the connection what waits, as much as it takes.
+    /// Sends waiting bytes to the connection, as many as it accepts.
     fn hand_over(&mut self) -> io::Result<()> {
         while self.has_waiting() {
             match self.inside.write(&self.waiting[self.taken..]) {
@@ -200,7 +200,7 @@ impl Carrier {
         Ok(())
     }
 
-    /// Takes what the connection sends; false if it is gone.
+    /// Reads from the connection and encrypts; returns false if the connection has closed.
     fn take(&mut self) -> io::Result<bool> {
         match self.inside.read(&mut self.step) {
             Ok(0) => {

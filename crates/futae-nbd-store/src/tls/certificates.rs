@@ -1,4 +1,4 @@
-//! Certificates and a key from a directory, by the names that libnbd and QEMU give them.
+//! Certificates and a key from a directory, under the file names that libnbd and QEMU use.
 
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
@@ -8,10 +8,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Permissions of others on a file.
+/// Permission bits of other users on a file.
 const OTHERS: u32 = 0o007;
 
-/// On what terms TLS begins.
+/// The configuration of TLS.
 pub(super) fn config(directory: &Path) -> Result<ClientConfig, String> {
     let authority = directory.join("ca-cert.pem");
     let mut roots = RootCertStore::empty();

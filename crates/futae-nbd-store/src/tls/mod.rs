@@ -1,8 +1,8 @@
 //! TLS below a connection, on a thread of its own.
 //!
-//! The threads of a connection send and receive at once, each waiting for the socket; a TLS connection is one thing with one state. So a
-//! thread carries bytes between the server and one end of a pair of sockets, encrypted on one side and in the clear on the other;
-//! the connection has the other end.
+//! The two threads of a connection send and receive at the same time, each waiting for the socket,
+//! but a TLS connection has a single state. Therefore a thread carries bytes between the server,
+//! encrypted, and one end of a socket pair, in plain text; the connection uses the other end.
 
 mod carrier;
 mod certificates;
@@ -16,7 +16,7 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::thread;
 
-/// Says why there can be no connection.
+/// Checks whether TLS can be used with an address.
 pub(super) fn check(tls: &ClientTls) -> Result<(), String> {
     if tls.certificates.is_none() {
         return Err(
@@ -38,7 +38,7 @@ impl Ended {
     }
 }
 
-/// Shakes hands on a socket on which TLS begins now. Returns the socket on which to go on in the clear.
+/// Performs the handshake on a socket. Returns the socket that carries plain text from now on.
 pub(super) fn begin(
     mut socket: Socket,
     uri: &NbdUri,

@@ -1,19 +1,19 @@
-//! Looking ahead: the simulator has a level read what it will need before the accesses come.
+//! Look-ahead: the simulator makes a level read what future accesses will need.
 
 use super::Level;
 use crate::{BlockId, Index, Policy, SimulatorHints, Slot};
 use std::hint::black_box;
 
 impl<P: Policy + SimulatorHints, I: Index> Level<P, I> {
-    /// Says, before anything else, that all blocks to come are of volume 0, numbered densely from `first`
-    /// on.
+    /// Announces, before any other call, that all blocks are on volume 0, numbered densely from
+    /// `first` on.
     pub fn number_blocks(&mut self, first: u64) {
         self.policy.number_blocks(first);
     }
 
-    /// Looks up what accesses to `blocks` will need: done for some blocks ahead of their accesses,
-    /// it makes their reads from memory wait together, and not one after the other. Notes in
-    /// `likely`, as long, the slot that each is in now, or any slot.
+    /// Looks up what accesses to `blocks` will need. Called some blocks ahead of the accesses, it
+    /// makes their memory latencies overlap. Stores in `likely`, which has the same length, the
+    /// slot of each block, or any slot.
     #[inline]
     pub fn look_ahead(&self, blocks: impl Iterator<Item = BlockId>, likely: &mut [Slot]) {
         let (mut seen, mut absent) = (0u32, 0);
@@ -37,7 +37,8 @@ impl<P: Policy + SimulatorHints, I: Index> Level<P, I> {
         black_box(seen);
     }
 
-    /// Has memory bring what [`look_ahead`](Self::look_ahead) will read first for these blocks, without waiting for it.
+    /// Prefetches what [`look_ahead`](Self::look_ahead) will read first for these blocks, without
+    /// waiting for it.
     #[inline]
     pub fn prefetch(&self, blocks: impl Iterator<Item = BlockId>) {
         blocks.for_each(|block| self.index.prefetch(block));

@@ -1,12 +1,12 @@
-//! A level that goes on with another policy.
+//! Changes the policy of a level.
 
 use super::Level;
 use crate::{Access, AccessKind, Index, Policy, PolicySpec};
 
 impl PolicySpec {
-    /// The kind of access by which [`Level::change_policy`] hands resident blocks to a new policy of this string.
-    /// A policy that lives on demotions takes them as demotions, since it would evict blocks that were read first, the
-    /// latest before the others.
+    /// The kind of access by which [`Level::change_policy`] passes resident blocks to a new policy
+    /// of this string. A policy that lives on demotions gets them as demotions; if they came as
+    /// reads, it would evict them, the latest first.
     #[must_use]
     pub fn handover_kind(&self) -> AccessKind {
         if self.lives_on_demotions() {
@@ -18,14 +18,15 @@ impl PolicySpec {
 }
 
 impl<P: Policy, I: Index> Level<P, I> {
-    /// Goes on with `policy`, which was built for the capacity of this level and has seen nothing. Resident blocks
-    /// stay, in their slots and with their classes; nothing is counted.
+    /// Switches to `policy`, which was built for the capacity of this level and has seen no access.
+    /// Resident blocks stay, in their slots and with their classes; nothing is counted.
     ///
-    /// The new policy gets the blocks by accesses of `kind` ([`PolicySpec::handover_kind`]) in the order in which the old
-    /// policy would have evicted them, the next victim first. So the order is kept exactly by a policy that orders new
-    /// blocks by their arrival, as nearly all do; `mru`, `random`, `clock` and others that do not make an order of their
-    /// own. Returns the old policy: what it knew beside the order (frequencies, blocks that are gone) is forgotten. Takes time for
-    /// every resident block.
+    /// The new policy gets the blocks by accesses of `kind` ([`PolicySpec::handover_kind`]) in the
+    /// order in which the old policy would have evicted them, the next victim first. A policy that
+    /// orders new blocks by their arrival, as nearly all do, thus keeps the order exactly; `mru`,
+    /// `random`, `clock` and others make an order of their own. Returns the old policy: what it
+    /// knew beside the order (frequencies, departed blocks) is lost. Takes time for every resident
+    /// block.
     pub fn change_policy(&mut self, policy: P, kind: AccessKind) -> P {
         let order = self.policy.order();
         let old = std::mem::replace(&mut self.policy, policy);
@@ -33,7 +34,7 @@ impl<P: Policy, I: Index> Level<P, I> {
             let block = self.index.block_in(slot);
             let mut access = Access::of(block, kind).classed(self.class_in(slot));
             access.tick = self.tick;
-            // Whether or not the policy would admit the block: it is here.
+            // The block is resident, whether or not the policy would admit it.
             self.policy.miss(&access);
             self.policy.insert(slot, &access);
         }
@@ -46,7 +47,7 @@ mod tests {
     use crate::contract::{Run, order_after, run};
     use crate::{Kind, PolicySpec, Shape, build};
 
-    /// Policies that order blocks which came one after the other otherwise than by their arrival.
+    /// Policies that do not order blocks by arrival when they come one after the other.
     const ORDER_ANEW: &[&str] = &[
         "mru",
         "random",

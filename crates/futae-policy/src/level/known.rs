@@ -1,17 +1,17 @@
-//! What a policy that is made of levels asks them, knowing more than an access says.
+//! Access to inner levels for a policy that is composed of levels and already knows a block's slot.
 
 use super::Level;
 use crate::{Access, BlockId, Index, Policy, SimulatorHints, Slot};
 
 impl<P: Policy, I: Index> Level<P, I> {
-    /// As [`access`](Self::access) of a block that is known to be in `slot`: without looking for it.
+    /// As [`access`](Self::access), for a block known to be in `slot`: skips the look-up.
     #[inline]
     pub(crate) fn hit_known(&mut self, slot: Slot, access: &Access) {
         debug_assert_eq!(self.index.get(access.block), Some(slot), "another slot");
         self.hit(slot, access);
     }
 
-    /// The index, to be replaced while the level is empty.
+    /// The index, which may be replaced while the level is empty.
     pub(crate) fn index_mut(&mut self) -> &mut I {
         &mut self.index
     }
@@ -25,7 +25,7 @@ impl<P: Policy + SimulatorHints, I: Index> Level<P, I> {
         slot.0.wrapping_add(self.policy.glance(block))
     }
 
-    /// As [`SimulatorHints::foresee`], where the level is full.
+    /// As [`SimulatorHints::foresee`], if the level is full.
     #[inline]
     pub(crate) fn foresee(&self, ahead: u32) -> Option<Slot> {
         let slot = (self.resident == self.capacity).then(|| self.policy.foresee(ahead))??;

@@ -1,13 +1,13 @@
-//! A level that begins with what another one left.
+//! Restores the content of an earlier level.
 
 use super::Level;
 use crate::{Access, AccessKind, BlockId, Class, Index, Policy, Slot};
 
 impl<P: Policy, I: Index> Level<P, I> {
-    /// Puts blocks in the slots that they had in another level, the next victim first: of an empty level that has seen
-    /// nothing. The policy gets them by accesses of `kind`, as in [`change_policy`](Self::change_policy); nothing is
-    /// counted. There are no more of them than slots. Says of each whether it was placed: a slot or a block that is named
-    /// again is not.
+    /// Puts blocks into the slots that they had in another level, the next victim first; this level
+    /// must be new and empty. The policy gets them by accesses of `kind`, as in
+    /// [`change_policy`](Self::change_policy); nothing is counted. There must be no more of them
+    /// than slots. Returns for each whether it was placed: a repeated slot or block is not.
     pub fn restore(&mut self, blocks: &[(Slot, BlockId, Class)], kind: AccessKind) -> Vec<bool> {
         assert!(self.classes.is_empty(), "a level that was used");
         assert!(blocks.len() <= self.capacity as usize, "more than slots");
@@ -28,7 +28,7 @@ impl<P: Policy, I: Index> Level<P, I> {
             self.set_class(slot, class);
             let mut access = Access::of(block, kind).classed(class);
             access.tick = self.tick;
-            // Whether or not the policy would admit the block: it is here.
+            // The block is resident, whether or not the policy would admit it.
             self.policy.miss(&access);
             self.policy.insert(slot, &access);
         }

@@ -25,7 +25,7 @@ const T2: usize = 1;
 const B1: usize = 0;
 const B2: usize = 1;
 
-/// Two LRU lists, the names of those who left each, and a target.
+/// Two LRU lists, the names of blocks evicted from each, and a target.
 #[derive(Debug)]
 pub struct Arc {
     slots: u32,
@@ -38,7 +38,7 @@ pub struct Arc {
     /// The list for the block that missed last.
     list: MissNote<usize>,
     from_b2: bool,
-    /// T1 fills its half of the directory alone: its oldest leaves without a name.
+    /// T1 fills its half of the directory alone: its oldest block leaves without a name.
     forget: bool,
 }
 

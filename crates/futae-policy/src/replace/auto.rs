@@ -49,17 +49,17 @@ const REMARKS_MAX: usize = 1000;
 const REHEARSED_MEMORY: f64 = 2.0;
 /// Requests for each slot after which a rehearsal that is not ahead may end.
 const PATIENCE: f64 = 4.0;
-/// Hits by which a rehearsal must be ahead at least, however small the cache is.
+/// The smallest lead in hits of a rehearsal, however small the cache is.
 const REHEARSED_LEAD_MIN: f64 = 8.0;
 
-/// What the cache holds, the candidates, and the one that is rehearsed.
+/// The content of the cache, the candidates, and the rehearsed one.
 pub struct Auto {
     shadows: Shadows,
     imitation: Imitation,
     rehearsal: Option<Rehearsal>,
     shape: Shape,
     numbered_from: Option<u64>,
-    /// Hits a slot by which a rehearsal must be ahead.
+    /// Hits per slot by which a rehearsal must lead.
     lead: f64,
     requests: u64,
     requests_at_change: u64,
@@ -92,7 +92,8 @@ pub fn build(arguments: &mut Arguments, shape: &Shape) -> Result<Auto, SpecError
 }
 
 impl Auto {
-    /// Lets the candidates see an access that the leader has decided on. Whether another leads now.
+    /// Shows the candidates an access that the leader has decided. Returns whether the leader has
+    /// changed.
     #[inline]
     fn see(&mut self, access: &Access, is_hit: bool) -> bool {
         self.requests += u64::from(access.kind.is_demand());
@@ -127,7 +128,7 @@ impl Auto {
         false
     }
 
-    /// Has the cache follow a shadow of all slots.
+    /// Makes the cache follow a shadow of all slots.
     fn follow_shadow(&mut self, new: usize) -> bool {
         let ahead = self.shadows.ahead(new);
         let Some(leader) = self.shadows.lend(new) else {
@@ -143,7 +144,7 @@ impl Auto {
     fn rehearse(&mut self, candidate: usize) {
         let spec = self.shadows.spec(candidate);
         let Ok(mut level) = shadows::level(spec, &self.shape) else {
-            return; // It was built before, as a shadow.
+            return; // It was built before as a shadow, so this cannot fail.
         };
         if let Some(first) = self.numbered_from {
             whereabouts::number(&mut level, first);

@@ -32,7 +32,8 @@ const PROMOTED: usize = 0;
 const PROBATION: usize = 1;
 const PROTECTED: usize = 2;
 
-/// Demoted blocks in two segments, promoted ones before them, and a sketch that decides who comes in.
+/// Demoted blocks in two segments, promoted ones before them, and a sketch that decides on
+/// admission.
 #[derive(Debug)]
 pub struct BidiFilter {
     share: f64,
@@ -41,7 +42,7 @@ pub struct BidiFilter {
     queues: Queues,
     names: Table<BlockId>,
     sketch: Sketch,
-    /// What the level above gave up last.
+    /// The block that the upper level evicted last.
     demoted_last: Option<BlockId>,
 }
 

@@ -53,35 +53,36 @@ struct Past {
     is_new: bool,
 }
 
-/// Where a block that missed is to be placed, decided before its victim leaves.
+/// Where a missed block is to be placed, decided before its victim leaves.
 #[derive(Clone, Copy, Debug)]
 enum Place {
     /// It came while the cache was filling.
     First { queue: usize },
     /// It is new.
     New,
-    /// It came back by its name, with this many uses.
+    /// The history has its name, with this many uses.
     Back { uses: u32 },
 }
 
-/// What is known of a resident block beside its place and its uses.
+/// State of a resident block beside its place and its uses.
 #[derive(Clone, Copy, Debug, Default)]
 struct Marks {
     is_new: bool,
     is_demoted: bool,
 }
 
-/// Two queues with a moving border, an LFU over the same slots, and who has given up what.
+/// Two queues with a moving border, an LFU over the same slots, and the names of blocks that each
+/// expert evicted.
 #[derive(Debug)]
 pub struct Cacheus {
     new_share: f64,
     slots: u32,
-    /// How many S may have before its oldest are demoted; Q has the rest.
+    /// The limit of S, beyond which its oldest are demoted; Q has the remaining slots.
     stable_limit: u32,
     demoted: u32,
     /// Names in the LRU's history of blocks that left as new.
     new_names: u32,
-    /// The chance of LRU; LFU has the rest.
+    /// The probability of LRU; LFU has the complement.
     weight_lru: f64,
     rate: Rate,
     prng: Prng,
@@ -164,7 +165,7 @@ impl Cacheus {
         self.weight_lru = (lru / (lru + lfu)).clamp(WEIGHT_MIN, 1.0 - WEIGHT_MIN);
     }
 
-    /// Looks for the name of a block that missed; the expert that gave it up loses weight.
+    /// Looks up the name of a missed block; the expert that evicted it loses weight.
     fn consult(&mut self, block: BlockId) -> Place {
         self.tick();
         if let Some(past) = self.left_by_lru.take(block) {
@@ -203,7 +204,7 @@ impl Cacheus {
         }
     }
 
-    /// The next victim, and who names it, unless both do.
+    /// The next victim, and the expert that names it, unless both do.
     fn next(&self) -> Option<(Slot, Option<Expert>)> {
         let oldest = self.queues.front(QUICK);
         let lru = oldest.or_else(|| self.queues.front(STABLE))?;

@@ -26,7 +26,7 @@ const T2: usize = 1;
 const B1: usize = 0;
 const B2: usize = 1;
 
-/// Two clocks, the names of those who left each, and a target.
+/// Two clocks, the names of blocks evicted from each, and a target.
 #[derive(Clone, Debug)]
 pub struct Car {
     slots: u32,

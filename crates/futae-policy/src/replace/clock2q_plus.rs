@@ -36,7 +36,7 @@ use crate::{
 const SMALL: usize = 0;
 const MAIN: usize = 1;
 
-/// Two queues and a memory of who left the small one.
+/// Two queues, and the names of blocks evicted from the small one.
 #[derive(Clone, Debug)]
 pub struct Clock2QPlus {
     small_share: f64,
@@ -46,9 +46,9 @@ pub struct Clock2QPlus {
     has_evicted: bool,
     small_limit: u32,
     main_limit: u32,
-    /// Blocks that must have come to small after a block before its uses count.
+    /// Number of arrivals in small after a block before its uses count.
     window: u64,
-    /// Blocks that have come to small so far.
+    /// Number of arrivals in small so far.
     arrivals: u64,
     queues: LogQueues<2>,
     is_marked: Table<bool>,
@@ -56,7 +56,7 @@ pub struct Clock2QPlus {
     arrived: Table<u64>,
     names: Table<BlockId>,
     ghost: Ghosts,
-    /// Whether the block that missed last had its name in the ghost queue.
+    /// Whether the ghost queue had the name of the last missed block.
     found: MissNote<bool>,
 }
 

@@ -111,7 +111,7 @@ impl ClockPro {
         (self.slots - 1).max(1)
     }
 
-    /// What a test period has shown.
+    /// Adapts to the result of a test period.
     fn adapt(&mut self, was_used: bool) {
         let share = if was_used {
             self.cold_share + 1
@@ -158,7 +158,7 @@ impl ClockPro {
         self.numbers.set(slot, number);
     }
 
-    /// Takes a node out of the circle; hands that pointed to it go on.
+    /// Removes a node from the circle; hands that pointed to it advance.
     fn leave(&mut self, number: u32) {
         let Node {
             before,
@@ -254,7 +254,7 @@ impl Policy for ClockPro {
             return self.enter_hot(number, slot);
         }
         let number = self.names.add(access.block);
-        // Once the cache is full, this many are never resident here.
+        // Once the cache is full, fewer resident blocks than this do not occur.
         let state = if self.hot + self.cold < self.hot_limit() {
             State::Hot
         } else {

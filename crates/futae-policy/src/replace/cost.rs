@@ -46,7 +46,7 @@ use second_chance::SecondChance;
 pub enum Cost {
     /// The published one.
     SecondChance(SecondChance),
-    /// That of another policy.
+    /// The order of another policy.
     Joined(Joined),
 }
 

@@ -25,7 +25,7 @@ use crate::{
     RegisteredPolicy, Shape, SimulatorHints, Slot, SpecError, StoreCosts,
 };
 
-/// Where a resident slot is.
+/// The queue of a resident slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Home {
     #[default]
@@ -125,7 +125,7 @@ impl Directory {
         }
     }
 
-    /// Makes a protected block normal where it stands, by the time of its last use.
+    /// Makes a protected block normal, at the position of its last use.
     fn release(&mut self, slot: Slot) {
         self.leave(slot, Departure::Promoted);
         self.homes.set(slot, Home::Released);
@@ -228,7 +228,7 @@ impl Policy for Directory {
     fn rank(&self, slot: Slot) -> u64 {
         match self.homes.get(slot) {
             Home::Protected => 1 + self.protected.rank(slot),
-            // They go by the time of their last use.
+            // Ordered by the time of the last use.
             Home::Normal | Home::Released => 0,
         }
     }

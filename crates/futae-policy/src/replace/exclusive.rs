@@ -10,7 +10,7 @@
 //! demotion, notice: in at TAIL, or to TAIL if resident | victim: HEAD
 //! # Parameters
 //! keep_served false: a miss is kept, too, at HEAD, in place of a block served before or where there is
-//! room, until a notice makes it safe; for caches above that tell what they evict without handing it down.
+//! room, until a notice makes it safe; for caches above that tell what they evict without demoting it.
 //! Where the cache above sends neither notices nor demotions, this is `mru`, whose hit ratio on uniform reads
 //! is L ÷ D whatever the cache above keeps.
 //! `exclusive(POLICY)` orders the demoted blocks by another policy
@@ -35,7 +35,7 @@ pub struct Exclusive {
     is_served: Vec<bool>,
     /// The order of the demoted blocks.
     demoted: Box<dyn RegisteredPolicy>,
-    /// Whether misses are kept as first victims.
+    /// Whether missed blocks are kept as first victims.
     keeps_served: bool,
     slots: u32,
     resident: u32,
@@ -60,7 +60,7 @@ pub fn build(arguments: &mut Arguments, shape: &Shape) -> Result<Exclusive, Spec
 impl Policy for Exclusive {
     fn miss(&mut self, access: &Access) -> Admission {
         if access.kind.is_demand() {
-            // Never at the cost of a demoted block.
+            // Never by evicting a demoted block.
             let has_place = self.resident < self.slots || self.served.len(SERVED) > 0;
             if self.keeps_served && has_place {
                 Admission::Admit
@@ -303,7 +303,7 @@ mod tests {
         );
     }
 
-    /// Where nothing is told, it is `mru`.
+    /// Without notices it equals `mru`.
     #[test]
     fn without_notices_it_is_mru() {
         let mut prng = crate::Prng::new(3);

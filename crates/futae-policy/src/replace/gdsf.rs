@@ -36,10 +36,10 @@ pub struct Gdsf {
     floor_before: MissNote<u64>,
     now: u64,
     uses: Table<u32>,
-    /// Where blocks differ in size, the bytes of each; priorities are then bits of real numbers, which are in the same
-    /// order.
+    /// The bytes of each block, if blocks differ in size. Priorities are then the bits of real
+    /// numbers, which have the same order.
     bytes: Option<Table<u32>>,
-    /// The bytes of the block that comes next, where blocks differ in size.
+    /// The bytes of the incoming block, if blocks differ in size.
     incoming: Option<u32>,
     /// Priority, and the time of the last use.
     priorities: Heap<(u64, u64)>,

@@ -32,7 +32,7 @@ mod gaps;
 
 use gaps::Gaps;
 
-/// Names that are remembered in each of the two lists.
+/// Names remembered per slot, in each of the two lists.
 const NAMES_A_SLOT: u32 = 4;
 const EARLY: f64 = 0.02;
 const TIMES: u32 = 2;
@@ -42,13 +42,13 @@ const TIMES: u32 = 2;
 struct Served {
     /// How many were served before it.
     at: u64,
-    /// Where it was then, if it was kept.
+    /// Its slot then, if it was kept.
     slot: Option<Slot>,
     /// How often it was served, as far as is remembered.
     times: u32,
 }
 
-/// An exclusive cache that is told by itself.
+/// An exclusive cache that infers the upper level's evictions.
 pub struct Inferred {
     inner: Box<dyn RegisteredPolicy>,
     /// The blocks in slots.
@@ -99,7 +99,7 @@ impl Inferred {
         self.gone.set_limit(names);
     }
 
-    /// Notes that a block goes up, and acts on those that left above meanwhile.
+    /// Records that a block goes up, and acts on those that have left the upper level meanwhile.
     fn serve(&mut self, block: BlockId, slot: Option<Slot>) {
         let before = self.above.take(block).or_else(|| self.gone.take(block));
         if let Some(before) = before {
@@ -135,7 +135,7 @@ impl Inferred {
                 self.inner.hit(slot, &notice);
             }
             None if self.times > 0 && served.times >= self.times => {
-                // Where nobody asks, or loads are slow, the oldest are no longer worth it.
+                // If no requests come, or loads are slow, the oldest are no longer worth loading.
                 if self.wanted.len() >= self.slots as usize {
                     self.wanted.pop_front();
                 }
@@ -143,12 +143,12 @@ impl Inferred {
             }
             None => {}
         }
-        // It may have been told of, and be among them.
+        // A notice may have named it before.
         self.gone.take(block);
         self.gone.push(block, served);
     }
 
-    /// What is told is believed at once: the block is no longer above.
+    /// A notice is believed at once: the block is no longer in the upper level.
     fn believe(&mut self, access: &Access) {
         let is_told = matches!(access.kind, AccessKind::Demotion | AccessKind::Notice);
         if is_told && let Some(served) = self.above.take(access.block) {
@@ -171,7 +171,7 @@ impl Policy for Inferred {
         if access.kind.is_demand()
             && let Some(mut served) = self.above.take(access.block)
         {
-            // It is the newest, and stays that.
+            // It stays the newest.
             served.slot = Some(slot);
             self.above.push(access.block, served);
         }

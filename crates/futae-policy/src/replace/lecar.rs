@@ -50,19 +50,19 @@ struct Past {
     uses: u32,
 }
 
-/// Two orders over the same slots, and what each has given up.
+/// Two orders over the same slots, and the names of blocks that each expert evicted.
 #[derive(Debug)]
 pub struct LeCar {
     learning_rate: f64,
     discount_by_size: f64,
-    /// What is left of a regret after one access.
+    /// The factor by which one access reduces a regret.
     discount: f64,
-    /// The chance of LRU; LFU has the rest.
+    /// The probability of LRU; LFU has the complement.
     weight_lru: f64,
     now: u64,
     prng: Prng,
     lot: f64,
-    /// Who named the victim that has not left yet; none if both did.
+    /// The expert that named the pending victim; `None` if both did.
     chosen_by: Option<Expert>,
     keep_uses: bool,
     recency: Queues,
@@ -70,7 +70,7 @@ pub struct LeCar {
     names: Table<BlockId>,
     left_by_lru: Ghosts<Past>,
     left_by_lfu: Ghosts<Past>,
-    /// The uses of the block that missed last.
+    /// The uses of the last missed block.
     known: crate::structures::MissNote<u32>,
 }
 
@@ -102,7 +102,7 @@ pub fn build(arguments: &mut Arguments, shape: &Shape) -> Result<LeCar, SpecErro
 }
 
 impl LeCar {
-    /// The uses of a block that left not long ago; the expert that gave it up loses weight.
+    /// The uses of a recently evicted block; the expert that evicted it loses weight.
     fn consult(&mut self, block: BlockId) -> u32 {
         let (past, to_lru) = if let Some(past) = self.left_by_lru.take(block) {
             (past, false)
@@ -119,7 +119,7 @@ impl LeCar {
         if self.keep_uses { past.uses } else { 0 }
     }
 
-    /// The next victim, and who names it, unless both do.
+    /// The next victim, and the expert that names it, unless both do.
     fn next(&self) -> Option<(Slot, Option<Expert>)> {
         let (lru, lfu) = (self.recency.front(ORDER)?, self.uses.lowest()?);
         Some(if lru == lfu {

@@ -30,7 +30,7 @@ pub struct Lfu {
     names: Table<BlockId>,
     /// The counts of departed blocks.
     past: BlockTable,
-    /// The past uses of the block that missed last.
+    /// The past uses of the last missed block.
     found: MissNote<u32>,
 }
 

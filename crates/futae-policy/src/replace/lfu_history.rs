@@ -101,7 +101,7 @@ impl LfuHistory {
         }))
     }
 
-    /// Puts a block where its count belongs: among the residents, the others, or nowhere.
+    /// Moves a block to the place of its count: among the residents, the others, or neither.
     fn place(&mut self, number: Slot) {
         let Known { count, slot } = self.known.get(number);
         let block = self.names.block(number.0);

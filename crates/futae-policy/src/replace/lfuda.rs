@@ -31,8 +31,8 @@ pub struct Lfuda {
     now: u64,
     uses: Table<u32>,
     keys: Table<Key>,
-    /// Each slot with a key that it had: a hit changes `keys` only, and the heap follows when the slot comes to
-    /// its top.
+    /// Each slot with a key that it had: a hit changes `keys` only, and the heap is corrected when
+    /// the slot reaches its top.
     heap: Heap<Key>,
 }
 

@@ -29,9 +29,8 @@ use crate::{Access, Arguments, Departure, Policy, Prng, Shape, SimulatorHints, S
 const AGES: usize = 1024;
 const CLASSES: usize = 12;
 
-/// What is known of a block, in one word, since an eviction looks at many of them, which are
-/// anywhere in memory: 48 bits for when it was used last, 12 for its age at the last hit, and 4 for
-/// its class.
+/// State of a block, in one word, since an eviction reads that of many blocks anywhere in memory:
+/// 48 bits for its last use, 12 for its age at the last hit, and 4 for its class.
 #[derive(Clone, Copy, Debug, Default)]
 struct Known(u64);
 
@@ -57,7 +56,7 @@ impl Known {
 
 const _: () = assert!(AGES <= 0xFFF && CLASSES <= 0x10);
 
-/// What was seen of the blocks of one class, by age, and what follows from it.
+/// Statistics of the blocks of one class by age, and the densities derived from them.
 #[derive(Clone, Debug)]
 struct Seen {
     hits: Vec<f64>,

@@ -34,12 +34,12 @@ use crate::{
 
 const INACTIVE: usize = 0;
 const ACTIVE: usize = 1;
-/// The kernel's `SWAP_CLUSTER_MAX`: what a round of reclaim brings at least.
+/// The kernel's `SWAP_CLUSTER_MAX`: the smallest yield of a round of reclaim.
 const ROUND: u32 = 32;
-/// The kernel's `DEF_PRIORITY`: the share of the lists that is scanned first, as a power of two.
+/// The kernel's `DEF_PRIORITY`: the fraction of the lists that is scanned first, as a power of two.
 const SHARE_FIRST: u32 = 12;
 
-/// Two lists, and shadows of who left.
+/// Two lists, and shadows of evicted blocks.
 #[derive(Clone, Debug)]
 pub struct Linux {
     ratio_given: u32,
@@ -86,7 +86,7 @@ impl Linux {
         inactive < u64::from(self.lists.len(ACTIVE))
     }
 
-    /// Begins a round of reclaim: how many it brings, and what of active becomes inactive by it.
+    /// Begins a round of reclaim: determines its yield, and deactivates blocks of the active list.
     fn begin_round(&mut self) {
         let thrashes = std::mem::take(&mut self.refaults) > 0;
         for share in (0..=SHARE_FIRST).rev() {
@@ -99,7 +99,7 @@ impl Linux {
                 break;
             }
         }
-        // No more than there are to be had.
+        // No more than are available.
         self.round = self.round.min(self.lists.len(INACTIVE));
     }
 
@@ -170,7 +170,7 @@ impl Policy for Linux {
             (0, gib) => (10 * gib).isqrt() as u32,
             (given, _) => given,
         };
-        // Who left longer ago is farther away than active can be long.
+        // A block that left longer ago has a distance beyond the longest active list.
         self.shadows.set_limit(slots);
     }
 

@@ -160,7 +160,7 @@ impl Lirs {
         }
     }
 
-    /// Takes `block` out of the departed; whether it was among them.
+    /// Removes `block` from the departed ones. Returns whether it was among them.
     fn recall(&mut self, block: BlockId) -> bool {
         let number = self.names.find(block);
         number.map(|number| self.forget(Slot(number))).is_some()

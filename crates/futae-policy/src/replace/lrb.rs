@@ -40,10 +40,10 @@ const USES: usize = 4;
 /// A use, in counts that halve.
 const ONE: u32 = 1 << 16;
 
-/// What is known of a block's uses.
+/// Recorded uses of a block.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Uses {
-    /// Times, the latest first; 0 where none is known.
+    /// Times of the latest uses, the latest first; 0 if unknown.
     times: [u64; USES],
     number: u32,
     /// Counts that halve with time, a fast and a slow one, in parts of `ONE`.
@@ -57,7 +57,7 @@ struct Waiting {
     since: u64,
 }
 
-/// The magnitude of a number in quarters of a power of two: its place on a scale of a byte.
+/// The magnitude of a number in quarters of a power of two, as a byte.
 #[inline]
 fn magnitude(number: u64) -> u8 {
     if number == 0 {
@@ -118,7 +118,7 @@ impl Uses {
     }
 }
 
-/// The forest, what it is learned from, and what is known of blocks.
+/// The forest, its training samples, and the recorded uses of blocks.
 #[derive(Debug)]
 pub struct Lrb {
     sample: u32,
@@ -175,13 +175,13 @@ pub fn build(arguments: &mut Arguments, shape: &Shape) -> Result<Lrb, SpecError>
     Ok(policy)
 }
 
-/// The label of a block that is used again after so long.
+/// The label of a block that is used again after this many accesses.
 pub(super) fn label(after: u64) -> f32 {
     f32::from(magnitude(after))
 }
 
 impl Lrb {
-    /// How late the next use of a block is expected.
+    /// The expected time until the next use of a block.
     #[inline]
     fn lateness(&self, uses: &Uses) -> f32 {
         let features = uses.features(self.now);
@@ -283,7 +283,7 @@ impl Policy for Lrb {
             .set_limit((f64::from(slots) * self.history) as u32);
     }
 
-    /// By when their next uses are expected, as if all were drawn.
+    /// Ordered by the expected next use, as if all blocks were drawn.
     fn order(&self) -> Vec<Slot> {
         let mut order = self.pool.slots().to_vec();
         let lateness = |slot: &Slot| self.lateness(&self.uses.get(*slot));
@@ -330,7 +330,7 @@ mod reference {
         pub prng: Prng,
         pub blocks: Vec<u64>,
         pub gone: Vec<u64>,
-        /// Times of all uses since the block was last forgotten.
+        /// Times of all uses since the block was last dropped from the records.
         pub uses: BTreeMap<u64, Vec<u64>>,
         pub waiting: Vec<(u64, super::Features, u64)>,
         pub labelled: Vec<(super::Features, f32)>,

@@ -34,7 +34,7 @@ use crate::{
 const MOST: usize = 4;
 const RECENT: usize = 0;
 
-/// Times of the last uses, the latest first; 0 where none is known.
+/// Times of the last uses, the latest first; 0 if unknown.
 type Times = [u64; MOST];
 
 /// The K-th last use, and the last. Neither ever falls.
@@ -50,10 +50,10 @@ pub struct LruK {
     times: Table<Times>,
     /// The last use, which can go on within the correlated period.
     last: Table<u64>,
-    /// Those outside of the correlated period, with a key that they had: a hit changes `times` only, and the
-    /// heap follows when the slot comes to its top.
+    /// Blocks outside of the correlated period, each with a key that it had: a hit changes `times`
+    /// only, and the heap is corrected when the slot reaches its top.
     settled: Heap<Key>,
-    /// Those that may be within the correlated period, least recent first.
+    /// Blocks that may be within the correlated period, least recent first.
     recent: Queues,
     names: Table<BlockId>,
     past: Ghosts<Times>,
@@ -150,7 +150,7 @@ impl Policy for LruK {
         let last = std::mem::replace(self.last.at(slot), self.now);
         if self.now - last > self.correlated {
             let times = self.times.at(slot);
-            // What lay within one correlated period counts as no time at all.
+            // The time within one correlated period counts as zero.
             let period = last - times[0];
             for at in (1..MOST).rev() {
                 times[at] = match times[at - 1] {

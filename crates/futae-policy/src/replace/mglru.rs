@@ -40,15 +40,17 @@ const GENERATIONS_MIN: u64 = 2;
 const GENERATIONS_MAX: u64 = 4;
 /// The kernel's `MAX_NR_TIERS`.
 const TIERS: usize = 4;
-/// Reads that are counted of a page: `PG_referenced`, `PG_workingset` and two bits.
+/// The largest number of counted reads of a page: `PG_referenced`, `PG_workingset` and two bits.
 const USES_MAX: u8 = 5;
-/// The kernel's `MIN_LRU_BATCH`: pages that are evicted at a time; fewer refaults of a tier say nothing.
+/// The kernel's `MIN_LRU_BATCH`: pages evicted at a time. Fewer refaults of a tier are not
+/// significant.
 const BATCH: u64 = 64;
-/// Pages of a group that is scanned at the kernel's `DEF_PRIORITY`, at which no generation begins for balance.
+/// Pages of a group that is scanned at the kernel's `DEF_PRIORITY`, at which no generation begins
+/// for balance.
 const GROUP_LARGE: u32 = 1 << 12;
 const SHADOWS_A_SLOT: u32 = 4;
 
-/// What is counted of a tier while a generation is the oldest, and the decayed past.
+/// Counts of a tier while a generation is the oldest, and the decayed past.
 #[derive(Clone, Copy, Debug, Default)]
 struct Tier {
     refaulted: u64,
@@ -68,26 +70,26 @@ impl Tier {
     }
 }
 
-/// Where a block stood when it left.
+/// The position of a block when it was evicted.
 #[derive(Clone, Copy, Debug, Default)]
 struct Shadow {
     oldest: u64,
     uses: u8,
 }
 
-/// Generations of blocks, and what refaults say of their tiers.
+/// Generations of blocks, and refault statistics of their tiers.
 #[derive(Clone, Debug)]
 pub struct Mglru {
     /// A queue a generation, by its number modulo the greatest count; the next victim in front.
     generations: Queues,
     oldest: u64,
     youngest: u64,
-    /// Reads of the resident blocks, since they came or were last passed over.
+    /// Reads of the resident blocks since they arrived or were last skipped.
     uses: Table<u8>,
     names: Table<BlockId>,
     tiers: [Tier; TIERS],
     shadows: Ghosts<Shadow>,
-    /// Whether readers at the limit of their group make room.
+    /// Whether readers at the limit of their group trigger reclaim.
     is_group: bool,
     /// Victims that are left of this batch, and the highest tier that it does not protect.
     batch: u64,
@@ -132,12 +134,12 @@ fn queue(generation: u64) -> usize {
 }
 
 impl Mglru {
-    /// Whether a youngest generation must begin, so that anything can be evicted.
+    /// Whether a youngest generation must begin so that blocks can be evicted.
     fn is_starved(&self) -> bool {
         self.oldest + GENERATIONS_MIN > self.youngest
     }
 
-    /// Whether a youngest generation is due, so that they stay about even.
+    /// Whether a youngest generation is due, so that generations stay roughly equal in size.
     fn is_uneven(&self) -> bool {
         if self.oldest + GENERATIONS_MIN != self.youngest {
             return false;
@@ -148,7 +150,7 @@ impl Mglru {
         young * GENERATIONS_MIN > total || old * (GENERATIONS_MIN + 2) < total
     }
 
-    /// Ends oldest generations that are empty, as long as there are enough others.
+    /// Ends the oldest generations that are empty, while enough others remain.
     fn end_empty(&mut self) {
         let first = self.oldest;
         while !self.is_starved() && self.generations.is_empty(queue(self.oldest)) {
@@ -165,7 +167,7 @@ impl Mglru {
         }
     }
 
-    /// Sees to it that the oldest generation has pages and may give them up.
+    /// Ensures that the oldest generation has pages that may be evicted.
     fn begin_batch(&mut self) {
         self.end_empty();
         let was_starved = self.is_starved();
@@ -293,14 +295,14 @@ mod reference {
         pub tiers: [[u64; 4]; 4],
         /// Block, generations ended when it left, reads.
         pub shadows: Vec<(u64, usize, usize)>,
-        /// Left of the batch, and the highest tier that it evicts.
+        /// The remainder of the batch, and the highest tier that it evicts.
         pub batch: (usize, usize),
     }
 
     const TIER: [usize; 6] = [0, 0, 1, 2, 2, 3];
 
     impl Mglru {
-        /// Ends empty ones down to two, and says whether any may be evicted from.
+        /// Ends empty generations down to two. Returns whether blocks may be evicted.
         fn sweep(&mut self) -> bool {
             let before = self.ended;
             while self.generations.len() > 2 && self.generations[0].is_empty() {

@@ -25,7 +25,7 @@ use crate::{
     Access, Arguments, BlockId, Departure, Policy, Shape, SimulatorHints, Slot, SpecError,
 };
 
-/// What is known of a resident block.
+/// State of a resident block.
 #[derive(Clone, Copy, Debug, Default)]
 struct Use {
     block: BlockId,
@@ -68,7 +68,7 @@ pub fn build(arguments: &mut Arguments, shape: &Shape) -> Result<Mq, SpecError> 
 }
 
 impl Mq {
-    /// Counts one use of the block in `slot` and puts it where that use belongs.
+    /// Counts one use of the block in `slot` and moves it to the queue of its count.
     #[inline]
     fn count(&mut self, slot: Slot) -> usize {
         let expires = self.now + self.life_time;
@@ -78,7 +78,7 @@ impl Mq {
         (known.uses.ilog2() as usize).min(self.number - 1)
     }
 
-    /// Moves down who has not been used for a lifetime: of each queue, the oldest.
+    /// Moves the oldest block of each queue down if it has not been used for a lifetime.
     #[inline]
     fn adjust(&mut self) {
         self.now += 1;

@@ -87,7 +87,7 @@ impl Policy for Opt {
 
 impl SimulatorHints for Opt {}
 
-/// For every miss the rest of the reads is searched.
+/// Searches the remaining reads at every miss.
 #[cfg(test)]
 mod reference {
     pub fn misses(slots: usize, bypass: bool, reads: &[u64]) -> usize {

@@ -30,7 +30,7 @@ use crate::{
 const PROMOTED: usize = 0;
 const ORDER: usize = 1;
 
-/// An LRU that takes part of what passes.
+/// An LRU that admits a fraction of the missed blocks.
 #[derive(Debug)]
 pub struct Promote {
     chance: f64,

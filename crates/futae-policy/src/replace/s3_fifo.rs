@@ -35,7 +35,7 @@ const SMALL: usize = 0;
 const MAIN: usize = 1;
 const MOST_USES: u8 = 3;
 
-/// Two queues and a memory of who left the small one.
+/// Two queues, and the names of blocks evicted from the small one.
 #[derive(Debug)]
 pub struct S3Fifo {
     small_share: f64,
@@ -71,7 +71,7 @@ pub fn build(arguments: &mut Arguments, shape: &Shape) -> Result<S3Fifo, SpecErr
 }
 
 impl S3Fifo {
-    /// The oldest of main that has no uses left.
+    /// The oldest block of main without remaining uses.
     fn main_victim(&mut self) -> Option<Slot> {
         loop {
             let oldest = self.queues.front(MAIN)?;
@@ -145,7 +145,7 @@ impl Policy for S3Fifo {
         self.ghost.set_limit(share(self.ghost_share));
     }
 
-    /// As if nothing were used or came any more: small goes down to below its share, then main.
+    /// The order if no further access came: small shrinks below its share, then main.
     fn order(&self) -> Vec<Slot> {
         let (mut small, mut rising) = (Vec::new(), Vec::new());
         for slot in self.queues.iter(SMALL) {

@@ -17,16 +17,17 @@
 use crate::structures::{LogQueue, Table};
 use crate::{Access, Arguments, Departure, Policy, Shape, SimulatorHints, Slot, SpecError};
 
-/// Of a slot's note, whether it is visited, and in which row it stands; its place is above them.
+/// The bits of a slot's note: whether it is visited, and its row; its place is in the bits above.
 const VISITED: u32 = 1;
 const ROW: u32 = 2;
 const PLACE_SHIFT: u32 = 2;
-/// A hand over a queue in order of arrival. The queue is two rows: whom the hand has still to pass in
-/// this round, and before them whom it has spared. So nobody in between leaves a gap.
+/// A hand over a queue in order of arrival. The queue has two rows: the blocks that the hand has
+/// still to pass in this round, and before them those that it has spared. Thus a block that leaves
+/// creates no gap.
 #[derive(Debug)]
 pub struct Sieve {
     rows: [LogQueue; 2],
-    /// The row at whose front the hand stands.
+    /// The row whose front is at the hand.
     coming: usize,
     notes: Table<u32>,
 }
@@ -104,7 +105,7 @@ impl Policy for Sieve {
         self.go_round();
     }
 
-    /// The hand takes who is not visited in its first round, all others in its second.
+    /// The hand takes unvisited blocks in its first round, all others in its second.
     fn order(&self) -> Vec<Slot> {
         let rows = [&self.rows[self.coming], &self.rows[1 - self.coming]];
         let mut next: Vec<Slot> = rows.into_iter().flat_map(LogQueue::iter).collect();

@@ -36,7 +36,7 @@ pub struct Slru {
     segments: usize,
     share: f64,
     fill: bool,
-    /// How many each segment may have; probationary has what the others leave.
+    /// The limit of each segment; probationary has the remaining slots.
     limits: [u32; MOST],
     queues: LogQueues<MOST>,
 }
@@ -65,7 +65,7 @@ pub fn build(arguments: &mut Arguments, shape: &Shape) -> Result<Slru, SpecError
 }
 
 impl Slru {
-    /// Moves what is too many in segment `from` or below it down.
+    /// Moves the excess of segment `from` and of those below it down.
     #[inline]
     fn cool(&mut self, from: usize) {
         for segment in (1..=from).rev() {

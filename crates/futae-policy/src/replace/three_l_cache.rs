@@ -39,7 +39,7 @@ mod scan;
 use scan::Scan;
 
 const ORDER: usize = 0;
-/// One use in this many makes a label of a sample, once there is a forest.
+/// One use in this many labels a sample, once there is a forest.
 const LABEL_ONE_IN: u64 = 4;
 /// Candidates for each victim.
 const CANDIDATES_A_VICTIM: u32 = 2;
@@ -51,7 +51,7 @@ struct Waiting {
     since: u64,
 }
 
-/// The forest, its candidates, and what is known of blocks.
+/// The forest, its candidates, and the recorded uses of blocks.
 #[derive(Clone, Debug)]
 pub struct ThreeLCache {
     /// Oldest first.
@@ -74,7 +74,8 @@ pub struct ThreeLCache {
     victims_left: u32,
     scan: Scan,
     has_evicted: bool,
-    /// How long blocks were remembered that were not used again: of the forest's time, and the longest since.
+    /// How long blocks that were not used again were remembered: when the forest was built, and the
+    /// longest since.
     forgotten_after: [u64; 2],
 }
 
@@ -110,7 +111,7 @@ pub fn build(arguments: &mut Arguments, shape: &Shape) -> Result<ThreeLCache, Sp
     Ok(policy)
 }
 
-/// When a block is used next that is known by these features.
+/// The expected next use of a block with these features.
 fn next_use(forest: &Forest, features: &Features, now: u64) -> f64 {
     // Labels are quarters of a power of two.
     now as f64 + (f64::from(forest.predict(features)) / 4.0).exp2()
@@ -136,7 +137,7 @@ impl ThreeLCache {
         }
         let lot = self.prng.below(u64::from(held + past)) as u32;
         if lot >= held {
-            // Which of them is as good as any: the one remembered longest, whose label comes next.
+            // Any of them will do: the one remembered longest, whose label comes next.
             if let Some((name, uses)) = self.past.oldest() {
                 self.wait(name, &uses);
             }
@@ -174,7 +175,7 @@ impl ThreeLCache {
         }
     }
 
-    /// Remembers a block that leaves, and learns of the one that is forgotten for it.
+    /// Remembers a block that leaves, and learns from the one that is dropped for it.
     fn depart(&mut self, block: BlockId, uses: Uses, limit: u32) {
         if self.past.len() >= limit
             && let Some((name, old)) = self.past.pop_oldest()

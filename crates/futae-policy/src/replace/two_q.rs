@@ -25,7 +25,7 @@ use crate::{
 const A1_IN: usize = 0;
 const A_M: usize = 1;
 
-/// First-timers in a queue of their own; those who come back, in least-recently-used order.
+/// First-time blocks in a FIFO queue of their own; returning blocks in LRU order.
 #[derive(Debug)]
 pub struct TwoQ {
     k_in: f64,
@@ -35,7 +35,7 @@ pub struct TwoQ {
     queues: LogQueues<2>,
     a1_out: Ghosts,
     names: Table<BlockId>,
-    /// Whether the block that missed last was named in A1out.
+    /// Whether A1out had the name of the last missed block.
     was_in_a1_out: MissNote<bool>,
 }
 

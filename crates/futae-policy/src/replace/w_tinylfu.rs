@@ -58,7 +58,7 @@ impl Climber {
         step: FIRST_STEP,
     };
 
-    /// Counts an access; at the end of a sample, by how much the window's share changes.
+    /// Counts an access. At the end of a sample, returns the change of the window's share.
     #[inline]
     fn observe(&mut self, hit: bool, slots: u32) -> Option<f64> {
         self.accesses += 1;

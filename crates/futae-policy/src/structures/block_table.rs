@@ -4,16 +4,15 @@ use super::grown;
 use crate::BlockId;
 use hashbrown::HashMap;
 
-/// A number for each block, 0 for all but those that were set. Constant time; about 24 bytes a
-/// block that was set, or 4 for each block that has come, once
-/// [`number_blocks`](Self::number_blocks) was told that they are numbered.
+/// A number for each block; 0 unless set. Constant time. About 24 bytes per block that was set, or
+/// 4 for each existing block once [`number_blocks`](Self::number_blocks) was called.
 #[derive(Clone, Debug)]
 pub enum BlockTable {
-    /// Of any blocks.
+    /// For any blocks.
     Table(HashMap<BlockId, u32>),
-    /// Of the blocks of volume 0 from `first` on.
+    /// For the blocks of volume 0 from `first` on.
     Array {
-        /// The first block that there is.
+        /// The first block.
         first: u64,
         /// Each block's number.
         numbers: Vec<u32>,
@@ -27,8 +26,8 @@ impl Default for BlockTable {
 }
 
 impl BlockTable {
-    /// Says that all blocks to come are of volume 0, densely from `first` on. To be called before any
-    /// is set.
+    /// Announces that all blocks are on volume 0, numbered densely from `first` on. Called before
+    /// any number is set.
     pub fn number_blocks(&mut self, first: u64) {
         *self = Self::Array {
             first,
@@ -49,7 +48,7 @@ impl BlockTable {
         number.copied().unwrap_or(0)
     }
 
-    /// The number of `block`, which has 0 from now on.
+    /// The number of `block`, which is then reset to 0.
     #[inline]
     pub fn take(&mut self, block: BlockId) -> u32 {
         match self {

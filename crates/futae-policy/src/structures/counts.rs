@@ -1,4 +1,4 @@
-//! Slots by how often they were used: frequency lists.
+//! Slots ordered by their number of uses: frequency lists.
 
 use crate::Slot;
 
@@ -11,7 +11,7 @@ struct Link {
     list: u32,
 }
 
-/// The slots that have one count, in the order in which they reached it.
+/// The slots with one count, in the order in which they reached it.
 #[derive(Clone, Copy, Debug)]
 struct List {
     count: u32,
@@ -21,10 +21,10 @@ struct List {
     higher: u32,
 }
 
-/// Slots ordered by a count of uses, and among equals by the time of the last use (Shah, Mitra
-/// and Matani, "An O(1) algorithm for implementing the LFU cache eviction scheme", 2010).
-/// Counting a use takes constant time; to enter with a count of `f`, as many steps as there are
-/// different lower counts. 12 bytes a slot.
+/// Slots ordered by a count of uses, and for equal counts by the time of the last use (Shah, Mitra
+/// and Matani, "An O(1) algorithm for implementing the LFU cache eviction scheme", 2010). Counting
+/// a use takes constant time; insertion with a count of `f` takes as many steps as there are
+/// different lower counts. 12 bytes per slot.
 #[derive(Clone, Debug)]
 pub struct Counts {
     links: Vec<Link>,

@@ -4,16 +4,15 @@ use super::{GhostMarks, LogQueues, Names};
 use crate::{BlockId, Slot};
 use std::hint::black_box;
 
-/// Names of departed blocks in one or two lists, oldest first in each; a name is in one list only,
-/// so that one look-up finds it wherever it is. Constant time; about 28 bytes a name, or 4 to 8 and
-/// one for each block that there is, once [`number_blocks`](Self::number_blocks) was told which
-/// there are.
+/// Names of departed blocks in one or two lists, oldest first in each. A name is in one list only,
+/// so a single look-up finds it. Constant time. About 28 bytes per name, or 4 to 8 and one for each
+/// existing block once [`number_blocks`](Self::number_blocks) was called.
 #[derive(Clone, Debug)]
 pub struct GhostLists<const LISTS: usize>(Blocks<LISTS>);
 
 #[derive(Clone, Debug)]
 enum Blocks<const LISTS: usize> {
-    /// Any.
+    /// For any blocks.
     Any {
         names: Names,
         /// The names' numbers.
@@ -34,14 +33,14 @@ impl<const LISTS: usize> Default for GhostLists<LISTS> {
 }
 
 impl<const LISTS: usize> GhostLists<LISTS> {
-    /// Says that all blocks to come are of volume 0, densely from `first` on. To be called while all
-    /// lists are empty.
+    /// Announces that all blocks are on volume 0, numbered densely from `first` on. Called while
+    /// all lists are empty.
     pub fn number_blocks(&mut self, first: u64) {
         debug_assert_eq!(self.total(), 0, "there are names already");
         self.0 = Numbered(GhostMarks::new(first));
     }
 
-    /// Reads what will be needed to find `block`, ahead of time, and says anything.
+    /// Reads ahead of time what finding `block` will need; returns an arbitrary number.
     #[inline]
     #[must_use]
     pub fn glance(&self, block: BlockId) -> u32 {
@@ -85,9 +84,9 @@ impl<const LISTS: usize> GhostLists<LISTS> {
         }
     }
 
-    /// Reads what it will take to have `block` join as the name `ahead` after the next, and the
-    /// oldest name of `list` but `ahead` go for it: ahead of time, so that these reads from memory
-    /// wait together with others.
+    /// Reads ahead of time what it will take to add `block` as the name `ahead` after the next, and
+    /// to drop the name `ahead` after the oldest of `list`, so that these memory latencies overlap
+    /// with others.
     #[inline]
     pub fn foresee(&self, block: BlockId, list: usize, ahead: u32) {
         match &self.0 {
@@ -102,7 +101,7 @@ impl<const LISTS: usize> GhostLists<LISTS> {
         }
     }
 
-    /// Takes `block` out; the list that it was in, if it was in one.
+    /// Removes `block`. Returns its list, if it was in one.
     #[inline]
     pub fn take(&mut self, block: BlockId) -> Option<usize> {
         match &mut self.0 {
@@ -116,7 +115,7 @@ impl<const LISTS: usize> GhostLists<LISTS> {
         }
     }
 
-    /// Puts `block`, which must be in none, into `list` as its newest name.
+    /// Adds `block`, which must be in no list, to `list` as its newest name.
     #[inline]
     pub fn push(&mut self, list: usize, block: BlockId) {
         match &mut self.0 {
@@ -128,7 +127,7 @@ impl<const LISTS: usize> GhostLists<LISTS> {
         }
     }
 
-    /// Forgets the oldest name of `list`; whether there was one.
+    /// Drops the oldest name of `list`. Returns whether there was one.
     #[inline]
     pub fn pop_oldest(&mut self, list: usize) -> bool {
         match &mut self.0 {

@@ -1,21 +1,20 @@
-//! Names of departed blocks in several lists, where all blocks are numbered.
+//! Names of departed blocks in several lists, for numbered blocks.
 
 use super::grown;
 use crate::BlockId;
 use std::collections::VecDeque;
 
 /// Names of blocks of volume 0 in up to two lists, oldest first in each; a name is in one list
-/// only. Constant time, amortised; a byte for each block that has come, and 4 to 8 a name.
+/// only. Constant time, amortised; one byte for each existing block, and 4 to 8 per name.
 ///
-/// A name that is taken out of a list stays in the list's log, and is passed over when its turn
-/// comes. Which of a block's names in a log still counts need not be written down: it is the
-/// newest, so it is enough to count the others. That fits into a byte beside the list that the
-/// block is in, and so what is asked at every miss is a small part of the processor's caches.
+/// A name that is removed from a list stays in the list's log, and is skipped when its turn comes.
+/// Of a block's names in a log only the newest is valid, so it suffices to count the others. The
+/// count fits into a byte together with the block's list, and thus the data read at every miss
+/// takes a small part of the processor's caches.
 #[derive(Clone, Debug)]
 pub struct GhostMarks<const LISTS: usize> {
     first: u64,
-    /// For each block the list that it is in plus one, and how many names in each log no longer
-    /// count.
+    /// For each block: its list plus one, and the number of its invalid names in each log.
     marks: Vec<u8>,
     logs: [Log; LISTS],
 }
@@ -23,14 +22,14 @@ pub struct GhostMarks<const LISTS: usize> {
 #[derive(Clone, Debug, Default)]
 struct Log {
     places: VecDeque<u32>,
-    /// Names that count.
+    /// Number of valid names.
     length: u32,
 }
 
 /// Bits of a mark that name the list.
 const LIST_BITS: u32 = 2;
 const LIST: u8 = (1 << LIST_BITS) - 1;
-/// Bits of a mark that count the names of one log that no longer count.
+/// Bits of a mark that count the invalid names of one log.
 const PAST_BITS: u32 = 3;
 const PAST_MAX: u8 = (1 << PAST_BITS) - 1;
 
@@ -41,7 +40,7 @@ fn shift(list: usize) -> u32 {
 }
 
 impl<const LISTS: usize> GhostMarks<LISTS> {
-    /// No names; all blocks to come are numbered densely from `first` on.
+    /// No names; all blocks are numbered densely from `first` on.
     #[must_use]
     pub fn new(first: u64) -> Self {
         const { assert!(LISTS >= 1 && LISTS <= 2, "a mark has bits for two lists") };
@@ -64,7 +63,7 @@ impl<const LISTS: usize> GhostMarks<LISTS> {
         self.logs[list].length
     }
 
-    /// Anything that depends on the mark of `block`: reads it ahead of time.
+    /// An arbitrary value that depends on the mark of `block`: reads it ahead of time.
     #[inline]
     #[must_use]
     pub fn glance(&self, block: BlockId) -> u32 {
@@ -79,7 +78,7 @@ impl<const LISTS: usize> GhostMarks<LISTS> {
         ((mark & LIST) as usize).checked_sub(1)
     }
 
-    /// Takes `block` out; the list that it was in, if it was in one.
+    /// Removes `block`. Returns its list, if it was in one.
     #[inline]
     pub fn take(&mut self, block: BlockId) -> Option<usize> {
         let list = self.find(block)?;
@@ -92,7 +91,7 @@ impl<const LISTS: usize> GhostMarks<LISTS> {
         Some(list)
     }
 
-    /// Puts `block`, which must be in none, into `list` as its newest name.
+    /// Adds `block`, which must be in no list, to `list` as its newest name.
     #[inline]
     pub fn push(&mut self, list: usize, block: BlockId) {
         let log = &self.logs[list];
@@ -108,7 +107,7 @@ impl<const LISTS: usize> GhostMarks<LISTS> {
         log.length += 1;
     }
 
-    /// Forgets the oldest name of `list`; whether there was one.
+    /// Drops the oldest name of `list`. Returns whether there was one.
     #[inline]
     pub fn pop_oldest(&mut self, list: usize) -> bool {
         while let Some(place) = self.logs[list].places.pop_front() {
@@ -123,8 +122,8 @@ impl<const LISTS: usize> GhostMarks<LISTS> {
         false
     }
 
-    /// Anything that depends on what forgetting the oldest name of `list` but `ahead` will need:
-    /// reads it ahead of time.
+    /// An arbitrary value that depends on what dropping the name `ahead` after the oldest of `list`
+    /// will need: reads it ahead of time.
     #[inline]
     #[must_use]
     pub fn foresee(&self, list: usize, ahead: u32) -> u32 {
@@ -132,7 +131,7 @@ impl<const LISTS: usize> GhostMarks<LISTS> {
         u32::from(place.map_or(0, |&place| self.marks[place as usize]))
     }
 
-    /// Drops the names of a log that no longer count.
+    /// Removes the invalid names of a log.
     #[cold]
     #[inline(never)]
     fn close_gaps(&mut self, list: usize) {

@@ -5,8 +5,8 @@ use crate::{BlockId, Slot};
 
 const ORDER: usize = 0;
 
-/// Names of departed blocks, oldest first, at most `limit` of them, each with a value that is
-/// remembered with it. Constant time; about 28 bytes a name beside the value.
+/// Names of departed blocks, oldest first, at most `limit` of them, each with a value. Constant
+/// time; about 28 bytes per name beside the value.
 #[derive(Clone, Debug)]
 pub struct Ghosts<T = ()> {
     limit: u32,
@@ -28,12 +28,12 @@ impl<T: Copy> Ghosts<T> {
         }
     }
 
-    /// Says that all blocks to come are numbered; see [`Names::number_blocks`].
+    /// Announces that all blocks are numbered; see [`Names::number_blocks`].
     pub fn number_blocks(&mut self, first: u64) {
         self.names.number_blocks(first);
     }
 
-    /// Reads what will be needed to find `block`, ahead of time; see [`Names::glance`].
+    /// Reads ahead of time what finding `block` will need; see [`Names::glance`].
     #[inline]
     #[must_use]
     pub fn glance(&self, block: BlockId) -> u32 {
@@ -54,7 +54,7 @@ impl<T: Copy> Ghosts<T> {
         self.order.is_empty(ORDER)
     }
 
-    /// Changes the limit; the oldest names beyond it are forgotten.
+    /// Changes the limit; drops the oldest names beyond it.
     pub fn set_limit(&mut self, limit: u32) {
         self.limit = limit;
         while self.len() > limit {
@@ -70,7 +70,7 @@ impl<T: Copy> Ghosts<T> {
         Some(self.values[number as usize])
     }
 
-    /// Forgets `block`; its value, if it was remembered.
+    /// Removes `block`. Returns its value, if it was remembered.
     #[inline]
     pub fn take(&mut self, block: BlockId) -> Option<T> {
         let number = self.names.take(block)?;
@@ -78,8 +78,8 @@ impl<T: Copy> Ghosts<T> {
         Some(self.values[number as usize])
     }
 
-    /// Remembers `block`, which must not be remembered, as the newest name; the oldest is
-    /// forgotten where the limit is passed.
+    /// Adds `block`, which must not be remembered, as the newest name; drops the oldest if the
+    /// limit is exceeded.
     #[inline]
     pub fn push(&mut self, block: BlockId, value: T) {
         debug_assert!(self.names.find(block).is_none(), "remembered already");
@@ -106,7 +106,7 @@ impl<T: Copy> Ghosts<T> {
         Some((self.names.block(number.0), self.values[number.i()]))
     }
 
-    /// Forgets the oldest name.
+    /// Drops and returns the oldest name.
     #[inline]
     pub fn pop_oldest(&mut self) -> Option<(BlockId, T)> {
         let number = self.order.front(ORDER)?.0;

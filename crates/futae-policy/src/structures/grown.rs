@@ -1,9 +1,10 @@
-//! Arrays over numbers that come roughly in their order.
+//! Arrays over numbers that arrive roughly in ascending order.
 
-/// More places than are asked for, since the next number will want one too.
+/// Extra elements allocated, since the next number will need one, too.
 const SPARE: usize = 1024;
 
-/// The place `at`, which is made if there is none yet: it and all before it then hold `empty`.
+/// The element at `at`. If it does not exist, it and all missing ones before it are created with
+/// `empty`.
 #[inline]
 pub fn grown<T: Copy>(values: &mut Vec<T>, at: usize, empty: T) -> &mut T {
     if at >= values.len() {

@@ -1,4 +1,4 @@
-//! A heap over slots whose keys may change.
+//! A heap over slots with changeable keys.
 
 use crate::Slot;
 use std::cmp::Ordering;
@@ -30,13 +30,13 @@ impl Ord for Real {
     }
 }
 
-/// Slots with keys, the one with the lowest key on top. A key may be set again at any time.
-/// Logarithmic time; 4 bytes a slot beside its key and number.
+/// Slots with keys, the one with the lowest key on top. A key can be changed at any time.
+/// Logarithmic time; 4 bytes per slot beside its key and number.
 #[derive(Clone, Debug)]
 pub struct Heap<K> {
     /// Each no greater than its four children.
     entries: Vec<(K, Slot)>,
-    /// Where each slot stands in `entries`.
+    /// The index of each slot in `entries`.
     places: Vec<u32>,
 }
 

@@ -1,28 +1,28 @@
-//! One queue of slots, kept as a log and taken from the front.
+//! One queue of slots as a log, consumed from the front.
 
 use crate::Slot;
 use std::collections::VecDeque;
 use std::hint::black_box;
 
-/// Places are below this, which leaves the policy two bits beside a remembered place.
+/// Places are below this, which leaves the policy two bits beside a stored place.
 const PLACES: u32 = 1 << 30;
 /// A place that its slot has left.
 const GAP: u32 = u32::MAX;
-/// Gaps that are tolerated beyond one for each slot.
+/// The number of gaps tolerated beyond one per slot.
 const GAPS_SPARE: usize = 64;
 
-/// Slots in the order in which they came. One that leaves elsewhere than at the front leaves a gap,
-/// and is found by its place, which the caller that added it remembers: 4 bytes a slot.
+/// Slots in order of arrival. A slot that leaves elsewhere than at the front leaves a gap. It is
+/// found by its place, which the caller stores: 4 bytes per slot.
 #[derive(Clone, Debug)]
 pub struct LogQueue {
     cells: VecDeque<u32>,
-    /// The place of the first cell; those after it count on, below 2^30, and then from 0 again.
+    /// The place of the first cell; later ones count up, below 2^30, and then from 0 again.
     first: u32,
     length: u32,
 }
 
 impl LogQueue {
-    /// An empty row, with room for `slots` slots; more are added as they come.
+    /// An empty queue with room for `slots` slots; more are added as they come.
     #[must_use]
     pub fn new(slots: u32) -> Self {
         Self {
@@ -32,14 +32,14 @@ impl LogQueue {
         }
     }
 
-    /// Slots in the row.
+    /// Number of slots in the queue.
     #[inline]
     #[must_use]
     pub fn len(&self) -> u32 {
         self.length
     }
 
-    /// Whether the row is empty.
+    /// Whether the queue is empty.
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -53,7 +53,7 @@ impl LogQueue {
         self.cells.front().map(|&slot| Slot(slot))
     }
 
-    /// Adds a slot at the back; its place.
+    /// Appends a slot; returns its place.
     #[inline]
     pub fn push(&mut self, slot: Slot) -> u32 {
         let place = (self.first + self.cells.len() as u32) % PLACES;
@@ -62,7 +62,7 @@ impl LogQueue {
         place
     }
 
-    /// Takes the first slot out.
+    /// Removes the first slot.
     #[inline]
     pub fn pop(&mut self) {
         if self.cells.pop_front().is_some() {
@@ -72,7 +72,7 @@ impl LogQueue {
         }
     }
 
-    /// Takes out the slot of a place.
+    /// Removes the slot at a place.
     #[inline]
     pub fn leave(&mut self, place: u32) {
         if place == self.first {
@@ -93,14 +93,14 @@ impl LogQueue {
         }
     }
 
-    /// Whether there are so many gaps that it is time to [`close`](Self::close) them.
+    /// Whether there are enough gaps to [`close`](Self::close) them.
     #[inline]
     #[must_use]
     pub fn is_gappy(&self) -> bool {
         self.cells.len() > 2 * self.length as usize + GAPS_SPARE
     }
 
-    /// Closes all gaps: every slot, first to last, with its new place.
+    /// Closes all gaps; calls `moved` with every slot, first to last, and its new place.
     pub fn close(&mut self, mut moved: impl FnMut(Slot, u32)) {
         self.cells.retain(|&slot| slot != GAP);
         for (ahead, &slot) in (0..).zip(&self.cells) {
@@ -108,8 +108,8 @@ impl LogQueue {
         }
     }
 
-    /// About the slot that is `ahead` places behind the first, for looking ahead in time: gaps count
-    /// as places. None behind the last, or if nobody stands there.
+    /// Roughly the slot `ahead` places behind the first, for look-ahead: gaps count as places.
+    /// `None` behind the last, or at a gap.
     #[inline]
     #[must_use]
     pub fn about(&self, ahead: u32) -> Option<Slot> {

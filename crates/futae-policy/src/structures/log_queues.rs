@@ -4,52 +4,51 @@ use crate::Slot;
 use std::hint::black_box;
 
 const NIL: u32 = u32::MAX;
-/// Cells that one step of closing gaps looks at: those whose bits are in one word.
+/// The number of cells examined per step of closing gaps: those whose bits are in one word.
 const WORD: u32 = u64::BITS;
-/// While gaps are being closed, appends from one step to the next.
+/// While gaps are being closed, the number of appends per step.
 const PACE: u32 = 8;
 
-/// As [`Queues`](super::Queues), but there are at most 16 and slots enter at the back only. 14
-/// bytes a slot with one queue.
+/// As [`Queues`](super::Queues), but at most 16, and slots enter at the back only. 14 bytes per
+/// slot with one queue.
 ///
-/// Each queue is a log of slots; a slot that leaves or moves just leaves a gap. What is next in the
-/// queue so stands next in memory, and not, as in a linked list, anywhere: an append writes one
-/// place beside the log, where a list would read and write the links of three slots. Which cells are
-/// gaps stands in bits, of which a few cache lines cover the whole log. Gaps at the
-/// front are passed at once. Those elsewhere are closed in passing, a few cells with each append,
-/// so that no single operation takes long.
+/// Each queue is a log of slots; a slot that leaves or moves leaves a gap. The next slot in the
+/// queue is thus the next in memory, unlike in a linked list: an append writes one place beside the
+/// log, where a list would read and write the links of three slots. Bits mark the gaps; a few cache
+/// lines of them cover the whole log. Gaps at the front are skipped at once. Others are closed
+/// gradually, a few cells with each append, so that no single operation takes long.
 #[derive(Clone, Debug)]
 pub struct LogQueues<const QUEUES: usize = 1> {
     logs: [Log; QUEUES],
-    /// For each slot its cell, and in the bits above that the queue; `NIL` where it is in none.
+    /// For each slot its cell, and in the bits above that its queue; `NIL` if it is in none.
     places: Vec<u32>,
-    /// Slots that the queues were made for.
+    /// The number of slots for which the queues were made.
     slots: u32,
 }
 
-/// Slots in a circle of cells.
+/// Slots in a circular array of cells.
 #[derive(Clone, Debug, Default)]
 struct Log {
     cells: Vec<u32>,
-    /// A bit for each cell: whether its slot is there. Without it the cell is a gap.
+    /// One bit per cell: whether its slot is valid. Otherwise the cell is a gap.
     held: Vec<u64>,
-    /// The first slot's cell, where there is one.
+    /// The first slot's cell, if there is one.
     head: u32,
-    /// Cells from the head on, gaps among them.
+    /// The number of cells from the head on, including gaps.
     used: u32,
     /// Slots in the queue.
     length: u32,
-    /// Gaps are looked for when this many cells are used.
+    /// The number of used cells at which a sweep for gaps begins.
     tidy_at: u32,
     sweep: Option<Sweep>,
 }
 
-/// Gaps being closed: from the back to the front, slots move up to close them.
+/// A sweep under way: from the back to the front, slots move up to close gaps.
 #[derive(Clone, Copy, Debug)]
 struct Sweep {
-    /// Cells, counted from the head, that are still to be looked at.
+    /// The number of cells from the head on that are still to be examined.
     left: u32,
-    /// The highest cell that a slot can move to.
+    /// The highest cell to which a slot can move.
     to: u32,
 }
 
@@ -87,7 +86,7 @@ impl Log {
         self.held[(cell / WORD) as usize] >> (cell % WORD) & 1 == 1
     }
 
-    /// The first cell after `cell`, going round, that is no gap; there must be one.
+    /// The first cell after `cell`, wrapping around, that is not a gap; one must exist.
     #[inline]
     fn next_held(&self, cell: u32) -> u32 {
         let mut at = (cell / WORD) as usize;
@@ -155,7 +154,7 @@ impl<const QUEUES: usize> LogQueues<QUEUES> {
 
     #[inline]
     fn place(q: usize, cell: u32) -> u32 {
-        // With one queue there are no bits to shift by.
+        // With one queue there are no bits to shift.
         if QUEUES == 1 {
             cell
         } else {
@@ -191,9 +190,8 @@ impl<const QUEUES: usize> LogQueues<QUEUES> {
         (log.length > 0).then(|| Slot(log.cells[log.head as usize]))
     }
 
-    /// About the slot that is `ahead` places behind the first of queue `q`: gaps count as places,
-    /// and where one is, it is any slot. For looking ahead in time; what passing over it will need
-    /// has been read then.
+    /// Roughly the slot `ahead` places behind the first of queue `q`: gaps count as places, and a
+    /// gap yields any slot. For look-ahead; this reads what passing over the slot will need.
     #[inline]
     #[must_use]
     pub fn about(&self, q: usize, ahead: u32) -> Option<Slot> {
@@ -228,14 +226,14 @@ impl<const QUEUES: usize> LogQueues<QUEUES> {
         self.places[slot.i()] & Self::CELLS
     }
 
-    /// The slot after `slot` in its queue. Constant time but for the gaps between.
+    /// The slot after `slot` in its queue. Constant time except for the gaps between.
     #[inline]
     #[must_use]
     pub fn after(&self, slot: Slot) -> Option<Slot> {
         let log = &self.logs[self.queue_of(slot)];
         let cell = self.cell_of(slot);
         let next = log.next_held(cell);
-        // After the last comes the first again.
+        // The cells wrap around from the last to the first.
         (log.distance(next) > log.distance(cell)).then(|| Slot(log.cells[next as usize]))
     }
 
@@ -280,7 +278,7 @@ impl<const QUEUES: usize> LogQueues<QUEUES> {
         self.places[slot.i()] = Self::place(q, cell);
     }
 
-    /// Takes `slot`, which must be in a queue, out of it.
+    /// Removes `slot`, which must be in a queue.
     #[inline]
     pub fn remove(&mut self, slot: Slot) {
         let q = self.queue_of(slot);
@@ -292,14 +290,14 @@ impl<const QUEUES: usize> LogQueues<QUEUES> {
     /// Moves `slot` from its queue to the back of queue `q`.
     #[inline]
     pub fn move_back(&mut self, q: usize, slot: Slot) {
-        // First of all, since it may move the slot.
+        // First, since it may move the slot.
         self.make_room(q);
         let (from, cell) = (self.queue_of(slot), self.cell_of(slot));
         self.append(q, slot);
         self.leave(from, cell);
     }
 
-    /// Makes a gap of a cell.
+    /// Turns a cell into a gap.
     #[inline]
     fn leave(&mut self, q: usize, cell: u32) {
         let log = &mut self.logs[q];
@@ -310,8 +308,8 @@ impl<const QUEUES: usize> LogQueues<QUEUES> {
         }
     }
 
-    /// Closes some gaps, or makes room. A sweep can end without a gap closed, since those that it had
-    /// before it may have been passed meanwhile; a log that is full then has gaps elsewhere.
+    /// Closes some gaps, or makes room. A sweep can end without closing a gap if the head has
+    /// passed those that it began with; a full log then has gaps elsewhere.
     #[cold]
     #[inline(never)]
     fn tidy(&mut self, q: usize) {
@@ -340,7 +338,7 @@ impl<const QUEUES: usize> LogQueues<QUEUES> {
         while self.sweep_word(q) && full {}
     }
 
-    /// Looks at the cells of one word; whether there are more to be looked at.
+    /// Examines the cells of one word. Returns whether more cells are left.
     fn sweep_word(&mut self, q: usize) -> bool {
         let log = &mut self.logs[q];
         let Some(Sweep { left, mut to }) = log.sweep else {
@@ -364,7 +362,7 @@ impl<const QUEUES: usize> LogQueues<QUEUES> {
         let left = left - cells;
         log.sweep = Some(Sweep { left, to });
         if left == 0 {
-            // All slots are behind `to` now, without gaps but for those made since.
+            // All slots are now behind `to`, with no gaps except new ones.
             let head = log.after(to, 1);
             log.used -= log.distance(head);
             log.head = head;
@@ -373,13 +371,13 @@ impl<const QUEUES: usize> LogQueues<QUEUES> {
         left > 0
     }
 
-    /// This many cells that gaps need closing only once in more than as many appends as there are
-    /// slots.
+    /// The number of cells with which gaps need closing less than once per as many appends as there
+    /// are slots.
     fn roomy(&self) -> usize {
         self.slots as usize * 5 / 2
     }
 
-    /// Gives queue `q` more cells.
+    /// Enlarges queue `q`.
     fn grow(&mut self, q: usize) {
         let wanted = match self.logs[q].cells.len() {
             0 if QUEUES == 1 => self.roomy(),

@@ -1,29 +1,29 @@
-//! What a policy found out about a missed block, kept until the block is placed.
+//! A policy's finding about a missed block, kept until the block is placed.
 
 use crate::BlockId;
 
-/// What [`Policy::miss`](crate::Policy::miss) found out about a block, until
-/// [`Policy::insert`](crate::Policy::insert) asks for it. The block may never be placed, or be
-/// placed without a miss before it (as a demotion inside another policy); then nothing is known.
+/// The finding of [`Policy::miss`](crate::Policy::miss) about a block, kept for
+/// [`Policy::insert`](crate::Policy::insert). The block may never be placed, or may be placed
+/// without a miss before it (as a demotion inside another policy); there is then no finding.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MissNote<T> {
     of: Option<(BlockId, T)>,
 }
 
 impl<T> MissNote<T> {
-    /// Nothing is known.
+    /// No finding.
     #[must_use]
     pub fn new() -> Self {
         Self { of: None }
     }
 
-    /// Notes `finding` about `block`, and forgets any other.
+    /// Stores `finding` about `block`, and drops any other.
     #[inline]
     pub fn set(&mut self, block: BlockId, finding: T) {
         self.of = Some((block, finding));
     }
 
-    /// What was noted about `block`, if it was the last. It stays noted.
+    /// The finding about `block`, if it is the last one. It stays stored.
     #[inline]
     #[must_use]
     pub fn get(&self, block: BlockId) -> Option<T>
@@ -34,7 +34,7 @@ impl<T> MissNote<T> {
         (of == block).then_some(finding)
     }
 
-    /// What was noted about `block`, if it was the last. Nothing is known afterwards.
+    /// Takes the finding about `block`, if it is the last one. Any finding is then dropped.
     #[inline]
     pub fn take(&mut self, block: BlockId) -> Option<T> {
         let (of, finding) = self.of.take()?;

@@ -1,5 +1,5 @@
-//! What policies are made of: queues over slots (linked, or as logs), heaps, rings and frequency lists, bounded
-//! memories of departed blocks, and a sketch of how often blocks were asked for.
+//! The building blocks of policies: queues over slots (linked, or as logs), heaps, rings and
+//! frequency lists, bounded memories of departed blocks, and a frequency sketch.
 
 mod block_table;
 mod counts;

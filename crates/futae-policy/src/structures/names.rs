@@ -1,24 +1,23 @@
-//! Names of blocks, numbered.
+//! Small numbers for blocks.
 
 use super::grown;
 use crate::BlockId;
 use hashbrown::HashTable;
 
-/// Equal on every machine; the upper and the lower bits of the product both reach the result.
+/// The same on every machine; the upper and the lower bits of the product both affect the result.
 #[inline]
 fn hash(block: BlockId) -> u64 {
     let product = u128::from(block.raw() ^ 0x9E37_79B9_7F4A_7C15) * 0xD6E8_FEB8_6659_FD93_u128;
     (product >> 64) as u64 ^ product as u64
 }
 
-/// A set of blocks in which each has a small number, so that what is known of it can stand in
-/// plain arrays. Numbers of removed blocks are given out again. Constant time; about 16 bytes a
-/// name, or 8 and 4 for each block that has come, once [`number_blocks`](Self::number_blocks) was
-/// told that they are numbered.
+/// A set of blocks in which each has a small number, an index into plain arrays. Numbers of removed
+/// blocks are reused. Constant time. About 16 bytes per name, or 8 and 4 for each existing block
+/// once [`number_blocks`](Self::number_blocks) was called.
 #[derive(Clone, Debug, Default)]
 pub struct Names {
     numbers: Numbers,
-    /// The block with each number; `NOBODY` with a number that is free.
+    /// The block with each number; `NOBODY` for a free number.
     blocks: Vec<BlockId>,
     free: Vec<u32>,
     length: u32,
@@ -26,10 +25,10 @@ pub struct Names {
 
 #[derive(Clone, Debug)]
 enum Numbers {
-    /// Of any blocks.
+    /// For any blocks.
     Table(HashTable<u32>),
-    /// Of the blocks of volume 0 from `first` on: the number that each had last, to be believed
-    /// only where that number is its own.
+    /// For the blocks of volume 0 from `first` on: the last number of each, valid only if that
+    /// number's block is this one.
     Array { first: u64, numbers: Vec<u32> },
 }
 
@@ -43,8 +42,8 @@ impl Default for Numbers {
 const NOBODY: BlockId = BlockId::LAST;
 
 impl Names {
-    /// Says that all blocks to come are of volume 0, densely from `first` on. To be called while the
-    /// set is empty.
+    /// Announces that all blocks are on volume 0, numbered densely from `first` on. Called while
+    /// the set is empty.
     pub fn number_blocks(&mut self, first: u64) {
         debug_assert!(self.is_empty(), "there are names already");
         self.numbers = Numbers::Array {
@@ -79,9 +78,9 @@ impl Names {
         }
     }
 
-    /// Reads what [`find`](Self::find) will need for `block`, ahead of time, and says anything that
-    /// depends on it. Without a branch on what was read: guesses about it are often wrong, and
-    /// a wrong one throws away the reads for the blocks after it.
+    /// Reads ahead of time what [`find`](Self::find) will need for `block`, and returns an
+    /// arbitrary number that depends on it. The code has no branch on the value read: such branches
+    /// are often mispredicted, and a misprediction discards the reads for the following blocks.
     #[inline]
     #[must_use]
     pub fn glance(&self, block: BlockId) -> u32 {
@@ -96,7 +95,7 @@ impl Names {
         }
     }
 
-    /// Adds `block`, which must not be in the set, and says its number.
+    /// Adds `block`, which must not be in the set. Returns its number.
     #[inline]
     pub fn add(&mut self, block: BlockId) -> u32 {
         debug_assert!(self.find(block).is_none(), "a name twice");
@@ -129,7 +128,7 @@ impl Names {
         self.blocks[number as usize]
     }
 
-    /// Removes `block`; the number that it had, if it was in the set.
+    /// Removes `block`. Returns its number, if it was in the set.
     #[inline]
     pub fn take(&mut self, block: BlockId) -> Option<u32> {
         let number = self.find(block)?;

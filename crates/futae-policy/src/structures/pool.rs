@@ -1,13 +1,13 @@
-//! The resident slots in any order, to draw from by lot.
+//! The resident slots in any order, for random draws.
 
 use crate::{Prng, Slot};
 
-/// A set of slots from which one can be drawn, each with equal chance. Constant time; 8 bytes a
+/// A set of slots from which one can be drawn with equal probability. Constant time; 8 bytes per
 /// slot.
 #[derive(Clone, Debug, Default)]
 pub struct Pool {
     held: Vec<Slot>,
-    /// Where each slot stands in `held`.
+    /// The index of each slot in `held`.
     places: Vec<u32>,
 }
 
@@ -21,8 +21,7 @@ impl Pool {
         }
     }
 
-    /// The slots in the pool: in order of arrival, but that the last takes the place of each that
-    /// leaves.
+    /// The slots in the pool, in order of arrival, except that the last replaces each that leaves.
     #[inline]
     #[must_use]
     pub fn slots(&self) -> &[Slot] {
@@ -50,10 +49,9 @@ impl Pool {
         }
     }
 
-    /// Of `sample` slots drawn with replacement, or of all where they are no more than that, the
-    /// first with the lowest rank. A slot's rank follows from what is `known` of it; these reads
-    /// from memory, which is anywhere, are done for many slots together, so that they wait
-    /// together.
+    /// Of `sample` slots drawn with replacement, or of all if there are no more than that, the
+    /// first with the lowest rank. A slot's rank follows from its `known` data. These are at random
+    /// addresses in memory and are read for many slots together, so that the latencies overlap.
     #[inline]
     pub fn lowest_of<T: Copy + Default, K: PartialOrd>(
         &self,
@@ -90,7 +88,7 @@ impl Pool {
     }
 }
 
-/// This many slots of a sample are looked at together.
+/// The number of slots of a sample whose data are read together.
 const TOGETHER: usize = 64;
 
 #[cfg(test)]

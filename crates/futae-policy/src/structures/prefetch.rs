@@ -1,7 +1,7 @@
-//! Asking for memory before it is needed.
+//! Memory prefetches.
 
-/// Has the processor bring the value at `at` into its nearest cache, without waiting for it. If there is no such place,
-/// nothing is done.
+/// Prefetches the value at `at` into the processor's nearest cache, without waiting for it. Does
+/// nothing if the index is out of range.
 #[inline(always)]
 pub fn prefetch<T>(values: &[T], at: usize) {
     #[cfg(target_arch = "x86_64")]
@@ -9,8 +9,8 @@ pub fn prefetch<T>(values: &[T], at: usize) {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         let place = values.as_ptr().wrapping_add(at);
         #[expect(unsafe_code, reason = "the named place for prefetching")]
-        // SAFETY: a prefetch is a hint. It changes nothing but what is in caches, and an address that is not mapped is
-        // no fault.
+        // SAFETY: a prefetch is a hint. It changes nothing except the contents of caches, and an
+        // unmapped address causes no fault.
         unsafe {
             _mm_prefetch::<_MM_HINT_T0>(place.cast());
         }

@@ -17,13 +17,12 @@ struct Ends {
     length: u32,
 }
 
-/// `N` queues over one slot space; a slot is in at most one of them. All operations but
-/// [`iter`](Self::iter) take constant time. 8 bytes a slot, and 1 where there is more than one
-/// queue.
+/// `N` queues over one slot space; a slot is in at most one of them. All operations except
+/// [`iter`](Self::iter) take constant time. 8 bytes per slot, and 1 more with several queues.
 #[derive(Clone, Debug)]
 pub struct Queues {
     links: Vec<Link>,
-    /// Which queue each slot is in; left empty where there is but one queue.
+    /// The queue of each slot; empty if there is only one queue.
     membership: Vec<u8>,
     ends: Vec<Ends>,
 }
@@ -171,7 +170,7 @@ impl Queues {
         }
     }
 
-    /// Takes `slot`, which must be in a queue, out of it.
+    /// Removes `slot`, which must be in a queue.
     #[inline]
     pub fn remove(&mut self, slot: Slot) {
         let q = self.queue_of(slot);

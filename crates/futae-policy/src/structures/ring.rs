@@ -1,12 +1,12 @@
-//! Slots in a circle, each with a mark, for clocks.
+//! Slots in a circle, each with a mark, for clock policies.
 
 use crate::Slot;
 
 const ABSENT: u8 = u8::MAX;
 
-/// The resident slots in a circle by number, each with a small mark. A newcomer takes the place
-/// of the victim whose slot it gets, as in the page frames that clocks were made for, so no links
-/// are needed: one byte a slot.
+/// The resident slots in a circle by number, each with a small mark. A newcomer takes the place of
+/// the victim whose slot it gets, as in the page frames for which clocks were invented, so no links
+/// are needed: one byte per slot.
 #[derive(Clone, Debug, Default)]
 pub struct Ring {
     marks: Vec<u8>,
@@ -75,7 +75,7 @@ impl Ring {
         self.marks[slot.i()] = mark;
     }
 
-    /// Takes `slot`, which must be in the ring, out of it.
+    /// Removes `slot`, which must be in the ring.
     #[inline]
     pub fn remove(&mut self, slot: Slot) {
         debug_assert_ne!(self.marks[slot.i()], ABSENT, "slot is not in the ring");
@@ -83,7 +83,7 @@ impl Ring {
         self.length -= 1;
     }
 
-    /// The first slot in the ring at or after position `hand`, going round.
+    /// The first slot in the ring at or after position `hand`, wrapping around.
     #[inline]
     #[must_use]
     pub fn at_or_after(&self, hand: u32) -> Option<Slot> {
@@ -100,7 +100,7 @@ impl Ring {
             .map(|at| Slot(at as u32))
     }
 
-    /// Every slot in the ring once, from position `hand` on, going round.
+    /// Every slot in the ring once, from position `hand` on, wrapping around.
     pub fn iter_from(&self, hand: u32) -> impl Iterator<Item = Slot> + '_ {
         let hand = (hand as usize).min(self.marks.len());
         (hand..self.marks.len())

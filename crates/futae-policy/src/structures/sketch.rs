@@ -1,4 +1,4 @@
-//! A sketch of how often blocks were asked for.
+//! A frequency sketch of block accesses.
 
 use crate::BlockId;
 
@@ -6,7 +6,8 @@ const ROWS: usize = 4;
 const FULL: u64 = 15;
 /// The upper three bits of each four-bit counter once the word has been shifted down by one.
 const HALVED: u64 = 0x7777_7777_7777_7777;
-/// A row's own odd multiplier, so that blocks that meet in one row part in the others.
+/// Each row has its own odd multiplier, so that blocks that collide in one row differ in the
+/// others.
 const MULTIPLIERS: [u64; ROWS] = [
     0x9E37_79B9_7F4A_7C15,
     0xC2B2_AE3D_27D4_EB4F,
@@ -14,10 +15,10 @@ const MULTIPLIERS: [u64; ROWS] = [
     0xA076_1D64_78BD_642F,
 ];
 
-/// A count-min sketch with counters of four bits that all are halved after ten counted uses a
-/// slot (Cormode and Muthukrishnan 2005; the ageing is that of Einziger, Friedman and Manes,
-/// "TinyLFU", ACM ToS 2017). Never counts too little between two halvings, at most 15. Constant
-/// time but for the halving; 8 to 16 bytes a slot.
+/// A count-min sketch with four-bit counters that are all halved after ten counted uses per slot
+/// (Cormode and Muthukrishnan 2005; the ageing is that of Einziger, Friedman and Manes, "TinyLFU",
+/// ACM ToS 2017). Between two halvings it never underestimates, up to its maximum of 15. Constant
+/// time except for the halving; 8 to 16 bytes per slot.
 #[derive(Clone, Debug)]
 pub struct Sketch {
     /// The rows one after the other; 16 counters a word.
@@ -50,7 +51,7 @@ impl Sketch {
         (row * words_in_row + column as usize / 16, column % 16 * 4)
     }
 
-    /// How often `block` was counted, at most, since it was last half forgotten.
+    /// An upper bound of how often `block` was counted, with the halvings so far.
     #[inline]
     #[must_use]
     pub fn estimate(&self, block: BlockId) -> u32 {

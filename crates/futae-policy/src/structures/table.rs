@@ -1,8 +1,8 @@
-//! One value a slot, in a plain array that grows as slots come.
+//! One value per slot, in a plain array that grows with the slots.
 
 use crate::Slot;
 
-/// One value a slot. A slot that was never set has the default value.
+/// One value per slot. A slot that was never set has the default value.
 #[derive(Clone, Debug, Default)]
 pub struct Table<T> {
     values: Vec<T>,
@@ -30,7 +30,7 @@ impl<T: Copy + Default> Table<T> {
         *self.at(slot) = value;
     }
 
-    /// The value of `slot`, to be changed.
+    /// The value of `slot`, for modification.
     #[inline]
     pub fn at(&mut self, slot: Slot) -> &mut T {
         if self.values.len() <= slot.i() {
@@ -39,7 +39,7 @@ impl<T: Copy + Default> Table<T> {
         &mut self.values[slot.i()]
     }
 
-    /// Slots that have been set so far, at most: all others have the default value.
+    /// An upper bound of the slots that have been set: all others have the default value.
     #[inline]
     #[must_use]
     pub fn len(&self) -> usize {

@@ -4,23 +4,26 @@
 use super::sample::ByHash;
 use super::{Curve, Histogram, Point, Sample, SampleError};
 
-/// An approximate LRU curve. The reuse time of a request is how many requests were made since the last one for its block. A block
-/// at a place in the cache moves down by one for each request whose reuse time is longer than the block's age, so after *t* requests it has come to
-/// the sum of P(0) to P(t − 1), where P(t) is the share of requests with a longer reuse time; a cache of that size misses P(t).
+/// An approximate LRU curve. The reuse time of a request is the number of requests since the last
+/// one for its block. A block in the cache moves down one position for each request whose reuse
+/// time exceeds the block's age. After *t* requests it has moved by the sum of P(0) to P(t − 1),
+/// where P(t) is the fraction of requests with a longer reuse time; a cache of that size misses
+/// P(t).
 ///
-/// Reuse times are taken of a sample of the blocks. Memory is 16 bytes a sampled block, and a histogram.
+/// Reuse times are taken from a sample of the blocks. Memory is 16 bytes per sampled block, and a
+/// histogram.
 #[derive(Clone, Debug)]
 pub struct Aet {
     sample: Sample,
     last: ByHash<u64>,
     times: Histogram,
-    /// Requests of the sample that were their block's first.
+    /// Requests of the sample that were the first for their block.
     first: u64,
     requests: u64,
 }
 
 impl Aet {
-    /// Takes the reuse times of this share of the blocks, above 0 and at most 1.
+    /// Samples the reuse times of this fraction of the blocks, above 0 and at most 1.
     pub fn new(rate: f64, seed: u64) -> Result<Self, SampleError> {
         Ok(Self {
             sample: Sample::new(rate, seed)?,
@@ -31,7 +34,7 @@ impl Aet {
         })
     }
 
-    /// Takes the next request, for any block below 2^63.
+    /// Adds the next request, for any block below 2^63.
     #[inline]
     pub fn access(&mut self, block: u64) {
         self.requests += 1;
@@ -49,7 +52,7 @@ impl Aet {
         self.sample.rate()
     }
 
-    /// Distinct blocks in all, as the sample has it.
+    /// The number of distinct blocks, estimated from the sample.
     #[must_use]
     pub fn distinct(&self) -> u64 {
         (self.last.len() as f64 / self.rate()).round() as u64
@@ -63,7 +66,8 @@ impl Aet {
             blocks: 0,
             miss_ratio: 1.0,
         }];
-        // The share of requests with longer reuse times, where a block is by then, and for how long that holds.
+        // The fraction of requests with longer reuse times, the position of a block by then, and
+        // since when that holds.
         let (mut longer, mut place, mut since) = (total, 0.0, 0);
         for (low, _, weight) in self.times.bins() {
             place += longer / total * (low - since) as f64;
@@ -74,7 +78,7 @@ impl Aet {
                 miss_ratio: longer / total,
             });
         }
-        // The last point of a size is the one that counts.
+        // Of several points with one size, the last one is valid.
         points.reverse();
         Curve::steps(points)
     }

@@ -1,4 +1,4 @@
-//! Order statistics over time: how many distinct keys were seen since a key was last seen.
+//! Order statistics over time: the number of distinct keys since a key was last seen.
 
 /// No slot, or no key.
 const NONE: u32 = u32::MAX;
@@ -8,18 +8,19 @@ const SLOTS_MIN: usize = 1 << 12;
 /// LRU stack distances in O(log n) each, in memory for the distinct keys, whatever the number of
 /// accesses.
 ///
-/// Every access takes the next slot of a line, and its key's earlier slot becomes vacant; the
-/// distance is the number of slots in use behind that one. They are counted by a bit for each
-/// slot and a Fenwick tree (1994) over the words of bits. When the line is full it is closed up,
-/// and made longer if more than half of it is in use.
+/// Every access takes the next slot of a line, and its key's earlier slot becomes vacant. The
+/// distance is the number of slots in use behind the earlier one. It is computed from a bit per
+/// slot and a Fenwick tree (1994) over the words of bits. A full line is compacted, and extended if
+/// more than half of it is in use.
 #[derive(Clone, Debug)]
 pub struct StackDistances {
     /// By key: its slot.
     slots: Vec<u32>,
-    /// By slot: its key. True where the bit is set.
+    /// By slot: its key, valid if the bit is set.
     keys: Vec<u32>,
     bits: Vec<u64>,
-    /// Sums of bits, over words; node `i` (from 1) covers the lowest set bit of `i` words up to it.
+    /// Sums of bits over words. Node `i` (from 1) covers the words up to `i`, as many as the lowest
+    /// set bit of `i`.
     tree: Vec<u32>,
     next: usize,
     live: u32,
@@ -41,8 +42,8 @@ impl Default for StackDistances {
 }
 
 impl StackDistances {
-    /// Notes an access. Returns how many other keys were accessed since this one last was, or
-    /// none the first time. Keys are array indexes, below 2^30: number them densely.
+    /// Records an access. Returns the number of other keys accessed since this one was last
+    /// accessed, or `None` the first time. Keys are array indexes, below 2^30: number them densely.
     #[inline]
     pub fn access(&mut self, key: u32) -> Option<u32> {
         if self.next == self.keys.len() {
@@ -64,7 +65,7 @@ impl StackDistances {
         distance
     }
 
-    /// Forgets a key, as if it had never been accessed.
+    /// Removes a key, as if it had never been accessed.
     pub fn forget(&mut self, key: u32) {
         let slot = self.slots.get_mut(key as usize);
         let slot = slot.map_or(NONE, |slot| std::mem::replace(slot, NONE));
@@ -73,13 +74,13 @@ impl StackDistances {
         }
     }
 
-    /// Keys that were accessed and not forgotten.
+    /// Number of keys that were accessed and not removed.
     #[must_use]
     pub fn distinct(&self) -> u32 {
         self.live
     }
 
-    /// The key that was accessed longest ago, of those not forgotten.
+    /// The key accessed least recently, of those not removed.
     #[must_use]
     pub fn oldest(&self) -> Option<u32> {
         let word = self.bits.iter().position(|&bits| bits != 0)?;
@@ -87,14 +88,14 @@ impl StackDistances {
         Some(self.keys[slot])
     }
 
-    /// Bytes of memory that it takes.
+    /// Its memory in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         let short = self.slots.capacity() + self.keys.capacity() + self.tree.capacity();
         short * size_of::<u32>() + self.bits.capacity() * size_of::<u64>()
     }
 
-    /// Slots in use up to this one, itself included.
+    /// Number of slots in use up to and including this one.
     #[inline]
     fn up_to(&self, slot: u32) -> u32 {
         let (word, bit) = (slot as usize / 64, slot % 64);
@@ -140,7 +141,7 @@ impl StackDistances {
         self.next = to;
     }
 
-    /// Makes the line so long, a multiple of 64, with as many slots at the front in use as are.
+    /// Sets the length of the line, a multiple of 64; the slots in use are at the front.
     fn set_length(&mut self, length: usize) {
         self.keys.resize(length, NONE);
         self.bits.clear();

@@ -2,21 +2,21 @@
 
 use super::{Curve, StackDistances};
 
-/// The exact curve of LRU, in one pass: a request is a hit if fewer distinct other blocks than
-/// the cache holds were asked for since the last request for the same block.
+/// The exact curve of LRU, in one pass: a request is a hit if fewer distinct other blocks than the
+/// cache holds were requested since the last request for the same block.
 #[derive(Clone, Debug, Default)]
 pub struct ExactLru {
     distances: StackDistances,
-    /// By distance: how many requests.
+    /// Number of requests, by distance.
     counts: Vec<u64>,
     requests: u64,
 }
 
 impl ExactLru {
-    /// Distinct blocks that there can be.
+    /// The largest supported number of distinct blocks.
     pub const BLOCKS_MAX: u64 = 1 << 30;
 
-    /// Takes the next request; blocks are numbered densely, below [`Self::BLOCKS_MAX`].
+    /// Adds the next request; blocks are numbered densely, below [`Self::BLOCKS_MAX`].
     #[inline]
     pub fn access(&mut self, block: u32) {
         self.requests += 1;
@@ -29,7 +29,7 @@ impl ExactLru {
         }
     }
 
-    /// Ends a warm-up: requests are counted anew, the caches remembered.
+    /// Ends a warm-up: resets the counts and keeps the state of the caches.
     pub fn restart(&mut self) {
         self.counts.clear();
         self.requests = 0;

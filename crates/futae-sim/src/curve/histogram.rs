@@ -1,12 +1,11 @@
-//! Weights by value, in bins that are fine everywhere.
+//! Weights by value, in bins of bounded relative width.
 
-/// Bins of each power of two, as a power of two.
+/// Number of bins per power of two, as a power of two.
 const FINE_BITS: u32 = 10;
 const FINE: u64 = 1 << FINE_BITS;
 
-/// How much weight lies where. Values below 2,048 have a bin each; above, a bin is at most a
-/// thousandth of its value wide, so that memory is bounded (55 thousand bins) and no scale has to
-/// be chosen.
+/// A histogram of weights. Values below 2,048 have a bin each. Above, a bin is at most a thousandth
+/// of its value wide, so memory is bounded (55 thousand bins) and no scale has to be chosen.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Histogram {
     weights: Vec<f64>,
@@ -42,33 +41,33 @@ impl Histogram {
         self.total += other.total;
     }
 
-    /// Takes all weight away, and keeps the memory.
+    /// Removes all weight, and keeps the memory.
     pub fn clear(&mut self) {
         self.weights.clear();
         self.total = 0.0;
     }
 
-    /// Bytes of memory that it takes.
+    /// Its memory in bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.weights.capacity() * size_of::<f64>()
     }
 
-    /// All weight.
+    /// The total weight.
     #[must_use]
     pub fn total(&self) -> f64 {
         self.total
     }
 
-    /// The bins that hold any weight, in order: lowest value, lowest value of the next bin, weight.
+    /// The non-empty bins, in order: lowest value, lowest value of the next bin, weight.
     pub fn bins(&self) -> impl Iterator<Item = (u64, u64, f64)> + '_ {
         let bins = self.weights.iter().enumerate();
         bins.filter(|&(_, &weight)| weight != 0.0)
             .map(|(bin, &weight)| (low_of(bin), low_of(bin + 1), weight))
     }
 
-    /// The weight at values below `value`, which may lie inside a bin: its weight is taken for
-    /// evenly spread.
+    /// The weight at values below `value`. If `value` is inside a bin, the bin's weight is assumed
+    /// to be uniform.
     #[must_use]
     pub fn below(&self, value: f64) -> f64 {
         let mut sum = 0.0;
@@ -82,7 +81,7 @@ impl Histogram {
         sum
     }
 
-    /// The value that this share of the weight, from 0 to 1, lies below; 0 without any weight.
+    /// The value below which this fraction of the weight lies, from 0 to 1; 0 without weight.
     #[must_use]
     pub fn quantile(&self, share: f64) -> f64 {
         let (wanted, mut sum, mut end) = (share * self.total, 0.0, 0.0);
@@ -97,7 +96,7 @@ impl Histogram {
         end
     }
 
-    /// The end of the highest bin that holds any weight.
+    /// The end of the highest non-empty bin.
     #[must_use]
     pub fn end(&self) -> u64 {
         self.bins().last().map_or(0, |(_, high, _)| high)

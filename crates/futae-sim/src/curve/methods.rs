@@ -1,4 +1,4 @@
-//! The ways to a curve that can be chosen together: all are made of the same requests, gone through once.
+//! The selectable methods for a curve: all are computed in one pass over the same requests.
 
 use super::{Aet, Curve, ExactLru, MiniTrace, Point, SampleError, Shards, simulate_sizes};
 use crate::forecast::Estimate;
@@ -7,23 +7,23 @@ use futae_policy::{Kind, PolicySpec, SpecError};
 use futae_trace::BlockRequest;
 use futae_units::{Size, SizeError};
 
-/// Which curves are wanted.
+/// The selected methods.
 #[derive(Clone, Copy, Debug)]
 pub struct Methods {
-    /// The exact curve, also beside sampled ones. Where nothing is sampled it is made all the same.
+    /// The exact curve, in addition to sampled ones. Without sampled ones it is always computed.
     pub exact: bool,
-    /// SHARDS: the share of the blocks that is sampled.
+    /// SHARDS: the fraction of blocks in the sample.
     pub shards: Option<f64>,
-    /// SHARDS: the blocks that are sampled at most.
+    /// SHARDS: the largest number of blocks in the sample.
     pub shards_blocks: Option<usize>,
-    /// AET: the share of the blocks whose reuse times are taken.
+    /// AET: the fraction of blocks whose reuse times are taken.
     pub aet: Option<f64>,
-    /// Small caches under the requests for this share of the blocks.
+    /// Miniature simulation: the fraction of blocks whose requests the small caches get.
     pub mini: Option<f64>,
-    /// Samples of each method, drawn independently; their mean is the curve, and how much they differ says how far it may be off. At
-    /// least 1, which says nothing.
+    /// The number of independent samples per method. Their mean is the curve, and their differences
+    /// give its uncertainty. At least 1, which gives none.
     pub repeats: u32,
-    /// For samples.
+    /// Seed for samples.
     pub seed: u64,
 }
 
@@ -41,12 +41,12 @@ impl Default for Methods {
     }
 }
 
-/// What is made of the requests as they pass.
+/// The state of all methods during the pass.
 pub struct Makings {
     exact: Option<ExactLru>,
     /// All requests, for exact curves of any policy.
     full: Option<MiniTrace>,
-    /// One for each repeat.
+    /// One per repeat.
     shards: Vec<Shards>,
     aet: Vec<Aet>,
     small: Vec<MiniTrace>,
@@ -55,12 +55,12 @@ pub struct Makings {
 /// A curve.
 #[derive(Clone, Debug)]
 pub struct Made {
-    /// How it was made.
+    /// Its method.
     pub method: String,
-    /// The curve at the sizes that were asked for; of several samples their mean.
+    /// The curve at the requested sizes; the mean of several samples.
     pub curve: Curve,
-    /// At each of the sizes half the width of the interval that holds the mean of ever more samples in 95 of 100 cases; empty where there is one
-    /// sample, and of exact curves.
+    /// At each size, half the width of the 95 % confidence interval of the mean over samples; empty
+    /// for a single sample, and for exact curves.
     pub half_widths: Vec<f64>,
 }
 
@@ -73,7 +73,7 @@ impl Made {
         }
     }
 
-    /// The mean of curves at these sizes, of which there is at least one.
+    /// The mean of at least one curve, at these sizes.
     fn mean(method: String, mut curves: Vec<Curve>, sizes: &[u64]) -> Option<Self> {
         if curves.len() < 2 {
             return curves.pop().map(|curve| Self::one(method, curve));
@@ -101,19 +101,19 @@ impl Made {
 }
 
 impl Methods {
-    /// Whether the exact curve is made.
+    /// Whether the exact curve is computed.
     #[must_use]
     pub fn is_exact(&self) -> bool {
         self.exact || !(self.is_by_distance() || self.mini.is_some())
     }
 
-    /// Whether some curve is made of distances between accesses, which says something of LRU only.
+    /// Whether some curve is computed from reuse distances, which apply to LRU only.
     #[must_use]
     pub fn is_by_distance(&self) -> bool {
         self.shards.is_some() || self.shards_blocks.is_some() || self.aet.is_some()
     }
 
-    /// What the curves of `policy` are made of, empty. An error if a rate is none.
+    /// The initial state for the curves of `policy`. An error if a rate is invalid.
     pub fn makings(&self, policy: &PolicySpec) -> Result<Makings, SampleError> {
         let is_lru = *policy == PolicySpec::of(Kind::lru);
         let seeds =
@@ -137,7 +137,7 @@ impl Methods {
 }
 
 impl Makings {
-    /// Takes the next request.
+    /// Adds the next request.
     #[inline]
     pub fn take(&mut self, request: BlockRequest) {
         let block = request.block();
@@ -155,13 +155,13 @@ impl Makings {
         }
     }
 
-    /// Whether this many blocks are more than an exact curve can be made of.
+    /// Whether this is more blocks than an exact curve supports.
     #[must_use]
     pub fn has_too_many(&self, blocks: u64) -> bool {
         self.exact.is_some() && blocks > ExactLru::BLOCKS_MAX
     }
 
-    /// Distinct blocks as the sample has it; 0 if nothing is sampled.
+    /// The number of distinct blocks, estimated from the sample; 0 without one.
     #[must_use]
     pub fn distinct(&self) -> u64 {
         let shards = self.shards.iter().map(Shards::distinct);
@@ -170,8 +170,8 @@ impl Makings {
         shards.chain(aet).chain(small).next().unwrap_or(0)
     }
 
-    /// Every curve by its method, the exact one first, at these sizes, in blocks. What has to be simulated takes
-    /// as many threads as there are processors, and gives `progress` the fraction done.
+    /// Every curve with its method, the exact one first, at these sizes, in blocks. Simulations use
+    /// as many threads as there are processors, and pass the fraction done to `progress`.
     pub fn curves(
         &self,
         policy: &PolicySpec,
@@ -211,7 +211,7 @@ impl Makings {
     }
 }
 
-/// A number with commas between thousands, as tables of the command line have it.
+/// A number with commas between thousands, as in the command line's tables.
 fn grouped(number: usize) -> String {
     let digits = number.to_string();
     let of_digit = |(at, digit): (usize, char)| {
@@ -222,18 +222,18 @@ fn grouped(number: usize) -> String {
     digits.chars().enumerate().flat_map(of_digit).collect()
 }
 
-/// Why sizes of caches cannot be taken.
+/// Why sizes of caches are invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum CacheSizesError {
     /// A size is written wrong, or too large.
     #[error(transparent)]
     Size(#[from] SizeError),
-    /// A size comes to no block.
+    /// A size is below one block.
     #[error("a cache of --sizes has at least one block")]
     NoBlock,
 }
 
-/// Sizes of caches in blocks, in order, each once. A share is one of `blocks`.
+/// Sizes of caches in blocks, sorted and distinct. A share is a fraction of `blocks`.
 pub fn cache_sizes<'a>(
     texts: impl IntoIterator<Item = &'a str>,
     block_bytes: u64,

@@ -7,7 +7,7 @@ use futae_policy::{Access, AccessKind, BlockId, DenseIndex, Level, PolicySpec, S
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The requests for the blocks of a sample, kept in memory: four bytes each, and a bit.
+/// The requests for the blocks of a sample, kept in memory: four bytes and a bit each.
 #[derive(Clone, Debug)]
 pub struct MiniTrace {
     sample: Sample,
@@ -19,8 +19,8 @@ pub struct MiniTrace {
 }
 
 impl MiniTrace {
-    /// An empty trace that will take the requests for this share of the blocks, above 0 and at
-    /// most 1; at 1 it takes all, and simulations are of full size.
+    /// An empty trace that takes the requests for this fraction of the blocks, above 0 and at most
+    /// 1; at 1 it takes all, and simulations are of full size.
     pub fn new(rate: f64, seed: u64) -> Result<Self, SampleError> {
         Ok(Self {
             sample: Sample::new(rate, seed)?,
@@ -31,8 +31,8 @@ impl MiniTrace {
         })
     }
 
-    /// Takes the next request, for any block below 2^63; at most 2^32 - 1 distinct ones may be in
-    /// the sample.
+    /// Adds the next request, for any block below 2^63; the sample may have at most 2^32 - 1
+    /// distinct blocks.
     #[inline]
     pub fn access(&mut self, block: u64, is_write: bool) {
         self.requests += 1;
@@ -57,7 +57,7 @@ impl MiniTrace {
         self.ids.len() as u64
     }
 
-    /// Distinct blocks in all, as the sample has it.
+    /// The number of distinct blocks, estimated from the sample.
     #[must_use]
     pub fn distinct(&self) -> u64 {
         (self.keys.len() as f64 / self.rate()).round() as u64
@@ -69,7 +69,7 @@ impl MiniTrace {
         self.sample.rate()
     }
 
-    /// Slots of the small cache that stands for one of this many blocks, at least 1.
+    /// The number of slots of the small cache that models one of this many blocks, at least 1.
     #[must_use]
     pub fn slots(&self, blocks: u64) -> u32 {
         let slots = (blocks as f64 * self.rate()).round();
@@ -78,9 +78,10 @@ impl MiniTrace {
 
     /// The miss ratio of a cache of this many blocks under a policy.
     ///
-    /// Misses are taken of the requests that the sample should have had: those that it has too
-    /// few or too many are the most popular blocks' and mostly hits, as with SHARDS-adj. Blocks
-    /// have other numbers here, so a policy that is told numbers (`const`) holds other blocks.
+    /// Misses are divided by the expected number of requests in the sample. The difference to the
+    /// actual number comes from the most popular blocks, whose requests are mostly hits, as in
+    /// SHARDS-adj. Blocks have other numbers here, so a policy with block numbers as parameters
+    /// (`const`) holds other blocks.
     pub fn simulate(&self, policy: &PolicySpec, blocks: u64, seed: u64) -> Result<f64, SpecError> {
         let next_uses = self.next_uses(policy);
         self.misses(policy, &next_uses, blocks, seed)
@@ -107,7 +108,7 @@ impl MiniTrace {
                 access.next_use = next_use;
             }
             level.access(&access);
-            // As in the simulator: blocks that do not exist are passed over.
+            // As in the simulator, blocks that do not exist are skipped.
             while let Some(block) = level.review() {
                 if block.index() >= self.keys.len() as u64 {
                     break;
@@ -122,7 +123,7 @@ impl MiniTrace {
         Ok((level.counters().misses as f64 / expected.max(1.0)).min(1.0))
     }
 
-    /// For each request when its block is next asked for, where the policy sees the future.
+    /// For each request the number of the next one for its block, if the policy needs the future.
     fn next_uses(&self, policy: &PolicySpec) -> Vec<u64> {
         if !policy.needs_future() {
             return Vec::new();
@@ -136,8 +137,8 @@ impl MiniTrace {
     }
 }
 
-/// The curve of a policy at these sizes, in blocks, each simulated on its own, on as many threads
-/// as `threads` says (at least one). `progress` is given the fraction done.
+/// The curve of a policy at these sizes, in blocks, each simulated separately, on `threads` threads
+/// (at least one). `progress` gets the fraction done.
 pub fn simulate_sizes(
     trace: &MiniTrace,
     policy: &PolicySpec,

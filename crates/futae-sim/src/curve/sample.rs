@@ -1,4 +1,4 @@
-//! Which blocks are in a sample: spatial hash sampling, all requests of a block or none.
+//! Spatial hash sampling: either all requests for a block are in the sample, or none.
 
 use futae_policy::{Prng, mixed};
 use std::collections::HashMap;
@@ -14,13 +14,13 @@ pub struct Sample {
     salt: u64,
 }
 
-/// A rate that is none.
+/// An invalid rate.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[error("a sampling rate is above 0 and at most 1, not {0}")]
 pub struct SampleError(pub f64);
 
 impl Sample {
-    /// A sample of this share of all blocks, above 0 and at most 1; which ones depends on `seed`.
+    /// A sample of this fraction of all blocks, above 0 and at most 1; `seed` selects them.
     pub fn new(rate: f64, seed: u64) -> Result<Self, SampleError> {
         if !(rate > 0.0 && rate <= 1.0) {
             return Err(SampleError(rate));
@@ -31,7 +31,7 @@ impl Sample {
         })
     }
 
-    /// The share of all blocks that is in the sample.
+    /// The fraction of all blocks that is in the sample.
     #[must_use]
     pub fn rate(&self) -> f64 {
         self.threshold as f64 / HASHES as f64
@@ -45,22 +45,22 @@ impl Sample {
         (hash < self.threshold).then_some(hash)
     }
 
-    /// From now on only hashes below this are in the sample.
+    /// Restricts the sample to hashes below this.
     pub(super) fn lower(&mut self, threshold: u64) {
         self.threshold = self.threshold.min(threshold);
     }
 }
 
-/// A map by hashes of sampled blocks, which need no more hashing.
+/// A map by hashes of sampled blocks, which are not hashed again.
 pub type ByHash<V> = HashMap<u64, V, BuildHasherDefault<Hashed>>;
 
-/// Takes a hash for itself.
+/// Uses a hash as its own hash.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Hashed(u64);
 
 impl Hasher for Hashed {
     fn finish(&self) -> u64 {
-        // A sample's hashes are small: their upper bits are alike, and a map wants those.
+        // The upper bits of a sample's hashes are alike, and the map uses those.
         self.0.rotate_left(32)
     }
     fn write(&mut self, bytes: &[u8]) {

@@ -1,16 +1,16 @@
-//! LRU curves from a sample of the blocks: SHARDS (Waldspurger, Park, Garthwaite and Ahmad,
-//! FAST 2015), with the correction they call SHARDS-adj.
+//! LRU curves from a sample of the blocks: SHARDS (Waldspurger, Park, Garthwaite and Ahmad, FAST
+//! 2015), with the paper's correction SHARDS-adj.
 
 use super::sample::ByHash;
 use super::{Curve, Histogram, Sample, SampleError, StackDistances};
 use std::collections::BinaryHeap;
 
-/// An approximate LRU curve. Only requests for sampled blocks are looked at; a distance among
-/// them, divided by the sampling rate, is one among all.
+/// An approximate LRU curve. Only requests for sampled blocks are processed; a distance among them,
+/// divided by the sampling rate, estimates the distance among all.
 #[derive(Clone, Debug)]
 pub struct Shards {
     sample: Sample,
-    /// The most blocks that are kept, and all their hashes, where memory is fixed.
+    /// With fixed memory: the largest number of blocks, and the hashes of the current ones.
     bound: Option<(usize, BinaryHeap<u64>)>,
     keys: ByHash<u32>,
     free: Vec<u32>,
@@ -18,12 +18,12 @@ pub struct Shards {
     /// Weight, in requests, by stack position.
     positions: Histogram,
     requests: u64,
-    /// What the sample says that `requests` is.
+    /// The number of requests expected from the sample's rate.
     expected: f64,
 }
 
 impl Shards {
-    /// Samples at a fixed rate; memory is this share of that for all blocks.
+    /// Samples at a fixed rate; memory is this fraction of that for all blocks.
     pub fn fixed_rate(rate: f64, seed: u64) -> Result<Self, SampleError> {
         Ok(Self {
             sample: Sample::new(rate, seed)?,
@@ -38,7 +38,7 @@ impl Shards {
     }
 
     /// Samples at most this many blocks (at least 1) at a time: begins at `rate`, and lowers it
-    /// when there are more, giving up those with the highest hashes. Memory is fixed.
+    /// when there are more, dropping those with the highest hashes. Memory is fixed.
     pub fn fixed_size(blocks: usize, rate: f64, seed: u64) -> Result<Self, SampleError> {
         let shards = Self::fixed_rate(rate, seed)?;
         Ok(Self {
@@ -47,7 +47,7 @@ impl Shards {
         })
     }
 
-    /// Takes the next request, for any block below 2^63.
+    /// Adds the next request, for any block below 2^63.
     #[inline]
     pub fn access(&mut self, block: u64) {
         self.requests += 1;
@@ -74,7 +74,7 @@ impl Shards {
         }
     }
 
-    /// Lowers the threshold if one block more is too many.
+    /// Lowers the threshold if one more block exceeds the limit.
     fn bounded(&mut self, hash: u64) {
         let Some((most, hashes)) = &mut self.bound else {
             return;
@@ -90,14 +90,14 @@ impl Shards {
         }
     }
 
-    /// Ends a warm-up: requests are counted anew, the caches remembered.
+    /// Ends a warm-up: resets the counts and keeps the state of the caches.
     pub fn restart(&mut self) {
         self.positions = Histogram::default();
         self.requests = 0;
         self.expected = 0.0;
     }
 
-    /// The sampling rate now.
+    /// The current sampling rate.
     #[must_use]
     pub fn rate(&self) -> f64 {
         self.sample.rate()
@@ -109,15 +109,15 @@ impl Shards {
         self.keys.len()
     }
 
-    /// Distinct blocks in all, as the sample has it.
+    /// The number of distinct blocks, estimated from the sample.
     #[must_use]
     pub fn distinct(&self) -> u64 {
         (self.keys.len() as f64 / self.rate()).round() as u64
     }
 
-    /// The curve so far. As many requests as the sample has too few (or too many), because the
-    /// most popular blocks are not in it in proportion, are taken for hits at (or from) the
-    /// smallest size: where they would mostly be.
+    /// The curve so far. The sample may have too few or too many requests, because the most popular
+    /// blocks are not represented in proportion. The difference is added to (or subtracted from)
+    /// the hits at the smallest size, where most of it belongs.
     #[must_use]
     pub fn curve(&self) -> Curve {
         let requests = self.requests as f64;

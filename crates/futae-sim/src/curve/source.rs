@@ -1,4 +1,4 @@
-//! Where requests come from: a trace file or a workload, whichever a string names.
+//! Sources of requests: a trace file or a workload, by a string.
 
 use crate::run::ViewChoice;
 use futae_policy::VolumeId;
@@ -8,36 +8,36 @@ use futae_trace::{
 };
 use std::path::Path;
 
-/// Passes over the blocks of a workload that never ends, where nothing else is asked for.
+/// Default number of passes over the blocks of an endless workload.
 const PASSES: u64 = 10;
 const BATCH: usize = 4096;
 
-/// Requests in blocks, that can be read any number of times.
+/// Requests in blocks, which can be read any number of times.
 #[derive(Clone, Debug)]
 pub enum Source {
-    /// Drawn anew each time.
+    /// Generated anew each time.
     Workload {
-        /// What is drawn.
+        /// The workload.
         spec: WorkloadSpec,
         /// Bytes of a block.
         block_bytes: u64,
-        /// All randomness comes from here.
+        /// The seed of all randomness.
         seed: u64,
         /// How many requests.
         requests: u64,
-        /// Blocks that there can be.
+        /// The number of possible blocks.
         blocks: u64,
     },
-    /// A whole trace in memory.
+    /// A whole trace, in memory.
     Trace {
         /// The trace.
         trace: DenseTrace,
-        /// How many of its accesses are used.
+        /// The number of its accesses that are used.
         requests: u64,
     },
 }
 
-/// Why there are no requests.
+/// Why requests cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
     /// The trace cannot be read.
@@ -46,24 +46,24 @@ pub enum SourceError {
     /// The workload does not fit the block size.
     #[error(transparent)]
     Workload(#[from] WorkloadError),
-    /// Neither a file nor a workload.
+    /// The string is neither a file nor a workload.
     #[error("{text} is neither a file nor a workload: {source}")]
     Neither {
-        /// What was written.
+        /// The given text.
         text: String,
         /// Why it is no workload.
         source: Box<WorkloadError>,
     },
-    /// Nothing is asked for.
+    /// There are no requests.
     #[error("{0} has no requests")]
     Empty(String),
 }
 
 impl Source {
-    /// Opens the trace file or workload that `text` names. Of a workload `requests` are drawn
-    /// (where none is given ten times its blocks, or one pass of a `scan`), of a trace this many
-    /// accesses are used at most. A file is read as `view` says, and blocks it numbers itself are
-    /// of `block_bytes`.
+    /// Opens the trace file or workload that `text` names. A workload generates `requests` requests
+    /// (by default ten times its blocks, or one pass of a `scan`); of a trace at most this many
+    /// accesses are used. A file is read as `view` says; blocks that it numbers itself have
+    /// `block_bytes`.
     pub fn open(
         text: &str,
         view: View,
@@ -102,8 +102,8 @@ impl Source {
         Ok(source)
     }
 
-    /// Reads all of a trace file, of which at most `requests` accesses are used, and returns how
-    /// many bad records were left out, and why it may not be read as it was meant.
+    /// Reads a whole trace file, of which at most `requests` accesses are used. Returns also the
+    /// number of bad records left out, and doubts about the interpretation of the file.
     pub fn of_trace(
         path: &Path,
         view: ViewChoice,
@@ -130,7 +130,7 @@ impl Source {
         Ok(Self::Trace { trace, requests })
     }
 
-    /// Requests that [`each`](Self::each) goes through.
+    /// The number of requests that [`each`](Self::each) passes.
     #[must_use]
     pub fn requests(&self) -> u64 {
         match self {
@@ -138,7 +138,7 @@ impl Source {
         }
     }
 
-    /// Blocks that there can be: every number is below it.
+    /// The number of possible blocks: every block number is below it.
     #[must_use]
     pub fn blocks(&self) -> u64 {
         match self {
@@ -147,7 +147,7 @@ impl Source {
         }
     }
 
-    /// Goes through the requests, from the first; `progress` is given the fraction done.
+    /// Passes all requests, from the first; `progress` gets the fraction done.
     pub fn each(
         &self,
         mut act: impl FnMut(BlockRequest),
@@ -190,12 +190,12 @@ const READ_BATCH: usize = 256;
 /// Batches between two calls of the progress callback.
 const BATCHES_PER_PROGRESS: u64 = 256;
 
-/// The accesses of a trace file, which are gone through once and not kept: in memory that does not
-/// depend on the trace.
+/// The accesses of a trace file, processed once and not kept, in memory that does not depend on the
+/// trace.
 ///
-/// Blocks are not numbered anew, as that would need a table of all of them. Those of the first
-/// volume keep their numbers, and those of others get theirs from number and volume, such that two
-/// blocks hardly ever share one: good enough for a sample by hash.
+/// Blocks are not renumbered, as that would need a table of all of them. Blocks of the first volume
+/// keep their numbers. Those of others get a hash of number and volume, so that two blocks hardly
+/// ever share one: good enough for hash sampling.
 pub struct TraceStream {
     reader: TraceReader,
     view: View,
@@ -219,7 +219,7 @@ impl TraceStream {
         })
     }
 
-    /// Goes through at most `limit` accesses, and returns how many there were.
+    /// Passes at most `limit` accesses, and returns their number.
     pub fn each(
         &mut self,
         limit: u64,
@@ -254,13 +254,13 @@ impl TraceStream {
         Ok(taken)
     }
 
-    /// Why it may not be read as it was meant.
+    /// Doubts about the interpretation of the file.
     #[must_use]
     pub fn doubts(&self) -> Vec<Doubt> {
         self.choice.doubts(&self.reader)
     }
 
-    /// Bad records that were left out so far.
+    /// The number of bad records left out so far.
     #[must_use]
     pub fn skipped(&self) -> u64 {
         self.reader.skipped()

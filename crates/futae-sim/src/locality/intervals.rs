@@ -3,19 +3,19 @@
 use crate::curve::Histogram;
 use serde::Serialize;
 
-/// What counts as no re-access density: the density averaged over a gap is at most this share of
-/// the density averaged up to the median interval.
+/// The limit of a negligible re-access density: the density averaged over a gap is at most this
+/// fraction of the density averaged up to the median interval.
 pub const GAP_THRESHOLD: f64 = 0.01;
 
 const GIB: f64 = (1u64 << 30) as f64;
 
-/// How bins divide the intervals.
+/// How intervals are divided into bins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Bins {
-    /// All as wide.
+    /// All bins have the same width.
     Linear,
-    /// Each as many times as wide as the one before it.
+    /// Each bin is wider than the previous one by the same factor.
     Log,
 }
 
@@ -26,9 +26,9 @@ pub struct Bin {
     pub low_bytes: f64,
     /// The shortest interval of the next, in bytes.
     pub high_bytes: f64,
-    /// The share of all re-accesses that is in it, from 0 to 1.
+    /// The fraction of all re-accesses that is in it, from 0 to 1.
     pub share: f64,
-    /// The share divided by the width: probability density, per GB (2^30 bytes).
+    /// The fraction divided by the width: probability density, per GB (2^30 bytes).
     pub density_per_gb: f64,
 }
 
@@ -44,7 +44,7 @@ pub struct Intervals {
 }
 
 impl Intervals {
-    /// None yet, for blocks of this many bytes.
+    /// An empty state, for blocks of this many bytes.
     #[must_use]
     pub fn new(block_bytes: u64) -> Self {
         Self {
@@ -55,7 +55,7 @@ impl Intervals {
         }
     }
 
-    /// Takes the next request. Blocks are array indexes: number them densely.
+    /// Adds the next request. Blocks are array indexes: number them densely.
     #[inline]
     pub fn access(&mut self, block: u32) {
         let at = block as usize;
@@ -69,26 +69,25 @@ impl Intervals {
         }
     }
 
-    /// From now on counts intervals anew; what was asked for before is remembered. To be called
-    /// after a warm-up.
+    /// Ends a warm-up: resets the counts, and keeps each block's last request.
     pub fn restart(&mut self) {
         self.histogram = Histogram::default();
     }
 
-    /// Requests so far, those of a warm-up included.
+    /// Number of requests so far, including those of a warm-up.
     #[must_use]
     pub fn requests(&self) -> u64 {
         self.requests
     }
 
-    /// Requests for a block that had been asked for before: as many as there are intervals.
+    /// Number of requests for a block that was requested before, which is the number of intervals.
     #[must_use]
     pub fn reaccesses(&self) -> u64 {
         self.histogram.total() as u64
     }
 
-    /// The interval that this share of the re-accesses, from 0 to 1, is below, in bytes. None
-    /// without re-accesses.
+    /// The quantile of the intervals: this fraction of the re-accesses, from 0 to 1, is below it,
+    /// in bytes. `None` without re-accesses.
     #[must_use]
     pub fn quantile_bytes(&self, share: f64) -> Option<f64> {
         let any = self.histogram.total() > 0.0;
@@ -96,11 +95,10 @@ impl Intervals {
     }
 
     /// The gap: the largest interval, in bytes, below which the re-access density is about 0
-    /// ([`GAP_THRESHOLD`]); no more than the median. 0 where there is no gap, none without
-    /// re-accesses.
+    /// ([`GAP_THRESHOLD`]); at most the median. 0 if there is no gap, `None` without re-accesses.
     ///
-    /// The density is held against that up to the median, and not against its highest, so that a
-    /// few blocks that are asked for twice at once neither hide a gap nor make one.
+    /// The density is compared with its average up to the median, and not with its maximum, so that
+    /// a few blocks requested twice in a row neither hide a gap nor create one.
     #[must_use]
     pub fn gap_bytes(&self) -> Option<f64> {
         let total = self.histogram.total();
@@ -111,7 +109,7 @@ impl Intervals {
         let usual = 0.5 / median;
         let (mut gap, mut sum) = (0u64, 0.0);
         for (low, _, weight) in self.histogram.bins() {
-            // Up to `low`, which is the end of what was summed or of a run of empty bins.
+            // Up to `low`, which is the end of the summed bins or of a run of empty ones.
             if low as f64 > median {
                 break;
             }
@@ -123,8 +121,8 @@ impl Intervals {
         Some(gap as f64 * self.block_bytes as f64)
     }
 
-    /// The density of the intervals in this many bins, from 0 (linear) or one block (log; what is
-    /// shorter is then in the first bin) to `end_bytes` or else the longest interval.
+    /// The density of the intervals in this many bins, from 0 (linear) or one block (log; shorter
+    /// intervals are in the first bin) to `end_bytes`, by default the longest interval.
     #[must_use]
     pub fn density(&self, bins: usize, kind: Bins, end_bytes: Option<f64>) -> Vec<Bin> {
         let total = self.histogram.total();

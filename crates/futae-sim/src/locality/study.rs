@@ -1,4 +1,4 @@
-//! A whole study of locality: from a source of requests to intervals at every place.
+//! A complete study of locality: from a source of requests to intervals at every place.
 
 use super::{Bin, Bins, GAP_THRESHOLD, Intervals, Locality, LocalityError, Tap};
 use crate::Link;
@@ -8,10 +8,11 @@ use crate::theory::shortest_gap;
 use futae_policy::{Kind, PolicySpec};
 use serde::Serialize;
 
-/// What linear bins reach up to: the interval that this share of the re-accesses is below.
+/// The quantile of the intervals up to which linear bins reach.
 const SHOWN: f64 = 0.995;
 
-/// The requests of a source, gone through a hierarchy, with the intervals at the application and below each level.
+/// A source's requests sent through a hierarchy, with the intervals at the application and below
+/// each level.
 pub struct Study {
     source: Source,
     levels: Vec<LevelSpec>,
@@ -21,7 +22,7 @@ pub struct Study {
     locality: Locality,
 }
 
-/// Why there is no study.
+/// Why a study failed.
 #[derive(Debug, thiserror::Error)]
 pub enum StudyError {
     /// The hierarchy cannot be built.
@@ -33,7 +34,7 @@ pub enum StudyError {
     /// All requests are warm-up.
     #[error("a warm-up of {warmup} requests leaves none of {requests} to count")]
     Warmup {
-        /// The requests before counting begins.
+        /// Requests before counting begins.
         warmup: u64,
         /// All requests.
         requests: u64,
@@ -67,8 +68,9 @@ struct Place<'a> {
 }
 
 impl Study {
-    /// Goes through the requests of `source`, whose blocks have `block_bytes`. Counting begins after `warmup` requests,
-    /// or after a fifth of all. `progress` is called with the fraction done.
+    /// Sends the requests of `source`, whose blocks have `block_bytes`, through the levels.
+    /// Counting begins after `warmup` requests, by default after a fifth of all. `progress` gets
+    /// the fraction done.
     ///
     /// # Errors
     ///
@@ -107,7 +109,7 @@ impl Study {
         })
     }
 
-    /// What was asked for.
+    /// The source of the requests.
     #[must_use]
     pub fn source(&self) -> &Source {
         &self.source
@@ -131,8 +133,8 @@ impl Study {
         self.locality.taps()
     }
 
-    /// The gap that theory gives for one place ([`theory`](crate::theory)), in bytes, where it gives one: below one LRU
-    /// cache under uniform reads.
+    /// The theoretical gap at one place ([`theory`](crate::theory)), in bytes, if a formula exists:
+    /// below one LRU cache under uniform reads.
     #[must_use]
     pub fn theory_bytes(&self, place: usize) -> Option<f64> {
         let Source::Workload { spec, .. } = &self.source else {
@@ -148,7 +150,8 @@ impl Study {
         gap.is_finite().then_some(gap * self.block_bytes as f64)
     }
 
-    /// The results, with the intervals of all places in the same this many bins. `name` is what the source is called.
+    /// The results, with the intervals of all places in the same bins. `name` is the name of the
+    /// source.
     #[must_use]
     pub fn summary<'a>(&'a self, name: &'a str, bins: usize, kind: Bins) -> Summary<'a> {
         let taps = self.locality.taps();
@@ -180,8 +183,8 @@ impl Study {
     }
 }
 
-/// Where bins end that are shared by several places, in bytes: at the longest interval, or of linear bins at the one
-/// that nearly all are below.
+/// The end of bins that several places share, in bytes: the longest interval, or for linear bins
+/// the quantile that includes nearly all.
 pub fn end_bytes<'a>(
     places: impl Iterator<Item = &'a Intervals>,
     kind: Bins,

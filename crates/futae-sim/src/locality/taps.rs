@@ -12,14 +12,14 @@ use futae_trace::BlockRequest;
 /// The requests at one place of a hierarchy.
 #[derive(Clone, Debug)]
 pub struct Tap {
-    /// Where: `application`, or `below` and a level.
+    /// Its name: `application`, or `below` and a level.
     pub place: String,
     /// The intervals there.
     pub intervals: Intervals,
 }
 
-/// A hierarchy with a tap above each level and one below the last. What guests have of their own
-/// is one place, where all their requests are seen.
+/// A hierarchy with a tap above each level and one below the last. The guests' own copies of a
+/// level count as one place, which sees all their requests.
 pub struct Locality {
     hierarchy: Option<Hierarchy>,
     /// Blocks of each guest.
@@ -27,7 +27,7 @@ pub struct Locality {
     taps: Vec<Tap>,
 }
 
-/// Why a hierarchy cannot be tapped.
+/// Why a hierarchy cannot be built with taps.
 #[derive(Debug, thiserror::Error)]
 pub enum LocalityError {
     /// A level cannot be built.
@@ -42,8 +42,8 @@ pub enum LocalityError {
 }
 
 impl Locality {
-    /// Levels, top down, none at all or any number, joined by `links`, one less. The data has
-    /// `blocks` blocks of `block_bytes`.
+    /// A hierarchy with these levels, top down (possibly none), joined by `links`, one less. The
+    /// data has `blocks` blocks of `block_bytes`.
     pub fn new(
         levels: &[LevelSpec],
         links: &[Link],
@@ -54,7 +54,7 @@ impl Locality {
         Self::of_guests(levels, links, block_bytes, (1, blocks), seed)
     }
 
-    /// As [`new`](Self::new), for this many guests with this many blocks each; those of guest *g* are
+    /// As [`new`](Self::new), for several guests with `blocks` blocks each; those of guest *g* are
     /// numbered from *g* times that.
     pub fn of_guests(
         levels: &[LevelSpec],
@@ -97,9 +97,9 @@ impl Locality {
         })
     }
 
-    /// Takes the next request of the application. Every tap down to where it is served sees it; a
-    /// write goes all the way down. What one level tells another (demotions, notices and what
-    /// they fetch) is no request.
+    /// Sends the application's next request. Every tap down to where it is served sees it; a write
+    /// goes all the way down. Messages between levels (demotions, notices and the fetches that they
+    /// cause) are not requests.
     #[inline]
     pub fn access(&mut self, request: BlockRequest) {
         let block = request.block();
@@ -123,7 +123,7 @@ impl Locality {
         }
     }
 
-    /// Ends a warm-up: intervals are counted anew, the caches and last requests remembered.
+    /// Ends a warm-up: resets the intervals, and keeps the caches and the last requests.
     pub fn restart(&mut self) {
         for tap in &mut self.taps {
             tap.intervals.restart();

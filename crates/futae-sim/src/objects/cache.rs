@@ -1,47 +1,47 @@
-//! The cache: who is there, how many bytes that is, and who leaves.
+//! The cache: resident objects, their bytes, and evictions.
 
 use futae_policy::{Access, AccessKind, Admission, BlockId, Departure, RegisteredPolicy, Slot};
 use serde::Serialize;
 
-/// When an object expires that lives for ever.
+/// The expiry of an object that never expires.
 pub const NEVER: u64 = u64::MAX;
 
 /// No slot.
 const ABSENT: u32 = u32::MAX;
 
-/// What was counted.
+/// Counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
     /// Requests.
     pub requests: u64,
-    /// Those for objects that were there.
+    /// Requests for resident objects.
     pub hits: u64,
-    /// Those for objects that were not.
+    /// Requests for absent objects.
     pub misses: u64,
-    /// Bytes asked for.
+    /// Bytes requested.
     pub requested_bytes: u64,
-    /// Bytes asked for that were not there.
+    /// Bytes requested of absent objects.
     pub missed_bytes: u64,
-    /// Objects that were placed.
+    /// Objects placed.
     pub admissions: u64,
-    /// Objects that were not placed, since they are larger than what is admitted or than the cache.
+    /// Objects not placed because they exceed the largest admitted size or the cache.
     pub too_large: u64,
-    /// Objects that the policy did not want.
+    /// Objects that the policy declined.
     pub declined: u64,
-    /// Objects that were asked for when their time was over, and left for that; they are misses.
+    /// Requests for objects that had expired, which are then removed; these are misses.
     pub expired: u64,
-    /// Objects that left for others.
+    /// Objects evicted to make room.
     pub evictions: u64,
-    /// Their bytes.
+    /// Bytes of evicted objects.
     pub evicted_bytes: u64,
 }
 
-/// An object that is there.
+/// A resident object.
 #[derive(Clone, Copy, Debug, Default)]
 struct Held {
     object: u32,
     bytes: u32,
-    /// When its time is over.
+    /// Its expiry.
     expires: u64,
 }
 
@@ -49,7 +49,7 @@ struct Held {
 pub struct ObjectCache {
     policy: Box<dyn RegisteredPolicy>,
     capacity_bytes: u64,
-    /// The largest object that is placed, in bytes.
+    /// The largest admitted size in bytes.
     largest: u64,
     used_bytes: u64,
     /// By object.
@@ -62,8 +62,8 @@ pub struct ObjectCache {
 }
 
 impl ObjectCache {
-    /// An empty cache of this many bytes. Larger objects than `admit_bytes_max`, or than the cache, are not placed. The policy must be
-    /// new, and decide without a number of slots.
+    /// An empty cache of this many bytes. Objects larger than `admit_bytes_max`, or than the cache,
+    /// are not placed. The policy must be new, and not depend on a number of slots.
     #[must_use]
     pub fn new(
         policy: Box<dyn RegisteredPolicy>,
@@ -83,32 +83,32 @@ impl ObjectCache {
         }
     }
 
-    /// What was counted since the cache was made, or since [`restart`](Self::restart).
+    /// The counters since the cache was made, or since [`restart`](Self::restart).
     #[must_use]
     pub fn counts(&self) -> &Counts {
         &self.counts
     }
 
-    /// Ends a warm-up: counts begin anew, and objects stay.
+    /// Ends a warm-up: resets the counters, and keeps the objects.
     pub fn restart(&mut self) {
         self.counts = Counts::default();
     }
 
-    /// Objects that are there, and their bytes.
+    /// Number of resident objects, and their bytes.
     #[must_use]
     pub fn resident(&self) -> (u64, u64) {
         let objects = self.held.len() - self.free.len();
         (objects as u64, self.used_bytes)
     }
 
-    /// Asks for an object of this many bytes. Returns whether it was there.
+    /// Requests an object of this many bytes. Returns whether it was resident.
     pub fn access(&mut self, object: u32, bytes: u32, kind: AccessKind) -> bool {
         self.access_at(object, bytes, kind, 0, NEVER)
     }
 
-    /// As [`access`](Self::access) at the time `now`, of an object whose time is over at `expires` if it is placed or written now.
-    /// One that is there and whose time is over leaves first. Until it is asked for it keeps its place, or loses it to others, as if it
-    /// lived.
+    /// As [`access`](Self::access) at the time `now`, for an object that expires at `expires` if it
+    /// is placed or written now. A resident object that has expired is removed first. Until its
+    /// next request an expired object keeps its place, or is evicted, as if it had not expired.
     pub fn access_at(
         &mut self,
         object: u32,
@@ -152,7 +152,7 @@ impl ObjectCache {
         false
     }
 
-    /// Its slot is free from now on. Returns its bytes.
+    /// Frees its slot. Returns its bytes.
     fn leave(&mut self, slot: Slot) -> u64 {
         let gone = self.held[slot.i()];
         self.slots[gone.object as usize] = ABSENT;
@@ -192,7 +192,7 @@ impl ObjectCache {
         self.policy.insert(slot, access);
     }
 
-    /// Panics unless bytes, slots and the policy agree. For tests.
+    /// Panics unless bytes, slots and the policy are consistent. For tests.
     pub fn audit(&self) {
         let (objects, bytes) = self.resident();
         assert!(bytes <= self.capacity_bytes);

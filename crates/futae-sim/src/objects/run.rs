@@ -1,4 +1,4 @@
-//! Whole simulations of a trace of objects.
+//! Complete simulations of a trace of objects.
 
 use super::cache::{Counts, NEVER, ObjectCache};
 use crate::run::{TraceFacts, Traces, in_parallel};
@@ -11,15 +11,15 @@ use std::time::Instant;
 /// Accesses between two reports of progress.
 const STEP: usize = 1 << 16;
 
-/// How long objects live.
+/// The lifetime of objects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Lives {
-    /// As long as the trace says: what the last request for an object said that said anything. For ever where none did.
+    /// As in the trace: the last lifetime given for an object. Infinite without one.
     #[default]
     Trace,
-    /// This many seconds since they were placed or written.
+    /// This many seconds after they were placed or written.
     Seconds(u64),
-    /// For ever.
+    /// Infinite.
     Ever,
 }
 
@@ -28,17 +28,17 @@ pub enum Lives {
 pub struct ObjectSimulation {
     /// The policy.
     pub policy: PolicySpec,
-    /// The capacity; a share is of the bytes of all objects.
+    /// The capacity; a share is a fraction of the bytes of all objects.
     pub size: Size,
     /// Larger objects are not placed.
     pub admit_bytes_max: Option<u64>,
-    /// How long objects live.
+    /// The lifetime of objects.
     pub lives: Lives,
-    /// For policies that draw lots.
+    /// Seed for randomised policies.
     pub seed: u64,
     /// Requests before counting begins.
     pub warmup_requests: u64,
-    /// Requests that are counted; none for all that are left.
+    /// Requests that are counted; `None`: all remaining ones.
     pub requests: Option<u64>,
 }
 
@@ -48,22 +48,22 @@ pub enum ObjectError {
     /// Several guests.
     #[error("objects that differ in size are simulated in one cache for one trace")]
     Guests,
-    /// Nothing says how large the objects are.
+    /// The trace has no sizes of objects.
     #[error(
         "the requests have no lengths, so the sizes of objects are not known; leave out --objects, or say with --columns \
          which column is the length"
     )]
     NoSizes,
-    /// A request may be for several objects.
+    /// A request may cover several objects.
     #[error("the trace was read in blocks; an object is a request as a whole: --view start")]
     Blocks,
-    /// Nothing says when objects' times are over.
+    /// The trace has no times for lifetimes.
     #[error(
         "how long objects live is known, and when they are asked for is not: the trace has no times; leave out --ttl, or say \
          --ttl none"
     )]
     NoTimes,
-    /// The policy divides a number of slots.
+    /// The policy depends on a number of slots.
     #[error(
         "policy {0} divides a number of slots, which a cache of objects has not; there are {known}",
         known = names()
@@ -72,15 +72,15 @@ pub enum ObjectError {
     /// The policy cannot be built.
     #[error(transparent)]
     Spec(#[from] SpecError),
-    /// The capacity is none in bytes.
+    /// The capacity is not valid in bytes.
     #[error("size {0}: {1}")]
     Size(Size, SizeError),
-    /// The capacity is in blocks, or nothing.
+    /// The capacity is in blocks, or 0.
     #[error(
         "size {0} is no capacity for objects: give bytes, such as 1GiB, or a share of all bytes, such as 10%"
     )]
     Blocked(Size),
-    /// A warm-up that leaves nothing to count.
+    /// The warm-up leaves nothing to count.
     #[error(
         "a warm-up of {0} requests leaves nothing to count: the trace has {1}; shorten --warmup"
     )]
@@ -96,20 +96,20 @@ fn names() -> String {
 pub struct ObjectRun {
     /// The policy.
     pub policy: String,
-    /// Its bytes.
+    /// Its capacity in bytes.
     pub capacity_bytes: u64,
-    /// The largest object that was placed where that is bounded, in bytes.
+    /// The largest admitted size in bytes, if it is limited.
     pub admit_bytes_max: Option<u64>,
-    /// What was counted.
+    /// Its counters.
     #[serde(flatten)]
     pub counts: Counts,
     /// Hits per request.
     pub hit_ratio: Option<f64>,
     /// Misses per request.
     pub miss_ratio: Option<f64>,
-    /// Bytes that were not there per byte asked for.
+    /// Bytes missed per byte requested.
     pub byte_miss_ratio: Option<f64>,
-    /// Objects there at the end.
+    /// Resident objects at the end.
     pub resident_objects: u64,
     /// Their bytes.
     pub resident_bytes: u64,
@@ -126,21 +126,22 @@ pub struct ObjectReport {
     pub runs: Vec<ObjectRun>,
     /// Distinct objects.
     pub objects: u64,
-    /// Their bytes, each counted with the size of its first request.
+    /// Their bytes, each object with the size of its first request.
     pub footprint_bytes: u64,
-    /// All randomness came from it.
+    /// The seed of all randomness.
     pub seed: u64,
-    /// What was read.
+    /// Facts about the trace.
     pub trace: TraceFacts,
-    /// Of futae.
+    /// The version of futae.
     pub version: &'static str,
 }
 
-/// Simulates each cache under all of a trace, on at most this many threads. `progress` is called with the fraction done.
+/// Simulates each cache under a whole trace, on at most this many threads. `progress` gets the
+/// fraction done.
 ///
 /// # Errors
 ///
-/// The trace's requests are no objects with sizes, or a policy or a size cannot be one of objects.
+/// The trace's requests are not objects with sizes, or a policy or a size does not suit objects.
 pub fn simulate(
     traces: &Traces,
     simulations: &[ObjectSimulation],
@@ -165,7 +166,7 @@ pub fn simulate(
     let length = |at: usize| lengths.get(at).copied().unwrap_or(equal);
     let (mut footprint_bytes, mut objects) = (0, 0);
     for (at, &object) in trace.ids().iter().enumerate() {
-        // Numbered in the order of their first requests.
+        // Objects are numbered in the order of their first requests.
         if object == objects {
             objects += 1;
             footprint_bytes += u64::from(length(at).max(1));
@@ -222,13 +223,13 @@ pub fn simulate(
     })
 }
 
-/// When objects' times are over, in microseconds.
+/// The expiry of objects, in microseconds.
 struct Ends<'a> {
-    /// The time of each request; empty where all objects live for ever.
+    /// The time of each request; empty if all objects live for ever.
     clock: &'a [(u64, u64)],
-    /// What each request says, in seconds, 0 for nothing.
+    /// The lifetime in each request, in seconds; 0 without one.
     said: &'a [u32],
-    /// What was last said of each object, in seconds, 0 for nothing.
+    /// The last lifetime given for each object, in seconds; 0 without one.
     known: Vec<u32>,
     fixed: Option<u64>,
 }
@@ -250,7 +251,7 @@ impl<'a> Ends<'a> {
         }
     }
 
-    /// The time of a request, and the end of its object if it is placed or written then.
+    /// The time of a request, and the object's expiry if it is placed or written then.
     #[inline]
     fn next(&mut self, at: usize, object: u32) -> (u64, u64) {
         let Some(&(now, _)) = self.clock.get(at) else {
@@ -281,7 +282,7 @@ fn prepared(
     accesses: u64,
 ) -> Result<(ObjectCache, u64), ObjectError> {
     if !simulation.policy.takes_any_size() {
-        // A wrong name or argument is the greater mistake.
+        // An unknown name or argument is reported first.
         build(&simulation.policy, &Shape { slots: 16, seed: 0 })?;
         return Err(ObjectError::Policy(simulation.policy.to_string()));
     }

@@ -1,18 +1,18 @@
-//! How long the places of a hierarchy take.
+//! Service times of the places of a hierarchy.
 
 use crate::run::{Latency, seconds};
 use futae_policy::Prng;
 use std::f64::consts::TAU;
 use std::str::FromStr;
 
-/// How long one piece of work takes, in seconds.
+/// The distribution of a service time, in seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Service {
-    /// Always this long.
+    /// Constant.
     Fixed(f64),
     /// Exponential, with this mean.
     Exponential(f64),
-    /// Anything between these with the same likelihood.
+    /// Uniform between these.
     Uniform(f64, f64),
     /// Log-normal: the mean, and the standard deviation of the logarithm.
     LogNormal(f64, f64),
@@ -46,12 +46,12 @@ impl Service {
     }
 }
 
-/// A place where requests are worked on.
+/// A place that serves requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Place {
-    /// How long one takes.
+    /// Its service time.
     pub service: Service,
-    /// How many it works on at a time, at least 1; none for any number, so that nobody waits.
+    /// The number of requests it serves at a time, at least 1; `None`: any number, without waiting.
     pub width: Option<u32>,
 }
 
@@ -64,28 +64,29 @@ impl Default for Place {
     }
 }
 
-/// How long requests take, as `upper=1us,link=5us*1,store=exp(100us)*8,store-write=50us`; what is not written takes no
-/// time and keeps nobody waiting.
+/// Latencies of places, as `upper=1us,link=5us*1,store=exp(100us)*8,store-write=50us`; an omitted
+/// place takes no time and has no queue.
 ///
-/// A request passes a link for each boundary between levels that it crosses, and then takes the time of the place that
-/// serves it: see [`Latency`]. `*N` says that a place works on N requests at a time, and that others wait, first come, first served.
-/// Demoted blocks pass the link, and reads for notices and preloads and dirty blocks that are written back take their
-/// turn at the store; nobody waits for them but who comes behind them.
+/// A request passes a link for each boundary between levels that it crosses, and then takes the
+/// time of the place that serves it: see [`Latency`]. `*N` means that a place serves N requests at
+/// a time while others wait, in order of arrival. Demoted blocks pass the link. Reads for notices
+/// and preloads, and write-backs of dirty blocks, use the store. These delay only the requests
+/// behind them.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LatencyModel {
     /// The first level.
     pub upper: Place,
     /// All other levels.
     pub lower: Place,
-    /// The way between two levels and back, of each guest.
+    /// The round trip between two levels, of each guest.
     pub link: Place,
     /// The store.
     pub store: Place,
-    /// How long a write of the store takes, where that is not as long as a read.
+    /// The time of a write to the store, if it differs from a read.
     pub store_write: Option<Service>,
 }
 
-/// A string that is no model of latency.
+/// A malformed latency model.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "latency {part:?} is not PLACE=TIME or PLACE=TIME*N, such as upper=1us,link=5us*1,store=exp(100us)*8 (places upper, \
@@ -97,7 +98,7 @@ pub struct LatencyModelError {
 }
 
 impl LatencyModel {
-    /// The model as fixed times, if it is one in which nothing is drawn and nobody waits.
+    /// The model as constant times, if nothing is random and nothing waits.
     #[must_use]
     pub fn fixed(&self) -> Option<Latency> {
         let seconds = |place: &Place| match (place.service, place.width) {
@@ -159,7 +160,7 @@ impl FromStr for LatencyModel {
     }
 }
 
-/// Cut at the commas that are in no parentheses.
+/// Splits at commas outside of parentheses.
 fn parts(text: &str) -> impl Iterator<Item = &str> {
     let mut depth = 0;
     text.split(move |c| {

@@ -1,4 +1,5 @@
-//! The queues, by events: a request comes to a place, waits for its turn, is worked on, and goes on.
+//! The queues, driven by events: a request arrives at a place, waits, is served, and moves to the
+//! next place.
 
 use super::model::{LatencyModel, Place, Service};
 use super::times::{Collected, Latencies, StationResult};
@@ -6,11 +7,11 @@ use futae_policy::Prng;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// A place that works on a number of requests at a time.
+/// A place that serves a number of requests at a time.
 #[derive(Clone, Debug, Default)]
 pub struct Station {
     width: Option<u32>,
-    /// When each of those that work will be done.
+    /// When each service under way ends.
     busy_until: BinaryHeap<Reverse<u64>>,
     work_ns: u128,
     wait_ns: u128,
@@ -18,7 +19,7 @@ pub struct Station {
 }
 
 impl Station {
-    /// One that works on this many at a time; on any number without one.
+    /// A place that serves this many at a time; `None`: any number.
     #[must_use]
     pub fn new(width: Option<u32>) -> Self {
         Self {
@@ -27,7 +28,8 @@ impl Station {
         }
     }
 
-    /// Takes work that comes at `now`, no earlier than the work before it; when it is done.
+    /// Adds work that arrives at `now`, no earlier than the work before it; returns when it is
+    /// done.
     fn take(&mut self, now: u64, ns: u64, is_counted: bool) -> u64 {
         let Some(width) = self.width else {
             return now + ns;
@@ -49,7 +51,7 @@ impl Station {
     }
 }
 
-/// What a request passes.
+/// The path of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Route {
     /// The guest that asks, from 0.
@@ -60,31 +62,31 @@ pub struct Route {
     pub is_write: bool,
 }
 
-/// What a piece of work is for.
+/// The purpose of a piece of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Purpose {
     Read,
     Write,
-    /// Nobody waits for it.
+    /// Background work, for which no client waits.
     Background,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Job {
     guest: u32,
-    /// Links still to pass.
+    /// Number of links still to pass.
     next_link: u32,
     last_link: u32,
-    /// The place after the links; none where the links are all.
+    /// The place after the links; `None` if the path ends with them.
     depth: Option<u32>,
     began: u64,
     purpose: Purpose,
     is_counted: bool,
-    /// Whether a client waits for it.
+    /// Whether the client's wait is over.
     is_done: bool,
 }
 
-/// Caches, links and a store, with what waits for them.
+/// Caches, links and a store, with their queues.
 pub struct Network {
     model: LatencyModel,
     levels: u32,
@@ -94,10 +96,10 @@ pub struct Network {
     places: Vec<Station>,
     store: Station,
     prng: Prng,
-    /// What happens next: when, in which order of those at the same time, and to whom.
+    /// Pending events: time, sequence number among equal times, and job.
     events: BinaryHeap<Reverse<(u64, u64, Job)>>,
     order: u64,
-    /// When each client asks next, where there is a number of them.
+    /// When each client sends its next request, if the number of clients is given.
     clients: Option<(u32, BinaryHeap<Reverse<u64>>)>,
     is_counting: bool,
     first_ns: Option<u64>,
@@ -108,8 +110,9 @@ pub struct Network {
 }
 
 impl Network {
-    /// Empty queues, of this many guests and levels, at least one each. With `clients`, that many requests are under way at a
-    /// time, of all guests together; without, each comes when [`ask`](Self::ask) says.
+    /// Empty queues for this many guests and levels, at least one each. With `clients`, that many
+    /// requests of all guests together are under way at a time; without, each arrives when
+    /// [`ask`](Self::ask) says.
     #[must_use]
     pub fn new(
         model: LatencyModel,
@@ -125,7 +128,7 @@ impl Network {
             let count = count.max(1);
             (count, (0..count).map(|_| Reverse(0)).collect())
         });
-        // The last level is one for all.
+        // All guests share the last level.
         let places = (0..guests * levels).map(|at| match at % levels {
             0 => Station::new(model.upper.width),
             _ => Station::new(model.lower.width),
@@ -149,13 +152,13 @@ impl Network {
         }
     }
 
-    /// From now on requests are counted.
+    /// Requests are counted from now on.
     pub fn begin_counting(&mut self) {
         self.is_counting = true;
     }
 
-    /// When the next request comes: at `recorded`, in nanoseconds and no earlier than the one before it, or when a client is free.
-    /// Time goes on until then.
+    /// The arrival time of the next request: `recorded`, in nanoseconds and no earlier than the
+    /// previous one, or when a client becomes free. Advances the time to it.
     pub fn arrival(&mut self, recorded: u64) -> u64 {
         if self.clients.is_none() {
             self.run_until(recorded);
@@ -168,7 +171,7 @@ impl Network {
                 .and_then(|(_, free)| free.peek())
                 .map(|it| it.0);
             match free {
-                // What ends before may free a client earlier.
+                // An event before that may free a client earlier.
                 Some(free) => {
                     self.run_until(free);
                     let earliest = self.clients.as_ref().and_then(|(_, free)| free.peek());
@@ -185,7 +188,7 @@ impl Network {
         }
     }
 
-    /// Sends a request that comes at `now`, which [`arrival`](Self::arrival) said.
+    /// Sends a request that arrives at `now`, as returned by [`arrival`](Self::arrival).
     pub fn ask(&mut self, now: u64, route: Route) {
         let purpose = if route.is_write {
             Purpose::Write
@@ -209,8 +212,8 @@ impl Network {
         self.go_on(now, job);
     }
 
-    /// A block crosses the boundary below level `above` of a guest, and nobody waits for it.
-    pub fn hand_down(&mut self, now: u64, guest: u32, above: u32) {
+    /// A block crosses the boundary below level `above` of a guest, in the background.
+    pub fn demote(&mut self, now: u64, guest: u32, above: u32) {
         let job = Job {
             guest,
             next_link: above,
@@ -224,7 +227,7 @@ impl Network {
         self.go_on(now, job);
     }
 
-    /// The store reads or writes a block, and nobody waits for it.
+    /// The store reads or writes a block, in the background.
     pub fn use_store(&mut self, now: u64, is_write: bool) {
         let service = self.store_service(is_write);
         let ns = service.draw_ns(&mut self.prng);
@@ -238,7 +241,7 @@ impl Network {
         }
     }
 
-    /// Has the next place work on a job that comes there at `now`, or ends it.
+    /// Starts the next service of a job that arrives there at `now`, or ends the job.
     fn go_on(&mut self, now: u64, mut job: Job) {
         let end = if job.next_link < job.last_link {
             let boundary = job.guest * (self.levels - 1) + job.next_link;
@@ -291,7 +294,7 @@ impl Network {
         }
     }
 
-    /// Lets the next thing happen; whether there was one.
+    /// Processes the next event. Returns whether there was one.
     fn step(&mut self) -> bool {
         let Some(Reverse((now, _, job))) = self.events.pop() else {
             return false;
@@ -306,7 +309,7 @@ impl Network {
         }
     }
 
-    /// Waits for everything, and says how long it took.
+    /// Processes all remaining events and returns the latencies.
     #[must_use]
     pub fn finish(mut self) -> Latencies {
         while self.step() {}

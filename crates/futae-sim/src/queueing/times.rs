@@ -1,44 +1,46 @@
-//! What came of it.
+//! Results of the queueing simulation.
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-/// How long requests of one kind took, in seconds; none where there were none. Percentiles are at most 0.1 % too high.
+/// Latencies of one kind of request, in seconds; `None` without requests. Percentiles are at most
+/// 0.1 % too high.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Times {
     /// Requests.
     pub requests: u64,
-    /// On average.
+    /// The mean.
     pub mean_seconds: Option<f64>,
-    /// Half of the requests took no longer.
+    /// The median.
     pub p50_seconds: Option<f64>,
-    /// Nine of ten took no longer.
+    /// The 90th percentile.
     pub p90_seconds: Option<f64>,
-    /// 99 of 100 took no longer.
+    /// The 99th percentile.
     pub p99_seconds: Option<f64>,
-    /// 999 of 1,000 took no longer.
+    /// The 99.9th percentile.
     pub p999_seconds: Option<f64>,
-    /// The longest.
+    /// The maximum.
     pub max_seconds: Option<f64>,
 }
 
-/// How busy a place was that works on a number of requests at a time.
+/// The load of a place that serves a limited number of requests at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct StationResult {
-    /// Requests at a time.
+    /// Requests served at a time.
     pub width: u32,
-    /// The share of its time in which it worked, from 0 to 1.
+    /// The fraction of its capacity in use, from 0 to 1.
     pub utilisation: f64,
-    /// How long work waited for its turn, on average.
+    /// The mean time that work waited.
     pub mean_wait_seconds: f64,
 }
 
-/// How long requests took that waited for each other.
+/// Latencies of requests that wait for each other.
 #[derive(Clone, Debug, Serialize)]
 pub struct Latencies {
-    /// `recorded`: requests came at the times of the trace. `closed`: as many as `clients` were under way at a time.
+    /// `recorded`: requests arrived at the times of the trace. `closed`: a constant number,
+    /// `clients`, was under way.
     pub arrivals: &'static str,
-    /// Requests under way at a time, where that was given.
+    /// The number of requests under way at a time, if given.
     pub clients: Option<u32>,
     /// Reads and writes.
     pub all: Times,
@@ -46,18 +48,19 @@ pub struct Latencies {
     pub reads: Times,
     /// Writes.
     pub writes: Times,
-    /// The links of all guests together, where they have a width.
+    /// The links of all guests together, if they have a limited width.
     pub link: Option<StationResult>,
-    /// The store, where it has a width.
+    /// The store, if it has a limited width.
     pub store: Option<StationResult>,
     /// From the first counted request to the end of the last.
     pub span_seconds: f64,
-    /// How much longer the last request took than the requests came in: where this is a large part of the span, more came than
-    /// could be worked on, and the figures say more of the length of the trace than of the system.
+    /// How long after the last arrival the last request ended. If this is a large part of the span,
+    /// requests arrived faster than they could be served, and the latencies reflect the length of
+    /// the trace more than the system.
     pub backlog_seconds: f64,
 }
 
-/// Times as they are collected.
+/// Latencies during collection.
 pub(super) struct Collected {
     histogram: Histogram<u64>,
     sum_ns: u128,
@@ -77,14 +80,14 @@ impl Collected {
     }
 
     pub(super) fn add(&mut self, ns: u64) {
-        // It grows up to any number.
+        // The histogram extends itself for any number.
         let _ = self.histogram.record(ns);
         self.sum_ns += u128::from(ns);
         self.max_ns = self.max_ns.max(ns);
     }
 
     pub(super) fn plus(&mut self, other: &Self) {
-        // Histograms that grow by themselves can always be added.
+        // Such histograms can always be added.
         let _ = self.histogram.add(&other.histogram);
         self.sum_ns += other.sum_ns;
         self.max_ns = self.max_ns.max(other.max_ns);

@@ -1,12 +1,12 @@
-//! How many requests a run sends.
+//! The number of requests in a run.
 
 use super::{PASSES_DEFAULT, Requests, SimulationError};
 use futae_trace::WorkloadError;
 
-/// Of a trace, the part that warms the caches where nothing else is asked for: one in this many requests.
+/// The default warm-up of a trace: one in this many requests.
 const TRACE_PARTS: u64 = 4;
 
-/// Requests of all guests together.
+/// Numbers of requests of all guests together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Amount {
     /// Requests before counting begins.
@@ -16,8 +16,8 @@ pub struct Amount {
 }
 
 impl Amount {
-    /// What is usual for workloads of this many blocks in all. `natural` are the requests of workloads that are complete
-    /// after one pass, which need no warm-up.
+    /// The default for workloads with this many blocks in all. `natural` is the number of requests
+    /// of workloads that are complete after one pass, which need no warm-up.
     pub(super) fn usual(blocks: u64, natural: Option<u64>) -> Self {
         let passes = blocks.saturating_mul(PASSES_DEFAULT);
         match natural {
@@ -34,12 +34,13 @@ impl Amount {
 }
 
 impl Requests<'_> {
-    /// The requests of a run that is asked for this many of each kind, none more than there are. Where nothing is asked
-    /// for, a quarter of a trace is the warm-up, and all that is left is counted; of a workload as many as are usual.
+    /// The requests of a run with these requested numbers, limited to the existing ones. By
+    /// default, the warm-up is a quarter of a trace, and the rest is counted; a workload has the
+    /// usual numbers.
     ///
     /// # Errors
     ///
-    /// [`SimulationError::Warmup`] where the warm-up leaves fewer than `least` requests.
+    /// [`SimulationError::Warmup`] if the warm-up leaves fewer than `least` requests.
     pub fn amount(
         &self,
         warmup: Option<u64>,
@@ -74,7 +75,7 @@ impl Requests<'_> {
         }
     }
 
-    /// Requests of all guests, where they come to an end.
+    /// The number of requests of all guests, if it is finite.
     fn all(&self) -> Result<Option<u64>, SimulationError> {
         match self {
             Self::Traces(traces) => Ok(Some(traces.facts().accesses)),

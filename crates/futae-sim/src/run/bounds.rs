@@ -1,10 +1,11 @@
-//! Between what bounds the best of all caches would be, that knew the future: OPT-UB and OPT-LB of Gill ("On multi-level
-//! exclusive caching", FAST 2008).
+//! Bounds for the best caches with knowledge of the future: OPT-UB and OPT-LB of Gill ("On
+//! multi-level exclusive caching", FAST 2008).
 //!
-//! No caches of these sizes hit more often, from the first level down to any other, than one optimal cache as large as
-//! all of them together: OPT-UB. Levels that are each optimal for what the one above misses can be built: OPT-LB. For
-//! several guests the levels above the last count as one cache for each guest, and all of them together as one.
-//! Optimal is Belady's choice, where a missed block may be served and not kept.
+//! OPT-UB: no caches of these sizes have more hits, counted from the first level down to any other,
+//! than one optimal cache as large as all of them together. OPT-LB: levels that are each optimal
+//! for the misses of the level above can be built. For several guests the levels above the last
+//! count as one cache per guest, and all of them together as one. Optimal means Belady's choice,
+//! where a missed block may be served without being kept.
 
 use super::{Plan, SimulationError, TraceSimulation, Traces};
 use crate::batch::Batch;
@@ -17,27 +18,28 @@ use futae_policy::{Kind, PolicySpec};
 use futae_trace::BlockRequest;
 use serde::Serialize;
 
-/// Requests that some level down to each one serves, per request, top down.
+/// Bounds on the requests per request served by the levels down to each one, top down.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Bounds {
-    /// What levels come to that are each optimal for what reaches them (OPT-LB).
+    /// The result of levels that are each optimal for the requests that reach them (OPT-LB).
     pub lower: Vec<Option<f64>>,
-    /// What no caches of these sizes exceed (OPT-UB).
+    /// The limit for any caches of these sizes (OPT-UB).
     pub upper: Vec<Option<f64>>,
 }
 
-/// Belady's choice, where a missed block may be served and not kept.
+/// Belady's choice, where a missed block may be served without being kept.
 fn optimal() -> String {
     format!("{}(bypass=true)", Kind::opt.name())
 }
 
 impl Traces {
-    /// The bounds for caches of these sizes, whatever their policies and links. They hold for a whole trace from empty
-    /// caches, so there must be no warm-up. All accesses are in memory, 16 bytes each.
+    /// The bounds for caches of these sizes, for any policies and links. They hold for a whole
+    /// trace and empty caches, so there must be no warm-up. All accesses are in memory, 16 bytes
+    /// each.
     ///
     /// # Errors
     ///
-    /// As of any simulation, and of one with a warm-up or a number of requests.
+    /// Those of any simulation; also if there is a warm-up or a limited number of requests.
     pub fn bounds(
         &self,
         spec: &TraceSimulation,
@@ -73,7 +75,7 @@ impl Traces {
         })
     }
 
-    /// The hits of each level, optimal for what the one above misses.
+    /// The hits of levels that are each optimal for the misses of the level above.
     fn cascaded(&self, shape: &HierarchyShape) -> Result<Vec<u64>, SimulationError> {
         let mut asked = vec![BlockRequest::default(); self.facts().accesses as usize];
         let got = self.with_stream(|stream| stream.fill(&mut asked));
@@ -89,7 +91,7 @@ impl Traces {
                 policy: optimal().parse()?,
                 ..level.clone()
             };
-            // A level that each guest has is simulated above one that nobody looks at.
+            // A level per guest is simulated above a dummy level.
             let nothing = LevelShape {
                 policy: PolicySpec::of(Kind::fifo),
                 slots: 1,
@@ -131,7 +133,7 @@ impl Traces {
         Ok(all)
     }
 
-    /// The hits of one optimal cache as large as the levels down to each together.
+    /// The hits of one optimal cache as large as the levels down to each one together.
     fn together(
         &self,
         shape: &HierarchyShape,

@@ -1,4 +1,4 @@
-//! Results as a table for other programs: named columns, from which CSV and Parquet are made.
+//! Results as a table for other programs: named columns, for CSV and Parquet.
 
 use super::{LevelResult, Report, Run};
 use std::fmt::Write;
@@ -6,8 +6,8 @@ use std::fmt::Write;
 /// One column of the table of results.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Column {
-    /// Its name: as in the JSON, with `all_` before those of the whole run that have a namesake
-    /// of one level.
+    /// Its name, as in the JSON. Columns of the whole run that share their name with one of a level
+    /// have the prefix `all_`.
     pub name: &'static str,
     /// One value for each row.
     pub values: Values,
@@ -18,7 +18,7 @@ pub struct Column {
 pub enum Values {
     /// Counts and sizes.
     Counts(Vec<u64>),
-    /// Ratios and seconds; none where there is none.
+    /// Ratios and seconds; `None` if undefined.
     Numbers(Vec<Option<f64>>),
     /// Names.
     Texts(Vec<String>),
@@ -41,7 +41,7 @@ impl Values {
         self.len() == 0
     }
 
-    /// The value of a row as text, which [`push`](Self::push) takes back to the last bit.
+    /// The value of a row as text, which [`push`](Self::push) parses without loss.
     #[must_use]
     pub fn text(&self, row: usize) -> String {
         match self {
@@ -50,7 +50,8 @@ impl Values {
         }
     }
 
-    /// Adds a value, as [`text`](Self::text) wrote it. Returns whether it is one of this column.
+    /// Adds a value in the format of [`text`](Self::text). Returns whether it is valid for this
+    /// column.
     pub fn push(&mut self, text: &str) -> bool {
         match self {
             Self::Texts(texts) => texts.push(text.to_owned()),
@@ -67,7 +68,7 @@ impl Values {
         true
     }
 
-    /// Adds the values of the same column of another table; those of another kind are left out.
+    /// Adds the values of the same column of another table; values of another type are left out.
     pub fn append(&mut self, more: Self) {
         match (self, more) {
             (Self::Counts(all), Self::Counts(more)) => all.extend(more),
@@ -77,7 +78,7 @@ impl Values {
         }
     }
 
-    /// As in a CSV: empty where there is none.
+    /// A CSV cell: empty for `None`.
     fn cell(&self, row: usize) -> String {
         match self {
             Self::Counts(counts) => counts[row].to_string(),
@@ -95,7 +96,7 @@ fn quoted(text: &str) -> String {
     }
 }
 
-/// A row: a run and one of its levels, both with their numbers from 0.
+/// A row: a run and one of its levels, with their numbers from 0.
 struct Row<'a> {
     report: &'a Report,
     run: (u64, &'a Run),
@@ -103,7 +104,7 @@ struct Row<'a> {
 }
 
 impl Report {
-    /// The report as a table: a row for each level of each run, both counted from 0.
+    /// The report as a table: a row for each level of each run, numbered from 0.
     #[must_use]
     pub fn columns(&self) -> Vec<Column> {
         let rows = (0..).zip(&self.runs).flat_map(|run| {
@@ -188,13 +189,13 @@ impl Report {
         ]
     }
 
-    /// The [columns](Self::columns) as CSV, under their names.
+    /// The [columns](Self::columns) as CSV, with a header.
     #[must_use]
     pub fn csv(&self) -> String {
         Column::csv(&self.columns())
     }
 
-    /// A report without runs: its columns have names and kinds, and no rows.
+    /// A report without runs: its columns have names and types, and no rows.
     #[must_use]
     pub fn empty() -> Self {
         super::report(Vec::new(), 0, String::new())
@@ -215,7 +216,7 @@ impl Report {
 }
 
 impl Column {
-    /// Columns of the same length as CSV, under their names.
+    /// Columns of equal length as CSV, with a header.
     #[must_use]
     pub fn csv(columns: &[Self]) -> String {
         let names: Vec<&str> = columns.iter().map(|column| column.name).collect();

@@ -1,4 +1,4 @@
-//! Requests from a stream into a machine.
+//! Feeds requests from a stream to a machine.
 
 use super::SimulationError;
 use crate::batch::{Asked, Batch};
@@ -8,7 +8,7 @@ use futae_trace::{BlockRequest, BlockStream, Digest};
 /// Requests in one batch.
 const BATCH: usize = 1024;
 
-/// What is known of the requests of a stream beside what they ask for.
+/// Additional facts about the requests of a stream.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Known<'a> {
     /// For each request the number of the next one for the same block; empty if unknown.
@@ -23,7 +23,7 @@ pub struct Drive<'a> {
     pub known: Known<'a>,
     pub machine: &'a mut dyn Machine,
     pub blocks: u64,
-    /// None where the digest is known already.
+    /// `None` if the digest is known already.
     pub digest: Option<Digest>,
     pub sent: u64,
     pub total: u64,
@@ -34,13 +34,14 @@ pub struct Drive<'a> {
 const BATCHES_PER_PROGRESS: u64 = 1024;
 
 impl Drive<'_> {
-    /// Sends the next `requests`, or what the stream has left, and adds up where they were served.
+    /// Sends the next `requests`, or the rest of the stream, and adds up where they were served.
     pub fn send(&mut self, requests: u64, served: &mut [Served]) -> Result<(), SimulationError> {
         let mut filled = vec![BlockRequest::default(); BATCH];
         let mut asked = Asked::default();
         let mut left = requests;
         while left > 0 {
-            // Batches end where the stream's words of write marks do, wherever the first began.
+            // Batches end at the boundaries of the stream's words of write marks, wherever the
+            // first began.
             let to_boundary = BATCH - (self.sent % BATCH as u64) as usize;
             let wanted = left.min(to_boundary as u64) as usize;
             let in_memory = match self.digest {
@@ -84,8 +85,8 @@ impl Drive<'_> {
     }
 }
 
-/// An error if one of the requests, of which the first has number `first`, is for a block that
-/// does not exist.
+/// An error if one of the requests, the first of which has number `first`, is for a block that does
+/// not exist.
 pub fn check(requests: &[BlockRequest], first: u64, blocks: u64) -> Result<(), SimulationError> {
     let highest = requests.iter().map(|request| request.block()).max();
     if highest.is_none_or(|highest| highest < blocks) {

@@ -1,4 +1,4 @@
-//! What a run found, and its results from that.
+//! The counts of a run, and the results computed from them.
 
 use super::{Drive, GuestResult, LevelResult, Plan, Run, SimulationError};
 use crate::hierarchy::HierarchyShape;
@@ -8,18 +8,18 @@ use crate::write_back::{Dirt, Written};
 use futae_policy::Counters;
 use std::time::Duration;
 
-/// What was counted after the warm-up.
+/// The counts after the warm-up.
 pub(super) struct Found {
     /// Top down, the store last.
     pub(super) served: Vec<Served>,
-    /// The same for each guest after the other, where there are several.
+    /// The same for each guest in turn, if there are several.
     pub(super) by_guest: Vec<Served>,
     /// Top down.
     pub(super) counters: Vec<Counters>,
-    /// Top down: what the policies have decided about themselves.
+    /// Top down: the policies' decisions about themselves.
     pub(super) remarks: Vec<Vec<String>>,
     pub(super) store: Store,
-    /// Under write-back, when counting began and at the end.
+    /// Under write-back: at the beginning of counting, and at the end.
     pub(super) written: Option<[Written; 2]>,
     pub(super) warmup_requests: u64,
     pub(super) requests: u64,
@@ -59,7 +59,7 @@ impl Found {
     }
 }
 
-/// What was served to all guests, from what was served to each, at this many places.
+/// The sum over guests of what each place served.
 pub(super) fn sum(by_guest: &[Served], places: usize) -> Vec<Served> {
     let mut all = vec![Served::default(); places];
     for (at, served) in by_guest.iter().enumerate() {
@@ -71,7 +71,7 @@ pub(super) fn sum(by_guest: &[Served], places: usize) -> Vec<Served> {
     all
 }
 
-/// What the store served of these, by a count, per all.
+/// The fraction that the store served, by a count.
 fn missed(served: &[Served], count: fn(&Served) -> u64) -> Option<f64> {
     let all: u64 = served.iter().map(count).sum();
     let missed = served.last().map_or(0, count);
@@ -102,7 +102,7 @@ fn guest_result(guest: u32, shape: &HierarchyShape, served: &[Served]) -> GuestR
 }
 
 impl Plan<'_> {
-    /// The results of a run. Bytes that were served are counted where requests `have_bytes`; otherwise all blocks are
+    /// The results of a run. Bytes are counted if requests `have_bytes`; otherwise all blocks are
     /// equal.
     pub(super) fn results(
         &self,

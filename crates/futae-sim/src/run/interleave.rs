@@ -2,13 +2,13 @@
 
 use futae_trace::{BlockRequest, BlockStream};
 
-/// Guests that take turns, request by request. The blocks of guest *g* are numbered from
-/// `g * blocks`. A guest that has no more requests takes no more turns.
+/// Guests that take turns, request by request. The blocks of guest *g* are numbered from `g *
+/// blocks`. A guest without further requests is skipped.
 pub struct Interleave<S> {
     guests: Vec<S>,
     blocks: u64,
     turn: usize,
-    /// What each guest asks for next, and how much of it has been used.
+    /// The next requests of each guest, and how many of them have been used.
     batches: Vec<(Vec<BlockRequest>, usize)>,
 }
 
@@ -28,14 +28,14 @@ impl<S: BlockStream> Interleave<S> {
         }
     }
 
-    /// The next request of guest `turn`, or of the next one that has one.
+    /// The next request of guest `turn`, or of the next guest that has one.
     fn next(&mut self) -> Option<BlockRequest> {
         for _ in 0..self.guests.len() {
             let turn = self.turn;
             self.turn = (turn + 1) % self.guests.len();
             let (batch, used) = &mut self.batches[turn];
             if *used == batch.len() {
-                // After its last, shorter batch a stream has no more.
+                // A short batch is the last one of its stream.
                 if *used > 0 && *used < BATCH {
                     continue;
                 }

@@ -1,4 +1,4 @@
-//! How long requests take, from where they were served.
+//! Latencies of requests, by where they were served.
 
 use super::Run;
 use crate::machine::Served;
@@ -6,13 +6,13 @@ use crate::queueing::Latencies;
 use serde::Serialize;
 use std::str::FromStr;
 
-/// What it takes to get a block, in seconds, as `upper=1us,lower=10us,store=100us,link=5us`; what
-/// is not written takes no time.
+/// Access times of the places, in seconds, as `upper=1us,lower=10us,store=100us,link=5us`; an
+/// omitted place takes no time.
 ///
-/// A read takes the time of the level that served it, and that of a link for each boundary between
-/// levels above it; one that the store served takes the store's time and that of all links. A write
-/// takes as long as a read from where it ends: the store, or under write-back the level that takes
-/// it. Writing a dirty block down keeps nobody waiting.
+/// A read takes the time of the level that served it, and a link's time for each boundary above
+/// that level; a read served by the store takes the store's time and that of all links. A write
+/// takes as long as a read served where the write ends: the store, or under write-back the level
+/// that accepts it. Writing a dirty block down delays no request.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Latency {
     /// The first level.
@@ -21,11 +21,11 @@ pub struct Latency {
     pub lower: f64,
     /// The store.
     pub store: f64,
-    /// The way between two levels and back.
+    /// The round trip between two levels.
     pub link: f64,
 }
 
-/// A string that is no latency.
+/// A malformed latency.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "latency {part:?} is not PLACE=TIME, such as upper=1us,lower=10us,store=100us,link=5us (places \
@@ -77,21 +77,21 @@ pub(crate) fn seconds(text: &str) -> Option<f64> {
     number.is_finite().then_some(number / per_second)
 }
 
-/// How long requests take, in seconds; none where there were no requests.
+/// Latencies in seconds; `None` without requests.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct AccessTimes {
-    /// On average.
+    /// The mean.
     pub mean_access_seconds: Option<f64>,
-    /// Half of the requests take no longer.
+    /// The median.
     pub p50_access_seconds: Option<f64>,
-    /// Nine of ten take no longer.
+    /// The 90th percentile.
     pub p90_access_seconds: Option<f64>,
-    /// 99 of 100 take no longer.
+    /// The 99th percentile.
     pub p99_access_seconds: Option<f64>,
 }
 
 impl Latency {
-    /// What a read takes that is served at `depth`, where `levels` stands for the store.
+    /// The latency of a read served at `depth`, where `levels` stands for the store.
     #[must_use]
     pub fn read_seconds(&self, depth: usize, levels: usize) -> f64 {
         let place = match depth {
@@ -102,8 +102,8 @@ impl Latency {
         place + self.link * depth.min(levels.saturating_sub(1)) as f64
     }
 
-    /// The times of reads that were served so, and of writes that were taken so, top down, the
-    /// store last.
+    /// Latencies of reads by where they were served, and of writes by where they were accepted, top
+    /// down, the store last.
     #[must_use]
     pub fn access_times(&self, served: &[Served], writes_taken: &[u64]) -> AccessTimes {
         let levels = served.len().saturating_sub(1);
@@ -139,12 +139,12 @@ impl Latency {
 }
 
 impl Run {
-    /// Adds how long the requests take under `latency`.
+    /// Adds the latencies of the requests under `latency`.
     pub fn set_latency(&mut self, latency: &Latency) {
         self.access_times = Some(latency.access_times(&self.served, &self.writes_taken));
     }
 
-    /// Adds how long the requests took that waited for each other.
+    /// Adds the latencies of requests that waited for each other.
     pub fn set_latencies(&mut self, latencies: Latencies) {
         let all = &latencies.all;
         self.access_times = Some(AccessTimes {

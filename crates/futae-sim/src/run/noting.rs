@@ -1,10 +1,10 @@
-//! Reading a trace, and noting what a simulation needs beside its blocks.
+//! Reads a trace, and records what a simulation needs beside its blocks.
 
 use super::order::Times;
 use futae_trace::{Request, RequestReader, TraceError, TraceReader, View};
 use std::path::Path;
 
-/// Lengths of requests, written down only once they differ.
+/// Lengths of requests, stored only once they differ.
 #[derive(Default)]
 pub(super) struct Lengths {
     pub(super) all: Vec<u32>,
@@ -13,7 +13,7 @@ pub(super) struct Lengths {
 }
 
 impl Lengths {
-    /// Lengths that are all this.
+    /// Lengths that are all equal to this.
     pub(super) fn all_equal(bytes: u64) -> Self {
         Self {
             first: u32::try_from(bytes).unwrap_or(u32::MAX),
@@ -49,7 +49,7 @@ impl Lengths {
         }
     }
 
-    /// As [`add`](Self::add) of each, but quick while all are equal.
+    /// As [`add`](Self::add) for each, but fast while all are equal.
     fn add_all(&mut self, requests: &[Request]) {
         let is_same = |request: &Request| request.length_bytes == u64::from(self.first);
         if self.equal > 0 && self.all.is_empty() && requests.iter().all(is_same) {
@@ -64,7 +64,7 @@ impl Lengths {
     }
 }
 
-/// A reader that writes lengths and times down, and tells how far it is.
+/// A reader that records lengths and times, and reports progress.
 pub(super) struct Noting<'a> {
     pub(super) reader: TraceReader,
     pub(super) lengths: Option<Lengths>,
@@ -74,7 +74,7 @@ pub(super) struct Noting<'a> {
 }
 
 impl<'a> Noting<'a> {
-    /// A reader of `path` that only tells how far it is.
+    /// A reader of `path` that only reports progress.
     pub(super) fn progress_of(
         path: &Path,
         reader: TraceReader,
@@ -89,7 +89,7 @@ impl<'a> Noting<'a> {
         }
     }
 
-    /// Writes down the times of requests, too, which become blocks by this view.
+    /// Also records the times of requests, which become blocks by this view.
     pub(super) fn note_times(&mut self, view: View) {
         self.times = Some(Times::new(view));
     }
@@ -135,7 +135,7 @@ impl RequestReader for Noting<'_> {
     }
 
     fn read_starts(&mut self, starts: &mut Vec<u64>, limit: usize) -> Option<u64> {
-        // These have no times.
+        // Accesses in this form have no times.
         if self.times.is_some() {
             return None;
         }

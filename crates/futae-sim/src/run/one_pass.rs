@@ -1,4 +1,4 @@
-//! The simulation of a trace that is read once and not kept.
+//! Simulation of a trace that is read once and not kept.
 
 use super::noting::Noting;
 use super::plan::Extras;
@@ -9,18 +9,18 @@ use futae_trace::{DensePieces, Doubt, TraceOptions, TraceReader, View};
 use std::path::PathBuf;
 
 impl TraceSimulation {
-    /// Whether [`simulate_one_pass`] can simulate it: no level may need to know anything of the
-    /// trace before its end, and with a view of the trace's own lengths might differ.
+    /// Whether [`simulate_one_pass`] supports this simulation: no level may need to know anything
+    /// of the trace before its end, and with a view of the trace's own lengths might differ.
     #[must_use]
     pub fn is_one_pass(&self, view: ViewChoice) -> bool {
         view != ViewChoice::Start && self.levels.iter().all(|level| level.is_open_ended())
     }
 }
 
-/// Simulates one hierarchy under one trace while that is read, in memory that does not grow with
-/// the length of the trace, only with its blocks. The report is that of [`Traces`](super::Traces). The
-/// hierarchy must be [fit for it](TraceSimulation::is_one_pass). `progress` is given the fraction
-/// read, from 0 to 1.
+/// Simulates one hierarchy under one trace while the trace is read, in memory that grows with the
+/// trace's blocks and not with its length. The report equals that of [`Traces`](super::Traces). The
+/// hierarchy must be [supported](TraceSimulation::is_one_pass). `progress` gets the fraction read,
+/// from 0 to 1.
 pub fn simulate_one_pass(
     path: &PathBuf,
     options: &TraceOptions,

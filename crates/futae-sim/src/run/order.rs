@@ -1,4 +1,4 @@
-//! In which order several guests ask for what they were recorded to ask for.
+//! The order in which the recorded requests of several guests are sent.
 
 use super::SimulationError;
 use futae_trace::{BlockRequest, BlockStream, Doubt, Request, View};
@@ -8,34 +8,34 @@ use std::collections::BinaryHeap;
 use std::fmt;
 use std::str::FromStr;
 
-/// The order that is asked for.
+/// The requested order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
-    /// As recorded where all traces have times that overlap, together where they do not, and in turns where one has no
-    /// times.
+    /// As recorded if all traces have times that overlap, together if they do not overlap, and in
+    /// turns if a trace has no times.
     #[default]
     Usual,
-    /// By the times of the traces.
+    /// By the times in the traces.
     Recorded,
-    /// By the times of the traces, each counted from its first request.
+    /// By the times in the traces, each counted from its first request.
     Together,
-    /// An access of each guest after the other, whatever their times.
+    /// One access of each guest in turn, ignoring times.
     Turns,
 }
 
-/// The order that came of it.
+/// The resulting order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ordered {
-    /// By the times of the traces.
+    /// By the times in the traces.
     Recorded,
-    /// By times that are counted from each trace's first request.
+    /// By times counted from each trace's first request.
     Together,
     /// In turns.
     Turns,
 }
 
-/// A name that is no order.
+/// An unknown name of an order.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown order {0:?}; there are recorded, together and turns")]
 pub struct OrderError(String);
@@ -65,8 +65,8 @@ impl fmt::Display for Ordered {
     }
 }
 
-/// When the requests of a trace were made, and how many accesses each comes to. A request that is earlier than the one
-/// before it counts as of the same time, so that a guest's requests stay in order.
+/// The times of a trace's requests, and the number of accesses of each. A request that is earlier
+/// than the previous one counts as simultaneous with it, so that a guest's requests stay in order.
 pub(super) struct Times {
     view: View,
     requests: Vec<(u64, u32)>,
@@ -104,7 +104,7 @@ impl Times {
 }
 
 impl Ordered {
-    /// What an order comes to for traces with these times and names, and what is doubtful about it.
+    /// The order for traces with these times and names, and doubts about it.
     pub(super) fn of(
         order: Order,
         times: &[Times],
@@ -122,7 +122,7 @@ impl Ordered {
         }
     }
 
-    /// Whether times count from each trace's first request; none where they do not count.
+    /// Whether times count from each trace's first request; `None` if times are ignored.
     pub(super) fn is_together(self) -> Option<bool> {
         match self {
             Self::Recorded => Some(false),
@@ -132,7 +132,7 @@ impl Ordered {
     }
 }
 
-/// Whether there is no time between the first and the last request of all at which no trace was being recorded.
+/// Whether at every time between the first and the last request some trace was being recorded.
 fn overlap(times: &[Times]) -> bool {
     let mut spans: Vec<(u64, u64)> = times.iter().filter_map(Times::span).collect();
     spans.sort_unstable();
@@ -144,11 +144,11 @@ fn overlap(times: &[Times]) -> bool {
     })
 }
 
-/// Times of requests, in order, and how many accesses there were until after each.
+/// Times of requests, in order, and the number of accesses up to and including each.
 pub(super) type Clock = Vec<(u64, u64)>;
 
 impl Times {
-    /// The clock of a trace by itself, if all of it has times.
+    /// The clock of a single trace, if all of it has times.
     pub(super) fn into_clock(self) -> Option<Clock> {
         let mut all = 0;
         let until = |(time, accesses)| {
@@ -159,8 +159,8 @@ impl Times {
     }
 }
 
-/// Whose each access is, in the order of time, and the times; of requests at the same time that of the first guest comes
-/// first.
+/// The guest of each access, in order of time, and the times. Among simultaneous requests, the
+/// first guest's comes first.
 pub(super) fn schedule(times: &[Times], together: bool) -> (Vec<u16>, Clock) {
     let zero = |guest: usize| match together {
         true => times[guest].span().map_or(0, |span| span.0),
@@ -197,7 +197,7 @@ pub(super) struct Asked<'a, S> {
     schedule: &'a [u16],
 }
 
-/// A guest's requests, some of them drawn ahead.
+/// A guest's requests, some of them read ahead.
 struct Drawn<S> {
     stream: S,
     batch: Vec<BlockRequest>,

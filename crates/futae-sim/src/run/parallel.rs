@@ -1,12 +1,12 @@
-//! Independent works on several threads.
+//! Independent tasks on several threads.
 
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Does the works `0..count` on at most `threads` threads, at least one, and returns what came of
-/// them in their order. `progress` is given the fraction of all that is done; it may end the works by
-/// unwinding, and what it throws arrives at the caller.
+/// Runs the tasks `0..count` on at most `threads` threads, at least one, and returns their results
+/// in order. `progress` gets the fraction done; it may cancel the tasks by unwinding, and its panic
+/// payload reaches the caller.
 pub fn in_parallel<T: Send>(
     count: usize,
     threads: usize,
@@ -35,7 +35,7 @@ pub fn in_parallel<T: Send>(
         let others: Vec<_> = others.map(|_| scope.spawn(one_after_another)).collect();
         one_after_another();
         for other in others {
-            // As it was thrown, so that a caller can tell it from a fault.
+            // The original payload, so that the caller can distinguish it from a bug.
             other.join().unwrap_or_else(|thrown| resume_unwind(thrown));
         }
     });

@@ -1,4 +1,4 @@
-//! One simulation with every number settled.
+//! One simulation with all parameters determined.
 
 use super::drive::check;
 use super::found::Found;
@@ -12,12 +12,12 @@ use crate::write_back::WriteMode;
 use futae_trace::{BlockRequest, BlockStream, Digest};
 use std::time::Instant;
 
-/// What a run is told beside its plan.
+/// Further parameters of a run.
 pub struct Extras<'a> {
-    /// Distinct blocks of all guests, where not each has as many as it may.
+    /// Distinct blocks of all guests, if guests have fewer than the maximum.
     pub footprint: Option<u64>,
     pub known: Known<'a>,
-    /// Whether the digest of the requests is wanted.
+    /// Whether the digest of the requests is needed.
     pub digest: bool,
 }
 
@@ -31,7 +31,7 @@ impl Default for Extras<'_> {
     }
 }
 
-/// For each request, the number of the next one for the same of the blocks `0..blocks`.
+/// For each request, the number of the next one for the same block of `0..blocks`.
 pub fn next_uses<T>(requests: &[T], blocks: u64, block: impl Fn(&T) -> u64) -> Vec<u32> {
     let mut seen = vec![NEVER; blocks as usize];
     let mut next_uses = vec![NEVER; requests.len()];
@@ -41,7 +41,7 @@ pub fn next_uses<T>(requests: &[T], blocks: u64, block: impl Fn(&T) -> u64) -> V
     next_uses
 }
 
-/// Requests that were drawn before.
+/// Requests that were generated before.
 struct Drawn<'a>(&'a [BlockRequest]);
 
 impl BlockStream for Drawn<'_> {
@@ -53,13 +53,13 @@ impl BlockStream for Drawn<'_> {
     }
 }
 
-/// A simulation with every number settled, for any stream of requests: a workload's, or a
+/// A simulation with all parameters determined, for any stream of requests: a workload's, or a
 /// trace's whose blocks were numbered densely.
 #[derive(Clone, Debug)]
 pub struct Plan<'a> {
     /// Top down, at least one.
     pub levels: &'a [LevelSpec],
-    /// Between the levels, top down.
+    /// The links between the levels, top down.
     pub links: &'a [Link],
     /// When written data goes to the store.
     pub write_mode: WriteMode,
@@ -69,7 +69,7 @@ pub struct Plan<'a> {
     pub blocks: u64,
     /// Size of a block.
     pub block_bytes: u64,
-    /// For policies that draw lots.
+    /// Seed for randomised policies.
     pub seed: u64,
     /// Requests before counting begins.
     pub warmup_requests: u64,
@@ -87,7 +87,7 @@ impl Plan<'_> {
         if !self.needs_future()? {
             return self.run_with(&Extras::default(), stream, progress);
         }
-        // What will be asked for must be drawn before, to know it.
+        // Requests must be generated in advance to know the future.
         let total = self.warmup_requests.saturating_add(self.requests);
         if total >= u64::from(u32::MAX) {
             return Err(SimulationError::TooLong);
@@ -107,8 +107,8 @@ impl Plan<'_> {
         self.run_with(&extras, &mut Drawn(&all), progress)
     }
 
-    /// Whether some policy must know the future: then it must be that of the first level, where
-    /// what comes is what the application asks for.
+    /// Whether some policy needs the future: it must be that of the first level, whose requests are
+    /// the application's.
     pub(super) fn needs_future(&self) -> Result<bool, SimulationError> {
         let mut needs = self.levels.iter().map(LevelSpec::needs_future);
         let first = needs.next().unwrap_or(false);
@@ -118,7 +118,7 @@ impl Plan<'_> {
         }
     }
 
-    /// Runs it with what else is known. The digest is empty where it is not asked for.
+    /// Runs it with further parameters. The digest is empty unless it is requested.
     pub(super) fn run_with(
         &self,
         extras: &Extras<'_>,
@@ -165,7 +165,7 @@ impl Plan<'_> {
         }
         footprint(self.guests, self.blocks)?;
         let shape = |(at, level): (usize, &LevelSpec)| {
-            // While a trace is read in one pass, how many blocks there are is not known: `all` is 0.
+            // While a trace is read in one pass, the number of blocks is unknown: `all` is 0.
             let own = self.blocks.min(all);
             let is_shared = at + 1 == levels;
             let reach = if is_shared { all } else { own };

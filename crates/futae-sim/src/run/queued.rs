@@ -1,4 +1,4 @@
-//! A run whose requests wait for each other.
+//! A run in which requests wait for each other.
 
 use super::drive::Drive;
 use super::{Requests, SimulationError, TraceSimulation};
@@ -9,22 +9,23 @@ use crate::queueing::{Latencies, LatencyModel, Network, Route};
 use crate::write_back::Written;
 use futae_policy::{Counters, SpecError};
 
-/// When requests come.
+/// The arrival of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrivals {
-    /// When the trace says; its times must have been kept.
+    /// At the times of the trace, which must have been kept.
     Recorded,
-    /// As many are under way at a time, of all guests together.
+    /// A constant number of requests of all guests together is under way.
     Clients(u32),
 }
 
-/// A machine whose every request goes through a network of queues, too.
+/// A machine whose requests also pass through a network of queues.
 struct Queued<'a> {
     inner: &'a mut dyn Machine,
     network: Network,
-    /// Times in microseconds, and accesses until after each; empty where clients ask.
+    /// Times in microseconds, and accesses up to and including each; empty for arrivals from
+    /// clients.
     clock: &'a [(u64, u64)],
-    /// Where in `clock` the next request is.
+    /// The index in `clock` of the next request.
     tick: usize,
     sent: u64,
     /// Requests before counting begins.
@@ -38,7 +39,7 @@ struct Queued<'a> {
 }
 
 impl Queued<'_> {
-    /// When the next request comes, in nanoseconds since the first.
+    /// The arrival of the next request, in nanoseconds since the first.
     fn recorded(&mut self) -> u64 {
         while self
             .clock
@@ -86,7 +87,7 @@ impl Queued<'_> {
         self.behind(now, guest, is_write && depth == levels);
     }
 
-    /// The level that took the last request, a write; under write-through the store.
+    /// The level that accepted the last request, a write; under write-through the store.
     fn written_to(&mut self) -> u32 {
         let levels = self.places as u32 - 1;
         let Some(Written { taken, .. }) = self.inner.written() else {
@@ -99,13 +100,13 @@ impl Queued<'_> {
         at.map_or(levels, |at| at as u32)
     }
 
-    /// What the last request of a guest has left to do, which nobody waits for.
+    /// The background work of a guest's last request.
     fn behind(&mut self, now: u64, guest: u32, wrote_store: bool) {
         if self.places > 2 {
             let counters = self.inner.counters();
             for (above, (is, was)) in (0..).zip(counters.iter().zip(&self.counters)) {
                 for _ in was.demotions_out..is.demotions_out {
-                    self.network.hand_down(now, guest, above);
+                    self.network.demote(now, guest, above);
                 }
             }
             self.counters = counters;
@@ -156,7 +157,7 @@ impl Machine for Queued<'_> {
 }
 
 impl Requests<'_> {
-    /// Requests with one time, on average; none where times are not known.
+    /// The mean number of requests with the same time; `None` if times are unknown.
     #[must_use]
     pub fn requests_together(&self) -> Option<f64> {
         let Self::Traces(traces) = self else {
@@ -167,13 +168,13 @@ impl Requests<'_> {
         Some(clock.len() as f64 / times.max(1) as f64)
     }
 
-    /// Runs one hierarchy as [`until`](Self::until) does, so many requests after a warm-up, and says how long they took where they wait for
-    /// each other. What is a hit is decided in the order of the requests: one for a block that is still being read does not
-    /// wait for that read.
+    /// Runs one hierarchy as [`until`](Self::until) does, with a number of requests after a
+    /// warm-up, and returns their latencies with queueing. Hits are decided in the order of the
+    /// requests: a request for a block that is still being read does not wait for that read.
     ///
     /// # Errors
     ///
-    /// As of any simulation, and if requests are to come as they were recorded and the times are not known.
+    /// Those of any simulation; also if arrivals are recorded ones and times are unknown.
     pub fn queued(
         &self,
         spec: &TraceSimulation,
@@ -278,7 +279,7 @@ mod tests {
         found.expect("a run")
     }
 
-    /// Where nobody waits, the mean is that of the counts.
+    /// Without waiting, the mean latency is that computed from the counts.
     #[test]
     fn without_queues_times_are_those_of_the_counts() {
         const LEVELS: &str = "lru:100blocks exclusive:200blocks";
@@ -318,7 +319,7 @@ mod tests {
         }
     }
 
-    /// Demotions take the link's time, so requests behind them wait; without the width none does.
+    /// Demotions use the link, so requests behind them wait; with unlimited width none does.
     #[test]
     fn demotions_are_in_the_way_where_the_link_is_narrow() {
         let levels = "lru:100blocks exclusive:200blocks";

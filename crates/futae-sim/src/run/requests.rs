@@ -1,21 +1,21 @@
-//! The requests of a simulation once more, for other measures of the same.
+//! The requests of a simulation, repeated for other measurements.
 
 use super::{Interleave, SimulationError, Traces};
 use crate::hierarchy::derived_seed;
 use futae_trace::{BlockRequest, BlockStream, Generator, WorkloadError, WorkloadSpec};
 
-/// What levels are asked for in a simulation, as often as it is wanted.
+/// The requests of a simulation, which can be repeated.
 #[derive(Clone, Copy)]
 pub enum Requests<'a> {
-    /// Of traces, one for each guest.
+    /// Those of traces, one per guest.
     Traces(&'a Traces),
-    /// Of workloads, one for each guest, all at the block size and the seed of the simulation.
+    /// Those of workloads, one per guest, all with the block size and the seed of the simulation.
     Workloads {
-        /// What is asked for.
+        /// The workloads.
         workloads: &'a [WorkloadSpec],
         /// Size of a block.
         block_bytes: u64,
-        /// All randomness comes from here.
+        /// The seed of all randomness.
         seed: u64,
     },
 }
@@ -23,7 +23,7 @@ pub enum Requests<'a> {
 const BATCH: usize = 4096;
 
 impl Requests<'_> {
-    /// Blocks of each guest: those of guest *g* are numbered from *g* times this.
+    /// Blocks per guest: those of guest *g* are numbered from *g* times this.
     pub fn blocks(&self) -> Result<u64, SimulationError> {
         match self {
             Self::Traces(traces) => Ok(traces.blocks()),
@@ -39,7 +39,7 @@ impl Requests<'_> {
         }
     }
 
-    /// Goes through the first `limit` requests, or all there are.
+    /// Passes the first `limit` requests, or all of them.
     pub fn each(&self, limit: u64, act: impl FnMut(BlockRequest)) -> Result<(), SimulationError> {
         match self {
             Self::Traces(traces) => {
@@ -74,13 +74,13 @@ fn each(stream: &mut dyn BlockStream, limit: u64, mut act: impl FnMut(BlockReque
     }
 }
 
-/// The seed of the workload of one guest of several, in a simulation with this seed.
+/// The seed of one guest's workload, in a simulation with several guests and this seed.
 #[must_use]
 pub fn guest_seed(seed: u64, guest: u64) -> u64 {
     derived_seed(seed, guest)
 }
 
-/// The workloads of guests that take turns, each with `blocks` numbers and a seed of its own.
+/// The workloads of guests that take turns, each with `blocks` numbers and its own seed.
 pub(super) fn interleaved(
     workloads: &[&WorkloadSpec],
     blocks: u64,

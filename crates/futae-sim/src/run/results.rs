@@ -1,4 +1,4 @@
-//! Results, as they are written for other programs.
+//! Results in the form in which they are written for other programs.
 
 use super::latency::AccessTimes;
 use super::traces::TraceFacts;
@@ -10,39 +10,39 @@ use crate::write_back::WriteMode;
 use futae_policy::Counters;
 use serde::Serialize;
 
-/// What is printed by `futae sim --json`.
+/// The output of `futae sim --json`.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// One for each hierarchy.
     pub runs: Vec<Run>,
     /// The seed of all runs.
     pub seed: u64,
-    /// Stands for the whole stream of requests, warm-up included: equal digests, equal requests.
+    /// A digest of all requests, including the warm-up: equal digests mean equal requests.
     pub trace_digest: String,
-    /// What was read, if it was traces.
+    /// Facts about the traces, if there are any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace: Option<TraceFacts>,
     /// The version of futae.
     pub version: &'static str,
 }
 
-/// What came of one hierarchy. All counts are without the warm-up.
+/// The results of one hierarchy. All counts exclude the warm-up.
 #[derive(Clone, Debug, Serialize)]
 pub struct Run {
     /// Top down.
     pub levels: Vec<LevelResult>,
-    /// Between the levels, top down.
+    /// The links between the levels, top down.
     pub links: Vec<Link>,
     /// When written data went to the store.
     pub write_mode: WriteMode,
-    /// Requests that some level served, per request; none where there were no requests.
+    /// Requests that some level served, per request; `None` without requests.
     pub combined_hit_ratio: Option<f64>,
-    /// Requests that no level could serve, per request.
+    /// Requests that no level served, per request.
     pub miss_ratio: Option<f64>,
-    /// Bytes of those requests, per byte asked for: by the length of each request where a request
-    /// is one block whatever its length; otherwise all blocks are equal.
+    /// Bytes of those requests, per byte requested. Each request has its own length if a request is
+    /// one block whatever its length; otherwise all blocks are equal.
     pub byte_miss_ratio: Option<f64>,
-    /// Reads that no level could serve, per read.
+    /// Reads that no level served, per read.
     pub read_miss_ratio: Option<f64>,
     /// Requests that were reads.
     pub reads: u64,
@@ -50,37 +50,37 @@ pub struct Run {
     pub writes: u64,
     /// Where the requests were served: at each level, top down, and last by the store.
     pub served: Vec<Served>,
-    /// The same by guest, where there are several.
+    /// The same by guest, if there are several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub by_guest: Vec<GuestResult>,
-    /// Between what bounds the best caches of these sizes would be, if that was asked for.
+    /// Bounds for the best caches of these sizes, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bounds: Option<Bounds>,
-    /// The same over time, if that was asked for.
+    /// The results over time, if requested.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub windows: Vec<WindowResult>,
-    /// How long requests take, if that was asked for.
+    /// Latencies, if requested.
     #[serde(flatten)]
     pub access_times: Option<AccessTimes>,
-    /// How long reads and writes took that waited for each other, if that was asked for.
+    /// Latencies with queueing, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latencies: Option<Latencies>,
-    /// Reads that no level could serve.
+    /// Reads that no level served.
     pub store_reads: u64,
     /// Writes that reached the store: all of them under write-through; under write-back those that
-    /// every level bypassed, and dirty blocks that were evicted.
+    /// every level bypassed, and evicted dirty blocks.
     pub store_writes: u64,
-    /// Dirty blocks that the levels evicted and so wrote down; none under write-through.
+    /// Dirty blocks that the levels evicted and wrote down; 0 under write-through.
     pub dirty_evictions: u64,
-    /// Blocks that the levels hold dirty at the end.
+    /// Dirty blocks in the levels at the end.
     pub dirty_blocks: u64,
-    /// Blocks that they held dirty when counting began.
+    /// Dirty blocks in the levels when counting began.
     pub dirty_blocks_at_start: u64,
-    /// The requests that were writes by the level that took them, top down, the store last.
+    /// The writes among the requests by the level that accepted them, top down, the store last.
     pub writes_taken: Vec<u64>,
-    /// Reads that only filled a level after an eviction notice. They are not in `store_reads`.
+    /// Reads to fill a level after an eviction notice, not included in `store_reads`.
     pub notice_reads: u64,
-    /// Reads of blocks that policies asked for by themselves. They are not in `store_reads`.
+    /// Reads of blocks that policies requested themselves, not included in `store_reads`.
     pub preload_reads: u64,
     /// Requests counted.
     pub requests: u64,
@@ -92,33 +92,34 @@ pub struct Run {
     pub guests: u32,
     /// Blocks that the requests can be for, of all guests together.
     pub footprint_blocks: u64,
-    /// Wall-clock time, warm-up included.
+    /// Wall-clock time, including the warm-up.
     pub seconds: f64,
 }
 
-/// What came of the requests of one window.
+/// The results of one window.
 #[derive(Clone, Debug, Serialize)]
 pub struct WindowResult {
-    /// Where it begins, in requests that are counted.
+    /// Its start, in counted requests.
     pub begin_requests: u64,
-    /// Where it begins, in seconds from the first request of all; none of windows of as many requests.
+    /// Its start, in seconds from the first request of all; `None` for windows of equally many
+    /// requests.
     pub begin_seconds: Option<f64>,
     /// Its requests.
     pub requests: u64,
     /// Where they were served: at each level, top down, and last by the store.
     pub served: Vec<Served>,
-    /// Requests that some level served, per request; none where there were no requests.
+    /// Requests that some level served, per request; `None` without requests.
     pub combined_hit_ratio: Option<f64>,
-    /// The hit ratio of each level, top down; none where it was asked for nothing.
+    /// The hit ratio of each level, top down; `None` for a level without requests.
     pub hit_ratios: Vec<Option<f64>>,
-    /// Reads from the store, those for notices and preloads included.
+    /// Reads from the store, including those for notices and preloads.
     pub store_reads: u64,
     /// Writes to the store.
     pub store_writes: u64,
 }
 
 impl Run {
-    /// Notes the windows of the run, and where those of time begin.
+    /// Sets the windows of the run, and the starts of windows by time.
     pub fn set_windows(&mut self, windows: &[Window], begins: Option<Vec<f64>>) {
         let mut begin = 0;
         let result = |(at, window): (usize, &Window)| {
@@ -141,14 +142,14 @@ impl Run {
     }
 }
 
-/// What came of the requests of one guest.
+/// The results of one guest.
 #[derive(Clone, Debug, Serialize)]
 pub struct GuestResult {
     /// The guest, from 0.
     pub guest: u32,
     /// The trace or the workload.
     pub source: String,
-    /// The blocks of its own levels, top down, without the one that is shared.
+    /// The capacities of its own levels, top down, without the shared one.
     pub capacities_blocks: Vec<u64>,
     /// Requests counted.
     pub requests: u64,
@@ -158,37 +159,39 @@ pub struct GuestResult {
     pub writes: u64,
     /// Where they were served: at each level, top down, and last by the store.
     pub served: Vec<Served>,
-    /// Requests that some level served, per request; none where there were no requests.
+    /// Requests that some level served, per request; `None` without requests.
     pub combined_hit_ratio: Option<f64>,
-    /// Requests that no level could serve, per request.
+    /// Requests that no level served, per request.
     pub miss_ratio: Option<f64>,
     /// Bytes of those requests, per byte asked for.
     pub byte_miss_ratio: Option<f64>,
-    /// Reads that no level could serve, per read.
+    /// Reads that no level served, per read.
     pub read_miss_ratio: Option<f64>,
 }
 
-/// What came of one level; of a level that each guest has, the sum.
+/// The results of one level; for a level that each guest has, the sum.
 #[derive(Clone, Debug, Serialize)]
 pub struct LevelResult {
     /// The policy, as written.
     pub policy: String,
-    /// Blocks that it, or each guest's copy of it, can hold; of copies that differ, the largest.
+    /// The capacity in blocks of the level, or of each guest's copy; of copies that differ, the
+    /// largest.
     pub capacity_blocks: u64,
-    /// How many of it there are: one for each guest, or one that is shared.
+    /// The number of copies: one per guest, or one shared.
     pub copies: u32,
-    /// Its counts.
+    /// Its counters.
     #[serde(flatten)]
     pub counters: Counters,
-    /// Hits per request; none where there were no requests.
+    /// Hits per request; `None` without requests.
     pub hit_ratio: Option<f64>,
-    /// Writes that found their block dirty; none under write-through, as all that follow.
+    /// Writes that found their block dirty; 0 under write-through, as for the following
+    /// fields.
     pub overwrites: u64,
-    /// Dirty blocks that were evicted, and written down.
+    /// Dirty blocks that were evicted and written down.
     pub dirty_evictions: u64,
     /// Blocks that are dirty at the end.
     pub dirty_blocks: u64,
-    /// What a policy that chooses among others has chosen, in order, with its reasons.
+    /// The choices of a policy that chooses among others, in order, with reasons.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub policy_changes: Vec<String>,
 }

@@ -1,8 +1,9 @@
-//! Caches below one and the same LRU cache, which is simulated once for all of them.
+//! Caches below the same LRU cache, which is simulated once for all of them.
 //!
-//! A cache that tells nothing of what it evicts decides alike whatever is below it, and if it is only read from, all
-//! that the cache below is asked for is what it misses. So that is kept, and the lower caches are simulated one by
-//! one, each as a single level. The results are those of [`simulate`](super::simulate).
+//! A cache that sends no messages about its evictions decides the same, whatever is below it. If it
+//! is only read, the requests to the lower cache are its misses. These are kept, and the lower
+//! caches are simulated one by one, each as a single level. The results equal those of
+//! [`simulate`](super::simulate).
 
 use super::drive::check;
 use super::found::Found;
@@ -16,14 +17,15 @@ use futae_policy::{Access, BlockId, Counters, Kind, Level, Outcome, PolicySpec, 
 use futae_trace::{BlockRequest, BlockStream, Digest, InMemory};
 use std::time::{Duration, Instant};
 
-/// This many requests are kept at most: 256 MiB, if all of them miss.
+/// The largest number of requests kept: 256 MiB, if all of them miss.
 const REQUESTS_MAX: u64 = 1 << 26;
-/// Requests that are looked at together.
+/// Requests with a common look-ahead.
 const BATCH: usize = 128;
 /// Batches between two calls of the progress callback.
 const BATCHES_PER_PROGRESS: u64 = 1 << 13;
 
-/// Simulations of lower caches below the same upper one, by their numbers; those of a group are at least two.
+/// Groups of simulations of lower caches below the same upper one, by their numbers; each has at
+/// least two.
 pub(super) fn groups(specs: &[SimulationSpec]) -> Vec<Vec<usize>> {
     let mut groups: Vec<Vec<usize>> = Vec::new();
     for (at, spec) in specs.iter().enumerate().filter(|(_, spec)| is_fit(spec)) {
@@ -50,7 +52,7 @@ fn is_fit(spec: &SimulationSpec) -> bool {
         && spec.write_mode == WriteMode::WriteThrough
 }
 
-/// Whether both are asked for the same and have the same upper cache.
+/// Whether both have the same requests and the same upper cache.
 fn is_below_the_same(one: &SimulationSpec, other: &SimulationSpec) -> bool {
     one.levels[0] == other.levels[0]
         && one.workload == other.workload
@@ -58,12 +60,12 @@ fn is_below_the_same(one: &SimulationSpec, other: &SimulationSpec) -> bool {
         && (one.warmup_requests, one.requests) == (other.warmup_requests, other.requests)
 }
 
-/// What an upper cache was asked for and what it missed.
+/// The requests and the misses of an upper cache.
 pub(super) struct Upper {
     misses: Vec<u32>,
-    /// How many of them were in the warm-up.
+    /// The number of misses in the warm-up.
     warmup_misses: u64,
-    /// After the warm-up.
+    /// The counters after the warm-up.
     counters: Counters,
     warmup_requests: u64,
     requests: u64,
@@ -72,8 +74,8 @@ pub(super) struct Upper {
 }
 
 impl Upper {
-    /// Simulates the upper cache of a plan that is [fit](groups); none if what it is asked for cannot be kept, since
-    /// it is too much or has writes in it.
+    /// Simulates the upper cache of a plan in one of the [groups]; `None` if its requests are too
+    /// many to keep, or include writes.
     pub(super) fn simulate(
         plan: &Plan<'_>,
         stream: &mut dyn BlockStream,

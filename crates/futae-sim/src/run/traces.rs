@@ -1,4 +1,4 @@
-//! Simulations of traces: read once, for any number of hierarchies.
+//! Simulations of traces, which are read once for any number of hierarchies.
 
 use super::noting::{Lengths, Noting};
 use super::order::{Asked, Clock, Order, Ordered, Times, schedule};
@@ -18,45 +18,45 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::Instant;
 
-/// Traces in memory, one for each guest.
+/// Traces in memory, one per guest.
 pub struct Traces {
     guests: Vec<DenseTrace>,
-    /// Whose each access is, in order; empty where guests take turns, access by access.
+    /// The guest of each access, in order; empty if guests take turns.
     schedule: Vec<u16>,
-    /// When each request was made, where that is kept.
+    /// The time of each request, if kept.
     clock: Option<Clock>,
     /// The length of each access of all guests; empty if all are equal.
     bytes: Vec<u32>,
     /// The length of each access if all are equal.
     equal_bytes: u32,
-    /// How long the object of each access lives, in seconds, where that is known and kept; 0 where it does not say.
+    /// The lifetime of each access's object, in seconds, if known and kept; 0 without one.
     lives: Vec<u32>,
     next_uses: OnceLock<Vec<u32>>,
     digest: OnceLock<String>,
     facts: TraceFacts,
 }
 
-/// What was read.
+/// Facts about the traces.
 #[derive(Clone, Debug, Serialize)]
 pub struct TraceFacts {
     /// The files, one for each guest.
     pub files: Vec<String>,
     /// Their formats.
     pub formats: Vec<&'static str>,
-    /// In which order several guests ask.
+    /// The order of several guests' requests.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub order: Option<Ordered>,
-    /// What of a request is a block: `start` (one, whatever its length) or `blocks`.
+    /// The view: `start` (a request is one block, whatever its length) or `blocks`.
     pub view: &'static str,
     /// Requests in the files.
     pub trace_requests: u64,
-    /// Accesses to blocks that they came to.
+    /// Accesses to blocks in these requests.
     pub accesses: u64,
     /// Distinct blocks.
     pub distinct_blocks: u64,
-    /// Bad records that were left out.
+    /// Bad records left out.
     pub records_skipped: u64,
-    /// Why the traces may not be read as they were meant.
+    /// Doubts about the interpretation of the traces.
     #[serde(serialize_with = "as_texts", skip_serializing_if = "Vec::is_empty")]
     pub doubts: Vec<Doubt>,
     /// Wall-clock time of reading.
@@ -64,13 +64,14 @@ pub struct TraceFacts {
 }
 
 impl TraceFacts {
-    /// Whether some trace has sizes that differ and are not used, so that nothing is known by bytes.
+    /// Whether some trace has differing sizes that are not used, so that results by bytes are
+    /// unavailable.
     #[must_use]
     pub fn sizes_ignored(&self) -> bool {
         self.doubts.contains(&Doubt::SizesIgnored) || self.doubts.contains(&Doubt::SizesNotKept)
     }
 
-    /// Of files of which nothing was read yet.
+    /// Facts about files that have not been read yet.
     pub(super) fn of(paths: &[PathBuf]) -> Self {
         let files = paths.iter().map(|path| path.display().to_string());
         Self {
@@ -92,40 +93,40 @@ fn as_texts<S: Serializer>(doubts: &[Doubt], serializer: S) -> Result<S::Ok, S::
     serializer.collect_seq(doubts.iter().map(Doubt::to_string))
 }
 
-/// How traces are read.
+/// Options for reading traces.
 #[derive(Clone, Debug, Default)]
 pub struct Reading {
-    /// One for each trace. Blocks have the bytes of the first.
+    /// One per trace. The first one's block size applies to all.
     pub options: Vec<TraceOptions>,
-    /// What of a request is a block.
+    /// How requests become blocks.
     pub view: ViewChoice,
-    /// In which order guests ask.
+    /// The order of the guests' requests.
     pub order: Order,
-    /// Whether times are kept, 16 bytes a request, for windows and warm-ups by time.
+    /// Whether times are kept, 16 bytes per request, for windows and warm-ups by time.
     pub keep_times: bool,
 }
 
 /// One hierarchy for traces.
 #[derive(Clone, Debug)]
 pub struct TraceSimulation {
-    /// Top down, at least one. A share of blocks is, for a guest's own level, one of the blocks of
-    /// the guest that has most.
+    /// The levels, top down, at least one. For a guest's own level, a share is a fraction of the
+    /// blocks of the guest with the most.
     pub levels: Vec<LevelSpec>,
-    /// Between the levels, top down.
+    /// The links between the levels, top down.
     pub links: Vec<Link>,
     /// When written data goes to the store.
     pub write_mode: WriteMode,
-    /// For policies that draw lots.
+    /// Seed for randomised policies.
     pub seed: u64,
     /// Accesses before counting begins.
     pub warmup_requests: u64,
-    /// Accesses that are counted; none for all that are left.
+    /// Accesses that are counted; `None`: all remaining ones.
     pub requests: Option<u64>,
 }
 
 impl Traces {
-    /// Reads a trace for each guest, all in the same way, merged as [`Order::Usual`] says. `progress` is given the
-    /// fraction read, from 0 to 1.
+    /// Reads a trace for each guest, all with the same options, merged by [`Order::Usual`].
+    /// `progress` gets the fraction read, from 0 to 1.
     pub fn read(
         paths: &[PathBuf],
         options: &TraceOptions,
@@ -140,7 +141,7 @@ impl Traces {
         Self::read_guests(paths, &reading, progress)
     }
 
-    /// As [`read`](Self::read), each trace in its own way.
+    /// As [`read`](Self::read), with options for each trace.
     pub fn read_guests(
         paths: &[PathBuf],
         reading: &Reading,
@@ -222,8 +223,8 @@ impl Traces {
         })
     }
 
-    /// Goes through a reader for each guest, every request of which is for one block. `origin` says in
-    /// the facts what they are.
+    /// Reads all requests from a reader per guest; every request is for one block. `origin`
+    /// describes them in the facts.
     pub fn of_readers(
         readers: &mut [impl RequestReader],
         origin: &'static str,
@@ -247,14 +248,14 @@ impl Traces {
         Self::of(guests, lengths, (Order::Turns, Vec::new(), false), facts)
     }
 
-    /// What was read.
+    /// Facts about the traces.
     #[must_use]
     pub fn facts(&self) -> &TraceFacts {
         &self.facts
     }
 
-    /// How many accesses there were before this many microseconds had gone by since the first; none where times are not
-    /// known, or were not kept.
+    /// The number of accesses before this many microseconds after the first one; `None` if times
+    /// are unknown or were not kept.
     #[must_use]
     pub fn accesses_before(&self, us: u64) -> Option<u64> {
         let clock = self.clock.as_ref()?;
@@ -263,14 +264,15 @@ impl Traces {
         Some(before.checked_sub(1).map_or(0, |last| clock[last].1))
     }
 
-    /// The time from the first request to the last, in microseconds, where times were kept.
+    /// The time from the first request to the last, in microseconds, if times were kept.
     #[must_use]
     pub fn span_us(&self) -> Option<u64> {
         let clock = self.clock.as_ref()?;
         Some(clock.last()?.0 - clock.first()?.0)
     }
 
-    /// The times of requests, in microseconds, and how many accesses there were until after each, where times were kept.
+    /// The times of requests, in microseconds, and the number of accesses up to and including each,
+    /// if times were kept.
     pub(crate) fn clock(&self) -> Option<&[(u64, u64)]> {
         self.clock.as_deref()
     }
@@ -280,8 +282,8 @@ impl Traces {
         &self.bytes
     }
 
-    /// The only guest's trace, with the length of each request; none of several guests. The lengths are empty if all are
-    /// as the last.
+    /// The only guest's trace, with the length of each request; `None` for several guests. The
+    /// lengths are empty if all equal the last value.
     pub(crate) fn objects(&self) -> Option<(&DenseTrace, &[u32], u32)> {
         match &self.guests[..] {
             [only] => Some((only, &self.bytes, self.equal_bytes)),
@@ -289,14 +291,14 @@ impl Traces {
         }
     }
 
-    /// How long the object of each access lives, in seconds, 0 where it does not say; empty where no trace says it, or it was not
-    /// [kept](TraceOptions::lives).
+    /// The lifetime of each access's object, in seconds, 0 without one; empty if no trace has
+    /// lifetimes, or they were not [kept](TraceOptions::lives).
     #[must_use]
     pub fn lives(&self) -> &[u32] {
         &self.lives
     }
 
-    /// Blocks of the guest that has most.
+    /// The number of blocks of the guest with the most.
     pub(super) fn blocks(&self) -> u64 {
         let blocks = self.guests.iter().map(|guest| u64::from(guest.distinct()));
         blocks.max().unwrap_or(0)
@@ -414,7 +416,8 @@ impl Traces {
     }
 }
 
-/// The lengths of all guests' accesses in their order, by turns where there is no schedule; none if all are equal.
+/// The lengths of all guests' accesses in order, in turns without a schedule; empty if all are
+/// equal.
 fn in_order(guests: &[DenseTrace], schedule: &[u16], mut lengths: Vec<Lengths>) -> Vec<u32> {
     if let [only] = &mut lengths[..] {
         return std::mem::take(&mut only.all);

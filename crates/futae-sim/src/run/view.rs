@@ -1,4 +1,4 @@
-//! How a trace's requests become blocks, before its format is known.
+//! How a trace's requests become blocks, chosen before its format is known.
 
 use futae_trace::{Doubt, TraceReader, View};
 use std::str::FromStr;
@@ -6,17 +6,17 @@ use std::str::FromStr;
 /// How requests become blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ViewChoice {
-    /// Starts where the trace numbers its blocks, otherwise blocks.
+    /// Starts if the trace numbers its blocks, otherwise blocks.
     #[default]
     Usual,
-    /// One block a request, whatever its length.
+    /// One block per request, whatever its length.
     Start,
     /// All blocks that a request touches.
     Blocks,
 }
 
 impl ViewChoice {
-    /// What it comes to for this trace, with blocks of this many bytes.
+    /// The resulting view of this trace, with blocks of this many bytes.
     #[must_use]
     pub fn view(self, trace: &TraceReader, block_bytes: u64) -> View {
         let start = match self {
@@ -30,7 +30,7 @@ impl ViewChoice {
         }
     }
 
-    /// What of the trace's doubts this leaves.
+    /// The trace's doubts that remain under this view.
     #[must_use]
     pub fn doubts(self, trace: &TraceReader) -> Vec<Doubt> {
         let mut doubts = trace.doubts();
@@ -39,7 +39,7 @@ impl ViewChoice {
     }
 }
 
-/// A name that is no view.
+/// An unknown name of a view.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown view {0:?}; there are start and blocks")]
 pub struct ViewError(String);

@@ -1,4 +1,4 @@
-//! A run whose counts are kept by window: as many requests in each, one window behind the other.
+//! A run with counts per window: consecutive windows of equally many requests.
 
 use super::drive::Drive;
 use super::found::sum;
@@ -10,18 +10,18 @@ use futae_policy::Counters;
 use futae_trace::{BlockRequest, BlockStream};
 use std::borrow::Cow;
 
-/// What was counted in one window.
+/// The counts of one window.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Window {
     /// Where the requests were served: at each level, top down, and last by the store.
     pub served: Vec<Served>,
-    /// Reads from the store, those for notices and preloads included.
+    /// Reads from the store, including those for notices and preloads.
     pub store_reads: u64,
     /// Writes to the store.
     pub store_writes: u64,
-    /// The writes by the level that took them, top down, the store last.
+    /// The writes by the level that accepted them, top down, the store last.
     pub writes_taken: Vec<u64>,
-    /// The counts of each level, top down, summed over guests: what came to it, and what of it hit.
+    /// The counters of each level, top down, summed over guests.
     pub counters: Vec<Counters>,
 }
 
@@ -33,7 +33,7 @@ impl Window {
     }
 }
 
-/// What a machine has counted so far.
+/// The counts of a machine so far.
 struct Counted {
     store_reads: u64,
     store_writes: u64,
@@ -54,7 +54,7 @@ impl Counted {
 
     fn window_since(&self, then: &Self, served: Vec<Served>) -> Window {
         let through = || {
-            // Under write-through the store takes every write.
+            // Under write-through the store accepts every write.
             let mut taken = vec![0; served.len()];
             if let Some(last) = taken.last_mut() {
                 *last = served.iter().map(|at| at.writes).sum();
@@ -77,7 +77,7 @@ impl Counted {
 }
 
 impl Requests<'_> {
-    /// Distinct blocks of all guests, or as many as the workloads may ask for.
+    /// Distinct blocks of all guests, or the number that the workloads can request.
     pub fn footprint_blocks(&self) -> Result<u64, SimulationError> {
         match self {
             Self::Traces(traces) => Ok(traces.facts().distinct_blocks),
@@ -109,12 +109,13 @@ impl Requests<'_> {
         }
     }
 
-    /// Runs one hierarchy, and counts by window: after the warm-up of `spec`, `windows` windows of as many requests
-    /// each; see [`Requests::amount`].
+    /// Runs one hierarchy with counts per window: after the warm-up of `spec`, `windows` windows of
+    /// equally many requests; see [`Requests::amount`].
     ///
     /// # Errors
     ///
-    /// As of any simulation, and of [`Requests::amount`] where less than one request a window is left.
+    /// Those of any simulation, and those of [`Requests::amount`] if less than one request per
+    /// window is left.
     pub fn in_windows(
         &self,
         spec: &TraceSimulation,
@@ -129,12 +130,12 @@ impl Requests<'_> {
         self.until(spec, block_bytes, warmup, &ends, progress)
     }
 
-    /// As [`in_windows`](Self::in_windows), with windows that end after these requests, counted from the first of
-    /// all; the first begins after this many requests of warm-up.
+    /// As [`in_windows`](Self::in_windows), with windows that end after these numbers of requests,
+    /// counted from the first of all; the first window begins after `warmup` requests.
     ///
     /// # Errors
     ///
-    /// As of any simulation.
+    /// Those of any simulation.
     pub fn until(
         &self,
         spec: &TraceSimulation,
@@ -161,8 +162,8 @@ impl Requests<'_> {
         Ok(windows)
     }
 
-    /// Has `act` drive one hierarchy through the first requests, of which so many are a warm-up. It is given the numbers of levels and
-    /// guests, too.
+    /// Lets `act` drive one hierarchy through the first requests, some of which are a warm-up. It
+    /// also gets the numbers of levels and guests.
     pub(super) fn driven<T>(
         &self,
         spec: &TraceSimulation,
@@ -266,7 +267,7 @@ mod tests {
     use super::*;
     use crate::{SimulationSpec, WriteMode, links, simulate};
 
-    /// The windows of a run come to what the run comes to.
+    /// The windows of a run add up to its totals.
     #[test]
     fn windows_add_up_to_the_run() {
         for (levels, write_mode) in [

@@ -21,15 +21,15 @@ pub(super) struct Builder {
     /// Whether a request is one block, whatever its length.
     start: bool,
     numbering: Numbering,
-    /// Accesses that wait for their numbers, and their write marks.
+    /// Accesses that are not numbered yet, and their write marks.
     volumes: [VolumeId; BATCH],
     blocks: [u64; BATCH],
     marks: u64,
     waiting: usize,
-    /// The accesses that were numbered last, and their write marks: not yet in the digest.
+    /// The accesses numbered last, and their write marks: not included in the digest yet.
     last: Vec<u32>,
     last_marks: u64,
-    /// What was read last, if it is all that its blocks need, and if it is not.
+    /// The requests read last: only their starts if these suffice, otherwise whole requests.
     starts: Vec<u64>,
     requests: Vec<Request>,
     pub(super) trace: DenseTrace,
@@ -58,8 +58,8 @@ impl Builder {
         }
     }
 
-    /// Reads some more of a trace; whether there was more. Of the last accesses some may wait until it
-    /// [ends](Self::end).
+    /// Reads another part of a trace. Returns whether there was more. The last accesses may wait
+    /// for [`end`](Self::end).
     pub(super) fn read_some(
         &mut self,
         reader: &mut impl RequestReader,
@@ -158,8 +158,8 @@ impl Builder {
         self.number(&volumes[..waiting], &blocks[..waiting], marks)
     }
 
-    /// Numbers the next accesses, at most a batch. Those before them are taken into the digest
-    /// meanwhile, for which the processor has time while it waits for memory.
+    /// Numbers the next accesses, at most a batch. Meanwhile it adds the previous ones to the
+    /// digest, which the processor can do while it waits for memory.
     #[inline]
     fn number(
         &mut self,

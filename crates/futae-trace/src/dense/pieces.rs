@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 /// they fit into a processor's second cache.
 const PIECE: usize = 1 << 17;
 
-/// A trace that is gone through once, a piece at a time: its accesses need not be in memory all
-/// together. Numbers are those of a [`DenseTrace`].
+/// A trace that is read once, piece by piece, so that its accesses need not fit into memory.
+/// Numbers are those of a [`DenseTrace`].
 pub struct DensePieces<R> {
     reader: R,
     builder: Builder,
@@ -23,7 +23,7 @@ pub struct DensePieces<R> {
     reading: Duration,
 }
 
-/// What is known of a trace after all of its pieces.
+/// Facts about a trace after all of its pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pieced {
     /// Requests; each is one access or more.
@@ -52,7 +52,7 @@ impl<R: RequestReader> DensePieces<R> {
         }
     }
 
-    /// Makes sure that there is a next access in memory, if there is one at all.
+    /// Loads the next piece if the current one is used up.
     #[inline]
     fn advance(&mut self) {
         if self.next >= self.builder.trace.ids.len() && !self.ended {
@@ -86,8 +86,8 @@ impl<R: RequestReader> DensePieces<R> {
         self.reading += begin.elapsed();
     }
 
-    /// Reads what nobody has asked for, and says what there was in all; an error if something was
-    /// wrong anywhere, since then the stream ended before its time.
+    /// Reads the rest, and returns the facts about the whole trace. Returns an error if one
+    /// occurred anywhere, since the stream then ended early.
     pub fn finish(mut self) -> Result<(R, Pieced), TraceError> {
         while !self.ended {
             self.read_piece();

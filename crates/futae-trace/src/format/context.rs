@@ -1,4 +1,4 @@
-//! What a reader remembers from record to record: the numbers of volumes and of hashed keys.
+//! State that a reader keeps from record to record: the numbers of volumes and of hashed keys.
 
 use super::TraceErrorKind;
 use crate::dense::SECTOR_BYTES;
@@ -10,7 +10,7 @@ use siphasher::sip128::{Hasher128, SipHasher13};
 use std::hash::Hasher;
 use std::slice::ChunksExact;
 
-/// The longest request that is believed.
+/// The longest plausible request.
 pub const REQUEST_BYTES_MAX: u64 = 1 << 30;
 /// Where the blocks of hashed keys begin.
 pub const KEYED_BYTES: u64 = 1 << 62;
@@ -19,10 +19,10 @@ const OBJECT_BYTES: u64 = 1 << 32;
 /// The longest name of a volume.
 const NAME_BYTES_MAX: usize = 1024;
 
-/// Makes requests of what the formats find in their records.
+/// Turns the fields of records into requests.
 pub struct Context {
     guest: u16,
-    /// How large a block is in formats that number blocks and do not say.
+    /// The block size for formats that number blocks without giving their size.
     unit_bytes: u64,
     /// Keys below this are block numbers.
     keys: u64,
@@ -32,11 +32,12 @@ pub struct Context {
     hashed: Far,
     /// Numbers of objects by the hash of their names.
     named: HashMap<u128, u64>,
-    /// The time to live that each request so far said, in seconds, 0 for none; only if they are kept.
+    /// The time to live in each request so far, in seconds, 0 for none; `None` if lifetimes are not
+    /// kept.
     lives: Option<Vec<u32>>,
 }
 
-/// What a record says, before it is checked.
+/// The fields of a record, not validated yet.
 pub struct Raw {
     pub volume: VolumeId,
     pub offset_bytes: u64,
@@ -61,17 +62,17 @@ impl Context {
         }
     }
 
-    /// From now on times to live are kept.
+    /// Keeps lifetimes from now on.
     pub fn keep_lives(&mut self) {
         self.lives = Some(Vec::new());
     }
 
-    /// What was kept, which is then forgotten: one for each request of a format that has them.
+    /// Takes the kept lifetimes: one per request, if the format has them.
     pub fn take_lives(&mut self) -> Vec<u32> {
         self.lives.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// The request that is returned next says that its object lives this long.
+    /// Sets the lifetime of the object of the next request.
     #[inline]
     pub fn note_life(&mut self, text: &str) -> Result<(), TraceErrorKind> {
         let Some(lives) = &mut self.lives else {
@@ -82,7 +83,7 @@ impl Context {
             text: text.chars().take(40).collect(),
             expected: "a time to live in seconds",
         })?;
-        // Part of a second is some time; what is longer than 136 years is for ever.
+        // Fractions are rounded up; more than 136 years counts as for ever.
         lives.push(match seconds.ceil() {
             seconds if seconds < f64::from(u32::MAX) => seconds as u32,
             _ => 0,
@@ -90,7 +91,7 @@ impl Context {
         Ok(())
     }
 
-    /// The request that is returned next says what the one before it said.
+    /// Repeats the previous lifetime for the next request.
     pub fn repeat_life(&mut self) {
         if let Some(lives) = &mut self.lives
             && let Some(&last) = lives.last()
@@ -161,8 +162,8 @@ impl Context {
 
     /// A read of the one block that a key names.
     ///
-    /// Keys that are block numbers keep their order. Keys too large for one are hashes: they are
-    /// numbered as they come, above all block numbers, so that different keys stay different.
+    /// Keys that are block numbers keep their order. Larger keys are hashes: they are numbered in
+    /// order of appearance, above all block numbers, so that different keys stay different.
     #[inline]
     pub fn key(&mut self, key: u64, time_us: Option<u64>) -> Result<Request, TraceErrorKind> {
         let block = if key < self.keys {
@@ -182,10 +183,12 @@ impl Context {
         })
     }
 
-    /// A request for the object of this name; `length_bytes` is its size, none where the trace has no sizes.
+    /// A request for the object with this name; `length_bytes` is its size, `None` if the trace has
+    /// no sizes.
     ///
-    /// Objects are numbered as they come, and known by 128 bits of a hash: of 2^32 objects, more than a simulation takes,
-    /// two get the same hash with a chance below 10^-19.
+    /// Objects are numbered in order of appearance, and identified by a 128-bit hash: among 2^32
+    /// objects, more than a simulation supports, two have the same hash with a probability below
+    /// 10^-19.
     pub fn named(
         &mut self,
         name: &str,
@@ -220,8 +223,8 @@ impl Context {
         })
     }
 
-    /// As [`key`](Self::key) for each of many, without deciding for each what can go wrong with
-    /// all; returns how many were good.
+    /// As [`key`](Self::key) for many keys, without checking each for errors that apply to all;
+    /// returns how many were valid.
     #[inline]
     pub fn keys<'a>(
         &mut self,
@@ -247,8 +250,8 @@ impl Context {
         good
     }
 
-    /// As [`keys`](Self::keys), but of each request only the sector where it begins is appended; returns
-    /// their length, or none if they are not good.
+    /// As [`keys`](Self::keys), but appends only the sector where each request begins; returns
+    /// their length, or `None` if they are not valid.
     #[inline]
     pub fn key_starts(
         &mut self,
@@ -261,7 +264,7 @@ impl Context {
         let before = starts.len();
         starts.extend(keys);
         for few in starts[before..].chunks_mut(BATCH) {
-            // Their places in memory are asked for together.
+            // Their addresses are prefetched together.
             if few.iter().any(|&key| key >= self.keys) {
                 for &key in few.iter() {
                     self.hashed.approach(VolumeId(0), key);

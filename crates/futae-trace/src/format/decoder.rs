@@ -1,19 +1,19 @@
-//! What every format does: it takes requests out of its data.
+//! The interface of formats: decoding requests.
 
 use super::TraceErrorKind;
 use super::context::Context;
 use crate::Request;
 
-/// What is known of a trace whose records name objects, not places on a volume.
+/// Facts about a trace whose records name objects instead of positions on a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Keys {
     /// Whether its objects have sizes.
     pub has_sizes: bool,
 }
 
-/// Takes requests out of the lines of a text.
+/// Decodes requests from the lines of a text.
 pub trait LineDecoder: Send {
-    /// Where records name objects, what else they say.
+    /// Facts about objects, if records name objects.
     fn keys(&self) -> Option<Keys> {
         None
     }
@@ -28,7 +28,7 @@ pub trait LineDecoder: Send {
         Ok(None)
     }
 
-    /// The request of a line; none if the line has none and should not.
+    /// The request of a line; `None` if the line validly has none.
     fn decode(
         &mut self,
         line: &str,
@@ -36,7 +36,7 @@ pub trait LineDecoder: Send {
     ) -> Result<Option<Request>, TraceErrorKind>;
 }
 
-/// Takes requests out of binary records.
+/// Decodes requests from binary records.
 pub trait RecordDecoder: Send {
     /// Bytes of a record.
     fn record_bytes(&self) -> usize;
@@ -51,7 +51,7 @@ pub trait RecordDecoder: Send {
         0
     }
 
-    /// The request of a record; none if the record has none and should not.
+    /// The request of a record; `None` if the record validly has none.
     fn decode(
         &mut self,
         record: &[u8],
@@ -75,13 +75,13 @@ pub trait RecordDecoder: Send {
         records.len() / self.record_bytes()
     }
 
-    /// Whether records so far had sizes that differ, and that are in no request.
+    /// Whether records so far had differing sizes that their requests do not include.
     fn ignores_sizes(&self) -> bool {
         false
     }
 
-    /// Where every record is a good one, and a read of volume 0 of the same length: appends the
-    /// sectors where the requests of these records begin, and returns their length in bytes.
+    /// If every record is valid, and a read of volume 0 of the same length: appends the start
+    /// sectors of these requests, and returns their length in bytes.
     fn decode_starts(
         &mut self,
         _records: &[u8],
@@ -92,9 +92,9 @@ pub trait RecordDecoder: Send {
     }
 }
 
-/// Takes requests out of the rows of a file that cannot be read from its beginning to its end.
+/// Decodes requests from the rows of a file that is not read sequentially.
 pub trait TableDecoder: Send {
-    /// Where rows name objects, what else they say.
+    /// Facts about objects, if rows name objects.
     fn keys(&self) -> Option<Keys> {
         None
     }
@@ -109,7 +109,7 @@ pub trait TableDecoder: Send {
     fn decode(&mut self, context: &mut Context) -> Result<Option<Request>, TraceErrorKind>;
 }
 
-/// Takes requests out of a format's data.
+/// Decodes the data of a format.
 pub enum Decoder {
     Lines(Box<dyn LineDecoder>),
     Records(Box<dyn RecordDecoder>),
@@ -117,7 +117,7 @@ pub enum Decoder {
 }
 
 impl Decoder {
-    /// Where records name objects, what else they say.
+    /// Facts about objects, if records name objects.
     pub fn keys(&self) -> Option<Keys> {
         match self {
             Self::Lines(decoder) => decoder.keys(),

@@ -1,4 +1,4 @@
-//! What makes it doubtful that a trace is read as it was meant: found in the first bytes of the data, and said with the
+//! Doubts about the interpretation of a trace, found in the first bytes of the data, each with the
 //! option that settles it.
 
 use super::context::REQUEST_BYTES_MAX;
@@ -8,7 +8,7 @@ use super::{Columns, Format, oracle};
 /// This many records are needed before a pattern in all of them means anything.
 const RECORDS_MIN: usize = 2;
 
-/// A reason to doubt that a trace is read as it was meant.
+/// A reason to doubt the interpretation of a trace.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Doubt {
     /// Addresses and lengths of a DiskSim trace are all multiples of a sector's bytes.
@@ -29,7 +29,7 @@ pub enum Doubt {
         /// Bytes of a block.
         block_bytes: u64,
     },
-    /// Records of oracleGeneral that no program writes.
+    /// Records that no program writes as oracleGeneral.
     #[error(
         "most records are no oracleGeneral: their sizes or next requests are impossible; \
          check --format"
@@ -60,14 +60,14 @@ pub enum Doubt {
 }
 
 impl Doubt {
-    /// Whether the choice of a view settles it.
+    /// Whether choosing a view settles it.
     #[must_use]
     pub fn is_about_view(&self) -> bool {
         matches!(self, Self::OffsetsMayBeKeys { .. })
     }
 }
 
-/// What is doubtful in the first bytes of the data.
+/// Doubts from the first bytes of the data.
 pub fn doubts(
     format: Format,
     columns: Option<&Columns>,

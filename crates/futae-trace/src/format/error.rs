@@ -1,4 +1,4 @@
-//! What can be wrong with a trace file.
+//! Errors in trace files.
 
 use super::{Doubt, Format};
 use std::fmt;
@@ -13,31 +13,31 @@ pub struct TraceError {
     /// The record, counted from 1 (in text, the line), and the byte where it begins in the data
     /// after decompression; none where no record is to blame.
     pub at: Option<(u64, u64)>,
-    /// What is wrong.
+    /// The error.
     pub kind: TraceErrorKind,
 }
 
-/// What is wrong with a trace or a record.
+/// An error in a trace or a record.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceErrorKind {
     /// The file cannot be opened, read or decompressed.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// Nothing in the data tells which format it has.
+    /// The data has no feature of a known format.
     #[error(
         "the format cannot be told from the data; name one of {}",
         Format::names()
     )]
     UnknownFormat,
-    /// A format was named that does not exist.
+    /// The named format does not exist.
     #[error("unknown trace format `{name}`{}; known are {}", suggest(.near.as_deref()), Format::names())]
     NoSuchFormat {
-        /// What was written.
+        /// The given name.
         name: String,
         /// A format with a similar name.
         near: Option<String>,
     },
-    /// The generic format needs to be told which column is which.
+    /// The generic format needs a column map.
     #[error("a csv trace needs a map of its columns, such as `offset=1:512,length=2:512,kind=3`")]
     NoColumns,
     /// A column map that cannot be used.
@@ -172,7 +172,7 @@ impl From<parquet::errors::ParquetError> for TraceErrorKind {
 }
 
 impl TraceErrorKind {
-    /// Whether only this record is bad, so that a reader may go on with the next.
+    /// Whether only this record is bad, so that a reader may continue with the next one.
     pub(super) fn is_of_record(&self) -> bool {
         matches!(
             self,

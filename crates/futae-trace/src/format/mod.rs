@@ -1,7 +1,7 @@
-//! Trace files: one file for each format.
+//! Trace files: one source file per format.
 //!
-//! Most text formats are a map of [`Columns`]; binary ones take their records apart themselves.
-//! A new format is a new file, and its line in each of the three lists below.
+//! Most text formats are a map of [`Columns`]; binary ones decode their records themselves. A new
+//! format is a new file, and its line in each of the three lists below.
 
 mod alibaba;
 mod arc;
@@ -207,12 +207,12 @@ impl Format {
         Self::ALL.map(Self::name).join(", ")
     }
 
-    /// The names of those that can be written.
+    /// The names of the writable formats.
     pub(crate) fn writable_names() -> String {
         Self::WRITABLE.map(Self::name).join(", ")
     }
 
-    /// Endings of file names, without the dot, that mean this format where one is written.
+    /// File name suffixes, without the dot, that select this format for writing.
     #[must_use]
     pub fn suffixes(self) -> &'static [&'static str] {
         match self {
@@ -228,7 +228,7 @@ impl Format {
         }
     }
 
-    /// Whether a record is the number of one block, of a size that the format does not say.
+    /// Whether a record is the number of one block, whose size the format does not give.
     #[must_use]
     pub fn has_block_numbers(self) -> bool {
         matches!(
@@ -237,7 +237,7 @@ impl Format {
         )
     }
 
-    /// What takes requests out of this format's data; with the sizes of objects as their lengths, where that is another.
+    /// The decoder of this format; with objects' sizes as lengths, if that is a different one.
     fn decoder(
         self,
         columns: Option<Columns>,
@@ -282,7 +282,7 @@ impl Format {
             Self::TencentPhoto => by_columns(tencent_photo::columns()),
             Self::Fiu => by_columns(fiu::columns()),
             Self::Prefix => Decoder::Lines(Box::new(prefix::Prefixes::new(head))),
-            // These two are made where the whole of the data is at hand.
+            // These two are created where the whole data is available.
             Self::Octf => return Err(TraceErrorKind::NotARecord { format: "octf" }),
             Self::Parquet => return Err(TraceErrorKind::NoParquet),
         })

@@ -10,31 +10,31 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
 use std::path::{Path, PathBuf};
 
-/// How much of the data is looked at to tell the format.
+/// Bytes of the data that are examined to detect the format.
 const HEAD_BYTES: usize = 16 << 10;
 const BUFFER_BYTES: usize = 64 << 10;
 /// The longest line that is read.
 const LINE_BYTES_MAX: usize = 64 << 10;
 
-/// How a trace is to be read.
+/// Options for reading a trace.
 #[derive(Clone, Debug)]
 pub struct TraceOptions {
-    /// The format; none to tell it from the data and the file's name.
+    /// The format; `None`: detected from the data and the file's name.
     pub format: Option<Format>,
     /// Which column is what; makes the format [`Format::Csv`].
     pub columns: Option<Columns>,
-    /// How large a block is in formats that number blocks and do not say how large they are.
+    /// The block size for formats that number blocks without giving their size.
     pub unit_bytes: u64,
     /// Whether bad records are counted and left out, rather than ending the trace.
     pub skip_bad: bool,
     /// The guest whose requests these are.
     pub guest: u16,
-    /// How much data is read, after decompression, before it is an error: a bound for files that nobody vouches for, since a
-    /// small compressed file can hold any amount. None is no bound.
+    /// The largest number of bytes after decompression, beyond which reading fails. It is a limit for untrusted files, since a
+    /// small compressed file can hold any amount of data. `None`: no limit.
     pub data_bytes_max: Option<u64>,
-    /// Whether the length of a request is to be its object's size also where that is slower: [`Format::OracleGeneral`].
+    /// Whether a request's length is its object's size even where that is slower: [`Format::OracleGeneral`].
     pub sizes: bool,
-    /// Whether the times to live that the trace says are kept, 4 bytes a request, for [`TraceReader::take_lives`].
+    /// Whether the lifetimes in the trace are kept, 4 bytes per request, for [`TraceReader::take_lives`].
     pub lives: bool,
 }
 
@@ -53,9 +53,9 @@ impl Default for TraceOptions {
     }
 }
 
-/// A stream of requests, or of what is wrong with them. After an error it has ended.
+/// A stream of requests or errors. It ends after an error.
 pub trait RequestReader: Iterator<Item = Result<Request, TraceError>> {
-    /// What the trace is called in errors.
+    /// The name of the trace in errors.
     fn path(&self) -> &Path;
 
     /// Appends the next requests to `batch` until it holds `limit` of them; fewer only if the trace ends. Before an error
@@ -70,9 +70,9 @@ pub trait RequestReader: Iterator<Item = Result<Request, TraceError>> {
         Ok(())
     }
 
-    /// Where the next requests are all reads of volume 0 of the same length, and can be had so: appends the sectors (512 bytes)
-    /// where up to `limit` of them begin to `starts`, and returns their length in bytes. For traces that are nothing but block
-    /// numbers this is faster than [`read_batch`](Self::read_batch), which takes whatever this does not.
+    /// If the next requests are all reads of volume 0 of the same length, and the format supports it: appends the start sectors
+    /// (512 bytes) of up to `limit` of them to `starts`, and returns their length in bytes. For traces of plain block numbers
+    /// this is faster than [`read_batch`](Self::read_batch), which reads all that this does not.
     fn read_starts(&mut self, _starts: &mut Vec<u64>, _limit: usize) -> Option<u64> {
         None
     }
@@ -123,7 +123,7 @@ pub struct TraceReader {
     byte: u64,
     skipped: u64,
     ended: bool,
-    /// Whether a request was found.
+    /// Whether a request has been found.
     found: bool,
     names_blocks: bool,
     has_sizes: bool,
@@ -154,7 +154,7 @@ impl TraceReader {
         })
     }
 
-    /// Reads a trace from anywhere; `path` is its name in errors and helps to tell its format.
+    /// Reads a trace from any source; `path` is its name in errors and helps to detect its format.
     pub fn new(
         path: &Path,
         raw: impl Read + Send + 'static,
@@ -248,7 +248,7 @@ impl TraceReader {
         self.format
     }
 
-    /// Whether each record names one block by its number, so that its start is all there is to it.
+    /// Whether each record names one block by its number, so that the start of a request suffices.
     #[must_use]
     pub fn names_blocks(&self) -> bool {
         self.names_blocks
@@ -260,14 +260,14 @@ impl TraceReader {
         self.has_sizes
     }
 
-    /// How long the objects of the requests so far live, in seconds, 0 where a request does not say; none if the trace does not
-    /// say it of any, or if they are [not kept](TraceOptions::lives). They are forgotten here.
+    /// The lifetimes of the objects of the requests so far, in seconds, 0 for a request without one. Empty if the trace has none,
+    /// or if they are [not kept](TraceOptions::lives). Taking them clears them.
     #[must_use]
     pub fn take_lives(&mut self) -> Vec<u32> {
         self.context.take_lives()
     }
 
-    /// Why the trace may not be read as it was meant. Some of it is known only at the end.
+    /// Doubts about the interpretation of the trace. Some are known only at the end.
     #[must_use]
     pub fn doubts(&self) -> Vec<Doubt> {
         let sizes = match &self.decoder {
@@ -290,13 +290,13 @@ impl TraceReader {
         self.skipped
     }
 
-    /// How many bytes of the file were read so far, before decompression: what progress is measured by.
+    /// Bytes of the file read so far, before decompression, as a measure of progress.
     #[must_use]
     pub fn file_bytes_read(&self) -> u64 {
         self.meter.bytes()
     }
 
-    /// The trace's names for its volumes, in the order of their numbers; none where the format knows only one volume.
+    /// The trace's names of its volumes, by number; empty if the format has a single volume.
     #[must_use]
     pub fn volumes(&self) -> &[String] {
         self.context.volumes()
@@ -356,7 +356,7 @@ impl TraceReader {
         good.is_some()
     }
 
-    /// Gives whole records that are in memory, at most `limit`, to `decode`, which says how many of them it took, if any.
+    /// Passes whole records in memory, at most `limit`, to `decode`, which returns how many of them it used, if any.
     #[inline]
     fn run<T>(
         &mut self,
@@ -425,7 +425,7 @@ fn table(_: Option<&Path>, _: Source, _: Option<Columns>) -> Result<Decoder, Tra
     Err(TraceErrorKind::NoParquet)
 }
 
-/// Reads a line, of which no more than the limit and a byte is kept, and returns its length.
+/// Reads a line, of which at most one byte more than the limit is kept, and returns its length.
 fn read_line(input: &mut BufReader<Source>, line: &mut Vec<u8>) -> io::Result<u64> {
     line.clear();
     let limit = LINE_BYTES_MAX as u64 + 1;

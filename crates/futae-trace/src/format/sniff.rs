@@ -1,4 +1,4 @@
-//! Tells a format from the first bytes of the data and the name of the file.
+//! Detects a format from the first bytes of the data and the name of the file.
 
 use super::columns::Columns;
 use super::line::{Fields, Separator};
@@ -8,8 +8,8 @@ use super::{
 };
 use std::path::Path;
 
-/// The format of a trace. Marks in the data come first, then the file's name, then what the data
-/// looks like.
+/// The format of a trace: determined by marks in the data, otherwise by the file's name, otherwise
+/// by patterns in the data.
 pub fn format(path: &Path, head: &[u8]) -> Result<Format, TraceErrorKind> {
     if blktrace::looks_like(head) {
         return Ok(Format::Blktrace);

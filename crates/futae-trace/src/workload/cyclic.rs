@@ -1,10 +1,10 @@
 //! Loop and scan: every block in order.
 //!
-//! Both ask for the same blocks. A loop is meant to come round: its size is smaller than what a
-//! run asks for. A scan is one pass, after which the workload is complete (a run that is not told
-//! how long to be ends there), and so no block comes back; inside `mix`, a scan that is larger
-//! than its share of the run does not come round either. A scan that is asked for more than one
-//! pass begins another, as nightly backups do.
+//! Both request the same blocks. A loop is meant to repeat: its size is smaller than the number of
+//! requests in a run. A scan is one pass, after which the workload is complete (a run without a
+//! given length ends there), so no block repeats. Inside `mix`, a scan that is larger than its
+//! share of the run does not repeat either. A scan that is read for more than one pass begins
+//! another, as nightly backups do.
 
 use super::generator::Source;
 

@@ -1,10 +1,10 @@
-//! What can be wrong with a workload spec.
+//! Errors in workload specs.
 
 use super::workloads;
 use futae_units::SizeError;
 use std::fmt;
 
-/// A workload spec that cannot be used: what is wrong, and where.
+/// Why a workload spec cannot be used, and where it is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkloadError {
     /// The whole spec.
@@ -43,7 +43,7 @@ pub enum WorkloadErrorKind {
         /// The parameter.
         name: String,
     },
-    /// Something that the family needs is not there.
+    /// A required part is missing.
     #[error("`{workload}` needs {what}")]
     Missing {
         /// The family.
@@ -51,7 +51,7 @@ pub enum WorkloadErrorKind {
         /// What is missing.
         what: &'static str,
     },
-    /// Something stands where nothing or something else belongs.
+    /// Unexpected text.
     #[error("found `{found}` instead of {expected}")]
     Unexpected {
         /// What was written.

@@ -1,8 +1,8 @@
-//! Shift: the blocks change roles after every N requests.
+//! Shift: the blocks exchange roles after every N requests.
 //!
-//! The blocks stand in a ring, and at every shift the ring is turned by a number of blocks drawn
-//! afresh. Since a Zipf's ranks are scattered, its popular blocks are others afterwards; a normal
-//! distribution moves its middle; a loop jumps; a uniform one does not notice.
+//! The blocks form a ring, which every shift rotates by a random number of blocks. A Zipf
+//! distribution then has other popular blocks, since its ranks are scattered; a normal distribution
+//! moves its middle; a loop jumps; a uniform one is unaffected.
 
 use super::WorkloadErrorKind;
 use super::generator::Generator;

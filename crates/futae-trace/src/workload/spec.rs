@@ -32,14 +32,13 @@ pub enum Family {
 }
 
 impl WorkloadSpec {
-    /// How many blocks the workload can ask for: its requests are for blocks below this.
+    /// The number of blocks that the workload can request: all are below it.
     pub fn blocks(&self, block_bytes: u64) -> Result<u64, WorkloadError> {
         self.0.blocks(block_bytes).map_err(|kind| self.unfit(kind))
     }
 
-    /// How many requests make the workload complete, for a `scan`: one pass. Every other workload
-    /// goes on for as long as it is asked, and so does a scan that is asked for more: it begins
-    /// again.
+    /// The number of requests after which a `scan` is complete: one pass. Every other workload is
+    /// endless, and so is a scan that is read further: it begins again.
     pub fn natural_requests(&self, block_bytes: u64) -> Result<Option<u64>, WorkloadError> {
         match &self.0 {
             Family::Scan(region) => region

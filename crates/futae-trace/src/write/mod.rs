@@ -15,24 +15,24 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 pub use text::CsvLines;
 
-/// How a trace is to be written.
+/// Options for writing a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteOptions {
     /// One of [`Format::WRITABLE`].
     pub format: Format,
     /// How the file is compressed.
     pub compression: Compression,
-    /// What of a request is a record: with [`View::Start`] each is one, with [`View::Blocks`] each
-    /// of its blocks. It also says what the number of a block is, where a format has numbers: the
+    /// What becomes a record: each request with [`View::Start`], each of its blocks with
+    /// [`View::Blocks`]. For formats with numbers, it also defines the number of a block: the
     /// sector of 512 bytes where the request starts, or the block.
     pub view: View,
 }
 
 impl WriteOptions {
-    /// What a file's name asks for: the format of `.oracleGeneral` (or `.oracleGeneral.bin`),
-    /// `.csv`, `.parquet`, `.ids` or `.txt`, `.le32`, `.le64`, `.be32` and `.be64`, and the
-    /// compression of a further `.gz`, `.zst`, `.xz` or `.bz2`. A format that is given goes before
-    /// that of the name.
+    /// The options implied by a file's name: the format of `.oracleGeneral` (or
+    /// `.oracleGeneral.bin`), `.csv`, `.parquet`, `.ids` or `.txt`, `.le32`, `.le64`, `.be32` and
+    /// `.be64`, and the compression of a further `.gz`, `.zst`, `.xz` or `.bz2`. A given `format`
+    /// overrides that of the name.
     pub fn of_name(path: &Path, format: Option<Format>, view: View) -> Result<Self, TraceError> {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let (name, compression) = Compression::of_name(&name);
@@ -79,7 +79,7 @@ impl Record<'_> {
         }
     }
 
-    /// A number that stands for the block and its volume. Blocks of volume 0 keep theirs.
+    /// A number for the block and its volume. Blocks of volume 0 keep theirs.
     fn id(&self, format: Format) -> Result<u64, TraceErrorKind> {
         let volume = self.request.volume.0;
         if volume > 0 && self.block >> ID_VOLUME_SHIFT > 0 {
@@ -110,12 +110,12 @@ trait Encoder: Send {
 
 /// A trace file that is being written.
 ///
-/// Requests are written as they come, in bounded memory. oracleGeneral is the exception, since
-/// each of its records names the next request for its object: its records wait in a temporary file
-/// beside the trace, of 24 bytes each, and [`finish`](Self::finish) goes through them backward with
-/// at most 72 bytes of memory for each distinct object.
+/// Requests are written as they come, in bounded memory. oracleGeneral is the exception, since each
+/// of its records contains the position of the next request for its object. Its records, of 24
+/// bytes each, wait in a temporary file beside the trace, and [`finish`](Self::finish) processes
+/// them backward with at most 72 bytes of memory per distinct object.
 ///
-/// The file has its name only when it is complete: a trace that was given up leaves nothing behind.
+/// The file gets its name only when it is complete: an abandoned trace leaves nothing behind.
 pub struct TraceWriter {
     path: PathBuf,
     view: View,
@@ -165,7 +165,7 @@ impl TraceWriter {
 
     /// Writes a request. `volumes` has the names of volumes by number, as
     /// [`TraceReader::volumes`](crate::TraceReader::volumes) returns them; a volume without a name
-    /// is called by its number.
+    /// is written as its number.
     pub fn write(&mut self, request: &Request, volumes: &[String]) -> Result<(), TraceError> {
         let name = volumes.get(usize::from(request.volume.0));
         let mut record = Record {
@@ -195,7 +195,7 @@ impl TraceWriter {
         self.records
     }
 
-    /// Completes the file. Without this there is none.
+    /// Completes the file; without this call no file remains.
     pub fn finish(self) -> Result<(), TraceError> {
         let path = self.path;
         let finished = self.encoder.finish();

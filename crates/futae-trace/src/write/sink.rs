@@ -1,4 +1,4 @@
-//! Where a trace is written: compressed or not, and under its name only when it is whole.
+//! The output of a trace: compressed or not, and under its final name only when it is complete.
 
 use crate::format::Compression;
 use std::fs::{File, Permissions};
@@ -29,8 +29,8 @@ enum Compressor {
 }
 
 impl Sink {
-    /// A file at `path`, which is in `directory`. What is there and no regular file (a pipe, a
-    /// terminal) is written to directly.
+    /// A file at `path`, which is in `directory`. An existing file that is not a regular one (a
+    /// pipe, a terminal) is written directly.
     pub fn create(path: &Path, directory: &Path, compression: Compression) -> io::Result<Self> {
         if path.exists() && !path.is_file() {
             let file = File::options().write(true).open(path)?;
@@ -64,7 +64,7 @@ impl Sink {
         Ok(Self { out, names: None })
     }
 
-    /// Writes what is left and gives the file its name.
+    /// Writes buffered data and gives the file its name.
     pub fn finish(self) -> io::Result<()> {
         let mut out = match self.out {
             Compressor::None(out) => out,

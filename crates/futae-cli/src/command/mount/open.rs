@@ -93,9 +93,9 @@ pub(super) fn open(
     block_bytes: u64,
 ) -> Result<(Vec<Arc<dyn Store>>, OnEviction), Failure> {
     let is_nbd = |volume: &VolumeSpec| matches!(volume.source, Source::Nbd(_));
-    if matches!(args.hand_down, Tell::Demote | Tell::Notice) && !volumes.iter().any(is_nbd) {
+    if matches!(args.on_eviction, Tell::Demote | Tell::Notice) && !volumes.iter().any(is_nbd) {
         return Err(Failure::usage(format!(
-            "{}: there is no cache below a file or device; leave out --hand-down",
+            "{}: there is no cache below a file or device; leave out --on-eviction",
             args.source()
         )));
     }
@@ -142,7 +142,7 @@ fn open_nbd(
     // A large block would be copied and sent while somebody waits: only where that is asked for.
     let is_small = block_bytes <= DEMOTED_BYTES_MAX;
     let wants_demotions =
-        args.hand_down == Tell::Demote || args.hand_down == Tell::Auto && is_small;
+        args.on_eviction == Tell::Demote || args.on_eviction == Tell::Auto && is_small;
     let block_bytes = u32::try_from(block_bytes).context("the block is too large")?;
     let timeout = args.store.timeout()?;
     let wanted = wants_demotions.then_some(block_bytes);
@@ -150,11 +150,11 @@ fn open_nbd(
     if read_only {
         store = store.read_only();
     }
-    let on_eviction = match args.hand_down {
+    let on_eviction = match args.on_eviction {
         Tell::Auto | Tell::Demote if store.takes_demotions() => OnEviction::Demote,
         Tell::Demote => {
             return Err(anyhow::anyhow!(
-                "{uri}: the server takes no evicted blocks of {}; use --hand-down auto",
+                "{uri}: the server takes no evicted blocks of {}; use --on-eviction auto",
                 Size::Bytes(block_bytes.into())
             )
             .into());
@@ -162,7 +162,7 @@ fn open_nbd(
         Tell::Notice if store.takes_notices() => OnEviction::Notice,
         Tell::Notice => {
             return Err(anyhow::anyhow!(
-                "{uri}: the server does not offer CACHE, which notices need; use --hand-down auto"
+                "{uri}: the server does not offer CACHE, which notices need; use --on-eviction auto"
             )
             .into());
         }

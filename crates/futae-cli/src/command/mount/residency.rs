@@ -170,7 +170,7 @@ fn watch(
         Ok(watch) => {
             // What has left is demoted only if it is what the store was last known to hold.
             let memory_bytes = engine.wanted_bytes() / HASHED_BYTES * HASH_BYTES;
-            engine.verify_hand_downs(Verification {
+            engine.verify_demotions(Verification {
                 memory_bytes: memory_bytes.max(HASH_BYTES_MIN),
                 on_refusal: OnRefusal::Drop,
                 compare_with_store: false,
@@ -183,7 +183,7 @@ fn watch(
                 warn!(
                     "--residency kernel: evicted pages cannot be copied: {why}; the cache below gets their names, without data"
                 );
-                engine.hand_down_names();
+                engine.demote_by_notice();
             }
             Ok(watch)
         }

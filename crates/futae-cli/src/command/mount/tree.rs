@@ -152,8 +152,8 @@ fn refuse_options(args: &Args, plan: &Plan) -> Result<(), Failure> {
         (args.kernel_cache, "--kernel-cache"),
         (args.allow_other.is_some(), "--allow-other"),
         (
-            matches!(args.hand_down, Tell::Demote | Tell::Notice),
-            "--hand-down",
+            matches!(args.on_eviction, Tell::Demote | Tell::Notice),
+            "--on-eviction",
         ),
     ];
     match asked.iter().find(|(is_asked, _)| *is_asked) {

@@ -1,4 +1,4 @@
-//! Whether and how what clients and agents hand down is verified.
+//! Whether and how what clients and agents demote is verified.
 
 use crate::failure::Failure;
 use futae_engine::{Engine, OnRefusal, Verification};
@@ -20,14 +20,14 @@ const BLOCK_BYTES_MAX: u64 = 1 << 20;
 /// What is believed of evictions that bring their data.
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct EvictionArgs {
-    /// Memory for the hashes by which evicted blocks that clients and agents hand down are verified: about 20 bytes
+    /// Memory for the hashes by which evicted blocks that clients and agents demote are verified: about 20 bytes
     /// for each block that guests may hold. A block of which no hash is known is refused. auto: enough for 4
     /// times the cache, at least 4MiB a cache and at most 256MiB; nothing if blocks are not accepted or larger than 1MiB. off: believe a volume's
     /// one client, and no agent
     #[arg(long, value_name = "SIZE|auto|off", default_value = "auto")]
     evictions_memory: EvictionsMemory,
-    /// For tests: compare every handed-down block that enters the cache with the store (counts `handed_down_compared`,
-    /// `handed_down_wrong`)
+    /// For tests: compare every demoted block that enters the cache with the store (counts `demotions_compared`,
+    /// `demotions_wrong`)
     #[arg(long)]
     verify_evictions: bool,
     /// Hold equal blocks of all exports once, and answer a read of one export with an equal block that another has in
@@ -63,8 +63,8 @@ impl FromStr for EvictionsMemory {
 }
 
 impl EvictionArgs {
-    /// Has a cache of `blocks` blocks, one of several that have `total_blocks` together, verify what it is handed
-    /// down, where that is wanted. `is_taken` says whether clients or agents may hand anything down.
+    /// Has a cache of `blocks` blocks, one of several that have `total_blocks` together, verify what is demoted
+    /// to it, where that is wanted. `is_taken` says whether clients or agents may demote anything.
     pub(super) fn apply(
         &self,
         engine: &Engine,
@@ -104,7 +104,7 @@ impl EvictionArgs {
             on_refusal: OnRefusal::Notice,
             compare_with_store: self.verify_evictions,
         };
-        engine.verify_hand_downs(how)?;
+        engine.verify_demotions(how)?;
         if self.share_equal {
             engine.share_equal()?;
         }

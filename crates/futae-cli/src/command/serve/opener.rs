@@ -25,7 +25,7 @@ pub(super) struct Opener {
     pub(super) unclean: UncleanArgs,
     /// What is believed of evicted blocks.
     pub(super) evictions: EvictionArgs,
-    /// Whether clients may hand evicted blocks down.
+    /// Whether clients may demote evicted blocks.
     pub(super) demotion: bool,
     /// Caches whose memory outlives the server.
     pub(super) memory: KeptMemory,

@@ -63,7 +63,7 @@ impl Plan {
             .unwrap_or(SERVE_POLICY)
             .parse()
             .map_err(Failure::usage)?;
-        // Clients that hand nothing down would find nothing in the cache, ever.
+        // Clients that demote nothing would find nothing in the cache, ever.
         if named.is_none() || !args.feeds.is_empty() {
             policy.keep_served();
         }

@@ -65,8 +65,12 @@ impl UncleanArgs {
         });
         let kept = usize::from(!self.accept_lost_writes);
         for (mark, _) in found.iter().skip(kept) {
-            mark.clear()
-                .map_err(|error| anyhow!("{}: {error}", mark.path().display()))?;
+            // A mark that is made anew before the first write need not be gone for good.
+            let removed = match self.accept_lost_writes && writes_back {
+                true => mark.forget(),
+                false => mark.clear(),
+            };
+            removed.map_err(|error| anyhow!("{}: {error}", mark.path().display()))?;
         }
         if self.accept_lost_writes {
             if let Some(loss) = loss.take() {

@@ -1,6 +1,6 @@
-//! Blocks that somebody else held, handed down with their data.
+//! Blocks that somebody else held, demoted with their data.
 //!
-//! The data come some time after the block was given up, and nobody knows what has happened to it meanwhile. They are handed down only
+//! The data come some time after the block was given up, and nobody knows what has happened to it meanwhile. They are demoted only
 //! if they are what the store is known to hold ([`super::super::verify`]): what was last read from it or written to it, over the
 //! connection that there is now, with no write under way.
 
@@ -19,9 +19,9 @@ use std::sync::Arc;
 const AWAITED_MAX: usize = 1 << 16;
 
 impl Engine {
-    /// The keeper has the data of blocks that it does not hold any more. Those that the level has given up are handed down, if
+    /// The keeper has the data of blocks that it does not hold any more. Those that the level has given up are demoted, if
     /// evicted blocks are demoted and their data are known to be true.
-    pub fn hand_down_held(self: &Arc<Self>, blocks: Vec<(BlockId, IoBuf)>) {
+    pub fn demote_held(self: &Arc<Self>, blocks: Vec<(BlockId, IoBuf)>) {
         let Some(keys) = self.keys.get() else {
             return;
         };
@@ -40,14 +40,14 @@ impl Engine {
             let some = hashed.split_off(hashed.len().saturating_sub(STEP_BLOCKS as usize));
             self.act(|state, effects| {
                 for (block, data, mac) in some {
-                    state.hand_down_held(block, data, mac, effects);
+                    state.demote_held(block, data, mac, effects);
                 }
             });
         }
     }
 
     /// From now on the cache below gets names of evicted blocks, without data.
-    pub fn hand_down_names(&self) {
+    pub fn demote_by_notice(&self) {
         self.lock().on_eviction = OnEviction::Notice;
     }
 }
@@ -69,7 +69,7 @@ impl State {
         }
     }
 
-    fn hand_down_held(
+    fn demote_held(
         &mut self,
         block: BlockId,
         data: IoBuf,
@@ -83,7 +83,7 @@ impl State {
         self.note_loss(block, effects);
         let was_awaited = |elsewhere: &mut Elsewhere| elsewhere.awaited.remove(&block);
         let was_awaited = self.elsewhere.as_mut().is_some_and(was_awaited);
-        // It may have come again, or be on its way to the store, after which it is handed down.
+        // It may have come again, or be on its way to the store, after which it is demoted.
         if !was_awaited || self.level.find(block).is_some() || self.is_dirty(block) {
             return;
         }

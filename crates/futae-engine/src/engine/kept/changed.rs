@@ -1,14 +1,15 @@
-//! Whether somebody has written to a store while no server ran.
+//! Detects whether another program has written to a store while no server ran.
 
 use super::known::MemoryTrust;
 use crate::StoreStamp;
 use crate::memory_file::Known;
 
-/// How much later than the last sign of life of a server that was writing its own last write may have been dated. Another
-/// program's write within that time is not seen if it goes past the locks on the image.
+/// The last write of a server may carry a time stamp this much later than its last sign of life. A
+/// write by another program within that time is not detected, if it ignores the locks on the image.
 const GRACE_NS: u64 = 10_000_000;
 
-/// Why what is known of a store's blocks may not be true any more, if so. `stamp` is that of now.
+/// The reason why the recorded blocks of a store may be stale, if they may be. `stamp` is the
+/// current stamp.
 pub fn why_changed(
     known: &Known,
     size_bytes: u64,
@@ -46,7 +47,7 @@ pub fn why_changed(
     }
 }
 
-/// Of stores of which nobody can tell.
+/// The reason for stores that cannot detect foreign writes.
 pub const UNSEEN: &str = "whether others have written to it cannot be seen (--memory-trust devices says that they do not)";
 
 #[cfg(test)]

@@ -1,12 +1,13 @@
-//! A kill between any two steps: at every store to the memory that outlives the process, and in the middle of every write to
-//! the disk, copies of both are taken, and another cache begins with them. It serves what the disk holds.
+//! A kill between any two steps. At every store to the memory that outlives the process, and in the
+//! middle of every write to the disk, the test copies both and starts another cache with them. That
+//! cache must serve what the disk holds.
 
 use super::MemoryTrust;
 use crate::engine::verify::Verification;
 use crate::engine::world::World;
 use crate::memory_file::{MemoryFile, at_every_store};
 use crate::{
-    Engine, EngineOptions, HandedDown, IoBuf, OnEviction, OnRefusal, Operation, Store, StoreDone,
+    Demotion, Engine, EngineOptions, IoBuf, OnEviction, OnRefusal, Operation, Store, StoreDone,
     StoreOperation, WriteBackOptions,
 };
 use futae_policy::{Class, Prng, VolumeId};
@@ -25,11 +26,11 @@ const SIZE: u64 = BLOCKS * BLOCK - 512;
 const SLOTS: u32 = 6;
 
 thread_local! {
-    /// What looks at the memory and the disk.
+    /// The observer, called with the current memory and disk.
     static LOOK: RefCell<Option<Rc<dyn Fn()>>> = const { RefCell::new(None) };
 }
 
-/// Something has been done that a kill may come behind.
+/// A point after which a kill may happen.
 fn point() {
     // The observer's own accesses are not observed.
     let look = LOOK.with_borrow_mut(Option::take);
@@ -39,7 +40,7 @@ fn point() {
     }
 }
 
-/// A disk that writes half of what it is to write, and then the other half.
+/// A disk that writes the first half of the data, then the other half.
 struct Disk(Mutex<Vec<u8>>);
 
 impl Disk {
@@ -100,7 +101,7 @@ impl Store for Disk {
     }
 }
 
-/// All on one thread.
+/// A world with a single thread.
 struct Alone;
 
 impl World for Alone {
@@ -118,7 +119,7 @@ impl World for Alone {
     }
 }
 
-/// A cache over a disk whose memory is in a file.
+/// A cache over a disk, with its memory in a file.
 fn cache(file: &Path, disk: &Arc<Disk>, writes_back: bool, verifies: bool) -> (Arc<Engine>, u64) {
     let options = EngineOptions {
         block_bytes: BLOCK,
@@ -142,7 +143,7 @@ fn cache(file: &Path, disk: &Arc<Disk>, writes_back: bool, verifies: bool) -> (A
             on_refusal: OnRefusal::Notice,
             compare_with_store: false,
         };
-        engine.verify_hand_downs(how).expect("keys");
+        engine.verify_demotions(how).expect("keys");
     }
     let below: Arc<dyn Store> = Arc::clone(disk) as _;
     let volume = engine.add_volume("disk", below, Class::NORMAL);
@@ -157,7 +158,7 @@ fn read(engine: &Arc<Engine>, offset: u64, length: u64) -> Vec<u8> {
     read.expect("read").as_slice().to_vec()
 }
 
-/// What was seen by those who looked.
+/// What the observers saw.
 #[derive(Default)]
 struct Seen {
     kills: u64,
@@ -165,18 +166,19 @@ struct Seen {
     refused: u64,
 }
 
-/// Another cache begins with what a kill would leave now.
+/// Starts another cache with the state that a kill would leave now.
 fn look(memory: &Path, copy: &Path, disk: &Disk, seen: &RefCell<Seen>, flips: bool) {
     let mut bytes = fs::read(memory).expect("memory");
     let content = disk.0.lock().expect("bytes").clone();
     if flips {
-        // Somewhere in the frames, which are at the end.
+        // Some position in the frames, which are at the end.
         let frames = (u64::from(SLOTS) * BLOCK) as usize;
         let at = (seen.borrow().kills as usize * 613) % frames;
         let from = bytes.len() - frames;
         bytes[from + at] ^= 0x10;
     }
-    // Into the file that there is: a new one for each would take as long as all the rest.
+    // Into the existing file: creating a new one each time would take as long as the rest of the
+    // test.
     fs::write(copy, &bytes).expect("a copy");
     let disk = Arc::new(Disk(Mutex::new(content.clone())));
     let (engine, found) = cache(copy, &disk, false, false);
@@ -235,7 +237,7 @@ fn operation(prng: &mut Prng, disk: &Disk) -> Operation {
             let (offset, length) = whole;
             let bytes = disk.0.lock().expect("bytes");
             let data = &bytes[offset as usize..][..length as usize];
-            Operation::HandDown(HandedDown::new(offset, IoBuf::copy_of(data)))
+            Operation::Demote(Demotion::by_agent(offset, IoBuf::copy_of(data)))
         }
     }
 }
@@ -271,7 +273,7 @@ fn killed_everywhere(seed: u64, writes_back: bool, flips: bool) -> Seen {
         engine.save_memory_order();
         at_every_store(None);
         LOOK.with_borrow_mut(|place| *place = None);
-        // Nothing else is done at the end of this life: a kill.
+        // This life ends without further steps: a kill.
     }
     drop(looking);
     Rc::into_inner(seen).expect("nobody looks").into_inner()

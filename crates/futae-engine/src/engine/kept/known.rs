@@ -1,41 +1,43 @@
-//! What is known of memory that outlives the process.
+//! State of memory that outlives the process.
 
 use crate::engine::verify::Keys;
 use crate::memory_file::Row;
 use serde::{Deserialize, Serialize};
 use std::time::Instant;
 
-/// Of which stores blocks are kept.
+/// The stores whose blocks are kept over a restart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MemoryTrust {
-    /// Of those of which can be seen whether others have written to them.
+    /// Stores that can detect writes by other programs.
     #[default]
     Files,
-    /// Of devices, too: nobody else writes to them while no server runs.
+    /// Devices, too: the operator asserts that no other program writes to them while no server
+    /// runs.
     Devices,
 }
 
-/// What a cache whose memory outlives it knows of that memory.
+/// The state of a cache whose memory outlives it.
 pub struct Kept {
     pub keys: Keys,
     pub trust: MemoryTrust,
-    /// Whether what it holds was taken up.
+    /// Whether the blocks in the file were recalled.
     pub is_recalled: bool,
     pub tally: MemoryStatus,
-    /// When the order of its blocks was last noted.
+    /// When the order of its blocks was last recorded.
     pub order_noted: Option<Instant>,
 }
 
-/// What became of the blocks that the server before left in a memory file.
+/// What became of the blocks that the previous server left in a memory file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryStatus {
-    /// Blocks that were found in the memory file at the start.
+    /// Blocks found in the memory file at the start.
     #[serde(default)]
     pub memory_found_blocks: u64,
-    /// Those of them that were asked for since, and had their hash.
+    /// Blocks of those that were requested since and matched their hash.
     #[serde(default)]
     pub memory_verified_blocks: u64,
-    /// Those of them that were asked for since, and had another hash: they were read from their stores.
+    /// Blocks of those that were requested since and did not match: they were read from their
+    /// stores.
     #[serde(default)]
     pub memory_refused_blocks: u64,
 }
@@ -45,10 +47,10 @@ pub struct MemoryStatus {
 pub struct KeptVolume {
     pub row: Row,
     pub era: u64,
-    /// Whether the file holds blocks of it that count.
+    /// Whether the file holds valid blocks of it.
     pub has_blocks: bool,
-    /// Whether its store was written to since its stamp was last noted.
+    /// Whether its store was written to since its stamp was last recorded.
     pub is_written: bool,
-    /// Writes that were sent to its store.
+    /// Number of writes sent to its store.
     pub writes: u64,
 }

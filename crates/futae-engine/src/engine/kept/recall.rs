@@ -1,4 +1,4 @@
-//! What the memory file holds, taken up before the first request.
+//! Recalls the content of the memory file before the first request.
 
 use super::changed::{UNSEEN, why_changed};
 use super::known::{Kept, KeptVolume, MemoryStatus, MemoryTrust};
@@ -14,17 +14,17 @@ use futae_policy::{BlockId, Slot, VolumeId};
 use std::sync::Arc;
 use tracing::{info, warn};
 
-/// A block in the file: how long it is to be kept, and where it is.
+/// A block in the file: its rank in the order, and its slot.
 type Found = (u64, Slot, BlockId);
 
 impl Engine {
-    /// Has the frames of this cache in a file, so that they outlive the process. To be called first, before
-    /// [`verify_hand_downs`](Self::verify_hand_downs) and [`add_volume`](Self::add_volume); and once all volumes are there,
-    /// [`recall_memory`](Self::recall_memory).
+    /// Moves the frames of this cache into a file, so that they outlive the process. Call it before
+    /// [`verify_demotions`](Self::verify_demotions) and [`add_volume`](Self::add_volume), and call
+    /// [`recall_memory`](Self::recall_memory) once all volumes are added.
     ///
     /// # Errors
     ///
-    /// There is not enough memory, or blocks are loaded in pieces (they are larger than 1 MiB).
+    /// Memory is short, or blocks are loaded in pieces (they are larger than 1 MiB).
     pub fn keep_memory(
         self: &Arc<Self>,
         memory: MemoryFile,
@@ -61,24 +61,25 @@ impl Engine {
             tally: MemoryStatus::default(),
             order_noted: None,
         }));
-        // The state is locked: nobody else sets them.
+        // The state is locked: no other thread sets the keys.
         let _ = self.keys.set(keys);
         drop(state);
         self.see_to_clock()
     }
 
-    /// Takes up the blocks that the memory file holds of the volumes that were added. Each is held against its hash when
-    /// it is first asked for. Returns how many there are.
+    /// Recalls the blocks that the memory file holds of the added volumes, and returns their
+    /// number. Each is compared with its hash at its first request.
     pub fn recall_memory(&self) -> u64 {
         let found = self.lock().recall_memory();
-        // What was being written to when the last server was killed is at rest now: nobody else has its lock.
+        // Writes that were under way when the last server was killed have ended: no other process
+        // has the lock.
         self.settle_stores();
         found
     }
 }
 
 impl State {
-    /// Gives a new volume its place in the memory file, or finds it.
+    /// Finds or allocates a new volume's place in the memory file.
     pub fn keep_volume(&mut self, id: VolumeId) {
         let (Some(kept), Some(file)) = (&self.kept, self.arena.file()) else {
             return;
@@ -181,7 +182,7 @@ impl State {
         self.take_up(&found)
     }
 
-    /// Puts blocks back in their slots, the next to go first.
+    /// Puts blocks back in their slots, the next victim first.
     fn take_up(&mut self, found: &[Found]) -> u64 {
         let marks = found.iter().map(|&(_, slot, block)| {
             let class = self.volumes[usize::from(block.volume().0)].class;
@@ -193,7 +194,7 @@ impl State {
         let mut order = 0;
         for (&(slot, block, _), is_placed) in marks.iter().zip(placed) {
             if !is_placed {
-                // The same block twice: neither kill nor chance does that.
+                // The file names the block twice; neither a kill nor chance causes that.
                 self.arena.unseal(slot);
                 continue;
             }

@@ -1,4 +1,4 @@
-//! Entries of the memory file, sealed and opened, and frames held against them.
+//! Seals and opens entries of the memory file, and verifies frames against them.
 
 use super::known::MemoryStatus;
 use crate::engine::flights::Span;
@@ -9,10 +9,10 @@ use crate::engine::verify::{Mac, Macs};
 use crate::memory_file::Entry;
 use futae_policy::{BlockId, Slot, VolumeId};
 
-/// In the place of a count of what was forgotten, which hashes of other tables have there.
+/// Takes the place of the count of forgotten entries, which hashes of other tables include.
 const OF_MEMORY: u64 = u64::MAX;
-/// A frame of no more bytes is hashed where a part of its block was written; larger ones are open until
-/// they are read or written as a whole.
+/// After a partial write, a frame of up to this many bytes is hashed again. A larger one stays open
+/// until it is read or written as a whole.
 const HASHED_AT_ONCE_BYTES: u64 = 64 << 10;
 
 impl Engine {
@@ -54,8 +54,8 @@ impl State {
         }
     }
 
-    /// As [`seal`](Self::seal), of a block that the store now has as `macs` says if `span` covers it, and as its frame
-    /// has it otherwise.
+    /// As [`seal`](Self::seal), for a block that the store now has: with the hash in `macs` if
+    /// `span` covers the block, otherwise with a hash of its frame.
     pub fn seal_written(&mut self, block: BlockId, span: &Span, macs: &Macs) {
         let Some(kept) = &self.kept else { return };
         let Some(slot) = self.level.find(block) else {
@@ -73,7 +73,7 @@ impl State {
         self.seal(block, slot, mac);
     }
 
-    /// The store is about to get something that changes `span`: it comes before the store hears of it.
+    /// A store operation will change `span`. Called before the operation is sent to the store.
     pub fn note_store_write(&mut self, span: &Span) {
         if self.kept.is_none() {
             return;
@@ -94,7 +94,7 @@ impl State {
         }
     }
 
-    /// A write of a store is over: it was not dated later than now.
+    /// A store's write has ended: its time stamp is not later than now.
     pub fn note_alive(&self, volume: VolumeId) {
         let of = self.volumes[usize::from(volume.0)].kept;
         if let (Some(of), Some(file)) = (of, self.arena.file()) {
@@ -102,8 +102,8 @@ impl State {
         }
     }
 
-    /// Somebody asks for a block: if it is one from before the start, its content is held against its hash first. What
-    /// is refused is dropped, as if it had not been found.
+    /// A block is requested. If it is from before the start, its content is compared with its hash
+    /// first; if it does not match, the block is dropped as if it had not been found.
     #[inline]
     pub fn prove(&mut self, block: BlockId) {
         if self.frames.kept() > 0 {
@@ -150,7 +150,8 @@ impl State {
         (entry.row, entry.index) == (of.row, block.index()) && entry.mac == [low, high]
     }
 
-    /// Panics unless what is sealed is resident, clean and nowhere under way. For tests.
+    /// Panics unless every sealed block is resident and clean, and no work on it is under way. For
+    /// tests.
     pub fn audit_kept(&self) {
         let (Some(kept), Some(file)) = (&self.kept, self.arena.file()) else {
             return;
@@ -175,7 +176,7 @@ impl State {
                 matches!(frame, Frame::Ready | Frame::Kept),
                 "sealed: {frame:?}"
             );
-            // Of what was found nobody knows yet.
+            // Recalled blocks have not been verified yet.
             let is_sound = frame == Frame::Kept || self.is_proven(block, slot);
             assert!(is_sound, "sealed with another hash");
             let of = self.block_span(block);

@@ -1,4 +1,5 @@
-//! What is noted from time to time, and at the end: what stores are like at rest, and in which order blocks stand.
+//! State recorded periodically and at the end: the stamps of stores at rest, and the order of
+//! blocks.
 
 use crate::engine::front::Engine;
 use crate::engine::state::State;
@@ -8,16 +9,17 @@ use futae_policy::VolumeId;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The clock of files goes in steps of up to so much: a stamp that is not older may be that of a later write, too.
+/// The granularity of file time stamps: a stamp that is not older than this may also be that of a
+/// later write.
 const STEP_NS: u64 = 20_000_000;
 /// How long the end waits for that.
 const PATIENCE: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// How often the order of the blocks is noted.
+/// How often the order of the blocks is recorded.
 const ORDER_INTERVAL: Duration = Duration::from_secs(30);
 
-/// A store that was written to and is at rest.
+/// A store that was written to and has no operation under way.
 struct AtRest {
     volume: VolumeId,
     store: Arc<dyn Store>,
@@ -25,7 +27,7 @@ struct AtRest {
 }
 
 impl Engine {
-    /// Time has passed: notes what stores are like that are at rest. Whether all are.
+    /// Records the stamps of stores at rest. Returns whether all stores are at rest.
     pub(in crate::engine) fn settle_stores(&self) -> bool {
         let (at_rest, busy) = self.quiet_step(State::stores_at_rest);
         let mut is_all = busy == 0;
@@ -35,20 +37,20 @@ impl Engine {
             writes,
         } in at_rest
         {
-            // Without the lock: it may wait for a disk.
+            // Without the lock: the call may wait for a disk.
             let stamp = store.stamp();
             is_all &= self.quiet_step(|state| state.note_at_rest(volume, writes, stamp));
         }
         is_all
     }
 
-    /// Notes in which order the blocks stand, so that the next server goes on with it.
+    /// Records the order of the blocks, so that the next server continues with it.
     pub fn save_memory_order(&self) {
         if self.lock().kept.is_none() {
             return;
         }
         let mut order = 0;
-        // The next to go first.
+        // The next victim first.
         for blocks in self.standings().rchunks(STEP_BLOCKS as usize) {
             self.quiet_step(|state| {
                 for &block in blocks.iter().rev() {
@@ -63,7 +65,7 @@ impl Engine {
         }
     }
 
-    /// Time has passed: what the next server is to find is noted, if the memory outlives this one.
+    /// Periodically records the state that the next server needs, if the memory outlives this one.
     pub(in crate::engine) fn tick_memory(&self, now: Instant) {
         let is_due = {
             let mut state = self.lock();
@@ -81,7 +83,7 @@ impl Engine {
         }
     }
 
-    /// The end, after the last flush: the next server finds everything as it is.
+    /// Called at the end, after the last flush: records the state that the next server needs.
     pub fn leave_memory(&self) {
         if self.lock().kept.is_none() {
             return;
@@ -95,7 +97,7 @@ impl Engine {
 }
 
 impl State {
-    /// The stores that were written to and are at rest, and how many are not.
+    /// The stores that were written to and are at rest, and the number of those that are not.
     fn stores_at_rest(&mut self) -> (Vec<AtRest>, usize) {
         let (mut at_rest, mut busy) = (Vec::new(), 0);
         let now_ns = self.world.wall_ns();
@@ -122,7 +124,7 @@ impl State {
         (at_rest, busy)
     }
 
-    /// A store was like this after this many writes; whether that could be noted.
+    /// Records a store's stamp after this many writes. Returns whether that was possible.
     fn note_at_rest(&mut self, id: VolumeId, writes: u64, stamp: Option<StoreStamp>) -> bool {
         let now_ns = self.world.wall_ns();
         let Some(volume) = self.volumes.get_mut(usize::from(id.0)) else {

@@ -1,22 +1,22 @@
-//! What is handed down with its data: each block is held against its hash, and enters or is refused.
+//! Demotions with data: each block is compared with its known hash, and accepted or refused.
 
 use super::mac::Keys;
 use super::macs::Macs;
 use super::options::OnRefusal;
 use super::table::Verdict;
-use super::tally::HandDownTally;
+use super::tally::DemotionTally;
 use crate::engine::effects::Effects;
 use crate::engine::flights::Span;
 use crate::engine::frames::Frame;
 use crate::engine::front::Engine;
-use crate::engine::rest::{Handing, Rest};
+use crate::engine::rest::{Rest, Verifying};
 use crate::engine::state::State;
 use crate::engine::steps::STEP_BYTES;
-use crate::request::HandedDown;
+use crate::request::Demotion;
 use crate::{IoBuf, Operation, Request};
 use futae_policy::{AccessKind, BlockId, Outcome};
 
-/// What becomes of a block.
+/// The verdict on a block.
 enum Judgement {
     Resident,
     Twin(BlockId),
@@ -25,60 +25,66 @@ enum Judgement {
 }
 
 impl Engine {
-    /// An operation that hands data down, with its hashes made; others, and all where nothing is verified, as they
-    /// are. [`submit`](Self::submit) does so itself; of operations that reach the cache while its lock is held
-    /// ([`run_batch`](Self::run_batch)) it is better done before.
+    /// Computes the hashes of an operation that demotes data. Other operations, and all operations
+    /// in a cache that does not verify, are returned unchanged. [`submit`](Self::submit) calls this
+    /// itself. Operations that reach the cache while its lock is held
+    /// ([`run_batch`](Self::run_batch)) are better hashed before.
     #[must_use]
     pub fn hashed(&self, operation: Operation) -> Operation {
         match self.keys.get() {
-            Some(keys) if self.verifies_hand_downs() => hash(keys, self.block_bytes, operation),
+            Some(keys) if self.verifies_demotions() => hash(keys, self.block_bytes, operation),
             _ => operation,
         }
     }
 }
 
 fn hash(keys: &Keys, block_bytes: u64, operation: Operation) -> Operation {
-    let (offset, data, is_demotion) = match operation {
-        Operation::Demote { offset, data } => (offset, data, true),
-        Operation::HandDown(handed) if handed.macs.is_none() => (handed.offset, handed.data, false),
-        other => return other,
+    let Operation::Demote(mut demotion) = operation else {
+        return operation;
     };
-    let macs = Macs::make(keys, block_bytes, offset, data.as_slice());
-    Operation::HandDown(HandedDown {
-        macs: Some(macs),
-        offset,
-        data,
-        is_demotion,
-    })
+    if demotion.macs.is_none() {
+        let data = demotion.data.as_slice();
+        demotion.macs = Some(Macs::make(keys, block_bytes, demotion.offset, data));
+    }
+    Operation::Demote(demotion)
 }
 
 impl State {
-    /// A request of which the hashes are made, if it needs any: here at the latest, under the lock, so that nothing
-    /// that is handed down goes round them.
+    /// A request with its hashes, if it needs any. They are computed here at the latest, under the
+    /// lock, so that no demotion bypasses verification.
     pub fn hashed(&self, mut request: Request) -> Request {
-        let is_handed = matches!(
-            request.operation,
-            Operation::Demote { .. } | Operation::HandDown(_)
-        );
-        if let (Some(verifier), true) = (&self.verifier, is_handed) {
+        let is_demotion = matches!(request.operation, Operation::Demote(_));
+        if let (Some(verifier), true) = (&self.verifier, is_demotion) {
             request.operation = hash(verifier.table.keys(), self.block_bytes, request.operation);
         }
         request
     }
 
-    /// Decides on blocks that were handed down, as many as this step has room for.
-    pub fn hand_on(&mut self, mut handing: Handing, effects: &mut Effects) {
-        let (_, end) = self.block_range(&handing.span);
+    /// Demoted blocks, each of which is accepted only if its hash matches.
+    pub fn verify_demotion(&mut self, span: Span, demotion: Demotion, effects: &mut Effects) {
+        let verifying = Verifying {
+            span,
+            data: demotion.data,
+            macs: demotion.macs.unwrap_or_default(),
+            is_by_agent: demotion.is_by_agent,
+            next: self.block_range(&span).0,
+        };
+        self.verify_on(verifying, effects);
+    }
+
+    /// Decides on blocks whose data is verified, as many as this step has room for.
+    pub fn verify_on(&mut self, mut verifying: Verifying, effects: &mut Effects) {
+        let (_, end) = self.block_range(&verifying.span);
         let (mut refused, mut started) = (None, Vec::new());
-        while handing.next < end && self.steps.left() > 0 {
-            let block = BlockId::new(handing.span.volume, handing.next);
-            handing.next += 1;
-            match self.judge(block, &handing) {
+        while verifying.next < end && self.steps.left() > 0 {
+            let block = BlockId::new(verifying.span.volume, verifying.next);
+            verifying.next += 1;
+            match self.judge(block, &verifying) {
                 Judgement::Resident => drop(self.offer(block, AccessKind::Demotion, effects)),
                 Judgement::Twin(twin) => {
                     self.touch_twin(twin, block.volume(), AccessKind::Demotion, effects);
                 }
-                Judgement::Verified => self.admit(block, &handing, &mut started, effects),
+                Judgement::Verified => self.admit(block, &verifying, &mut started, effects),
                 Judgement::Refused => {
                     self.steps.count(1);
                     self.tally.demotions_refused += 1;
@@ -92,7 +98,7 @@ impl State {
                             })
                         }
                         other => {
-                            self.note_refused(other, &handing, effects);
+                            self.note_refused(other, &verifying, effects);
                             Some(of)
                         }
                     };
@@ -100,17 +106,17 @@ impl State {
             }
         }
         self.launch(&started, effects);
-        self.note_refused(refused, &handing, effects);
-        if handing.next < end {
-            effects.later(Rest::HandDown(handing));
+        self.note_refused(refused, &verifying, effects);
+        if verifying.next < end {
+            effects.later(Rest::Verify(verifying));
         }
     }
 
-    fn judge(&mut self, block: BlockId, handing: &Handing) -> Judgement {
+    fn judge(&mut self, block: BlockId, verifying: &Verifying) -> Judgement {
         let of = self.block_span(block);
         let at = usize::from(block.volume().0);
-        if self.level.find(block).is_some() || self.evicted_data(block).is_some() {
-            // Its data is here: what was handed down is not needed, and not looked at.
+        if self.level.find(block).is_some() || self.unframed(block).is_some() {
+            // The block is resident: the demoted data is neither needed nor checked.
             self.count(block, |tally| tally.resident += 1);
             return Judgement::Resident;
         }
@@ -118,8 +124,9 @@ impl State {
             self.count(block, |tally| tally.busy += 1);
             return Judgement::Refused;
         }
-        let mac = handing.macs.of(block.index());
-        let mac = mac.filter(|_| of.overlap(&handing.span) == Some(of) && !self.volumes[at].grows);
+        let mac = verifying.macs.of(block.index());
+        let mac =
+            mac.filter(|_| of.overlap(&verifying.span) == Some(of) && !self.volumes[at].grows);
         match self.check(block, mac) {
             Verdict::Same => {
                 self.count(block, |tally| tally.judge(true));
@@ -137,15 +144,15 @@ impl State {
         }
     }
 
-    fn count(&mut self, block: BlockId, change: impl Fn(&mut HandDownTally)) {
-        change(&mut self.volumes[usize::from(block.volume().0)].handed_down);
-        change(&mut self.handed_down);
+    fn count(&mut self, block: BlockId, change: impl Fn(&mut DemotionTally)) {
+        change(&mut self.volumes[usize::from(block.volume().0)].demotions);
+        change(&mut self.demotions);
     }
 
     fn admit(
         &mut self,
         block: BlockId,
-        handing: &Handing,
+        verifying: &Verifying,
         started: &mut Vec<usize>,
         effects: &mut Effects,
     ) {
@@ -156,21 +163,22 @@ impl State {
             return;
         };
         let frame = self.arena.frame_mut(slot);
-        handing.span.copy(handing.data.as_slice(), &of, frame);
+        verifying.span.copy(verifying.data.as_slice(), &of, frame);
         let verifier = self.verifier.as_deref();
         let copy = verifier.is_some_and(|verifier| verifier.options.compare_with_store);
         let copy = copy.then(|| IoBuf::copy_of(&frame[..of.length as usize]));
         self.frames.set(slot, Frame::Ready);
-        if let Some(mac) = handing.macs.of(block.index()) {
+        if let Some(mac) = verifying.macs.of(block.index()) {
             self.hold_once(block, mac);
         }
-        self.seal(block, slot, handing.macs.of(block.index()));
+        self.seal(block, slot, verifying.macs.of(block.index()));
         if let Some(copy) = copy {
             self.read_to_compare(block, copy, started);
         }
     }
 
-    /// Has the store read for a block that has entered. As every read of whole blocks it keeps writes away.
+    /// Reads an accepted block from the store. Like every read of whole blocks, the read excludes
+    /// writes.
     fn read_to_compare(&mut self, block: BlockId, copy: IoBuf, started: &mut Vec<usize>) {
         let known = self.under_way.flight_of.get(&block).copied();
         let flight = known.unwrap_or_else(|| {
@@ -184,7 +192,7 @@ impl State {
         self.under_way.flights[flight].compared.push((block, copy));
     }
 
-    /// The store says what it has.
+    /// The store has returned its data for comparison.
     pub fn compare(&mut self, key: usize, span: Span, data: &IoBuf) {
         for (block, entered) in std::mem::take(&mut self.under_way.flights[key].compared) {
             let of = self.block_span(block);
@@ -198,13 +206,19 @@ impl State {
         }
     }
 
-    /// What was refused is still evicted above.
-    fn note_refused(&mut self, refused: Option<Span>, handing: &Handing, effects: &mut Effects) {
+    /// Handles a refused block: the upper level has evicted it nevertheless.
+    fn note_refused(
+        &mut self,
+        refused: Option<Span>,
+        verifying: &Verifying,
+        effects: &mut Effects,
+    ) {
         let on_refusal = match &self.verifier {
             Some(verifier) => verifier.options.on_refusal,
             None => OnRefusal::Notice,
         };
-        if let (Some(span), OnRefusal::Notice, false) = (refused, on_refusal, handing.is_demotion) {
+        if let (Some(span), OnRefusal::Notice, true) = (refused, on_refusal, verifying.is_by_agent)
+        {
             self.notice(span, effects);
         }
     }

@@ -1,4 +1,4 @@
-//! Which block may hold some content: hints, which may be wrong.
+//! Hints which block may hold some content. A hint may be wrong.
 
 use super::mac::Mac;
 use crate::SetupError;
@@ -6,30 +6,31 @@ use bytemuck::Zeroable;
 use bytemuck::allocation::try_zeroed_slice_box;
 use futae_policy::{BlockId, VolumeId};
 
-/// Hints of a set. With twice as many hints as blocks one set in 250 is too small when all blocks differ.
+/// Hints per set. With twice as many hints as blocks, one set in 250 is too small when all blocks
+/// differ.
 const WAYS: usize = 16;
 const INDEX_BITS: u32 = 48;
 
-/// Blocks that were last seen to hold some content, the latest first.
+/// Blocks last seen with some content, the latest first.
 #[derive(Clone, Copy, Zeroable)]
 #[repr(C, align(64))]
 struct Set {
-    /// Of the contents; 0 is no hint.
+    /// Tags of the contents; 0 means no hint.
     tags: [u32; WAYS],
     blocks: [u64; WAYS],
 }
 
-/// Which block may hold some content. Sets of hints, the oldest of which goes when its set is full.
+/// Hints which block may hold some content, in sets. A full set drops its oldest hint.
 pub struct Sharing {
     sets: Box<[Set]>,
-    /// Reads of blocks that were answered by their twins.
+    /// Reads answered from an equal block.
     pub equal_reads: u64,
-    /// Copies that left since there was another.
+    /// Copies dropped because an equal block was resident.
     pub equal_dropped: u64,
 }
 
 impl Sharing {
-    /// Hints for a cache of `blocks`, twice as many, 12 bytes each.
+    /// Hints for a cache of `blocks`: twice as many, of 12 bytes each.
     pub fn new(blocks: u32) -> Result<Self, SetupError> {
         let wanted = (blocks as usize)
             .saturating_mul(3)
@@ -43,7 +44,7 @@ impl Sharing {
         })
     }
 
-    /// Bytes of memory of the hints.
+    /// Memory of the hints in bytes.
     pub fn bytes(&self) -> u64 {
         size_of_val(&*self.sets) as u64
     }
@@ -54,7 +55,7 @@ impl Sharing {
         (&mut self.sets[at as usize], (tag as u32).max(1))
     }
 
-    /// `block` holds content of this hash.
+    /// `block` holds content with this hash.
     pub fn note(&mut self, mac: Mac, block: BlockId) {
         let (set, tag) = self.set_of(mac);
         let known = set.tags.iter().position(|&other| other == tag);
@@ -65,7 +66,7 @@ impl Sharing {
         set.blocks[0] = u64::from(block.volume().0) << INDEX_BITS | block.index();
     }
 
-    /// The block that was last noted with content of this hash, unless it was forgotten.
+    /// The block last recorded with this hash, unless the hint was dropped.
     pub fn find(&mut self, mac: Mac) -> Option<BlockId> {
         let (set, tag) = self.set_of(mac);
         let way = set.tags.iter().position(|&other| other == tag)?;

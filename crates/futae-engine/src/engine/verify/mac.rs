@@ -1,12 +1,12 @@
-//! The keyed hash: HighwayHash with 128 bits, by the crate `highway`.
+//! The keyed hash: HighwayHash with 128 bits, from the crate `highway`.
 //!
-//! A guest chooses what is hashed, so a fast hash without a secret would let it prepare two pages of one
-//! hash. HighwayHash is designed as a pseudo-random function under its key. Of the keyed hashes that were measured
-//! it is the fastest: a little before AEGIS-128L as a MAC, several times as fast as keyed BLAKE3. The crate `highway`
-//! has no dependencies, chooses AVX2, SSE 4.1 or NEON at run time and falls back to portable code. The crate `aegis`
-//! compiles a C library, or is built with AES in software.
-//! The keys are drawn from the operating system for each cache and never leave it, and no client sees a
-//! hash: a client learns at most whether a page was believed.
+//! A guest chooses the data that is hashed, so with a fast unkeyed hash it could prepare two pages
+//! with the same hash. HighwayHash is designed as a pseudo-random function under its key. It was
+//! the fastest keyed hash measured: a little faster than AEGIS-128L as a MAC, several times as fast
+//! as keyed BLAKE3. The crate `highway` has no dependencies, chooses AVX2, SSE 4.1 or NEON at run
+//! time, and falls back to portable code. The crate `aegis` compiles a C library, or is built with
+//! AES in software. The keys are drawn from the operating system for each cache and never leave it.
+//! No client sees a hash: a client learns at most whether a page was accepted.
 
 use crate::SetupError;
 use bytemuck::Zeroable;
@@ -19,29 +19,29 @@ use std::io;
 pub struct Mac([u64; 2]);
 
 impl Mac {
-    /// The same for a place: equal data at two places has different hashes in the table, so an entry that is
-    /// found under another block's tag never matches.
+    /// The hash combined with a place: equal data at two places has different hashes in the table,
+    /// so an entry found under another block's tag never matches.
     pub fn at(self, place: &Place) -> Self {
         Self([self.0[0] ^ place.mask[0], self.0[1] ^ place.mask[1]])
     }
 
-    /// Two numbers that nobody can tell who does not have the key.
+    /// Two numbers that cannot be predicted without the key.
     pub fn halves(self) -> (u64, u64) {
         (self.0[0], self.0[1])
     }
 
-    /// Whether both are the same, in a time that tells nothing of where they differ.
+    /// Compares two hashes in constant time.
     pub fn is(self, other: Self) -> bool {
         (self.0[0] ^ other.0[0]) | (self.0[1] ^ other.0[1]) == 0
     }
 }
 
-/// Where the entry of a block is, which nobody can tell who does not have the key.
+/// Where the entry of a block is, which cannot be predicted without the key.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
     /// Chooses the set.
     pub set: u32,
-    /// Tells the blocks of a set apart; never 0.
+    /// Distinguishes the blocks of a set; never 0.
     pub tag: u32,
     mask: [u64; 2],
 }
@@ -62,7 +62,7 @@ impl Keys {
         })
     }
 
-    /// Keys that were drawn before.
+    /// Restores keys that were drawn before.
     pub fn from_words(words: [u64; 8]) -> Self {
         let [a, b, c, d, e, f, g, h] = words;
         Self {
@@ -71,7 +71,7 @@ impl Keys {
         }
     }
 
-    /// The keys, for memory that only this cache and those after it read.
+    /// The keys, to be stored in memory that only this cache and its successors read.
     pub fn words(&self) -> [u64; 8] {
         let ([a, b, c, d], [e, f, g, h]) = (self.data.0, self.place.0);
         [a, b, c, d, e, f, g, h]
@@ -82,8 +82,8 @@ impl Keys {
         Mac(HighwayHasher::new(self.data).hash128(data))
     }
 
-    /// The place of block `index` of volume `volume` under a generation of its store; `era` counts how often
-    /// everything that was known of the volume was forgotten.
+    /// The place of block `index` of volume `volume` under a generation of its store. `era` counts
+    /// how often all hashes of the volume were discarded.
     pub fn place(&self, volume: u16, index: u64, generation: u64, era: u64) -> Place {
         let mut name = [0; 26];
         name[..8].copy_from_slice(&index.to_le_bytes());

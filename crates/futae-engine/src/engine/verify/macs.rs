@@ -1,26 +1,26 @@
-//! The hashes of the blocks that a buffer holds, made without the lock.
+//! The hashes of the blocks in a buffer, computed without the lock.
 
 use super::mac::{Keys, Mac};
 
-/// Hashes of blocks in a row.
+/// Hashes of adjacent blocks.
 #[derive(Debug, Default)]
 pub struct Macs {
-    /// That of the store when the operation began that brought or took the data.
+    /// The generation of the store when the operation began that carried the data.
     pub generation: u64,
-    /// The index of the first.
+    /// The index of the first block.
     first: u64,
-    /// The hash of a buffer that is one block, as most are.
+    /// The hash of a buffer of one block, the most frequent case.
     one: Option<Mac>,
     more: Vec<Mac>,
 }
 
 impl Macs {
-    /// Of every block of `block_bytes` in data that lies at `offset` of a volume; a part of a block at its
-    /// start is left out. A shorter one at its end counts as the last block of its volume: whether it is,
-    /// [`of`](Self::of) finds out.
+    /// Hashes every block of `block_bytes` in data that lies at `offset` of a volume. A partial
+    /// block at the start is left out. A shorter one at the end is taken for the last block of its
+    /// volume, which [`of`](Self::of) checks.
     pub fn make(keys: &Keys, block_bytes: u64, offset: u64, data: &[u8]) -> Self {
         let first = offset.div_ceil(block_bytes);
-        // A multiple of a power of two, and lower than that.
+        // A multiple of a power of two, and smaller than it.
         let skipped = offset.wrapping_neg() & (block_bytes - 1);
         let whole = data.get(skipped as usize..).unwrap_or_default();
         let mut blocks = whole

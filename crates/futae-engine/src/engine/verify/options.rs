@@ -1,22 +1,23 @@
-//! How what is handed down is verified.
+//! Options of the verification of demotions.
 
-/// What becomes of a block whose data is refused.
+/// What follows from a refused demotion.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnRefusal {
-    /// Nothing but a count.
+    /// It is counted only.
     #[default]
     Drop,
-    /// It counts as a notice: the policy may have the store read for it.
+    /// It counts as a notice: the policy may read the block from the store.
     Notice,
 }
 
-/// How what is handed down is verified; see [`crate::Engine::verify_hand_downs`].
+/// Options of the verification of demotions; see [`crate::Engine::verify_demotions`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verification {
-    /// Bytes of memory for hashes, 20 a block.
+    /// Memory for hashes in bytes; 20 per block.
     pub memory_bytes: u64,
-    /// What becomes of a block of which [`crate::Operation::HandDown`] brings data that is refused.
+    /// What follows if the data of a block demoted by an agent ([`crate::Demotion::by_agent`]) is
+    /// refused.
     pub on_refusal: OnRefusal,
-    /// For tests: each block that enters the cache is held against what the store has, by a read of it.
+    /// For tests: each accepted block is read from the store and compared.
     pub compare_with_store: bool,
 }

@@ -1,9 +1,10 @@
-//! One copy of equal blocks, across the volumes of a cache. A block whose hash is known and that is not resident is read
-//! from the frame of a resident block of the same hash, its twin. Of two resident blocks that turn out to be equal the
-//! older copy leaves.
+//! One copy of equal blocks, across the volumes of a cache. A read of a block that is not resident,
+//! and whose hash is known, is answered from the frame of a resident block with the same hash, its
+//! twin. Of two resident blocks that are found to be equal, the older copy is dropped.
 //!
-//! The hints ([`super::hints`]) say which block may hold some content, and may be wrong. A twin counts only if the table ([`super::table`])
-//! says that it holds that content now, its frame is ready and clean, and nothing is written over it.
+//! The hints ([`super::hints`]) say which block may hold some content, and may be wrong. A twin is
+//! used only if the table ([`super::table`]) says that it holds that content now, its frame is
+//! ready and clean, and no write to it is under way.
 
 use super::hints::Sharing;
 use super::mac::Mac;
@@ -16,16 +17,16 @@ use crate::engine::state::State;
 use futae_policy::{AccessKind, BlockId, Class, Slot, VolumeId};
 
 impl Engine {
-    /// From now on blocks of equal hashes are held once, across volumes, and a read of a block that is not resident
-    /// may be answered by another volume's block. Call it after [`verify_hand_downs`](Self::verify_hand_downs), and before
-    /// the first request.
+    /// Enables sharing: blocks with equal hashes are held once, across volumes, and a read of a
+    /// block that is not resident may be answered from another volume's block. Call it after
+    /// [`verify_demotions`](Self::verify_demotions), and before the first request.
     ///
-    /// A client can tell from the time of its first read after an eviction whether another volume of this cache holds
-    /// the same content.
+    /// A client can infer from the latency of its first read after an eviction whether another
+    /// volume of this cache holds the same content.
     ///
     /// # Errors
     ///
-    /// Nothing is verified, so no hashes are known, or there is no memory for the hints.
+    /// Demotions are not verified, so no hashes are known, or there is no memory for the hints.
     pub fn share_equal(&self) -> Result<(), SetupError> {
         let mut state = self.lock();
         let blocks = state.level.capacity();
@@ -39,17 +40,17 @@ impl Engine {
 }
 
 impl State {
-    /// The resident block that holds what `block` holds, which is not resident, and its slot.
+    /// A resident block with the same content as `block`, which is not resident, and its slot.
     pub fn twin_of(&mut self, block: BlockId) -> Option<(BlockId, Slot)> {
         self.verifier.as_ref()?.sharing.as_ref()?;
-        if self.level.find(block).is_some() || self.evicted_data(block).is_some() {
+        if self.level.find(block).is_some() || self.unframed(block).is_some() {
             return None;
         }
         let mac = self.known(block)?;
         self.twin_with(block, mac)
     }
 
-    /// The resident block other than `block` that holds content of this hash, and its slot.
+    /// A resident block other than `block` whose content has this hash, and its slot.
     pub fn twin_with(&mut self, block: BlockId, mac: Mac) -> Option<(BlockId, Slot)> {
         let twin = self.verifier.as_mut()?.sharing.as_mut()?.find(mac)?;
         let slot = self.level.find(twin).filter(|_| twin != block)?;
@@ -62,7 +63,8 @@ impl State {
         is_equal.then_some((twin, slot))
     }
 
-    /// Puts the twin before the policy in the place of a block of `volume`, whose access it is.
+    /// Offers the twin to the policy instead of a block of `volume`, which is charged with the
+    /// access.
     pub fn touch_twin(
         &mut self,
         twin: BlockId,
@@ -76,7 +78,8 @@ impl State {
         }
     }
 
-    /// `block` is known to hold content of this hash from now on: another resident block that holds it leaves.
+    /// `block` is now known to hold content with this hash: another resident block with that
+    /// content is dropped.
     pub fn hold_once(&mut self, block: BlockId, mac: Mac) {
         if self.sharing().is_none() || self.level.find(block).is_none() {
             return;

@@ -1,10 +1,10 @@
-//! When an entry is made, when it is removed, and what data is held against it.
+//! When an entry is made, when it is removed, and which data is compared with it.
 
 use super::mac::{Keys, Mac, Place};
 use super::macs::Macs;
 use super::options::Verification;
 use super::table::{Table, Verdict};
-use super::tally::HandedDownStatus;
+use super::tally::DemotionStatus;
 use super::verifier::Verifier;
 use crate::engine::effects::Ticket;
 use crate::engine::flights::Span;
@@ -14,20 +14,21 @@ use crate::{IoBuf, IoError, SetupError, Store, StoreOperation};
 use futae_policy::{BlockId, VolumeId};
 use std::sync::atomic::Ordering;
 
-/// The entries of a range of no more blocks are removed one by one; of a longer one, all of its volume.
+/// The entries of a range of up to this many blocks are removed one by one; for a longer range, all
+/// entries of its volume are.
 const FORGOTTEN_BLOCKS_MAX: u64 = 1024;
 
 impl Engine {
-    /// From now on data that is handed down ([`crate::Operation::HandDown`], and
-    /// [`crate::Operation::Demote`], too) enters the cache only if it is what the cache last served or was
-    /// last given for its block. Then it does not matter who hands it down and when, and a volume may have
-    /// several clients. Call it before the first request; later calls change nothing.
+    /// Enables verification: demoted data ([`crate::Operation::Demote`]) enters the cache only if
+    /// it is what the cache last served or last received for its block. It then does not matter
+    /// which client demotes it or when, and a volume may have several clients. Call it before the
+    /// first request; later calls have no effect.
     ///
     /// # Errors
     ///
-    /// Blocks are loaded in pieces (they are larger than 1 MiB), the operating system draws no key, or there
-    /// is no memory for the hashes.
-    pub fn verify_hand_downs(&self, options: Verification) -> Result<(), SetupError> {
+    /// Blocks are loaded in pieces (they are larger than 1 MiB), the operating system provides no
+    /// random key, or there is no memory for the hashes.
+    pub fn verify_demotions(&self, options: Verification) -> Result<(), SetupError> {
         let mut state = self.lock();
         if state.verifier.is_some() {
             return Ok(());
@@ -35,7 +36,7 @@ impl Engine {
         if state.in_pieces() {
             let bytes = self.block_bytes;
             let message = format!(
-                "blocks of {bytes} bytes are loaded in pieces, and what is handed down cannot be \
+                "blocks of {bytes} bytes are loaded in pieces, and what is demoted cannot be \
                  verified; choose blocks of 1MiB at most"
             );
             return Err(SetupError::Size(message));
@@ -50,26 +51,28 @@ impl Engine {
             options,
             sharing: None,
         }));
-        // The state is locked: nobody else sets them. They are those of the memory file if there is one.
+        // The state is locked: no other thread sets the keys. If there is a memory file, its keys
+        // are used.
         let _ = self.keys.set(keys);
         self.verifies.store(true, Ordering::Release);
         Ok(())
     }
 
-    /// Whether data that is handed down is verified.
-    pub(in crate::engine) fn verifies_hand_downs(&self) -> bool {
+    /// Whether demotions are verified.
+    pub(in crate::engine) fn verifies_demotions(&self) -> bool {
         self.verifies.load(Ordering::Acquire)
     }
 
-    /// Whether most of the data that was lately handed down for a volume was refused as different: its
-    /// sender may as well stop (the guest's blocks are not the volume's, as under dm-crypt).
+    /// Whether most of the data recently demoted for a volume was refused as different. Its sender
+    /// may then stop demoting (the guest's blocks are not the volume's, as under dm-crypt).
     pub fn keeps_differing(&self, volume: VolumeId) -> bool {
         let state = self.lock();
         let known = state.volumes.get(usize::from(volume.0));
-        known.is_some_and(|known| known.handed_down.keeps_differing())
+        known.is_some_and(|known| known.demotions.keeps_differing())
     }
 
-    /// What has to be known of a store operation before it begins, where it is hashed when it is over.
+    /// Records what is needed of a store operation before it begins, if its data is hashed when it
+    /// ends.
     pub(in crate::engine) fn begun(
         &self,
         ticket: Ticket,
@@ -92,7 +95,7 @@ impl Engine {
         })
     }
 
-    /// The hashes of what a store operation brought or took, made before the lock is taken.
+    /// The hashes of the data that a store operation carried, computed before the lock is taken.
     pub(in crate::engine) fn macs(
         &self,
         begun: Option<Begun>,
@@ -114,8 +117,9 @@ pub(in crate::engine) struct Begun {
 }
 
 impl State {
-    /// A read from a store is about to be over: what it brought is what its blocks hold, since no write of
-    /// them has begun. A read of parts of blocks keeps no write away, and says nothing.
+    /// A read from a store is about to end: the data it returned is the content of its blocks,
+    /// since no write of them has begun. A read of partial blocks does not exclude writes, and is
+    /// ignored.
     pub fn note_read(&mut self, key: usize, result: &Result<IoBuf, IoError>, macs: &Macs) {
         let Some(verifier) = &self.verifier else {
             return;
@@ -136,8 +140,8 @@ impl State {
         }
     }
 
-    /// A write that the store has is over for `block`, or a write-back after which it is clean: `span` is
-    /// what was written.
+    /// A write has ended for `block` and the store has it, or a write-back after which the block is
+    /// clean. `span` is the range that was written.
     pub fn know(&mut self, block: BlockId, span: &Span, macs: &Macs) {
         if self.verifier.is_none() {
             return;
@@ -158,7 +162,7 @@ impl State {
         self.hold_once(block, mac);
     }
 
-    /// Nobody knows what a block holds, or the store does not have it yet.
+    /// The content of a block is unknown, or the store does not have it yet.
     pub fn forget_block(&mut self, block: BlockId) {
         if self.verifier.is_none() {
             return;
@@ -170,7 +174,7 @@ impl State {
         });
     }
 
-    /// Nobody knows what is in these blocks.
+    /// The content of these blocks is unknown.
     pub fn forget_contents(&mut self, blocks: &Span) {
         if self.verifier.is_none() {
             return;
@@ -185,7 +189,7 @@ impl State {
         }
     }
 
-    /// The hash of what a block holds, if it is known and nothing is being written there.
+    /// The hash of a block's content, if it is known and no write to the block is under way.
     pub fn known(&mut self, block: BlockId) -> Option<Mac> {
         if self.under_way.write_over(&self.block_span(block)).is_some() {
             return None;
@@ -197,7 +201,7 @@ impl State {
         })?
     }
 
-    /// Holds the hash of data that was handed down against what is known of its block.
+    /// Compares the hash of demoted data with the known hash of its block.
     pub fn check(&mut self, block: BlockId, mac: Option<Mac>) -> Verdict {
         let generation = self.store_generation(block.volume());
         let Some(mac) = mac else {
@@ -210,9 +214,9 @@ impl State {
         verdict.unwrap_or(Verdict::Unknown)
     }
 
-    /// What became of data that was handed down, and what the hashes take.
-    pub fn handed_down_status(&self) -> HandedDownStatus {
-        let mut status = self.handed_down.status();
+    /// Counts of verified and refused demotions, and the memory of the hashes.
+    pub fn demotion_status(&self) -> DemotionStatus {
+        let mut status = self.demotions.status();
         if let Some(Verifier { table, sharing, .. }) = self.verifier.as_deref() {
             status.hash_entries = table.entries();
             status.hash_entries_max = table.room();

@@ -1,43 +1,43 @@
-//! The bounded table of hashes: sets of entries, the oldest of which goes when its set is full.
+//! The bounded table of hashes, in sets. A full set drops its oldest entry.
 
 use super::mac::{Keys, Mac, Place};
 use crate::SetupError;
 use bytemuck::Zeroable;
 use bytemuck::allocation::try_zeroed_slice_box;
 
-/// Entries of a set.
+/// Entries per set.
 const WAYS: usize = 16;
 
-/// Entries that a block may have one of: the tags together, so that a look at them reads one line of memory.
+/// A set of entries. The tags are adjacent, so that a lookup reads one cache line of them.
 #[derive(Clone, Copy, Zeroable)]
 #[repr(C, align(64))]
 struct Set {
-    /// The latest used first; 0 is no entry.
+    /// The most recently used first; 0 means no entry.
     tags: [u32; WAYS],
     macs: [Mac; WAYS],
 }
 
-/// What became of data that was held against the table.
+/// The result of a comparison with the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is what the block holds.
+    /// The data is the block's content.
     Same,
-    /// It is something else.
+    /// The data differs from the block's content.
     Different,
-    /// Nothing is known of the block.
+    /// The block has no entry.
     Unknown,
 }
 
 /// Hashes by block.
 pub struct Table {
     keys: Keys,
-    /// All zero at first: its memory is taken as it is used.
+    /// All zero at first: memory is allocated as it is used.
     sets: Box<[Set]>,
     entries: u64,
 }
 
 impl Table {
-    /// An empty table of at most `bytes` of memory; one set at least.
+    /// An empty table of at most `bytes` of memory; at least one set.
     pub fn new(keys: Keys, bytes: u64) -> Result<Self, SetupError> {
         let wanted = (bytes / size_of::<Set>() as u64).clamp(1, u64::from(u32::MAX));
         let problem = || SetupError::Size(format!("no memory for {bytes} bytes of hashes"));
@@ -50,27 +50,27 @@ impl Table {
         })
     }
 
-    /// The keys by which it hashes.
+    /// The keys of its hashes.
     pub fn keys(&self) -> &Keys {
         &self.keys
     }
 
-    /// Bytes of memory that it takes.
+    /// Its memory in bytes.
     pub fn bytes(&self) -> u64 {
         (self.sets.len() * size_of::<Set>()) as u64
     }
 
-    /// Entries that it has room for.
+    /// Its capacity in entries.
     pub fn room(&self) -> u64 {
         (self.sets.len() * WAYS) as u64
     }
 
-    /// Entries that it holds.
+    /// Its current number of entries.
     pub fn entries(&self) -> u64 {
         self.entries
     }
 
-    /// The block at `place` holds data of this hash.
+    /// The block at `place` holds data with this hash.
     pub fn set(&mut self, place: &Place, mac: Mac) {
         let set = self.set_of(place);
         let known = set.find(place.tag);
@@ -81,7 +81,7 @@ impl Table {
         self.entries += u64::from(is_new);
     }
 
-    /// Nobody knows what the block at `place` holds.
+    /// The content of the block at `place` is unknown.
     pub fn remove(&mut self, place: &Place) {
         let set = self.set_of(place);
         if let Some(way) = set.find(place.tag) {
@@ -93,7 +93,7 @@ impl Table {
         }
     }
 
-    /// The hash of what the block at `place` holds, if it is known.
+    /// The hash of the block at `place`, if it is known.
     pub fn get(&mut self, place: &Place) -> Option<Mac> {
         let set = self.set_of(place);
         let way = set.find(place.tag)?;
@@ -101,7 +101,7 @@ impl Table {
         Some(set.macs[0].at(place))
     }
 
-    /// Holds the hash of data against that of the block at `place`.
+    /// Compares the hash of data with that of the block at `place`.
     pub fn check(&mut self, place: &Place, mac: Mac) -> Verdict {
         let set = self.set_of(place);
         let Some(way) = set.find(place.tag) else {

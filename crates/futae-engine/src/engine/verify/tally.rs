@@ -1,15 +1,15 @@
-//! What became of data that was handed down.
+//! Counts of demotion results.
 
 use serde::{Deserialize, Serialize};
 
-/// Of a volume's latest blocks this many are remembered, before those of long ago count half.
+/// After this many blocks of a volume, the older ones count half.
 const REMEMBERED_BLOCKS: u32 = 4096;
 /// A volume is judged after this many blocks.
 const JUDGED_BLOCKS_MIN: u32 = 256;
 
-/// Counts, of the whole cache and of each volume.
+/// Counts for the whole cache or for one volume.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct HandDownTally {
+pub struct DemotionTally {
     pub verified: u64,
     pub resident: u64,
     pub unknown: u64,
@@ -17,13 +17,13 @@ pub struct HandDownTally {
     pub busy: u64,
     pub compared: u64,
     pub wrong: u64,
-    /// Lately: blocks of which the hash was known, and those that were different.
+    /// Recent blocks whose hash was known, and the part of them that differed.
     recent: u32,
     recent_different: u32,
 }
 
-impl HandDownTally {
-    /// A block was verified, or, if not `is_same`, different.
+impl DemotionTally {
+    /// A block was verified (`is_same`) or differed.
     pub fn judge(&mut self, is_same: bool) {
         self.verified += u64::from(is_same);
         self.different += u64::from(!is_same);
@@ -35,53 +35,53 @@ impl HandDownTally {
         }
     }
 
-    /// Whether most of what was handed down lately was different, so that sending it is useless.
+    /// Whether most recent demotions differed, so that sending more is useless.
     pub fn keeps_differing(&self) -> bool {
         self.recent >= JUDGED_BLOCKS_MIN && self.recent_different > self.recent / 2
     }
 
     /// The counts by the names of the status.
-    pub fn status(&self) -> HandedDownStatus {
-        HandedDownStatus {
-            handed_down_verified: self.verified,
-            handed_down_resident: self.resident,
-            handed_down_unknown: self.unknown,
-            handed_down_different: self.different,
-            handed_down_busy: self.busy,
-            handed_down_compared: self.compared,
-            handed_down_wrong: self.wrong,
-            ..HandedDownStatus::default()
+    pub fn status(&self) -> DemotionStatus {
+        DemotionStatus {
+            demotions_verified: self.verified,
+            demotions_resident: self.resident,
+            demotions_unknown: self.unknown,
+            demotions_different: self.different,
+            demotions_busy: self.busy,
+            demotions_compared: self.compared,
+            demotions_wrong: self.wrong,
+            ..DemotionStatus::default()
         }
     }
 }
 
-/// What became of data that was handed down, in blocks; see [`crate::Engine::verify_hand_downs`].
+/// Results of demotions, in blocks; see [`crate::Engine::verify_demotions`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct HandedDownStatus {
-    /// Blocks whose data was what the cache last served or was given: they may enter.
-    pub handed_down_verified: u64,
-    /// Blocks that were resident: their data was not looked at.
-    pub handed_down_resident: u64,
-    /// Blocks that were refused since no hash was known.
-    pub handed_down_unknown: u64,
-    /// Blocks that were refused since they had another hash: forged, stale, torn.
-    pub handed_down_different: u64,
-    /// Blocks that were refused since they were just being written.
-    pub handed_down_busy: u64,
-    /// Blocks that entered and were held against the store, where a test asked for that.
-    pub handed_down_compared: u64,
-    /// Those of them that were not what the store has.
-    pub handed_down_wrong: u64,
-    /// Hashes that are known.
+pub struct DemotionStatus {
+    /// Blocks whose data matched what the cache last served or received: they may enter.
+    pub demotions_verified: u64,
+    /// Blocks that were resident: their demoted data was not checked.
+    pub demotions_resident: u64,
+    /// Blocks refused because no hash was known.
+    pub demotions_unknown: u64,
+    /// Blocks refused because their hash differed: forged, stale or torn.
+    pub demotions_different: u64,
+    /// Blocks refused because a write to them was under way.
+    pub demotions_busy: u64,
+    /// Accepted blocks that were compared with the store, if a test asked for that.
+    pub demotions_compared: u64,
+    /// Compared blocks that differed from the store.
+    pub demotions_wrong: u64,
+    /// Hashes in the table.
     pub hash_entries: u64,
-    /// Hashes for which there is room.
+    /// Hashes that the table has room for.
     pub hash_entries_max: u64,
-    /// Bytes of memory for them, and for finding equal blocks.
+    /// Memory for hashes, and for finding equal blocks, in bytes.
     pub hash_bytes: u64,
-    /// Reads of blocks that were answered by an equal block, where equal blocks are held once.
+    /// Reads answered from an equal block, if equal blocks are held once.
     pub equal_reads: u64,
-    /// Blocks that left the cache since an equal one was there.
+    /// Blocks dropped because an equal one was resident.
     pub equal_dropped: u64,
 }
 
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn a_volume_that_keeps_differing_is_told_from_one_that_did_once() {
-        let mut tally = HandDownTally::default();
+        let mut tally = DemotionTally::default();
         (1..JUDGED_BLOCKS_MIN).for_each(|_| tally.judge(false));
         assert!(!tally.keeps_differing(), "too few");
         tally.judge(false);

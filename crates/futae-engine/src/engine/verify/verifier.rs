@@ -1,13 +1,13 @@
-//! What a cache that verifies keeps.
+//! The state of a cache that verifies demotions.
 
 use super::hints::Sharing;
 use super::options::Verification;
 use super::table::Table;
 
-/// The hashes, and how they are used.
+/// The hash table, and its options.
 pub struct Verifier {
     pub table: Table,
     pub options: Verification,
-    /// Where equal blocks are held once.
+    /// Hints for equal blocks, if they are held once.
     pub sharing: Option<Sharing>,
 }

@@ -1,4 +1,4 @@
-//! Flushes: they wait for what was dirty when they came.
+//! Flushes: they wait for the blocks that were dirty at their arrival.
 
 use crate::engine::dirt::Change;
 use crate::engine::effects::Effects;
@@ -8,8 +8,8 @@ use crate::{Done, IoError};
 use futae_policy::VolumeId;
 
 impl State {
-    /// Everything dirty of a volume is to be written before its flush goes to the store, or, if
-    /// the store need not make it stable, is over.
+    /// Writes all dirty blocks of a volume. Then its flush is sent to the store or, if the data
+    /// need not become stable, ends.
     pub fn flush_dirty(
         &mut self,
         volume: VolumeId,
@@ -36,7 +36,7 @@ impl State {
         }
     }
 
-    /// A block's oldest missing write has changed: flushes that waited for it, go on. Returns
+    /// A block's oldest missing write has changed: flushes that waited for it continue. Returns
     /// whether any did.
     pub fn note_change(
         &mut self,

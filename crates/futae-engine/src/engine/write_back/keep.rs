@@ -1,4 +1,5 @@
-//! Writes that are kept: their data goes into frames, or beside the cache, and is brought to the store later.
+//! Kept writes: their data goes into frames, or beside the cache, and is written to the store
+//! later.
 
 use crate::engine::effects::{Effects, Ticket};
 use crate::engine::flights::{Content, Span, Write};
@@ -9,8 +10,8 @@ use crate::{Done, IoBuf, Operation, Request, StoreOperation};
 use futae_policy::{AccessKind, BlockId, Class, Outcome};
 
 impl State {
-    /// Takes a write into the cache, as far as it can be kept; the rest goes through. Nothing
-    /// else is under way on its blocks but write-backs.
+    /// Takes a write into the cache as far as it can be kept; the rest goes to the store. Only
+    /// write-backs are under way on its blocks.
     pub fn keep_write(&mut self, request: Request, span: Span, effects: &mut Effects) {
         let Operation::Write { data, .. } = request.operation else {
             return;
@@ -28,8 +29,8 @@ impl State {
         self.keep_on(keeping, effects);
     }
 
-    /// Goes on with a write that is kept, for as many blocks as this step has room for. If that is not all,
-    /// the rest of its range is kept from others until it goes on.
+    /// Continues a kept write, for as many blocks as this step has room for. If blocks are left,
+    /// the rest of its range stays locked until the next step.
     pub fn keep_on(&mut self, mut keeping: Keeping, effects: &mut Effects) {
         let (span, now) = (keeping.span, self.world.now());
         let (_, end) = self.block_range(&span);
@@ -41,7 +42,7 @@ impl State {
             let Some(part) = self.block_span(block).overlap(&span) else {
                 continue;
             };
-            // Of a write of several steps others may have taken the room.
+            // Between the steps of a write, other writes may have taken the room.
             let has_room = keeping.place.is_none() || self.is_dirty(block) || self.has_room();
             let before = self.steps.left();
             let is_kept = has_room && self.keep_block(block, part, (&span, &keeping.data), effects);
@@ -67,7 +68,12 @@ impl State {
         if rest.as_slice() == [span] {
             let done = keeping.end();
             answer_kept(&mut keeping, effects);
-            return self.send_through(span, keeping.data, done, effects);
+            self.send_through(span, keeping.data, done, effects);
+            // Others waited if an earlier step had no room for any block.
+            for request in parked {
+                self.begin_in_turn(request, effects);
+            }
+            return;
         }
         for part in rest {
             let mut slice = IoBuf::new(part.length as usize);
@@ -107,7 +113,8 @@ impl State {
             .is_some_and(|known| known.dirty_blocks < known.dirty_max_blocks)
     }
 
-    /// Puts one written block before the level, and its data where it is kept; whether it is.
+    /// Offers one written block to the level and stores its data. Returns whether the block is
+    /// kept.
     fn keep_block(
         &mut self,
         block: BlockId,
@@ -122,12 +129,12 @@ impl State {
             return self.place_kept(block, is_whole, effects);
         }
         let slot = self.level.find(block);
-        if !is_whole && slot.is_none() && self.evicted_data(block).is_none() {
+        if !is_whole && slot.is_none() && self.unframed(block).is_none() {
             self.tally.write_around_blocks += 1;
             return false;
         }
         if !is_whole && slot.is_some_and(|slot| self.frames.get(slot) == Frame::Loading) {
-            // There is nothing yet that it could be a part of.
+            // The block does not exist yet, so the write covers all of it.
             self.offer(block, AccessKind::Write, effects);
             return false;
         }
@@ -140,20 +147,17 @@ impl State {
                 self.frames.set(slot, Frame::Ready);
                 true
             }
-            Outcome::Bypassed => match self
-                .dirt_mut(block.volume())
-                .evicted_data_mut(block.index())
-            {
+            Outcome::Bypassed => match self.dirt_mut(block.volume()).unframed_mut(block.index()) {
                 None => false,
-                Some(evicted_data) => {
-                    span.copy(data.as_slice(), &of, evicted_data.as_mut_slice());
+                Some(unframed) => {
+                    span.copy(data.as_slice(), &of, unframed.as_mut_slice());
                     true
                 }
             },
         }
     }
 
-    /// Sends data to the store that is not kept.
+    /// Sends data that is not kept to the store.
     fn send_through(&mut self, span: Span, data: IoBuf, done: Done, effects: &mut Effects) {
         let blocks = self.widened(&span);
         let key = self.under_way.add_write(Write {

@@ -1,4 +1,4 @@
-//! Write-backs: which blocks go to the store next, and what becomes of them.
+//! Write-backs: the choice of the next blocks, and the handling of the result.
 
 use crate::engine::dirt::Cleaned;
 use crate::engine::effects::{Effects, Ticket};
@@ -10,14 +10,14 @@ use crate::{IoBuf, IoError, OnEviction, StoreOperation};
 use futae_policy::{BlockId, Class, VolumeId};
 use std::ops::Range;
 
-/// Bytes that are written back in one operation at most; one block at least.
+/// The largest number of bytes written back in one operation; at least one block.
 const RUN_BYTES_MAX: u64 = 512 << 10;
-/// Write-backs under way to one store, and their bytes.
+/// Limits on the write-backs under way to one store: their number and bytes.
 const RUNS_MAX: u32 = 32;
 const CARRIED_BYTES_MAX: u64 = 8 << 20;
 
 impl State {
-    /// Starts the write-backs that are wanted now.
+    /// Starts the write-backs that are due now.
     pub fn write_back_on(&mut self, effects: &mut Effects) {
         let Some(write_back) = &self.write_back else {
             return;
@@ -50,7 +50,7 @@ impl State {
                 if is_busy || dirt.len() == 0 {
                     break;
                 }
-                // What is written back is copied.
+                // Blocks that are written back are copied.
                 if !self.steps.has_room_for(blocks_max) {
                     return effects.later(Rest::Anything);
                 }
@@ -80,7 +80,7 @@ impl State {
         }
     }
 
-    /// Nothing is to be done for a volume any more.
+    /// A volume has no pending work any more.
     fn is_idle(&mut self, volume: VolumeId) {
         if let Some(write_back) = &mut self.write_back {
             write_back.busy.remove(&volume.0);
@@ -94,13 +94,10 @@ impl State {
         let mut buffer = IoBuf::new(span.length as usize);
         for index in run.clone() {
             let of = self.block_span(block(index));
-            let data = match (
-                self.evicted_data(block(index)),
-                self.level.find(block(index)),
-            ) {
-                (Some(evicted_data), _) => evicted_data.as_slice(),
+            let data = match (self.unframed(block(index)), self.level.find(block(index))) {
+                (Some(unframed), _) => unframed.as_slice(),
                 (None, Some(slot)) => self.arena.frame(slot),
-                (None, None) => continue, // Dirty blocks are in the one or the other.
+                (None, None) => continue, // Every dirty block is in one of the two sets.
             };
             of.copy(data, &span, buffer.as_mut_slice());
             self.dirt_mut(volume).carry(index);
@@ -131,8 +128,8 @@ impl State {
         effects.start(self.store(volume), sequence, operation, Ticket::Run(key));
     }
 
-    /// A write-back is over: its blocks are clean, unless they were written meanwhile; or, if it
-    /// failed, as dirty as before.
+    /// A write-back has ended. On success its blocks are clean unless they were written meanwhile.
+    /// On failure they are as dirty as before.
     pub fn finish_run(
         &mut self,
         key: usize,
@@ -186,7 +183,7 @@ impl State {
         }
     }
 
-    /// A block is clean: the policy is told, or, if the block was evicted, the level below.
+    /// A block is clean: the policy is informed, or, if the block was evicted, the lower level.
     pub fn clean(&mut self, block: BlockId, cleaned: Cleaned, effects: &mut Effects) {
         if let Some(write_back) = &mut self.write_back {
             write_back.dirty_blocks -= 1;
@@ -199,7 +196,7 @@ impl State {
         } else if let Some(generation) = cleaned.evicted_under {
             let span = self.block_span(block);
             let data = cleaned
-                .evicted_data
+                .unframed
                 .filter(|_| self.on_eviction == OnEviction::Demote);
             self.send_down(span, data.map(|data| (data, generation)), effects);
         }

@@ -1,4 +1,4 @@
-//! What went through to the store, and the dirty blocks that it was about.
+//! Updates dirty blocks after an operation that went to the store.
 
 use crate::IoBuf;
 use crate::engine::effects::Effects;
@@ -7,8 +7,8 @@ use crate::engine::state::State;
 use futae_policy::BlockId;
 
 impl State {
-    /// A trim or zeroing that went through is over, and the store has it: the dirty blocks of `span`
-    /// follow, from block `from` on. Returns where to go on if the step is full.
+    /// A trim or zeroing has succeeded at the store: updates the dirty blocks of `span` from block
+    /// `from` on. Returns the block to continue with if the step is full.
     pub fn settle_cleared(
         &mut self,
         span: &Span,
@@ -33,8 +33,8 @@ impl State {
         Some(found.last().map_or(from, |last| last + 1)).filter(|&next| next < end)
     }
 
-    /// A write, trim or zeroing of `span` that went through is over, and the store has it. What the
-    /// cache holds of a dirty block follows; if it covers the block, that is clean.
+    /// A write, trim or zeroing of `span` has succeeded at the store. Updates the cached data of a
+    /// dirty block; if the operation covers the block, the block is clean.
     pub fn settle_block(
         &mut self,
         block: BlockId,
@@ -55,8 +55,8 @@ impl State {
             Some(slot) => Some(&mut self.arena.frame_mut(slot)[range]),
             None => {
                 let dirt = &mut self.volumes[usize::from(span.volume.0)].dirt;
-                let evicted_data = dirt.evicted_data_mut(block.index());
-                evicted_data.map(|evicted_data| &mut evicted_data.as_mut_slice()[range])
+                let unframed = dirt.unframed_mut(block.index());
+                unframed.map(|unframed| &mut unframed.as_mut_slice()[range])
             }
         };
         match (held, data, content) {
@@ -75,7 +75,7 @@ impl State {
         }
     }
 
-    /// Forgets a dirty block whose content nobody needs.
+    /// Drops a dirty block whose content is no longer needed.
     pub fn discard(&mut self, block: BlockId, effects: &mut Effects) {
         let dirt = self.dirt_mut(block.volume());
         if let Some((change, _)) = dirt.settle(block.index()) {

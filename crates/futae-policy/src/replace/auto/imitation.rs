@@ -1,4 +1,5 @@
-//! The cache holds what a leading level holds, as far as it can: the two have slots of their own.
+//! Keeps the content of the cache close to that of a leading level. The two have slots of their
+//! own.
 
 use super::whereabouts::{Whereabouts, number};
 use crate::structures::{Queues, Table};
@@ -7,36 +8,37 @@ use crate::{
     StoreCosts,
 };
 
-/// A level that an order in force was built into: of all slots, or of those of a sample.
+/// A level with a built policy: of all slots, or of those of a sample.
 pub type Shadow = Level<Box<dyn RegisteredPolicy>, Whereabouts>;
 
-/// No slot; others are one more than their number.
+/// No slot; other values are a slot's number plus one.
 const NONE: u32 = 0;
 
-/// What is known of a slot of the cache.
+/// State of a slot of the cache.
 #[derive(Clone, Copy, Debug, Default)]
 struct Resident {
     block: BlockId,
-    /// The leader's slot for the same block; [`NONE`] of a stray.
+    /// The leader's slot for the same block; [`NONE`] for a stray.
     own: u32,
 }
 
 /// A leading level, and which of its blocks the cache holds.
 ///
-/// The leader sees every access. The cache admits what the leader admits, and gives up a *stray* for it: a block that
-/// it holds and the leader does not. After a change of the leader there are many strays, and as many blocks which the
-/// leader holds and the cache has still to fetch; each of them comes once it is asked for.
+/// The leader sees every access. The cache admits what the leader admits, and evicts a *stray* for
+/// it: a block that the cache holds and the leader does not. After a change of the leader there are
+/// many strays, and as many blocks that only the leader holds; the cache fetches each of them at
+/// its next access.
 pub struct Imitation {
     leader: Shadow,
     residents: Table<Resident>,
     resident_count: u32,
     /// The cache's slot for each slot of the leader, or [`NONE`].
     real: Table<u32>,
-    /// Slots of the cache whose blocks the leader does not hold, next victim first.
+    /// Slots of the cache with strays, next victim first.
     strays: Queues,
     /// The block that is about to be placed, and the leader's slot for it.
     pending: Option<(BlockId, Slot)>,
-    /// Whether the leader held the block that was asked for last.
+    /// Whether the leader held the last accessed block.
     led: bool,
 }
 
@@ -54,12 +56,13 @@ impl Imitation {
         }
     }
 
-    /// Whether the leader held the block that was asked for last.
+    /// Whether the leader held the last accessed block.
     pub fn led(&self) -> bool {
         self.led
     }
 
-    /// Follows another leader of the same size from now on; returns the old one. Takes time for every resident block.
+    /// Switches to another leader of the same size and returns the old one. Takes time for every
+    /// resident block.
     pub fn follow(&mut self, leader: Shadow) -> Shadow {
         let worst_first: Vec<Slot> = self.order().into_iter().rev().collect();
         let old = std::mem::replace(&mut self.leader, leader);
@@ -75,7 +78,7 @@ impl Imitation {
         old
     }
 
-    /// How many of the cache's blocks the leader does not hold.
+    /// Number of strays.
     pub fn stray_count(&self) -> u32 {
         self.strays.len(0)
     }
@@ -133,7 +136,7 @@ impl Imitation {
         }
     }
 
-    /// Whether a block that is not here is to be placed, after the leader has changed since it was asked for.
+    /// Whether to place an absent block if the leader has changed since the access.
     pub fn expect(&mut self, block: BlockId) -> Admission {
         let own = self.leader.find(block);
         self.await_block(block, own)
@@ -182,8 +185,8 @@ impl Imitation {
         }
     }
 
-    /// A stray. Where the cache is full there is one: the leader has as many slots, and one of them is meant for the
-    /// block that is to come. Else the leader is made to give up blocks.
+    /// A stray. A full cache has one: the leader has as many slots, one of which is for the
+    /// incoming block. If there is no stray, the leader is made to evict.
     pub fn victim(&mut self) -> Option<Slot> {
         while self.strays.is_empty(0) {
             let gone = self.leader.give_up()?;

@@ -1,4 +1,4 @@
-//! The choice and the imitation written plainly, for a cache whose shadows have all of its slots.
+//! The choice and the imitation as plain code, for a cache whose shadows have all of its slots.
 
 use crate::contract::level_of;
 use crate::{Access, BlockId, Kind, Level, Outcome, PolicySpec, RegisteredPolicy, Trait};
@@ -11,7 +11,7 @@ struct Candidate {
     score: f64,
 }
 
-/// What a cache of `slots` slots holds.
+/// A cache of `slots` slots.
 pub struct Plain {
     candidates: Vec<Candidate>,
     in_force: usize,
@@ -20,7 +20,7 @@ pub struct Plain {
     held: Vec<BlockId>,
     /// Blocks that the leader does not hold, next victim first.
     strays: Vec<BlockId>,
-    /// Who came into force, in turn.
+    /// The policies that came into force, in order.
     pub changes: Vec<String>,
 }
 
@@ -111,7 +111,7 @@ impl Plain {
             .push(self.candidates[self.in_force].name.clone());
     }
 
-    /// What is held, in no order.
+    /// The resident blocks, in no order.
     pub fn held(&self) -> &[BlockId] {
         &self.held
     }

@@ -4,19 +4,20 @@ use super::imitation::Shadow;
 use super::whereabouts::number;
 use crate::{Access, Outcome};
 
-/// A candidate's level, and its hits beside those of the cache.
+/// A candidate's level, and its hits compared with those of the cache.
 pub struct Rehearsal {
     candidate: usize,
     level: Shadow,
-    /// Hits by which the candidate is ahead of the cache, the later the more.
+    /// The candidate's lead in hits over the cache; recent hits weigh more.
     ahead: f64,
-    /// What a request leaves of the older difference.
+    /// The factor by which each request reduces the older lead.
     kept: f64,
     requests: u64,
 }
 
 impl Rehearsal {
-    /// A candidate whose `level` starts with what the cache holds. The difference in hits knows of about `memory` requests.
+    /// A candidate whose `level` starts with the content of the cache. The lead covers about
+    /// `memory` requests.
     pub fn new(candidate: usize, level: Shadow, memory: f64) -> Self {
         Self {
             candidate,
@@ -43,7 +44,7 @@ impl Rehearsal {
         self.candidate
     }
 
-    /// Hits by which it is ahead of the cache.
+    /// The lead in hits over the cache.
     pub fn ahead(&self) -> f64 {
         self.ahead
     }
@@ -58,12 +59,12 @@ impl Rehearsal {
         self.level
     }
 
-    /// The cache has another size.
+    /// The size of the cache has changed.
     pub fn resize(&mut self, slots: u32) {
         self.level.resize(slots);
     }
 
-    /// Says how blocks are numbered; see [`crate::SimulatorHints::number_blocks`].
+    /// Announces the numbering of blocks; see [`crate::SimulatorHints::number_blocks`].
     pub fn number_blocks(&mut self, first: u64) {
         number(&mut self.level, first);
     }

@@ -1,4 +1,4 @@
-//! The candidates as shadow caches, and which of them hits most.
+//! The candidates as shadow caches, and the choice of the one with the most hits.
 
 use super::imitation::Shadow;
 use super::whereabouts::{Whereabouts, number};
@@ -6,17 +6,18 @@ use crate::{
     Access, AccessKind, BlockId, Kind, Level, Outcome, PolicySpec, Prng, Shape, SpecError, Trait,
 };
 
-/// Slots of a cache for each slot of a shadow.
+/// Slots of the cache per slot of a shadow.
 const SHARE: u32 = 64;
-/// Slots of a shadow at least, or all of a smaller cache: with fewer, chance decides.
+/// The smallest number of slots of a shadow, unless the cache is smaller: with fewer, chance
+/// decides.
 const SLOTS_MIN: u32 = 1024;
-/// Requests of the sample between two looks at the candidates.
+/// Requests of the sample between two comparisons of the candidates.
 const WINDOW: u32 = 64;
 
 /// One candidate.
 struct Candidate {
     spec: PolicySpec,
-    /// Whether it is of use only below a cache that says what it evicts.
+    /// Whether it is useful only below a cache that reports its evictions.
     needs_evictions: bool,
     /// None while it leads the cache and shadows have all slots of it.
     shadow: Option<Shadow>,
@@ -37,15 +38,15 @@ pub struct Shadows {
     slots: u32,
     /// Requests a slot over which hits are compared.
     memory: f64,
-    /// Hits a slot by which a candidate must be ahead.
+    /// Hits per slot by which a candidate must lead.
     lead: f64,
-    /// Requests of the sample in this window.
+    /// Requests of the sample in this window so far.
     seen: u32,
-    /// Whether the cache above has said what it evicts.
+    /// Whether the upper cache has reported evictions.
     has_evictions: bool,
 }
 
-/// What the registry marks as candidates, the one in force at first foremost.
+/// The candidates in the registry, the initial one first.
 fn marked() -> impl Iterator<Item = Kind> {
     let all = Kind::ALL.iter().copied();
     all.filter(|kind| kind.traits().contains(&Trait::Candidate))
@@ -104,19 +105,19 @@ impl Shadows {
         self.in_force
     }
 
-    /// Whether each shadow has all slots of the cache.
+    /// Whether each shadow has as many slots as the cache.
     pub fn are_whole(&self) -> bool {
         self.threshold == u64::MAX
     }
 
-    /// The candidate that is rehearsed before any score is known; none where shadows have all slots.
+    /// The candidate that is rehearsed before scores are known; `None` if shadows have all slots.
     pub fn first_rehearsed(&self) -> Option<usize> {
         let is_first = |kind: Kind| kind.traits().contains(&Trait::RehearsedFirst);
         marked().position(is_first).filter(|_| !self.are_whole())
     }
 
-    /// Lets the shadows decide on an access, if its block is of the sample. `led`: whether the leader of the cache held the
-    /// block. Whether a window is over.
+    /// Lets the shadows decide on an access, if its block is in the sample. `led`: whether the
+    /// leader of the cache held the block. Returns whether a window has ended.
     #[inline]
     pub fn see(&mut self, access: &Access, led: bool) -> bool {
         if scatter(access.block, self.salt) > self.threshold || access.kind == AccessKind::Preload {
@@ -139,7 +140,8 @@ impl Shadows {
         self.seen += u32::from(is_demand);
     }
 
-    /// Ends a window. The candidate with the highest score, if it is far enough ahead of the one in force.
+    /// Ends a window. Returns the candidate with the highest score, if it leads the current one by
+    /// enough.
     pub fn judge(&mut self) -> Option<usize> {
         let memory = self.memory * f64::from(self.slots);
         let kept = (-f64::from(std::mem::take(&mut self.seen)) / memory).exp();
@@ -158,17 +160,17 @@ impl Shadows {
         (self.ahead(best) >= needed).then_some(best)
     }
 
-    /// Hits by which a candidate is ahead of the one in force.
+    /// The lead of a candidate over the current one, in hits.
     pub fn ahead(&self, at: usize) -> f64 {
         self.candidates[at].score - self.candidates[self.in_force].score
     }
 
-    /// Puts a candidate in force; returns the one before.
+    /// Makes a candidate the current one; returns the previous one.
     pub fn put_in_force(&mut self, at: usize) -> usize {
         std::mem::replace(&mut self.in_force, at)
     }
 
-    /// The shadow of a candidate, which is to lead the cache.
+    /// Takes the shadow of a candidate that is to lead the cache.
     pub fn lend(&mut self, at: usize) -> Option<Shadow> {
         self.candidates[at].shadow.take()
     }
@@ -183,7 +185,7 @@ impl Shadows {
         candidates.filter_map(|candidate| candidate.shadow.as_mut())
     }
 
-    /// The cache has another size.
+    /// The size of the cache has changed.
     pub fn resize(&mut self, slots: u32) {
         let share = self.threshold as f64 / u64::MAX as f64;
         let slots = ((f64::from(slots) * share).round() as u32).max(1);
@@ -193,11 +195,11 @@ impl Shadows {
         }
     }
 
-    /// Says how blocks are numbered; see [`crate::SimulatorHints::number_blocks`].
+    /// Announces the numbering of blocks; see [`crate::SimulatorHints::number_blocks`].
     pub fn number_blocks(&mut self, first: u64) {
         let are_whole = self.are_whole();
         for shadow in self.shadows() {
-            // Of a sample, an array of all blocks would be mostly empty.
+            // For a sample, an array of all blocks would be mostly empty.
             if are_whole {
                 number(shadow, first);
             } else {
@@ -218,7 +220,7 @@ impl Shadows {
     }
 }
 
-/// A hash of the block: which blocks are in the sample does not depend on how they are numbered.
+/// A hash of the block, so that the sample does not depend on how blocks are numbered.
 #[inline]
 fn scatter(block: BlockId, salt: u64) -> u64 {
     let name = (u64::from(block.volume().0) << 48 | block.index()) ^ salt;

@@ -1,4 +1,4 @@
-//! Which block is in which slot of a level that a candidate orders.
+//! An index from block to slot for a level with a candidate's policy.
 
 use super::imitation::Shadow;
 use crate::{BlockId, DenseIndex, HashIndex, Index, Slot};
@@ -25,7 +25,7 @@ impl Whereabouts {
     }
 }
 
-/// Tells an empty level that blocks are numbered densely from `first` on.
+/// Announces to an empty level that blocks are numbered densely from `first` on.
 pub fn number(level: &mut Shadow, first: u64) {
     level.number_blocks(first);
     *level.index_mut() = Whereabouts::numbered();

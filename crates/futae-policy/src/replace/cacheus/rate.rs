@@ -7,7 +7,7 @@ const MOST: f64 = 1.0;
 /// This many periods without a gain, and the rate starts again.
 const PATIENCE: u32 = 10;
 
-/// The rate, and what the last periods showed.
+/// The rate, and the results of the last periods.
 #[derive(Clone, Debug)]
 pub(super) struct Rate {
     period: u64,
@@ -57,7 +57,7 @@ impl Rate {
         self.hits += 1;
     }
 
-    /// One more access begins; at the end of a period the rate moves.
+    /// Counts an access; at the end of a period the rate changes.
     #[inline]
     pub(super) fn tick(&mut self, prng: &mut Prng) {
         self.now += 1;

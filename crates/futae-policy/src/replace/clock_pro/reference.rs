@@ -1,4 +1,5 @@
-//! The circle as a list that is turned about its hot hand, with blocks as the places of the other two.
+//! The circle as a list that is rotated about its hot hand; the other two hands are stored as
+//! blocks.
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
@@ -82,7 +83,7 @@ impl ClockPro {
         });
     }
 
-    /// Ends a test period; whether the entry is gone.
+    /// Ends a test period. Returns whether the entry was removed.
     fn end_test(&mut self, place: usize) -> bool {
         let entry = self.ring[place];
         if entry.kind == Kind::Name {

@@ -1,5 +1,5 @@
-//! Which class gives a block up next: each in proportion to its weight times its length (Sudo
-//! and others 1993, section 3.2.2, figure 3).
+//! The choice of the class that loses a block next: each in proportion to its weight times its
+//! length (Sudo and others 1993, section 3.2.2, figure 3).
 
 use crate::{Arguments, BlockCost, Class, SpecError, StoreCosts};
 use std::str::FromStr;
@@ -20,11 +20,11 @@ pub struct ClassWeights {
     stores: Vec<String>,
     weights: Vec<f64>,
     credits: Vec<f64>,
-    /// Whether the weights follow what the stores are found to cost.
+    /// Whether the weights follow the measured costs of stores.
     is_measured: bool,
 }
 
-/// What `weights=` says.
+/// The value of `weights=`.
 enum Weights {
     Measured,
     Given(Vec<(String, f64)>),
@@ -54,7 +54,7 @@ fn is_weight(weight: f64) -> bool {
     weight > 0.0 && weight <= 1000.0
 }
 
-/// What `classes=` says: names of classes of stores, `nfs+ceph`.
+/// The value of `classes=`: names of classes of stores, `nfs+ceph`.
 struct Names(Vec<String>);
 
 impl FromStr for Names {
@@ -77,7 +77,7 @@ impl FromStr for Names {
 }
 
 impl ClassWeights {
-    /// Takes the parameters of the weights.
+    /// Parses the parameters of the weights.
     pub fn build(arguments: &mut Arguments) -> Result<Self, SpecError> {
         let expected = "a list of names such as nfs+ceph, none of them local or remote";
         let named = arguments.take("classes", expected, |_: &Names| true)?;
@@ -136,7 +136,7 @@ impl ClassWeights {
         self.weights.len()
     }
 
-    /// The number of a block's class. A store in a class that nobody has named counts as a far one.
+    /// The number of a block's class. A store in a class without a name counts as a far one.
     #[inline]
     pub fn class_of(&self, class: Class) -> u8 {
         let store = class.store();
@@ -165,7 +165,7 @@ impl ClassWeights {
         next
     }
 
-    /// Takes up what the stores cost, if the weights are to follow that.
+    /// Adopts the costs of the stores, if the weights follow them.
     pub fn note_costs(&mut self, costs: &StoreCosts) {
         if self.is_measured {
             self.weights = weights_of(costs, self.stores.len());
@@ -178,14 +178,14 @@ impl ClassWeights {
         self.names().into_iter().zip(weights).collect()
     }
 
-    /// Panics if a class has been passed over, or has given too much.
+    /// Panics if a class was skipped, or gave too many blocks.
     pub fn audit(&self) {
         let most = self.classes() as f64;
         assert!(self.credits.iter().all(|credit| credit.abs() < most));
     }
 }
 
-/// Each class's 1 / (read, and write if dirty), against the geometric mean of those known.
+/// Each class's 1 / (read, and write if dirty), relative to the geometric mean of the known ones.
 fn weights_of(costs: &StoreCosts, stores: usize) -> Vec<f64> {
     let clean = |cost: BlockCost| 1.0 / cost.read_micros.max(0.01);
     let dirty = |cost: BlockCost| 1.0 / (cost.read_micros + cost.write_micros).max(0.01);

@@ -7,7 +7,7 @@ use crate::{
     SpecError,
 };
 
-/// An order a class. A block is in the order of the class that it had when it was last used.
+/// One order per class. A block is in the order of its class at its last use.
 pub struct Joined {
     pub class_weights: ClassWeights,
     orders: Vec<Box<dyn RegisteredPolicy>>,
@@ -66,7 +66,8 @@ impl Joined {
         }
     }
 
-    /// If the order of the class declines, the newcomer is declined; next time it is another's turn.
+    /// If the order of the chosen class declines, the newcomer is declined; next time another class
+    /// is chosen.
     pub fn victim(&mut self, incoming: &Access) -> Option<Slot> {
         let class = self.class_weights.next(|class| self.lengths[class])?;
         self.orders[class].victim(incoming)

@@ -1,8 +1,8 @@
 //! How many blocks are served between two servings of one, and the least of that.
 
-/// Gaps before anything is said of them.
+/// Number of gaps before an estimate is given.
 const FEW: u32 = 64;
-/// At so many, all counts are halved, so that old ones fade.
+/// Number of gaps at which all counts are halved, so that old ones fade.
 const MANY: u32 = 8192;
 /// Gaps between two looks at the quantile.
 const LOOK: u32 = 64;
@@ -13,7 +13,7 @@ const BUCKETS: usize = (u64::BITS as usize) << FINE;
 /// Counts of gaps by their logarithm.
 #[derive(Clone, Debug)]
 pub struct Gaps {
-    /// The share that may be shorter than what is called the earliest.
+    /// The fraction of gaps that may be shorter than the estimate of the earliest.
     early: f64,
     counts: Vec<u32>,
     total: u32,
@@ -33,7 +33,7 @@ impl Gaps {
         }
     }
 
-    /// A block was served again after so many, at least 1.
+    /// Records that a block was served again after this many servings, at least 1.
     pub fn note(&mut self, gap: u64) {
         self.counts[bucket(gap)] += 1;
         self.total += 1;

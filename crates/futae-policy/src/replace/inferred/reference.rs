@@ -1,4 +1,4 @@
-//! The same with lists, the order `lru` inside.
+//! The same procedure on lists, with `lru` as the inner order.
 
 use super::gaps::Gaps;
 

@@ -1,17 +1,17 @@
-//! Gradient boosting (Friedman, "Greedy function approximation: a gradient boosting machine", Annals of Statistics
-//! 29(5), 2001) of small regression trees over features of a byte each. The same samples in the same order make the
-//! same forest.
+//! Gradient boosting (Friedman, "Greedy function approximation: a gradient boosting machine",
+//! Annals of Statistics 29(5), 2001) of small regression trees over one-byte features. The same
+//! samples in the same order give the same forest.
 
 /// Features of one sample.
 pub(in crate::replace) const FEATURES: usize = 7;
-/// What a sample is told apart by.
+/// The features of a sample.
 pub(in crate::replace) type Features = [u8; FEATURES];
 
 const TREES: usize = 16;
 /// Questions from a tree's root to a leaf.
 const DEPTH: usize = 4;
 const LEAVES: usize = 1 << DEPTH;
-/// Part of what a tree finds that is added.
+/// The learning rate: the fraction of a tree's result that is added.
 const RATE: f64 = 0.3;
 /// No question may leave fewer samples on a side.
 const FEWEST: u32 = 8;
@@ -44,7 +44,7 @@ pub(in crate::replace) struct Forest {
     trees: Vec<Tree>,
 }
 
-/// Sum and number of the samples that have one value of a feature.
+/// Sum and number of the samples with one value of a feature.
 #[derive(Clone, Copy, Default)]
 struct Bin {
     sum: f64,
@@ -57,14 +57,14 @@ impl Bin {
         self.number += other.number;
     }
 
-    /// What a split gains by having this as a side, for splits to be compared.
+    /// The contribution of this side to the gain of a split, for comparing splits.
     fn weight(self) -> f64 {
         self.sum * self.sum / f64::from(self.number.max(1))
     }
 }
 
 impl Tree {
-    /// Where the sample goes from `place`, counted level by level from the root, 0.
+    /// Where the sample continues from `place`, counted level by level from the root, 0.
     fn below(questions: &[Question], place: usize, sample: &Features) -> usize {
         let Question { feature, border } = questions[place];
         2 * place + 1 + usize::from(sample[feature as usize] > border)
@@ -139,7 +139,7 @@ fn best(bins: &[[Bin; VALUES]; FEATURES]) -> Question {
 }
 
 impl Forest {
-    /// Learns the labels of the samples, of which there must be one.
+    /// Learns from labelled samples, at least one.
     pub(in crate::replace) fn learn(samples: &[(Features, f32)]) -> Self {
         let sum: f64 = samples.iter().map(|(_, label)| f64::from(*label)).sum();
         let base = sum / samples.len().max(1) as f64;
@@ -161,7 +161,7 @@ impl Forest {
         }
     }
 
-    /// What label the sample would have.
+    /// The predicted label of the sample.
     pub(in crate::replace) fn predict(&self, sample: &Features) -> f32 {
         let parts = self.trees.iter().map(|tree| tree.leaves[tree.leaf(sample)]);
         self.base + parts.sum::<f32>()
@@ -179,7 +179,7 @@ mod tests {
         (0..3000).map(|_| sample()).map(|s| (s, label(s))).collect()
     }
 
-    /// Mean square of what the forest misses the labels by.
+    /// The mean squared error of the forest's predictions.
     fn error(forest: &Forest, samples: &[([u8; FEATURES], f32)]) -> f32 {
         let squares = samples
             .iter()

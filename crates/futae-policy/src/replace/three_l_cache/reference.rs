@@ -1,4 +1,4 @@
-//! The same with lists, the same lots and the same forest.
+//! The same procedure on lists, with the same random draws and the same forest.
 
 use super::super::lrb::boosting::{Features, Forest};
 use super::super::lrb::{Uses, label};
@@ -16,7 +16,7 @@ pub struct ThreeLCache {
     held: Vec<u64>,
     /// Oldest first.
     past: Vec<u64>,
-    /// Times of all uses since the block was last forgotten.
+    /// Times of all uses since the block was last dropped from the records.
     uses: BTreeMap<u64, Vec<u64>>,
     waiting: Vec<(u64, Features, u64)>,
     labelled: Vec<(Features, f32)>,
@@ -24,7 +24,7 @@ pub struct ThreeLCache {
     expected: BTreeMap<u64, f64>,
     victims_left: usize,
     newcomers: Vec<u64>,
-    /// The block where the scan goes on; none: at the oldest.
+    /// The block at which the scan continues; `None`: the oldest.
     next: Option<u64>,
     length: usize,
     passed: usize,

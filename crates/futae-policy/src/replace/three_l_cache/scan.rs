@@ -1,4 +1,4 @@
-//! Which blocks are candidates: newcomers, and those that a scan through the order finds worth a question.
+//! The candidates for eviction: newcomers, and blocks that a scan through the order selects.
 
 use super::super::lrb::Uses;
 use super::ORDER;
@@ -6,24 +6,25 @@ use crate::Slot;
 use crate::structures::{Queues, Table};
 use std::collections::VecDeque;
 
-/// Candidates of one draw at most, beside newcomers.
+/// The largest number of candidates per draw, beside newcomers.
 const RATE_MAX: u32 = 1024;
 /// Counts of victims by the magnitude of their uses.
 const MAGNITUDES: usize = 16;
 
-/// Where the scan stands, and what it has learned of where victims come from.
+/// The position of the scan, and its statistics of where victims come from.
 #[derive(Clone, Debug)]
 pub struct Scan {
-    /// Of the cache.
+    /// Slots of the cache.
     pub slots: u32,
     /// Blocks that came since there is a forest and were no candidates yet, oldest first.
     newcomers: VecDeque<(Slot, u64)>,
-    /// The number of the newcomer in a slot, 0 for none: one that left is still in the list, with another number.
+    /// The number of the newcomer in a slot, 0 for none. A departed newcomer is still in the list,
+    /// under another number.
     numbers: Table<u64>,
     came: u64,
     waiting: u32,
     next: Option<Slot>,
-    /// Blocks when this round began, and those passed since.
+    /// The number of blocks when this round began, and of those scanned since.
     length: u32,
     passed: u32,
     tuned: Tuned,
@@ -37,19 +38,20 @@ pub struct Scan {
     reached: u64,
 }
 
-/// What a round sets for the next.
+/// Parameters that a round sets for the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tuned {
-    /// Percent of the order, the oldest, that are candidates however often they were used.
+    /// The oldest part of the order, in percent, whose blocks are candidates regardless of their
+    /// uses.
     pub oldest_percent: u32,
-    /// Percent of the cache that newcomers have before they are candidates.
+    /// The part of the cache, in percent, that newcomers fill before they become candidates.
     pub reserved_percent: u32,
-    /// Uses up to which others are candidates.
+    /// The largest number of uses of other candidates.
     pub uses_most: u32,
 }
 
 impl Scan {
-    /// A scan that stands at the oldest block.
+    /// A scan at the oldest block.
     pub fn new(slots: u32) -> Self {
         Self {
             slots,
@@ -82,7 +84,7 @@ impl Scan {
         self.numbers.set(slot, self.came);
     }
 
-    /// A block is about to move to the newest end, or to leave: the scan goes on after it.
+    /// A block is about to move to the newest end, or to leave: the scan continues after it.
     pub fn passes(&mut self, slot: Slot, order: &Queues) {
         if self.next == Some(slot) {
             self.next = order.after(slot);

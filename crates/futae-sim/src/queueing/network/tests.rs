@@ -144,9 +144,9 @@ fn what_nobody_waits_for_delays_who_comes_behind() {
         (times.all.max_seconds.expect("one") * 1e6).round() as u64
     };
     assert_eq!(took(&|_| {}), 105);
-    assert_eq!(took(&|network| network.hand_down(0, 0, 0)), 110);
+    assert_eq!(took(&|network| network.demote(0, 0, 0)), 110);
     assert_eq!(
-        took(&|network| network.hand_down(0, 1, 0)),
+        took(&|network| network.demote(0, 1, 0)),
         105,
         "another guest's link"
     );

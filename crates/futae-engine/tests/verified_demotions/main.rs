@@ -1,4 +1,4 @@
-//! What is handed down enters the cache only if it is what the cache last served or was last given, however
+//! What is demoted enters the cache only if it is what the cache last served or was last given, however
 //! requests overlap and from any client.
 
 #[path = "../common/mod.rs"]
@@ -8,7 +8,7 @@ mod rules;
 
 use common::{BLOCK, Setup, initial, setup_writing, take};
 use futae_engine::{
-    ClientId, HandedDown, HandedDownStatus, IoBuf, OnEviction, OnRefusal, Operation, Verification,
+    ClientId, Demotion, DemotionStatus, IoBuf, OnEviction, OnRefusal, Operation, Verification,
     WriteBackOptions,
 };
 
@@ -26,13 +26,13 @@ fn verifying(how: Verification) -> Setup {
 fn verifying_and_writing(how: Verification, write_back: Option<WriteBackOptions>) -> Setup {
     let bytes = 64 * BLOCK;
     let setup = setup_writing(BLOCK, "exclusive", 4, bytes, OnEviction::None, write_back);
-    setup.engine.verify_hand_downs(how).expect("verification");
+    setup.engine.verify_demotions(how).expect("verification");
     setup
 }
 
 fn hand(setup: &Setup, block: u64, data: &[u8]) {
-    let handed = HandedDown::new(block * BLOCK, IoBuf::copy_of(data));
-    let answer = setup.start(ClientId::NOBODY, 0, Operation::HandDown(handed));
+    let handed = Demotion::by_agent(block * BLOCK, IoBuf::copy_of(data));
+    let answer = setup.start(ClientId::NOBODY, 0, Operation::Demote(handed));
     take(&answer).expect("answered at once").expect("taken");
     setup.engine.audit();
 }
@@ -49,18 +49,18 @@ fn fresh(block: u64) -> Vec<u8> {
     (block * BLOCK..(block + 1) * BLOCK).map(initial).collect()
 }
 
-fn status(setup: &Setup) -> HandedDownStatus {
-    setup.engine.status().handed_down
+fn status(setup: &Setup) -> DemotionStatus {
+    setup.engine.status().demotions
 }
 
 /// Verified, unknown, different, busy, resident.
 fn counts(setup: &Setup) -> [u64; 5] {
     let status = status(setup);
     [
-        status.handed_down_verified,
-        status.handed_down_unknown,
-        status.handed_down_different,
-        status.handed_down_busy,
-        status.handed_down_resident,
+        status.demotions_verified,
+        status.demotions_unknown,
+        status.demotions_different,
+        status.demotions_busy,
+        status.demotions_resident,
     ]
 }

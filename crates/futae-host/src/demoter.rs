@@ -1,20 +1,20 @@
-//! Evicted pages of a guest on their way into the cache, whichever way they came.
+//! Passes a guest's evicted pages to the cache, by whichever way they came.
 
 use crate::Export;
 use futae_agent_protocol::evicted_pages::EvictedPage;
 use futae_agent_protocol::{DeviceId, SECTOR_BYTES};
-use futae_engine::{ClientId, HandedDown, IoBuf, Operation, PAGE_BYTES, Request};
+use futae_engine::{ClientId, Demotion, IoBuf, Operation, PAGE_BYTES, Request};
 use std::sync::{Mutex, PoisonError};
 
-/// What hands pages of one guest down: into one volume, and no other.
-pub(crate) struct Hands {
+/// Demotes the pages of one guest, into one volume only.
+pub(crate) struct Demoter {
     /// The guest's disk.
     pub(crate) export: Export,
-    /// Which disk of the guest that is, as the agent's hello on the feed says.
+    /// The guest's number of that disk, from the agent's hello on the feed.
     disk: Mutex<Option<DeviceId>>,
 }
 
-impl Hands {
+impl Demoter {
     pub(crate) fn new(export: &Export) -> Self {
         Self {
             export: export.clone(),
@@ -22,12 +22,13 @@ impl Hands {
         }
     }
 
-    /// The agent says which of the guest's disks the export is.
+    /// Sets which of the guest's disks is the export, as the agent reports.
     pub(crate) fn is_disk(&self, disk: Option<DeviceId>) {
         *self.disk.lock().unwrap_or_else(PoisonError::into_inner) = disk;
     }
 
-    /// Where in the volume a page begins; none if it is of another disk, or not within the volume.
+    /// The offset of a page in the volume; `None` if it belongs to another disk, or lies outside
+    /// the volume.
     pub(crate) fn place(&self, page: EvictedPage) -> Option<u64> {
         let disk = *self.disk.lock().unwrap_or_else(PoisonError::into_inner);
         let offset = page.sector.checked_mul(SECTOR_BYTES)?;
@@ -36,13 +37,13 @@ impl Hands {
         (Some(page.device) == disk && end <= size).then_some(offset)
     }
 
-    /// Hands pages to the cache, each with its place; how many.
-    pub(crate) fn hand_down(&self, pages: impl Iterator<Item = (u64, IoBuf)>) -> usize {
+    /// Passes pages with their offsets to the cache. Returns their number.
+    pub(crate) fn demote(&self, pages: impl Iterator<Item = (u64, IoBuf)>) -> usize {
         let request = |(offset, data)| Request {
             volume: self.export.volume,
             client: ClientId::NOBODY,
             sequence: 0,
-            operation: Operation::HandDown(HandedDown::new(offset, data)),
+            operation: Operation::Demote(Demotion::by_agent(offset, data)),
             done: Box::new(drop),
         };
         let mut requests: Vec<_> = pages.map(request).collect();

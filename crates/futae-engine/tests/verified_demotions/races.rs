@@ -136,7 +136,7 @@ fn a_trim_or_zeroing_forgets_a_few_blocks_or_the_volume() {
     }
     let bytes = 2000 * BLOCK;
     let setup = crate::common::setup("exclusive", 4, 2000, futae_engine::OnEviction::None);
-    setup.engine.verify_hand_downs(PLAIN).expect("verification");
+    setup.engine.verify_demotions(PLAIN).expect("verification");
     read(&setup, 1999);
     read(&setup, 0);
     let (offset, length) = (BLOCK, bytes - BLOCK);

@@ -1,9 +1,9 @@
-//! Who may hand down what, without anything else going on.
+//! Who may demote what, without anything else going on.
 
 use crate::common::{BLOCK, setup, setup_of, take, write};
 use crate::{PLAIN, counts, fresh, hand, read, status, verifying};
 use futae_engine::{
-    Batch, ClientId, HandedDown, IoBuf, OnEviction, OnRefusal, Operation, ReadRange, Request,
+    Batch, ClientId, Demotion, IoBuf, OnEviction, OnRefusal, Operation, ReadRange, Request,
     Verification,
 };
 use futae_policy::VolumeId;
@@ -49,7 +49,7 @@ fn forged_torn_foreign_and_unasked_pages_are_refused() {
 #[test]
 fn parts_of_blocks_are_refused_and_what_is_out_of_range_is_an_error() {
     let setup = setup_of(4 * BLOCK, "exclusive", 4, 10 * BLOCK, OnEviction::None);
-    setup.engine.verify_hand_downs(PLAIN).expect("verification");
+    setup.engine.verify_demotions(PLAIN).expect("verification");
     let nobody = ClientId::NOBODY;
     let all = setup
         .engine
@@ -64,8 +64,8 @@ fn parts_of_blocks_are_refused_and_what_is_out_of_range_is_an_error() {
     assert_eq!(part(1, 9), [1, 3, 0, 0, 0], "one whole block and two parts");
     assert_eq!(part(8, 10), [2, 3, 0, 0, 0], "the last one is short");
     for offset in [10 * BLOCK, u64::MAX, u64::MAX - 5, 9 * BLOCK + 1] {
-        let handed = HandedDown::new(offset, IoBuf::copy_of(&all[..BLOCK as usize]));
-        let answer = setup.start(nobody, 0, Operation::HandDown(handed));
+        let handed = Demotion::by_agent(offset, IoBuf::copy_of(&all[..BLOCK as usize]));
+        let answer = setup.start(nobody, 0, Operation::Demote(handed));
         take(&answer).expect("answered").expect_err("out of range");
     }
     assert_eq!(counts(&setup), [2, 3, 0, 0, 0]);
@@ -80,10 +80,7 @@ fn a_volume_may_have_several_clients() {
     );
     let demote = |client, sequence, data: &[u8]| {
         let data = IoBuf::copy_of(data);
-        let operation = Operation::Demote {
-            offset: 5 * BLOCK,
-            data,
-        };
+        let operation = Operation::Demote(Demotion::new(5 * BLOCK, data));
         let answer = setup.start(client, sequence, operation);
         take(&answer).expect("answered").expect("taken");
     };
@@ -102,7 +99,7 @@ fn a_volume_may_have_several_clients() {
     assert_eq!(read(&setup, 5), new);
 }
 
-/// Hands down pages whose hashes nobody has made before the lock is taken.
+/// Demotes pages whose hashes nobody has made before the lock is taken.
 struct Unhashed(ClientId, VolumeId, Vec<Operation>);
 
 impl Batch for Unhashed {
@@ -132,20 +129,13 @@ fn nothing_goes_round_the_hashes_in_a_batch() {
     let page = |data: &[u8]| IoBuf::copy_of(data);
     let forged = page(&[1; BLOCK as usize]);
     let operations = vec![
-        Operation::Demote {
-            offset,
-            data: forged,
-        },
-        Operation::HandDown(HandedDown::new(offset, page(&fresh(6)))),
-        setup.engine.hashed(Operation::Demote {
-            offset,
-            data: page(&fresh(4)),
-        }),
-        Operation::Demote {
-            offset,
-            data: page(&fresh(5)),
-        },
-        Operation::HandDown(HandedDown::new(offset + BLOCK, page(&fresh(6)))),
+        Operation::Demote(Demotion::new(offset, forged)),
+        Operation::Demote(Demotion::by_agent(offset, page(&fresh(6)))),
+        setup
+            .engine
+            .hashed(Operation::Demote(Demotion::new(offset, page(&fresh(4))))),
+        Operation::Demote(Demotion::new(offset, page(&fresh(5)))),
+        Operation::Demote(Demotion::by_agent(offset + BLOCK, page(&fresh(6)))),
     ];
     let mut batch = Unhashed(client, setup.volume, operations);
     setup.engine.run_batch(5, &mut batch);
@@ -169,7 +159,7 @@ fn what_is_refused_may_count_as_a_notice() {
     let one = setup.engine.join(setup.volume);
     let data = IoBuf::copy_of(&fresh(9));
     let offset = 9 * BLOCK;
-    setup.start(one, 1, Operation::Demote { offset, data });
+    setup.start(one, 1, Operation::Demote(Demotion::new(offset, data)));
     let engine = setup.engine.status();
     assert_eq!(
         engine.notice_reads, 3,
@@ -220,20 +210,14 @@ fn a_test_finds_what_entered_wrong() {
         .set(|inside| inside.bytes[4 * BLOCK as usize] ^= 1);
     hand(&setup, 4, &fresh(4));
     let known = status(&setup);
-    assert_eq!(
-        (known.handed_down_compared, known.handed_down_wrong),
-        (2, 1)
-    );
+    assert_eq!((known.demotions_compared, known.demotions_wrong), (2, 1));
     setup.store.set(|inside| inside.hold = true);
     hand(&setup, 5, &fresh(5));
     let answer = setup.start(ClientId::NOBODY, 0, write(5 * BLOCK, &[0; 9]));
     setup.store.release_all();
     take(&answer).expect("answered").expect("written");
     let known = status(&setup);
-    assert_eq!(
-        (known.handed_down_compared, known.handed_down_wrong),
-        (3, 1)
-    );
+    assert_eq!((known.demotions_compared, known.demotions_wrong), (3, 1));
 }
 
 #[test]
@@ -242,22 +226,18 @@ fn a_volume_whose_pages_keep_differing_is_told() {
     read(&setup, 7);
     for _ in 0..300 {
         assert!(
-            status(&setup).handed_down_different > 255
-                || !setup.engine.keeps_differing(setup.volume)
+            status(&setup).demotions_different > 255 || !setup.engine.keeps_differing(setup.volume)
         );
         hand(&setup, 7, &[3; BLOCK as usize]);
     }
     assert!(setup.engine.keeps_differing(setup.volume));
     let volume = &setup.engine.status().volumes[0];
-    assert!(volume.handed_down_keeps_differing && volume.handed_down_different == 300);
+    assert!(volume.demotions_keep_differing && volume.demotions_different == 300);
 }
 
 #[test]
 fn blocks_that_come_in_pieces_cannot_be_verified() {
     let setup = setup_of(2 << 20, "exclusive", 1, 4 << 20, OnEviction::None);
-    let error = setup
-        .engine
-        .verify_hand_downs(PLAIN)
-        .expect_err("too large");
+    let error = setup.engine.verify_demotions(PLAIN).expect_err("too large");
     assert!(error.to_string().contains("1MiB"), "{error}");
 }
