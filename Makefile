@@ -1,11 +1,13 @@
 # Names for what one does here; see README.md. CARGO_TARGET_DIR is honoured everywhere.
 
 .DEFAULT_GOAL := help
-.PHONY: help manual deb oci package demo test test-fast test-unit test-crates test-e2e test-python fuzz soak vopr crash-states planted-bugs bench bench-isolation reference lint
+.PHONY: help manual deb oci package demo test test-fast test-unit test-crates test-e2e test-python fuzz soak kills vopr crash-states planted-bugs bench bench-isolation reference lint
 
 CARGO ?= cargo
 # How long each target of `make fuzz` looks for crashes. Longer runs are for a night.
 FUZZ_SECONDS ?= 15
+# How often `make kills` ends a server.
+KILLS ?= 1000
 # Arguments of `make demo`, `make soak`, `make vopr`, `make bench` and others, e.g. make demo ARGS="--image 2GiB --lower 1GiB".
 ARGS ?=
 
@@ -51,6 +53,9 @@ fuzz: ## every fuzz target on stable Rust, FUZZ_SECONDS each
 soak: ## the model checker of consistency for an hour; ARGS="--seconds N --seed N --rounds N --restarts N"
 	@scripts/install-deps test
 	@scripts/soak $(ARGS)
+
+kills: ## servers killed and upgraded under load with a verified write log, KILLS times in each write mode
+	FUTAE_MEMORY_KILLS=$(KILLS) $(CARGO) test --release --locked -p futae-tests --test kept_memory killed_under -- --nocapture --test-threads 1
 
 vopr: ## the real engine simulated over failing disks from one seed; ARGS="--seed N --seconds N --runs N --trace"
 	@$(CARGO) run --quiet --release --locked -p futae-vopr -- run $(ARGS)

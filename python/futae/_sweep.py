@@ -97,7 +97,12 @@ def _on_cluster(client, plan, pieces, keep, tell):
     futures = {client.submit(_do, plan, cells, pure=False): cells for cells in pieces}
     done, all_cells = 0, sum(map(len, pieces))
     try:
-        for future in as_completed(list(futures)):
+        completed = as_completed(list(futures))
+        for future in completed:
+            if future.status in ("lost", "pending"):
+                # Its result was with a worker that is gone; the scheduler has the work done again elsewhere.
+                completed.add(future)
+                continue
             cells = futures[future]
             if future.status == "finished":
                 found, bad, said = future.result()

@@ -188,6 +188,13 @@ impl Stage {
         last
     }
 
+    /// The same of a server whose clients go on meanwhile; it may have complained of them.
+    pub fn end_serve(&mut self) {
+        let running = self.serve.take().expect("it is served");
+        let ended = running.stop();
+        assert!(ended.status.success(), "{} {}", ended.status, ended.errors);
+    }
+
     /// The same of a server that had something to say on standard error, this among it.
     pub fn stop_serve_that_said(&mut self, words: &str) -> Value {
         let running = self.serve.take().expect("it is served");

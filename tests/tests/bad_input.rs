@@ -255,9 +255,9 @@ fn mount() {
             &["a/b", "--name"],
         ),
         case(
-            &mount(image, point, &["--hand-down", "data"]),
+            &mount(image, point, &["--on-eviction", "demote"]),
             2,
-            &["--hand-down"],
+            &["--on-eviction"],
         ),
         case(
             &["mount", image, point, "--cache", "1000000"],

@@ -1,13 +1,17 @@
 //! `futae balance` from the command line: shares of a real `futae serve` are moved and returned.
 
 use futae_testkit::nbd::Plain as Client;
+use futae_testkit::wait::obtain;
 use futae_tests::BLOCK;
 use futae_tests::binary::{futae, run};
+use futae_tests::browser::{BROWSER, Browser};
 use futae_tests::process::Running;
 use futae_tests::stage::Stage;
-use futae_tests::tools::text;
+use futae_tests::tools::{has, text};
 use serde_json::Value;
 use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 
 const MIB: u64 = 1 << 20;
@@ -95,6 +99,165 @@ fn shares_move_and_are_returned() {
     let ended = balance.stop();
     assert!(ended.status.success(), "{ended:?}");
     assert_eq!((share(&stage, NAMES[0]), share(&stage, NAMES[1])), (4, 4));
+}
+
+/// An address of this machine that nobody listens at.
+fn free_address() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    listener.local_addr().expect("its number").to_string()
+}
+
+fn page(address: &str) -> Result<String, std::io::Error> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    Ok(answer)
+}
+
+/// What stands in a table of the page in the row of a name, by its key.
+fn cell(page: &str, table: &str, name: &str, key: &str) -> Option<String> {
+    let (_, table) = page.split_once(&format!("<table id=\"{table}\">"))?;
+    let (table, _) = table.split_once("</table>")?;
+    let (_, row) = table.split_once(&format!("<tr data-name=\"{name}\">"))?;
+    let (row, _) = row.split_once("</tr>")?;
+    let (_, value) = row.split_once(&format!("data-key=\"{key}\" data-value=\""))?;
+    Some(value.split_once('"')?.0.to_owned())
+}
+
+#[test]
+fn the_page_has_the_moves_with_their_reasons() {
+    let stage = served();
+    let address = free_address();
+    let config = config(&stage, &format!("web = \"tcp:{address}\""));
+    let words = ["balance", "--json", "--config", text(&config)];
+    let mut balance = Running::start("futae balance", futae(&words));
+    let moved = (0..40).find_map(|_| {
+        read(&stage.socket);
+        let said: Value = serde_json::from_str(&balance.line()).expect("JSON");
+        (said["reason"]["kind"] == "step").then_some(said)
+    });
+    let moved = moved.expect("something moves");
+    let period = moved["period"].to_string();
+    let body = obtain("the page has the move", || {
+        let body = page(&address).map_err(|error| error.to_string())?;
+        cell(&body, "moves", &period, "bytes").ok_or(body.clone())?;
+        Ok::<_, String>(body)
+    });
+    let shown = |key: &str| cell(&body, "moves", &period, key).unwrap_or_default();
+    let reason = &moved["reason"];
+    let name = |at: &Value| NAMES[at.as_u64().expect("a guest") as usize];
+    assert_eq!(shown("bytes"), reason["bytes"].to_string(), "{body}");
+    assert_eq!(shown("from"), name(&reason["from"]));
+    assert_eq!(shown("to"), name(&reason["to"]));
+    let difference = reason["difference"].as_f64().expect("a number");
+    let words = format!("difference {difference:.1} (threshold ");
+    assert!(shown("why").contains(&words), "{}", shown("why"));
+    assert!(shown("time").ends_with('Z') && shown("sizes").contains("MiB"));
+    assert!(cell(&body, "guests", NAMES[1], "has_bytes").is_some());
+    assert!(!body.contains("http://") && !body.contains("https://"));
+    if has(BROWSER) {
+        let seen = Browser::default().visit(&format!("http://{address}/"));
+        assert_eq!(seen.console, Vec::<String>::new(), "{}", seen.dom);
+        for table in ["guests", "moves"] {
+            let there = seen.dom.contains(&format!("<table id=\"{table}\">"));
+            assert!(there, "{table}\n{}", seen.dom);
+        }
+    }
+    assert!(balance.stop().status.success());
+}
+
+/// A configuration by which nothing moves between guests, with this about the host.
+fn for_the_host(stage: &Stage, host: &str) -> PathBuf {
+    let path = config(stage, "");
+    let text = fs::read_to_string(&path).expect("there");
+    let text = text.replace("\"paper\"", "\"static\"");
+    fs::write(
+        &path,
+        text.replacen("[paper]", &format!("[host]\n{host}\n[paper]"), 1),
+    )
+    .expect("a file");
+    path
+}
+
+#[test]
+fn the_cache_of_an_idle_guest_is_given_back_until_it_reads_again() {
+    let stage = served();
+    let config = for_the_host(&stage, "idle_after = 0.5");
+    let words = ["balance", "--json", "--config", text(&config)];
+    let mut balance = Running::start("futae balance", futae(&words));
+    let mut few = Client::connect(&stage.socket, NAMES[0]).expect("connects");
+    let mut many = Client::connect(&stage.socket, NAMES[1]).expect("connects");
+    let busy = |client: &mut Client| {
+        for _ in 0..50 {
+            client.read(0, BLOCK).expect("reads").expect("data");
+        }
+    };
+    // Who reads keeps what it has; who does not has its minimum.
+    let mut said = Value::Null;
+    obtain("the idle one has its minimum", || {
+        busy(&mut few);
+        said = serde_json::from_str(&balance.line()).expect("JSON");
+        (share(&stage, NAMES[1]) == 1)
+            .then_some(())
+            .ok_or(said.to_string())
+    });
+    assert_eq!(share(&stage, NAMES[0]), 4, "{said}");
+    let given = &said["given"][0];
+    assert_eq!(
+        (&given["cause"]["cause"], &given["guest"]),
+        (&"idle".into(), &1.into()),
+        "{said}"
+    );
+    obtain("it reads again and has what it had", || {
+        busy(&mut few);
+        busy(&mut many);
+        let line = balance.line();
+        (share(&stage, NAMES[1]) == 4).then_some(()).ok_or(line)
+    });
+    assert!(balance.stop().status.success());
+}
+
+#[test]
+fn a_host_that_lacks_memory_gets_it_first() {
+    let stage = served();
+    let pressure = stage.path("pressure");
+    let mut waited = 0u64;
+    let mut wait_more = |micros: u64| {
+        waited += micros;
+        let text = format!("some avg10=0.00 avg60=0.00 avg300=0.00 total={waited}\n");
+        fs::write(&pressure, text).expect("a file");
+    };
+    wait_more(0);
+    let host = format!(
+        "pressure = 0.2\npressure_file = \"{}\"",
+        stage.path("pressure").display()
+    );
+    let config = for_the_host(&stage, &host);
+    let mut balance = Running::start(
+        "futae balance",
+        futae(&["balance", "--config", text(&config)]),
+    );
+    let both = || (share(&stage, NAMES[0]), share(&stage, NAMES[1]));
+    let mut lines = Vec::new();
+    obtain("all have their minimum", || {
+        wait_more(3_600_000_000);
+        read(&stage.socket);
+        lines.push(balance.line());
+        (both() == (1, 1)).then_some(()).ok_or(lines.join("\n"))
+    });
+    let why = "waited for memory in 100.0 % of the period (threshold 20.0 %)";
+    assert!(
+        lines
+            .iter()
+            .any(|line| line.contains(why) && line.contains("MiB from few to the host")),
+        "{lines:#?}"
+    );
+    obtain("all have what they had", || {
+        lines.push(balance.line());
+        (both() == (4, 4)).then_some(()).ok_or(lines.join("\n"))
+    });
+    assert!(balance.stop().status.success());
 }
 
 #[test]

@@ -17,7 +17,7 @@ fn both(link: &str) -> Stage {
     let mut stage = Stage::new(SIZE);
     let policy = if link == "data" { "exclusive" } else { "lru" };
     stage.serve(&["--cache", "12MiB", "--policy", policy]);
-    stage.mount(&["--cache", "8MiB", "--hand-down", link]);
+    stage.mount(&["--cache", "8MiB", "--on-eviction", link]);
     stage
 }
 

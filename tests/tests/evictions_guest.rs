@@ -1,4 +1,4 @@
-//! Stock guest kernels hand what they evict down with its data: the laboratory's demonstration, small.
+//! Stock guest kernels demote what they evict with its data: the laboratory's demonstration, small.
 
 use futae_tests::binary::binary;
 use futae_tests::tools::{Need, has, skip};

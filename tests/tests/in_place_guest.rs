@@ -139,7 +139,7 @@ fn check(stage: &Stage, guest: &mut Guest, (reclaimed, percent): (u64, u64)) {
         status = stage.status();
         let engine = &status["engines"][0];
         let is_compared =
-            count(engine, "handed_down_compared") >= count(engine, "handed_down_verified");
+            count(engine, "demotions_compared") >= count(engine, "demotions_verified");
         let pages = count(&status["feeds"][0]["in_place"], "pages");
         let is_all = is_compared && pages * 100 >= reclaimed * percent;
         is_all.then_some(()).ok_or("they did not all come")
@@ -149,13 +149,13 @@ fn check(stage: &Stage, guest: &mut Guest, (reclaimed, percent): (u64, u64)) {
     let of_engine = |key: &str| format!("{key} {}", engine[key]);
     let counts = [
         "notices_in",
-        "handed_down_verified",
-        "handed_down_resident",
-        "handed_down_unknown",
-        "handed_down_different",
-        "handed_down_busy",
-        "handed_down_compared",
-        "handed_down_wrong",
+        "demotions_verified",
+        "demotions_resident",
+        "demotions_unknown",
+        "demotions_different",
+        "demotions_busy",
+        "demotions_compared",
+        "demotions_wrong",
     ];
     let counts = counts.map(of_engine).join(", ");
     let line = format!("{reclaimed} pages reclaimed; in place: {in_place}; {counts}\n{log}");
@@ -165,10 +165,10 @@ fn check(stage: &Stage, guest: &mut Guest, (reclaimed, percent): (u64, u64)) {
     for nothing in ["foreign_pages", "unreadable_pages", "resyncs"] {
         assert_eq!(count(in_place, nothing), 0, "{nothing}: {line}");
     }
-    assert!(count(engine, "handed_down_compared") > 10_000, "{line}");
-    assert_eq!(count(engine, "handed_down_wrong"), 0, "{line}");
+    assert!(count(engine, "demotions_compared") > 10_000, "{line}");
+    assert_eq!(count(engine, "demotions_wrong"), 0, "{line}");
     let refused = ["unknown", "different", "busy"];
-    let refused = refused.map(|why| count(engine, &format!("handed_down_{why}")));
+    let refused = refused.map(|why| count(engine, &format!("demotions_{why}")));
     let pages = count(in_place, "pages");
     assert!(refused.iter().sum::<u64>() * 100 <= pages, "{line}");
 }
@@ -231,6 +231,6 @@ fn pages_of_files_are_read_and_the_agent_finds_a_server_that_was_killed_and_star
     read_twice(&mut guest, "/mnt/disk/file");
     let status = stage.status();
     let engine = &status["engines"][0];
-    assert!(count(engine, "handed_down_verified") > 10_000, "{engine:#}");
-    assert_eq!(count(engine, "handed_down_wrong"), 0, "{engine:#}");
+    assert!(count(engine, "demotions_verified") > 10_000, "{engine:#}");
+    assert_eq!(count(engine, "demotions_wrong"), 0, "{engine:#}");
 }

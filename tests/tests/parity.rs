@@ -58,7 +58,7 @@ fn start(levels: &TwoLevels) -> Stage {
         "--decision-log",
         tools::text(&upper_log),
     ]);
-    mount.extend(["--hand-down", on_eviction]);
+    mount.extend(["--on-eviction", on_eviction]);
     stage.mount(&mount);
     stage
 }

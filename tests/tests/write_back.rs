@@ -273,7 +273,7 @@ fn verified_twice(arguments: &[&str]) {
     }
     let mut stage = Stage::new(32 * MIB);
     stage.serve(&back(&["--cache", "12MiB", "--policy", "exclusive"]));
-    stage.mount(&back(&["--cache", "8MiB", "--hand-down", "data"]));
+    stage.mount(&back(&["--cache", "8MiB", "--on-eviction", "demote"]));
     fio(&stage, &stage.file(), arguments);
     let upper = stage.stop_mount();
     let lower = stage.stop_serve();

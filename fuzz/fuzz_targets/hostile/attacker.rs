@@ -211,7 +211,7 @@ impl Attackers {
         message
     }
 
-    /// Whole blocks handed down, with a number that may be of any time.
+    /// Whole blocks demoted, with a number that may be of any time.
     fn demotion(&mut self, script: &mut Script<'_>) -> Vec<u8> {
         let blocks = self.size / self.block;
         let offset = script.below(blocks) * self.block;

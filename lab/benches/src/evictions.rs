@@ -1,7 +1,7 @@
 //! What the agent costs a machine whose page cache evicts at full speed.
 //!
 //! A load reads a disk at random in a memory cgroup much smaller than the disk, so that nearly each read evicts a page.
-//! It does so in turns without an agent, above one that tells what was evicted, and above one that hands the data down,
+//! It does so in turns without an agent, above one that tells what was evicted, and above one that demotes the data,
 //! and each turn is compared with that without an agent in the same round, by its reads a second and by the processor
 //! time that the load and the agent took for a read. The latter says the same on a busy machine. The host is in this process, and takes
 //! whatever the agent has at once: what a real one does for it is done on other processors than the guest's.
@@ -41,11 +41,11 @@ pub enum Turn {
     None,
     /// An agent that tells which pages were evicted.
     Notices,
-    /// One that hands them down with their data, whatever that takes.
+    /// One that demotes them with their data, whatever that takes.
     Data,
     /// The same within its usual budget.
     DataWithinBudget,
-    /// One that hands them down and counts what is read as well.
+    /// One that demotes them and counts what is read as well.
     DataAndReads,
 }
 

@@ -121,7 +121,7 @@ fn play(plan: &Plan) -> Vec<(u64, Option<Stamp>)> {
         read_next();
     }
     drop(file);
-    // What it hands down arrives before its end.
+    // What it demotes arrives before its end.
     stage.stop_mount_that_said("the connection was lost");
     let stale = stale(&stage, &versions);
     stage.stop_serve();

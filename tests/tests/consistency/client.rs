@@ -85,7 +85,7 @@ impl Client {
         let _ = self.outgoing.send([&header.encode()[..], data].concat());
     }
 
-    /// Hands a block down. There is no answer.
+    /// Demotes a block. There is no answer.
     pub fn demote(&self, sequence: u64, offset: u64, data: &[u8]) {
         let length = u32::try_from(data.len()).expect("short demotions");
         let header = extension::demote_header(sequence, offset, length);

@@ -41,7 +41,7 @@ pub struct Config {
     pub manners: Vec<Manner>,
     /// Requests that a client has under way at most.
     pub depth: usize,
-    /// Memory for the hashes by which what is handed down is verified, or `off`.
+    /// Memory for the hashes by which what is demoted is verified, or `off`.
     pub evictions_memory: &'static str,
 }
 
@@ -133,8 +133,8 @@ impl Config {
         config
     }
 
-    /// One volume that several clients write to and hand down to, honest ones and forgers, under a policy that keeps
-    /// what they hand down.
+    /// One volume that several clients write to and demote to, honest ones and forgers, under a policy that keeps
+    /// what they demote.
     pub fn shared(random: &mut Prng) -> Self {
         let mut config = Self::draw(random, false);
         config.policy = "exclusive";
@@ -152,7 +152,7 @@ impl Config {
         config
     }
 
-    /// Whether what is handed down is verified.
+    /// Whether what is demoted is verified.
     pub fn verifies(&self) -> bool {
         self.evictions_memory != "off"
     }

@@ -310,13 +310,13 @@ impl Driver {
                 .filter_map(|engine| engine[key].as_u64())
                 .sum::<u64>()
         };
-        self.counts.verified += sum("handed_down_verified");
-        self.counts.compared += sum("handed_down_compared");
-        self.counts.different += sum("handed_down_different");
-        let wrong = sum("handed_down_wrong");
+        self.counts.verified += sum("demotions_verified");
+        self.counts.compared += sum("demotions_compared");
+        self.counts.different += sum("demotions_different");
+        let wrong = sum("demotions_wrong");
         if wrong > 0 {
             return Err(format!(
-                "{wrong} blocks that were handed down are not what the store has"
+                "{wrong} blocks that were demoted are not what the store has"
             ));
         }
         if !is_kill && !self.server.has_store() {

@@ -125,7 +125,7 @@ fn a_read_only_export_is_not_forged() {
     }
 }
 
-/// Several clients write to one volume and hand down what they hold of it, some of it stale, some of it forged.
+/// Several clients write to one volume and demote what they hold of it, some of it stale, some of it forged.
 #[test]
 fn a_volume_of_several_clients_takes_only_what_is_true() {
     let mut counts = Counts::default();

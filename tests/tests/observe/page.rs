@@ -3,7 +3,7 @@
 use super::{cell, connect, get, get_unix, value};
 use futae_nbd::client::ClientWish;
 use futae_testkit::nbd::Client;
-use futae_testkit::wait::{eventually, within};
+use futae_testkit::wait::eventually;
 use futae_tests::BLOCK;
 use futae_tests::binary::run;
 use futae_tests::browser::{BROWSER, Browser};
@@ -11,7 +11,6 @@ use futae_tests::stage::{EXPORT, Stage};
 use futae_tests::tools::{has, text};
 use std::fs;
 use std::net::TcpStream;
-use std::time::Duration;
 
 #[test]
 fn the_page_has_the_numbers_of_the_status_and_nothing_that_runs_unasked() {
@@ -142,19 +141,15 @@ fn the_page_has_the_hit_ratios_of_other_sizes() {
     let number =
         |page: &str, key: &str| -> Option<f64> { cell(page, "curves", EXPORT, key)?.parse().ok() };
     let page = || get_unix(&socket, "/").1;
-    // What was asked for before the curve's thread first came by may have been more than the room for the sample. The curve is then right
-    // once it has forgotten that, after a minute.
-    let curve = || {
-        let twice = number(&page(), "twice").filter(|hits| *hits > 0.8);
-        twice.ok_or("there is none")
-    };
-    within(Duration::from_secs(150), curve).expect("a curve");
+    // The first round of the loop misses with any size: one in sixteen.
+    eventually("the curve has the whole loop", || {
+        number(&page(), "twice").is_some_and(|hits| hits > 0.8)
+    });
     let body = page();
     for key in ["half", "same"] {
         let hits = number(&body, key).expect(key);
         assert!(hits < 0.02, "{key}: {hits}\n{body}");
     }
-    // The first round of the loop misses with any size, until the curve has forgotten it.
     let (twice, most) = (number(&body, "twice"), number(&body, "four_times"));
     assert!(twice.is_some() && twice <= most, "{body}");
     let cache = cell(&body, "curves", EXPORT, "cache_bytes");

@@ -1,11 +1,11 @@
 //! `hashing`: what verifying costs the cache itself, over a store in memory: reads that hit, reads of the store, writes
-//! and hand-downs, with and without hashes, in turns.
+//! and demotions, with and without hashes, in turns.
 
 use anyhow::{Context, ensure};
 use clap::Parser;
 use futae_bench::report::Spread;
 use futae_engine::{
-    ClientId, Engine, EngineOptions, HandedDown, IoBuf, OnEviction, OnRefusal, Operation, Store,
+    ClientId, Demotion, Engine, EngineOptions, IoBuf, OnEviction, OnRefusal, Operation, Store,
     StoreDone, StoreOperation, Verification,
 };
 use futae_policy::{Class, VolumeId};
@@ -14,7 +14,7 @@ use std::time::Instant;
 
 const BLOCK: u64 = 4096;
 
-/// Measure what verifying hand-downs costs the cache, in nanoseconds a block of 4 KiB
+/// Measure what verifying demotions costs the cache, in nanoseconds a block of 4 KiB
 #[derive(Parser)]
 struct Args {
     /// Blocks of the volume
@@ -74,7 +74,7 @@ impl Rig {
             write_back: None,
         })?;
         if verifies {
-            engine.verify_hand_downs(Verification {
+            engine.verify_demotions(Verification {
                 memory_bytes: 2 * 20 * blocks,
                 on_refusal: OnRefusal::Drop,
                 compare_with_store: false,
@@ -110,7 +110,7 @@ impl Rig {
     }
 }
 
-/// Nanoseconds a block: read that hits, read of the store, write, hand-down.
+/// Nanoseconds a block: read that hits, read of the store, write, demotion.
 fn measure(blocks: u64, verifies: bool) -> anyhow::Result<[f64; 4]> {
     let page: Vec<u8> = (0..BLOCK).map(|at| (at % 251) as u8).collect();
     let data = || IoBuf::copy_of(&page);
@@ -129,8 +129,8 @@ fn measure(blocks: u64, verifies: bool) -> anyhow::Result<[f64; 4]> {
         data: data(),
         fua: false,
     })?;
-    let handed = few.each(|offset| Operation::HandDown(HandedDown::new(offset, data())))?;
-    let verified = few.engine.status().handed_down.handed_down_verified;
+    let handed = few.each(|offset| Operation::Demote(Demotion::by_agent(offset, data())))?;
+    let verified = few.engine.status().demotions.demotions_verified;
     ensure!(
         !verifies || verified > blocks * 9 / 10,
         "only {verified} blocks were verified"
@@ -163,7 +163,7 @@ fn main() -> anyhow::Result<()> {
         "hit",
         "store read",
         "write",
-        "hand-down (a notice without hashes)",
+        "demotion (a notice without hashes)",
     ]
     .iter()
     .enumerate()

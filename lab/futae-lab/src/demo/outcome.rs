@@ -3,7 +3,7 @@
 use super::stage::Counted;
 use super::way::{Transport, Way};
 use super::{BLOCK_BYTES, GUESTS, GuestsPlan};
-use futae_engine::{EngineStatus, HandedDownStatus};
+use futae_engine::{DemotionStatus, EngineStatus};
 use futae_sim::run::guest_seed;
 use futae_sim::{LevelSpec, SimulationSpec, WriteMode, simulate};
 use futae_terminal::failure::Failure;
@@ -186,7 +186,7 @@ impl Figures {
         let (store_reads, notice_reads) = match (&before.engine, &after.engine) {
             (Some(before), Some(after)) => {
                 // Blocks that are compared with the store are read for that alone.
-                let compared = |status: &EngineStatus| status.handed_down.handed_down_compared;
+                let compared = |status: &EngineStatus| status.demotions.demotions_compared;
                 let read = after.store_read_blocks - before.store_read_blocks;
                 let read = read.saturating_sub(compared(after) - compared(before));
                 (read, after.notice_reads - before.notice_reads)
@@ -222,7 +222,7 @@ impl GuestsRun {
         let requests = plan.reads.saturating_mul(u64::from(GUESTS));
         let (before, after) = measured;
         let seconds = after.at.duration_since(before.at).as_secs_f64();
-        let handed_down = match (&before.engine, &after.engine) {
+        let demotions = match (&before.engine, &after.engine) {
             (Some(before), Some(after)) => {
                 let lower = after.counters.since(&before.counters);
                 (lower.notices_in, lower.demotions_in)
@@ -230,18 +230,17 @@ impl GuestsRun {
             _ => (0, 0),
         };
         let checked = |counted: &Counted| {
-            let status = counted.engine.as_ref().map(|engine| engine.handed_down);
+            let status = counted.engine.as_ref().map(|engine| engine.demotions);
             status.unwrap_or_default()
         };
         let (from, to) = (checked(before), checked(after));
-        let refused = |at: &HandedDownStatus| {
-            at.handed_down_unknown + at.handed_down_different + at.handed_down_busy
-        };
+        let refused =
+            |at: &DemotionStatus| at.demotions_unknown + at.demotions_different + at.demotions_busy;
         let came =
-            |at: &HandedDownStatus| at.handed_down_verified + at.handed_down_resident + refused(at);
+            |at: &DemotionStatus| at.demotions_verified + at.demotions_resident + refused(at);
         let (refused, came) = (refused(&to) - refused(&from), came(&to) - came(&from));
         // What is refused is taken for a notice.
-        let notices = handed_down.0.saturating_sub(refused);
+        let notices = demotions.0.saturating_sub(refused);
         Self {
             way,
             kernel: guests.kernel,
@@ -257,10 +256,10 @@ impl GuestsRun {
             measured: Figures::measured(way, predicted.reads, measured),
             notices,
             with_data: ratio(came, came + notices),
-            demotions: handed_down.1,
+            demotions: demotions.1,
             refused,
-            compared: to.handed_down_compared - from.handed_down_compared,
-            wrong: to.handed_down_wrong - from.handed_down_wrong,
+            compared: to.demotions_compared - from.demotions_compared,
+            wrong: to.demotions_wrong - from.demotions_wrong,
             guest_reads_per_second: requests as f64 / seconds,
             memory_mib: way.memory_mib(plan),
             page_cache_blocks: guests.page_cache_blocks,

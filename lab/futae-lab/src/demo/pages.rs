@@ -83,15 +83,15 @@ impl Pages {
         let notices = to.counters.since(&from.counters).notices_in;
         let block_bytes = to.block_bytes.max(1);
         self.written += (to.bytes_written - from.bytes_written) / block_bytes;
-        let (from, to) = (&from.handed_down, &to.handed_down);
-        let refused = |of: &futae_engine::HandedDownStatus| {
-            of.handed_down_unknown + of.handed_down_different + of.handed_down_busy
+        let (from, to) = (&from.demotions, &to.demotions);
+        let refused = |of: &futae_engine::DemotionStatus| {
+            of.demotions_unknown + of.demotions_different + of.demotions_busy
         };
-        let came = |of: &futae_engine::HandedDownStatus| {
-            of.handed_down_verified + of.handed_down_resident + refused(of)
+        let came = |of: &futae_engine::DemotionStatus| {
+            of.demotions_verified + of.demotions_resident + refused(of)
         };
-        self.compared += to.handed_down_compared - from.handed_down_compared;
-        self.wrong += to.handed_down_wrong - from.handed_down_wrong;
+        self.compared += to.demotions_compared - from.demotions_compared;
+        self.wrong += to.demotions_wrong - from.demotions_wrong;
         self.came += came(to) - came(from);
         let now_refused = refused(to) - refused(from);
         self.refused += now_refused;

@@ -54,7 +54,7 @@ impl GuestsReport {
         }
         text.push_str(&table.render());
         for run in &self.runs {
-            text.push_str(&handed_down(run));
+            text.push_str(&demotions(run));
         }
         text
     }
@@ -74,7 +74,7 @@ impl GuestsRun {
             lower(&self.measured),
             lower(&self.predicted),
             count(self.guest_reads_per_second as u64),
-            handed_down(self).trim_end().replace('\n', "; "),
+            demotions(self).trim_end().replace('\n', "; "),
         )
     }
 
@@ -106,7 +106,7 @@ fn lower(of: &Figures) -> String {
 }
 
 /// What came from the page caches, where anything could.
-fn handed_down(run: &GuestsRun) -> String {
+fn demotions(run: &GuestsRun) -> String {
     if run.feed == "none" {
         return String::new();
     }

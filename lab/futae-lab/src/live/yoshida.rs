@@ -156,8 +156,8 @@ pub fn mount_arguments(policy: &str) -> Vec<String> {
     let words = [
         "--json",
         "--read-only",
-        "--hand-down",
-        "nothing",
+        "--on-eviction",
+        "none",
         "--join-reads",
         "0",
         "--policy",

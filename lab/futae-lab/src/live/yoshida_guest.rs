@@ -240,7 +240,7 @@ fn mount(guest: &mut Guest, policy: &str) -> anyhow::Result<()> {
     let words = yoshida::mount_arguments(policy);
     let words = words
         .iter()
-        .filter(|word| !["--hand-down", "nothing"].contains(&word.as_str()));
+        .filter(|word| !["--on-eviction", "none"].contains(&word.as_str()));
     let words: Vec<_> = words.map(|word| format!("'{word}'")).collect();
     let script = format!(
         "futae mount /dev/vda /mnt --decision-log {GUEST_LOG} {} >/tmp/mount.out 2>/tmp/mount.err &\n\

@@ -124,7 +124,7 @@ fn one(
 fn page_arguments(in_kernel: bool) -> Vec<String> {
     let cache = format!("{}MiB", (SIZES.block * u64::from(SIZES.slots)) >> 20);
     let residency = if in_kernel { "kernel" } else { "futae" };
-    let mut words = vec!["--json", "--read-only", "--hand-down", "nothing"];
+    let mut words = vec!["--json", "--read-only", "--on-eviction", "none"];
     words.extend(["--policy", PAGES, "--cache", &cache]);
     words.extend(["--join-reads", "0", "--residency", residency]);
     words.into_iter().map(str::to_owned).collect()

@@ -130,7 +130,7 @@ impl Driver {
         connection.pending.insert(now, pending);
     }
 
-    /// Hands a block down, keeping all promises.
+    /// Demotes a block, keeping all promises.
     pub(super) fn demote(&mut self, seat: usize) -> Result<()> {
         let turn = self.random.bits();
         let Some(connection) = &mut self.seats[seat] else {
