@@ -60,6 +60,7 @@ impl LoneQueue {
             descriptors: GuestAddress(shape.descriptors),
             available: GuestAddress(shape.available),
             used: GuestAddress(shape.used),
+            place: None,
             log: None,
         });
         let Some(queue) = ring.queue(shape.has_event_index) else {
@@ -77,6 +78,7 @@ impl LoneQueue {
         let kick = rustix::event::eventfd(0, rustix::event::EventfdFlags::NONBLOCK)?;
         let worker = Worker::new(Start {
             index: 0,
+            place: None,
             device,
             memory: Memory::new(memory),
             queue,
@@ -93,10 +95,13 @@ impl LoneQueue {
             room,
             traffic: Arc::clone(&traffic),
         });
-        Ok(worker.map(|worker| Self {
-            worker,
-            control,
-            traffic,
+        Ok(worker.map(|mut worker| {
+            worker.recover();
+            Self {
+                worker,
+                control,
+                traffic,
+            }
         }))
     }
 

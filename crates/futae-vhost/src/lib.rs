@@ -8,6 +8,7 @@
 mod alone;
 mod announcer;
 mod chain;
+mod claim;
 mod device;
 mod dirty_log;
 mod inflight;

@@ -1,6 +1,7 @@
 //! The guest's memory: the mappings that the frontend provided, and the frontend's own addresses in
 //! them.
 
+use crate::claim::RingPlace;
 use std::fs::File;
 use std::io;
 use std::sync::Arc;
@@ -52,6 +53,8 @@ struct Mapping {
     user_address: u64,
     length: u64,
     guest_address: u64,
+    /// Where the region begins in its file.
+    place: RingPlace,
 }
 
 /// All regions.
@@ -65,9 +68,9 @@ fn other(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
 }
 
 fn mapped(region: &VhostUserMemoryRegion, file: File) -> Result<(GuestRegionMmap, Mapping)> {
-    let file_bytes = file.metadata().map_err(Error::ReqHandlerError)?.len();
+    let metadata = file.metadata().map_err(Error::ReqHandlerError)?;
     let end = region.mmap_offset.checked_add(region.memory_size);
-    if end.is_none_or(|end| end > file_bytes) {
+    if end.is_none_or(|end| end > metadata.len()) {
         return Err(other("a memory region is longer than its file"));
     }
     let guest = GuestRegionMmap::new(
@@ -79,6 +82,7 @@ fn mapped(region: &VhostUserMemoryRegion, file: File) -> Result<(GuestRegionMmap
         user_address: region.user_addr,
         length: region.memory_size,
         guest_address: region.guest_phys_addr,
+        place: RingPlace::new(&metadata, region.mmap_offset),
     };
     Ok((guest, mapping))
 }
@@ -146,13 +150,24 @@ impl Regions {
 
     /// The guest address of a frontend address.
     pub(crate) fn guest_address(&self, user_address: u64) -> Result<GuestAddress> {
+        let (mapping, within) = self.find(user_address)?;
+        let address = mapping.guest_address.saturating_add(within);
+        Ok(GuestAddress(address))
+    }
+
+    /// Where the memory at a frontend address is, whatever its address.
+    pub(crate) fn place(&self, user_address: u64) -> Result<RingPlace> {
+        let (mapping, within) = self.find(user_address)?;
+        Ok(mapping.place.behind(within))
+    }
+
+    /// The region of a frontend address, and the offset in it.
+    fn find(&self, user_address: u64) -> Result<(&Mapping, u64)> {
         let found = self.mappings.iter().find_map(|mapping| {
             let within = user_address.checked_sub(mapping.user_address)?;
-            (within < mapping.length).then(|| mapping.guest_address.saturating_add(within))
+            (within < mapping.length).then_some((mapping, within))
         });
-        found
-            .map(GuestAddress)
-            .ok_or_else(|| other("an address of a queue is in no memory region"))
+        found.ok_or_else(|| other("an address of a queue is in no memory region"))
     }
 }
 

@@ -4,6 +4,7 @@
 //! the thread polls for a moment if requests have followed closely, and then sleeps.
 
 use crate::chain::{Segment, scatter};
+use crate::claim::{Claim, RingPlace};
 use crate::device::Device;
 use crate::dirty_log::UsedRingLog;
 use crate::inflight::QueueInflight;
@@ -39,6 +40,8 @@ const BATCH_MAX: usize = 64;
 /// The parameters of a thread.
 pub(crate) struct Start {
     pub(crate) index: usize,
+    /// The ring that no other thread may serve meanwhile.
+    pub(crate) place: Option<RingPlace>,
     pub(crate) device: Device,
     pub(crate) memory: Memory,
     pub(crate) queue: Queue,
@@ -77,22 +80,13 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// Continues at the index of the used ring; `None` if the ring is not in guest memory.
-    pub(crate) fn new(mut start: Start) -> Option<Self> {
+    /// A thread that has not begun; `None` if the ring is not in guest memory.
+    pub(crate) fn new(start: Start) -> Option<Self> {
         let memory = start.memory.memory();
         if !start.queue.is_valid(&*memory) {
             return None;
         }
-        let used = start.queue.used_idx(&*memory, Acquire).ok()?.0;
-        start.queue.set_next_used(used);
-        let recovered = start
-            .inflight
-            .as_mut()
-            .map(|inflight| inflight.recover(used));
-        let recovered = recovered.unwrap_or_default();
-        if let Some(next) = recovered.next_available {
-            start.queue.set_next_avail(next);
-        }
+        start.queue.used_idx(&*memory, Acquire).ok()?;
         let now = Instant::now();
         let slots = (0..start.queue.size()).map(|_| Slot::new(now)).collect();
         let device = &start.device;
@@ -101,7 +95,7 @@ impl Worker {
             now,
             submitter: Submitter::new(device, &start.control.mailbox),
             slots,
-            again: recovered.heads.into(),
+            again: VecDeque::new(),
             in_flight: 0,
             is_held_back: false,
             is_broken: false,
@@ -111,8 +105,38 @@ impl Worker {
         })
     }
 
+    /// Continues at the index of the used ring, with the requests that an earlier server began.
+    pub(crate) fn recover(&mut self) {
+        let used = {
+            let memory = self.start.memory.memory();
+            self.start.queue.used_idx(&*memory, Acquire)
+        };
+        let used = match used {
+            Ok(used) => used.0,
+            Err(error) => return self.give_up(&error.to_string()),
+        };
+        self.start.queue.set_next_used(used);
+        if let Some(inflight) = &mut self.start.inflight {
+            let recovered = inflight.recover(used);
+            self.again = recovered.heads.into();
+            if let Some(next) = recovered.next_available {
+                self.start.queue.set_next_avail(next);
+            }
+        }
+    }
+
     /// Serves until asked to stop and no request is under way. Returns the index in the available ring.
     pub(crate) fn run(mut self) -> u16 {
+        // The session of an earlier connection may still have requests of this ring under way.
+        let control = Arc::clone(&self.start.control);
+        let claim = self
+            .start
+            .place
+            .map(|place| Claim::obtain(place, || control.must_stop()));
+        if matches!(claim, Some(None)) {
+            return self.start.queue.next_avail();
+        }
+        self.recover();
         let (mut idle_since, mut follows_closely) = (None::<Instant>, false);
         // An earlier server may have died between a write to the used ring and its mark, or before the notification.
         self.start.used_log.mark_all();

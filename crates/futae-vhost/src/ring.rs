@@ -1,5 +1,6 @@
 //! One queue as the frontend configures it, and the thread that serves it while it is started.
 
+use crate::claim::{self, RingPlace};
 use crate::device::QUEUE_SIZE_MAX;
 use crate::mailbox::Mailbox;
 use crate::queue::Worker;
@@ -64,6 +65,7 @@ impl Control {
     pub(crate) fn stop(&self) {
         self.stop.store(true, SeqCst);
         self.mailbox.ring();
+        claim::wake();
     }
 }
 
@@ -73,6 +75,8 @@ pub(crate) struct Addresses {
     pub(crate) descriptors: GuestAddress,
     pub(crate) available: GuestAddress,
     pub(crate) used: GuestAddress,
+    /// Where the used ring is in the frontend's memory; `None` without a frontend.
+    pub(crate) place: Option<RingPlace>,
     /// The address under which the used ring is logged, if it is.
     pub(crate) log: Option<u64>,
 }

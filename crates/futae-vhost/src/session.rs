@@ -127,6 +127,7 @@ impl Session {
         let inflight = self.inflight.as_ref();
         let worker = Worker::new(Start {
             index: at,
+            place: addresses.place,
             device: self.device.clone(),
             memory: self.regions.memory.clone(),
             queue,
@@ -234,6 +235,7 @@ impl VhostUserBackendReqHandlerMut for Session {
             descriptors: self.regions.guest_address(descriptor)?,
             available: self.regions.guest_address(available)?,
             used: self.regions.guest_address(used)?,
+            place: Some(self.regions.place(used)?),
             log: is_logged.then_some(log),
         };
         // Logging is turned on and off while a queue runs, so the queue restarts with the new

@@ -276,3 +276,37 @@ fn a_client_that_connects_anew_goes_on_where_it_was() {
     }
     rig.finish(client);
 }
+
+/// A client connects anew while the store still has a write of its earlier connection: the write is done once, and both
+/// requests are answered once.
+#[test]
+fn a_queue_is_served_by_one_connection_at_a_time() {
+    let rig = Rig::new();
+    let mut client = rig.client(Wish {
+        inflight: true,
+        ..Wish::default()
+    });
+    let writes = |event: &StoreEvent| matches!(event, StoreEvent::Write(..));
+    let data = vec![7; 4096];
+    rig.open.store.hold_writes();
+    let queue = &mut client.queues[0];
+    queue.ask(0, OUT, 8, &data, 0);
+    queue.publish();
+    eventually("the store has the write", || rig.open.store.held() == 1);
+    client.reconnect_when_there();
+    let queue = &mut client.queues[0];
+    queue.ask(1, IN, 64, &[], 4096);
+    queue.publish();
+    eventually("both connections are there", || {
+        rig.server.status().connections == 2
+    });
+    rig.open.store.release();
+    let (first, second) = (queue.answer(), queue.answer());
+    assert_eq!((first.slot, first.status), (0, DONE));
+    assert_eq!((second.slot, second.status), (1, DONE));
+    assert_eq!(second.data, stamped(64 * SECTOR as u64, 4096));
+    assert_eq!(queue.request(IN, 8, &[], 4096).data, data);
+    assert_eq!(queue.answered(), 3);
+    assert_eq!(rig.open.store.count(writes), 1, "it was done once");
+    rig.finish(client);
+}
