@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import tempfile
+import time
 import unittest
 import warnings
 
@@ -31,6 +32,15 @@ def cluster():
     from distributed import LocalCluster
 
     return LocalCluster(n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address=None)
+
+
+def wait_until(is_so):
+    """Waits for a condition, at most a minute."""
+    end = time.monotonic() + 60
+    while not is_so():
+        if time.monotonic() > end:
+            raise AssertionError("it has not come about within a minute")
+        time.sleep(0.01)
 
 
 class Sweeps(unittest.TestCase):
@@ -124,6 +134,31 @@ class Sweeps(unittest.TestCase):
         self.assertTrue(0 < len(before) < CELLS, "it was killed while there was work")
         self.assertEqual({name: after[name] for name in before}, before, "what was done is not done again")
         self.assertEqual(self.csv("out"), self.command("theirs"))
+
+    def test_on_a_cluster_that_loses_results_before_they_were_fetched(self):
+        from distributed import Client
+
+        wanted = futae.sweep(self.plan)
+        lost = []
+        with cluster() as workers, Client(workers) as client:
+            pids = client.run(os.getpid)
+
+            def states():
+                return {state.status for state in client.futures.values()}
+
+            def progress(part):
+                if lost:
+                    return
+                wait_until(lambda: states() == {"finished"})
+                # The worker that holds more than the one result that has been fetched.
+                held = {worker: keys for worker, keys in client.has_what().items() if len(keys) > 1}
+                lost.extend(held[next(iter(held))])
+                os.kill(pids[next(iter(held))], signal.SIGKILL)
+                wait_until(lambda: states() != {"finished"})
+
+            frame = futae.sweep(self.plan, client=client, progress=progress)
+        self.assertGreater(len(lost), 1)
+        pandas.testing.assert_frame_equal(frame, wanted)
 
     def test_cells_that_fail_on_a_cluster(self):
         from distributed import Client
