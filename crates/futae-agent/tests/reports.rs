@@ -116,7 +116,7 @@ fn reports_arrive_over_sockets_and_again_after_a_break() {
                 ("told", Source::Vmstat)
             );
             assert!(
-                sample.memory.total > 0 && sample.period_us >= 90_000,
+                sample.memory.total > 0 && sample.period_us > 0,
                 "{sample:?}"
             );
         }

@@ -7,10 +7,6 @@ use crate::guest::{Activity, Observation};
 use crate::mrc::Mrc;
 use crate::{mrc, paper};
 
-/// The largest plausible number of pages per period, 4 TiB: larger counts from a guest are not
-/// believed.
-const ACCESSES_MAX: u64 = 1 << 30;
-
 /// The evaluator and its settings.
 #[derive(Clone, Debug)]
 pub enum Settings {
@@ -107,10 +103,8 @@ impl Allocator {
             .map(|at| seen.get(at).copied().unwrap_or_default())
             .collect();
         // A guest that is silent or whose size is unknown keeps its target.
-        let activity: Vec<Option<Activity>> = seen
-            .iter()
-            .map(|one| one.achieved.and(one.activity).filter(is_credible))
-            .collect();
+        let activity: Vec<Option<Activity>> =
+            seen.iter().map(|one| one.believed().activity).collect();
         let before = self.targets.clone();
         let reason = self.wish(&seen, &activity);
         let guests = (0..count).map(|at| GuestState {
@@ -192,9 +186,4 @@ impl Allocator {
         }
         false
     }
-}
-
-fn is_credible(activity: &Activity) -> bool {
-    let pressure = activity.pressure.unwrap_or(0.0);
-    activity.accesses() <= ACCESSES_MAX && (0.0..=1.0).contains(&pressure)
 }

@@ -132,10 +132,12 @@ impl Controller {
                 Some(feed) => feed.take(self.allocator.curve(at)),
                 None => guest.counted(),
             };
-            seen.push(Observation {
+            let one = Observation {
                 achieved: achieved[at],
                 activity,
-            });
+            };
+            // What is not believed must neither move memory nor keep a guest from being idle.
+            seen.push(one.believed());
         }
         let hints = self.hints(&seen);
         let pressure = self.pressure.share();
