@@ -2,7 +2,10 @@
 //!
 //! It polls the used ring and never sleeps, so what it measures is the device.
 
+mod floor;
+
 use anyhow::{Context, bail, ensure};
+use floor::Floor;
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -22,7 +25,7 @@ const A_REQUEST: u16 = 3;
 /// Requests that may be under way.
 pub const DEPTH_MAX: usize = (RING / A_REQUEST) as usize;
 /// Bytes of a sector.
-const SECTOR: u64 = 512;
+pub const SECTOR: u64 = 512;
 /// Longest read.
 const READ_MAX: u64 = 128 << 10;
 
@@ -42,10 +45,29 @@ const NO_NOTIFY: u16 = 1;
 /// The client does not want to be notified (`VRING_AVAIL_F_NO_INTERRUPT`).
 const NO_INTERRUPT: u16 = 1;
 
+/// What serves the ring. Dropped first: the device unmaps the memory.
+enum Device {
+    Frontend(Frontend),
+    /// Held until the ring is dropped.
+    Floor(#[expect(dead_code, reason = "dropping it ends its thread")] Floor),
+}
+
+fn memory_bytes(read_bytes: u64) -> u64 {
+    DATA + DEPTH_MAX as u64 * read_bytes
+}
+
+/// Memory that a device can share, and its file.
+fn memory(bytes: u64) -> anyhow::Result<(File, GuestMemoryMmap)> {
+    let file = File::from(memfd_create("futae-bench", MemfdFlags::CLOEXEC)?);
+    ftruncate(&file, bytes)?;
+    let place = FileOffset::new(file.try_clone()?, 0);
+    let ranges = [(GuestAddress(0), bytes as usize, Some(place))];
+    Ok((file, GuestMemoryMmap::from_ranges_with_files(ranges)?))
+}
+
 /// A connection with one queue.
 pub struct Ring {
-    /// Dropped first: the device unmaps the memory.
-    _frontend: Frontend,
+    device: Device,
     memory: GuestMemoryMmap,
     kick: EventFd,
     read_bytes: u64,
@@ -62,12 +84,8 @@ impl Ring {
             read_bytes.is_multiple_of(SECTOR) && (SECTOR..=READ_MAX).contains(&read_bytes),
             "a read has whole sectors, and at most {READ_MAX} bytes"
         );
-        let bytes = DATA + DEPTH_MAX as u64 * read_bytes;
-        let file = File::from(memfd_create("futae-bench", MemfdFlags::CLOEXEC)?);
-        ftruncate(&file, bytes)?;
-        let place = FileOffset::new(file.try_clone()?, 0);
-        let ranges = [(GuestAddress(0), bytes as usize, Some(place))];
-        let memory = GuestMemoryMmap::from_ranges_with_files(ranges)?;
+        let bytes = memory_bytes(read_bytes);
+        let (file, memory) = memory(bytes)?;
         let mut frontend = Frontend::connect(socket, 1)
             .with_context(|| format!("{}: no vhost-user device", socket.display()))?;
         frontend.set_owner()?;
@@ -118,7 +136,7 @@ impl Ring {
         frontend.set_vring_kick(0, &kick)?;
         memory.write_obj(NO_INTERRUPT, GuestAddress(AVAILABLE))?;
         let ring = Self {
-            _frontend: frontend,
+            device: Device::Frontend(frontend),
             memory,
             kick,
             read_bytes,
@@ -130,9 +148,33 @@ impl Ring {
         Ok(ring)
     }
 
+    /// A ring that a thread of this program serves with the least work: the bound for every device over rings like it.
+    pub fn with_floor(read_bytes: u64, size_bytes: u64) -> anyhow::Result<Self> {
+        ensure!(
+            size_bytes >= read_bytes,
+            "an image of at least {read_bytes} bytes"
+        );
+        let (_, memory) = memory(memory_bytes(read_bytes))?;
+        memory.write_obj(NO_INTERRUPT, GuestAddress(AVAILABLE))?;
+        let ring = Self {
+            device: Device::Floor(Floor::start(memory.clone(), size_bytes)?),
+            memory,
+            kick: EventFd::new(EFD_NONBLOCK)?,
+            read_bytes,
+            size_bytes,
+            available: 0,
+            used: 0,
+        };
+        (0..DEPTH_MAX as u16).try_for_each(|at| ring.prepare(at))?;
+        Ok(ring)
+    }
+
     /// Begins to be served, once the queue is prepared.
     pub fn enable(&mut self) -> anyhow::Result<()> {
-        Ok(self._frontend.set_vring_enable(0, true)?)
+        match &mut self.device {
+            Device::Frontend(frontend) => Ok(frontend.set_vring_enable(0, true)?),
+            Device::Floor(_) => Ok(()),
+        }
     }
 
     /// Writes the descriptors of request `at`.

@@ -2,7 +2,8 @@
 
 use anyhow::{Context, ensure};
 use clap::Parser;
-use futae_bench::ring::{DEPTH_MAX, Ring};
+use futae_bench::ring::{DEPTH_MAX, Ring, SECTOR};
+use futae_units::Size;
 use serde_json::json;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -11,7 +12,12 @@ use std::time::{Duration, Instant};
 #[derive(Parser)]
 struct Args {
     /// The device's unix socket
-    socket: PathBuf,
+    #[arg(required_unless_present = "floor")]
+    socket: Option<PathBuf>,
+    /// In place of a device, measure the least that any must do: a thread of this program that copies each answer out
+    /// of so much memory
+    #[arg(long, value_name = "SIZE", conflicts_with = "socket")]
+    floor: Option<Size>,
     /// Reads under way; at most 85
     #[arg(long, value_delimiter = ',', default_values_t = [1, 16, 64])]
     depth: Vec<usize>,
@@ -40,7 +46,13 @@ const PATIENCE: Duration = Duration::from_secs(30);
 fn main() -> anyhow::Result<()> {
     let args = Args::parse();
     let duration = Duration::try_from_secs_f64(args.seconds).context("--seconds")?;
-    let mut ring = Ring::connect(&args.socket, args.bytes)?;
+    let mut ring = match (&args.socket, args.floor) {
+        (Some(socket), _) => Ring::connect(socket, args.bytes)?,
+        (None, floor) => Ring::with_floor(
+            args.bytes,
+            floor.context("SOCKET or --floor")?.bytes(SECTOR)?,
+        )?,
+    };
     ring.enable()?;
     let blocks = ring.size_bytes / args.bytes;
     if args.warm {
