@@ -14,7 +14,7 @@ import os as _os
 from . import _native
 from ._frames import frame_of as _frame_of
 from ._frames import rows_of as _rows_of
-from ._native import Error, __version__
+from ._native import Column, Error, Table, __version__
 from ._policies import Named as _Named
 from ._progress import shown as _shown
 from ._sweep import sweep
@@ -23,7 +23,7 @@ from ._traces import arrays_of as _arrays_of
 from ._traces import reading as _reading
 from ._traces import warn as _warn
 
-__all__ = ["Error", "FutaeWarning", "Request", "Trace", "__version__", "locality", "mrc", "policies", "simulate", "sweep"]
+__all__ = ["Column", "Error", "FutaeWarning", "Request", "Table", "Trace", "__version__", "locality", "mrc", "policies", "simulate", "sweep"]
 
 
 def simulate(

@@ -85,6 +85,13 @@ class Trace:
         warn(_remarks(reader))
         return numpy.frombuffer(records, dtype=_FIELDS)
 
+    def table(self):
+        """All requests as a :class:`Table`: columns that NumPy and Arrow use where they are, without a copy."""
+        reader = self._open()
+        table = reader.table()
+        warn(_remarks(reader))
+        return table
+
     def info(self):
         """What the file is: ``format``, ``compression``, ``volumes`` (their names, where it has names) and ``doubts``."""
         reader = self._open()
@@ -109,6 +116,9 @@ def _is_array(source):
 
 def _buffer_of(source):
     """The same memory as an object with the buffer protocol."""
+    # A column of an Arrow table. NumPy copies it even if it lies in one piece.
+    if getattr(source, "num_chunks", None) == 1:
+        source = source.chunk(0)
     try:
         memoryview(source)
         return source

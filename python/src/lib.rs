@@ -4,10 +4,12 @@
 mod ask;
 mod curve;
 mod locality;
+mod memory;
 mod numbers;
 mod patience;
 mod policy;
 mod sweep;
+mod table;
 mod trace;
 
 use pyo3::prelude::*;
@@ -42,5 +44,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(locality::locality, module)?)?;
     module.add_class::<sweep::Sweep>()?;
     module.add_class::<trace::Reader>()?;
+    module.add_class::<table::Table>()?;
+    module.add_class::<memory::Column>()?;
     Ok(())
 }

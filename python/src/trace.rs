@@ -2,6 +2,7 @@
 
 use crate::ask::Reading;
 use crate::refused;
+use crate::table::{Columns, Table};
 use futae_trace::{Request, RequestKind, RequestReader, TraceReader};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -59,6 +60,24 @@ impl Reader {
             py.check_signals()?;
         }
         Ok(PyBytes::new(py, &records))
+    }
+
+    /// All further requests, in columns. Other threads run meanwhile.
+    fn table(&self, py: Python<'_>) -> PyResult<Table> {
+        let mut columns = Columns::default();
+        loop {
+            let read = py.detach(|| {
+                let mut batch = Vec::new();
+                let mut reader = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+                let read = reader.read_batch(&mut batch, BATCH);
+                batch.iter().for_each(|request| columns.push(request));
+                read.map(|()| batch.len())
+            });
+            if read.map_err(refused)? == 0 {
+                return Ok(Table::new(columns));
+            }
+            py.check_signals()?;
+        }
     }
 
     /// What is known of it so far: format, compression, volumes, bad records left out, doubts.

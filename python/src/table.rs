@@ -1,0 +1,165 @@
+//! `Table`: the requests of a trace in columns, whose memory Rust owns and hands out without a copy.
+
+use crate::memory::{self, Column};
+use futae_trace::{Request, RequestKind};
+use pyo3::exceptions::PyKeyError;
+use pyo3::prelude::*;
+use pyo3::types::PyCapsule;
+use std::ffi::{CStr, c_void};
+use std::sync::Arc;
+
+/// The requests of a trace, one `Vec` a field.
+#[derive(Default)]
+pub struct Columns {
+    /// -1 for a request without a time.
+    time_us: Vec<i64>,
+    /// A bit for each request, set if it has a time, as Arrow wants it.
+    timed: Vec<u8>,
+    untimed: usize,
+    offset_bytes: Vec<u64>,
+    length_bytes: Vec<u64>,
+    volume: Vec<u16>,
+    guest: Vec<u16>,
+    /// A byte for each request, as NumPy wants it.
+    is_write: Vec<u8>,
+    /// The same in bits, as Arrow wants it: no memory can be both.
+    written: Vec<u8>,
+}
+
+/// What a column is called, and where its numbers are. Valid while the `Columns` live, which nothing changes any more.
+#[derive(Clone, Copy)]
+pub struct Layout {
+    pub name: &'static CStr,
+    /// The type in the format strings of Arrow's C data interface.
+    pub arrow: &'static CStr,
+    /// The type in the format strings of Python's module `struct`.
+    pub python: &'static CStr,
+    pub item_bytes: usize,
+    pub items: *const c_void,
+    /// What Arrow reads: the same, except for bits.
+    pub arrow_items: *const c_void,
+    /// Bits that are clear where an item is missing, and how many are.
+    pub present: *const c_void,
+    pub missing: usize,
+}
+
+/// Sets bit `at` of `bits`, which grow as needed.
+fn put_bit(bits: &mut Vec<u8>, at: usize, is_set: bool) {
+    if at.is_multiple_of(8) {
+        bits.push(0);
+    }
+    if let Some(last) = bits.last_mut() {
+        *last |= u8::from(is_set) << (at % 8);
+    }
+}
+
+impl Columns {
+    /// Appends a request.
+    pub fn push(&mut self, request: &Request) {
+        let at = self.len();
+        let time = request.time_us.and_then(|time| i64::try_from(time).ok());
+        let is_write = request.kind == RequestKind::Write;
+        self.time_us.push(time.unwrap_or(-1));
+        put_bit(&mut self.timed, at, time.is_some());
+        self.untimed += usize::from(time.is_none());
+        self.offset_bytes.push(request.offset_bytes);
+        self.length_bytes.push(request.length_bytes);
+        self.volume.push(request.volume.0);
+        self.guest.push(request.guest);
+        self.is_write.push(u8::from(is_write));
+        put_bit(&mut self.written, at, is_write);
+    }
+
+    /// How many requests there are.
+    pub fn len(&self) -> usize {
+        self.offset_bytes.len()
+    }
+
+    /// All columns, in the order of `_FIELDS` in `_traces.py`.
+    pub fn layouts(&self) -> [Layout; 6] {
+        fn plain<T>(
+            name: &'static CStr,
+            arrow: &'static CStr,
+            python: &'static CStr,
+            items: &[T],
+        ) -> Layout {
+            Layout {
+                name,
+                arrow,
+                python,
+                item_bytes: size_of::<T>(),
+                items: items.as_ptr().cast(),
+                arrow_items: items.as_ptr().cast(),
+                present: std::ptr::null(),
+                missing: 0,
+            }
+        }
+        let mut time = plain(c"time_us", c"l", c"q", &self.time_us);
+        if self.untimed > 0 {
+            time.present = self.timed.as_ptr().cast();
+            time.missing = self.untimed;
+        }
+        let mut is_write = plain(c"is_write", c"b", c"?", &self.is_write);
+        is_write.arrow_items = self.written.as_ptr().cast();
+        [
+            time,
+            plain(c"offset_bytes", c"L", c"Q", &self.offset_bytes),
+            plain(c"length_bytes", c"L", c"Q", &self.length_bytes),
+            plain(c"volume", c"S", c"H", &self.volume),
+            plain(c"guest", c"S", c"H", &self.guest),
+            is_write,
+        ]
+    }
+}
+
+/// The requests of a trace in columns: for `numpy.asarray(table["offset_bytes"])`, and as a whole for what
+/// takes Arrow's PyCapsule interface (`pyarrow.table`, `polars.DataFrame`, `pandas.DataFrame.from_arrow`).
+/// None of this copies a number; what the receiver then does is its own affair.
+#[pyclass(frozen, module = "futae")]
+pub struct Table(Arc<Columns>);
+
+impl Table {
+    pub fn new(columns: Columns) -> Self {
+        Self(Arc::new(columns))
+    }
+}
+
+#[pymethods]
+impl Table {
+    fn __len__(&self) -> usize {
+        self.0.len()
+    }
+
+    /// The names of the columns.
+    #[getter]
+    fn names(&self) -> Vec<String> {
+        let layouts = self.0.layouts();
+        let names = layouts.iter().map(|it| it.name.to_string_lossy());
+        names.map(Into::into).collect()
+    }
+
+    fn __getitem__(&self, name: &str) -> PyResult<Column> {
+        let layouts = self.0.layouts();
+        let at = layouts
+            .iter()
+            .position(|it| it.name.to_bytes() == name.as_bytes())
+            .ok_or_else(|| PyKeyError::new_err(name.to_owned()))?;
+        Ok(Column::new(&self.0, at))
+    }
+
+    fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
+        memory::schema(py, &self.0, None)
+    }
+
+    #[pyo3(signature = (requested_schema=None))]
+    fn __arrow_c_array__<'py>(
+        &self,
+        py: Python<'py>,
+        requested_schema: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<(Bound<'py, PyCapsule>, Bound<'py, PyCapsule>)> {
+        // A wish, says the interface, that a producer need not grant.
+        let _ = requested_schema;
+        let array = memory::array(py, &self.0, None)?;
+        Ok((memory::schema(py, &self.0, None)?, array))
+    }
+}
