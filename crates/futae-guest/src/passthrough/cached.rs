@@ -123,6 +123,7 @@ impl CachedFiles {
                     last_used: AtomicU64::new(now),
                     is_gone: AtomicBool::new(false),
                     is_forgotten: AtomicBool::new(false),
+                    changes: AtomicU64::new(0),
                 });
                 if node.contents().is_some() {
                     // The kernel may have pages of it that were not tracked while it had another

@@ -30,6 +30,8 @@ pub(crate) struct Contents {
     pub(super) is_gone: AtomicBool,
     /// The kernel forgot the file while a handle was still being closed.
     pub(super) is_forgotten: AtomicBool,
+    /// Number of changes of the lower file, by this mount or found by [`revalidate`](Self::revalidate), that the cache has followed.
+    pub(super) changes: AtomicU64,
 }
 
 impl Contents {
@@ -143,7 +145,15 @@ impl Contents {
         changed.unwrap_or_else(|error| Err(errno_of(&error)))
     }
 
+    /// How many changes of the file the cache has followed. A read that is submitted after this sees the file as it is after
+    /// these changes: each counts while the engine holds back the requests for its range.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
+    }
+
     fn work(&self, work: impl FnOnce() -> Result<(), Errno>) -> Result<(), Errno> {
+        // Before others can see the file as unchanged.
+        self.changes.fetch_add(1, Ordering::AcqRel);
         let result = work();
         self.lower.seen.look(&*self.lower.place()?)?;
         result

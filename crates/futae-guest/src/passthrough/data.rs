@@ -176,7 +176,7 @@ impl Passthrough {
     }
 
     /// Reads a range, up to the end of the file. If the file turns out to be shorter than known, it
-    /// is checked again, once.
+    /// is checked again, once. Of several reads that fail at the same time, only one finds the change.
     pub(crate) fn read(
         self: &Arc<Self>,
         id: u64,
@@ -190,11 +190,13 @@ impl Passthrough {
         };
         let length = u64::from(length);
         let (tree, again) = (Arc::clone(self), Arc::clone(&contents));
+        let before = contents.changes();
         let first: StoreDone = Box::new(move |result| match result {
             Err(error) if error.kind == IoErrorKind::Store => {
                 // Not on this thread, which may be the one that delivers the answers.
                 std::thread::spawn(move || {
-                    if !again.revalidate().unwrap_or(false) {
+                    let is_changed = again.revalidate().unwrap_or(false);
+                    if !is_changed && again.changes() == before {
                         return done(Err(tree.read_failed(id, &error)));
                     }
                     let last: StoreDone =

@@ -3,6 +3,7 @@
 
 mod common;
 mod contents;
+mod cut;
 mod ends;
 mod loops;
 mod refusals;
