@@ -43,6 +43,10 @@ pub fn has_root() -> bool {
     is_root()
 }
 
+/// Shell commands for the start of a mount namespace: they remove the mounts of other tests, which would otherwise not end before
+/// the namespace does, although their tests unmount them.
+pub const WITHOUT_OTHERS_MOUNTS: &str = "while read -r _ point type _; do case $type in fuse|fuse.*) umount -l \"$point\" || :;; esac; done </proc/mounts 2>/dev/null";
+
 /// A command that runs the program and arguments added to it where there is no FUSE device: in a
 /// mount namespace with an empty `/dev`. None, and it says why, where that cannot be had.
 #[must_use]
@@ -51,7 +55,7 @@ pub fn without_fuse() -> Option<Command> {
         return None;
     }
     let command = || {
-        let script = "mount -t tmpfs none /dev && exec \"$@\"";
+        let script = format!("{WITHOUT_OTHERS_MOUNTS}; mount -t tmpfs none /dev && exec \"$@\"");
         let mut command = Command::new("unshare");
         command.args([
             "--mount",
@@ -59,7 +63,7 @@ pub fn without_fuse() -> Option<Command> {
             "private",
             "sh",
             "-c",
-            script,
+            &script,
             "sh",
         ]);
         command

@@ -3,7 +3,7 @@
 use futae_tests::binary::{binary, futae};
 use futae_tests::book::{Page, Step, page, pages, script};
 use futae_tests::tidy::{Source, root, sources};
-use futae_tests::tools::{Need, has, has_fuse, has_root, skip, text};
+use futae_tests::tools::{Need, WITHOUT_OTHERS_MOUNTS, has, has_fuse, has_root, skip, text};
 use std::env;
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -59,7 +59,7 @@ fn every_command_of_the_book_runs() {
 }
 
 /// A command before the shell's, which gives it processes and mounts of its own that end with it.
-fn isolation() -> Option<Vec<&'static str>> {
+fn isolation() -> Option<Vec<String>> {
     let mut command = vec![
         "unshare",
         "--pid",
@@ -79,7 +79,9 @@ fn isolation() -> Option<Vec<&'static str>> {
         skip(Need::Root, "no namespaces for the commands of the book");
         return None;
     }
-    Some(command)
+    let start = format!("{WITHOUT_OTHERS_MOUNTS}; exec \"$@\"");
+    command.extend(["sh", "-c", &start, "sh"]);
+    Some(command.into_iter().map(str::to_owned).collect())
 }
 
 fn has_all(needs: &[String]) -> bool {
@@ -91,7 +93,7 @@ fn has_all(needs: &[String]) -> bool {
 }
 
 /// Runs a page's commands; what went wrong.
-fn try_page(path: &str, page: &Page, isolated: &[&str]) -> Vec<String> {
+fn try_page(path: &str, page: &Page, isolated: &[String]) -> Vec<String> {
     let directory = tempfile::Builder::new().prefix("futae-book-").tempdir();
     let directory = directory.expect("a directory can be made");
     let scratch = directory.path().join("scratch");

@@ -3,7 +3,7 @@
 use futae_testkit::need::{Need, skip};
 use futae_tests::binary::{binary, run};
 use futae_tests::tidy::root;
-use futae_tests::tools::text;
+use futae_tests::tools::{WITHOUT_OTHERS_MOUNTS, text};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -189,7 +189,12 @@ fn mount_mounts_a_line_of_fstab() {
         if mount -t futae none.img point -o cache=1MiB; then exit 5; fi";
     let mut unshare = Command::new("unshare");
     unshare
-        .args(["--mount", "sh", "-c", script])
+        .args([
+            "--mount",
+            "sh",
+            "-c",
+            &format!("{WITHOUT_OTHERS_MOUNTS}\n{script}"),
+        ])
         .arg(binary())
         .current_dir(place.path());
     let output = unshare.output().expect("unshare");

@@ -3,7 +3,7 @@
 
 use futae_tests::binary::binary;
 use futae_tests::stage::detach;
-use futae_tests::tools::Need;
+use futae_tests::tools::{Need, WITHOUT_OTHERS_MOUNTS};
 use futae_tests::tools::{has, has_fuse, has_root, run, skip, text};
 use futae_tests::tree::{Tree, read};
 use rustix::io::Errno;
@@ -233,7 +233,7 @@ fn with_open_fuse(tree: &Tree, script: &str) -> Command {
     fs::create_dir(&device).expect("a directory");
     let device = text(&device);
     let open = format!(
-        "mount -t tmpfs none {device} && mknod {device}/fuse c 10 229 && \
+        "{WITHOUT_OTHERS_MOUNTS}; mount -t tmpfs none {device} && mknod {device}/fuse c 10 229 && \
          chmod 666 {device}/fuse && mount --bind {device}/fuse /dev/fuse && {script}"
     );
     let mut command = Command::new("unshare");

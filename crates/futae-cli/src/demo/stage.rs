@@ -42,7 +42,10 @@ impl Stage {
             store = Arc::new(Delayed::new(store, plan.store_latency)?);
         }
         let disk = below.add_volume("demo", store, Class::NORMAL)?;
-        let server = serve(place, &below, disk, exclusive)?;
+        // Each part has a socket of its own: the kernel may keep the mount of the part before for a while (another mount
+        // namespace has it, too), and then its store would connect to this server and be a second client.
+        let socket = place.join(format!("{}.sock", lower.name()));
+        let server = serve(&socket, &below, disk, exclusive)?;
         let on_eviction = if exclusive {
             OnEviction::Demote
         } else {
@@ -138,12 +141,11 @@ fn cache(
 }
 
 fn serve(
-    place: &Path,
+    socket: &Path,
     engine: &Arc<Engine>,
     volume: VolumeId,
     demotion: bool,
 ) -> Result<Server, Failure> {
-    let socket = place.join("futae.sock");
     let options = ServerOptions {
         listen: vec![format!("unix:{}", socket.display()).parse::<Listen>()?],
         demotion,
