@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// How long a guest may take to answer.
-pub const PATIENCE: Duration = Duration::from_secs(2);
+pub const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// By what a guest's memory is changed.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -55,8 +55,8 @@ impl Actuator {
     /// Why that cannot be read, in a sentence.
     pub fn achieved(&self) -> Result<u64, String> {
         match self {
-            Self::Qmp { socket } => qmp::achieved(socket, PATIENCE),
-            Self::Virsh { domain, uri } => virsh::achieved(domain, uri.as_deref(), PATIENCE),
+            Self::Qmp { socket } => qmp::achieved(socket, TIMEOUT),
+            Self::Virsh { domain, uri } => virsh::achieved(domain, uri.as_deref(), TIMEOUT),
             Self::Cgroup1 { path } => cgroup::achieved_v1(path),
             Self::Cgroup2 { path } => cgroup::achieved_v2(path),
             Self::Share { control, export } => share::status(control, export).map(|one| one.bytes),
@@ -70,8 +70,8 @@ impl Actuator {
     /// Why it was not told, in a sentence.
     pub fn order(&self, bytes: u64) -> Result<(), String> {
         match self {
-            Self::Qmp { socket } => qmp::order(socket, bytes, PATIENCE),
-            Self::Virsh { domain, uri } => virsh::order(domain, uri.as_deref(), bytes, PATIENCE),
+            Self::Qmp { socket } => qmp::order(socket, bytes, TIMEOUT),
+            Self::Virsh { domain, uri } => virsh::order(domain, uri.as_deref(), bytes, TIMEOUT),
             Self::Cgroup1 { path } => cgroup::order(path, cgroup::LIMIT_V1, &bytes.to_string()),
             Self::Cgroup2 { path } => cgroup::order(path, cgroup::HIGH_V2, &bytes.to_string()),
             Self::Share { control, export } => share::order(control, export, bytes),

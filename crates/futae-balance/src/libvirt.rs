@@ -1,6 +1,6 @@
 //! Guests that libvirt runs, found by their names: those that start, stop and migrate while others are balanced.
 
-use crate::actuator::{Actuator, PATIENCE, virsh};
+use crate::actuator::{Actuator, TIMEOUT, virsh};
 use crate::config::{AgentConfig, GuestConfig, one};
 use futae_allocate::GuestLimits;
 use futae_units::Size;
@@ -40,7 +40,7 @@ impl LibvirtConfig {
 
     /// The names of the domains that run, in order, but for those that `others` are.
     pub(crate) fn running(&self, others: &[GuestConfig]) -> Result<Vec<String>, String> {
-        let mut names = virsh::running(self.uri.as_deref(), PATIENCE)?;
+        let mut names = virsh::running(self.uri.as_deref(), TIMEOUT)?;
         names.retain(|name| {
             !others.iter().any(|other| {
                 let domain = match &other.actuator {
@@ -59,7 +59,7 @@ impl LibvirtConfig {
     pub(crate) fn guest(&self, name: &str) -> Result<GuestConfig, String> {
         let maximum = match self.maximum {
             Some(maximum) => maximum,
-            None => Size::Bytes(virsh::maximum(name, self.uri.as_deref(), PATIENCE)?),
+            None => Size::Bytes(virsh::maximum(name, self.uri.as_deref(), TIMEOUT)?),
         };
         let named = |path: &Path| PathBuf::from(path.to_string_lossy().replace(NAME, name));
         let agent = self.agent.as_ref().map(|agent| match agent {

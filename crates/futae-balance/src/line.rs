@@ -17,8 +17,8 @@ pub struct Lines {
 
 impl Lines {
     /// Connects.
-    pub fn connect(path: &Path, patience: Duration) -> io::Result<Self> {
-        let deadline = Instant::now() + patience;
+    pub fn connect(path: &Path, timeout: Duration) -> io::Result<Self> {
+        let deadline = Instant::now() + timeout;
         // Connecting to a unix socket waits only while its queue is full: then it is refused.
         let stream = UnixStream::connect(path)?;
         Ok(Self {

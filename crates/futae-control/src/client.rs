@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// A status of many exports is long, but not this long.
 const ANSWER_BYTES_MAX: u64 = 16 << 20;
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Why there is no good answer.
 #[derive(Debug, thiserror::Error)]
@@ -36,7 +36,7 @@ pub enum AskError {
 /// [`AskError::Silent`] without an answer in JSON, [`AskError::Refused`] for an answer that is an
 /// error.
 pub fn ask(path: &Path, order: &Value) -> Result<Value, AskError> {
-    ask_within(path, order, PATIENCE)
+    ask_within(path, order, TIMEOUT)
 }
 
 /// As [`ask`], of an order that takes its time.
@@ -44,8 +44,8 @@ pub fn ask(path: &Path, order: &Value) -> Result<Value, AskError> {
 /// # Errors
 ///
 /// As those of [`ask`].
-pub fn ask_within(path: &Path, order: &Value, patience: Duration) -> Result<Value, AskError> {
-    let answer = exchange(path, order, patience).map_err(|source| AskError::Silent {
+pub fn ask_within(path: &Path, order: &Value, timeout: Duration) -> Result<Value, AskError> {
+    let answer = exchange(path, order, timeout).map_err(|source| AskError::Silent {
         path: path.to_owned(),
         source,
     })?;
@@ -55,10 +55,10 @@ pub fn ask_within(path: &Path, order: &Value, patience: Duration) -> Result<Valu
     }
 }
 
-fn exchange(path: &Path, order: &Value, patience: Duration) -> io::Result<Value> {
+fn exchange(path: &Path, order: &Value, timeout: Duration) -> io::Result<Value> {
     let mut stream = UnixStream::connect(path)?;
-    stream.set_read_timeout(Some(patience))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(timeout))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
     stream.write_all(format!("{order}\n").as_bytes())?;
     let mut line = String::new();
     BufReader::new(stream.take(ANSWER_BYTES_MAX)).read_line(&mut line)?;

@@ -134,9 +134,9 @@ impl Shared {
 
     /// The export is out of the table: ends the connections that use it, and removes its volume.
     fn finish(&self, export: &Export) -> Result<(), String> {
-        let (name, patience) = (&export.name, self.options.stop_timeout);
+        let (name, timeout) = (&export.name, self.options.stop_timeout);
         self.registry.hang_up_on(name);
-        let left = self.registry.wait_without(Some(name), patience);
+        let left = self.registry.wait_without(Some(name), timeout);
         if left > 0 {
             return Err(format!("{left} of its connections do not end"));
         }
@@ -156,10 +156,10 @@ impl Shared {
     }
 
     fn flush(&self, export: &Export) -> Result<(), String> {
-        let patience = self.options.stop_timeout;
+        let timeout = self.options.stop_timeout;
         let mut flushes = Flushes::new(vec![export.clone()]);
         flushes.begin();
-        let failed = flushes.finish(patience.max(Duration::from_secs(1)), patience);
+        let failed = flushes.finish(timeout.max(Duration::from_secs(1)), timeout);
         failed.into_iter().next().map_or(Ok(()), |(_, problem)| {
             Err(format!(
                 "its writes cannot be brought to stable storage: {problem}"

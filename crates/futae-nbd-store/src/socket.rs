@@ -16,7 +16,7 @@ use futae_nbd::error::WireError;
 use futae_nbd::uri::{NbdUri, Transport};
 
 /// How long a server may take for each step of connecting and of the handshake.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A connected stream.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ impl Socket {
         let mut socket = Self::connect(uri)
             .map_err(|error| fail(format!("cannot connect: {error}; is the server running?")))?;
         socket
-            .set_timeout(Some(PATIENCE))
+            .set_timeout(Some(TIMEOUT))
             .map_err(|error| fail(error.to_string()))?;
         let in_words = |error: &WireError| match std::error::Error::source(error) {
             Some(source) => format!("{error}: {source}"),
@@ -52,7 +52,7 @@ impl Socket {
                 let greeted = start_tls(&mut socket).map_err(|error| fail(in_words(&error)))?;
                 let (inside, ended) = tls::begin(socket, uri, tls).map_err(fail)?;
                 inside
-                    .set_timeout(Some(PATIENCE))
+                    .set_timeout(Some(TIMEOUT))
                     .map_err(|error| fail(error.to_string()))?;
                 socket = inside;
                 let export = negotiate_greeted(&mut socket, greeted, &uri.export, wish);
@@ -73,7 +73,7 @@ impl Socket {
             Transport::Tcp { host, port } => {
                 let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
                 for address in (host.as_str(), *port).to_socket_addrs()? {
-                    match TcpStream::connect_timeout(&address, PATIENCE) {
+                    match TcpStream::connect_timeout(&address, TIMEOUT) {
                         Ok(stream) => {
                             stream.set_nodelay(true)?;
                             rustix::net::sockopt::set_socket_keepalive(&stream, true)?;

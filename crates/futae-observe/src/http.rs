@@ -23,7 +23,7 @@ const CONNECTIONS_MAX: usize = 16;
 /// How long a newcomer waits for the oldest to leave, before it is closed without an answer.
 const LEAVE: Duration = Duration::from_secs(1);
 /// Time in which a request must be whole, and in which its answer must be taken.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 /// Bytes of the stack of a connection's thread.
 const STACK_BYTES: usize = 256 << 10;
 
@@ -65,7 +65,7 @@ struct Shared {
     routes: Routes,
     /// Whether a client must name this machine by an address or as `localhost`.
     is_local: bool,
-    patience: Duration,
+    timeout: Duration,
     /// The connections, oldest first.
     connections: Mutex<VecDeque<Arc<OwnedFd>>>,
     /// A connection has ended.
@@ -108,15 +108,15 @@ impl Http {
         insecure_tcp: bool,
         routes: Routes,
     ) -> Result<Self, HttpError> {
-        Self::start_patient(address, access, insecure_tcp, routes, PATIENCE)
+        Self::start_with_timeout(address, access, insecure_tcp, routes, TIMEOUT)
     }
 
-    fn start_patient(
+    fn start_with_timeout(
         address: &Listen,
         access: &Access,
         insecure_tcp: bool,
         routes: Routes,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<Self, HttpError> {
         let (socket, address, is_local) = bind(address, access, insecure_tcp)?;
         let refused = |source: io::Error| HttpError::Listen {
@@ -127,7 +127,7 @@ impl Http {
         let shared = Arc::new(Shared {
             routes,
             is_local,
-            patience,
+            timeout,
             connections: Mutex::default(),
             left: Condvar::new(),
             stop,
@@ -262,7 +262,7 @@ impl Shared {
 /// Reads a request and answers it.
 fn answer(shared: &Shared, connection: &OwnedFd) -> io::Result<()> {
     let mut received = Vec::new();
-    let deadline = Instant::now() + shared.patience;
+    let deadline = Instant::now() + shared.timeout;
     let asked = loop {
         match read(&received, shared.is_local) {
             Ok(None) => {}
@@ -287,7 +287,7 @@ fn answer(shared: &Shared, connection: &OwnedFd) -> io::Result<()> {
         },
     };
     let mut rest = text.as_bytes();
-    let deadline = Instant::now() + shared.patience;
+    let deadline = Instant::now() + shared.timeout;
     while !rest.is_empty() {
         wait_for(connection, PollFlags::OUT, deadline)?;
         match send(connection, rest, SendFlags::NOSIGNAL) {
@@ -382,10 +382,10 @@ mod tests {
     }
 
     /// A server on a unix socket in a directory.
-    fn patient(directory: &tempfile::TempDir, patience: Duration) -> (Http, std::path::PathBuf) {
+    fn patient(directory: &tempfile::TempDir, timeout: Duration) -> (Http, std::path::PathBuf) {
         let path = directory.path().join("s");
         let (address, access) = (Listen::Unix(path.clone()), Access::default());
-        let http = Http::start_patient(&address, &access, false, routes(), patience);
+        let http = Http::start_with_timeout(&address, &access, false, routes(), timeout);
         (http.expect("it listens"), path)
     }
 

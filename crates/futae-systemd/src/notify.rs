@@ -36,9 +36,9 @@ impl Watchdog {
     /// None if the unit has no watchdog.
     #[must_use]
     pub fn from_environment() -> Option<Self> {
-        let patience = sd_notify::watchdog_enabled()?;
+        let timeout = sd_notify::watchdog_enabled()?;
         // As sd_watchdog_enabled(3) advises.
-        let every = patience / 2;
+        let every = timeout / 2;
         Some(Self { every, last: None })
     }
 

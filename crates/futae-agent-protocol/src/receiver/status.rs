@@ -66,11 +66,11 @@ impl Heard {
         let silence = self
             .last
             .map(|last| now.saturating_duration_since(last).as_secs_f64());
-        let patience = (3.0 * self.period_seconds).clamp(
+        let timeout = (3.0 * self.period_seconds).clamp(
             AgentStatus::SILENCE_SECONDS,
             AgentStatus::SILENCE_SECONDS_MAX,
         );
-        let speaks = silence.is_some_and(|silence| silence < patience);
+        let speaks = silence.is_some_and(|silence| silence < timeout);
         AgentStatus {
             connected: self.status.connected && speaks,
             last_frame_seconds: silence,

@@ -20,7 +20,7 @@ use tracing::{info, warn};
 
 const PAGE: usize = PAGE_BYTES as usize;
 /// How long a page waits for the host; then it is told of without its data.
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 /// How long the host may say nothing, or read nothing of what waits; then it counts as gone. It speaks every second.
 const SILENCE_MAX: Duration = Duration::from_secs(5);
 /// How often the ring is offered to a host that does not read it.
@@ -188,7 +188,7 @@ impl InPlace {
             self.heard = None;
         }
         let is_over =
-            |waiting: &&Waiting| !self.is_read() || now.duration_since(waiting.since) >= PATIENCE;
+            |waiting: &&Waiting| !self.is_read() || now.duration_since(waiting.since) >= TIMEOUT;
         let count = self.waiting.iter().take_while(is_over).count();
         if let Some(end) = self.forget(count, &mut |pages| left.push(pages)) {
             ring.release(end);

@@ -9,8 +9,8 @@ use std::time::Duration;
 /// Lines that may come before an answer: events.
 const LINES_MAX: usize = 1000;
 
-pub fn achieved(socket: &Path, patience: Duration) -> Result<u64, String> {
-    let answer = visit(socket, patience, &json!({ "execute": "query-balloon" }))?;
+pub fn achieved(socket: &Path, timeout: Duration) -> Result<u64, String> {
+    let answer = visit(socket, timeout, &json!({ "execute": "query-balloon" }))?;
     let actual = answer["actual"].as_u64();
     actual.ok_or_else(|| {
         format!(
@@ -20,15 +20,15 @@ pub fn achieved(socket: &Path, patience: Duration) -> Result<u64, String> {
     })
 }
 
-pub fn order(socket: &Path, bytes: u64, patience: Duration) -> Result<(), String> {
+pub fn order(socket: &Path, bytes: u64, timeout: Duration) -> Result<(), String> {
     let order = json!({ "execute": "balloon", "arguments": { "value": bytes } });
-    visit(socket, patience, &order).map(drop)
+    visit(socket, timeout, &order).map(drop)
 }
 
-fn visit(socket: &Path, patience: Duration, order: &Value) -> Result<Value, String> {
+fn visit(socket: &Path, timeout: Duration, order: &Value) -> Result<Value, String> {
     let said = |error: io::Error| match error.kind() {
         io::ErrorKind::TimedOut => format!(
-            "{}: QEMU has not answered within {patience:?}; is another program at its monitor?",
+            "{}: QEMU has not answered within {timeout:?}; is another program at its monitor?",
             socket.display()
         ),
         _ => format!(
@@ -36,7 +36,7 @@ fn visit(socket: &Path, patience: Duration, order: &Value) -> Result<Value, Stri
             socket.display()
         ),
     };
-    let mut lines = Lines::connect(socket, patience).map_err(said)?;
+    let mut lines = Lines::connect(socket, timeout).map_err(said)?;
     // The greeting.
     lines.hear().map_err(said)?;
     ask(&mut lines, &json!({ "execute": "qmp_capabilities" })).map_err(said)?;

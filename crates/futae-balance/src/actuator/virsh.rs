@@ -6,24 +6,24 @@ use std::time::{Duration, Instant};
 
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 
-pub fn achieved(domain: &str, uri: Option<&str>, patience: Duration) -> Result<u64, String> {
-    told(domain, uri, patience, "Used memory:")
+pub fn achieved(domain: &str, uri: Option<&str>, timeout: Duration) -> Result<u64, String> {
+    told(domain, uri, timeout, "Used memory:")
 }
 
 /// Bytes that a domain may have at most.
-pub fn maximum(domain: &str, uri: Option<&str>, patience: Duration) -> Result<u64, String> {
-    told(domain, uri, patience, "Max memory:")
+pub fn maximum(domain: &str, uri: Option<&str>, timeout: Duration) -> Result<u64, String> {
+    told(domain, uri, timeout, "Max memory:")
 }
 
 /// The names of the domains that run.
-pub fn running(uri: Option<&str>, patience: Duration) -> Result<Vec<String>, String> {
-    let said = virsh(uri, &["list", "--name"], patience)?;
+pub fn running(uri: Option<&str>, timeout: Duration) -> Result<Vec<String>, String> {
+    let said = virsh(uri, &["list", "--name"], timeout)?;
     let names = said.lines().map(str::trim).filter(|name| !name.is_empty());
     Ok(names.map(str::to_owned).collect())
 }
 
-fn told(domain: &str, uri: Option<&str>, patience: Duration, what: &str) -> Result<u64, String> {
-    let said = virsh(uri, &["dominfo", domain], patience)?;
+fn told(domain: &str, uri: Option<&str>, timeout: Duration, what: &str) -> Result<u64, String> {
+    let said = virsh(uri, &["dominfo", domain], timeout)?;
     let line = said.lines().find_map(|line| line.strip_prefix(what));
     let kib = line.and_then(|line| {
         line.trim()
@@ -40,17 +40,12 @@ fn told(domain: &str, uri: Option<&str>, patience: Duration, what: &str) -> Resu
     })
 }
 
-pub fn order(
-    domain: &str,
-    uri: Option<&str>,
-    bytes: u64,
-    patience: Duration,
-) -> Result<(), String> {
+pub fn order(domain: &str, uri: Option<&str>, bytes: u64, timeout: Duration) -> Result<(), String> {
     let kib = (bytes / 1024).to_string();
-    virsh(uri, &["setmem", domain, &kib, "--live"], patience).map(drop)
+    virsh(uri, &["setmem", domain, &kib, "--live"], timeout).map(drop)
 }
 
-fn virsh(uri: Option<&str>, words: &[&str], patience: Duration) -> Result<String, String> {
+fn virsh(uri: Option<&str>, words: &[&str], timeout: Duration) -> Result<String, String> {
     let mut command = Command::new("virsh");
     if let Some(uri) = uri {
         command.args(["--connect", uri]);
@@ -63,7 +58,7 @@ fn virsh(uri: Option<&str>, words: &[&str], patience: Duration) -> Result<String
     let mut child = command.spawn().map_err(|error| {
         format!("virsh cannot be started: {error}; install libvirt's clients, or use qmp")
     })?;
-    let deadline = Instant::now() + patience;
+    let deadline = Instant::now() + timeout;
     let status = loop {
         match child.try_wait() {
             Ok(Some(status)) => break status,
@@ -73,7 +68,7 @@ fn virsh(uri: Option<&str>, words: &[&str], patience: Duration) -> Result<String
                 let _ = child.kill();
                 let _ = child.wait();
                 return Err(format!(
-                    "virsh {} took longer than {patience:?}",
+                    "virsh {} took longer than {timeout:?}",
                     words.join(" ")
                 ));
             }

@@ -328,12 +328,12 @@ impl Engine {
 
     /// Prepares a shrink to `capacity_blocks`: writes back until the number of dirty blocks is
     /// within the limit of the smaller cache, so that evicted blocks need not be kept beside the
-    /// cache. Returns early when no progress has been made for `patience`.
-    pub fn prepare_shrink(self: &Arc<Self>, capacity_blocks: u32, patience: Duration) {
+    /// cache. Returns early when no progress has been made for `timeout`.
+    pub fn prepare_shrink(self: &Arc<Self>, capacity_blocks: u32, timeout: Duration) {
         let (mut dirty, mut moved) = (u64::MAX, Instant::now());
         loop {
             let left = self.act(|state, _| state.shrink_dirty(capacity_blocks));
-            if left == 0 || left == dirty && moved.elapsed() > patience {
+            if left == 0 || left == dirty && moved.elapsed() > timeout {
                 return;
             }
             if left != dirty {

@@ -18,7 +18,7 @@ impl Engine {
     }
 
     /// Removes a fixed-size volume and its blocks. Its clients must have left, and a flush of it
-    /// must have succeeded. Its number is reused. Waits at most `patience` for work that the cache
+    /// must have succeeded. Its number is reused. Waits at most `timeout` for work that the cache
     /// itself has under way in the volume.
     ///
     /// # Errors
@@ -27,7 +27,7 @@ impl Engine {
     pub fn take_out_volume(
         self: &Arc<Self>,
         volume: VolumeId,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<(), IoError> {
         let begun = Instant::now();
         loop {
@@ -39,7 +39,7 @@ impl Engine {
                 return Ok(());
             }
             // Either the step was full, or an operation has to end first.
-            if begun.elapsed() > patience {
+            if begun.elapsed() > timeout {
                 let message = "its store does not answer";
                 return Err(IoError::new(IoErrorKind::Store, message));
             }

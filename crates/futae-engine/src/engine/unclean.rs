@@ -15,7 +15,7 @@ use tracing::warn;
 /// for a shorter time. A writer that flushes often thus does not pay for a new mark each time.
 const CLEAN_FOR_MAX: Duration = Duration::from_secs(1);
 /// At the end, how long to wait for a mark that is being set or removed.
-const END_PATIENCE: Duration = Duration::from_secs(5);
+const END_TIMEOUT: Duration = Duration::from_secs(5);
 const END_PAUSE: Duration = Duration::from_millis(5);
 
 impl State {
@@ -168,7 +168,7 @@ impl Engine {
             match at_end {
                 None | Some(AtEnd::Leave) => return Ok(()),
                 Some(AtEnd::Clear(mark)) => return mark.clear(),
-                Some(AtEnd::Wait) if begun.elapsed() > END_PATIENCE => {
+                Some(AtEnd::Wait) if begun.elapsed() > END_TIMEOUT => {
                     return Err(io::ErrorKind::TimedOut.into());
                 }
                 Some(AtEnd::Wait) => std::thread::sleep(END_PAUSE),

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 /// How long to retry. The kernel releases a file that was used with io_uring a moment after its
 /// process has exited or has closed it.
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// Takes futae's lock and QEMU's locks, which are held until the descriptor is closed. If the file
@@ -28,7 +28,7 @@ pub fn lock(file: &OwnedFd, read_only: bool) -> Result<(), Errno> {
     let begun = Instant::now();
     let patiently = |take: &dyn Fn() -> Result<(), Errno>| loop {
         match take() {
-            Err(Errno::WOULDBLOCK) if begun.elapsed() < PATIENCE => thread::sleep(PAUSE),
+            Err(Errno::WOULDBLOCK) if begun.elapsed() < TIMEOUT => thread::sleep(PAUSE),
             done => return done,
         }
     };

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// How long to retry the lock: a killed server releases it a moment after its end.
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(2);
 
 const TMPFS: i64 = 0x0102_1994;
@@ -89,7 +89,7 @@ fn lock(file: &File) -> Result<(), String> {
     loop {
         match flock(file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => return Ok(()),
-            Err(Errno::WOULDBLOCK) if begun.elapsed() < PATIENCE => thread::sleep(PAUSE),
+            Err(Errno::WOULDBLOCK) if begun.elapsed() < TIMEOUT => thread::sleep(PAUSE),
             Err(Errno::WOULDBLOCK) => {
                 return Err(
                     "is in use by another process; stop that one first, or name another file"

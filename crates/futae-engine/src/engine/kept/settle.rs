@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 /// later write.
 const STEP_NS: u64 = 20_000_000;
 /// How long the end waits for that.
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIMEOUT: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// How often the order of the blocks is recorded.
@@ -89,7 +89,7 @@ impl Engine {
             return;
         }
         let begun = Instant::now();
-        while !self.settle_stores() && begun.elapsed() < PATIENCE {
+        while !self.settle_stores() && begun.elapsed() < TIMEOUT {
             std::thread::sleep(PAUSE);
         }
         self.save_memory_order();
