@@ -2,7 +2,7 @@
 
 use futae_policy::Prng;
 use futae_testkit::nbd::Plain as Client;
-use futae_testkit::wait::obtain;
+use futae_testkit::wait::{later_file_time, obtain};
 use futae_tests::BLOCK;
 use futae_tests::binary::futae;
 use futae_tests::ledger::{Ledger, Promise, Served};
@@ -312,7 +312,7 @@ fn an_image_that_was_changed_while_no_server_ran_is_read_anew() {
             kept.stage.stop_serve();
         }
         // The clock of files goes in steps, and the last server's own last write is not told from one of the same moment.
-        thread::sleep(Duration::from_millis(100));
+        let _ = later_file_time();
         let image = File::options().write(true).open(&kept.stage.image);
         image
             .expect("the image")

@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// How long a test waits for what must come. It is long because machines that run tests are busy; a test that passes
 /// does not notice.
@@ -44,6 +44,26 @@ pub fn within<T, E>(limit: Duration, mut attempt: impl FnMut() -> Result<T, E>) 
         }
         thread::sleep(LOOK_INTERVAL);
     }
+}
+
+/// Waits until the clock by which the kernel dates files has moved on: it goes in steps of some milliseconds. The new
+/// time is later than that of every file written before the call.
+///
+/// # Panics
+///
+/// If the directory of temporary files cannot be written to.
+#[must_use]
+pub fn later_file_time() -> SystemTime {
+    let now = || {
+        let file = tempfile::tempfile().expect("a temporary file");
+        let metadata = file.metadata().expect("its metadata");
+        metadata.modified().expect("its time")
+    };
+    let begin = now();
+    obtain("the clock of files moves on", || {
+        let time = now();
+        (time > begin).then_some(time).ok_or("it stands still")
+    })
 }
 
 #[cfg(test)]

@@ -4,11 +4,15 @@ use crate::system::{resident, touch};
 use futae_agent::Args;
 use futae_agent::probe::Probe;
 use futae_agent_protocol::Counters;
+use futae_testkit::wait::within;
 use rustix::fs::{Advice, fadvise};
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+/// How long readahead that is under way may take.
+const READAHEAD_MAX: Duration = Duration::from_secs(10);
 
 /// Pages of the file.
 pub const PAGES: u64 = 2048;
@@ -44,19 +48,6 @@ pub fn probe() -> Result<Probe, String> {
         .expect("valid");
     let (probe, why) = Probe::start(&args);
     why.map_or(Ok(probe), Err)
-}
-
-/// How many pages of a file are in memory once readahead has arrived: what is on its way has been added, but
-/// is not there yet.
-fn settled(file: &File) -> u64 {
-    let mut there = resident(file, PAGES);
-    loop {
-        std::thread::sleep(Duration::from_millis(30));
-        let now = resident(file, PAGES);
-        if std::mem::replace(&mut there, now) == now {
-            return now;
-        }
-    }
 }
 
 fn numbers(count: u64, among: u64) -> Vec<u64> {
@@ -99,8 +90,8 @@ impl<'a> Bench<'a> {
         File::open(&self.path).expect("it is there")
     }
 
-    /// What happened to the file since the last call.
-    fn since(&mut self) -> Counters {
+    /// What has happened to the file.
+    fn now(&self) -> Counters {
         let counts = self.probe.read().expect("counters");
         let mut now = Counters::default();
         for ((_, inode), counters) in counts.files {
@@ -108,9 +99,27 @@ impl<'a> Bench<'a> {
                 now.add(&counters);
             }
         }
+        now
+    }
+
+    /// What happened to the file since the last call.
+    fn since(&mut self) -> Counters {
+        let now = self.now();
         let since = now.since(&self.last);
         self.last = now;
         since
+    }
+
+    /// How many pages of the file are in memory once readahead has arrived. A page that is being read has been added and
+    /// counted, and is not in memory yet. If the two counts never agree, the caller finds it.
+    fn settled(&self, file: &File) -> u64 {
+        let has_arrived = || {
+            let since = self.now().since(&self.last);
+            let is_all = since.evicted() > 0 || resident(file, PAGES) == since.added;
+            is_all.then_some(()).ok_or(())
+        };
+        let _ = within(READAHEAD_MAX, has_arrived);
+        resident(file, PAGES)
     }
 
     /// Within half a percent.
@@ -135,7 +144,7 @@ impl<'a> Bench<'a> {
         self.drop_pages();
         let file = self.file();
         read(&file);
-        let there = settled(&file);
+        let there = self.settled(&file);
         let counted = self.since();
         self.disturbed |= counted.evicted() > 0;
         self.equals(&format!("{case}, cold: accesses"), pages, counted.accesses);
@@ -272,7 +281,6 @@ impl<'a> Bench<'a> {
         for at in 0..PAGES * PAGE / MIB {
             file.read_exact_at(&mut buffer, at * MIB).expect("data");
         }
-        settled(&file);
         self.disturbed |= self.since().evicted() > 0;
     }
 
@@ -313,7 +321,6 @@ impl<'a> Bench<'a> {
         for at in 0..PAGES * PAGE / MIB {
             file.read_exact_at(&mut buffer, at * MIB).expect("data");
         }
-        settled(&file);
         let counted = self.since();
         let truth = futae_agent::proc::vmstat().refaults - before;
         assert!(truth > 100, "{}: nothing refaulted", self.what);

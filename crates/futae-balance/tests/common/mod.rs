@@ -1,6 +1,7 @@
 //! A monitor of QEMU that answers, stalls, breaks off or babbles.
 #![expect(dead_code, reason = "each test uses a part of it")]
 
+use futae_testkit::wait::PATIENCE;
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
@@ -74,7 +75,7 @@ fn serve(
     match manner {
         Manner::Gone => return Ok(()),
         Manner::Stalls => {
-            std::thread::sleep(Duration::from_secs(20));
+            std::thread::sleep(2 * PATIENCE);
             return Ok(());
         }
         Manner::Babbles => return stream.write_all(b"what?\n{\"return\"\n\xff\xff\n"),
