@@ -1,9 +1,9 @@
 //! What would have been done with guests whose periods were recorded, without a guest.
 
-use crate::config::{Config, ConfigError, bytes};
+use crate::config::{Config, ConfigError, GuestConfig, bytes};
 use crate::samples::Period;
 use futae_allocate::replay::{Outcome, Past, Replay};
-use futae_allocate::{Bounds, Decision, GuestLimits};
+use futae_allocate::{Bounds, Decision};
 use serde::Serialize;
 
 /// What would have been done, and what it would have been worth.
@@ -39,27 +39,20 @@ impl Adviser {
         let mut limits = Vec::new();
         for one in &config.guests {
             let name = &one.name;
-            let size = |what: &str, size| bytes(&format!("guest {name:?}: {what}"), size);
-            let (least, most) = (size("minimum", one.minimum)?, size("maximum", one.maximum)?);
             let recorded = first.guests.iter().find(|guest| guest.name == *name);
             let has = recorded.and_then(|guest| guest.has);
-            let start = match (one.start, has) {
-                (_, Some(has)) => has.clamp(least, most),
-                (Some(start), None) => size("start", start)?,
-                (None, None) => {
-                    return Err(ConfigError(format!(
-                        "guest {name:?} is not in the recorded samples; remove it, or say its start"
-                    )));
-                }
-            };
-            limits.push(GuestLimits {
-                name: name.clone(),
-                least,
-                most,
+            if has.is_none() && one.start.is_none() {
+                return Err(ConfigError(format!(
+                    "guest {name:?} is not in the recorded samples; remove it, or say its start"
+                )));
+            }
+            // What it had was recorded; the configured start may be of another time.
+            let start = has.map_or(one.start, |_| None);
+            let one = GuestConfig {
                 start,
-                weight: one.weight,
-                overhead: one.overhead.map_or(Ok(0), |over| size("overhead", over))?,
-            });
+                ..one.clone()
+            };
+            limits.push(one.limits(has)?);
         }
         let names: Vec<String> = limits.iter().map(|guest| guest.name.clone()).collect();
         let total = bytes("total", config.total)?;

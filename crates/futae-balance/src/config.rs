@@ -2,7 +2,7 @@
 
 use crate::actuator::Actuator;
 use crate::libvirt::LibvirtConfig;
-use futae_allocate::{Settings, mrc, paper, paper::MoveWhen};
+use futae_allocate::{GuestLimits, Settings, mrc, paper, paper::MoveWhen};
 use futae_units::Size;
 use serde::Deserialize;
 use std::fmt;
@@ -129,6 +129,31 @@ pub struct GuestConfig {
     pub agent: Option<AgentConfig>,
     /// By what its memory is changed.
     pub actuator: Actuator,
+}
+
+impl GuestConfig {
+    /// What the guest may have, and begins with: the configured start, or else what it `has`, in bytes.
+    pub(crate) fn limits(&self, has: Option<u64>) -> Result<GuestLimits, ConfigError> {
+        let name = &self.name;
+        let size = |what: &str, size| bytes(&format!("guest {name:?}: {what}"), size);
+        let (least, most) = (
+            size("minimum", self.minimum)?,
+            size("maximum", self.maximum)?,
+        );
+        let start = match (self.start, has) {
+            (Some(start), _) => size("start", start)?,
+            (None, Some(has)) => has.min(most).max(least),
+            (None, None) => return Err(ConfigError(format!("guest {name:?} has no start"))),
+        };
+        Ok(GuestLimits {
+            name: name.clone(),
+            least,
+            most,
+            start,
+            weight: self.weight,
+            overhead: self.overhead.map_or(Ok(0), |over| size("overhead", over))?,
+        })
+    }
 }
 
 /// Where an agent is heard: a unix socket.

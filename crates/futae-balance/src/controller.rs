@@ -387,29 +387,16 @@ impl Controller {
 
 /// What a guest may have, and begins with.
 fn limits_of(one: &GuestConfig) -> Result<GuestLimits, ConfigError> {
-    let name = &one.name;
-    let size = |what: &str, size| bytes(&format!("guest {name:?}: {what}"), size);
-    let (least, most) = (size("minimum", one.minimum)?, size("maximum", one.maximum)?);
-    let start = match one.start {
-        Some(start) => size("start", start)?,
-        None => one
-            .actuator
-            .achieved()
-            .map(|has| has.min(most).max(least))
-            .map_err(|why| {
-                ConfigError(format!(
-                    "guest {name:?} is out of sight ({why}); start it or say its start"
-                ))
-            })?,
-    };
-    Ok(GuestLimits {
-        name: name.clone(),
-        least,
-        most,
-        start,
-        weight: one.weight,
-        overhead: one.overhead.map_or(Ok(0), |over| size("overhead", over))?,
-    })
+    if one.start.is_some() {
+        return one.limits(None);
+    }
+    let has = one.actuator.achieved().map_err(|why| {
+        let name = &one.name;
+        ConfigError(format!(
+            "guest {name:?} is out of sight ({why}); start it or say its start"
+        ))
+    })?;
+    one.limits(Some(has))
 }
 
 impl Guest {

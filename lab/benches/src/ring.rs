@@ -134,18 +134,13 @@ impl Ring {
         frontend.set_vring_addr(0, &place)?;
         frontend.set_vring_call(0, &call)?;
         frontend.set_vring_kick(0, &kick)?;
-        memory.write_obj(NO_INTERRUPT, GuestAddress(AVAILABLE))?;
-        let ring = Self {
-            device: Device::Frontend(frontend),
+        Self::new(
+            Device::Frontend(frontend),
             memory,
             kick,
             read_bytes,
             size_bytes,
-            available: 0,
-            used: 0,
-        };
-        (0..DEPTH_MAX as u16).try_for_each(|at| ring.prepare(at))?;
-        Ok(ring)
+        )
     }
 
     /// A ring that a thread of this program serves with the least work: the bound for every device over rings like it.
@@ -155,11 +150,24 @@ impl Ring {
             "an image of at least {read_bytes} bytes"
         );
         let (_, memory) = memory(memory_bytes(read_bytes))?;
+        let device = Device::Floor(Floor::start(memory.clone(), size_bytes)?);
+        let kick = EventFd::new(EFD_NONBLOCK)?;
+        Self::new(device, memory, kick, read_bytes, size_bytes)
+    }
+
+    /// A ring with every request prepared.
+    fn new(
+        device: Device,
+        memory: GuestMemoryMmap,
+        kick: EventFd,
+        read_bytes: u64,
+        size_bytes: u64,
+    ) -> anyhow::Result<Self> {
         memory.write_obj(NO_INTERRUPT, GuestAddress(AVAILABLE))?;
         let ring = Self {
-            device: Device::Floor(Floor::start(memory.clone(), size_bytes)?),
+            device,
             memory,
-            kick: EventFd::new(EFD_NONBLOCK)?,
+            kick,
             read_bytes,
             size_bytes,
             available: 0,
