@@ -79,6 +79,42 @@ const MEASURE: &str = r##"<pre id="measured"></pre><script>
 })();
 </script>"##;
 
+/// A page in a frame as wide as a phone, and its measures.
+const PHONE: &str = r#"<!DOCTYPE html><meta charset=utf-8><div id=place></div><script>
+const frame = document.createElement("iframe");
+frame.width = 360;
+frame.height = 640;
+frame.onload = () => {
+  const page = frame.contentDocument;
+  const shown = (one) => one.getClientRects().length > 0 && one.textContent.trim() !== "";
+  const texts = [...page.querySelectorAll("p, td, th, li, h1, h2, text")].filter(shown);
+  const height = (one) => {
+    const size = parseFloat(frame.contentWindow.getComputedStyle(one).fontSize);
+    const svg = one.closest("svg");
+    return svg ? (size * svg.getBoundingClientRect().width) / svg.viewBox.baseVal.width : size;
+  };
+  const covered = [];
+  for (const svg of page.querySelectorAll("svg")) {
+    const parts = [...svg.querySelectorAll("text")].filter(shown);
+    parts.forEach((one, at) => {
+      const a = one.getBoundingClientRect();
+      for (const other of parts.slice(at + 1)) {
+        const b = other.getBoundingClientRect();
+        if (a.left < b.right && b.left < a.right && a.top + 2 < b.bottom && b.top + 2 < a.bottom)
+          covered.push([one.textContent, other.textContent]);
+      }
+    });
+  }
+  const pre = document.createElement("pre");
+  pre.id = "measured";
+  const width = page.documentElement.scrollWidth;
+  pre.textContent = JSON.stringify({ width, text: Math.min(...texts.map(height)), covered });
+  document.body.append(pre);
+};
+frame.srcdoc = PAGE;
+document.getElementById("place").append(frame);
+</script>"#;
+
 /// A browser, with a directory of its own.
 pub struct Browser {
     directory: TempDir,
@@ -184,6 +220,23 @@ impl Browser {
             measured: serde_json::from_str(&unescaped).expect("measures are JSON"),
             console: console(&output),
         }
+    }
+
+    /// What a page measures in the window of a phone, 360 pixels wide: `width` of all of it, the least height of a line of
+    /// text (`text`), and pairs of texts in pictures that cover each other (`covered`).
+    pub fn phone(&self, html: &str) -> Value {
+        // A window of that width is less than a browser makes.
+        let frame = serde_json::to_string(html)
+            .expect("JSON")
+            .replace("</", "<\\/");
+        let path = self.path("phone.html");
+        fs::write(&path, PHONE.replace("PAGE", &frame)).expect("a page");
+        let output = self.run(&["--dump-dom".to_owned()], &file(&path));
+        let dom = String::from_utf8_lossy(&output.stdout).into_owned();
+        let measured = dom.split_once("<pre id=\"measured\">");
+        let measured = measured.and_then(|(_, rest)| rest.split_once("</pre>"));
+        let measured = measured.unwrap_or_else(|| panic!("not measured: {dom}"));
+        serde_json::from_str(measured.0).expect("measures are JSON")
     }
 
     /// A picture of the page, in light or dark colours.

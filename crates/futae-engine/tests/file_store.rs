@@ -85,7 +85,7 @@ fn equal_to_a_plain_array_at_any_alignment() {
     wait(&store, StoreOperation::Flush).expect("flushed");
     assert!(
         store.buffered_fallbacks() > 0,
-        "unaligned ranges take the detour through the page cache"
+        "unaligned ranges go through the page cache"
     );
     assert_eq!(std::fs::read(&path).expect("the image"), model);
 }

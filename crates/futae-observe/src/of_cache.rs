@@ -349,10 +349,10 @@ pub(crate) const EXPORT: &[Metric<OneExport>] = &[
         |it| it.volume.store_reads.into(),
     ),
     metric(
-        "export_store_detours",
+        "export_store_buffered_fallbacks",
         Counter,
         "Store operations past O_DIRECT or io_uring",
-        |it| it.volume.store_detours.into(),
+        |it| it.volume.store_buffered_fallbacks.into(),
     ),
     metric("export_errors", Counter, "Requests that failed", |it| {
         it.volume.errors.into()

@@ -263,7 +263,7 @@ fn stores(volumes: &[OneExport]) -> String {
         "write",
         "99 % of writes",
         "reads",
-        "detours",
+        "buffered fallbacks",
         "store",
     ];
     let mut table = Table::new("stores", "Stores", &heads);
@@ -278,7 +278,7 @@ fn stores(volumes: &[OneExport]) -> String {
                 Cell::micros("write_micros", volume.write_micros),
                 Cell::micros("write_micros_p99", volume.write_micros_p99),
                 Cell::count("store_reads", volume.store_reads),
-                Cell::count("store_detours", volume.store_detours),
+                Cell::count("store_buffered_fallbacks", volume.store_buffered_fallbacks),
                 Cell::text("store", &volume.store),
             ],
         );

@@ -216,5 +216,10 @@ fn the_page_in_a_browser() {
     let whole = serde_json::json!({ "left": 0, "top": 0, "width": width, "height": height });
     let blue = seen.picture.count(&whole, [0x00, 0x72, 0xb2]);
     assert!(blue > 300, "{blue} pixels");
+    // On a phone it is not wider than the window, and its text is not smaller than 9 pixels.
+    let phone = Browser::default().phone(&page());
+    assert_eq!(phone["width"], 360, "{phone}");
+    assert!(phone["text"].as_f64() >= Some(9.0), "{phone}");
+    assert_eq!(phone["covered"], serde_json::json!([]), "{phone}");
     stage.stop_serve();
 }

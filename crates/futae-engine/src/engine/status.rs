@@ -129,7 +129,7 @@ pub struct VolumeStatus {
     pub store: String,
     /// Store operations that took a slower path: through the page cache instead of `O_DIRECT`, or
     /// by threads instead of io_uring.
-    pub store_detours: u64,
+    pub store_buffered_fallbacks: u64,
     /// Demand accesses, in blocks.
     pub requests: u64,
     /// Demand accesses that hit.
@@ -286,7 +286,7 @@ impl State {
                 name: volume.name.clone(),
                 size_bytes: volume.size_bytes,
                 store: volume.store.describe(),
-                store_detours: volume.store.buffered_fallbacks(),
+                store_buffered_fallbacks: volume.store.buffered_fallbacks(),
                 requests: volume.tally.requests,
                 hits: volume.tally.hits,
                 misses: volume.tally.requests - volume.tally.hits,
