@@ -137,6 +137,48 @@ fn a_server_is_started_from_a_file_told_and_reloaded() {
     assert!(server.stop().status.success());
 }
 
+#[test]
+fn exports_come_and_go_with_the_files_that_are_included() {
+    let place = Place::new();
+    fs::create_dir(place.path("vm.d")).expect("a directory");
+    let export = |name: &str, image: &str| {
+        let image = place.path(image);
+        let text = format!(
+            "[[export]]\nname = \"{name}\"\nsource = \"{}\"\n",
+            text(&image)
+        );
+        fs::write(place.path(&format!("vm.d/{name}.toml")), text).expect("a file");
+    };
+    let main = "include = \"vm.d/*.toml\"\ncache = \"4MiB\"\ncontrol = \"unix:DIR/control.sock\"\n\
+                json = true\nlisten = \"unix:DIR/all.sock\"\n";
+    place.write(main);
+    export("vm1", "one.img");
+    let (mut server, ready) = place.serve();
+    let names = |value: &Value| {
+        let exports = value["exports"].as_array().cloned().unwrap_or_default();
+        let names = exports.iter().map(|it| it["name"].to_string());
+        names.collect::<Vec<String>>().join(" ")
+    };
+    assert_eq!(names(&ready), "\"vm1\"", "{ready}");
+    export("vm2", "two.img");
+    server.signal(Signal::HUP);
+    place.logged("1 exports added, 0 removed");
+    fs::remove_file(place.path("vm.d/vm1.toml")).expect("removed");
+    server.signal(Signal::HUP);
+    place.logged("0 exports added, 1 removed");
+    let status = run_json(&["top", text(&place.path("control.sock")), "--json"]);
+    assert_eq!(names(&status), "\"vm2\"", "{status}");
+
+    fs::write(place.path("vm.d/vm3.toml"), "[[export]]\nname = \"vm3\"\n").expect("a file");
+    let (code, said) = check(&place.path("serve.toml"));
+    assert_eq!(code, Some(2), "{said}");
+    let place_of_error = "vm.d/vm3.toml:1: export: source is missing";
+    assert!(said.contains(place_of_error), "{said}");
+    server.signal(Signal::HUP);
+    place.logged(place_of_error);
+    assert!(server.stop().status.success());
+}
+
 /// The limits a second of the first export, as the server says them.
 fn limits(place: &Place) -> (Option<u64>, Option<u64>) {
     let status = run_json(&["top", text(&place.path("control.sock")), "--json"]);

@@ -1,12 +1,15 @@
 //! `--config FILE`: options of `futae serve` as TOML. A file comes to the words of a command line, so that every option means
 //! the same in both places and is checked once.
 
+mod include;
+
 use super::Args;
 use crate::failure::Failure;
 use anyhow::Context;
 use clap::{Arg, ArgAction, Args as _, Command, FromArgMatches};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -32,26 +35,47 @@ pub struct ConfigFile {
     path: PathBuf,
     /// What each key comes to, in words of a command line.
     options: BTreeMap<String, Setting>,
-    /// The line of each `[[export]]`, by name.
-    exports: BTreeMap<String, usize>,
+    /// Where each `[[export]]` is, by name.
+    exports: BTreeMap<String, At>,
+    /// The lines and patterns of `include`, until these files have been read.
+    includes: Vec<(usize, String)>,
+}
+
+/// A line of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct At {
+    file: PathBuf,
+    /// From 1.
+    line: usize,
+}
+
+impl fmt::Display for At {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}:{}", self.file.display(), self.line)
+    }
 }
 
 /// What one key says.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Setting {
-    /// The line, from 1.
-    line: usize,
-    /// Of an option without a value, no value, or none of it at all if the key is `false`.
-    words: Vec<String>,
+    at: At,
+    /// Of an option without a value, no value, or none of it at all if the key is `false`. Each has its line, since
+    /// several files can add to a list.
+    words: Vec<(String, At)>,
 }
 
 impl ConfigFile {
-    /// Reads a file.
+    /// Reads a file, and the files that it includes.
     ///
     /// # Errors
     ///
-    /// The file cannot be read; or is no TOML, has an unknown key or a value of the wrong kind: the key and its line.
+    /// A file cannot be read; or is no TOML, has an unknown key or a value of the wrong kind: the key and its line.
     pub fn read(path: &Path) -> Result<Self, Failure> {
+        include::read(path)
+    }
+
+    /// Reads this file alone.
+    fn read_alone(path: &Path) -> Result<Self, Failure> {
         let text = std::fs::read_to_string(path)
             .with_context(|| format!("--config {}", path.display()))?;
         Self::parse(path, &text).map_err(|(line, problem)| {
@@ -59,7 +83,7 @@ impl ConfigFile {
         })
     }
 
-    pub(super) fn parse(path: &Path, text: &str) -> Result<Self, (usize, String)> {
+    fn parse(path: &Path, text: &str) -> Result<Self, (usize, String)> {
         let line = |at: usize| {
             text.as_bytes()[..at.min(text.len())]
                 .iter()
@@ -89,6 +113,12 @@ impl ConfigFile {
                 }
                 continue;
             }
+            if name == "include" {
+                let patterns = list(value.get_ref()).map_err(wrong)?;
+                file.includes
+                    .extend(patterns.into_iter().map(|it| (at, it)));
+                continue;
+            }
             let known = command
                 .get_arguments()
                 .find(|it| it.get_long() == Some(name) && !it.is_hide_set());
@@ -103,11 +133,21 @@ impl ConfigFile {
         Ok(file)
     }
 
+    fn at(&self, line: usize) -> At {
+        let file = self.path.clone();
+        At { file, line }
+    }
+
     fn add(&mut self, option: &str, line: usize, words: Vec<String>) {
-        let setting = self.options.entry(option.to_owned()).or_default();
-        if setting.line == 0 {
-            setting.line = line;
-        }
+        let at = self.at(line);
+        let setting = self
+            .options
+            .entry(option.to_owned())
+            .or_insert_with(|| Setting {
+                at: at.clone(),
+                words: Vec::new(),
+            });
+        let words = words.into_iter().map(|word| (word, at.clone()));
         setting.words.extend(words);
     }
 
@@ -167,7 +207,8 @@ impl ConfigFile {
         if name.contains('=') {
             return Err((at, format!("export: name: {name:?} contains =")));
         }
-        self.exports.entry(name.clone()).or_insert(at);
+        let place = self.at(at);
+        self.exports.entry(name.clone()).or_insert(place);
         self.add("export", at, vec![format!("{name}={source}{options}")]);
         for (option, at, values) in others {
             let of_export = values.into_iter().map(|value| format!("{name}={value}"));
@@ -186,7 +227,7 @@ impl ConfigFile {
         let given = without_config(given);
         let mut line: Vec<OsString> = Vec::new();
         for (key, setting) in &self.options {
-            for word in &setting.words {
+            for (word, _) in &setting.words {
                 // In one word, since a value may begin with a dash.
                 let is_flag = word.is_empty();
                 line.push(
@@ -225,13 +266,12 @@ impl ConfigFile {
             .exports
             .iter()
             .filter(|(name, _)| message.starts_with(&format!("export {name}:")));
-        let lines = of_export
-            .map(|(_, line)| *line)
-            .chain(of_option.map(|(_, setting)| setting.line));
-        let path = self.path.display();
-        match lines.into_iter().next() {
-            Some(line) => format!("{path}:{line}: {message}"),
-            None => format!("{path}: {message}"),
+        let places = of_export
+            .map(|(_, at)| at)
+            .chain(of_option.map(|(_, setting)| setting.place(message)));
+        match places.into_iter().next() {
+            Some(at) => format!("{at}: {message}"),
+            None => format!("{}: {message}", self.path.display()),
         }
     }
 
@@ -243,8 +283,7 @@ impl ConfigFile {
     /// The keys that say something else in another file than in this one.
     pub fn changed<'a>(&'a self, other: &'a Self) -> Vec<&'a str> {
         let all = self.options.keys().chain(other.options.keys());
-        let words =
-            |file: &Self, key: &str| file.options.get(key).map(|setting| setting.words.clone());
+        let words = |file: &Self, key: &str| file.options.get(key).map(|setting| setting.texts());
         let mut keys: Vec<&str> = all
             .map(String::as_str)
             .filter(|key| words(self, key) != words(other, key))
@@ -252,6 +291,21 @@ impl ConfigFile {
         keys.sort_unstable();
         keys.dedup();
         keys
+    }
+}
+
+impl Setting {
+    /// The line that a message is about: that of the value which it quotes, or else of the key.
+    fn place(&self, message: &str) -> &At {
+        let quoted = self
+            .words
+            .iter()
+            .find(|(word, _)| !word.is_empty() && message.contains(word.as_str()));
+        quoted.map_or(&self.at, |(_, at)| at)
+    }
+
+    fn texts(&self) -> Vec<String> {
+        self.words.iter().map(|(word, _)| word.clone()).collect()
     }
 }
 

@@ -1,0 +1,175 @@
+//! `include` in a configuration file: files whose settings come before its own.
+
+use super::{ConfigFile, options};
+use crate::failure::Failure;
+use anyhow::Context;
+use clap::ArgAction;
+use glob::{MatchOptions, Pattern};
+use std::path::{Path, PathBuf};
+
+/// Characters of a pattern. A name without them must be there.
+const WILD: [char; 3] = ['*', '?', '['];
+
+/// `*` is of one directory, and does not match the hidden files that editors leave.
+const MATCH: MatchOptions = MatchOptions {
+    case_sensitive: true,
+    require_literal_separator: true,
+    require_literal_leading_dot: true,
+};
+
+/// Reads a file and what it includes.
+pub(super) fn read(path: &Path) -> Result<ConfigFile, Failure> {
+    read_below(path, &mut Vec::new())
+}
+
+/// The same of a file that `above` include, the outermost first.
+fn read_below(path: &Path, above: &mut Vec<PathBuf>) -> Result<ConfigFile, Failure> {
+    let itself = path
+        .canonicalize()
+        .with_context(|| format!("--config {}", path.display()))?;
+    if above.contains(&itself) {
+        let chain: Vec<String> = above.iter().map(|it| it.display().to_string()).collect();
+        return Err(Failure::usage(format!(
+            "{}: include: the file includes itself, through {}",
+            path.display(),
+            chain.join(", ")
+        )));
+    }
+    let file = ConfigFile::read_alone(path)?;
+    above.push(itself);
+    let mut whole = ConfigFile::default();
+    for (line, pattern) in &file.includes {
+        let wrong = |problem: String| {
+            let path = path.display();
+            Failure::usage(format!("{path}:{line}: include: {problem}"))
+        };
+        for one in matches(path, pattern).map_err(wrong)? {
+            whole.lay(read_below(&one, above)?);
+        }
+    }
+    above.pop();
+    whole.lay(file);
+    Ok(whole)
+}
+
+/// The files that a pattern names, in the order of their names. It is relative to the directory of the file that has it.
+fn matches(of: &Path, pattern: &str) -> Result<Vec<PathBuf>, String> {
+    let directory = of.parent().unwrap_or(Path::new(""));
+    if !pattern.contains(WILD) {
+        let path = directory.join(pattern);
+        return match path.is_file() {
+            true => Ok(vec![path]),
+            false => Err(format!("{}: there is no such file", path.display())),
+        };
+    }
+    let directory = directory.to_str().ok_or("the directory is not UTF-8")?;
+    let whole = Path::new(&Pattern::escape(directory)).join(pattern);
+    let whole = whole.to_str().ok_or("the pattern is not UTF-8")?;
+    let found = glob::glob_with(whole, MATCH).map_err(|error| format!("{pattern}: {error}"))?;
+    let found: Result<Vec<PathBuf>, _> = found.collect();
+    let mut found = found.map_err(|error| error.to_string())?;
+    found.retain(|path| path.is_file());
+    found.sort_unstable();
+    Ok(found)
+}
+
+impl ConfigFile {
+    /// Lays the settings of `over` over these: lists are joined, of anything else the later value holds.
+    fn lay(&mut self, over: Self) {
+        let command = options();
+        let is_list = |key: &str| {
+            let option = command
+                .get_arguments()
+                .find(|it| it.get_long() == Some(key));
+            option.is_some_and(|it| matches!(it.get_action(), ArgAction::Append))
+        };
+        self.path = over.path;
+        for (key, setting) in over.options {
+            match self.options.get_mut(&key) {
+                Some(here) if is_list(&key) => here.words.extend(setting.words),
+                Some(here) => *here = setting,
+                None => drop(self.options.insert(key, setting)),
+            }
+        }
+        for (name, at) in over.exports {
+            self.exports.entry(name).or_insert(at);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    /// Files in a directory, of which the first is read.
+    fn read(files: &[(&str, &str)]) -> Result<ConfigFile, String> {
+        let directory = tempfile::tempdir().expect("a directory");
+        for (name, text) in files {
+            let path = directory.path().join(name);
+            fs::create_dir_all(path.parent().expect("a directory")).expect("made");
+            fs::write(path, text).expect("written");
+        }
+        let read = super::read(&directory.path().join(files[0].0));
+        let place = format!("{}/", directory.path().display());
+        read.map_err(|failure| failure.to_string().replace(&place, ""))
+    }
+
+    const MAIN: &str =
+        "include = [\"common\", \"vm.d/*.toml\"]\ncache = \"2MiB\"\nlisten = \"unix:/m\"\n";
+
+    #[test]
+    fn the_file_overrides_what_it_includes_and_lists_are_joined() {
+        let export = |name: &str| format!("[[export]]\nname = \"{name}\"\nsource = \"/{name}\"\n");
+        let file = read(&[
+            ("main", MAIN),
+            (
+                "common",
+                "cache = \"1MiB\"\nseed = 7\nlisten = \"unix:/c\"\n",
+            ),
+            ("vm.d/b.toml", &export("b")),
+            ("vm.d/a.toml", &(String::from("seed = 8\n") + &export("a"))),
+            ("vm.d/.a.toml", "chache = 1"),
+            ("vm.d/a.toml~", "chache = 1"),
+        ]);
+        let args = file.expect("valid").with([]).map_err(|it| it.to_string());
+        let args = args.expect("valid");
+        assert_eq!(args.cache, Some("2MiB".to_owned()));
+        assert_eq!(args.seed, 8, "files are read in the order of their names");
+        assert_eq!(args.listen, ["unix:/c", "unix:/m"]);
+        assert_eq!(args.exports, ["a=/a", "b=/b"]);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_the_file_that_has_it() {
+        let files = |main: &'static str, other: &'static str| [("main", main), ("d/x", other)];
+        for (files, said) in [
+            (files("include = \"d/x\"", "\nchache = 1"), "d/x:2: chache"),
+            (
+                files("\ninclude = \"d/y\"", ""),
+                "main:2: include: d/y: there is no such file",
+            ),
+            (
+                files("include = \"d/x\"", "include = \"../main\""),
+                "main: include: the file includes itself",
+            ),
+            (files("include = \"d/[\"", ""), "main:1: include: d/["),
+            (
+                files("include = 1979-05-27", ""),
+                "main:1: include: write a text",
+            ),
+        ] {
+            let problem = read(&files).expect_err(said);
+            assert!(problem.contains(said), "{problem}");
+        }
+        let file = read(&[
+            (
+                "main",
+                "include = \"x*\"\nexport = \"a=/a\"\nlisten = \"unix:/m\"\n",
+            ),
+            ("x", "cache = \"1MiB\"\n\nseed = \"no\"\n"),
+        ]);
+        let problem = file.expect("valid").with([]).err().expect("no number");
+        assert!(problem.to_string().contains("x:3: "), "{problem}");
+    }
+}
