@@ -24,6 +24,10 @@ for name in null zero full random urandom tty; do
     : >"root/dev/$name"
     mount --bind "/dev/$name" "root/dev/$name"
 done
+if test -c /dev/fuse; then
+    : >root/dev/fuse
+    mount --bind /dev/fuse root/dev/fuse
+fi
 mount -t tmpfs -o mode=755 none root/run
 cd root
 pivot_root . old

@@ -8,10 +8,11 @@ use futae_tests::debian::Debian;
 use futae_tests::package::package;
 use futae_tests::process::Running;
 use futae_tests::tidy::root;
-use futae_tests::tools::{has, text};
+use futae_tests::tools::{Need, has, skip, text};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::process::Command;
 
 const UNIT: &str = "futae-serve@vm1";
@@ -86,8 +87,11 @@ fn debian() -> Option<Debian> {
 
 /// The commands of a page for a machine with the package, which this file runs.
 fn commands(page: &str) -> Vec<String> {
-    let page = fs::read_to_string(root().join(page)).expect("the page");
-    let steps = book::page(&page).steps.into_iter();
+    commands_of(&fs::read_to_string(root().join(page)).expect("the page"))
+}
+
+fn commands_of(page: &str) -> Vec<String> {
+    let steps = book::page(page).steps.into_iter();
     let is_ours = |step: &book::Step| {
         let not_run = step.not_run.as_deref();
         not_run.is_some_and(|why| why.contains("tests/tests/install.rs"))
@@ -247,6 +251,7 @@ fn four_commands_serve_a_disk_that_a_guest_boots_from_and_keep_its_cache_until_t
     read_all(&debian, &image);
 
     hooks(&debian, &image);
+    mounts(&debian, &image);
 
     let files = debian
         .run("dpkg -L futae | while read file; do test ! -f \"$file\" || echo \"$file\"; done");
@@ -264,6 +269,36 @@ fn four_commands_serve_a_disk_that_a_guest_boots_from_and_keep_its_cache_until_t
     }
     debian.run("test -f /etc/futae/vm1.toml; test -h /etc/systemd/system/multi-user.target.wants/futae-serve@vm1.service");
     debian.run("apt-get purge --quiet --yes futae; test ! -h /etc/systemd/system/multi-user.target.wants/futae-serve@vm1.service");
+}
+
+/// The `.mount` unit of the book: started, written through, and stopped, after which everything is in the image.
+fn mounts(debian: &Debian, image: &[u8]) {
+    if !Path::new("/dev/fuse").exists() {
+        return skip(Need::Fuse, "no /dev/fuse");
+    }
+    let page = "docs/how-to/mounts-and-trees.md";
+    let page = fs::read_to_string(root().join(page)).expect("the page");
+    let unit = page.split("```").find(|part| part.contains("[Mount]"));
+    let unit = unit.expect("a unit").strip_prefix("ini\n").expect("a unit");
+    fs::write(debian.shared("mnt-vm2.mount"), unit).expect("a file");
+    fs::write(debian.shared("vm2.img"), image).expect("an image");
+    let commands = commands_of(&page);
+    debian.run(&format!(
+        "install -D -m 644 /srv/futae/mnt-vm2.mount /etc/systemd/system/mnt-vm2.mount
+         install -D -m 600 /srv/futae/vm2.img /srv/vm2.img; systemctl daemon-reload; {}",
+        commands[0]
+    ));
+    assert_eq!(debian.property("mnt-vm2.mount", "ActiveState"), "active");
+    debian.run(
+        "cmp /srv/vm2.img /mnt/vm2/vm2.img; findmnt --noheadings --types fuse.futae,fuse /mnt/vm2",
+    );
+    debian.run("printf changed | dd of=/mnt/vm2/vm2.img conv=notrunc bs=4096 seek=9 status=none");
+    debian.run(&commands[1]);
+    debian.fails("findmnt /mnt/vm2");
+    eventually("what was written is in the image", || {
+        debian.run("tail -c +36865 /srv/vm2.img | head -c 7") == "changed"
+    });
+    debian.run("systemctl disable mnt-vm2.mount");
 }
 
 /// A hypervisor starts the server of a guest's disk before the guest, and stops it after.
