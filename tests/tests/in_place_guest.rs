@@ -187,6 +187,14 @@ fn evicted_pages_are_read_out_of_the_guests_memory_and_none_enters_wrong() {
     read_twice(&mut guest, "/dev/vda");
     let reclaimed = reclaimed(&mut guest) - before;
     check(&stage, &mut guest, (reclaimed, 95));
+    replaces_as(&stage, "linux");
+}
+
+/// The agent reports how the guest's kernel replaces pages, and the read-ahead of its disk.
+fn replaces_as(stage: &Stage, policy: &str) {
+    let cache = &stage.status()["feeds"][0]["page_cache"];
+    assert_eq!(cache["replacement"], policy, "{cache}");
+    assert!(count(cache, "read_ahead_bytes") > 0, "{cache}");
 }
 
 #[test]
@@ -219,6 +227,7 @@ fn pages_of_files_are_read_and_the_agent_finds_a_server_that_was_killed_and_star
     // In bursts Linux 6.12 evicts more than the small ring of a small guest holds, and the rest is told of by notice. Since
     // the agent is woken before its ring is full, a machine with 35 tasks for two cores had 97 %; before that, 90 to 95 %.
     check(&stage, &mut guest, (reclaimed, 95));
+    replaces_as(&stage, "mglru");
     let status = stage.status();
     let with_data = count(&status["feeds"][0]["in_place"], "pages");
     let told = with_data + count(&status["engines"][0], "notices_in");

@@ -2,9 +2,10 @@
 //! cache, and what it samples moves memory.
 
 use futae_agent_protocol::{
-    Counters, Device, DeviceId, Frame, Hello, Memory, Message, Notices, Range, Reason, References,
-    Sample, Source,
+    Counters, Device, DeviceId, Frame, Hello, Memory, Message, Notices, PageCache, Range, Reason,
+    References, Replacement, Sample, Source,
 };
+use futae_testkit::wait::eventually;
 use futae_tests::binary::{futae, run};
 use futae_tests::process::Running;
 use futae_tests::stage::Stage;
@@ -208,6 +209,49 @@ fn one_connection_tells_the_cache_and_moves_memory() {
     let is_heard = (0..PERIODS).any(|_| hears(&period(&stage, &mut agent, &mut balancing)));
     assert!(is_heard, "{}", stage.status()["feeds"]);
     assert!(balancing.stop().status.success());
+    drop(agent);
+    stage.stop_serve();
+}
+
+#[test]
+fn the_kernel_of_a_guest_is_the_one_that_is_simulated() {
+    let (mut stage, path) = served();
+    let advise = |arguments: &[&str]| {
+        let words = [
+            "advise",
+            "zipf(0.9):4000blocks",
+            "--memory",
+            "8MiB",
+            "--json",
+        ];
+        run(&[&words, arguments].concat())
+    };
+    let agents = ["--agents", text(&stage.control)];
+    let mut agent = Agent::connect(&path);
+    let unknown = advise(&agents);
+    let said = String::from_utf8_lossy(&unknown.stderr).into_owned();
+    assert_eq!(unknown.status.code(), Some(1), "{said}");
+    assert!(said.contains("say it with --guest-cache"), "{said}");
+
+    let cache = PageCache {
+        replacement: Replacement::Mglru,
+        read_ahead_bytes: 128 << 10,
+    };
+    agent.say(Message::PageCache(cache));
+    eventually("the agent is heard", || {
+        stage.status()["feeds"][0]["page_cache"]["replacement"] == "mglru"
+    });
+    let forecast = advise(&agents);
+    assert!(forecast.status.success(), "{forecast:?}");
+    let forecast: Value = serde_json::from_slice(&forecast.stdout).expect("JSON");
+    let level = |forecast: &Value| {
+        let level = &forecast["options"][0]["levels"][0];
+        level.as_str().expect("a level").to_owned()
+    };
+    assert!(level(&forecast).starts_with("mglru"), "{forecast}");
+    let plain = advise(&[]);
+    let plain: Value = serde_json::from_slice(&plain.stdout).expect("JSON");
+    assert!(level(&plain).starts_with("linux"), "{plain}");
     drop(agent);
     stage.stop_serve();
 }

@@ -14,7 +14,6 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::thread;
-use std::time::Duration;
 
 const FAR: &str = "far";
 const BLOCKS: u64 = 1024;

@@ -4,7 +4,7 @@ use crate::Counters;
 use crate::in_place::{RingAnswer, RingOffer, Verdict};
 use crate::message::{
     BootId, Device, DeviceId, DeviceSample, FileSample, GroupSample, Hello, Memory, Message,
-    Notices, Pressure, Range, Reason, References, Sample, Source,
+    Notices, PageCache, Pressure, Range, Reason, References, Replacement, Sample, Source,
 };
 
 const HELLO: u8 = 1;
@@ -13,6 +13,7 @@ const NOTICES: u8 = 3;
 const REFERENCES: u8 = 4;
 const RING: u8 = 5;
 const RING_ANSWER: u8 = 6;
+const PAGE_CACHE: u8 = 7;
 
 /// Longest text, in bytes.
 const MAX_TEXT: usize = 255;
@@ -26,12 +27,13 @@ pub fn kind(message: &Message) -> u8 {
         Message::References(_) => REFERENCES,
         Message::Ring(_) => RING,
         Message::RingAnswer(_) => RING_ANSWER,
+        Message::PageCache(_) => PAGE_CACHE,
     }
 }
 
 /// Whether messages of this kind are known here.
 pub fn is_known(kind: u8) -> bool {
-    (HELLO..=RING_ANSWER).contains(&kind)
+    (HELLO..=PAGE_CACHE).contains(&kind)
 }
 
 /// Appends the payload. Lists and texts that are too long are cut.
@@ -56,6 +58,13 @@ pub fn write(message: &Message, out: &mut Vec<u8>) {
             });
             writer.u64(answer.taken);
             writer.text(&answer.why);
+        }
+        Message::PageCache(cache) => {
+            writer.u8(match cache.replacement {
+                Replacement::Linux => 0,
+                Replacement::Mglru => 1,
+            });
+            writer.u64(cache.read_ahead_bytes);
         }
     }
 }
@@ -86,6 +95,14 @@ pub fn read(kind: u8, payload: &[u8]) -> Option<Message> {
             },
             taken: reader.u64()?,
             why: reader.text()?,
+        }),
+        PAGE_CACHE => Message::PageCache(PageCache {
+            replacement: match reader.u8()? {
+                0 => Replacement::Linux,
+                1 => Replacement::Mglru,
+                _ => return None,
+            },
+            read_ahead_bytes: reader.u64()?,
         }),
         _ => return None,
     };

@@ -42,7 +42,7 @@ pub use counters::Counters;
 pub use frame::{Frame, JsonError, MAX_PAYLOAD_BYTES};
 pub use message::{
     BootId, Device, DeviceId, DeviceSample, FileSample, GroupSample, Hello, Memory, Message,
-    Notices, Pressure, Range, Reason, References, Sample, Source,
+    Notices, PageCache, Pressure, Range, Reason, References, Replacement, Sample, Source,
 };
 pub use printable::printable;
 pub use replay::Replay;

@@ -21,6 +21,8 @@ pub enum Message {
     Ring(RingOffer),
     /// From the host: whether it reads them there.
     RingAnswer(RingAnswer),
+    /// How the guest's kernel caches pages.
+    PageCache(PageCache),
 }
 
 /// Who speaks: sent first, and again with every period.
@@ -57,6 +59,27 @@ pub enum Source {
     /// `/proc/vmstat` alone: refaults, evictions and pages read in, nothing else.
     #[default]
     Vmstat,
+}
+
+/// How a guest's kernel caches pages: sent after each hello, so that forecasts model the right kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PageCache {
+    /// How it replaces pages.
+    pub replacement: Replacement,
+    /// The largest read-ahead of its disks, in bytes; 0 for none.
+    pub read_ahead_bytes: u64,
+}
+
+/// How a kernel replaces pages of the page cache.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Replacement {
+    /// Active and inactive lists.
+    #[default]
+    Linux,
+    /// Multi-generational LRU (`/sys/kernel/mm/lru_gen/enabled`).
+    Mglru,
 }
 
 /// One boot of a guest, as `/proc/sys/kernel/random/boot_id` names it.

@@ -109,6 +109,11 @@ fn message() -> impl Strategy<Value = Message> {
         taken,
         why,
     });
+    let replacement = prop::sample::select(vec![Replacement::Linux, Replacement::Mglru]);
+    let page_cache = (replacement, any::<u64>()).prop_map(|(replacement, bytes)| PageCache {
+        replacement,
+        read_ahead_bytes: bytes,
+    });
     prop_oneof![
         hello().prop_map(Message::Hello),
         sample().prop_map(Message::Sample),
@@ -116,6 +121,7 @@ fn message() -> impl Strategy<Value = Message> {
         references.prop_map(Message::References),
         ring.prop_map(Message::Ring),
         answer.prop_map(Message::RingAnswer),
+        page_cache.prop_map(Message::PageCache),
     ]
 }
 
@@ -290,6 +296,7 @@ fn the_largest_messages_fit() {
             Message::References(references) => references.pages.len(),
             Message::Ring(offer) => offer.table.len() + offer.ring.len(),
             Message::RingAnswer(answer) => answer.why.len(),
+            Message::PageCache(_) => unreachable!("it has no lists"),
         });
     }
     let expected = [64, 8192, 64 + 256 + 256, 16_384, 129 + 16_384, 255];

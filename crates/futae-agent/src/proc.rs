@@ -1,6 +1,8 @@
 //! What `/proc` and `/sys` tell.
 
-use futae_agent_protocol::{BootId, Counters, Device, DeviceId, Memory, PAGE_BYTES, Pressure};
+use futae_agent_protocol::{
+    BootId, Counters, Device, DeviceId, Memory, PAGE_BYTES, PageCache, Pressure, Replacement,
+};
 use std::collections::HashMap;
 use std::fs::read_to_string;
 use std::io;
@@ -208,6 +210,28 @@ pub fn page_numbers(address: usize, count: usize) -> io::Result<Vec<u64>> {
     numbers.ok_or_else(hidden)
 }
 
+/// How the kernel caches pages, on these disks.
+pub fn page_cache(disks: &[Device]) -> PageCache {
+    let read_ahead = disks.iter().filter_map(|disk| {
+        let path = format!("/sys/block/{}/queue/read_ahead_kb", disk.name);
+        text(path).trim().parse::<u64>().ok()
+    });
+    PageCache {
+        replacement: replacement(&text("/sys/kernel/mm/lru_gen/enabled")),
+        read_ahead_bytes: read_ahead.max().unwrap_or(0).saturating_mul(1024),
+    }
+}
+
+/// By `/sys/kernel/mm/lru_gen/enabled`: a number in hexadecimal whose lowest bit is the main switch. Kernels without the
+/// multi-generational LRU do not have the file.
+fn replacement(lru_gen: &str) -> Replacement {
+    let digits = lru_gen.trim().trim_start_matches("0x");
+    match u64::from_str_radix(digits, 16) {
+        Ok(switches) if switches & 1 != 0 => Replacement::Mglru,
+        _ => Replacement::Linux,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -240,6 +264,20 @@ mod tests {
             (counters.added, counters.refaults, counters.reclaimed),
             (100, 7, 0)
         );
+    }
+
+    #[test]
+    fn the_main_switch_says_how_pages_are_replaced() {
+        for (text, expected) in [
+            ("0x0007\n", Replacement::Mglru),
+            ("0x0001\n", Replacement::Mglru),
+            ("0x0006\n", Replacement::Linux),
+            ("0x0000\n", Replacement::Linux),
+            ("", Replacement::Linux),
+            ("y", Replacement::Linux),
+        ] {
+            assert_eq!(replacement(text), expected, "{text:?}");
+        }
     }
 
     #[test]

@@ -157,7 +157,9 @@ impl Agent {
     }
 
     fn greet(&mut self) -> io::Result<()> {
-        self.sink.send(Message::Hello(self.hello.clone()))
+        self.sink.send(Message::Hello(self.hello.clone()))?;
+        let cache = proc::page_cache(&self.hello.devices);
+        self.sink.send(Message::PageCache(cache))
     }
 
     /// Until something is to be done: a ring fills, the connection takes more, or it is time.

@@ -95,6 +95,7 @@ fn hear(frames: &mpsc::Receiver<(Frame, Health)>, time: Duration) -> (Sample, Ve
             }
             Message::Notices(some) => notices.push(some),
             Message::Hello(hello) => assert_eq!(hello.guest, "told"),
+            Message::PageCache(_) => {}
             Message::References(_) | Message::Ring(_) | Message::RingAnswer(_) => {
                 panic!("nobody asked for them")
             }

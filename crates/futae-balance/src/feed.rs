@@ -94,8 +94,11 @@ impl SampleSink for Inbox {
                     self.references.push(references.clone());
                 }
             }
-            Message::Hello(_) | Message::Notices(_) | Message::Ring(_) | Message::RingAnswer(_) => {
-            }
+            Message::Hello(_)
+            | Message::PageCache(_)
+            | Message::Notices(_)
+            | Message::Ring(_)
+            | Message::RingAnswer(_) => {}
         }
     }
 }

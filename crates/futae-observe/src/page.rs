@@ -13,6 +13,7 @@ use crate::history::History;
 use crate::snapshot::{OneExport, Snapshot};
 pub(crate) use balance::balance;
 use chart::{COLOURS, chart};
+use futae_agent_protocol::Replacement;
 use futae_control::EngineReport;
 use html::{Cell, Table, escaped, sized};
 
@@ -323,6 +324,7 @@ fn agents(snapshot: &Snapshot) -> String {
         "guest",
         "agent",
         "disk",
+        "kernel replaces by",
         "evicted",
         "refused ranges",
         "untold pages",
@@ -335,12 +337,18 @@ fn agents(snapshot: &Snapshot) -> String {
             (false, None) => "never seen".to_owned(),
             (false, Some(seconds)) => format!("silent for {}", lasted(seconds)),
         };
+        let replacement = match agent.page_cache.map(|cache| cache.replacement) {
+            Some(Replacement::Linux) => "active and inactive lists",
+            Some(Replacement::Mglru) => "multi-generational LRU",
+            None => "",
+        };
         table.row(
             &feed.export,
             &[
                 Cell::text("guest", &agent.guest),
                 Cell::text("state", &state),
                 Cell::text("disk", &agent.disk),
+                Cell::text("replacement", replacement),
                 Cell::bytes("bytes", agent.bytes),
                 Cell::count("refused_ranges", agent.refused_ranges),
                 Cell::count("untold_pages", agent.untold_pages),

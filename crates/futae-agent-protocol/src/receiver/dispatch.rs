@@ -99,6 +99,10 @@ impl Dispatch {
                 self.hello(&hello);
                 Message::Hello(hello)
             }
+            Message::PageCache(cache) => {
+                self.heard.lock().status.page_cache = Some(cache);
+                Message::PageCache(cache)
+            }
             Message::Sample(sample) => {
                 let untold = sample.notices_lost.saturating_add(sample.notices_homeless);
                 let mut heard = self.heard.lock();

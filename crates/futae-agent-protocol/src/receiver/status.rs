@@ -1,6 +1,6 @@
 //! What is known of an agent.
 
-use crate::Source;
+use crate::{PageCache, Source};
 use serde::{Deserialize, Serialize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -19,6 +19,8 @@ pub struct AgentStatus {
     /// How the agent counts, as it said last; none before it said so. One with
     /// [`Source::Vmstat`] sends neither notices nor sampled reads.
     pub source: Option<Source>,
+    /// How the guest's kernel caches pages; none if the agent has not said so.
+    pub page_cache: Option<PageCache>,
     /// The disk of the guest that was taken for the volume; empty if none was.
     pub disk: String,
     /// Messages received.

@@ -6,7 +6,7 @@ mod reason;
 mod render;
 mod weigh;
 
-use super::forecast::{Forecast, Place};
+use super::forecast::{Forecast, Place, model};
 use super::record::Facts;
 use super::trace_args::{TraceArgs, ViewArgs, say_doubts, say_skipped};
 use crate::failure::Failure;
@@ -44,9 +44,13 @@ pub struct Args {
     /// Memory of each guest's own cache, where it is settled; all of --memory is then the host's
     #[arg(long, value_name = "SIZE")]
     guest_memory: Option<Size>,
-    /// How a guest's own cache replaces: linux (kernels before 6.12), mglru, lru, or any policy
+    /// How a guest's own cache replaces: linux (active and inactive lists), mglru (multi-generational LRU), lru, or any
+    /// policy
     #[arg(long, value_name = "POLICY", default_value_t = PolicySpec::of(Kind::linux))]
     guest_cache: PolicySpec,
+    /// A server's control socket: the guests' caches replace as its agents report
+    #[arg(long, value_name = "CONTROL", conflicts_with = "guest_cache")]
+    agents: Option<String>,
     /// Policies for the host's cache, separated by commas [default: those that suit the place]
     #[arg(long, value_name = "POLICY,...")]
     policies: Option<String>,
@@ -134,6 +138,31 @@ fn facts(args: &Args) -> Result<Option<Facts>, Failure> {
     Ok(all.into_iter().next())
 }
 
+/// How guests replace: as was said, or as the agents of a server report.
+fn guest_cache(args: &Args) -> Result<PolicySpec, Failure> {
+    let Some(control) = &args.agents else {
+        return Ok(args.guest_cache.clone());
+    };
+    let guests = super::record::Source::new(control, None).guests()?;
+    let Some((first, cache)) = guests.first() else {
+        return Err(Failure::Failed(anyhow::anyhow!(
+            "{control}: no agent has said how its guest's kernel replaces pages; say it with --guest-cache"
+        )));
+    };
+    let other = guests
+        .iter()
+        .find(|(_, other)| other.replacement != cache.replacement);
+    let policy = model(cache.replacement);
+    if let Some((guest, other)) = other {
+        return Err(Failure::Failed(anyhow::anyhow!(
+            "{control}: guest {first} replaces pages as {}, and guest {guest} as {}; choose one by --guest-cache",
+            policy.name(),
+            model(other.replacement).name()
+        )));
+    }
+    Ok(PolicySpec::of(policy))
+}
+
 fn open(args: &Args) -> Result<Source, Failure> {
     let files = args
         .sources
@@ -191,8 +220,9 @@ fn forecast(args: &Args, source: &Source, facts: Option<&Facts>) -> Result<Forec
         .guest_memory
         .map(|size| size.bytes(block_bytes))
         .transpose();
+    let guest_cache = guest_cache(args)?;
     let guest = choices::Guest {
-        policy: &args.guest_cache,
+        policy: &guest_cache,
         bytes: guest_bytes.map_err(Failure::usage)?,
     };
     let plans = choices::choices(at, &memory, &guest, args.policies.as_deref())?;

@@ -2,11 +2,21 @@
 
 use crate::failure::Failure;
 use anyhow::Context;
+use futae_agent_protocol::Replacement;
+use futae_policy::Kind;
 use futae_sim::forecast::Estimate;
 use futae_sim::{Link, WriteMode};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::Path;
+
+/// The policy that models how the kernel of a guest replaces pages.
+pub const fn model(replacement: Replacement) -> Kind {
+    match replacement {
+        Replacement::Linux => Kind::linux,
+        Replacement::Mglru => Kind::mglru,
+    }
+}
 
 /// Where the requests of a trace were made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]

@@ -49,7 +49,9 @@ impl Against {
                 counted.push((name.to_owned(), Counts::new()));
                 counted.len() - 1
             });
-            let traffic = since(&mut counted[at].1, Traffic::of(&cache.engine), now);
+            let feeds = snapshot.server.as_ref().map_or(&[][..], |it| &it.feeds);
+            let traffic = Traffic::of(&cache.engine).with_guests(&cache.exports, feeds);
+            let traffic = since(&mut counted[at].1, traffic, now);
             let judged = judge(&self.forecast, &traffic);
             ForecastShown {
                 cache: name.to_owned(),
@@ -90,6 +92,7 @@ mod tests {
             hits: requests / 2,
             bytes_read: 0,
             bytes_written: 0,
+            guests: Vec::new(),
         }
     }
 

@@ -3,8 +3,10 @@
 use super::Facts;
 use crate::command::export::control_path;
 use crate::failure::Failure;
+use futae_agent_protocol::PageCache;
 use futae_control::{EngineReport, RecordingPart, ask};
 use futae_engine::EngineStatus;
+use futae_host::FeedReport;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -14,6 +16,9 @@ use std::path::PathBuf;
 struct Status {
     version: String,
     engines: Vec<EngineReport>,
+    /// Of servers only.
+    #[serde(default)]
+    feeds: Vec<FeedReport>,
 }
 
 /// What came to a cache, and what it is.
@@ -27,6 +32,8 @@ pub struct Traffic {
     pub hits: u64,
     pub bytes_read: u64,
     pub bytes_written: u64,
+    /// How the kernels of its guests cache pages, by the guests' names, where agents say so.
+    pub guests: Vec<(String, PageCache)>,
 }
 
 impl Traffic {
@@ -39,6 +46,16 @@ impl Traffic {
             hits: cache.counters.hits,
             bytes_read: cache.bytes_read,
             bytes_written: cache.bytes_written,
+            guests: Vec::new(),
+        }
+    }
+
+    /// The same with the guests of these exports.
+    pub fn with_guests(self, exports: &[String], feeds: &[FeedReport]) -> Self {
+        let feeds = feeds.iter().filter(|feed| exports.contains(&feed.export));
+        Self {
+            guests: page_caches(feeds),
+            ..self
         }
     }
 
@@ -54,6 +71,7 @@ impl Traffic {
             hits: self.hits.saturating_sub(before.hits),
             bytes_read: self.bytes_read.saturating_sub(before.bytes_read),
             bytes_written: self.bytes_written.saturating_sub(before.bytes_written),
+            guests: self.guests.clone(),
         }
     }
 
@@ -65,6 +83,14 @@ impl Traffic {
         }
         self.bytes_written as f64 / all as f64
     }
+}
+
+fn page_caches<'a>(feeds: impl Iterator<Item = &'a FeedReport>) -> Vec<(String, PageCache)> {
+    let said = feeds.filter_map(|feed| {
+        let agent = &feed.agent;
+        Some((agent.guest.clone(), agent.page_cache?))
+    });
+    said.collect()
 }
 
 /// A cache behind a control socket.
@@ -94,7 +120,14 @@ impl Source {
 
     /// What came to the cache since it was started.
     pub fn traffic(&self) -> Result<Traffic, Failure> {
-        Ok(Traffic::of(&self.cache(&self.status()?)?.engine))
+        let status = self.status()?;
+        let cache = self.cache(&status)?;
+        Ok(Traffic::of(&cache.engine).with_guests(&cache.exports, &status.feeds))
+    }
+
+    /// How the kernels of the guests cache pages, by the guests' names: of those whose agents have said so.
+    pub fn guests(&self) -> Result<Vec<(String, PageCache)>, Failure> {
+        Ok(page_caches(self.status()?.feeds.iter()))
     }
 
     fn status(&self) -> Result<Status, Failure> {

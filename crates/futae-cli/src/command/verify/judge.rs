@@ -1,7 +1,8 @@
 //! What was measured, against what was forecast.
 
-use crate::command::forecast::Forecast;
+use crate::command::forecast::{Forecast, Place, model};
 use crate::command::record::Traffic;
+use futae_agent_protocol::Replacement;
 use serde::Serialize;
 
 /// Fewer requests than this say nothing.
@@ -85,6 +86,9 @@ fn cause(forecast: &Forecast, traffic: &Traffic) -> String {
             traffic.capacity_bytes, choice.host_bytes
         );
     }
+    if let Some(cause) = other_kernel(forecast, traffic) {
+        return cause;
+    }
     let writes = traffic.write_share();
     if (writes - choice.host_write_share).abs() > WRITE_SHARE_ERROR {
         return format!(
@@ -95,17 +99,60 @@ fn cause(forecast: &Forecast, traffic: &Traffic) -> String {
         );
     }
     match choice.guest_bytes {
-        Some(_) => "another load, or guests whose caches are of another size or replace otherwise than was simulated; record it (futae \
-                    record) and ask futae advise anew"
-            .to_owned(),
+        Some(_) => format!(
+            "another load, or guests whose caches are of another size or replace otherwise than was simulated{}; record it (futae \
+             record) and ask futae advise anew",
+            read_ahead(traffic)
+        ),
         None => "another load; record it (futae record) and ask futae advise anew".to_owned(),
+    }
+}
+
+/// A guest whose kernel is not of the kind that was simulated.
+fn other_kernel(forecast: &Forecast, traffic: &Traffic) -> Option<String> {
+    if forecast.at != Place::Guest {
+        return None;
+    }
+    let level = forecast.advised().levels.first()?;
+    let end = level.find([':', '(']).unwrap_or(level.len());
+    let policy = &level[..end];
+    let kernels = [Replacement::Linux, Replacement::Mglru];
+    if !kernels.iter().any(|&it| model(it).name() == policy) {
+        return None;
+    }
+    let other = traffic
+        .guests
+        .iter()
+        .find(|(_, cache)| model(cache.replacement).name() != policy);
+    other.map(|(guest, cache)| {
+        let real = model(cache.replacement).name();
+        format!(
+            "the forecast is for guests that replace pages as {policy}, and the kernel of guest {guest} replaces them as {real}; ask \
+             futae advise anew with --guest-cache {real}"
+        )
+    })
+}
+
+/// Read-ahead of guests, which is not simulated.
+fn read_ahead(traffic: &Traffic) -> String {
+    let most = traffic
+        .guests
+        .iter()
+        .max_by_key(|(_, cache)| cache.read_ahead_bytes);
+    match most {
+        Some((guest, cache)) if cache.read_ahead_bytes > 0 => format!(
+            ", or read-ahead, which is not simulated (guest {guest}: up to {} KiB)",
+            cache.read_ahead_bytes >> 10
+        ),
+        _ => String::new(),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::command::forecast::{Choice, Place};
+    use crate::command::forecast::Choice;
+    use futae_agent_protocol::PageCache;
     use futae_sim::WriteMode;
     use futae_sim::forecast::Estimate;
 
@@ -151,6 +198,7 @@ mod tests {
             hits,
             bytes_read: 800,
             bytes_written: 200,
+            guests: Vec::new(),
         }
     }
 
@@ -185,6 +233,37 @@ mod tests {
         assert!(alarm(&|t| t.capacity_bytes /= 2).contains("the cache has 524288 bytes"));
         assert!(
             alarm(&|t| t.bytes_written = 800).contains("50 % of its bytes are written, and 20 %")
+        );
+    }
+
+    #[test]
+    fn an_alarm_names_a_guest_whose_kernel_is_not_the_one_that_was_simulated() {
+        let mut forecast = forecast();
+        forecast.at = Place::Guest;
+        forecast.options[0].guest_bytes = Some(1 << 20);
+        forecast.options[0]
+            .levels
+            .insert(0, "linux:256blocks".to_owned());
+        let alarm = |replacement| {
+            let mut traffic = traffic(10_000, 1_000);
+            let cache = PageCache {
+                replacement,
+                read_ahead_bytes: 128 << 10,
+            };
+            traffic.guests = vec![("vm1".to_owned(), cache)];
+            judge(&forecast, &traffic)
+                .alarm
+                .expect("10 % is far outside")
+        };
+        let other = alarm(Replacement::Mglru);
+        assert!(
+            other.contains("guest vm1 replaces them as mglru"),
+            "{other}"
+        );
+        let same = alarm(Replacement::Linux);
+        assert!(
+            same.contains("read-ahead, which is not simulated (guest vm1: up to 128 KiB)"),
+            "{same}"
         );
     }
 }
