@@ -24,14 +24,11 @@
 //! # Cost
 //! O(sample) an eviction, 64 steps each, and some milliseconds when a forest is learned; 72 bytes a slot, about 76 a name
 
-use crate::structures::{Ghosts, MissNote, Pool, Table};
+use crate::structures::{Features, Forest, Ghosts, MissNote, Pool, Table, magnitude};
 use crate::{
     Access, Admission, Arguments, BlockId, Departure, Policy, Prng, Shape, SimulatorHints, Slot,
     SpecError,
 };
-
-pub(super) mod boosting;
-use boosting::{Features, Forest};
 
 /// One access in this many makes a sample.
 const SAMPLE_EVERY: u64 = 16;
@@ -55,21 +52,6 @@ pub(super) struct Uses {
 struct Waiting {
     features: Features,
     since: u64,
-}
-
-/// The magnitude of a number in quarters of a power of two, as a byte.
-#[inline]
-fn magnitude(number: u64) -> u8 {
-    if number == 0 {
-        return 0;
-    }
-    let power = number.ilog2();
-    let quarters = if power >= 2 {
-        number >> (power - 2)
-    } else {
-        number << (2 - power)
-    } & 3;
-    (1 + 4 * power + quarters as u32).min(254) as u8
 }
 
 impl Uses {
@@ -318,8 +300,9 @@ impl SimulatorHints for Lrb {
 /// Lists with every use of each block, with the same lots and the same forest.
 #[cfg(test)]
 mod reference {
-    use super::{Forest, Uses, label};
+    use super::{Uses, label};
     use crate::Prng;
+    use crate::structures::{Features, Forest};
     use std::collections::BTreeMap;
 
     pub struct Lrb {
@@ -332,13 +315,13 @@ mod reference {
         pub gone: Vec<u64>,
         /// Times of all uses since the block was last dropped from the records.
         pub uses: BTreeMap<u64, Vec<u64>>,
-        pub waiting: Vec<(u64, super::Features, u64)>,
-        pub labelled: Vec<(super::Features, f32)>,
+        pub waiting: Vec<(u64, Features, u64)>,
+        pub labelled: Vec<(Features, f32)>,
         pub forest: Option<Forest>,
     }
 
     impl Lrb {
-        fn features(&self, block: u64) -> super::Features {
+        fn features(&self, block: u64) -> Features {
             let mut known = Uses::default();
             let slots = self.slots as u64;
             for &at in &self.uses[&block] {
@@ -353,7 +336,7 @@ mod reference {
             forest.map_or(f32::from(features[0]), |forest| forest.predict(&features))
         }
 
-        fn learn(&mut self, features: super::Features, after: u64) {
+        fn learn(&mut self, features: Features, after: u64) {
             self.labelled.push((features, label(after)));
             if self.labelled.len() == self.labels {
                 self.forest = Some(Forest::learn(&std::mem::take(&mut self.labelled)));
@@ -431,15 +414,13 @@ mod reference {
 
 #[cfg(test)]
 mod tests {
-    use super::{magnitude, reference};
+    use super::reference;
     use crate::Prng;
     use crate::contract::{equals_reference, order_after, run};
     use std::collections::BTreeMap;
 
     #[test]
     fn worked_example() {
-        let scale = [0, 1, 2, 3, 4, 5, 8, 16, 1 << 20, u64::MAX];
-        assert_eq!(scale.map(magnitude), [0, 1, 5, 7, 9, 10, 13, 17, 81, 254]);
         // Without a forest the least recent of those drawn goes, and 3 slots are drawn all.
         assert_eq!(order_after("lrb", 3, &[1, 2, 3, 1, 4]), [4, 1, 3]);
     }

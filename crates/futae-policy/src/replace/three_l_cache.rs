@@ -23,10 +23,9 @@
 //! O(log candidates) an eviction, 64 steps for a candidate, and some milliseconds when a forest is learned; 90 bytes a slot,
 //! about 76 a name
 
-use super::lrb::boosting::{Features, Forest};
 use super::lrb::{Uses, label};
 use crate::policy::order_by_evicting;
-use crate::structures::{Ghosts, Heap, MissNote, Pool, Queues, Real, Table};
+use crate::structures::{Features, Forest, Ghosts, Heap, MissNote, Pool, Queues, Real, Table};
 use crate::{
     Access, Admission, Arguments, BlockId, Departure, Policy, Prng, Shape, SimulatorHints, Slot,
     SpecError,

@@ -1,8 +1,9 @@
 //! The building blocks of policies: queues over slots (linked, or as logs), heaps, rings and
-//! frequency lists, bounded memories of departed blocks, and a frequency sketch.
+//! frequency lists, bounded memories of departed blocks, a frequency sketch, and a learned forest.
 
 mod block_table;
 mod counts;
+mod forest;
 mod ghost_lists;
 mod ghost_marks;
 mod ghosts;
@@ -21,6 +22,7 @@ mod table;
 
 pub use block_table::BlockTable;
 pub use counts::Counts;
+pub use forest::{FEATURES, Features, Forest, magnitude};
 pub use ghost_lists::GhostLists;
 use ghost_marks::GhostMarks;
 pub use ghosts::Ghosts;

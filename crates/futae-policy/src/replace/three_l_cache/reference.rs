@@ -1,8 +1,8 @@
 //! The same procedure on lists, with the same random draws and the same forest.
 
-use super::super::lrb::boosting::{Features, Forest};
 use super::super::lrb::{Uses, label};
 use crate::Prng;
+use crate::structures::{Features, Forest};
 use std::collections::BTreeMap;
 
 pub struct ThreeLCache {

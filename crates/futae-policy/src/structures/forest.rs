@@ -3,9 +3,25 @@
 //! samples in the same order give the same forest.
 
 /// Features of one sample.
-pub(in crate::replace) const FEATURES: usize = 7;
-/// The features of a sample.
-pub(in crate::replace) type Features = [u8; FEATURES];
+pub const FEATURES: usize = 7;
+/// The features of a sample. A learner that has fewer leaves the others 0.
+pub type Features = [u8; FEATURES];
+
+/// The magnitude of a number in quarters of a power of two, as a feature.
+#[inline]
+#[must_use]
+pub fn magnitude(number: u64) -> u8 {
+    if number == 0 {
+        return 0;
+    }
+    let power = number.ilog2();
+    let quarters = if power >= 2 {
+        number >> (power - 2)
+    } else {
+        number << (2 - power)
+    } & 3;
+    (1 + 4 * power + quarters as u32).min(254) as u8
+}
 
 const TREES: usize = 16;
 /// Questions from a tree's root to a leaf.
@@ -39,7 +55,7 @@ struct Tree {
 
 /// A sum of trees.
 #[derive(Clone, Debug)]
-pub(in crate::replace) struct Forest {
+pub struct Forest {
     base: f32,
     trees: Vec<Tree>,
 }
@@ -140,15 +156,19 @@ fn best(bins: &[[Bin; VALUES]; FEATURES]) -> Question {
 
 impl Forest {
     /// Learns from labelled samples, at least one.
-    pub(in crate::replace) fn learn(samples: &[(Features, f32)]) -> Self {
+    #[must_use]
+    pub fn learn(samples: &[(Features, f32)]) -> Self {
         let sum: f64 = samples.iter().map(|(_, label)| f64::from(*label)).sum();
         let base = sum / samples.len().max(1) as f64;
         let mut missing: Vec<f64> = samples
             .iter()
             .map(|(_, label)| f64::from(*label) - base)
             .collect();
-        let mut trees = Vec::with_capacity(TREES);
-        for _ in 0..TREES {
+        // Of fewer samples no question can be asked, and a tree would add nothing.
+        let is_enough = samples.len() >= 2 * FEWEST as usize;
+        let number = if is_enough { TREES } else { 0 };
+        let mut trees = Vec::with_capacity(number);
+        for _ in 0..number {
             let tree = Tree::learn(samples, &missing);
             for ((sample, _), missing) in samples.iter().zip(&mut missing) {
                 *missing -= f64::from(tree.leaves[tree.leaf(sample)]);
@@ -162,7 +182,9 @@ impl Forest {
     }
 
     /// The predicted label of the sample.
-    pub(in crate::replace) fn predict(&self, sample: &Features) -> f32 {
+    #[inline]
+    #[must_use]
+    pub fn predict(&self, sample: &Features) -> f32 {
         let parts = self.trees.iter().map(|tree| tree.leaves[tree.leaf(sample)]);
         self.base + parts.sum::<f32>()
     }
@@ -170,8 +192,14 @@ impl Forest {
 
 #[cfg(test)]
 mod tests {
-    use super::{FEATURES, Forest};
+    use super::{FEATURES, Forest, magnitude};
     use crate::Prng;
+
+    #[test]
+    fn magnitudes_are_quarters_of_powers_of_two() {
+        let scale = [0, 1, 2, 3, 4, 5, 8, 16, 1 << 20, u64::MAX];
+        assert_eq!(scale.map(magnitude), [0, 1, 5, 7, 9, 10, 13, 17, 81, 254]);
+    }
 
     fn samples(label: impl Fn([u8; FEATURES]) -> f32) -> Vec<([u8; FEATURES], f32)> {
         let mut prng = Prng::new(1);
