@@ -210,6 +210,7 @@ fn misses_do_not_change() {
         ("lfuda", 91_389, None),
         ("lrb", 91_464, None),
         ("3l-cache", 90_451, None),
+        ("gl-cache", 90_750, None),
         ("inferred", 92_607, None),
     ] {
         let got = trace.misses(text, 4897);

@@ -69,6 +69,7 @@ macro_rules! registered {
             cacheus = "cacheus",
             clock_pro = "clock-pro" [TakesMarks],
             three_l_cache = "3l-cache",
+            gl_cache = "gl-cache",
             inferred = "inferred",
             auto = "auto" [TakesDemotions, Advised],
         }
