@@ -37,21 +37,34 @@ impl Trace {
         }
     }
 
-    /// Misses in a level below an LRU level, which sends it its misses and its evictions.
-    fn misses_below(&self, text: &str, above: u32, slots: u32) -> u64 {
+    /// Misses in a level below another, which sends it its misses and its evictions, with directives if it gives any.
+    fn misses_below(&self, upper: &str, above: u32, text: &str, slots: u32) -> u64 {
         let level = |text: &str, slots| {
             let spec: PolicySpec = text.parse().expect("a policy string");
             let policy = build(&spec, &Shape { slots, seed: 1 }).expect("a known policy");
             Level::new(policy, DenseIndex::new(self.distinct), slots)
         };
-        let (mut upper, mut lower) = (level("lru", above), level(text, slots));
+        let (mut upper, mut lower) = (level(upper, above), level(text, slots));
         for &block in &self.blocks {
             let read = Access::read(BlockId::on_first(block));
-            if let Outcome::Admitted { evicted, .. } = upper.access(&read) {
-                lower.access(&read);
-                if let Some(victim) = evicted {
-                    lower.access(&Access::of(victim.block, AccessKind::Demotion));
+            let outcome = upper.access(&read);
+            let mut send = |access: Access| {
+                let directive = upper.directive(access.block);
+                directive.iter().for_each(|told| lower.direct(told));
+                let is_demotion = access.kind == AccessKind::Demotion;
+                if !is_demotion || directive.is_none_or(|told| told.is_kept) {
+                    lower.access(&access);
                 }
+            };
+            if !matches!(outcome, Outcome::Hit(_)) {
+                send(read);
+            }
+            if let Outcome::Admitted {
+                evicted: Some(victim),
+                ..
+            } = outcome
+            {
+                send(Access::of(victim.block, AccessKind::Demotion));
             }
         }
         lower.counters().misses
@@ -211,6 +224,7 @@ fn misses_do_not_change() {
         ("lrb", 91_464, None),
         ("3l-cache", 90_451, None),
         ("gl-cache", 90_750, None),
+        ("ulc", 88_504, None),
         ("inferred", 92_607, None),
     ] {
         let got = trace.misses(text, 4897);
@@ -221,20 +235,21 @@ fn misses_do_not_change() {
     assert!(changed.is_empty(), "{changed:?}");
 }
 
-/// Misses of a level below an LRU level of half as many slots, which demotes its evictions.
+/// Misses of a level below one of half as many slots, which demotes its evictions.
 #[test]
 fn misses_below_another_level_do_not_change() {
     let Some(trace) = vscsi_starts("cloudphysics.vscsi.zst") else {
         return;
     };
     let mut changed = Vec::new();
-    for (text, misses) in [
-        ("lru", 91_628),
-        ("exclusive", 88_690),
-        ("bidifilter", 84_408),
-        ("promote(promote=0.33)", 90_403),
+    for (upper, text, misses) in [
+        ("lru", "lru", 91_628),
+        ("lru", "exclusive", 88_690),
+        ("lru", "bidifilter", 84_408),
+        ("lru", "promote(promote=0.33)", 90_403),
+        ("ulc(below=4897)", "directed", 83_507),
     ] {
-        let got = trace.misses_below(text, 2448, 4897);
+        let got = trace.misses_below(upper, 2448, text, 4897);
         if got != misses {
             changed.push((text, got));
         }

@@ -7,6 +7,7 @@ use crate::{
 
 mod ahead;
 mod change;
+mod directives;
 mod known;
 mod restore;
 

@@ -1,6 +1,6 @@
 //! The contract between a level and a replacement policy.
 
-use crate::{Access, BlockId, Class, Slot, SpecError, StoreCosts};
+use crate::{Access, BlockId, Class, Directive, Slot, SpecError, StoreCosts};
 
 /// Whether a policy wants a missed block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,6 +96,17 @@ pub trait Policy: Send {
         None
     }
 
+    /// What the level below is to do with a block that this level has just read or written, or
+    /// evicted: for policies that direct it ([`Trait::Directs`](crate::Trait::Directs)).
+    #[inline]
+    fn directive(&self, _block: BlockId) -> Option<Directive> {
+        None
+    }
+
+    /// The level above says what is to become of a block. Called before the access to that block.
+    #[inline]
+    fn direct(&mut self, _directive: &Directive) {}
+
     /// The policy's own decisions so far, each as a line for a log.
     fn remarks(&self) -> &[String] {
         &[]
@@ -171,6 +182,12 @@ impl<P: Policy + ?Sized> Policy for Box<P> {
     }
     fn weights(&self) -> Vec<(String, f64)> {
         (**self).weights()
+    }
+    fn directive(&self, block: BlockId) -> Option<Directive> {
+        (**self).directive(block)
+    }
+    fn direct(&mut self, directive: &Directive) {
+        (**self).direct(directive);
     }
     fn remarks(&self) -> &[String] {
         (**self).remarks()

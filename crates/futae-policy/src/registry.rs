@@ -70,6 +70,8 @@ macro_rules! registered {
             clock_pro = "clock-pro" [TakesMarks],
             three_l_cache = "3l-cache",
             gl_cache = "gl-cache",
+            ulc = "ulc" [Directs],
+            directed = "directed" [TakesDemotions],
             inferred = "inferred",
             auto = "auto" [TakesDemotions, Advised],
         }

@@ -44,6 +44,8 @@ pub enum Trait {
     /// Does not use the number of slots, so blocks may differ in size, and any number of them may
     /// be resident.
     AnySize,
+    /// Directs the level below. Its parameter `below` is that level's number of slots.
+    Directs,
     /// Keeps blocks of protected files; its parameter `max_protected` bounds how many.
     Protects,
 }
@@ -151,6 +153,24 @@ impl PolicySpec {
         true
     }
 
+    /// Whether the policy directs the level below. One inside another does not: the outer policy
+    /// owns the level.
+    #[must_use]
+    pub fn directs(&self) -> bool {
+        self.has_itself(Trait::Directs)
+    }
+
+    /// Tells a policy that directs the level below how many slots that has, unless its string says
+    /// so.
+    pub fn set_below(&mut self, slots: u32) {
+        const KEY: &str = "below";
+        let decides =
+            |argument: &Argument| matches!(argument, Argument::Named(key, _) if key == KEY);
+        if self.directs() && !self.arguments.iter().any(decides) {
+            self.arguments.push(named(KEY, &slots.to_string()));
+        }
+    }
+
     fn has_itself(&self, wanted: Trait) -> bool {
         let kind = Kind::named(&self.name);
         kind.is_some_and(|kind| kind.traits().contains(&wanted))
@@ -220,6 +240,7 @@ mod tests {
                 (Trait::MayPrefill, "prefill=true"),
                 (Trait::WeighsClasses, "classes=a+b"),
                 (Trait::Protects, "max_protected=0.5"),
+                (Trait::Directs, "below=7"),
             ] {
                 let text = format!("{}({argument})", kind.name());
                 let is_built = build(&spec(&text), &shape).is_ok();

@@ -8,8 +8,8 @@ use crate::index::BackedIndex;
 use crate::link::{Below, Link, Place, Reach, Store, put};
 use crate::write_back::{BelowBack, Dirt, DirtyPlace, Landed, WriteMode, Written, put_back};
 use futae_policy::{
-    Access, AccessKind, BlockId, Class, Counters, Decision, Level, Outcome, PolicySpec, Prng,
-    RegisteredPolicy, Shape, SpecError,
+    Access, AccessKind, BlockId, Class, Counters, Decision, Directive, Level, Outcome, PolicySpec,
+    Prng, RegisteredPolicy, Shape, SpecError,
 };
 
 /// The parameters of one level.
@@ -129,6 +129,12 @@ impl Place for Stage {
         }
         self.reach.invalidate(block);
     }
+    fn directive(&self, block: BlockId) -> Option<Directive> {
+        self.reach.directive(block)
+    }
+    fn direct(&mut self, directive: &Directive) {
+        self.reach.direct(directive);
+    }
 }
 
 impl DirtyPlace for Stage {
@@ -186,6 +192,12 @@ impl Below for Rest<'_> {
         all.for_each(|stage| Place::invalidate(stage, block));
         self.store.invalidate(block);
     }
+    fn direct(&mut self, directive: &Directive) {
+        let next = self.own.first_mut().or(self.shared.as_deref_mut());
+        if let Some(stage) = next {
+            stage.direct(directive);
+        }
+    }
 }
 
 impl Rest<'_> {
@@ -232,7 +244,11 @@ impl Hierarchy {
         let bottom = shape.levels.len() - 1;
         let stage = |guest: u32, at: usize, first: u64, blocks: u64| {
             let level = &shape.levels[at];
-            let policy = futae_policy::build(&level.policy, &shape.policy_shape(guest, at))?;
+            let mut spec = level.policy.clone();
+            if let Some(below) = shape.levels.get(at + 1) {
+                spec.set_below(below.slots);
+            }
+            let policy = futae_policy::build(&spec, &shape.policy_shape(guest, at))?;
             let index = BackedIndex::new(first);
             let mut level = Level::new(policy, index, level.slots_of(guest));
             level.number_blocks(first);

@@ -7,8 +7,13 @@
 //! 3. then the block evicted in 1, if any, goes down as the link says;
 //! 4. then each block that the level's policy requests itself, until it requests no more, is read
 //!    from the store and offered to the level as a preload, as in 1 and 3.
+//!
+//! If the level's policy directs the level below, each message of 2 and 3 says what is to become of its block
+//! there. An evicted block that is not to be kept there is not sent. Live caches send no directives.
 
-use futae_policy::{Access, AccessKind, BlockId, Departure, Index, Level, Outcome, Policy, Victim};
+use futae_policy::{
+    Access, AccessKind, BlockId, Departure, Directive, Index, Level, Outcome, Policy, Victim,
+};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::ops::Range;
@@ -92,6 +97,10 @@ pub trait Place {
     fn note_sent_down(&mut self, kind: AccessKind);
     /// Drops a block that was removed or is no longer valid.
     fn invalidate(&mut self, block: BlockId);
+    /// What the part below is to do with a block, if the level directs it.
+    fn directive(&self, block: BlockId) -> Option<Directive>;
+    /// Receives a directive about the block of the next access.
+    fn direct(&mut self, directive: &Directive);
 }
 
 /// A level, and the range of existing blocks.
@@ -127,6 +136,14 @@ impl<P: Policy, I: Index> Place for Reach<P, I> {
     fn invalidate(&mut self, block: BlockId) {
         self.level.remove(block, Departure::Invalidated);
     }
+    #[inline(always)]
+    fn directive(&self, block: BlockId) -> Option<Directive> {
+        self.level.directive(block)
+    }
+    #[inline]
+    fn direct(&mut self, directive: &Directive) {
+        self.level.direct(directive);
+    }
 }
 
 /// The part below a boundary: levels, or the store.
@@ -144,6 +161,8 @@ pub trait Below {
     fn preload(&mut self, block: BlockId);
     /// Drops a block everywhere below.
     fn invalidate(&mut self, block: BlockId);
+    /// Receives what is to become of the block of the next access. The store keeps all blocks.
+    fn direct(&mut self, _directive: &Directive) {}
 }
 
 /// The bottom of every hierarchy, which has all blocks.
@@ -208,8 +227,12 @@ pub fn put<L: Place, B: Below>(level: &mut L, link: Link, below: &mut B, access:
     };
     let depth = match access.kind {
         AccessKind::Read if hit => 0,
-        AccessKind::Read => 1 + below.access(access),
+        AccessKind::Read => {
+            direct(level, below, access.block);
+            1 + below.access(access)
+        }
         AccessKind::Write => {
+            direct(level, below, access.block);
             let served = 1 + below.access(access);
             if hit { 0 } else { served }
         }
@@ -222,6 +245,17 @@ pub fn put<L: Place, B: Below>(level: &mut L, link: Link, below: &mut B, access:
     send_down(level, link, below, evicted);
     load_reviewed(level, link, below);
     depth
+}
+
+/// Tells the part below what is to become of `block` there, if the level directs it. Returns whether
+/// it is to be kept there.
+#[inline(always)]
+pub(crate) fn direct<L: Place, B: Below>(level: &L, below: &mut B, block: BlockId) -> bool {
+    let Some(directive) = level.directive(block) else {
+        return true;
+    };
+    below.direct(&directive);
+    directive.is_kept
 }
 
 /// The last step of [`put`], and all messages that follow from a read hit.
@@ -248,7 +282,9 @@ fn send_down<L: Place, B: Below>(
     below: &mut B,
     evicted: Option<Victim>,
 ) {
-    if let (Some(victim), Some(kind)) = (evicted, link.message()) {
+    if let (Some(victim), Some(kind)) = (evicted, link.message())
+        && direct(level, below, victim.block)
+    {
         level.note_sent_down(kind);
         below.access(&Access::of(victim.block, kind).classed(victim.class));
     }

@@ -8,7 +8,7 @@ use crate::link::{Below, Link, Place, Reach, Store, load_reviewed, put};
 use crate::write_back::{WriteMode, Written};
 use futae_policy::replace::lru::Lru;
 use futae_policy::{
-    Access, BlockId, Counters, DenseIndex, Index, Kind, Level, Policy, PolicySpec,
+    Access, BlockId, Counters, DenseIndex, Directive, Index, Kind, Level, Policy, PolicySpec,
     RegisteredPolicy, Slot, SpecError, Visit, visit,
 };
 use serde::Serialize;
@@ -293,6 +293,10 @@ impl<Q: Policy> Below for Lower<'_, Q> {
     fn invalidate(&mut self, block: BlockId) {
         self.reach.invalidate(block);
         self.store.invalidate(block);
+    }
+    #[inline]
+    fn direct(&mut self, directive: &Directive) {
+        self.reach.direct(directive);
     }
 }
 

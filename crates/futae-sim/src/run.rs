@@ -96,6 +96,11 @@ pub enum SimulationError {
         "level {0:?} must know what will be asked of it, which is known for the first level only"
     )]
     Future(String),
+    /// Several guests above a level that a policy directs.
+    #[error(
+        "level {0:?} directs the level below it, which takes directions from one guest only; leave out --guests"
+    )]
+    DirectedByGuests(String),
     /// A trace without times, for an order that needs them.
     #[error(
         "trace {0} has no times, so its requests cannot be put in the order of time; use --order turns"

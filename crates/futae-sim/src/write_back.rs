@@ -14,7 +14,7 @@
 //! A lower level may thus accept a written-down block and have it dirty itself, and a block
 //! requested from it is never older than what the upper level evicted.
 
-use crate::link::{Below, Link, Place, Store};
+use crate::link::{Below, Link, Place, Store, direct};
 use futae_policy::{Access, AccessKind, BlockId, Class, Outcome, Victim};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -238,7 +238,10 @@ pub fn put_back<L: DirtyPlace, B: BelowBack>(
             served: below.store_depth() + 1,
             ended: 0,
         },
-        AccessKind::Read | AccessKind::Write => below.put_back(access).below(),
+        AccessKind::Read | AccessKind::Write => {
+            direct(level, below, access.block);
+            below.put_back(access).below()
+        }
         AccessKind::Notice if placed => {
             below.fetch(access.block);
             Landed::HERE
@@ -266,9 +269,12 @@ fn send_down<L: DirtyPlace, B: BelowBack>(
     let class = victim.class.without(Class::DIRTY);
     if victim.class.has(Class::DIRTY) {
         level.dirt().evict();
+        direct(level, below, victim.block);
         below.put_back(&Access::of(victim.block, AccessKind::Write).classed(class));
     }
-    if let Some(kind) = link.message() {
+    if let Some(kind) = link.message()
+        && direct(level, below, victim.block)
+    {
         level.note_sent_down(kind);
         below.put_back(&Access::of(victim.block, kind).classed(class));
     }

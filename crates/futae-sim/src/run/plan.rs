@@ -163,6 +163,11 @@ impl Plan<'_> {
         if links + 1 != levels {
             return Err(SimulationError::Links { levels, links });
         }
+        let above_last = self.levels.iter().take(levels - 1);
+        let mut directing = above_last.filter(|level| level.policy.directs());
+        if let (Some(level), 2..) = (directing.next(), self.guests) {
+            return Err(SimulationError::DirectedByGuests(level.to_string()));
+        }
         footprint(self.guests, self.blocks)?;
         let shape = |(at, level): (usize, &LevelSpec)| {
             // While a trace is read in one pass, the number of blocks is unknown: `all` is 0.
