@@ -60,6 +60,7 @@ mod tests {
         "two-handed-clock",
         "cacheus",
         "clock-pro",
+        "gl-cache",
         "inferred",
     ];
 

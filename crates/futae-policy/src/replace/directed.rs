@@ -4,7 +4,7 @@
 //! Jiang and Zhang, "ULC: a file block placement and replacement protocol to effectively exploit hierarchical locality
 //! in multi-level buffer caches", ICDCS 2004: a server's part, for one client (see `ulc`)
 //! # Picture
-//! victim ← \[ not to be kept | oldest use ... latest use \] ← what the level above says to keep
+//! victim ← [ not to be kept | oldest use ... latest use ] ← what the level above says to keep
 //! # Transitions
 //! read, write or demotion of a block to be kept: in by the time of its last use, which the level above says | of another block:
 //! not kept; if it is resident, the next victim | victim: the block not to be kept for longest, else the one of the oldest use

@@ -1,12 +1,12 @@
 //! GL-Cache: learns the utility of groups of blocks that were written together, and merges the least useful groups.
 //!
 //! # Source
-//! Yang, Mao, Yue and Rashmi, "GL-Cache: group-level learning for efficient and high-performance caching", FAST 2023,
-//! sections 3 and 4. Where the paper leaves a choice open, the first author's program (GLCache in libCacheSim), read as
-//! a description, decides it
+//! Yang, Mao, Yue and Rashmi, "GL-Cache: group-level learning for efficient and high-performance caching", FAST 2023.
+//! The paper was not at hand; followed are its abstract and what the first author's program does (GLCache in
+//! libCacheSim, with the type `learned`), read as a description
 //! # Picture
-//! \[ segment ... segment ... being written \] ← new | of segments side by side, the least useful first: the most recent
-//! blocks → one segment, the others → \[ leaving \] → victim
+//! [ segment ... segment ... being written ] ← new | of segments side by side, the least useful first: the most recent
+//! blocks → one segment, the others → [ leaving ] → victim
 //! # Transitions
 //! hit: counts for its segment | hit of a leaving block: written anew | miss: written to the last segment |
 //! victim: the first that leaves; if none does, the segment of the lowest expected utility is merged with those written after it | every
@@ -19,10 +19,11 @@
 //! rank 0.02: the share of all segments that one ranking serves
 //! train 4: accesses from one snapshot to the next, as a multiple of the slots; at least 256 accesses
 //! # Deviations
-//! blocks leave one by one, as room is needed, where the paper evicts the rest of the merged segments at once. Time is counted in accesses, so the
-//! rate of requests is no feature and the rates of writes and misses are one; the paper trains daily. There are no sizes.
-//! 16 trees of depth 4 (see `lrb`) in place of XGBoost's 20. As in the paper, a block counts once for its segment's utility, from the snapshot on;
-//! libCacheSim counts every hit of a resident block, and begins again when the segment is evicted
+//! from libCacheSim: blocks leave one by one, as room is needed, in place of the rest of the merged segments at once; a block
+//! that is requested before that stays. Time is counted in accesses, in place of seconds, so the rate of requests is no feature; there are no sizes, so
+//! their mean is none either. The forest is learned by accesses, in place of daily. It has 16 trees of depth 4 (see `lrb`), in place of up to 20 of XGBoost. A block
+//! counts once for its segment's utility, and from the snapshot on, as libCacheSim's description says; its code counts every hit of a
+//! resident block, and begins again when the segment is evicted. Small caches have smaller segments
 //! # Cost
 //! O(1) an access and some milliseconds when a forest is learned; a merge takes 64 steps for each segment and is needed once in `blocks` evictions;
 //! 45 bytes a slot, and about 32 a block evicted since the snapshot

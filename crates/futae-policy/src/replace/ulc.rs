@@ -3,9 +3,9 @@
 //! # Source
 //! Jiang and Zhang, "ULC: a file block placement and replacement protocol to effectively exploit hierarchical locality
 //! in multi-level buffer caches", ICDCS 2004, for one client and two levels. The paper was not at hand; followed are its abstract and
-//! the description of its protocol in later work
+//! the outline of its protocol: the uniLRUstack, its yardsticks, and the messages Retrieve and Demote
 //! # Picture
-//! uniLRUstack, by recency: \[ top ... Y1, the oldest block of this level ... Y2, the oldest of the level below \]; departed
+//! uniLRUstack, by recency: [ top ... Y1, the oldest block of this level ... Y2, the oldest of the level below ]; departed
 //! blocks among them are remembered down to the older of Y1 and Y2
 //! # Transitions
 //! use of a block no older than Y1, or while this level has room: to this level; Y1 is demoted | else no older than Y2, or
@@ -16,10 +16,10 @@
 //! below 0: slots of the level below; a simulation of several levels sets it. With 0 there is no level below
 //! history 2: departed blocks that are remembered, as a multiple of the slots of both levels, at most 64
 //! # Deviations
-//! A block that is used again counts by its recency at that moment, which is the paper's LLD. A Y1 that is older
-//! than every block of a full level below departs at once, without a message. Blocks that are kept nowhere take no
-//! buffer. The paper bounds the stack by its pruning only. The server's gLRU for several clients is not implemented: the level below would
-//! have to tell each client what it evicts, and no message goes upwards. A live cache sends no directives and has `below` 0
+//! The paper's temporary buffer for blocks that pass through (tempLRU) is left out: a block that is kept nowhere misses if it is
+//! requested again at once. A Y1 that is older than every block of a full level below departs at once, without a message. `history` bounds the stack,
+//! which the paper only prunes. The server's gLRU for several clients is left out: the level below would have to
+//! tell each client what it evicts, and no message goes upwards. A live cache sends no directives and has `below` 0
 //! # Cost
 //! O(log n) an access; about 60 bytes a slot of both levels and a remembered block
 
