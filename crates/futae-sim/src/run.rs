@@ -98,7 +98,7 @@ pub enum SimulationError {
     Future(String),
     /// Several guests above a level that a policy directs.
     #[error(
-        "level {0:?} directs the level below it, which takes directions from one guest only; leave out --guests"
+        "level {0:?} directs the level below it, which takes directions from one guest only; simulate one guest"
     )]
     DirectedByGuests(String),
     /// A trace without times, for an order that needs them.
