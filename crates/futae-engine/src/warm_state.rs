@@ -6,23 +6,31 @@
 //! | bytes | |
 //! | --- | --- |
 //! | 8 | `futaemem` |
-//! | 4 | version, 1 |
-//! | 4 + n, 8, 8, 4 + n | source, its bytes, bytes of a block, policy; each text is preceded by its length |
+//! | 4 | version, 2 |
+//! | 8, 4 + n | bytes of a block, policy; each text is preceded by its length |
+//! | 4 | number of volumes |
+//! | 4 + n, 8 each | the volumes: source, its bytes |
 //! | 8, 8 | number of resident blocks, number of blocks in the history |
 //! | 8 each | the resident blocks, safest first; the history, oldest first |
 //! | 4 | CRC-32 of all before |
 //!
-//! All numbers are little-endian. The upper 16 bits of a block are its volume, counted from 0; the
-//! lower bits are its index there.
+//! All numbers are little-endian. The upper 16 bits of a block are the position of its volume in the
+//! list of volumes, counted from 0; the lower bits are its index there. A cache that has its volumes
+//! in another order, or other volumes beside them, finds its blocks by the sources.
 
-use futae_policy::{BlockId, VolumeId};
+mod volumes;
+
+pub use volumes::{Identity, LeftOut, NamedVolume};
+
+use futae_policy::BlockId;
 use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use volumes::{Positions, SavedVolume, shortened};
 
 const MAGIC: &[u8; 8] = b"futaemem";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// A cache has fewer than 2^32 slots; a longer file is not read.
 const FILE_BYTES_MAX: u64 = 64 << 30;
 
@@ -38,17 +46,13 @@ pub struct WarmState {
     pub history: Vec<BlockId>,
 }
 
-/// Identifies the cache that a state belongs to. A state of another cache is rejected.
+/// What a file holds for a cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Identity {
-    /// The source, by name.
-    pub source: String,
-    /// Its size in bytes.
-    pub size_bytes: u64,
-    /// Bytes of a block.
-    pub block_bytes: u64,
-    /// The policy string.
-    pub policy: String,
+pub struct Loaded {
+    /// The state, without the blocks of volumes that were left out.
+    pub state: WarmState,
+    /// The volumes of the file that the cache does not have.
+    pub left_out: Vec<LeftOut>,
 }
 
 /// Why a file cannot be used.
@@ -84,7 +88,7 @@ impl WarmState {
     /// # Errors
     ///
     /// [`WarmStateError`]: the cache starts without it.
-    pub fn load(path: &Path, identity: &Identity) -> Result<Option<Self>, WarmStateError> {
+    pub fn load(path: &Path, identity: &Identity) -> Result<Option<Loaded>, WarmStateError> {
         let metadata = match fs::metadata(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             other => other?,
@@ -121,7 +125,8 @@ impl WarmState {
         File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
     }
 
-    /// Encodes the state as the bytes of a file.
+    /// Encodes the state as the bytes of a file, without the blocks of volumes that `identity` does
+    /// not have.
     #[must_use]
     pub fn encode(&self, identity: &Identity) -> Vec<u8> {
         let mut out = MAGIC.to_vec();
@@ -130,17 +135,28 @@ impl WarmState {
             out.extend((text.len() as u32).to_le_bytes());
             out.extend(text.as_bytes());
         };
-        text(&mut out, &identity.source);
-        out.extend(identity.size_bytes.to_le_bytes());
         out.extend(identity.block_bytes.to_le_bytes());
         text(&mut out, &identity.policy);
-        let lists = [&self.residents, &self.history];
-        for list in lists {
+        out.extend((identity.volumes.len() as u32).to_le_bytes());
+        for known in &identity.volumes {
+            text(&mut out, &known.source);
+            out.extend(known.size_bytes.to_le_bytes());
+        }
+        let positions = identity.volumes.iter().map(|known| known.volume);
+        let positions = Positions::new(positions.zip(0..));
+        let words = |list: &[BlockId]| -> Vec<u64> {
+            let words = list.iter().filter_map(|&block| {
+                let position = positions.of(block.volume().0)?;
+                Some((u64::from(position.0) << VOLUME_SHIFT) | block.index())
+            });
+            words.collect()
+        };
+        let lists = [words(&self.residents), words(&self.history)];
+        for list in &lists {
             out.extend((list.len() as u64).to_le_bytes());
         }
-        for block in lists.into_iter().flatten() {
-            let volume = u64::from(block.volume().0) << VOLUME_SHIFT;
-            out.extend((volume | block.index()).to_le_bytes());
+        for word in lists.iter().flatten() {
+            out.extend(word.to_le_bytes());
         }
         let sum = crc32fast::hash(&out);
         out.extend(sum.to_le_bytes());
@@ -152,7 +168,7 @@ impl WarmState {
     /// # Errors
     ///
     /// [`WarmStateError`] for anything else.
-    pub fn decode(bytes: &[u8], here: &Identity) -> Result<Self, WarmStateError> {
+    pub fn decode(bytes: &[u8], here: &Identity) -> Result<Loaded, WarmStateError> {
         let mut fields = Fields(bytes);
         if fields.take(MAGIC.len()).ok() != Some(MAGIC) {
             return Err(WarmStateError::Magic);
@@ -167,19 +183,17 @@ impl WarmState {
         if crc32fast::hash(body) != u32::from_le_bytes(*sum) {
             return Err(WarmStateError::Damaged("its checksum is wrong"));
         }
-        let source = fields.text()?;
-        same("source", &source, &here.source)?;
-        same("size in bytes", &fields.number()?, &here.size_bytes)?;
         same("block size in bytes", &fields.number()?, &here.block_bytes)?;
-        let policy = fields.text()?;
-        same("policy", &policy, &here.policy)?;
+        same("policy", &fields.text()?, &here.policy)?;
+        let (volumes, left_out) = here.match_volumes(&fields.volumes()?)?;
         let (residents, history) = (fields.number()?, fields.number()?);
-        let residents = fields.blocks(residents)?;
-        let history = fields.blocks(history)?;
+        let residents = fields.blocks(residents, &volumes)?;
+        let history = fields.blocks(history, &volumes)?;
         if fields.0.len() != 4 {
             return Err(WarmStateError::Damaged("it is too long"));
         }
-        Ok(Self { residents, history })
+        let state = Self { residents, history };
+        Ok(Loaded { state, left_out })
     }
 }
 
@@ -195,8 +209,8 @@ fn same<T: fmt::Display + PartialEq>(
     }
     Err(WarmStateError::Foreign {
         what,
-        saved: saved.to_string().chars().take(300).collect(),
-        here: here.to_string().chars().take(300).collect(),
+        saved: shortened(&saved.to_string()),
+        here: shortened(&here.to_string()),
     })
 }
 
@@ -227,29 +241,48 @@ impl<'a> Fields<'a> {
         Ok(String::from_utf8_lossy(self.take(length)?).into_owned())
     }
 
-    fn blocks(&mut self, count: u64) -> Result<Vec<BlockId>, WarmStateError> {
+    fn volumes(&mut self) -> Result<Vec<SavedVolume>, WarmStateError> {
+        let count = u32::from_le_bytes(self.array()?);
+        if count > u32::from(u16::MAX) {
+            return Err(WarmStateError::Damaged("it has too many volumes"));
+        }
+        (0..count)
+            .map(|_| Ok((self.text()?, self.number()?)))
+            .collect()
+    }
+
+    /// Blocks by their numbers here, without those of volumes that are not here.
+    fn blocks(&mut self, count: u64, volumes: &Positions) -> Result<Vec<BlockId>, WarmStateError> {
         let bytes = count.checked_mul(8).and_then(|n| usize::try_from(n).ok());
         let bytes = self.take(bytes.ok_or(WarmStateError::Damaged(SHORT))?)?;
         let (words, _) = bytes.as_chunks::<8>();
         let block = |word: &[u8; 8]| {
             let word = u64::from_le_bytes(*word);
-            let volume = VolumeId((word >> VOLUME_SHIFT) as u16);
-            BlockId::new(volume, word % BlockId::INDEX_LIMIT)
+            let volume = volumes.of((word >> VOLUME_SHIFT) as u16)?;
+            Some(BlockId::new(volume, word % BlockId::INDEX_LIMIT))
         };
-        Ok(words.iter().map(block).collect())
+        Ok(words.iter().filter_map(block).collect())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use futae_policy::VolumeId;
+
+    fn volume(number: u16, source: &str) -> NamedVolume {
+        NamedVolume {
+            volume: VolumeId(number),
+            source: source.into(),
+            size_bytes: 1 << 30,
+        }
+    }
 
     fn identity() -> Identity {
         Identity {
-            source: "/srv/disk.img".into(),
-            size_bytes: 1 << 30,
             block_bytes: 1 << 20,
             policy: "lfu-history(history=100)".into(),
+            volumes: vec![volume(0, "/srv/disk.img"), volume(2, "/srv/other.img")],
         }
     }
 
@@ -267,8 +300,43 @@ mod tests {
         for warm in [state(), WarmState::default()] {
             let bytes = warm.encode(&identity());
             let read = WarmState::decode(&bytes, &identity());
-            assert_eq!(read.expect("whole and ours"), warm);
+            let left_out = Vec::new();
+            assert_eq!(
+                read.expect("whole and ours"),
+                Loaded {
+                    state: warm,
+                    left_out
+                }
+            );
         }
+    }
+
+    #[test]
+    fn volumes_are_found_by_their_sources() {
+        let bytes = state().encode(&identity());
+        let mut here = identity();
+        here.volumes = vec![volume(0, "/srv/new.img"), volume(1, "/srv/other.img")];
+        let read = WarmState::decode(&bytes, &here).expect("one is here");
+        let blocks = [BlockId::new(VolumeId(1), 1)];
+        assert_eq!(
+            (read.state.residents.as_slice(), read.state.history.len()),
+            (&blocks[..], 0)
+        );
+        let said: Vec<_> = read.left_out.iter().map(LeftOut::to_string).collect();
+        assert_eq!(said, ["/srv/disk.img is not in this cache"]);
+        here.volumes.push(volume(2, "/srv/disk.img"));
+        here.volumes[2].size_bytes = 4096;
+        let read = WarmState::decode(&bytes, &here).expect("one is as it was");
+        let said = read.left_out[0].to_string();
+        assert!(said.contains("1073741824 bytes, and has 4096"), "{said}");
+    }
+
+    #[test]
+    fn blocks_of_volumes_without_a_name_are_not_saved() {
+        let mut few = identity();
+        few.volumes.remove(0);
+        let read = WarmState::decode(&state().encode(&few), &identity()).expect("whole");
+        assert_eq!(read.state.residents, [BlockId::new(VolumeId(2), 1)]);
     }
 
     #[test]
@@ -296,11 +364,11 @@ mod tests {
         };
         let said = refused(|here| here.policy = "lru".into());
         assert!(said.contains("policy") && said.contains("lru"), "{said}");
-        let said = refused(|here| here.size_bytes += 1);
+        let said = refused(|here| here.volumes.iter_mut().for_each(|it| it.size_bytes += 1));
         assert!(said.contains("size in bytes"), "{said}");
         let said = refused(|here| here.block_bytes *= 2);
         assert!(said.contains("block size"), "{said}");
-        let said = refused(|here| here.source.push('2'));
+        let said = refused(|here| here.volumes.iter_mut().for_each(|it| it.source.push('2')));
         assert!(said.contains("/srv/disk.img2"), "{said}");
         assert!(matches!(
             WarmState::decode(b"something else entirely", &identity()),
@@ -312,7 +380,10 @@ mod tests {
     fn saving_replaces_the_old_file_or_leaves_it() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("state");
-        let load = || WarmState::load(&path, &identity()).expect("readable");
+        let load = || {
+            let loaded = WarmState::load(&path, &identity()).expect("readable");
+            loaded.map(|loaded| loaded.state)
+        };
         assert_eq!(load(), None);
         WarmState::default()
             .save(&path, &identity())

@@ -292,6 +292,13 @@ impl Server {
         self.shared.status()
     }
 
+    /// A function that returns the current exports, callable from another thread, even after the
+    /// server's end.
+    pub fn exports(&self) -> impl Fn() -> Vec<Export> + Send + Sync + 'static + use<> {
+        let shared = Arc::clone(&self.shared);
+        move || shared.exports.all()
+    }
+
     /// A function that returns the current caches, callable from another thread, even after the
     /// server's end.
     pub fn caches(&self) -> impl Fn() -> Vec<Arc<Engine>> + Send + Sync + 'static + use<> {

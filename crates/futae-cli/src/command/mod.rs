@@ -25,6 +25,7 @@ pub mod reference;
 pub mod serve;
 pub mod sim;
 mod source_args;
+mod state;
 pub mod sweep;
 pub mod top;
 pub mod trace;

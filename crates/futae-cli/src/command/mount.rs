@@ -5,7 +5,6 @@ pub mod helper;
 mod open;
 mod orders;
 mod residency;
-mod state;
 mod transport;
 mod tree;
 
@@ -13,6 +12,7 @@ pub use orders::MountStatus;
 
 use super::container;
 use super::observe_args::{Observe, ObserveArgs};
+use super::state::{Sourced, StateArgs, StateFile, name_of};
 use super::volumes::{ClassNames, VolumeSpec};
 use super::write_args::{StoreArgs, WriteArgs};
 use crate::failure::Failure;
@@ -30,7 +30,6 @@ use residency::{HitOrder, Residency};
 use serde_json::{Value, json};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use state::StateArgs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -167,7 +166,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let engine = new_engine(&cache)?;
     args.hit_order.set(&engine);
     engine.name_classes(&plan.classes.0);
-    let mut shown = Vec::new();
+    let (mut shown, mut sources) = (Vec::new(), Vec::<Sourced>::new());
     for (spec, store) in plan.volumes.iter().zip(stores) {
         let name = spec.name.clone();
         let volume = engine.add_volume(&name, store, plan.classes.class_of(spec))?;
@@ -176,10 +175,13 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             pins.check_source(args.source().as_ref(), size_bytes, engine.block_bytes())?;
         }
         container::warn_of(&name, &spec.source);
+        sources.push((volume, name_of(&spec.source)));
         shown.push(ShownFile { volume, name });
     }
     // Before the first request can come.
-    let (mut state, warm_blocks) = args.state.recall(&engine, &plan.volumes).unzip();
+    let mut state = args.state.path().map(StateFile::new);
+    let recall = |state: &StateFile| state.recall(&engine, &sources);
+    let warm_blocks = state.as_ref().map_or(0, recall);
     // The kernel is given pages that nobody has read once it is watched.
     if args.residency == Residency::Futae {
         engine.begin_loading();
@@ -216,14 +218,14 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         &engine,
         (on_eviction, residency),
         control.as_ref(),
-        warm_blocks.unwrap_or_default(),
+        warm_blocks,
     )?;
     if args.detached {
         helper::let_go()?;
     }
     wait_for_the_end(&mut signals, || {
-        if let Some(state) = &mut state {
-            state.save_in_time(&engine);
+        if let Some(state) = state.as_mut().filter(|it| it.is_due(args.state.every())) {
+            state.save(&engine, &sources);
         }
         mount.is_over()
     });
@@ -232,7 +234,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let ended = mount.unmount();
     engine.sync_log();
     if let Some(state) = &mut state {
-        state.save(&engine);
+        state.save(&engine, &sources);
     }
     let ended = ended?;
     warn_of_users(&args.mountpoint, ended);

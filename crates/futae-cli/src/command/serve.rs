@@ -12,10 +12,12 @@ mod privileges;
 mod reload;
 mod remarks;
 mod service;
+mod state;
 mod tls;
 mod unclean;
 
 use super::observe_args::{ObserveArgs, Observing};
+use super::state::StateArgs;
 use super::write_args::{StoreArgs, WriteArgs};
 use crate::failure::Failure;
 pub use check::check;
@@ -34,6 +36,7 @@ use rustix::system::uname;
 use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use state::Saver;
 use std::io::Write;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -134,6 +137,8 @@ pub struct Args {
     #[command(flatten)]
     memory: MemoryArgs,
     #[command(flatten)]
+    state: StateArgs,
+    #[command(flatten)]
     store: StoreArgs,
     /// Accept blocks that clients evict (demotions). auto: if the policy needs them, as exclusive does
     #[arg(long, value_name = "WHETHER", default_value = "auto")]
@@ -218,8 +223,9 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let observing = plan
         .observe
         .start(args.insecure_tcp, look, server.caches())?;
+    let saver = Saver::start(&opener.state, server.exports())?;
     args.privileges.give_up()?;
-    announce(&server, &observing, args.json)?;
+    announce(&server, &observing, opener.state.warm_blocks(), args.json)?;
     service::ready(&server);
     let signal = signals.forever().find(|&signal| {
         if let (SIGHUP, Some(running)) = (signal, &mut running) {
@@ -233,8 +239,12 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     futae_systemd::stopping();
     drop(observing);
     let leaving = opener.memory.leaving();
+    let exports = server.exports()();
     let report = server.stop();
     memory::leave(&leaving);
+    if let Some(saver) = saver {
+        saver.end(&exports);
+    }
     say_goodbye(&report, args.json)?;
     let Some((name, problem)) = report.flush_errors.first() else {
         return Ok(());
@@ -275,7 +285,12 @@ fn reachable(host: &str) -> String {
     }
 }
 
-fn announce(server: &Server, observing: &Observing, as_json: bool) -> Result<(), Failure> {
+fn announce(
+    server: &Server,
+    observing: &Observing,
+    warm_blocks: u64,
+    as_json: bool,
+) -> Result<(), Failure> {
     let status = server.status();
     let uris = |name: &str| -> Vec<String> {
         server
@@ -300,7 +315,8 @@ fn announce(server: &Server, observing: &Observing, as_json: bool) -> Result<(),
             .collect();
         let control = server.control_path();
         let control = control.map(|path| format!("unix:{}", path.display()));
-        let mut line = json!({ "exports": exports, "control": control });
+        let mut line =
+            json!({ "exports": exports, "control": control, "warm_blocks": warm_blocks });
         if let Some(address) = observing.metrics() {
             line["metrics"] = address.into();
         }

@@ -87,11 +87,12 @@ impl KeptMemory {
         Ok(())
     }
 
-    /// All exports of a cache at the start are there: takes up what its memory holds of them.
-    pub(super) fn recall(&self, engine: &Arc<Engine>) {
+    /// All exports of a cache at the start are there: takes up what its memory holds of them. Returns how many blocks
+    /// it holds.
+    pub(super) fn recall(&self, engine: &Arc<Engine>) -> u64 {
         let is_it = |known: &Weak<Engine>| known.as_ptr() == Arc::as_ptr(engine);
         if !self.engines().iter().any(is_it) {
-            return;
+            return 0;
         }
         let blocks = engine.recall_memory();
         let size = Size::Bytes(blocks * engine.block_bytes());
@@ -99,6 +100,7 @@ impl KeptMemory {
             blocks,
             "memory file: {blocks} blocks ({size}) are kept from the server before"
         );
+        blocks
     }
 
     /// The caches of which [`leave`] is to be told when the server has ended.

@@ -4,6 +4,7 @@ use super::super::volumes::{ClassNames, StoreClass, VolumeSpec};
 use super::evictions::EvictionArgs;
 use super::memory::KeptMemory;
 use super::plan::{blocks_of, export};
+use super::state::KeptState;
 use super::unclean::UncleanArgs;
 use crate::failure::Failure;
 use futae_control::check_cache_bytes;
@@ -29,6 +30,8 @@ pub(super) struct Opener {
     pub(super) demotion: bool,
     /// Caches whose memory outlives the server.
     pub(super) memory: KeptMemory,
+    /// Caches whose blocks are remembered.
+    pub(super) state: Arc<KeptState>,
     /// The cache of exports without a share, once there is one, and all exports that were opened.
     pub(super) opened: Mutex<Opened>,
 }
@@ -76,11 +79,11 @@ impl Opener {
             };
             exports.push(self.export_on(&engine, spec, store)?);
             if own.is_some() {
-                self.memory.recall(&engine);
+                self.recall(&engine);
             }
         }
         if let Some(common) = &self.opened().common {
-            self.memory.recall(common);
+            self.recall(common);
         }
         Ok(exports)
     }
@@ -124,9 +127,16 @@ impl Opener {
         };
         let export = self.export_on(&engine, spec, store)?;
         if is_own {
-            self.memory.recall(&engine);
+            self.recall(&engine);
         }
         Ok(export)
+    }
+
+    /// Fills a cache that is new with what an earlier server had in it: with the data itself, or else from the stores.
+    fn recall(&self, engine: &Arc<Engine>) {
+        if self.memory.recall(engine) == 0 {
+            self.state.recall(engine);
+        }
     }
 
     fn export_on(
@@ -142,6 +152,7 @@ impl Opener {
             let _ = engine.take_out_volume(volume, Duration::ZERO);
             return Err(failure);
         }
+        self.state.opened(engine, volume, spec);
         let mut opened = self.opened();
         opened.specs.retain(|known| known.name != spec.name);
         opened.specs.push(spec.clone());
@@ -171,6 +182,7 @@ impl Opener {
         })?;
         engine.name_classes(&self.classes.0);
         self.memory.apply(&engine, capacity_blocks, owner)?;
+        self.state.apply(&engine, owner);
         let blocks = (capacity_blocks, self.cache.capacity_blocks);
         self.evictions.apply(&engine, blocks, self.demotion)?;
         Ok(engine)

@@ -4,6 +4,7 @@ use super::super::observe_args::Observe;
 use super::super::volumes::{ClassNames, VolumeSpec, expand, refuse_twice};
 use super::memory::KeptMemory;
 use super::opener::Opener;
+use super::state::KeptState;
 use super::{Args, Demotion, tls};
 use crate::defaults::SERVE_POLICY;
 use crate::failure::Failure;
@@ -98,6 +99,7 @@ impl Plan {
             })
             .collect::<Result<_, _>>()?;
         let common_blocks = what_is_left(total_blocks, &own_blocks, block_bytes)?;
+        args.state.check()?;
         let gates = args.listen.iter().map(|text| gate(text, &exports));
         let gates: Vec<Gate> = gates.collect::<Result<_, _>>().map_err(Failure::usage)?;
         let control = args.control.as_deref().map(control).transpose();
@@ -158,6 +160,7 @@ impl Plan {
             evictions: args.evictions.clone(),
             demotion: server.demotion,
             memory: KeptMemory::new(&args.memory),
+            state: Arc::new(KeptState::new(&args.state)),
             opened: Mutex::default(),
         });
         let adding = Arc::clone(&opener);

@@ -1,0 +1,162 @@
+//! `--state`: which blocks a cache held, remembered over a restart of it or of the machine. Mounts and servers have
+//! it.
+
+use super::volumes::Source;
+use crate::failure::Failure;
+use futae_engine::{Engine, Identity, NamedVolume, WarmState};
+use futae_policy::VolumeId;
+use futae_units::Size;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tracing::{error, info, warn};
+
+/// How often it is saved.
+const EVERY_SECONDS_DEFAULT: f64 = 60.0;
+
+/// The flags.
+#[derive(Clone, Debug, clap::Args)]
+pub struct StateArgs {
+    /// Save the list of resident blocks and their history in FILE, so that the next start is warm, also after the
+    /// machine was started anew: the blocks are read from their sources again in the background. The caches of exports
+    /// with a share are in FILE.NAME
+    #[arg(long, value_name = "FILE")]
+    state: Option<PathBuf>,
+    /// Seconds between saves of --state; the state is also saved at the end
+    #[arg(long, value_name = "SECONDS", requires = "state")]
+    state_every: Option<f64>,
+}
+
+/// A volume of a cache, and its source by name ([`name_of`]).
+pub type Sourced = (VolumeId, String);
+
+/// Where the state of one cache is kept, and when it was saved.
+pub struct StateFile {
+    path: PathBuf,
+    saved: Instant,
+    /// Whether the log has the failure to save.
+    complained: bool,
+}
+
+impl StateArgs {
+    /// Where the state is to be kept, if anywhere.
+    pub fn path(&self) -> Option<&Path> {
+        self.state.as_deref()
+    }
+
+    /// Whether anything is to be kept.
+    pub fn is_asked(&self) -> bool {
+        self.state.is_some()
+    }
+
+    /// Whether the flags can be meant.
+    pub fn check(&self) -> Result<(), Failure> {
+        if !(0.1..=1e6).contains(&self.every_seconds()) {
+            return Err(Failure::usage(
+                "--state-every is between 0.1 and a million seconds",
+            ));
+        }
+        let Some(path) = &self.state else {
+            return Ok(());
+        };
+        let directory = path.parent().filter(|path| !path.as_os_str().is_empty());
+        let directory = directory.unwrap_or(Path::new("."));
+        if path.is_dir() || !directory.is_dir() {
+            return Err(Failure::usage(format!(
+                "--state {}: name a file in a directory that exists",
+                path.display()
+            )));
+        }
+        Ok(())
+    }
+
+    fn every_seconds(&self) -> f64 {
+        self.state_every.unwrap_or(EVERY_SECONDS_DEFAULT)
+    }
+
+    /// How often the state is saved.
+    pub fn every(&self) -> Duration {
+        Duration::from_secs_f64(self.every_seconds())
+    }
+}
+
+impl StateFile {
+    /// A file that counts as just saved.
+    pub fn new(path: &Path) -> Self {
+        Self {
+            path: path.to_owned(),
+            saved: Instant::now(),
+            complained: false,
+        }
+    }
+
+    /// Gives a cache what an earlier one has saved of these volumes, if that is of use; otherwise says why not. Returns
+    /// how many blocks are being loaded again.
+    pub fn recall(&self, engine: &Arc<Engine>, volumes: &[Sourced]) -> u64 {
+        let path = self.path.display();
+        let loaded = match WarmState::load(&self.path, &identity(engine, volumes)) {
+            Ok(None) => return 0,
+            Ok(Some(loaded)) => loaded,
+            Err(error) => {
+                warn!("--state {path}: {error}; it is ignored, and the cache begins cold");
+                return 0;
+            }
+        };
+        for left_out in &loaded.left_out {
+            warn!("--state {path}: {left_out}; its blocks are not loaded");
+        }
+        engine.recall(&loaded.state);
+        let blocks = engine.status().resident_blocks;
+        let size = Size::Bytes(blocks * engine.block_bytes());
+        info!(
+            blocks,
+            "--state {path}: {blocks} blocks ({size}) are being loaded again"
+        );
+        blocks
+    }
+
+    /// Whether it was saved as long ago as this.
+    pub fn is_due(&self, every: Duration) -> bool {
+        self.saved.elapsed() >= every
+    }
+
+    /// Saves what a cache holds of these volumes. A state that cannot be saved is no reason to end: it is said once.
+    pub fn save(&mut self, engine: &Engine, volumes: &[Sourced]) {
+        self.saved = Instant::now();
+        let state = engine.warm_state();
+        match state.save(&self.path, &identity(engine, volumes)) {
+            Ok(()) => self.complained = false,
+            Err(error) => {
+                if !std::mem::replace(&mut self.complained, true) {
+                    let path = self.path.display();
+                    error!("--state {path}: cannot be saved: {error}");
+                }
+            }
+        }
+    }
+}
+
+fn identity(engine: &Engine, volumes: &[Sourced]) -> Identity {
+    let volumes = volumes.iter().map(|(volume, source)| NamedVolume {
+        volume: *volume,
+        source: source.clone(),
+        size_bytes: engine.volume_bytes(*volume),
+    });
+    Identity {
+        block_bytes: engine.block_bytes(),
+        policy: engine.status().policy,
+        volumes: volumes.collect(),
+    }
+}
+
+/// The name by which a source is known: a file is known by where it really is.
+pub fn name_of(source: &Source) -> String {
+    let real = match source {
+        Source::File(path) => path.canonicalize().ok(),
+        Source::Nbd(_) => None,
+    };
+    real.map_or_else(
+        || source.to_string(),
+        |path| path.to_string_lossy().into_owned(),
+    )
+}
