@@ -219,7 +219,8 @@ fn the_example_is_a_configuration() {
     fs::write(&image, vec![0; 1 << 20]).expect("an image");
     let here = example
         .replace("/var/lib/libvirt/images/vm1.img", text(&image))
-        .replace("/run/futae/vm1", text(place.path()));
+        .replace("/run/futae/vm1", text(place.path()))
+        .replace("/var/lib/futae", text(place.path()));
     assert_ne!(here, example);
     let file = place.path().join("vm1.toml");
     fs::write(&file, here).expect("a copy");

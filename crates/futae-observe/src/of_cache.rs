@@ -203,7 +203,7 @@ pub(crate) const CACHE: &[Metric<EngineReport>] = &[
     metric(
         "cache_preload_read_blocks",
         Counter,
-        "Blocks read from stores because the policy asked for them",
+        "Blocks read from stores because the policy or --state asked for them",
         |it| it.engine.preload_reads.into(),
     ),
     metric(
