@@ -5,7 +5,7 @@ mod common;
 
 use common::{BLOCK, ManualStore, Setup, initial, setup_of, take, write};
 use futae_engine::{Engine, EngineOptions, OnEviction, Operation, Store, WarmState};
-use futae_policy::{BlockId, Class};
+use futae_policy::{BlockId, Class, Kind, PolicySpec, Shape, Trait};
 use std::sync::Arc;
 
 const PIECE: u64 = 1 << 20;
@@ -288,4 +288,29 @@ fn a_memory_of_blocks_that_are_not_there_or_twice_does_no_harm() {
         setup.engine.warm_state().residents,
         [3, 5].map(BlockId::on_first)
     );
+}
+
+#[test]
+fn blocks_of_every_policy_are_loaded_again_after_a_restart() {
+    for &kind in Kind::ALL {
+        let spec = PolicySpec::of(kind);
+        let shape = Shape { slots: 8, seed: 1 };
+        if spec.has(Trait::NeedsFuture) || futae_policy::build(&spec, &shape).is_err() {
+            continue;
+        }
+        let first = sized(BLOCK, kind.name(), 8, 64 * BLOCK);
+        let client = first.engine.join(first.volume);
+        for block in [1, 2, 3, 1, 2, 3, 4, 5, 6, 4, 7, 8, 9, 10, 1] {
+            first.start(client, 0, read(block * BLOCK, BLOCK));
+        }
+        let memory = first.engine.warm_state();
+        let second = sized(BLOCK, kind.name(), 8, 64 * BLOCK);
+        second.engine.recall(&memory);
+        second.engine.audit();
+        let (resident, before) = (
+            second.engine.status().resident_blocks,
+            memory.residents.len(),
+        );
+        assert_eq!(resident, before as u64, "{}", kind.name());
+    }
 }

@@ -24,7 +24,7 @@
 
 use crate::structures::Queues;
 use crate::{
-    Access, Admission, Arguments, Departure, Policy, Prng, Shape, SimulatorHints, Slot, SpecError,
+    Access, AccessKind, Admission, Arguments, Departure, Policy, Prng, Shape, SimulatorHints, Slot, SpecError,
 };
 
 const PROMOTED: usize = 0;
@@ -56,7 +56,9 @@ impl Promote {
 
 impl Policy for Promote {
     fn miss(&mut self, access: &Access) -> Admission {
-        if access.kind.is_demand() && !self.is_promoted() {
+        // What this cache held before a restart has passed the lot already.
+        let was_here = access.kind == AccessKind::Preload;
+        if was_here || (access.kind.is_demand() && !self.is_promoted()) {
             Admission::Admit
         } else {
             Admission::Bypass
