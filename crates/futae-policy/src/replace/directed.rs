@@ -201,7 +201,10 @@ mod tests {
             for step in 1..5000u64 {
                 let index = prng.below(3 * u64::from(slots));
                 // Times of last uses differ.
-                let (is_kept, used) = (prng.below(3) > 0, 10 * step - 10 * prng.below(step) + step % 7);
+                let (is_kept, used) = (
+                    prng.below(3) > 0,
+                    10 * step - 10 * prng.below(step) + step % 7,
+                );
                 let block = BlockId::on_first(index);
                 level.direct(&Directive {
                     block,
@@ -209,7 +212,11 @@ mod tests {
                     is_kept,
                 });
                 let hit = matches!(level.access(&Access::read(block)), Outcome::Hit(_));
-                assert_eq!(hit, model.told(index, is_kept, used * 5000 + step), "step {step}");
+                assert_eq!(
+                    hit,
+                    model.told(index, is_kept, used * 5000 + step),
+                    "step {step}"
+                );
                 let (mut held, mut expected) = (lower_order(&level), model.resident());
                 held.sort_unstable();
                 expected.sort_unstable();

@@ -200,7 +200,11 @@ impl GlCache {
             Some(segments) => self.merge(&segments),
             None => {
                 // There are too few to merge.
-                let ranked = self.ranking.segments.first().filter(|at| self.is_ranked(at));
+                let ranked = self
+                    .ranking
+                    .segments
+                    .first()
+                    .filter(|at| self.is_ranked(at));
                 let worst = ranked.map(|at| at.0).or(self.segments.first());
                 if let Some(worst) = worst {
                     let gone = self.close(worst);

@@ -324,13 +324,24 @@ mod tests {
             let directive = level.directive(BlockId::on_first(index)).expect("directs");
             directive.is_kept.then_some(directive.used)
         };
-        assert_eq!([1, 2, 3, 4, 5].map(kept), [Some(1), None, None, Some(4), None]);
-        assert!(run("ulc", 2, 1, &[1]).directive(BlockId::on_first(1)).is_none());
+        assert_eq!(
+            [1, 2, 3, 4, 5].map(kept),
+            [Some(1), None, None, Some(4), None]
+        );
+        assert!(
+            run("ulc", 2, 1, &[1])
+                .directive(BlockId::on_first(1))
+                .is_none()
+        );
     }
 
     #[test]
     fn the_level_below_is_set_unless_it_is_written() {
-        for (text, expected) in [("ulc", "ulc(below=9)"), ("ulc(below=3)", "ulc(below=3)"), ("lru", "lru")] {
+        for (text, expected) in [
+            ("ulc", "ulc(below=9)"),
+            ("ulc(below=3)", "ulc(below=3)"),
+            ("lru", "lru"),
+        ] {
             let mut spec: PolicySpec = text.parse().expect("valid");
             spec.set_below(9);
             assert_eq!(spec.to_string(), expected);
