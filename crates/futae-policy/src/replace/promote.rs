@@ -24,7 +24,8 @@
 
 use crate::structures::Queues;
 use crate::{
-    Access, AccessKind, Admission, Arguments, Departure, Policy, Prng, Shape, SimulatorHints, Slot, SpecError,
+    Access, AccessKind, Admission, Arguments, Departure, Policy, Prng, Shape, SimulatorHints, Slot,
+    SpecError,
 };
 
 const PROMOTED: usize = 0;
