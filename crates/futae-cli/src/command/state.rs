@@ -19,8 +19,8 @@ const EVERY_SECONDS_DEFAULT: f64 = 60.0;
 pub struct StateArgs {
     /// Save the list of resident blocks and their history in FILE, so that the next start is warm, also after the
     /// machine was started anew: the blocks are read from their sources again in the background. The caches of exports
-    /// with a share are in FILE.NAME
-    #[arg(long, value_name = "FILE")]
+    /// with a share are in FILE.NAME. Not with --decision-log: the log could not be replayed without the history
+    #[arg(long, value_name = "FILE", conflicts_with = "decision_log")]
     state: Option<PathBuf>,
     /// Seconds between saves of --state; the state is also saved at the end
     #[arg(long, value_name = "SECONDS", requires = "state")]

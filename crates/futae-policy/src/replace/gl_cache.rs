@@ -6,7 +6,7 @@
 //! libCacheSim, with the type `learned`), read as a description
 //! # Picture
 //! [ segment ... segment ... being written ] ← new | of segments side by side, the least useful first: the most recent
-//! blocks → one segment, the others → [ leaving ] → victim
+//! blocks → one segment, the others → ( leaving ) → victim
 //! # Transitions
 //! hit: counts for its segment | hit of a leaving block: written anew | miss: written to the last segment |
 //! victim: the first that leaves; if none does, the segment of the lowest expected utility is merged with those written after it | every
