@@ -300,7 +300,8 @@ impl Setting {
         let quoted = self
             .words
             .iter()
-            .find(|(word, _)| !word.is_empty() && message.contains(word.as_str()));
+            .filter(|(word, _)| !word.is_empty() && message.contains(word.as_str()))
+            .max_by_key(|(word, _)| word.len());
         quoted.map_or(&self.at, |(_, at)| at)
     }
 

@@ -5,16 +5,18 @@ use crate::failure::Failure;
 use anyhow::Context;
 use clap::ArgAction;
 use glob::{MatchOptions, Pattern};
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// Characters of a pattern. A name without them must be there.
 const WILD: [char; 3] = ['*', '?', '['];
 
-/// `*` is of one directory, and does not match the hidden files that editors leave.
+/// `*` is of one directory. The hidden files that editors leave are dropped afterwards: the library's own option for that
+/// panics at names that are not UTF-8.
 const MATCH: MatchOptions = MatchOptions {
     case_sensitive: true,
     require_literal_separator: true,
-    require_literal_leading_dot: true,
+    require_literal_leading_dot: false,
 };
 
 /// Reads a file and what it includes.
@@ -65,12 +67,55 @@ fn matches(of: &Path, pattern: &str) -> Result<Vec<PathBuf>, String> {
     let directory = directory.to_str().ok_or("the directory is not UTF-8")?;
     let whole = Path::new(&Pattern::escape(directory)).join(pattern);
     let whole = whole.to_str().ok_or("the pattern is not UTF-8")?;
+    let (within, name) = match pattern.rsplit_once('/') {
+        Some(("", name)) => ("/", name),
+        Some((within, name)) => (within, name),
+        None => ("", pattern),
+    };
+    if within.contains(WILD) || !name.contains(WILD) {
+        return Err(format!(
+            "{pattern}: only the name of the file may have *, ? or [, not a directory"
+        ));
+    }
+    can_be_searched(&of.parent().unwrap_or(Path::new("")).join(within))?;
     let found = glob::glob_with(whole, MATCH).map_err(|error| format!("{pattern}: {error}"))?;
-    let found: Result<Vec<PathBuf>, _> = found.collect();
-    let mut found = found.map_err(|error| error.to_string())?;
-    found.retain(|path| path.is_file());
-    found.sort_unstable();
-    Ok(found)
+    let mut files = Vec::new();
+    for path in found {
+        let path = path.map_err(|error| error.to_string())?;
+        if is_hidden(&path, pattern) {
+            continue;
+        }
+        let metadata = path.metadata();
+        let metadata = metadata.map_err(|error| format!("{}: {error}", path.display()))?;
+        if metadata.is_file() {
+            files.push(path);
+        }
+    }
+    files.sort_unstable();
+    Ok(files)
+}
+
+/// A directory that cannot be searched would look as if it were empty, and its exports would be removed.
+fn can_be_searched(directory: &Path) -> Result<(), String> {
+    let directory = match directory.as_os_str().is_empty() {
+        true => Path::new("."),
+        false => directory,
+    };
+    match directory.join(".").metadata() {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(format!("{}: {error}", directory.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether the name begins with a dot, and that of the pattern does not.
+fn is_hidden(path: &Path, pattern: &str) -> bool {
+    let has_dot = |path: &Path| {
+        path.file_name()
+            .is_some_and(|name| name.as_encoded_bytes().starts_with(b"."))
+    };
+    has_dot(path) && !has_dot(Path::new(pattern))
 }
 
 impl ConfigFile {
@@ -141,6 +186,40 @@ mod tests {
     }
 
     #[test]
+    fn a_name_that_is_not_utf_8_does_no_harm() {
+        use std::os::unix::ffi::OsStrExt;
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = |name: &[u8]| directory.path().join(std::ffi::OsStr::from_bytes(name));
+        fs::write(path(b"main"), "include = \"*.toml\"").expect("written");
+        fs::write(path(b"a.toml"), "seed = 8").expect("written");
+        fs::write(path(b"caf\xe9"), "").expect("written");
+        fs::write(path(b"caf\xe9.toml"), "chache = 1").expect("written");
+        let read = super::read(&path(b"main")).map_err(|failure| failure.to_string());
+        assert!(read.expect("valid").options.contains_key("seed"));
+    }
+
+    #[test]
+    fn files_that_cannot_be_looked_at_are_an_error_and_not_absent() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = |name: &str| directory.path().join(name);
+        fs::create_dir(path("vm.d")).expect("made");
+        fs::write(path("main"), "include = \"vm.d/*.toml\"").expect("written");
+        std::os::unix::fs::symlink("gone", path("vm.d/a.toml")).expect("a link");
+        let problem = |main: &str| {
+            let read = super::read(&path(main));
+            read.expect_err("an error").to_string()
+        };
+        assert!(
+            problem("main").contains("vm.d/a.toml: "),
+            "{}",
+            problem("main")
+        );
+        // A file in place of a directory.
+        fs::write(path("other"), "include = \"main/*.toml\"").expect("written");
+        assert!(problem("other").contains("main"), "{}", problem("other"));
+    }
+
+    #[test]
     fn what_is_wrong_is_named_with_the_file_that_has_it() {
         let files = |main: &'static str, other: &'static str| [("main", main), ("d/x", other)];
         for (files, said) in [
@@ -154,6 +233,10 @@ mod tests {
                 "main: include: the file includes itself",
             ),
             (files("include = \"d/[\"", ""), "main:1: include: d/["),
+            (
+                files("include = \"*/x\"", ""),
+                "main:1: include: */x: only the name",
+            ),
             (
                 files("include = 1979-05-27", ""),
                 "main:1: include: write a text",
