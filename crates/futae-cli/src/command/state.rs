@@ -6,6 +6,7 @@ use crate::failure::Failure;
 use futae_engine::{Engine, Identity, NamedVolume, WarmState};
 use futae_policy::VolumeId;
 use futae_units::Size;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -149,9 +150,11 @@ fn identity(engine: &Engine, volumes: &[Sourced]) -> Identity {
     }
 }
 
-/// The name by which a source is known: a file is known by where it really is.
+/// The name by which a source is known after a reboot: a file or a directory by where it really is, a device as it was
+/// named. The kernel numbers devices anew at every boot, so what a link to one leads to is of no use then.
 pub fn name_of(source: &Source) -> String {
     let real = match source {
+        Source::File(path) if is_device(path) => std::path::absolute(path).ok(),
         Source::File(path) => path.canonicalize().ok(),
         Source::Nbd(_) => None,
     };
@@ -159,4 +162,31 @@ pub fn name_of(source: &Source) -> String {
         || source.to_string(),
         |path| path.to_string_lossy().into_owned(),
     )
+}
+
+fn is_device(path: &Path) -> bool {
+    path.metadata().is_ok_and(|found| {
+        let kind = found.file_type();
+        kind.is_block_device() || kind.is_char_device()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn a_file_is_known_by_where_it_is_and_a_device_by_its_lasting_name() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let directory = directory.path().canonicalize().expect("it is there");
+        let path = |name: &str| directory.join(name);
+        std::fs::write(path("image"), "").expect("written");
+        symlink("image", path("link")).expect("a link");
+        symlink("/dev/null", path("device")).expect("a link");
+        let name = |name: &str| name_of(&Source::File(path(name)));
+        let expected = |name: &str| path(name).to_string_lossy().into_owned();
+        assert_eq!(name("link"), expected("image"));
+        assert_eq!(name("device"), expected("device"));
+    }
 }

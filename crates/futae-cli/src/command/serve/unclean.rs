@@ -2,6 +2,7 @@
 //! finds one.
 
 use super::super::volumes::{Source, VolumeSpec};
+use crate::command::state::name_of;
 use crate::failure::Failure;
 use anyhow::anyhow;
 use futae_engine::{Engine, MarkFile, UncleanMark};
@@ -102,10 +103,7 @@ impl UncleanArgs {
             Source::File(path) => path.canonicalize().ok(),
             Source::Nbd(_) => None,
         };
-        let full = match &real {
-            Some(path) => path.display().to_string(),
-            None => spec.source.to_string(),
-        };
+        let full = name_of(&spec.source);
         let beside = real.filter(|path| path.is_file()).map(|path| beside(&path));
         let usual = std::env::var_os("STATE_DIRECTORY").map(first_directory);
         let state = self.state_dir.clone().or(usual);
