@@ -106,7 +106,8 @@ impl WarmState {
     /// The operating system's error.
     pub fn save(&self, path: &Path, identity: &Identity) -> io::Result<()> {
         let mut name = path.as_os_str().to_owned();
-        name.push(format!(".{}.new", std::process::id()));
+        // One that was left by a process which was killed is overwritten.
+        name.push(".new");
         let new = PathBuf::from(name);
         let written = self.write_and_rename(&new, path, identity);
         if written.is_err() {

@@ -191,7 +191,28 @@ impl Opener {
 
 pub(super) fn with_suffix(path: &Path, name: &str) -> PathBuf {
     let mut full = OsString::from(path);
-    // A name may contain what a file's name may not.
-    full.push(format!(".{}", name.replace('/', "_")));
+    // A name may contain what a file's name may not. Two names never come to the same.
+    let name = name.replace('%', "%25").replace('/', "%2F");
+    full.push(format!(".{name}"));
     full.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_exports_have_the_same_file() {
+        let file = |name: &str| with_suffix(Path::new("/run/kept"), name);
+        assert_eq!(file("vm1"), Path::new("/run/kept.vm1"));
+        let names = ["a/b", "a_b", "a%2Fb", "a%252Fb"];
+        let mut files: Vec<PathBuf> = names.map(file).to_vec();
+        files.dedup();
+        assert_eq!(files.len(), names.len(), "{files:?}");
+        assert!(
+            files
+                .iter()
+                .all(|file| file.parent() == Some(Path::new("/run")))
+        );
+    }
 }
