@@ -66,7 +66,12 @@ impl Dispatch {
     /// The connection is gone. What was said over it cannot be played again.
     pub fn hung_up(&mut self) {
         self.disk = None;
-        self.heard.lock().status.connected = false;
+        {
+            let status = &mut self.heard.lock().status;
+            status.connected = false;
+            // The next agent may be another guest's, and one that does not say it.
+            status.page_cache = None;
+        }
         self.answers.connected(None);
         if let Some(rings) = &mut self.rings {
             rings.gone();

@@ -86,10 +86,10 @@ impl Traffic {
 }
 
 fn page_caches<'a>(feeds: impl Iterator<Item = &'a FeedReport>) -> Vec<(String, PageCache)> {
-    let said = feeds.filter_map(|feed| {
-        let agent = &feed.agent;
-        Some((agent.guest.clone(), agent.page_cache?))
-    });
+    let agents = feeds.map(|feed| &feed.agent);
+    let said = agents
+        .filter(|agent| agent.connected)
+        .filter_map(|agent| Some((agent.guest.clone(), agent.page_cache?)));
     said.collect()
 }
 
