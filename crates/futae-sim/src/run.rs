@@ -101,6 +101,11 @@ pub enum SimulationError {
         "level {0:?} directs the level below it, which takes directions from one guest only; simulate one guest"
     )]
     DirectedByGuests(String),
+    /// A level that a policy directs, under write-back.
+    #[error(
+        "level {0:?} directs the level below it, which is not told of writes that stay above; simulate write-through"
+    )]
+    DirectedWriteBack(String),
     /// A trace without times, for an order that needs them.
     #[error(
         "trace {0} has no times, so its requests cannot be put in the order of time; use --order turns"

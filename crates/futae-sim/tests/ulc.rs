@@ -4,7 +4,7 @@ mod common;
 
 use common::{hierarchy, run};
 use futae_policy::{AccessKind, Prng};
-use futae_sim::{Link, Run, SimulationError, SimulationSpec};
+use futae_sim::{Link, Run, SimulationError, SimulationSpec, WriteMode};
 
 /// The protocol on one list: blocks by recency, the top first, each with its level; 0 is neither.
 struct Stack {
@@ -166,7 +166,7 @@ fn hits_and_demotions_beside_unified_lru_and_exclusive() {
 }
 
 #[test]
-fn several_guests_are_refused() {
+fn several_guests_and_write_back_are_refused() {
     let mut spec: SimulationSpec = common::spec(
         &["ulc:10blocks", "directed:10blocks"],
         None,
@@ -177,6 +177,13 @@ fn several_guests_are_refused() {
     let error = futae_sim::simulate(&spec, &mut |_| {}).expect_err("two guests");
     assert!(
         matches!(error, SimulationError::DirectedByGuests(_)),
+        "{error}"
+    );
+    spec.guests = 1;
+    spec.write_mode = WriteMode::WriteBack;
+    let error = futae_sim::simulate(&spec, &mut |_| {}).expect_err("write-back");
+    assert!(
+        matches!(error, SimulationError::DirectedWriteBack(_)),
         "{error}"
     );
 }

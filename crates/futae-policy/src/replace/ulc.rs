@@ -19,7 +19,8 @@
 //! The paper's temporary buffer for blocks that pass through (tempLRU) is left out: a block that is kept nowhere misses if it is
 //! requested again at once. A Y1 that is older than every block of a full level below departs at once, without a message. `history` bounds the stack,
 //! which the paper only prunes. The server's gLRU for several clients is left out: the level below would have to
-//! tell each client what it evicts, and no message goes upwards. A live cache sends no directives and has `below` 0
+//! tell each client what it evicts, and no message goes upwards. Write-back is refused: the level below is not told of a
+//! write that stays above. A live cache sends no directives and has `below` 0
 //! # Cost
 //! O(log n) an access; about 60 bytes a slot of both levels and a remembered block
 

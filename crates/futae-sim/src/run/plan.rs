@@ -165,8 +165,14 @@ impl Plan<'_> {
         }
         let above_last = self.levels.iter().take(levels - 1);
         let mut directing = above_last.filter(|level| level.policy.directs());
-        if let (Some(level), 2..) = (directing.next(), self.guests) {
-            return Err(SimulationError::DirectedByGuests(level.to_string()));
+        if let Some(level) = directing.next() {
+            let level = level.to_string();
+            if self.guests > 1 {
+                return Err(SimulationError::DirectedByGuests(level));
+            }
+            if self.write_mode == WriteMode::WriteBack {
+                return Err(SimulationError::DirectedWriteBack(level));
+            }
         }
         footprint(self.guests, self.blocks)?;
         let shape = |(at, level): (usize, &LevelSpec)| {

@@ -13,7 +13,7 @@ pub struct Segment {
     /// When its first block was written or, if it is a merged one, when it was merged.
     pub created: u64,
     /// Requests for its blocks since then.
-    pub requests: u32,
+    pub requests: u64,
     /// How many of its blocks they were for.
     pub requested: u32,
     /// Blocks written per access when it was filled, in 255ths.
@@ -25,7 +25,7 @@ impl Segment {
     pub fn features(&self, now: u64) -> Features {
         let mut features = [0; FEATURES];
         features[0] = magnitude(now - self.created);
-        features[1] = magnitude(u64::from(self.requests));
+        features[1] = magnitude(self.requests);
         features[2] = magnitude(u64::from(self.requested));
         features[3] = self.writes;
         features
