@@ -18,10 +18,13 @@
 //! list of volumes, counted from 0; the lower bits are its index there. A cache that has its volumes
 //! in another order, or other volumes beside them, finds its blocks by the sources.
 
+mod error;
 mod volumes;
 
+pub use error::WarmStateError;
 pub use volumes::{Identity, LeftOut, NamedVolume};
 
+use error::VERSION;
 use futae_policy::BlockId;
 use std::fmt;
 use std::fs::{self, File};
@@ -30,7 +33,6 @@ use std::path::{Path, PathBuf};
 use volumes::{Positions, SavedVolume, shortened};
 
 const MAGIC: &[u8; 8] = b"futaemem";
-const VERSION: u32 = 2;
 /// A cache has fewer than 2^32 slots; a longer file is not read.
 const FILE_BYTES_MAX: u64 = 64 << 30;
 
@@ -53,33 +55,6 @@ pub struct Loaded {
     pub state: WarmState,
     /// The volumes of the file that the cache does not have.
     pub left_out: Vec<LeftOut>,
-}
-
-/// Why a file cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum WarmStateError {
-    /// It cannot be read.
-    #[error("cannot be read: {0}")]
-    Read(#[from] io::Error),
-    /// It is not a file of this format.
-    #[error("is no state file of futae")]
-    Magic,
-    /// It was written by another version of futae.
-    #[error("is of version {0}, and this futae reads version {VERSION}")]
-    Version(u32),
-    /// It is damaged.
-    #[error("is damaged: {0}")]
-    Damaged(&'static str),
-    /// It belongs to another cache.
-    #[error("is of another cache: its {what} is {saved}, and here it is {here}")]
-    Foreign {
-        /// The parameter that differs.
-        what: &'static str,
-        /// Its value in the file.
-        saved: String,
-        /// Its value in this cache.
-        here: String,
-    },
 }
 
 impl WarmState {

@@ -1,6 +1,6 @@
 //! The volumes of a state and those of the cache that reads it, matched by their sources.
 
-use super::WarmStateError;
+use super::error::WarmStateError;
 use futae_policy::VolumeId;
 use std::fmt;
 
