@@ -27,6 +27,9 @@ enum End {
     Wire(#[from] WireError),
     #[error("the server breaks the protocol ({0}); connecting again")]
     Sense(&'static str),
+    /// It answers nothing more, but may wait for its clients to leave before it ends.
+    #[error("the connection was lost (the server is shutting down); connecting again")]
+    Closing,
 }
 
 /// Reads replies until the connection ends, then fails what is in flight.
@@ -150,6 +153,9 @@ impl Receiver<'_> {
                 last,
                 ..
             } => {
+                if error == ErrorNumber::ShuttingDown {
+                    return Err(End::Closing);
+                }
                 let mut waiting = self.waiting(cookie)?;
                 let problem = self.session.refused(&waiting.order, error, message);
                 waiting.failed.get_or_insert(problem);
@@ -193,6 +199,9 @@ impl Receiver<'_> {
     }
 
     fn simple(&mut self, cookie: u64, error: Option<ErrorNumber>) -> Result<(), End> {
+        if error == Some(ErrorNumber::ShuttingDown) {
+            return Err(End::Closing);
+        }
         let mut waiting = self.waiting(cookie)?;
         let mut outcome = Ok(());
         if let Some(error) = error {

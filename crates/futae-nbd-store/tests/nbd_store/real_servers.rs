@@ -301,6 +301,37 @@ fn a_killed_server_fails_what_is_in_flight_and_its_successor_is_found() {
     finish(&begin(&checked.store, sequence + 2, StoreOperation::Flush)).expect("told once");
 }
 
+/// nbdkit that is told to end answers everything with ESHUTDOWN, and waits until its clients have left.
+#[test]
+fn a_server_that_shuts_down_is_left_and_its_successor_is_found() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (socket, log) = (folder.path().join("s"), folder.path().join("log"));
+    let logfile = format!("logfile={}", log.display());
+    let first = ["--filter=log", "memory", "64M", &logfile];
+    let Some(server) = nbdkit(&socket.to_string_lossy(), &first) else {
+        return;
+    };
+    let mut checked = Checked::new(connect(&socket));
+    checked.read(0, 4096);
+    let id = rustix::process::Pid::from_child(&server.0);
+    rustix::process::kill_process(id, rustix::process::Signal::TERM).expect("it runs");
+    // It is heard of by the next request at the latest.
+    let error = checked.run(StoreOperation::Read {
+        offset: 0,
+        buffer: IoBuf::new(4096),
+    });
+    assert_eq!(error.expect_err("it ends").kind, IoErrorKind::Store);
+    let mut server = server;
+    eventually("it has ended, since its client left", || {
+        server.0.try_wait().expect("a child").is_some()
+    });
+    let _ = std::fs::remove_file(&socket);
+    let Some(_server) = nbdkit(&socket.to_string_lossy(), &["memory", "64M"]) else {
+        return;
+    };
+    recovers(&checked.store, checked.sequence);
+}
+
 #[test]
 fn another_volume_at_the_same_address_is_not_taken() {
     let folder = tempfile::tempdir().expect("a folder");
