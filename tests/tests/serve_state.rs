@@ -3,13 +3,13 @@
 use futae_testkit::nbd::Plain as Client;
 use futae_testkit::wait::{eventually, obtain};
 use futae_tests::BLOCK;
-use futae_tests::binary::futae;
+use futae_tests::binary::{futae, run};
 use futae_tests::stage::{EXPORT, Stage};
 use futae_tests::stamp::Stamp;
 use futae_tests::tools::text;
 use serde_json::Value;
 use std::fs::{self, File, OpenOptions};
-use std::os::unix::fs::{FileExt, symlink};
+use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 const BLOCKS: u64 = 256;
@@ -227,6 +227,56 @@ fn a_damaged_or_foreign_file_is_refused_with_a_reason_and_ignored() {
         &words,
         "its size in bytes is 1048576, and here it is 1052672",
     );
+}
+
+/// A slip of the hand must not cost an image: what is there and no state is left as it is.
+#[test]
+fn a_file_that_is_no_state_is_never_replaced() {
+    let mut stage = Stage::new(BLOCKS);
+    let other = stage.path("other");
+    fs::write(&other, [7; 1000]).expect("written");
+    let image = stage.image.clone();
+    for path in [&image, &other] {
+        let before = fs::read(path).expect("there");
+        let words = [
+            "--cache",
+            "8blocks",
+            "--policy",
+            "lru",
+            "--state",
+            text(path),
+        ];
+        stage.serve(&words);
+        assert_eq!(stage.ready()["warm_blocks"], 0);
+        read(&stage, EXPORT, 0..8);
+        stage.stop_serve_that_said("is not overwritten");
+        assert!(fs::read(path).expect("still there") == before, "{path:?}");
+    }
+    assert!(refused(&stage, &["--decision-log", text(&other)]).contains("no decision log"));
+    let memory = Path::new("/dev/shm").join(format!("futae-foreign-{}", std::process::id()));
+    fs::write(&memory, [7; 1000]).expect("written");
+    fs::set_permissions(&memory, fs::Permissions::from_mode(0o600)).expect("private");
+    let said = refused(&stage, &["--memory-file", text(&memory)]);
+    let left = fs::read(&memory).expect("still there");
+    fs::remove_file(&memory).expect("removed");
+    assert!(said.contains("no memory file"), "{said}");
+    assert_eq!(
+        (left, fs::read(&other).expect("there")),
+        (vec![7; 1000], vec![7; 1000])
+    );
+}
+
+/// Why a server of the stage's image does not start.
+fn refused(stage: &Stage, words: &[&str]) -> String {
+    let export = format!("{EXPORT}={}", text(&stage.image));
+    let listen = format!("unix:{}", text(&stage.socket));
+    let usual = [
+        "serve", "--cache", "8blocks", "--export", &export, "--listen", &listen,
+    ];
+    let output = run(&[&usual, words].concat());
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success(), "{said}");
+    said
 }
 
 /// Two images beside that of the stage.

@@ -25,6 +25,7 @@ use memmap2::MmapMut;
 use rustix::fs::FallocateFlags;
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::atomic::compiler_fence;
@@ -110,6 +111,11 @@ impl MemoryFile {
         let page_bytes = place::check(&file).map_err(refused)?;
         let layout = Layout::new(block_bytes as usize, page_bytes);
         let length = file.metadata().map_err(failed)?.len();
+        if !may_be_ours(&file).map_err(failed)? {
+            return Err(refused(
+                "is there and no memory file of futae; remove it, or name another file".to_owned(),
+            ));
+        }
         let mut empty = None;
         if length < layout.head_bytes() as u64 {
             empty = Some("it is new".to_owned());
@@ -287,6 +293,15 @@ impl MemoryFile {
     pub fn rows(&self) -> Rows<'_> {
         Rows(&self.head)
     }
+}
+
+/// Whether a file is empty or begins as a memory file does, also one that was not finished. Anything else may be somebody's
+/// data.
+fn may_be_ours(file: &File) -> io::Result<bool> {
+    let mut begin = [0; 8];
+    let got = file.read_at(&mut begin, 0)?;
+    let word = u64::from_le_bytes(begin);
+    Ok(got == 0 || (got == begin.len() && (word == 0 || word == MAGIC)))
 }
 
 /// Checks that a file belongs to a cache with these parameters and was written since the machine

@@ -28,7 +28,7 @@ use error::VERSION;
 use futae_policy::BlockId;
 use std::fmt;
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use volumes::{Positions, SavedVolume, shortened};
 
@@ -74,12 +74,18 @@ impl WarmState {
         Self::decode(&fs::read(path)?, identity).map(Some)
     }
 
-    /// Replaces the file at `path`. If that fails, the old file stays.
+    /// Replaces the file at `path`. If that fails, the old file stays. A file that is not empty and no state file of
+    /// any version is never replaced: it may be an image.
     ///
     /// # Errors
     ///
     /// The operating system's error.
     pub fn save(&self, path: &Path, identity: &Identity) -> io::Result<()> {
+        if !is_replaceable(path)? {
+            return Err(io::Error::other(
+                "the file is no state file of futae, and is not overwritten; name another file",
+            ));
+        }
         let mut name = path.as_os_str().to_owned();
         // One that was left by a process which was killed is overwritten.
         name.push(".new");
@@ -239,6 +245,21 @@ impl<'a> Fields<'a> {
         };
         Ok(words.iter().filter_map(block).collect())
     }
+}
+
+/// Whether nothing is lost if the file at `path` is replaced.
+fn is_replaceable(path: &Path) -> io::Result<bool> {
+    // A link itself is replaced, and not the file behind it.
+    if path.is_symlink() {
+        return Ok(true);
+    }
+    let mut begin = Vec::new();
+    match File::open(path) {
+        Ok(file) => file.take(MAGIC.len() as u64).read_to_end(&mut begin)?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
+        Err(error) => return Err(error),
+    };
+    Ok(begin.is_empty() || begin == MAGIC)
 }
 
 #[cfg(test)]

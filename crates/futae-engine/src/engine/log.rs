@@ -3,7 +3,7 @@
 use crate::SetupError;
 use futae_policy::{Access, BlockId, Decision, LOADED, Outcome, PolicySpec, policy_line};
 use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::{self, BufWriter, Read, Write};
 use std::path::Path;
 use tracing::error;
 
@@ -14,12 +14,18 @@ pub struct DecisionLog {
 }
 
 impl DecisionLog {
-    /// A new, empty log at `path`.
+    /// A new, empty log at `path`, in place of an earlier log. Another file is left as it is.
     pub fn create(path: &Path) -> Result<Self, SetupError> {
-        let file = File::create(path).map_err(|source| SetupError::Log {
+        let failed = |source| SetupError::Log {
             path: path.to_owned(),
             source,
-        })?;
+        };
+        if !is_replaceable(path).map_err(failed)? {
+            return Err(failed(io::Error::other(
+                "it is there and no decision log; name another file",
+            )));
+        }
+        let file = File::create(path).map_err(failed)?;
         Ok(Self {
             out: BufWriter::with_capacity(1 << 20, file),
             failed: false,
@@ -60,9 +66,32 @@ impl DecisionLog {
         }
     }
 
-    fn stop(&mut self, error: &std::io::Error) {
+    fn stop(&mut self, error: &io::Error) {
         if !std::mem::replace(&mut self.failed, true) {
             error!("the decision log stops here: {error}");
         }
     }
+}
+
+/// The longest line of a log has fewer bytes.
+const LINE_BYTES_MAX: u64 = 4096;
+
+/// Whether nothing but an earlier log is lost if the file at `path` is replaced. A pipe or a terminal holds nothing.
+fn is_replaceable(path: &Path) -> io::Result<bool> {
+    match path.metadata() {
+        Ok(found) if !found.is_file() => return Ok(true),
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
+        Err(error) => return Err(error),
+    }
+    let mut begin = Vec::new();
+    File::open(path)?
+        .take(LINE_BYTES_MAX)
+        .read_to_end(&mut begin)?;
+    let first = begin
+        .split(|&byte| byte == b'\n')
+        .next()
+        .unwrap_or_default();
+    let first = String::from_utf8_lossy(first);
+    Ok(begin.is_empty() || first.starts_with('#') || first.parse::<Decision>().is_ok())
 }
