@@ -9,7 +9,7 @@ use futae_engine::{
 };
 use futae_policy::VolumeId;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 /// `fallocate` modes, from `linux/falloc.h`.
@@ -37,6 +37,8 @@ pub(crate) struct VolumeFile {
     /// Number of requests so far, the sequence of the client's decisions.
     sequence: AtomicU64,
     longest: AtomicU32,
+    /// Whether anything was written since the mount.
+    has_written: AtomicBool,
     split_reads: SplitReads,
 }
 
@@ -54,6 +56,7 @@ impl VolumeFile {
             modified_nanos: AtomicU64::new(0),
             sequence: AtomicU64::new(0),
             longest: AtomicU32::new(0),
+            has_written: AtomicBool::new(false),
         }
     }
 
@@ -62,6 +65,7 @@ impl VolumeFile {
     }
 
     fn touch(&self) {
+        self.has_written.store(true, Ordering::Relaxed);
         let nanos = self.epoch.elapsed().unwrap_or_default().as_nanos();
         self.modified_nanos
             .fetch_max(nanos as u64, Ordering::Relaxed);
@@ -164,8 +168,11 @@ impl VolumeFile {
         self.submit(Operation::Flush, without_data(over, done));
     }
 
-    /// As [`flush`](Self::flush), and waits.
+    /// As [`flush`](Self::flush), and waits. If nothing was written, there is nothing to lose, and the store may be gone.
     pub(crate) fn flush_and_wait(&self) -> Result<(), IoError> {
+        if !self.has_written.load(Ordering::Relaxed) {
+            return Ok(());
+        }
         self.engine
             .wait(self.volume, self.client, Operation::Flush)
             .map(drop)

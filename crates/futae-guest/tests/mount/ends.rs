@@ -56,8 +56,26 @@ fn a_flush_that_fails_at_the_end_is_told() {
     }
     let place = Place::new();
     let (store, mount) = mounted(&place);
+    let file = open(path(&mount), false);
+    file.write_all_at(&[1; 4096], 0).expect("written");
+    drop(file);
     store.fail(true);
     assert!(matches!(mount.unmount(), Err(MountError::Flush(_))));
+    assert!(is_empty(&place));
+}
+
+#[test]
+fn a_mount_that_wrote_nothing_ends_without_its_store() {
+    if !has_fuse() {
+        return;
+    }
+    let place = Place::new();
+    let (store, mount) = mounted(&place);
+    let file = open(path(&mount), false);
+    file.read_exact_at(&mut [1; 4096], 0).expect("read");
+    drop(file);
+    store.fail(true);
+    mount.unmount().expect("there is nothing to lose");
     assert!(is_empty(&place));
 }
 
