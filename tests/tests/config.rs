@@ -130,6 +130,13 @@ fn a_server_is_started_from_a_file_told_and_reloaded() {
     place.logged("export vm2 has changed");
     assert_eq!(place.capacities(), (768, 1280));
 
+    // A cache of its own is made at the next start only; until then the common one keeps its size.
+    let parted = changed.replace("read-only = true\n", "share = \"2MiB\"\n");
+    place.write(&parted);
+    server.signal(Signal::HUP);
+    place.logged("0 caches resized, 0 with another policy, 1 changes need a restart");
+    assert_eq!(place.capacities(), (768, 1280));
+
     place.write(&FILE.replace("cache =", "chache ="));
     server.signal(Signal::HUP);
     place.logged("serve.toml:2: chache: no option");

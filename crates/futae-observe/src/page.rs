@@ -284,7 +284,7 @@ fn stores(volumes: &[OneExport]) -> String {
             ],
         );
     }
-    table.html("Times are for a block: a moving average, and what 99 of 100 operations take at most. Detours went past O_DIRECT or io_uring.")
+    table.html("Times are for a block: a moving average, and what 99 of 100 operations take at most. Buffered fallbacks are operations that went past O_DIRECT or io_uring. Reads are operations; one can be for many blocks.")
 }
 
 fn memory(snapshot: &Snapshot) -> String {

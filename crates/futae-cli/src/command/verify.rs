@@ -99,7 +99,9 @@ fn say(args: &Args, judgement: &Judgement) -> Result<(), Failure> {
     }
     let percent = |ratio: f64| format!("{:.1} %", ratio * 100.0);
     let measured = judgement.hit_ratio.map_or_else(|| "no".to_owned(), percent);
-    let verdict = if judgement.alarm.is_none() {
+    let verdict = if judgement.requests < judge::REQUESTS_MIN {
+        "too few requests to tell"
+    } else if judgement.alarm.is_none() {
         "as forecast"
     } else {
         "not as forecast"

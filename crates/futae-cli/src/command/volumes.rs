@@ -273,9 +273,9 @@ pub(super) fn refuse_twice(what: &str, volumes: &[VolumeSpec]) -> Result<(), Fai
     for (at, one) in volumes.iter().enumerate() {
         let others = &volumes[..at];
         if others.iter().any(|other| other.name == one.name) {
+            let name = &one.name;
             return Err(Failure::usage(format!(
-                "two {what}s are named {:?}",
-                one.name
+                "{what} {name}: two {what}s are named {name:?}"
             )));
         }
         let other = others

@@ -248,6 +248,12 @@ impl ConfigFile {
             let text = error.to_string();
             let text = text.split("\n\n").next().unwrap_or_default();
             let text = text.strip_prefix("error: ").unwrap_or(text);
+            if !self.options.contains_key("export") && text.contains("--export <NAME=SOURCE>") {
+                let path = self.path.display();
+                return Failure::usage(format!(
+                    "{path}: there is no export, here or in an included file; a server has one at least"
+                ));
+            }
             Failure::usage(self.place(text))
         })?;
         args.config = Some(self.path.clone());
@@ -463,7 +469,8 @@ mod tests {
             .err()
             .expect("something is missing");
         assert!(
-            problem.contains("--export") && problem.starts_with("f: "),
+            problem.contains("no export, here or in an included file")
+                && problem.starts_with("f: "),
             "{problem}"
         );
         let file = parse(FILE).expect("valid");

@@ -181,6 +181,11 @@ impl Plan {
         own.map(|(export, own)| (export.name.as_str(), own.unwrap_or(self.common_blocks)))
     }
 
+    /// An export by its name.
+    pub(super) fn spec_of(&self, name: &str) -> Option<&VolumeSpec> {
+        self.exports.iter().find(|export| export.name == name)
+    }
+
     /// The policy of the caches.
     pub(super) fn policy(&self) -> &PolicySpec {
         &self.opener.cache.policy

@@ -44,7 +44,11 @@ impl Running {
         }
         // What leaves makes room for what comes.
         let removed = remove_others(&plan, server);
-        let resized = resize_all(&plan, server);
+        let keeps_cache = |name: &str| {
+            let (old, new) = (self.opener.spec_of(name), plan.spec_of(name));
+            old.is_none_or(|old| new.is_none_or(|new| old.share.is_some() == new.share.is_some()))
+        };
+        let resized = resize_all(&plan, server, &keeps_cache);
         let added = self.add_missing(&plan, server);
         let changed = change_policy(&plan, server);
         let limited = limit_all(&plan, server);
@@ -125,12 +129,13 @@ fn remove_others(plan: &Plan, server: &Server) -> usize {
     removed
 }
 
-/// Gives every cache the size that it has in the plan, and says how many had another. Those that shrink go first.
-fn resize_all(plan: &Plan, server: &Server) -> usize {
+/// Gives every cache the size that it has in the plan, and says how many had another. Those that shrink go first. An
+/// export that is to have a cache of its own, or no longer, is still in the cache that it was opened with: `keeps_cache`.
+fn resize_all(plan: &Plan, server: &Server, keeps_cache: &dyn Fn(&str) -> bool) -> usize {
     let mut resized = 0;
     for shrinks in [true, false] {
         for (export, blocks) in plan.sizes() {
-            let Some(engine) = server.cache_of(export) else {
+            let Some(engine) = server.cache_of(export).filter(|_| keeps_cache(export)) else {
                 continue;
             };
             let now = engine.status().capacity_blocks;

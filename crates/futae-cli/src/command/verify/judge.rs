@@ -6,7 +6,7 @@ use futae_agent_protocol::Replacement;
 use serde::Serialize;
 
 /// Fewer requests than this say nothing.
-const REQUESTS_MIN: u64 = 1000;
+pub(super) const REQUESTS_MIN: u64 = 1000;
 /// What the simulation of a cache may be beside the real one: requests in flight are decided in another order, and
 /// capacities are not quite equal.
 const MODEL_ERROR: f64 = 0.005;

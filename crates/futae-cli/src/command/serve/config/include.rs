@@ -87,9 +87,10 @@ fn matches(of: &Path, pattern: &str) -> Result<Vec<PathBuf>, String> {
         }
         let metadata = path.metadata();
         let metadata = metadata.map_err(|error| format!("{}: {error}", path.display()))?;
-        if metadata.is_file() {
-            files.push(path);
+        if !metadata.is_file() {
+            return Err(format!("{}: it is no file", path.display()));
         }
+        files.push(path);
     }
     files.sort_unstable();
     Ok(files)
