@@ -52,7 +52,7 @@ impl Shared {
         let export = self.removable(name)?;
         let used = |users: usize| {
             format!(
-                "export {name} is in use by {users} connections; end them, or add --force, which does"
+                "export {name} is in use by {users} connections; end them, or use futae export remove --force, which does"
             )
         };
         let users = self.registry.users(name);

@@ -125,12 +125,16 @@ impl State {
             self.frames.set(slot, Frame::Ready);
         } else {
             kept.tally.memory_refused_blocks += 1;
-            tracing::warn!(
-                "a block that the memory file was to keep does not have its hash: it is read from its store again \
-                 (block {} of {})",
-                block.index(),
-                self.volumes[usize::from(block.volume().0)].name
-            );
+            let refused = kept.tally.memory_refused_blocks;
+            // A damaged file has as many as the cache has blocks.
+            if refused == 10u64.pow(refused.ilog10()) {
+                tracing::warn!(
+                    "a block that the memory file was to keep does not have its hash: it is read from its store again \
+                     (block {} of {}; {refused} such blocks so far, memory_refused_blocks counts them)",
+                    block.index(),
+                    self.volumes[usize::from(block.volume().0)].name
+                );
+            }
             self.invalidate(block);
         }
     }
