@@ -1,6 +1,7 @@
 //! Services as systemd sees them: what they say on `NOTIFY_SOCKET`, and sockets that they are passed. The test plays systemd.
 
-use futae_testkit::nbd::Plain as Client;
+use futae_nbd::{ClientWish, Command as NbdCommand, RequestHeader};
+use futae_testkit::nbd::{Client as NbdClient, Plain as Client};
 use futae_testkit::wait::PATIENCE;
 use futae_tests::binary::{binary, futae};
 use futae_tests::process::Running;
@@ -10,14 +11,17 @@ use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 use rustix::process::Signal;
 use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::{BufRead, BufReader, IoSliceMut, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use tempfile::TempDir;
 
 /// A directory with an image, and the socket on which a service says how it is.
@@ -44,7 +48,8 @@ impl Systemd {
         let mut script = String::new();
         for (at, (_, socket)) in passed.iter().enumerate() {
             // Under another number first: those from 3 on may be some of them.
-            script.push_str(&format!("exec {}<&{}\n", 100 + at, socket.as_raw_fd()));
+            let number = socket.as_raw_fd();
+            script.push_str(&format!("exec {}<&{number} {number}<&-\n", 100 + at));
             fcntl_setfd(socket, FdFlags::empty()).expect("inherited");
         }
         for at in 0..passed.len() {
@@ -191,8 +196,8 @@ fn a_balancer_and_an_agent_are_ready_and_alive() {
 }
 
 impl Systemd {
-    /// What a service has systemd keep: its name, and the descriptor.
-    fn keeps(&self) -> (String, OwnedFd) {
+    /// What a service says next, and the descriptor that comes with it.
+    fn next_with_descriptor(&self) -> (String, Option<OwnedFd>) {
         let mut said = [0; 512];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
@@ -210,7 +215,43 @@ impl Systemd {
             _ => None,
         });
         let descriptor = descriptors.next().and_then(|mut rights| rights.next());
+        (said, descriptor)
+    }
+
+    /// What a service has systemd keep: its name, and the descriptor.
+    fn keeps(&self) -> (String, OwnedFd) {
+        let (said, descriptor) = self.next_with_descriptor();
         (said, descriptor.expect("a descriptor"))
+    }
+
+    /// All that a service has systemd keep as it ends, until it waits for that to be done.
+    fn keeps_until_the_barrier(&self) -> BTreeMap<String, OwnedFd> {
+        let mut kept = BTreeMap::new();
+        loop {
+            match self.next_with_descriptor() {
+                (said, Some(_)) if said == "BARRIER=1" => return kept,
+                (said, Some(descriptor)) => {
+                    let name = said.strip_prefix("FDSTORE=1\nFDNAME=");
+                    kept.insert(name.expect("it is to be kept").to_owned(), descriptor);
+                }
+                (said, None) => {
+                    assert!(said == "STOPPING=1\n" || said == "WATCHDOG=1\n", "{said:?}")
+                }
+            }
+        }
+    }
+
+    /// What a service that starts has systemd close, until it is ready.
+    fn forgets_until_ready(&self) -> BTreeSet<String> {
+        let mut forgotten = BTreeSet::new();
+        loop {
+            let said = self.hears();
+            if said.starts_with("READY=1") {
+                return forgotten;
+            }
+            let name = said.strip_prefix("FDSTOREREMOVE=1\nFDNAME=");
+            forgotten.insert(name.unwrap_or_else(|| panic!("{said:?}")).to_owned());
+        }
     }
 }
 
@@ -263,4 +304,128 @@ fn a_server_has_systemd_keep_its_memory_and_goes_on_with_it_after_a_kill() {
         (&256.into(), &256.into())
     );
     drop(second);
+}
+
+/// The server before has ended; the next one is started with what it has left, and is ready.
+fn goes_on(systemd: &Systemd, mut server: Running, service: &Command) -> Running {
+    server.signal(Signal::TERM);
+    let kept = systemd.keeps_until_the_barrier();
+    let ended = server.wait();
+    assert!(ended.status.success(), "{ended:?}");
+    let passed: Vec<_> = kept
+        .iter()
+        .map(|(name, kept)| (name.as_str(), kept.as_fd()))
+        .collect();
+    let next = systemd.start(service, &passed);
+    assert_eq!(
+        systemd.forgets_until_ready(),
+        kept.keys().cloned().collect(),
+        "systemd closes what the server has taken"
+    );
+    next
+}
+
+/// Writes and reads blocks of its own part of the volume, several at a time, until it is told to stop; returns how many.
+fn work(mut client: NbdClient, first: u64, is_over: &AtomicBool) -> u64 {
+    let mut rounds = 0;
+    while !is_over.load(Ordering::Relaxed) {
+        let fill = rounds as u8;
+        for block in first..first + 16 {
+            client.send_write(block * 4096, &[fill; 4096]);
+        }
+        for _ in 0..16 {
+            assert_eq!(client.try_receive().expect("it goes on").error, None);
+        }
+        for block in first..first + 16 {
+            client.send_read(block * 4096, 4096);
+        }
+        for _ in 0..16 {
+            let answer = client.try_receive().expect("it goes on");
+            assert!(
+                answer.error.is_none() && answer.data == [fill; 4096],
+                "round {rounds}"
+            );
+        }
+        rounds += 1;
+    }
+    rounds
+}
+
+#[test]
+fn clients_keep_their_connections_while_the_server_is_started_anew() {
+    let systemd = Systemd::new();
+    let file = systemd.configuration("");
+    let all = fs::read_to_string(&file).expect("a file");
+    fs::write(&file, format!("keep-clients = true\nseccomp = true\n{all}")).expect("written");
+    let service = futae(&["serve", "--config", text(&file)]);
+    let mut server = systemd.start(&service, &[]);
+    assert!(systemd.forgets_until_ready().is_empty());
+    let socket = systemd.path("a.sock");
+    let connect = || NbdClient::unix(&socket, "a", &ClientWish::default());
+    let (mut idle, mut halfway, mut short) = (connect(), connect(), connect());
+    assert_eq!(idle.write(0, &[1; 4096]), None);
+    // A request that arrives in pieces: half its data before the first restart, more before the second, the rest after it.
+    let header = RequestHeader::new(NbdCommand::Write, 77, 128 * 4096, 8192);
+    let message = [&header.encode()[..], &[9; 8192]].concat();
+    halfway.send_raw(&message[..3000]).expect("sent");
+    // And one of which not even the header is there.
+    let read = RequestHeader::new(NbdCommand::Flush, 78, 0, 0);
+    short.send_raw(&read.encode()[..11]).expect("sent");
+    let is_over = AtomicBool::new(false);
+    server = thread::scope(|scope| {
+        let workers = [150, 200].map(|first| {
+            let (client, is_over) = (connect(), &is_over);
+            scope.spawn(move || work(client, first, is_over))
+        });
+        server = goes_on(&systemd, server, &service);
+        halfway.send_raw(&message[3000..5000]).expect("sent");
+        server = goes_on(&systemd, server, &service);
+        halfway.send_raw(&message[5000..]).expect("sent");
+        let answer = halfway.receive();
+        assert_eq!((answer.cookie, answer.error), (77, None));
+        for _ in 0..3 {
+            server = goes_on(&systemd, server, &service);
+        }
+        is_over.store(true, Ordering::Relaxed);
+        for worker in workers {
+            assert!(worker.join().expect("it goes on") > 0);
+        }
+        server
+    });
+    short.send_raw(&read.encode()[11..]).expect("sent");
+    assert_eq!(short.receive().cookie, 78);
+    assert_eq!(idle.read(0, 4096).expect("read"), vec![1; 4096]);
+    assert_eq!(idle.read(128 * 4096, 8192).expect("read"), vec![9; 8192]);
+    // A client that finds another volume than it was told of is not served as if nothing had happened.
+    server.signal(Signal::TERM);
+    let kept = systemd.keeps_until_the_barrier();
+    let ended = server.wait();
+    assert!(ended.status.success(), "{ended:?}");
+    let image = fs::OpenOptions::new()
+        .write(true)
+        .open(systemd.path("a.img"));
+    image
+        .and_then(|image| image.set_len(2 << 20))
+        .expect("it grows");
+    let passed: Vec<_> = kept
+        .iter()
+        .map(|(name, kept)| (name.as_str(), kept.as_fd()))
+        .collect();
+    let mut server = systemd.start(&service, &passed);
+    systemd.forgets_until_ready();
+    drop(passed);
+    drop(kept);
+    let error = idle.try_receive().expect_err("its connection has ended");
+    assert_eq!(error.kind(), ErrorKind::UnexpectedEof, "{error}");
+    let newcomer = connect();
+    server.signal(Signal::TERM);
+    assert_eq!(
+        systemd.keeps_until_the_barrier().len(),
+        2,
+        "the newcomer and the records"
+    );
+    drop(newcomer);
+    let ended = server.wait();
+    let said = "export a had 1048576 bytes and has 2097152";
+    assert!(ended.errors.contains(said), "{}", ended.errors);
 }

@@ -38,6 +38,7 @@ pub(crate) fn accept_all(
     number: usize,
 ) {
     let mut spare = spare_descriptor();
+    let gate: Arc<str> = listener.address.to_string().into();
     let wait = shared.pulse.as_ref().map(Pulse::wait);
     loop {
         if let Some(pulse) = &shared.pulse {
@@ -59,7 +60,7 @@ pub(crate) fn accept_all(
                 // Read for each connection: certificates can change while the server runs.
                 let tls = shared.tls.as_ref().filter(|_| !listener.is_in_the_clear);
                 let tls = tls.map(Tls::now);
-                welcome(shared, socket, peer, tenant, is_disk, tls);
+                welcome(shared, socket, (peer, &gate), tenant, is_disk, tls);
             }
             Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => {}
             // Accepts with the spare descriptor and closes the connection. Otherwise the client
@@ -107,7 +108,7 @@ fn prepare(shared: &Shared, socket: &OwnedFd, tcp: bool) {
 fn welcome(
     shared: &Arc<Shared>,
     socket: OwnedFd,
-    peer: Peer,
+    (peer, gate): (Peer, &Arc<str>),
     tenant: &Tenant,
     is_disk: bool,
     tls: Option<Arc<ServerTerms>>,
@@ -115,19 +116,9 @@ fn welcome(
     let options = &shared.options;
     let place = shared
         .registry
-        .admit(socket, peer, options.handshakes_max());
+        .admit(socket, peer, gate, options.handshakes_max());
     let (tenant, budget) = (tenant.clone(), Arc::clone(&shared.budget));
-    let options = ConnectionOptions {
-        tls,
-        handshake_timeout: options.handshake_timeout,
-        connections_max: options.connections_max,
-        limits: Limits {
-            requests: options.requests_max.max(1),
-            bytes: options.request_bytes_max.max(1),
-            linger: options.stop_timeout,
-            stall: options.stall_timeout,
-        },
-    };
+    let options = connection_options(shared, tls);
     let thread = Builder::new()
         .name("connection".into())
         .stack_size(STACK_BYTES);
@@ -149,8 +140,37 @@ fn welcome(
     }
 }
 
+/// The options of a connection, which begins TLS on these terms if there are any.
+pub(crate) fn connection_options(
+    shared: &Shared,
+    tls: Option<Arc<ServerTerms>>,
+) -> ConnectionOptions {
+    let options = &shared.options;
+    ConnectionOptions {
+        tls,
+        handshake_timeout: options.handshake_timeout,
+        connections_max: options.connections_max,
+        limits: Limits {
+            requests: options.requests_max.max(1),
+            bytes: options.request_bytes_max.max(1),
+            linger: options.stop_timeout,
+            stall: options.stall_timeout,
+        },
+        parting: shared.parting.clone(),
+    }
+}
+
 fn look_after(tenant: &Tenant, budget: &Arc<Budget>, place: &Place, options: &ConnectionOptions) {
-    match connection::serve(tenant, budget, place, options) {
+    report(
+        connection::serve(tenant, budget, place, options),
+        place,
+        options,
+    );
+}
+
+/// Counts and logs how a connection ended.
+pub(crate) fn report(end: End, place: &Place, options: &ConnectionOptions) {
+    match end {
         End::Gone => {}
         End::TooSlow => {
             place.blame("the handshake took too long");

@@ -1,8 +1,9 @@
 //! One client, from its greeting to its end.
 
 use crate::budget::Budget;
-use crate::connection_loop::{ConnectionLoop, Ending, Limits, Session};
-use crate::export::Entry;
+use crate::connection_loop::{ConnectionLoop, Left, Limits, Session};
+use crate::export::{Entry, Export};
+use crate::kept_clients::{Parting, Unread};
 use crate::registry::{ConnectionLimits, Place};
 use crate::tenant::Tenant;
 use crate::tls::{ServerTerms, TlsError, TlsStream};
@@ -18,7 +19,7 @@ use rustix::net::RecvFlags;
 use std::io::{IoSlice, IoSliceMut};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tracing::debug;
+use tracing::{debug, warn};
 
 /// Limits and timeouts of a connection.
 #[derive(Clone)]
@@ -28,6 +29,8 @@ pub(crate) struct ConnectionOptions {
     pub(crate) handshake_timeout: Duration,
     pub(crate) connections_max: usize,
     pub(crate) limits: Limits,
+    /// If clients are kept when the server stops: tells the connection to stop.
+    pub(crate) parting: Option<Arc<Parting>>,
 }
 
 /// How a connection ended.
@@ -71,10 +74,7 @@ pub(crate) fn serve(
     let agreed = agreed.and_then(|(negotiated, tenant)| {
         let entry = tenant.find(&negotiated.export.name).ok_or(End::Gone)?;
         let export = entry.export;
-        let limits = ConnectionLimits {
-            of_server: options.connections_max,
-            of_export: export.connections_max.unwrap_or(usize::MAX),
-        };
+        let limits = limits_of(options, &export);
         let demotes = negotiated.demotion.is_some() && !negotiated.export.read_only;
         if !place.begin(&export.name, demotes, &limits) {
             return Err(End::Gone);
@@ -89,16 +89,78 @@ pub(crate) fn serve(
     };
     // The export may have been removed meanwhile. A connection that finds it here began before its
     // removal, which waits for the connection.
-    let Some(Entry {
-        number,
-        export,
-        quota,
-        rate,
-        ..
-    }) = tenant.find(&negotiated.export.name)
-    else {
+    let Some(entry) = tenant.find(&negotiated.export.name) else {
         return End::Gone;
     };
+    let Greeter {
+        mut wire, received, ..
+    } = greeter;
+    let unread = Unread {
+        bytes: received,
+        skip_bytes: 0,
+    };
+    let resumed = Resumed {
+        entry,
+        rules: RequestRules::new(&negotiated),
+        unread,
+    };
+    transmit(&mut wire, resumed, budget, place, options)
+}
+
+/// A client whose handshake is over.
+pub(crate) struct Resumed {
+    pub(crate) entry: Entry,
+    pub(crate) rules: RequestRules,
+    pub(crate) unread: Unread,
+}
+
+/// Serves a client of an earlier server until it disconnects.
+pub(crate) fn resume(
+    tenant: &Tenant,
+    resumed: Resumed,
+    budget: &Arc<Budget>,
+    place: &Place,
+    options: &ConnectionOptions,
+) -> End {
+    let _allotment = budget.place();
+    let export = &resumed.entry.export;
+    let limits = limits_of(options, export);
+    // As after a handshake, the export may have been removed meanwhile.
+    if !place.begin(&export.name, false, &limits) || tenant.find(&export.name).is_none() {
+        return End::Gone;
+    }
+    let mut wire = Wire::Plain(place.link.socket.as_fd());
+    transmit(&mut wire, resumed, budget, place, options)
+}
+
+fn limits_of(options: &ConnectionOptions, export: &Export) -> ConnectionLimits {
+    ConnectionLimits {
+        of_server: options.connections_max,
+        of_export: export.connections_max.unwrap_or(usize::MAX),
+    }
+}
+
+/// Serves the requests of a client.
+fn transmit(
+    wire: &mut Wire<'_>,
+    resumed: Resumed,
+    budget: &Arc<Budget>,
+    place: &Place,
+    options: &ConnectionOptions,
+) -> End {
+    let link = &place.link;
+    let Resumed {
+        entry:
+            Entry {
+                number,
+                export,
+                quota,
+                rate,
+                ..
+            },
+        rules,
+        unread,
+    } = resumed;
     let (peer, name, opened) = (link.peer, &export.name, Instant::now());
     debug!(%peer, export = name, "client {peer} opened export {name}");
     let guest = Guest::join(&export.engine, export.volume);
@@ -109,22 +171,25 @@ pub(crate) fn serve(
         export: number,
         quota,
         rate,
-        rules: RequestRules::new(&negotiated),
+        rules,
     };
-    let Greeter {
-        mut wire, received, ..
-    } = greeter;
+    // Others connect again by themselves, or hold keys that cannot be handed on.
+    let may_part = matches!(wire, Wire::Plain(_)) && rules.demotion.is_none();
+    let parting = options.parting.as_deref().filter(|_| may_part);
+    if parting.is_some() {
+        link.parts();
+    }
     let serving = ConnectionLoop::new(
-        &mut wire,
+        wire,
         session,
-        &received,
+        &unread,
         options.limits,
-        budget,
+        (budget, parting),
         &link.traffic,
     );
-    drop(received);
+    drop(unread);
     // Without a descriptor for the wake-up, the connection cannot be served.
-    let ending = serving.map_or(Ok(()), ConnectionLoop::run);
+    let ending = serving.map_or(Ok(Left::Gone), ConnectionLoop::run);
     drop(guest);
     let (requests, seconds) = (link.traffic.read().requests, opened.elapsed().as_secs_f64());
     debug!(
@@ -136,8 +201,15 @@ pub(crate) fn serve(
     );
     match (ending, wire.problem()) {
         (Err(error), _) => End::Broken(error),
-        (Ending::Ok(()), Some(problem)) => End::Insecure(problem.to_owned()),
-        (Ending::Ok(()), None) => {
+        (Ok(_), Some(problem)) => End::Insecure(problem.to_owned()),
+        (Ok(Left::Parted(unread)), None) => {
+            let kept = parting.map(|parting| parting.keep(place, name, &rules, unread));
+            if let Some(Err(error)) = kept {
+                warn!(%peer, export = name, "client {peer} cannot be kept for the next server: {error}");
+            }
+            End::Gone
+        }
+        (Ok(Left::Gone), None) => {
             wire.say_goodbye();
             End::Gone
         }

@@ -12,6 +12,7 @@ mod submit;
 use crate::answer;
 use crate::budget::{Account, Budget};
 use crate::intake::{Filled, Intake, Item, is_empty};
+use crate::kept_clients::{Parting, Unread};
 use crate::mailbox::{Completion, Mailbox, Tag, TagKind};
 use crate::outbox::{Frame, Outbox};
 use crate::quota::Quota;
@@ -60,8 +61,16 @@ pub(crate) struct Session {
     pub(crate) rules: RequestRules,
 }
 
+/// How a connection ended that broke no rules.
+pub(crate) enum Left {
+    /// The peer has disconnected.
+    Gone,
+    /// The server stops, and another may go on from here: no request is under way.
+    Parted(Unread),
+}
+
 /// The error if the peer broke the protocol. A disconnected peer is no error.
-pub(crate) type Ending = Result<(), WireError>;
+pub(crate) type Ending = Result<Left, WireError>;
 
 pub(crate) struct ConnectionLoop<'a, 'socket> {
     wire: &'a mut Wire<'socket>,
@@ -97,16 +106,20 @@ pub(crate) struct ConnectionLoop<'a, 'socket> {
     /// The last request came soon after the reply before it.
     follows_closely: bool,
     goodbye: Option<Instant>,
-    ending: Ending,
+    /// Tells it to stop between two requests, if its client can be kept.
+    parting: Option<&'a Parting>,
+    /// It has been told to.
+    parts: bool,
+    ending: Result<(), WireError>,
 }
 
 impl<'a, 'socket> ConnectionLoop<'a, 'socket> {
     pub(crate) fn new(
         wire: &'a mut Wire<'socket>,
         session: Session,
-        received: &[u8],
+        unread: &Unread,
         limits: Limits,
-        budget: &Arc<Budget>,
+        (budget, parting): (&Arc<Budget>, Option<&'a Parting>),
         traffic: &'a TrafficCounters,
     ) -> io::Result<Self> {
         let mailbox = Arc::new(Mailbox::new()?);
@@ -119,7 +132,7 @@ impl<'a, 'socket> ConnectionLoop<'a, 'socket> {
             limits,
             traffic,
             mailbox,
-            intake: Intake::new(received, budget.intake_bytes()),
+            intake: Intake::after(unread, budget.intake_bytes()),
             outbox: Outbox::default(),
             batch: Gathered::default(),
             demotions: Gathered::default(),
@@ -134,6 +147,8 @@ impl<'a, 'socket> ConnectionLoop<'a, 'socket> {
             reading: true,
             follows_closely: false,
             goodbye: None,
+            parting,
+            parts: false,
             ending: Ok(()),
         })
     }
@@ -141,13 +156,18 @@ impl<'a, 'socket> ConnectionLoop<'a, 'socket> {
     /// Serves until the peer has disconnected and the cache has completed its requests.
     pub(crate) fn run(mut self) -> Ending {
         loop {
+            self.part();
             self.collect();
             self.send();
             if self.take_requests() {
                 continue;
             }
-            if !self.reading && self.in_flight == 0 && !self.has_unsent() {
-                return self.ending;
+            let is_done = self.in_flight == 0 && !self.has_unsent();
+            if !self.reading && is_done {
+                return self.ending.map(|()| Left::Gone);
+            }
+            if self.parts && is_done {
+                return Ok(Left::Parted(self.intake.into_unread()));
             }
             if self.may_receive() && self.receive() {
                 continue;
@@ -166,7 +186,15 @@ impl<'a, 'socket> ConnectionLoop<'a, 'socket> {
     }
 
     fn may_receive(&self) -> bool {
-        self.reading && self.has_room() && !self.is_held_back
+        self.reading && !self.parts && self.has_room() && !self.is_held_back
+    }
+
+    /// Begins no further request once the server stops, if its client can be kept.
+    fn part(&mut self) {
+        if !self.parts && self.parting.is_some_and(Parting::has_begun) {
+            self.parts = true;
+            self.goodbye.get_or_insert_with(Instant::now);
+        }
     }
 
     fn stop_reading(&mut self) {
@@ -258,7 +286,7 @@ impl<'a, 'socket> ConnectionLoop<'a, 'socket> {
     /// Passes at most a batch of received requests to the cache. Returns whether there were any.
     fn take_requests(&mut self) -> bool {
         let mut taken = 0;
-        while self.reading && self.has_room() && !self.batch.is_full() {
+        while self.reading && !self.parts && self.has_room() && !self.batch.is_full() {
             let (account, is_held_back) = (&mut self.account, &mut self.is_held_back);
             let may_ask = self.asking < ASKING_MAX;
             let (quota, mailbox) = (self.session.quota.as_deref(), &self.mailbox);

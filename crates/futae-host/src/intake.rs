@@ -1,6 +1,7 @@
 //! Incoming requests: one system call receives as many as have arrived, and long payloads go
 //! straight into the buffer that the cache will use.
 
+use crate::kept_clients::Unread;
 use crate::wire::Wire;
 use futae_engine::IoBuf;
 use futae_nbd::{
@@ -74,6 +75,11 @@ impl Intake {
         self.buffer.copy_within(self.start..self.end, 0);
         self.end -= self.start;
         self.start = 0;
+        // It began with the payload that another intake had left unread.
+        if self.buffer.len() > self.most && self.end <= self.most {
+            self.buffer.truncate(self.most);
+            self.buffer.shrink_to_fit();
+        }
         let was_full = std::mem::take(&mut self.was_full);
         if was_full && self.buffer.len() < self.most {
             self.buffer
@@ -109,6 +115,28 @@ impl Intake {
         let missing = &mut payload.data.as_mut_slice()[payload.filled..];
         let mut slices = [IoSliceMut::new(missing), IoSliceMut::new(rest)];
         wire.receive(&mut slices, flags)
+    }
+
+    /// An intake that starts with what another has left unread.
+    pub(crate) fn after(unread: &Unread, most: usize) -> Self {
+        Self {
+            discard: unread.skip_bytes,
+            ..Self::new(&unread.bytes, most)
+        }
+    }
+
+    /// What has been received and not returned as a request.
+    pub(crate) fn into_unread(self) -> Unread {
+        let mut bytes = Vec::new();
+        if let Some(payload) = &self.payload {
+            bytes.extend_from_slice(&payload.header.encode());
+            bytes.extend_from_slice(&payload.data.as_slice()[..payload.filled]);
+        }
+        bytes.extend_from_slice(&self.buffer[self.start..self.end]);
+        Unread {
+            bytes,
+            skip_bytes: self.discard,
+        }
     }
 
     /// Abandons the incoming payload. Returns the bytes that were reserved for it.

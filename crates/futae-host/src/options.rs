@@ -59,6 +59,8 @@ pub struct ServerOptions {
     /// How long a stop waits for requests in flight, and how long a disconnecting client may take
     /// to receive its replies.
     pub stop_timeout: Duration,
+    /// Whether [`crate::Server::stop_and_keep`] keeps clients for the next server.
+    pub keeps_clients: bool,
     /// The clock for [`crate::RateLimits`].
     pub clock: Clock,
     /// Receives proofs that the server is alive, if set.
@@ -87,6 +89,7 @@ impl Default for ServerOptions {
             buffer_memory_bytes: 256 << 20,
             stall_timeout: Duration::from_secs(10),
             stop_timeout: Duration::from_secs(10),
+            keeps_clients: false,
             clock: Clock::default(),
             heartbeat: None,
         }

@@ -7,6 +7,7 @@ use futae_vhost::GuestMemory;
 use rustix::fd::OwnedFd;
 use rustix::net::{Shutdown, shutdown};
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -32,6 +33,10 @@ pub(crate) enum Phase {
 pub(crate) struct Link {
     pub(crate) socket: OwnedFd,
     pub(crate) peer: Peer,
+    /// The address on which it connected.
+    pub(crate) gate: Arc<str>,
+    /// It stops by itself between two requests when the server stops, and its client is kept.
+    parts: AtomicBool,
     pub(crate) traffic: TrafficCounters,
     /// The traffic of a virtual machine's disk.
     pub(crate) disk_traffic: Arc<futae_vhost::Traffic>,
@@ -47,6 +52,11 @@ pub(crate) struct Link {
 impl Link {
     fn phase(&self) -> MutexGuard<'_, Phase> {
         self.phase.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on it stops by itself when the server stops.
+    pub(crate) fn parts(&self) {
+        self.parts.store(true, Ordering::Release);
     }
 
     fn is_in_handshake(&self) -> bool {
@@ -229,6 +239,7 @@ impl Registry {
         self: &Arc<Self>,
         socket: OwnedFd,
         peer: Peer,
+        gate: &Arc<str>,
         handshakes_max: usize,
     ) -> Place {
         let mut inner = self.lock();
@@ -253,6 +264,8 @@ impl Registry {
         let link = Link {
             socket,
             peer,
+            gate: Arc::clone(gate),
+            parts: AtomicBool::new(false),
             traffic: TrafficCounters::default(),
             disk_traffic: Arc::default(),
             announcer: futae_vhost::Announcer::default(),
@@ -283,6 +296,15 @@ impl Registry {
     pub(crate) fn hang_up(&self, how: Shutdown) {
         for link in self.lock().links.values() {
             let _ = shutdown(&link.socket, how);
+        }
+    }
+
+    /// Lets every connection that does not stop by itself finish its requests under way.
+    pub(crate) fn hang_up_on_others(&self) {
+        for link in self.lock().links.values() {
+            if !link.parts.load(Ordering::Acquire) {
+                let _ = shutdown(&link.socket, Shutdown::Read);
+            }
         }
     }
 
@@ -384,7 +406,10 @@ mod tests {
         let registry = Arc::new(Registry::default());
         let join = |peer| {
             let (ours, theirs) = UnixStream::pair().expect("a pair");
-            (registry.admit(ours.into(), peer, 3), theirs)
+            (
+                registry.admit(ours.into(), peer, &"unix:a".into(), 3),
+                theirs,
+            )
         };
         let (modest, _modest_peer) = join(peer(1, 1));
         let (first, mut first_peer) = join(peer(2, 2));
@@ -409,7 +434,7 @@ mod tests {
         let mut join = |peer| {
             let (ours, theirs) = UnixStream::pair().expect("a pair");
             peers.push(theirs);
-            registry.admit(ours.into(), peer, 100)
+            registry.admit(ours.into(), peer, &"unix:a".into(), 100)
         };
         let begin = |place: &Place| place.begin("a", false, &LIMITS);
         let hogs: Vec<_> = (0..5).map(|_| join(peer(1, 1))).collect();

@@ -6,6 +6,7 @@ use crate::channel::Channel;
 use crate::control;
 use crate::export::ExportTable;
 use crate::feed::{FeedOptions, Feeds};
+use crate::kept_clients::{KeptClient, Parting};
 use crate::listen::Listener;
 use crate::options::ServerOptions;
 use crate::pulse::Pulse;
@@ -58,6 +59,8 @@ pub(crate) struct Shared {
     pub(crate) pulse: Option<Pulse>,
     /// Taken when the server stops.
     feeds: Mutex<Option<Feeds>>,
+    /// If clients are kept when the server stops: takes them.
+    pub(crate) parting: Option<Arc<Parting>>,
     /// Becomes and stays readable when the server stops.
     pub(crate) stop: OwnedFd,
 }
@@ -153,8 +156,10 @@ impl Server {
         let serves_all = tenants.clone().any(|name| name.is_none());
         let heartbeat = options.heartbeat.clone();
         let pulse = heartbeat.map(|heartbeat| Pulse::new(heartbeat, listeners.len()));
+        let parting = options.keeps_clients.then(Parting::new).transpose()?;
         let shared = Arc::new(Shared {
             pulse,
+            parting: parting.map(Arc::new),
             changing: Mutex::default(),
             gated: (gated, serves_all),
             budget: Arc::new(budget),
@@ -331,6 +336,29 @@ impl Server {
         self.wind_down()
     }
 
+    /// Stops the server as [`Self::stop`] does, and keeps the clients with
+    /// [`ServerOptions::keeps_clients`] whose connections another server can go on with
+    /// ([`Self::go_on_with`]). It keeps none if a volume could not be flushed: clients should see that.
+    #[must_use]
+    pub fn stop_and_keep(mut self) -> (StopReport, Vec<KeptClient>) {
+        if let Some(parting) = &self.shared.parting {
+            parting.begin();
+        }
+        let report = self.wind_down();
+        let parting = self.shared.parting.as_ref();
+        let clients = parting.map_or_else(Vec::new, |parting| parting.take());
+        if report.flush_errors.is_empty() {
+            (report, clients)
+        } else {
+            (report, Vec::new())
+        }
+    }
+
+    /// The exports of the address with this number.
+    pub(crate) fn tenant(&self, number: usize) -> Tenant {
+        self.tenants[number].clone()
+    }
+
     fn wind_down(&mut self) -> StopReport {
         if std::mem::replace(&mut self.stopped, true) {
             return StopReport::default();
@@ -358,7 +386,7 @@ impl Server {
             feeds.join();
         }
         let registry = &self.shared.registry;
-        registry.hang_up(Shutdown::Read);
+        registry.hang_up_on_others();
         if registry.wait_empty(stop_timeout) > 0 {
             registry.hang_up(Shutdown::Both);
         }

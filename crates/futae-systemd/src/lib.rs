@@ -8,4 +8,4 @@ mod system;
 
 pub use notify::{Watchdog, ready, reloading, stopping};
 pub use passed::{take_stored, take_tcp, take_unix, unclaimed};
-pub use stored::store;
+pub use stored::{barrier, forget, store};

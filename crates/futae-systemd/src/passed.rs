@@ -2,7 +2,7 @@
 //! ([`crate::store`]). A socket belongs to the address that it is bound to: a program that listens there
 //! takes it in place of one of its own.
 
-use crate::stored::PREFIX;
+use crate::stored::is_stored;
 use crate::system::inherited;
 use rustix::fd::OwnedFd;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
@@ -92,7 +92,7 @@ fn from_environment() -> Everything {
     });
     let (mut sockets, mut stored) = (Vec::new(), Vec::new());
     for (descriptor, name) in inherited {
-        if name.starts_with(PREFIX) {
+        if is_stored(&name) {
             stored.push((name, descriptor));
             continue;
         }

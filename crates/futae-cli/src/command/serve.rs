@@ -1,6 +1,7 @@
 //! `futae serve`: the lower cache, for every client that speaks NBD, and for virtual machines by vhost-user.
 
 mod check;
+mod clients;
 mod config;
 mod descriptors;
 mod evictions;
@@ -21,6 +22,7 @@ use super::state::StateArgs;
 use super::write_args::{StoreArgs, WriteArgs};
 use crate::failure::Failure;
 pub use check::check;
+use clients::ClientArgs;
 use config::ConfigFile;
 use evictions::EvictionArgs;
 use futae_host::{Listen, Server, StopReport};
@@ -137,6 +139,8 @@ pub struct Args {
     #[command(flatten)]
     memory: MemoryArgs,
     #[command(flatten)]
+    clients: ClientArgs,
+    #[command(flatten)]
     state: StateArgs,
     #[command(flatten)]
     store: StoreArgs,
@@ -225,6 +229,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         .start(args.insecure_tcp, look, server.caches())?;
     let saver = Saver::start(&opener.state, server.exports())?;
     args.privileges.give_up()?;
+    clients::go_on(&server, args.clients.keep_clients);
     announce(&server, &observing, opener.state.warm_blocks(), args.json)?;
     service::ready(&server);
     let signal = signals.forever().find(|&signal| {
@@ -240,11 +245,12 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     drop(observing);
     let leaving = opener.memory.leaving();
     let exports = server.exports()();
-    let report = server.stop();
+    let (report, kept) = server.stop_and_keep();
     memory::leave(&leaving);
     if let Some(saver) = saver {
         saver.end(&exports);
     }
+    clients::keep(kept);
     say_goodbye(&report, args.json)?;
     let Some((name, problem)) = report.flush_errors.first() else {
         return Ok(());

@@ -2,6 +2,7 @@
 
 use super::ConnectionLoop;
 use crate::intake::Filled;
+use crate::kept_clients::Parting;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use std::io;
@@ -42,7 +43,13 @@ impl ConnectionLoop<'_, '_> {
         if !self.account.has_grant() {
             let socket = PollFd::from_borrowed_fd(self.wire.socket(), PollFlags::IN);
             // The loop finds out by itself what ended the sleep.
-            let _ = poll(&mut [socket], None);
+            let _ = match self.parting {
+                Some(parting) => {
+                    let bell = PollFd::from_borrowed_fd(parting.bell(), PollFlags::IN);
+                    poll(&mut [socket, bell], None)
+                }
+                None => poll(&mut [socket], None),
+            };
         }
         let filled = self.intake.fill(self.wire);
         self.follows_closely = begin.elapsed() < CLOSE;
@@ -62,15 +69,21 @@ impl ConnectionLoop<'_, '_> {
         // disconnected, so it is left out. If a request waits for room or for its turn, it is
         // watched: the request need not be carried out for a client that has disconnected.
         let is_watched = self.reading && self.is_held_back;
+        let needs_socket = !wanted.is_empty() || is_watched;
+        // Once heard, the bell of the server's stop would ring for ever.
+        let parting = self.parting.filter(|_| !self.parts);
+        let stop = parting.map_or_else(|| mailbox.bell(), Parting::bell);
+        let socket = if needs_socket {
+            self.wire.socket()
+        } else {
+            stop
+        };
         let mut fds = [
             PollFd::from_borrowed_fd(mailbox.bell(), PollFlags::IN),
-            PollFd::from_borrowed_fd(self.wire.socket(), wanted),
+            PollFd::from_borrowed_fd(socket, if needs_socket { wanted } else { PollFlags::IN }),
+            PollFd::from_borrowed_fd(stop, PollFlags::IN),
         ];
-        let count = if wanted.is_empty() && !is_watched {
-            1
-        } else {
-            2
-        };
+        let count = 1 + usize::from(needs_socket) + usize::from(parting.is_some());
         match poll(&mut fds[..count], self.sleep_timeout().as_ref()) {
             Ok(0) => self.waited_in_vain(),
             Ok(_) | Err(Errno::INTR) => {}

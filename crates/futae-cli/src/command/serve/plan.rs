@@ -123,6 +123,7 @@ impl Plan {
         let feeds = feeds(&args.feeds, &exports, &gates).map_err(Failure::usage)?;
         let mut server = ServerOptions {
             connections_max: args.connections_max as usize,
+            keeps_clients: args.clients.keep_clients,
             buffer_memory_bytes,
             requests_together: args.requests_max.map(|most| most as usize),
             relays: relays(&args.samples_to, &feeds).map_err(Failure::usage)?,

@@ -1,0 +1,95 @@
+//! `--keep-clients`: connections that outlive the server, in the hands of systemd.
+
+use futae_host::{KeptClient, Server};
+use rustix::fd::OwnedFd;
+use rustix::fs::{MemfdFlags, memfd_create};
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use tracing::{info, warn};
+
+/// The name of the records of all clients.
+const RECORDS: &str = "futae-clients";
+
+/// Whether clients keep their connections across a restart.
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct ClientArgs {
+    /// Keep the connections of NBD clients across a restart by systemd (`systemctl restart`, an upgrade): the server
+    /// stops each of them between two requests, systemd holds its socket, and the next server goes on. Clients see a pause. TLS
+    /// connections, clients that demote, and clients of a server that is killed have to connect again. Needs FileDescriptorStoreMax= in
+    /// the unit, one descriptor a client and one more
+    #[arg(long)]
+    pub(super) keep_clients: bool,
+}
+
+/// The name of a client's socket.
+fn name(number: usize) -> String {
+    format!("futae-client-{number}")
+}
+
+/// Hands clients to systemd, which passes them to the next run of the service.
+pub(super) fn keep(clients: Vec<KeptClient>) {
+    let count = clients.len();
+    if count == 0 {
+        return;
+    }
+    match hand_over(clients) {
+        Ok(true) => info!("systemd holds the connections of {count} clients for the next server"),
+        Ok(false) => warn!(
+            "--keep-clients: this is no service of systemd (NOTIFY_SOCKET is not set), or systemd does not answer: \
+             {count} clients lose their connections"
+        ),
+        Err(error) => warn!("--keep-clients: {count} clients lose their connections: {error}"),
+    }
+}
+
+fn hand_over(clients: Vec<KeptClient>) -> io::Result<bool> {
+    let (records, sockets) = KeptClient::pack(clients)?;
+    let mut file = File::from(memfd_create(RECORDS, MemfdFlags::CLOEXEC)?);
+    file.write_all(&records)?;
+    for (number, socket) in sockets.iter().enumerate() {
+        if !futae_systemd::store(&name(number), socket)? {
+            return Ok(false);
+        }
+    }
+    // Last: without it the others mean nothing.
+    futae_systemd::store(RECORDS, &file)?;
+    futae_systemd::barrier()
+}
+
+/// Goes on with the clients of the server before, if `wanted`; else, and if something is wrong with them, they lose their
+/// connections.
+pub(super) fn go_on(server: &Server, wanted: bool) {
+    let Some(records) = futae_systemd::take_stored(RECORDS) else {
+        return;
+    };
+    let sockets: Vec<OwnedFd> = (0..)
+        .map_while(|number| futae_systemd::take_stored(&name(number)))
+        .collect();
+    // systemd would hold copies for ever, and clients would not see that a connection has ended.
+    let names = (0..sockets.len()).map(name).chain([RECORDS.to_owned()]);
+    for name in names {
+        if let Err(error) = futae_systemd::forget(&name) {
+            warn!("systemd cannot be told to close its copy of {name} (NOTIFY_SOCKET): {error}");
+        }
+    }
+    if !wanted {
+        return;
+    }
+    let clients = read(records)
+        .map_err(|error| error.to_string())
+        .and_then(|bytes| KeptClient::unpack(&bytes, sockets).map_err(|error| error.to_string()));
+    match clients {
+        Ok(clients) => drop(server.go_on_with(clients)),
+        Err(why) => {
+            warn!("--keep-clients: the clients of the server before lose their connections: {why}")
+        }
+    }
+}
+
+fn read(records: OwnedFd) -> io::Result<Vec<u8>> {
+    let mut file = File::from(records);
+    file.seek(SeekFrom::Start(0))?;
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
