@@ -15,12 +15,12 @@ use common::{BLOCK, Client, MemoryStore};
 use futae_engine::Engine;
 use futae_host::{Listen, Server, ServerOptions};
 use futae_nbd::ClientWish;
+use futae_testkit::wait::PATIENCE;
 use hostile::{Script, eventually, plant, stamp, stamped};
 use libfuzzer_sys::fuzz_target;
 use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::{Arc, LazyLock};
-use std::time::Duration;
 use tempfile::TempDir;
 
 /// Not whole blocks, so that the last one is short.
@@ -82,7 +82,7 @@ impl Rig {
         let socket = DIRECTORY.path().join("nbd.sock");
         let options = ServerOptions {
             listen: vec![Listen::Unix(socket.clone())],
-            handshake_timeout: Duration::from_secs(5),
+            handshake_timeout: PATIENCE,
             ..ServerOptions::default()
         };
         let server = Server::start(options, exports).expect("a server");

@@ -18,6 +18,7 @@ use futae_allocate::OnlineCurve;
 use futae_host::{FeedOptions, Listen, Server, ServerOptions};
 use futae_agent_protocol::receiver::{Dispatch, SampleSink, Stop};
 use futae_agent_protocol::{Frame, References};
+use futae_testkit::wait::PATIENCE;
 use hostile::{Script, eventually, plant, stamped};
 use libfuzzer_sys::fuzz_target;
 use speaker::{SECTORS, SIZE, Said, seeds, speech};
@@ -25,7 +26,6 @@ use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::{Arc, LazyLock, Mutex};
-use std::time::Duration;
 use tempfile::TempDir;
 
 /// Blocks in notices from which on nobody waits until all of them have been heard.
@@ -51,10 +51,10 @@ fuzz_target!(init: plant(&seeds()), |input: &[u8]| {
 fn tell(path: &Path, said: &Said, waits: bool) {
     let mut stream = UnixStream::connect(path).expect("a feed");
     stream
-        .set_write_timeout(Some(Duration::from_secs(10)))
+        .set_write_timeout(Some(PATIENCE))
         .expect("a timeout");
     stream
-        .set_read_timeout(Some(Duration::from_secs(10)))
+        .set_read_timeout(Some(PATIENCE))
         .expect("a timeout");
     if !waits {
         stream.set_nonblocking(true).expect("a socket");

@@ -25,7 +25,7 @@ use tempfile::TempDir;
 /// What recycled buffers hold; no byte of the server's data has its highest bits.
 const POISON: u8 = 0xEE;
 /// A caller who waits for longer waits for ever.
-const HANG: Duration = Duration::from_secs(15);
+const HANG: Duration = futae_testkit::wait::PATIENCE;
 
 /// Inputs so far.
 static INPUTS: AtomicU64 = AtomicU64::new(0);

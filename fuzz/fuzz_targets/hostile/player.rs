@@ -6,6 +6,7 @@ use futae_nbd::constants::*;
 use futae_nbd::reply::{self, Extent};
 use futae_nbd::{Command, DemotionTerms, ErrorNumber, RequestHeader, TransmissionFlags};
 use futae_nbd::{parse_request, reply as replies};
+use futae_testkit::wait::PATIENCE;
 use std::io::{self, Read, Write};
 use std::ops::Range;
 use std::os::unix::net::UnixStream;
@@ -70,8 +71,8 @@ impl<'a> Player<'a> {
 
     fn converse(&mut self) -> io::Result<()> {
         self.stream
-            .set_write_timeout(Some(Duration::from_secs(5)))?;
-        self.stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+            .set_write_timeout(Some(PATIENCE))?;
+        self.stream.set_read_timeout(Some(PATIENCE))?;
         self.handshake()?;
         self.stream.set_read_timeout(Some(SILENCE))?;
         loop {
