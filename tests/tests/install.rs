@@ -376,7 +376,7 @@ fn a_socket_starts_its_server_and_clients_wait_while_it_restarts() {
     let mut clients = 0;
     while restart.try_wait().expect("a child").is_none() || clients == 0 {
         drop(UnixStream::connect(&path).expect("never refused"));
-        // It may be the old server that answers, and ends.
+        // It may be the old server that accepts, and is told to end during the handshake.
         let client = Client::connect(&path, "vm1");
         clients += usize::from(client.is_ok_and(|mut client| client.read(0, BLOCK).is_ok()));
     }

@@ -396,7 +396,17 @@ fn clients_keep_their_connections_while_the_server_is_started_anew() {
     assert_eq!(short.receive().cookie, 78);
     assert_eq!(idle.read(0, 4096).expect("read"), vec![1; 4096]);
     assert_eq!(idle.read(128 * 4096, 8192).expect("read"), vec![9; 8192]);
-    // A client that finds another volume than it was told of is not served as if nothing had happened.
+    // A client that finds another volume than it was told of is not served as if nothing had happened: another image of the
+    // same size, then a longer one.
+    let before = connect();
+    fs::rename(systemd.path("a.img"), systemd.path("old.img")).expect("renamed");
+    fs::write(systemd.path("a.img"), vec![8; 1 << 20]).expect("another image");
+    server = goes_on(&systemd, server, &service);
+    for mut client in [before, idle, halfway, short] {
+        let error = client.try_receive().expect_err("its connection has ended");
+        assert_eq!(error.kind(), ErrorKind::UnexpectedEof, "{error}");
+    }
+    let mut idle = connect();
     server.signal(Signal::TERM);
     let kept = systemd.keeps_until_the_barrier();
     let ended = server.wait();

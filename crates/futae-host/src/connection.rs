@@ -150,17 +150,18 @@ fn transmit(
 ) -> End {
     let link = &place.link;
     let Resumed {
-        entry:
-            Entry {
-                number,
-                export,
-                quota,
-                rate,
-                ..
-            },
+        entry,
         rules,
         unread,
     } = resumed;
+    let volume = entry.volume();
+    let Entry {
+        number,
+        export,
+        quota,
+        rate,
+        ..
+    } = entry;
     let (peer, name, opened) = (link.peer, &export.name, Instant::now());
     debug!(%peer, export = name, "client {peer} opened export {name}");
     let guest = Guest::join(&export.engine, export.volume);
@@ -173,8 +174,9 @@ fn transmit(
         rate,
         rules,
     };
-    // Others connect again by themselves, or hold keys that cannot be handed on.
-    let may_part = matches!(wire, Wire::Plain(_)) && rules.demotion.is_none();
+    // Others connect again by themselves, or hold keys that cannot be handed on; or the next server could not tell whether it
+    // has the same volume.
+    let may_part = matches!(wire, Wire::Plain(_)) && rules.demotion.is_none() && volume.is_some();
     let parting = options.parting.as_deref().filter(|_| may_part);
     if parting.is_some() {
         link.parts();
@@ -203,7 +205,9 @@ fn transmit(
         (Err(error), _) => End::Broken(error),
         (Ok(_), Some(problem)) => End::Insecure(problem.to_owned()),
         (Ok(Left::Parted(unread)), None) => {
-            let kept = parting.map(|parting| parting.keep(place, name, &rules, unread));
+            let kept = parting
+                .zip(volume)
+                .map(|(parting, volume)| parting.keep(place, (name, volume), &rules, unread));
             if let Some(Err(error)) = kept {
                 warn!(%peer, export = name, "client {peer} cannot be kept for the next server: {error}");
             }

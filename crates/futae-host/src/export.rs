@@ -118,6 +118,11 @@ impl Entry {
         })
     }
 
+    /// Which volume it is, across restarts; `None` if its store cannot tell.
+    pub(crate) fn volume(&self) -> Option<[u8; 16]> {
+        self.identity
+    }
+
     /// Its limits, and how many requests they delayed.
     pub(crate) fn rates(&self) -> RateReport {
         let part = self.quota.as_deref().and_then(Quota::part);

@@ -60,7 +60,7 @@ impl Parting {
     pub(crate) fn keep(
         &self,
         place: &Place,
-        export: &str,
+        export: (&str, [u8; 16]),
         rules: &RequestRules,
         unread: Unread,
     ) -> io::Result<()> {
@@ -158,6 +158,9 @@ impl Server {
             .find(export)
             .ok_or_else(|| format!("export {export} is not served on {gate} any longer"))?;
         let info = entry.info();
+        if entry.volume() != Some(record.volume) {
+            return Err(format!("export {export} is another disk image"));
+        }
         if info.size_bytes != record.size_bytes {
             let (old, new) = (record.size_bytes, info.size_bytes);
             return Err(format!("export {export} had {old} bytes and has {new}"));

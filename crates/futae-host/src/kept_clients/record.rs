@@ -24,6 +24,8 @@ pub(super) struct Record {
     /// The address on which it connected.
     pub(super) gate: String,
     pub(super) export: String,
+    /// Which volume the export was.
+    pub(super) volume: [u8; 16],
     pub(super) size_bytes: u64,
     flags: u16,
     pub(super) structured_replies: bool,
@@ -60,10 +62,16 @@ pub enum RecordError {
 }
 
 impl Record {
-    pub(super) fn new(gate: &str, export: &str, rules: &RequestRules, unread: Unread) -> Self {
+    pub(super) fn new(
+        gate: &str,
+        (export, volume): (&str, [u8; 16]),
+        rules: &RequestRules,
+        unread: Unread,
+    ) -> Self {
         Self {
             gate: gate.to_owned(),
             export: export.to_owned(),
+            volume,
             size_bytes: rules.size_bytes,
             flags: rules.flags.0,
             structured_replies: rules.structured_replies,
@@ -181,7 +189,7 @@ mod tests {
             socket: UnixStream::pair().expect("a pair").0.into(),
             record: Record::new(
                 "unix:/run/a.sock",
-                export,
+                (export, [7; 16]),
                 &RequestRules::plain(&info),
                 unread,
             ),
@@ -217,8 +225,11 @@ mod tests {
             error.to_string(),
             "2 clients are recorded, and 0 sockets are there"
         );
-        let other = String::from_utf8_lossy(&bytes).replace("\"version\":1", "\"version\":2");
-        let error = KeptClient::unpack(other.as_bytes(), again()).expect_err("another version");
+        let mut other = bytes.clone();
+        let key = b"\"version\":";
+        let at = bytes.windows(key.len()).position(|part| part == key);
+        other[at.expect("a version") + key.len()] = b'2';
+        let error = KeptClient::unpack(&other, again()).expect_err("another version");
         assert!(error.to_string().contains("version 2"), "{error}");
     }
 }
