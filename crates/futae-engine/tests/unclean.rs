@@ -3,7 +3,12 @@
 mod common;
 
 use common::{BLOCK, Setup, setup_writing, take, write};
-use futae_engine::{ClientId, IoBuf, OnEviction, Operation, UncleanMark, WriteBackOptions};
+use futae_engine::{
+    ClientId, Demotion, Engine, EngineOptions, IoBuf, OnEviction, Operation, Request, Store,
+    StoreDone, StoreOperation, UncleanMark, WriteBackOptions,
+};
+use futae_policy::Class;
+use futae_testkit::manual_store::ManualStore;
 use futae_testkit::wait::eventually;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -236,4 +241,113 @@ fn a_clean_end_removes_the_mark_unless_nobody_knows_of_a_loss() {
         .expect("the server's own flush is no client's");
     setup.engine.end_clean(setup.volume).expect("nothing to do");
     assert!(mark.is_durable(), "nobody knows");
+}
+
+/// A store that does something before it takes a write.
+struct Meddling {
+    below: Arc<ManualStore>,
+    before_write: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+}
+
+impl Store for Meddling {
+    fn size_bytes(&self) -> u64 {
+        self.below.size_bytes()
+    }
+
+    fn describe(&self) -> String {
+        self.below.describe()
+    }
+
+    fn is_read_only(&self) -> bool {
+        false
+    }
+
+    fn submit(&self, sequence: u64, operation: StoreOperation, done: StoreDone) {
+        if matches!(operation, StoreOperation::Write { .. })
+            && let Some(meddle) = self.before_write.lock().expect("set").take()
+        {
+            meddle();
+        }
+        self.below.submit(sequence, operation, done);
+    }
+}
+
+/// A write of more blocks than one step decides on: those of the first step go to the store, one of the last is kept. In
+/// between, the volume is clean, and its mark goes.
+#[test]
+fn a_mark_that_goes_between_the_steps_of_a_write_is_looked_for_again() {
+    const BLOCKS: u64 = 2048;
+    let options = EngineOptions {
+        block_bytes: BLOCK,
+        // All of the write may be dirty.
+        capacity_blocks: 2 * BLOCKS as u32,
+        policy: "exclusive".parse().expect("a policy"),
+        seed: 1,
+        on_eviction: OnEviction::None,
+        decision_log: None,
+        write_back: Some(WriteBackOptions {
+            dirty_max: 1.0,
+            dirty_age_max: Duration::from_millis(20),
+        }),
+    };
+    let engine = Engine::new(&options).expect("an engine");
+    let below = ManualStore::new(BLOCKS);
+    let store = Arc::new(Meddling {
+        below: Arc::clone(&below),
+        before_write: Mutex::default(),
+    });
+    let volume = engine
+        .add_volume("test", Arc::clone(&store) as Arc<dyn Store>, Class::NORMAL)
+        .expect("a volume");
+    let mark = Arc::new(TestMark::default());
+    engine.guard(volume, Arc::clone(&mark) as Arc<dyn UncleanMark>, None);
+    let client = engine.join(volume);
+    let is_marked = || engine.status().volumes[0].unclean_mark;
+    let last = BLOCKS - 8;
+    let data = below.bytes()[(last * BLOCK) as usize..][..BLOCK as usize].to_vec();
+    eventually("the mark is made", || {
+        let touch = write(last * BLOCK, &data);
+        engine.wait(volume, client, touch).expect("written");
+        is_marked()
+    });
+    // Only what is demoted is resident, here one of the last blocks.
+    let demotion = Demotion::new(last * BLOCK, IoBuf::copy_of(&data));
+    engine.submit(Request {
+        volume,
+        client,
+        sequence: 1,
+        operation: Operation::Demote(demotion),
+        done: Box::new(drop),
+    });
+    eventually("it is taken", || engine.status().resident_blocks == 1);
+    below.hold(true);
+    eventually(
+        "it is clean, and its store is flushed before the mark goes",
+        || {
+            engine.tick();
+            let is_flush =
+                |held: &(StoreOperation, StoreDone)| matches!(held.0, StoreOperation::Flush);
+            let flushes = below.get(|inside| inside.held.iter().any(is_flush));
+            if !flushes {
+                below.release_all();
+            }
+            flushes
+        },
+    );
+    assert!(is_marked());
+    let (flushed, gone) = (Arc::clone(&below), Arc::clone(&mark));
+    *store.before_write.lock().expect("set") = Some(Box::new(move || {
+        flushed.hold(false);
+        flushed.release_all();
+        eventually("the mark goes", || !gone.is_durable());
+        gone.hold(true);
+    }));
+    let all = write(0, &vec![9; (BLOCKS * BLOCK) as usize]);
+    engine.wait(volume, client, all).expect("written");
+    assert!(
+        mark.is_durable() || engine.status().dirty_blocks == 0,
+        "kept without a mark"
+    );
+    mark.hold(false);
+    assert!(below.bytes().iter().take(4096).all(|&byte| byte == 9));
 }

@@ -35,6 +35,8 @@ impl State {
         let (span, now) = (keeping.span, self.world.now());
         let (_, end) = self.block_range(&span);
         let mut rest: Vec<Span> = Vec::new();
+        // Between the steps of a write, the volume may have been clean, and its mark removed.
+        let is_marked = keeping.place.is_none() || self.is_marked(span.volume, effects);
         self.hear(end - keeping.next, effects);
         while keeping.next < end && self.steps.left() > 0 {
             let block = BlockId::new(span.volume, keeping.next);
@@ -44,6 +46,7 @@ impl State {
             };
             // Between the steps of a write, other writes may have taken the room.
             let has_room = keeping.place.is_none() || self.is_dirty(block) || self.has_room();
+            let has_room = is_marked && has_room;
             let before = self.steps.left();
             let is_kept = has_room && self.keep_block(block, part, (&span, &keeping.data), effects);
             if self.steps.left() == before {
