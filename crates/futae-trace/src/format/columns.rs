@@ -18,7 +18,7 @@ use std::str::FromStr;
 /// `semicolon` where the columns are not separated by commas. Only `offset` must be there:
 /// `time=0:s,volume=4,offset=1:512,length=2:512,kind=3:read0`. Where objects have names in place of offsets, `key`
 /// takes its place; several make one name, and several lengths add up: `time=0,key=1,length=2,length=3`. `ttl` is for the seconds that
-/// an object lives, 0 where a request does not say.
+/// an object lives, 0 where a request does not say, and `latency` for how long a request took when it was recorded, with the units of `time`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Columns {
     pub(super) separator: Separator,
@@ -32,6 +32,8 @@ pub struct Columns {
     pub(super) kind: Option<(usize, KindCode)>,
     /// How long an object lives, in seconds.
     pub(super) ttl: Option<usize>,
+    /// How long the request took when it was recorded.
+    pub(super) latency: Option<(usize, TimeUnit)>,
 }
 
 impl FromStr for Columns {
@@ -55,7 +57,8 @@ impl FromStr for Columns {
 
 impl Columns {
     fn set(&mut self, item: &str) -> Result<(), TraceErrorKind> {
-        let expected = "one of time=, volume=, offset=, key=, length=, kind=, ttl=, separator=";
+        let expected =
+            "one of time=, volume=, offset=, key=, length=, kind=, ttl=, latency=, separator=";
         let (name, value) = item.split_once('=').ok_or_else(|| bad(item, expected))?;
         if name == "separator" {
             self.separator = match value {
@@ -78,6 +81,7 @@ impl Columns {
             "volume" if unit.is_none() => self.volume.push(column),
             "key" if unit.is_none() => self.key.push(column),
             "ttl" if unit.is_none() => self.ttl = Some(column),
+            "latency" => self.latency = Some((column, time_unit(item, unit)?)),
             "offset" => self.offset = Some((column, unit_bytes(item, unit)?)),
             "length" => self.length.push((column, unit_bytes(item, unit)?)),
             "kind" => {
@@ -161,6 +165,15 @@ impl Columns {
             ("disk", 0),
         ]);
         let ttl = find(&[("ttl", 0), ("ttl_s", 0)]).map(|(column, _)| column);
+        let latency = [
+            ("latency_s", TimeUnit::Seconds),
+            ("latency_ms", TimeUnit::Millis),
+            ("latency_us", TimeUnit::Micros),
+            ("latency_ns", TimeUnit::Nanos),
+        ];
+        let latency = latency
+            .iter()
+            .find_map(|&(name, unit)| Some((find(&[(name, 0)])?.0, unit)));
         // Objects with the same key on two volumes are two.
         let volume = volume.map(|(column, _)| column);
         let (volume, key) = match key {
@@ -176,6 +189,7 @@ impl Columns {
             length: length.into_iter().collect(),
             kind,
             ttl,
+            latency,
         })
     }
 }
@@ -204,7 +218,10 @@ fn time_unit(item: &str, unit: Option<&str>) -> Result<TimeUnit, TraceErrorKind>
         Some("us") => Ok(TimeUnit::Micros),
         Some("ns") => Ok(TimeUnit::Nanos),
         Some("filetime") => Ok(TimeUnit::FileTime),
-        Some(_) => Err(bad(item, "time=COLUMN with :s, :ms, :us, :ns or :filetime")),
+        Some(_) => Err(bad(
+            item,
+            "a column with the unit :s, :ms, :us, :ns or :filetime",
+        )),
     }
 }
 
@@ -284,7 +301,27 @@ impl ColumnDecoder {
         };
         let request = context.named(&self.name, length, kind, self.time_us(fields)?)?;
         self.note_life(fields, context)?;
+        self.note_latency(fields, context)?;
         Ok(request)
+    }
+
+    #[inline]
+    fn note_latency(
+        &self,
+        fields: &Fields<'_>,
+        context: &mut Context,
+    ) -> Result<(), TraceErrorKind> {
+        let Some((column, unit)) = self.columns.latency.filter(|_| context.keeps_latencies())
+        else {
+            return Ok(());
+        };
+        // An empty field, or none at the end of a line, is a latency that is not known.
+        let us = match fields.all().get(column) {
+            None | Some(&"") => 0,
+            Some(latency) => fields::time_us(latency, unit)?,
+        };
+        context.note_latency(us);
+        Ok(())
     }
 
     #[inline]
@@ -345,6 +382,7 @@ impl LineDecoder for ColumnDecoder {
         };
         let request = context.request(raw)?;
         self.note_life(&fields, context)?;
+        self.note_latency(&fields, context)?;
         Ok(Some(request))
     }
 }

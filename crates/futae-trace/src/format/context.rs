@@ -35,6 +35,9 @@ pub struct Context {
     /// The time to live in each request so far, in seconds, 0 for none; `None` if lifetimes are not
     /// kept.
     lives: Option<Vec<u32>>,
+    /// The recorded latency of each request so far, in microseconds, 0 for one without; `None` if
+    /// latencies are not kept.
+    latencies: Option<Vec<u32>>,
 }
 
 /// The fields of a record, not validated yet.
@@ -59,6 +62,7 @@ impl Context {
             hashed: Far::default(),
             named: HashMap::new(),
             lives: None,
+            latencies: None,
         }
     }
 
@@ -97,6 +101,31 @@ impl Context {
             && let Some(&last) = lives.last()
         {
             lives.push(last);
+        }
+    }
+
+    /// Keeps recorded latencies from now on.
+    pub fn keep_latencies(&mut self) {
+        self.latencies = Some(Vec::new());
+    }
+
+    /// Takes the kept latencies: one per request, if the format has them.
+    pub fn take_latencies(&mut self) -> Vec<u32> {
+        let latencies = self.latencies.as_mut();
+        latencies.map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Whether latencies are kept.
+    #[inline]
+    pub fn keeps_latencies(&self) -> bool {
+        self.latencies.is_some()
+    }
+
+    /// Sets the recorded latency of the next request. More than 71 minutes count as 71 minutes.
+    #[inline]
+    pub fn note_latency(&mut self, us: u64) {
+        if let Some(latencies) = &mut self.latencies {
+            latencies.push(u32::try_from(us).unwrap_or(u32::MAX));
         }
     }
 

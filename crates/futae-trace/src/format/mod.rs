@@ -24,6 +24,7 @@ mod line;
 mod meter;
 mod msr;
 mod octf;
+mod options;
 mod oracle;
 #[cfg(feature = "parquet")]
 mod parquet;
@@ -44,7 +45,8 @@ pub use compression::Compression;
 pub(crate) use context::{KEYED_BYTES, REQUEST_BYTES_MAX};
 pub use doubt::Doubt;
 pub use error::{TraceError, TraceErrorKind};
-pub use reader::{RequestReader, TraceOptions, TraceReader};
+pub use options::TraceOptions;
+pub use reader::{RequestReader, TraceReader};
 
 use columns::ColumnDecoder;
 use decoder::Decoder;

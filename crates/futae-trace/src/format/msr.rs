@@ -12,6 +12,7 @@ pub fn columns() -> Columns {
         offset: Some((4, 1)),
         length: vec![(5, 1)],
         kind: Some((3, KindCode::Words)),
+        latency: Some((6, TimeUnit::FileTime)),
         ..Columns::default()
     }
 }

@@ -4,7 +4,7 @@ use super::compression::{Compression, Source, decompress};
 use super::context::Context;
 use super::decoder::{Decoder, RecordDecoder};
 use super::meter::{Limited, Meter, Metered};
-use super::{Columns, Doubt, Format, TraceError, TraceErrorKind, doubt, octf, sniff};
+use super::{Columns, Doubt, Format, TraceError, TraceErrorKind, TraceOptions, doubt, octf, sniff};
 use crate::Request;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
@@ -15,43 +15,6 @@ const HEAD_BYTES: usize = 16 << 10;
 const BUFFER_BYTES: usize = 64 << 10;
 /// The longest line that is read.
 const LINE_BYTES_MAX: usize = 64 << 10;
-
-/// Options for reading a trace.
-#[derive(Clone, Debug)]
-pub struct TraceOptions {
-    /// The format; `None`: detected from the data and the file's name.
-    pub format: Option<Format>,
-    /// Which column is what; makes the format [`Format::Csv`].
-    pub columns: Option<Columns>,
-    /// The block size for formats that number blocks without giving their size.
-    pub unit_bytes: u64,
-    /// Whether bad records are counted and left out, rather than ending the trace.
-    pub skip_bad: bool,
-    /// The guest whose requests these are.
-    pub guest: u16,
-    /// The largest number of bytes after decompression, beyond which reading fails. It is a limit for untrusted files, since a
-    /// small compressed file can hold any amount of data. `None`: no limit.
-    pub data_bytes_max: Option<u64>,
-    /// Whether a request's length is its object's size even where that is slower: [`Format::OracleGeneral`].
-    pub sizes: bool,
-    /// Whether the lifetimes in the trace are kept, 4 bytes per request, for [`TraceReader::take_lives`].
-    pub lives: bool,
-}
-
-impl Default for TraceOptions {
-    fn default() -> Self {
-        Self {
-            format: None,
-            columns: None,
-            unit_bytes: 4096,
-            skip_bad: false,
-            guest: 0,
-            data_bytes_max: None,
-            sizes: false,
-            lives: false,
-        }
-    }
-}
 
 /// A stream of requests or errors. It ends after an error.
 pub trait RequestReader: Iterator<Item = Result<Request, TraceError>> {
@@ -220,6 +183,9 @@ impl TraceReader {
         if options.lives {
             context.keep_lives();
         }
+        if options.latencies {
+            context.keep_latencies();
+        }
         Ok(Self {
             path: path.to_owned(),
             format,
@@ -265,6 +231,13 @@ impl TraceReader {
     #[must_use]
     pub fn take_lives(&mut self) -> Vec<u32> {
         self.context.take_lives()
+    }
+
+    /// How long each request so far took when it was recorded, in microseconds, 0 for a request of which this is not known.
+    /// Empty if the trace has no latencies, or if they are [not kept](TraceOptions::latencies). Taking them clears them.
+    #[must_use]
+    pub fn take_latencies(&mut self) -> Vec<u32> {
+        self.context.take_latencies()
     }
 
     /// Doubts about the interpretation of the trace. Some are known only at the end.

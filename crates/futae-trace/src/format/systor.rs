@@ -11,6 +11,7 @@ pub fn columns() -> Columns {
         offset: Some((4, 1)),
         length: vec![(5, 1)],
         kind: Some((2, KindCode::Words)),
+        latency: Some((1, TimeUnit::Seconds)),
         ..Columns::default()
     }
 }

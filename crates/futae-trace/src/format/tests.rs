@@ -261,3 +261,55 @@ fn a_trace_of_the_other_byte_order_is_read() {
     }
     check("a", record, Format::Blktrace, &["0 R 8192+4096 @5000"]);
 }
+
+/// Latencies in microseconds, 0 where a line has none; kept only if asked for.
+#[test]
+fn recorded_latencies_are_kept_on_demand() {
+    let vscsi: Vec<u8> = [(7u64, 300u64), (9, u64::MAX)]
+        .iter()
+        .flat_map(|&(time, response)| {
+            let mut record = vec![0x28, 0, 0, 2];
+            record.resize(8, 0);
+            record.extend(512u32.to_le_bytes());
+            record.extend(1u32.to_le_bytes());
+            record.extend(8u64.to_le_bytes());
+            record.extend(time.to_le_bytes());
+            record.extend(response.to_le_bytes());
+            record
+        })
+        .collect();
+    let columns = Some("offset=0,latency=1:ms");
+    for (name, data, columns, wanted) in [
+        (
+            "msr",
+            &b"128166372003061629,usr,0,Read,0,16384,30123\n128166372016382155,usr,1,Write,512,512,9\n"[..],
+            None,
+            &[3012, 0][..],
+        ),
+        (
+            "systor",
+            b"Timestamp,Response,IOType,LUN,Offset,Size\n1.5,0.1,R,4,4096,512\n2.0,,W,4,0,512\n",
+            None,
+            &[100_000, 0],
+        ),
+        ("csv", b"latency_us,offset\n17,0\n,4096\n", None, &[17, 0]),
+        ("columns", b"0,1.5\n4096\n", columns, &[1500, 0]),
+        ("vscsi2", &vscsi, None, &[300, u32::MAX]),
+        ("none", b"offset,length\n0,512\n", None, &[]),
+    ] {
+        for latencies in [true, false] {
+            let options = TraceOptions {
+                columns: columns.map(|text| text.parse().expect("columns")),
+                format: (name == "vscsi2").then_some(Format::Vscsi2),
+                latencies,
+                ..TraceOptions::default()
+            };
+            let mut reader = reader(name, data, &options).expect("a trace");
+            let requests: Result<Vec<_>, _> = reader.by_ref().collect();
+            assert!(!requests.expect("requests").is_empty());
+            let found = reader.take_latencies();
+            let wanted = if latencies { wanted } else { &[] };
+            assert_eq!(found, wanted, "{name}");
+        }
+    }
+}

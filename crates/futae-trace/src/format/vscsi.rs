@@ -25,6 +25,8 @@ struct Fields {
     bytes: u64,
     sector: u64,
     time_us: u64,
+    /// How long the command took; version 1 does not say.
+    response_us: Option<u64>,
 }
 
 fn version_1(record: &[u8]) -> Fields {
@@ -34,6 +36,7 @@ fn version_1(record: &[u8]) -> Fields {
         version: le::<2>(record, 14) >> 8,
         sector: le::<8>(record, 16),
         time_us: le::<8>(record, 24),
+        response_us: None,
     }
 }
 
@@ -44,13 +47,14 @@ fn version_2(record: &[u8]) -> Fields {
         bytes: le::<4>(record, 8),
         sector: le::<8>(record, 16),
         time_us: le::<8>(record, 24),
+        response_us: Some(le::<8>(record, 32)),
     }
 }
 
 fn request(
     fields: &Fields,
     version: u64,
-    context: &Context,
+    context: &mut Context,
 ) -> Result<Option<Request>, TraceErrorKind> {
     if fields.version != version {
         let format = if version == 1 {
@@ -77,7 +81,11 @@ fn request(
         kind,
         time_us: Some(fields.time_us),
     };
-    context.request(raw).map(Some)
+    let request = context.request(raw)?;
+    if let Some(us) = fields.response_us {
+        context.note_latency(us);
+    }
+    Ok(Some(request))
 }
 
 impl RecordDecoder for Version1 {
