@@ -10,4 +10,5 @@ mod times;
 
 pub use model::{LatencyModel, LatencyModelError, Place, Service};
 pub use network::{Network, Route, Station};
+pub(crate) use times::Collected;
 pub use times::{Latencies, StationResult, Times};

@@ -9,6 +9,7 @@ use futae_trace::{Generator, TraceError, WorkloadError, WorkloadSpec};
 
 mod amount;
 mod bounds;
+mod closed;
 mod columns;
 mod drive;
 mod found;
@@ -29,6 +30,7 @@ mod windows;
 
 pub use amount::Amount;
 pub use bounds::Bounds;
+pub use closed::{ClosedLoop, GuestPace, Think, ThinkError};
 pub use columns::{Column, Values};
 use drive::{Drive, Known};
 pub use interleave::Interleave;
@@ -111,6 +113,21 @@ pub enum SimulationError {
         "trace {0} has no times, so its requests cannot be put in the order of time; use --order turns"
     )]
     NoTimes(String),
+    /// Recorded think times of a trace without times.
+    #[error(
+        "trace {0} has no times, so think times are not known; give one, such as --think 1ms or --think 0"
+    )]
+    NoThink(String),
+    /// A closed loop in turns.
+    #[error(
+        "with think times the answers decide the order, so guests cannot take turns; leave out --order turns"
+    )]
+    ClosedTurns,
+    /// The future of a closed loop.
+    #[error(
+        "with think times the answers decide the order, so no policy and no bound can know it in advance; leave out opt and --bounds, or --think"
+    )]
+    ClosedFuture,
     /// Recorded arrivals without times.
     #[error(
         "when requests came is not known: the trace has no times, or it is a workload; say with --clients how many are \

@@ -101,6 +101,10 @@ pub struct Network {
     order: u64,
     /// When each client sends its next request, if the number of clients is given.
     clients: Option<(u32, BinaryHeap<Reverse<u64>>)>,
+    /// Whether each guest waits for its answers, and the last answer that was given: when, and to
+    /// whom.
+    is_thinking: bool,
+    answered: Option<(u64, u32)>,
     is_counting: bool,
     first_ns: Option<u64>,
     last_arrival_ns: u64,
@@ -143,6 +147,8 @@ impl Network {
             events: BinaryHeap::new(),
             order: 0,
             clients,
+            is_thinking: false,
+            answered: None,
             is_counting: false,
             first_ns: None,
             last_arrival_ns: 0,
@@ -150,6 +156,26 @@ impl Network {
             reads: Collected::new(),
             writes: Collected::new(),
         }
+    }
+
+    /// The same for guests that wait for their [answers](Self::answer).
+    #[must_use]
+    pub fn thinking(mut self) -> Self {
+        self.is_thinking = true;
+        self
+    }
+
+    /// Advances to the next answer, up to and including `until` if that is given. Returns when it
+    /// was given, and to which guest; `None` if there is none by then.
+    pub fn answer(&mut self, until: Option<u64>) -> Option<(u64, u32)> {
+        while self.answered.is_none() {
+            let next = self.events.peek()?.0.0;
+            if until.is_some_and(|until| next > until) {
+                return None;
+            }
+            self.step();
+        }
+        self.answered.take()
     }
 
     /// Requests are counted from now on.
@@ -282,6 +308,7 @@ impl Network {
             return;
         }
         self.last_end_ns = self.last_end_ns.max(now);
+        self.answered = Some((now, job.guest));
         if let Some((_, free)) = &mut self.clients {
             free.push(Reverse(now));
         }
@@ -338,10 +365,10 @@ impl Network {
             })
         };
         Latencies {
-            arrivals: if self.clients.is_some() {
-                "closed"
-            } else {
-                "recorded"
+            arrivals: match self.clients {
+                Some(_) => "closed",
+                None if self.is_thinking => "thinking",
+                None => "recorded",
             },
             clients: self.clients.as_ref().map(|(count, _)| *count),
             all: all.times(),

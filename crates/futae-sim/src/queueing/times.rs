@@ -38,7 +38,8 @@ pub struct StationResult {
 #[derive(Clone, Debug, Serialize)]
 pub struct Latencies {
     /// `recorded`: requests arrived at the times of the trace. `closed`: a constant number,
-    /// `clients`, was under way.
+    /// `clients`, was under way. `thinking`: each guest asked a think time after the answer to its
+    /// previous request.
     pub arrivals: &'static str,
     /// The number of requests under way at a time, if given.
     pub clients: Option<u32>,
@@ -61,7 +62,7 @@ pub struct Latencies {
 }
 
 /// Latencies during collection.
-pub(super) struct Collected {
+pub(crate) struct Collected {
     histogram: Histogram<u64>,
     sum_ns: u128,
     max_ns: u64,
@@ -69,7 +70,7 @@ pub(super) struct Collected {
 
 impl Collected {
     /// A histogram with three significant digits.
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         // Three digits are always possible; the bounds grow by themselves.
         let histogram = Histogram::new(3).or_else(|_| Histogram::new(1));
         Self {
@@ -79,7 +80,7 @@ impl Collected {
         }
     }
 
-    pub(super) fn add(&mut self, ns: u64) {
+    pub(crate) fn add(&mut self, ns: u64) {
         // The histogram extends itself for any number.
         let _ = self.histogram.record(ns);
         self.sum_ns += u128::from(ns);
@@ -93,7 +94,7 @@ impl Collected {
         self.max_ns = self.max_ns.max(other.max_ns);
     }
 
-    pub(super) fn times(&self) -> Times {
+    pub(crate) fn times(&self) -> Times {
         let requests = self.histogram.len();
         let some = |seconds: f64| (requests > 0).then_some(seconds);
         let within = |percent: f64| {

@@ -3,7 +3,7 @@
 use super::{Drive, GuestResult, LevelResult, Plan, Run, SimulationError};
 use crate::hierarchy::HierarchyShape;
 use crate::link::Store;
-use crate::machine::Served;
+use crate::machine::{Machine, Served};
 use crate::write_back::{Dirt, Written};
 use futae_policy::Counters;
 use std::time::Duration;
@@ -25,6 +25,53 @@ pub(super) struct Found {
     pub(super) requests: u64,
 }
 
+/// The counts when counting begins.
+pub(super) struct Start {
+    counters: Vec<Counters>,
+    store: Store,
+    written: Option<Written>,
+    warmup_requests: u64,
+}
+
+impl Start {
+    /// The counts after this many requests.
+    pub(super) fn of(machine: &dyn Machine, warmup_requests: u64) -> Self {
+        Self {
+            counters: machine.counters(),
+            store: machine.store(),
+            written: machine.written(),
+            warmup_requests,
+        }
+    }
+
+    /// The counts since then, after `sent` requests in all. `served` has an element for each guest
+    /// and place, without the warm-up.
+    pub(super) fn found(
+        self,
+        machine: &dyn Machine,
+        served: Vec<Served>,
+        (levels, guests): (usize, u32),
+        sent: u64,
+    ) -> Found {
+        let now = machine.counters();
+        let counters = now.iter().zip(&self.counters);
+        let (served, by_guest) = match guests {
+            1 => (served, Vec::new()),
+            _ => (sum(&served, levels + 1), served),
+        };
+        Found {
+            served,
+            by_guest,
+            counters: counters.map(|(now, then)| now.since(then)).collect(),
+            remarks: machine.remarks(),
+            store: machine.store().since(&self.store),
+            written: self.written.zip(machine.written()).map(Into::into),
+            warmup_requests: self.warmup_requests,
+            requests: sent - self.warmup_requests,
+        }
+    }
+}
+
 impl Found {
     /// Sends these requests, or as many as there are, and counts those after the warm-up.
     pub(super) fn by(
@@ -35,27 +82,10 @@ impl Found {
     ) -> Result<Self, SimulationError> {
         let mut served = vec![Served::default(); (levels + 1) * guests as usize];
         drive.send(warmup_requests, &mut served)?;
-        let warmup_requests = drive.sent;
-        let (counters, store) = (drive.machine.counters(), drive.machine.store());
-        let written = drive.machine.written();
+        let start = Start::of(drive.machine, drive.sent);
         served.fill(Served::default());
         drive.send(requests, &mut served)?;
-        let now = drive.machine.counters();
-        let counters = now.iter().zip(&counters);
-        let (served, by_guest) = match guests {
-            1 => (served, Vec::new()),
-            _ => (sum(&served, levels + 1), served),
-        };
-        Ok(Self {
-            served,
-            by_guest,
-            counters: counters.map(|(now, then)| now.since(then)).collect(),
-            remarks: drive.machine.remarks(),
-            store: drive.machine.store().since(&store),
-            written: written.zip(drive.machine.written()).map(Into::into),
-            warmup_requests,
-            requests: drive.sent - warmup_requests,
-        })
+        Ok(start.found(drive.machine, served, (levels, guests), drive.sent))
     }
 }
 
@@ -162,6 +192,7 @@ impl Plan<'_> {
             windows: Vec::new(),
             access_times: None,
             latencies: None,
+            pace_by_guest: Vec::new(),
             store_reads: store.reads,
             store_writes: store.writes,
             notice_reads: store.notice_reads,

@@ -1,7 +1,7 @@
 //! Reads a trace, and records what a simulation needs beside its blocks.
 
 use super::order::Times;
-use futae_trace::{Request, RequestReader, TraceError, TraceReader, View};
+use futae_trace::{DenseTrace, Request, RequestReader, TraceError, TraceReader, View};
 use std::path::Path;
 
 /// Lengths of requests, stored only once they differ.
@@ -19,6 +19,13 @@ impl Lengths {
             first: u32::try_from(bytes).unwrap_or(u32::MAX),
             ..Self::default()
         }
+    }
+
+    /// Whether any two accesses of any guests differ.
+    pub(super) fn differ(all: &[Self]) -> bool {
+        let first = all.first().map_or(0, |lengths| lengths.first);
+        all.iter()
+            .any(|one| !one.all.is_empty() || one.first != first)
     }
 
     fn add(&mut self, length: u64) {
@@ -94,6 +101,11 @@ impl<'a> Noting<'a> {
         self.times = Some(Times::new(view));
     }
 
+    /// The same, and keeps the requests although some have no times.
+    pub(super) fn note_requests(&mut self, view: View) {
+        self.times = Some(Times::new(view).keeping_untimed());
+    }
+
     fn tell_progress(&mut self) {
         (self.progress)(self.reader.file_bytes_read() as f64 / self.whole.max(1) as f64);
     }
@@ -147,4 +159,36 @@ impl RequestReader for Noting<'_> {
         self.tell_progress();
         Some(length)
     }
+}
+
+/// The lengths of all guests' accesses in order, in turns without a schedule; empty if all are
+/// equal.
+pub(super) fn in_order(
+    guests: &[DenseTrace],
+    schedule: &[u16],
+    mut lengths: Vec<Lengths>,
+) -> Vec<u32> {
+    if let [only] = &mut lengths[..] {
+        return std::mem::take(&mut only.all);
+    }
+    if !Lengths::differ(&lengths) {
+        return Vec::new();
+    }
+    if !schedule.is_empty() {
+        let mut next = vec![0; guests.len()];
+        let length = |&guest: &u16| {
+            let at = &mut next[usize::from(guest)];
+            *at += 1;
+            lengths[usize::from(guest)].get(*at - 1)
+        };
+        return schedule.iter().map(length).collect();
+    }
+    let counts: Vec<usize> = guests.iter().map(|guest| guest.ids().len()).collect();
+    let longest = counts.iter().copied().max().unwrap_or(0);
+    let of_turn = |at| {
+        let pairs = counts.iter().zip(&lengths);
+        let left = pairs.filter(move |&(&count, _)| at < count);
+        left.map(move |(_, lengths)| lengths.get(at))
+    };
+    (0..longest).flat_map(of_turn).collect()
 }

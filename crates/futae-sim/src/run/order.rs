@@ -33,6 +33,11 @@ pub enum Ordered {
     Together,
     /// In turns.
     Turns,
+    /// Each guest a think time after the answer to its previous request; their first requests by the
+    /// times in the traces.
+    Closed,
+    /// The same, but every guest begins at the same time.
+    ClosedTogether,
 }
 
 /// An unknown name of an order.
@@ -61,6 +66,10 @@ impl fmt::Display for Ordered {
                 "ask in the order of their timestamps, each counted from its first request"
             }
             Self::Turns => "take turns request by request",
+            Self::Closed => {
+                "ask a think time after each answer, beginning at their first timestamps"
+            }
+            Self::ClosedTogether => "ask a think time after each answer, beginning together",
         })
     }
 }
@@ -71,6 +80,8 @@ pub(super) struct Times {
     view: View,
     requests: Vec<(u64, u32)>,
     are_missing: bool,
+    /// Whether requests are kept although some have no times.
+    keeps_untimed: bool,
 }
 
 impl Times {
@@ -79,23 +90,38 @@ impl Times {
             view,
             requests: Vec::new(),
             are_missing: false,
+            keeps_untimed: false,
         }
+    }
+
+    /// The same, but requests are kept although some have no times; those have the time of the one
+    /// before.
+    pub(super) fn keeping_untimed(mut self) -> Self {
+        self.keeps_untimed = true;
+        self
     }
 
     pub(super) fn add(&mut self, request: &Request) {
         let blocks = self.view.blocks(request);
         let accesses = blocks.end() - blocks.start() + 1;
         let last = self.requests.last().map_or(0, |request| request.0);
-        match request.time_us {
-            Some(time) if !self.are_missing => {
-                self.requests.push((time.max(last), accesses as u32));
-            }
-            Some(_) => {}
-            None => {
-                self.are_missing = true;
-                self.requests = Vec::new();
-            }
+        self.are_missing |= request.time_us.is_none();
+        if self.are_missing && !self.keeps_untimed {
+            self.requests = Vec::new();
+            return;
         }
+        let time = request.time_us.unwrap_or(last).max(last);
+        self.requests.push((time, accesses as u32));
+    }
+
+    /// Whether some request has no time.
+    pub(super) fn are_missing(&self) -> bool {
+        self.are_missing
+    }
+
+    /// The time of each request, none earlier than the one before it, and its number of accesses.
+    pub(super) fn requests(&self) -> &[(u64, u32)] {
+        &self.requests
     }
 
     fn span(&self) -> Option<(u64, u64)> {
@@ -127,7 +153,7 @@ impl Ordered {
         match self {
             Self::Recorded => Some(false),
             Self::Together => Some(true),
-            Self::Turns => None,
+            Self::Turns | Self::Closed | Self::ClosedTogether => None,
         }
     }
 }
@@ -198,7 +224,7 @@ pub(super) struct Asked<'a, S> {
 }
 
 /// A guest's requests, some of them read ahead.
-struct Drawn<S> {
+pub(super) struct Drawn<S> {
     stream: S,
     batch: Vec<BlockRequest>,
     used: usize,
@@ -209,13 +235,8 @@ const BATCH: usize = 256;
 
 impl<'a, S: BlockStream> Asked<'a, S> {
     pub(super) fn new(guests: Vec<S>, blocks: u64, schedule: &'a [u16]) -> Self {
-        let drawn = |stream| Drawn {
-            stream,
-            batch: Vec::new(),
-            used: 0,
-        };
         Self {
-            guests: guests.into_iter().map(drawn).collect(),
+            guests: guests.into_iter().map(Drawn::new).collect(),
             blocks,
             schedule,
         }
@@ -223,8 +244,16 @@ impl<'a, S: BlockStream> Asked<'a, S> {
 }
 
 impl<S: BlockStream> Drawn<S> {
+    pub(super) fn new(stream: S) -> Self {
+        Self {
+            stream,
+            batch: Vec::new(),
+            used: 0,
+        }
+    }
+
     #[inline]
-    fn next(&mut self) -> Option<BlockRequest> {
+    pub(super) fn next(&mut self) -> Option<BlockRequest> {
         if self.used == self.batch.len() {
             self.batch.resize(BATCH, BlockRequest::default());
             let got = self.stream.fill(&mut self.batch);

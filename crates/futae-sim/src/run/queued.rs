@@ -19,7 +19,7 @@ pub enum Arrivals {
 }
 
 /// A machine whose requests also pass through a network of queues.
-struct Queued<'a> {
+pub(super) struct Queued<'a> {
     inner: &'a mut dyn Machine,
     network: Network,
     /// Times in microseconds, and accesses up to and including each; empty for arrivals from
@@ -38,7 +38,38 @@ struct Queued<'a> {
     taken: Option<Vec<u64>>,
 }
 
-impl Queued<'_> {
+impl<'a> Queued<'a> {
+    /// A machine above empty queues, for this many requests before counting begins, and levels.
+    pub(super) fn new(
+        inner: &'a mut dyn Machine,
+        network: Network,
+        (warmup, levels): (u64, usize),
+    ) -> Self {
+        Self {
+            network,
+            clock: &[],
+            tick: 0,
+            sent: 0,
+            warmup,
+            places: levels + 1,
+            one: Vec::new(),
+            counters: inner.counters(),
+            store: inner.store(),
+            taken: inner.written().map(|written| written.taken),
+            inner,
+        }
+    }
+
+    /// The next answer: see [`Network::answer`].
+    pub(super) fn answer(&mut self, until: Option<u64>) -> Option<(u64, u32)> {
+        self.network.answer(until)
+    }
+
+    /// The latencies of all requests.
+    pub(super) fn finish(self) -> Latencies {
+        self.network.finish()
+    }
+
     /// The arrival of the next request, in nanoseconds since the first.
     fn recorded(&mut self) -> u64 {
         while self
@@ -53,11 +84,16 @@ impl Queued<'_> {
     }
 
     fn one(&mut self, batch: &Batch<'_>, served: &mut [Served]) {
+        let recorded = self.recorded();
+        let now = self.network.arrival(recorded);
+        self.send(now, batch, served);
+    }
+
+    /// Sends the only request of `batch`, at `now`.
+    pub(super) fn send(&mut self, now: u64, batch: &Batch<'_>, served: &mut [Served]) {
         if self.sent == self.warmup {
             self.network.begin_counting();
         }
-        let recorded = self.recorded();
-        let now = self.network.arrival(recorded);
         self.one.clear();
         self.one.resize(served.len(), Served::default());
         self.inner.feed(batch, &mut self.one);
@@ -210,18 +246,10 @@ impl Requests<'_> {
                     total,
                     progress,
                 } = drive;
+                let network = Network::new(*model, guests, levels as u32, clients, spec.seed);
                 let mut queued = Queued {
-                    network: Network::new(*model, guests, levels as u32, clients, spec.seed),
                     clock,
-                    tick: 0,
-                    sent: 0,
-                    warmup,
-                    places: levels + 1,
-                    one: Vec::new(),
-                    counters: machine.counters(),
-                    store: machine.store(),
-                    taken: machine.written().map(|written| written.taken),
-                    inner: machine,
+                    ..Queued::new(machine, network, (warmup, levels))
                 };
                 let mut served = vec![Served::default(); (levels + 1) * guests as usize];
                 let mut drive = Drive {
@@ -235,7 +263,7 @@ impl Requests<'_> {
                     progress,
                 };
                 drive.send(end, &mut served)?;
-                Ok(queued.network.finish())
+                Ok(queued.finish())
             },
         )?
     }

@@ -2,7 +2,7 @@
 
 use super::latency::AccessTimes;
 use super::traces::TraceFacts;
-use super::{Bounds, Window};
+use super::{Bounds, GuestPace, Window};
 use crate::link::Link;
 use crate::machine::Served;
 use crate::queueing::Latencies;
@@ -65,6 +65,9 @@ pub struct Run {
     /// Latencies with queueing, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latencies: Option<Latencies>,
+    /// What came of each guest's requests in time, in a closed loop.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub pace_by_guest: Vec<GuestPace>,
     /// Reads that no level served.
     pub store_reads: u64,
     /// Writes that reached the store: all of them under write-through; under write-back those that

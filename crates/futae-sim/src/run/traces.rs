@@ -1,11 +1,12 @@
 //! Simulations of traces, which are read once for any number of hierarchies.
 
-use super::noting::{Lengths, Noting};
+use super::closed::{Closed, ClosedLoop, Outcome, Think};
+use super::noting::{Lengths, Noting, in_order};
 use super::order::{Asked, Clock, Order, Ordered, Times, schedule};
 use super::parallel::in_parallel;
 use super::plan::{Extras, next_uses};
 use super::view::ViewChoice;
-use super::{Interleave, Known, Plan, Report, SimulationError, report};
+use super::{Interleave, Known, Plan, Report, Run, SimulationError, report};
 use crate::link::Link;
 use crate::spec::LevelSpec;
 use crate::write_back::WriteMode;
@@ -31,6 +32,8 @@ pub struct Traces {
     equal_bytes: u32,
     /// The lifetime of each access's object, in seconds, if known and kept; 0 without one.
     lives: Vec<u32>,
+    /// When guests ask, if the order depends on the answers.
+    closed: Option<Closed>,
     next_uses: OnceLock<Vec<u32>>,
     digest: OnceLock<String>,
     facts: TraceFacts,
@@ -104,6 +107,9 @@ pub struct Reading {
     pub order: Order,
     /// Whether times are kept, 16 bytes per request, for windows and warm-ups by time.
     pub keep_times: bool,
+    /// Guests ask a think time after each answer; `order` then says when they begin, and times are
+    /// not kept. Memory is 16 bytes per request, and 4 more while traces with latencies are read.
+    pub closed: Option<ClosedLoop>,
 }
 
 /// One hierarchy for traces.
@@ -151,8 +157,12 @@ impl Traces {
         let begin = Instant::now();
         let mut facts = TraceFacts::of(paths);
         let (mut guests, mut lengths, mut times) = (Vec::new(), Vec::new(), Vec::new());
-        let mut lives = Vec::new();
+        let (mut lives, mut latencies) = (Vec::new(), Vec::new());
         for ((at, path), options) in paths.iter().enumerate().zip(&reading.options) {
+            let options = &TraceOptions {
+                latencies: (reading.closed).is_some_and(|it| it.think == Think::Recorded),
+                ..options.clone()
+            };
             let reader = TraceReader::open(path, options)?;
             let format = reader.format();
             let choice = view;
@@ -161,7 +171,9 @@ impl Traces {
             let mut progress = |part| progress((at as f64 + part) / paths.len() as f64);
             let mut noting = Noting::progress_of(path, reader, &mut progress);
             noting.lengths = start.then(Lengths::default);
-            if paths.len() > 1 && order != Order::Turns || reading.keep_times {
+            if reading.closed.is_some() {
+                noting.note_requests(view);
+            } else if paths.len() > 1 && order != Order::Turns || reading.keep_times {
                 noting.note_times(view);
             }
             let trace = DenseTrace::read(&mut noting, view)?;
@@ -179,14 +191,40 @@ impl Traces {
                 }
             }
             lives = noting.reader.take_lives();
+            latencies.push(noting.reader.take_latencies());
             guests.push(trace);
             times.extend(noting.times);
             let equal = || Lengths::all_equal(options.unit_bytes);
             lengths.push(noting.lengths.unwrap_or_else(equal));
         }
         facts.read_seconds = begin.elapsed().as_secs_f64();
+        if let Some(spec) = reading.closed {
+            return Self::of_closed(guests, lengths, (spec, order), (&times, &latencies), facts);
+        }
         let all = Self::of(guests, lengths, (order, times, reading.keep_times), facts)?;
         Ok(Self { lives, ..all })
+    }
+
+    fn of_closed(
+        guests: Vec<DenseTrace>,
+        lengths: Vec<Lengths>,
+        (spec, order): (ClosedLoop, Order),
+        recorded: (&[Times], &[Vec<u32>]),
+        mut facts: TraceFacts,
+    ) -> Result<Self, SimulationError> {
+        let (closed, ordered, doubt) = Closed::new(spec, order, recorded, lengths, &facts.files)?;
+        facts.order = Some(ordered);
+        facts.doubts.extend(doubt);
+        // What needs an order before the run takes turns; results of a run never do.
+        let none = guests.iter().map(|_| Lengths::default()).collect();
+        let turns = Self::of(guests, none, (Order::Turns, Vec::new(), false), facts)?;
+        let mut facts = turns.facts;
+        facts.order = Some(ordered);
+        Ok(Self {
+            closed: Some(closed),
+            facts,
+            ..turns
+        })
     }
 
     fn of(
@@ -217,6 +255,7 @@ impl Traces {
             clock,
             guests,
             lives: Vec::new(),
+            closed: None,
             next_uses: OnceLock::new(),
             digest: OnceLock::new(),
             facts,
@@ -320,6 +359,9 @@ impl Traces {
 
     /// For each access, the number of the next to the same block.
     pub(super) fn next_uses(&self) -> Result<&[u32], SimulationError> {
+        if self.closed.is_some() {
+            return Err(SimulationError::ClosedFuture);
+        }
         if self.facts.accesses >= u64::from(u32::MAX) {
             return Err(SimulationError::TooLong);
         }
@@ -375,7 +417,7 @@ impl Traces {
         spec: &TraceSimulation,
         block_bytes: u64,
         progress: &mut dyn FnMut(f64),
-    ) -> Result<super::Run, SimulationError> {
+    ) -> Result<Run, SimulationError> {
         let accesses = self.facts.accesses;
         if spec.warmup_requests > 0 && spec.warmup_requests >= accesses {
             let warmup = spec.warmup_requests;
@@ -393,6 +435,9 @@ impl Traces {
             warmup_requests: spec.warmup_requests.min(self.facts.accesses),
             requests: spec.requests.unwrap_or(left).min(left),
         };
+        if let Some(closed) = &self.closed {
+            return self.simulate_closed(closed, &plan, progress);
+        }
         let future = plan.needs_future()?;
         let extras = Extras {
             footprint: Some(self.facts.distinct_blocks),
@@ -403,7 +448,35 @@ impl Traces {
             digest: false,
         };
         let ran = self.with_stream(|stream| plan.run_with(&extras, stream, progress));
-        let mut run = ran?.0;
+        Ok(self.named(ran?.0))
+    }
+
+    fn simulate_closed(
+        &self,
+        closed: &Closed,
+        plan: &Plan<'_>,
+        progress: &mut dyn FnMut(f64),
+    ) -> Result<Run, SimulationError> {
+        let begin = Instant::now();
+        if plan.needs_future()? {
+            return Err(SimulationError::ClosedFuture);
+        }
+        let distinct = self.facts.distinct_blocks;
+        let Outcome {
+            found,
+            latencies,
+            by_guest,
+        } = closed.run(plan, distinct, &self.guests, progress)?;
+        let shape = plan.shape(distinct)?;
+        let has_bytes = closed.has_bytes();
+        let mut run = plan.results(&shape, distinct, found, has_bytes, begin.elapsed());
+        run.set_latencies(latencies);
+        run.pace_by_guest = by_guest;
+        Ok(self.named(run))
+    }
+
+    /// A run with the names of the guests' traces, and without byte miss ratios if sizes were ignored.
+    fn named(&self, mut run: Run) -> Run {
         for (guest, file) in run.by_guest.iter_mut().zip(&self.facts.files) {
             guest.source.clone_from(file);
         }
@@ -412,38 +485,6 @@ impl Traces {
             let guests = run.by_guest.iter_mut();
             guests.for_each(|guest| guest.byte_miss_ratio = None);
         }
-        Ok(run)
+        run
     }
-}
-
-/// The lengths of all guests' accesses in order, in turns without a schedule; empty if all are
-/// equal.
-fn in_order(guests: &[DenseTrace], schedule: &[u16], mut lengths: Vec<Lengths>) -> Vec<u32> {
-    if let [only] = &mut lengths[..] {
-        return std::mem::take(&mut only.all);
-    }
-    let first = lengths.first().map_or(0, |lengths| lengths.first);
-    if lengths
-        .iter()
-        .all(|one| one.all.is_empty() && one.first == first)
-    {
-        return Vec::new();
-    }
-    if !schedule.is_empty() {
-        let mut next = vec![0; guests.len()];
-        let length = |&guest: &u16| {
-            let at = &mut next[usize::from(guest)];
-            *at += 1;
-            lengths[usize::from(guest)].get(*at - 1)
-        };
-        return schedule.iter().map(length).collect();
-    }
-    let counts: Vec<usize> = guests.iter().map(|guest| guest.ids().len()).collect();
-    let longest = counts.iter().copied().max().unwrap_or(0);
-    let of_turn = |at| {
-        let pairs = counts.iter().zip(&lengths);
-        let left = pairs.filter(move |&(&count, _)| at < count);
-        left.map(move |(_, lengths)| lengths.get(at))
-    };
-    (0..longest).flat_map(of_turn).collect()
 }
