@@ -201,3 +201,71 @@ fn requests_wait_for_each_other_as_the_trace_has_them_come() {
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(error.contains("--clients how many"), "{error}");
 }
+
+/// Two guests by hand, as in the tests of `futae-sim`, and the same from a sweep.
+#[test]
+fn guests_wait_for_their_answers_in_sim_and_in_sweeps() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let at = directory.path();
+    let names = "time_us,latency_us,op,offset,length\n";
+    let first =
+        "0,2,R,4096,4096\n4,2,R,4096,4096\n8,2,R,4096,4096\n12,2,R,8192,4096\n16,2,R,4096,4096\n";
+    let second = "1,5,R,0,4096\n9,5,R,4096,4096\n23,5,R,0,4096\n";
+    std::fs::write(at.join("first.csv"), format!("{names}{first}")).expect("a trace");
+    std::fs::write(at.join("second.csv"), format!("{names}{second}")).expect("a trace");
+    let plan = "traces = [['first.csv', 'second.csv']]\nlevels = [['lru:2blocks']]\n\
+                think = 'recorded'\nlatency = 'upper=1us,store=10us'\n";
+    std::fs::write(at.join("plan.toml"), plan).expect("a plan");
+    let run = |arguments: &[&str]| {
+        let output = Command::new(binary())
+            .args(arguments)
+            .current_dir(at)
+            .output()
+            .expect("futae starts");
+        let read = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (
+            output.status.success(),
+            read(&output.stdout) + &read(&output.stderr),
+        )
+    };
+    let sim = |more: &[&str]| {
+        let sim = ["sim", "first.csv", "second.csv", "--level", "lru:2blocks"];
+        run(&[&sim[..], more].concat())
+    };
+    let model = ["--think", "recorded", "--latency", "upper=1us,store=10us"];
+    let (_, said) = sim(&[&model[..], &["--json"]].concat());
+    let report: Value = serde_json::from_str(&said).expect("JSON");
+    assert_eq!(report["trace"]["order"], "closed");
+    let run_of = &report["runs"][0];
+    let hits = |guest: usize| run_of["by_guest"][guest]["served"][0]["reads"].clone();
+    assert_eq!((hits(0), hits(1)), (3.into(), 0.into()));
+    let done = |guest: usize| run_of["pace_by_guest"][guest]["finish_seconds"].clone();
+    assert_eq!((done(0), done(1)), (31e-6.into(), 43e-6.into()));
+
+    let (is_done, said) = run(&["sweep", "plan.toml", "--out", "o"]);
+    assert!(is_done, "{said}");
+    let table = std::fs::read_to_string(at.join("o/results.csv")).expect("a table");
+    let (_, alone) = sim(&[&model[..], &["--csv"]].concat());
+    let field = |text: &str, name: &str| {
+        let mut lines = text.lines().map(|line| line.split(','));
+        let column = lines.next()?.position(|it| it == name)?;
+        Some(lines.next()?.nth(column)?.to_owned())
+    };
+    for name in ["hits", "mean_access_seconds", "trace_digest"] {
+        let found = field(&table, name);
+        assert!(found.is_some() && found == field(&alone, name), "{name}");
+    }
+    let (_, said) = sim(&model);
+    assert!(said.contains("think time after each answer"), "{said}");
+
+    for (more, why) in [
+        (&["--think", "0"][..], "--latency"),
+        (&["--think", "soon", "--latency", "store=1us"], "recorded"),
+        (&[&model[..], &["--warmup", "1s"]].concat(), "--warmup"),
+        (&[&model[..], &["--order", "turns"]].concat(), "turns"),
+        (&[&model[..], &["--clients", "2"]].concat(), "--clients"),
+    ] {
+        let (is_done, said) = sim(more);
+        assert!(!is_done && said.contains(why), "{more:?}: {said}");
+    }
+}

@@ -3,7 +3,8 @@
 use crate::SweepError;
 use crate::levels::{level, product};
 use futae_policy::PolicySpec;
-use futae_sim::run::ViewChoice;
+use futae_sim::queueing::LatencyModel;
+use futae_sim::run::{ClosedLoop, Think, ViewChoice};
 use futae_sim::{LevelSpec, Link, WriteMode};
 use futae_trace::{Columns, Format, TraceOptions, WorkloadSpec};
 use futae_units::{BLOCK_BYTES_MAX, SIMULATED_BLOCK_BYTES_MIN, parse_block_bytes};
@@ -44,6 +45,8 @@ struct File {
     guests: Option<u32>,
     warmup: Option<u64>,
     requests: Option<u64>,
+    think: Option<String>,
+    latency: Option<String>,
 }
 
 fn one_seed() -> Vec<u64> {
@@ -133,6 +136,8 @@ pub struct Plan {
     pub warmup: Option<u64>,
     /// Requests that are counted.
     pub requests: Option<u64>,
+    /// Think times and latencies, where guests with traces wait for their answers.
+    pub closed: Option<ClosedLoop>,
     /// All that decides what cells there are and what comes of them, as text.
     pub manifest: String,
 }
@@ -216,6 +221,7 @@ impl Plan {
             guests: file.guests.unwrap_or(1),
             warmup: file.warmup,
             requests: file.requests,
+            closed: closed(file)?,
             manifest,
         })
     }
@@ -238,6 +244,9 @@ fn manifest(file: &File, cells: &[Cell]) -> String {
         file.warmup,
         file.requests,
     );
+    if file.think.is_some() {
+        text += &format!("think {:?}\nlatency {:?}\n", file.think, file.latency);
+    }
     for (at, cell) in cells.iter().enumerate() {
         text += &format!("cell {at} {cell}\n");
     }
@@ -246,6 +255,21 @@ fn manifest(file: &File, cells: &[Cell]) -> String {
 
 fn parsed<T: FromStr<Err: fmt::Display>>(text: Option<&str>) -> Result<Option<T>, SweepError> {
     text.map(str::parse).transpose().map_err(SweepError::plan)
+}
+
+fn closed(file: &File) -> Result<Option<ClosedLoop>, SweepError> {
+    let think = parsed::<Think>(file.think.as_deref())?;
+    let model = parsed::<LatencyModel>(file.latency.as_deref())?;
+    match (think, model) {
+        (None, None) => Ok(None),
+        (Some(_), _) if !file.workloads.is_empty() => Err(SweepError::plan(
+            "think is for traces; make a plan of its own for the workloads",
+        )),
+        (Some(think), Some(model)) => Ok(Some(ClosedLoop { think, model })),
+        _ => Err(SweepError::plan(
+            "think needs latency, such as \"upper=1us,store=100us\", and latency needs think",
+        )),
+    }
 }
 
 fn sources(file: &File, folder: &Path) -> Result<Vec<Source>, SweepError> {
@@ -338,6 +362,18 @@ mod tests {
             ("traces = ['a']\nlevels = [['lur:1%']]", "did you mean lru"),
             ("traces = [[]]\nlevels = [['lru:1%']]", "empty"),
             ("traces = ['a']\nlevels = [['lru:1%']]\nguests = 2", "list"),
+            (
+                "traces = ['a']\nlevels = [['lru:1%']]\nthink = '0'",
+                "latency",
+            ),
+            (
+                "traces = ['a']\nlevels = [['lru:1%']]\nthink = 'soon'\nlatency = 'store=1us'",
+                "neither recorded",
+            ),
+            (
+                "workloads = ['loop:1MiB']\nlevels = [['lru:1%']]\nthink = '0'\nlatency = 'store=1us'",
+                "for traces",
+            ),
         ];
         for (text, expected) in bad {
             let error = parse(text).map(|_| ()).expect_err(text);

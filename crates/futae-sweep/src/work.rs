@@ -2,7 +2,7 @@
 
 use crate::rows::Rows;
 use crate::{Cell, Plan, Source};
-use futae_sim::run::{TraceFacts, TraceSimulation, Traces, in_parallel};
+use futae_sim::run::{Reading, TraceFacts, TraceSimulation, Traces, in_parallel};
 use futae_sim::{Report, SimulationSpec, links, simulate_all};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -115,7 +115,13 @@ fn of_files(
     let Source::Traces(_, paths) = &plan.sources[source] else {
         return Err("it is no trace".to_owned());
     };
-    let traces = Traces::read(paths, &plan.options, plan.view, &mut |_| ());
+    let reading = Reading {
+        options: vec![plan.options.clone(); paths.len()],
+        view: plan.view,
+        closed: plan.closed,
+        ..Reading::default()
+    };
+    let traces = Traces::read_guests(paths, &reading, &mut |_| ());
     let traces = traces.map_err(|error| error.to_string())?;
     read(traces.facts());
     Ok(traces)

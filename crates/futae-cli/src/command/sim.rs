@@ -16,7 +16,7 @@ use crate::progress::Progress;
 use crate::report::{Subject, page};
 use crate::save::{Output, TableFile, print};
 use futae_sim::queueing::LatencyModel;
-use futae_sim::run::Order;
+use futae_sim::run::{Order, Think};
 use futae_sim::{Link, WriteMode};
 use futae_units::Size;
 use std::path::PathBuf;
@@ -110,6 +110,16 @@ pub struct Args {
     /// With --latency: this many requests are under way at a time, whatever the times of the trace
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     clients: Option<u32>,
+    /// With --latency: each guest asks its next request this long after the answer to its previous one: recorded (the time
+    /// between two requests of the trace, less how long the first took if the trace says so), 0 or a time such as 1ms. So the
+    /// latencies decide in which order guests ask
+    #[arg(
+        long,
+        value_name = "recorded|TIME",
+        requires = "latency",
+        conflicts_with_all = ["clients", "windows", "bounds", "report", "objects"]
+    )]
+    think: Option<Think>,
     /// Threads [default: one for each processor]
     #[arg(long)]
     threads: Option<usize>,

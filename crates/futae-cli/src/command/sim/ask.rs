@@ -8,7 +8,8 @@ use crate::failure::Failure;
 use crate::progress::Progress;
 use futae_policy::split_policies;
 use futae_sim::run::{
-    Reading, Requests, TraceFacts, TraceSimulation, Traces, simulate_guests, simulate_one_pass,
+    ClosedLoop, Reading, Requests, TraceFacts, TraceSimulation, Traces, simulate_guests,
+    simulate_one_pass,
 };
 use futae_sim::{LevelSpec, Report, SimulationError, SimulationSpec, links, simulate_all};
 use futae_sweep::product;
@@ -95,6 +96,11 @@ fn of_workloads(args: &Args) -> Result<(Report, Option<Source>), Failure> {
     if args.bounds {
         return Err(Failure::usage("--bounds is for traces"));
     }
+    if args.think.is_some() {
+        return Err(Failure::usage(
+            "--think is for traces; futae trace convert writes a workload to a trace",
+        ));
+    }
     if args.order.is_some() {
         return Err(Failure::usage(
             "--order is for traces; workloads take turns",
@@ -141,6 +147,11 @@ fn of_traces(args: &Args) -> Result<(Report, Option<Source>), Failure> {
     let view = args.view.choice()?;
     let options = args.trace.options_of(guests)?;
     let block_bytes = args.trace.block_bytes()?;
+    if args.think.is_some() && args.warmup.is_some_and(Warmup::needs_times) {
+        return Err(Failure::usage(
+            "with --think the latencies decide when requests come; give --warmup in requests or as a share",
+        ));
+    }
     let keeps_times = args.warmup.is_some_and(Warmup::needs_times)
         || args.windows.is_some_and(Windows::needs_times)
         || super::queued::needs(args).1;
@@ -160,6 +171,7 @@ fn of_traces(args: &Args) -> Result<(Report, Option<Source>), Failure> {
     let needs_all = args.report.is_some()
         || args.windows.is_some()
         || args.bounds
+        || args.think.is_some()
         || super::queued::needs(args).0;
     let in_requests = match args.warmup {
         None => Some(0),
@@ -184,6 +196,7 @@ fn of_traces(args: &Args) -> Result<(Report, Option<Source>), Failure> {
         view,
         order: args.order.unwrap_or_default(),
         keep_times: keeps_times,
+        closed: closed(args),
     };
     let progress = Progress::new("reading", args.json);
     let traces = Traces::read_guests(&paths, &reading, &mut |done| progress.set(done));
@@ -208,6 +221,12 @@ fn of_traces(args: &Args) -> Result<(Report, Option<Source>), Failure> {
         }
     }
     Ok((report, Some(Source::Traces(Box::new(traces)))))
+}
+
+/// When guests ask, if that depends on the answers.
+fn closed(args: &Args) -> Option<ClosedLoop> {
+    let (think, model) = args.think.zip(args.latency)?;
+    Some(ClosedLoop { think, model })
 }
 
 /// Whether a file's objects have sizes, which one pass does not keep. A source that is not a file can be read only once.

@@ -13,6 +13,10 @@ const TOGETHER_MAX: f64 = 8.0;
 
 /// Whether the requests have to be kept for it, and their times.
 pub fn needs(args: &Args) -> (bool, bool) {
+    // A closed loop tells the latencies itself.
+    if args.think.is_some() {
+        return (false, false);
+    }
     let is_queued = args.latency.is_some_and(|model| is_queued(args, &model));
     (is_queued, is_queued && args.clients.is_none())
 }
@@ -23,6 +27,9 @@ fn is_queued(args: &Args, model: &LatencyModel) -> bool {
 
 /// Adds the times to each run, whose simulations are those of `specs` in the same order.
 pub fn add(args: &Args, report: &mut Report, source: Option<&Source>) -> Result<(), Failure> {
+    if args.think.is_some() {
+        return Ok(());
+    }
     let Some(model) = args.latency else {
         return match args.clients {
             Some(_) => Err(Failure::usage(

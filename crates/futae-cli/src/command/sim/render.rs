@@ -46,6 +46,10 @@ pub fn render(report: &Report, source: &str) -> String {
         text.push('\n');
         text.push_str(&by_guest(report));
     }
+    if let Some(paces) = paces(report) {
+        text.push('\n');
+        text.push_str(&paces);
+    }
     if let Some(bounds) = bounds(report) {
         text.push('\n');
         text.push_str(&bounds);
@@ -114,6 +118,47 @@ fn by_guest(report: &Report) -> String {
         }
     }
     table.render()
+}
+
+/// When guests were done, and how long their requests took, in a closed loop.
+fn paces(report: &Report) -> Option<String> {
+    let mut table = Table::new([
+        "in time",
+        "guest",
+        "requests",
+        "done after, s",
+        "requests/s",
+        "mean, us",
+        "p99, us",
+    ]);
+    let is_closed = |run: &Run| !run.pace_by_guest.is_empty();
+    if !report.runs.iter().all(is_closed) {
+        return None;
+    }
+    for run in &report.runs {
+        for pace in &run.pace_by_guest {
+            let rate = pace.requests_per_second;
+            table.row([
+                name_of(run),
+                pace.guest.to_string(),
+                count(pace.times.requests),
+                format!("{:.3}", pace.finish_seconds),
+                rate.map_or_else(|| "–".to_owned(), |rate| format!("{rate:.1}")),
+                us(pace.times.mean_seconds),
+                us(pace.times.p99_seconds),
+            ]);
+        }
+    }
+    let paces = report.runs[0].pace_by_guest.iter();
+    let overlapped: u64 = paces.map(|pace| pace.overlapped_requests).sum();
+    let note = match overlapped {
+        0 => String::new(),
+        some => format!(
+            "{} requests were recorded before the answer to the one before: such a guest had several under way, and has one here\n",
+            count(some)
+        ),
+    };
+    Some(table.render() + &note)
 }
 
 /// Between what bounds the best caches would be, if that was asked for.
