@@ -137,6 +137,8 @@ def mrc(
     shards=None,
     shards_blocks=None,
     aet=None,
+    kosmo=None,
+    kosmo_blocks=None,
     mini=None,
     repeats=1,
     requests=None,
@@ -161,6 +163,8 @@ def mrc(
     shards: sample this share of the blocks (SHARDS, fixed rate; lru only).
     shards_blocks: sample so many blocks (SHARDS, fixed size; lru only).
     aet: take the times between uses of this share of the blocks (AET; lru only).
+    kosmo: find the sizes that hit the requests for this share of the blocks (Kosmo; fifo, lru, lfu, lfu-in-cache and lrfu).
+    kosmo_blocks: the same for so many blocks.
     mini: simulate small caches under the requests for this share of the blocks (any policy).
     repeats: draw each sample this often; the curve is their mean, and ``half_width`` half of its 95 % interval.
     requests: use so many requests.
@@ -174,6 +178,8 @@ def mrc(
         "shards": shards,
         "shards_blocks": shards_blocks,
         "aet": aet,
+        "kosmo": kosmo,
+        "kosmo_blocks": kosmo_blocks,
         "mini": mini,
         "repeats": repeats,
         "sizes": None if sizes is None else [_size(size) for size in _listed(sizes, "sizes")],

@@ -150,6 +150,8 @@ def mrc(
     shards: Union[float, None] = None,
     shards_blocks: Union[int, None] = None,
     aet: Union[float, None] = None,
+    kosmo: Union[float, None] = None,
+    kosmo_blocks: Union[int, None] = None,
     mini: Union[float, None] = None,
     repeats: int = 1,
     requests: Union[int, None] = None,

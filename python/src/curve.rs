@@ -22,6 +22,8 @@ pub struct Wanted {
     shards: Option<f64>,
     shards_blocks: Option<usize>,
     aet: Option<f64>,
+    kosmo: Option<f64>,
+    kosmo_blocks: Option<usize>,
     mini: Option<f64>,
     repeats: u32,
     sizes: Option<Vec<String>>,
@@ -87,6 +89,8 @@ impl Wanted {
             shards: self.shards,
             shards_blocks: self.shards_blocks,
             aet: self.aet,
+            kosmo: self.kosmo,
+            kosmo_blocks: self.kosmo_blocks,
             mini: self.mini,
             repeats: self.repeats,
             seed: self.seed,
@@ -100,8 +104,10 @@ impl Wanted {
                 "shards, shards_blocks and aet are for lru; for {policy} there is mini, such as mini=0.1"
             )));
         }
-        if self.shards_blocks == Some(0) || self.points == 0 {
-            return Err(refused("shards_blocks and points are at least 1"));
+        if [self.shards_blocks, self.kosmo_blocks].contains(&Some(0)) || self.points == 0 {
+            return Err(refused(
+                "shards_blocks, kosmo_blocks and points are at least 1",
+            ));
         }
         methods.makings(policy).map_err(refused)
     }

@@ -4,6 +4,8 @@
 //! * [`Shards`]: the same from a sample of the blocks (Waldspurger et al., FAST 2015), at a fixed
 //!   rate or in fixed memory;
 //! * [`Aet`]: the same from the times between uses (Hu et al., ATC 2016);
+//! * [`Kosmo`]: policies that evict by ranks, such as FIFO and LRFU, in one pass (Shakiba et al., FAST
+//!   2024);
 //! * [`MiniTrace`]: any policy, by a small copy of the trace and of the cache (Waldspurger et al.,
 //!   ATC 2017).
 //!
@@ -16,9 +18,11 @@ mod aet;
 mod distance;
 mod exact;
 mod histogram;
+mod kosmo;
 mod methods;
 mod mini;
 mod sample;
+mod sampled;
 mod shards;
 mod source;
 #[cfg(test)]
@@ -28,9 +32,11 @@ pub use aet::Aet;
 pub use distance::StackDistances;
 pub use exact::ExactLru;
 pub use histogram::Histogram;
+pub use kosmo::{Kosmo, KosmoError};
 pub use methods::{CacheSizesError, Made, Makings, Methods, cache_sizes};
 pub use mini::{MiniTrace, simulate_sizes};
 pub use sample::{ByHash, Sample, SampleError};
+pub use sampled::{Positions, Sampled};
 pub use shards::Shards;
 pub use source::{Source, SourceError, TraceStream};
 

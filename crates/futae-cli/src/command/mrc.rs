@@ -39,6 +39,12 @@ pub struct Args {
     /// Take the times between uses of this share of the blocks (AET; lru only)
     #[arg(long, value_name = "RATE")]
     aet: Option<f64>,
+    /// Find the sizes that hit the requests for this share of the blocks (Kosmo; fifo, lru, lfu, lfu-in-cache and lrfu)
+    #[arg(long, value_name = "RATE")]
+    kosmo: Option<f64>,
+    /// The same for this many blocks, beginning at the rate of --kosmo, or else with all
+    #[arg(long, value_name = "BLOCKS")]
+    kosmo_blocks: Option<usize>,
     /// Simulate small caches under the requests for this share of the blocks (any policy)
     #[arg(long, value_name = "RATE")]
     mini: Option<f64>,
@@ -111,6 +117,8 @@ impl Args {
             shards: self.shards,
             shards_blocks: self.shards_blocks,
             aet: self.aet,
+            kosmo: self.kosmo,
+            kosmo_blocks: self.kosmo_blocks,
             mini: self.mini,
             repeats: self.repeats,
             seed: self.source.seed,
@@ -132,9 +140,9 @@ impl<'a> Asked<'a> {
             );
             return Err(Failure::usage(message));
         }
-        if args.shards_blocks == Some(0) || args.points == 0 {
+        if [args.shards_blocks, args.kosmo_blocks].contains(&Some(0)) || args.points == 0 {
             return Err(Failure::usage(
-                "--shards-blocks and --points are at least 1",
+                "--shards-blocks, --kosmo-blocks and --points are at least 1",
             ));
         }
         let mut makings = methods.makings(&policy).map_err(Failure::usage)?;

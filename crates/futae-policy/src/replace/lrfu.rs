@@ -27,10 +27,19 @@ pub struct Lrfu {
     weights: Heap<(Real, u64)>,
 }
 
+/// The parameter `lambda`: how fast uses lose weight, from 0 to 1.
+///
+/// # Errors
+///
+/// It is given, and is no share.
+pub fn lambda(arguments: &mut Arguments) -> Result<f64, SpecError> {
+    arguments.share("lambda", 0.001)
+}
+
 /// Builds the policy; its parameter is `lambda`.
 pub fn build(arguments: &mut Arguments, shape: &Shape) -> Result<Lrfu, SpecError> {
     Ok(Lrfu {
-        lambda: arguments.share("lambda", 0.001)?,
+        lambda: lambda(arguments)?,
         now: 0,
         weights: Heap::new(shape.slots),
     })

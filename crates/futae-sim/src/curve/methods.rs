@@ -1,6 +1,6 @@
 //! The selectable methods for a curve: all are computed in one pass over the same requests.
 
-use super::{Aet, Curve, ExactLru, MiniTrace, Point, SampleError, Shards, simulate_sizes};
+use super::{Aet, Curve, ExactLru, Kosmo, KosmoError, MiniTrace, Point, Shards, simulate_sizes};
 use crate::forecast::Estimate;
 use crate::hierarchy::derived_seed;
 use futae_policy::{Kind, PolicySpec, SpecError};
@@ -18,6 +18,10 @@ pub struct Methods {
     pub shards_blocks: Option<usize>,
     /// AET: the fraction of blocks whose reuse times are taken.
     pub aet: Option<f64>,
+    /// Kosmo: the fraction of blocks in the sample.
+    pub kosmo: Option<f64>,
+    /// Kosmo: the largest number of blocks in the sample.
+    pub kosmo_blocks: Option<usize>,
     /// Miniature simulation: the fraction of blocks whose requests the small caches get.
     pub mini: Option<f64>,
     /// The number of independent samples per method. Their mean is the curve, and their differences
@@ -34,6 +38,8 @@ impl Default for Methods {
             shards: None,
             shards_blocks: None,
             aet: None,
+            kosmo: None,
+            kosmo_blocks: None,
             mini: None,
             repeats: 1,
             seed: 0,
@@ -49,6 +55,7 @@ pub struct Makings {
     /// One per repeat.
     shards: Vec<Shards>,
     aet: Vec<Aet>,
+    kosmo: Vec<Kosmo>,
     small: Vec<MiniTrace>,
 }
 
@@ -104,7 +111,7 @@ impl Methods {
     /// Whether the exact curve is computed.
     #[must_use]
     pub fn is_exact(&self) -> bool {
-        self.exact || !(self.is_by_distance() || self.mini.is_some())
+        self.exact || !(self.is_by_distance() || self.is_kosmo() || self.mini.is_some())
     }
 
     /// Whether some curve is computed from reuse distances, which apply to LRU only.
@@ -113,8 +120,13 @@ impl Methods {
         self.shards.is_some() || self.shards_blocks.is_some() || self.aet.is_some()
     }
 
-    /// The initial state for the curves of `policy`. An error if a rate is invalid.
-    pub fn makings(&self, policy: &PolicySpec) -> Result<Makings, SampleError> {
+    fn is_kosmo(&self) -> bool {
+        self.kosmo.is_some() || self.kosmo_blocks.is_some()
+    }
+
+    /// The initial state for the curves of `policy`. An error if a rate is invalid, or if a method
+    /// does not know the policy.
+    pub fn makings(&self, policy: &PolicySpec) -> Result<Makings, KosmoError> {
         let is_lru = *policy == PolicySpec::of(Kind::lru);
         let seeds =
             || (0..u64::from(self.repeats.max(1))).map(|repeat| derived_seed(self.seed, repeat));
@@ -123,6 +135,10 @@ impl Methods {
             (None, rate) => rate.map(|rate| Shards::fixed_rate(rate, seed)),
         };
         let aet = |seed| self.aet.map(|rate| Aet::new(rate, seed));
+        let kosmo = |seed| {
+            self.is_kosmo()
+                .then(|| Kosmo::new(policy, self.kosmo.unwrap_or(1.0), self.kosmo_blocks, seed))
+        };
         let mini = |seed| self.mini.map(|rate| MiniTrace::new(rate, seed));
         Ok(Makings {
             exact: (self.is_exact() && is_lru).then(ExactLru::default),
@@ -131,6 +147,7 @@ impl Methods {
                 .transpose()?,
             shards: seeds().filter_map(shards).collect::<Result<_, _>>()?,
             aet: seeds().filter_map(aet).collect::<Result<_, _>>()?,
+            kosmo: seeds().filter_map(kosmo).collect::<Result<_, _>>()?,
             small: seeds().filter_map(mini).collect::<Result<_, _>>()?,
         })
     }
@@ -150,6 +167,9 @@ impl Makings {
         for aet in &mut self.aet {
             aet.access(block);
         }
+        for kosmo in &mut self.kosmo {
+            kosmo.access(block);
+        }
         for mini in self.full.iter_mut().chain(&mut self.small) {
             mini.access(block, request.is_write());
         }
@@ -166,8 +186,14 @@ impl Makings {
     pub fn distinct(&self) -> u64 {
         let shards = self.shards.iter().map(Shards::distinct);
         let aet = self.aet.iter().map(Aet::distinct);
+        let kosmo = self.kosmo.iter().map(Kosmo::distinct);
         let small = self.small.iter().map(MiniTrace::distinct);
-        shards.chain(aet).chain(small).next().unwrap_or(0)
+        shards
+            .chain(aet)
+            .chain(kosmo)
+            .chain(small)
+            .next()
+            .unwrap_or(0)
     }
 
     /// Every curve with its method, the exact one first, at these sizes, in blocks. Simulations use
@@ -200,6 +226,12 @@ impl Makings {
         if let Some(first) = self.aet.first() {
             let name = format!("aet {}", first.rate());
             let curves = self.aet.iter().map(|it| it.curve().at(sizes)).collect();
+            found.extend(Made::mean(name, curves, sizes));
+        }
+        if let Some(first) = self.kosmo.first() {
+            let sampled = grouped(first.sampled_blocks());
+            let name = format!("kosmo {:.3} % ({sampled} blocks)", 100.0 * first.rate());
+            let curves = self.kosmo.iter().map(|it| it.curve().at(sizes)).collect();
             found.extend(Made::mean(name, curves, sizes));
         }
         if let Some(first) = self.small.first() {
