@@ -1,9 +1,10 @@
-//! QEMU's programs and futae keep out of each other's images.
+//! QEMU's programs and futae keep out of each other's images, and servers out of each other's states.
 
 use futae_tests::binary::futae;
 use futae_tests::process::Running;
 use futae_tests::stage::{EXPORT, Stage};
 use futae_tests::tools::{has, text};
+use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Output, Stdio};
 
@@ -57,10 +58,10 @@ fn qemu_does_not_write_under_a_running_server() {
     }
     let mut stage = Stage::new(64);
     stage.serve(&CACHE);
-    let before = std::fs::read(&stage.image).expect("the image");
+    let before = fs::read(&stage.image).expect("the image");
     let output = qemu_io(&stage, &["-c", "write -P 7 0 4096"]);
     assert!(says(&output).contains("lock"), "{}", says(&output));
-    assert!(before == std::fs::read(&stage.image).expect("the image"));
+    assert!(before == fs::read(&stage.image).expect("the image"));
     // It may read if it knows that somebody writes.
     let output = qemu_io(&stage, &["-U", "-r", "-c", "read 0 4096"]);
     assert!(says(&output).contains("4096/4096"), "{}", says(&output));
@@ -105,4 +106,47 @@ fn an_image_that_qemu_writes_is_not_served_and_one_that_it_reads_is_served_read_
     assert!(says(&output).contains("lock"), "{}", says(&output));
     let ended = server.stop();
     assert!(ended.status.success(), "{}", ended.errors);
+}
+
+#[test]
+fn two_servers_do_not_save_to_the_same_file() {
+    let mut stage = Stage::new(64);
+    let [one, two] = ["one.img", "two.img"].map(|name| {
+        let path = stage.path(name);
+        fs::copy(&stage.image, &path).expect("a copy");
+        path
+    });
+    let own = format!("one={},share=4blocks", text(&one));
+    let state = stage.path("state");
+    let words = ["--cache", "12blocks", "--export", &own, "--state"];
+    let words = [&words[..], &[text(&state)]].concat();
+    stage.serve(&words);
+    let first = stage.serve_id();
+    let listen = format!("unix:{}", text(&stage.path("second.sock")));
+    let two = format!("two={}", text(&two));
+    // The file of the common cache, and that of an export with a share.
+    for state in ["state", "state.one"].map(|name| stage.path(name)) {
+        let mut second = futae(&["serve", "--cache", "8blocks", "--export", &two]);
+        second.args(["--listen", &listen, "--state", text(&state)]);
+        let ended = Running::start("the second server", second).wait();
+        let said = ended.errors;
+        assert_eq!(ended.status.code(), Some(1), "{said}");
+        for part in [
+            format!("--state {}:", text(&state)),
+            format!("process {first}"),
+        ] {
+            assert!(said.contains(&part), "{part}: {said}");
+        }
+    }
+    // An export that comes again has its file again, while the server has it.
+    for order in [
+        r#"{"command":"export-remove","export":"one"}"#.to_owned(),
+        serde_json::json!({ "command": "export-add", "export": own }).to_string(),
+    ] {
+        let answer = stage.order(&order);
+        assert!(answer["error"].is_null(), "{answer}");
+    }
+    stage.kill_serve();
+    stage.serve(&words);
+    stage.stop_serve();
 }

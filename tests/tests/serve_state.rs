@@ -4,6 +4,7 @@ use futae_testkit::nbd::Plain as Client;
 use futae_testkit::wait::{eventually, obtain};
 use futae_tests::BLOCK;
 use futae_tests::binary::{futae, run};
+use futae_tests::process::Running;
 use futae_tests::stage::{EXPORT, Stage};
 use futae_tests::stamp::Stamp;
 use futae_tests::tools::text;
@@ -183,13 +184,11 @@ fn a_damaged_or_foreign_file_is_refused_with_a_reason_and_ignored() {
     let mut damaged = good.clone();
     let middle = damaged.len() / 2;
     damaged[middle] ^= 1;
-    let arc = ["--cache", "8blocks", "--policy", "arc"];
     let large = ["--cache", "2blocks", "--policy", "lru", "--block", "8KiB"];
-    let cases: [(&[u8], &[&str], &str); 5] = [
+    let cases: [(&[u8], &[&str], &str); 4] = [
         (&damaged, &words, "is damaged"),
         (&good[..good.len() - 3], &words, "is damaged"),
         (b"", &words, "is no state file"),
-        (&good, &arc, "its policy is lru"),
         (&good, &large, "block size"),
     ];
     let is_ignored = |stage: &mut Stage, words: &[&str], reason: &str| {
@@ -213,6 +212,8 @@ fn a_damaged_or_foreign_file_is_refused_with_a_reason_and_ignored() {
         fs::write(&state, bytes).expect("written");
         is_ignored(&mut stage, words, reason);
     }
+    // Another cache can use it.
+    assert_eq!(fs::read(stage.path("state.old")).expect("kept"), good);
     // It cannot be read, not even by root.
     fs::remove_file(&state).expect("removed");
     symlink("state", &state).expect("a link to itself");
@@ -227,6 +228,23 @@ fn a_damaged_or_foreign_file_is_refused_with_a_reason_and_ignored() {
         &words,
         "its size in bytes is 1048576, and here it is 1052672",
     );
+}
+
+#[test]
+fn another_policy_has_the_blocks_too() {
+    let mut stage = Stage::new(BLOCKS);
+    let [lru, arc] = ["lru", "arc"].map(|policy| ["--cache", "8blocks", "--policy", policy]);
+    serve(&mut stage, &lru);
+    read(&stage, EXPORT, 0..8);
+    stage.stop_serve();
+    serve(&mut stage, &arc);
+    assert_eq!(stage.ready()["warm_blocks"], 8);
+    settle(&stage, EXPORT, 8);
+    all_hit(&stage, EXPORT, 0..8);
+    stage.stop_serve_that_said("its policy is lru, and here it is arc");
+    serve(&mut stage, &arc);
+    assert_eq!(stage.ready()["warm_blocks"], 8);
+    stage.stop_serve();
 }
 
 /// A slip of the hand must not cost an image: what is there and no state is left as it is.
@@ -365,7 +383,7 @@ fn exports_that_came_are_saved_at_once_and_found_in_any_order() {
         &control,
     ]);
     command.args(&words).args(["--export", &last]);
-    let mut running = futae_tests::process::Running::start("futae serve", command);
+    let mut running = Running::start("futae serve", command);
     let ready: Value = serde_json::from_str(&running.line()).expect("JSON");
     assert_eq!(ready["warm_blocks"], 11, "{ready}");
     settle(&stage, EXPORT, 11);
@@ -462,7 +480,8 @@ fn a_state_that_cannot_be_saved_is_said_and_clients_are_served() {
         "--state-every",
         "0.1",
     ]);
-    fs::remove_dir(&directory).expect("removed");
+    // With the lock that the server has in it.
+    fs::rename(&directory, stage.path("moved")).expect("moved");
     read(&stage, EXPORT, 0..8);
     File::open(&directory).expect_err("nobody made it again");
     stage.stop_serve_that_said(&format!("--state {state}: cannot be saved"));

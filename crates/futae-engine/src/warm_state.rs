@@ -55,6 +55,9 @@ pub struct Loaded {
     pub state: WarmState,
     /// The volumes of the file that the cache does not have.
     pub left_out: Vec<LeftOut>,
+    /// The policy that the blocks have their order from, if it is not that of the cache. Its history is left out: it
+    /// would mean something else to another policy.
+    pub other_policy: Option<String>,
 }
 
 impl WarmState {
@@ -96,6 +99,27 @@ impl WarmState {
             let _ = fs::remove_file(&new);
         }
         written
+    }
+
+    /// Moves the file at `path` to `path.old`, in place of an earlier one.
+    ///
+    /// # Errors
+    ///
+    /// The operating system's error; or what is at `path.old` is no state file.
+    pub fn set_aside(path: &Path) -> io::Result<()> {
+        let mut old = path.as_os_str().to_owned();
+        old.push(".old");
+        let old = PathBuf::from(old);
+        if !is_replaceable(&old)? {
+            return Err(io::Error::other(format!(
+                "{} is no state file of futae, and is not overwritten; move it",
+                old.display()
+            )));
+        }
+        match fs::rename(path, &old) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
     }
 
     fn write_and_rename(&self, new: &Path, path: &Path, identity: &Identity) -> io::Result<()> {
@@ -166,16 +190,23 @@ impl WarmState {
             return Err(WarmStateError::Damaged("its checksum is wrong"));
         }
         same("block size in bytes", &fields.number()?, &here.block_bytes)?;
-        same("policy", &fields.text()?, &here.policy)?;
+        let policy = fields.text()?;
+        let other_policy = (policy != here.policy).then(|| shortened(&policy));
         let (volumes, left_out) = here.match_volumes(&fields.volumes()?)?;
         let (residents, history) = (fields.number()?, fields.number()?);
         let residents = fields.blocks(residents, &volumes)?;
-        let history = fields.blocks(history, &volumes)?;
+        let mut history = fields.blocks(history, &volumes)?;
         if fields.0.len() != 4 {
             return Err(WarmStateError::Damaged("it is too long"));
         }
-        let state = Self { residents, history };
-        Ok(Loaded { state, left_out })
+        if other_policy.is_some() {
+            history.clear();
+        }
+        Ok(Loaded {
+            state: Self { residents, history },
+            left_out,
+            other_policy,
+        })
     }
 }
 
@@ -297,12 +328,12 @@ mod tests {
         for warm in [state(), WarmState::default()] {
             let bytes = warm.encode(&identity());
             let read = WarmState::decode(&bytes, &identity());
-            let left_out = Vec::new();
             assert_eq!(
                 read.expect("whole and ours"),
                 Loaded {
                     state: warm,
-                    left_out
+                    left_out: Vec::new(),
+                    other_policy: None,
                 }
             );
         }
@@ -359,8 +390,6 @@ mod tests {
             let error = WarmState::decode(&bytes, &here).expect_err("it is foreign");
             error.to_string()
         };
-        let said = refused(|here| here.policy = "lru".into());
-        assert!(said.contains("policy") && said.contains("lru"), "{said}");
         let said = refused(|here| here.volumes.iter_mut().for_each(|it| it.size_bytes += 1));
         assert!(said.contains("size in bytes"), "{said}");
         let said = refused(|here| here.block_bytes *= 2);
@@ -371,6 +400,35 @@ mod tests {
             WarmState::decode(b"something else entirely", &identity()),
             Err(WarmStateError::Magic)
         ));
+    }
+
+    #[test]
+    fn blocks_of_another_policy_are_of_use_and_its_history_is_not() {
+        let mut here = identity();
+        here.policy = "lru".into();
+        let read = WarmState::decode(&state().encode(&identity()), &here).expect("of use");
+        assert_eq!(read.state.residents, state().residents);
+        assert_eq!(read.state.history, []);
+        assert_eq!(read.other_policy, Some(identity().policy));
+    }
+
+    #[test]
+    fn a_file_goes_aside_but_replaces_no_other() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("state");
+        WarmState::set_aside(&path).expect("there is none");
+        for _ in 0..2 {
+            state().save(&path, &identity()).expect("saved");
+            WarmState::set_aside(&path).expect("moved");
+            assert!(!path.exists());
+        }
+        let old = directory.path().join("state.old");
+        let read = WarmState::load(&old, &identity()).expect("readable");
+        assert_eq!(read.map(|read| read.state), Some(state()));
+        fs::write(&old, "an image").expect("written");
+        state().save(&path, &identity()).expect("saved");
+        WarmState::set_aside(&path).expect_err("it is something else");
+        assert!(path.exists());
     }
 
     #[test]

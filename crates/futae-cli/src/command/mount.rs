@@ -179,9 +179,9 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         shown.push(ShownFile { volume, name });
     }
     // Before the first request can come.
-    let mut state = args.state.path().map(StateFile::new);
-    let recall = |state: &StateFile| state.recall(&engine, &sources);
-    let warm_blocks = state.as_ref().map_or(0, recall);
+    let mut state = args.state.path().map(StateFile::open).transpose()?;
+    let recall = |state: &mut StateFile| state.recall(&engine, &sources);
+    let warm_blocks = state.as_mut().map_or(0, recall);
     // The kernel is given pages that nobody has read once it is watched.
     if args.residency == Residency::Futae {
         engine.begin_loading();

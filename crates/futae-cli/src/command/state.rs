@@ -1,11 +1,14 @@
 //! `--state`: which blocks a cache held, remembered over a restart of it or of the machine. Mounts and servers have
 //! it.
 
+mod lock;
+
 use super::volumes::Source;
 use crate::failure::Failure;
 use futae_engine::{Engine, Identity, NamedVolume, WarmState};
 use futae_policy::VolumeId;
 use futae_units::Size;
+use lock::StateLock;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,7 +23,7 @@ const EVERY_SECONDS_DEFAULT: f64 = 60.0;
 pub struct StateArgs {
     /// Save the list of resident blocks and their history in FILE, so that the next start is warm, also after the
     /// machine was started anew: the blocks are read from their sources again in the background. The caches of exports
-    /// with a share are in FILE.NAME. Not with --decision-log: the log could not be replayed without the history
+    /// with a share are in FILE.NAME. A file has one user at a time (FILE.lock). Not with --decision-log: the log could not be replayed without the history
     #[arg(long, value_name = "FILE", conflicts_with = "decision_log")]
     state: Option<PathBuf>,
     /// Seconds between saves of --state; the state is also saved at the end
@@ -37,6 +40,9 @@ pub struct StateFile {
     saved: Instant,
     /// Whether the log has the failure to save.
     complained: bool,
+    /// Whether the file is of use to another cache, and goes out of the way of this one's.
+    goes_aside: bool,
+    lock: Arc<StateLock>,
 }
 
 impl StateArgs {
@@ -82,27 +88,60 @@ impl StateArgs {
 }
 
 impl StateFile {
-    /// A file that counts as just saved.
-    pub fn new(path: &Path) -> Self {
+    /// A file that counts as just saved. No other process has it until it is dropped.
+    ///
+    /// # Errors
+    ///
+    /// Another process has it.
+    pub fn open(path: &Path) -> Result<Self, Failure> {
+        let lock = Arc::new(StateLock::take(path)?);
+        Ok(Self::locked(path, lock))
+    }
+
+    /// The same file, for a cache that takes the place of another one of this process.
+    pub fn again(&self) -> Self {
+        Self::locked(&self.path, Arc::clone(&self.lock))
+    }
+
+    fn locked(path: &Path, lock: Arc<StateLock>) -> Self {
         Self {
             path: path.to_owned(),
             saved: Instant::now(),
             complained: false,
+            goes_aside: false,
+            lock,
         }
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Gives a cache what an earlier one has saved of these volumes, if that is of use; otherwise says why not. Returns
     /// how many blocks are being loaded again.
-    pub fn recall(&self, engine: &Arc<Engine>, volumes: &[Sourced]) -> u64 {
+    pub fn recall(&mut self, engine: &Arc<Engine>, volumes: &[Sourced]) -> u64 {
         let path = self.path.display();
         let loaded = match WarmState::load(&self.path, &identity(engine, volumes)) {
             Ok(None) => return 0,
             Ok(Some(loaded)) => loaded,
             Err(error) => {
-                warn!("--state {path}: {error}; it is ignored, and the cache begins cold");
+                self.goes_aside = error.is_of_another();
+                let kept = match self.goes_aside {
+                    true => format!("; the file is kept as {path}.old"),
+                    false => String::new(),
+                };
+                warn!("--state {path}: {error}; it is ignored, and the cache begins cold{kept}");
                 return 0;
             }
         };
+        if let Some(other) = &loaded.other_policy {
+            let here = engine.status().policy;
+            warn!(
+                "--state {path}: its policy is {other}, and here it is {here}: the blocks are loaded in the order of \
+                 {other}, without its history"
+            );
+        }
         for left_out in &loaded.left_out {
             warn!("--state {path}: {left_out}; its blocks are not loaded");
         }
@@ -125,8 +164,13 @@ impl StateFile {
     pub fn save(&mut self, engine: &Engine, volumes: &[Sourced]) {
         self.saved = Instant::now();
         let state = engine.warm_state();
-        match state.save(&self.path, &identity(engine, volumes)) {
-            Ok(()) => self.complained = false,
+        let saved = match self.goes_aside {
+            true => WarmState::set_aside(&self.path),
+            false => Ok(()),
+        };
+        let saved = saved.and_then(|()| state.save(&self.path, &identity(engine, volumes)));
+        match saved {
+            Ok(()) => (self.complained, self.goes_aside) = (false, false),
             Err(error) => {
                 if !std::mem::replace(&mut self.complained, true) {
                     let path = self.path.display();

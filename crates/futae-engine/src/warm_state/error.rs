@@ -31,3 +31,11 @@ pub enum WarmStateError {
         here: String,
     },
 }
+
+impl WarmStateError {
+    /// Whether another cache, or another version of futae, can use the file.
+    #[must_use]
+    pub fn is_of_another(&self) -> bool {
+        matches!(self, Self::Version(_) | Self::Foreign { .. })
+    }
+}

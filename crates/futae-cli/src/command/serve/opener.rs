@@ -182,7 +182,7 @@ impl Opener {
         })?;
         engine.name_classes(&self.classes.0);
         self.memory.apply(&engine, capacity_blocks, owner)?;
-        self.state.apply(&engine, owner);
+        self.state.apply(&engine, owner)?;
         let blocks = (capacity_blocks, self.cache.capacity_blocks);
         self.evictions.apply(&engine, blocks, self.demotion)?;
         Ok(engine)

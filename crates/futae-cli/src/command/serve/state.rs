@@ -3,6 +3,7 @@
 use super::opener::with_suffix;
 use crate::command::state::{Sourced, StateArgs, StateFile, name_of};
 use crate::command::volumes::VolumeSpec;
+use crate::failure::Failure;
 use futae_engine::Engine;
 use futae_host::Export;
 use futae_policy::VolumeId;
@@ -45,22 +46,33 @@ impl KeptState {
     }
 
     /// A new cache is there. `owner` is the export that alone uses it.
-    pub(super) fn apply(&self, engine: &Arc<Engine>, owner: Option<&str>) {
+    ///
+    /// # Errors
+    ///
+    /// Another process keeps its state in the same file.
+    pub(super) fn apply(&self, engine: &Arc<Engine>, owner: Option<&str>) -> Result<(), Failure> {
         let Some(path) = self.args.path() else {
-            return;
+            return Ok(());
         };
-        let file = match owner {
-            None => StateFile::new(path),
-            Some(name) => StateFile::new(&with_suffix(path, name)),
+        let path = match owner {
+            None => path.to_owned(),
+            Some(name) => with_suffix(path, name),
         };
         let mut caches = self.caches();
         caches.retain(|cache| cache.engine.strong_count() > 0);
+        // The last requests of an export that was removed may still be under way when it comes again.
+        let before = caches.iter().find(|cache| cache.file.path() == path);
+        let file = match before {
+            Some(cache) => cache.file.again(),
+            None => StateFile::open(&path)?,
+        };
         caches.push(Cache {
             engine: Arc::downgrade(engine),
             file,
             exports: Vec::new(),
             warm_blocks: 0,
         });
+        Ok(())
     }
 
     /// A cache has a new export. Its source gets its name now: later the server may be a user who cannot look it up.
