@@ -7,6 +7,7 @@ use futae_tests::tools::text;
 use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use tempfile::TempDir;
@@ -251,12 +252,69 @@ fn a_file_is_checked_beside_the_server_that_uses_it() {
     );
     assert!(server.stop().status.success());
 
+    fs::hard_link(place.path("one.img"), place.path("hard.img")).expect("a link");
+    symlink("one.img", place.path("soft.img")).expect("a link");
     for (from, to, code, line) in [
         (
             "share = \"1MiB\"",
             "share = \"5MiB\"",
             2,
-            "more than --cache",
+            "serve.toml:2: the shares are 5MiB together, more than --cache",
+        ),
+        (
+            "vm2.sock",
+            "vm1.sock",
+            2,
+            "serve.toml:16: --listen vm2=unix:",
+        ),
+        (
+            "DIR/control.sock",
+            "DIR/vm1.sock",
+            2,
+            "serve.toml:3: --control unix:",
+        ),
+        (
+            "json = true",
+            "metrics = \"unix:DIR/control.sock\"",
+            2,
+            "serve.toml:4: --metrics unix:",
+        ),
+        ("two.img", "hard.img", 2, "serve.toml:12: export vm2: "),
+        (
+            "two.img",
+            "soft.img",
+            2,
+            "is the same file or server as export vm1",
+        ),
+        (
+            "\"4MiB\"",
+            "\"15TiB\"",
+            2,
+            "serve.toml:2: --cache: a cache of 15TiB is more than",
+        ),
+        (
+            "json = true",
+            "policy = \"lruu\"",
+            2,
+            "serve.toml:4: --policy: ",
+        ),
+        (
+            "json = true",
+            "config = \"other.toml\"",
+            2,
+            "serve.toml:4: config: a file names others by include",
+        ),
+        (
+            "json = true",
+            "metrics = \"127.0.0.1:1\"",
+            2,
+            "its kind is missing (tcp:127.0.0.1:1)",
+        ),
+        (
+            "json = true",
+            "include = \".\"",
+            2,
+            "serve.toml:4: include: ",
         ),
         (
             "share = \"1MiB\"",
@@ -285,6 +343,11 @@ fn a_file_is_checked_beside_the_server_that_uses_it() {
         assert_eq!(status, Some(code), "{to}: {said}");
         assert!(said.contains(line), "{to}: {said}");
     }
+    // Two who only read may have one image.
+    let read_only = FILE.replace("share =", "read-only = true\nshare =");
+    place.write(&read_only.replace("two.img", "hard.img"));
+    let (status, said) = check(&file);
+    assert_eq!(status, Some(0), "{said}");
     place.write("total = \"1GiB\"\n[[guest]]\nname = \"a\"\n");
     let (status, said) = check(&file);
     assert!(status == Some(2) && said.contains("minimum"), "{said}");

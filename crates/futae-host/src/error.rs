@@ -3,6 +3,7 @@
 use futae_control::SocketError;
 use futae_engine::SetupError;
 use futae_nbd::WireError;
+use std::borrow::Cow;
 use std::io;
 
 /// Why a server cannot start, in a sentence that says what to do.
@@ -14,7 +15,7 @@ pub enum HostError {
         /// The given text.
         text: String,
         /// What is wrong with it.
-        problem: &'static str,
+        problem: Cow<'static, str>,
     },
     /// The address is already in use.
     #[error("{address}: socket in use; stop the server that answers there or listen elsewhere")]

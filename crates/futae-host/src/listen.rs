@@ -32,12 +32,13 @@ impl FromStr for Listen {
     type Err = HostError;
 
     fn from_str(text: &str) -> Result<Self, HostError> {
-        let bad = |problem| {
+        let wrong = |problem| {
             Err(HostError::Address {
                 text: text.to_owned(),
                 problem,
             })
         };
+        let bad = |problem: &'static str| wrong(problem.into());
         if let Some(path) = text.strip_prefix("unix:") {
             if path.is_empty() {
                 return bad("the path is missing");
@@ -51,7 +52,10 @@ impl FromStr for Listen {
             return Ok(Self::VhostUser(path.into()));
         }
         let Some(address) = text.strip_prefix("tcp:") else {
-            return bad("not an address");
+            return match kind_of(text) {
+                Some(kind) => wrong(format!("its kind is missing ({kind}:{text})").into()),
+                None => bad("not an address"),
+            };
         };
         let Some((host, port)) = address.rsplit_once(':') else {
             return bad("the port is missing");
@@ -69,6 +73,15 @@ impl FromStr for Listen {
             Err(_) => bad("the port is not a number from 0 to 65535"),
         }
     }
+}
+
+/// The kind that an address without one has, if it looks like one.
+fn kind_of(text: &str) -> Option<&'static str> {
+    if text.starts_with(['/', '.']) {
+        return Some("unix");
+    }
+    let (host, port) = text.rsplit_once(':')?;
+    (!host.is_empty() && port.parse::<u16>().is_ok()).then_some("tcp")
 }
 
 impl fmt::Display for Listen {

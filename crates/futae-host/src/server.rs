@@ -93,7 +93,7 @@ impl Server {
                 let text = control.to_string();
                 return Err(HostError::Address {
                     text,
-                    problem: "orders are taken on unix sockets only",
+                    problem: "orders are taken on unix sockets only".into(),
                 });
             }
         };

@@ -92,14 +92,19 @@ pub(super) fn address(option: &str, text: &str) -> Result<(Listen, Access), Fail
 }
 
 impl Observe {
-    /// The unix sockets, each with its option.
-    pub fn sockets(&self) -> impl Iterator<Item = (&'static str, &Path)> {
+    /// The addresses, each with its option.
+    pub fn addresses(&self) -> impl Iterator<Item = (&'static str, &Listen)> {
         let both = [("--metrics", &self.metrics), ("--web", &self.web)];
         both.into_iter()
-            .filter_map(|(option, wish)| match wish.as_ref()? {
-                (Listen::Unix(path), _) => Some((option, path.as_path())),
-                _ => None,
-            })
+            .filter_map(|(option, wish)| wish.as_ref().map(|(address, _)| (option, address)))
+    }
+
+    /// The unix sockets among them.
+    pub fn sockets(&self) -> impl Iterator<Item = (&'static str, &Path)> {
+        self.addresses().filter_map(|it| match it {
+            (option, Listen::Unix(path)) => Some((option, path.as_path())),
+            _ => None,
+        })
     }
 
     /// Shows what `look` sees, and on the page what `caches` are asked for.

@@ -1,6 +1,7 @@
 //! `futae serve`: the lower cache, for every client that speaks NBD, and for virtual machines by vhost-user.
 
 mod check;
+mod clashes;
 mod clients;
 mod config;
 mod descriptors;

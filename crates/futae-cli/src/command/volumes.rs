@@ -10,6 +10,8 @@ use futae_policy::{Argument, Class, PolicySpec, Trait};
 use futae_units::Size;
 use rustix::fs::statfs;
 use std::fmt;
+use std::fs::Metadata;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,12 +54,12 @@ impl Source {
         })
     }
 
-    /// Whether this is that, as far as names tell.
+    /// Whether this is that, as far as this machine can tell.
     pub fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::File(one), Self::File(other)) => {
-                let (one, other) = (one.canonicalize(), other.canonicalize());
-                one.is_ok_and(|one| other.is_ok_and(|other| one == other))
+                let of = |path: &Path| Some(identity(&path.metadata().ok()?));
+                of(one).is_some_and(|one| of(other) == Some(one))
             }
             _ => self == other,
         }
@@ -74,6 +76,15 @@ impl Source {
         } else {
             StoreClass::Local
         }
+    }
+}
+
+/// What two names of one file have in common, also those of a device and of links of either kind.
+fn identity(of: &Metadata) -> (bool, u64, u64) {
+    let kind = of.file_type();
+    match kind.is_block_device() || kind.is_char_device() {
+        true => (true, of.rdev(), 0),
+        false => (false, of.dev(), of.ino()),
     }
 }
 
@@ -283,9 +294,9 @@ pub(super) fn refuse_twice(what: &str, volumes: &[VolumeSpec]) -> Result<(), Fai
             .find(|other| !(one.read_only && other.read_only) && one.source.is_same(&other.source));
         if let Some(other) = other {
             return Err(Failure::usage(format!(
-                "{what}s {} and {} are the same file or server; name it once, several clients may \
-                 use it, or make both read-only",
-                other.name, one.name
+                "{what} {}: {} is the same file or server as {what} {}; name it once, several clients may use it, or \
+                 make both read-only",
+                one.name, one.source, other.name
             )));
         }
     }

@@ -122,7 +122,12 @@ impl ConfigFile {
             let known = command
                 .get_arguments()
                 .find(|it| it.get_long() == Some(name) && !it.is_hide_set());
-            let Some(option) = known.filter(|_| name != "config") else {
+            if name == "config" {
+                return Err(wrong(
+                    "a file names others by include; write include = [\"FILE\"]".to_owned(),
+                ));
+            }
+            let Some(option) = known else {
                 return Err(wrong(
                     "no option of futae serve has this name; `futae serve --help` lists them"
                         .to_owned(),
@@ -263,11 +268,15 @@ impl ConfigFile {
 
     /// A message about an option, behind the place where the file has it.
     pub fn place(&self, message: &str) -> String {
-        let of_option = self.options.iter().filter(|(key, _)| {
-            let option = format!("--{key}");
-            let rest = message.split_once(&option).map(|(_, rest)| rest);
-            rest.is_some_and(|rest| !rest.starts_with(|c: char| c.is_alphanumeric() || c == '-'))
-        });
+        let named = |key: &str| {
+            let (before, rest) = message.split_once(&format!("--{key}"))?;
+            let is_whole = !rest.starts_with(|c: char| c.is_alphanumeric() || c == '-');
+            is_whole.then_some(before.len())
+        };
+        // The message is about the option that it names first.
+        let of_option = self.options.iter();
+        let of_option = of_option.filter_map(|(key, setting)| Some((named(key)?, setting)));
+        let of_option = of_option.min_by_key(|(at, _)| *at);
         let of_export = self
             .exports
             .iter()
@@ -430,7 +439,10 @@ mod tests {
         for (text, said) in [
             ("cache = ", "1: "),
             ("\nchache = \"1MiB\"", "2: chache: no option"),
-            ("config = \"x\"", "1: config: no option"),
+            (
+                "config = \"x\"",
+                "1: config: a file names others by include",
+            ),
             ("cache = true", "1: cache: write a text"),
             ("cache = \"\"", "1: cache: the value is empty"),
             ("json = \"yes\"", "1: json: write true or false"),

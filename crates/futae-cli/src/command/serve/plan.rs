@@ -5,7 +5,7 @@ use super::super::volumes::{ClassNames, VolumeSpec, expand, refuse_twice};
 use super::memory::KeptMemory;
 use super::opener::Opener;
 use super::state::KeptState;
-use super::{Args, Demotion, tls};
+use super::{Args, Demotion, clashes, tls};
 use crate::defaults::SERVE_POLICY;
 use crate::failure::Failure;
 use futae_control::check_cache_bytes;
@@ -16,6 +16,7 @@ use futae_host::{
 };
 use futae_policy::{PolicySpec, Shape};
 use futae_units::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, Size, parse_block_bytes};
+use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
@@ -63,7 +64,7 @@ impl Plan {
         let mut policy: PolicySpec = named
             .unwrap_or(SERVE_POLICY)
             .parse()
-            .map_err(Failure::usage)?;
+            .map_err(wrong_policy)?;
         // Clients that demote nothing would find nothing in the cache, ever.
         if named.is_none() || !args.feeds.is_empty() {
             policy.keep_served();
@@ -77,7 +78,8 @@ impl Plan {
             .parse()
             .map_err(|error| Failure::usage(format!("--cache: {error}")))?;
         let total_blocks = blocks_of("--cache", cache, block_bytes)?;
-        check_cache_bytes(u64::from(total_blocks) * block_bytes).map_err(Failure::usage)?;
+        check_cache_bytes(u64::from(total_blocks) * block_bytes)
+            .map_err(|problem| Failure::usage(format!("--cache: {problem}")))?;
         let exports = args.exports.iter().map(|text| export(text));
         let exports: Vec<VolumeSpec> = exports.collect::<Result<_, _>>().map_err(Failure::usage)?;
         let exports = expand("export", exports)?;
@@ -87,7 +89,7 @@ impl Plan {
             slots: 16,
             seed: args.seed,
         };
-        futae_policy::build(&policy, &shape).map_err(Failure::usage)?;
+        futae_policy::build(&policy, &shape).map_err(wrong_policy)?;
         let own_blocks: Vec<Option<u32>> = exports
             .iter()
             .map(|export| {
@@ -166,14 +168,16 @@ impl Plan {
         });
         let adding = Arc::clone(&opener);
         server.open_export = Some(OpenExport::new(move |text| adding.open_text(text)));
-        Ok(Self {
+        let plan = Self {
             exports,
             own_blocks,
             common_blocks,
             opener,
             observe: args.observe.plan()?,
             server,
-        })
+        };
+        clashes::refuse(args, &plan)?;
+        Ok(plan)
     }
 
     /// The blocks of the cache of each export.
@@ -358,6 +362,10 @@ fn relays(texts: &[String], feeds: &[FeedOptions]) -> Result<Vec<RelayOptions>, 
         });
     }
     Ok(relays)
+}
+
+fn wrong_policy(problem: impl fmt::Display) -> Failure {
+    Failure::usage(format!("--policy: {problem}"))
 }
 
 /// What clients may make the server hold.

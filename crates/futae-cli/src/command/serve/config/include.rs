@@ -59,9 +59,10 @@ fn matches(of: &Path, pattern: &str) -> Result<Vec<PathBuf>, String> {
     let directory = of.parent().unwrap_or(Path::new(""));
     if !pattern.contains(WILD) {
         let path = directory.join(pattern);
-        return match path.is_file() {
-            true => Ok(vec![path]),
-            false => Err(format!("{}: there is no such file", path.display())),
+        return match path.metadata() {
+            Ok(found) if found.is_dir() => Err(a_directory(of, &path, pattern)),
+            _ if path.is_file() => Ok(vec![path]),
+            _ => Err(format!("{}: there is no such file", path.display())),
         };
     }
     let directory = directory.to_str().ok_or("the directory is not UTF-8")?;
@@ -94,6 +95,21 @@ fn matches(of: &Path, pattern: &str) -> Result<Vec<PathBuf>, String> {
     }
     files.sort_unstable();
     Ok(files)
+}
+
+/// What is to be written in place of a directory: its files, unless the one that includes them is among these.
+fn a_directory(of: &Path, path: &Path, pattern: &str) -> String {
+    let real = |path: &Path| path.canonicalize().ok();
+    let own = real(of).and_then(|of| Some(of.parent()?.to_owned()));
+    let path_shown = path.display();
+    if own.is_some() && own == real(path) {
+        return format!(
+            "{path_shown}: it is the directory of this file, which would include itself; put the others into one of \
+             their own, and write its files, such as vm.d/*.toml"
+        );
+    }
+    let pattern = pattern.trim_end_matches('/');
+    format!("{path_shown}: it is a directory; write its files: {pattern}/*.toml")
 }
 
 /// A directory that cannot be searched would look as if it were empty, and its exports would be removed.
@@ -232,6 +248,14 @@ mod tests {
             (
                 files("include = \"d/x\"", "include = \"../main\""),
                 "main: include: the file includes itself",
+            ),
+            (
+                files("include = \"d/\"", ""),
+                "main:1: include: d/: it is a directory; write its files: d/*.toml",
+            ),
+            (
+                files("include = \".\"", ""),
+                "it is the directory of this file, which would include itself",
             ),
             (files("include = \"d/[\"", ""), "main:1: include: d/["),
             (
