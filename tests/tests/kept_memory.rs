@@ -4,15 +4,17 @@ use futae_policy::Prng;
 use futae_testkit::nbd::Plain as Client;
 use futae_testkit::wait::{eventually, later_file_time, obtain};
 use futae_tests::BLOCK;
-use futae_tests::binary::futae;
+use futae_tests::binary::{futae, run};
+use futae_tests::huge_pages::HugePages;
 use futae_tests::ledger::{Ledger, Promise, Served};
+use futae_tests::mounted::Mounted;
 use futae_tests::process::Running;
 use futae_tests::stage::{EXPORT, Stage};
 use futae_tests::tools::text;
 use serde_json::Value;
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 use tempfile::TempDir;
@@ -34,7 +36,11 @@ struct Kept {
 
 impl Kept {
     fn new() -> Self {
-        let place = tempfile::tempdir_in("/dev/shm").expect("a directory in memory");
+        Self::below(Path::new("/dev/shm"))
+    }
+
+    fn below(memory: &Path) -> Self {
+        let place = tempfile::tempdir_in(memory).expect("a directory in memory");
         Self {
             stage: Stage::new(BLOCKS),
             memory: place.path().join("cache"),
@@ -332,6 +338,44 @@ fn an_image_that_was_changed_while_no_server_ran_is_read_anew() {
 }
 
 #[test]
+fn huge_pages_keep_the_cache_over_a_kill_too() {
+    // The cache, and the tables beside it.
+    let Some(_pages) = HugePages::new(16) else {
+        return;
+    };
+    let Some(place) = Mounted::new("hugetlbfs", "pagesize=2M") else {
+        return;
+    };
+    let mut kept = Kept::below(place.path());
+    for policy in ["lru", "s3-fifo"] {
+        kept.serve(&["--policy", policy]);
+        kept.read_all();
+        // A smaller cache would give frames back, which are parts of a page here.
+        let order =
+            |size: &str| run(&["export", "resize", text(&kept.stage.control), EXPORT, size]);
+        for size in ["8MiB", CACHE] {
+            let told = order(size);
+            assert!(told.status.success(), "{told:?}");
+        }
+        kept.read_all();
+        kept.stage.kill_serve();
+        kept.serve(&["--policy", policy]);
+        assert_eq!(kept.found(), BLOCKS, "{policy}");
+        assert_eq!(kept.read_all(), BLOCKS, "{policy}");
+        kept.stage.stop_serve();
+    }
+    // The pages are not enough for more.
+    let listen = format!("unix:{}", kept.stage.path("other.sock").display());
+    let export = format!("a={}", kept.stage.image.display());
+    let other = place.path().join("other");
+    let mut second = futae(&["serve", "--cache", "64MiB", "--memory-file", text(&other)]);
+    second.args(["--export", &export, "--listen", &listen]);
+    let ended = Running::start("the second server", second).wait();
+    assert!(ended.errors.contains("vm.nr_hugepages"), "{}", ended.errors);
+    assert!(!ended.status.success() && !other.exists());
+}
+
+#[test]
 fn two_servers_do_not_use_one_memory_file() {
     let mut kept = Kept::new();
     kept.serve(&["--policy", "lru"]);
@@ -385,6 +429,47 @@ fn a_place_that_is_not_memory_is_refused_with_the_way_out() {
         );
     }
     assert!(!disk.exists(), "nothing was made there");
+    assert!(!kept.memory.exists(), "memory is left that nobody uses");
+}
+
+/// Memory is dear: a server that does not start leaves none of it taken.
+#[test]
+fn a_server_that_does_not_start_leaves_no_memory_file() {
+    let kept = Kept::new();
+    let own = kept.stage.path("own.img");
+    fs::copy(&kept.stage.image, &own).expect("a copy");
+    let exports = [
+        format!("a={}", kept.stage.image.display()),
+        format!("own={},share=1MiB", own.display()),
+    ];
+    let ends = |memory: &Path, listen: &Path, words: &str| {
+        let listen = format!("unix:{}", listen.display());
+        let mut server = futae(&["serve", "--cache", CACHE, "--memory-file", text(memory)]);
+        server.args(["--export", &exports[0], "--export", &exports[1]]);
+        let ended = Running::start("the server", {
+            server.args(["--listen", &listen]);
+            server
+        })
+        .wait();
+        assert!(
+            !ended.status.success() && ended.errors.contains(words),
+            "{}",
+            ended.errors
+        );
+        let directory = memory.parent().expect("a directory");
+        let left: Vec<_> = fs::read_dir(directory).expect("a list").collect();
+        assert!(left.is_empty(), "{left:?}");
+    };
+    let nowhere = kept.stage.path("none/socket");
+    ends(&kept.memory, &nowhere, "none/socket");
+    let Some(small) = Mounted::new("tmpfs", "size=8M") else {
+        return;
+    };
+    ends(
+        &small.path().join("cache"),
+        &kept.stage.socket,
+        "there is no room",
+    );
 }
 
 #[test]

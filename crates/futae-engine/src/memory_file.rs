@@ -62,6 +62,7 @@ pub struct MemoryFile {
     slots: u32,
     /// The reason why the file was empty, if it was.
     empty: Option<String>,
+    is_made: bool,
     next_order: u64,
 }
 
@@ -79,8 +80,13 @@ impl MemoryFile {
             path: path.to_owned(),
             problem,
         };
-        let file = place::open(path).map_err(refused)?;
-        Self::of_file(file, path, block_bytes, slots)
+        let (file, is_made) = place::open(path).map_err(refused)?;
+        let opened = Self::of_file(file, path, block_bytes, slots);
+        if opened.is_err() && is_made {
+            // Nothing is in it, and it would take memory.
+            let _ = std::fs::remove_file(path);
+        }
+        Ok(Self { is_made, ..opened? })
     }
 
     /// Creates unnamed memory (memfd), whose descriptor another process can keep.
@@ -143,6 +149,7 @@ impl MemoryFile {
             index: Vec::new(),
             slots: 0,
             empty,
+            is_made: false,
             next_order: ORDER_SAVED_MAX,
         })
     }
@@ -151,6 +158,12 @@ impl MemoryFile {
     #[must_use]
     pub fn empty(&self) -> Option<&str> {
         self.empty.as_deref()
+    }
+
+    /// Whether [`open`](Self::open) has created the file.
+    #[must_use]
+    pub fn is_made(&self) -> bool {
+        self.is_made
     }
 
     /// Its path, for messages.
@@ -341,7 +354,7 @@ fn allocate(file: &File, path: &Path, from: u64, bytes: u64) -> Result<(), Setup
         path: path.to_owned(),
         problem: format!(
             "there is no room for {bytes} bytes: {errno}; choose a smaller --cache, or give its file system more \
-             room (mount -o remount,size=...)"
+             room (tmpfs: mount -o remount,size=...; hugetlbfs: sysctl vm.nr_hugepages=...)"
         ),
     })
 }

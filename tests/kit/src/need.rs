@@ -33,6 +33,8 @@ pub enum Need {
     Ebpf,
     /// `O_DIRECT` in the directory for temporary files.
     Direct,
+    /// Huge pages of 2 MiB, which root can have the kernel set aside.
+    HugePages,
     /// Maps of files that are opened past the page cache: Linux 6.6.
     DirectMaps,
     /// Reading and writing Parquet, a feature of `futae-trace` that the whole workspace switches on.
@@ -51,7 +53,7 @@ const NOT_OF_ALL: [Need; 3] = [Need::Python, Need::Traces, Need::Vsock];
 
 impl Need {
     /// Everything that can be declared.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Fuse,
         Self::Root,
         Self::Rings,
@@ -62,6 +64,7 @@ impl Need {
         Self::Cgroup,
         Self::Ebpf,
         Self::Direct,
+        Self::HugePages,
         Self::DirectMaps,
         Self::Parquet,
         Self::Python,
@@ -83,6 +86,7 @@ impl Need {
             Self::Cgroup => "cgroup",
             Self::Ebpf => "ebpf",
             Self::Direct => "direct",
+            Self::HugePages => "huge-pages",
             Self::DirectMaps => "direct-maps",
             Self::Parquet => "parquet",
             Self::Python => "python",

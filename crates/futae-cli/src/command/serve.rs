@@ -221,6 +221,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     }
     options.heartbeat = service::heartbeat();
     let server = Server::start(options, exports).map_err(anyhow::Error::from)?;
+    opener.memory.settle();
     let writes = args.writes.write_mode.name();
     remarks::at_start(&specs, &server.status(), lives_on_evictions, writes);
     let watched = server.watcher();

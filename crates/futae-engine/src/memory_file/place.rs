@@ -16,9 +16,9 @@ const HUGETLBFS: i64 = 0x9584_58f6;
 /// With pages of a gigabyte, the smallest part of the file would be as large.
 const PAGE_BYTES_MAX: u64 = 2 << 20;
 
-/// Opens or creates the file. It must be private: another user who can read it can read every
-/// guest's data, and one who can write it can alter what is served.
-pub fn open(path: &Path) -> Result<File, String> {
+/// Opens or creates the file, and says whether it is new. It must be private: another user who can read it
+/// can read every guest's data, and one who can write it can alter what is served.
+pub fn open(path: &Path) -> Result<(File, bool), String> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let directory = path.parent().filter(|path| !path.as_os_str().is_empty());
     // Checked before a file is created there.
@@ -27,9 +27,12 @@ pub fn open(path: &Path) -> Result<File, String> {
     {
         return Err(NO_MEMORY.to_owned());
     }
-    let opened = rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR);
-    match opened {
-        Ok(file) => Ok(file.into()),
+    let mode = Mode::RUSR | Mode::WUSR;
+    if let Ok(file) = rustix::fs::open(path, flags | OFlags::EXCL, mode) {
+        return Ok((file.into(), true));
+    }
+    match rustix::fs::open(path, flags, mode) {
+        Ok(file) => Ok((file.into(), false)),
         Err(Errno::LOOP) => Err("is a symbolic link; name the file itself".to_owned()),
         Err(Errno::NOENT) => Err("its directory does not exist; make it first".to_owned()),
         Err(errno) => Err(format!("cannot be opened: {errno}")),
@@ -118,7 +121,8 @@ mod tests {
     fn a_file_on_a_disk_of_others_or_behind_a_link_is_refused() {
         let folder = tempfile::tempdir_in("/dev/shm").expect("a folder");
         let path = folder.path().join("memory");
-        let first = open(&path).expect("made");
+        let (first, is_new) = open(&path).expect("made");
+        assert!(is_new && open(&path).is_ok_and(|(_, is_new)| !is_new));
         assert_eq!(check(&first), Ok(4096));
         let link = folder.path().join("link");
         symlink(&path, &link).expect("a link");
@@ -135,7 +139,8 @@ mod tests {
     fn two_users_are_not_let_in_at_once() {
         let folder = tempfile::tempdir_in("/dev/shm").expect("a folder");
         let path = folder.path().join("memory");
-        let (first, second) = (open(&path).expect("made"), open(&path).expect("opened"));
+        let (first, _) = open(&path).expect("made");
+        let (second, _) = open(&path).expect("opened");
         check(&first).expect("free");
         assert!(check(&second).is_err_and(|problem| problem.contains("in use")));
         drop(first);

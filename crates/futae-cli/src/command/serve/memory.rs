@@ -44,6 +44,8 @@ enum Trust {
 pub(super) struct KeptMemory {
     args: MemoryArgs,
     engines: Mutex<Vec<Weak<Engine>>>,
+    /// Files that are removed unless the server starts; none once it has.
+    made: Mutex<Option<Vec<PathBuf>>>,
 }
 
 impl KeptMemory {
@@ -51,7 +53,13 @@ impl KeptMemory {
         Self {
             args: args.clone(),
             engines: Mutex::default(),
+            made: Mutex::new(Some(Vec::new())),
         }
+    }
+
+    /// The server has started: the files stay from now on.
+    pub(super) fn settle(&self) {
+        *self.made.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     /// Puts the frames of a new cache of `slots` blocks where they are to be kept. `owner` is the export that alone uses it.
@@ -82,7 +90,18 @@ impl KeptMemory {
             Trust::Files => MemoryTrust::Files,
             Trust::Devices => MemoryTrust::Devices,
         };
-        engine.keep_memory(file, trust)?;
+        let is_made = file.is_made();
+        if let Err(error) = engine.keep_memory(file, trust) {
+            if is_made {
+                remove(&path);
+            }
+            return Err(error.into());
+        }
+        if is_made
+            && let Some(made) = &mut *self.made.lock().unwrap_or_else(PoisonError::into_inner)
+        {
+            made.push(path);
+        }
         self.engines().push(Arc::downgrade(engine));
         Ok(())
     }
@@ -111,6 +130,19 @@ impl KeptMemory {
     fn engines(&self) -> MutexGuard<'_, Vec<Weak<Engine>>> {
         self.engines.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+impl Drop for KeptMemory {
+    fn drop(&mut self) {
+        let made = self.made.get_mut().unwrap_or_else(PoisonError::into_inner);
+        made.iter().flatten().for_each(|path| remove(path));
+    }
+}
+
+/// Gives the memory of a new file back, of a server that does not start. Should that fail, the file is empty, and the next
+/// server uses it.
+fn remove(path: &Path) {
+    let _ = std::fs::remove_file(path);
 }
 
 /// The server has ended: the next one finds everything as it is.
