@@ -181,8 +181,8 @@ fn an_advice_is_applied_and_verified() {
     let mut server = Running::start("futae serve", futae(&["serve", "--config", text(&file)]));
     server.line();
     ask(&stage, &load, 2, 4_000);
-    assert!(verify(&stage, &saved, || ask(&stage, &load, 3, 8_000)).contains("as forecast"));
-    let alarm = verify(&stage, &saved, || {
+    assert!(verify(&stage, &saved, 0, || ask(&stage, &load, 3, 8_000)).contains("as forecast"));
+    let alarm = verify(&stage, &saved, 0, || {
         ask(&stage, &format!("loop:{BLOCKS}blocks"), 1, 8_000);
     });
     assert!(
@@ -191,15 +191,27 @@ fn an_advice_is_applied_and_verified() {
     );
     let resized = run(&["export", "resize", text(&stage.control), EXPORT, "256KiB"]);
     assert!(resized.status.success(), "{resized:?}");
-    let alarm = verify(&stage, &saved, || ask(&stage, &load, 4, 8_000));
+    let alarm = verify(&stage, &saved, 1, || ask(&stage, &load, 4, 8_000));
     assert!(
         alarm.contains("the cache has 262144 bytes, and the forecast is for 1048576"),
         "{alarm}"
     );
+    let changed = run(&["export", "resize", text(&stage.control), EXPORT, "1MiB"]);
+    assert!(changed.status.success(), "{changed:?}");
+    assert!(server.stop().status.success());
+    let other = written
+        .replace("write-back", "write-through")
+        .replace("\"arc\"", "\"fifo\"");
+    fs::write(&file, other).expect("a configuration");
+    let mut server = Running::start("futae serve", futae(&["serve", "--config", text(&file)]));
+    server.line();
+    verify(&stage, &saved, 2, || ask(&stage, &load, 5, 8_000));
+    assert!(server.stop().status.success());
 }
 
-/// What `futae verify` says of a period in which `act` happens; its exit status is that of an alarm if there is one.
-fn verify(stage: &Stage, forecast: &Path, act: impl FnOnce()) -> String {
+/// What `futae verify` says of a period in which `act` happens, of a cache that differs from the forecast in as many ways as it
+/// warns of; its exit status is that of an alarm if there is one.
+fn verify(stage: &Stage, forecast: &Path, warned: usize, act: impl FnOnce()) -> String {
     let mut command = futae(&[
         "verify",
         text(forecast),
@@ -215,6 +227,8 @@ fn verify(stage: &Stage, forecast: &Path, act: impl FnOnce()) -> String {
     running.signal(Signal::TERM);
     let ended = running.wait();
     assert!(ended.status.success(), "{ended:?}");
+    let warnings = ended.errors.matches("futae: warning: the cache").count();
+    assert_eq!(warnings, warned, "{ended:?}");
     let judgement: Value = serde_json::from_str(ended.lines.last().expect("a line")).expect("JSON");
     match judgement["alarm"].as_str() {
         Some(alarm) => {

@@ -9,7 +9,7 @@ use crate::interruption::Interruption;
 use crate::table::count;
 use anyhow::anyhow;
 use futae_units::parse_duration;
-use judge::{Judgement, judge};
+use judge::{Judgement, differences, judge};
 use serde_json::json;
 use std::io::Write;
 use std::path::PathBuf;
@@ -17,7 +17,8 @@ use std::path::PathBuf;
 /// Hold a running cache against its forecast
 ///
 /// Counts hits over a period and compares their ratio with what futae advise forecast for the advised choice. A measured
-/// ratio outside the bounds is an alarm, with its likely cause, and the exit status is 1. The bounds are wider than in the
+/// ratio outside the bounds is an alarm, with its likely cause, and the exit status is 1. A cache with another policy, size or
+/// write mode than was forecast is a warning. The bounds are wider than in the
 /// forecast where fewer requests are counted than it was made from.
 #[derive(clap::Args)]
 pub struct Args {
@@ -52,6 +53,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let mut before = source.traffic()?;
     let interruption = Interruption::listen()?;
     announce(args, choice)?;
+    let mut said = warn_of(differences(&forecast, &before), &[]);
     loop {
         let ended = interruption.within(period);
         let now = match source.traffic() {
@@ -63,6 +65,8 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             }
             Err(problem) => return Err(problem),
         };
+        // It may have been changed meanwhile.
+        said = warn_of(differences(&forecast, &now), &said);
         let judgement = judge(&forecast, &now.since(&before));
         before = now;
         say(args, &judgement)?;
@@ -75,6 +79,14 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             return Ok(());
         }
     }
+}
+
+/// Warns of each difference that was not said before. Returns all of them.
+fn warn_of(differences: Vec<String>, said: &[String]) -> Vec<String> {
+    for new in differences.iter().filter(|it| !said.contains(it)) {
+        eprintln!("futae: warning: {new}; the figures are not comparable");
+    }
+    differences
 }
 
 fn announce(args: &Args, choice: &Choice) -> Result<(), Failure> {

@@ -88,6 +88,7 @@ mod tests {
         Traffic {
             policy: "lru".to_owned(),
             capacity_bytes: 1,
+            write_mode: futae_sim::WriteMode::WriteThrough,
             requests,
             hits: requests / 2,
             bytes_read: 0,

@@ -7,6 +7,7 @@ use futae_agent_protocol::PageCache;
 use futae_control::{EngineReport, RecordingPart, ask};
 use futae_engine::EngineStatus;
 use futae_host::FeedReport;
+use futae_sim::WriteMode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -26,6 +27,7 @@ struct Status {
 pub struct Traffic {
     pub policy: String,
     pub capacity_bytes: u64,
+    pub write_mode: WriteMode,
     /// Demand accesses, in blocks.
     pub requests: u64,
     /// Those that hit.
@@ -42,6 +44,11 @@ impl Traffic {
         Self {
             policy: cache.policy.clone(),
             capacity_bytes: cache.capacity_blocks * cache.block_bytes,
+            // No block may be dirty under write-through.
+            write_mode: match cache.dirty_max_blocks {
+                0 => WriteMode::WriteThrough,
+                _ => WriteMode::WriteBack,
+            },
             requests: cache.counters.requests,
             hits: cache.counters.hits,
             bytes_read: cache.bytes_read,
@@ -67,6 +74,7 @@ impl Traffic {
         Self {
             policy: self.policy.clone(),
             capacity_bytes: self.capacity_bytes,
+            write_mode: self.write_mode,
             requests: self.requests - before.requests,
             hits: self.hits.saturating_sub(before.hits),
             bytes_read: self.bytes_read.saturating_sub(before.bytes_read),

@@ -3,6 +3,7 @@
 use crate::command::forecast::{Forecast, Place, model};
 use crate::command::record::Traffic;
 use futae_agent_protocol::Replacement;
+use futae_sim::WriteMode;
 use serde::Serialize;
 
 /// Fewer requests than this say nothing.
@@ -69,22 +70,47 @@ pub fn judge(forecast: &Forecast, traffic: &Traffic) -> Judgement {
     }
 }
 
-/// The likely cause, the surest first.
-fn cause(forecast: &Forecast, traffic: &Traffic) -> String {
+/// In what a cache is another one than the forecast is for.
+pub fn differences(forecast: &Forecast, traffic: &Traffic) -> Vec<String> {
     let choice = forecast.advised();
     let wanted = choice.host_policy.as_deref().unwrap_or_default();
+    let mut found = Vec::new();
     if traffic.policy != wanted {
-        return format!(
-            "the cache's policy is {}, and the forecast is for {wanted}",
-            traffic.policy
-        );
+        let here = &traffic.policy;
+        found.push(format!(
+            "the cache's policy is {here}, and the forecast is for {wanted}"
+        ));
     }
     let capacity = traffic.capacity_bytes as f64 / choice.host_bytes as f64;
     if (capacity - 1.0).abs() > CAPACITY_ERROR {
-        return format!(
+        found.push(format!(
             "the cache has {} bytes, and the forecast is for {}",
             traffic.capacity_bytes, choice.host_bytes
-        );
+        ));
+    }
+    if traffic.write_mode != choice.write_mode {
+        found.push(format!(
+            "the cache's write mode is {}, and the forecast is for {}",
+            name(traffic.write_mode),
+            name(choice.write_mode)
+        ));
+    }
+    found
+}
+
+/// As command lines have it.
+const fn name(mode: WriteMode) -> &'static str {
+    match mode {
+        WriteMode::WriteThrough => "write-through",
+        WriteMode::WriteBack => "write-back",
+    }
+}
+
+/// The likely cause, the surest first.
+fn cause(forecast: &Forecast, traffic: &Traffic) -> String {
+    let choice = forecast.advised();
+    if let Some(difference) = differences(forecast, traffic).into_iter().next() {
+        return difference;
     }
     if let Some(cause) = other_kernel(forecast, traffic) {
         return cause;
@@ -153,7 +179,6 @@ mod tests {
     use super::*;
     use crate::command::forecast::Choice;
     use futae_agent_protocol::PageCache;
-    use futae_sim::WriteMode;
     use futae_sim::forecast::Estimate;
 
     fn forecast() -> Forecast {
@@ -194,6 +219,7 @@ mod tests {
         Traffic {
             policy: "arc".to_owned(),
             capacity_bytes: 1 << 20,
+            write_mode: WriteMode::WriteThrough,
             requests,
             hits,
             bytes_read: 800,
@@ -230,10 +256,27 @@ mod tests {
             alarm(&|t| t.policy = "lru".to_owned())
                 .contains("policy is lru, and the forecast is for arc")
         );
+        assert!(
+            alarm(&|t| t.write_mode = WriteMode::WriteBack)
+                .contains("write mode is write-back, and the forecast is for write-through")
+        );
         assert!(alarm(&|t| t.capacity_bytes /= 2).contains("the cache has 524288 bytes"));
         assert!(
             alarm(&|t| t.bytes_written = 800).contains("50 % of its bytes are written, and 20 %")
         );
+    }
+
+    #[test]
+    fn a_cache_that_the_forecast_is_not_for_is_told_by_all_that_differs() {
+        let mut traffic = traffic(0, 0);
+        assert_eq!(differences(&forecast(), &traffic), [] as [String; 0]);
+        traffic.policy = "lru".to_owned();
+        traffic.capacity_bytes *= 2;
+        traffic.write_mode = WriteMode::WriteBack;
+        let found = differences(&forecast(), &traffic).join("; ");
+        for what in ["policy is lru", "2097152 bytes", "write-back"] {
+            assert!(found.contains(what), "{found}");
+        }
     }
 
     #[test]
