@@ -158,6 +158,70 @@ fn bash_completes_commands_and_options() {
     assert_eq!(offered(manual.path(), &["futae", "refer"]), "");
 }
 
+/// Whether a shell is there; if not, the test is skipped.
+fn has_shell(name: &str) -> bool {
+    let there = Command::new(name).args(["-c", "exit"]).output().is_ok();
+    if !there {
+        skip(Need::Tools, &format!("{name} is missing"));
+    }
+    there
+}
+
+#[test]
+fn fish_completes_commands_and_options() {
+    if !has_shell("fish") {
+        return;
+    }
+    let manual = manual();
+    let offered = |line: &str| {
+        let script = "source $argv[1]; complete --do-complete $argv[2]";
+        let mut fish = Command::new("fish");
+        fish.args(["--no-config", "-c", script])
+            .arg(manual.path().join("fish/futae.fish"))
+            .arg(line);
+        let output = fish.output().expect("fish");
+        assert!(output.stderr.is_empty(), "{output:?}");
+        // Behind each word is what it means.
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let words = said.lines().filter_map(|line| line.split('\t').next());
+        words.collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(offered("futae chec"), "check");
+    assert_eq!(offered("futae serve --metr"), "--metrics");
+    assert_eq!(offered("futae refer"), "");
+}
+
+/// A zsh on a terminal of its own: what a line has become after a tab.
+const ZSH: &str = r#"
+zmodload zsh/zpty
+zpty z "zsh -f -i"
+zpty -w z "PS1= RPS1=; unsetopt PROMPT_SP; fpath=(${(q)1} \$fpath); autoload -U compinit; compinit -u -D; print -r -- 'rea'dy"
+zpty -r z said $'*ready\r\n*'
+zpty -n -w z "$2"$'\t\x01print -r -- @\n'
+zpty -r z said $'*\n@*\r\n*'
+print -r -- "${${said##*$'\n@'}%%$'\r'*}"
+"#;
+
+#[test]
+fn zsh_completes_commands_and_options() {
+    if !has_shell("zsh") {
+        return;
+    }
+    let manual = manual();
+    let completed = |line: &str| {
+        let mut zsh = Command::new("zsh");
+        zsh.args(["-f", "-c", ZSH, "zsh"])
+            .arg(manual.path().join("zsh"))
+            .arg(line);
+        let output = zsh.output().expect("zsh");
+        assert!(output.stderr.is_empty(), "{output:?}");
+        String::from_utf8_lossy(&output.stdout).trim().to_owned()
+    };
+    assert_eq!(completed("futae chec"), "futae check");
+    assert_eq!(completed("futae serve --metr"), "futae serve --metrics");
+    assert_eq!(completed("futae refer"), "futae refer");
+}
+
 /// mount(8) with the helper of the package and a line of fstab, where nobody else sees it.
 #[test]
 fn mount_mounts_a_line_of_fstab() {
