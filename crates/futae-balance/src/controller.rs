@@ -6,6 +6,7 @@ use crate::actuator::Actuator;
 use crate::config::{Config, ConfigError, GuestConfig, bytes};
 use crate::feed::Feed;
 use crate::hints::hint;
+use crate::libvirt::events::Events;
 use crate::pressure::PressureMeter;
 use crate::samples::{GuestPeriod, Period};
 use futae_allocate::{
@@ -53,6 +54,17 @@ pub struct Controller {
     host: Host,
     pressure: PressureMeter,
     config: Config,
+    /// What libvirt tells at once, while it does.
+    events: Option<Events>,
+    /// What came of that since the last period.
+    between: Between,
+}
+
+/// Guests that came or went between two periods.
+#[derive(Default)]
+struct Between {
+    changes: Vec<String>,
+    problems: Vec<String>,
 }
 
 /// What was done in a period.
@@ -118,13 +130,20 @@ impl Controller {
             host: Host::new(settings, config.guests.len()),
             pressure: PressureMeter::new(config.host.pressure_file.clone()),
             config: config.clone(),
+            events: None,
+            between: Between::default(),
         })
     }
 
     /// Ends a period: sees, decides, tells.
     pub fn period(&mut self) -> Report {
-        let mut problems = Vec::new();
-        let changes = self.follow(&mut problems);
+        self.see_to_events();
+        let Between {
+            mut changes,
+            mut problems,
+        } = std::mem::take(&mut self.between);
+        changes.extend(self.follow(&mut problems));
+        problems.dedup();
         let achieved = self.achieved(&mut problems);
         let mut seen = Vec::new();
         for (at, guest) in self.guests.iter_mut().enumerate() {

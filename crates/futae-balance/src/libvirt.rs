@@ -1,5 +1,7 @@
 //! Guests that libvirt runs, found by their names: those that start, stop and migrate while others are balanced.
 
+pub(crate) mod events;
+
 use crate::actuator::{Actuator, TIMEOUT, virsh};
 use crate::config::{AgentConfig, GuestConfig, one};
 use futae_allocate::GuestLimits;

@@ -45,16 +45,19 @@ pub fn order(domain: &str, uri: Option<&str>, bytes: u64, timeout: Duration) -> 
     virsh(uri, &["setmem", domain, &kib, "--live"], timeout).map(drop)
 }
 
-fn virsh(uri: Option<&str>, words: &[&str], timeout: Duration) -> Result<String, String> {
+/// A virsh with these words, whose messages are English.
+pub fn command(uri: Option<&str>, words: &[&str]) -> Command {
     let mut command = Command::new("virsh");
     if let Some(uri) = uri {
         command.args(["--connect", uri]);
     }
-    command.args(words).env("LC_ALL", "C");
+    command.args(words).env("LC_ALL", "C").stdin(Stdio::null());
     command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
+}
+
+fn virsh(uri: Option<&str>, words: &[&str], timeout: Duration) -> Result<String, String> {
+    let mut command = command(uri, words);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|error| {
         format!("virsh cannot be started: {error}; install libvirt's clients, or use qmp")
     })?;

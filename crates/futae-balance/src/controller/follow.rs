@@ -2,10 +2,37 @@
 
 use super::{Controller, Guest, limits_of};
 use crate::config::bytes;
+use crate::libvirt::events::Events;
 use crate::libvirt::fit;
 use futae_allocate::{Allocator, Bounds, GuestLimits};
 
 impl Controller {
+    /// Takes up domains that started, and leaves those that stopped, if libvirt has told of any since this was called last. The
+    /// report of the next period has them. Returns how many there were.
+    ///
+    /// Callers do this between periods, as often as they like: it asks nobody unless there are news.
+    pub fn heed_events(&mut self) -> usize {
+        if !self.events.as_ref().is_some_and(Events::take) {
+            return 0;
+        }
+        let mut problems = Vec::new();
+        let changes = self.follow(&mut problems);
+        let count = changes.len();
+        self.between.changes.extend(changes);
+        self.between.problems.extend(problems);
+        count
+    }
+
+    /// Has libvirt tell of domains, if it does not yet or does not any more.
+    pub(super) fn see_to_events(&mut self) {
+        let Some(libvirt) = &self.config.libvirt else {
+            return;
+        };
+        if !self.events.as_mut().is_some_and(Events::is_alive) {
+            self.events = Events::start(libvirt.uri.as_deref());
+        }
+    }
+
     /// Takes up the domains that run now. Who came and who went, in sentences; when libvirt does not answer, or a newcomer cannot be
     /// taken up, all stays as it is, and that is a problem.
     pub(super) fn follow(&mut self, problems: &mut Vec<String>) -> Vec<String> {

@@ -144,6 +144,7 @@ fn keep(
             if let Some(watchdog) = &mut watchdog {
                 watchdog.alive();
             }
+            controller.heed_events();
             std::thread::sleep(LOOK_INTERVAL.min(next - Instant::now().min(next)));
         }
         let report = controller.period();
