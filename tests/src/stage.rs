@@ -204,6 +204,15 @@ impl Stage {
         goodbye("futae serve", &ended)
     }
 
+    /// The same of a server that may have had something to say; what it was.
+    pub fn stop_serve_that_may_say(&mut self) -> String {
+        let running = self.serve.take().expect("it is served");
+        let mut ended = running.stop();
+        let errors = std::mem::take(&mut ended.errors);
+        goodbye("futae serve", &ended);
+        errors
+    }
+
     /// Ends a mount that had something to say on standard error, this among it.
     pub fn stop_mount_that_said(&mut self, words: &str) -> Value {
         let running = self.mount.take().expect("it is mounted");

@@ -26,7 +26,13 @@ fn the_demo_is_built_without_parquet_and_pictures() {
         .find(|line| line.ends_with("-- demo $(ARGS)"));
     assert!(demo.is_some_and(|line| line.contains("--no-default-features")));
     let (lean, whole) = (crates(&["--no-default-features"]), crates(&[]));
-    for heavy in ["parquet", "resvg", "epaint_default_fonts"] {
+    for heavy in [
+        "parquet",
+        "resvg",
+        "epaint_default_fonts",
+        "opentelemetry_sdk",
+        "ureq",
+    ] {
         assert!(whole.contains(heavy), "{heavy} has another name now");
         assert!(!lean.contains(heavy), "{heavy} is compiled for the demo");
     }

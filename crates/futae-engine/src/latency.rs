@@ -4,10 +4,11 @@
 //! measured where they end. Requests answered together are recorded together ([`LatencyNotes`]), so
 //! a hit costs a comparison and no clock reading of its own.
 
+use crate::watcher::Watcher;
 use serde::{Deserialize, Serialize};
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// The upper bounds of the steps, in microseconds. Longer latencies are counted in a step of their
@@ -74,16 +75,31 @@ struct Counts {
 /// Histograms of the latencies of one volume's requests, by kind. Any thread records without
 /// waiting.
 #[derive(Debug, Default)]
-pub struct Latencies([Counts; Asked::ALL.len()]);
+pub struct Latencies {
+    counts: [Counts; Asked::ALL.len()],
+    watcher: OnceLock<Box<dyn Watcher>>,
+}
 
 impl Latencies {
+    /// Has front ends tell a watcher of each request that ends, too. The first one stays.
+    pub fn watch(&self, watcher: Box<dyn Watcher>) {
+        let _ = self.watcher.set(watcher);
+    }
+
+    /// The watcher, if there is one.
+    #[inline]
+    #[must_use]
+    pub fn watcher(&self) -> Option<&dyn Watcher> {
+        self.watcher.get().map(Box::as_ref)
+    }
+
     /// Records a latency.
     pub fn note(&self, asked: Asked, took: Duration) {
         self.add(asked, step(took), 1, nanos(took));
     }
 
     fn add(&self, asked: Asked, step: usize, count: u64, nanos: u64) {
-        let counts = &self.0[asked as usize];
+        let counts = &self.counts[asked as usize];
         counts.steps[step].fetch_add(count, Relaxed);
         counts.nanos.fetch_add(nanos, Relaxed);
     }
@@ -92,7 +108,7 @@ impl Latencies {
     #[must_use]
     pub fn report(&self) -> Vec<LatencyStatus> {
         let one = |asked: Asked| {
-            let counts = &self.0[asked as usize];
+            let counts = &self.counts[asked as usize];
             LatencyStatus {
                 operation: asked.name().to_owned(),
                 seconds: counts.nanos.load(Relaxed) as f64 / 1e9,
@@ -188,6 +204,13 @@ impl LatencyNotes {
         }
         self.count += count;
         self.nanos = self.nanos.saturating_add(nanos(took).saturating_mul(count));
+    }
+
+    /// The watcher of the requests, if there is one.
+    #[inline]
+    #[must_use]
+    pub fn watcher(&self) -> Option<&dyn Watcher> {
+        self.to.watcher()
     }
 
     /// Makes the recorded latencies visible.

@@ -17,6 +17,7 @@ mod memory_file;
 mod request;
 mod store;
 mod warm_state;
+mod watcher;
 
 pub use buffer::{IoBuf, PAGE_BYTES, POISON};
 pub use engine::{
@@ -33,3 +34,4 @@ pub use memory_file::MemoryFile;
 pub use request::{Change, ClientId, Demotion, Done, Operation, Request};
 pub use store::{Extent, Store, StoreDone, StoreOperation, StoreResult, StoreStamp};
 pub use warm_state::{Identity, LeftOut, Loaded, NamedVolume, WarmState, WarmStateError};
+pub use watcher::{Ended, Watcher};

@@ -21,7 +21,7 @@ use crate::requests::{Gathered, asked, carried, memory_of, needs_cache};
 use crate::status::TrafficCounters;
 use crate::wire::Wire;
 use futae_engine::{
-    Asked, ClientId, Demotion, Engine, Extent, IoBuf, IoError, LatencyNotes, Operation,
+    Asked, ClientId, Demotion, Ended, Engine, Extent, IoBuf, IoError, LatencyNotes, Operation,
 };
 use futae_nbd::{Command, CommandFlags, RequestHeader, RequestRules, WireError};
 use futae_policy::VolumeId;
@@ -238,6 +238,17 @@ impl<'a, 'socket> ConnectionLoop<'a, 'socket> {
         if is_over && tag.kind != TagKind::Silent {
             let took = self.taken.saturating_duration_since(tag.taken);
             self.latencies.note(tag.asked, took, 1);
+            if let Some(watcher) = self.latencies.watcher() {
+                watcher.ended(&Ended {
+                    kind: tag.asked.name(),
+                    requests: 1,
+                    bytes: tag.held_bytes,
+                    // It was not answered at once.
+                    hit: (tag.asked == Asked::Read).then_some(false),
+                    failed: done.result.is_err(),
+                    took,
+                });
+            }
         }
     }
 

@@ -18,7 +18,7 @@ use crate::room::Room;
 use crate::slot::{Slot, asked};
 use crate::submit::{Filled, Submitter};
 use crate::traffic::Traffic;
-use futae_engine::{Asked, LatencyNotes, Operation};
+use futae_engine::{Asked, Ended, LatencyNotes, Operation};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::sync::Arc;
@@ -190,6 +190,7 @@ impl Worker {
             self.now = Instant::now();
         }
         for read in filled.drain(..) {
+            self.slots[usize::from(read.head)].is_hit = true;
             let segments = &self.slots[usize::from(read.head)].chain.writable;
             let length = self.mark_written(segments);
             let outcome = if read.is_whole {
@@ -290,7 +291,7 @@ impl Worker {
         if !self.start.room.take(slot.held_bytes) {
             return Ok(false);
         }
-        (slot.status_at, slot.error) = (status_at, None);
+        (slot.status_at, slot.error, slot.is_hit) = (status_at, None, false);
         (slot.asked, slot.taken) = (asked(action.as_ref()), self.now);
         if let Some(inflight) = &mut self.start.inflight {
             inflight.begin(head);
@@ -426,6 +427,16 @@ impl Worker {
         let slot = &self.slots[usize::from(head)];
         let took = self.now.saturating_duration_since(slot.taken);
         self.latencies.note(slot.asked, took, 1);
+        if let Some(watcher) = self.latencies.watcher() {
+            watcher.ended(&Ended {
+                kind: slot.asked.name(),
+                requests: 1,
+                bytes: slot.held_bytes,
+                hit: (slot.asked == Asked::Read).then_some(slot.is_hit),
+                failed: outcome.is_err(),
+                took,
+            });
+        }
         let status = outcome.err().map_or(0, |status| status.0);
         let wrote_status = memory.write_slice(&[status], slot.status_at);
         self.start.used_log.log.mark(slot.status_at.0, 1);

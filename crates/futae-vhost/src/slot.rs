@@ -21,6 +21,8 @@ pub(crate) struct Slot {
     pub(crate) taken: Instant,
     /// Bytes of memory that it holds.
     pub(crate) held_bytes: u64,
+    /// Whether the cache answered it at once.
+    pub(crate) is_hit: bool,
 }
 
 impl Slot {
@@ -33,6 +35,7 @@ impl Slot {
             asked: Asked::Other,
             taken: now,
             held_bytes: 0,
+            is_hit: false,
         }
     }
 }

@@ -15,6 +15,7 @@ mod manual;
 pub mod mount;
 pub mod mrc;
 mod observe_args;
+mod otlp;
 pub mod paper;
 pub mod plot;
 pub mod policies;

@@ -19,6 +19,7 @@ mod tls;
 mod unclean;
 
 use super::observe_args::{ObserveArgs, Observing};
+use super::otlp::OtlpArgs;
 use super::state::StateArgs;
 use super::write_args::{StoreArgs, WriteArgs};
 use crate::failure::Failure;
@@ -152,6 +153,8 @@ pub struct Args {
     evictions: EvictionArgs,
     #[command(flatten)]
     observe: ObserveArgs,
+    #[command(flatten)]
+    otlp: OtlpArgs,
     /// Seed of randomised policies
     #[arg(long, default_value_t = 0)]
     seed: u64,
@@ -253,6 +256,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         saver.end(&exports);
     }
     clients::keep(kept);
+    opener.end_tracing();
     say_goodbye(&report, args.json)?;
     let Some((name, problem)) = report.flush_errors.first() else {
         return Ok(());

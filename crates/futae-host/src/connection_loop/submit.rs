@@ -3,7 +3,7 @@
 use super::ConnectionLoop;
 use crate::mailbox::{Tag, TagKind};
 use crate::requests::{Pending, Requests};
-use futae_engine::{Asked, Operation};
+use futae_engine::{Asked, Ended, Operation};
 use std::sync::atomic::Ordering::Relaxed;
 
 impl ConnectionLoop<'_, '_> {
@@ -55,12 +55,33 @@ impl ConnectionLoop<'_, '_> {
         let count = requests.gathered.len();
         self.session.engine.run_batch(count, &mut requests);
         self.batch.clear();
+        if silent > 0
+            && let Some(watcher) = self.latencies.watcher()
+        {
+            watcher.ended(&Ended {
+                kind: "demotion",
+                requests: silent as u64,
+                bytes: silent_bytes,
+                hit: None,
+                failed: false,
+                took: self.taken.elapsed(),
+            });
+        }
         self.forget(silent, silent_bytes);
         if !answered.is_empty() {
-            let count = answered.len() as u64;
-            self.latencies
-                .note(Asked::Read, self.taken.elapsed(), count);
+            let (took, count) = (self.taken.elapsed(), answered.len() as u64);
+            self.latencies.note(Asked::Read, took, count);
             self.latencies.hand_on();
+            if let Some(watcher) = self.latencies.watcher() {
+                watcher.ended(&Ended {
+                    kind: Asked::Read.name(),
+                    requests: count,
+                    bytes: answered.iter().map(|it| it.tag.held_bytes).sum(),
+                    hit: Some(true),
+                    failed: false,
+                    took,
+                });
+            }
         }
         for completion in answered.drain(..) {
             self.finish(completion);

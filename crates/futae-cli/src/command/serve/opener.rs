@@ -1,5 +1,6 @@
 //! Exports, opened: at the start, and those that are added while the server runs.
 
+use super::super::otlp::{OtlpPlan, Tracing};
 use super::super::volumes::{ClassNames, StoreClass, VolumeSpec};
 use super::evictions::EvictionArgs;
 use super::memory::KeptMemory;
@@ -12,7 +13,7 @@ use futae_engine::{Engine, EngineOptions, Store};
 use futae_host::Export;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 /// How exports are opened.
@@ -32,6 +33,10 @@ pub(super) struct Opener {
     pub(super) memory: KeptMemory,
     /// Caches whose blocks are remembered.
     pub(super) state: Arc<KeptState>,
+    /// Whether requests become spans, and where these are sent.
+    pub(super) otlp: Option<OtlpPlan>,
+    /// What sends them, once the server starts.
+    pub(super) tracing: OnceLock<Tracing>,
     /// The cache of exports without a share, once there is one, and all exports that were opened.
     pub(super) opened: Mutex<Opened>,
 }
@@ -46,6 +51,21 @@ pub(super) struct Opened {
 impl Opener {
     fn opened(&self) -> MutexGuard<'_, Opened> {
         self.opened.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Starts to send spans, if they are asked for.
+    pub(super) fn start_tracing(&self) -> Result<(), Failure> {
+        if let Some(plan) = &self.otlp {
+            let _ = self.tracing.set(Tracing::start(plan)?);
+        }
+        Ok(())
+    }
+
+    /// The server has ended: sends the last spans.
+    pub(super) fn end_tracing(&self) {
+        if let Some(tracing) = self.tracing.get() {
+            tracing.end();
+        }
     }
 
     /// How an export was asked for that was opened last under this name.
@@ -153,6 +173,9 @@ impl Opener {
             return Err(failure);
         }
         self.state.opened(engine, volume, spec);
+        if let Some(tracing) = self.tracing.get() {
+            engine.latencies(volume).watch(tracing.watcher(&spec.name));
+        }
         let mut opened = self.opened();
         opened.specs.retain(|known| known.name != spec.name);
         opened.specs.push(spec.clone());

@@ -18,7 +18,7 @@ use futae_policy::{PolicySpec, Shape};
 use futae_units::{BLOCK_BYTES_MAX, BLOCK_BYTES_MIN, Size, parse_block_bytes};
 use std::fmt;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// One `--export`.
 pub(super) fn export(text: &str) -> Result<VolumeSpec, String> {
@@ -164,6 +164,8 @@ impl Plan {
             demotion: server.demotion,
             memory: KeptMemory::new(&args.memory),
             state: Arc::new(KeptState::new(&args.state)),
+            otlp: args.otlp.plan()?,
+            tracing: OnceLock::new(),
             opened: Mutex::default(),
         });
         let adding = Arc::clone(&opener);
@@ -219,6 +221,7 @@ impl Plan {
 
     /// Opens the images, then makes the caches.
     pub(super) fn open(&self) -> Result<Vec<Export>, Failure> {
+        self.opener.start_tracing()?;
         self.opener
             .open_all(&self.exports, &self.own_blocks, self.common_blocks)
     }
