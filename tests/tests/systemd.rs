@@ -235,7 +235,7 @@ impl Systemd {
                     kept.insert(name.expect("it is to be kept").to_owned(), descriptor);
                 }
                 (said, None) => {
-                    assert!(said == "STOPPING=1\n" || said == "WATCHDOG=1\n", "{said:?}")
+                    assert!(said == "STOPPING=1\n" || said == "WATCHDOG=1\n", "{said:?}");
                 }
             }
         }

@@ -12,7 +12,7 @@ use crate::connection::{self, ConnectionOptions, Resumed};
 use crate::export::Entry;
 use crate::peer::Peer;
 use crate::registry::Place;
-use crate::server::Server;
+use crate::server::{Server, StopReport};
 use crate::tenant::Tenant;
 use futae_nbd::RequestRules;
 use record::Record;
@@ -88,6 +88,24 @@ pub(crate) struct Unread {
 }
 
 impl Server {
+    /// Stops the server as [`Self::stop`] does, and keeps the clients with
+    /// [`ServerOptions::keeps_clients`](crate::ServerOptions::keeps_clients) whose connections another server can go on with
+    /// ([`Self::go_on_with`]). It keeps none if a volume could not be flushed: clients should see that.
+    #[must_use]
+    pub fn stop_and_keep(mut self) -> (StopReport, Vec<KeptClient>) {
+        if let Some(parting) = &self.shared.parting {
+            parting.begin();
+        }
+        let report = self.wind_down();
+        let parting = self.shared.parting.as_ref();
+        let clients = parting.map_or_else(Vec::new, |parting| parting.take());
+        if report.flush_errors.is_empty() {
+            (report, clients)
+        } else {
+            (report, Vec::new())
+        }
+    }
+
     /// Goes on with the clients of an earlier server. A client whose address or export is not there any longer, or is not as it was
     /// described to the client, loses its connection; the log says why. Returns how many are served.
     pub fn go_on_with(&self, clients: Vec<KeptClient>) -> usize {
@@ -98,7 +116,7 @@ impl Server {
             match self.go_on(client, peer) {
                 Ok(()) => served += 1,
                 Err(why) => {
-                    warn!(%peer, export, "client {peer} of the server before lost its connection: {why}")
+                    warn!(%peer, export, "client {peer} of the server before lost its connection: {why}");
                 }
             }
         }
@@ -112,7 +130,7 @@ impl Server {
         let KeptClient { socket, record } = client;
         let found = self.find_again(&record);
         if found.is_err() {
-            // Whoever has handed it over may hold a copy.
+            // The process that handed it over may hold a copy.
             let _ = shutdown(&socket, Shutdown::Both);
         }
         let (tenant, entry) = found?;
@@ -153,7 +171,7 @@ impl Server {
         if self.encrypted[at] {
             return Err(format!("clients of {gate} need TLS now"));
         }
-        let tenant = self.tenant(at);
+        let tenant = self.tenants[at].clone();
         let entry = tenant
             .find(export)
             .ok_or_else(|| format!("export {export} is not served on {gate} any longer"))?;

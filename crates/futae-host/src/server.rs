@@ -6,7 +6,7 @@ use crate::channel::Channel;
 use crate::control;
 use crate::export::ExportTable;
 use crate::feed::{FeedOptions, Feeds};
-use crate::kept_clients::{KeptClient, Parting};
+use crate::kept_clients::Parting;
 use crate::listen::Listener;
 use crate::options::ServerOptions;
 use crate::pulse::Pulse;
@@ -72,7 +72,7 @@ pub struct Server {
     /// For each address: whether clients need TLS.
     pub(crate) encrypted: Vec<bool>,
     /// For each address: the exports that it serves.
-    tenants: Vec<Tenant>,
+    pub(crate) tenants: Vec<Tenant>,
     control: Option<Control>,
     acceptors: Vec<JoinHandle<()>>,
     stopped: bool,
@@ -336,30 +336,7 @@ impl Server {
         self.wind_down()
     }
 
-    /// Stops the server as [`Self::stop`] does, and keeps the clients with
-    /// [`ServerOptions::keeps_clients`] whose connections another server can go on with
-    /// ([`Self::go_on_with`]). It keeps none if a volume could not be flushed: clients should see that.
-    #[must_use]
-    pub fn stop_and_keep(mut self) -> (StopReport, Vec<KeptClient>) {
-        if let Some(parting) = &self.shared.parting {
-            parting.begin();
-        }
-        let report = self.wind_down();
-        let parting = self.shared.parting.as_ref();
-        let clients = parting.map_or_else(Vec::new, |parting| parting.take());
-        if report.flush_errors.is_empty() {
-            (report, clients)
-        } else {
-            (report, Vec::new())
-        }
-    }
-
-    /// The exports of the address with this number.
-    pub(crate) fn tenant(&self, number: usize) -> Tenant {
-        self.tenants[number].clone()
-    }
-
-    fn wind_down(&mut self) -> StopReport {
+    pub(crate) fn wind_down(&mut self) -> StopReport {
         if std::mem::replace(&mut self.stopped, true) {
             return StopReport::default();
         }

@@ -81,7 +81,7 @@ pub(super) fn go_on(server: &Server, wanted: bool) {
     match clients {
         Ok(clients) => drop(server.go_on_with(clients)),
         Err(why) => {
-            warn!("--keep-clients: the clients of the server before lose their connections: {why}")
+            warn!("--keep-clients: the clients of the server before lose their connections: {why}");
         }
     }
 }
