@@ -18,6 +18,7 @@
 //! | [`stamp`] | blocks that say which one and which version they are |
 //! | [`ledger`] | writers that keep a record of what was promised to them |
 //! | [`predict`] | what the simulator says about the very same requests |
+//! | [`web`] | a web server of files, in ranges, as object stores have it |
 //! | [`tidy`] | the rules for this source tree |
 
 pub mod binary;
@@ -41,6 +42,7 @@ pub mod stamp;
 pub mod tidy;
 pub mod tools;
 pub mod tree;
+pub mod web;
 
 /// Bytes of a block, in every test that does not say otherwise.
 pub const BLOCK: usize = 4096;

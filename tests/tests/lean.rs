@@ -19,7 +19,7 @@ fn crates(features: &[&str]) -> BTreeSet<String> {
 }
 
 #[test]
-fn the_demo_is_built_without_parquet_and_pictures() {
+fn the_demo_is_built_without_parquet_urls_and_pictures() {
     let makefile = std::fs::read_to_string(root().join("Makefile")).expect("the Makefile");
     let demo = makefile
         .lines()
@@ -28,6 +28,7 @@ fn the_demo_is_built_without_parquet_and_pictures() {
     let (lean, whole) = (crates(&["--no-default-features"]), crates(&[]));
     for heavy in [
         "parquet",
+        "object_store",
         "resvg",
         "epaint_default_fonts",
         "opentelemetry_sdk",

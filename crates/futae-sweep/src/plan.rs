@@ -6,7 +6,7 @@ use futae_policy::PolicySpec;
 use futae_sim::queueing::LatencyModel;
 use futae_sim::run::{ClosedLoop, Think, ViewChoice};
 use futae_sim::{LevelSpec, Link, WriteMode};
-use futae_trace::{Columns, Format, TraceOptions, WorkloadSpec};
+use futae_trace::{Columns, Format, TraceOptions, WorkloadSpec, is_url};
 use futae_units::{BLOCK_BYTES_MAX, SIMULATED_BLOCK_BYTES_MIN, parse_block_bytes};
 use serde::Deserialize;
 use std::fmt;
@@ -282,7 +282,11 @@ fn sources(file: &File, folder: &Path) -> Result<Vec<Source>, SweepError> {
         if names.is_empty() {
             return Err(SweepError::plan("a list of guests' traces is empty"));
         }
-        let paths = names.iter().map(|name| folder.join(name)).collect();
+        let path = |name: &String| match is_url(name) {
+            true => name.into(),
+            false => folder.join(name),
+        };
+        let paths = names.iter().map(path).collect();
         all.push(Source::Traces(names, paths));
     }
     for name in &file.workloads {

@@ -12,6 +12,9 @@ mod dense;
 mod digest;
 mod format;
 mod numbering;
+mod place;
+#[cfg(feature = "object-store")]
+mod remote;
 mod request;
 mod stream;
 mod summary;
@@ -21,9 +24,10 @@ mod write;
 pub use dense::{DensePieces, DenseStream, DenseTrace, Pieced, View};
 pub use digest::Digest;
 pub use format::{
-    Columns, Compression, Doubt, Format, RequestReader, TraceError, TraceErrorKind, TraceOptions,
-    TraceReader,
+    Cell, Columns, Compression, Doubt, Format, RequestReader, Rows, TableColumn, TraceError,
+    TraceErrorKind, TraceOptions, TraceReader,
 };
+pub use place::{is_trace, is_url};
 pub use request::{Request, RequestKind};
 pub use stream::{BlockRequest, BlockStream, InMemory};
 pub use summary::{Summarizer, Summary};

@@ -17,7 +17,7 @@ use futae_policy::{Kind, PolicySpec};
 use futae_sim::WriteMode;
 use futae_sim::forecast::WINDOWS;
 use futae_sim::run::{Amount, Latency, Requests, Traces, in_parallel};
-use futae_trace::WorkloadSpec;
+use futae_trace::{WorkloadSpec, is_trace};
 use futae_units::Size;
 use std::path::{Path, PathBuf};
 
@@ -32,7 +32,7 @@ const LATENCY_DEFAULT: &str = "upper=1us,lower=10us,link=30us,store=300us";
 /// programs in the guest made the requests.
 #[derive(clap::Args)]
 pub struct Args {
-    /// What is asked for, one for each guest: a trace file, or e.g. zipf(1.0):10GiB
+    /// What is asked for, one for each guest: a trace file or its URL, or e.g. zipf(1.0):10GiB
     #[arg(value_name = "TRACE|WORKLOAD", required = true)]
     sources: Vec<String>,
     /// All memory that is to be divided; of a trace made at the host, that of the host's cache
@@ -167,7 +167,7 @@ fn open(args: &Args) -> Result<Source, Failure> {
     let files = args
         .sources
         .iter()
-        .filter(|source| Path::new(source).exists())
+        .filter(|source| is_trace(source))
         .count();
     if files == 0 {
         let parsed = args.sources.iter().map(|source| {

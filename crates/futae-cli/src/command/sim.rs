@@ -32,7 +32,7 @@ use windows::Windows;
 /// or several traces, are one for each guest, with results by guest.
 #[derive(clap::Args)]
 pub struct Args {
-    /// What is asked for: a trace file, or e.g. uniform:10GiB, zipf(1.0):10GiB, loop:6GiB
+    /// What is asked for: a trace file or its URL, or e.g. uniform:10GiB, zipf(1.0):10GiB, loop:6GiB
     #[arg(value_name = "TRACE|WORKLOAD", required = true)]
     sources: Vec<String>,
     /// A level, top down, as POLICY:SIZE; SIZE,SIZE gives a run for each, and SIZE/SIZE a size for each guest

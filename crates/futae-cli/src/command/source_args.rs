@@ -3,13 +3,13 @@
 use super::trace_args::{TraceArgs, ViewArgs, say_doubts, say_skipped};
 use crate::failure::Failure;
 use futae_sim::curve::{Source, SourceError, TraceStream};
-use futae_trace::{Doubt, TraceErrorKind, View};
+use futae_trace::{Doubt, TraceErrorKind, View, is_trace};
 use std::path::Path;
 
 /// Where requests come from.
 #[derive(clap::Args)]
 pub(super) struct SourceArgs {
-    /// A trace file, compressed or not, or a workload such as zipf(1.0):1GiB
+    /// A trace file or its URL, compressed or not, or a workload such as zipf(1.0):1GiB
     #[arg(value_name = "TRACE|WORKLOAD")]
     pub source: String,
     #[command(flatten)]
@@ -36,7 +36,7 @@ impl SourceArgs {
     /// Opens it; also the bytes of a block. A trace is read into memory only if `whole` says so.
     pub fn open(&self, whole: bool) -> Result<(Input, u64), Failure> {
         let path = Path::new(&self.source);
-        if path.exists() && !whole {
+        if is_trace(path) && !whole {
             let options = self.trace.options()?;
             let stream = TraceStream::open(path, self.view.choice()?, &options);
             let stream = stream.map_err(failure)?;
@@ -51,7 +51,7 @@ impl SourceArgs {
         let options = self.trace.options()?;
         let block_bytes = options.unit_bytes;
         let path = Path::new(&self.source);
-        if path.exists() {
+        if is_trace(path) {
             let view = self.view.choice()?;
             let read = Source::of_trace(path, view, &options, self.requests);
             let (source, skipped, doubts) = read.map_err(failure)?;

@@ -7,7 +7,7 @@ use crate::table::{Table, count};
 use anyhow::Context;
 use futae_trace::{
     Format, Request, RequestKind, Summarizer, Summary, TraceError, TraceErrorKind, TraceOptions,
-    TraceReader, TraceWriter, View, WorkloadReader, WorkloadSpec, WriteOptions,
+    TraceReader, TraceWriter, View, WorkloadReader, WorkloadSpec, WriteOptions, is_trace,
 };
 use serde_json::json;
 use std::io::{self, Write};
@@ -30,7 +30,7 @@ enum Command {
 /// What is read.
 #[derive(clap::Args)]
 struct InputArgs {
-    /// A trace file, compressed or not, or a workload such as zipf(1.0):1GiB
+    /// A trace file or its URL, compressed or not, or a workload such as zipf(1.0):1GiB
     #[arg(value_name = "TRACE|WORKLOAD")]
     trace: String,
     #[command(flatten)]
@@ -129,7 +129,7 @@ impl Input {
         let path = Path::new(&args.trace);
         let workload = args.trace.parse::<WorkloadSpec>();
         let (source, whole) = match workload {
-            Ok(spec) if !path.exists() => {
+            Ok(spec) if !is_trace(path) => {
                 args.how.refuse()?;
                 let natural = spec.natural_requests(block_bytes).map_err(Failure::usage)?;
                 let requests = args.requests.or(natural).ok_or_else(|| {
@@ -139,14 +139,14 @@ impl Input {
                 let reader = reader.map_err(Failure::usage)?;
                 (Source::Workload(Box::new(reader)), requests)
             }
-            Err(e) if !path.exists() && args.trace.contains(':') => {
+            Err(e) if !is_trace(path) && args.trace.contains(':') => {
                 let message = format!("{} is neither a file nor a workload: {e}", args.trace);
                 return Err(Failure::usage(message));
             }
             _ => {
                 let options = trace_options(args)?;
                 let reader = TraceReader::open(path, &options)?;
-                let bytes = path.metadata().map_or(0, |metadata| metadata.len());
+                let bytes = reader.file_bytes().unwrap_or(0);
                 (Source::File(Box::new(reader)), bytes)
             }
         };

@@ -4,7 +4,7 @@ use crate::run::ViewChoice;
 use futae_policy::VolumeId;
 use futae_trace::{
     BlockRequest, BlockStream, DenseTrace, Doubt, RequestKind, RequestReader, TraceError,
-    TraceOptions, TraceReader, View, WorkloadError, WorkloadSpec,
+    TraceOptions, TraceReader, View, WorkloadError, WorkloadSpec, is_trace,
 };
 use std::path::Path;
 
@@ -72,7 +72,7 @@ impl Source {
         seed: u64,
     ) -> Result<Self, SourceError> {
         let path = Path::new(text);
-        let source = if path.exists() {
+        let source = if is_trace(path) {
             let options = TraceOptions {
                 unit_bytes: block_bytes,
                 ..TraceOptions::default()
@@ -214,8 +214,8 @@ impl TraceStream {
         Ok(Self {
             view: view.view(&reader, options.unit_bytes),
             choice: view,
+            file_bytes: reader.file_bytes().unwrap_or(0),
             reader,
-            file_bytes: path.metadata().map_or(0, |metadata| metadata.len()),
         })
     }
 

@@ -81,17 +81,13 @@ pub(super) struct Noting<'a> {
 }
 
 impl<'a> Noting<'a> {
-    /// A reader of `path` that only reports progress.
-    pub(super) fn progress_of(
-        path: &Path,
-        reader: TraceReader,
-        progress: &'a mut dyn FnMut(f64),
-    ) -> Self {
+    /// A reader that only reports progress.
+    pub(super) fn progress_of(reader: TraceReader, progress: &'a mut dyn FnMut(f64)) -> Self {
         Self {
+            whole: reader.file_bytes().unwrap_or(0),
             reader,
             lengths: None,
             times: None,
-            whole: path.metadata().map_or(0, |metadata| metadata.len()),
             progress,
         }
     }

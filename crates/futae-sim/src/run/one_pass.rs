@@ -38,7 +38,7 @@ pub fn simulate_one_pass(
         facts.view = "blocks";
     }
     facts.formats.push(format.name());
-    let mut pieces = DensePieces::new(Noting::progress_of(path, reader, progress), view);
+    let mut pieces = DensePieces::new(Noting::progress_of(reader, progress), view);
     let plan = Plan {
         levels: &spec.levels,
         links: &spec.links,

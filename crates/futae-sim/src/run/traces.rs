@@ -11,8 +11,8 @@ use crate::link::Link;
 use crate::spec::LevelSpec;
 use crate::write_back::WriteMode;
 use futae_trace::{
-    BlockRequest, BlockStream, DenseTrace, Digest, Doubt, RequestReader, TraceOptions, TraceReader,
-    View,
+    BlockRequest, BlockStream, DenseTrace, Digest, Doubt, RequestReader, TraceError, TraceOptions,
+    TraceReader, View,
 };
 use serde::{Serialize, Serializer};
 use std::path::PathBuf;
@@ -153,23 +153,51 @@ impl Traces {
         reading: &Reading,
         progress: &mut dyn FnMut(f64),
     ) -> Result<Self, SimulationError> {
+        let all = paths.iter().zip(&reading.options);
+        let open = all.map(|(path, options)| {
+            let latencies = (reading.closed).is_some_and(|it| it.think == Think::Recorded);
+            let options = TraceOptions {
+                latencies,
+                ..options.clone()
+            };
+            TraceReader::open(path, &options)
+        });
+        Self::read_each(paths, open, None, reading, progress)
+    }
+
+    /// As [`read_guests`](Self::read_guests) from readers that are open. `origin` describes them in the facts.
+    pub fn read_opened(
+        readers: Vec<TraceReader>,
+        origin: &'static str,
+        reading: &Reading,
+        progress: &mut dyn FnMut(f64),
+    ) -> Result<Self, SimulationError> {
+        let names = readers.iter().map(|reader| reader.path().to_owned());
+        let names: Vec<PathBuf> = names.collect();
+        let open = readers.into_iter().map(Ok);
+        Self::read_each(&names, open, Some(origin), reading, progress)
+    }
+
+    fn read_each(
+        paths: &[PathBuf],
+        open: impl Iterator<Item = Result<TraceReader, TraceError>>,
+        origin: Option<&'static str>,
+        reading: &Reading,
+        progress: &mut dyn FnMut(f64),
+    ) -> Result<Self, SimulationError> {
         let (order, view) = (reading.order, reading.view);
         let begin = Instant::now();
         let mut facts = TraceFacts::of(paths);
         let (mut guests, mut lengths, mut times) = (Vec::new(), Vec::new(), Vec::new());
         let (mut lives, mut latencies) = (Vec::new(), Vec::new());
-        for ((at, path), options) in paths.iter().enumerate().zip(&reading.options) {
-            let options = &TraceOptions {
-                latencies: (reading.closed).is_some_and(|it| it.think == Think::Recorded),
-                ..options.clone()
-            };
-            let reader = TraceReader::open(path, options)?;
-            let format = reader.format();
+        for ((at, reader), options) in open.enumerate().zip(&reading.options) {
+            let reader = reader?;
+            let format = origin.unwrap_or(reader.format().name());
             let choice = view;
             let view = choice.view(&reader, options.unit_bytes);
             let start = view == View::Start;
             let mut progress = |part| progress((at as f64 + part) / paths.len() as f64);
-            let mut noting = Noting::progress_of(path, reader, &mut progress);
+            let mut noting = Noting::progress_of(reader, &mut progress);
             noting.lengths = start.then(Lengths::default);
             if reading.closed.is_some() {
                 noting.note_requests(view);
@@ -180,7 +208,7 @@ impl Traces {
             if !start {
                 facts.view = "blocks";
             }
-            facts.formats.push(format.name());
+            facts.formats.push(format);
             facts.trace_requests += trace.requests();
             facts.accesses += trace.ids().len() as u64;
             facts.distinct_blocks += u64::from(trace.distinct());

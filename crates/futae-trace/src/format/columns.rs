@@ -114,6 +114,7 @@ impl Columns {
             ("offset_bytes", 1),
             ("lba", 512),
             ("lba_512", 512),
+            ("lbn", 512),
             ("sector", 512),
         ]);
         let key = find(&[("key", 0), ("object", 0), ("object_id", 0), ("obj_id", 0)]);
@@ -155,8 +156,12 @@ impl Columns {
             ("iotype", 0),
             ("opcode", 0),
             ("type", 0),
+            ("is_write", 1),
         ]);
-        let kind = kind.map(|(column, _)| (column, KindCode::Words));
+        let kind = kind.map(|(column, is_write)| match is_write {
+            1 => (column, KindCode::ReadIs0),
+            _ => (column, KindCode::Words),
+        });
         let volume = find(&[
             ("volume", 0),
             ("lun", 0),

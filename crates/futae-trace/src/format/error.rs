@@ -84,6 +84,16 @@ pub enum TraceErrorKind {
         /// What belongs there.
         expected: &'static str,
     },
+    /// A value of a table that is not what its column should hold.
+    #[error("column {column}: {}", cell(.text.as_deref(), .expected))]
+    Cell {
+        /// The name of the column, and the type of its values.
+        column: String,
+        /// What was found; `None`: no value.
+        text: Option<String>,
+        /// What belongs there.
+        expected: &'static str,
+    },
     /// A line that is not the JSON it should be.
     #[error("the line is no request in JSON: {0}")]
     Json(String),
@@ -131,12 +141,20 @@ pub enum TraceErrorKind {
     /// More distinct blocks than can be numbered.
     #[error("the trace touches more than 2^32 distinct blocks; use larger blocks")]
     TooManyBlocks,
+    /// A table that cannot be read.
+    #[error("{0}")]
+    Table(String),
     /// A Parquet file that cannot be read or written.
     #[error("Parquet: {0}")]
     Parquet(String),
     /// A build without Parquet.
     #[error("this futae was built without Parquet (the cargo feature `parquet`)")]
     NoParquet,
+    /// A build without URLs.
+    #[error(
+        "this futae was built without reading from URLs (the cargo feature `object-store`); download the trace first"
+    )]
+    NoObjectStore,
     /// A format that is read but not written.
     #[error(
         "{format} traces are read, not written; written are {}",
@@ -178,6 +196,7 @@ impl TraceErrorKind {
             self,
             Self::Missing { .. }
                 | Self::Field { .. }
+                | Self::Cell { .. }
                 | Self::NotARecord { .. }
                 | Self::Json(_)
                 | Self::Truncated { .. }
@@ -197,6 +216,13 @@ fn no_requests(format: &str, records: u64, skipped: u64) -> String {
         _ => format!(
             "of its {records} records {skipped} are bad in {format}, and none holds one; {remedy}"
         ),
+    }
+}
+
+fn cell(text: Option<&str>, expected: &str) -> String {
+    match text {
+        Some(text) => format!("`{text}` is not {expected}"),
+        None => format!("there is no value, and it should be {expected}"),
     }
 }
 

@@ -19,6 +19,13 @@ pub enum TimeUnit {
 }
 
 impl TimeUnit {
+    /// The unit with so many nanoseconds.
+    pub(super) fn of_nanos(nanos: u64) -> Option<Self> {
+        [Self::Seconds, Self::Millis, Self::Micros, Self::Nanos]
+            .into_iter()
+            .find(|unit| unit.nanos() == u128::from(nanos))
+    }
+
     fn nanos(self) -> u128 {
         match self {
             Self::Seconds => 1_000_000_000,

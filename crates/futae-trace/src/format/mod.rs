@@ -11,6 +11,7 @@ mod cachelib;
 mod columns;
 mod compression;
 mod context;
+mod data;
 mod decoder;
 mod disksim;
 mod doubt;
@@ -24,12 +25,14 @@ mod line;
 mod meter;
 mod msr;
 mod octf;
+mod opened;
 mod options;
 mod oracle;
 #[cfg(feature = "parquet")]
 mod parquet;
 mod prefix;
 mod reader;
+mod rows;
 mod sniff;
 mod spc;
 mod systor;
@@ -47,6 +50,7 @@ pub use doubt::Doubt;
 pub use error::{TraceError, TraceErrorKind};
 pub use options::TraceOptions;
 pub use reader::{RequestReader, TraceReader};
+pub use rows::{Cell, Rows, TableColumn};
 
 use columns::ColumnDecoder;
 use decoder::Decoder;
@@ -284,7 +288,7 @@ impl Format {
             Self::TencentPhoto => by_columns(tencent_photo::columns()),
             Self::Fiu => by_columns(fiu::columns()),
             Self::Prefix => Decoder::Lines(Box::new(prefix::Prefixes::new(head))),
-            // These two are created where the whole data is available.
+            // These are created where the whole data is available.
             Self::Octf => return Err(TraceErrorKind::NotARecord { format: "octf" }),
             Self::Parquet => return Err(TraceErrorKind::NoParquet),
         })

@@ -1,17 +1,17 @@
 //! Reads any trace file as a stream of requests.
 
-use super::compression::{Compression, Source, decompress};
+use super::compression::{Compression, Source};
 use super::context::Context;
+use super::data::Data;
 use super::decoder::{Decoder, RecordDecoder};
-use super::meter::{Limited, Meter, Metered};
-use super::{Columns, Doubt, Format, TraceError, TraceErrorKind, TraceOptions, doubt, octf, sniff};
+use super::meter::Meter;
+use super::opened::Opened;
+use super::rows::Rows;
+use super::{Doubt, Format, TraceError, TraceErrorKind, TraceOptions};
 use crate::Request;
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, Cursor, Read};
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
-/// Bytes of the data that are examined to detect the format.
-const HEAD_BYTES: usize = 16 << 10;
 const BUFFER_BYTES: usize = 64 << 10;
 /// The longest line that is read.
 const LINE_BYTES_MAX: usize = 64 << 10;
@@ -77,6 +77,7 @@ pub struct TraceReader {
     compression: Compression,
     input: BufReader<Source>,
     meter: Meter,
+    file_bytes: Option<u64>,
     decoder: Decoder,
     context: Context,
     skip_bad: bool,
@@ -97,24 +98,10 @@ pub struct TraceReader {
 }
 
 impl TraceReader {
-    /// Opens a trace file, compressed or not.
+    /// Opens a trace, compressed or not: a file, or an object behind a URL.
     pub fn open(path: &Path, options: &TraceOptions) -> Result<Self, TraceError> {
-        let kind = match File::open(path) {
-            // Reading a directory would fail too, but not say why.
-            Ok(file) => match file.metadata().map(|metadata| metadata.is_dir()) {
-                Ok(true) => io::Error::from(io::ErrorKind::IsADirectory).into(),
-                _ => match Self::start(path, Box::new(file), options, true) {
-                    Ok(reader) => return Ok(reader),
-                    Err(kind) => kind,
-                },
-            },
-            Err(e) => e.into(),
-        };
-        Err(TraceError {
-            path: path.to_owned(),
-            at: None,
-            kind,
-        })
+        let data = Opened::of(path).and_then(|opened| Data::of(path, opened, options));
+        Self::of_data(path, data, options)
     }
 
     /// Reads a trace from any source; `path` is its name in errors and helps to detect its format.
@@ -123,62 +110,33 @@ impl TraceReader {
         raw: impl Read + Send + 'static,
         options: &TraceOptions,
     ) -> Result<Self, TraceError> {
-        Self::start(path, Box::new(raw), options, false).map_err(|kind| TraceError {
-            path: path.to_owned(),
-            at: None,
-            kind,
-        })
+        let data = Data::of(path, Opened::of_source(Box::new(raw)), options);
+        Self::of_data(path, data, options)
     }
 
-    fn start(
+    /// Reads a trace from a table, whose columns are named as those of a CSV may be; `path` is its name in errors.
+    pub fn of_rows(
         path: &Path,
-        raw: Source,
+        rows: impl Rows + 'static,
         options: &TraceOptions,
-        is_file: bool,
-    ) -> Result<Self, TraceErrorKind> {
-        let meter = Meter::default();
-        let raw = Box::new(Metered::new(raw, meter.clone()));
-        let (compression, bytes) = decompress(raw)?;
-        let mut bytes = Limited::new(bytes, options.data_bytes_max);
-        let mut head = Vec::new();
-        bytes
-            .by_ref()
-            .take(HEAD_BYTES as u64)
-            .read_to_end(&mut head)?;
-        let mark = sniff::byte_order_mark(&head, options.format);
-        head.drain(..mark);
-        let columns = options.columns.clone();
-        let format = match (options.format, &columns) {
-            (Some(Format::Parquet), _) => Format::Parquet,
-            (_, Some(_)) if sniff::is_parquet(&head) => Format::Parquet,
-            (_, Some(_)) => Format::Csv,
-            (Some(format), None) => format,
-            (None, None) => sniff::format(path, &head)?,
+    ) -> Result<Self, TraceError> {
+        Self::of_data(path, Data::of_rows(rows, options), options)
+    }
+
+    fn of_data(
+        path: &Path,
+        data: Result<Data, TraceErrorKind>,
+        options: &TraceOptions,
+    ) -> Result<Self, TraceError> {
+        let path = path.to_owned();
+        let data = match data {
+            Ok(data) => data,
+            Err(kind) => {
+                let at = None;
+                return Err(TraceError { path, at, kind });
+            }
         };
-        let names_blocks = format.has_block_numbers() || doubt::names_blocks(format, &head);
-        let map = match format {
-            Format::Csv => columns.clone().or_else(|| sniff::header(&head)),
-            _ => None,
-        };
-        let doubts = doubt::doubts(format, map.as_ref(), &head, options.unit_bytes);
-        if let (Some(doubt @ Doubt::NotOracle), None) = (doubts.first(), options.format) {
-            let (format, doubt) = (format.name(), doubt.clone());
-            return Err(TraceErrorKind::Implausible { format, doubt });
-        }
-        let (decoder, whole) = if format == Format::Parquet {
-            let plain = is_file && compression == Compression::None;
-            let data: Source = Box::new(Cursor::new(head).chain(bytes));
-            let decoder = table(plain.then_some(path), data, columns)?;
-            (decoder, Box::new(io::empty()) as Source)
-        } else if format == Format::Octf {
-            let octf = octf::Octf::new(Cursor::new(head).chain(bytes))?;
-            let decoder = Decoder::Table(Box::new(octf));
-            (decoder, Box::new(io::empty()) as Source)
-        } else {
-            let decoder = format.decoder(columns, &head, options.sizes)?;
-            (decoder, Box::new(Cursor::new(head).chain(bytes)) as Source)
-        };
-        let keys = decoder.keys();
+        let keys = data.decoder.keys();
         let mut context = Context::new(options.guest, options.unit_bytes);
         if options.lives {
             context.keep_lives();
@@ -187,23 +145,24 @@ impl TraceReader {
             context.keep_latencies();
         }
         Ok(Self {
-            path: path.to_owned(),
-            format,
-            compression,
-            input: BufReader::with_capacity(BUFFER_BYTES, whole),
-            meter,
+            path,
+            format: data.format,
+            compression: data.compression,
+            input: BufReader::with_capacity(BUFFER_BYTES, data.rest),
+            meter: data.meter,
+            file_bytes: data.file_bytes,
             context,
             skip_bad: options.skip_bad,
             record: 0,
-            byte: mark as u64,
+            byte: data.skipped_bytes,
             skipped: 0,
             ended: false,
             found: false,
-            names_blocks: names_blocks || keys.is_some(),
+            names_blocks: data.names_blocks || keys.is_some(),
             has_sizes: keys.is_some_and(|keys| keys.has_sizes),
-            repeats: matches!(&decoder, Decoder::Lines(decoder) if decoder.repeats()),
-            doubts,
-            decoder,
+            repeats: matches!(&data.decoder, Decoder::Lines(decoder) if decoder.repeats()),
+            doubts: data.doubts,
+            decoder: data.decoder,
             buffer: Vec::new(),
         })
     }
@@ -267,6 +226,12 @@ impl TraceReader {
     #[must_use]
     pub fn file_bytes_read(&self) -> u64 {
         self.meter.bytes()
+    }
+
+    /// Bytes of the file, before decompression, if they are known.
+    #[must_use]
+    pub fn file_bytes(&self) -> Option<u64> {
+        self.file_bytes
     }
 
     /// The trace's names of its volumes, by number; empty if the format has a single volume.
@@ -372,30 +337,6 @@ impl TraceReader {
         }
         Ok(self.input.fill_buf()?.is_empty())
     }
-}
-
-/// A decoder for data that has to be in a file, and is copied to one if it is not.
-#[cfg(feature = "parquet")]
-fn table(
-    path: Option<&Path>,
-    mut data: Source,
-    columns: Option<Columns>,
-) -> Result<Decoder, TraceErrorKind> {
-    let file = match path {
-        Some(path) => File::open(path)?,
-        None => {
-            let mut file = tempfile::tempfile()?;
-            io::copy(&mut data, &mut file)?;
-            file
-        }
-    };
-    let table = super::parquet::Parquet::new(file, columns)?;
-    Ok(Decoder::Table(Box::new(table)))
-}
-
-#[cfg(not(feature = "parquet"))]
-fn table(_: Option<&Path>, _: Source, _: Option<Columns>) -> Result<Decoder, TraceErrorKind> {
-    Err(TraceErrorKind::NoParquet)
 }
 
 /// Reads a line, of which at most one byte more than the limit is kept, and returns its length.

@@ -13,7 +13,7 @@ use futae_sim::run::{
 };
 use futae_sim::{LevelSpec, Report, SimulationError, SimulationSpec, links, simulate_all};
 use futae_sweep::product;
-use futae_trace::{TraceErrorKind, TraceOptions, TraceReader, WorkloadSpec};
+use futae_trace::{TraceErrorKind, TraceOptions, TraceReader, WorkloadSpec, is_trace};
 use futae_units::Size;
 use std::path::{Path, PathBuf};
 
@@ -42,7 +42,7 @@ impl Source {
 /// Simulates what is asked for. There is no source of a trace that was not kept, since nobody wants it
 /// again.
 pub fn simulate(args: &Args) -> Result<(Report, Option<Source>), Failure> {
-    let is_file = |source: &&String| Path::new(source).exists();
+    let is_file = |source: &&String| is_trace(source);
     warn_of_lone_exclusive(&hierarchies(args)?);
     match args.sources.iter().filter(is_file).count() {
         0 => of_workloads(args),
@@ -229,10 +229,14 @@ fn closed(args: &Args) -> Option<ClosedLoop> {
     Some(ClosedLoop { think, model })
 }
 
-/// Whether a file's objects have sizes, which one pass does not keep. A source that is not a file can be read only once.
+/// Whether a trace's objects have sizes, which one pass does not keep. What is neither a file nor behind a URL can be read only
+/// once.
 fn has_sizes(path: &Path, options: &TraceOptions) -> bool {
-    let is_file = path.metadata().is_ok_and(|metadata| metadata.is_file());
-    is_file && TraceReader::open(path, options).is_ok_and(|reader| reader.has_sizes())
+    let reads_again = match path.metadata() {
+        Ok(metadata) => metadata.is_file(),
+        Err(_) => is_trace(path),
+    };
+    reads_again && TraceReader::open(path, options).is_ok_and(|reader| reader.has_sizes())
 }
 
 /// Says what of the traces was left out, and why they may not be read as they were meant.

@@ -9,10 +9,9 @@ use crate::save::print;
 use crate::table::{Table, count};
 use futae_sim::objects::{Lives, ObjectReport, ObjectRun, ObjectSimulation, simulate};
 use futae_sim::run::{Reading, Traces, ViewChoice};
-use futae_trace::TraceOptions;
+use futae_trace::{TraceOptions, is_trace};
 use futae_units::Size;
 use std::fmt::Write;
-use std::path::Path;
 use std::str::FromStr;
 
 /// How long objects live, as it is said on a command line.
@@ -40,7 +39,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let [source] = &args.sources[..] else {
         return Err(Failure::usage("--objects is for one trace"));
     };
-    if !Path::new(source).exists() {
+    if !is_trace(source) {
         return Err(Failure::usage(format!(
             "--objects is for a trace, whose objects have sizes; {source} is no file"
         )));

@@ -1,0 +1,120 @@
+//! What the data of a trace is: its compression and format, and the decoder of that.
+
+use super::compression::{Compression, Source, decompress};
+use super::decoder::{Decoder, TableDecoder};
+use super::meter::{Limited, Meter, Metered};
+use super::opened::{Opened, table};
+use super::rows::{Rows, Table};
+use super::{Doubt, Format, TraceErrorKind, TraceOptions, doubt, octf, sniff};
+use std::io::{self, Cursor, Read};
+use std::path::Path;
+
+/// Bytes of the data that are examined to detect the format.
+const HEAD_BYTES: usize = 16 << 10;
+
+/// Data of which no request has been read yet.
+pub struct Data {
+    pub format: Format,
+    pub compression: Compression,
+    pub decoder: Decoder,
+    /// What the decoder is given.
+    pub rest: Source,
+    /// Bytes before `rest`.
+    pub skipped_bytes: u64,
+    pub meter: Meter,
+    /// Bytes before decompression, if they are known.
+    pub file_bytes: Option<u64>,
+    pub names_blocks: bool,
+    pub doubts: Vec<Doubt>,
+}
+
+impl Data {
+    /// Looks at the first bytes; `path` helps to detect the format.
+    pub fn of(path: &Path, opened: Opened, options: &TraceOptions) -> Result<Self, TraceErrorKind> {
+        let meter = Meter::default();
+        let raw = Box::new(Metered::new(opened.data, meter.clone()));
+        let (compression, bytes) = decompress(raw)?;
+        let mut bytes = Limited::new(bytes, options.data_bytes_max);
+        let mut head = Vec::new();
+        bytes
+            .by_ref()
+            .take(HEAD_BYTES as u64)
+            .read_to_end(&mut head)?;
+        let mark = sniff::byte_order_mark(&head, options.format);
+        head.drain(..mark);
+        let columns = options.columns.clone();
+        let format = match (options.format, &columns) {
+            (Some(Format::Parquet), _) => Format::Parquet,
+            (_, Some(_)) if sniff::is_parquet(&head) => Format::Parquet,
+            (_, Some(_)) => Format::Csv,
+            (Some(format), None) => format,
+            (None, None) => sniff::format(path, &head)?,
+        };
+        let names_blocks = format.has_block_numbers() || doubt::names_blocks(format, &head);
+        let map = match format {
+            Format::Csv => columns.clone().or_else(|| sniff::header(&head)),
+            _ => None,
+        };
+        let doubts = doubt::doubts(format, map.as_ref(), &head, options.unit_bytes);
+        if let (Some(doubt @ Doubt::NotOracle), None) = (doubts.first(), options.format) {
+            let (format, doubt) = (format.name(), doubt.clone());
+            return Err(TraceErrorKind::Implausible { format, doubt });
+        }
+        let whole = opened.whole.filter(|_| compression == Compression::None);
+        let (decoder, rest): (Decoder, Source) = match format {
+            Format::Parquet => {
+                let data = Box::new(Cursor::new(head).chain(bytes));
+                (table(whole, data, columns)?, Box::new(io::empty()))
+            }
+            Format::Octf => {
+                let octf = octf::Octf::new(Cursor::new(head).chain(bytes))?;
+                (of_table(octf), Box::new(io::empty()))
+            }
+            _ => {
+                let decoder = format.decoder(columns, &head, options.sizes)?;
+                (decoder, Box::new(Cursor::new(head).chain(bytes)))
+            }
+        };
+        Ok(Self {
+            format,
+            compression,
+            decoder,
+            rest,
+            skipped_bytes: mark as u64,
+            meter,
+            file_bytes: opened.bytes,
+            names_blocks,
+            doubts,
+        })
+    }
+
+    /// A table that is in memory.
+    pub fn of_rows(
+        rows: impl Rows + 'static,
+        options: &TraceOptions,
+    ) -> Result<Self, TraceErrorKind> {
+        let names = rows.columns().iter().map(|column| column.name.clone());
+        let names = names.collect::<Vec<_>>().join(", ");
+        let table = Table::new(rows, options.columns.clone()).map_err(|kind| match kind {
+            TraceErrorKind::NoColumns => TraceErrorKind::Table(format!(
+                "of the columns {names} none is named offset or key; name them so, or give a map, such as columns=\"offset=0,length=1\""
+            )),
+            kind => kind,
+        })?;
+        Ok(Self {
+            format: Format::Csv,
+            compression: Compression::None,
+            decoder: of_table(table),
+            rest: Box::new(io::empty()),
+            skipped_bytes: 0,
+            meter: Meter::default(),
+            file_bytes: None,
+            names_blocks: false,
+            doubts: Vec::new(),
+        })
+    }
+}
+
+fn of_table(decoder: impl TableDecoder + 'static) -> Decoder {
+    Decoder::Table(Box::new(decoder))
+}

@@ -1,0 +1,242 @@
+//! Rows of a table in columns, which are named as those of a CSV may be: of a Parquet file, or of a table that a program
+//! has in memory.
+
+use super::TraceErrorKind;
+use super::columns::Columns;
+use super::context::{Context, Raw};
+use super::decoder::{Keys, TableDecoder};
+use super::fields::{self, TimeUnit};
+use crate::{Request, RequestKind};
+use futae_policy::VolumeId;
+use std::borrow::Cow;
+
+/// A value of a table.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Cell {
+    /// No value.
+    None,
+    /// A whole number.
+    Whole(i64),
+    /// A whole number that may be 2^63 and above.
+    Natural(u64),
+    /// A number with a fraction.
+    Real(f64),
+    /// Text.
+    Text(String),
+}
+
+/// A column of a table.
+#[derive(Clone, Debug)]
+pub struct TableColumn {
+    /// Its name.
+    pub name: String,
+    /// The type of its values, for messages.
+    pub values: String,
+    /// Of a column of times: how many nanoseconds its unit has, if its type says so.
+    pub time_ns: Option<u64>,
+}
+
+/// A table whose rows are read from the first to the last, some at a time.
+pub trait Rows: Send {
+    /// The columns of the table.
+    fn columns(&self) -> &[TableColumn];
+
+    /// Says which columns will be read, by their numbers. An error if one cannot be.
+    fn want(&mut self, wanted: &[usize]) -> Result<(), TraceErrorKind>;
+
+    /// Replaces `cells` by those of the next rows, one list for each wanted column, all of the same length: empty at the end.
+    fn fill(&mut self, cells: &mut Vec<Vec<Cell>>) -> Result<(), TraceErrorKind>;
+
+    /// Where in a file the rows can be found that were read last.
+    fn byte(&self) -> u64 {
+        0
+    }
+}
+
+/// Takes requests out of rows.
+pub struct Table<R> {
+    rows: R,
+    columns: Columns,
+    /// Which columns of the table are read: those of the offset, of lengths, kind and time, and then names.
+    wanted: Vec<usize>,
+    cells: Vec<Vec<Cell>>,
+    /// The next of the rows that are in memory.
+    next: usize,
+}
+
+impl<R: Rows> Table<R> {
+    pub fn new(mut rows: R, columns: Option<Columns>) -> Result<Self, TraceErrorKind> {
+        let names: Vec<&str> = rows.columns().iter().map(|c| c.name.as_str()).collect();
+        let columns = match columns {
+            Some(columns) => columns,
+            None => Columns::of_header(&names).ok_or(TraceErrorKind::NoColumns)?,
+        };
+        let mut wanted: Vec<usize> = columns.offset.iter().map(|it| it.0).collect();
+        wanted.extend(columns.length.iter().map(|(column, _)| column));
+        wanted.extend(columns.kind.map(|(column, _)| column));
+        wanted.extend(columns.time.map(|(column, _)| column));
+        wanted.extend(&columns.volume);
+        wanted.extend(&columns.key);
+        if let Some(column) = wanted.iter().find(|&&column| column >= names.len()) {
+            return Err(TraceErrorKind::Missing {
+                field: "column",
+                wanted: column + 1,
+                found: names.len(),
+            });
+        }
+        rows.want(&wanted)?;
+        Ok(Self {
+            rows,
+            columns,
+            wanted,
+            cells: Vec::new(),
+            next: 0,
+        })
+    }
+
+    fn loaded(&self) -> usize {
+        self.cells.first().map_or(0, Vec::len)
+    }
+
+    fn row(&self, context: &mut Context) -> Result<Option<Request>, TraceErrorKind> {
+        let all = self.rows.columns();
+        let mut cells = self.wanted.iter().zip(&self.cells);
+        let mut next = || {
+            let (&column, cells) = cells.next()?;
+            Some((&all[column], cells.get(self.next)?))
+        };
+        let mut next = || next().ok_or(TraceErrorKind::NotARecord { format: "table" });
+        let bytes = |at: (&TableColumn, &Cell), unit: u64| {
+            let whole = named(at, at.1.whole())?;
+            whole.checked_mul(unit).ok_or(TraceErrorKind::OutOfRange)
+        };
+        let offset_bytes = match self.columns.offset {
+            Some((_, unit)) => bytes(next()?, unit)?,
+            None => 0,
+        };
+        let mut length_bytes = 0u64;
+        for &(_, unit) in &self.columns.length {
+            let length = length_bytes.checked_add(bytes(next()?, unit)?);
+            length_bytes = length.ok_or(TraceErrorKind::OutOfRange)?;
+        }
+        let kind = match self.columns.kind {
+            Some((_, code)) => {
+                let at = next()?;
+                let text = at.1.text();
+                named(
+                    at,
+                    match self.has_keys() {
+                        true => fields::operation(&text, code),
+                        false => fields::kind(&text, code).map(Some),
+                    },
+                )?
+            }
+            None => Some(RequestKind::Read),
+        };
+        let time_us = match self.columns.time {
+            Some((_, unit)) => {
+                let at = next()?;
+                named(at, at.1.time_us(at.0.time_ns, unit))?
+            }
+            None => None,
+        };
+        let Some(kind) = kind else { return Ok(None) };
+        let mut names = Vec::new();
+        while names.len() < self.columns.volume.len() + self.columns.key.len() {
+            names.push(next()?.1.text());
+        }
+        if self.has_keys() {
+            let length = (!self.columns.length.is_empty()).then_some(length_bytes);
+            return context
+                .named(&names.join("\t"), length, kind, time_us)
+                .map(Some);
+        }
+        let volume = match &names[..] {
+            [] => VolumeId(0),
+            [name] => context.volume(name)?,
+            _ => context.volume(&names.join("."))?,
+        };
+        let raw = Raw {
+            volume,
+            offset_bytes,
+            length_bytes,
+            kind,
+            time_us,
+        };
+        context.request(raw).map(Some)
+    }
+
+    fn has_keys(&self) -> bool {
+        !self.columns.key.is_empty()
+    }
+}
+
+impl<R: Rows> TableDecoder for Table<R> {
+    fn keys(&self) -> Option<Keys> {
+        let has_sizes = !self.columns.length.is_empty();
+        self.has_keys().then_some(Keys { has_sizes })
+    }
+
+    fn at_end(&mut self) -> Result<bool, TraceErrorKind> {
+        if self.next == self.loaded() {
+            self.next = 0;
+            self.rows.fill(&mut self.cells)?;
+        }
+        Ok(self.loaded() == 0)
+    }
+
+    fn byte(&self) -> u64 {
+        self.rows.byte()
+    }
+
+    fn decode(&mut self, context: &mut Context) -> Result<Option<Request>, TraceErrorKind> {
+        let request = self.row(context);
+        self.next += 1;
+        request
+    }
+}
+
+/// An error of a cell with the column where it is.
+fn named<T>(
+    (column, cell): (&TableColumn, &Cell),
+    outcome: Result<T, TraceErrorKind>,
+) -> Result<T, TraceErrorKind> {
+    outcome.map_err(|error| match error {
+        TraceErrorKind::Field { text, expected } => TraceErrorKind::Cell {
+            column: format!("{} ({})", column.name, column.values),
+            text: (*cell != Cell::None).then_some(text),
+            expected,
+        },
+        error => error,
+    })
+}
+
+impl Cell {
+    fn text(&self) -> Cow<'_, str> {
+        match self {
+            Self::None => Cow::Borrowed(""),
+            Self::Whole(whole) => whole.to_string().into(),
+            Self::Natural(natural) => natural.to_string().into(),
+            Self::Real(real) => real.to_string().into(),
+            Self::Text(text) => Cow::Borrowed(text),
+        }
+    }
+
+    fn whole(&self) -> Result<u64, TraceErrorKind> {
+        match self {
+            Self::Natural(natural) => Ok(*natural),
+            Self::Whole(whole) if *whole >= 0 => Ok(whole.cast_unsigned()),
+            _ => fields::number(&self.text()),
+        }
+    }
+
+    /// A time in microseconds. The type of its column knows its unit better than the column map.
+    fn time_us(&self, ns: Option<u64>, unit: TimeUnit) -> Result<Option<u64>, TraceErrorKind> {
+        let unit = ns.and_then(TimeUnit::of_nanos).unwrap_or(unit);
+        match self {
+            Self::None => Ok(None),
+            Self::Whole(_) | Self::Natural(_) if unit == TimeUnit::Micros => self.whole().map(Some),
+            _ => fields::time_us(&self.text(), unit).map(Some),
+        }
+    }
+}
