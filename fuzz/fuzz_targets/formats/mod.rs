@@ -71,6 +71,7 @@ pub fn of_format(format: Format) -> Vec<Vec<u8>> {
         }
         Format::Fiu => lines(&["391020023 4253 syslogd 904265560 8 W 6 0 531e779d26f1ce9c\n"]),
         Format::Octf => vec![octf()],
+        Format::Srt => vec![srt(4), srt(7)],
         Format::Prefix => lines(&[
             "{\"timestamp\": 0, \"hash_ids\": [0, 14, \"x\"]}\n{\"timestamp\": 61.1, \"hash_ids\": [0]}\n",
         ]),
@@ -99,6 +100,19 @@ fn octf() -> Vec<u8> {
         .into_iter()
         .flat_map(|(number, kind)| event(number, kind))
         .collect()
+}
+
+/// A header that describes a disk, a request, and one that is suspect.
+fn srt(version: u32) -> Vec<u8> {
+    let words = if version == 7 { 22 } else { 14 };
+    let record = |kind: u32, words: u32| -> Vec<u8> {
+        let mut record: Vec<u32> = vec![words * 4, version << 16 | kind, 1, 500];
+        record.extend([0, 9, 4096, 16, 8 << 24 | 7, 4, 0, 1]);
+        record.resize(words as usize, 0);
+        record.into_iter().flat_map(u32::to_be_bytes).collect()
+    };
+    let header = b"$$TR_IOREC-1.3 (x)\0\ndisks = { 0 -> { charactermajor = 7, sectorsize = 256 } };\n\x0C";
+    [&header[..], &record(1, words), &record(4, words + 1)].concat()
 }
 
 fn vscsi1() -> Vec<u8> {

@@ -5,7 +5,7 @@ use super::decoder::{Decoder, TableDecoder};
 use super::meter::{Limited, Meter, Metered};
 use super::opened::{Opened, table};
 use super::rows::{Rows, Table};
-use super::{Doubt, Format, TraceErrorKind, TraceOptions, doubt, octf, sniff};
+use super::{Doubt, Format, TraceErrorKind, TraceOptions, doubt, octf, sniff, srt};
 use std::io::{self, Cursor, Read};
 use std::path::Path;
 
@@ -69,6 +69,14 @@ impl Data {
             Format::Octf => {
                 let octf = octf::Octf::new(Cursor::new(head).chain(bytes))?;
                 (of_table(octf), Box::new(io::empty()))
+            }
+            Format::Srt => {
+                let has_header = srt::looks_like(&head);
+                let data = Box::new(Cursor::new(head).chain(bytes));
+                (
+                    of_table(srt::Srt::new(data, has_header)?),
+                    Box::new(io::empty()),
+                )
             }
             _ => {
                 let decoder = format.decoder(columns, &head, options.sizes)?;

@@ -35,6 +35,8 @@ mod reader;
 mod rows;
 mod sniff;
 mod spc;
+mod srt;
+mod srt_header;
 mod systor;
 mod tencent;
 mod tencent_photo;
@@ -122,6 +124,8 @@ pub enum Format {
     Octf,
     /// Prefixes of requests to language models (Mooncake), a JSON object a line.
     Prefix,
+    /// HP Labs' SRT, in binary.
+    Srt,
 }
 
 impl Format {
@@ -138,7 +142,7 @@ impl Format {
     ];
 
     /// Every format.
-    pub const ALL: [Self; 30] = [
+    pub const ALL: [Self; 31] = [
         Self::OracleGeneral,
         Self::Vscsi1,
         Self::Vscsi2,
@@ -169,6 +173,7 @@ impl Format {
         Self::Fiu,
         Self::Octf,
         Self::Prefix,
+        Self::Srt,
     ];
 
     /// The name on command lines.
@@ -205,6 +210,7 @@ impl Format {
             Self::Fiu => "fiu",
             Self::Octf => "octf",
             Self::Prefix => "prefix",
+            Self::Srt => "srt",
         }
     }
 
@@ -290,6 +296,7 @@ impl Format {
             Self::Prefix => Decoder::Lines(Box::new(prefix::Prefixes::new(head))),
             // These are created where the whole data is available.
             Self::Octf => return Err(TraceErrorKind::NotARecord { format: "octf" }),
+            Self::Srt => return Err(TraceErrorKind::NotARecord { format: "srt" }),
             Self::Parquet => return Err(TraceErrorKind::NoParquet),
         })
     }
@@ -313,6 +320,7 @@ impl FromStr for Format {
             "lis" => Some(Self::Arc),
             "fio" | "iolog" => Some(Self::FioIolog),
             "mooncake" => Some(Self::Prefix),
+            "hpl" | "hpl2" => Some(Self::Srt),
             _ => Self::ALL.into_iter().find(|format| format.name() == name),
         };
         alias.ok_or_else(|| {

@@ -3,7 +3,7 @@
 use super::columns::Columns;
 use super::line::{Fields, Separator};
 use super::{
-    Format, TraceErrorKind, blkparse, blktrace, cachelib, fio, fiu, octf, oracle, prefix,
+    Format, TraceErrorKind, blkparse, blktrace, cachelib, fio, fiu, octf, oracle, prefix, srt,
     tencent_photo, twitter, vscsi, wikipedia,
 };
 use std::path::Path;
@@ -19,6 +19,9 @@ pub fn format(path: &Path, head: &[u8]) -> Result<Format, TraceErrorKind> {
     }
     if is_parquet(head) {
         return Ok(Format::Parquet);
+    }
+    if srt::looks_like(head) {
+        return Ok(Format::Srt);
     }
     if octf::looks_like(head) {
         return Ok(Format::Octf);
@@ -78,7 +81,8 @@ pub fn byte_order_mark(head: &[u8], format: Option<Format>) -> usize {
             | Format::Be64
             | Format::Blktrace
             | Format::Parquet
-            | Format::Octf,
+            | Format::Octf
+            | Format::Srt,
         ) => false,
         Some(_) => true,
         None => is_text(head),

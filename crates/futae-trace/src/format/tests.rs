@@ -1,5 +1,6 @@
 mod objects;
 mod robust;
+mod srt;
 
 use super::{Format, TraceOptions, TraceReader};
 use crate::{Request, RequestKind, TraceError};
