@@ -21,6 +21,7 @@ from ._sweep import sweep
 from ._traces import FutaeWarning, Request, Trace
 from ._traces import arrays_of as _arrays_of
 from ._traces import reading as _reading
+from ._traces import tables_of as _tables_of
 from ._traces import warn as _warn
 
 __all__ = ["Column", "Error", "FutaeWarning", "Request", "Table", "Trace", "__version__", "locality", "mrc", "policies", "simulate", "sweep"]
@@ -53,7 +54,8 @@ def simulate(
     The arguments are the options of ``futae sim``, and the columns the keys of ``futae sim --json``.
 
     source: the path of a trace, a :class:`Trace`, a workload such as ``"zipf(1.0):1GiB"``, or an array of block numbers, which is not
-        copied: of NumPy, pandas, polars or Arrow, or whatever has Python's buffer protocol. A list of several has one for each guest.
+        copied: of NumPy, pandas, polars or Arrow, or whatever has Python's buffer protocol. Or a table of requests with Arrow's PyCapsule
+        interface: of pyarrow, polars or pandas. A list of several has one for each guest.
     levels: top down, each ``"POLICY:SIZE"`` or ``("POLICY", SIZE)``. A list of lists has one run for each list. A class can stand
         for a policy (see below), also among ``policies``.
     sizes: each stands in turn for the size of those levels that name none: one run for each.
@@ -87,8 +89,9 @@ def simulate(
     """
     if isinstance(source, Trace):
         block, format, columns, skip_bad = source.options
-    arrays = _arrays_of(source)
-    if arrays:
+    tables = _tables_of(source)
+    arrays = [] if tables else _arrays_of(source)
+    if tables or arrays:
         sources = []
     else:
         sources = [source] if isinstance(source, (str, _os.PathLike)) else list(source)
@@ -110,7 +113,7 @@ def simulate(
             settings,
             _reading(block, format, columns, skip_bad, view),
             tell,
-            {"arrays": arrays, "classes": named.classes},
+            {"arrays": arrays, "tables": tables, "classes": named.classes},
         )
     _warn(doubts)
     report = _json.loads(text)

@@ -65,7 +65,14 @@ _Path = Union[str, PathLike[str]]
 _Size = Union[str, SupportsIndex]
 _Policy = Union[str, Callable[[int], Policy]]
 _Level = Union[_Policy, tuple[_Policy, _Size]]
-_Source = Union[_Path, Buffer, ndarray[Any, Any]]
+
+class _Stream(Protocol):
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object: ...
+
+class _Batch(Protocol):
+    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]: ...
+
+_Source = Union[_Path, Buffer, ndarray[Any, Any], _Stream, _Batch]
 _Link = Literal["demote", "notice", "none"]
 _WriteMode = Literal["write-through", "write-back"]
 _Rows = list[dict[str, Any]]

@@ -100,6 +100,24 @@ class Trace:
         return {"format": format, "compression": compression, "volumes": volumes, "doubts": doubts}
 
 
+def tables_of(source):
+    """What `source` has as tables of requests, one for each guest; nothing if it is none."""
+    several = isinstance(source, (list, tuple)) and bool(source)
+    tables = [_table_of(one) for one in (source if several else [source])]
+    return tables if all(tables) else []
+
+
+def _table_of(source):
+    """The rows of a table that has Arrow's PyCapsule interface; None if it is none, such as a lone column."""
+    is_array = getattr(source, "ndim", None) == 1
+    if is_array or not (hasattr(source, "__arrow_c_stream__") or hasattr(source, "__arrow_c_array__")):
+        return None
+    try:
+        return _native.Rows(source)
+    except TypeError:
+        return None
+
+
 def arrays_of(source):
     """What `source` has as arrays, one for each guest; nothing if it is none."""
     several = isinstance(source, (list, tuple)) and bool(source) and all(_is_array(one) for one in source)

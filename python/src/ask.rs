@@ -1,17 +1,19 @@
 //! `simulate`: from arguments as a command line has them to the JSON that it prints.
 
+use crate::arrow::Rows;
 use crate::numbers::NumberReader;
 use crate::patience::patiently;
 use crate::policy::Classes;
 use crate::refused;
 use futae_policy::register;
 use futae_sim::run::{
-    Latency, TraceFacts, TraceSimulation, Traces, ViewChoice, simulate_guests, simulate_one_pass,
+    Latency, Reading as FileReading, TraceFacts, TraceSimulation, Traces, ViewChoice,
+    simulate_guests, simulate_one_pass,
 };
 use futae_sim::{
     LevelSpec, Link, Report, SimulationError, SimulationSpec, WriteMode, links, simulate_all,
 };
-use futae_trace::{Columns, Format, TraceOptions, WorkloadSpec};
+use futae_trace::{Columns, Format, TraceOptions, TraceReader, WorkloadSpec, is_trace};
 use futae_units::{BLOCK_BYTES_MAX, SIMULATED_BLOCK_BYTES_MIN, parse_block_bytes};
 use pyo3::prelude::*;
 use std::fmt::Display;
@@ -52,6 +54,8 @@ pub struct Settings {
 pub struct Given<'py> {
     /// Arrays of block numbers, one for each guest, in place of sources.
     arrays: Vec<Bound<'py, PyAny>>,
+    /// Tables of requests, likewise.
+    tables: Vec<PyRef<'py, Rows>>,
     /// Policies written in Python by the names that levels have for them.
     classes: Vec<(String, Py<PyAny>)>,
 }
@@ -151,8 +155,9 @@ pub fn simulate(
         sources,
     };
     let latency: Option<Latency> = parsed_option(settings.latency.as_ref())?;
-    let is_file = |source: &&String| Path::new(source).exists();
+    let is_file = |source: &&String| is_trace(source);
     let work = match asked.sources.iter().filter(is_file).count() {
+        0 if !given.tables.is_empty() => asked.of_tables(&given.tables, &settings, &reading)?,
         0 if !given.arrays.is_empty() => asked.of_arrays(&given.arrays, &settings, &reading)?,
         0 => asked.of_workloads(&settings, &reading)?,
         files if files == asked.sources.len() => asked.of_traces(&settings, &reading)?,
@@ -271,6 +276,43 @@ impl Asked {
         let hierarchies = self.of_trace(settings);
         Ok(Box::new(move |tell| {
             traces.simulate(&hierarchies, block_bytes, self.threads, tell)
+        }))
+    }
+
+    /// Reads the tables on the thread that simulates.
+    fn of_tables<'a>(
+        &'a self,
+        tables: &[PyRef<'_, Rows>],
+        settings: &'a Settings,
+        reading: &Reading,
+    ) -> PyResult<Work<'a>> {
+        self.check_guests(settings, tables.len())?;
+        let options = reading.options()?;
+        if options.format.is_some() {
+            return Err(refused("format is for trace files"));
+        }
+        let mut opened = Vec::new();
+        for (at, table) in tables.iter().enumerate() {
+            let rows = table
+                .take()
+                .ok_or_else(|| refused("a table is read once"))?;
+            let name = match tables.len() {
+                1 => "table".to_owned(),
+                _ => format!("table {at}"),
+            };
+            let reader = TraceReader::of_rows(Path::new(&name), rows, &options);
+            opened.push(reader.map_err(refused)?);
+        }
+        let all = FileReading {
+            options: vec![options.clone(); opened.len()],
+            view: reading.view()?,
+            ..FileReading::default()
+        };
+        let hierarchies = self.of_trace(settings);
+        Ok(Box::new(move |tell| {
+            let traces = Traces::read_opened(opened, "table", &all, &mut |done| tell(done / 2.0))?;
+            let later = |done: f64| tell(0.5 + done / 2.0);
+            traces.simulate(&hierarchies, options.unit_bytes, self.threads, &later)
         }))
     }
 

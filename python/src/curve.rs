@@ -8,7 +8,7 @@ use futae_sim::curve::{
     Made, Makings, Methods, Source, SourceError, TraceStream, cache_sizes, even_sizes,
 };
 use futae_sim::run::ViewChoice;
-use futae_trace::{Doubt, TraceOptions, View};
+use futae_trace::{Doubt, TraceOptions, View, is_trace};
 use pyo3::prelude::*;
 use serde_json::json;
 use std::path::Path;
@@ -43,7 +43,7 @@ impl Origin {
     /// What a caller named, which exists or is a workload.
     pub fn of(source: String, reading: &Reading) -> PyResult<Self> {
         let (view, options) = (reading.view()?, reading.options()?);
-        if !Path::new(&source).exists() {
+        if !is_trace(&source) {
             reading.refuse()?;
         }
         Ok(Self {
@@ -61,7 +61,7 @@ pub fn whole(
     seed: u64,
 ) -> Result<(Source, Vec<String>), SourceError> {
     let path = Path::new(&origin.source);
-    if path.exists() {
+    if is_trace(path) {
         let (view, options) = (origin.view, &origin.options);
         let (source, skipped, doubts) = Source::of_trace(path, view, options, requests)?;
         return Ok((source, warnings(skipped, &doubts)));
@@ -133,7 +133,7 @@ impl Wanted {
         let text = |error: SourceError| error.to_string();
         let half = |done: f64| tell(done / 2.0);
         let is_exact = self.methods().is_exact();
-        let (requests, blocks, is_estimate, warnings) = if path.exists() && !is_exact {
+        let (requests, blocks, is_estimate, warnings) = if is_trace(path) && !is_exact {
             let stream = TraceStream::open(path, origin.view, &origin.options);
             let mut stream = stream.map_err(text)?;
             let limit = self.requests.unwrap_or(u64::MAX);

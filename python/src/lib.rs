@@ -1,7 +1,9 @@
 //! The native half of the Python package `futae`: it takes plain arguments and hands back the JSON that the
 //! command line prints. `futae/__init__.py` makes frames of it.
 
+mod arrow;
 mod ask;
+mod cells;
 mod curve;
 mod locality;
 mod memory;
@@ -45,6 +47,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<sweep::Sweep>()?;
     module.add_class::<trace::Reader>()?;
     module.add_class::<table::Table>()?;
+    module.add_class::<arrow::Rows>()?;
     module.add_class::<memory::Column>()?;
     Ok(())
 }

@@ -3,7 +3,7 @@
 use super::{Finding, Source, mask, words};
 
 /// The modules that may hold it.
-pub const NAMED: [&str; 14] = [
+pub const NAMED: [&str; 15] = [
     "crates/futae-agent/src/system.rs",
     "crates/futae-agent/tests/counts/system.rs",
     "crates/futae-cli/src/load/map.rs",
@@ -17,6 +17,7 @@ pub const NAMED: [&str; 14] = [
     "examples/plugins/fifo.rs",
     "crates/futae-policy/src/structures/prefetch.rs",
     "crates/futae-systemd/src/system.rs",
+    "python/src/arrow.rs",
     "python/src/memory.rs",
 ];
 
