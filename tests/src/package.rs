@@ -87,9 +87,17 @@ fn lay_out(crate_name: &str, version: &str, tree: &Path, manual: &Path) {
     let architecture = tool(Command::new("dpkg").arg("--print-architecture"));
     let (name, maintainer) = (said("name"), said("maintainer"));
     let control = format!(
-        "Package: {name}\nVersion: {version}\nArchitecture: {architecture}Maintainer: {maintainer}\nDescription: {name}\n"
+        "Package: {name}\nVersion: {version}\nArchitecture: {architecture}Depends: {}\nMaintainer: {maintainer}\nDescription: {name}\n",
+        depends()
     );
     fs::write(tree.join("DEBIAN/control"), control).expect("a file");
+}
+
+/// The package of the OpenSSL that the binary under test links to; cargo-deb finds all.
+fn depends() -> String {
+    let found = tool(Command::new("dpkg").args(["-S", "*/libssl.so.[0-9]*"]));
+    let package = found.split([':', ',']).next();
+    package.expect("a package").to_owned()
 }
 
 fn copy(source: &Path, to: &Path, mode: u32) {

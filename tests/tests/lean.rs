@@ -29,6 +29,7 @@ fn the_demo_is_built_without_parquet_urls_and_pictures() {
     for heavy in [
         "parquet",
         "object_store",
+        "openssl",
         "resvg",
         "epaint_default_fonts",
         "opentelemetry_sdk",

@@ -5,6 +5,8 @@
 mod authority;
 #[path = "tls/client.rs"]
 mod client;
+#[path = "tls/psk.rs"]
+mod psk;
 #[path = "tls/store.rs"]
 mod store;
 
@@ -218,7 +220,9 @@ fn what_is_not_encrypted_is_refused() {
     plain.write_all(&old.concat()).expect("an option");
     plain.read_to_end(&mut rest).expect("the end");
     assert_eq!(rest, [0; 0], "the export is described in the clear");
-    server.logged("refused: it did not begin TLS, which this server requires (--tls-cert)");
+    server.logged(
+        "refused: it did not begin TLS, which this server requires (--tls-cert, --tls-psk)",
+    );
     if has("nbdinfo") {
         let uri = format!("nbd://localhost:{}/one", server.port);
         let said = nbdinfo(&["--list", &uri]);

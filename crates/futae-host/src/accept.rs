@@ -179,7 +179,7 @@ pub(crate) fn report(end: End, place: &Place, options: &ConnectionOptions) {
             place.refuse(Reason::Slow, &text);
         }
         End::InTheClear => {
-            let text = "refused: it did not begin TLS, which this server requires (--tls-cert); use nbds:// or \
+            let text = "refused: it did not begin TLS, which this server requires (--tls-cert, --tls-psk); use nbds:// or \
                         nbds+unix://";
             place.refuse(Reason::Insecure, text);
         }

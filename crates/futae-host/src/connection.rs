@@ -6,7 +6,7 @@ use crate::export::{Entry, Export};
 use crate::kept_clients::{Parting, Unread};
 use crate::registry::{ConnectionLimits, Place};
 use crate::tenant::Tenant;
-use crate::tls::{ServerTerms, TlsError, TlsStream};
+use crate::tls::{Progress, ServerTerms, TlsError};
 use crate::wire::Wire;
 use futae_engine::{ClientId, Engine};
 use futae_nbd::constants::{MAX_OPTION_BYTES, OPTION_HEADER_BYTES};
@@ -71,7 +71,8 @@ pub(crate) fn serve(
         has_flags: false,
     };
     let agreed = agree(&mut greeter, tenant, options.tls.as_deref());
-    let agreed = agreed.and_then(|(negotiated, tenant)| {
+    let agreed = agreed.and_then(|agreed| {
+        let (negotiated, tenant) = (&agreed.negotiated, &agreed.tenant);
         let entry = tenant.find(&negotiated.export.name).ok_or(End::Gone)?;
         let export = entry.export;
         let limits = limits_of(options, &export);
@@ -81,9 +82,13 @@ pub(crate) fn serve(
         }
         // The client learns the result only now.
         greeter.send()?;
-        Ok((negotiated, tenant))
+        Ok(agreed)
     });
-    let (negotiated, tenant) = match agreed {
+    let Agreed {
+        negotiated,
+        tenant,
+        names,
+    } = match agreed {
         Ok(agreed) => agreed,
         Err(end) => return end,
     };
@@ -102,6 +107,7 @@ pub(crate) fn serve(
     let resumed = Resumed {
         entry,
         rules: RequestRules::new(&negotiated),
+        names,
         unread,
     };
     transmit(&mut wire, resumed, budget, place, options)
@@ -111,6 +117,8 @@ pub(crate) fn serve(
 pub(crate) struct Resumed {
     pub(crate) entry: Entry,
     pub(crate) rules: RequestRules,
+    /// The names that it has proved over TLS.
+    pub(crate) names: Vec<String>,
     pub(crate) unread: Unread,
 }
 
@@ -152,6 +160,7 @@ fn transmit(
     let Resumed {
         entry,
         rules,
+        names,
         unread,
     } = resumed;
     let volume = entry.volume();
@@ -163,7 +172,12 @@ fn transmit(
         ..
     } = entry;
     let (peer, name, opened) = (link.peer, &export.name, Instant::now());
-    debug!(%peer, export = name, "client {peer} opened export {name}");
+    let names = if names.is_empty() {
+        String::new()
+    } else {
+        format!(" as {:?}", names.join(", "))
+    };
+    debug!(%peer, export = name, "client {peer} opened export {name}{names}");
     let guest = Guest::join(&export.engine, export.volume);
     let session = Session {
         engine: Arc::clone(&export.engine),
@@ -220,16 +234,29 @@ fn transmit(
     }
 }
 
+/// What the handshakes have come to.
+struct Agreed {
+    negotiated: Box<Negotiated>,
+    /// The exports that the client may see.
+    tenant: Tenant,
+    /// The names that it has proved over TLS.
+    names: Vec<String>,
+}
+
 /// Negotiates the export and the options that the client may see, with a TLS handshake in between
 /// if it is required.
 fn agree(
     greeter: &mut Greeter<'_>,
     tenant: &Tenant,
     terms: Option<&ServerTerms>,
-) -> Result<(Box<Negotiated>, Tenant), End> {
+) -> Result<Agreed, End> {
     let Some(terms) = terms else {
         let negotiated = greeter.negotiate(&mut Handshake::new(tenant))?;
-        return Ok((negotiated.ok_or(End::Gone)?, tenant.clone()));
+        return Ok(Agreed {
+            negotiated: negotiated.ok_or(End::Gone)?,
+            tenant: tenant.clone(),
+            names: Vec::new(),
+        });
     };
     let mut in_the_clear = Handshake::with_tls(tenant);
     match greeter.negotiate(&mut in_the_clear) {
@@ -244,7 +271,11 @@ fn agree(
     let names = greeter.begin_tls(terms)?;
     let tenant = tenant.for_client(terms.allow(), &names);
     let negotiated = greeter.negotiate(&mut in_the_clear.over_tls(&tenant))?;
-    Ok((negotiated.ok_or(End::Gone)?, tenant))
+    Ok(Agreed {
+        negotiated: negotiated.ok_or(End::Gone)?,
+        tenant,
+        names,
+    })
 }
 
 /// A client of the cache, joined while this value lives.
@@ -334,7 +365,7 @@ impl Greeter<'_> {
         }
     }
 
-    /// Begins TLS. Returns the names in the client's certificate.
+    /// Begins TLS. Returns the names under which rules know the client.
     fn begin_tls(&mut self, terms: &ServerTerms) -> Result<Vec<String>, End> {
         // An attacker in between could have inserted these bytes, to pass them off as the client's.
         if !self.received.is_empty() {
@@ -342,16 +373,16 @@ impl Greeter<'_> {
             return Err(End::Insecure(problem.to_owned()));
         }
         self.send()?;
-        let mut tls = TlsStream::new(self.wire.socket(), terms)?;
-        let wait = |to_send| {
-            self.wait(if to_send {
-                PollFlags::OUT
-            } else {
-                PollFlags::IN
-            })
+        let socket = self.wire.socket();
+        let mut tls = terms.begin(socket)?;
+        let names = loop {
+            match tls.shake_hands()? {
+                Progress::Send => self.wait(PollFlags::OUT)?,
+                Progress::Receive => self.wait(PollFlags::IN)?,
+                Progress::Done(names) => break names,
+            }
         };
-        let names = tls.shake_hands(wait)?;
-        self.wire = Wire::Tls(Box::new(tls));
+        self.wire = Wire::Tls { socket, tls };
         Ok(names)
     }
 

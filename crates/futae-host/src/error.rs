@@ -36,14 +36,14 @@ pub enum HostError {
     },
     /// A TCP address that other machines can reach.
     #[error(
-        "{address}: other machines could reach this, and without TLS and certificates of clients anyone there could open \
-         the exports; give --tls-cert, --tls-key and --tls-client-ca, listen on 127.0.0.1, or say --insecure-tcp"
+        "{address}: other machines could reach this, and without TLS and certificates or keys of clients anyone there could \
+         open the exports; give --tls-cert, --tls-key and --tls-client-ca, or --tls-psk, listen on 127.0.0.1, or say --insecure-tcp"
     )]
     InsecureTcp {
         /// The address.
         address: String,
     },
-    /// A certificate or a key is unusable.
+    /// A certificate, a key or a file of keys is unusable.
     #[error("TLS: {file}: {problem}")]
     Certificate {
         /// The file.
@@ -52,23 +52,34 @@ pub enum HostError {
         problem: String,
     },
     /// A rule is malformed.
-    #[error("{text:?}: write EXPORT=NAME, a name in the client's certificate; * stands for all")]
+    #[error(
+        "{text:?}: write EXPORT=NAME, a name in the client's certificate or of its pre-shared key; * stands for all"
+    )]
     AllowRule {
         /// The given text.
         text: String,
     },
-    /// There are rules for certificates, but clients need no certificate.
-    #[error("--tls-allow is about the certificates of clients; add --tls-client-ca FILE")]
+    /// There are rules for clients, but clients need not say who they are.
+    #[error(
+        "--tls-allow is about the certificates or keys of clients; add --tls-client-ca FILE, or use --tls-psk FILE"
+    )]
     AllowNobody,
-    /// The requirement of client certificates cannot be dropped, because addresses were opened on
+    /// The requirement that clients prove who they are cannot be dropped, because addresses were opened on
     /// its condition.
-    #[error("--tls-client-ca cannot be taken away while the server runs; start it again")]
+    #[error(
+        "--tls-client-ca cannot be taken away while the server runs, nor --tls-psk without putting it in its place; start it again"
+    )]
     AuthoritiesStay,
     /// A build without TLS.
     #[error(
         "this futae was built without TLS; build it with the feature tls, which is among the default ones"
     )]
     NoTls,
+    /// A build without pre-shared keys.
+    #[error(
+        "this futae was built without pre-shared keys; build it with the feature psk, which is among the default ones"
+    )]
+    NoPsk,
     /// A disk could belong to any of several exports.
     #[error("{address}: a vhost-user socket serves one export; write EXPORT={address}")]
     WhichExport {

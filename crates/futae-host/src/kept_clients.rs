@@ -148,6 +148,7 @@ impl Server {
         let resumed = Resumed {
             entry,
             rules: record.rules(),
+            names: Vec::new(),
             unread: record.unread,
         };
         let options = connection_options(shared, None);

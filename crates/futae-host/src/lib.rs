@@ -79,4 +79,4 @@ pub use rate::{Clock, RateLimits, RateReport};
 pub use server::{Server, StopReport};
 pub use status::{ExportReport, ServerStatus, Traffic};
 pub use tenant::Gate;
-pub use tls::{TlsAllow, TlsOptions, common_names};
+pub use tls::{TlsAllow, TlsOptions, TlsProof, common_names};

@@ -1,4 +1,4 @@
-//! TLS of a running server: which addresses need it, and reloading of certificates and rules.
+//! TLS of a running server: which addresses need it, and reloading of certificates, keys and rules.
 
 use crate::server::{Server, Shared};
 use crate::tls::{TlsOptions, doubts};
@@ -13,15 +13,15 @@ impl Server {
         all.any(|(known, encrypted)| known == address && *encrypted)
     }
 
-    /// Reloads certificates, keys and rules, for new connections.
+    /// Reloads certificates, keys of both kinds and rules, for new connections.
     ///
     /// # Errors
     ///
     /// What is wrong with them, or that the server has no TLS. The current ones then stay in force.
     pub fn reload_tls(&self, options: &TlsOptions) -> Result<(), HostError> {
         let old = self.shared.options.tls.as_ref();
-        let had_authorities = old.is_some_and(|old| old.client_authorities.is_some());
-        if had_authorities && options.client_authorities.is_none() {
+        let knew_clients = old.is_some_and(TlsOptions::knows_clients);
+        if knew_clients && !options.knows_clients() {
             return Err(HostError::AuthoritiesStay);
         }
         let tls = self.shared.tls.as_ref();

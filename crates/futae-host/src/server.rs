@@ -15,7 +15,7 @@ use crate::registry::{Phase, Registry};
 use crate::status::{ExportReport, ServerStatus};
 use crate::stop::Flushes;
 use crate::tenant::{Gate, Tenant};
-use crate::tls::Tls;
+use crate::tls::{Tls, TlsOptions};
 use crate::{Export, HostError, Listen};
 use futae_control::{Control, EngineReport};
 use futae_engine::Engine;
@@ -114,7 +114,7 @@ impl Server {
             options.requests_together,
         )?);
         let tls = options.tls.as_ref();
-        let knows_clients = tls.is_some_and(|tls| tls.client_authorities.is_some());
+        let knows_clients = tls.is_some_and(TlsOptions::knows_clients);
         let tls = tls.map(Tls::new).transpose()?;
         let mut listeners = Vec::new();
         for gate in gates {

@@ -41,7 +41,7 @@ pub(crate) struct Tenant {
     client: Option<Arc<Client>>,
 }
 
-/// A client with a certificate.
+/// A client that has proved who it is.
 struct Client {
     rules: Vec<TlsAllow>,
     names: Vec<String>,
@@ -73,7 +73,7 @@ impl Tenant {
         found.filter(|entry| self.serves(entry))
     }
 
-    /// The part for a client with these names in its certificate.
+    /// The part for a client with these names.
     pub(crate) fn for_client(&self, rules: &[TlsAllow], names: &[String]) -> Self {
         let client = (!rules.is_empty()).then(|| {
             Arc::new(Client {

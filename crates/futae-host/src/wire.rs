@@ -12,14 +12,16 @@ use std::io::{IoSlice, IoSliceMut};
 pub(crate) enum Wire<'a> {
     /// One system call per operation, with the caller's buffers.
     Plain(BorrowedFd<'a>),
-    Tls(Box<TlsStream<'a>>),
+    Tls {
+        socket: BorrowedFd<'a>,
+        tls: Box<dyn TlsStream + 'a>,
+    },
 }
 
 impl<'a> Wire<'a> {
     pub(crate) fn socket(&self) -> BorrowedFd<'a> {
         match self {
-            Self::Plain(socket) => *socket,
-            Self::Tls(tls) => tls.socket(),
+            Self::Plain(socket) | Self::Tls { socket, .. } => *socket,
         }
     }
 
@@ -32,7 +34,7 @@ impl<'a> Wire<'a> {
     ) -> Result<usize, Errno> {
         let socket = match self {
             Self::Plain(socket) => *socket,
-            Self::Tls(tls) => return tls.receive(slices, flags),
+            Self::Tls { tls, .. } => return tls.receive(slices, flags),
         };
         if let [only] = slices {
             return recv(socket, &mut **only, flags).map(|(received, _)| received);
@@ -45,7 +47,7 @@ impl<'a> Wire<'a> {
     pub(crate) fn send(&mut self, slices: &mut [IoSlice<'_>]) -> Result<usize, Errno> {
         let socket = match self {
             Self::Plain(socket) => *socket,
-            Self::Tls(tls) => return tls.send(slices),
+            Self::Tls { tls, .. } => return tls.send(slices),
         };
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         sendmsg(socket, slices, &mut SendAncillaryBuffer::default(), flags)
@@ -55,7 +57,7 @@ impl<'a> Wire<'a> {
     pub(crate) fn has_unsent(&self) -> bool {
         match self {
             Self::Plain(_) => false,
-            Self::Tls(tls) => tls.has_unsent(),
+            Self::Tls { tls, .. } => tls.has_unsent(),
         }
     }
 
@@ -63,13 +65,13 @@ impl<'a> Wire<'a> {
     pub(crate) fn flush(&mut self) -> Result<usize, Errno> {
         match self {
             Self::Plain(_) => Ok(0),
-            Self::Tls(tls) => tls.flush(),
+            Self::Tls { tls, .. } => tls.flush(),
         }
     }
 
     /// Informs the peer that nothing more follows, if the socket accepts that.
     pub(crate) fn say_goodbye(&mut self) {
-        if let Self::Tls(tls) = self {
+        if let Self::Tls { tls, .. } = self {
             tls.say_goodbye();
         }
     }
@@ -78,7 +80,7 @@ impl<'a> Wire<'a> {
     pub(crate) fn problem(&self) -> Option<&str> {
         match self {
             Self::Plain(_) => None,
-            Self::Tls(tls) => tls.problem(),
+            Self::Tls { tls, .. } => tls.problem(),
         }
     }
 }

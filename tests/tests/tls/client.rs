@@ -73,7 +73,7 @@ pub fn start_tls(socket: &mut TcpStream) -> io::Result<()> {
 
 /// A client that was served.
 #[derive(Debug)]
-pub struct OverTls(StreamOwned<ClientConnection, TcpStream>);
+pub struct OverTls<S = StreamOwned<ClientConnection, TcpStream>>(S);
 
 impl OverTls {
     /// Opens an export.
@@ -85,7 +85,22 @@ impl OverTls {
         start_tls(&mut socket)?;
         let name = ServerName::try_from("localhost").expect("a name");
         let tls = ClientConnection::new(Arc::clone(&credentials.0), name);
-        let stream = StreamOwned::new(tls.expect("a client"), socket);
+        Self::greet(StreamOwned::new(tls.expect("a client"), socket), export)
+    }
+
+    /// Has both sides use other keys.
+    pub fn refresh_keys(&mut self) -> io::Result<()> {
+        self.0
+            .conn
+            .refresh_traffic_keys()
+            .map_err(io::Error::other)?;
+        self.0.flush()
+    }
+}
+
+impl<S: Read + Write> OverTls<S> {
+    /// Opens an export once TLS is there.
+    pub fn greet(stream: S, export: &str) -> io::Result<Self> {
         let mut greeted = Greeted {
             stream,
             greeting: &[b"NBDMAGICIHAVEOPT", &3u16.to_be_bytes()[..]].concat(),
@@ -112,25 +127,16 @@ impl OverTls {
         assert_eq!(reply[4..8], [0; 4], "an error");
         reply.split_off(16)
     }
-
-    /// Has both sides use other keys.
-    pub fn refresh_keys(&mut self) -> io::Result<()> {
-        self.0
-            .conn
-            .refresh_traffic_keys()
-            .map_err(io::Error::other)?;
-        self.0.flush()
-    }
 }
 
 /// What comes after TLS has begun, as if it were the beginning: the greeting and the flags have been exchanged before.
-struct Greeted<'a> {
-    stream: StreamOwned<ClientConnection, TcpStream>,
+struct Greeted<'a, S> {
+    stream: S,
     greeting: &'a [u8],
     flags: usize,
 }
 
-impl Read for Greeted<'_> {
+impl<S: Read> Read for Greeted<'_, S> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if self.greeting.is_empty() {
             return self.stream.read(buffer);
@@ -139,7 +145,7 @@ impl Read for Greeted<'_> {
     }
 }
 
-impl Write for Greeted<'_> {
+impl<S: Write> Write for Greeted<'_, S> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let skipped = self.flags.min(bytes.len());
         self.flags -= skipped;

@@ -89,8 +89,8 @@ pub struct Args {
     /// A unix socket has mode 0600 unless another mode is given
     #[arg(long, value_name = "ADDRESS", required_unless_present = "config")]
     listen: Vec<String>,
-    /// Allow TCP addresses that other machines can reach although clients need no certificate there (see
-    /// --tls-client-ca)
+    /// Allow TCP addresses that other machines can reach although clients need neither a certificate nor a key there
+    /// (see --tls-client-ca and --tls-psk)
     #[arg(long)]
     insecure_tcp: bool,
     #[command(flatten)]

@@ -1,9 +1,10 @@
-//! Access rules: which client may open which export, by the names in its certificate.
+//! Access rules: which client may open which export, by the names in its certificate, or
+//! by that of its pre-shared key.
 
 use crate::HostError;
 use std::str::FromStr;
 
-/// Matches every export, or every client with a certificate.
+/// Matches every export, or every client that has proved who it is.
 const ALL: &str = "*";
 
 /// One rule: `EXPORT=NAME`. If any rules exist, a client does not see exports that no rule grants
@@ -12,8 +13,8 @@ const ALL: &str = "*";
 pub struct TlsAllow {
     /// The export; `*` matches all.
     pub export: String,
-    /// A name in the client's certificate; `*` matches every certificate signed by a known
-    /// authority.
+    /// A name in the client's certificate, or of its pre-shared key; `*` matches every certificate
+    /// signed by a known authority, and every key.
     pub name: String,
 }
 

@@ -1,11 +1,10 @@
-//! TLS on a socket, without a thread of its own, and non-blocking where plain sockets are.
+//! TLS with certificates on a socket.
 
-use super::certificates::ServerTerms;
-use super::{TlsError, names};
+use super::{Progress, TlsError, TlsStream, names};
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
-use rustls::{Error, ServerConnection};
+use rustls::{Error, ServerConfig, ServerConnection};
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
 use std::sync::Arc;
 
@@ -13,7 +12,7 @@ use std::sync::Arc;
 const UNSENT_BYTES_MAX: usize = 64 * 1024;
 
 /// The server's side of TLS on one socket.
-pub(crate) struct TlsStream<'a> {
+pub(super) struct RustlsStream<'a> {
     socket: BorrowedFd<'a>,
     tls: ServerConnection,
     problem: Option<String>,
@@ -67,9 +66,12 @@ fn errno(error: &io::Error) -> Errno {
     Errno::from_io_error(error).unwrap_or(Errno::IO)
 }
 
-impl<'a> TlsStream<'a> {
-    pub(crate) fn new(socket: BorrowedFd<'a>, terms: &ServerTerms) -> Result<Self, TlsError> {
-        let tls = ServerConnection::new(Arc::clone(&terms.config));
+impl<'a> RustlsStream<'a> {
+    pub(super) fn new(
+        socket: BorrowedFd<'a>,
+        config: &Arc<ServerConfig>,
+    ) -> Result<Self, TlsError> {
+        let tls = ServerConnection::new(Arc::clone(config));
         let mut tls = tls.map_err(|error| TlsError(error.to_string()))?;
         tls.set_buffer_limit(Some(UNSENT_BYTES_MAX));
         Ok(Self {
@@ -77,44 +79,6 @@ impl<'a> TlsStream<'a> {
             tls,
             problem: None,
         })
-    }
-
-    /// Performs the handshake; returns the names in the client's certificate, if it has one. `wait`
-    /// waits until the socket can send (true) or receive.
-    pub(crate) fn shake_hands<E: From<TlsError>>(
-        &mut self,
-        mut wait: impl FnMut(bool) -> Result<(), E>,
-    ) -> Result<Vec<String>, E> {
-        let gone = |error: Errno| TlsError(format!("the connection ended: {error}"));
-        while self.tls.is_handshaking() || self.tls.wants_write() {
-            self.flush().map_err(gone)?;
-            if self.tls.wants_write() {
-                wait(true)?;
-                continue;
-            }
-            if !self.tls.is_handshaking() {
-                break;
-            }
-            match self.pull(RecvFlags::DONTWAIT) {
-                Ok(true) => {}
-                Ok(false) => return Err(TlsError("the client left in the middle".into()).into()),
-                Err(Errno::AGAIN) => wait(false)?,
-                Err(error) => {
-                    let problem = self.problem.take();
-                    return Err(problem.map_or_else(|| gone(error), TlsError).into());
-                }
-            }
-        }
-        let certificate = self.tls.peer_certificates().and_then(<[_]>::first);
-        Ok(certificate.map(names::of).unwrap_or_default())
-    }
-
-    pub(crate) fn socket(&self) -> BorrowedFd<'a> {
-        self.socket
-    }
-
-    pub(crate) fn problem(&self) -> Option<&str> {
-        self.problem.as_deref()
     }
 
     /// Receives once from the socket and decrypts; returns false at the end of the stream.
@@ -139,26 +103,6 @@ impl<'a> TlsStream<'a> {
         Ok(true)
     }
 
-    pub(crate) fn receive(
-        &mut self,
-        slices: &mut [IoSliceMut<'_>],
-        flags: RecvFlags,
-    ) -> Result<usize, Errno> {
-        loop {
-            if let Some(received) = self.decrypted(slices) {
-                return Ok(received);
-            }
-            // TLS's own answer must be sent before waiting for data.
-            let must_send = self.tls.wants_write() && !flags.contains(RecvFlags::DONTWAIT);
-            if must_send {
-                return Err(Errno::AGAIN);
-            }
-            if !self.pull(flags)? {
-                return Ok(0);
-            }
-        }
-    }
-
     /// Copies decrypted data; `None` if there is none yet.
     fn decrypted(&mut self, slices: &mut [IoSliceMut<'_>]) -> Option<usize> {
         let mut total = 0;
@@ -175,9 +119,56 @@ impl<'a> TlsStream<'a> {
         }
         Some(total)
     }
+}
 
-    /// Encrypts and sends until all data is taken or the socket accepts no more.
-    pub(crate) fn send(&mut self, mut slices: &mut [IoSlice<'_>]) -> Result<usize, Errno> {
+impl TlsStream for RustlsStream<'_> {
+    fn shake_hands(&mut self) -> Result<Progress, TlsError> {
+        let gone = |error: Errno| TlsError(format!("the connection ended: {error}"));
+        while self.tls.is_handshaking() || self.tls.wants_write() {
+            self.flush().map_err(gone)?;
+            if self.tls.wants_write() {
+                return Ok(Progress::Send);
+            }
+            if !self.tls.is_handshaking() {
+                break;
+            }
+            match self.pull(RecvFlags::DONTWAIT) {
+                Ok(true) => {}
+                Ok(false) => return Err(TlsError("the client left in the middle".into())),
+                Err(Errno::AGAIN) => return Ok(Progress::Receive),
+                Err(error) => {
+                    let problem = self.problem.take();
+                    return Err(problem.map_or_else(|| gone(error), TlsError));
+                }
+            }
+        }
+        let certificate = self.tls.peer_certificates().and_then(<[_]>::first);
+        Ok(Progress::Done(
+            certificate.map(names::of).unwrap_or_default(),
+        ))
+    }
+
+    fn problem(&self) -> Option<&str> {
+        self.problem.as_deref()
+    }
+
+    fn receive(&mut self, slices: &mut [IoSliceMut<'_>], flags: RecvFlags) -> Result<usize, Errno> {
+        loop {
+            if let Some(received) = self.decrypted(slices) {
+                return Ok(received);
+            }
+            // TLS's own answer must be sent before waiting for data.
+            let must_send = self.tls.wants_write() && !flags.contains(RecvFlags::DONTWAIT);
+            if must_send {
+                return Err(Errno::AGAIN);
+            }
+            if !self.pull(flags)? {
+                return Ok(0);
+            }
+        }
+    }
+
+    fn send(&mut self, mut slices: &mut [IoSlice<'_>]) -> Result<usize, Errno> {
         let mut taken = 0;
         IoSlice::advance_slices(&mut slices, 0);
         while !slices.is_empty() {
@@ -196,11 +187,11 @@ impl<'a> TlsStream<'a> {
         Ok(taken)
     }
 
-    pub(crate) fn has_unsent(&self) -> bool {
+    fn has_unsent(&self) -> bool {
         self.tls.wants_write()
     }
 
-    pub(crate) fn flush(&mut self) -> Result<usize, Errno> {
+    fn flush(&mut self) -> Result<usize, Errno> {
         let mut sent = 0;
         while self.tls.wants_write() {
             match self
@@ -216,7 +207,7 @@ impl<'a> TlsStream<'a> {
         Ok(sent)
     }
 
-    pub(crate) fn say_goodbye(&mut self) {
+    fn say_goodbye(&mut self) {
         self.tls.send_close_notify();
         // A peer that no longer reads does not need it.
         let _ = self.flush();
