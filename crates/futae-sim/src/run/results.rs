@@ -1,7 +1,7 @@
 //! Results in the form in which they are written for other programs.
 
+use super::facts::TraceFacts;
 use super::latency::AccessTimes;
-use super::traces::TraceFacts;
 use super::{Bounds, GuestPace, Window};
 use crate::link::Link;
 use crate::machine::Served;
