@@ -4,7 +4,7 @@
 //! measured where they end. Requests answered together are recorded together ([`LatencyNotes`]), so
 //! a hit costs a comparison and no clock reading of its own.
 
-use crate::watcher::Watcher;
+use crate::watcher::{Ended, Watcher};
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
@@ -96,6 +96,21 @@ impl Latencies {
     /// Records a latency.
     pub fn note(&self, asked: Asked, took: Duration) {
         self.add(asked, step(took), 1, nanos(took));
+    }
+
+    /// Records one request that has ended, and tells the watcher, if there is one.
+    pub fn ended(&self, asked: Asked, bytes: u64, failed: bool, took: Duration) {
+        self.note(asked, took);
+        if let Some(watcher) = self.watcher() {
+            watcher.ended(&Ended {
+                kind: asked.name(),
+                requests: 1,
+                bytes,
+                hit: None,
+                failed,
+                took,
+            });
+        }
     }
 
     fn add(&self, asked: Asked, step: usize, count: u64, nanos: u64) {

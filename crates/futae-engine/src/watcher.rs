@@ -12,7 +12,7 @@ pub struct Ended {
     pub requests: u64,
     /// The bytes that they carry or ask for together.
     pub bytes: u64,
-    /// Of reads, whether the cache had all of their data.
+    /// Of reads, whether the cache had all of their data, if that is known.
     pub hit: Option<bool>,
     /// Whether they failed.
     pub failed: bool,

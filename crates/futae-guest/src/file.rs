@@ -3,6 +3,7 @@
 use crate::errno::errno;
 use crate::one_read::{OneRead, answer};
 use crate::split_reads::SplitReads;
+use crate::under_way::UnderWay;
 use fuser::Errno;
 use futae_engine::{
     Asked, ClientId, Done, Engine, IoBuf, IoError, Latencies, Operation, ReadRange, Request,
@@ -10,7 +11,7 @@ use futae_engine::{
 use futae_policy::VolumeId;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 /// `fallocate` modes, from `linux/falloc.h`.
 mod mode {
@@ -98,10 +99,9 @@ impl VolumeFile {
         });
     }
 
-    /// Returns a closure that records the latency of a request that begins now.
-    fn watch(&self, asked: Asked) -> impl FnOnce() + Send + 'static {
-        let (latencies, begun) = (Arc::clone(&self.latencies), Instant::now());
-        move || latencies.note(asked, begun.elapsed())
+    /// A request that begins now.
+    fn watch(&self, asked: Asked, bytes: u64) -> UnderWay {
+        UnderWay::begin(&self.latencies, asked, bytes)
     }
 
     /// Reads a range, up to the end of the file.
@@ -116,9 +116,9 @@ impl VolumeFile {
         if length == 0 {
             return done(Ok(&[]));
         }
-        let over = self.watch(Asked::Read);
+        let under_way = self.watch(Asked::Read, length);
         let done = move |result: Result<&[u8], Errno>| {
-            over();
+            under_way.end(result.is_err());
             done(result);
         };
         if self.split_reads.goes_on(offset, length) {
@@ -154,9 +154,9 @@ impl VolumeFile {
         }
         self.touch();
         data.show(length as usize);
-        let over = self.watch(Asked::Write);
+        let under_way = self.watch(Asked::Write, length);
         let answer = move |result: Result<IoBuf, IoError>| {
-            over();
+            under_way.end(result.is_err());
             done(result.map(|_| length as u32).map_err(|error| errno(&error)));
         };
         self.submit(Operation::Write { offset, data, fua }, Box::new(answer));
@@ -164,8 +164,8 @@ impl VolumeFile {
 
     /// Writes everything that was answered to stable storage.
     pub(crate) fn flush(&self, done: impl FnOnce(Result<(), Errno>) + Send + 'static) {
-        let over = self.watch(Asked::Flush);
-        self.submit(Operation::Flush, without_data(over, done));
+        let under_way = self.watch(Asked::Flush, 0);
+        self.submit(Operation::Flush, without_data(under_way, done));
     }
 
     /// As [`flush`](Self::flush), and waits. If nothing was written, there is nothing to lose, and the store may be gone.
@@ -208,8 +208,8 @@ impl VolumeFile {
             fua,
             no_hole,
         };
-        let over = self.watch(Asked::Zero);
-        self.submit(operation, without_data(over, done));
+        let under_way = self.watch(Asked::Zero, length);
+        self.submit(operation, without_data(under_way, done));
     }
 
     /// The start of the next data or hole, at or after `offset`.
@@ -247,11 +247,11 @@ impl Drop for VolumeFile {
 }
 
 fn without_data(
-    over: impl FnOnce() + Send + 'static,
+    under_way: UnderWay,
     done: impl FnOnce(Result<(), Errno>) + Send + 'static,
 ) -> Done {
     Box::new(move |result| {
-        over();
+        under_way.end(result.is_err());
         done(result.map(drop).map_err(|error| errno(&error)));
     })
 }

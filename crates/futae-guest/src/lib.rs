@@ -21,6 +21,7 @@ mod passthrough;
 mod ring;
 mod session;
 mod split_reads;
+mod under_way;
 mod volume_directory;
 
 pub use error::MountError;

@@ -1,7 +1,7 @@
 //! A snapshot as OpenMetrics text.
 
 use crate::metric::{Durations, Kind, Metric, Value};
-use crate::of_cache::{CACHE, DURATIONS, EXPORT};
+use crate::of_cache::{CACHE, DURATIONS, EXPORT, TREE_DURATIONS};
 use crate::of_program::{AGENT, PROGRAM, SERVER};
 use crate::snapshot::Snapshot;
 use futae_agent_protocol::printable;
@@ -56,7 +56,9 @@ impl Collector for Collected {
                 cache,
             )
         });
-        encode(&mut encoder, CACHE, &caches.collect::<Vec<_>>())?;
+        let caches: Vec<_> = caches.collect();
+        encode(&mut encoder, CACHE, &caches)?;
+        encode_durations(&mut encoder, TREE_DURATIONS, &caches)?;
         let volumes = snapshot.volumes();
         let volumes = volumes.iter().map(|one| {
             let export = ("export", clean(&one.volume.name));
@@ -188,14 +190,13 @@ pub fn reference() -> String {
         "How long it took, of an export or a file of a mount",
         &format!("`level`, `cache`, `export`, {class}, {by_operation}"),
     );
-    for metric in DURATIONS {
-        // A String takes everything.
-        let _ = writeln!(
-            page,
-            "| `futae_{}` | histogram | {} |",
-            metric.name, metric.help
-        );
-    }
+    duration_rows(&mut page, DURATIONS);
+    head(
+        &mut page,
+        "How long it took, of the files of a tree together",
+        &format!("`level`, {cache}, `policy`, {by_operation}"),
+    );
+    duration_rows(&mut page, TREE_DURATIONS);
     head(
         &mut page,
         "The agent in a guest",
@@ -203,6 +204,17 @@ pub fn reference() -> String {
     );
     rows(&mut page, AGENT);
     page
+}
+
+fn duration_rows<T: ?Sized>(page: &mut String, metrics: &[Durations<T>]) {
+    for metric in metrics {
+        // A String takes everything.
+        let _ = writeln!(
+            page,
+            "| `futae_{}` | histogram | {} |",
+            metric.name, metric.help
+        );
+    }
 }
 
 fn rows<T: ?Sized>(page: &mut String, metrics: &[Metric<T>]) {

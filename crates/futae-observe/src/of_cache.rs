@@ -415,6 +415,20 @@ pub(crate) const DURATIONS: &[Durations<OneExport>] = &[
     },
 ];
 
+/// How long requests for the files of a tree took. Labels: those of a cache, and `operation`.
+pub(crate) const TREE_DURATIONS: &[Durations<EngineReport>] = &[
+    Durations {
+        name: "tree_request_duration_seconds",
+        help: "Time of a request for a file of a tree, from when it was taken to its answer",
+        value: |it| &it.engine.tree_latencies,
+    },
+    Durations {
+        name: "tree_store_duration_seconds",
+        help: "Time of an operation on a file of the source, however many blocks it has",
+        value: |it| &it.engine.tree_store_latencies,
+    },
+];
+
 fn seconds(micros: Option<f64>) -> Value {
     micros.map(|micros| micros / 1e6).into()
 }

@@ -45,7 +45,7 @@ pub(crate) fn page(
         problems::problems(snapshot),
         ratios(snapshot, history),
         hits(snapshot, &volumes, history),
-        latency::latencies(&volumes),
+        latency::latencies(&snapshot.engines, &volumes),
         curves::curves(known, history),
         forecasts::forecasts(&snapshot.forecasts),
         told(snapshot),

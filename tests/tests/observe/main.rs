@@ -3,6 +3,7 @@
 mod page;
 mod prometheus;
 mod queries;
+mod tree;
 
 use futae_nbd::client::ClientWish;
 use futae_testkit::nbd::Client;

@@ -100,7 +100,7 @@ impl Engine {
         let id = state.place_volume(Volume {
             costs: Some(Box::default()),
             latencies: Some(Arc::default()),
-            store_latencies: Some(Box::default()),
+            store_latencies: Some(Arc::default()),
             ..Volume::new(name, store, class)
         })?;
         state.keep_volume(id);
@@ -137,14 +137,18 @@ impl Engine {
     }
 
     /// The histogram in which front ends record the latencies of requests for a volume; reports
-    /// include it. A volume without measurement, because it comes and goes, gets a histogram that
-    /// no report includes.
+    /// include it. Growing volumes have one together ([`tree_latencies`](Self::tree_latencies)).
     pub fn latencies(&self, volume: VolumeId) -> Arc<Latencies> {
         let state = self.lock();
         let known = state.volumes.get(usize::from(volume.0));
         known
             .and_then(|known| known.latencies.clone())
             .unwrap_or_default()
+    }
+
+    /// The histogram of the latencies of requests for all growing volumes.
+    pub fn tree_latencies(&self) -> Arc<Latencies> {
+        Arc::clone(&self.lock().tree_latencies.requests)
     }
 
     /// Size of a volume in bytes.

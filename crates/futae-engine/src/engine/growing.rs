@@ -22,7 +22,7 @@ use std::sync::Arc;
 impl Engine {
     /// Adds a volume whose size may change. Reads end at its end, writes beyond it extend it, and
     /// [`change`](Self::change) may do anything. Its store can report its current size at any time.
-    /// [`status`](Self::status) leaves it out, since it has no room for thousands.
+    /// [`status`](Self::status) leaves it out, since it has no room for thousands, but has the latencies of all together.
     ///
     /// # Errors
     ///
@@ -33,11 +33,14 @@ impl Engine {
         store: Arc<dyn Store>,
         class: Class,
     ) -> Result<VolumeId, SetupError> {
+        let mut state = self.lock();
         let volume = Volume {
             grows: true,
+            latencies: Some(Arc::clone(&state.tree_latencies.requests)),
+            store_latencies: Some(Arc::clone(&state.tree_latencies.store)),
             ..Volume::new(name, store, class)
         };
-        self.lock().place_volume(volume)
+        state.place_volume(volume)
     }
 
     /// Removes a growing volume and its blocks. Dirty blocks are dropped; call

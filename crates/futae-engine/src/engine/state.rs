@@ -18,7 +18,7 @@ use super::steps::Steps;
 use super::tally::Tally;
 use super::under_way::UnderWay;
 use super::verify::{DemotionTally, Verifier};
-use super::volume::Volume;
+use super::volume::{TreeLatencies, Volume};
 use super::world::World;
 use crate::arena::Arena;
 use crate::request::Demotion;
@@ -46,6 +46,8 @@ pub struct State {
     /// came.
     pub generations: Generations,
     pub volumes: Vec<Volume>,
+    /// Latencies of growing volumes.
+    pub tree_latencies: TreeLatencies,
     /// Names of the classes that stores can belong to, from number 1 on.
     pub class_names: Vec<String>,
     /// Free numbers of removed volumes.
@@ -123,6 +125,7 @@ impl State {
             frames: Frames::default(),
             generations: Generations::default(),
             volumes: Vec::new(),
+            tree_latencies: TreeLatencies::default(),
             class_names: Vec::new(),
             free_volumes: Vec::new(),
             loads: Loads::default(),

@@ -111,6 +111,12 @@ pub struct EngineStatus {
     pub memory: MemoryStatus,
     /// The volumes.
     pub volumes: Vec<VolumeStatus>,
+    /// Latencies of requests for the files of a tree, all files together.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tree_latencies: Vec<LatencyStatus>,
+    /// Latencies of reads and writes of these files.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tree_store_latencies: Vec<LatencyStatus>,
     /// The weights in force, for a policy that weighs classes.
     #[serde(default)]
     pub weights: Vec<WeightStatus>,
@@ -270,6 +276,8 @@ impl State {
             kernel: self.elsewhere.as_ref().map(Elsewhere::status),
             memory: self.memory_status(),
             volumes: self.volume_status(),
+            tree_latencies: self.tree_latencies.requests.report(),
+            tree_store_latencies: self.tree_latencies.store.report(),
             weights: self.weight_status(),
             classes: self.class_status(),
         }

@@ -41,12 +41,21 @@ pub struct Volume {
     pub held_above_blocks: u64,
     /// Costs of its store's operations; not measured for growing volumes.
     pub costs: Option<Box<Costs>>,
-    /// Latencies of its requests; not measured for growing volumes.
+    /// Latencies of its requests; growing volumes share theirs ([`TreeLatencies`]).
     pub latencies: Option<Arc<Latencies>>,
-    /// Latencies of its store's operations; not measured for growing volumes.
-    pub store_latencies: Option<Box<Latencies>>,
+    /// Latencies of its store's operations; growing volumes share theirs.
+    pub store_latencies: Option<Arc<Latencies>>,
     /// Its place in the memory file, if there is one.
     pub kept: Option<KeptVolume>,
+}
+
+/// Latencies of all growing volumes together: the files of a tree come and go, and are too many to be measured one by one.
+#[derive(Default)]
+pub struct TreeLatencies {
+    /// Of requests.
+    pub requests: Arc<Latencies>,
+    /// Of the stores' operations.
+    pub store: Arc<Latencies>,
 }
 
 impl Volume {

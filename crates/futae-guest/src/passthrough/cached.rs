@@ -118,6 +118,7 @@ impl CachedFiles {
                     key: node.key,
                     volume,
                     lower,
+                    latencies: self.engine.latencies(volume),
                     pages,
                     users: AtomicU32::new(0),
                     last_used: AtomicU64::new(now),

@@ -6,7 +6,8 @@ use super::lower::LowerFile;
 use super::place::Key;
 use super::stat::Stamp;
 use crate::kept_by_kernel::FilePages;
-use futae_engine::{ClientId, Done, Engine, Operation, Request};
+use crate::under_way::UnderWay;
+use futae_engine::{Asked, ClientId, Done, Engine, Latencies, Operation, Request};
 use futae_policy::VolumeId;
 use rustix::io::Errno;
 use std::sync::Arc;
@@ -21,6 +22,8 @@ pub(crate) struct Contents {
     pub(super) key: Key,
     pub(super) volume: VolumeId,
     pub(crate) lower: Arc<LowerFile>,
+    /// How long requests for files of this tree take.
+    pub(super) latencies: Arc<Latencies>,
     /// Its pages in the kernel's page cache, if that holds the blocks.
     pub(super) pages: Option<FilePages>,
     /// Number of open handles, and of opens in progress.
@@ -176,6 +179,17 @@ impl Contents {
         } else {
             done
         };
+        let asked = match &operation {
+            Operation::Read { length, .. } => Some((Asked::Read, *length)),
+            Operation::Write { data, .. } | Operation::Append { data, .. } => {
+                Some((Asked::Write, data.len() as u64))
+            }
+            _ => None,
+        };
+        let done = match asked {
+            Some((asked, bytes)) => self.measured(asked, bytes, done),
+            None => done,
+        };
         self.engine.submit(Request {
             volume: self.volume,
             client: NOBODY,
@@ -183,6 +197,15 @@ impl Contents {
             operation,
             done,
         });
+    }
+
+    /// Has a request that begins now measured until it is done.
+    pub(crate) fn measured(&self, asked: Asked, bytes: u64, done: Done) -> Done {
+        let under_way = UnderWay::begin(&self.latencies, asked, bytes);
+        Box::new(move |result| {
+            under_way.end(result.is_err());
+            done(result);
+        })
     }
 
     /// Closes a handle. Returns whether it was the last one of a file that the kernel has

@@ -9,7 +9,9 @@ use super::node::Node;
 use super::place::magic;
 use super::state::Passthrough;
 use fuser::{FileHandle, FileType};
-use futae_engine::{IoBuf, IoError, IoErrorKind, Operation, Store, StoreDone, StoreOperation};
+use futae_engine::{
+    Asked, IoBuf, IoError, IoErrorKind, Operation, Store, StoreDone, StoreOperation,
+};
 use rustix::fs::{FallocateFlags, Mode, OFlags, SeekFrom, Stat};
 use rustix::io::Errno;
 use std::ffi::OsStr;
@@ -149,6 +151,7 @@ impl Passthrough {
             None => done(Ok(())),
             Some(contents) => {
                 let told = self.told("writing back", id, done);
+                let told = contents.measured(Asked::Flush, 0, told);
                 contents.submit(Operation::Settle, told);
             }
         }
@@ -281,6 +284,7 @@ impl Passthrough {
             Err(errno) => return done(Err(errno)),
         };
         let finish = self.told("syncing", id, done);
+        let finish = contents.measured(Asked::Flush, 0, finish);
         let sync = move |finish: StoreDone| {
             if data_only {
                 Store::submit(&*store, 0, StoreOperation::Flush, finish);

@@ -2,10 +2,11 @@
 
 use super::html::{Cell, Table};
 use crate::snapshot::OneExport;
+use futae_control::EngineReport;
 use futae_engine::LatencyStatus;
 
-/// A row for each operation of each export.
-pub(super) fn latencies(volumes: &[OneExport]) -> String {
+/// A row for each operation of each export, and of the files of a tree together.
+pub(super) fn latencies(caches: &[EngineReport], volumes: &[OneExport]) -> String {
     let heads = [
         "request",
         "answered",
@@ -20,6 +21,9 @@ pub(super) fn latencies(volumes: &[OneExport]) -> String {
             let name = format!("{} {}", one.volume.name, latency.operation);
             table.row(&name, &cells(latency));
         }
+    }
+    for latency in caches.iter().flat_map(|cache| &cache.engine.tree_latencies) {
+        table.row(&format!("files {}", latency.operation), &cells(latency));
     }
     table.html(
         "Since the start, from when a request was taken until it was answered; the wait for a limit a second comes before. The times that a \
