@@ -1,15 +1,19 @@
-//! `futae serve --otlp`: requests as spans, at a collector of the test's own.
+//! `--otlp` of `futae serve` and `futae mount`: requests as spans, at a collector of the test's own.
 
 use futae_nbd::client::ClientWish;
 use futae_testkit::nbd::Client;
 use futae_tests::BLOCK;
 use futae_tests::stage::{EXPORT, Stage};
+use futae_tests::tools::{has_fuse, text};
+use futae_tests::tree::Tree;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use prost::Message;
+use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex};
 use std::thread;
 
@@ -158,6 +162,44 @@ fn requests_become_spans_that_a_collector_can_read() {
         resource.contains("service.name") && resource.contains("futae"),
         "{resource}"
     );
+}
+
+/// A span of a read has the name of the file, or of the tree, and none says whether it hit.
+#[test]
+fn requests_of_mounts_become_spans() {
+    if !has_fuse() {
+        return;
+    }
+    let collector = Collector::start();
+    let words = ["--cache", "1MiB", "--otlp-sample", "1", "--otlp"];
+    let url = collector.url();
+    let words = [&words[..], &[&url]].concat();
+    let mut stage = Stage::new(64);
+    stage.mount_image(&words);
+    let mut byte = [0; 4096];
+    let file = File::open(stage.file()).expect("the file");
+    file.read_exact_at(&mut byte, 4096).expect("a read");
+    drop(file);
+    stage.stop_mount();
+    let mut tree = Tree::new();
+    std::fs::write(tree.lower("a"), byte).expect("a file");
+    tree.mount(&[&words[..], &["--residency", "futae"]].concat());
+    std::fs::read(tree.upper("a")).expect("a read");
+    tree.stop();
+    for export in [EXPORT, text(&tree.source)] {
+        let wanted = [
+            format!("export={export}"),
+            "kind=read".to_owned(),
+            "requests=1".to_owned(),
+            "bytes=4096".to_owned(),
+        ];
+        let is_it = |span: &Span| {
+            let has = attributes(span);
+            span.name == "read" && wanted.iter().all(|one| has.contains(one))
+        };
+        let spans = collector.spans();
+        assert!(spans.iter().any(is_it), "{export}: {spans:#?}");
+    }
 }
 
 #[test]

@@ -12,6 +12,7 @@ pub use orders::MountStatus;
 
 use super::container;
 use super::observe_args::{Observe, ObserveArgs};
+use super::otlp::{OtlpArgs, OtlpPlan, Tracing};
 use super::state::{Sourced, StateArgs, StateFile, name_of};
 use super::volumes::{ClassNames, VolumeSpec};
 use super::write_args::{StoreArgs, WriteArgs};
@@ -113,6 +114,8 @@ pub struct Args {
     control: Option<String>,
     #[command(flatten)]
     observe: ObserveArgs,
+    #[command(flatten)]
+    otlp: OtlpArgs,
     /// Log every decision of the cache to FILE
     #[arg(long, value_name = "FILE")]
     decision_log: Option<PathBuf>,
@@ -166,10 +169,14 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let engine = new_engine(&cache)?;
     args.hit_order.set(&engine);
     engine.name_classes(&plan.classes.0);
+    let tracing = plan.otlp.as_ref().map(Tracing::start).transpose()?;
     let (mut shown, mut sources) = (Vec::new(), Vec::<Sourced>::new());
     for (spec, store) in plan.volumes.iter().zip(stores) {
         let name = spec.name.clone();
         let volume = engine.add_volume(&name, store, plan.classes.class_of(spec))?;
+        if let Some(tracing) = &tracing {
+            engine.latencies(volume).watch(tracing.watcher(&name));
+        }
         if let Some(pins) = &plan.pins {
             let size_bytes = engine.volume_bytes(volume);
             pins.check_source(args.source().as_ref(), size_bytes, engine.block_bytes())?;
@@ -232,6 +239,9 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     drop((control, observing));
     let longest = mount.longest_request_bytes();
     let ended = mount.unmount();
+    if let Some(tracing) = tracing {
+        tracing.end();
+    }
     engine.sync_log();
     if let Some(state) = &mut state {
         state.save(&engine, &sources);
@@ -281,6 +291,7 @@ struct Plan {
     join_reads_bytes: u64,
     control: Option<PathBuf>,
     observe: Observe,
+    otlp: Option<OtlpPlan>,
     access: Option<FileAccess>,
 }
 
@@ -331,6 +342,7 @@ impl Plan {
             access: args.allow_other.as_deref().map(access).transpose()?,
             control: control.transpose()?,
             observe: args.observe.plan()?,
+            otlp: args.otlp.plan()?,
         })
     }
 }

@@ -2,7 +2,7 @@
 
 use super::orders::{looking, of_mount};
 use super::residency::Residency;
-use super::{Args, Plan, Tell, wait_for_the_end, warn_of_users};
+use super::{Args, Plan, Tell, Tracing, wait_for_the_end, warn_of_users};
 use crate::failure::Failure;
 use anyhow::Context;
 use futae_control::{Control, Orders};
@@ -95,6 +95,12 @@ pub fn run(
     if args.residency == Residency::Futae {
         engine.begin_loading();
     }
+    let tracing = plan.otlp.as_ref().map(Tracing::start).transpose()?;
+    if let Some(tracing) = &tracing {
+        engine
+            .tree_latencies()
+            .watch(tracing.watcher(&args.source()));
+    }
     let source = PathBuf::from(args.source());
     refuse_nested(&source, &args.mountpoint)?;
     let options = TreeOptions {
@@ -128,6 +134,9 @@ pub fn run(
     drop((control, observing));
     let handle = mount.handle();
     let ended = mount.unmount();
+    if let Some(tracing) = tracing {
+        tracing.end();
+    }
     engine.sync_log();
     warn_of_users(&args.mountpoint, ended?);
     say_goodbye(args, &engine.status(), &handle)
