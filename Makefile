@@ -85,9 +85,10 @@ reference: ## the generated pages of the book: commands.md, policies.md, metrics
 manual: ## manual pages and completions of shells, in target/manual/
 	$(CARGO) run --quiet --locked -p futae-cli --bin futae -- reference manual target/manual
 
-deb: manual ## Debian packages of futae and of the agent, in target/debian/
+deb: manual ## Debian packages of futae, of its mount helper and of the agent, in target/debian/
 	@command -v cargo-deb >/dev/null || $(CARGO) install --locked cargo-deb --version 3.8.0
 	for crate in futae-cli futae-agent; do $(CARGO) deb --locked --profile dist --package $$crate || exit 1; done
+	$(CARGO) deb --locked --profile dist --package futae-cli --variant mount --no-build
 
 oci: deb ## an OCI image of the host's package, in target/futae-oci.tar; needs root, mmdebstrap and umoci
 	scripts/oci-image target/debian/futae_*.deb target/futae-oci.tar

@@ -12,19 +12,51 @@ use std::process::Command;
 /// Where packages are that cargo-deb has built.
 const BUILT: &str = "FUTAE_DEBS";
 
-/// Writes the package of one crate to `place`, as `NAME_VERSION.deb`. `manual` has what `make manual` writes.
+/// Packages, with the crate whose manifest describes each, and the variant there.
+pub const PACKAGES: [(&str, &str, Option<&str>); 3] = [
+    ("futae", "futae-cli", None),
+    ("futae-mount", "futae-cli", Some("mount")),
+    ("futae-agent", "futae-agent", None),
+];
+
+/// The directory of the crate that describes a package, and what its manifest says of it to cargo-deb.
+///
+/// # Panics
+///
+/// If there is no such package.
+#[must_use]
+pub fn described(name: &str) -> (PathBuf, toml::Table) {
+    let (_, crate_name, variant) = PACKAGES
+        .into_iter()
+        .find(|(known, ..)| *known == name)
+        .expect("a package");
+    let crate_root = root().join("crates").join(crate_name);
+    let manifest = fs::read_to_string(crate_root.join("Cargo.toml")).expect("the manifest");
+    let manifest: toml::Table = manifest.parse().expect("TOML");
+    let deb = manifest["package"]["metadata"]["deb"]
+        .as_table()
+        .expect("a table");
+    let mut described = deb.clone();
+    // A variant says what differs.
+    if let Some(variant) = variant {
+        let own = deb["variants"][variant].as_table().expect("a table");
+        described.extend(own.clone());
+    }
+    (crate_root, described)
+}
+
+/// Writes a package to `place`, as `NAME_VERSION.deb`. `manual` has what `make manual` writes.
 ///
 /// # Panics
 ///
 /// If something that the package should hold is not there.
 #[must_use]
-pub fn package(crate_name: &str, version: &str, place: &Path, manual: &Path) -> PathBuf {
-    let name = crate_name.replace("futae-cli", "futae");
+pub fn package(name: &str, version: &str, place: &Path, manual: &Path) -> PathBuf {
     let tree = place.join(format!("{name}-{version}"));
     if let Some(built) = std::env::var_os(BUILT) {
-        unpack(Path::new(&built), &name, version, &tree);
+        unpack(Path::new(&built), name, version, &tree);
     } else {
-        lay_out(crate_name, version, &tree, manual);
+        lay_out(name, version, &tree, manual);
     }
     let file = place.join(format!("{name}_{version}.deb"));
     tool(
@@ -53,11 +85,8 @@ fn unpack(built: &Path, name: &str, version: &str, tree: &Path) {
 }
 
 /// The files of the package.
-fn lay_out(crate_name: &str, version: &str, tree: &Path, manual: &Path) {
-    let crate_root = root().join("crates").join(crate_name);
-    let manifest = fs::read_to_string(crate_root.join("Cargo.toml")).expect("the manifest");
-    let manifest: toml::Table = manifest.parse().expect("TOML");
-    let deb = &manifest["package"]["metadata"]["deb"];
+fn lay_out(name: &str, version: &str, tree: &Path, manual: &Path) {
+    let (crate_root, deb) = described(name);
     let said = |key: &str| deb[key].as_str().expect("text");
     for asset in deb["assets"].as_array().expect("assets") {
         let at = |index: usize| asset[index].as_str().expect("text");
@@ -85,16 +114,19 @@ fn lay_out(crate_name: &str, version: &str, tree: &Path, manual: &Path) {
         );
     }
     let architecture = tool(Command::new("dpkg").arg("--print-architecture"));
-    let (name, maintainer) = (said("name"), said("maintainer"));
+    assert_eq!(said("name"), name);
+    let (depends, maintainer) = (depends(said("depends")), said("maintainer"));
     let control = format!(
-        "Package: {name}\nVersion: {version}\nArchitecture: {architecture}Depends: {}\nMaintainer: {maintainer}\nDescription: {name}\n",
-        depends()
+        "Package: {name}\nVersion: {version}\nArchitecture: {architecture}Depends: {depends}\nMaintainer: {maintainer}\nDescription: {name}\n"
     );
     fs::write(tree.join("DEBIAN/control"), control).expect("a file");
 }
 
-/// The package of the OpenSSL that the binary under test links to; cargo-deb finds all.
-fn depends() -> String {
+/// For `$auto` the package of the OpenSSL that the binary under test links to; cargo-deb finds all.
+fn depends(said: &str) -> String {
+    if said != "$auto" {
+        return said.to_owned();
+    }
     let found = tool(Command::new("dpkg").args(["-S", "*/libssl.so.[0-9]*"]));
     let package = found.split([':', ',']).next();
     package.expect("a package").to_owned()

@@ -79,7 +79,7 @@ fn debian() -> Option<Debian> {
     let output = run(&["reference", "manual", text(&manual)]);
     assert!(output.status.success(), "{output:?}");
     let place = debian.shared("");
-    let _ = package("futae-cli", "1.0", &place, &manual);
+    let _ = package("futae", "1.0", &place, &manual);
     fs::write(debian.shared("vm1.img"), image()).expect("an image");
     debian.run("install -D -m 600 -o nobody /srv/futae/vm1.img /var/lib/libvirt/images/vm1.img");
     Some(debian)
@@ -198,7 +198,7 @@ fn four_commands_serve_a_disk_that_a_guest_boots_from_and_keep_its_cache_until_t
         shown = debian.run(&format!("cd /srv/futae; {command}"));
     }
     assert!(shown.contains("vm1"), "{shown}");
-    debian.run("dpkg --verify futae; test -x /usr/sbin/mount.futae");
+    debian.run("dpkg --verify futae");
     assert_eq!(debian.property(UNIT, "StatusText"), "serving 1 export");
     assert_eq!(boot(&debian), GREETING);
     let metrics = fetch(&debian, "http://127.0.0.1:9815/metrics");
@@ -214,7 +214,7 @@ fn four_commands_serve_a_disk_that_a_guest_boots_from_and_keep_its_cache_until_t
     debian.run(&format!("systemctl restart {UNIT}"));
     is_warm(&debian, &image, "a restart");
     let place = debian.shared("");
-    let _ = package("futae-cli", "1.1", &place, &debian.shared("manual"));
+    let _ = package("futae", "1.1", &place, &debian.shared("manual"));
     let before = debian.property(UNIT, "MainPID");
     debian.run("apt-get install --quiet /srv/futae/futae_1.1.deb");
     assert_eq!(debian.run("dpkg-query -W -f '${Version}' futae"), "1.1");
@@ -276,6 +276,13 @@ fn mounts(debian: &Debian, image: &[u8]) {
     if !Path::new("/dev/fuse").exists() {
         return skip(Need::Fuse, "no /dev/fuse");
     }
+    let _ = package(
+        "futae-mount",
+        "1.0",
+        &debian.shared(""),
+        &debian.shared("manual"),
+    );
+    debian.run("apt-get install --quiet /srv/futae/futae-mount_1.0.deb; test -x /usr/sbin/mount.futae; dpkg --verify futae-mount");
     let page = "docs/how-to/mounts-and-trees.md";
     let page = fs::read_to_string(root().join(page)).expect("the page");
     let unit = page.split("```").find(|part| part.contains("[Mount]"));
@@ -293,6 +300,13 @@ fn mounts(debian: &Debian, image: &[u8]) {
         "cmp /srv/vm2.img /mnt/vm2/vm2.img; findmnt --noheadings --types fuse.futae,fuse /mnt/vm2",
     );
     debian.run("printf changed | dd of=/mnt/vm2/vm2.img conv=notrunc bs=4096 seek=9 status=none");
+    // Its file system does without the package.
+    let said = debian.run("apt-get remove --quiet --yes futae-mount");
+    assert!(
+        said.contains("not again after an umount: ") && said.contains("/mnt/vm2"),
+        "{said}"
+    );
+    debian.run("test ! -e /usr/sbin/mount.futae; cmp /srv/vm2.img /mnt/vm2/vm2.img");
     debian.run(&commands[1]);
     debian.fails("findmnt /mnt/vm2");
     eventually("what was written is in the image", || {

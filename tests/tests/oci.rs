@@ -19,7 +19,7 @@ fn an_image_is_whole_and_its_futae_runs() {
     let manual = path("manual");
     let output = run(&["reference", "manual", text(&manual)]);
     assert!(output.status.success(), "{output:?}");
-    let deb = package("futae-cli", "1.0", place.path(), &manual);
+    let deb = package("futae", "1.0", place.path(), &manual);
     let archive = path("futae.tar");
     let script = root().join("scripts/oci-image");
     tool(text(&script), &[text(&deb), text(&archive)]);

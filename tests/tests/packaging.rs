@@ -2,6 +2,7 @@
 
 use futae_testkit::need::{Need, skip};
 use futae_tests::binary::{binary, run};
+use futae_tests::package::{PACKAGES, described};
 use futae_tests::tidy::root;
 use futae_tests::tools::{WITHOUT_OTHERS_MOUNTS, text};
 use std::fs;
@@ -295,14 +296,14 @@ fn the_example_is_a_configuration() {
 #[test]
 fn what_packages_hold_is_there() {
     let manual = manual();
-    for package in ["futae-cli", "futae-agent"] {
-        let crate_root = root().join("crates").join(package);
-        let manifest = fs::read_to_string(crate_root.join("Cargo.toml")).expect("the manifest");
-        let manifest: toml::Table = manifest.parse().expect("TOML");
-        let assets = manifest["package"]["metadata"]["deb"]["assets"]
-            .as_array()
-            .expect("assets");
-        assert!(assets.len() > 2, "{package}");
+    let mut targets = Vec::new();
+    for (package, ..) in PACKAGES {
+        let (crate_root, deb) = described(package);
+        let assets = deb["assets"].as_array().expect("assets");
+        let written = assets
+            .iter()
+            .map(|asset| (asset[1].as_str(), asset[0].as_str()));
+        targets.extend(written.map(|(at, source)| format!("{at:?} {source:?}")));
         for asset in assets {
             let source = asset[0].as_str().expect("a path");
             // Programs are there once they are built, and manual pages once they are written.
@@ -325,4 +326,9 @@ fn what_packages_hold_is_there() {
             );
         }
     }
+    let all = targets.len();
+    targets.sort();
+    targets.dedup();
+    assert_eq!(targets.len(), all, "a file of two packages");
+    assert!(all > 15, "{targets:?}");
 }
