@@ -34,7 +34,7 @@ fn boot(stage: &Stage, agent: &Path) -> Option<Guest> {
     let plan = Plan::new(Kernel::Debian61)
         .cache(Path::new(env!("CARGO_TARGET_TMPDIR")).join("guest"))
         .memory_mib(u32::try_from(MOST_MIB).expect("few"))
-        .limit(Duration::from_secs(400))
+        .limit(Duration::from_secs(600))
         .balloon()
         .disk(disk)
         .port("futae.0", agent)
@@ -76,6 +76,54 @@ fn share(stage: &Stage) -> u64 {
     blocks.expect("a number") * 4096 / MIB
 }
 
+/// A guest whose program ends gives its cache to the host, and has it back once it reads again.
+fn idle_and_busy(stage: &Stage, guest: &mut Guest, agent: &Path) {
+    let path = stage.path("idle.toml");
+    let body = format!(
+        "total = \"{MOST_MIB}MiB\"\nperiod = 1\nreserve = \"0MiB\"\nreturn_on_exit = true\n\
+         [host]\nidle_after = 3\n[[guest]]\nname = \"vm\"\nminimum = \"{START_MIB}MiB\"\n\
+         maximum = \"{MOST_MIB}MiB\"\nagent = {{ listen = \"{}\" }}\n\
+         actuator = {{ kind = \"qmp\", socket = \"{}\" }}\n",
+        agent.display(),
+        guest.monitor().display()
+    );
+    fs::write(&path, body).expect("a file");
+    let words = ["balance", "--json", "--config", text(&path)];
+    let mut balance = Running::start("futae balance", futae(&words));
+    let mut until = |what: &str, is_so: &dyn Fn(&Value) -> bool| {
+        for _ in 0..PERIODS {
+            let said: Value = serde_json::from_str(&balance.line()).expect("JSON");
+            if is_so(&said) {
+                return said;
+            }
+        }
+        panic!("not in {PERIODS} periods: {what}");
+    };
+    let has = |said: &Value| said["guests"][0]["achieved"].as_u64().unwrap_or(0) / MIB;
+    let told = until("it is heard", &|said| {
+        said["guests"][0]["activity"]["hits"].as_u64() > Some(0)
+    });
+    let hint = told["hints"][0].as_str().unwrap_or_default();
+    assert!(hint.ends_with("free-page-reporting=on"), "{told}");
+    let resident = |guest: &Guest| guest.resident_bytes().expect("it runs") / MIB;
+    let full = resident(guest);
+    order(guest, "kill $(cat /tmp/load.pid)");
+    until("it has its minimum", &|said| has(said) <= START_MIB);
+    let idle = resident(guest);
+    let _ = writeln!(
+        stderr(),
+        "QEMU had {full} MiB, and has {idle} beside an idle guest"
+    );
+    assert!(idle + 60 < full, "{idle} of {full} MiB");
+    order(
+        guest,
+        "futae load /dev/vda --seconds 580 >/dev/null 2>&1 & echo $! >/tmp/load.pid",
+    );
+    until("it has what it had", &|said| has(said) > START_MIB + 60);
+    let ended = balance.stop();
+    assert_eq!(ended.status.code(), Some(0), "{ended:?}");
+}
+
 #[test]
 fn memory_moves_to_a_guest_by_what_its_agent_samples() {
     let mut stage = Stage::new(16);
@@ -91,13 +139,16 @@ fn memory_moves_to_a_guest_by_what_its_agent_samples() {
     };
     order(
         &mut guest,
-        "echo 0 >/sys/block/vda/queue/read_ahead_kb; sleep 1000 </dev/vda >/dev/null 2>&1 &
+        // All of its memory is used once, so that the host has given it.
+        "dd if=/dev/zero of=/fill bs=1M count=130 2>/dev/null; rm /fill; dd if=/dev/vda of=/dev/null bs=1M 2>/dev/null
+         echo 0 >/sys/block/vda/queue/read_ahead_kb; sleep 1000 </dev/vda >/dev/null 2>&1 &
          for port in /sys/class/virtio-ports/*; do
              [ $(cat $port/name) = futae.0 ] && port=/dev/${port##*/} && break
          done
          futae agent --report $port --period 300ms --sample 0.25 >/tmp/agent.log 2>&1 &
-         futae load /dev/vda --seconds 380 >/dev/null 2>&1 &",
+         futae load /dev/vda --seconds 580 >/dev/null 2>&1 & echo $! >/tmp/load.pid",
     );
+    idle_and_busy(&stage, &mut guest, &agent);
     let config = config(&stage, &agent, &guest.monitor());
     let words = ["balance", "--json", "--config", &config];
     let mut balance = Running::start("futae balance", futae(&words));

@@ -78,6 +78,18 @@ impl Actuator {
         }
     }
 
+    /// Whether the host gets the pages that the guest frees (free page reporting); none where there is no balloon, or nobody says.
+    pub(crate) fn reports_free_pages(&self) -> Option<bool> {
+        let told = match self {
+            Self::Qmp { socket } => qmp::reports_free_pages(socket, TIMEOUT),
+            Self::Virsh { domain, uri } => {
+                virsh::reports_free_pages(domain, uri.as_deref(), TIMEOUT)
+            }
+            Self::Cgroup1 { .. } | Self::Cgroup2 { .. } | Self::Share { .. } => Ok(None),
+        };
+        told.ok().flatten()
+    }
+
     /// What must be told to have it as it is now: more than a size where there was no limit.
     pub(crate) fn remember(&self) -> Option<String> {
         match self {

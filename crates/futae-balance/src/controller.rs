@@ -5,7 +5,7 @@ mod follow;
 use crate::actuator::Actuator;
 use crate::config::{Config, ConfigError, GuestConfig, bytes};
 use crate::feed::Feed;
-use crate::hints::hint;
+use crate::hints::{hint, keeps_freed_pages};
 use crate::libvirt::events::Events;
 use crate::pressure::PressureMeter;
 use crate::samples::{GuestPeriod, Period};
@@ -14,6 +14,7 @@ use futae_allocate::{
 };
 use serde::Serialize;
 use std::fs;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How often sizes are looked at while they change.
@@ -36,6 +37,8 @@ struct Guest {
     remembered: Option<String>,
     /// Requests and hits when they were last asked for, of a share.
     requests: Option<(u64, u64)>,
+    /// Whether its balloon reports free pages, once it was asked.
+    reports_free_pages: OnceLock<Option<bool>>,
 }
 
 /// Keeps guests at the sizes that the allocator decides.
@@ -245,10 +248,18 @@ impl Controller {
         }
     }
 
-    /// What guests with agents lack.
+    /// What guests lack: their agents, and balloons where the host wants memory back.
     fn hints(&mut self, seen: &[Observation]) -> Vec<String> {
         let mut hints = Vec::new();
+        let host = &self.config.host;
+        let wants_back = host.idle_after.is_some() || host.pressure.is_some();
         for (at, guest) in self.guests.iter().enumerate() {
+            if wants_back && seen[at].achieved.is_some() {
+                let ask = || guest.actuator.reports_free_pages();
+                if guest.reports_free_pages.get_or_init(ask) == &Some(false) {
+                    hints.push(keeps_freed_pages(&guest.name, &guest.actuator));
+                }
+            }
             let Some(feed) = &guest.feed else { continue };
             let needs_curve = self.allocator.curve(at).is_some();
             let accesses = seen[at].activity.map_or(0, |did| did.accesses());
@@ -434,6 +445,7 @@ impl Guest {
             remembered: one.actuator.remember(),
             requests: one.actuator.requests(),
             actuator: one.actuator.clone(),
+            reports_free_pages: OnceLock::new(),
         })
     }
 

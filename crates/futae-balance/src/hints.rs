@@ -1,5 +1,6 @@
 //! What is missing to balance a guest, and the line that mends it.
 
+use crate::actuator::Actuator;
 use futae_agent_protocol::Source;
 use futae_agent_protocol::receiver::AgentStatus;
 use std::path::Path;
@@ -47,6 +48,15 @@ pub(crate) fn hint(
             line(true)
         )
     })
+}
+
+/// What a guest's balloon lacks for a host that wants memory back.
+pub(crate) fn keeps_freed_pages(name: &str, actuator: &Actuator) -> String {
+    let mend = match actuator {
+        Actuator::Virsh { .. } => "<memballoon model='virtio' freePageReporting='on'/>",
+        _ => "-device virtio-balloon-pci,free-page-reporting=on",
+    };
+    format!("{name}: the host does not get the pages that the guest frees; start it with: {mend}")
 }
 
 fn line(samples: bool) -> &'static str {

@@ -18,7 +18,9 @@ fn total(guest: &mut Guest) -> u64 {
 #[test]
 fn a_real_balloon_is_filled_emptied_and_returned() {
     let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("guest");
-    let plan = Plan::new(Kernel::Debian61).cache(cache).balloon();
+    let plan = Plan::new(Kernel::Debian61)
+        .cache(cache)
+        .free_page_reporting();
     let mut guest = match plan.boot() {
         Ok(guest) => guest,
         Err(error) if error.is_missing() => {
@@ -42,9 +44,19 @@ fn a_real_balloon_is_filled_emptied_and_returned() {
     actuator.order(448 * MIB).expect("it is told");
     eventually("448 MiB", || has() == 448);
     assert!(total(&mut guest) > less);
+    // What the guest frees is the host's, and the balloon stays as it is.
+    let resident = |guest: &Guest| guest.resident_bytes().expect("it runs") / MIB;
+    let fill = guest.run("dd if=/dev/zero of=/fill bs=1M count=128");
+    assert_eq!(fill.expect("it runs").status, 0);
+    let full = resident(&guest);
+    guest.run("rm /fill").expect("it runs");
+    eventually("the host has what was freed", || {
+        resident(&guest) + 96 <= full
+    });
+    assert_eq!(has(), 448);
     // A guest begins with what the configuration says, and has back what it had before.
     let text = format!(
-        "total = \"1GiB\"\nperiod = 0.2\nreserve = \"0MiB\"\nreturn_on_exit = true\n[[guest]]\n\
+        "total = \"1GiB\"\nperiod = 0.2\nreserve = \"0MiB\"\nreturn_on_exit = true\n[host]\npressure = 1\n[[guest]]\n\
          name = \"a\"\nminimum = \"256MiB\"\nmaximum = \"512MiB\"\nstart = \"320MiB\"\n\
          actuator = {{ kind = \"qmp\", socket = \"{}\" }}\n",
         socket.display()
@@ -53,6 +65,7 @@ fn a_real_balloon_is_filled_emptied_and_returned() {
     let mut controller = Controller::new(&config, false).expect("starts");
     let report = controller.period();
     assert_eq!(report.problems, Vec::<String>::new());
+    assert_eq!(report.hints, Vec::<String>::new());
     eventually("320 MiB", || has() == 320);
     assert_eq!(controller.end(), Vec::<String>::new());
     eventually("448 MiB again", || has() == 448);

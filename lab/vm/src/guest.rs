@@ -123,6 +123,19 @@ impl Guest {
         self.qemu.id()
     }
 
+    /// Bytes of the host's memory that QEMU has, the guest's among them.
+    ///
+    /// # Errors
+    ///
+    /// The kernel does not tell.
+    pub fn resident_bytes(&self) -> io::Result<u64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.id()))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
+        kib.map(|kib| kib * 1024)
+            .ok_or_else(|| io::Error::other("no VmRSS"))
+    }
+
     /// The unix socket of QEMU's monitor, which takes its machine protocol from one program at a time.
     /// Only guests with a balloon have one, and those that can be moved.
     #[must_use]
@@ -310,7 +323,9 @@ fn command(plan: &Plan, kernel: &Path, directory: &Path) -> Result<Command, Gues
         command.args(["-device", &device]);
     }
     if plan.balloon {
-        command.args(["-device", "virtio-balloon-pci"]);
+        let reports = if plan.reports_free_pages { "on" } else { "off" };
+        let device = format!("virtio-balloon-pci,free-page-reporting={reports}");
+        command.args(["-device", &device]);
     }
     if plan.balloon || plan.movable {
         for monitor in [MONITOR, SECOND_MONITOR] {

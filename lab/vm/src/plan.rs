@@ -61,6 +61,7 @@ pub struct Plan {
     pub(crate) memory_mib: u32,
     pub(crate) preallocate: bool,
     pub(crate) balloon: bool,
+    pub(crate) reports_free_pages: bool,
     pub(crate) movable: bool,
     pub(crate) disks: Vec<Disk>,
     pub(crate) ports: Vec<(String, PathBuf)>,
@@ -80,6 +81,7 @@ impl Plan {
             memory_mib: 512,
             preallocate: false,
             balloon: false,
+            reports_free_pages: false,
             movable: false,
             disks: Vec::new(),
             ports: Vec::new(),
@@ -110,6 +112,13 @@ impl Plan {
     pub fn balloon(mut self) -> Self {
         self.balloon = true;
         self.module("virtio_balloon")
+    }
+
+    /// Has the balloon give the host the pages that the guest frees.
+    #[must_use]
+    pub fn free_page_reporting(mut self) -> Self {
+        self.reports_free_pages = true;
+        self.balloon()
     }
 
     /// So that [`Guest::migrate`] can move it, with a little more memory; see there.

@@ -25,32 +25,83 @@ pub fn order(socket: &Path, bytes: u64, timeout: Duration) -> Result<(), String>
     visit(socket, timeout, &order).map(drop)
 }
 
-fn visit(socket: &Path, timeout: Duration, order: &Value) -> Result<Value, String> {
-    let said = |error: io::Error| match error.kind() {
-        io::ErrorKind::TimedOut => format!(
-            "{}: QEMU has not answered within {timeout:?}; is another program at its monitor?",
-            socket.display()
-        ),
-        _ => format!(
-            "{}: QEMU's monitor does not answer: {error}",
-            socket.display()
-        ),
-    };
-    let mut lines = Lines::connect(socket, timeout).map_err(said)?;
-    // The greeting.
-    lines.hear().map_err(said)?;
-    ask(&mut lines, &json!({ "execute": "qmp_capabilities" })).map_err(said)?;
-    let answer = ask(&mut lines, order).map_err(said)?;
-    match answer.get("return") {
-        Some(returned) => Ok(returned.clone()),
-        None => Err(format!(
-            "{}: QEMU refuses: {}",
-            socket.display(),
-            answer["error"]["desc"]
-                .as_str()
-                .unwrap_or("it does not say why")
-        )),
+/// Whether the balloon gives the host the pages that the guest frees (free page reporting); none if there is no balloon, or it does not
+/// say.
+pub fn reports_free_pages(socket: &Path, timeout: Duration) -> Result<Option<bool>, String> {
+    let mut monitor = Monitor::visit(socket, timeout)?;
+    // Devices with a name of their own, and the others.
+    for place in ["/machine/peripheral", "/machine/peripheral-anon"] {
+        let list = json!({ "execute": "qom-list", "arguments": { "path": place } });
+        let devices = monitor.ask(&list)?;
+        let is_balloon = |device: &&Value| {
+            let kind = device["type"].as_str().unwrap_or_default();
+            kind.starts_with("child<virtio-balloon")
+        };
+        let Some(balloon) = devices
+            .as_array()
+            .and_then(|all| all.iter().find(is_balloon))
+        else {
+            continue;
+        };
+        let name = balloon["name"].as_str().unwrap_or_default();
+        let get = json!({
+            "execute": "qom-get",
+            "arguments": { "path": format!("{place}/{name}"), "property": "free-page-reporting" },
+        });
+        return Ok(monitor.ask(&get)?.as_bool());
     }
+    Ok(None)
+}
+
+fn visit(socket: &Path, timeout: Duration, order: &Value) -> Result<Value, String> {
+    Monitor::visit(socket, timeout)?.ask(order)
+}
+
+/// A monitor that has greeted.
+struct Monitor<'a> {
+    lines: Lines,
+    socket: &'a Path,
+    timeout: Duration,
+}
+
+impl<'a> Monitor<'a> {
+    fn visit(socket: &'a Path, timeout: Duration) -> Result<Self, String> {
+        let said = |error| not_answered(socket, timeout, &error);
+        let mut lines = Lines::connect(socket, timeout).map_err(said)?;
+        // The greeting.
+        lines.hear().map_err(said)?;
+        ask(&mut lines, &json!({ "execute": "qmp_capabilities" })).map_err(said)?;
+        Ok(Self {
+            lines,
+            socket,
+            timeout,
+        })
+    }
+
+    fn ask(&mut self, order: &Value) -> Result<Value, String> {
+        let answer = ask(&mut self.lines, order);
+        let answer = answer.map_err(|error| not_answered(self.socket, self.timeout, &error))?;
+        match answer.get("return") {
+            Some(returned) => Ok(returned.clone()),
+            None => Err(format!(
+                "{}: QEMU refuses: {}",
+                self.socket.display(),
+                answer["error"]["desc"]
+                    .as_str()
+                    .unwrap_or("it does not say why")
+            )),
+        }
+    }
+}
+
+fn not_answered(socket: &Path, timeout: Duration, error: &io::Error) -> String {
+    let socket = socket.display();
+    if error.kind() == io::ErrorKind::TimedOut {
+        return format!(
+            "{socket}: QEMU has not answered within {timeout:?}; is another program at its monitor?"
+        );
+    }
+    format!("{socket}: QEMU's monitor does not answer: {error}")
 }
 
 fn ask(lines: &mut Lines, order: &Value) -> io::Result<Value> {

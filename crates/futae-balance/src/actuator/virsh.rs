@@ -45,6 +45,24 @@ pub fn order(domain: &str, uri: Option<&str>, bytes: u64, timeout: Duration) -> 
     virsh(uri, &["setmem", domain, &kib, "--live"], timeout).map(drop)
 }
 
+/// Whether the balloon gives the host the pages that the guest frees; none if there is no balloon.
+pub fn reports_free_pages(
+    domain: &str,
+    uri: Option<&str>,
+    timeout: Duration,
+) -> Result<Option<bool>, String> {
+    let xml = virsh(uri, &["dumpxml", domain], timeout)?;
+    Ok(reports_in(&xml))
+}
+
+/// The same, in libvirt's own layout of a domain.
+fn reports_in(xml: &str) -> Option<bool> {
+    let (_, rest) = xml.split_once("<memballoon ")?;
+    let (attributes, _) = rest.split_once('>')?;
+    let is_balloon = !attributes.contains("model='none'");
+    is_balloon.then(|| attributes.contains("freePageReporting='on'"))
+}
+
 /// A virsh with these words, whose messages are English.
 pub fn command(uri: Option<&str>, words: &[&str]) -> Command {
     let mut command = Command::new("virsh");
@@ -93,5 +111,32 @@ fn virsh(uri: Option<&str>, words: &[&str], timeout: Duration) -> Result<String,
     match said {
         Some(Ok(_)) if status.success() => Ok(text),
         _ => Err(format!("virsh {}: {}", words.join(" "), text.trim())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn free_page_reporting_is_an_attribute_of_the_balloon() {
+        for (xml, expected) in [
+            ("<domain/>", None),
+            ("<memballoon model='none'/>", None),
+            (
+                "<devices><memballoon model='virtio'>\n<stats/>",
+                Some(false),
+            ),
+            (
+                "<memballoon model='virtio' autodeflate='on' freePageReporting='off'/>",
+                Some(false),
+            ),
+            (
+                "<memballoon model='virtio' freePageReporting='on'/>",
+                Some(true),
+            ),
+        ] {
+            assert_eq!(reports_in(xml), expected, "{xml}");
+        }
     }
 }
