@@ -123,7 +123,9 @@ fn ask(stage: &Stage) {
 fn requests_become_spans_that_a_collector_can_read() {
     let collector = Collector::start();
     let mut stage = Stage::new(64);
-    serve(&mut stage, &collector.url(), &["--otlp-sample", "1"]);
+    // On a busy machine a write can take longer than what is slow by default.
+    let words = ["--otlp-sample", "1", "--otlp-slow", "1h"];
+    serve(&mut stage, &collector.url(), &words);
     ask(&stage);
     // The end sends what is left.
     stage.stop_serve();

@@ -112,7 +112,9 @@ fn a_mount_that_is_killed_can_be_made_again() {
         let error = open
             .read_exact_at(&mut byte, 0)
             .expect_err("nobody is there");
-        assert!(matches!(error.raw_os_error(), Some(103 | 107)), "{error}");
+        // ECONNABORTED or ENOTCONN; ECANCELED while the kernel takes the rings down.
+        let number = error.raw_os_error();
+        assert!(matches!(number, Some(103 | 107 | 125)), "{error}");
         for before in 0..=round {
             let lower = tree.lower(&format!("file-{before}"));
             assert_eq!(fs::read(lower).expect("below"), [before; 9000]);

@@ -38,9 +38,11 @@ use std::time::{Duration, Instant};
 
 const MIB: u64 = 1 << 20;
 const GUESTS: usize = 2;
-const LEAST: u64 = 128 * MIB;
+/// With 128 MiB, of which the kernel and the program in the guest's memory take 90, an agent was once killed for want of memory as it
+/// started.
+const LEAST: u64 = 144 * MIB;
 const MOST: u64 = 224 * MIB;
-const START: u64 = 168 * MIB;
+const START: u64 = 176 * MIB;
 const TOTAL: u64 = GUESTS as u64 * START;
 /// Moves in a period.
 const STEP: u64 = 16 * MIB;
