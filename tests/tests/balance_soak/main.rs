@@ -38,7 +38,7 @@ use std::time::{Duration, Instant};
 
 const MIB: u64 = 1 << 20;
 const GUESTS: usize = 2;
-/// With 128 MiB, of which the kernel and the program in the guest's memory take 90, an agent was once killed for want of memory as it
+/// With 128 MiB, of which the kernel and the program in the guest's memory take 90, the guest once ran out of memory and killed its agent as it
 /// started.
 const LEAST: u64 = 144 * MIB;
 const MOST: u64 = 224 * MIB;
