@@ -46,7 +46,7 @@ pub enum Given<'py> {
 enum Content {
     /// By its name, opened on the thread that reads it.
     Named,
-    Opened(TraceReader),
+    Opened(Box<TraceReader>),
     Numbers(NumberReader),
 }
 
@@ -74,7 +74,7 @@ impl Origin {
             }
             Given::Table(rows) => {
                 let reader = rows.open("table", &options)?;
-                ("table".to_owned(), Content::Opened(reader))
+                ("table".to_owned(), Content::Opened(Box::new(reader)))
             }
             Given::Array(array) => {
                 reading.refuse()?;
@@ -113,7 +113,7 @@ pub fn whole(
             let source = Source::open(&origin.source, view, bytes, requests, seed);
             source.map(|source| (source, 0, Vec::new()))
         }
-        Content::Opened(reader) => Source::of_opened(reader, view, bytes, requests),
+        Content::Opened(reader) => Source::of_opened(*reader, view, bytes, requests),
         Content::Numbers(reader) => {
             let source = Source::of_reader(&mut reader.telling(tell), View::Start, requests);
             source.map(|source| (source, 0, Vec::new()))
@@ -134,7 +134,7 @@ fn passing(
     let (view, bytes) = (origin.view, origin.block_bytes);
     let stream = match origin.content {
         Content::Named => TraceStream::open(Path::new(&origin.source), view, &origin.options),
-        Content::Opened(reader) => Ok(TraceStream::of_opened(reader, view, bytes)),
+        Content::Opened(reader) => Ok(TraceStream::of_opened(*reader, view, bytes)),
         Content::Numbers(reader) => {
             return Ok((
                 passing_numbers(reader, bytes, limit, act, tell)?,
