@@ -2,9 +2,9 @@
 
     python3 -m venv venv && venv/bin/pip install libcachesim==0.3.5
     venv/bin/python lab/truth/speed.py target/release/futae 27517 w106.le32
-    venv/bin/python lab/truth/speed.py target/release/futae 76254 arc-P3.lis --block 512
+    venv/bin/python lab/truth/speed.py target/release/futae 76254 arc-P3.lis --block 512 --view blocks
 
-SLOTS, then the trace and how `futae sim` reads it. libCacheSim reads the trace as oracleGeneral, which futae writes; it is in a process of its own, and
+SLOTS, then the trace and how `futae sim` and `futae trace convert` read it. libCacheSim reads the trace as oracleGeneral, which futae writes; it is in a process of its own, and
 only the time from opening the trace to its end counts, not Python's start. Of futae all of the process counts. The least of ROUNDS runs (4), in
 turns.
 """

@@ -159,7 +159,7 @@ def mrc(
     Columns: ``method``, ``cache_blocks``, ``cache_bytes``, ``miss_ratio`` and ``half_width``. The arguments are the options of
     ``futae mrc``. Without a method the curve is exact.
 
-    source: the path of a trace, a :class:`Trace`, or a workload.
+    source: the path of a trace, a :class:`Trace`, a workload, or one array or table as :func:`simulate` takes it.
     policy: the policy, such as ``"lru"`` or ``"2q(k_in=0.3)"``.
     sizes: of the caches; if not given, ``points`` sizes evenly spaced up to all blocks.
     exact: the exact curve beside a sampled one.
@@ -192,7 +192,7 @@ def mrc(
     }
     reading = _reading(block, format, columns, skip_bad, view)
     with _shown(progress, "reading and simulating") as tell:
-        text, doubts = _native.mrc(_os.fspath(source), wanted, reading, tell)
+        text, doubts = _native.mrc(_one_of(source), wanted, reading, tell)
     _warn(doubts)
     report = _json.loads(text)
     if frame == "report":
@@ -235,7 +235,7 @@ def locality(
     each bin of each place: ``place``, ``low_bytes``, ``high_bytes``, ``share`` (of the place's re-accesses) and ``density_per_gb``;
     and the place's ``reaccesses``, ``median_bytes``, ``gap_bytes`` and ``theory_gap_bytes``, the same in each of its rows.
 
-    source: the path of a trace, a :class:`Trace`, or a workload.
+    source: the path of a trace, a :class:`Trace`, a workload, or one array or table as :func:`simulate` takes it.
     levels: top down, each ``"POLICY:SIZE"`` or ``("POLICY", SIZE)``.
     warmup: how many requests come before counting begins; a fifth of all if not given.
     bins: how many bins.
@@ -248,7 +248,7 @@ def locality(
     asked = [_level(level, None) for level in _listed(levels, "levels")]
     reading = _reading(block, format, columns, skip_bad, view)
     with _shown(progress, "reading and simulating") as tell:
-        text, doubts = _native.locality(_os.fspath(source), asked, counted, reading, tell)
+        text, doubts = _native.locality(_one_of(source), asked, counted, reading, tell)
     _warn(doubts)
     report = _json.loads(text)
     if frame == "report":
@@ -258,6 +258,17 @@ def locality(
         {"place": tap["place"], **one, **{key: tap[key] for key in of_place}} for tap in report["taps"] for one in tap["bins"]
     ]
     return _frame_of(rows, frame)
+
+
+def _one_of(source):
+    """The source of what has no guests: a name, a table or an array."""
+    given = _tables_of(source) or _arrays_of(source)
+    if not given and not isinstance(source, (str, _os.PathLike)):
+        given = list(source) if isinstance(source, (list, tuple)) else [source]
+    if len(given) > 1:
+        raise Error(f"here are {len(given)} traces, and this takes one: call it for each, or give them to simulate() as guests of one cache")
+    (one,) = given or [source]
+    return _os.fspath(one) if isinstance(one, (str, _os.PathLike)) else one
 
 
 def _size(size):

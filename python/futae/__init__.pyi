@@ -148,7 +148,7 @@ def simulate(
 ) -> DataFrame: ...
 def policies(frame: Union[Literal["pandas", "polars", "dict"], None] = None) -> Any: ...
 def mrc(
-    source: _Path,
+    source: _Source,
     policy: str = "lru",
     *,
     sizes: Union[Sequence[_Size], None] = None,
@@ -172,7 +172,7 @@ def mrc(
     frame: Union[Literal["pandas", "polars", "dict", "report"], None] = None,
 ) -> Any: ...
 def locality(
-    source: _Path,
+    source: _Source,
     levels: Union[_Level, Sequence[_Level]] = (),
     *,
     link: Union[_Link, None] = None,

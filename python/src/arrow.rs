@@ -8,15 +8,17 @@
 )]
 
 use crate::cells::{append, is_readable, unit_ns};
+use crate::refused;
 use arrow_array::ffi::{FFI_ArrowArray, FFI_ArrowSchema, from_ffi};
 use arrow_array::ffi_stream::{FFI_ArrowArrayStream, RecordBatchStreamReader};
 use arrow_array::{RecordBatch, RecordBatchReader, StructArray};
 use arrow_schema::{DataType, Schema};
-use futae_trace::{Cell, TableColumn, TraceErrorKind};
+use futae_trace::{Cell, TableColumn, TraceErrorKind, TraceOptions, TraceReader};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 use std::ffi::CStr;
+use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 /// Rows that are turned into cells at a time.
@@ -43,7 +45,7 @@ pub struct Rows(Mutex<Option<ArrowRows>>);
 impl Rows {
     /// Opens a table. A `TypeError` if it is none: a lone column, or something that is not Arrow's.
     #[new]
-    fn open(table: &Bound<'_, PyAny>) -> PyResult<Self> {
+    fn of(table: &Bound<'_, PyAny>) -> PyResult<Self> {
         let rows = match table.getattr_opt("__arrow_c_stream__")? {
             Some(stream) => ArrowRows::of_stream(&stream.call0()?)?,
             None => ArrowRows::of_array(&table.getattr("__arrow_c_array__")?.call0()?)?,
@@ -53,10 +55,14 @@ impl Rows {
 }
 
 impl Rows {
-    /// The rows, which nobody else gets then.
-    pub fn take(&self) -> Option<ArrowRows> {
+    /// A reader of the rows, which nobody else gets then. `name` is for errors.
+    pub fn open(&self, name: &str, options: &TraceOptions) -> PyResult<TraceReader> {
+        if options.format.is_some() {
+            return Err(refused("format is for trace files"));
+        }
         let mut rows = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        rows.take()
+        let rows = rows.take().ok_or_else(|| refused("a table is read once"))?;
+        TraceReader::of_rows(Path::new(name), rows, options).map_err(refused)
     }
 }
 

@@ -1,7 +1,7 @@
 //! `simulate`: from arguments as a command line has them to the JSON that it prints.
 
 use crate::arrow::Rows;
-use crate::numbers::NumberReader;
+use crate::numbers::{NAME, NumberReader};
 use crate::patience::patiently;
 use crate::policy::Classes;
 use crate::refused;
@@ -13,11 +13,11 @@ use futae_sim::run::{
 use futae_sim::{
     LevelSpec, Link, Report, SimulationError, SimulationSpec, WriteMode, links, simulate_all,
 };
-use futae_trace::{Columns, Format, TraceOptions, TraceReader, WorkloadSpec, is_trace};
+use futae_trace::{Columns, Format, TraceOptions, WorkloadSpec, is_trace};
 use futae_units::{BLOCK_BYTES_MAX, SIMULATED_BLOCK_BYTES_MIN, parse_block_bytes};
 use pyo3::prelude::*;
 use std::fmt::Display;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -252,7 +252,7 @@ impl Asked {
         }))
     }
 
-    /// Numbers the blocks of the arrays at once, since they are Python's.
+    /// Reads the arrays on the thread that simulates.
     fn of_arrays<'a>(
         &'a self,
         arrays: &[Bound<'_, PyAny>],
@@ -263,19 +263,17 @@ impl Asked {
         self.check_guests(settings, arrays.len())?;
         let block_bytes = reading.block_bytes()?;
         let open = |array| NumberReader::open(array, block_bytes);
-        let mut readers = arrays.iter().map(open).collect::<PyResult<Vec<_>>>()?;
-        let traces = Traces::of_readers(&mut readers, "array", block_bytes).map_err(refused)?;
-        for (reader, array) in readers.into_iter().zip(arrays) {
-            reader.end(array.len()?)?;
-            if array.is_empty()? {
-                return Err(refused(
-                    "an array of block numbers is empty: there is nothing to simulate",
-                ));
-            }
-        }
+        let readers = arrays.iter().map(open).collect::<PyResult<Vec<_>>>()?;
         let hierarchies = self.of_trace(settings);
         Ok(Box::new(move |tell| {
-            traces.simulate(&hierarchies, block_bytes, self.threads, tell)
+            let count = readers.len() as f64;
+            let telling = |(at, reader): (usize, NumberReader)| {
+                reader.telling(move |done| tell((at as f64 + done) / count / 2.0))
+            };
+            let mut readers: Vec<_> = readers.into_iter().enumerate().map(telling).collect();
+            let traces = Traces::of_readers(&mut readers, NAME, block_bytes)?;
+            let later = |done: f64| tell(0.5 + done / 2.0);
+            traces.simulate(&hierarchies, block_bytes, self.threads, &later)
         }))
     }
 
@@ -288,20 +286,13 @@ impl Asked {
     ) -> PyResult<Work<'a>> {
         self.check_guests(settings, tables.len())?;
         let options = reading.options()?;
-        if options.format.is_some() {
-            return Err(refused("format is for trace files"));
-        }
         let mut opened = Vec::new();
         for (at, table) in tables.iter().enumerate() {
-            let rows = table
-                .take()
-                .ok_or_else(|| refused("a table is read once"))?;
             let name = match tables.len() {
                 1 => "table".to_owned(),
                 _ => format!("table {at}"),
             };
-            let reader = TraceReader::of_rows(Path::new(&name), rows, &options);
-            opened.push(reader.map_err(refused)?);
+            opened.push(table.open(&name, &options)?);
         }
         let all = FileReading {
             options: vec![options.clone(); opened.len()],

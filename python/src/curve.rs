@@ -1,6 +1,8 @@
 //! `mrc`: a miss-ratio curve, as `futae mrc` finds it.
 
+use crate::arrow::Rows;
 use crate::ask::{Reading, parsed};
+use crate::numbers::{NAME, NumberReader};
 use crate::patience::patiently;
 use crate::refused;
 use futae_policy::{Kind, PolicySpec, Shape};
@@ -8,7 +10,7 @@ use futae_sim::curve::{
     Made, Makings, Methods, Source, SourceError, TraceStream, cache_sizes, even_sizes,
 };
 use futae_sim::run::ViewChoice;
-use futae_trace::{Doubt, TraceOptions, View, is_trace};
+use futae_trace::{BlockRequest, Doubt, TraceOptions, TraceReader, View, is_trace};
 use pyo3::prelude::*;
 use serde_json::json;
 use std::path::Path;
@@ -32,44 +34,154 @@ pub struct Wanted {
     seed: u64,
 }
 
-/// Where the requests come from, opened on the thread that reads them.
+/// What a caller gives: a name, a table of requests, or an array of block numbers.
+#[derive(FromPyObject)]
+pub enum Given<'py> {
+    Name(String),
+    Table(PyRef<'py, Rows>),
+    Array(Bound<'py, PyAny>),
+}
+
+/// What there is to read.
+enum Content {
+    /// By its name, opened on the thread that reads it.
+    Named,
+    Opened(Box<TraceReader>),
+    Numbers(NumberReader),
+}
+
+/// Where the requests come from.
 pub struct Origin {
+    /// The name that results have for it.
     pub source: String,
-    pub view: ViewChoice,
-    pub options: TraceOptions,
+    /// Bytes of a block.
+    pub block_bytes: u64,
+    view: ViewChoice,
+    options: TraceOptions,
+    content: Content,
 }
 
 impl Origin {
-    /// What a caller named, which exists or is a workload.
-    pub fn of(source: String, reading: &Reading) -> PyResult<Self> {
+    /// What a caller gave. A name is of a file that exists, or of a workload.
+    pub fn of(given: Given<'_>, reading: &Reading) -> PyResult<Self> {
         let (view, options) = (reading.view()?, reading.options()?);
-        if !is_trace(&source) {
-            reading.refuse()?;
-        }
+        let (source, content) = match given {
+            Given::Name(source) => {
+                if !is_trace(&source) {
+                    reading.refuse()?;
+                }
+                (source, Content::Named)
+            }
+            Given::Table(rows) => {
+                let reader = rows.open("table", &options)?;
+                ("table".to_owned(), Content::Opened(Box::new(reader)))
+            }
+            Given::Array(array) => {
+                reading.refuse()?;
+                let reader = NumberReader::open(&array, options.unit_bytes)?;
+                (NAME.to_owned(), Content::Numbers(reader))
+            }
+        };
         Ok(Self {
             source,
+            block_bytes: options.unit_bytes,
             view,
             options,
+            content,
         })
+    }
+
+    fn is_workload(&self) -> bool {
+        matches!(self.content, Content::Named) && !is_trace(&self.source)
     }
 }
 
-/// Opens a trace in memory, or a workload; also with warnings.
+/// Reads a trace into memory, or makes a workload; also with warnings.
 pub fn whole(
-    origin: &Origin,
+    origin: Origin,
     requests: Option<u64>,
     seed: u64,
-) -> Result<(Source, Vec<String>), SourceError> {
+    tell: &dyn Fn(f64),
+) -> Result<(Source, Vec<String>), String> {
+    let text = |error: SourceError| error.to_string();
+    let (view, bytes) = (origin.view, origin.block_bytes);
     let path = Path::new(&origin.source);
-    if is_trace(path) {
-        let (view, options) = (origin.view, &origin.options);
-        let (source, skipped, doubts) = Source::of_trace(path, view, options, requests)?;
-        return Ok((source, warnings(skipped, &doubts)));
+    let read = match origin.content {
+        Content::Named if is_trace(path) => Source::of_trace(path, view, &origin.options, requests),
+        Content::Named => {
+            let view = View::Blocks(bytes);
+            let source = Source::open(&origin.source, view, bytes, requests, seed);
+            source.map(|source| (source, 0, Vec::new()))
+        }
+        Content::Opened(reader) => Source::of_opened(*reader, view, bytes, requests),
+        Content::Numbers(reader) => {
+            let source = Source::of_reader(&mut reader.telling(tell), View::Start, requests);
+            source.map(|source| (source, 0, Vec::new()))
+        }
+    };
+    let (source, skipped, doubts) = read.map_err(text)?;
+    Ok((source, warnings(skipped, &doubts)))
+}
+
+/// Passes the accesses of a trace, `limit` at most, which are not kept. Returns their number, and warnings.
+fn passing(
+    origin: Origin,
+    limit: u64,
+    act: impl FnMut(BlockRequest),
+    tell: &dyn Fn(f64),
+) -> Result<(u64, Vec<String>), String> {
+    let text = |error: SourceError| error.to_string();
+    let (view, bytes) = (origin.view, origin.block_bytes);
+    let stream = match origin.content {
+        Content::Named => TraceStream::open(Path::new(&origin.source), view, &origin.options),
+        Content::Opened(reader) => Ok(TraceStream::of_opened(*reader, view, bytes)),
+        Content::Numbers(reader) => {
+            return Ok((
+                passing_numbers(reader, bytes, limit, act, tell)?,
+                Vec::new(),
+            ));
+        }
+    };
+    let mut stream = stream.map_err(text)?;
+    let requests = stream.each(limit, act, tell).map_err(text)?;
+    Ok((requests, warnings(stream.skipped(), &stream.doubts())))
+}
+
+/// Numbers that are read at a time.
+const NUMBERS: usize = 1 << 16;
+
+/// The same of an array. Its blocks are in the sample as they would be in a file of the same numbers.
+fn passing_numbers(
+    mut reader: NumberReader,
+    block_bytes: u64,
+    limit: u64,
+    mut act: impl FnMut(BlockRequest),
+    tell: &dyn Fn(f64),
+) -> Result<u64, String> {
+    let limit = limit.min(reader.length() as u64);
+    let (mut numbers, mut taken) = (Vec::new(), 0);
+    while taken < limit {
+        let wanted = (limit - taken).min(NUMBERS as u64) as usize;
+        numbers.clear();
+        let read = reader.read(&mut numbers, wanted);
+        read.map_err(|error| error.to_string())?;
+        for &number in &numbers {
+            act(BlockRequest::read(key(number, block_bytes)));
+        }
+        taken += numbers.len() as u64;
+        tell(taken as f64 / limit as f64);
     }
-    let bytes = origin.options.unit_bytes;
-    let view = View::Blocks(bytes);
-    let source = Source::open(&origin.source, view, bytes, requests, seed)?;
-    Ok((source, Vec::new()))
+    Ok(taken)
+}
+
+/// Bytes of a sector, by which requests of files are told apart.
+const SECTOR_BYTES: u64 = 512;
+
+/// A number below 2^63 for a block: its first sector, where that is so small.
+fn key(number: u64, block_bytes: u64) -> u64 {
+    let sector = number.checked_mul(block_bytes / SECTOR_BYTES);
+    let sector = sector.filter(|&sector| sector <= u64::MAX >> 1);
+    sector.unwrap_or_else(|| number.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 1)
 }
 
 /// A curve counts blocks, so nothing is said of their bytes.
@@ -123,25 +235,22 @@ impl Wanted {
     /// Reads the requests and finds the curves: what `futae mrc --json` prints, and warnings.
     fn find(
         &self,
-        origin: &Origin,
+        origin: Origin,
         policy: &PolicySpec,
         mut makings: Makings,
         tell: &(dyn Fn(f64) + Sync),
     ) -> Result<(String, Vec<String>), String> {
-        let block_bytes = origin.options.unit_bytes;
-        let path = Path::new(&origin.source);
+        let (block_bytes, name) = (origin.block_bytes, origin.source.clone());
         let text = |error: SourceError| error.to_string();
         let half = |done: f64| tell(done / 2.0);
         let is_exact = self.methods().is_exact();
-        let (requests, blocks, is_estimate, warnings) = if is_trace(path) && !is_exact {
-            let stream = TraceStream::open(path, origin.view, &origin.options);
-            let mut stream = stream.map_err(text)?;
+        let (requests, blocks, is_estimate, warnings) = if !origin.is_workload() && !is_exact {
             let limit = self.requests.unwrap_or(u64::MAX);
-            let requests = stream.each(limit, |request| makings.take(request), &half);
-            let warnings = warnings(stream.skipped(), &stream.doubts());
-            (requests.map_err(text)?, makings.distinct(), true, warnings)
+            let (requests, warnings) =
+                passing(origin, limit, |request| makings.take(request), &half)?;
+            (requests, makings.distinct(), true, warnings)
         } else {
-            let (source, warnings) = whole(origin, self.requests, self.seed).map_err(text)?;
+            let (source, warnings) = whole(origin, self.requests, self.seed, &|_| tell(0.0))?;
             if makings.has_too_many(source.blocks()) {
                 return Err(
                     "too many blocks for an exact curve: take shards, or a larger block".to_owned(),
@@ -153,7 +262,7 @@ impl Wanted {
         };
         if blocks == 0 {
             return Err(match requests {
-                0 => format!("{} has no requests", origin.source),
+                0 => format!("{name} has no requests"),
                 _ => "no block is in the sample: take a higher rate".to_owned(),
             });
         }
@@ -172,7 +281,7 @@ impl Wanted {
             })
         };
         let value = json!({
-            "source": origin.source,
+            "source": name,
             "policy": policy.to_string(),
             "block_bytes": block_bytes,
             "requests": requests,
@@ -190,7 +299,7 @@ impl Wanted {
 #[pyfunction]
 pub fn mrc(
     py: Python<'_>,
-    source: String,
+    source: Given<'_>,
     wanted: Wanted,
     reading: Reading,
     progress: Option<Py<PyAny>>,
@@ -200,6 +309,6 @@ pub fn mrc(
     trial.map_err(refused)?;
     let makings = wanted.makings(&policy)?;
     let origin = Origin::of(source, &reading)?;
-    let find = |tell: &(dyn Fn(f64) + Sync)| wanted.find(&origin, &policy, makings, tell);
+    let find = |tell: &(dyn Fn(f64) + Sync)| wanted.find(origin, &policy, makings, tell);
     patiently(py, progress.as_ref(), false, find)?.map_err(refused)
 }

@@ -1,7 +1,7 @@
 //! `locality`: re-access intervals, as `futae locality` finds them.
 
 use crate::ask::{Reading, parsed};
-use crate::curve::{Origin, whole};
+use crate::curve::{Given, Origin, whole};
 use crate::patience::patiently;
 use crate::refused;
 use futae_sim::locality::{Bins, Study};
@@ -24,7 +24,7 @@ pub struct Counted {
 #[pyfunction]
 pub fn locality(
     py: Python<'_>,
-    source: String,
+    source: Given<'_>,
     levels: Vec<String>,
     counted: Counted,
     reading: Reading,
@@ -44,10 +44,9 @@ pub fn locality(
         true => Bins::Log,
         false => Bins::Linear,
     };
-    let block_bytes = origin.options.unit_bytes;
+    let (block_bytes, name) = (origin.block_bytes, origin.source.clone());
     let find = |tell: &(dyn Fn(f64) + Sync)| -> Result<(String, Vec<String>), String> {
-        let (source, warnings) =
-            whole(&origin, counted.requests, counted.seed).map_err(|error| error.to_string())?;
+        let (source, warnings) = whole(origin, counted.requests, counted.seed, &|_| tell(0.0))?;
         let study = Study::of(
             source,
             block_bytes,
@@ -57,7 +56,7 @@ pub fn locality(
             tell,
         );
         let study = study.map_err(|error| error.to_string())?;
-        let summary = study.summary(&origin.source, counted.bins, kind);
+        let summary = study.summary(&name, counted.bins, kind);
         let json = serde_json::to_string(&summary).map_err(|error| error.to_string())?;
         Ok((json, warnings))
     };

@@ -2,7 +2,9 @@
 
 use futae_testkit::wait::eventually;
 use futae_tests::binary::{binary, futae};
-use std::fs;
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::record::Field;
+use std::fs::{self, File};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -136,6 +138,35 @@ fn a_cell_is_what_sim_finds() {
             field(&alone, line, name),
             "{name}"
         );
+    }
+}
+
+#[test]
+fn the_table_as_parquet_is_that_of_the_csv() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let at = directory.path();
+    prepare(at);
+    assert!(sweep(at, "o", &[]).status.success());
+    let table = table(at, "o");
+    let file = File::open(at.join("o/results.parquet")).expect("there");
+    let reader = SerializedFileReader::new(file).expect("Parquet");
+    let rows: Vec<_> = reader.get_row_iter(None).expect("rows").collect();
+    let (names, lines) = table.split_once('\n').expect("a head");
+    assert_eq!(rows.len(), lines.lines().count());
+    for (row, line) in rows.into_iter().zip(lines.lines()) {
+        let row = row.expect("a row");
+        let found: Vec<_> = row.get_column_iter().collect();
+        let columns: Vec<_> = found.iter().map(|column| column.0.as_str()).collect();
+        assert_eq!(columns.join(","), names);
+        let shown = found.iter().map(|(name, field)| match field {
+            Field::Null => String::new(),
+            Field::Str(text) if text.contains(',') => format!("\"{text}\""),
+            Field::Str(text) => text.clone(),
+            Field::ULong(count) => count.to_string(),
+            Field::Double(number) => number.to_string(),
+            other => panic!("{name} is {other:?}"),
+        });
+        assert_eq!(shown.collect::<Vec<_>>().join(","), line);
     }
 }
 

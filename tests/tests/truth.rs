@@ -109,6 +109,64 @@ fn results_are_drawn_with_their_values() {
             assert!(svg.contains(&told), "{told} is not in the {kind} chart");
         }
     }
+    // The sizes 1, 10 and 100 are as far apart on a logarithmic axis.
+    let curve = "method,cache_blocks,cache_bytes,miss_ratio,half_width\nexact,1,4096,0.9,\nexact,10,40960,0.5,\nexact,100,409600,0.1,\n";
+    fs::write(path("curve.csv"), curve).expect("written");
+    let middle = |more: &[&str]| {
+        let out = path("log.svg");
+        let command = ["plot", "mrc", &path("curve.csv"), "-o", &out];
+        does(&[&command[..], more].concat());
+        let svg = fs::read_to_string(&out).expect("a picture");
+        let points = svg.split_once("points=\"").expect("a line").1;
+        let points = points.split_once('"').expect("its end").0;
+        let xs: Vec<f64> = points
+            .split_whitespace()
+            .map(|point| {
+                point
+                    .split(',')
+                    .next()
+                    .and_then(|x| x.parse().ok())
+                    .expect("x")
+            })
+            .collect();
+        (xs[1] - xs[0]) / (xs[2] - xs[0])
+    };
+    assert!((middle(&[]) - 9.0 / 99.0).abs() < 0.01);
+    assert!((middle(&["--log-x"]) - 0.5).abs() < 0.01);
+    // Of two seeds the mean and its interval: the difference times 12.706 ÷ 2, by Student's table.
+    let seeds = "seed,level,policy,capacity_blocks,block_bytes,all_miss_ratio\n1,0,lru,10,4096,0.50\n2,0,lru,10,4096,0.52\n\
+                 1,0,lru,20,4096,0.25\n2,0,lru,20,4096,0.25\n1,0,fifo,20,4096,0.3\n";
+    fs::write(path("seeds.csv"), seeds).expect("written");
+    does(&[
+        "plot",
+        "hit-ratio",
+        &path("seeds.csv"),
+        "-o",
+        &path("s.svg"),
+    ]);
+    let svg = fs::read_to_string(path("s.svg")).expect("a picture");
+    assert_eq!(svg.matches("class=\"bar\"").count(), 2, "one run has none");
+    assert!(
+        svg.contains("± 12.71 points") && svg.contains("± 0.00 points"),
+        "{svg}"
+    );
+    let sampled = "method,cache_blocks,cache_bytes,miss_ratio,half_width\nshards,1,4096,0.9,0.0123\nexact,1,4096,0.9,\n";
+    fs::write(path("sampled.csv"), sampled).expect("written");
+    does(&["plot", "mrc", &path("sampled.csv"), "-o", &path("s.svg")]);
+    let svg = fs::read_to_string(path("s.svg")).expect("a picture");
+    assert_eq!(svg.matches("class=\"bar\"").count(), 1);
+    assert!(svg.contains("± 1.23 points"), "{svg}");
+    for kind in ["heat-map", "time"] {
+        let command = [
+            "plot",
+            kind,
+            &path("sim.json"),
+            "-o",
+            &path("n.svg"),
+            "--log-x",
+        ];
+        assert_eq!(run(&command).status.code(), Some(2), "{kind}");
+    }
     let plan = "workloads = ['zipf(1.0):4MiB']\nlevels = [['lru:2%,5%', 'exclusive:5%,10%,20%']]\nseeds = [1, 2]\n";
     fs::write(path("plan.toml"), plan).expect("a plan");
     does(&["sweep", &path("plan.toml"), "--out", &path("o")]);

@@ -91,6 +91,7 @@ impl Densities<'_> {
             log_x: is_log,
             lines: self.places.iter().map(line).collect(),
             rules: self.places.iter().enumerate().filter_map(rule).collect(),
+            bars: Vec::new(),
         }
     }
 }

@@ -52,6 +52,19 @@ pub struct Rule {
     pub line: usize,
 }
 
+/// How far a point of a line may be off.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bar {
+    /// The line that it belongs to.
+    pub line: usize,
+    /// Where the point is.
+    pub x: f64,
+    /// The same.
+    pub y: f64,
+    /// Half of the interval's width.
+    pub half: f64,
+}
+
 /// What values of y are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scale {
@@ -82,6 +95,8 @@ pub struct Plot {
     pub lines: Vec<Line>,
     /// What is pointed out.
     pub rules: Vec<Rule>,
+    /// Intervals around points.
+    pub bars: Vec<Bar>,
 }
 
 impl Plot {
@@ -89,7 +104,8 @@ impl Plot {
         let points = self.lines.iter().flat_map(|line| &line.points);
         let rules = self.rules.iter().map(|rule| rule.x);
         let x = points.clone().map(|point| point.0).chain(rules);
-        let y = points.map(|point| point.1);
+        let tops = self.bars.iter().map(|bar| bar.y + bar.half);
+        let y = points.map(|point| point.1).chain(tops);
         (Axis::new(x, self.log_x), Axis::new(y, false))
     }
 

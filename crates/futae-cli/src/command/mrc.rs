@@ -4,12 +4,12 @@ use super::source_args::{Input, SourceArgs, say_curve_doubts};
 use super::trace_args::say_skipped;
 use crate::defaults::CURVE_POLICY;
 use crate::failure::Failure;
-use crate::plot::{Line, Look, Plot, Scale, axis_unit};
+use crate::plot::{Bar, Line, Look, Plot, Scale, axis_unit};
 use crate::progress::Progress;
 use crate::save::{Picture, print};
 use crate::table::count;
 use futae_policy::{Kind, PolicySpec, Shape};
-use futae_sim::curve::{Curve, Made, Makings, Methods, cache_sizes, even_sizes};
+use futae_sim::curve::{Curve, Made, Makings, Methods, Point, cache_sizes, even_sizes};
 use serde_json::json;
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -234,6 +234,16 @@ impl<'a> Asked<'a> {
                 .collect(),
             look: Look::Line,
         };
+        let bars = |(line, found): (usize, &Found)| {
+            let points = found.curve.points().iter().zip(&found.half_widths);
+            let bar = |(point, &half): (&Point, &f64)| Bar {
+                line,
+                x: self.bytes(point.blocks) / unit,
+                y: point.miss_ratio,
+                half,
+            };
+            points.map(bar).collect::<Vec<_>>()
+        };
         Plot {
             title: format!("{} on {}", self.policy, self.args.source.source),
             x_label: format!(
@@ -246,6 +256,7 @@ impl<'a> Asked<'a> {
             log_x: false,
             lines: found.iter().map(line).collect(),
             rules: Vec::new(),
+            bars: found.iter().enumerate().flat_map(bars).collect(),
         }
     }
 

@@ -5,8 +5,9 @@ mod runs;
 mod time;
 
 use crate::failure::Failure;
-use crate::plot::{HeatMap, Line, Look, Plot, Scale, axis_unit, size_text};
+use crate::plot::{Bar, HeatMap, Line, Look, Plot, Scale, axis_unit, size_text};
 use crate::save::{Picture, print};
+use futae_sim::forecast::Estimate;
 use pareto::pareto;
 use runs::{Run, read};
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,7 +32,8 @@ enum Kind {
 /// Draw results: miss-ratio curves, hit ratio by size and over time, heat maps of two levels, reads by memory
 ///
 /// Reads the tables of `futae sweep` and of `futae sim --csv`, the JSON of `futae sim --json`, and for mrc also the
-/// table of `futae mrc --csv`. Runs that differ in their seed only are drawn as their mean.
+/// table of `futae mrc --csv`. Runs that differ in their seed only are drawn as their mean; in
+/// charts by size with its 95 % interval, as are sampled curves with `--repeats`.
 #[derive(clap::Args)]
 pub struct Args {
     /// What to draw
@@ -43,39 +45,62 @@ pub struct Args {
     /// The picture, .svg, .pdf or .png
     #[arg(short, long, value_name = "FILE")]
     out: PathBuf,
+    /// Draw sizes on a logarithmic axis; for mrc, hit-ratio and pareto
+    #[arg(long)]
+    log_x: bool,
 }
 
 /// Reads the files and draws.
 pub fn run(args: &Args) -> Result<(), Failure> {
+    if args.log_x && matches!(args.kind, Kind::HeatMap | Kind::Time) {
+        return Err(Failure::usage(
+            "--log-x is for mrc, hit-ratio and pareto, which have an axis of sizes",
+        ));
+    }
     let picture = Picture::new(&args.out)?;
+    let drawn = |plot: Plot| Plot {
+        log_x: args.log_x,
+        ..plot
+    };
     let mut runs = Vec::new();
     for file in args.files.iter().filter(|_| args.kind != Kind::Time) {
         runs.extend(read(file)?);
     }
     match args.kind {
         Kind::Time => picture.write(&over_time(&args.files)?)?,
-        Kind::Mrc | Kind::HitRatio => picture.write(&by_size(&runs, args.kind == Kind::Mrc)?)?,
-        Kind::Pareto => picture.write(&pareto(&runs)?)?,
+        Kind::Mrc | Kind::HitRatio => {
+            picture.write(&drawn(by_size(&runs, args.kind == Kind::Mrc)?))?;
+        }
+        Kind::Pareto => picture.write(&drawn(pareto(&runs)?))?,
         Kind::HeatMap => picture.write_svg(&heat_map(&runs)?.svg())?,
     }
     print(&format!("{}\n", args.out.display()))
 }
 
-/// Sums, to be made means of.
+/// Figures of runs that differ in their seed only.
 #[derive(Default)]
 struct Mean {
-    sum: f64,
-    count: u32,
+    figures: Vec<f64>,
+    /// Half of the interval that comes with the only figure.
+    half: Option<f64>,
 }
 
 impl Mean {
-    fn add(&mut self, value: f64) {
-        self.sum += value;
-        self.count += 1;
+    fn add(&mut self, value: f64, half: Option<f64>) {
+        self.figures.push(value);
+        self.half = half;
     }
 
     fn value(&self) -> f64 {
-        self.sum / f64::from(self.count.max(1))
+        self.figures.iter().sum::<f64>() / self.figures.len().max(1) as f64
+    }
+
+    /// Half of the width of the 95 % interval of the value, if that is known.
+    fn half(&self) -> Option<f64> {
+        match self.figures.len() {
+            0 | 1 => self.half,
+            _ => Some(Estimate::half_width_of_mean(&self.figures)),
+        }
     }
 }
 
@@ -102,7 +127,7 @@ fn by_size(runs: &[Run], is_miss: bool) -> Result<Plot, Failure> {
         } else {
             1.0 - run.miss_ratio
         };
-        lines[at].entry(*bytes).or_default().add(y);
+        lines[at].entry(*bytes).or_default().add(y, run.half_width);
     }
     let largest = lines.iter().filter_map(|line| line.last_key_value());
     let Some(largest) = largest.map(|(&bytes, _)| bytes).max() else {
@@ -111,6 +136,18 @@ fn by_size(runs: &[Run], is_miss: bool) -> Result<Plot, Failure> {
         ));
     };
     let (unit, unit_name) = axis_unit(largest as f64);
+    let bars = lines.iter().enumerate().flat_map(|(line, points)| {
+        let bar = move |(&bytes, mean): (&u64, &Mean)| {
+            Some(Bar {
+                line,
+                x: bytes as f64 / unit,
+                y: mean.value(),
+                half: mean.half()?,
+            })
+        };
+        points.iter().filter_map(bar)
+    });
+    let bars = bars.collect();
     let drawn = names.into_iter().zip(lines).map(|(name, points)| Line {
         name,
         points: points
@@ -133,6 +170,7 @@ fn by_size(runs: &[Run], is_miss: bool) -> Result<Plot, Failure> {
         y_label: what.to_owned(),
         y_scale: Scale::Percent,
         lines: drawn.collect(),
+        bars,
         ..Plot::default()
     })
 }
@@ -148,7 +186,7 @@ fn heat_map(runs: &[Run]) -> Result<HeatMap, Failure> {
         subjects.insert(format!("{upper} over {lower}, {}", run.source));
         all.entry((*upper_bytes, *lower_bytes))
             .or_default()
-            .add(1.0 - run.miss_ratio);
+            .add(1.0 - run.miss_ratio, None);
     }
     let mut subjects = subjects.into_iter();
     let Some(subject) = subjects.next() else {

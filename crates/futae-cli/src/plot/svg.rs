@@ -222,6 +222,7 @@ impl Drawing<'_> {
                 points.join(" ")
             );
         }
+        self.bars(at);
         let visible = match line.look {
             Look::Line | Look::Reference => " class=\"pt quiet\" opacity=\"0\"",
             Look::Marked | Look::Marks => " class=\"pt\"",
@@ -235,6 +236,26 @@ impl Drawing<'_> {
             );
         }
         self.svg.push_str("</g>\n");
+    }
+
+    /// The intervals around the points of a line.
+    fn bars(&mut self, line: usize) {
+        for bar in self.plot.bars.iter().filter(|bar| bar.line == line) {
+            let (left, x, right) = {
+                let x = self.across(bar.x);
+                (x - 3.0, x, x + 3.0)
+            };
+            let (top, bottom) = (self.down(bar.y + bar.half), self.down(bar.y - bar.half));
+            let told = match self.plot.y_scale {
+                super::Scale::Percent => format!("± {:.2} points", 100.0 * bar.half),
+                super::Scale::Number => format!("± {}", tick_text(bar.half)),
+            };
+            add!(
+                self.svg,
+                "<path class=\"bar\" fill=\"none\" stroke-width=\"1.5\" d=\"M{left:.1} {top:.1}H{right:.1}M{x:.1} \
+                 {top:.1}V{bottom:.1}M{left:.1} {bottom:.1}H{right:.1}\"><title>{told}</title></path>"
+            );
+        }
     }
 
     /// What is said of one point.

@@ -23,6 +23,7 @@ fn plot(log_x: bool) -> Plot {
             x: 50.0,
             line: 1,
         }],
+        bars: Vec::new(),
     }
 }
 

@@ -176,6 +176,7 @@ fn by_size(report: &Report, first: &Run, study: &Study) -> Chart {
         log_x: largest / smallest.max(1) >= LOG_SPREAD,
         lines,
         rules: Vec::new(),
+        bars: Vec::new(),
     };
     chart(note, Drawing::Lines(plot))
 }
@@ -330,6 +331,7 @@ fn miss_ratios(report: &Report, first: &Run, study: &Study) -> Chart {
             log_x: is_log,
             lines,
             rules: Vec::new(),
+            bars: Vec::new(),
         }),
     }
 }

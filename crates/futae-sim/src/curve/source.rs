@@ -110,18 +110,29 @@ impl Source {
         options: &TraceOptions,
         requests: Option<u64>,
     ) -> Result<(Self, u64, Vec<Doubt>), SourceError> {
-        let mut reader = TraceReader::open(path, options)?;
+        let reader = TraceReader::open(path, options)?;
+        Self::of_opened(reader, view, options.unit_bytes, requests)
+    }
+
+    /// The same of a trace that is open already.
+    pub fn of_opened(
+        mut reader: TraceReader,
+        view: ViewChoice,
+        block_bytes: u64,
+        requests: Option<u64>,
+    ) -> Result<(Self, u64, Vec<Doubt>), SourceError> {
         let choice = view;
-        let view = choice.view(&reader, options.unit_bytes);
+        let view = choice.view(&reader, block_bytes);
         let source = Self::of_reader(&mut reader, view, requests)?;
         if source.requests() == 0 {
-            return Err(SourceError::Empty(path.display().to_string()));
+            return Err(SourceError::Empty(reader.path().display().to_string()));
         }
         Ok((source, reader.skipped(), choice.doubts(&reader)))
     }
 
-    fn of_reader(
-        reader: &mut TraceReader,
+    /// Reads all of a trace, of which at most `requests` accesses are used. It may be empty.
+    pub fn of_reader(
+        reader: &mut impl RequestReader,
         view: View,
         requests: Option<u64>,
     ) -> Result<Self, SourceError> {
@@ -211,12 +222,18 @@ impl TraceStream {
         options: &TraceOptions,
     ) -> Result<Self, SourceError> {
         let reader = TraceReader::open(path, options)?;
-        Ok(Self {
-            view: view.view(&reader, options.unit_bytes),
+        Ok(Self::of_opened(reader, view, options.unit_bytes))
+    }
+
+    /// A trace that is open already.
+    #[must_use]
+    pub fn of_opened(reader: TraceReader, view: ViewChoice, block_bytes: u64) -> Self {
+        Self {
+            view: view.view(&reader, block_bytes),
             choice: view,
             file_bytes: reader.file_bytes().unwrap_or(0),
             reader,
-        })
+        }
     }
 
     /// Passes at most `limit` accesses, and returns their number.

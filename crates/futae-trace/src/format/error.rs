@@ -136,7 +136,10 @@ pub enum TraceErrorKind {
         bytes: u64,
     },
     /// More volumes than can be numbered.
-    #[error("the trace has more than 65536 volumes")]
+    #[error(
+        "the trace has more than 65536 volumes; if all of them share one cache, name its volumes and its offsets as one key, such as \
+         --columns key=VOLUME,key=OFFSET"
+    )]
     TooManyVolumes,
     /// More distinct blocks than can be numbered.
     #[error("the trace touches more than 2^32 distinct blocks; use larger blocks")]

@@ -129,7 +129,8 @@ impl TableDecoder for Srt {
             7 => 88,
             _ => {
                 return Err(damaged(format!(
-                    "records of SRT 1.{version} are not read, only those of 1.1 to 1.4 and 1.7"
+                    "records of SRT 1.{version} are not read, only those of 1.1 to 1.4 and 1.7; convert them to a table of text, such as by \
+                     srt2ds and ds2txt of DataSeries, and name its columns by --columns"
                 )));
             }
         };

@@ -29,7 +29,11 @@ pub fn family(piece: Piece<'_>, depth: usize) -> Result<Family, Problem> {
     let raw = Raw::read(piece, depth)?;
     let name = raw.name.text;
     let found = workloads().iter().find(|w| w.name == name).ok_or_else(|| {
-        let near = near(name, workloads().iter().map(|w| w.name));
+        let near = match name {
+            // As other programs name their standard input.
+            "-" => Some("/dev/stdin".to_owned()),
+            name => near(name, workloads().iter().map(|w| w.name)),
+        };
         (
             raw.name.at,
             WorkloadErrorKind::Unknown {

@@ -32,7 +32,7 @@ pub fn pareto(runs: &[Run]) -> Result<Plot, Failure> {
         let of_policies = all.entry((&run.source, policies.join(" > "))).or_default();
         let (memory, mean) = of_policies.entry(sizes).or_default();
         *memory = run.memory_bytes;
-        mean.add(reads);
+        mean.add(reads, None);
     }
     let largest = runs.iter().map(|run| run.memory_bytes).max().unwrap_or(0);
     let (unit, unit_name) = axis_unit(largest as f64);
@@ -98,6 +98,7 @@ mod tests {
             source: "a".to_owned(),
             levels: vec![(policy.to_owned(), bytes)],
             miss_ratio: 0.5,
+            half_width: None,
             memory_bytes: bytes,
             reads_per_request: reads,
         }

@@ -15,6 +15,8 @@ pub struct Run {
     pub levels: Vec<(String, u64)>,
     /// Misses of all levels together, from 0 to 1.
     pub miss_ratio: f64,
+    /// Half of the 95 % interval of the miss ratio, where the file says it.
+    pub half_width: Option<f64>,
     /// Bytes of all levels and of all of their copies.
     pub memory_bytes: u64,
     /// Reads of the store for each request, those for notices and preloads included; none where the file does not say.
@@ -70,6 +72,7 @@ fn of_json(text: &str) -> Result<Vec<Run>, String> {
             memory_bytes: memory,
             levels,
             miss_ratio,
+            half_width: None,
             reads_per_request: per_request(reads, run["requests"].as_u64()),
         }))
     };
@@ -163,6 +166,7 @@ fn of_csv(text: &str) -> Result<Vec<Run>, String> {
                     source: source.map_or(Ok(String::new()), &text)?,
                     levels: vec![level_of_run],
                     miss_ratio: text(ratio)?.parse().map_err(|_| bad("no miss ratio"))?,
+                    half_width: None,
                     memory_bytes: memory,
                     reads_per_request: per_request(reads, count("all_requests")?),
                 });
@@ -188,6 +192,7 @@ fn of_curve<'a>(
         column("cache_bytes")?,
         column("miss_ratio")?,
     );
+    let half = column("half_width").ok();
     let run = |line: &str| {
         let row = cells(line);
         let memory_bytes = row.get(bytes)?.parse().ok()?;
@@ -195,6 +200,7 @@ fn of_curve<'a>(
             source: String::new(),
             levels: vec![(row.get(method)?.clone(), memory_bytes)],
             miss_ratio: row.get(ratio)?.parse().ok()?,
+            half_width: half.and_then(|half| row.get(half)?.parse().ok()),
             memory_bytes,
             reads_per_request: None,
         })

@@ -26,6 +26,7 @@ fn an_error_says_what_is_wrong_and_where_and_what_is_known() {
         ),
         ("sequential:1GiB", 1, "unknown workload `sequential`"),
         ("", 1, "unknown workload ``"),
+        ("-", 1, "unknown workload `-` (did you mean `/dev/stdin`?)"),
         (
             "zipf:10GiB",
             1,
