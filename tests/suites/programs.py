@@ -171,10 +171,16 @@ def xfstests(place, options, work):
             "XFSTESTS names no directory with xfstests; clone https://git.kernel.org/pub/scm/fs/xfs/xfstests-dev.git, build it by make, and write XFSTESTS=DIRECTORY"
         )
     scratch = Place(place.mode, place.futae, work)
-    settings, environment = {}, dict(os.environ)
+    settings, environment, loops = {}, dict(os.environ), []
     for name, one in (("TEST", place), ("SCRATCH", scratch)):
         directory = one.made[-1]
-        device = must("findmnt", "--noheadings", "--output", "SOURCE", directory)
+        if place.mode is None:
+            # A loop device that outlives a mount: xfstests unmounts, formats and mounts by itself.
+            must("umount", one.made.pop())
+            device = must("losetup", "--find", "--show", one.image)
+            loops.append(device)
+        else:
+            device = must("findmnt", "--noheadings", "--output", "SOURCE", directory)
         settings[f"{name}_DEV"], settings["TEST_DIR" if name == "TEST" else "SCRATCH_MNT"] = device, directory
     if place.mode is None:
         settings["FSTYP"] = "ext4"
@@ -201,6 +207,9 @@ def xfstests(place, options, work):
                 run(["umount", one.directory])
                 one.made.pop()
     finally:
+        for device in loops:
+            run(["umount", device])
+            run(["losetup", "--detach", device])
         scratch.close()
     cases = {}
     for line in text.splitlines():
