@@ -302,10 +302,7 @@ fn mounts(debian: &Debian, image: &[u8]) {
     debian.run("printf changed | dd of=/mnt/vm2/vm2.img conv=notrunc bs=4096 seek=9 status=none");
     // Its file system does without the package.
     let said = debian.run("apt-get remove --quiet --yes futae-mount");
-    assert!(
-        said.contains("not again after an umount: ") && said.contains("/mnt/vm2"),
-        "{said}"
-    );
+    assert!(said.contains("  /mnt/vm2"), "{said}");
     debian.run("test ! -e /usr/sbin/mount.futae; cmp /srv/vm2.img /mnt/vm2/vm2.img");
     debian.run(&commands[1]);
     debian.fails("findmnt /mnt/vm2");

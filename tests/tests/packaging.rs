@@ -244,11 +244,17 @@ fn mount_mounts_a_line_of_fstab() {
     );
     fs::write(path("fstab"), line).expect("a file");
     let script = "set -e; trap 'umount --lazy point 2>/dev/null || true' EXIT
-        mount -t tmpfs none /sbin; install -m 755 mount.futae /sbin/
+        mount -t tmpfs none /sbin; install -m 755 mount.futae /sbin/; install -m 755 mount.futae /sbin/mount.fuse.futae
         mount --fstab fstab --target point
         cmp vm1.img point/vm1.img; findmnt --noheadings --output FSTYPE,SOURCE point
         if echo x 2>&- >point/vm1.img; then exit 3; fi
         \"$0\" top --once control >/dev/null
+        umount point
+        mount -t futae vm1.img point -o cache=4MiB
+        echo x 1<>point/vm1.img
+        mount -o remount,ro point
+        if echo x 2>&- 1<>point/vm1.img; then exit 6; fi
+        mount -o remount,rw point; echo y 1<>point/vm1.img
         umount point
         if mount -t futae vm1.img point -o cash=1MiB; then exit 4; fi
         if mount -t futae none.img point -o cache=1MiB; then exit 5; fi";
@@ -266,7 +272,7 @@ fn mount_mounts_a_line_of_fstab() {
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(0), "{errors}");
     let found = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(found.starts_with("fuse"), "{found}");
+    assert!(found.starts_with("fuse.futae"), "{found}");
     assert!(found.trim_end().ends_with("vm1.img"), "{found}");
     assert!(
         errors.contains("cash: no option of futae mount"),

@@ -409,6 +409,45 @@ fn set_id_bits_are_lost_as_on_a_plain_directory() {
     tree.stop();
 }
 
+/// The mode after each change, asked for as `stat` of coreutils does: of nothing but the mode, which the kernel may know.
+const MODE_ONLY: &str = "\
+set -e; cd \"$1\"
+as() { setpriv --reuid 1 --regid 9 --clear-groups \"$@\"; }
+for mode in 6664 6775; do
+    rm -f file; head -c 8192 /dev/zero >file; chown 1:2 file; chmod $mode file; stat -c 'before %a' file
+    as dd if=/dev/zero of=file bs=4096 count=1 conv=notrunc status=none; stat -c 'written %a' file
+    chmod $mode file; as truncate -s 100 file; stat -c 'cut %a' file
+    chmod $mode file; stat -c 'before %a' file
+    as setfacl -m u::rwx,g::rwx,o::rwx file; stat -c 'list %a' file
+    rm -rf folder; mkdir folder; chown 1:2 folder; chmod 2775 folder; stat -c 'before %a' folder
+    as setfacl -m u::rwx,g::rwx,o::rwx folder; stat -c 'list of a directory %a' folder
+    chmod 2775 folder; setfacl -m u::rwx,g::rwx,o::rwx folder; stat -c 'list by root %a' folder
+done";
+
+#[test]
+fn a_lost_set_id_bit_is_seen_at_once() {
+    if !has_fuse() || !has_root() || !has("setpriv") || !has("setfacl") {
+        return;
+    }
+    let mut tree = Tree::new();
+    let plain = tree.beside("plain");
+    fs::create_dir(&plain).expect("a directory");
+    for path in [&plain, &tree.source, &tree.beside(".")] {
+        fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o755))
+            .expect("set");
+    }
+    tree.mount(&["--cache", "1MiB"]);
+    let [above, beside] = [&tree.mountpoint, &plain].map(|root| {
+        let root = root.to_str().expect("text");
+        let said = run("bash", &["-c", MODE_ONLY, "bash", root]).stdout;
+        String::from_utf8(said).expect("text")
+    });
+    assert_eq!(beside.lines().count(), 2 * 8, "{beside}");
+    assert!(beside.contains("written 775"), "{beside}");
+    assert_eq!(above, beside);
+    tree.stop();
+}
+
 #[test]
 fn a_chown_to_nobody_of_anothers_file_does_nothing() {
     if !has_fuse() || !has_root() {

@@ -301,7 +301,7 @@ fn config(options: &MountOptions, read_only: bool) -> Config {
         } else {
             source
         }),
-        MountOption::Subtype("futae".into()),
+        kind(),
         MountOption::DefaultPermissions,
         MountOption::NoAtime,
     ];
@@ -313,6 +313,26 @@ fn config(options: &MountOptions, read_only: bool) -> Config {
     }
     config.n_threads = Some(options.threads.unwrap_or(THREADS_DEFAULT).max(1));
     config
+}
+
+/// The option by which a mount has the type `fuse.futae`. Without it mount(8) takes the source of a mount for a command, and runs it at a remount.
+pub(crate) fn kind() -> MountOption {
+    let release = rustix::system::uname();
+    let release = release.release().to_string_lossy();
+    if knows_subtypes(&release) {
+        // fuser gives `Subtype` to fusermount3 only, not to the kernel.
+        MountOption::CUSTOM("subtype=futae".into())
+    } else {
+        MountOption::Subtype("futae".into())
+    }
+}
+
+/// Whether a kernel of this release takes the option `subtype`: since Linux 5.5. Earlier ones refuse to mount with it.
+fn knows_subtypes(release: &str) -> bool {
+    let mut numbers = release.split(|letter: char| !letter.is_ascii_digit());
+    let mut next = || numbers.next().and_then(|number| number.parse().ok());
+    let version: (Option<u32>, Option<u32>) = (next(), next());
+    version >= (Some(5), Some(5))
 }
 
 /// Sets the kernel's read-ahead. Only root may; without it reads are correct but slower.
@@ -335,5 +355,20 @@ pub fn default_file_name(source: &OsStr) -> String {
         name.into_owned()
     } else {
         "disk".into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::knows_subtypes;
+
+    #[test]
+    fn subtypes_are_known_since_linux_5_5() {
+        for release in ["5.5.0", "5.10.0-28-amd64", "6.1", "10.0-rc1"] {
+            assert!(knows_subtypes(release), "{release}");
+        }
+        for release in ["4.18.0-553.el8", "5.4.0", "5", ""] {
+            assert!(!knows_subtypes(release), "{release}");
+        }
     }
 }

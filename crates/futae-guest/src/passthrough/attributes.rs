@@ -16,6 +16,8 @@ use std::sync::Arc;
 
 /// Prefix of attributes of the root that futae itself answers.
 const OWN_PREFIX: &str = "user.futae.";
+/// The access control list of a file, which may take its set-group-ID bit away.
+const ACCESS_LIST: &str = "system.posix_acl_access";
 /// The attribute of the root that holds the path of the mount's control socket.
 pub(crate) const CONTROL: &str = "user.futae.control";
 /// The longest attribute value and list of names, limited by the kernel.
@@ -138,6 +140,14 @@ impl Passthrough {
         }
     }
 
+    /// A request other than one for the mode has changed it: the kernel has to ask for it again.
+    pub(crate) fn mode_changed(&self, node: &Node) {
+        if let Some(notifier) = self.notifier.get() {
+            // If the kernel does not know the file, it has no attributes of it.
+            let _ = notifier.inval_inode(fuser::INodeNo(node.id), -1, 0);
+        }
+    }
+
     pub(crate) fn xattr(&self, id: u64, name: &OsStr) -> Result<Vec<u8>, Errno> {
         let node = self.nodes.get(id)?;
         if let Some(own) = self.own_xattr(&node, name) {
@@ -175,6 +185,7 @@ impl Passthrough {
         name: &OsStr,
         value: &[u8],
         flags: i32,
+        asker: Asker,
     ) -> Result<(), Errno> {
         let node = self.nodes.get(id)?;
         if self.own_xattr(&node, name).is_some() {
@@ -183,6 +194,16 @@ impl Passthrough {
         let place = self.nodes.place(&node)?;
         let flags = XattrFlags::from_bits_retain(flags as u32);
         rustix::fs::setxattr(magic(&place), name, value, flags)?;
+        if name == ACCESS_LIST {
+            // As in Linux, where this process may do more than the one that asks.
+            let stat = stat_of(&place)?;
+            let lost = asker.takes_by_list(&stat);
+            if lost != 0 {
+                let mode = Mode::from_raw_mode(stat.st_mode & 0o7777 & !lost);
+                rustix::fs::chmod(magic(&place), mode)?;
+                self.mode_changed(&node);
+            }
+        }
         self.attributes_changed(&node, false);
         Ok(())
     }

@@ -86,6 +86,12 @@ impl Asker {
         }
     }
 
+    /// The set-group-ID bit, if the file or directory loses it when this process sets its access control list, as in Linux.
+    pub(crate) fn takes_by_list(self, stat: &Stat) -> u32 {
+        let is_kept = self.user == 0 || self.group == stat.st_gid || self.has_group(stat.st_gid);
+        if is_kept { 0 } else { stat.st_mode & SET_GROUP }
+    }
+
     /// Whether a group is among the process's supplementary groups. The kernel does not pass them,
     /// so a process that has exited has none.
     fn has_group(self, group: u32) -> bool {

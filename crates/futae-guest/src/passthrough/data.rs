@@ -267,6 +267,7 @@ impl Passthrough {
             let mode = Mode::from_raw_mode(stat.st_mode & 0o7777 & !lost);
             rustix::fs::chmod(magic(&*self.nodes.place(&node)?), mode)?;
             self.attributes_changed(&node, false);
+            self.mode_changed(&node);
         }
         Ok(())
     }

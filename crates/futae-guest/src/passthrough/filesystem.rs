@@ -371,7 +371,7 @@ impl Filesystem for Front {
 
     fn setxattr(
         &self,
-        _request: &Request,
+        request: &Request,
         inode: INodeNo,
         name: &OsStr,
         value: &[u8],
@@ -379,7 +379,8 @@ impl Filesystem for Front {
         _position: u32,
         reply: ReplyEmpty,
     ) {
-        let done = self.tree.set_xattr(inode.0, name, value, flags);
+        let asker = Asker::of(request);
+        let done = self.tree.set_xattr(inode.0, name, value, flags, asker);
         self.empty("setting an attribute", inode, done, reply);
     }
 

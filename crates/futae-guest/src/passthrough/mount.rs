@@ -6,7 +6,7 @@ use super::place::magic;
 use super::priority::Priority;
 use super::state::Passthrough;
 use crate::kept_by_kernel::{KernelKeeper, Running, watched_pages};
-use crate::mount::{NO_READAHEAD_KIB, set_readahead};
+use crate::mount::{NO_READAHEAD_KIB, kind, set_readahead};
 use crate::ring::Beginning;
 use crate::session::{Mounted, TransportChoice, Unmounted};
 use crate::{MountError, Negotiated, check_mountpoint};
@@ -334,7 +334,7 @@ fn config(source: &Path, options: &TreeOptions) -> Config {
     let name = source.display().to_string().replace(',', "_");
     config.mount_options = vec![
         MountOption::FSName(name),
-        MountOption::Subtype("futae".into()),
+        kind(),
         MountOption::DefaultPermissions,
     ];
     if options.read_only {

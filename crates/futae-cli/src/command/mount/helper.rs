@@ -5,6 +5,7 @@ use super::super::mount;
 use crate::failure::Failure;
 use anyhow::Context;
 use clap::{Arg, ArgAction, Args as _, Command};
+use rustix::mount::MountFlags;
 use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Command as Program, Stdio};
@@ -33,13 +34,20 @@ struct Call {
     is_sloppy: bool,
 }
 
-/// Mounts, and returns once the files are there.
+/// Mounts, and returns once the files are there; or has the kernel refuse or permit writes to what is mounted (`remount`).
 ///
 /// # Errors
 ///
-/// An option that there is not. What `futae mount` says otherwise goes to standard error as it is, and its status is that of mount(8).
+/// An option that there is not, or a remount that the kernel refuses. What `futae mount` says otherwise goes to standard error as it is, and its status is that of mount(8).
 pub fn run(args: &Args) -> Result<(), Failure> {
     let call = Call::read(&args.words).map_err(Failure::usage)?;
+    if let Some(flags) = remount_flags(&call.options) {
+        if call.is_fake {
+            return Ok(());
+        }
+        let remounted = rustix::mount::mount_remount(&call.directory, flags, c"");
+        return Ok(remounted.with_context(|| format!("{} cannot be remounted", call.directory))?);
+    }
     let options = futae_options(&call.options, call.is_sloppy).map_err(Failure::usage)?;
     if call.is_fake {
         return Ok(());
@@ -74,6 +82,21 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         std::process::exit(MOUNT_FAILURE);
     }
     Ok(())
+}
+
+/// The flags of a remount, if the options ask for one. Other options are those that mount(8) found in fstab and of the mount itself; they stay as they are.
+fn remount_flags(options: &str) -> Option<MountFlags> {
+    let (mut flags, mut is_remount) = (MountFlags::NOSUID | MountFlags::NODEV, false);
+    for option in split(options) {
+        match option.as_str() {
+            "remount" => is_remount = true,
+            "ro" => flags |= MountFlags::RDONLY,
+            "rw" => flags -= MountFlags::RDONLY,
+            "noatime" => flags |= MountFlags::NOATIME,
+            _ => {}
+        }
+    }
+    is_remount.then_some(flags)
 }
 
 /// A source by its path if it is one: mount(8) may be anywhere, and the daemon is at the root.
@@ -288,6 +311,16 @@ mod tests {
         for text in ["/a", "/a /b /c", "/a /b -o", "/a /b -x"] {
             assert!(call(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn the_last_word_of_a_remount_counts() {
+        let flags = |text| remount_flags(text).map(|flags| flags.contains(MountFlags::RDONLY));
+        assert_eq!(flags("ro,cache=1MiB"), None);
+        assert_eq!(flags("rw,user_id=0,remount,ro"), Some(true));
+        assert_eq!(flags("ro,remount,rw"), Some(false));
+        let kept = remount_flags("remount,noatime").expect("a remount");
+        assert!(kept.contains(MountFlags::NOATIME | MountFlags::NOSUID | MountFlags::NODEV));
     }
 
     #[test]
