@@ -6,35 +6,31 @@
 //!
 //! `FUTAE_CRASH_STATES` says how many states of each case are judged.
 
+mod postgres;
+mod programs;
 mod recorder;
 
 use futae_policy::Prng;
-use futae_tests::direct::{Buffer, Direct};
 use futae_tests::stage::{Stage, is_mountpoint};
 use futae_tests::tools::{Need, has, has_fuse, has_root, run, skip, text};
 use futae_tests::tree::Tree;
-use futae_tests::{BLOCK, BUSY, LATE};
+use futae_tests::{BUSY, LATE};
+use programs::{Load, Promised, SQLITE};
 use recorder::{CrashStates, Moment, Recorder};
-use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Write, stderr};
+use std::fs;
+use std::io::{Write, stderr};
+use std::os::unix::fs::PermissionsExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::thread;
+use std::process::Command;
 use tempfile::TempDir;
 
 /// The least that XFS takes is 300 MiB.
 const DISK_BYTES: u64 = 320 << 20;
 const CACHE: [&str; 2] = ["--cache", "4MiB"];
-/// Transactions, and files beside them.
-const TRANSACTIONS: u64 = 120;
-const FILES: u64 = 60;
-/// In blocks of 4 KiB, a file that is written over and over.
-const SCRIBBLE_BLOCKS: u64 = 1024;
-/// Writes of two blocks of it after each transaction.
-const SCRIBBLES: u64 = 4;
 const STATES: u64 = 16;
-const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/programs/database.py");
+/// Each of these is a start of a server.
+const POSTGRES_STATES: u64 = 8;
 
 /// What the recorded disk is to futae.
 #[derive(Clone, Copy)]
@@ -68,14 +64,9 @@ impl Drop for Mounted {
     }
 }
 
-/// Ends a program that a test leaves behind.
-struct Ending(Child);
-
-impl Drop for Ending {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// Lets a program of another user through.
+fn open_to_all(directory: &Path) {
+    fs::set_permissions(directory, fs::Permissions::from_mode(0o755)).expect("its mode");
 }
 
 fn make(kind: &str, image: &Path) {
@@ -99,114 +90,16 @@ fn check(kind: &str, image: &Path) {
     };
 }
 
-fn content(number: u64) -> Vec<u8> {
-    let length = 500 + number * 977 % 20_000;
-    (0..length)
-        .map(|at| ((at / 5) ^ (number * 37)) as u8)
-        .collect()
-}
-
-/// What programs have been told to be stored, and when.
-#[derive(Default)]
-struct Promised {
-    transactions: Vec<Moment>,
-    files: Vec<Moment>,
-}
-
-/// A file that is written past the page cache and never flushed.
-struct Scribble {
-    file: Direct,
-    prng: Prng,
-}
-
-impl Scribble {
-    fn new(directory: &Path) -> Self {
-        let path = directory.join("scribble");
-        fs::write(&path, vec![0; SCRIBBLE_BLOCKS as usize * BLOCK]).expect("written");
-        let (file, prng) = (Direct::open(&path).expect("a file"), Prng::new(3));
-        Self { file, prng }
-    }
-
-    fn write(&mut self) {
-        for _ in 0..SCRIBBLES {
-            let mut buffer = Buffer::new(2 * BLOCK);
-            let at = self.prng.below(SCRIBBLE_BLOCKS - 1);
-            buffer.get_mut().fill(at as u8);
-            let written = self.file.write(at * BLOCK as u64, &buffer);
-            written.expect("written");
-        }
-    }
-}
-
-/// A database, files, and what nobody is promised, written at the same time.
-fn work(directory: &Path, disk: &Recorder) -> Promised {
-    let database = directory.join("database");
-    let mut writer = Command::new("python3");
-    writer.args([PROGRAM, "write", text(&database), "0"]);
-    writer.stdout(Stdio::piped()).stderr(Stdio::null());
-    let mut writer = Ending(writer.spawn().expect("python3 starts"));
-    let lines = BufReader::new(writer.0.stdout.take().expect("piped")).lines();
-    let mut scribble = Scribble::new(directory);
-    thread::scope(|scope| {
-        let files = scope.spawn(|| {
-            let one = |number| {
-                let path = directory.join(format!("file{number}"));
-                let mut file = File::create(path).expect("a file");
-                file.write_all(&content(number)).expect("written");
-                file.sync_all().expect("stored");
-                File::open(directory)
-                    .and_then(|directory| directory.sync_all())
-                    .expect("stored");
-                disk.now()
-            };
-            (0..FILES).map(one).collect()
-        });
-        let mut transactions = Vec::new();
-        for (number, line) in (0..TRANSACTIONS).zip(lines) {
-            assert_eq!(line.expect("a line"), number.to_string());
-            transactions.push(disk.now());
-            scribble.write();
-        }
-        drop(writer);
-        let files = files.join().expect("all files");
-        Promised {
-            transactions,
-            files,
-        }
-    })
-}
-
-/// What was promised by then is there.
-fn judge(directory: &Path, promised: &Promised, then: Moment) {
-    let count = |all: &[Moment]| all.iter().filter(|&&at| at <= then).count() as u64;
-    for number in 0..count(&promised.files) {
-        let found = fs::read(directory.join(format!("file{number}")));
-        let found = found.unwrap_or_else(|error| panic!("file {number} was stored: {error}"));
-        assert!(found == content(number), "file {number} differs");
-    }
-    let database = directory.join("database");
-    let checked = run("python3", &[PROGRAM, "check", text(&database)]).stdout;
-    let checked = String::from_utf8_lossy(&checked).into_owned();
-    let mut said = checked.lines();
-    assert_eq!(said.next(), Some("ok"), "{checked}");
-    let row: Vec<u64> = said
-        .next()
-        .expect("a row")
-        .split(' ')
-        .map(|word| word.parse().expect("a number"))
-        .collect();
-    let stored = count(&promised.transactions);
-    assert!(
-        row[1] >= stored,
-        "{stored} transactions were stored: {checked}"
-    );
-    assert_eq!(row[1], row[2] + 1, "a row is missing: {checked}");
-}
-
 /// Works on a file system over the disk; what was promised, and in which directory of it.
-fn play(disk: &mut Recorder, kind: &str, below: Below, words: &[&str]) -> (Promised, &'static str) {
+fn play(
+    disk: &mut Recorder,
+    load: &Load,
+    (kind, below): (&str, Below),
+    words: &[&str],
+) -> (Promised, &'static str) {
     let mut stage = Stage::bare();
     stage.image = disk.path();
+    open_to_all(&stage.path(""));
     let inner = stage.path("inner");
     let words = [&CACHE[..], words].concat();
     let image = match below {
@@ -228,11 +121,11 @@ fn play(disk: &mut Recorder, kind: &str, below: Below, words: &[&str]) -> (Promi
         tree.source = inner.join("tree");
         fs::create_dir(&tree.source).expect("a directory");
         tree.mount(&[&words[..], &["--residency", "futae"]].concat());
-        let promised = work(&tree.mountpoint, disk);
+        let promised = (load.work)(&tree.mountpoint, disk);
         tree.stop();
         (promised, "tree")
     } else {
-        (work(&inner, disk), "")
+        ((load.work)(&inner, disk), "")
     };
     mounted.unmount();
     match below {
@@ -272,6 +165,7 @@ fn can(kind: &str) -> bool {
 
 /// A case that has been played.
 struct Case {
+    load: &'static Load,
     kind: &'static str,
     disk: Recorder,
     promised: Promised,
@@ -281,16 +175,18 @@ struct Case {
 }
 
 impl Case {
-    fn play(kind: &'static str, below: Below, words: &[&str]) -> Option<Self> {
+    fn play(load: &'static Load, kind: &'static str, below: Below, words: &[&str]) -> Option<Self> {
         if !can(kind) {
             return None;
         }
         let place = tempfile::tempdir().expect("a directory");
+        open_to_all(place.path());
         let mountpoint = place.path().join("disk");
         fs::create_dir(&mountpoint).expect("a directory");
         let mut disk = Recorder::start(DISK_BYTES, &mountpoint);
-        let (promised, directory) = play(&mut disk, kind, below, words);
+        let (promised, directory) = play(&mut disk, load, (kind, below), words);
         Some(Self {
+            load,
             kind,
             disk,
             promised,
@@ -308,27 +204,31 @@ impl Case {
         let image = self.path("state.img");
         let counts = states.write(then, prng, &image);
         let mounted = Mounted::new(&image, &self.path("inner"), options(self.kind));
-        judge(&mounted.0.join(self.directory), &self.promised, then);
+        (self.load.judge)(&mounted.0.join(self.directory), &self.promised, then);
         mounted.unmount();
         check(self.kind, &image);
         counts
     }
 }
 
-/// Works, and judges states.
 fn survives(kind: &'static str, below: Below, words: &[&str]) {
-    let Some(case) = Case::play(kind, below, words) else {
+    every_state(&SQLITE, STATES, kind, below, words);
+}
+
+/// Works, and judges states.
+fn every_state(load: &'static Load, states: u64, kind: &'static str, below: Below, words: &[&str]) {
+    let Some(case) = Case::play(load, kind, below, words) else {
         return;
     };
     let promised = &case.promised;
-    let states = std::env::var("FUTAE_CRASH_STATES").ok();
-    let states = states.map_or(STATES, |text| text.parse().expect("a number"));
+    let asked = std::env::var("FUTAE_CRASH_STATES").ok();
+    let states = asked.map_or(states, |text| text.parse().expect("a number"));
     let mut prng = Prng::new(7);
-    let first = promised.transactions[0];
-    let last = promised.transactions[TRANSACTIONS as usize - 1];
+    let transactions = &promised.transactions;
+    let (first, last) = (transactions[0], transactions[transactions.len() - 1]);
     // Every other one soon after something was promised, when little more has been done for it.
     let mut moment = |number: u64| match number % 2 {
-        0 => promised.transactions[prng.below(TRANSACTIONS) as usize] + prng.below(8),
+        0 => transactions[prng.below(transactions.len() as u64) as usize] + prng.below(8),
         _ => first + prng.below(last - first),
     };
     let mut moments: Vec<Moment> = (0..states).map(&mut moment).collect();
@@ -350,7 +250,7 @@ fn survives(kind: &'static str, below: Below, words: &[&str]) {
 /// So the judge is no yes-man.
 #[test]
 fn a_disk_that_ignores_flushes_is_found() {
-    let Some(case) = Case::play("ext4", Below::Image, &[]) else {
+    let Some(case) = Case::play(&SQLITE, "ext4", Below::Image, &[]) else {
         return;
     };
     let transactions = &case.promised.transactions;
@@ -377,6 +277,14 @@ fn ext4_over_an_image_that_is_written_back_as_late_as_can_be() {
 #[test]
 fn ext4_over_a_server_and_a_mount_that_writes_back() {
     survives("ext4", Below::Served, &BUSY);
+}
+
+#[test]
+fn postgresql_on_ext4_over_an_image_that_is_written_back() {
+    if postgres::is_here() {
+        let load = &postgres::POSTGRES;
+        every_state(load, POSTGRES_STATES, "ext4", Below::Image, &BUSY);
+    }
 }
 
 #[test]
