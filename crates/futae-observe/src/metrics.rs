@@ -368,6 +368,10 @@ mod tests {
             latencies.note(Asked::Write, Duration::from_micros(7));
             (volume.latencies, volume.store_latencies) = (latencies.report(), latencies.report());
         }
+        // A server has no tree; a mount's metrics have the same form.
+        let latencies = server.engines[0].engine.volumes[0].latencies.clone();
+        let engine = &mut server.engines[0].engine;
+        (engine.tree_latencies, engine.tree_store_latencies) = (latencies.clone(), latencies);
         server.feeds[0].agent.last_frame_seconds = Some(1.0);
         let rates = &mut server.exports[0].rates;
         (rates.iops_limit, rates.bandwidth_limit_bytes) = (Some(1), Some(4096));
