@@ -97,7 +97,10 @@ pub(super) fn run(shared: &Arc<Shared>, errands: &Receiver<Errand>) {
                 pace.begin(Instant::now());
                 attempt(shared);
             }
-            Ok(Errand::End) | Err(RecvTimeoutError::Disconnected) => return,
+            Ok(Errand::End) | Err(RecvTimeoutError::Disconnected) => {
+                // There may be another connection since the store was dropped.
+                return shared.session().finish();
+            }
         }
     }
 }

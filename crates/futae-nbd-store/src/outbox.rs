@@ -256,10 +256,10 @@ impl Outbox {
         self.wake(&mut state);
     }
 
-    /// Sends the waiting frames and a last one, then ends the connection.
+    /// Sends the waiting frames and a last one, then ends the connection. Does nothing the second time.
     pub(super) fn finish(&self, last: Frame) {
         let mut state = self.lock();
-        if !state.closed {
+        if !state.closed && !state.ending {
             state.queue.push_back(last);
             state.ending = true;
         }

@@ -1,6 +1,7 @@
 //! The NBD store against servers that people run, and against one that misbehaves on command.
 
 mod common;
+mod ended;
 mod hostile;
 mod own_server;
 mod real_servers;

@@ -45,7 +45,7 @@ impl ExportDirectory for Shelf {
 }
 
 /// Takes a client into transmission.
-fn welcome(stream: &mut UnixStream, capabilities: Capabilities) {
+pub(crate) fn welcome(stream: &mut UnixStream, capabilities: Capabilities) {
     welcome_to(stream, Shelf(capabilities, 0));
 }
 
