@@ -1,7 +1,7 @@
 # Names for what one does here; see README.md. CARGO_TARGET_DIR is honoured everywhere.
 
 .DEFAULT_GOAL := help
-.PHONY: help manual deb oci package demo test test-fast test-unit test-crates test-e2e test-python fuzz soak kills vopr crash-states planted-bugs suites bench bench-isolation reference lint
+.PHONY: help manual deb oci package demo test test-fast test-unit test-crates test-e2e test-python fuzz soak kills vopr crash-states planted-bugs sanitize suites bench bench-isolation reference lint
 
 CARGO ?= cargo
 # How long each target of `make fuzz` looks for crashes. Longer runs are for a night.
@@ -65,6 +65,9 @@ crash-states: ## every state that a crash can leave of a disk, judged; ARGS="--s
 
 planted-bugs: ## bugs planted in the engine, each of which the two above must find; ARGS="--seed N --seconds N"
 	@scripts/planted-bugs $(ARGS)
+
+sanitize: ## tests under Miri and AddressSanitizer, with Rust's nightly; ARGS="miri address"
+	@scripts/sanitize $(ARGS)
 
 suites: ## file-system test suites of others, with and without futae; ARGS="pjdfstest fsx --mode back --operations N --seeds N"
 	@scripts/suites $(ARGS)
