@@ -383,11 +383,8 @@ for mode, owner, who, change in itertools.product(modes, [2, 3, 0], users, chang
     os.unlink(path)
 ";
 
-#[test]
-fn set_id_bits_are_lost_as_on_a_plain_directory() {
-    if !has_fuse() || !has_root() || !has("python3") {
-        return;
-    }
+/// A mounted tree and a plain directory beside it, both for every user.
+fn tree_and_plain() -> (Tree, PathBuf) {
     let mut tree = Tree::new();
     let plain = tree.beside("plain");
     fs::create_dir(&plain).expect("a directory");
@@ -396,6 +393,15 @@ fn set_id_bits_are_lost_as_on_a_plain_directory() {
             .expect("set");
     }
     tree.mount(&["--cache", "1MiB"]);
+    (tree, plain)
+}
+
+#[test]
+fn set_id_bits_are_lost_as_on_a_plain_directory() {
+    if !has_fuse() || !has_root() || !has("python3") {
+        return;
+    }
+    let (mut tree, plain) = tree_and_plain();
     let [above, beside] = [&tree.mountpoint, &plain].map(|root| {
         let said = run("python3", &["-c", SET_ID, root.to_str().expect("text")]).stdout;
         String::from_utf8(said).expect("text")
@@ -429,14 +435,7 @@ fn a_lost_set_id_bit_is_seen_at_once() {
     if !has_fuse() || !has_root() || !has("setpriv") || !has("setfacl") {
         return;
     }
-    let mut tree = Tree::new();
-    let plain = tree.beside("plain");
-    fs::create_dir(&plain).expect("a directory");
-    for path in [&plain, &tree.source, &tree.beside(".")] {
-        fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o755))
-            .expect("set");
-    }
-    tree.mount(&["--cache", "1MiB"]);
+    let (mut tree, plain) = tree_and_plain();
     let [above, beside] = [&tree.mountpoint, &plain].map(|root| {
         let root = root.to_str().expect("text");
         let said = run("bash", &["-c", MODE_ONLY, "bash", root]).stdout;

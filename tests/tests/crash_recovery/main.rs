@@ -23,6 +23,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering};
 use tempfile::TempDir;
 
 /// The least that XFS takes is 300 MiB.
@@ -172,6 +173,8 @@ struct Case {
     /// In which directory of the file system.
     directory: &'static str,
     place: TempDir,
+    /// How many states were judged.
+    judged: AtomicU64,
 }
 
 impl Case {
@@ -192,6 +195,7 @@ impl Case {
             promised,
             directory,
             place,
+            judged: AtomicU64::new(0),
         })
     }
 
@@ -201,12 +205,18 @@ impl Case {
 
     /// One state: mounted, read and checked. How many writes could be lost, and were.
     fn judge(&self, states: &mut CrashStates<'_>, then: Moment, prng: &mut Prng) -> (usize, usize) {
-        let image = self.path("state.img");
+        // A new name for each: a loop device that somebody still holds open keeps the state before in its cache, and mount(8) would
+        // use it again for a file of the same name.
+        let image = self.path(&format!(
+            "state-{}.img",
+            self.judged.fetch_add(1, Ordering::Relaxed)
+        ));
         let counts = states.write(then, prng, &image);
         let mounted = Mounted::new(&image, &self.path("inner"), options(self.kind));
         (self.load.judge)(&mounted.0.join(self.directory), &self.promised, then);
         mounted.unmount();
         check(self.kind, &image);
+        fs::remove_file(&image).expect("removed");
         counts
     }
 }

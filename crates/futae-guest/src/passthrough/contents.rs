@@ -163,22 +163,6 @@ impl Contents {
     }
 
     pub(crate) fn submit(self: &Arc<Self>, operation: Operation, done: Done) {
-        let writes = matches!(
-            operation,
-            Operation::Write { .. } | Operation::Append { .. }
-        );
-        let done = if writes {
-            self.lower.seen.begin_write();
-            let contents = Arc::clone(self);
-            Box::new(move |result: Result<_, _>| {
-                let place = contents.lower.place().ok();
-                let seen = &contents.lower.seen;
-                seen.end_write(place.as_deref(), result.is_ok());
-                done(result);
-            })
-        } else {
-            done
-        };
         let asked = match &operation {
             Operation::Read { length, .. } => Some((Asked::Read, *length)),
             Operation::Write { data, .. } | Operation::Append { data, .. } => {
@@ -187,8 +171,10 @@ impl Contents {
             _ => None,
         };
         let done = match asked {
-            Some((asked, bytes)) => self.measured(asked, bytes, done),
+            // Who calls has it measured, if it is to be.
             None => done,
+            Some((Asked::Write, bytes)) => self.written(bytes, done),
+            Some((asked, bytes)) => self.measured(asked, bytes, done),
         };
         self.engine.submit(Request {
             volume: self.volume,
@@ -197,6 +183,20 @@ impl Contents {
             operation,
             done,
         });
+    }
+
+    /// A write begins now: it is measured until it is done, and its change of the file's stamp is known to be futae's own.
+    fn written(self: &Arc<Self>, bytes: u64, done: Done) -> Done {
+        self.lower.seen.begin_write();
+        let under_way = UnderWay::begin(&self.latencies, Asked::Write, bytes);
+        let contents = Arc::clone(self);
+        Box::new(move |result| {
+            let place = contents.lower.place().ok();
+            let seen = &contents.lower.seen;
+            seen.end_write(place.as_deref(), result.is_ok());
+            under_way.end(result.is_err());
+            done(result);
+        })
     }
 
     /// Has a request that begins now measured until it is done.

@@ -76,9 +76,7 @@ fn since(counts: &mut Counts, traffic: Traffic, now: f64) -> Traffic {
     while counts.get(1).is_some_and(|(then, _)| now - then >= SPAN) {
         counts.pop_front();
     }
-    let came = counts
-        .front()
-        .map_or_else(|| traffic.clone(), |(_, then)| traffic.since(then));
+    let came = traffic.since(&counts[0].1);
     if counts.back().is_none_or(|(then, _)| now - then >= STEP) {
         counts.push_back((now, traffic));
     }
