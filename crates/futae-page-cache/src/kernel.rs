@@ -9,7 +9,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 pub const DESCRIPTION: &str = "/sys/kernel/btf/vmlinux";
 
 /// The kernel's types that programs read (`bpf/kernel.h`, where some have a suffix).
-pub const TYPES: [&str; 23] = [
+pub const TYPES: [&str; 24] = [
     "page",
     "super_block",
     "inode",
@@ -20,6 +20,7 @@ pub const TYPES: [&str; 23] = [
     "kiocb",
     "readahead_control",
     "folio",
+    "mm_struct",
     "vm_area_struct",
     "fault_flag",
     "vm_fault",

@@ -5,7 +5,11 @@
 
 #[cfg(futae_has_bpf)]
 pub mod bases;
+#[cfg(futae_has_bpf)]
+mod cold;
 pub mod kernel;
+#[cfg(futae_has_bpf)]
+mod mapped;
 #[cfg(futae_has_bpf)]
 mod numbering;
 #[cfg(futae_has_bpf)]

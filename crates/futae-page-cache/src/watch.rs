@@ -2,6 +2,7 @@
 
 use crate::bases::Bases;
 use crate::kernel;
+use crate::mapped::{self, Mapped};
 use crate::numbering::{ALIGNED, Numbering};
 use crate::numbers::{Given, Numbers, OWNER_VALUES};
 use crate::pages::{Event, Pages};
@@ -42,7 +43,12 @@ const PRESENT: usize = 1;
 const LEFT_UNSAID: usize = 2;
 const LOST: usize = 3;
 const GIVEN: usize = 4;
-const CONTROLS: usize = 5;
+const FAULTS: usize = 5;
+const APART: usize = 6;
+const TURN: usize = 7;
+const AREAS: usize = 8;
+const MAPPED_USED: usize = 9;
+const CONTROLS: usize = 10;
 /// What is said of pages (`struct said`): that they have left.
 const LEFT: u64 = 0;
 /// Bytes of the ring of pages that have left: what is taken at a time by a reclaim, and more than is given up at a time.
@@ -61,7 +67,20 @@ pub struct Watch {
     news: Mutex<RingBuf<MapData>>,
     /// Pages that have left, where they are copied.
     left_pages: Option<Mutex<RingBuf<MapData>>>,
-    _programs: Ebpf,
+    /// Or why maps cannot be looked at.
+    mapped: Result<Mapped, String>,
+    looks: Mutex<Looks>,
+    programs: Mutex<Ebpf>,
+}
+
+/// What looks at maps have found so far.
+#[derive(Default)]
+struct Looks {
+    turn: u64,
+    /// Faults before the last one.
+    faults: u64,
+    /// Whether it found maps.
+    found: bool,
 }
 
 impl Watch {
@@ -101,16 +120,22 @@ impl Watch {
         loader.allow_unsupported_maps();
         loader.override_global("first_inode", &first_inode, true);
         loader.override_global("numbers_max", &given, true);
-        if let Some(bases) = bases {
+        let copies = bases.is_some();
+        let bases = bases.map_or_else(mapped::bases, |bases| Ok(*bases));
+        if copies {
             loader.override_global("copies", &1u64, true);
-            bases.apply(&mut loader);
             loader.map_max_entries("left_pages", LEFT_PAGES_BYTES);
+        }
+        if let Ok(bases) = &bases {
+            bases.apply(&mut loader);
+            loader.map_max_entries(mapped::RING, mapped::RING_BYTES);
         }
         let values = [
             ("marks", total / VALUE),
             ("touched", (total / TOUCHED as u64).div_ceil(VALUE)),
             ("present", total / BITS),
             ("owners", given),
+            ("looked_at", total / BITS),
         ]
         .map(|(name, values)| (name, values.max(1)));
         let others = [
@@ -127,6 +152,8 @@ impl Watch {
                 .load(event, &types)
                 .with_context(|| format!("the tracepoint {event}"))?;
         }
+        // While all maps are there.
+        let mapped = bases.and_then(|_| Mapped::load(&mut programs));
         let mut map = |name: &str| -> anyhow::Result<Map> {
             let found = programs.take_map(name);
             found.with_context(|| format!("no map {name}"))
@@ -139,7 +166,7 @@ impl Watch {
         let owners = shared(3, OWNER_VALUES)?;
         let control = Shared::new(map("control")?, CONTROLS)?;
         let news = Mutex::new(map("news")?.try_into()?);
-        let left_pages = bases.is_some().then(|| map("left_pages"));
+        let left_pages = copies.then(|| map("left_pages"));
         let left_pages = left_pages.transpose()?.map(RingBuf::try_from).transpose()?;
         let known = map("numbers")?.try_into()?;
         let numbers = if given > 0 {
@@ -169,7 +196,9 @@ impl Watch {
             present,
             news,
             left_pages: left_pages.map(Mutex::new),
-            _programs: programs,
+            mapped: mapped.map_err(|error| short(&error)),
+            looks: Mutex::default(),
+            programs: Mutex::new(programs),
         })
     }
 
@@ -179,7 +208,7 @@ impl Watch {
         let total = pages.numbers();
         total
             .saturating_add(total / TOUCHED as u64)
-            .saturating_add(total / VALUE)
+            .saturating_add(2 * (total / VALUE))
             .saturating_add(pages.bytes())
     }
 
@@ -331,6 +360,47 @@ impl Watch {
         }
     }
 
+    /// Looks at the maps of all processes, at one page in every few, and at others the next time. Pages that were accessed through them
+    /// since they were mapped or last looked at are told by [`used`](Self::used), once. Where nothing is mapped, it does nothing.
+    /// Returns whether anything was.
+    ///
+    /// A page that several processes have mapped counts as accessed in each look.
+    ///
+    /// # Errors
+    ///
+    /// Why this machine cannot do it.
+    pub fn look_at_mapped(&self) -> anyhow::Result<bool> {
+        let control = self.control.numbers();
+        let mut looks = self.looks.lock().unwrap_or_else(PoisonError::into_inner);
+        let faults = control[FAULTS].load(SeqCst);
+        if faults == looks.faults && !looks.found {
+            return Ok(false);
+        }
+        looks.faults = faults;
+        let mapped = self.mapped.as_ref();
+        let mapped = mapped.map_err(|why| anyhow::Error::msg(why.clone()))?;
+        let apart = self.present_pages().div_ceil(mapped::LOOKED_AT).max(1);
+        looks.turn = (looks.turn + 1) % apart;
+        control[APART].store(apart, SeqCst);
+        control[TURN].store(looks.turn, SeqCst);
+        let areas = control[AREAS].load(SeqCst);
+        mapped.look(&self.programs)?;
+        looks.found = control[AREAS].load(SeqCst) > areas;
+        Ok(looks.found)
+    }
+
+    /// Why maps cannot be looked at.
+    #[must_use]
+    pub fn why_no_looks(&self) -> Option<&str> {
+        self.mapped.as_ref().err().map(String::as_str)
+    }
+
+    /// Pages that looks at maps have found accessed again.
+    #[must_use]
+    pub fn mapped_used(&self) -> u64 {
+        self.control.numbers()[MAPPED_USED].load(Relaxed)
+    }
+
     /// How many pages are there.
     #[must_use]
     pub fn present_pages(&self) -> u64 {
@@ -362,7 +432,10 @@ fn explained(error: anyhow::Error) -> anyhow::Error {
     } else {
         "the page cache's tracepoints came with Linux 6.12"
     };
+    anyhow::Error::msg(short(&error)).context(needs)
+}
+
+fn short(error: &anyhow::Error) -> String {
     let said = format!("{error:#}");
-    let said = said.split(VERIFIER).next().unwrap_or_default().to_owned();
-    anyhow::Error::msg(said).context(needs)
+    said.split(VERIFIER).next().unwrap_or_default().to_owned()
 }

@@ -97,4 +97,25 @@ impl Watch {
     pub fn present_pages(&self) -> u64 {
         match *self {}
     }
+
+    /// Looks at maps.
+    ///
+    /// # Errors
+    ///
+    /// Never.
+    pub fn look_at_mapped(&self) -> anyhow::Result<bool> {
+        match *self {}
+    }
+
+    /// Why maps cannot be looked at.
+    #[must_use]
+    pub fn why_no_looks(&self) -> Option<&str> {
+        match *self {}
+    }
+
+    /// Pages that looks have found accessed.
+    #[must_use]
+    pub fn mapped_used(&self) -> u64 {
+        match *self {}
+    }
 }

@@ -15,6 +15,11 @@ fn both_kinds_of_numbers_load() {
             Ok(watch) => {
                 assert!(!watch.has_begun() && watch.pages_max() >= 5010);
                 assert_eq!((watch.present_pages(), watch.is_present(2, 3)), (0, false));
+                let has_mapped = watch.look_at_mapped().expect("no page is mapped");
+                assert!(!has_mapped);
+                if cfg!(target_arch = "x86_64") {
+                    assert_eq!(watch.why_no_looks(), None);
+                }
             }
             Err(error) => {
                 let said = format!("{error:#}");

@@ -1,6 +1,7 @@
 //! `futae mount --residency kernel`: the kernel's page cache of the mount holds the blocks, and the policy decides which.
 
 mod demoted;
+mod mapped;
 mod trees;
 mod unread;
 mod write_back;

@@ -90,6 +90,9 @@ pub struct KeeperStatus {
     /// Pages that nobody had read and that the kernel was given.
     #[serde(default)]
     pub stored: u64,
+    /// Pages that were found read again through a map.
+    #[serde(default)]
+    pub mapped_used: u64,
     /// Resident pages that the kernel gave up by itself.
     #[serde(default)]
     pub reclaimed: u64,

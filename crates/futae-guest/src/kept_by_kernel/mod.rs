@@ -4,11 +4,13 @@
 //! | file | holds |
 //! | --- | --- |
 //! | `files.rs` | which file is which volume |
+//! | `mapped.rs` | the thread that looks for pages that are read through maps |
 //! | `unread.rs` | pages that nobody has read, which the kernel is given, and who may write to their files |
 //! | `worker.rs` | the thread that gives pages up and compares |
 //! | `whole.rs` | a file of a tree, whose pages are all given up when it was changed past the mount |
 
 mod files;
+mod mapped;
 mod unread;
 mod whole;
 mod worker;
@@ -232,6 +234,7 @@ impl Keeper for KernelKeeper {
                 + queue.stale.len()
                 + self.held_back.load(Relaxed)) as u64,
             stored: self.stored.load(Relaxed),
+            mapped_used: self.watch.mapped_used(),
             reclaimed: 0,
         }
     }

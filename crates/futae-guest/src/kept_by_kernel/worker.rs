@@ -1,5 +1,6 @@
 //! The thread that has the kernel drop pages, and compares what the cache and the kernel hold.
 
+use super::mapped::Looking;
 use super::{BATCH_INTERVAL, BATCH_PAGES, BATCH_SHARE, KernelKeeper, LOOK_INTERVAL, Page, Queue};
 use fuser::{INodeNo, Notifier};
 use futae_engine::{Engine, IoBuf};
@@ -36,6 +37,7 @@ const LOOKED_AT_PAGES: usize = 4096;
 pub(crate) struct Running {
     keeper: Arc<KernelKeeper>,
     thread: Option<JoinHandle<()>>,
+    _looking: Looking,
 }
 
 impl Running {
@@ -54,9 +56,14 @@ impl Running {
             suspects: HashSet::new(),
             held_back: Vec::new(),
         };
+        let looking = Looking::start(Arc::clone(&keeper))?;
         let thread = thread::Builder::new().name("futae-pages".into());
         let thread = Some(thread.spawn(move || worker.run())?);
-        Ok(Self { keeper, thread })
+        Ok(Self {
+            keeper,
+            thread,
+            _looking: looking,
+        })
     }
 }
 

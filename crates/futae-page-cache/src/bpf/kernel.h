@@ -103,7 +103,14 @@ struct folio___pages {
 struct folio___order {
 	unsigned long _flags_1; /* later: the order is in its lowest byte */
 };
+struct mm_struct {
+	void *pgd;
+};
 struct vm_area_struct {
+	unsigned long vm_start;
+	unsigned long vm_end;
+	struct mm_struct *vm_mm;
+	unsigned long vm_pgoff;
 	struct file *vm_file;
 };
 enum fault_flag { FAULT_FLAG_WRITE = 1 };
@@ -132,6 +139,7 @@ struct task_io_accounting {
 };
 struct task_struct {
 	u32 flags;
+	int tgid;
 	struct css_set *cgroups;
 	struct files_struct *files;
 	struct task_io_accounting ioac;

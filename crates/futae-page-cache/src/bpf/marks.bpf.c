@@ -29,6 +29,11 @@ struct control {
 	u64 left_unsaid; /* pages that have left without room in the ring */
 	u64 lost; /* pages that have come without a number, and without room in the ring */
 	u64 given; /* numbers that were ever given to a page that came */
+	u64 faults; /* that mapped pages */
+	/* Of a look at mapped pages: one in every so many, and which of them. */
+	u64 apart, turn;
+	u64 areas; /* mappings of pages that looks have found */
+	u64 mapped_used; /* pages that looks have found used again */
 };
 /* Pages of a file, numbered over all files. */
 struct file_pages {
@@ -86,6 +91,13 @@ struct {
 	MAP_TYPE(key, u32);
 	MAP_TYPE(value, u64);
 } present SEC(".maps");
+/* A bit a page: a look has found it accessed through a map, since it was last mapped. */
+struct {
+	MAP_NUMBER(type, MAP_ARRAY);
+	MAP_NUMBER(max_entries, 1);
+	MAP_TYPE(key, u32);
+	MAP_TYPE(value, u64);
+} looked_at SEC(".maps");
 /* Of pages that get numbers as they come: the number of each that is there, whose each number is, and numbers that were given back. */
 struct {
 	MAP_NUMBER(type, MAP_HASH);
@@ -282,14 +294,37 @@ int pages_got(u64 *context)
 	return 0;
 }
 
+/* A page is mapped, which sets the bit that a look looks for. */
+static long map_one(u64 at, struct walk *walk)
+{
+	u64 page = number_at(walk, at), *bits;
+	u32 group = page >> 6;
+	if (page == NOWHERE)
+		return 0;
+	read_page(page);
+	bits = map_lookup(&looked_at, &group);
+	if (bits && *bits)
+		__sync_fetch_and_and(bits, ~(1ULL << (page & 63)));
+	return 0;
+}
+
+INLINE void count_fault(void)
+{
+	struct control *control = settings();
+	if (control)
+		__sync_fetch_and_add(&control->faults, 1);
+}
+
 /* Fires when a page fault needs a page, and again when it is tried anew after I/O. */
 SEC("tp_btf/mm_filemap_fault")
 int page_faulted(u64 *context)
 {
 	struct address_space *mapping = (void *)context[0];
 	struct walk walk = {};
-	if (begin_walk(&walk, mapping->host, context[1]))
-		read_one(0, &walk);
+	if (!begin_walk(&walk, mapping->host, context[1]))
+		return 0;
+	count_fault();
+	map_one(0, &walk);
 	return 0;
 }
 
@@ -304,7 +339,8 @@ int pages_mapped(u64 *context)
 		return 0;
 	if (last >= walk.pages)
 		last = walk.pages - 1;
-	repeat(last - index + 1 < 512 ? last - index + 1 : 512, read_one, &walk, 0);
+	count_fault();
+	repeat(last - index + 1 < 512 ? last - index + 1 : 512, map_one, &walk, 0);
 	return 0;
 }
 
@@ -518,5 +554,7 @@ int page_left(u64 *context)
 	say(&change.first, pages, LEFT);
 	return 0;
 }
+
+#include "mapped.h"
 
 char LICENSE[] SEC("license") = "GPL";
