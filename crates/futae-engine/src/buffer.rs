@@ -14,7 +14,7 @@ pub const PAGE_BYTES: usize = 4096;
 #[repr(C, align(4096))]
 struct Page([u8; PAGE_BYTES]);
 
-/// A page-aligned buffer.
+/// A page-aligned buffer, unless it was made by [`packed`](IoBuf::packed).
 pub struct IoBuf {
     memory: Memory,
     length: usize,
@@ -26,6 +26,8 @@ enum Memory {
     Pages(Box<[Page]>),
     /// In a mapping of its own: long buffers would fragment the heap.
     Mapped(Mapped),
+    /// On the heap, and not aligned: the heap puts aligned pages two pages apart.
+    Packed(Box<[u8]>),
 }
 
 /// The byte that fills new buffers in builds with debug assertions.
@@ -121,6 +123,14 @@ impl IoBuf {
         Self::on_heap(length)
     }
 
+    /// A buffer of `length` zero bytes that takes no more memory than that. It is not aligned, so it is no buffer for direct I/O: for
+    /// data that stays for long, and is copied out of it.
+    #[must_use]
+    pub fn packed(length: usize) -> Self {
+        let memory = Memory::Packed(bytemuck::zeroed_slice_box(length));
+        Self { memory, length }
+    }
+
     fn on_heap(length: usize) -> Self {
         let pages = length.div_ceil(PAGE_BYTES);
         let memory = Memory::Pages(bytemuck::zeroed_slice_box(pages));
@@ -141,6 +151,7 @@ impl IoBuf {
         let memory = match &self.memory {
             Memory::Pages(pages) => pages.len() * PAGE_BYTES,
             Memory::Mapped(mapped) => mapped.bytes().len(),
+            Memory::Packed(bytes) => bytes.len(),
         };
         self.length = length.min(memory);
     }
@@ -163,6 +174,7 @@ impl IoBuf {
         match &self.memory {
             Memory::Pages(pages) => &bytemuck::cast_slice(pages)[..self.length],
             Memory::Mapped(mapped) => &mapped.bytes()[..self.length],
+            Memory::Packed(bytes) => &bytes[..self.length],
         }
     }
 
@@ -171,6 +183,7 @@ impl IoBuf {
         match &mut self.memory {
             Memory::Pages(pages) => &mut bytemuck::cast_slice_mut(pages)[..self.length],
             Memory::Mapped(mapped) => &mut mapped.bytes_mut()[..self.length],
+            Memory::Packed(bytes) => &mut bytes[..self.length],
         }
     }
 }
@@ -209,6 +222,15 @@ mod tests {
             assert!(buffer.as_slice().iter().all(|&byte| byte == 0xA5));
         }
         assert!(IoBuf::zeroed(100).as_slice().iter().all(|&byte| byte == 0));
+    }
+
+    #[test]
+    fn packed_buffers_are_zeroed_and_of_their_length() {
+        let mut buffer = IoBuf::packed(5000);
+        assert!(buffer.len() == 5000 && buffer.as_slice().iter().all(|&byte| byte == 0));
+        buffer.as_mut_slice().fill(0xA5);
+        buffer.show(1 << 20);
+        assert_eq!(buffer.as_slice(), [0xA5; 5000]);
     }
 
     #[test]

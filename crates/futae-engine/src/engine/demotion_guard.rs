@@ -48,6 +48,9 @@ impl DemotionGuard {
 
     /// `client` decided, at `sequence`, to write `blocks` blocks from index `first` on.
     pub fn note_write(&mut self, client: ClientId, sequence: u64, first: u64, blocks: u64) {
+        if self.clients.is_empty() {
+            return; // Nobody demotes. The first who joins has cached nothing yet.
+        }
         // The caches of the other clients may be stale from now on.
         let others = self.clients.len() - usize::from(self.clients.contains(&client));
         let revoked = self.revoked.len() - usize::from(self.revoked.contains(&client));

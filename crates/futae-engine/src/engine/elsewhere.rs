@@ -262,7 +262,7 @@ impl State {
         } else {
             of.length
         };
-        let new = || IoBuf::zeroed(length as usize);
+        let new = || IoBuf::packed(length as usize);
         if let Some(held) = self.dirt_mut(block.volume()).hold(block.index(), new) {
             span.copy(data.as_slice(), &of, held.as_mut_slice());
         }
