@@ -6,7 +6,8 @@ import re
 import shlex
 import shutil
 
-from places import DISKS, LIMIT_SECONDS, TREES, Missing, Place, must, run, say
+from libnbd import libnbd
+from places import DISKS, LIMIT_SECONDS, SERVED, TREES, Missing, Place, must, run, say
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 TARGET = os.environ.get("CARGO_TARGET_DIR", os.path.join(ROOT, "target"))
@@ -223,11 +224,52 @@ def xfstests(place, options, work):
     return cases
 
 
+# Of LTP's group `fs`: the tests that work in a directory, and not on /proc, /dev or devices of their own.
+LTP_TESTS = re.compile(r"(gf|rwtest|iogen|fs_inod|linker|openfile|inode|stream|ftest|lftest|writetest|fs_di|fs_racer)\d*$")
+
+
+def ltp(place, options, work):
+    """The tests of LTP's group `fs` that work in a directory; those that run for a time run for `--seconds`."""
+    root = os.environ.get("LTP")
+    group = os.path.join(root or "", "runtest", "fs")
+    if not root or not os.path.exists(group):
+        raise Missing(
+            "LTP names no directory with an installed LTP; clone https://github.com/linux-test-project/ltp.git, build and install it by "
+            "`make autotools`, `./configure --prefix=DIRECTORY`, `make` and `make install`, and write LTP=DIRECTORY"
+        )
+    programs = os.path.join(os.path.abspath(root), "testcases", "bin")
+    directory = os.path.join(place.directory, "ltp")
+    cases = {}
+    with open(group, encoding="utf-8") as file:
+        tests = [line.strip().split(None, 1) for line in file if line.strip() and not line.startswith("#")]
+    for name, command in tests:
+        if not LTP_TESTS.match(name):
+            continue
+        # Times of growfiles and of rwtest.
+        command = re.sub(r"-L \d+", f"-L {options.seconds}", command)
+        command = re.sub(r"-i \d+s", f"-i {options.seconds}s", command)
+        shutil.rmtree(directory, ignore_errors=True)
+        os.makedirs(directory)
+        os.chmod(directory, 0o777)
+        environment = dict(os.environ, TMPDIR=directory, LTPROOT=os.path.abspath(root), PATH=f"{programs}:{os.environ['PATH']}")
+        status, text = run(["bash", "-c", command], 120 + 30 * options.seconds, cwd=directory, env=environment)
+        # 32: it is not for this machine; 127: it was not built.
+        word = "ok" if status == 0 else "skipped" if status in (32, 127) else "failed"
+        detail = next((line for line in text.splitlines() if "FAIL" in line or "BROK" in line or "rror" in line), f"status {status}")
+        cases[name] = (word, detail.strip())
+    shutil.rmtree(directory, ignore_errors=True)
+    if not any(word == "ok" for word, _ in cases.values()):
+        raise Missing(f"LTP ran nothing of {group}")
+    return cases
+
+
 SUITES = {
     "pjdfstest": (pjdfstest, list(TREES)),
     "fsx": (fsx, list(TREES) + list(DISKS)),
     "stress-ng": (stress_ng, list(TREES)),
     "fio": (fio, list(TREES) + list(DISKS)),
     "dbench": (dbench, list(TREES) + list(DISKS)),
+    "ltp": (ltp, list(TREES) + list(DISKS)),
+    "libnbd": (libnbd, [SERVED]),
     "xfstests": (xfstests, list(TREES)),
 }

@@ -45,3 +45,24 @@ fn a_difference_that_is_not_known_is_told() {
     let known = suites("pjdfstest * open::two ok failed: FUSE\n");
     assert_eq!(known.status.code(), Some(0), "{known:?}");
 }
+
+#[test]
+fn a_suite_that_is_not_here_is_skipped_with_the_way_to_get_it() {
+    if !has_root() || !has("python3") {
+        return;
+    }
+    let mut suites = Command::new(root().join("scripts/suites"));
+    suites.args(["--futae", text(binary()), "ltp", "libnbd", "xfstests"]);
+    for name in ["LTP", "LIBNBD", "XFSTESTS"] {
+        suites.env(name, "/nowhere");
+    }
+    let told = suites.output().expect("python3 starts");
+    let said = String::from_utf8_lossy(&told.stdout).into_owned();
+    assert_eq!(told.status.code(), Some(1), "nothing ran: {told:?}");
+    for name in ["LTP", "LIBNBD", "XFSTESTS"] {
+        let suite = name.to_lowercase();
+        let line = format!("suites: {suite} skipped: {name} names no directory with");
+        assert!(said.contains(&line), "{said}");
+        assert!(said.contains(&format!("{name}=DIRECTORY")), "{said}");
+    }
+}
