@@ -185,6 +185,17 @@ mod tests {
     }
 
     #[test]
+    fn without_clients_nothing_is_remembered() {
+        let mut guard = DemotionGuard::default();
+        guard.note_write(B, 9, 7, 1);
+        assert!(guard.written.is_empty() && guard.order.is_empty());
+        guard.join(A);
+        assert!(guard.accepts(A, 1, 7), "read after it came");
+        guard.note_write(A, 2, 7, 1);
+        assert!(!guard.accepts(A, 1, 7));
+    }
+
+    #[test]
     fn memory_is_bounded_and_forgetting_is_safe() {
         let mut guard = alone();
         for sequence in 1..=200_000u64 {
