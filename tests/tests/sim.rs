@@ -2,6 +2,9 @@
 
 use futae_tests::binary::{binary, run_json};
 use serde_json::Value;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::process::Command;
 
 fn lower_hit_ratio(lower: &str) -> f64 {
@@ -106,6 +109,66 @@ fn a_trace_can_come_through_a_pipe() {
     assert_eq!(piped["runs"][0]["requests"], 200_000);
     assert_eq!(piped["runs"][0]["levels"], of_file["runs"][0]["levels"]);
     assert_eq!(piped["trace_digest"], of_file["trace_digest"]);
+    for (command, expected) in [
+        (
+            r#"cat "$0" | "$1" sim - --policy lru --sizes 1000blocks --format ids --csv"#,
+            ",/dev/stdin",
+        ),
+        (r#"cat "$0" | "$1" trace info - --format ids"#, "200,000"),
+        (
+            r#"cat "$0" | "$1" mrc - --format ids --shards 0.5 --csv"#,
+            "0.5",
+        ),
+    ] {
+        let piped = Command::new("sh")
+            .args(["-c", command, path])
+            .arg(binary())
+            .output()
+            .expect("sh starts");
+        let (out, said) = (piped.stdout, String::from_utf8_lossy(&piped.stderr));
+        let out = String::from_utf8_lossy(&out);
+        assert!(
+            piped.status.success() && out.contains(expected),
+            "{command}: {out}{said}"
+        );
+    }
+}
+
+#[test]
+fn the_name_of_a_trace_need_not_be_text() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join(OsStr::from_bytes(b"\xff\xfe.ids"));
+    let other = directory.path().join("other.ids");
+    for path in [&path, &other] {
+        std::fs::write(path, "1\n2\n1\n3\n").expect("room");
+    }
+    for arguments in [
+        &["sim", "--level", "lru:2blocks", "--csv"][..],
+        &["sim", "--level", "lru:2blocks", "--report", "/dev/stdout"],
+        &["mrc", "--csv"],
+        &["locality"],
+        &["trace", "info"],
+        &["advise", "--memory", "2blocks"],
+    ] {
+        let run = |path: &Path| {
+            let output = Command::new(binary()).args(arguments).arg(path).output();
+            let output = output.expect("futae starts");
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            (output.status.code(), said)
+        };
+        let (found, expected) = (run(&path), run(&other));
+        assert_eq!(found.0, expected.0, "{arguments:?}: {}", found.1);
+        assert!(!found.1.contains("panicked"), "{}", found.1);
+    }
+    let missing = directory.path().join(OsStr::from_bytes(b"\xff.none"));
+    let output = Command::new(binary())
+        .arg("sim")
+        .arg(missing)
+        .args(["--level", "lru:2blocks"])
+        .output();
+    let error = output.expect("futae starts").stderr;
+    let error = String::from_utf8_lossy(&error);
+    assert!(error.contains("is no file, and no workload"), "{error}");
 }
 
 /// Three reads at the same time of a store that works on one at a time, a write that comes later, and a hit.
