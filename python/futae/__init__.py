@@ -103,7 +103,8 @@ def simulate(
     block to give up, and forgets it, or None to keep all. It may have ``hit(blocks)``: these resident blocks were asked for, in this order;
     ``admit(block)``: whether a block that is not resident is placed; and ``remove(block)``: a block left that was not evicted. ``hit`` and
     ``miss`` are called with many blocks at once, just before the next answer is needed. Instead of ``evict`` it may have ``victims(count)``: the
-    next victims, at least one and at most ``count``, none removed yet; and ``evicted(blocks)``: these went. A wrong answer or an exception raises ``futae.Error``.
+    next victims in their order, at least one and at most ``count``, none removed yet, of which one that is requested meanwhile is none any
+    more; and ``evicted(blocks)``: these went. A wrong answer or an exception raises ``futae.Error``.
 
     Raises ``futae.Error``, a ``ValueError``, with the message of the command line. Ctrl-C ends a simulation. Other
     threads of Python run meanwhile.
