@@ -1,6 +1,6 @@
 //! `futae sim` as a user runs it, at the full size of the paper's experiment.
 
-use futae_tests::binary::{binary, run_json};
+use futae_tests::binary::{binary, run, run_json};
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -331,4 +331,71 @@ fn guests_wait_for_their_answers_in_sim_and_in_sweeps() {
         let (is_done, said) = sim(more);
         assert!(!is_done && said.contains(why), "{more:?}: {said}");
     }
+}
+
+#[test]
+fn results_as_csv_name_their_source_and_can_be_by_guest() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let at = directory.path();
+    for (name, blocks) in [
+        ("a.csv", [1, 2, 1, 1, 2, 3]),
+        ("b, c.csv", [1, 1, 9, 8, 7, 1]),
+    ] {
+        let line = |block: &u64| format!("{},4096\n", block * 4096);
+        let lines: String = blocks.iter().map(line).collect();
+        std::fs::write(at.join(name), format!("offset,length\n{lines}")).expect("a trace");
+    }
+    let names = ["a.csv", "b, c.csv"].map(|name| at.join(name).to_str().expect("UTF-8").to_owned());
+    let traces = [&names[0][..], &names[1][..]];
+    let sim = |more: &[&str]| {
+        let output = run(&[&["sim"], &traces[..], more].concat());
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).expect("text")
+    };
+    let levels = ["--level", "lru:1blocks/2blocks", "--level", "lru:3blocks"];
+    let whole = sim(&[&levels[..], &["--csv"]].concat());
+    let lines: Vec<&str> = whole.lines().collect();
+    assert!(
+        lines[0].starts_with("run,level,policy,") && lines[0].ends_with(",source"),
+        "{whole}"
+    );
+    let source = format!(",\"{} + {}\"", names[0], names[1]);
+    assert!(lines.len() == 3 && lines[2].ends_with(&source), "{whole}");
+
+    let guests = sim(&[&levels[..], &["--csv", "--by-guest"]].concat());
+    let rows: Vec<&str> = guests.lines().collect();
+    assert_eq!(rows.len(), 1 + 2 * 2, "{guests}");
+    let json = sim(&[&levels[..], &["--json"]].concat());
+    let json: Value = serde_json::from_str(&json).expect("JSON");
+    for (at, row) in rows[1..].iter().enumerate() {
+        let (guest, level) = (at / 2, at % 2);
+        let found = &json["runs"][0]["by_guest"][guest];
+        let hits = found["served"][level]["reads"].as_u64().expect("a count");
+        let above = match level {
+            0 => 0,
+            _ => found["served"][0]["reads"].as_u64().expect("a count"),
+        };
+        // A block of its own for the first guest, two for the second, and three that they share.
+        let capacity = [[1, 3], [2, 3]][guest][level];
+        let name = match guest {
+            0 => names[0].clone(),
+            _ => format!("\"{}\"", names[1]),
+        };
+        let (requests, misses) = (6 - above, 6 - above - hits);
+        let expected =
+            format!("0,{guest},{name},{level},lru,{capacity},{requests},{hits},{misses},");
+        assert!(row.starts_with(&expected), "{row} is not {expected}");
+    }
+    // By hand: the first guest's own cache of one block hits the fourth request alone, the second's of two the second.
+    assert!(
+        rows[1].contains(",6,1,5,") && rows[3].contains(",6,1,5,"),
+        "{guests}"
+    );
+
+    let refused = run(&[&["sim", traces[0]], &levels[2..], &["--csv", "--by-guest"]].concat());
+    let error = String::from_utf8_lossy(&refused.stderr);
+    assert!(error.contains("several guests"), "{error}");
+    let refused = run(&[&["sim"], &traces[..], &levels[..], &["--by-guest"]].concat());
+    let error = String::from_utf8_lossy(&refused.stderr);
+    assert!(error.contains("for --csv and --parquet"), "{error}");
 }
