@@ -90,7 +90,7 @@ impl<'a> Folder<'a> {
         table.columns()
     }
 
-    /// Writes the table as `results.csv`, and its [`summary`] as `summary.csv`. Returns where the table is.
+    /// Writes the table as `results.csv`, and its [`summary()`] as `summary.csv`. Returns where the table is.
     ///
     /// # Errors
     ///
