@@ -39,12 +39,20 @@ def simulate(
     seed=1,
     warmup=None,
     requests=None,
+    windows=None,
+    bounds=False,
+    order=None,
     block="4KiB",
     format=None,
     columns=None,
     skip_bad=False,
     view=None,
     latency=None,
+    clients=None,
+    think=None,
+    objects=False,
+    ttl=None,
+    admit_size_max=None,
     threads=None,
     progress=None,
     frame=None,
@@ -64,16 +72,28 @@ def simulate(
     write_mode: ``"write-through"`` or ``"write-back"``.
     guests: how many run the one workload.
     seed: all randomness comes from it.
-    warmup, requests: how many requests come before counting begins, and how many are counted.
+    warmup, requests: how many requests come before counting begins, and how many are counted. The warm-up of a trace may also be a share
+        (``"10%"``) or a time (``"1h"``).
+    windows: the results over time, too: so many windows of as many requests, or windows of a trace's time (``"15min"``). They are the
+        column ``windows``, a list of dicts.
+    bounds: between what bounds the best caches of these sizes would be, that knew the future; for traces. The column ``bounds``.
+    order: in which order guests with traces ask: ``"recorded"``, ``"together"`` or ``"turns"``.
     block: the bytes of a block.
     format, columns, skip_bad, view: how a trace is read.
-    latency: such as ``"upper=1us,lower=10us,store=100us,link=5us"``; adds columns of access times.
+    latency: such as ``"upper=1us,lower=10us,store=100us,link=5us"``; adds columns of access times. With ``"store=exp(100us)*8"`` and the
+        like requests wait for each other, and the column ``latencies`` has what came of it.
+    clients: with ``latency``, so many requests are under way at a time, whatever the times of the trace.
+    think: with ``latency``, each guest asks its next request this long after the answer to its previous one: ``"recorded"``, or a time such as
+        ``"1ms"`` or ``"0"``. The column ``pace_by_guest`` has what came of it.
+    objects: the requests of a trace are for objects that differ in size. Sizes of caches are bytes then, or shares of all objects' bytes.
+    ttl: with ``objects``, how long an object lives, such as ``"1h"``, or ``"none"``.
+    admit_size_max: with ``objects``, larger ones are not placed, such as ``"1MiB"``.
     threads: as many as there are processors if not given.
     progress: True shows a bar, of tqdm if that is installed; or is called with the fraction done, from 0 to 1, some times a second.
     frame: ``"pandas"``, ``"polars"``, ``"dict"`` (a list of a dict for each row) or ``"report"`` (what
         ``futae sim --json`` prints). If not given, pandas if it is there, or else polars, or else ``"dict"``.
 
-    A size is what the command takes (``"1%"``, ``"1GiB"``, ``"1000blocks"``) or a number of blocks.
+    A size is what the command takes (``"1%"``, ``"1GiB"``, ``"1000blocks"``) or a number of blocks, with ``objects`` a number of bytes.
 
     ``hit_ratio`` is that of the whole run: requests that some level served, per request. With one level the keys of the
     level are columns. With several, those of the first level begin with ``level_0_``, and so on.
@@ -82,7 +102,9 @@ def simulate(
     numbers. The object has the methods ``miss(blocks)``: these blocks were placed, in this order; and ``evict(incoming)``: returns the
     block to give up, and forgets it, or None to keep all. It may have ``hit(blocks)``: these resident blocks were asked for, in this order;
     ``admit(block)``: whether a block that is not resident is placed; and ``remove(block)``: a block left that was not evicted. ``hit`` and
-    ``miss`` are called with many blocks at once, just before the next answer is needed. A wrong answer or an exception raises ``futae.Error``.
+    ``miss`` are called with many blocks at once, just before the next answer is needed. Instead of ``evict`` it may have ``victims(count)``: the
+    next victims in their order, at least one and at most ``count``, none removed yet, of which one that is requested meanwhile is none any
+    more; and ``evicted(blocks)``: these went. A wrong answer or an exception raises ``futae.Error``.
 
     Raises ``futae.Error``, a ``ValueError``, with the message of the command line. Ctrl-C ends a simulation. Other
     threads of Python run meanwhile.
@@ -94,21 +116,30 @@ def simulate(
     if tables or arrays:
         sources = []
     else:
-        sources = [source] if isinstance(source, (str, _os.PathLike)) else list(source)
+        sources = [source] if isinstance(source, (str, bytes, _os.PathLike)) else list(source)
     settings = {
         "link": link,
         "write_mode": write_mode,
         "guests": guests,
         "seed": seed,
-        "warmup": warmup,
+        "warmup": _text(warmup),
         "requests": requests,
+        "windows": _text(windows),
+        "bounds": bounds,
+        "order": order,
         "latency": latency,
+        "clients": clients,
+        "think": _text(think),
         "threads": threads,
+        "objects": objects,
+        "ttl": ttl,
+        "admit_size_max": _text(admit_size_max),
     }
     with _Named() as named, _shown(progress, "simulating") as tell:
-        hierarchies = _hierarchies(_by_name(levels, named), sizes, _by_name(policies, named))
+        unit = "" if objects else "blocks"
+        hierarchies = _hierarchies(_by_name(levels, named), sizes, _by_name(policies, named), unit)
         text, doubts = _native.simulate(
-            [_os.fspath(one) for one in sources],
+            [_os.fsdecode(one) for one in sources],
             hierarchies,
             settings,
             _reading(block, format, columns, skip_bad, view),
@@ -263,19 +294,24 @@ def locality(
 def _one_of(source):
     """The source of what has no guests: a name, a table or an array."""
     given = _tables_of(source) or _arrays_of(source)
-    if not given and not isinstance(source, (str, _os.PathLike)):
+    if not given and not isinstance(source, (str, bytes, _os.PathLike)):
         given = list(source) if isinstance(source, (list, tuple)) else [source]
     if len(given) > 1:
         raise Error(f"here are {len(given)} traces, and this takes one: call it for each, or give them to simulate() as guests of one cache")
     (one,) = given or [source]
-    return _os.fspath(one) if isinstance(one, (str, _os.PathLike)) else one
+    return _os.fsdecode(one) if isinstance(one, (str, bytes, _os.PathLike)) else one
 
 
-def _size(size):
-    """A size as the command line has it."""
+def _text(value):
+    """A number or a text as a text, and None as it is."""
+    return None if value is None else str(value)
+
+
+def _size(size, unit="blocks"):
+    """A size as the command line has it; a number is one of this unit."""
     if isinstance(size, bool) or not (isinstance(size, str) or hasattr(size, "__index__")):
         raise Error(f"{size!r} is no size: give a text such as '1GiB' or '1%', or a number of blocks")
-    return size if isinstance(size, str) else f"{size.__index__()}blocks"
+    return size if isinstance(size, str) else f"{size.__index__()}{unit}"
 
 
 def _by_name(policies, named):
@@ -295,15 +331,15 @@ def _listed(value, what):
         raise Error(f"{what}={value!r} is no list") from None
 
 
-def _level(level, size):
+def _level(level, size, unit="blocks"):
     """A level as POLICY:SIZE; of one without a size it is `size`, if that is given."""
     if isinstance(level, tuple) and len(level) == 2 and isinstance(level[0], str):
-        return f"{level[0]}:{_size(level[1])}"
+        return f"{level[0]}:{_size(level[1], unit)}"
     if not isinstance(level, str):
         raise Error(f"level {level!r} is neither 'POLICY:SIZE' nor ('POLICY', SIZE)")
     if size is None or _has_size(level):
         return level
-    return f"{level}:{_size(size)}"
+    return f"{level}:{_size(size, unit)}"
 
 
 def _has_size(level):
@@ -311,7 +347,7 @@ def _has_size(level):
     return ":" in level[level.rfind(")") + 1 :]
 
 
-def _hierarchies(levels, sizes, policies):
+def _hierarchies(levels, sizes, policies, unit):
     """The levels of each run, as texts."""
     if (levels is None) == (policies is None):
         raise Error(
@@ -331,11 +367,11 @@ def _hierarchies(levels, sizes, policies):
             raise Error("levels has levels beside lists of levels: give a list for each run, or one list of levels")
         hierarchies = levels if several else [levels]
     if sizes is None:
-        return [[_level(level, None) for level in hierarchy] for hierarchy in hierarchies]
+        return [[_level(level, None, unit) for level in hierarchy] for hierarchy in hierarchies]
     for hierarchy in hierarchies:
         if all(not isinstance(level, str) or _has_size(level) for level in hierarchy):
             raise Error(f"sizes has nothing to say: every level of {hierarchy!r} has a size of its own")
     sizes = _listed(sizes, "sizes")
     if not sizes:
         raise Error("sizes has no size: give one at least, such as sizes=['1%']")
-    return [[_level(level, size) for level in hierarchy] for hierarchy in hierarchies for size in sizes]
+    return [[_level(level, size, unit) for level in hierarchy] for hierarchy in hierarchies for size in sizes]

@@ -1,6 +1,6 @@
 from collections.abc import Callable, Iterator, Sequence
 from os import PathLike
-from typing import Any, Literal, NamedTuple, Protocol, SupportsIndex, Union, overload
+from typing import Any, Literal, NamedTuple, Protocol, SupportsIndex, Union, final, overload
 
 from numpy import ndarray
 from pandas import DataFrame
@@ -37,6 +37,7 @@ class Trace(PathLike[str]):
     def table(self) -> Table: ...
     def info(self) -> dict[str, Any]: ...
 
+@final
 class Column:
     """One column of a table, an object with the buffer protocol: ``numpy.asarray(column)``."""
 
@@ -45,6 +46,7 @@ class Column:
     def __arrow_c_schema__(self) -> object: ...
     def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]: ...
 
+@final
 class Table:
     """The requests of a trace in columns."""
 
@@ -61,9 +63,16 @@ class Policy(Protocol):
     def miss(self, blocks: list[int], /) -> object: ...
     def evict(self, incoming: int, /) -> Union[int, None]: ...
 
-_Path = Union[str, PathLike[str]]
+class PolicyAhead(Protocol):
+    """The same, of one that knows its next victims."""
+
+    def miss(self, blocks: list[int], /) -> object: ...
+    def victims(self, count: int, /) -> Sequence[int]: ...
+    def evicted(self, blocks: list[int], /) -> object: ...
+
+_Path = Union[str, bytes, PathLike[str], PathLike[bytes]]
 _Size = Union[str, SupportsIndex]
-_Policy = Union[str, Callable[[int], Policy]]
+_Policy = Union[str, Callable[[int], Union[Policy, PolicyAhead]]]
 _Level = Union[_Policy, tuple[_Policy, _Size]]
 
 class _Stream(Protocol):
@@ -74,6 +83,7 @@ class _Batch(Protocol):
 
 _Source = Union[_Path, Buffer, ndarray[Any, Any], _Stream, _Batch]
 _Link = Literal["demote", "notice", "none"]
+_Order = Literal["recorded", "together", "turns"]
 _WriteMode = Literal["write-through", "write-back"]
 _Rows = list[dict[str, Any]]
 
@@ -88,14 +98,22 @@ def simulate(
     write_mode: _WriteMode = "write-through",
     guests: Union[int, None] = None,
     seed: int = 1,
-    warmup: Union[int, None] = None,
+    warmup: Union[int, str, None] = None,
     requests: Union[int, None] = None,
+    windows: Union[int, str, None] = None,
+    bounds: bool = False,
+    order: Union[_Order, None] = None,
     block: Union[str, int] = "4KiB",
     format: Union[str, None] = None,
     columns: Union[str, None] = None,
     skip_bad: bool = False,
     view: Union[Literal["start", "blocks"], None] = None,
     latency: Union[str, None] = None,
+    clients: Union[int, None] = None,
+    think: Union[str, None] = None,
+    objects: bool = False,
+    ttl: Union[str, None] = None,
+    admit_size_max: Union[str, int, None] = None,
     threads: Union[int, None] = None,
     progress: Union[Callable[[float], object], bool, None] = None,
     frame: Literal["dict"],
@@ -111,14 +129,22 @@ def simulate(
     write_mode: _WriteMode = "write-through",
     guests: Union[int, None] = None,
     seed: int = 1,
-    warmup: Union[int, None] = None,
+    warmup: Union[int, str, None] = None,
     requests: Union[int, None] = None,
+    windows: Union[int, str, None] = None,
+    bounds: bool = False,
+    order: Union[_Order, None] = None,
     block: Union[str, int] = "4KiB",
     format: Union[str, None] = None,
     columns: Union[str, None] = None,
     skip_bad: bool = False,
     view: Union[Literal["start", "blocks"], None] = None,
     latency: Union[str, None] = None,
+    clients: Union[int, None] = None,
+    think: Union[str, None] = None,
+    objects: bool = False,
+    ttl: Union[str, None] = None,
+    admit_size_max: Union[str, int, None] = None,
     threads: Union[int, None] = None,
     progress: Union[Callable[[float], object], bool, None] = None,
     frame: Literal["report"],
@@ -134,14 +160,22 @@ def simulate(
     write_mode: _WriteMode = "write-through",
     guests: Union[int, None] = None,
     seed: int = 1,
-    warmup: Union[int, None] = None,
+    warmup: Union[int, str, None] = None,
     requests: Union[int, None] = None,
+    windows: Union[int, str, None] = None,
+    bounds: bool = False,
+    order: Union[_Order, None] = None,
     block: Union[str, int] = "4KiB",
     format: Union[str, None] = None,
     columns: Union[str, None] = None,
     skip_bad: bool = False,
     view: Union[Literal["start", "blocks"], None] = None,
     latency: Union[str, None] = None,
+    clients: Union[int, None] = None,
+    think: Union[str, None] = None,
+    objects: bool = False,
+    ttl: Union[str, None] = None,
+    admit_size_max: Union[str, int, None] = None,
     threads: Union[int, None] = None,
     progress: Union[Callable[[float], object], bool, None] = None,
     frame: Union[Literal["pandas", "polars"], None] = None,
@@ -195,6 +229,7 @@ def sweep(
     out: Union[_Path, None] = None,
     client: Any = None,
     threads: Union[int, None] = None,
+    summary: bool = False,
     progress: Union[Callable[[float], object], bool, None] = None,
     frame: Union[Literal["pandas", "polars", "dict"], None] = None,
 ) -> Any: ...

@@ -5,7 +5,10 @@ from ._native import Error
 
 def rows_of(report):
     """A row for each run of a report."""
-    of_all = {key: report[key] for key in ("seed", "trace_digest", "version")}
+    of_all = {key: report[key] for key in ("objects", "footprint_bytes", "seed", "trace_digest", "version") if key in report}
+    if "objects" in report:
+        # Caches of objects have one level, and no links.
+        return [{**run, **of_all} for run in report["runs"]]
     several = any(len(run["levels"]) > 1 for run in report["runs"])
     rows = []
     for run in report["runs"]:

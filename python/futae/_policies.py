@@ -3,7 +3,7 @@
 import threading
 
 _lock = threading.Lock()
-_in_use = set()
+_in_use: set[str] = set()
 
 
 class Named:

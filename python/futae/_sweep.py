@@ -15,7 +15,7 @@ from ._traces import FutaeWarning
 _PIECES = 4
 
 
-def sweep(plan, *, out=None, client=None, threads=None, progress=None, frame=None):
+def sweep(plan, *, out=None, client=None, threads=None, summary=False, progress=None, frame=None):
     """Simulates policies × sizes × traces × seeds, and returns a frame with a row for each level of each cell.
 
     The plan, the columns and the folder are those of ``futae sweep``, which can go on with a sweep that was begun
@@ -23,10 +23,12 @@ def sweep(plan, *, out=None, client=None, threads=None, progress=None, frame=Non
 
     plan: the path of a plan in TOML, or a dict of its keys. Names of traces in a dict are relative to the working directory.
     out: a folder in which each cell is kept once it is done. The same call goes on where it was ended, and
-        ``results.csv`` is written there. Without it results are in memory only.
+        ``results.csv`` and ``summary.csv`` are written there. Without it results are in memory only.
     client: a ``dask.distributed.Client``. Its workers do the cells; they need futae, and the traces by the same paths, but not
         the folder. A worker that is lost costs the cells that it was doing, which others do again.
     threads: as many as there are processors if not given; without a client only.
+    summary: a row for each level of each hierarchy on each source, over all seeds: ``seeds``, and of each figure the mean and half of its
+        95 % confidence interval, ``hit_ratio_mean`` and ``hit_ratio_half_width`` for one. They are the columns of ``summary.csv``.
     progress: True shows a bar; or is called with the fraction done, from 0 to 1.
     frame: as in :func:`simulate`, without ``"report"``.
 
@@ -55,7 +57,7 @@ def sweep(plan, *, out=None, client=None, threads=None, progress=None, frame=Non
         warnings.warn(f"cell {cells[0]}, {names[cells[0]][1]}{more} failed: {why}", FutaeWarning, stacklevel=2)
     if failed and len(failed) == len(names):
         raise Error(f"every cell failed: {failed[0][1]}")
-    columns = asked.table(None if out is None else os.fspath(out), kept)
+    columns = asked.table(None if out is None else os.fspath(out), kept, summary)
     rows = [dict(zip(columns, values)) for values in zip(*columns.values())]
     return frame_of(rows, frame)
 

@@ -22,7 +22,7 @@ _RECORD = struct.Struct("<qQQHH?")
 # Requests that are read at a time.
 _BATCH = 1 << 16
 
-Request = collections.namedtuple("Request", [name for name, _ in _FIELDS])
+Request = collections.namedtuple("Request", ["time_us", "offset_bytes", "length_bytes", "volume", "guest", "is_write"])
 Request.__doc__ = "One request of a trace. ``time_us`` is in microseconds, or None where the trace has no times."
 
 
@@ -44,7 +44,7 @@ class Trace:
     """
 
     def __init__(self, path, *, format=None, columns=None, skip_bad=False, block="4KiB"):
-        self.path = os.fspath(path)
+        self.path = os.fsdecode(path)
         self.options = (block, format, columns, skip_bad)
         # So that what is wrong is said here and now.
         self._open()

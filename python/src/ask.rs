@@ -1,27 +1,21 @@
 //! `simulate`: from arguments as a command line has them to the JSON that it prints.
 
 use crate::arrow::Rows;
-use crate::numbers::{NAME, NumberReader};
 use crate::patience::patiently;
 use crate::policy::Classes;
 use crate::refused;
+use crate::study::{Asked, Objects};
 use futae_policy::register;
-use futae_sim::run::{
-    Latency, Reading as FileReading, TraceFacts, TraceSimulation, Traces, ViewChoice,
-    simulate_guests, simulate_one_pass,
-};
-use futae_sim::{
-    LevelSpec, Link, Report, SimulationError, SimulationSpec, WriteMode, links, simulate_all,
-};
-use futae_trace::{Columns, Format, TraceOptions, WorkloadSpec, is_trace};
-use futae_units::{BLOCK_BYTES_MAX, SIMULATED_BLOCK_BYTES_MIN, parse_block_bytes};
+use futae_sim::LevelSpec;
+use futae_sim::run::{TraceFacts, ViewChoice};
+use futae_sim::study::Study;
+use futae_trace::{Columns, Format, TraceOptions, is_trace};
+use futae_units::{BLOCK_BYTES_MAX, SIMULATED_BLOCK_BYTES_MIN, Size, parse_block_bytes};
 use pyo3::prelude::*;
+use std::ffi::OsString;
 use std::fmt::Display;
-use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
-
-type Tell<'a> = &'a (dyn Fn(f64) + Sync);
 
 /// How requests are read, as the options of the command line say it.
 #[derive(FromPyObject)]
@@ -40,12 +34,20 @@ pub struct Reading {
 pub struct Settings {
     link: Option<String>,
     write_mode: String,
-    guests: Option<u32>,
+    pub guests: Option<u32>,
     seed: u64,
-    warmup: Option<u64>,
+    warmup: Option<String>,
     requests: Option<u64>,
+    windows: Option<String>,
+    bounds: bool,
+    order: Option<String>,
     latency: Option<String>,
+    clients: Option<u32>,
+    think: Option<String>,
     threads: Option<usize>,
+    objects: bool,
+    ttl: Option<String>,
+    admit_size_max: Option<String>,
 }
 
 /// What no command line can say.
@@ -58,15 +60,6 @@ pub struct Given<'py> {
     tables: Vec<PyRef<'py, Rows>>,
     /// Policies written in Python by the names that levels have for them.
     classes: Vec<(String, Py<PyAny>)>,
-}
-
-/// What a simulation is made of, once it has been read.
-struct Asked {
-    sources: Vec<String>,
-    hierarchies: Vec<Vec<LevelSpec>>,
-    link: Option<Link>,
-    write_mode: WriteMode,
-    threads: usize,
 }
 
 pub fn parsed<T: FromStr<Err: Display>>(text: &str) -> PyResult<T> {
@@ -114,11 +107,74 @@ impl Reading {
     }
 }
 
+impl Settings {
+    /// The hierarchies and all that is asked about them.
+    fn study(
+        &self,
+        hierarchies: Vec<Vec<LevelSpec>>,
+        block_bytes: u64,
+        threads: usize,
+    ) -> PyResult<Study> {
+        let study = Study {
+            hierarchies,
+            link: parsed_option(self.link.as_ref())?,
+            write_mode: parsed(&self.write_mode)?,
+            seed: self.seed,
+            warmup: parsed_option(self.warmup.as_ref())?,
+            requests: self.requests,
+            windows: parsed_option(self.windows.as_ref())?,
+            bounds: self.bounds,
+            order: parsed_option(self.order.as_ref())?,
+            latency: parsed_option(self.latency.as_ref())?,
+            clients: self.clients,
+            think: parsed_option(self.think.as_ref())?,
+            block_bytes,
+            threads,
+            keeps_requests: false,
+        };
+        study.check().map_err(refused)?;
+        Ok(study)
+    }
+
+    /// What is asked about objects that differ in size, if it is that.
+    fn objects(&self) -> PyResult<Option<Objects>> {
+        if !self.objects {
+            let given = [
+                ("ttl", self.ttl.is_some()),
+                ("admit_size_max", self.admit_size_max.is_some()),
+            ];
+            return match given.iter().find(|option| option.1) {
+                Some((option, _)) => Err(refused(format!("{option} is for objects=True"))),
+                None => Ok(None),
+            };
+        }
+        let others = [
+            ("link", self.link.is_some()),
+            ("write_mode", self.write_mode != "write-through"),
+            ("guests", self.guests.is_some()),
+            ("windows", self.windows.is_some()),
+            ("bounds", self.bounds),
+            ("order", self.order.is_some()),
+            ("latency", self.latency.is_some()),
+            ("clients", self.clients.is_some()),
+            ("think", self.think.is_some()),
+        ];
+        if let Some((other, _)) = others.iter().find(|other| other.1) {
+            let message = format!("objects=True is for one cache: {other} cannot be used with it");
+            return Err(refused(message));
+        }
+        Ok(Some(Objects {
+            lives: parsed_option(self.ttl.as_ref())?.unwrap_or_default(),
+            admit_size_max: parsed_option::<Size>(self.admit_size_max.as_ref())?,
+        }))
+    }
+}
+
 /// Simulates each of `hierarchies` under the same requests. Returns what `futae sim --json` prints, and warnings.
 #[pyfunction]
 pub fn simulate(
     py: Python<'_>,
-    sources: Vec<String>,
+    sources: Vec<OsString>,
     hierarchies: Vec<Vec<String>>,
     settings: Settings,
     reading: Reading,
@@ -142,42 +198,35 @@ pub fn simulate(
             .map_err(|error| refused(error.to_string()))
     };
     let levels = |texts: &Vec<String>| texts.iter().map(|text| parsed(text)).collect();
+    let hierarchies = hierarchies.iter().map(levels).collect::<PyResult<_>>()?;
     let usual = || std::thread::available_parallelism().map_or(1, usize::from);
+    // There is one lock for all that Python does.
+    let threads = match &classes {
+        Some(_) => 1,
+        None => settings.threads.unwrap_or_else(usual),
+    };
     let asked = Asked {
-        hierarchies: hierarchies.iter().map(levels).collect::<PyResult<_>>()?,
-        link: parsed_option(settings.link.as_ref())?,
-        write_mode: self::parsed(&settings.write_mode)?,
-        // There is one lock for all that Python does.
-        threads: match &classes {
-            Some(_) => 1,
-            None => settings.threads.unwrap_or_else(usual),
-        },
+        objects: settings.objects()?,
+        study: settings.study(hierarchies, reading.block_bytes()?, threads)?,
+        guests: settings.guests,
         sources,
     };
-    let latency: Option<Latency> = parsed_option(settings.latency.as_ref())?;
-    let is_file = |source: &&String| is_trace(source);
+    let is_file = |source: &&OsString| is_trace(source);
     let work = match asked.sources.iter().filter(is_file).count() {
-        0 if !given.tables.is_empty() => asked.of_tables(&given.tables, &settings, &reading)?,
-        0 if !given.arrays.is_empty() => asked.of_arrays(&given.arrays, &settings, &reading)?,
-        0 => asked.of_workloads(&settings, &reading)?,
-        files if files == asked.sources.len() => asked.of_traces(&settings, &reading)?,
+        0 if !given.tables.is_empty() => asked.of_tables(&given.tables, &reading)?,
+        0 if !given.arrays.is_empty() => asked.of_arrays(&given.arrays, &reading)?,
+        0 => asked.of_workloads(&reading)?,
+        files if files == asked.sources.len() => asked.of_traces(&reading)?,
         _ => {
             return Err(refused(
                 "either all guests have traces, or all have workloads".to_owned(),
             ));
         }
     };
-    let report = patiently(py, progress.as_ref(), classes.is_some(), work)?;
-    let mut report = report.map_err(|error| refused(error.to_string()))?;
-    if let Some(latency) = &latency {
-        report
-            .runs
-            .iter_mut()
-            .for_each(|run| run.set_latency(latency));
-    }
-    let mut warnings = asked.lone_exclusive();
-    warnings.extend(report.trace.iter().flat_map(of_facts));
-    let json = serde_json::to_string(&report).map_err(|error| refused(error.to_string()))?;
+    let found = patiently(py, progress.as_ref(), classes.is_some(), work)?;
+    let (json, of_traces) = found.map_err(refused)?;
+    let mut warnings: Vec<String> = asked.lone_exclusive().into_iter().collect();
+    warnings.extend(of_traces);
     Ok((json, warnings))
 }
 
@@ -188,161 +237,4 @@ pub fn of_facts(facts: &TraceFacts) -> Vec<String> {
         warnings.push(format!("{} bad records left out", facts.records_skipped));
     }
     warnings
-}
-
-type Outcome = Result<Report, SimulationError>;
-type Work<'a> = Box<dyn FnOnce(Tell<'_>) -> Outcome + Send + 'a>;
-
-impl Asked {
-    /// An exclusive cache at the top is asked, but nobody demotes to it.
-    fn lone_exclusive(&self) -> Vec<String> {
-        let tops = self.hierarchies.iter().filter_map(|levels| levels.first());
-        let lone = tops.into_iter().find(|top| top.policy.lives_on_demotions());
-        let warning = |top: &LevelSpec| {
-            format!(
-                "{top} keeps only what the level above demotes to it, and there is none, so it hits nothing; name the \
-                 upper level first, such as levels=[\"lru:1GiB\", \"{top}\"]"
-            )
-        };
-        lone.map(warning).into_iter().collect()
-    }
-
-    fn of_workloads<'a>(&'a self, settings: &'a Settings, reading: &Reading) -> PyResult<Work<'a>> {
-        let read = |source: &String| {
-            source
-                .parse::<WorkloadSpec>()
-                .map_err(|error| match source.contains(':') {
-                    true => refused(error),
-                    false => refused(format!("{source} is no file, and no workload: {error}")),
-                })
-        };
-        let workloads: Vec<_> = self
-            .sources
-            .iter()
-            .map(read)
-            .collect::<PyResult<Vec<WorkloadSpec>>>()?;
-        reading.refuse()?;
-        let Some(first) = workloads.first() else {
-            return Err(refused(SimulationError::Empty));
-        };
-        let several = workloads.len() > 1;
-        let guests = match settings.guests {
-            Some(guests) if several && guests as usize != workloads.len() => {
-                let message = format!("guests={guests} does not fit {} workloads", workloads.len());
-                return Err(refused(message));
-            }
-            guests => guests.unwrap_or(workloads.len() as u32),
-        };
-        let block_bytes = reading.block_bytes()?;
-        let one = |levels: &Vec<LevelSpec>| SimulationSpec {
-            links: links(levels, self.link),
-            levels: levels.clone(),
-            write_mode: self.write_mode,
-            guests,
-            workload: first.clone(),
-            block_bytes,
-            seed: settings.seed,
-            warmup_requests: settings.warmup,
-            requests: settings.requests,
-        };
-        let specs: Vec<_> = self.hierarchies.iter().map(one).collect();
-        Ok(Box::new(move |tell| match several {
-            true => simulate_guests(&specs, &workloads, self.threads, tell),
-            false => simulate_all(&specs, self.threads, tell),
-        }))
-    }
-
-    /// Reads the arrays on the thread that simulates.
-    fn of_arrays<'a>(
-        &'a self,
-        arrays: &[Bound<'_, PyAny>],
-        settings: &Settings,
-        reading: &Reading,
-    ) -> PyResult<Work<'a>> {
-        reading.refuse()?;
-        self.check_guests(settings, arrays.len())?;
-        let block_bytes = reading.block_bytes()?;
-        let open = |array| NumberReader::open(array, block_bytes);
-        let readers = arrays.iter().map(open).collect::<PyResult<Vec<_>>>()?;
-        let hierarchies = self.of_trace(settings);
-        Ok(Box::new(move |tell| {
-            let count = readers.len() as f64;
-            let telling = |(at, reader): (usize, NumberReader)| {
-                reader.telling(move |done| tell((at as f64 + done) / count / 2.0))
-            };
-            let mut readers: Vec<_> = readers.into_iter().enumerate().map(telling).collect();
-            let traces = Traces::of_readers(&mut readers, NAME, block_bytes)?;
-            let later = |done: f64| tell(0.5 + done / 2.0);
-            traces.simulate(&hierarchies, block_bytes, self.threads, &later)
-        }))
-    }
-
-    /// Reads the tables on the thread that simulates.
-    fn of_tables<'a>(
-        &'a self,
-        tables: &[PyRef<'_, Rows>],
-        settings: &'a Settings,
-        reading: &Reading,
-    ) -> PyResult<Work<'a>> {
-        self.check_guests(settings, tables.len())?;
-        let options = reading.options()?;
-        let mut opened = Vec::new();
-        for (at, table) in tables.iter().enumerate() {
-            let name = match tables.len() {
-                1 => "table".to_owned(),
-                _ => format!("table {at}"),
-            };
-            opened.push(table.open(&name, &options)?);
-        }
-        let all = FileReading {
-            options: vec![options.clone(); opened.len()],
-            view: reading.view()?,
-            ..FileReading::default()
-        };
-        let hierarchies = self.of_trace(settings);
-        Ok(Box::new(move |tell| {
-            let traces = Traces::read_opened(opened, "table", &all, &mut |done| tell(done / 2.0))?;
-            let later = |done: f64| tell(0.5 + done / 2.0);
-            traces.simulate(&hierarchies, options.unit_bytes, self.threads, &later)
-        }))
-    }
-
-    /// An error if another number of guests is asked for than there are.
-    fn check_guests(&self, settings: &Settings, guests: usize) -> PyResult<()> {
-        match settings.guests {
-            Some(asked) if asked as usize != guests => Err(refused(
-                "each guest has a trace of its own: name one for each",
-            )),
-            _ => Ok(()),
-        }
-    }
-
-    fn of_trace(&self, settings: &Settings) -> Vec<TraceSimulation> {
-        let one = |levels: &Vec<LevelSpec>| TraceSimulation {
-            links: links(levels, self.link),
-            levels: levels.clone(),
-            write_mode: self.write_mode,
-            seed: settings.seed,
-            warmup_requests: settings.warmup.unwrap_or(0),
-            requests: settings.requests,
-        };
-        self.hierarchies.iter().map(one).collect()
-    }
-
-    fn of_traces<'a>(&'a self, settings: &'a Settings, reading: &Reading) -> PyResult<Work<'a>> {
-        let paths: Vec<PathBuf> = self.sources.iter().map(PathBuf::from).collect();
-        self.check_guests(settings, paths.len())?;
-        let (view, options) = (reading.view()?, reading.options()?);
-        let hierarchies = self.of_trace(settings);
-        Ok(Box::new(move |tell| {
-            if let ([path], [only]) = (&paths[..], &hierarchies[..])
-                && only.is_one_pass(view)
-            {
-                return simulate_one_pass(path, &options, view, only, &mut |done| tell(done));
-            }
-            let traces = Traces::read(&paths, &options, view, &mut |done| tell(done / 2.0))?;
-            let later = |done: f64| tell(0.5 + done / 2.0);
-            traces.simulate(&hierarchies, options.unit_bytes, self.threads, &later)
-        }))
-    }
 }

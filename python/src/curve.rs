@@ -13,7 +13,8 @@ use futae_sim::run::ViewChoice;
 use futae_trace::{BlockRequest, Doubt, TraceOptions, TraceReader, View, is_trace};
 use pyo3::prelude::*;
 use serde_json::json;
-use std::path::Path;
+use std::ffi::OsString;
+use std::path::PathBuf;
 
 /// What curves are wanted, as the options of the command line say it.
 #[derive(FromPyObject)]
@@ -37,7 +38,7 @@ pub struct Wanted {
 /// What a caller gives: a name, a table of requests, or an array of block numbers.
 #[derive(FromPyObject)]
 pub enum Given<'py> {
-    Name(String),
+    Name(OsString),
     Table(PyRef<'py, Rows>),
     Array(Bound<'py, PyAny>),
 }
@@ -54,6 +55,7 @@ enum Content {
 pub struct Origin {
     /// The name that results have for it.
     pub source: String,
+    path: PathBuf,
     /// Bytes of a block.
     pub block_bytes: u64,
     view: ViewChoice,
@@ -65,12 +67,14 @@ impl Origin {
     /// What a caller gave. A name is of a file that exists, or of a workload.
     pub fn of(given: Given<'_>, reading: &Reading) -> PyResult<Self> {
         let (view, options) = (reading.view()?, reading.options()?);
+        let mut path = PathBuf::new();
         let (source, content) = match given {
-            Given::Name(source) => {
-                if !is_trace(&source) {
+            Given::Name(name) => {
+                path = name.into();
+                if !is_trace(&path) {
                     reading.refuse()?;
                 }
-                (source, Content::Named)
+                (path.display().to_string(), Content::Named)
             }
             Given::Table(rows) => {
                 let reader = rows.open("table", &options)?;
@@ -84,6 +88,7 @@ impl Origin {
         };
         Ok(Self {
             source,
+            path,
             block_bytes: options.unit_bytes,
             view,
             options,
@@ -92,7 +97,7 @@ impl Origin {
     }
 
     fn is_workload(&self) -> bool {
-        matches!(self.content, Content::Named) && !is_trace(&self.source)
+        matches!(self.content, Content::Named) && !is_trace(&self.path)
     }
 }
 
@@ -105,7 +110,7 @@ pub fn whole(
 ) -> Result<(Source, Vec<String>), String> {
     let text = |error: SourceError| error.to_string();
     let (view, bytes) = (origin.view, origin.block_bytes);
-    let path = Path::new(&origin.source);
+    let path = &origin.path;
     let read = match origin.content {
         Content::Named if is_trace(path) => Source::of_trace(path, view, &origin.options, requests),
         Content::Named => {
@@ -133,7 +138,7 @@ fn passing(
     let text = |error: SourceError| error.to_string();
     let (view, bytes) = (origin.view, origin.block_bytes);
     let stream = match origin.content {
-        Content::Named => TraceStream::open(Path::new(&origin.source), view, &origin.options),
+        Content::Named => TraceStream::open(&origin.path, view, &origin.options),
         Content::Opened(reader) => Ok(TraceStream::of_opened(*reader, view, bytes)),
         Content::Numbers(reader) => {
             return Ok((

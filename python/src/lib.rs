@@ -10,6 +10,7 @@ mod memory;
 mod numbers;
 mod patience;
 mod policy;
+mod study;
 mod sweep;
 mod table;
 mod trace;

@@ -4,14 +4,17 @@ use futae_policy::{
     Access, Admission, Departure, External, Policy, PolicySpec, RegisteredPolicy, Shape,
     SimulatorHints, Slot, SpecError,
 };
+use hashbrown::HashMap;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString};
-use std::collections::HashMap;
+use std::collections::VecDeque;
 use std::fmt::Display;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// This many blocks are handed over at once at most.
 const BATCH: usize = 4096;
+/// So many victims are asked for ahead at first, and twice as many each time.
+const AHEAD_MIN: usize = 16;
 
 /// What a method raised first.
 type Raised = Arc<Mutex<Option<PyErr>>>;
@@ -70,21 +73,70 @@ impl External for Classes {
             let method = |key: &str| policy.getattr(py, PyString::new(py, key)).ok();
             let needed =
                 |key: &str| method(key).ok_or_else(|| wrong(name, format!("has no method {key}")));
+            let miss = needed("miss")?;
+            let victims = match method("victims") {
+                None => Victims::OneByOne(needed("evict")?),
+                Some(victims) => Victims::Ahead(Ahead {
+                    victims,
+                    evicted: needed("evicted")?,
+                    known: VecDeque::new(),
+                    is_known: vec![false; shape.slots as usize],
+                    wanted: AHEAD_MIN,
+                }),
+            };
             Ok(Box::new(InPython {
                 name: name.clone(),
                 admit: method("admit"),
                 hit: method("hit"),
-                miss: needed("miss")?,
-                evict: needed("evict")?,
+                miss,
+                victims,
                 remove: method("remove"),
                 raised: Arc::clone(&self.raised),
                 blocks: vec![0; shape.slots as usize],
                 slots: HashMap::new(),
+                gone: Vec::new(),
                 waiting: Vec::new(),
                 are_hits: false,
                 fault: None,
             }) as Box<dyn RegisteredPolicy>)
         })
+    }
+}
+
+/// How the object says which blocks go.
+enum Victims {
+    /// `evict`: one for each block that comes.
+    OneByOne(Py<PyAny>),
+    /// `victims`: the next ones, of which it is told later which went.
+    Ahead(Ahead),
+}
+
+/// Victims that are known before they are needed.
+struct Ahead {
+    victims: Py<PyAny>,
+    evicted: Py<PyAny>,
+    /// Next one in front, and among them those that were struck out.
+    known: VecDeque<Slot>,
+    /// By slot: not struck out.
+    is_known: Vec<bool>,
+    /// How many to ask for next.
+    wanted: usize,
+}
+
+impl Ahead {
+    /// A block that is requested or removed is no victim any more; the others are as before.
+    #[inline]
+    fn strike(&mut self, slot: Slot) {
+        self.is_known[slot.i()] = false;
+    }
+
+    fn next(&mut self) -> Option<Slot> {
+        while let Some(slot) = self.known.pop_front() {
+            if std::mem::take(&mut self.is_known[slot.i()]) {
+                return Some(slot);
+            }
+        }
+        None
     }
 }
 
@@ -94,14 +146,16 @@ struct InPython {
     admit: Option<Py<PyAny>>,
     hit: Option<Py<PyAny>>,
     miss: Py<PyAny>,
-    evict: Py<PyAny>,
+    victims: Victims,
     remove: Option<Py<PyAny>>,
     raised: Raised,
     /// The block in each slot.
     blocks: Vec<u64>,
     /// The slot of each block.
     slots: HashMap<u64, Slot>,
-    /// Blocks that were hit, or that were placed, and of which the object was not told yet.
+    /// Blocks that were evicted, of which the object was not told yet.
+    gone: Vec<u64>,
+    /// Blocks that were hit, or that were placed after those were evicted, of which it was not told yet either.
     waiting: Vec<u64>,
     are_hits: bool,
     fault: Option<SpecError>,
@@ -118,8 +172,28 @@ impl InPython {
         self.waiting.push(block);
     }
 
+    /// Notes a block that was evicted.
+    fn note_gone(&mut self, block: u64) {
+        if self.are_hits || self.gone.len() == BATCH {
+            Python::attach(|py| self.tell(py));
+            self.are_hits = false;
+        }
+        self.gone.push(block);
+    }
+
     /// Tells the object what it was not told yet.
     fn tell(&mut self, py: Python<'_>) {
+        if let Victims::Ahead(ahead) = &self.victims
+            && !self.gone.is_empty()
+            && self.fault.is_none()
+        {
+            let told = PyList::new(py, &self.gone);
+            let told = told.and_then(|blocks| ahead.evicted.call1(py, (blocks,)));
+            if let Err(error) = told {
+                self.give_up("evicted", error);
+            }
+        }
+        self.gone.clear();
         if self.waiting.is_empty() || self.fault.is_some() {
             self.waiting.clear();
             return;
@@ -149,6 +223,95 @@ impl InPython {
     fn refuse(&mut self, problem: String) {
         let fault = wrong(&self.name, problem);
         self.fault.get_or_insert(fault);
+    }
+
+    /// The victim that the object names for a block that comes.
+    fn asked(&mut self, incoming: u64) -> Option<Slot> {
+        let answer = Python::attach(|py| {
+            self.tell(py);
+            let Victims::OneByOne(evict) = &self.victims else {
+                return Ok(None);
+            };
+            let answer = evict.call1(py, (incoming,));
+            answer.and_then(|answer| match answer.is_none(py) {
+                true => Ok(None),
+                false => answer.extract::<u64>(py).map(Some),
+            })
+        });
+        match answer {
+            Err(error) => {
+                self.give_up("evict", error);
+                None
+            }
+            Ok(None) => None,
+            Ok(Some(block)) => {
+                let slot = self.slots.get(&block).copied();
+                if slot.is_none() {
+                    self.refuse(format!("evict answered {block}, which is not resident"));
+                }
+                slot
+            }
+        }
+    }
+
+    /// The next of the victims that are known ahead, of which the object is asked if there is none.
+    fn ahead(&mut self) -> Option<Slot> {
+        let mut slot = self.known()?.next();
+        if slot.is_none() {
+            self.look_ahead();
+            slot = self.known()?.next();
+        }
+        let slot = slot?;
+        self.note_gone(self.blocks[slot.i()]);
+        Some(slot)
+    }
+
+    fn known(&mut self) -> Option<&mut Ahead> {
+        match &mut self.victims {
+            Victims::OneByOne(_) => None,
+            Victims::Ahead(ahead) => Some(ahead),
+        }
+    }
+
+    fn look_ahead(&mut self) {
+        let found = Python::attach(|py| {
+            self.tell(py);
+            let Victims::Ahead(ahead) = &self.victims else {
+                return Ok(Vec::new());
+            };
+            let wanted = ahead.wanted.min(self.slots.len());
+            ahead.victims.call1(py, (wanted,))?.extract::<Vec<u64>>(py)
+        });
+        let blocks = match found {
+            Ok(blocks) => blocks,
+            Err(error) => return self.give_up("victims", error),
+        };
+        if self.fault.is_some() {
+            return;
+        }
+        let Victims::Ahead(ahead) = &mut self.victims else {
+            return;
+        };
+        ahead.wanted = (ahead.wanted * 2).min(BATCH);
+        for block in &blocks {
+            let slot = self.slots.get(block).copied();
+            match slot.filter(|slot| !ahead.is_known[slot.i()]) {
+                Some(slot) => {
+                    ahead.is_known[slot.i()] = true;
+                    ahead.known.push_back(slot);
+                }
+                None => {
+                    let why = match slot {
+                        Some(_) => "twice",
+                        None => "which is not resident",
+                    };
+                    return self.refuse(format!("victims answered {block}, {why}"));
+                }
+            }
+        }
+        if blocks.is_empty() {
+            self.refuse("victims answered no block, and one has to go".to_owned());
+        }
     }
 
     /// Any slot, for the calls that may still come once the object is not asked any more.
@@ -187,8 +350,11 @@ impl Policy for InPython {
     }
 
     #[inline]
-    fn hit(&mut self, _slot: Slot, access: &Access) {
+    fn hit(&mut self, slot: Slot, access: &Access) {
         if self.hit.is_some() {
+            if let Victims::Ahead(ahead) = &mut self.victims {
+                ahead.strike(slot);
+            }
             self.note(access.block.raw(), true);
         }
     }
@@ -200,27 +366,9 @@ impl Policy for InPython {
         if self.fault.is_some() {
             return self.any();
         }
-        let answer = Python::attach(|py| {
-            self.tell(py);
-            let answer = self.evict.call1(py, (incoming.block.raw(),));
-            answer.and_then(|answer| match answer.is_none(py) {
-                true => Ok(None),
-                false => answer.extract::<u64>(py).map(Some),
-            })
-        });
-        match answer {
-            Err(error) => {
-                self.give_up("evict", error);
-                None
-            }
-            Ok(None) => None,
-            Ok(Some(block)) => {
-                let slot = self.slots.get(&block).copied();
-                if slot.is_none() {
-                    self.refuse(format!("evict answered {block}, which is not resident"));
-                }
-                slot
-            }
+        match self.victims {
+            Victims::OneByOne(_) => self.asked(incoming.block.raw()),
+            Victims::Ahead(_) => self.ahead(),
         }
     }
 
@@ -230,6 +378,9 @@ impl Policy for InPython {
         // The object knows of what it gave up itself.
         if why == Departure::Evicted || self.fault.is_some() {
             return;
+        }
+        if let Victims::Ahead(ahead) = &mut self.victims {
+            ahead.strike(slot);
         }
         Python::attach(|py| {
             self.tell(py);

@@ -3,7 +3,7 @@
 use crate::patience::patiently;
 use crate::refused;
 use futae_sim::run::{Column, TraceFacts, Values};
-use futae_sweep::{Folder, Plan, Rows, Table, work};
+use futae_sweep::{Folder, Plan, Rows, Table, summary, work};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use std::path::PathBuf;
@@ -89,11 +89,13 @@ impl Sweep {
     }
 
     /// The table of what a folder holds, which then holds it as `results.csv`, or of what is given: its columns by name.
+    /// Of its summary, if that is asked for.
     fn table<'py>(
         &self,
         py: Python<'py>,
         out: Option<PathBuf>,
         mut rows: Vec<(usize, String)>,
+        summed: bool,
     ) -> PyResult<Bound<'py, PyDict>> {
         let columns = match out {
             Some(out) => {
@@ -112,6 +114,10 @@ impl Sweep {
                 }
                 table.columns().map_err(refused)?
             }
+        };
+        let columns = match summed {
+            true => summary(&columns),
+            false => columns,
         };
         let dict = PyDict::new(py);
         for Column { name, values } in columns {

@@ -6,7 +6,7 @@ use crate::table::{Columns, Table};
 use futae_trace::{Request, RequestKind, RequestReader, TraceReader};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 /// Bytes of a record: see [`put_down`].
@@ -34,8 +34,8 @@ pub struct Reader(Mutex<TraceReader>);
 impl Reader {
     /// Opens a file.
     #[new]
-    fn open(path: &str, reading: Reading) -> PyResult<Self> {
-        let reader = TraceReader::open(Path::new(path), &reading.options()?).map_err(refused)?;
+    fn open(path: PathBuf, reading: Reading) -> PyResult<Self> {
+        let reader = TraceReader::open(&path, &reading.options()?).map_err(refused)?;
         Ok(Self(Mutex::new(reader)))
     }
 

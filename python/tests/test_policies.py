@@ -2,6 +2,7 @@
 
 import array
 import functools
+import itertools
 import os
 import subprocess
 import tempfile
@@ -46,6 +47,23 @@ class Fifo:
         return self.order.popitem(last=False)[0]
 
 
+class LruAhead(Lru):
+    evict = None
+
+    def victims(self, count):
+        return list(itertools.islice(self.order, count))
+
+    def evicted(self, blocks):
+        for block in blocks:
+            del self.order[block]
+
+
+class FifoAhead(Fifo):
+    evict = None
+    victims = LruAhead.victims
+    evicted = LruAhead.evicted
+
+
 def misses(source=WORKLOAD, **arguments):
     arguments.setdefault("requests", 50_000)
     report = futae.simulate(source, frame="report", **arguments)
@@ -62,6 +80,64 @@ class Policies(unittest.TestCase):
         self.assertEqual(*below)
         frame = futae.simulate(WORKLOAD, levels=[(Lru, 100)], requests=1000, frame="dict")
         self.assertEqual(frame[0]["policy"], "python/Lru")
+
+    def test_victims_ahead_are_those_that_would_have_been_asked_for(self):
+        for source in [WORKLOAD, "uniform:16MiB", "loop:8MiB"]:
+            for known, own in [("lru", LruAhead), ("fifo", FifoAhead)]:
+                found = misses(source, policies=[known, own], sizes=[1, 2, 100, "40%"])
+                self.assertEqual(found[:4], found[4:], (source, known))
+        # Below an exclusive cache blocks leave that were promoted, and the upper one gives what it evicts.
+        found = misses(levels=[["lru:100blocks", "lru:500blocks"], ["lru:100blocks", ("exclusive", 500)]])
+        upper = misses(levels=[[(LruAhead, 100), "lru:500blocks"], [(LruAhead, 100), ("exclusive", 500)]])
+        self.assertEqual(found, upper)
+
+    def test_victims_ahead_are_asked_for_seldom(self):
+        calls = {"victims": 0, "evicted": 0, "miss": 0, "hit": 0, "blocks": 0}
+
+        class Counting(LruAhead):
+            def victims(self, count):
+                calls["victims"] += 1
+                found = super().victims(count)
+                assert 1 <= len(found) <= count
+                return found
+
+            def evicted(self, blocks):
+                calls["evicted"] += 1
+                calls["blocks"] += len(blocks)
+                super().evicted(blocks)
+
+            def miss(self, blocks):
+                calls["miss"] += 1
+                super().miss(blocks)
+
+            def hit(self, blocks):
+                calls["hit"] += 1
+                super().hit(blocks)
+
+        found = misses("uniform:64MiB", policies=[Counting], sizes=["10%"], requests=50_000, warmup=0)[0][0]
+        self.assertGreater(found, 40_000)
+        self.assertGreater(calls["blocks"], found - 1638 - 4096)
+        self.assertLess(calls["victims"], found / 20)
+        self.assertLess(calls["miss"], found / 4)
+
+    def test_wrong_victims_name_the_policy(self):
+        def made(answer, **methods):
+            methods = {"victims": lambda self, count: answer(self, count), **methods}
+            return type("Wrong", (LruAhead,), methods)
+
+        for policy, part in [
+            (made(lambda self, count: []), "victims answered no block"),
+            (made(lambda self, count: [10**9]), "victims answered 1000000000, which is not resident"),
+            (made(lambda self, count: [next(iter(self.order))] * 2), "twice"),
+            (made(lambda self, count: None), "victims raised TypeError"),
+            (made(lambda self, count: 1 / 0), "victims raised ZeroDivisionError"),
+            (made(LruAhead.victims, evicted=lambda self, blocks: 1 / 0), "evicted raised ZeroDivisionError"),
+            (made(LruAhead.victims, evicted=None), "evicted raised TypeError"),
+        ]:
+            with self.assertRaises(futae.Error) as raised:
+                misses(policies=[policy], sizes=[100])
+            self.assertIn("python/Wrong", str(raised.exception))
+            self.assertIn(part, str(raised.exception))
 
     def test_admission_declines_blocks(self):
         class Odd(Lru):

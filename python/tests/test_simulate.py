@@ -1,5 +1,6 @@
 """futae.simulate against the command line, which is in FUTAE_BINARY."""
 
+import contextlib
 import json
 import math
 import os
@@ -15,7 +16,9 @@ import unittest
 import warnings
 
 import futae
+import numpy
 import pandas
+import pyarrow
 
 BINARY = os.environ["FUTAE_BINARY"]
 PYTHON = pathlib.Path(__file__).resolve().parent.parent
@@ -97,6 +100,115 @@ class AsTheCommandLine(unittest.TestCase):
                   columns=self.map)
         self.same([self.trace, self.trace, "--level", "lru:50blocks", *read],
                   [self.trace, self.trace], ["lru:50blocks"], columns=self.map)
+
+    def test_what_is_asked_of_traces(self):
+        read = ["--columns", self.map]
+        for arguments, options in [
+            (["--warmup", "10%", "--windows", "7"], dict(warmup="10%", windows=7)),
+            (["--warmup", "20min", "--windows", "15min"], dict(warmup="20min", windows="15min")),
+            (["--bounds"], dict(bounds=True)),
+            (["--latency", "upper=1us,store=exp(100us)*2", "--clients", "3"],
+             dict(latency="upper=1us,store=exp(100us)*2", clients=3)),
+            (["--latency", "upper=1us,store=2s*1"], dict(latency="upper=1us,store=2s*1")),
+        ]:
+            with self.subTest(arguments=arguments):
+                levels = ["lru:5%", "exclusive:10%"]
+                self.same([self.trace, "--level", levels[0], "--level", levels[1], *read, *arguments],
+                          self.trace, levels, columns=self.map, **options)
+        for arguments, options in [
+            (["--order", "turns"], dict(order="turns")),
+            (["--order", "recorded", "--warmup", "30%"], dict(order="recorded", warmup="30%")),
+            (["--think", "1ms", "--latency", "upper=1us,lower=10us,store=100us", "--warmup", "5%"],
+             dict(think="1ms", latency="upper=1us,lower=10us,store=100us", warmup="5%")),
+            (["--think", "recorded", "--latency", "store=1s"], dict(think="recorded", latency="store=1s")),
+        ]:
+            with self.subTest(arguments=arguments):
+                self.same([self.trace, self.trace, "--level", "lru:50blocks", "--level", "lru:90blocks", *read, *arguments],
+                          [self.trace, self.trace], ["lru:50blocks", "lru:90blocks"], columns=self.map, **options)
+
+    def test_what_is_asked_of_workloads(self):
+        self.same(["zipf(0.9):8MiB", "--level", "arc:10%", "--windows", "5", "--latency", "store=exp(1ms)*4", "--clients", "9"],
+                  "zipf(0.9):8MiB", ["arc:10%"], windows=5, latency="store=exp(1ms)*4", clients=9)
+        self.same(["zipf(0.9):8MiB", "loop:4MiB", "--level", "lru:10%", "--level", "lru:50%", "--windows", "3"],
+                  ["zipf(0.9):8MiB", "loop:4MiB"], ["lru:10%", "lru:50%"], windows=3)
+
+    def test_windows_are_of_arrays_and_tables(self):
+        array = numpy.array([at * at * 7919 % 613 for at in range(5000)])
+        run = futae.simulate(array, ["lru:5%"], windows=4, warmup="20%", bounds=False, frame="report")["runs"][0]
+        self.assertEqual(run["warmup_requests"], 1000)
+        self.assertEqual(sum(window["requests"] for window in run["windows"]), 4000)
+        self.assertEqual(sum(window["served"][0]["reads"] for window in run["windows"]), run["levels"][0]["hits"])
+        table = pyarrow.table({"time": numpy.arange(5000), "offset": array * 4096, "length": numpy.full(5000, 4096)})
+        # Of a column that is called time the numbers are seconds.
+        row = futae.simulate(table, ["lru:5%"], columns="time=0:s,offset=1,length=2", windows="1000s",
+                             warmup="1000s", frame="dict")[0]
+        self.assertEqual([window["requests"] for window in row["windows"]], [0, 1000, 1000, 1000, 1000])
+        self.assertEqual([window["combined_hit_ratio"] for window in row["windows"][1:]],
+                         [window["combined_hit_ratio"] for window in run["windows"]])
+
+    def test_objects(self):
+        read = ["--columns", self.map, "--objects", "--policy", "lru,gdsf"]
+        for arguments, sizes, options in [
+            (["--sizes", "1%,200000"], ["1%", 200_000], {}),
+            (["--sizes", "1MiB", "--ttl", "10min", "--warmup", "30min", "--admit-size-max", "8192"], ["1MiB"],
+             dict(ttl="10min", warmup="30min", admit_size_max=8192)),
+            (["--sizes", "10%", "--ttl", "none", "--warmup", "5%", "--requests", "1000", "--seed", "3"], ["10%"],
+             dict(ttl="none", warmup="5%", requests=1000, seed=3)),
+        ]:
+            with self.subTest(arguments=arguments):
+                wanted = report(self.trace, *read, *arguments)
+                asked = dict(policies=["lru", "gdsf"], sizes=sizes, columns=self.map, objects=True, **options)
+                self.assertEqual(timeless(futae.simulate(self.trace, frame="report", **asked)), timeless(wanted))
+                frame = futae.simulate(self.trace, **asked)
+                self.assertEqual(list(frame["byte_miss_ratio"]), [run["byte_miss_ratio"] for run in wanted["runs"]])
+                self.assertEqual(frame["footprint_bytes"][0], wanted["footprint_bytes"])
+        table = pyarrow.table({"time": [0, 1, 2, 3], "offset": [1, 2, 1, 3], "length": [100, 900, 100, 50]})
+        rows = futae.simulate(table, policies=["lru"], sizes=[950], objects=True, columns="time=0:s,key=1,length=2",
+                              frame="dict")
+        self.assertEqual([rows[0][key] for key in ("hits", "too_large", "evictions", "evicted_bytes")], [0, 0, 2, 1000])
+
+    def test_what_does_not_go_together_is_named(self):
+        given = dict(columns=self.map, levels=["lru:10%"])
+        for options, part in [
+            (dict(clients=2), "--clients is for --latency"),
+            (dict(think="1ms"), "--think needs --latency"),
+            (dict(think="1ms", latency="store=1us", windows=3), "--think cannot be used with --windows"),
+            (dict(think="1ms", latency="store=1us", warmup="1h"), "give --warmup in requests or as a share"),
+            (dict(clients=0, latency="store=1us"), "leaves nobody"),
+            (dict(warmup="soon"), "neither requests"),
+            (dict(warmup=0.5), "neither requests"),
+            (dict(windows=0), "1 to 1048576 windows"),
+            (dict(windows="1us"), "windows are too many"),
+            (dict(bounds=True, warmup=5), "whole trace"),
+            (dict(order="sorted"), "sorted"),
+            (dict(ttl="1h"), "ttl is for objects=True"),
+            (dict(objects=True, windows=3), "windows cannot be used"),
+            (dict(objects=True, levels=["lru:10%", "lru:20%"]), "one level"),
+            (dict(objects=True, levels=["arc:10%"]), "policy arc"),
+            (dict(objects=True, admit_size_max="1%"), "--admit-size-max 1%"),
+        ]:
+            with self.subTest(options=options), self.assertRaises(futae.Error) as raised:
+                futae.simulate(self.trace, **{**given, **options})
+            self.assertIn(part, str(raised.exception))
+        for source, options, part in [
+            ("loop:4MiB", dict(warmup="10%"), "give --warmup in requests"),
+            ("loop:4MiB", dict(windows="1h"), "need traces with times"),
+            ("loop:4MiB", dict(bounds=True), "--bounds is for traces"),
+            ("loop:4MiB", dict(objects=True), "for a trace or a table"),
+            (numpy.arange(9), dict(objects=True), "for a trace or a table"),
+            (numpy.arange(9), dict(order="recorded"), "arrays have no times"),
+            ([self.trace, self.trace], dict(objects=True, columns=self.map), "one trace"),
+        ]:
+            with self.subTest(options=options), self.assertRaises(futae.Error) as raised:
+                futae.simulate(source, ["lru:10%"], **options)
+            self.assertIn(part, str(raised.exception))
+
+    def test_names_may_be_bytes(self):
+        name = os.path.join(self.place.name.encode(), b"\xff\xfe.csv")
+        os.link(self.trace, name)
+        for source in [name, os.fsdecode(name), pathlib.Path(os.fsdecode(name))]:
+            frame = futae.simulate(source, ["lru:5%"], columns=self.map, frame="dict")
+            self.assertEqual(frame[0]["hits"], futae.simulate(self.trace, ["lru:5%"], columns=self.map, frame="dict")[0]["hits"])
 
     def test_runs_are_rows(self):
         frame = futae.simulate("loop:4MiB", levels=["lru", "exclusive:500blocks"], sizes=[100, 200])
@@ -225,6 +337,16 @@ class WhileItRuns(unittest.TestCase):
         self.assertNotIn("panicked", err)
 
 
+@contextlib.contextmanager
+def mypy_settings():
+    """A file of settings: what has no types of its own is not looked into."""
+    with tempfile.TemporaryDirectory() as place:
+        path = os.path.join(place, "mypy.ini")
+        with open(path, "w") as file:
+            file.write("[mypy]\nignore_missing_imports = True\ncache_dir = /dev/null\n")
+        yield path
+
+
 class Package(unittest.TestCase):
     def test_policies(self):
         status, out, _ = command("policies", "--json")
@@ -241,6 +363,20 @@ class Package(unittest.TestCase):
         for name in futae.__all__:
             self.assertRegex(stub, rf"(?m)^(def|class|@overload\ndef) {name}\b|^{name}:")
             self.assertTrue(name.startswith("__") or getattr(futae, name).__doc__, name)
+
+    def test_the_types_are_those_of_the_package(self):
+        # Each name, parameter and default value of the stubs beside those of the package.
+        with mypy_settings() as settings:
+            done = subprocess.run([sys.executable, "-m", "mypy.stubtest", "--mypy-config-file", settings, "--ignore-missing-stub",
+                                   "--allowlist", PYTHON / "tests/not_in_stubs.txt", "futae"], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+    def test_a_program_is_checked_by_its_types(self):
+        # What is wrong is marked: a mark that nothing needs is an error, too.
+        with mypy_settings() as settings:
+            done = subprocess.run([sys.executable, "-m", "mypy", "--config-file", settings, "--strict", PYTHON / "tests/typed.py"],
+                                  capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
     def test_the_pages_run(self):
         for page in [PYTHON / "README.md", PYTHON.parent / "docs/how-to/python.md"]:

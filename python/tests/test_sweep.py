@@ -58,6 +58,31 @@ class Sweeps(unittest.TestCase):
     def path(self, *names):
         return os.path.join(self.place, *names)
 
+    def test_a_summary_is_over_the_seeds(self):
+        plan = {"workloads": ["zipf(0.8):16MiB"], "policies": ["lru", "sieve"], "sizes": ["1%", "10%"], "seeds": [1, 2, 3],
+                "requests": 20_000}
+        table = futae.sweep(plan, out=self.path("s"))
+        summary = futae.sweep(plan, out=self.path("s"), summary=True)
+        self.assertEqual(len(summary), 4)
+        of_seeds = table.groupby(["policy", "capacity_blocks"], sort=False).hit_ratio
+        for found, mean, deviation in zip(summary.itertuples(), of_seeds.mean(), of_seeds.std()):
+            self.assertEqual(found.seeds, 3)
+            self.assertAlmostEqual(found.hit_ratio_mean, mean, 12)
+            # Student's t of 95 % for 2 degrees of freedom.
+            self.assertAlmostEqual(found.hit_ratio_half_width, 4.303 * deviation / 3**0.5, 5)
+            self.assertGreater(found.hit_ratio_half_width, 0)
+        written = pandas.read_csv(self.path("s", "summary.csv"))
+        self.assertEqual(list(written.hit_ratio_mean), list(summary.hit_ratio_mean))
+
+    def test_objects_are_those_of_simulate(self):
+        plan = {"traces": [self.path("a.csv")], "policies": ["lru", "gdsf"], "sizes": ["10%", "500000"], "objects": True,
+                "columns": "time=0:s,offset=1,length=2,kind=3"}
+        table = futae.sweep(plan)
+        alone = futae.simulate(self.path("a.csv"), policies=["lru", "gdsf"], sizes=["10%", "500000"], objects=True,
+                               columns="time=0:s,offset=1,length=2,kind=3")
+        self.assertEqual(len(table), 4)
+        for column in ["policy", "capacity_bytes", "hits", "byte_miss_ratio", "objects", "trace_digest"]:
+            self.assertEqual(list(table[column]), list(alone[column]), column)
     def command(self, out):
         subprocess.run([BINARY, "sweep", self.plan, "--out", self.path(out)], check=True, capture_output=True)
         return self.csv(out)

@@ -1,7 +1,10 @@
 //! `futae sim` as a user runs it, at the full size of the paper's experiment.
 
-use futae_tests::binary::{binary, run_json};
+use futae_tests::binary::{binary, run, run_json};
 use serde_json::Value;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::process::Command;
 
 fn lower_hit_ratio(lower: &str) -> f64 {
@@ -106,6 +109,66 @@ fn a_trace_can_come_through_a_pipe() {
     assert_eq!(piped["runs"][0]["requests"], 200_000);
     assert_eq!(piped["runs"][0]["levels"], of_file["runs"][0]["levels"]);
     assert_eq!(piped["trace_digest"], of_file["trace_digest"]);
+    for (command, expected) in [
+        (
+            r#"cat "$0" | "$1" sim - --policy lru --sizes 1000blocks --format ids --csv"#,
+            ",/dev/stdin",
+        ),
+        (r#"cat "$0" | "$1" trace info - --format ids"#, "200,000"),
+        (
+            r#"cat "$0" | "$1" mrc - --format ids --shards 0.5 --csv"#,
+            "0.5",
+        ),
+    ] {
+        let piped = Command::new("sh")
+            .args(["-c", command, path])
+            .arg(binary())
+            .output()
+            .expect("sh starts");
+        let (out, said) = (piped.stdout, String::from_utf8_lossy(&piped.stderr));
+        let out = String::from_utf8_lossy(&out);
+        assert!(
+            piped.status.success() && out.contains(expected),
+            "{command}: {out}{said}"
+        );
+    }
+}
+
+#[test]
+fn the_name_of_a_trace_need_not_be_text() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join(OsStr::from_bytes(b"\xff\xfe.ids"));
+    let other = directory.path().join("other.ids");
+    for path in [&path, &other] {
+        std::fs::write(path, "1\n2\n1\n3\n").expect("room");
+    }
+    for arguments in [
+        &["sim", "--level", "lru:2blocks", "--csv"][..],
+        &["sim", "--level", "lru:2blocks", "--report", "/dev/stdout"],
+        &["mrc", "--csv"],
+        &["locality"],
+        &["trace", "info"],
+        &["advise", "--memory", "2blocks"],
+    ] {
+        let run = |path: &Path| {
+            let output = Command::new(binary()).args(arguments).arg(path).output();
+            let output = output.expect("futae starts");
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            (output.status.code(), said)
+        };
+        let (found, expected) = (run(&path), run(&other));
+        assert_eq!(found.0, expected.0, "{arguments:?}: {}", found.1);
+        assert!(!found.1.contains("panicked"), "{}", found.1);
+    }
+    let missing = directory.path().join(OsStr::from_bytes(b"\xff.none"));
+    let output = Command::new(binary())
+        .arg("sim")
+        .arg(missing)
+        .args(["--level", "lru:2blocks"])
+        .output();
+    let error = output.expect("futae starts").stderr;
+    let error = String::from_utf8_lossy(&error);
+    assert!(error.contains("is no file, and no workload"), "{error}");
 }
 
 /// Three reads at the same time of a store that works on one at a time, a write that comes later, and a hit.
@@ -268,4 +331,71 @@ fn guests_wait_for_their_answers_in_sim_and_in_sweeps() {
         let (is_done, said) = sim(more);
         assert!(!is_done && said.contains(why), "{more:?}: {said}");
     }
+}
+
+#[test]
+fn results_as_csv_name_their_source_and_can_be_by_guest() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let at = directory.path();
+    for (name, blocks) in [
+        ("a.csv", [1, 2, 1, 1, 2, 3]),
+        ("b, c.csv", [1, 1, 9, 8, 7, 1]),
+    ] {
+        let line = |block: &u64| format!("{},4096\n", block * 4096);
+        let lines: String = blocks.iter().map(line).collect();
+        std::fs::write(at.join(name), format!("offset,length\n{lines}")).expect("a trace");
+    }
+    let names = ["a.csv", "b, c.csv"].map(|name| at.join(name).to_str().expect("UTF-8").to_owned());
+    let traces = [&names[0][..], &names[1][..]];
+    let sim = |more: &[&str]| {
+        let output = run(&[&["sim"], &traces[..], more].concat());
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).expect("text")
+    };
+    let levels = ["--level", "lru:1blocks/2blocks", "--level", "lru:3blocks"];
+    let whole = sim(&[&levels[..], &["--csv"]].concat());
+    let lines: Vec<&str> = whole.lines().collect();
+    assert!(
+        lines[0].starts_with("run,level,policy,") && lines[0].ends_with(",source"),
+        "{whole}"
+    );
+    let source = format!(",\"{} + {}\"", names[0], names[1]);
+    assert!(lines.len() == 3 && lines[2].ends_with(&source), "{whole}");
+
+    let guests = sim(&[&levels[..], &["--csv", "--by-guest"]].concat());
+    let rows: Vec<&str> = guests.lines().collect();
+    assert_eq!(rows.len(), 1 + 2 * 2, "{guests}");
+    let json = sim(&[&levels[..], &["--json"]].concat());
+    let json: Value = serde_json::from_str(&json).expect("JSON");
+    for (at, row) in rows[1..].iter().enumerate() {
+        let (guest, level) = (at / 2, at % 2);
+        let found = &json["runs"][0]["by_guest"][guest];
+        let hits = found["served"][level]["reads"].as_u64().expect("a count");
+        let above = match level {
+            0 => 0,
+            _ => found["served"][0]["reads"].as_u64().expect("a count"),
+        };
+        // A block of its own for the first guest, two for the second, and three that they share.
+        let capacity = [[1, 3], [2, 3]][guest][level];
+        let name = match guest {
+            0 => names[0].clone(),
+            _ => format!("\"{}\"", names[1]),
+        };
+        let (requests, misses) = (6 - above, 6 - above - hits);
+        let expected =
+            format!("0,{guest},{name},{level},lru,{capacity},{requests},{hits},{misses},");
+        assert!(row.starts_with(&expected), "{row} is not {expected}");
+    }
+    // By hand: the first guest's own cache of one block hits the fourth request alone, the second's of two the second.
+    assert!(
+        rows[1].contains(",6,1,5,") && rows[3].contains(",6,1,5,"),
+        "{guests}"
+    );
+
+    let refused = run(&[&["sim", traces[0]], &levels[2..], &["--csv", "--by-guest"]].concat());
+    let error = String::from_utf8_lossy(&refused.stderr);
+    assert!(error.contains("several guests"), "{error}");
+    let refused = run(&[&["sim"], &traces[..], &levels[..], &["--by-guest"]].concat());
+    let error = String::from_utf8_lossy(&refused.stderr);
+    assert!(error.contains("for --csv and --parquet"), "{error}");
 }

@@ -4,6 +4,7 @@ use futae_testkit::wait::eventually;
 use futae_tests::binary::{binary, futae};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
+use std::collections::HashMap;
 use std::fs::{self, File};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -192,4 +193,98 @@ fn a_trace_that_is_gone_is_named_and_stops_nothing_else() {
     fs::copy(at.join("a.csv"), at.join("gone.csv")).expect("it is back");
     assert!(sweep(at, "o", &[]).status.success());
     assert_eq!(table(at, "o").lines().count(), 1 + 4);
+}
+
+/// The rows of a CSV, each with its names.
+fn records(csv: &str) -> Vec<HashMap<String, String>> {
+    let mut lines = csv.lines();
+    let names: Vec<&str> = lines.next().expect("a header").split(',').collect();
+    let row = |line: &str| {
+        let pairs = names.iter().zip(line.split(','));
+        pairs
+            .map(|(name, value)| ((*name).to_owned(), value.to_owned()))
+            .collect()
+    };
+    lines.map(row).collect()
+}
+
+#[test]
+fn a_summary_has_the_mean_of_the_seeds_and_its_interval() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let at = directory.path();
+    let plan = "workloads = ['zipf(0.8):16MiB']\npolicies = ['lru', 'sieve']\nsizes = ['1%', '10%']\nseeds = [1, 2, 3, 4]\n\
+                requests = 20000";
+    fs::write(at.join("plan.toml"), plan).expect("a plan");
+    let done = sweep(at, "o", &[]);
+    assert!(done.status.success(), "{}", said(&done));
+    let rows = records(&table(at, "o"));
+    let summary = fs::read_to_string(at.join("o/summary.csv")).expect("a summary");
+    let summary = records(&summary);
+    assert_eq!(summary.len(), 4);
+    let number =
+        |row: &HashMap<String, String>, name: &str| -> f64 { row[name].parse().expect("a number") };
+    for row in &summary {
+        assert_eq!(row["seeds"], "4");
+        let same = rows
+            .iter()
+            .filter(|one| one["hierarchy"] == row["hierarchy"]);
+        let ratios: Vec<f64> = same.map(|one| number(one, "hit_ratio")).collect();
+        assert_eq!(ratios.len(), 4);
+        let mean = ratios.iter().sum::<f64>() / 4.0;
+        let squares: f64 = ratios.iter().map(|ratio| (ratio - mean).powi(2)).sum();
+        // Student's t of 95 % for 3 degrees of freedom.
+        let half = 3.182 * (squares / 3.0 / 4.0).sqrt();
+        assert!((number(row, "hit_ratio_mean") - mean).abs() < 1e-12);
+        let found = number(row, "hit_ratio_half_width");
+        assert!(half > 0.0 && (found - half).abs() < half * 1e-3, "{found}");
+    }
+}
+
+#[test]
+fn objects_of_a_sweep_are_those_of_sim() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let at = directory.path();
+    let mut trace = "time,key,size,ttl\n".to_owned();
+    for request in 0u64..3000 {
+        let object = request * request * 7919 % 211;
+        trace += &format!("{request},o{object},{},0\n", 1 + object * 37 % 1000);
+    }
+    fs::write(at.join("objects.csv"), trace).expect("a trace");
+    let map = "time=0:s,key=1,length=2";
+    let plan = format!(
+        "traces = ['objects.csv']\npolicies = ['lru', 'gdsf']\nsizes = ['5%', '40000']\ncolumns = '{map}'\nseeds = [1, 2]\n\
+         objects = true\nttl = '10min'\nadmit_size_max = '900'\nwarmup = 100"
+    );
+    fs::write(at.join("plan.toml"), plan).expect("a plan");
+    let done = sweep(at, "o", &[]);
+    assert!(done.status.success(), "{}", said(&done));
+    let rows = records(&table(at, "o"));
+    let alone = Command::new(binary())
+        .current_dir(at)
+        .args(["sim", "objects.csv", "--columns", map, "--objects", "--csv"])
+        .args(["--policy", "lru,gdsf", "--sizes", "5%,40000", "--seed", "2"])
+        .args([
+            "--ttl",
+            "10min",
+            "--admit-size-max",
+            "900",
+            "--warmup",
+            "100",
+        ])
+        .output();
+    let alone = alone.expect("futae starts");
+    assert!(alone.status.success(), "{}", said(&alone));
+    let alone = records(&String::from_utf8(alone.stdout).expect("text"));
+    assert_eq!((rows.len(), alone.len()), (8, 4));
+    for (row, sim) in rows[4..].iter().zip(&alone) {
+        for (name, value) in sim {
+            assert_eq!(&row[name], value, "{name}");
+        }
+        assert!(sim["too_large"] != "0" && sim["hits"] != "0");
+    }
+    assert!(alone[1]["expired"] != "0" && alone[3]["expired"] != "0");
+    assert_eq!(rows[7]["hierarchy"], "gdsf:40000");
+    let summary = fs::read_to_string(at.join("o/summary.csv")).expect("a summary");
+    assert_eq!(records(&summary).len(), 4);
+    assert_eq!(records(&summary)[0]["byte_miss_ratio_half_width"], "0");
 }

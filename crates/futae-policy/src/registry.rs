@@ -73,6 +73,7 @@ macro_rules! registered {
             ulc = "ulc" [Directs],
             directed = "directed" [TakesDemotions],
             inferred = "inferred",
+            second_hit = "second-hit" [AnySize],
             auto = "auto" [TakesDemotions, Advised],
         }
     };

@@ -113,11 +113,14 @@ impl PolicySpec {
         takes && !is_plain && inside.iter().all(|&takes| takes)
     }
 
-    /// Whether blocks may differ in size under this policy, which then has no inner one.
+    /// Whether blocks may differ in size under this policy and its inner ones.
     #[must_use]
     pub fn takes_any_size(&self) -> bool {
-        let is_named = |argument: &Argument| matches!(argument, Argument::Named(..));
-        self.has_itself(Trait::AnySize) && self.arguments.iter().all(is_named)
+        let takes = |argument: &Argument| match argument {
+            Argument::Inner(inner) => inner.takes_any_size(),
+            Argument::Named(..) => true,
+        };
+        self.has_itself(Trait::AnySize) && self.arguments.iter().all(takes)
     }
 
     /// Whether requests must be counted as the application makes them.
@@ -208,6 +211,9 @@ mod tests {
         ] {
             assert_eq!(spec(text).lives_on_demotions(), lives, "{text}");
         }
+        let any_size = |text: &str| spec(text).takes_any_size();
+        assert!(any_size("second-hit(gdsf,names=9)") && any_size("second-hit"));
+        assert!(!any_size("second-hit(arc)") && !any_size("exclusive(lru)"));
         assert!(spec("exclusive(opt)").needs_future());
         assert!(!spec("exclusive(lru)").needs_future());
         assert!(spec("directory(lfu-history)").counts_requests());

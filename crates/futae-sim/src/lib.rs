@@ -13,6 +13,7 @@
 //! * [`locality`]: re-access intervals between the levels;
 //! * [`objects`]: a cache of objects that differ in size;
 //! * [`queueing`]: latencies of requests that wait for each other;
+//! * [`study`]: all that `futae sim` is asked, from options to a report;
 //! * [`replay`]: a recorded decision log compared with a new level.
 //!
 //! Nothing in this crate does live I/O.
@@ -32,6 +33,7 @@ pub mod queueing;
 pub mod replay;
 pub mod run;
 pub mod spec;
+pub mod study;
 pub mod theory;
 pub mod write_back;
 

@@ -12,6 +12,7 @@
 //! [`Trait::AnySize`]: futae_policy::Trait::AnySize
 
 mod cache;
+mod columns;
 mod run;
 #[cfg(test)]
 mod tests;

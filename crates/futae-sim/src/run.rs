@@ -14,6 +14,7 @@ mod columns;
 mod drive;
 mod facts;
 mod found;
+mod guest_columns;
 mod interleave;
 mod latency;
 mod noting;
@@ -244,7 +245,12 @@ fn simulate_one(
     for (guest, workload) in run.by_guest.iter_mut().zip(workloads) {
         guest.source = workload.to_string();
     }
-    Ok(report(vec![run], spec.seed, trace_digest))
+    let mut sources: Vec<String> = workloads.iter().map(ToString::to_string).collect();
+    sources.dedup();
+    Ok(Report {
+        sources,
+        ..report(vec![run], spec.seed, trace_digest)
+    })
 }
 
 /// The plan of a simulation with a workload for each guest, at least one.
@@ -289,6 +295,7 @@ fn stream(
 fn report(runs: Vec<Run>, seed: u64, trace_digest: String) -> Report {
     Report {
         runs,
+        sources: Vec::new(),
         seed,
         trace_digest,
         trace: None,
@@ -331,7 +338,13 @@ pub fn simulate_all(
         threads,
         &part(groups.len(), specs.len()),
         |at, progress| match upper_of(at) {
-            Some(upper) => upper.below(&plan(&specs[at], &[&specs[at].workload])?, progress),
+            Some(upper) => {
+                let plan = plan(&specs[at], &[&specs[at].workload])?;
+                Ok(Report {
+                    sources: vec![specs[at].workload.to_string()],
+                    ..upper.below(&plan, progress)?
+                })
+            }
             None => simulate(&specs[at], progress),
         },
     ))

@@ -1,6 +1,6 @@
 //! The folder of a sweep: its manifest, a file for each cell that is done, and the table of all.
 
-use crate::{Plan, Rows, SweepError, Table};
+use crate::{Plan, Rows, SweepError, Table, summary};
 use futae_sim::run::Column;
 use std::fs::{self, Permissions};
 use std::io::{self, Write};
@@ -90,12 +90,14 @@ impl<'a> Folder<'a> {
         table.columns()
     }
 
-    /// Writes the table as `results.csv`. Returns where it is.
+    /// Writes the table as `results.csv`, and its [`summary()`] as `summary.csv`. Returns where the table is.
     ///
     /// # Errors
     ///
     /// The file cannot be written.
     pub fn write_csv(&self, columns: &[Column]) -> Result<PathBuf, SweepError> {
+        let summed = Column::csv(&summary(columns));
+        write(&self.path.join("summary.csv"), summed.as_bytes())?;
         let path = self.path.join("results.csv");
         write(&path, Column::csv(columns).as_bytes())?;
         Ok(path)

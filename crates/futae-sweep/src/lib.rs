@@ -13,14 +13,16 @@ mod levels;
 mod part;
 mod plan;
 mod rows;
+mod summary;
 mod work;
 
 pub use error::SweepError;
 pub use folder::Folder;
 pub use levels::product;
 pub use part::Part;
-pub use plan::{Cell, Plan, Source};
+pub use plan::{Cell, Objects, Plan, Source};
 pub use rows::{Rows, Table};
+pub use summary::summary;
 pub use work::{Failed, work};
 
 /// The example of the crate's README.

@@ -3,11 +3,13 @@
 use crate::SweepError;
 use crate::levels::{level, product};
 use futae_policy::PolicySpec;
+use futae_sim::objects::Lives;
 use futae_sim::queueing::LatencyModel;
 use futae_sim::run::{ClosedLoop, Think, ViewChoice};
+use futae_sim::study::{ObjectStudy, Warmup};
 use futae_sim::{LevelSpec, Link, WriteMode};
 use futae_trace::{Columns, Format, TraceOptions, WorkloadSpec, is_url};
-use futae_units::{BLOCK_BYTES_MAX, SIMULATED_BLOCK_BYTES_MIN, parse_block_bytes};
+use futae_units::{BLOCK_BYTES_MAX, SIMULATED_BLOCK_BYTES_MIN, Size, parse_block_bytes};
 use serde::Deserialize;
 use std::fmt;
 use std::fs;
@@ -47,6 +49,10 @@ struct File {
     requests: Option<u64>,
     think: Option<String>,
     latency: Option<String>,
+    #[serde(default)]
+    objects: bool,
+    ttl: Option<String>,
+    admit_size_max: Option<String>,
 }
 
 fn one_seed() -> Vec<u64> {
@@ -115,6 +121,15 @@ impl fmt::Display for Cell {
     }
 }
 
+/// Objects that differ in size: how long they live, and which are placed.
+#[derive(Clone, Copy, Debug)]
+pub struct Objects {
+    /// How long they live.
+    pub lives: Lives,
+    /// Larger objects are not placed: a size in bytes.
+    pub admit_size_max: Option<Size>,
+}
+
 /// A plan, all of it checked but for the trace files.
 #[derive(Debug)]
 pub struct Plan {
@@ -138,6 +153,8 @@ pub struct Plan {
     pub requests: Option<u64>,
     /// Think times and latencies, where guests with traces wait for their answers.
     pub closed: Option<ClosedLoop>,
+    /// What of objects that differ in size is asked for, if the requests are for those.
+    pub objects: Option<Objects>,
     /// All that decides what cells there are and what comes of them, as text.
     pub manifest: String,
 }
@@ -175,6 +192,19 @@ impl Plan {
             &serde_json::from_str(text).map_err(SweepError::plan)?,
             folder,
         )
+    }
+
+    /// The study of one cell of objects.
+    pub(crate) fn object_study(&self, caches: Vec<LevelSpec>, seed: u64) -> ObjectStudy {
+        ObjectStudy {
+            caches,
+            lives: self.objects.map_or(Lives::Trace, |objects| objects.lives),
+            admit_size_max: self.objects.and_then(|objects| objects.admit_size_max),
+            seed,
+            warmup: self.warmup.map(Warmup::Requests),
+            requests: self.requests,
+            threads: 1,
+        }
     }
 
     fn of_file(file: &File, folder: &Path) -> Result<Self, SweepError> {
@@ -222,6 +252,7 @@ impl Plan {
             warmup: file.warmup,
             requests: file.requests,
             closed: closed(file)?,
+            objects: objects(file, &hierarchies)?,
             manifest,
         })
     }
@@ -247,6 +278,12 @@ fn manifest(file: &File, cells: &[Cell]) -> String {
     if file.think.is_some() {
         text += &format!("think {:?}\nlatency {:?}\n", file.think, file.latency);
     }
+    if file.objects {
+        text += &format!(
+            "objects\nttl {:?}\nadmit_size_max {:?}\n",
+            file.ttl, file.admit_size_max
+        );
+    }
     for (at, cell) in cells.iter().enumerate() {
         text += &format!("cell {at} {cell}\n");
     }
@@ -270,6 +307,55 @@ fn closed(file: &File) -> Result<Option<ClosedLoop>, SweepError> {
             "think needs latency, such as \"upper=1us,store=100us\", and latency needs think",
         )),
     }
+}
+
+fn objects(file: &File, hierarchies: &[Vec<LevelSpec>]) -> Result<Option<Objects>, SweepError> {
+    let of_objects = [
+        ("ttl", file.ttl.is_some()),
+        ("admit_size_max", file.admit_size_max.is_some()),
+    ];
+    let others = [
+        ("workloads", !file.workloads.is_empty()),
+        ("link", file.link.is_some()),
+        ("write_mode", file.write_mode.is_some()),
+        ("guests", file.guests.is_some()),
+        ("think", file.think.is_some()),
+    ];
+    let has = |all: &[(&'static str, bool)]| all.iter().find(|it| it.1).map(|it| it.0);
+    if !file.objects {
+        return match has(&of_objects) {
+            Some(key) => Err(SweepError::plan(format!("{key} is for objects = true"))),
+            None => Ok(None),
+        };
+    }
+    if let Some(key) = has(&others) {
+        return Err(SweepError::plan(format!(
+            "objects = true is for traces and single caches; make a plan of its own for {key}"
+        )));
+    }
+    let several = |files: &Files| matches!(files, Files::Guests(names) if names.len() > 1);
+    if file.traces.iter().any(several) {
+        return Err(SweepError::plan(
+            "objects = true is for one trace at a time, and here are guests",
+        ));
+    }
+    if let Some(levels) = hierarchies.iter().find(|levels| levels.len() != 1) {
+        return Err(SweepError::plan(format!(
+            "objects = true is for caches of one level, and here are {}",
+            levels.len()
+        )));
+    }
+    let lives = parsed::<Lives>(file.ttl.as_deref())?;
+    let admit_size_max = parsed::<Size>(file.admit_size_max.as_deref())?;
+    if let Some(other @ (Size::Percent(_) | Size::Blocks(_))) = admit_size_max {
+        return Err(SweepError::plan(format!(
+            "admit_size_max = \"{other}\" is no size of an object: give bytes, such as \"1MiB\""
+        )));
+    }
+    Ok(Some(Objects {
+        lives: lives.unwrap_or_default(),
+        admit_size_max,
+    }))
 }
 
 fn sources(file: &File, folder: &Path) -> Result<Vec<Source>, SweepError> {
@@ -373,6 +459,30 @@ mod tests {
             (
                 "traces = ['a']\nlevels = [['lru:1%']]\nthink = 'soon'\nlatency = 'store=1us'",
                 "neither recorded",
+            ),
+            (
+                "traces = ['a']\nlevels = [['lru:1%']]\nttl = '1h'",
+                "objects",
+            ),
+            (
+                "traces = ['a']\nlevels = [['lru:1%', 'lru:2%']]\nobjects = true",
+                "one level",
+            ),
+            (
+                "traces = [['a', 'b']]\nlevels = [['lru:1%']]\nobjects = true",
+                "guests",
+            ),
+            (
+                "workloads = ['loop:1MiB']\nlevels = [['lru:1%']]\nobjects = true",
+                "for workloads",
+            ),
+            (
+                "traces = ['a']\nlevels = [['lru:1%']]\nobjects = true\nadmit_size_max = '3%'",
+                "give bytes",
+            ),
+            (
+                "traces = ['a']\nlevels = [['lru:1%']]\nobjects = true\nttl = 'soon'",
+                "neither none",
             ),
             (
                 "workloads = ['loop:1MiB']\nlevels = [['lru:1%']]\nthink = '0'\nlatency = 'store=1us'",

@@ -2,20 +2,21 @@
 
 use crate::{Plan, SweepError};
 use futae_sim::Report;
+use futae_sim::objects::ObjectReport;
 use futae_sim::run::{Column, Values};
 use std::collections::HashMap;
 
-/// What is left out of the table: the number of a run within its cell, and the time that it took, which is another
-/// with each run.
-const LEFT_OUT: [&str; 2] = ["run", "seconds"];
+/// What is left out of the table: the number of a run within its cell, the time that it took, which is another
+/// with each run, and the source, which the table names as the plan does.
+const LEFT_OUT: [&str; 3] = ["run", "seconds", "source"];
 
 /// What comes of one cell: a row for each of its levels.
 pub struct Rows(Vec<Column>);
 
 impl Rows {
-    /// The rows of a cell.
-    pub(crate) fn of(plan: &Plan, cell: usize, report: &Report) -> Self {
-        let rows: usize = report.runs.iter().map(|run| run.levels.len()).sum();
+    /// The rows of a cell, from the columns of its report.
+    pub(crate) fn of(plan: &Plan, cell: usize, columns: Vec<Column>) -> Self {
+        let rows = columns.first().map_or(0, |column| column.values.len());
         let mut all = names();
         let of_cell = &plan.cells[cell];
         let same = [
@@ -26,7 +27,7 @@ impl Rows {
         for (column, values) in all.iter_mut().zip(same) {
             column.values = values;
         }
-        all.extend(kept(report));
+        all.extend(kept(columns));
         Self(all)
     }
 
@@ -60,8 +61,8 @@ fn names() -> Vec<Column> {
     ]
 }
 
-fn kept(report: &Report) -> impl Iterator<Item = Column> {
-    let columns = report.columns().into_iter();
+fn kept(columns: Vec<Column>) -> impl Iterator<Item = Column> {
+    let columns = columns.into_iter();
     columns.filter(|column| !LEFT_OUT.contains(&column.name))
 }
 
@@ -78,7 +79,10 @@ impl<'a> Table<'a> {
     #[must_use]
     pub fn new(plan: &'a Plan) -> Self {
         let mut empty = names();
-        empty.extend(kept(&Report::empty()));
+        empty.extend(kept(match plan.objects {
+            Some(_) => ObjectReport::empty().columns(),
+            None => Report::empty().columns(),
+        }));
         Self {
             plan,
             columns: empty.clone(),

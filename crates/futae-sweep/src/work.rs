@@ -2,7 +2,8 @@
 
 use crate::rows::Rows;
 use crate::{Cell, Plan, Source};
-use futae_sim::run::{Reading, TraceFacts, TraceSimulation, Traces, in_parallel};
+use futae_sim::run::{Column, Reading, TraceFacts, TraceSimulation, Traces, in_parallel};
+use futae_sim::study::{Listener, Stage};
 use futae_sim::{Report, SimulationSpec, links, simulate_all};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -47,9 +48,9 @@ pub fn work(
             Source::Workload(..) => of_workload(plan, unit, progress),
         };
         traces.done(source);
-        let kept = outcome.and_then(|reports| {
-            let mut pairs = unit.cells.iter().zip(reports);
-            pairs.try_for_each(|(&cell, report)| keep(cell, &Rows::of(plan, cell, &report)))
+        let kept = outcome.and_then(|tables| {
+            let mut pairs = unit.cells.iter().zip(tables);
+            pairs.try_for_each(|(&cell, columns)| keep(cell, &Rows::of(plan, cell, columns)))
         });
         progress(1.0);
         match kept {
@@ -76,6 +77,15 @@ fn units(plan: &Plan, todo: &[usize]) -> Vec<Unit> {
             cells: cells.to_vec(),
         })
         .collect()
+}
+
+/// Nobody is told of a cell while it goes on: of its trace they were told when that was read.
+struct Untold;
+
+impl Listener for Untold {
+    fn progress(&self, _: Stage, _: f64) {}
+    fn warn(&self, _: &str) {}
+    fn read(&self, _: &TraceFacts) {}
 }
 
 /// Traces that are in memory, and how many units need them yet.
@@ -115,11 +125,16 @@ fn of_files(
     let Source::Traces(_, paths) = &plan.sources[source] else {
         return Err("it is no trace".to_owned());
     };
-    let reading = Reading {
-        options: vec![plan.options.clone(); paths.len()],
-        view: plan.view,
-        closed: plan.closed,
-        ..Reading::default()
+    let reading = match plan.objects {
+        Some(_) => plan
+            .object_study(Vec::new(), 0)
+            .reading(plan.options.clone(), plan.view),
+        None => Reading {
+            options: vec![plan.options.clone(); paths.len()],
+            view: plan.view,
+            closed: plan.closed,
+            ..Reading::default()
+        },
     };
     let traces = Traces::read_guests(paths, &reading, &mut |_| ());
     let traces = traces.map_err(|error| error.to_string())?;
@@ -132,9 +147,16 @@ fn of_trace(
     unit: &Unit,
     traces: &Traces,
     progress: &mut dyn FnMut(f64),
-) -> Result<Vec<Report>, String> {
+) -> Result<Vec<Vec<Column>>, String> {
     let one = |&at: &usize| {
         let Cell { levels, seed, .. } = &plan.cells[at];
+        if plan.objects.is_some() {
+            let study = plan.object_study(levels.clone(), *seed);
+            let report = study.of_traces(traces, &Untold);
+            return report
+                .map(|report| report.columns())
+                .map_err(|error| error.to_string());
+        }
         let simulation = TraceSimulation {
             links: links(levels, plan.link),
             levels: levels.clone(),
@@ -144,7 +166,9 @@ fn of_trace(
             requests: plan.requests,
         };
         let report = traces.simulate(&[simulation], plan.options.unit_bytes, 1, &|_| ());
-        report.map_err(|error| error.to_string())
+        report
+            .map(|report| report.columns())
+            .map_err(|error| error.to_string())
     };
     progress(0.0);
     unit.cells.iter().map(one).collect()
@@ -154,7 +178,7 @@ fn of_workload(
     plan: &Plan,
     unit: &Unit,
     progress: &mut dyn FnMut(f64),
-) -> Result<Vec<Report>, String> {
+) -> Result<Vec<Vec<Column>>, String> {
     progress(0.0);
     let specs = unit.cells.iter().map(|&at| {
         let Cell {
@@ -180,5 +204,5 @@ fn of_workload(
     });
     let specs = specs.collect::<Result<Vec<_>, _>>()?;
     let report = simulate_all(&specs, 1, &|_| ()).map_err(|error| error.to_string())?;
-    Ok(report.split())
+    Ok(report.split().iter().map(Report::columns).collect())
 }

@@ -8,6 +8,7 @@ mod weigh;
 
 use super::forecast::{Forecast, Place, model};
 use super::record::Facts;
+use super::source_args::SourceName;
 use super::trace_args::{TraceArgs, ViewArgs, say_doubts, say_skipped};
 use crate::failure::Failure;
 use crate::progress::Progress;
@@ -17,9 +18,9 @@ use futae_policy::{Kind, PolicySpec};
 use futae_sim::WriteMode;
 use futae_sim::forecast::WINDOWS;
 use futae_sim::run::{Amount, Latency, Requests, Traces, in_parallel};
-use futae_trace::{WorkloadSpec, is_trace};
+use futae_trace::WorkloadSpec;
 use futae_units::Size;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// What a request takes where nothing else is said: memory, a host's cache over a socket, and an SSD.
 const LATENCY_DEFAULT: &str = "upper=1us,lower=10us,link=30us,store=300us";
@@ -34,7 +35,7 @@ const LATENCY_DEFAULT: &str = "upper=1us,lower=10us,link=30us,store=300us";
 pub struct Args {
     /// What is asked for, one for each guest: a trace file or its URL, or e.g. zipf(1.0):10GiB
     #[arg(value_name = "TRACE|WORKLOAD", required = true)]
-    sources: Vec<String>,
+    sources: Vec<SourceName>,
     /// All memory that is to be divided; of a trace made at the host, that of the host's cache
     #[arg(long)]
     memory: Size,
@@ -116,7 +117,7 @@ fn facts(args: &Args) -> Result<Option<Facts>, Failure> {
     let all = args
         .sources
         .iter()
-        .map(|source| Facts::beside(Path::new(source)));
+        .map(|source| Facts::beside(source.path()));
     let all: Vec<_> = all
         .collect::<Result<Vec<_>, _>>()?
         .into_iter()
@@ -167,11 +168,11 @@ fn open(args: &Args) -> Result<Source, Failure> {
     let files = args
         .sources
         .iter()
-        .filter(|source| is_trace(source))
+        .filter(|source| source.is_trace())
         .count();
     if files == 0 {
         let parsed = args.sources.iter().map(|source| {
-            let parsed = source.parse::<WorkloadSpec>();
+            let parsed = source.text().parse::<WorkloadSpec>();
             parsed.map_err(|error| {
                 Failure::usage(format!("{source} is no file, and no workload: {error}"))
             })
@@ -185,7 +186,7 @@ fn open(args: &Args) -> Result<Source, Failure> {
             "either all guests have traces, or all have workloads",
         ));
     }
-    let paths: Vec<PathBuf> = args.sources.iter().map(PathBuf::from).collect();
+    let paths: Vec<PathBuf> = args.sources.iter().map(|it| it.path().into()).collect();
     let (options, view) = (args.trace.options()?, args.view.choice()?);
     let progress = Progress::new("reading", args.json);
     let traces = Traces::read(&paths, &options, view, &mut |done| progress.set(done));
@@ -275,7 +276,7 @@ fn forecast(args: &Args, source: &Source, facts: Option<&Facts>) -> Result<Forec
     }
     Ok(Forecast {
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        sources: args.sources.clone(),
+        sources: args.sources.iter().map(ToString::to_string).collect(),
         at,
         memory_bytes: memory.bytes,
         block_bytes,

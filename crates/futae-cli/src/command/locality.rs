@@ -158,6 +158,6 @@ impl<'a> Shown<'a> {
 
     fn summary(&self) -> Summary<'_> {
         self.study
-            .summary(&self.args.source.source, self.args.bins, self.kind())
+            .summary(self.args.source.source.text(), self.args.bins, self.kind())
     }
 }

@@ -327,7 +327,7 @@ impl<'a> Asked<'a> {
             })
         };
         json!({
-            "source": self.args.source.source,
+            "source": self.args.source.source.text(),
             "policy": self.policy.to_string(),
             "block_bytes": self.block_bytes,
             "requests": self.requests,

@@ -2,26 +2,24 @@
 
 mod ask;
 mod objects;
-mod queued;
 mod render;
-mod warmup;
-mod windows;
 
 pub(super) use ask::failure;
 pub(super) use futae_policy::split_policies;
 
+use super::source_args::SourceName;
 use super::trace_args::{TraceArgs, ViewArgs};
 use crate::failure::Failure;
 use crate::progress::Progress;
 use crate::report::{Subject, page};
 use crate::save::{Output, TableFile, print};
+use futae_sim::objects::Lives;
 use futae_sim::queueing::LatencyModel;
-use futae_sim::run::{Order, Think};
+use futae_sim::run::{Column, Order, Think};
+use futae_sim::study::{Warmup, Windows};
 use futae_sim::{Link, WriteMode};
 use futae_units::Size;
 use std::path::PathBuf;
-use warmup::Warmup;
-use windows::Windows;
 
 /// Simulate a hierarchy of caches under a workload or a trace
 ///
@@ -34,7 +32,7 @@ use windows::Windows;
 pub struct Args {
     /// What is asked for: a trace file or its URL, or e.g. uniform:10GiB, zipf(1.0):10GiB, loop:6GiB
     #[arg(value_name = "TRACE|WORKLOAD", required = true)]
-    sources: Vec<String>,
+    sources: Vec<SourceName>,
     /// A level, top down, as POLICY:SIZE; SIZE,SIZE gives a run for each, and SIZE/SIZE a size for each guest
     #[arg(long = "level", value_name = "POLICY:SIZE")]
     levels: Vec<String>,
@@ -88,13 +86,13 @@ pub struct Args {
     #[arg(
         long,
         requires = "policies",
-        conflicts_with_all = ["levels", "link", "guests", "order", "windows", "bounds", "latency", "clients", "report", "parquet", "write_mode"]
+        conflicts_with_all = ["levels", "link", "guests", "by_guest", "order", "windows", "bounds", "latency", "clients", "report", "parquet", "write_mode"]
     )]
     objects: bool,
     /// With --objects: how long an object lives after it was placed or written, such as 1h, or none for ever [default: as
     /// long as the trace says]
     #[arg(long, value_name = "TIME|none", requires = "objects")]
-    ttl: Option<objects::Ttl>,
+    ttl: Option<Lives>,
     /// With --objects: do not place objects that are larger, such as 1MiB
     #[arg(long, value_name = "SIZE", requires = "objects")]
     admit_size_max: Option<Size>,
@@ -129,6 +127,9 @@ pub struct Args {
     /// Print CSV
     #[arg(long, conflicts_with = "json")]
     csv: bool,
+    /// With --csv or --parquet: rows by guest, for each level the requests of each guest that came to it
+    #[arg(long)]
+    by_guest: bool,
     /// Write one page with charts and numbers, which opens in any browser and needs nothing else
     #[arg(long, value_name = "FILE.html")]
     report: Option<PathBuf>,
@@ -146,30 +147,53 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let output = |path: &PathBuf| Output::new(path);
     let page_file = args.report.as_ref().map(output).transpose()?;
     let table_file = args.parquet.as_deref().map(TableFile::new).transpose()?;
-    let (mut report, source) = ask::simulate(args)?;
-    queued::add(args, &mut report, source.as_ref())?;
-    let name = args.sources.join(", ");
+    let (report, source) = ask::simulate(args)?;
+    let name = names(&args.sources);
     if let (Some(file), Some(source)) = (page_file, source) {
         let progress = Progress::new("reporting", args.json);
         let subject = Subject {
             report: &report,
             requests: source.requests(),
             source: &name,
-            command: &command_line(std::env::args().skip(1)),
+            command: &command_line(
+                std::env::args_os()
+                    .skip(1)
+                    .map(|it| it.to_string_lossy().into_owned()),
+            ),
         };
         let page = page(&subject, &|fraction| progress.set(fraction))?;
         file.write(page.as_bytes())?;
     }
+    if args.by_guest && !args.csv && args.parquet.is_none() {
+        return Err(Failure::usage(
+            "--by-guest is for --csv and --parquet; what is printed otherwise has the results by guest anyhow",
+        ));
+    }
+    if args.by_guest && report.runs.iter().any(|run| run.by_guest.is_empty()) {
+        return Err(Failure::usage(
+            "--by-guest is for several guests; name a trace for each, or --guests",
+        ));
+    }
+    let columns = || match args.by_guest {
+        true => report.guest_columns(),
+        false => report.columns(),
+    };
     if let Some(file) = table_file {
-        file.write(&report.columns())?;
+        file.write(&columns())?;
     }
     print(&if args.json {
         format!("{}\n", serde_json::to_string_pretty(&report)?)
     } else if args.csv {
-        report.csv()
+        Column::csv(&columns())
     } else {
         render::render(&report, &name)
     })
+}
+
+/// The traces or workloads, as a user is shown them.
+fn names(sources: &[SourceName]) -> String {
+    let names: Vec<&str> = sources.iter().map(SourceName::text).collect();
+    names.join(", ")
 }
 
 /// The command as a shell takes it.

@@ -4,14 +4,57 @@ use super::trace_args::{TraceArgs, ViewArgs, say_doubts, say_skipped};
 use crate::failure::Failure;
 use futae_sim::curve::{Source, SourceError, TraceStream};
 use futae_trace::{Doubt, TraceErrorKind, View, is_trace};
-use std::path::Path;
+use std::ffi::OsString;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// What is asked for: the path or the URL of a trace, or a workload. A path need not be UTF-8, and `-` is standard input.
+#[derive(Clone, Debug)]
+pub(super) struct SourceName {
+    path: PathBuf,
+    shown: String,
+}
+
+impl From<OsString> for SourceName {
+    fn from(name: OsString) -> Self {
+        let path = match name.as_encoded_bytes() {
+            b"-" => PathBuf::from("/dev/stdin"),
+            _ => PathBuf::from(name),
+        };
+        let shown = path.display().to_string();
+        Self { path, shown }
+    }
+}
+
+impl SourceName {
+    /// The text of a workload, and what a user is shown.
+    pub fn text(&self) -> &str {
+        &self.shown
+    }
+
+    /// Where a trace is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether it is a trace, and no workload.
+    pub fn is_trace(&self) -> bool {
+        is_trace(&self.path)
+    }
+}
+
+impl fmt::Display for SourceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.shown)
+    }
+}
 
 /// Where requests come from.
 #[derive(clap::Args)]
 pub(super) struct SourceArgs {
     /// A trace file or its URL, compressed or not, or a workload such as zipf(1.0):1GiB
     #[arg(value_name = "TRACE|WORKLOAD")]
-    pub source: String,
+    pub source: SourceName,
     #[command(flatten)]
     trace: TraceArgs,
     #[command(flatten)]
@@ -35,8 +78,8 @@ pub(super) enum Input {
 impl SourceArgs {
     /// Opens it; also the bytes of a block. A trace is read into memory only if `whole` says so.
     pub fn open(&self, whole: bool) -> Result<(Input, u64), Failure> {
-        let path = Path::new(&self.source);
-        if is_trace(path) && !whole {
+        let path = self.source.path();
+        if self.source.is_trace() && !whole {
             let options = self.trace.options()?;
             let stream = TraceStream::open(path, self.view.choice()?, &options);
             let stream = stream.map_err(failure)?;
@@ -50,8 +93,8 @@ impl SourceArgs {
     pub fn open_whole(&self) -> Result<(Source, u64), Failure> {
         let options = self.trace.options()?;
         let block_bytes = options.unit_bytes;
-        let path = Path::new(&self.source);
-        if is_trace(path) {
+        let path = self.source.path();
+        if self.source.is_trace() {
             let view = self.view.choice()?;
             let read = Source::of_trace(path, view, &options, self.requests);
             let (source, skipped, doubts) = read.map_err(failure)?;
@@ -60,7 +103,13 @@ impl SourceArgs {
             return Ok((source, block_bytes));
         }
         let view = View::Blocks(block_bytes);
-        let source = Source::open(&self.source, view, block_bytes, self.requests, self.seed);
+        let source = Source::open(
+            self.source.text(),
+            view,
+            block_bytes,
+            self.requests,
+            self.seed,
+        );
         let source = source.map_err(failure)?;
         self.trace.refuse()?;
         self.view.refuse()?;

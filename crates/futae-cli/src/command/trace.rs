@@ -1,5 +1,6 @@
 //! `futae trace`: looks into trace files, and makes them.
 
+use super::source_args::SourceName;
 use super::trace_args::TraceArgs;
 use crate::failure::Failure;
 use crate::progress::Progress;
@@ -7,11 +8,11 @@ use crate::table::{Table, count};
 use anyhow::Context;
 use futae_trace::{
     Format, Request, RequestKind, Summarizer, Summary, TraceError, TraceErrorKind, TraceOptions,
-    TraceReader, TraceWriter, View, WorkloadReader, WorkloadSpec, WriteOptions, is_trace,
+    TraceReader, TraceWriter, View, WorkloadReader, WorkloadSpec, WriteOptions,
 };
 use serde_json::json;
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Read and write trace files
 #[derive(clap::Args)]
@@ -32,7 +33,7 @@ enum Command {
 struct InputArgs {
     /// A trace file or its URL, compressed or not, or a workload such as zipf(1.0):1GiB
     #[arg(value_name = "TRACE|WORKLOAD")]
-    trace: String,
+    trace: SourceName,
     #[command(flatten)]
     how: TraceArgs,
     /// How many requests of a workload
@@ -126,10 +127,10 @@ enum Source {
 impl Input {
     fn open(args: &InputArgs) -> Result<Self, Failure> {
         let block_bytes = args.how.block_bytes()?;
-        let path = Path::new(&args.trace);
-        let workload = args.trace.parse::<WorkloadSpec>();
+        let path = args.trace.path();
+        let workload = args.trace.text().parse::<WorkloadSpec>();
         let (source, whole) = match workload {
-            Ok(spec) if !is_trace(path) => {
+            Ok(spec) if !args.trace.is_trace() => {
                 args.how.refuse()?;
                 let natural = spec.natural_requests(block_bytes).map_err(Failure::usage)?;
                 let requests = args.requests.or(natural).ok_or_else(|| {
@@ -139,7 +140,7 @@ impl Input {
                 let reader = reader.map_err(Failure::usage)?;
                 (Source::Workload(Box::new(reader)), requests)
             }
-            Err(e) if !is_trace(path) && args.trace.contains(':') => {
+            Err(e) if !args.trace.is_trace() && args.trace.text().contains(':') => {
                 let message = format!("{} is neither a file nor a workload: {e}", args.trace);
                 return Err(Failure::usage(message));
             }
@@ -151,7 +152,7 @@ impl Input {
             }
         };
         Ok(Self {
-            name: args.trace.clone(),
+            name: args.trace.to_string(),
             block_bytes,
             source,
             whole,

@@ -2,6 +2,7 @@
 //! frequency lists, bounded memories of departed blocks, a frequency sketch, and a learned forest.
 
 mod block_table;
+mod bloom;
 mod counts;
 mod forest;
 mod ghost_lists;
@@ -21,6 +22,7 @@ mod sketch;
 mod table;
 
 pub use block_table::BlockTable;
+pub use bloom::Bloom;
 pub use counts::Counts;
 pub use forest::{FEATURES, Features, Forest, magnitude};
 pub use ghost_lists::GhostLists;

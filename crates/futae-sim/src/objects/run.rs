@@ -2,10 +2,12 @@
 
 use super::cache::{Counts, NEVER, ObjectCache};
 use crate::run::{TraceFacts, Traces, in_parallel};
+use crate::study::with_unit;
 use futae_policy::{AccessKind, Kind, PolicySpec, Shape, SpecError, Trait, build};
 use futae_trace::Format;
 use futae_units::{Size, SizeError};
 use serde::Serialize;
+use std::str::FromStr;
 use std::time::Instant;
 
 /// Accesses between two reports of progress.
@@ -21,6 +23,21 @@ pub enum Lives {
     Seconds(u64),
     /// Infinite.
     Ever,
+}
+
+impl FromStr for Lives {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "none" {
+            return Ok(Self::Ever);
+        }
+        let seconds = with_unit(text).map(|time| time.as_secs());
+        let lives = seconds.filter(|&seconds| seconds > 0).map(Self::Seconds);
+        lives.ok_or_else(|| {
+            format!("{text:?} is neither none nor a time of at least 1s (15min, 1h)")
+        })
+    }
 }
 
 /// One cache for a trace of objects.
@@ -130,6 +147,8 @@ pub struct ObjectReport {
     pub footprint_bytes: u64,
     /// The seed of all randomness.
     pub seed: u64,
+    /// A digest of all requests: equal digests mean equal requests.
+    pub trace_digest: String,
     /// Facts about the trace.
     pub trace: TraceFacts,
     /// The version of futae.
@@ -218,6 +237,7 @@ pub fn simulate(
         objects: u64::from(objects),
         footprint_bytes,
         seed: simulations.first().map_or(0, |simulation| simulation.seed),
+        trace_digest: traces.digest().to_owned(),
         trace: traces.facts().clone(),
         version: env!("CARGO_PKG_VERSION"),
     })

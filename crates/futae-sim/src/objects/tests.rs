@@ -1,6 +1,6 @@
 //! Caches of objects against plain models, and against levels where all objects have one size.
 
-use super::ObjectCache;
+use super::{Lives, ObjectCache};
 use crate::index::BackedIndex;
 use futae_policy::{
     Access, AccessKind, BlockId, Kind, Level, Prng, Shape, SimulatorHints, Trait, build,
@@ -236,4 +236,13 @@ fn an_object_whose_time_is_over_is_a_miss_and_leaves_its_room() {
     // Where an object has gone whose time was over, others need not go.
     assert!(!cache.access_at(2, 2, read, 20, 30));
     assert_eq!(cache.counts().evictions, 0);
+}
+
+#[test]
+fn a_time_to_live_is_a_time_or_none() {
+    assert_eq!("1h".parse(), Ok(Lives::Seconds(3600)));
+    assert_eq!("none".parse(), Ok(Lives::Ever));
+    for bad in ["", "0s", "5", "-1s", "never"] {
+        assert!(bad.parse::<Lives>().is_err(), "{bad}");
+    }
 }

@@ -186,7 +186,14 @@ impl Report {
             counts("all_dirty_blocks_at_start", |row| {
                 row.run.1.dirty_blocks_at_start
             }),
+            texts("source", |row| row.report.source()),
         ]
+    }
+
+    /// What asked, as one text.
+    #[must_use]
+    pub fn source(&self) -> String {
+        self.sources.join(" + ")
     }
 
     /// The [columns](Self::columns) as CSV, with a header.
@@ -206,6 +213,7 @@ impl Report {
     pub fn split(self) -> Vec<Self> {
         let of = |run| Self {
             runs: vec![run],
+            sources: self.sources.clone(),
             seed: self.seed,
             trace_digest: self.trace_digest.clone(),
             trace: self.trace.clone(),

@@ -41,7 +41,7 @@ impl TraceFacts {
     }
 
     /// Facts about files that have not been read yet.
-    pub(super) fn of(paths: &[PathBuf]) -> Self {
+    pub(crate) fn of(paths: &[PathBuf]) -> Self {
         let files = paths.iter().map(|path| path.display().to_string());
         Self {
             files: files.collect(),

@@ -79,6 +79,7 @@ pub fn simulate_one_pass(
     run.footprint_blocks = facts.distinct_blocks;
     run.seconds = (run.seconds - facts.read_seconds).max(0.0);
     let mut report = report(vec![run], spec.seed, pieced.digest.hex());
+    report.sources.clone_from(&facts.files);
     report.trace = Some(facts);
     Ok(report)
 }

@@ -15,6 +15,9 @@ use serde::Serialize;
 pub struct Report {
     /// One for each hierarchy.
     pub runs: Vec<Run>,
+    /// What asked: the traces or workloads, one for each guest, or one that all guests have a copy of.
+    #[serde(skip)]
+    pub sources: Vec<String>,
     /// The seed of all runs.
     pub seed: u64,
     /// A digest of all requests, including the warm-up: equal digests mean equal requests.

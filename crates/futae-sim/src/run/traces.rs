@@ -346,7 +346,8 @@ impl Traces {
         }))
     }
 
-    fn digest(&self) -> &str {
+    /// A digest of all requests.
+    pub(crate) fn digest(&self) -> &str {
         self.digest.get_or_init(|| {
             if let [only] = &self.guests[..] {
                 return only.digest().hex();
@@ -379,6 +380,7 @@ impl Traces {
         });
         let runs = runs.into_iter().collect::<Result<_, _>>()?;
         let mut report = report(runs, seed, self.digest().to_owned());
+        report.sources.clone_from(&self.facts.files);
         report.trace = Some(self.facts.clone());
         Ok(report)
     }

@@ -16,6 +16,12 @@ pub const REQUEST_BYTES_MAX: u64 = 1 << 30;
 pub const KEYED_BYTES: u64 = 1 << 62;
 /// Bytes from one sized object to the next, so that no two overlap however they are cut into blocks.
 const OBJECT_BYTES: u64 = 1 << 32;
+/// Volumes with a number of their own. All further ones share the last number, one after the other.
+const OWN_VOLUMES: u32 = u16::MAX as u32;
+/// Bytes from one of those to the next: 16 TiB.
+const FOLDED_BYTES: u64 = 1 << 44;
+/// As many as find room in 2^64 bytes.
+const FOLDED_MAX: u32 = (1 << 20) - 1;
 /// The longest name of a volume.
 const NAME_BYTES_MAX: usize = 1024;
 
@@ -26,9 +32,11 @@ pub struct Context {
     unit_bytes: u64,
     /// Keys below this are block numbers.
     keys: u64,
-    numbers: HashMap<String, u16>,
+    numbers: HashMap<String, u32>,
     volumes: Vec<String>,
-    last: u16,
+    last: u32,
+    /// Where the volume of this record begins on the last volume, on which it lies if this is not 0.
+    folded_at: u64,
     hashed: Far,
     /// Numbers of objects by the hash of their names.
     named: HashMap<u128, u64>,
@@ -59,6 +67,7 @@ impl Context {
             numbers: HashMap::new(),
             volumes: Vec::new(),
             last: 0,
+            folded_at: 0,
             hashed: Far::default(),
             named: HashMap::new(),
             lives: None,
@@ -134,18 +143,24 @@ impl Context {
         &self.volumes
     }
 
-    /// The number of the volume with this name; a new one gets the next number.
+    /// How many volumes have no number of their own.
+    pub fn folded_volumes(&self) -> usize {
+        self.volumes.len().saturating_sub(OWN_VOLUMES as usize + 1)
+    }
+
+    /// The number of the volume with this name, which the next request is for; a new one gets the next number. Volumes beyond
+    /// those that can be numbered share the last one.
     pub fn volume(&mut self, name: &str) -> Result<VolumeId, TraceErrorKind> {
         if self
             .volumes
-            .get(usize::from(self.last))
+            .get(self.last as usize)
             .is_some_and(|last| last == name)
         {
-            return Ok(VolumeId(self.last));
+            return Ok(self.place());
         }
         if let Some(&number) = self.numbers.get(name) {
             self.last = number;
-            return Ok(VolumeId(number));
+            return Ok(self.place());
         }
         if name.len() > NAME_BYTES_MAX {
             return Err(TraceErrorKind::Field {
@@ -153,12 +168,21 @@ impl Context {
                 expected: "a name of at most 1024 bytes",
             });
         }
-        let number = u16::try_from(self.volumes.len());
-        let number = number.map_err(|_| TraceErrorKind::TooManyVolumes)?;
+        let number = u32::try_from(self.volumes.len()).unwrap_or(u32::MAX);
+        if number >= OWN_VOLUMES + FOLDED_MAX {
+            return Err(TraceErrorKind::TooManyVolumes);
+        }
         self.numbers.insert(name.to_owned(), number);
         self.volumes.push(name.to_owned());
         self.last = number;
-        Ok(VolumeId(number))
+        Ok(self.place())
+    }
+
+    /// Where the last volume is.
+    fn place(&mut self) -> VolumeId {
+        let folded = self.last.saturating_sub(OWN_VOLUMES);
+        self.folded_at = u64::from(folded) * FOLDED_BYTES;
+        VolumeId(self.last.min(OWN_VOLUMES) as u16)
     }
 
     /// A checked request.
@@ -176,13 +200,16 @@ impl Context {
                 bytes: length_bytes,
             });
         }
-        offset_bytes
-            .checked_add(length_bytes)
-            .ok_or(TraceErrorKind::OutOfRange)?;
+        let end = offset_bytes.checked_add(length_bytes);
+        let end = end.ok_or(TraceErrorKind::OutOfRange)?;
+        // Whether further volumes follow is not known yet when the first one of the last number comes.
+        if u32::from(volume.0) == OWN_VOLUMES && end > FOLDED_BYTES {
+            return Err(TraceErrorKind::FoldedTooLarge);
+        }
         Ok(Request {
             guest: self.guest,
             volume,
-            offset_bytes,
+            offset_bytes: self.folded_at + offset_bytes,
             length_bytes,
             kind,
             time_us,

@@ -45,6 +45,11 @@ pub enum Doubt {
         "the sizes of objects are not kept in one pass, so the byte miss ratio is not known; read the trace from a file"
     )]
     SizesNotKept,
+    /// More volumes than can be numbered.
+    #[error(
+        "the trace has more than 65536 volumes; those from the 65536th on are counted as one volume, on which each has 16 TiB of its own"
+    )]
+    VolumesFolded,
     /// Traces of several guests were recorded at different times.
     #[error(
         "the traces were recorded at different times, so each counts from its first request; `futae sim --order recorded` takes \

@@ -137,10 +137,16 @@ pub enum TraceErrorKind {
     },
     /// More volumes than can be numbered.
     #[error(
-        "the trace has more than 65536 volumes; if all of them share one cache, name its volumes and its offsets as one key, such as \
+        "the trace has more than 1114110 volumes; if all of them share one cache, name its volumes and its offsets as one key, such as \
          --columns key=VOLUME,key=OFFSET"
     )]
     TooManyVolumes,
+    /// A request too far out for volumes that share a number.
+    #[error(
+        "the trace has 65536 volumes or more, so each from the 65536th on has room for 16 TiB, and this request is beyond; name its \
+         volumes and its offsets as one key, such as --columns key=VOLUME,key=OFFSET"
+    )]
+    FoldedTooLarge,
     /// More distinct blocks than can be numbered.
     #[error("the trace touches more than 2^32 distinct blocks; use larger blocks")]
     TooManyBlocks,

@@ -207,7 +207,12 @@ impl TraceReader {
             _ => false,
         };
         let sizes = sizes.then_some(Doubt::SizesIgnored);
-        self.doubts.iter().cloned().chain(sizes).collect()
+        let folded = match self.context.folded_volumes() {
+            0 => None,
+            _ => Some(Doubt::VolumesFolded),
+        };
+        let more = sizes.into_iter().chain(folded);
+        self.doubts.iter().cloned().chain(more).collect()
     }
 
     /// How the file is compressed.

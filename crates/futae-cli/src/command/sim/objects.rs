@@ -1,147 +1,44 @@
 //! `futae sim --objects`: caches of objects that differ in size.
 
 use super::Args;
-use super::ask::{failure, hierarchies, say_facts, threads};
-use super::warmup::{Warmup, with_unit};
+use super::ask::{Shown, hierarchies, refused, threads};
 use crate::failure::Failure;
-use crate::progress::Progress;
 use crate::save::print;
 use crate::table::{Table, count};
-use futae_sim::objects::{Lives, ObjectReport, ObjectRun, ObjectSimulation, simulate};
-use futae_sim::run::{Reading, Traces, ViewChoice};
-use futae_trace::{TraceOptions, is_trace};
-use futae_units::Size;
-use std::fmt::Write;
-use std::str::FromStr;
-
-/// How long objects live, as it is said on a command line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ttl(Lives);
-
-impl FromStr for Ttl {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        if text == "none" {
-            return Ok(Self(Lives::Ever));
-        }
-        let time = with_unit(text).map(|time| time.as_secs());
-        let seconds = time.filter(|&seconds| seconds > 0);
-        let lives = seconds.map(|seconds| Self(Lives::Seconds(seconds)));
-        lives.ok_or_else(|| {
-            format!("{text:?} is neither none nor a time of at least 1s (15min, 1h)")
-        })
-    }
-}
+use futae_sim::objects::{ObjectReport, ObjectRun};
+use futae_sim::study::ObjectStudy;
 
 /// Simulates and prints.
 pub fn run(args: &Args) -> Result<(), Failure> {
     let [source] = &args.sources[..] else {
         return Err(Failure::usage("--objects is for one trace"));
     };
-    if !is_trace(source) {
+    if !source.is_trace() {
         return Err(Failure::usage(format!(
             "--objects is for a trace, whose objects have sizes; {source} is no file"
         )));
     }
-    let admit_bytes_max = match args.admit_size_max {
-        None => None,
-        Some(Size::Bytes(bytes)) => Some(bytes),
-        Some(other) => {
-            let message = format!(
-                "--admit-size-max {other} is no size of an object: give bytes, such as 1MiB"
-            );
-            return Err(Failure::usage(message));
-        }
-    };
-    let lives = args.ttl.map_or(Lives::Trace, |ttl| ttl.0);
-    let options = TraceOptions {
-        sizes: true,
-        lives: lives == Lives::Trace,
-        ..args.trace.options()?
-    };
-    let view = match args.view.choice()? {
-        ViewChoice::Usual => ViewChoice::Start,
-        chosen => chosen,
-    };
-    let progress = Progress::new("reading", args.json);
-    let reading = Reading {
-        keep_times: lives != Lives::Ever || args.warmup.is_some_and(Warmup::needs_times),
-        options: vec![options],
-        view,
-        ..Reading::default()
-    };
-    let traces = Traces::read_guests(&[source.into()], &reading, &mut |done| {
-        progress.set(done);
-    });
-    let traces = traces.map_err(failure)?;
-    drop(progress);
-    say_facts(traces.facts());
-    let warmup = args
-        .warmup
-        .map(|warmup| warmup.of_traces(&traces))
-        .transpose()?;
-    let one = |level: futae_sim::LevelSpec| ObjectSimulation {
-        size: level.size,
-        policy: level.policy,
-        admit_bytes_max,
-        lives,
+    let study = ObjectStudy {
+        caches: hierarchies(args)?.into_iter().flatten().collect(),
+        lives: args.ttl.unwrap_or_default(),
+        admit_size_max: args.admit_size_max,
         seed: args.seed,
-        warmup_requests: warmup.unwrap_or(0),
+        warmup: args.warmup,
         requests: args.requests,
+        threads: threads(args),
     };
-    let simulations: Vec<_> = hierarchies(args)?.into_iter().flatten().map(one).collect();
-    let progress = Progress::new("simulating", args.json);
-    let report = simulate(&traces, &simulations, threads(args), &|done| {
-        progress.set(done);
-    });
-    let report = report.map_err(Failure::usage)?;
-    drop(progress);
+    let (options, view) = (args.trace.options()?, args.view.choice()?);
+    let shown = Shown::new(args.json);
+    let report = study.of_file(source.path(), options, view, &shown);
+    let report = report.map_err(refused)?;
+    drop(shown);
     print(&if args.json {
         format!("{}\n", serde_json::to_string_pretty(&report)?)
     } else if args.csv {
-        csv(&report)
+        report.csv()
     } else {
-        render(&report, source)
+        render(&report, source.text())
     })
-}
-
-fn csv(report: &ObjectReport) -> String {
-    let mut text = "policy,capacity_bytes,requests,hits,misses,hit_ratio,requested_bytes,missed_bytes,byte_miss_ratio,admissions,\
-                    too_large,declined,expired,evictions,evicted_bytes,resident_objects,resident_bytes,objects,footprint_bytes\n"
-        .to_owned();
-    let ratio = |ratio: Option<f64>| ratio.map_or_else(String::new, |ratio| ratio.to_string());
-    for run in &report.runs {
-        let c = &run.counts;
-        let policy = match run.policy.contains(',') {
-            true => format!("\"{}\"", run.policy),
-            false => run.policy.clone(),
-        };
-        // Writing to a string cannot fail.
-        let _ = writeln!(
-            text,
-            "{policy},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}",
-            run.capacity_bytes,
-            c.requests,
-            c.hits,
-            c.misses,
-            ratio(run.hit_ratio),
-            c.requested_bytes,
-            c.missed_bytes,
-            ratio(run.byte_miss_ratio),
-            c.admissions,
-            c.too_large,
-            c.declined,
-            c.expired,
-            c.evictions,
-            c.evicted_bytes,
-            run.resident_objects,
-            run.resident_bytes,
-            report.objects,
-            report.footprint_bytes,
-        );
-    }
-    text
 }
 
 fn render(report: &ObjectReport, source: &str) -> String {
@@ -181,18 +78,4 @@ fn render(report: &ObjectReport, source: &str) -> String {
         report.seed,
         table.render()
     )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_time_to_live_is_a_time_or_none() {
-        assert_eq!("1h".parse(), Ok(Ttl(Lives::Seconds(3600))));
-        assert_eq!("none".parse(), Ok(Ttl(Lives::Ever)));
-        for bad in ["", "0s", "5", "-1s", "never"] {
-            assert!(bad.parse::<Ttl>().is_err(), "{bad}");
-        }
-    }
 }

@@ -265,13 +265,59 @@ fn numbers_that_begin_like_a_text_lose_no_bytes() {
 }
 
 #[test]
-fn volumes_beyond_the_limit_end_the_trace() {
-    let data: String = (0..=65_536)
+fn volumes_beyond_the_limit_are_places_on_the_last() {
+    // Each volume has one block, at the same place; the last ones are asked for twice.
+    let volumes: Vec<u32> = (0..70_000).chain(65_530..70_000).chain([3]).collect();
+    let line = |volume: &u32| format!("v{volume},R,4096,512,0\n");
+    let data: String = volumes.iter().map(line).collect();
+    let mut reader =
+        reader("t", data.as_bytes(), &TraceOptions::default()).unwrap_or_else(|e| panic!("{e}"));
+    assert!(reader.doubts().is_empty());
+    let mut seen = std::collections::HashMap::new();
+    for volume in &volumes {
+        let request = reader.next().expect("a request").expect("a good one");
+        let place = (request.volume, request.offset_bytes);
+        let expected = match volume.checked_sub(65_535) {
+            None => (*volume as u16, 4096),
+            Some(further) => (65_535, (u64::from(further) << 44) + 4096),
+        };
+        assert_eq!((place.0.0, place.1), expected);
+        // Two volumes never have the same place.
+        assert_eq!(*seen.entry(place).or_insert(*volume), *volume);
+    }
+    assert_eq!(seen.len(), 70_000);
+    assert!(reader.next().is_none());
+    assert_eq!(reader.doubts(), [Doubt::VolumesFolded]);
+}
+
+#[test]
+fn a_folded_volume_has_room_for_16_tib() {
+    let last = |offset: u64| {
+        let first = (0..65_537).map(|volume| format!("{volume},R,0,512,0\n"));
+        let data: String = first.chain([format!("65536,R,{offset},512,0\n")]).collect();
+        let reader = reader("t", data.as_bytes(), &TraceOptions::default());
+        reader
+            .unwrap_or_else(|e| panic!("{e}"))
+            .last()
+            .expect("a request")
+    };
+    let room = 1u64 << 44;
+    assert_eq!(
+        last(room - 512).expect("it fits").offset_bytes,
+        2 * room - 512
+    );
+    let error = last(room).expect_err("it is beyond");
+    assert!(matches!(error.kind, TraceErrorKind::FoldedTooLarge));
+}
+
+#[test]
+fn volumes_beyond_all_room_end_the_trace() {
+    let data: String = (0..=1_114_110)
         .map(|volume| format!("{volume},R,0,512,0\n"))
         .collect();
     let reader = reader("t", data.as_bytes(), &TraceOptions::default());
     let results: Vec<_> = reader.unwrap_or_else(|e| panic!("{e}")).collect();
-    assert_eq!(results.len(), 65_537);
+    assert_eq!(results.len(), 1_114_111);
     let last = results.last().and_then(|r| r.as_ref().err());
     assert!(matches!(
         last.map(|e| &e.kind),

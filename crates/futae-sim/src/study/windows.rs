@@ -1,10 +1,9 @@
 //! The hit ratio over time: runs once more, counted by window.
 
-use super::ask::failure;
+use super::StudyError;
 use super::warmup::with_unit;
-use crate::failure::Failure;
-use futae_sim::run::{Requests, TraceSimulation, Traces};
-use futae_sim::{Report, SimulationSpec};
+use crate::run::{Requests, TraceSimulation, Traces};
+use crate::{Report, SimulationSpec};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -39,42 +38,47 @@ impl FromStr for Windows {
 
 impl Windows {
     /// Whether the times of a trace must be kept for it.
+    #[must_use]
     pub fn needs_times(self) -> bool {
         matches!(self, Self::Time(_))
     }
 
     /// Adds the windows of each run of traces.
-    pub fn of_traces(
+    pub(super) fn of_traces(
         self,
         traces: &Traces,
         simulations: &[TraceSimulation],
         block_bytes: u64,
         report: &mut Report,
-    ) -> Result<(), Failure> {
+        progress: &dyn Fn(f64),
+    ) -> Result<(), StudyError> {
         let requests = Requests::Traces(traces);
-        for (simulation, run) in simulations.iter().zip(&mut report.runs) {
+        let runs = simulations.len() as f64;
+        for (at, (simulation, run)) in simulations.iter().zip(&mut report.runs).enumerate() {
             let ends = self.ends(run.warmup_requests, run.requests, Some(traces))?;
             let counted = requests.until(
                 simulation,
                 block_bytes,
                 run.warmup_requests,
                 &ends,
-                &mut |_| {},
+                &mut |part| progress((at as f64 + part) / runs),
             );
             let starts = self.starts(ends.len());
-            run.set_windows(&counted.map_err(failure)?, starts);
+            run.set_windows(&counted?, starts);
         }
         Ok(())
     }
 
     /// Adds the windows of each run of workloads.
-    pub fn of_workloads(
+    pub(super) fn of_workloads(
         self,
         requests: &Requests<'_>,
         specs: &[SimulationSpec],
         report: &mut Report,
-    ) -> Result<(), Failure> {
-        for (spec, run) in specs.iter().zip(&mut report.runs) {
+        progress: &dyn Fn(f64),
+    ) -> Result<(), StudyError> {
+        let runs = specs.len() as f64;
+        for (at, (spec, run)) in specs.iter().zip(&mut report.runs).enumerate() {
             let ends = self.ends(run.warmup_requests, run.requests, None)?;
             let simulation = TraceSimulation {
                 levels: spec.levels.clone(),
@@ -89,9 +93,9 @@ impl Windows {
                 spec.block_bytes,
                 run.warmup_requests,
                 &ends,
-                &mut |_| {},
+                &mut |part| progress((at as f64 + part) / runs),
             );
-            run.set_windows(&counted.map_err(failure)?, None);
+            run.set_windows(&counted?, None);
         }
         Ok(())
     }
@@ -103,7 +107,7 @@ impl Windows {
         warmup: u64,
         requests: u64,
         traces: Option<&Traces>,
-    ) -> Result<Vec<u64>, Failure> {
+    ) -> Result<Vec<u64>, StudyError> {
         let end = warmup + requests;
         match self {
             Self::Count(count) => {
@@ -114,17 +118,11 @@ impl Windows {
             }
             Self::Time(time) => {
                 let us = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
-                let no_times = || {
-                    Failure::usage(
-                        "windows of time need traces with times, in the order of time; give --windows a number",
-                    )
-                };
+                let no_times = || StudyError::WindowsWithoutTimes;
                 let traces = traces.ok_or_else(no_times)?;
                 let count = traces.span_us().ok_or_else(no_times)? / us + 1;
                 if count > WINDOWS_MAX {
-                    return Err(Failure::usage(format!(
-                        "{count} windows are too many; give --windows a longer time"
-                    )));
+                    return Err(StudyError::TooManyWindows(count));
                 }
                 let before = |window: u64| traces.accesses_before(window.saturating_mul(us));
                 let ends = (1..=count).map(|window| before(window).map(|at| at.clamp(warmup, end)));

@@ -1,7 +1,7 @@
 //! How long caches are warmed up: in requests, in shares of a trace, or in its time.
 
-use crate::failure::Failure;
-use futae_sim::run::Traces;
+use super::StudyError;
+use crate::run::Traces;
 use futae_units::parse_duration;
 use std::str::FromStr;
 use std::time::Duration;
@@ -37,37 +37,43 @@ impl FromStr for Warmup {
 }
 
 /// A time with its unit: a bare number could be meant as requests or as a share.
-pub(super) fn with_unit(text: &str) -> Option<Duration> {
+pub(crate) fn with_unit(text: &str) -> Option<Duration> {
     let has_unit = text.ends_with(char::is_alphabetic);
     parse_duration(text).ok().filter(|_| has_unit)
 }
 
 impl Warmup {
     /// Whether the times of a trace must be kept for it.
+    #[must_use]
     pub fn needs_times(self) -> bool {
         matches!(self, Self::Time(_))
     }
 
-    /// In requests, of a workload.
-    pub fn of_workload(self) -> Result<u64, Failure> {
+    /// The same in requests, for a workload.
+    ///
+    /// # Errors
+    ///
+    /// It is a share or a time.
+    pub fn of_workload(self) -> Result<u64, StudyError> {
         match self {
             Self::Requests(requests) => Ok(requests),
-            _ => Err(Failure::usage(
-                "a workload has no length and no times: give --warmup in requests",
-            )),
+            _ => Err(StudyError::WarmupOfWorkload),
         }
     }
 
-    /// In requests, of traces.
-    pub fn of_traces(self, traces: &Traces) -> Result<u64, Failure> {
+    /// The same in requests, for traces.
+    ///
+    /// # Errors
+    ///
+    /// It is a time, and the traces have none.
+    pub fn of_traces(self, traces: &Traces) -> Result<u64, StudyError> {
         match self {
             Self::Requests(requests) => Ok(requests),
             Self::Share(share) => Ok((share * traces.facts().accesses as f64) as u64),
             Self::Time(time) => {
                 let us = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
-                traces.accesses_before(us).ok_or_else(|| {
-                    Failure::usage("a warm-up by time needs traces with times, in the order of time; give --warmup in requests")
-                })
+                let before = traces.accesses_before(us);
+                before.ok_or(StudyError::WarmupWithoutTimes)
             }
         }
     }

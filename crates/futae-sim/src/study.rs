@@ -1,0 +1,321 @@
+//! Studies: what `futae sim` does between its arguments and its results.
+//!
+//! The command line and the Python package make the same [`Study`] of what they are told, so that their results are
+//! the same. Messages are those of the command line, and name its options.
+
+mod error;
+mod objects;
+mod queued;
+mod warmup;
+mod windows;
+
+pub use error::StudyError;
+pub use objects::ObjectStudy;
+pub use warmup::Warmup;
+pub(crate) use warmup::with_unit;
+pub use windows::Windows;
+
+use crate::link::Link;
+use crate::queueing::LatencyModel;
+use crate::run::{
+    ClosedLoop, Order, Reading, Report, Requests, SimulationSpec, Think, TraceFacts,
+    TraceSimulation, Traces, ViewChoice, simulate_all, simulate_guests, simulate_one_pass,
+};
+use crate::spec::{LevelSpec, links};
+use crate::write_back::WriteMode;
+use futae_trace::{TraceOptions, TraceReader, WorkloadSpec, is_trace};
+use std::path::{Path, PathBuf};
+
+/// A part of a study that takes long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// A trace is read and simulated at once.
+    OnePass,
+    /// Traces are read.
+    Reading,
+    /// The hierarchies are simulated.
+    Simulating,
+    /// They are simulated once more, for windows of the run.
+    Windows,
+    /// They are simulated once more, with requests that wait for each other.
+    Queueing,
+}
+
+impl Stage {
+    /// What a user is told that goes on.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Reading => "reading",
+            Self::OnePass | Self::Simulating | Self::Windows => "simulating",
+            Self::Queueing => "queueing",
+        }
+    }
+}
+
+/// Who is told of a study while it goes on.
+pub trait Listener: Sync {
+    /// So much of a stage is done, from 0 to 1. Unwinding from here ends the study.
+    fn progress(&self, stage: Stage, fraction: f64);
+    /// Why a result may not be what was meant.
+    fn warn(&self, warning: &str);
+    /// The traces were read.
+    fn read(&self, facts: &TraceFacts);
+}
+
+/// What is asked about hierarchies of caches.
+#[derive(Clone, Debug)]
+pub struct Study {
+    /// The levels of each run, top down.
+    pub hierarchies: Vec<Vec<LevelSpec>>,
+    /// The links between all levels; `None`: the usual ones.
+    pub link: Option<Link>,
+    /// When written data goes to the store.
+    pub write_mode: WriteMode,
+    /// The seed of all randomness.
+    pub seed: u64,
+    /// What goes before counting begins.
+    pub warmup: Option<Warmup>,
+    /// Requests that are counted; `None`: the usual number.
+    pub requests: Option<u64>,
+    /// The windows for which results are wanted, too.
+    pub windows: Option<Windows>,
+    /// Whether bounds on the best caches are wanted.
+    pub bounds: bool,
+    /// In which order guests with traces ask; `None`: the usual one.
+    pub order: Option<Order>,
+    /// How long requests take, if that is wanted.
+    pub latency: Option<LatencyModel>,
+    /// How many requests are under way at a time; `None`: they come at the times of the trace.
+    pub clients: Option<u32>,
+    /// How long guests think between an answer and the next request, if answers decide when they ask.
+    pub think: Option<Think>,
+    /// Size of a block.
+    pub block_bytes: u64,
+    /// Threads.
+    pub threads: usize,
+    /// Whether the requests of a trace are wanted afterwards.
+    pub keeps_requests: bool,
+}
+
+impl Study {
+    /// Checks that its parts go together.
+    ///
+    /// # Errors
+    ///
+    /// They do not.
+    pub fn check(&self) -> Result<(), StudyError> {
+        if self.clients == Some(0) {
+            return Err(StudyError::NoClients);
+        }
+        if self.clients.is_some() && self.latency.is_none() {
+            return Err(StudyError::ClientsWithoutLatency);
+        }
+        let Some(_) = self.think else { return Ok(()) };
+        if self.latency.is_none() {
+            return Err(StudyError::ThinkWithoutLatency);
+        }
+        let others = [
+            ("--clients", self.clients.is_some()),
+            ("--windows", self.windows.is_some()),
+            ("--bounds", self.bounds),
+        ];
+        match others.iter().find(|other| other.1) {
+            Some((other, _)) => Err(StudyError::Conflict("--think", other)),
+            None if self.warmup.is_some_and(Warmup::needs_times) => Err(StudyError::WarmupOfThink),
+            None => Ok(()),
+        }
+    }
+
+    /// The stages that a study of traces, or else of workloads, has.
+    #[must_use]
+    pub fn stages(&self, of_traces: bool) -> Vec<Stage> {
+        let all = [
+            (Stage::Reading, of_traces),
+            (Stage::Simulating, true),
+            (Stage::Windows, self.windows.is_some()),
+            (Stage::Queueing, self.is_queued()),
+        ];
+        let wanted = all.iter().filter(|(_, is_wanted)| *is_wanted);
+        wanted.map(|(stage, _)| *stage).collect()
+    }
+
+    /// Simulates workloads, one for each guest, or one for all `guests`. Returns the workload of each guest, too.
+    ///
+    /// # Errors
+    ///
+    /// They cannot be simulated as asked.
+    pub fn of_workloads(
+        &self,
+        workloads: &[WorkloadSpec],
+        guests: Option<u32>,
+        listener: &dyn Listener,
+    ) -> Result<(Report, Vec<WorkloadSpec>), StudyError> {
+        let several = workloads.len() > 1;
+        let Some(first) = workloads.first() else {
+            return Err(crate::SimulationError::Empty.into());
+        };
+        let guests = match guests {
+            Some(guests) if several && guests as usize != workloads.len() => {
+                let workloads = workloads.len();
+                return Err(StudyError::Workloads { guests, workloads });
+            }
+            guests => guests.unwrap_or(workloads.len() as u32),
+        };
+        let warmup = self.warmup.map(Warmup::of_workload).transpose()?;
+        if self.bounds {
+            return Err(StudyError::BoundsOfWorkload);
+        }
+        if self.think.is_some() {
+            return Err(StudyError::ThinkOfWorkload);
+        }
+        if self.order.is_some() {
+            return Err(StudyError::OrderOfWorkload);
+        }
+        self.check()?;
+        let one = |levels: &Vec<LevelSpec>| SimulationSpec {
+            links: links(levels, self.link),
+            levels: levels.clone(),
+            write_mode: self.write_mode,
+            guests,
+            workload: first.clone(),
+            block_bytes: self.block_bytes,
+            seed: self.seed,
+            warmup_requests: warmup,
+            requests: self.requests,
+        };
+        let specs: Vec<_> = self.hierarchies.iter().map(one).collect();
+        let set = |done| listener.progress(Stage::Simulating, done);
+        let mut report = match several {
+            true => simulate_guests(&specs, workloads, self.threads, &set)?,
+            false => simulate_all(&specs, self.threads, &set)?,
+        };
+        let workloads = match several {
+            true => workloads.to_vec(),
+            false => vec![first.clone(); guests as usize],
+        };
+        let requests = Requests::Workloads {
+            workloads: &workloads,
+            block_bytes: self.block_bytes,
+            seed: self.seed,
+        };
+        if let Some(windows) = self.windows {
+            let set = |done| listener.progress(Stage::Windows, done);
+            windows.of_workloads(&requests, &specs, &mut report, &set)?;
+        }
+        self.add_latencies(&mut report, Some(requests), listener)?;
+        Ok((report, workloads))
+    }
+
+    /// How traces have to be read for it, each with its options.
+    #[must_use]
+    pub fn reading(&self, options: Vec<TraceOptions>, view: ViewChoice) -> Reading {
+        let closed = self.think.zip(self.latency);
+        Reading {
+            options,
+            view,
+            order: self.order.unwrap_or_default(),
+            keep_times: self.warmup.is_some_and(Warmup::needs_times)
+                || self.windows.is_some_and(Windows::needs_times)
+                || self.is_queued() && self.clients.is_none(),
+            closed: closed.map(|(think, model)| ClosedLoop { think, model }),
+        }
+    }
+
+    /// Reads trace files, one for each guest, and simulates them. A trace that is read in one pass is not kept, and
+    /// so not returned.
+    ///
+    /// # Errors
+    ///
+    /// They cannot be read, or not be simulated as asked.
+    pub fn of_files(
+        &self,
+        paths: &[PathBuf],
+        options: Vec<TraceOptions>,
+        view: ViewChoice,
+        listener: &dyn Listener,
+    ) -> Result<(Report, Option<Traces>), StudyError> {
+        self.check()?;
+        let in_requests = match self.warmup {
+            None => Some(0),
+            Some(Warmup::Requests(requests)) => Some(requests),
+            Some(_) => None,
+        };
+        let goes_on = self.stages(true).len() > 2 || self.bounds || self.think.is_some();
+        if let ([path], [options], Some(warmup), false) = (
+            paths,
+            &options[..],
+            in_requests,
+            goes_on || self.keeps_requests,
+        ) && let [only] = &self.simulations(warmup)[..]
+            && only.is_one_pass(view)
+            && !has_sizes(path, options)
+        {
+            let set = &mut |done| listener.progress(Stage::OnePass, done);
+            let mut report = simulate_one_pass(path, options, view, only, set)?;
+            report.trace.iter().for_each(|facts| listener.read(facts));
+            self.add_latencies(&mut report, None, listener)?;
+            return Ok((report, None));
+        }
+        let reading = self.reading(options, view);
+        let traces = Traces::read_guests(paths, &reading, &mut |done| {
+            listener.progress(Stage::Reading, done);
+        });
+        let traces = traces?;
+        let report = self.of_traces(&traces, listener)?;
+        Ok((report, Some(traces)))
+    }
+
+    /// Simulates traces that were read as [`reading`](Self::reading) says.
+    ///
+    /// # Errors
+    ///
+    /// They cannot be simulated as asked.
+    pub fn of_traces(
+        &self,
+        traces: &Traces,
+        listener: &dyn Listener,
+    ) -> Result<Report, StudyError> {
+        self.check()?;
+        listener.read(traces.facts());
+        let warmup = self.warmup.map(|warmup| warmup.of_traces(traces));
+        let simulations = self.simulations(warmup.transpose()?.unwrap_or(0));
+        let set = |done| listener.progress(Stage::Simulating, done);
+        let block_bytes = self.block_bytes;
+        let mut report = traces.simulate(&simulations, block_bytes, self.threads, &set)?;
+        if let Some(windows) = self.windows {
+            let set = |done| listener.progress(Stage::Windows, done);
+            windows.of_traces(traces, &simulations, block_bytes, &mut report, &set)?;
+        }
+        if self.bounds {
+            for (simulation, run) in simulations.iter().zip(&mut report.runs) {
+                run.bounds = Some(traces.bounds(simulation, block_bytes)?);
+            }
+        }
+        let requests = Requests::Traces(traces);
+        self.add_latencies(&mut report, Some(requests), listener)?;
+        Ok(report)
+    }
+
+    fn simulations(&self, warmup_requests: u64) -> Vec<TraceSimulation> {
+        let one = |levels: &Vec<LevelSpec>| TraceSimulation {
+            links: links(levels, self.link),
+            levels: levels.clone(),
+            write_mode: self.write_mode,
+            seed: self.seed,
+            warmup_requests,
+            requests: self.requests,
+        };
+        self.hierarchies.iter().map(one).collect()
+    }
+}
+
+/// Whether a trace's objects have sizes, which one pass does not keep. What is neither a file nor behind a URL can be
+/// read only once.
+fn has_sizes(path: &Path, options: &TraceOptions) -> bool {
+    let reads_again = match path.metadata() {
+        Ok(metadata) => metadata.is_file(),
+        Err(_) => is_trace(path),
+    };
+    reads_again && TraceReader::open(path, options).is_ok_and(|reader| reader.has_sizes())
+}
