@@ -14,16 +14,17 @@
 //! | each 64 requests of the sample a candidate's score is its hits, which decay over `memory` requests for each slot |
 //! the candidate with the highest score is ahead of the order in force by `lead`: it is rehearsed, beginning with the
 //! blocks of the cache | the rehearsal has more hits than the cache, by `lead` and 8 at least, over about 2 requests for each
-//! slot: its level is the leader from now on; if that does not come about within 4 requests for each slot, and its score is not
-//! the highest, the rehearsal ends | a cache whose shadows have all of its slots needs no rehearsal | after a change blocks
+//! slot: its level is the leader from now on; if that does not come about within 4 requests for each slot, or 16 if its score is
+//! the highest, the rehearsal ends, and the candidate's next one needs twice the lead | the cache above has reported 4 to
+//! 16 evictions: `exclusive(lfu)` leads, only hits of reads count, and leads are 25 times as long | a cache whose shadows have all of its slots needs no rehearsal | after a change blocks
 //! that the new leader does not hold go first, and what it holds and the cache does not is fetched when it is asked for
 //! # Parameters
 //! memory 20: requests for each slot over which hits are compared
 //! lead 0.002: more hits that a candidate must have, for each slot
 //! # Deviations
 //! none of a published rule. Candidates are the policies that the registry marks so, the first of them in force at the
-//! start and another, which differs from it most, rehearsed at the start; those that live on demotions count only below a cache that
-//! says what it evicts. A shadow has a 64th of the slots, and 1,024 at least, or all of a smaller cache. The settings were found
+//! start and another, which differs from it most, rehearsed at the start; those that live on demotions, of which one has an inner
+//! order, count only below a cache that says what it evicts. A shadow has a 64th of the slots, and 1,024 at least, or all of a smaller cache. The settings were found
 //! on the traces by which lab/results judges them
 //! # Cost
 //! that of the order in force, once more while another is rehearsed, and of each candidate for the requests of the
