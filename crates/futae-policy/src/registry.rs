@@ -34,7 +34,7 @@ macro_rules! registered {
             random = "random" [TakesMarks, AnySize],
             fix = "fix" [TakesMarks],
             exclusive = "exclusive" [LivesOnDemotions, KeepsServed, Candidate, Advised],
-            lfu = "lfu" [Candidate, AnySize],
+            lfu = "lfu" [Candidate, FirstBelow, AnySize],
             lfu_in_cache = "lfu-in-cache" [AnySize],
             two_q = "2q" [Candidate, Advised],
             mq = "mq" [Candidate],

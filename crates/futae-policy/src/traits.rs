@@ -33,6 +33,9 @@ pub enum Trait {
     /// The candidate that this policy rehearses with all slots from the start, since it differs
     /// most from the initial one.
     RehearsedFirst,
+    /// A candidate also as the order of demoted blocks, inside the candidate that lives on
+    /// demotions; in force as soon as the upper cache reports its evictions.
+    FirstBelow,
     /// Compared by default in advice for a host's cache.
     Advised,
     /// Decides the same in whatever order the hits between two misses are reported, and whenever

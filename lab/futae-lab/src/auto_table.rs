@@ -1,7 +1,8 @@
 //! `futae-lab auto-table`: `auto` beside each of its candidates, on traces and synthetic workloads.
 
 use clap::builder::ValueParser;
-use futae_policy::{Kind, PolicySpec, Trait};
+use futae_policy::replace::auto::candidates;
+use futae_policy::{Kind, PolicySpec};
 use futae_sim::run::{TraceSimulation, Traces, ViewChoice, in_parallel};
 use futae_sim::{LevelSpec, SimulationError, SimulationSpec, WriteMode, links, simulate};
 use futae_terminal::failure::Failure;
@@ -76,12 +77,8 @@ struct Gap {
 pub fn run(args: &Args) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     let sources = sources(args)?;
-    let marked = |kind: &&Kind| kind.traits().contains(&Trait::Candidate);
-    let names: Vec<&str> = Kind::ALL
-        .iter()
-        .filter(marked)
-        .map(|kind| kind.name())
-        .collect();
+    let names: Vec<String> = candidates().iter().map(ToString::to_string).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
     writeln!(out, "source above size {} {AUTO} best gap", names.join(" "))?;
     let mut gaps = Vec::new();
     for (name, source) in &sources {
@@ -175,7 +172,7 @@ fn ratio(
     args: &Args,
 ) -> Result<f64, SimulationError> {
     let level = |policy: &str| -> Result<LevelSpec, SimulationError> {
-        let mut spec = PolicySpec::plain(policy);
+        let mut spec: PolicySpec = policy.parse()?;
         // Alone, what lives on demotions must keep what it serves.
         if above == "none" {
             spec.keep_served();

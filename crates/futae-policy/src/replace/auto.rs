@@ -14,32 +14,36 @@
 //! | each 64 requests of the sample a candidate's score is its hits, which decay over `memory` requests for each slot |
 //! the candidate with the highest score is ahead of the order in force by `lead`: it is rehearsed, beginning with the
 //! blocks of the cache | the rehearsal has more hits than the cache, by `lead` and 8 at least, over about 2 requests for each
-//! slot: its level is the leader from now on; if that does not come about within 4 requests for each slot, and its score is not
-//! the highest, the rehearsal ends | a cache whose shadows have all of its slots needs no rehearsal | after a change blocks
+//! slot: its level is the leader from now on; if that does not come about within 4 requests for each slot, or 16 if its score is
+//! the highest, the rehearsal ends, and the candidate's next one needs twice the lead | the cache above has reported 4 to
+//! 16 evictions: `exclusive(lfu)` leads, only hits of reads count, and leads are 25 times as long | a cache whose shadows have all of its slots needs no rehearsal | after a change blocks
 //! that the new leader does not hold go first, and what it holds and the cache does not is fetched when it is asked for
 //! # Parameters
 //! memory 20: requests for each slot over which hits are compared
 //! lead 0.002: more hits that a candidate must have, for each slot
 //! # Deviations
 //! none of a published rule. Candidates are the policies that the registry marks so, the first of them in force at the
-//! start and another, which differs from it most, rehearsed at the start; those that live on demotions count only below a cache that
-//! says what it evicts. A shadow has a 64th of the slots, and 1,024 at least, or all of a smaller cache. The settings were found
+//! start and another, which differs from it most, rehearsed at the start; those that live on demotions, of which one has an inner
+//! order, count only below a cache that says what it evicts. A shadow has a 64th of the slots, and 1,024 at least, or all of a smaller cache. The settings were found
 //! on the traces by which lab/results judges them
 //! # Cost
 //! that of the order in force, once more while another is rehearsed, and of each candidate for the requests of the
 //! sample; 48 bytes a slot, about 100 more while another is rehearsed, and shadows of at most a 64th of the slots
 //! with about 100 bytes a block and candidate
 
+mod candidates;
 mod imitation;
 mod rehearsal;
 mod shadows;
+mod upper;
 mod whereabouts;
 
 use crate::{
-    Access, Admission, Arguments, BlockId, Class, Departure, Policy, Shape, SimulatorHints, Slot,
+    Access, AccessKind, Admission, Arguments, BlockId, Class, Departure, Policy, Shape, SimulatorHints, Slot,
     SpecError, StoreCosts,
 };
-use imitation::Imitation;
+pub use candidates::candidates;
+use imitation::{Imitation, Shadow};
 use rehearsal::Rehearsal;
 use shadows::Shadows;
 
@@ -47,8 +51,10 @@ use shadows::Shadows;
 const REMARKS_MAX: usize = 1000;
 /// Requests for each slot over which a rehearsal is compared with the cache.
 const REHEARSED_MEMORY: f64 = 2.0;
-/// Requests for each slot after which a rehearsal that is not ahead may end.
+/// Requests for each slot after which a rehearsal that is not ahead ends, unless its score is the highest.
 const PATIENCE: f64 = 4.0;
+/// Requests for each slot after which a rehearsal that is not ahead ends.
+const PATIENCE_MAX: f64 = 16.0;
 /// The smallest lead in hits of a rehearsal, however small the cache is.
 const REHEARSED_LEAD_MIN: f64 = 8.0;
 
@@ -59,8 +65,6 @@ pub struct Auto {
     rehearsal: Option<Rehearsal>,
     shape: Shape,
     numbered_from: Option<u64>,
-    /// Hits per slot by which a rehearsal must lead.
-    lead: f64,
     requests: u64,
     requests_at_change: u64,
     remarks: Vec<String>,
@@ -80,7 +84,6 @@ pub fn build(arguments: &mut Arguments, shape: &Shape) -> Result<Auto, SpecError
         rehearsal: None,
         shape: *shape,
         numbered_from: None,
-        lead,
         requests: 0,
         requests_at_change: 0,
         remarks: Vec::new(),
@@ -98,10 +101,27 @@ impl Auto {
     fn see(&mut self, access: &Access, is_hit: bool) -> bool {
         self.requests += u64::from(access.kind.is_demand());
         if let Some(rehearsal) = &mut self.rehearsal {
-            rehearsal.see(access, is_hit);
+            rehearsal.see(access, is_hit, self.shadows.counts(access.kind));
         }
         let is_over = self.shadows.see(access, self.imitation.led());
+        if let Some(first) = self.shadows.note_upper(access) {
+            return self.begin_below(first);
+        }
         is_over && self.judge()
+    }
+
+    /// Puts a candidate in force that has led nothing so far.
+    #[cold]
+    fn begin_below(&mut self, first: usize) -> bool {
+        if self.shadows.are_whole() {
+            return self.follow_shadow(first);
+        }
+        // The upper cache has these blocks, too. So they are passed on as reads.
+        let Some(level) = self.level_of_cache(first, AccessKind::Read) else {
+            return false;
+        };
+        self.follow(first, level, 0.0);
+        true
     }
 
     fn judge(&mut self) -> bool {
@@ -110,22 +130,32 @@ impl Auto {
             return best.is_some_and(|best| self.follow_shadow(best));
         }
         let slots = f64::from(self.shape.slots);
-        let needed = (self.lead * slots).max(REHEARSED_LEAD_MIN);
+        let needed = (self.shadows.lead() * slots).max(REHEARSED_LEAD_MIN);
         let rehearsal = self.rehearsal.take_if(|rehearsal| {
-            let was_given_time = rehearsal.requests() as f64 > PATIENCE * slots;
-            rehearsal.ahead() >= needed || was_given_time && best != Some(rehearsal.candidate())
+            let turnovers = rehearsal.requests() as f64 / slots;
+            let is_best = best == Some(rehearsal.candidate());
+            let patience = if is_best { PATIENCE_MAX } else { PATIENCE };
+            rehearsal.ahead() >= needed || turnovers > patience
         });
-        if let Some(rehearsal) = rehearsal.filter(|rehearsal| rehearsal.ahead() >= needed) {
+        if let Some(rehearsal) = rehearsal {
             let (new, ahead) = (rehearsal.candidate(), rehearsal.ahead());
-            let old = self.shadows.put_in_force(new);
-            self.imitation.follow(rehearsal.into_level());
-            self.remark(old, new, ahead);
-            return true;
+            if ahead >= needed {
+                self.follow(new, rehearsal.into_level(), ahead);
+                return true;
+            }
+            self.shadows.note_failure(new);
+            return false;
         }
         if let (None, Some(best)) = (&self.rehearsal, best) {
             self.rehearse(best);
         }
         false
+    }
+
+    fn follow(&mut self, new: usize, level: Shadow, ahead: f64) {
+        let old = self.shadows.put_in_force(new);
+        self.imitation.follow(level);
+        self.remark(old, new, ahead);
     }
 
     /// Makes the cache follow a shadow of all slots.
@@ -142,19 +172,25 @@ impl Auto {
     }
 
     fn rehearse(&mut self, candidate: usize) {
+        let kind = self.shadows.spec(candidate).handover_kind();
+        let memory = REHEARSED_MEMORY * f64::from(self.shape.slots);
+        let level = self.level_of_cache(candidate, kind);
+        self.rehearsal = level.map(|level| Rehearsal::new(candidate, level, memory));
+    }
+
+    /// A level of all slots under a candidate, which gets the blocks of the cache by accesses of this
+    /// kind.
+    fn level_of_cache(&self, candidate: usize, kind: AccessKind) -> Option<Shadow> {
         let spec = self.shadows.spec(candidate);
-        let Ok(mut level) = shadows::level(spec, &self.shape) else {
-            return; // It was built before as a shadow, so this cannot fail.
-        };
+        // It was built before as a shadow, so this cannot fail.
+        let mut level = shadows::level(spec, &self.shape).ok()?;
         if let Some(first) = self.numbered_from {
             whereabouts::number(&mut level, first);
         }
-        let kind = spec.handover_kind();
         for slot in self.imitation.order().into_iter().rev() {
             level.access(&Access::of(self.imitation.block(slot), kind));
         }
-        let memory = REHEARSED_MEMORY * f64::from(self.shape.slots);
-        self.rehearsal = Some(Rehearsal::new(candidate, level, memory));
+        Some(level)
     }
 
     fn remark(&mut self, old: usize, new: usize, ahead: f64) {

@@ -28,12 +28,14 @@ impl Rehearsal {
         }
     }
 
-    /// An access, which the cache itself hit or not.
+    /// An access, which the cache itself hit or not. `counts`: whether a hit of it counts.
     #[inline]
-    pub fn see(&mut self, access: &Access, is_hit: bool) {
+    pub fn see(&mut self, access: &Access, is_hit: bool, counts: bool) {
         let is_mine = matches!(self.level.access(access), Outcome::Hit(_));
         if access.kind.is_demand() {
             self.requests += 1;
+        }
+        if counts {
             let more = f64::from(i8::from(is_mine) - i8::from(is_hit));
             self.ahead = self.ahead * self.kept + more;
         }

@@ -1,9 +1,11 @@
 //! The candidates as shadow caches, and the choice of the one with the most hits.
 
+use super::candidates::{self, candidates};
 use super::imitation::Shadow;
+use super::upper::Upper;
 use super::whereabouts::{Whereabouts, number};
 use crate::{
-    Access, AccessKind, BlockId, Kind, Level, Outcome, PolicySpec, Prng, Shape, SpecError, Trait,
+    Access, AccessKind, BlockId, Level, Outcome, PolicySpec, Prng, Shape, SpecError,
 };
 
 /// Slots of the cache per slot of a shadow.
@@ -13,6 +15,11 @@ const SHARE: u32 = 64;
 const SLOTS_MIN: u32 = 1024;
 /// Requests of the sample between two comparisons of the candidates.
 const WINDOW: u32 = 64;
+/// By this factor the lead must be longer once the upper cache reports its evictions: the order
+/// that is then in force is rarely far from the best, and a change costs reads.
+const DOUBT_BELOW: f64 = 25.0;
+/// The largest factor by which the lead of a candidate grows whose rehearsals came to nothing.
+const HANDICAP_MAX: f64 = 64.0;
 
 /// One candidate.
 struct Candidate {
@@ -25,6 +32,8 @@ struct Candidate {
     hits: u32,
     /// Hits, the later the more.
     score: f64,
+    /// Factor of the lead that this candidate needs; doubled by each rehearsal in vain.
+    handicap: f64,
 }
 
 /// All candidates.
@@ -42,14 +51,7 @@ pub struct Shadows {
     lead: f64,
     /// Requests of the sample in this window so far.
     seen: u32,
-    /// Whether the upper cache has reported evictions.
-    has_evictions: bool,
-}
-
-/// The candidates in the registry, the initial one first.
-fn marked() -> impl Iterator<Item = Kind> {
-    let all = Kind::ALL.iter().copied();
-    all.filter(|kind| kind.traits().contains(&Trait::Candidate))
+    upper: Upper,
 }
 
 /// An empty level of this shape under a policy.
@@ -64,8 +66,7 @@ impl Shadows {
         let slots = (shape.slots / SHARE).max(SLOTS_MIN.min(shape.slots)).max(1);
         let is_whole = slots >= shape.slots;
         let share = f64::from(slots) / f64::from(shape.slots.max(1));
-        let candidate = |(at, kind): (usize, Kind)| {
-            let mut spec = PolicySpec::of(kind);
+        let candidate = |(at, mut spec): (usize, PolicySpec)| {
             spec.keep_served();
             let leads = is_whole && at == 0;
             let shadow = (!leads).then(|| level(&spec, &Shape { slots, ..*shape }));
@@ -75,11 +76,12 @@ impl Shadows {
                 shadow: shadow.transpose()?,
                 hits: 0,
                 score: 0.0,
+                handicap: 1.0,
             })
         };
-        let candidates = marked().enumerate().map(candidate);
+        let all = candidates().into_iter().enumerate().map(candidate);
         Ok(Self {
-            candidates: candidates.collect::<Result<_, SpecError>>()?,
+            candidates: all.collect::<Result<_, SpecError>>()?,
             in_force: 0,
             threshold: if is_whole {
                 u64::MAX
@@ -91,7 +93,7 @@ impl Shadows {
             memory,
             lead,
             seen: 0,
-            has_evictions: false,
+            upper: Upper::new(shape.slots),
         })
     }
 
@@ -112,8 +114,37 @@ impl Shadows {
 
     /// The candidate that is rehearsed before scores are known; `None` if shadows have all slots.
     pub fn first_rehearsed(&self) -> Option<usize> {
-        let is_first = |kind: Kind| kind.traits().contains(&Trait::RehearsedFirst);
-        marked().position(is_first).filter(|_| !self.are_whole())
+        candidates::rehearsed_first().filter(|_| !self.are_whole())
+    }
+
+    /// Takes note of an access of the level above. Returns the candidate to be in force below a
+    /// cache that reports its evictions, when it is first known to be one.
+    #[inline]
+    pub fn note_upper(&mut self, access: &Access) -> Option<usize> {
+        let is_new = self.upper.see(access.kind);
+        is_new.then(candidates::first_below).flatten()
+    }
+
+    /// Whether a hit counts. Below a cache that reports its evictions only those of reads do: writes
+    /// come down although the upper cache has the block, and a hit saves them nothing.
+    #[inline]
+    pub fn counts(&self, kind: AccessKind) -> bool {
+        kind == AccessKind::Read || kind.is_demand() && !self.upper.reports()
+    }
+
+    /// Lead in hits for each slot that a candidate needs.
+    pub fn lead(&self) -> f64 {
+        if self.upper.reports() {
+            self.lead * DOUBT_BELOW
+        } else {
+            self.lead
+        }
+    }
+
+    /// A rehearsal of this candidate came to nothing.
+    pub fn note_failure(&mut self, at: usize) {
+        let handicap = &mut self.candidates[at].handicap;
+        *handicap = (*handicap * 2.0).min(HANDICAP_MAX);
     }
 
     /// Lets the shadows decide on an access, if its block is in the sample. `led`: whether the
@@ -128,20 +159,19 @@ impl Shadows {
     }
 
     fn decide(&mut self, access: &Access, led: bool) {
-        let is_demand = access.kind.is_demand();
+        let counts = self.counts(access.kind);
         for candidate in &mut self.candidates {
             let is_hit = match &mut candidate.shadow {
                 Some(shadow) => matches!(shadow.access(access), Outcome::Hit(_)),
                 None => led,
             };
-            candidate.hits += u32::from(is_hit && is_demand);
+            candidate.hits += u32::from(is_hit && counts);
         }
-        self.has_evictions |= !is_demand;
-        self.seen += u32::from(is_demand);
+        self.seen += u32::from(access.kind.is_demand());
     }
 
-    /// Ends a window. Returns the candidate with the highest score, if it leads the current one by
-    /// enough.
+    /// Ends a window. Returns the candidate with the highest score among those that lead the current
+    /// one by enough.
     pub fn judge(&mut self) -> Option<usize> {
         let memory = self.memory * f64::from(self.slots);
         let kept = (-f64::from(std::mem::take(&mut self.seen)) / memory).exp();
@@ -149,15 +179,17 @@ impl Shadows {
             let hits = f64::from(std::mem::take(&mut candidate.hits));
             candidate.score = candidate.score * kept + hits;
         }
-        let mut best = self.in_force;
+        let least = (self.lead() * f64::from(self.slots)).max(1.0);
+        let mut best: Option<usize> = None;
         for (at, candidate) in self.candidates.iter().enumerate() {
-            let is_of_use = self.has_evictions || !candidate.needs_evictions;
-            if is_of_use && candidate.score > self.candidates[best].score {
-                best = at;
+            let is_of_use = self.upper.has_evicted() || !candidate.needs_evictions;
+            let is_ahead = self.ahead(at) >= least * candidate.handicap;
+            let is_more = best.is_none_or(|best| candidate.score > self.candidates[best].score);
+            if is_of_use && is_ahead && is_more {
+                best = Some(at);
             }
         }
-        let needed = (self.lead * f64::from(self.slots)).max(1.0);
-        (self.ahead(best) >= needed).then_some(best)
+        best
     }
 
     /// The lead of a candidate over the current one, in hits.
@@ -167,6 +199,9 @@ impl Shadows {
 
     /// Makes a candidate the current one; returns the previous one.
     pub fn put_in_force(&mut self, at: usize) -> usize {
+        for candidate in &mut self.candidates {
+            candidate.handicap = 1.0;
+        }
         std::mem::replace(&mut self.in_force, at)
     }
 

@@ -1,0 +1,39 @@
+//! The policies among which `auto` chooses, as the registry marks them.
+
+use crate::{Argument, Kind, PolicySpec, Trait};
+
+fn marked(wanted: Trait) -> impl Iterator<Item = Kind> {
+    let all = Kind::ALL.iter().copied();
+    all.filter(move |kind| kind.traits().contains(&wanted))
+}
+
+/// All candidates: the policy in force at the start first, those inside another policy last.
+#[must_use]
+pub fn candidates() -> Vec<PolicySpec> {
+    let alone = marked(Trait::Candidate).map(PolicySpec::of);
+    alone.chain(below()).collect()
+}
+
+/// Orders of demoted blocks, inside the candidate that lives on demotions.
+fn below() -> impl Iterator<Item = PolicySpec> {
+    let outer = |kind: &Kind| kind.traits().contains(&Trait::LivesOnDemotions);
+    let outer = marked(Trait::Candidate).find(outer);
+    outer.into_iter().flat_map(|outer| {
+        marked(Trait::FirstBelow).map(move |inner| {
+            let mut spec = PolicySpec::of(outer);
+            spec.arguments.push(Argument::Inner(PolicySpec::of(inner)));
+            spec
+        })
+    })
+}
+
+/// The candidate that is rehearsed from the start.
+pub fn rehearsed_first() -> Option<usize> {
+    let is_first = |kind: Kind| kind.traits().contains(&Trait::RehearsedFirst);
+    marked(Trait::Candidate).position(is_first)
+}
+
+/// The candidate that is in force first below a cache that reports its evictions.
+pub fn first_below() -> Option<usize> {
+    below().next().map(|_| marked(Trait::Candidate).count())
+}
