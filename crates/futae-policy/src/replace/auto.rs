@@ -39,8 +39,8 @@ mod upper;
 mod whereabouts;
 
 use crate::{
-    Access, AccessKind, Admission, Arguments, BlockId, Class, Departure, Policy, Shape, SimulatorHints, Slot,
-    SpecError, StoreCosts,
+    Access, AccessKind, Admission, Arguments, BlockId, Class, Departure, Policy, Shape,
+    SimulatorHints, Slot, SpecError, StoreCosts,
 };
 pub use candidates::candidates;
 use imitation::{Imitation, Shadow};

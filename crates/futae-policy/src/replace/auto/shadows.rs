@@ -4,9 +4,7 @@ use super::candidates::{self, candidates};
 use super::imitation::Shadow;
 use super::upper::Upper;
 use super::whereabouts::{Whereabouts, number};
-use crate::{
-    Access, AccessKind, BlockId, Level, Outcome, PolicySpec, Prng, Shape, SpecError,
-};
+use crate::{Access, AccessKind, BlockId, Level, Outcome, PolicySpec, Prng, Shape, SpecError};
 
 /// Slots of the cache per slot of a shadow.
 const SHARE: u32 = 64;

@@ -39,8 +39,8 @@ impl Upper {
             return false;
         }
         self.evictions += 1;
-        self.reports = self.evictions >= self.evictions_min
-            && self.evictions * REQUESTS_MAX >= self.requests;
+        self.reports =
+            self.evictions >= self.evictions_min && self.evictions * REQUESTS_MAX >= self.requests;
         self.reports
     }
 
