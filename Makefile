@@ -66,7 +66,7 @@ crash-states: ## every state that a crash can leave of a disk, judged; ARGS="--s
 planted-bugs: ## bugs planted in the engine, each of which the two above must find; ARGS="--seed N --seconds N"
 	@scripts/planted-bugs $(ARGS)
 
-sanitize: ## tests under Miri and AddressSanitizer, with Rust's nightly; ARGS="miri address"
+sanitize: ## tests under Miri, AddressSanitizer and ThreadSanitizer, with Rust's nightly; ARGS="miri address thread"
 	@scripts/sanitize $(ARGS)
 
 suites: ## file-system test suites of others, with and without futae; ARGS="pjdfstest fsx --mode back --operations N --seeds N"
