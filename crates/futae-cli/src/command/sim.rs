@@ -147,6 +147,11 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let output = |path: &PathBuf| Output::new(path);
     let page_file = args.report.as_ref().map(output).transpose()?;
     let table_file = args.parquet.as_deref().map(TableFile::new).transpose()?;
+    if args.by_guest && !args.csv && args.parquet.is_none() {
+        return Err(Failure::usage(
+            "--by-guest is for --csv and --parquet; what is printed otherwise has the results by guest anyhow",
+        ));
+    }
     let (report, source) = ask::simulate(args)?;
     let name = names(&args.sources);
     if let (Some(file), Some(source)) = (page_file, source) {
@@ -163,11 +168,6 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         };
         let page = page(&subject, &|fraction| progress.set(fraction))?;
         file.write(page.as_bytes())?;
-    }
-    if args.by_guest && !args.csv && args.parquet.is_none() {
-        return Err(Failure::usage(
-            "--by-guest is for --csv and --parquet; what is printed otherwise has the results by guest anyhow",
-        ));
     }
     if args.by_guest && report.runs.iter().any(|run| run.by_guest.is_empty()) {
         return Err(Failure::usage(
