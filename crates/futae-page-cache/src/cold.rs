@@ -57,8 +57,8 @@ fn mark(process: &OwnedFd, ranges: &[libc::iovec]) -> io::Result<()> {
         }
         let error = io::Error::last_os_error();
         match error.raw_os_error() {
-            Some(libc::ENOMEM | libc::EINVAL | libc::EFAULT) => from += 1,
-            Some(libc::EINTR | libc::EAGAIN) => {}
+            Some(libc::ENOMEM | libc::EINVAL | libc::EFAULT | libc::EAGAIN) => from += 1,
+            Some(libc::EINTR) => {}
             _ => return Err(error),
         }
     }

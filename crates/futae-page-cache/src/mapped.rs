@@ -9,6 +9,7 @@ use aya::maps::{MapData, RingBuf};
 use aya::programs::Iter;
 use std::collections::BTreeMap;
 use std::io::Read;
+use std::os::unix::fs::MetadataExt;
 use std::sync::{Mutex, PoisonError};
 
 /// The program (`bpf/mapped.h`), and what it iterates over.
@@ -22,6 +23,10 @@ const ATTACHMENT: &[u8] = b"bpf_iter_task_vma";
 pub const RING_BYTES: u32 = 256 << 10;
 /// Pages that one look goes through, about. Where more are there, each is looked at once in several looks.
 pub const LOOKED_AT: u64 = 4096;
+
+/// The namespace in which this process has its number, and the inode of the machine's own (`PROC_PID_INIT_INO`).
+const PROCESS_NAMESPACE: &str = "/proc/self/ns/pid";
+const INITIAL_NAMESPACE: u64 = 0xEFFF_FFFC;
 
 /// Looks at maps.
 pub struct Mapped {
@@ -37,6 +42,12 @@ pub fn bases() -> anyhow::Result<Bases> {
     ensure!(
         cfg!(target_arch = "x86_64"),
         "page tables are read on x86-64 only"
+    );
+    // The program tells processes by their numbers there; here they would be others.
+    let namespace = std::fs::metadata(PROCESS_NAMESPACE).context(PROCESS_NAMESPACE)?;
+    ensure!(
+        namespace.ino() == INITIAL_NAMESPACE,
+        "futae runs in a process namespace of its own (a container without the host's)"
     );
     Bases::find()
 }

@@ -22,8 +22,8 @@
 
 use crate::structures::Bloom;
 use crate::{
-    Access, AccessKind, Admission, Arguments, BlockId, Class, Departure, Directive, Policy,
-    PolicySpec, RegisteredPolicy, Shape, SimulatorHints, Slot, SpecError, StoreCosts,
+    Access, Admission, Arguments, BlockId, Class, Departure, Directive, Policy, PolicySpec,
+    RegisteredPolicy, Shape, SimulatorHints, Slot, SpecError, StoreCosts,
 };
 
 /// The most names, and the most bits for each, that a filter may have: 4 GiB.
@@ -74,9 +74,8 @@ impl SecondHit {
 
 impl Policy for SecondHit {
     fn miss(&mut self, access: &Access) -> Admission {
-        // What this cache held before a restart has been missed twice already.
-        let is_first = access.kind != AccessKind::Preload
-            && access.kind.is_demand()
+        // What is preloaded, as what this cache held before a restart, has been missed twice already.
+        let is_first = access.kind.is_demand()
             && !self.newer.has(access.block)
             && !self.older.has(access.block);
         if is_first {
