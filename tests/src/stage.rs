@@ -230,6 +230,12 @@ impl Stage {
         self.serve.as_ref().expect("it is served").id()
     }
 
+    /// The process of the mount.
+    #[must_use]
+    pub fn mount_id(&self) -> u32 {
+        self.mount.as_ref().expect("it is mounted").id()
+    }
+
     /// The memory that the server has, in bytes.
     #[must_use]
     pub fn serve_bytes(&self) -> u64 {

@@ -47,7 +47,7 @@ impl VolumeFile {
     pub(crate) fn new(engine: Arc<Engine>, volume: VolumeId, join_reads_bytes: u64) -> Self {
         Self {
             split_reads: SplitReads::new(engine.block_bytes(), join_reads_bytes),
-            client: engine.join(volume),
+            client: engine.identify(),
             latencies: engine.latencies(volume),
             size_bytes: engine.volume_bytes(volume),
             read_only: engine.is_read_only(volume),
@@ -237,12 +237,6 @@ impl VolumeFile {
         } else {
             Err(Errno::ENXIO)
         }
-    }
-}
-
-impl Drop for VolumeFile {
-    fn drop(&mut self) {
-        self.engine.leave(self.volume, self.client);
     }
 }
 

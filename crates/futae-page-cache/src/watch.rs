@@ -212,6 +212,24 @@ impl Watch {
             .saturating_add(pages.bytes())
     }
 
+    /// Bytes of memory that this one takes.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        let pages = match &self.numbers {
+            Numbers::Given(_) => Self::memory_bytes(Pages::AtMost(self.total)),
+            // Numbers that follow from the places of the pages take none.
+            Numbers::Of { .. } => Self::memory_bytes(Pages::Of {
+                first_inode: 0,
+                files: &[self.total],
+            }),
+        };
+        pages
+            + self
+                .left_pages
+                .as_ref()
+                .map_or(0, |_| LEFT_PAGES_BYTES.into())
+    }
+
     /// How many pages it can watch at a time.
     #[must_use]
     pub fn pages_max(&self) -> u64 {

@@ -98,6 +98,12 @@ impl Watch {
         match *self {}
     }
 
+    /// Memory that it takes.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        match *self {}
+    }
+
     /// Looks at maps.
     ///
     /// # Errors

@@ -2,6 +2,7 @@
 
 mod demoted;
 mod mapped;
+mod memory;
 mod trees;
 mod unread;
 mod write_back;

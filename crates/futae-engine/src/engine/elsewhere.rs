@@ -96,6 +96,16 @@ impl Engine {
         u64::from(state.level.resident()).saturating_sub(state.frames.loading())
     }
 
+    /// Bytes of blocks that may still become dirty, and of which there will be copies then.
+    pub fn may_become_dirty_bytes(&self) -> u64 {
+        let state = self.lock();
+        let write_back = state.write_back.as_ref();
+        let blocks = write_back.map_or(0, |known| {
+            known.dirty_max_blocks.saturating_sub(known.dirty_blocks)
+        });
+        blocks * self.block_bytes
+    }
+
     /// Drops blocks that the keeper does not hold.
     pub fn forget(self: &Arc<Self>, blocks: &[BlockId]) {
         for some in blocks.chunks(STEP_BLOCKS as usize) {

@@ -72,6 +72,7 @@ impl Engine {
             sizing: Mutex::new(Sizing {
                 capacity_blocks: options.capacity_blocks,
                 aside_blocks: 0,
+                keeper_blocks: 0,
             }),
             questions: Mutex::default(),
             keys: OnceLock::new(),
@@ -174,6 +175,11 @@ impl Engine {
     /// the client disconnects.
     pub fn join(&self, volume: VolumeId) -> ClientId {
         self.lock().join(volume)
+    }
+
+    /// An identity for a client that never demotes. It does not register, so no write is remembered for its sake.
+    pub fn identify(&self) -> ClientId {
+        self.lock().new_client()
     }
 
     /// Unregisters a client.

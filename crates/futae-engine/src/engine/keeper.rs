@@ -23,6 +23,12 @@ pub trait Keeper: Send + Sync {
         None
     }
 
+    /// How many bytes of the cache are needed beside the blocks, for which there are fewer blocks. At least half of the cache stays.
+    /// When this changes, the cache is told ([`Engine::fit_keeper`](super::Engine::fit_keeper)).
+    fn aside_bytes(&self) -> u64 {
+        0
+    }
+
     /// A block is not to be held, or not any more.
     fn let_go(&self, block: BlockId);
 
@@ -93,6 +99,9 @@ pub struct KeeperStatus {
     /// Pages that were found read again through a map.
     #[serde(default)]
     pub mapped_used: u64,
+    /// Bytes of the cache that are needed beside the pages, and by which it has fewer.
+    #[serde(default)]
+    pub aside_bytes: u64,
     /// Resident pages that the kernel gave up by itself.
     #[serde(default)]
     pub reclaimed: u64,

@@ -60,11 +60,17 @@ impl Engine {
         self.fit(|sizing| sizing.aside_blocks = blocks);
     }
 
+    /// Makes room for what the keeper of the blocks needs beside them ([`Keeper::aside_bytes`](super::Keeper::aside_bytes)).
+    pub fn fit_keeper(self: &Arc<Self>) {
+        self.fit(|_| {});
+    }
+
     /// Applies a change of the size, one at a time: the last one takes effect.
     fn fit(self: &Arc<Self>, change: impl FnOnce(&mut Sizing)) {
         let mut sizing = self.sizing.lock().unwrap_or_else(PoisonError::into_inner);
         let before = sizing.left();
         change(&mut sizing);
+        sizing.keeper_blocks = self.lock().keeper_blocks();
         let left = sizing.left();
         if left == before {
             return;
@@ -76,6 +82,13 @@ impl Engine {
 }
 
 impl State {
+    /// Slots that the keeper needs for something else.
+    fn keeper_blocks(&self) -> u32 {
+        let bytes = self.elsewhere.as_ref();
+        let bytes = bytes.map_or(0, |elsewhere| elsewhere.keeper.aside_bytes());
+        u32::try_from(bytes.div_ceil(self.block_bytes)).unwrap_or(u32::MAX)
+    }
+
     /// Evicts up to `surplus_max` blocks on the way to `capacity_blocks` slots. Returns whether
     /// that size is reached.
     pub fn resize_step(

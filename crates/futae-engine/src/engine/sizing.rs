@@ -17,6 +17,8 @@ pub struct Sizing {
     pub capacity_blocks: u32,
     /// Slots set aside for memory that is used beside the cache.
     pub aside_blocks: u32,
+    /// Slots set aside for memory that the keeper of the blocks needs beside them.
+    pub keeper_blocks: u32,
 }
 
 impl Sizing {
@@ -25,6 +27,7 @@ impl Sizing {
         let kept = self.capacity_blocks.div_ceil(KEPT_SHARE);
         self.capacity_blocks
             .saturating_sub(self.aside_blocks)
+            .saturating_sub(self.keeper_blocks)
             .max(kept)
     }
 }

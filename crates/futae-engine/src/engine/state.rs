@@ -470,10 +470,15 @@ impl State {
         }
     }
 
+    /// The next identity.
+    pub fn new_client(&mut self) -> ClientId {
+        self.next_client += 1;
+        ClientId(self.next_client)
+    }
+
     /// A client of a volume has connected.
     pub fn join(&mut self, volume: VolumeId) -> ClientId {
-        self.next_client += 1;
-        let client = ClientId(self.next_client);
+        let client = self.new_client();
         self.volumes[usize::from(volume.0)]
             .demotion_guard
             .join(client);

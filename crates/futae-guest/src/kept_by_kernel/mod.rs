@@ -3,12 +3,18 @@
 //!
 //! | file | holds |
 //! | --- | --- |
+//! | `aside.rs` | a thread that does one thing again and again |
+//! | `beside.rs` | what memory is needed beside the pages, for which the cache has fewer |
+//! | `compare.rs` | the thread that compares what the cache and the kernel hold |
 //! | `files.rs` | which file is which volume |
 //! | `mapped.rs` | the thread that looks for pages that are read through maps |
 //! | `unread.rs` | pages that nobody has read, which the kernel is given, and who may write to their files |
-//! | `worker.rs` | the thread that gives pages up and compares |
+//! | `worker.rs` | the thread that gives pages up |
 //! | `whole.rs` | a file of a tree, whose pages are all given up when it was changed past the mount |
 
+mod aside;
+mod beside;
+mod compare;
 mod files;
 mod mapped;
 mod unread;
@@ -18,6 +24,7 @@ mod worker;
 pub(crate) use whole::FilePages;
 pub(crate) use worker::Running;
 
+use beside::Beside;
 use files::{Files, Page};
 use fuser::{INodeNo, Notifier};
 use futae_engine::{Engine, IoBuf, Keeper, KeeperStatus, News};
@@ -39,15 +46,23 @@ const BATCH_INTERVAL: Duration = Duration::from_millis(1);
 const BATCH_PAGES: std::ops::RangeInclusive<usize> = 8..=256;
 const BATCH_SHARE: u64 = 128;
 /// Of pages that get their numbers as they come, this many more are watched than the cache has: a share of it, by which it can grow,
-/// and some for those that wait to be given up, and those that came by read-ahead.
+/// and a larger share, within limits, for those that wait to be given up, and those that came by read-ahead.
 const MORE_SHARE: u64 = 8;
-const MORE_PAGES: u64 = 16_384;
+const MORE_PAGES: std::ops::RangeInclusive<u64> = 4096..=16_384;
+const MORE_PAGES_SHARE: u64 = 4;
 
 /// How many pages of a tree are watched whose cache has so many blocks.
 pub(crate) fn watched_pages(capacity_blocks: u64) -> u64 {
-    capacity_blocks
-        .saturating_add(capacity_blocks / MORE_SHARE)
-        .saturating_add(MORE_PAGES)
+    grown(capacity_blocks).saturating_add(more_pages(capacity_blocks))
+}
+
+/// The largest cache that one of so many blocks can become.
+fn grown(capacity_blocks: u64) -> u64 {
+    capacity_blocks.saturating_add(capacity_blocks / MORE_SHARE)
+}
+
+fn more_pages(capacity_blocks: u64) -> u64 {
+    (capacity_blocks / MORE_PAGES_SHARE).clamp(*MORE_PAGES.start(), *MORE_PAGES.end())
 }
 
 /// The pages of a mount.
@@ -56,6 +71,7 @@ pub(crate) struct KernelKeeper {
     /// The blocks that the kernel can be watched to hold; none where all pages of the files are watched.
     blocks_max: Option<u64>,
     files: RwLock<Files>,
+    beside: Beside,
     queue: Mutex<Queue>,
     wake: Condvar,
     batch: AtomicUsize,
@@ -90,9 +106,8 @@ impl KernelKeeper {
     }
 
     /// Of files that come and go.
-    pub(crate) fn of_tree(watch: Watch) -> Self {
-        let blocks_max = watch.pages_max().saturating_sub(MORE_PAGES);
-        Self::new(watch, Files::default(), Some(blocks_max))
+    pub(crate) fn of_tree(watch: Watch, capacity_blocks: u64) -> Self {
+        Self::new(watch, Files::default(), Some(grown(capacity_blocks)))
     }
 
     fn new(watch: Watch, files: Files, blocks_max: Option<u64>) -> Self {
@@ -100,6 +115,7 @@ impl KernelKeeper {
             watch,
             blocks_max,
             files: RwLock::new(files),
+            beside: Beside::default(),
             queue: Mutex::default(),
             wake: Condvar::new(),
             batch: AtomicUsize::new(*BATCH_PAGES.start()),
@@ -199,6 +215,10 @@ impl Keeper for KernelKeeper {
         self.blocks_max
     }
 
+    fn aside_bytes(&self) -> u64 {
+        self.beside.aside_bytes()
+    }
+
     fn let_go(&self, block: BlockId) {
         // The number of the volume may be another file's when it is this page's turn.
         let page = self.files().page(block);
@@ -235,6 +255,7 @@ impl Keeper for KernelKeeper {
                 + self.held_back.load(Relaxed)) as u64,
             stored: self.stored.load(Relaxed),
             mapped_used: self.watch.mapped_used(),
+            aside_bytes: self.beside.aside_bytes(),
             reclaimed: 0,
         }
     }

@@ -1,7 +1,10 @@
-//! The thread that has the kernel drop pages, and compares what the cache and the kernel hold.
+//! The thread that has the kernel drop pages.
 
-use super::mapped::Looking;
-use super::{BATCH_INTERVAL, BATCH_PAGES, BATCH_SHARE, KernelKeeper, LOOK_INTERVAL, Page, Queue};
+use super::aside::Aside;
+use super::{
+    BATCH_INTERVAL, BATCH_PAGES, BATCH_SHARE, KernelKeeper, LOOK_INTERVAL, Page, Queue, compare,
+    mapped,
+};
 use fuser::{INodeNo, Notifier};
 use futae_engine::{Engine, IoBuf};
 use futae_page_cache::PAGE_BYTES;
@@ -15,13 +18,6 @@ use std::time::{Duration, Instant};
 
 /// How long the end of the mount waits for the thread.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
-/// How often the cache and the kernel are compared page by page, where their numbers of pages differ: for each thousand pages that are
-/// compared this many milliseconds later, so that it costs little.
-const COMPARE_MILLIS: u64 = 20;
-const COMPARE_INTERVAL_MIN: Duration = Duration::from_secs(1);
-/// Where the numbers differ by more than this many pages, the next time comes this many times sooner: some pages are always on their way.
-const DIFFERENCE_PAGES: u64 = 64;
-const SOONER: u64 = 10;
 /// A page that was declined is given up when its reader has it, but not later than this: nobody may want what the kernel has read ahead.
 const READER_TIMEOUT: Duration = Duration::from_millis(50);
 /// How the thread is scheduled beside others.
@@ -30,14 +26,11 @@ const NICE: i32 = -10;
 const LEFT_PAGES: usize = 256;
 /// Pages that the kernel is given before the cache hears of it.
 const PUT_PAGES: usize = 64;
-/// Pages that are looked at together.
-const LOOKED_AT_PAGES: usize = 4096;
-
 /// The thread that gives pages up; it ends when this is dropped.
 pub(crate) struct Running {
     keeper: Arc<KernelKeeper>,
     thread: Option<JoinHandle<()>>,
-    _looking: Looking,
+    _aside: [Aside; 2],
 }
 
 impl Running {
@@ -50,19 +43,19 @@ impl Running {
             keeper: Arc::clone(&keeper),
             engine,
             notifier,
-            compared: Instant::now(),
-            unsaid: 0,
             lost: 0,
-            suspects: HashSet::new(),
             held_back: Vec::new(),
         };
-        let looking = Looking::start(Arc::clone(&keeper))?;
+        let aside = [
+            mapped::start(Arc::clone(&keeper))?,
+            compare::start(Arc::clone(&keeper), Arc::clone(&worker.engine))?,
+        ];
         let thread = thread::Builder::new().name("futae-pages".into());
         let thread = Some(thread.spawn(move || worker.run())?);
         Ok(Self {
             keeper,
             thread,
-            _looking: looking,
+            _aside: aside,
         })
     }
 }
@@ -89,13 +82,8 @@ struct Worker {
     keeper: Arc<KernelKeeper>,
     engine: Arc<Engine>,
     notifier: Notifier,
-    compared: Instant,
-    /// Pages that had left unsaid when the two were compared.
-    unsaid: u64,
     /// Pages that had come unwatched and unsaid when all were dropped for it.
     lost: u64,
-    /// Pages that only one of both had when they were last compared.
-    suspects: HashSet<Page>,
     /// Pages whose readers have not had them yet, and until when that is waited for.
     held_back: Vec<(Page, Instant)>,
 }
@@ -105,6 +93,7 @@ impl Worker {
         // Pages that wait for it are more than the cache was to have. Not everybody may.
         let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICE);
         while let Some(queue) = self.wait() {
+            self.keeper.beside.note(self.keeper.watch.present_pages());
             for (inode, waits) in queue.stale {
                 self.drop_pages(inode, 0, 0);
                 waits.fetch_sub(1, SeqCst);
@@ -120,7 +109,6 @@ impl Worker {
             let share = (share as usize).clamp(*BATCH_PAGES.start(), *BATCH_PAGES.end());
             self.keeper.batch.store(share, Relaxed);
             self.drop_lost();
-            self.compare_in_time();
         }
     }
 
@@ -227,7 +215,7 @@ impl Worker {
             }
         }
         keeper.held_back.store(self.held_back.len(), Relaxed);
-        let unknown = self.unknown(unwanted.clone());
+        let unknown = self.keeper.unknown(&self.engine, unwanted.clone());
         if unknown.len() < unwanted.len() {
             let unknown: HashSet<Page> = unknown.iter().copied().collect();
             let known = unwanted.into_iter().filter(|page| !unknown.contains(page));
@@ -253,28 +241,6 @@ impl Worker {
         let now = Instant::now();
         self.held_back.extend(busy.map(|(page, _)| (*page, now)));
         self.keeper.held_back.store(self.held_back.len(), Relaxed);
-    }
-
-    /// Those of the pages that are neither resident nor being read.
-    fn unknown(&self, pages: Vec<Page>) -> Vec<Page> {
-        let mut unknown = Vec::new();
-        for some in pages.chunks(LOOKED_AT_PAGES) {
-            let blocks: Vec<Option<BlockId>> = {
-                let files = self.keeper.files();
-                some.iter().map(|&page| files.block(page)).collect()
-            };
-            let mut unwanted = blocks.iter().copied().flatten().collect();
-            self.engine.retain_unwanted(&mut unwanted);
-            let unwanted: HashSet<BlockId> = unwanted.into_iter().collect();
-            // A file without a volume is none of which the cache wants anything.
-            let is_unknown = |block: Option<BlockId>| block.is_none_or(|it| unwanted.contains(&it));
-            let both = some.iter().zip(blocks);
-            unknown.extend(
-                both.filter(|(_, block)| is_unknown(*block))
-                    .map(|(page, _)| *page),
-            );
-        }
-        unknown
     }
 
     /// Has the kernel drop pages, those that are next to each other together. A page that is being read is dropped when its read is
@@ -314,86 +280,5 @@ impl Worker {
         for inode in inodes {
             self.drop_pages(inode, 0, 0);
         }
-    }
-
-    fn compare_in_time(&mut self) {
-        let elapsed = self.compared.elapsed();
-        if elapsed < COMPARE_INTERVAL_MIN {
-            return;
-        }
-        let (pages, resident) = (
-            self.keeper.watch.present_pages(),
-            self.engine.resident_blocks(),
-        );
-        let waiting = self.keeper.queue().unwanted.len() as u64;
-        let difference = pages.abs_diff(resident.saturating_add(waiting));
-        let sooner = if difference > DIFFERENCE_PAGES {
-            SOONER
-        } else {
-            1
-        };
-        let pause = Duration::from_millis(pages.max(resident) / 1000 * COMPARE_MILLIS / sooner);
-        let unsaid = self.keeper.watch.left_unsaid();
-        let is_alike = difference == 0 && unsaid == self.unsaid && self.suspects.is_empty();
-        if is_alike || elapsed < pause {
-            return;
-        }
-        self.unsaid = unsaid;
-        self.compare();
-        self.compared = Instant::now();
-    }
-
-    /// Finds pages that only the cache or only the kernel has, twice in succession: nobody had told of them (reads that went past
-    /// the page cache, pages written in part, a ring that was full, files that are not known any more).
-    fn compare(&mut self) {
-        let (keeper, engine) = (&self.keeper, &self.engine);
-        let mut present = Vec::new();
-        let watch = &keeper.watch;
-        watch.each_present(|inode, page| present.push((inode, page)));
-        present.sort_unstable();
-        let volumes = keeper.files().volumes();
-        let mut absent = Vec::new();
-        for volume in volumes {
-            let mut from = 0;
-            loop {
-                let some = engine.resident_from(volume, from);
-                let Some(&last) = some.last() else { break };
-                let files = keeper.files();
-                let pages = some
-                    .into_iter()
-                    .filter_map(|index| files.page(BlockId::new(volume, index)));
-                absent.extend(pages.filter(|page| present.binary_search(page).is_err()));
-                drop(files);
-                from = last + 1;
-            }
-        }
-        absent.retain(|&page| !keeper.is_present(page));
-        // What nobody has read yet need not be there.
-        let mut given: Vec<BlockId> = {
-            let files = keeper.files();
-            let given = absent.iter().filter_map(|&page| files.block(page));
-            given.collect()
-        };
-        engine.retain_given(&mut given);
-        let mut absent: Vec<Page> = {
-            let files = keeper.files();
-            given
-                .iter()
-                .filter_map(|&block| files.page(block))
-                .collect()
-        };
-        absent.retain(|&page| !keeper.is_present(page));
-        let unwanted = self.unknown(present);
-        let is_suspect = |page: &&Page| self.suspects.contains(page);
-        let again: Vec<BlockId> = {
-            let files = keeper.files();
-            let again = absent.iter().filter(is_suspect);
-            again.filter_map(|&page| files.block(page)).collect()
-        };
-        engine.forget(&again);
-        for &page in unwanted.iter().filter(is_suspect) {
-            keeper.let_go_page(page);
-        }
-        self.suspects = unwanted.into_iter().chain(absent).collect();
     }
 }

@@ -90,7 +90,10 @@ impl TreeMount {
         engine: Arc<Engine>,
         options: &TreeOptions,
     ) -> Result<Self, MountError> {
-        let keeper = Arc::new(KernelKeeper::of_tree(pages));
+        let keeper = Arc::new(KernelKeeper::of_tree(
+            pages,
+            engine.wanted_bytes() / engine.block_bytes(),
+        ));
         engine.keep_elsewhere(Arc::clone(&keeper) as Arc<dyn Keeper>);
         Self::start_kept_by(Some(keeper), engine, options)
     }

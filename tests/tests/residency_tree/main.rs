@@ -1,6 +1,8 @@
 //! `futae mount DIRECTORY --residency kernel`: the pages of all files of a tree are in the kernel's page cache of the mount, and the
 //! policy decides which.
 
+mod cut;
+
 use futae_policy::Prng;
 use futae_testkit::wait::{PATIENCE, within};
 use futae_tests::BLOCK;
