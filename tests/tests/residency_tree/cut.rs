@@ -11,8 +11,8 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Barrier;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread;
-use std::time::Duration;
 
 const BLOCKS: u64 = 64;
 /// In the middle of a page.
@@ -26,7 +26,7 @@ const READS: [(usize, usize); 4] = [
 ];
 const READERS: usize = 4;
 const FILES: u64 = 60;
-const TURNS: usize = 40;
+const TURNS: u64 = 40;
 
 fn whole(file: u64) -> Vec<u8> {
     let mut bytes = vec![0; BLOCK * BLOCKS as usize];
@@ -70,24 +70,27 @@ fn readers_of_a_file_that_is_cut_below_have_what_remains() {
             .open(tree.lower(&format!("cut/{number}")))
             .expect("below");
         let begin = Barrier::new(READERS + 1);
-        let before = Duration::from_micros(prng.below(4000));
+        let (turns, before) = (AtomicU64::new(0), prng.below(TURNS * READERS as u64 / 2));
         thread::scope(|scope| {
             for reader in 0..READERS {
-                let (file, whole, begin) = (&file, &whole, &begin);
+                let (file, whole, begin, turns) = (&file, &whole, &begin, &turns);
                 scope.spawn(move || {
                     begin.wait();
-                    for turn in 0..TURNS {
+                    for turn in 0..TURNS as usize {
                         let (at, length) = READS[(reader + turn) % READS.len()];
                         // The next read asks the mount, too.
                         fadvise(file, 0, None, Advice::DontNeed).expect("advice");
                         let seen = read_at(file, at, length).expect("no error");
                         let count = seen.len();
+                        turns.fetch_add(1, Relaxed);
                         assert!(is_true(&seen, at, whole), "{number}: {count} bytes at {at}");
                     }
                 });
             }
             begin.wait();
-            thread::sleep(before);
+            while turns.load(Relaxed) < before {
+                thread::yield_now();
+            }
             below.set_len(LEFT as u64).expect("cut");
         });
         // A program that looks at it knows its size, and reads no more than there is.

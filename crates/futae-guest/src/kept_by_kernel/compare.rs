@@ -1,7 +1,8 @@
 //! Compares what the cache and the kernel hold.
 
 use super::aside::Aside;
-use super::{KernelKeeper, LOOK_INTERVAL, Page, beside};
+use super::memory::Looking;
+use super::{KernelKeeper, LOOK_INTERVAL, Page};
 use futae_engine::Engine;
 use futae_policy::BlockId;
 use std::collections::HashSet;
@@ -22,7 +23,7 @@ const LOOKED_AT_PAGES: usize = 4096;
 /// Has a thread compare them now and then, and look at the memory that they take. It is another thread than the one that gives pages up,
 /// which may not wait.
 pub(super) fn start(keeper: Arc<KernelKeeper>, engine: Arc<Engine>) -> io::Result<Aside> {
-    let mut memory = beside::Looking::new(Arc::clone(&keeper), Arc::clone(&engine));
+    let mut memory = Looking::new(Arc::clone(&keeper), Arc::clone(&engine));
     let mut comparison = Comparison {
         keeper,
         engine,

@@ -4,10 +4,11 @@
 //! | file | holds |
 //! | --- | --- |
 //! | `aside.rs` | a thread that does one thing again and again |
-//! | `beside.rs` | what memory is needed beside the pages, for which the cache has fewer |
+//! | `beside.rs` | how much of the cache is needed beside the pages |
 //! | `compare.rs` | the thread that compares what the cache and the kernel hold |
 //! | `files.rs` | which file is which volume |
 //! | `mapped.rs` | the thread that looks for pages that are read through maps |
+//! | `memory.rs` | looks at the memory of the mount, and decides how much that is |
 //! | `unread.rs` | pages that nobody has read, which the kernel is given, and who may write to their files |
 //! | `worker.rs` | the thread that gives pages up |
 //! | `whole.rs` | a file of a tree, whose pages are all given up when it was changed past the mount |
@@ -17,6 +18,7 @@ mod beside;
 mod compare;
 mod files;
 mod mapped;
+mod memory;
 mod unread;
 mod whole;
 mod worker;
@@ -53,12 +55,9 @@ const MORE_PAGES_SHARE: u64 = 4;
 
 /// How many pages of a tree are watched whose cache has so many blocks.
 pub(crate) fn watched_pages(capacity_blocks: u64) -> u64 {
-    grown(capacity_blocks).saturating_add(more_pages(capacity_blocks))
-}
-
-/// The largest cache that one of so many blocks can become.
-fn grown(capacity_blocks: u64) -> u64 {
-    capacity_blocks.saturating_add(capacity_blocks / MORE_SHARE)
+    capacity_blocks
+        .saturating_add(capacity_blocks / MORE_SHARE)
+        .saturating_add(more_pages(capacity_blocks))
 }
 
 fn more_pages(capacity_blocks: u64) -> u64 {
@@ -107,7 +106,9 @@ impl KernelKeeper {
 
     /// Of files that come and go.
     pub(crate) fn of_tree(watch: Watch, capacity_blocks: u64) -> Self {
-        Self::new(watch, Files::default(), Some(grown(capacity_blocks)))
+        let blocks_max = watch.pages_max();
+        let blocks_max = blocks_max.saturating_sub(more_pages(capacity_blocks));
+        Self::new(watch, Files::default(), Some(blocks_max))
     }
 
     fn new(watch: Watch, files: Files, blocks_max: Option<u64>) -> Self {

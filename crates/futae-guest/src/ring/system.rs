@@ -110,7 +110,8 @@ impl Prepared {
         let Self { ring, parts } = self;
         let bytes = parts.payload_bytes;
         let entry = |&processor: &u16| {
-            let mut payload = IoBuf::new(bytes);
+            // Not even written to: the kernel uses few of them at a time.
+            let mut payload = IoBuf::zeroed(bytes);
             Entry {
                 processor,
                 header: Box::new([0; HEADER_BYTES]),
