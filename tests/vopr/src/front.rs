@@ -354,6 +354,9 @@ impl Inside {
     }
 }
 
+/// The memory of the simulated machine: enough for every cache.
+const MEMORY_BYTES: u64 = 1 << 40;
+
 /// What an engine has around it.
 pub struct Around {
     pub sim: Arc<Sim>,
@@ -376,6 +379,14 @@ impl World for Around {
 
     fn has_clock_threads(&self) -> bool {
         false
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        MEMORY_BYTES
+    }
+
+    fn has_many_caches(&self) -> bool {
+        true
     }
 
     fn between_steps(&self) {

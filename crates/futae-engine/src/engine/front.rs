@@ -60,8 +60,10 @@ impl Engine {
         options: &EngineOptions,
         world: Arc<dyn World>,
     ) -> Result<Arc<Self>, SetupError> {
-        check_sizes(options)?;
-        give_long_pieces_back();
+        check_sizes(options, &*world)?;
+        if !world.has_many_caches() {
+            give_long_pieces_back();
+        }
         let account = Arc::<Account>::default();
         let state = State::new(options, Arc::clone(&account), Arc::clone(&world))?;
         let (alive, is_gone) = mpsc::channel();
