@@ -120,7 +120,9 @@ impl Store for Front {
                         )
                     });
                 }
-                inside.volumes[number].lower.write(sequence, offset, length);
+                if inside.config.has_lower_cache {
+                    inside.volumes[number].lower.write(sequence, offset, length);
+                }
             }
         }
         inside.changes += u64::from(!matches!(operation, StoreOperation::Read { .. }));
@@ -315,7 +317,8 @@ impl Inside {
                 empty()
             }
         };
-        if let (Some((offset, length)), true) = (held.range, held.writes) {
+        if let (Some((offset, length)), true) = (held.range, held.writes && config.has_lower_cache)
+        {
             known.lower.written(offset, length, true);
         }
         held.result = Some(result);
@@ -346,7 +349,8 @@ impl Inside {
             Some(StoreOperation::Flush) if part == Part::All => known.disk.end_flush(&held.covered),
             Some(StoreOperation::Read { .. } | StoreOperation::Flush) | None => {}
         }
-        if let (Some((offset, length)), true) = (held.range, held.writes) {
+        if let (Some((offset, length)), true) = (held.range, held.writes && config.has_lower_cache)
+        {
             known.lower.written(offset, length, false);
         }
         held.result = Some(Err(broken()));
