@@ -1,5 +1,6 @@
 //! What the engine sees of the simulation: its stores, its marks, the time.
 
+use crate::content::SECTOR;
 use crate::disk::Part;
 use crate::sim::{Inside, Sim};
 use futae_engine::{
@@ -10,6 +11,9 @@ use std::borrow::Cow;
 use std::io;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
+
+/// A sector of zeroes.
+const ZEROES: [u8; SECTOR as usize] = [0; SECTOR as usize];
 
 /// A store operation under way.
 pub struct Held {
@@ -179,10 +183,10 @@ impl Store for Front {
         let inside = self.sim.lock();
         let bytes = inside.volumes[self.volume].disk.bytes();
         let range = &bytes[offset as usize..(offset + length) as usize];
-        let sectors = range.chunks(crate::content::SECTOR as usize);
+        let sectors = range.chunks(SECTOR as usize);
         let extent = |sector: &[u8]| Extent {
             length: sector.len() as u64,
-            hole: sector.iter().all(|&byte| byte == 0),
+            hole: *sector == ZEROES,
         };
         Ok(sectors.map(extent).collect())
     }
@@ -330,6 +334,7 @@ impl Inside {
         let Inside {
             volumes,
             held,
+            config,
             prng,
             ..
         } = self;
