@@ -31,7 +31,7 @@ const TICK_KEPT_MAX: Duration = Duration::from_millis(50);
 /// One cache over any number of volumes.
 pub struct Engine {
     pub(super) block_bytes: u64,
-    pub(super) state: LockTurns,
+    pub(super) state: LockTurns<State>,
     account: Arc<Account>,
     pub(super) sizing: Mutex<Sizing>,
     pub(super) questions: Mutex<Questions>,
