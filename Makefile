@@ -58,10 +58,10 @@ kills: ## servers killed and upgraded under load with a verified write log, KILL
 	FUTAE_MEMORY_KILLS=$(KILLS) $(CARGO) test --release --locked -p futae-tests --test kept_memory killed_under -- --nocapture --test-threads 1
 
 vopr: ## the real engine simulated over failing disks from one seed; ARGS="--seed N --seconds N --runs N --trace"
-	@$(CARGO) run --quiet --release --locked -p futae-vopr -- run $(ARGS)
+	@$(CARGO) run --quiet --profile vopr --locked -p futae-vopr -- run $(ARGS)
 
 crash-states: ## every state that a crash can leave of a disk, judged; ARGS="--seed N --seconds N --runs N --trace"
-	@$(CARGO) run --quiet --release --locked -p futae-vopr -- states $(ARGS)
+	@$(CARGO) run --quiet --profile vopr --locked -p futae-vopr -- states $(ARGS)
 
 planted-bugs: ## bugs planted in the engine, each of which the two above must find; ARGS="--seed N --seconds N"
 	@scripts/planted-bugs $(ARGS)

@@ -37,6 +37,7 @@ pub mod replay;
 pub mod stream;
 
 mod binary;
+mod sync;
 
 pub use counters::Counters;
 pub use frame::{Frame, JsonError, MAX_PAYLOAD_BYTES};

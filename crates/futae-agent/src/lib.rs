@@ -27,6 +27,7 @@ pub mod run;
 pub mod sink;
 pub mod table;
 
+mod sync;
 mod system;
 
 pub use args::Args;

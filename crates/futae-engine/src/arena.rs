@@ -4,6 +4,8 @@
 //! `unsafe` is used here only to advise the kernel to free a frame's pages and to configure the
 //! allocator.
 
+mod spare;
+
 use crate::memory_file::MemoryFile;
 use crate::{PAGE_BYTES, SetupError};
 use futae_policy::Slot;
@@ -75,6 +77,8 @@ pub struct Arena {
     pages: Vec<Pages>,
     /// The file that holds the frames, if they outlive the process.
     file: Option<Box<MemoryFile>>,
+    /// Bytes of the first segment that had frames, if the thread's next arena takes it over.
+    passed_on_bytes: Option<usize>,
 }
 
 impl Arena {
@@ -92,7 +96,14 @@ impl Arena {
             segments: Vec::new(),
             pages: Vec::new(),
             file: None,
+            passed_on_bytes: None,
         }
+    }
+
+    /// Takes the first segment over from an arena that ended on this thread, if there is one, and
+    /// passes it on in the end. Called before [`reserve`](Self::reserve).
+    pub fn take_over(&mut self) {
+        self.passed_on_bytes = Some(0);
     }
 
     /// Creates an arena of `slots` frames in a file. The frames keep the content that the file has.
@@ -109,6 +120,7 @@ impl Arena {
             segments,
             pages: Vec::new(),
             file: Some(Box::new(file)),
+            passed_on_bytes: None,
         })
     }
 
@@ -130,11 +142,19 @@ impl Arena {
         let wanted = (slots as usize).div_ceil(self.frames_per_segment);
         let bytes = self.frames_per_segment * self.frame_bytes;
         while self.segments.len() < wanted {
-            let segment = MmapMut::map_anon(bytes).map_err(|source| SetupError::Memory {
+            let spare = match self.passed_on_bytes {
+                Some(_) if self.segments.is_empty() => spare::take(bytes),
+                _ => None,
+            };
+            let segment = spare.map_or_else(|| MmapMut::map_anon(bytes), Ok);
+            let segment = segment.map_err(|source| SetupError::Memory {
                 bytes: u64::from(slots) * self.frame_bytes as u64,
                 source,
             })?;
             self.segments.push(segment);
+        }
+        if let Some(most) = &mut self.passed_on_bytes {
+            *most = (slots as usize * self.frame_bytes).min(bytes).max(*most);
         }
         self.pages.resize(self.segments.len(), Pages::default());
         let mut used_bytes = slots as usize * self.frame_bytes;
@@ -184,6 +204,12 @@ impl Arena {
             file.unseal(slot);
             return file.release(slot);
         }
+        if self
+            .passed_on_bytes
+            .is_some_and(|most| most <= spare::BYTES_MAX)
+        {
+            return self.frame_mut(slot).fill(0);
+        }
         let (segment, at) = self.place(slot);
         self.pages[segment].tear(&self.segments[segment]);
         // SAFETY: the range lies within this private anonymous mapping and consists of whole pages
@@ -198,6 +224,17 @@ impl Arena {
         };
         // If the advice fails, the frame keeps its memory; no data is lost.
         drop(advised);
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        if let Some(used_bytes) = self.passed_on_bytes
+            && self.segments.len() == 1
+            && let Some(segment) = self.segments.pop()
+        {
+            spare::keep(segment, used_bytes);
+        }
     }
 }
 
@@ -275,5 +312,40 @@ mod tests {
         for slot in [0, 7, 2 * frames - 1, 4 * frames - 1] {
             assert!(!flags(arena.frame(Slot(slot))).contains(" hg "), "{slot}");
         }
+    }
+
+    #[test]
+    fn a_segment_that_is_passed_on_is_zeroes() {
+        let arena = |slots| {
+            let mut arena = Arena::new(PAGE_BYTES);
+            arena.take_over();
+            arena.reserve(slots).expect("memory");
+            arena
+        };
+        let (mut first, mut other) = (arena(3), arena(1));
+        let places = [first.frame(Slot(0)).as_ptr(), other.frame(Slot(0)).as_ptr()];
+        first.reserve(9).expect("memory");
+        for slot in 0..9 {
+            first.frame_mut(Slot(slot)).fill(7);
+        }
+        first.release(Slot(4));
+        let is_zero = |arena: &Arena, slot| arena.frame(Slot(slot)).iter().all(|&byte| byte == 0);
+        assert!(is_zero(&first, 4) && !is_zero(&first, 5));
+        other.frame_mut(Slot(0)).fill(8);
+        drop((first, other));
+        let (first, other) = (arena(9), arena(9));
+        for again in [&first, &other] {
+            assert!(
+                places.contains(&again.frame(Slot(0)).as_ptr()),
+                "it is the same memory"
+            );
+            assert!((0..9).all(|slot| is_zero(again, slot)));
+        }
+        let frames = (spare::BYTES_MAX / PAGE_BYTES) as u32;
+        let mut many = arena(frames + 1);
+        many.frame_mut(Slot(frames)).fill(9);
+        drop((first, many));
+        let next = [arena(frames + 1), arena(frames + 1)];
+        assert!(next.iter().all(|next| is_zero(next, frames)));
     }
 }

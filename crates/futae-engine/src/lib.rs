@@ -6,6 +6,7 @@
 //! use this engine. It does not know its front end (NBD, FUSE, a test).
 
 mod arena;
+mod bell;
 mod buffer;
 mod engine;
 mod error;
@@ -16,6 +17,7 @@ mod mark;
 mod memory_file;
 mod request;
 mod store;
+mod sync;
 mod warm_state;
 mod watcher;
 

@@ -1,9 +1,8 @@
 //! A mailbox in which results wait for the thread that submitted requests, and its wake-up.
 
-use rustix::event::{EventfdFlags, eventfd};
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use crate::bell::{Bell, Handle};
+use crate::sync::{Mutex, MutexGuard, PoisonError};
 use std::io;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Delivers results from any thread to the one that submitted the requests.
 ///
@@ -11,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// lock. The bell, a system call, is rung only for a sleeping thread.
 pub struct Mailbox<T> {
     inner: Mutex<Inner<T>>,
-    bell: OwnedFd,
+    bell: Bell,
 }
 
 struct Inner<T> {
@@ -26,13 +25,12 @@ impl<T> Mailbox<T> {
     ///
     /// No descriptor is available for the bell.
     pub fn new() -> io::Result<Self> {
-        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         Ok(Self {
             inner: Mutex::new(Inner {
                 ready: Vec::new(),
                 asleep: false,
             }),
-            bell,
+            bell: Bell::new()?,
         })
     }
 
@@ -53,8 +51,7 @@ impl<T> Mailbox<T> {
 
     /// Wakes the sleeping thread without a result.
     pub fn ring(&self) {
-        // The write fails only if the counter is full, and a full counter wakes the thread as well.
-        let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
+        self.bell.ring();
     }
 
     /// Exchanges the empty `into` for the delivered results.
@@ -76,14 +73,14 @@ impl<T> Mailbox<T> {
     pub fn awake(&self, rung: bool) {
         self.lock().asleep = false;
         if rung {
-            let _ = rustix::io::read(&self.bell, &mut [0; 8]);
+            self.bell.hear();
         }
     }
 
     /// The descriptor that becomes readable when the sleeping thread is to wake.
     #[must_use]
-    pub fn bell(&self) -> BorrowedFd<'_> {
-        self.bell.as_fd()
+    pub fn bell(&self) -> Handle<'_> {
+        self.bell.handle()
     }
 }
 

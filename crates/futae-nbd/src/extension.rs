@@ -210,3 +210,25 @@ pub fn demote_header(sequence: u64, offset: u64, length_bytes: u32) -> [u8; 28] 
         &length_bytes.to_be_bytes(),
     ])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_are_powers_of_two_within_the_bounds() {
+        for (block_bytes, is_good) in [
+            (0, false),
+            (256, false),
+            (512, true),
+            (768, false),
+            (1 << 20, true),
+            (256 << 20, true),
+            (512 << 20, false),
+        ] {
+            let wish = DemotionWish::new(block_bytes);
+            let read = DemotionWish::parse(&wish.encode());
+            assert_eq!(read, is_good.then_some(wish), "{block_bytes}");
+        }
+    }
+}

@@ -386,3 +386,40 @@ impl Chunk {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(kind: u16, length: usize) -> Result<(), (&'static str, u64)> {
+        let chunk = Chunk {
+            last: true,
+            kind,
+            cookie: 1,
+            length,
+        };
+        chunk.check().map_err(|error| match error {
+            WireError::BadField { field, found, .. } => (field, found),
+            other => panic!("{other}"),
+        })
+    }
+
+    #[test]
+    fn kinds_of_chunks_that_nobody_knows_are_errors_or_refused() {
+        let unknown_error = REPLY_TYPE_FLAG_ERROR | 99;
+        assert_eq!(check(unknown_error, 6), Ok(()));
+        assert_eq!(check(unknown_error, 5), Err(("length", 5)));
+        assert_eq!(check(REPLY_TYPE_ERROR_OFFSET, 13), Err(("length", 13)));
+        assert_eq!(check(99, 6), Err(("type", 99)));
+    }
+
+    #[test]
+    fn block_status_has_at_most_so_many_extents() {
+        let most = 4 + 8 * MAX_EXTENTS;
+        assert_eq!(check(REPLY_TYPE_BLOCK_STATUS, most), Ok(()));
+        for length in [4, 16, most + 8] {
+            let refused = Err(("length", length as u64));
+            assert_eq!(check(REPLY_TYPE_BLOCK_STATUS, length), refused);
+        }
+    }
+}

@@ -1,9 +1,11 @@
 //! Clients: what they ask for, what they know, and what is made of their answers.
 
+mod demotions;
+
 use crate::content::{Place, SECTOR, ZERO, fill, version_of};
 use crate::pages::Route;
 use crate::sim::{Inside, Sim};
-use futae_engine::{ClientId, Demotion, IoBuf, IoError, Operation, Request};
+use futae_engine::{ClientId, IoBuf, IoError, Operation, Request};
 use futae_policy::{Prng, VolumeId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -70,8 +72,8 @@ pub struct Pending {
     pub invoked: u64,
     /// How it came to the cache.
     route: Route,
-    /// What it writes, if that is known afterwards.
-    data: Option<Vec<u8>>,
+    /// The number of the write, if it writes data.
+    version: Option<u64>,
     /// What the client knew of its blocks before.
     before: Vec<(u64, Vec<u8>)>,
 }
@@ -162,7 +164,7 @@ impl Sim {
             fua,
             invoked,
             route,
-            data: None,
+            version: None,
             before: Vec::new(),
         };
         let is_zero = operation.is_some();
@@ -173,7 +175,7 @@ impl Sim {
                 sector: offset / SECTOR,
             };
             fill(data.as_mut_slice(), place, inside.next_version);
-            pending.data = Some(data.as_slice().to_vec());
+            pending.version = Some(inside.next_version);
             if route == Route::Through {
                 inside.begin_write_pages(id, (volume, offset), data.as_slice());
             }
@@ -328,8 +330,8 @@ impl Inside {
                     let register = &mut self.volumes[volume].registers[sector as usize];
                     register.end_write(invoked, now, result.is_ok(), fua, oldest);
                 }
-                match (&result, &pending.data) {
-                    (Ok(_), Some(data)) => self.learn(&pending, data),
+                match (&result, pending.version) {
+                    (Ok(_), Some(version)) => self.learn_written(&pending, version),
                     (Err(_), _) => self.keep_old(&pending),
                     (Ok(_), None) => {}
                 }
@@ -356,7 +358,7 @@ impl Inside {
                 offset: *first,
                 length: data.len() as u64,
                 before: Vec::new(),
-                data: None,
+                version: None,
                 ..*pending
             };
             self.learn(&whole, data);
@@ -376,9 +378,27 @@ impl Inside {
         }
     }
 
-    /// A client keeps the whole blocks of what it has read or written, unless it has begun to write
-    /// to them since.
+    /// A client keeps the whole blocks of what it has read, as [`learn_with`](Self::learn_with).
     fn learn(&mut self, pending: &Pending, data: &[u8]) {
+        self.learn_with(pending, |from, length| data[from..from + length].to_vec());
+    }
+
+    /// A client keeps the whole blocks of what it has written, as [`learn_with`](Self::learn_with).
+    fn learn_written(&mut self, pending: &Pending, version: u64) {
+        let place = Place {
+            volume: pending.volume,
+            sector: pending.offset / SECTOR,
+        };
+        self.learn_with(pending, |from, length| {
+            let mut data = vec![0; length];
+            fill(&mut data, place_at(place, from as u64), version);
+            data
+        });
+    }
+
+    /// A client keeps the whole blocks of what it has read or written, unless it has begun to write
+    /// to them since. `data` returns so many bytes from a byte of the request on.
+    fn learn_with(&mut self, pending: &Pending, data: impl Fn(usize, usize) -> Vec<u8>) {
         let (block_bytes, bytes) = (self.config.block_bytes, self.config.volumes[pending.volume]);
         let client = self
             .clients
@@ -397,92 +417,8 @@ impl Inside {
             });
             if is_whole && written <= pending.invoked && !writing {
                 let from = (first - pending.offset) as usize;
-                let data = data[from..from + length as usize].to_vec();
-                client.known.insert(first, data);
+                client.known.insert(first, data(from, length as usize));
             }
-        }
-    }
-
-    /// What client number `which` demotes: what it has, now or late; or anything at all where
-    /// that is verified.
-    fn demote(&mut self, which: usize, offset: u64) -> Option<(Operation, u64)> {
-        self.cover.demotions += 1;
-        if self.config.verifies {
-            return Some((self.forge(which, offset), 0));
-        }
-        let client = &mut self.clients[which];
-        let is_late = !client.late.is_empty() && self.prng.below(2) == 0;
-        let (sequence, offset, data) = if is_late {
-            let which = self.prng.below(client.late.len() as u64) as usize;
-            client.late.swap_remove(which)
-        } else {
-            let next = client.known.range(offset..).next();
-            let first = *next.or_else(|| client.known.iter().next())?.0;
-            let data = client.known.remove(&first)?;
-            client.sequence += 1;
-            let given_up = (client.sequence, first, data);
-            if self.prng.below(3) == 0 && client.late.len() < 8 {
-                client.late.push(given_up);
-                return None;
-            }
-            given_up
-        };
-        // A part of a block is not to be taken for all of it.
-        let sectors = data.len() as u64 / SECTOR;
-        let kept = match self.prng.below(6) {
-            0 => (1 + self.prng.below(sectors)) * SECTOR,
-            _ => sectors * SECTOR,
-        };
-        let data = IoBuf::copy_of(&data[..kept as usize]);
-        Some((Operation::Demote(Demotion::new(offset, data)), sequence))
-    }
-
-    /// A block that is true, or of another time, another place, torn, or nobody's.
-    fn forge(&mut self, which: usize, offset: u64) -> Operation {
-        let volume = self.clients[which].volume;
-        let (block_bytes, bytes) = (self.config.block_bytes, self.config.volumes[volume]);
-        let length = block_bytes.min(bytes - offset) as usize;
-        let disk = self.volumes[volume].disk.bytes();
-        let mut data = disk[offset as usize..][..length].to_vec();
-        match self.prng.below(6) {
-            0 => data[self.prng.below(length as u64) as usize] ^= 1,
-            1 => {
-                let from = self.prng.below(bytes - length as u64 + 1) as usize;
-                data.copy_from_slice(&disk[from..from + length]);
-            }
-            2 => {
-                let place = Place {
-                    volume,
-                    sector: offset / SECTOR,
-                };
-                let version = 1 + self.prng.below(self.next_version);
-                let half = self.prng.below(length as u64 / SECTOR) * SECTOR;
-                fill(&mut data[half as usize..], place_at(place, half), version);
-            }
-            3 => {
-                let late = &mut self.clients[which].late;
-                if late.len() > 8 {
-                    late.remove(0);
-                }
-                late.push((0, offset, data.clone()));
-            }
-            4 => {
-                if let Some((_, at, old)) = self.clients[which].late.first()
-                    && *at == offset
-                {
-                    data.copy_from_slice(old);
-                }
-            }
-            _ => {
-                if let Some(known) = self.clients[which].known.get(&offset) {
-                    data.copy_from_slice(known);
-                }
-            }
-        }
-        let data = IoBuf::copy_of(&data);
-        match self.prng.below(2) {
-            0 => Operation::Demote(Demotion::new(offset, data)),
-            _ => Operation::Demote(Demotion::by_agent(offset, data)),
         }
     }
 }

@@ -74,6 +74,16 @@ impl Disk {
         &self.bytes
     }
 
+    /// Takes what reads see away for a moment; [`put_bytes`](Self::put_bytes) brings it back.
+    pub fn take_bytes(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.bytes)
+    }
+
+    /// Brings back what was taken.
+    pub fn put_bytes(&mut self, bytes: Vec<u8>) {
+        self.bytes = bytes;
+    }
+
     /// What survives power loss.
     pub fn stable(&self) -> &[u8] {
         &self.stable
@@ -102,21 +112,20 @@ impl Disk {
         self.number += 1;
         let at = offset as usize;
         self.bytes[at..at + data.len()].copy_from_slice(data);
-        let written = Written {
+        if fua {
+            self.stabilise((self.number, offset), data, |_| true);
+            return self.number;
+        }
+        self.volatile.push_back(Written {
             number: self.number,
             is_answered: false,
             offset,
             data: data.to_vec(),
-        };
-        if fua {
-            self.stabilise(&written, |_| true);
-            return self.number;
-        }
-        self.volatile.push_back(written);
+        });
         if self.volatile.len() > VOLATILE_MAX
             && let Some(oldest) = self.volatile.pop_front()
         {
-            self.stabilise(&oldest, |_| true);
+            self.stabilise_written(&oldest, |_| true);
         }
         self.number
     }
@@ -165,7 +174,7 @@ impl Disk {
     pub fn end_flush(&mut self, covered: &[u64]) {
         for written in std::mem::take(&mut self.volatile) {
             if covered.contains(&written.number) {
-                self.stabilise(&written, |_| true);
+                self.stabilise_written(&written, |_| true);
             } else {
                 self.volatile.push_back(written);
             }
@@ -177,8 +186,8 @@ impl Disk {
         for written in std::mem::take(&mut self.volatile) {
             match Part::draw(prng) {
                 Part::None => {}
-                Part::All => self.stabilise(&written, |_| true),
-                Part::Some => self.stabilise(&written, |_| prng.below(2) == 0),
+                Part::All => self.stabilise_written(&written, |_| true),
+                Part::Some => self.stabilise_written(&written, |_| prng.below(2) == 0),
             }
         }
         self.bytes.copy_from_slice(&self.stable);
@@ -186,14 +195,23 @@ impl Disk {
         self.number = 0;
     }
 
-    fn stabilise(&mut self, written: &Written, mut keeps: impl FnMut(usize) -> bool) {
-        let first = (written.offset / SECTOR) as usize;
-        for (at, data) in written.data.chunks(SECTOR as usize).enumerate() {
+    fn stabilise_written(&mut self, written: &Written, keeps: impl FnMut(usize) -> bool) {
+        self.stabilise((written.number, written.offset), &written.data, keeps);
+    }
+
+    fn stabilise(
+        &mut self,
+        (number, offset): (u64, u64),
+        data: &[u8],
+        mut keeps: impl FnMut(usize) -> bool,
+    ) {
+        let first = (offset / SECTOR) as usize;
+        for (at, data) in data.chunks(SECTOR as usize).enumerate() {
             let sector = first + at;
-            if self.stable_number[sector] > written.number || !keeps(sector) {
+            if self.stable_number[sector] > number || !keeps(sector) {
                 continue;
             }
-            self.stable_number[sector] = written.number;
+            self.stable_number[sector] = number;
             let from = sector * SECTOR as usize;
             self.stable[from..from + data.len()].copy_from_slice(data);
         }

@@ -1,5 +1,6 @@
 //! What the engine sees of the simulation: its stores, its marks, the time.
 
+use crate::content::SECTOR;
 use crate::disk::Part;
 use crate::sim::{Inside, Sim};
 use futae_engine::{
@@ -10,6 +11,9 @@ use std::borrow::Cow;
 use std::io;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
+
+/// A sector of zeroes.
+const ZEROES: [u8; SECTOR as usize] = [0; SECTOR as usize];
 
 /// A store operation under way.
 pub struct Held {
@@ -120,7 +124,9 @@ impl Store for Front {
                         )
                     });
                 }
-                inside.volumes[number].lower.write(sequence, offset, length);
+                if inside.config.has_lower_cache {
+                    inside.volumes[number].lower.write(sequence, offset, length);
+                }
             }
         }
         inside.changes += u64::from(!matches!(operation, StoreOperation::Read { .. }));
@@ -177,10 +183,10 @@ impl Store for Front {
         let inside = self.sim.lock();
         let bytes = inside.volumes[self.volume].disk.bytes();
         let range = &bytes[offset as usize..(offset + length) as usize];
-        let sectors = range.chunks(crate::content::SECTOR as usize);
+        let sectors = range.chunks(SECTOR as usize);
         let extent = |sector: &[u8]| Extent {
             length: sector.len() as u64,
-            hole: sector.iter().all(|&byte| byte == 0),
+            hole: *sector == ZEROES,
         };
         Ok(sectors.map(extent).collect())
     }
@@ -315,7 +321,8 @@ impl Inside {
                 empty()
             }
         };
-        if let (Some((offset, length)), true) = (held.range, held.writes) {
+        if let (Some((offset, length)), true) = (held.range, held.writes && config.has_lower_cache)
+        {
             known.lower.written(offset, length, true);
         }
         held.result = Some(result);
@@ -327,6 +334,7 @@ impl Inside {
         let Inside {
             volumes,
             held,
+            config,
             prng,
             ..
         } = self;
@@ -346,13 +354,17 @@ impl Inside {
             Some(StoreOperation::Flush) if part == Part::All => known.disk.end_flush(&held.covered),
             Some(StoreOperation::Read { .. } | StoreOperation::Flush) | None => {}
         }
-        if let (Some((offset, length)), true) = (held.range, held.writes) {
+        if let (Some((offset, length)), true) = (held.range, held.writes && config.has_lower_cache)
+        {
             known.lower.written(offset, length, false);
         }
         held.result = Some(Err(broken()));
         self.changes += 1;
     }
 }
+
+/// The memory of the simulated machine: enough for every cache.
+const MEMORY_BYTES: u64 = 1 << 40;
 
 /// What an engine has around it.
 pub struct Around {
@@ -376,6 +388,14 @@ impl World for Around {
 
     fn has_clock_threads(&self) -> bool {
         false
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        MEMORY_BYTES
+    }
+
+    fn has_many_caches(&self) -> bool {
+        true
     }
 
     fn between_steps(&self) {

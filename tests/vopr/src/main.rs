@@ -102,6 +102,7 @@ fn simulate(arguments: &Arguments) -> Result<String, Failure> {
         "vopr: {} reads of pages that the kernel held, {} pages put there, {} given up, {} demoted",
         cover.page_hits, cover.pages_put, cover.pages_given_up, cover.pages_demoted
     );
+    println!("vopr: what was done has digest {:016x}", cover.digest);
     Ok(format!(
         "vopr: {} operations, {} crashes ({} with power loss), {seeds} seeds, {} states, {} operations \
          per CPU-second, 0 violations",

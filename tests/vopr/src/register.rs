@@ -126,7 +126,23 @@ impl Register {
     ///
     /// No order of reads and writes explains that.
     pub fn read(&mut self, version: u64, invoked: u64, now: u64) -> Result<(), String> {
-        let mut reason = "no write that had begun wrote it".to_owned();
+        match self.explain(version, invoked, now) {
+            Ok(at) => {
+                if version != ZERO {
+                    let value = &mut self.values[at];
+                    (value.first, value.last) = (value.first_if_read(now), value.last.max(invoked));
+                }
+                Ok(())
+            }
+            Err(Some(newer)) => Err(format!("write {newer} had replaced it")),
+            Err(None) => Err("no write that had begun wrote it".to_owned()),
+        }
+    }
+
+    /// Which of the values a read from `invoked` to `now` may have brought that brought `version`; if none, the write that had
+    /// replaced it, if there was one.
+    fn explain(&self, version: u64, invoked: u64, now: u64) -> Result<usize, Option<u64>> {
+        let mut replaced_by = None;
         for at in 0..self.values.len() {
             let value = &self.values[at];
             if value.version != version || !value.is_there || value.invoked >= now {
@@ -144,25 +160,22 @@ impl Register {
                     && value.first < last
             });
             match conflict {
-                Some((_, newer)) => {
-                    reason = format!("write {} had replaced it", newer.version);
-                }
-                None => {
-                    if version != ZERO {
-                        let value = &mut self.values[at];
-                        (value.first, value.last) = (first, last);
-                    }
-                    return Ok(());
-                }
+                Some((_, newer)) => replaced_by = Some(newer.version),
+                None => return Ok(at),
             }
         }
-        Err(reason)
+        Err(replaced_by)
     }
 
     /// A FLUSH that began at `invoked` has ended well.
     pub fn flushed(&mut self, invoked: u64) {
+        let mut has_failed = false;
         for value in &mut self.values {
             value.is_durable |= matches!(value.outcome, Outcome::Done(at) if at < invoked);
+            has_failed |= matches!(value.outcome, Outcome::Failed(_));
+        }
+        if !has_failed {
+            return;
         }
         for at in 0..self.values.len() {
             let value = &self.values[at];
@@ -186,7 +199,7 @@ impl Register {
     ///
     /// Nothing wrote that, or it is older than what was durable.
     pub fn survived(&self, version: u64) -> Result<(), String> {
-        let mut reason = "nothing wrote it".to_owned();
+        let mut replaced_by = None;
         for (at, value) in self.values.iter().enumerate() {
             if value.version != version || value.is_buried {
                 continue;
@@ -198,17 +211,18 @@ impl Register {
                 .find(|(other, newer)| *other != at && newer.outlives(value));
             match newer {
                 None => return Ok(()),
-                Some((_, newer)) => {
-                    reason = format!("write {} had replaced it and was durable", newer.version);
-                }
+                Some((_, newer)) => replaced_by = Some(newer.version),
             }
         }
-        Err(reason)
+        Err(match replaced_by {
+            Some(newer) => format!("write {newer} had replaced it and was durable"),
+            None => "nothing wrote it".to_owned(),
+        })
     }
 
     /// Whether `version` is the last that was written, or one that was under way.
     pub fn is_current(&self, version: u64, now: u64) -> bool {
-        self.clone().read(version, now, now + 1).is_ok()
+        self.explain(version, now, now + 1).is_ok()
     }
 
     /// A crash: the sector now holds `version`, on stable storage if power was lost. What was
@@ -250,11 +264,18 @@ impl Register {
                 value.is_buried || newer.any(|(other, newer)| other != at && newer.outlives(value));
             value.outcome != Outcome::Pending && is_over && is_past
         };
-        let gone: Vec<bool> = values.iter().enumerate().map(is_gone).collect();
+        // The first values, one bit each; those beyond stay until some of these are gone.
+        let gone = values.iter().enumerate().take(64).map(is_gone);
+        let gone = gone
+            .enumerate()
+            .fold(0, |all, (at, is_gone)| all | u64::from(is_gone) << at);
+        if gone == 0 {
+            return;
+        }
         let mut at = 0;
         self.values.retain(|_| {
             at += 1;
-            !gone[at - 1]
+            at > 64 || gone >> (at - 1) & 1 == 0
         });
     }
 

@@ -134,8 +134,9 @@ impl Sim {
         let mut inside = self.lock();
         for number in 0..inside.volumes.len() {
             let began = inside.event();
-            let bytes = inside.volumes[number].disk.bytes().to_vec();
+            let bytes = inside.volumes[number].disk.take_bytes();
             inside.check(number, (0, &bytes), began, "the disk at the end");
+            inside.volumes[number].disk.put_bytes(bytes);
         }
         Ok(())
     }

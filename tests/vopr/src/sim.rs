@@ -64,6 +64,8 @@ pub struct Inside {
     /// Engines so far.
     pub incarnation: u64,
     pub crashing: Option<Crash>,
+    /// The kind of run, to count states by.
+    pub kind: u64,
     /// How deep actions are nested.
     pub depth: u32,
     /// How often a disk, or what a client was told, has changed.
@@ -110,6 +112,7 @@ impl Sim {
             pages: None,
             incarnation: 0,
             crashing: None,
+            kind: 0,
             depth: 0,
             changes: 0,
             quiet: 0,
@@ -359,6 +362,7 @@ fn add(engine: &Engine, number: usize, store: Arc<dyn Store>) -> Result<VolumeId
 impl Inside {
     /// Lays out the volumes that the configuration has.
     pub fn lay_out(&mut self) {
+        self.kind = self.config.kind();
         let volume = |(number, bytes): (usize, &u64)| Volume {
             disk: Disk::new(*bytes, number, FIRST_VERSION),
             registers: vec![Register::new(FIRST_VERSION); (bytes / SECTOR) as usize],
@@ -417,7 +421,7 @@ impl Inside {
         });
         let few = |count: usize| count.min(3) as u64;
         let parts = [
-            self.config.kind(),
+            self.kind,
             few(reads),
             few(writes),
             few(flushes),

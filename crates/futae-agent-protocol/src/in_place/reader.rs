@@ -3,7 +3,7 @@
 use super::{ENTRIES_A_PAGE, ENTRY_BYTES, HEAD_BYTES, Head, RingOffer, VERSION, decode_entry};
 use crate::PAGE_BYTES;
 use crate::evicted_pages::EvictedPage;
-use std::sync::atomic::{Ordering, fence};
+use crate::sync::{Ordering, fence};
 
 /// The memory of a guest, of which nothing is known but how to copy out of it.
 pub trait RingMemory {
@@ -128,9 +128,13 @@ impl RingReader {
         most: usize,
         into: &mut Vec<RingEntry>,
     ) -> Result<(), NoRing> {
-        let head = self.head(memory)?;
-        // What was written before `end` is seen from here on.
+        let end = self.head(memory)?.end;
+        // What was written before `end` is seen from here on: the entries, and a `begin` that is no older.
         fence(Ordering::Acquire);
+        let head = Head {
+            end,
+            ..self.head(memory)?
+        };
         self.guest = (head.guest_ns, head.guest_pages);
         let slots = ((self.offer.table.len() - 1) * ENTRIES_A_PAGE) as u64;
         let is_sane = head.begin <= head.end && head.end - head.begin <= slots;

@@ -6,6 +6,7 @@
 
 use crate::extents::Pages;
 use crate::ring::Ring;
+use crate::sync::{Ordering, fence};
 use crate::system::SharedMemory;
 use futae_agent_protocol::PAGE_BYTES;
 use futae_agent_protocol::evicted_pages::EvictedPage;
@@ -214,6 +215,8 @@ impl InPlace {
         self.begin += count as u64;
         if end.is_some() {
             self.table.store(BEGIN_AT, self.begin);
+            // A host that sees what is written from here on sees that, too.
+            fence(Ordering::Release);
         }
         end
     }

@@ -133,6 +133,7 @@ mod tests {
         assert!(guard.accepts(A, 5, 7));
         guard.note_write(A, 6, 7, 1);
         assert!(!guard.accepts(A, 5, 7), "decided before the write");
+        assert!(!guard.accepts(A, 6, 7), "as old as the write");
         assert!(guard.accepts(A, 7, 7), "decided after the write");
         assert!(guard.accepts(A, 5, 8), "another block");
         guard.note_write(A, 4, 7, 1);
@@ -185,6 +186,17 @@ mod tests {
     }
 
     #[test]
+    fn a_good_write_to_many_blocks_makes_good_only_those() {
+        let mut guard = alone();
+        guard.note_failure(4, 2);
+        guard.note_failure(200, 1);
+        assert!(guard.accepts(A, 1, 6));
+        guard.note_success(5, 100);
+        let good = [4, 5, 200].map(|block| guard.accepts(A, 1, block));
+        assert_eq!(good, [false, true, false]);
+    }
+
+    #[test]
     fn without_clients_nothing_is_remembered() {
         let mut guard = DemotionGuard::default();
         guard.note_write(B, 9, 7, 1);
@@ -209,5 +221,54 @@ mod tests {
         assert!(guard.accepts(A, 200_001, 3));
         guard.note_write(A, 300_000, 0, 1 << 40);
         assert!(!guard.accepts(A, 299_999, 77), "a wide write covers all");
+    }
+
+    #[test]
+    fn clients_that_write_in_turn_end_each_others_demotions() {
+        let mut guard = alone();
+        guard.join(B);
+        guard.note_write(B, 1, 0, 1);
+        guard.note_write(A, 2, 1, 1);
+        guard.leave(A);
+        assert!(!guard.accepts(B, 100, 9), "A has written beside it");
+    }
+
+    #[test]
+    fn the_longest_remembered_write_says_nothing_of_other_blocks() {
+        let mut guard = alone();
+        guard.note_write(A, 9, 0, RANGE_BLOCKS_MAX);
+        assert!(!guard.accepts(A, 8, RANGE_BLOCKS_MAX - 1));
+        assert!(guard.accepts(A, 8, RANGE_BLOCKS_MAX));
+        guard.note_failure(0, RANGE_BLOCKS_MAX);
+        assert!(!guard.accepts(A, 10, RANGE_BLOCKS_MAX - 1));
+        assert!(guard.accepts(A, 10, RANGE_BLOCKS_MAX));
+    }
+
+    #[test]
+    fn the_oldest_write_is_forgotten_only_when_there_is_no_room() {
+        let (mut guard, most) = (alone(), REMEMBERED_BLOCKS_MAX as u64);
+        for sequence in 1..=most {
+            guard.note_write(A, sequence, sequence, 1);
+        }
+        assert!(guard.accepts(A, 1, 0), "all are remembered");
+        guard.note_write(A, most + 1, 0, 1);
+        assert!(!guard.accepts(A, 1, most + 9) && guard.accepts(A, 2, most + 9));
+        for sequence in most + 2..most + 200 {
+            guard.note_write(A, sequence, sequence * 1000, 1000);
+        }
+        assert!(guard.order.len() <= REMEMBERED_BLOCKS_MAX);
+        assert!(guard.written.len() <= REMEMBERED_BLOCKS_MAX);
+    }
+
+    #[test]
+    fn to_forget_an_old_write_to_a_block_leaves_the_newer_one() {
+        let (mut guard, most) = (alone(), REMEMBERED_BLOCKS_MAX as u64);
+        guard.note_write(A, 1, 7, 1);
+        guard.note_write(A, 10 * most, 7, 1);
+        for block in 0..most - 1 {
+            guard.note_write(A, 2, 100 + block, 1);
+        }
+        assert!(!guard.accepts(A, 1, 0), "the first was forgotten");
+        assert!(guard.accepts(A, 5 * most, 0) && !guard.accepts(A, 5 * most, 7));
     }
 }

@@ -31,7 +31,7 @@ const TICK_KEPT_MAX: Duration = Duration::from_millis(50);
 /// One cache over any number of volumes.
 pub struct Engine {
     pub(super) block_bytes: u64,
-    pub(super) state: LockTurns,
+    pub(super) state: LockTurns<State>,
     account: Arc<Account>,
     pub(super) sizing: Mutex<Sizing>,
     pub(super) questions: Mutex<Questions>,
@@ -60,8 +60,10 @@ impl Engine {
         options: &EngineOptions,
         world: Arc<dyn World>,
     ) -> Result<Arc<Self>, SetupError> {
-        check_sizes(options)?;
-        give_long_pieces_back();
+        check_sizes(options, &*world)?;
+        if !world.has_many_caches() {
+            give_long_pieces_back();
+        }
         let account = Arc::<Account>::default();
         let state = State::new(options, Arc::clone(&account), Arc::clone(&world))?;
         let (alive, is_gone) = mpsc::channel();

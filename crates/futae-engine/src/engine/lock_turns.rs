@@ -4,22 +4,21 @@
 //! woken up. Between two steps a long request therefore waits until one of those threads has had
 //! the lock.
 
-use super::state::State;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use crate::sync::{Mutex, MutexGuard, PoisonError, TryLockError, yield_now};
 
 /// The state and its lock, and the number of waiting threads.
-pub struct LockTurns {
-    state: Mutex<State>,
+pub struct LockTurns<T> {
+    state: Mutex<T>,
     /// Number of waiting threads.
     waiting: AtomicUsize,
     /// Number of acquisitions; only the holder of the lock changes it.
     taken: AtomicU64,
 }
 
-impl LockTurns {
+impl<T> LockTurns<T> {
     /// The lock of `state`.
-    pub fn new(state: State) -> Self {
+    pub fn new(state: T) -> Self {
         Self {
             state: Mutex::new(state),
             waiting: AtomicUsize::new(0),
@@ -28,7 +27,7 @@ impl LockTurns {
     }
 
     /// Takes the lock.
-    pub fn lock(&self) -> MutexGuard<'_, State> {
+    pub fn lock(&self) -> MutexGuard<'_, T> {
         let state = match self.state.try_lock() {
             Ok(state) => state,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
@@ -50,7 +49,7 @@ impl LockTurns {
         while self.waiting.load(Ordering::Acquire) > 0
             && self.taken.load(Ordering::Acquire) == taken
         {
-            std::thread::yield_now();
+            yield_now();
         }
     }
 }

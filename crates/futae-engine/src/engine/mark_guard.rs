@@ -195,7 +195,7 @@ mod tests {
     #[test]
     fn a_mark_comes_before_what_is_kept_and_goes_after_a_flush() {
         let (mut guard, now) = (guard(None), Instant::now());
-        assert!(!guard.is_present());
+        assert!(!guard.is_present() && !guard.is_unclean());
         let work = guard.want(now).expect("to be made");
         assert!(work.sets && work.volume == VolumeId(3));
         assert!(guard.want(now).is_none() && !guard.is_present(), "not yet");
@@ -235,6 +235,7 @@ mod tests {
         assert!(matches!(known.end(true), AtEnd::Leave));
         let (loss, work) = known.take_loss(true).expect("told");
         assert!(&*loss == "lost" && work.is_none() && known.take_loss(true).is_none());
+        assert!(!known.is_unclean());
         assert!(known.age(now, true, 0, Duration::ZERO));
         let (_, work) = guard(Some("lost")).take_loss(false).expect("told");
         assert!(!work.expect("nothing will be dirty").sets);

@@ -21,7 +21,7 @@ impl Engine {
                 "a cache has at least one block".to_owned(),
             ));
         }
-        check_memory(u64::from(capacity_blocks) * self.block_bytes)?;
+        check_memory(u64::from(capacity_blocks) * self.block_bytes, &*self.world)?;
         self.check_keeper(capacity_blocks)?;
         self.lock().arena.reserve(capacity_blocks)?;
         self.fit(|sizing| sizing.capacity_blocks = capacity_blocks);

@@ -1,6 +1,7 @@
 //! The number of slots of a cache: the configured number less the slots set aside.
 
 use super::options::{EngineOptions, WriteBackOptions};
+use super::world::World;
 use crate::SetupError;
 
 /// The smallest block in bytes: one page.
@@ -33,7 +34,7 @@ impl Sizing {
 }
 
 /// Checks the sizes in the options.
-pub fn check_sizes(options: &EngineOptions) -> Result<(), SetupError> {
+pub fn check_sizes(options: &EngineOptions, world: &dyn World) -> Result<(), SetupError> {
     let block = options.block_bytes;
     if !block.is_power_of_two() || !(BLOCK_BYTES_MIN..=BLOCK_BYTES_MAX).contains(&block) {
         let message =
@@ -57,15 +58,12 @@ pub fn check_sizes(options: &EngineOptions) -> Result<(), SetupError> {
             return Err(SetupError::Size(message.to_owned()));
         }
     }
-    check_memory(u64::from(options.capacity_blocks) * block)
+    check_memory(u64::from(options.capacity_blocks) * block, world)
 }
 
 /// Checks that the machine has this much memory.
-pub fn check_memory(bytes: u64) -> Result<(), SetupError> {
-    let memory = rustix::system::sysinfo();
-    let total = memory
-        .totalram
-        .saturating_mul(u64::from(memory.mem_unit).max(1));
+pub fn check_memory(bytes: u64, world: &dyn World) -> Result<(), SetupError> {
+    let total = world.memory_bytes();
     if bytes > total {
         let message = format!(
             "a cache of {bytes} bytes does not fit in this machine's {total} bytes of memory"

@@ -112,6 +112,9 @@ impl State {
             return Err(SetupError::NeedsFuture(options.policy.to_string()));
         }
         let mut arena = Arena::new(options.block_bytes as usize);
+        if world.has_many_caches() {
+            arena.take_over();
+        }
         arena.reserve(options.capacity_blocks)?;
         let write_back = options.write_back;
         let log = options.decision_log.as_deref();

@@ -1,9 +1,9 @@
-//! A cache's environment beside its stores: time and threads.
+//! A cache's environment beside its stores: time, threads and memory.
 
 use std::io;
 use std::time::{Instant, SystemTime};
 
-/// Time and threads. A cache uses those of its machine; a simulation provides its own, so that a
+/// Time, threads and memory. A cache uses those of its machine; a simulation provides its own, so that a
 /// single seed determines all events.
 pub trait World: Send + Sync {
     /// The current time. It never goes back.
@@ -27,6 +27,20 @@ pub trait World: Send + Sync {
     fn wall_ns(&self) -> u64 {
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         since.map_or(0, |since| since.as_nanos() as u64)
+    }
+
+    /// Bytes of memory of the machine.
+    fn memory_bytes(&self) -> u64 {
+        let memory = rustix::system::sysinfo();
+        let unit = u64::from(memory.mem_unit).max(1);
+        memory.totalram.saturating_mul(unit)
+    }
+
+    /// Whether a thread makes one small cache after the other. Each then takes over the memory of
+    /// the frames of one that has ended, zeroed, and no allocation gets a mapping of its own because
+    /// it is large.
+    fn has_many_caches(&self) -> bool {
+        false
     }
 
     /// Called between two steps of a long request, without the cache's lock: other threads may take

@@ -1,0 +1,58 @@
+//! What threads hand to each other, in every order in which they can run.
+//!
+//! Files of other crates are compiled here (`build.rs`) as they are, without their own tests, but over loom's model of atomics, fences, locks and threads. A test runs its
+//! threads again and again, until every order of their steps has been seen, and every value that a load may return: what
+//! processors with weaker memory than this machine's may do, too.
+//!
+//! | room | of | what is shared |
+//! | --- | --- | --- |
+//! | [`mailbox`] | `futae-engine` | results for a thread that sleeps in `poll` |
+//! | [`lock_turns`] | `futae-engine` | the lock of a cache between the steps of a long request |
+//! | [`writer`], [`in_place::reader`] | `futae-agent`, `futae-agent-protocol` | a table in a guest's memory that the host reads |
+//!
+//! The rest stands for what surrounds these files: [`bell`] for an eventfd, [`system`] for memory of the guest's kernel, [`ring`] for the
+//! kernel's programs that write evicted pages.
+
+// The writer's file names the protocol's crate.
+extern crate self as futae_agent_protocol;
+
+pub mod bell;
+pub mod extents;
+pub mod in_place;
+pub mod ring;
+pub mod sync;
+pub mod system;
+
+/// Results for a thread that sleeps in `poll`.
+pub mod mailbox {
+    include!(concat!(env!("OUT_DIR"), "/mailbox.rs"));
+}
+
+/// The lock of a cache, with fairness for work of many steps.
+pub mod lock_turns {
+    include!(concat!(env!("OUT_DIR"), "/lock_turns.rs"));
+}
+
+/// The agent's side of a table in a guest's memory.
+pub mod writer {
+    include!(concat!(env!("OUT_DIR"), "/writer.rs"));
+}
+
+/// Where pages lie in a guest's memory.
+pub mod proc {
+    use std::io;
+
+    /// The table's pages are the first ones of the guest's memory.
+    ///
+    /// # Errors
+    ///
+    /// None.
+    pub fn page_numbers(_address: usize, pages: usize) -> io::Result<Vec<u64>> {
+        Ok((0..pages as u64).collect())
+    }
+}
+
+pub use protocol::{DeviceId, evicted_pages, printable::printable};
+
+/// Bytes of a page: as few as there can be, so that a table is full after two entries.
+pub const PAGE_BYTES: u64 = 64;
