@@ -5,6 +5,10 @@ use super::imitation::{Imitation, Shadow};
 use crate::{Access, Admission, BlockId, Class, Departure, Slot, StoreCosts};
 
 /// How the policy in force orders the cache.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "each cache has one, and each request passes it"
+)]
 pub enum Content {
     /// Itself.
     Agreed(Agreed),
