@@ -33,6 +33,9 @@ pub enum Trait {
     /// The candidate that this policy rehearses with all slots from the start, since it differs
     /// most from the initial one.
     RehearsedFirst,
+    /// A candidate that may be in force from the first eviction on, if it did better than the initial
+    /// one on a smaller cache while the cache filled.
+    Opens,
     /// A candidate also as the order of demoted blocks, inside the candidate that lives on
     /// demotions; in force as soon as the upper cache reports its evictions.
     FirstBelow,

@@ -11,6 +11,22 @@ impl<P: Policy, I: Index> Level<P, I> {
         self.hit(slot, access);
     }
 
+    /// Number of accesses so far.
+    pub(crate) fn seen(&self) -> u64 {
+        self.tick
+    }
+
+    /// The policy alone.
+    pub(crate) fn into_policy(self) -> P {
+        self.policy
+    }
+
+    /// The policy, to be looked at.
+    #[cfg(test)]
+    pub(crate) fn policy_mut(&mut self) -> &mut P {
+        &mut self.policy
+    }
+
     /// The index, which may be replaced while the level is empty.
     pub(crate) fn index_mut(&mut self) -> &mut I {
         &mut self.index

@@ -6,33 +6,41 @@
 //! and Waldspurger, Saemundsson, Ahmad and Park, "Cache modeling and optimization using miniature simulations", ATC
 //! 2017; the choice among them, the rehearsal and the imitation are futae's own.
 //! # Picture
-//! request → leader, a level of all slots under the order in force → the cache admits what the leader admits; victim ← a block that
-//! the leader does not hold | request → rehearsal, a level of all slots under another candidate | hashed sample of requests → shadow of
-//! each candidate → scores
+//! request → policy in force, over the slots of the cache; after a change → leader, a level of all slots under the new order → the cache
+//! admits what the leader admits; victim ← a block that the leader does not hold | request → rehearsal, a level of all slots under
+//! another candidate | hashed sample of requests → shadow of each candidate → scores
 //! # Transitions
-//! hit, miss, demotion, notice: as the leader decides, and before it each shadow if the block is of the sample, and the rehearsal
-//! | each 64 requests of the sample a candidate's score is its hits, which decay over `memory` requests for each slot |
-//! the candidate with the highest score is ahead of the order in force by `lead`: it is rehearsed, beginning with the
-//! blocks of the cache | the rehearsal has more hits than the cache, by `lead` and 8 at least, over about 2 requests for each
-//! slot: its level is the leader from now on; if that does not come about within 4 requests for each slot, or 16 if its score is
-//! the highest, the rehearsal ends, and the candidate's next one needs twice the lead | the cache above has reported 4 to
-//! 16 evictions: `exclusive(lfu)` leads, only hits of reads count, and leads are 25 times as long | a cache whose shadows have all of its slots needs no rehearsal | after a change blocks
-//! that the new leader does not hold go first, and what it holds and the cache does not is fetched when it is asked for
+//! hit, miss, demotion, notice: as the order in force decides, and before it each shadow if the block is of the sample, and the
+//! rehearsal | until the first eviction the sample also goes to caches with a quarter of the shadows' slots, under the first order and the
+//! candidates that may open: the one that leads there by a deviation of chance and 2 hits is in force when the cache is full |
+//! each 64 requests of the sample a candidate's score is its hits, which decay over `memory` requests for each slot |
+//! the candidate with the highest score is ahead of the order in force by `lead`, and by 2 deviations of chance for each rehearsal that
+//! came to nothing, at most 6: it is rehearsed, beginning with the blocks of the cache | the rehearsal has more hits than the cache, by
+//! `lead`, 8 and 2 deviations of chance at least, over about 2 requests for each slot, and after the first change by a 20th of the
+//! blocks of the cache that it does not hold: its level is the leader from now on; if that does not come about within 4 requests for
+//! each slot, or 16 if its score is the highest, the rehearsal ends, and the candidate's next one needs twice the lead | the cache is
+//! behind the shadow of its own order by 6 deviations: candidates are compared with the cache itself | the cache above has reported 4 to
+//! 16 evictions: `exclusive(lfu)` leads, only hits of reads count, and leads are 25 times as long | a cache whose shadows have all of
+//! its slots needs no rehearsal | after a change blocks that the new leader does not hold go first, and what it holds and the cache does
+//! not is fetched when it is asked for | cache and leader hold the same: the leader's policy orders the cache itself
 //! # Parameters
 //! memory 20: requests for each slot over which hits are compared
 //! lead 0.002: more hits that a candidate must have, for each slot
 //! # Deviations
 //! none of a published rule. Candidates are the policies that the registry marks so, the first of them in force at the
 //! start and another, which differs from it most, rehearsed at the start; those that live on demotions, of which one has an inner
-//! order, count only below a cache that says what it evicts. A shadow has a 64th of the slots, and 1,024 at least, or all of a smaller cache. The settings were found
+//! order, count only below a cache that says what it evicts. A shadow has a 256th of the slots, and 1,024 at least, or all of a smaller cache. The settings were found
 //! on the traces by which lab/results judges them
 //! # Cost
 //! that of the order in force, once more while another is rehearsed, and of each candidate for the requests of the
-//! sample; 48 bytes a slot, about 100 more while another is rehearsed, and shadows of at most a 64th of the slots
+//! sample; 48 bytes a slot, about 100 more while another is rehearsed, and shadows of at most a 256th of the slots
 //! with about 100 bytes a block and candidate
 
+mod agreed;
 mod candidates;
+mod content;
 mod imitation;
+mod opening;
 mod rehearsal;
 mod shadows;
 mod upper;
@@ -43,6 +51,8 @@ use crate::{
     SimulatorHints, Slot, SpecError, StoreCosts,
 };
 pub use candidates::candidates;
+use agreed::Agreed;
+use content::Content;
 use imitation::{Imitation, Shadow};
 use rehearsal::Rehearsal;
 use shadows::Shadows;
@@ -58,15 +68,24 @@ const PATIENCE_MAX: f64 = 16.0;
 /// The smallest lead in hits of a rehearsal, however small the cache is.
 const REHEARSED_LEAD_MIN: f64 = 8.0;
 
+/// Deviations of chance by which a rehearsal must be ahead of the cache.
+const SURE_REHEARSED: f64 = 2.0;
+/// Hits by which a rehearsal must be ahead for each block of the cache that it does not hold.
+const PRICE: f64 = 0.05;
+/// So many slots are examined to find how many these are.
+const EXAMINED: u32 = 1024;
+
 /// The content of the cache, the candidates, and the rehearsed one.
 pub struct Auto {
     shadows: Shadows,
-    imitation: Imitation,
+    content: Content,
     rehearsal: Option<Rehearsal>,
     shape: Shape,
     numbered_from: Option<u64>,
     requests: u64,
     requests_at_change: u64,
+    /// Resident blocks.
+    resident: u32,
     remarks: Vec<String>,
 }
 
@@ -77,15 +96,21 @@ pub fn build(arguments: &mut Arguments, shape: &Shape) -> Result<Auto, SpecError
     })?;
     let lead = arguments.share("lead", 0.002)?;
     let shadows = Shadows::new(shape, memory.unwrap_or(20.0), lead)?;
-    let leader = shadows::level(shadows.spec(shadows.in_force()), shape)?;
+    let first = shadows.spec(shadows.in_force());
+    let content = if shadows.are_whole() {
+        Content::Imitation(Imitation::new(shadows::level(first, shape)?))
+    } else {
+        Content::Agreed(Agreed::new(crate::build(first, shape)?, shape.slots))
+    };
     let mut auto = Auto {
         shadows,
-        imitation: Imitation::new(leader),
+        content,
         rehearsal: None,
         shape: *shape,
         numbered_from: None,
         requests: 0,
         requests_at_change: 0,
+        resident: 0,
         remarks: Vec::new(),
     };
     if let Some(first) = auto.shadows.first_rehearsed() {
@@ -103,7 +128,7 @@ impl Auto {
         if let Some(rehearsal) = &mut self.rehearsal {
             rehearsal.see(access, is_hit, self.shadows.counts(access.kind));
         }
-        let is_over = self.shadows.see(access, self.imitation.led());
+        let is_over = self.shadows.see(access, self.content.led(is_hit), is_hit);
         if let Some(first) = self.shadows.note_upper(access) {
             return self.begin_below(first);
         }
@@ -124,6 +149,27 @@ impl Auto {
         true
     }
 
+    /// The cache is full: the first order that may evict is chosen.
+    #[cold]
+    fn open(&mut self) {
+        let Some(first) = self.shadows.close_opening() else {
+            return;
+        };
+        if self.shadows.are_whole() {
+            self.follow_shadow(first);
+            return;
+        }
+        let rehearsed = self.rehearsal.take_if(|it| it.candidate() == first);
+        let kind = self.shadows.spec(first).handover_kind();
+        let level = match rehearsed {
+            Some(rehearsal) => Some(rehearsal.into_level()),
+            None => self.level_of_cache(first, kind),
+        };
+        if let Some(level) = level {
+            self.follow(first, level, 0.0);
+        }
+    }
+
     fn judge(&mut self) -> bool {
         let best = self.shadows.judge();
         if self.shadows.are_whole() {
@@ -131,15 +177,22 @@ impl Auto {
         }
         let slots = f64::from(self.shape.slots);
         let needed = (self.shadows.lead() * slots).max(REHEARSED_LEAD_MIN);
+        let mut has_won = false;
         let rehearsal = self.rehearsal.take_if(|rehearsal| {
             let turnovers = rehearsal.requests() as f64 / slots;
             let is_best = best == Some(rehearsal.candidate());
             let patience = if is_best { PATIENCE_MAX } else { PATIENCE };
-            rehearsal.ahead() >= needed || turnovers > patience
+            let ahead = rehearsal.ahead();
+            has_won = ahead >= needed.max(SURE_REHEARSED * rehearsal.deviation());
+            // The first change is tried at once. One after another must pay what it costs.
+            if has_won && !self.remarks.is_empty() {
+                has_won = ahead >= PRICE * slots * strays_of(rehearsal, &self.content, &self.shape);
+            }
+            has_won || turnovers > patience
         });
         if let Some(rehearsal) = rehearsal {
             let (new, ahead) = (rehearsal.candidate(), rehearsal.ahead());
-            if ahead >= needed {
+            if has_won {
                 self.follow(new, rehearsal.into_level(), ahead);
                 return true;
             }
@@ -154,7 +207,7 @@ impl Auto {
 
     fn follow(&mut self, new: usize, level: Shadow, ahead: f64) {
         let old = self.shadows.put_in_force(new);
-        self.imitation.follow(level);
+        self.content.follow(level);
         self.remark(old, new, ahead);
     }
 
@@ -165,8 +218,9 @@ impl Auto {
             return false;
         };
         let old = self.shadows.put_in_force(new);
-        let before = self.imitation.follow(leader);
-        self.shadows.take_back(old, before);
+        if let Some(before) = self.content.follow(leader) {
+            self.shadows.take_back(old, before);
+        }
         self.remark(old, new, ahead);
         true
     }
@@ -187,8 +241,8 @@ impl Auto {
         if let Some(first) = self.numbered_from {
             whereabouts::number(&mut level, first);
         }
-        for slot in self.imitation.order().into_iter().rev() {
-            level.access(&Access::of(self.imitation.block(slot), kind));
+        for slot in self.content.order().into_iter().rev() {
+            level.access(&Access::of(self.content.block(slot), kind));
         }
         Some(level)
     }
@@ -201,55 +255,78 @@ impl Auto {
                  after the last change",
                 self.shadows.spec(new),
                 self.shadows.spec(old),
-                self.imitation.stray_count()
+                self.content.stray_count()
             ));
         }
     }
 }
 
+/// The share of the slots, among some, whose block a rehearsal does not hold.
+fn strays_of(rehearsal: &Rehearsal, content: &Content, shape: &Shape) -> f64 {
+    let step = (shape.slots / EXAMINED).max(1) as usize;
+    let examined = (0..shape.slots).step_by(step);
+    let count = examined.len();
+    let strays = examined.filter(|&slot| !rehearsal.holds(content.block(Slot(slot))));
+    strays.count() as f64 / count.max(1) as f64
+}
+
 impl Policy for Auto {
     #[inline]
     fn miss(&mut self, access: &Access) -> Admission {
-        let admission = self.imitation.miss(access);
+        if self.resident >= self.shape.slots && self.shadows.is_opening() {
+            self.open();
+        }
+        let admission = self.content.miss(access);
         if self.see(access, false) {
-            return self.imitation.expect(access.block);
+            return self.content.expect(access.block);
         }
         admission
     }
 
     #[inline]
     fn insert(&mut self, slot: Slot, access: &Access) {
-        self.imitation.insert(slot, access);
+        self.resident += 1;
+        self.content.insert(slot, access);
     }
 
     #[inline]
     fn hit(&mut self, slot: Slot, access: &Access) {
-        self.imitation.hit(slot, access);
+        self.content.hit(slot, access);
         self.see(access, true);
+        if self.shadows.is_new_window() && !self.shadows.are_whole() {
+            let (spec, seed) = (self.shadows.spec(self.shadows.in_force()), self.shape.seed);
+            let spare = || shadows::level(spec, &Shape { slots: 1, seed }).ok();
+            self.content.settle(access.tick + 1, spare);
+        }
     }
 
-    fn victim(&mut self, _incoming: &Access) -> Option<Slot> {
-        self.imitation.victim()
+    fn victim(&mut self, incoming: &Access) -> Option<Slot> {
+        self.content.victim(incoming)
+    }
+
+    fn surplus(&mut self) -> Option<Slot> {
+        self.content.surplus()
     }
 
     fn remove(&mut self, slot: Slot, why: Departure) {
-        self.imitation.remove(slot, why);
+        self.resident -= 1;
+        self.content.remove(slot, why);
     }
 
     fn reclass(&mut self, slot: Slot, class: Class) {
-        self.imitation.reclass(slot, class);
+        self.content.reclass(slot, class);
     }
 
     fn reclass_at_once(&mut self, slot: Slot, access: &Access) {
-        self.imitation.reclass_at_once(slot, access.class);
+        self.content.reclass_at_once(slot, access);
     }
 
     fn note_costs(&mut self, costs: &StoreCosts) {
-        self.imitation.note_costs(costs);
+        self.content.note_costs(costs);
     }
 
     fn weights(&self) -> Vec<(String, f64)> {
-        self.imitation.weights()
+        self.content.weights()
     }
 
     fn remarks(&self) -> &[String] {
@@ -259,22 +336,22 @@ impl Policy for Auto {
     fn resize(&mut self, slots: u32) {
         self.shape.slots = slots;
         self.shadows.resize(slots);
-        self.imitation.resize(slots);
+        self.content.resize(slots);
         if let Some(rehearsal) = &mut self.rehearsal {
             rehearsal.resize(slots);
         }
     }
 
     fn order(&self) -> Vec<Slot> {
-        self.imitation.order()
+        self.content.order()
     }
 
     fn rank(&self, slot: Slot) -> u64 {
-        self.imitation.rank(slot)
+        self.content.rank(slot)
     }
 
     fn audit(&self, resident: u32) {
-        self.imitation.audit(resident);
+        self.content.audit(resident);
         self.shadows.audit();
         if let Some(rehearsal) = &self.rehearsal {
             rehearsal.audit();
@@ -285,7 +362,7 @@ impl Policy for Auto {
 impl SimulatorHints for Auto {
     fn number_blocks(&mut self, first: u64) {
         self.numbered_from = Some(first);
-        self.imitation.number_blocks(first);
+        self.content.number_blocks(first);
         self.shadows.number_blocks(first);
         if let Some(rehearsal) = &mut self.rehearsal {
             rehearsal.number_blocks(first);
@@ -294,12 +371,12 @@ impl SimulatorHints for Auto {
 
     #[inline]
     fn glance(&self, block: BlockId) -> u32 {
-        self.imitation.glance(block)
+        self.content.glance(block)
     }
 
     #[inline]
     fn foresee(&self, ahead: u32) -> Option<Slot> {
-        self.imitation.foresee(ahead)
+        self.content.foresee(ahead)
     }
 }
 

@@ -33,6 +33,12 @@ pub fn rehearsed_first() -> Option<usize> {
     marked(Trait::Candidate).position(is_first)
 }
 
+/// The candidates that may be in force from the first eviction on, in place of the first one.
+pub fn openers() -> impl Iterator<Item = usize> {
+    let opens = |(at, kind): (usize, Kind)| kind.traits().contains(&Trait::Opens).then_some(at);
+    marked(Trait::Candidate).enumerate().filter_map(opens)
+}
+
 /// The candidate that is in force first below a cache that reports its evictions.
 pub fn first_below() -> Option<usize> {
     below().next().map(|_| marked(Trait::Candidate).count())

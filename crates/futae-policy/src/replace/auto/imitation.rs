@@ -1,6 +1,7 @@
 //! Keeps the content of the cache close to that of a leading level. The two have slots of their
 //! own.
 
+use super::agreed::{Agreed, Numbers};
 use super::whereabouts::{Whereabouts, number};
 use crate::structures::{Queues, Table};
 use crate::{
@@ -56,6 +57,39 @@ impl Imitation {
         }
     }
 
+    /// A cache that holds these blocks, the next victim first, and follows `leader` from now on.
+    pub fn of(leader: Shadow, held: impl Iterator<Item = (Slot, BlockId)>) -> Self {
+        let mut imitation = Self::new(leader);
+        for (slot, block) in held {
+            imitation.resident_count += 1;
+            imitation.residents.at(slot).block = block;
+            imitation.join(slot);
+        }
+        imitation
+    }
+
+    /// Whether cache and leader are full and hold the same.
+    pub fn agrees(&self) -> bool {
+        let full = self.leader.capacity();
+        let is_full = self.resident_count == full && self.leader.resident() == full;
+        is_full && self.stray_count() == 0
+    }
+
+    /// If they [agree](Self::agrees), the leader's policy over the slots of the cache. The cache has seen
+    /// `seen` accesses so far. The leader becomes `spare`, which leads nothing.
+    pub fn agree(&mut self, seen: u64, spare: Shadow) -> Agreed {
+        let slots = self.leader.slots().into_iter();
+        let pairs = slots.map(|own| (Slot(self.real.get(own).wrapping_sub(1)), own));
+        let numbers = Numbers::new(pairs);
+        let mut blocks = Table::new(self.resident_count);
+        for slot in self.order() {
+            blocks.set(slot, self.block(slot));
+        }
+        let leader = std::mem::replace(&mut self.leader, spare);
+        let late = seen.wrapping_sub(leader.seen());
+        Agreed::from_pairs(leader.into_policy(), numbers, blocks, late)
+    }
+
     /// Whether the leader held the last accessed block.
     pub fn led(&self) -> bool {
         self.led
@@ -69,13 +103,17 @@ impl Imitation {
         self.real.clear();
         self.strays = Queues::new(1, 0);
         for slot in worst_first {
-            let block = self.residents.get(slot).block;
-            match self.leader.find(block) {
-                Some(own) => self.pair(slot, own),
-                None => self.stray(slot),
-            }
+            self.join(slot);
         }
         old
+    }
+
+    /// A block of the cache, which the leader may hold, too.
+    fn join(&mut self, slot: Slot) {
+        match self.leader.find(self.block(slot)) {
+            Some(own) => self.pair(slot, own),
+            None => self.stray(slot),
+        }
     }
 
     /// Number of strays.

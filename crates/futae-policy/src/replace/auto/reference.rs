@@ -11,9 +11,19 @@ struct Candidate {
     score: f64,
 }
 
+/// A candidate with a quarter of the slots, and by how many hits it leads the first one there.
+struct Smaller {
+    at: usize,
+    level: Level<Box<dyn RegisteredPolicy>>,
+    won: f64,
+    lost: f64,
+}
+
 /// A cache of `slots` slots.
 pub struct Plain {
     candidates: Vec<Candidate>,
+    /// Until the first eviction: the first candidate, and those that may be in force then.
+    opening: Vec<Smaller>,
     in_force: usize,
     slots: usize,
     seen: u32,
@@ -37,7 +47,18 @@ impl Plain {
             hits: 0.0,
             score: 0.0,
         };
+        let opens = |(at, kind): (usize, &Kind)| {
+            let is_one = at == 0 || kind.traits().contains(&Trait::Opens);
+            let level = || level_of(kind.name(), slots / 4, seed);
+            (is_one && slots >= 64).then(|| Smaller {
+                at,
+                level: level(),
+                won: 0.0,
+                lost: 0.0,
+            })
+        };
         Self {
+            opening: marked.clone().enumerate().filter_map(opens).collect(),
             candidates: marked.map(candidate).collect(),
             in_force: 0,
             slots: slots as usize,
@@ -52,6 +73,18 @@ impl Plain {
     pub fn read(&mut self, index: u64) -> bool {
         let block = BlockId::on_first(index);
         let is_hit = self.held.contains(&block);
+        if !is_hit && self.held.len() == self.slots {
+            self.open();
+        }
+        let mut is_first = false;
+        for smaller in &mut self.opening {
+            let is_hit = matches!(smaller.level.access(&Access::read(block)), Outcome::Hit(_));
+            if smaller.at == 0 {
+                is_first = is_hit;
+            } else if is_hit != is_first {
+                *(if is_hit { &mut smaller.won } else { &mut smaller.lost }) += 1.0;
+            }
+        }
         let mut given_up = None;
         for (at, candidate) in self.candidates.iter_mut().enumerate() {
             match candidate.level.access(&Access::read(block)) {
@@ -85,6 +118,23 @@ impl Plain {
 
     fn leads(&self, block: BlockId) -> bool {
         self.candidates[self.in_force].level.find(block).is_some()
+    }
+
+    /// Chooses the order of the first eviction.
+    fn open(&mut self) {
+        let mut most = 0.0;
+        for smaller in std::mem::take(&mut self.opening) {
+            let ahead = smaller.won - smaller.lost;
+            let needed = (smaller.won + smaller.lost).sqrt().max(2.0);
+            if ahead >= needed && ahead > most {
+                most = ahead;
+                self.in_force = smaller.at;
+            }
+        }
+        if most > 0.0 {
+            self.changes
+                .push(self.candidates[self.in_force].name.clone());
+        }
     }
 
     fn judge(&mut self) {

@@ -2,7 +2,7 @@
 
 use super::imitation::Shadow;
 use super::whereabouts::number;
-use crate::{Access, Outcome};
+use crate::{Access, BlockId, Outcome};
 
 /// A candidate's level, and its hits compared with those of the cache.
 pub struct Rehearsal {
@@ -10,6 +10,8 @@ pub struct Rehearsal {
     level: Shadow,
     /// The candidate's lead in hits over the cache; recent hits weigh more.
     ahead: f64,
+    /// Requests that only one of the two hit; recent ones weigh more.
+    apart: f64,
     /// The factor by which each request reduces the older lead.
     kept: f64,
     requests: u64,
@@ -23,6 +25,7 @@ impl Rehearsal {
             candidate,
             level,
             ahead: 0.0,
+            apart: 0.0,
             kept: (-1.0 / memory.max(1.0)).exp(),
             requests: 0,
         }
@@ -38,6 +41,7 @@ impl Rehearsal {
         if counts {
             let more = f64::from(i8::from(is_mine) - i8::from(is_hit));
             self.ahead = self.ahead * self.kept + more;
+            self.apart = self.apart * self.kept + more.abs();
         }
     }
 
@@ -49,6 +53,16 @@ impl Rehearsal {
     /// The lead in hits over the cache.
     pub fn ahead(&self) -> f64 {
         self.ahead
+    }
+
+    /// The deviation that the lead would have by chance.
+    pub fn deviation(&self) -> f64 {
+        self.apart.sqrt()
+    }
+
+    /// Whether the candidate holds a block.
+    pub fn holds(&self, block: BlockId) -> bool {
+        self.level.find(block).is_some()
     }
 
     /// Requests so far.

@@ -2,12 +2,13 @@
 
 use super::candidates::{self, candidates};
 use super::imitation::Shadow;
+use super::opening::Opening;
 use super::upper::Upper;
 use super::whereabouts::{Whereabouts, number};
 use crate::{Access, AccessKind, BlockId, Level, Outcome, PolicySpec, Prng, Shape, SpecError};
 
 /// Slots of the cache per slot of a shadow.
-const SHARE: u32 = 64;
+const SHARE: u32 = 256;
 /// The smallest number of slots of a shadow, unless the cache is smaller: with fewer, chance
 /// decides.
 const SLOTS_MIN: u32 = 1024;
@@ -19,6 +20,18 @@ const DOUBT_BELOW: f64 = 25.0;
 /// The largest factor by which the lead of a candidate grows whose rehearsals came to nothing.
 const HANDICAP_MAX: f64 = 64.0;
 
+/// Deviations of chance by which a candidate must lead to be rehearsed, for each rehearsal that came to
+/// nothing, and at most.
+const SURE_STEP: f64 = 2.0;
+const SURE_MAX: f64 = 6.0;
+/// Slots of a shadow per slot of a smaller cache with which the order of the first evictions is chosen.
+const OPENING_SHARE: u32 = 4;
+/// The fewest slots of such a cache. With fewer, nothing is chosen.
+const OPENING_MIN: u32 = 16;
+
+/// Requests for each slot in which a change takes effect.
+const SETTLING: u32 = 4;
+
 /// One candidate.
 struct Candidate {
     spec: PolicySpec,
@@ -26,12 +39,24 @@ struct Candidate {
     needs_evictions: bool,
     /// None while it leads the cache and shadows have all slots of it.
     shadow: Option<Shadow>,
-    /// Hits in this window.
-    hits: u32,
+    /// Which requests of this window hit and count, a bit each.
+    hits: u64,
     /// Hits, the later the more.
     score: f64,
     /// Factor of the lead that this candidate needs; doubled by each rehearsal in vain.
     handicap: f64,
+}
+
+/// The cache itself beside the shadow of the candidate in force. An order that keeps what it once had, as some do
+/// in a loop, may be stuck with worse blocks than its shadow.
+#[derive(Default)]
+struct Real {
+    hits: u64,
+    score: f64,
+    /// Requests that only one of the two hit, the later the more.
+    apart: f64,
+    /// Requests of the sample in which a change takes effect, and the cache counts as its shadow.
+    settling: u32,
 }
 
 /// All candidates.
@@ -49,13 +74,36 @@ pub struct Shadows {
     lead: f64,
     /// Requests of the sample in this window so far.
     seen: u32,
+    /// For each pair of candidates the requests that only one of them hit, the later the more.
+    apart: Vec<f64>,
+    /// Deviations of chance by which a candidate must lead.
+    sure: f64,
+    /// Hits of the cache itself, as those of a candidate.
+    real: Real,
     upper: Upper,
+    /// Until the first eviction.
+    opening: Option<Opening>,
 }
 
 /// An empty level of this shape under a policy.
 pub fn level(spec: &PolicySpec, shape: &Shape) -> Result<Shadow, SpecError> {
     let policy = crate::build(spec, shape)?;
     Ok(Level::new(policy, Whereabouts::default(), shape.slots))
+}
+
+/// The smaller caches of the candidates that may be in force first.
+fn opening(
+    candidates: &[Candidate],
+    slots: u32,
+    shape: &Shape,
+) -> Result<Option<Opening>, SpecError> {
+    if slots < OPENING_MIN {
+        return Ok(None);
+    }
+    let smaller = |at: usize| level(&candidates[at].spec, &Shape { slots, ..*shape });
+    let others = candidates::openers().map(|at| Ok((at, smaller(at)?)));
+    let others = others.collect::<Result<_, SpecError>>()?;
+    Ok(Some(Opening::new(smaller(0)?, others)))
 }
 
 impl Shadows {
@@ -78,8 +126,11 @@ impl Shadows {
             })
         };
         let all = candidates().into_iter().enumerate().map(candidate);
+        let candidates: Vec<Candidate> = all.collect::<Result<_, SpecError>>()?;
         Ok(Self {
-            candidates: all.collect::<Result<_, SpecError>>()?,
+            apart: vec![0.0; candidates.len() * candidates.len()],
+            opening: opening(&candidates, slots / OPENING_SHARE, shape)?,
+            candidates,
             in_force: 0,
             threshold: if is_whole {
                 u64::MAX
@@ -91,6 +142,8 @@ impl Shadows {
             memory,
             lead,
             seen: 0,
+            sure: 0.0,
+            real: Real::default(),
             upper: Upper::new(shape.slots),
         })
     }
@@ -141,47 +194,89 @@ impl Shadows {
 
     /// A rehearsal of this candidate came to nothing.
     pub fn note_failure(&mut self, at: usize) {
+        self.sure = (self.sure + SURE_STEP).min(SURE_MAX);
         let handicap = &mut self.candidates[at].handicap;
         *handicap = (*handicap * 2.0).min(HANDICAP_MAX);
     }
 
     /// Lets the shadows decide on an access, if its block is in the sample. `led`: whether the
-    /// leader of the cache held the block. Returns whether a window has ended.
+    /// leader of the cache held the block; `is_hit`: whether the cache did. Returns whether a window has ended.
     #[inline]
-    pub fn see(&mut self, access: &Access, led: bool) -> bool {
+    pub fn see(&mut self, access: &Access, led: bool, is_hit: bool) -> bool {
         if scatter(access.block, self.salt) > self.threshold || access.kind == AccessKind::Preload {
             return false;
         }
-        self.decide(access, led);
+        self.decide(access, led, is_hit);
         self.seen >= WINDOW
     }
 
-    fn decide(&mut self, access: &Access, led: bool) {
+    fn decide(&mut self, access: &Access, led: bool, is_real_hit: bool) {
         let counts = self.counts(access.kind);
+        let here = u64::from(counts) << (self.seen % WINDOW);
         for candidate in &mut self.candidates {
             let is_hit = match &mut candidate.shadow {
                 Some(shadow) => matches!(shadow.access(access), Outcome::Hit(_)),
                 None => led,
             };
-            candidate.hits += u32::from(is_hit && counts);
+            candidate.hits |= if is_hit { here } else { 0 };
         }
+        self.real.hits |= if is_real_hit { here } else { 0 };
         self.seen += u32::from(access.kind.is_demand());
+        if let Some(opening) = &mut self.opening {
+            opening.see(access, counts);
+        }
+    }
+
+    /// Whether the order of the first evictions is still to be chosen.
+    #[inline]
+    pub fn is_opening(&self) -> bool {
+        self.opening.is_some()
+    }
+
+    /// Chooses the order of the first evictions, if another one than that in force.
+    pub fn close_opening(&mut self) -> Option<usize> {
+        let opening = self.opening.take()?;
+        // Below a cache that reports its evictions another rule holds.
+        if self.upper.has_evicted() {
+            return None;
+        }
+        opening.best()
+    }
+
+    /// Whether no request of the sample has come since a window ended.
+    #[inline]
+    pub fn is_new_window(&self) -> bool {
+        self.seen == 0
     }
 
     /// Ends a window. Returns the candidate with the highest score among those that lead the current
     /// one by enough.
     pub fn judge(&mut self) -> Option<usize> {
         let memory = self.memory * f64::from(self.slots);
-        let kept = (-f64::from(std::mem::take(&mut self.seen)) / memory).exp();
+        let count = self.candidates.len();
+        let seen = std::mem::take(&mut self.seen);
+        let kept = (-f64::from(seen) / memory).exp();
+        self.note_real(seen, kept);
+        for (at, one) in self.candidates.iter().enumerate() {
+            for (other, apart) in self.candidates.iter().zip(&mut self.apart[at * count..]) {
+                *apart = *apart * kept + f64::from((one.hits ^ other.hits).count_ones());
+            }
+        }
         for candidate in &mut self.candidates {
-            let hits = f64::from(std::mem::take(&mut candidate.hits));
+            let hits = f64::from(std::mem::take(&mut candidate.hits).count_ones());
             candidate.score = candidate.score * kept + hits;
         }
         let least = (self.lead() * f64::from(self.slots)).max(1.0);
         let mut best: Option<usize> = None;
         for (at, candidate) in self.candidates.iter().enumerate() {
+            if at == self.in_force {
+                continue;
+            }
             let is_of_use = self.upper.has_evicted() || !candidate.needs_evictions;
-            let is_ahead = self.ahead(at) >= least * candidate.handicap;
+            let apart = self.apart[self.in_force * count + at];
+            let ahead = self.ahead(at);
+            let is_ahead =
+                ahead >= least * candidate.handicap && ahead >= self.sure * apart.sqrt();
             let is_more = best.is_none_or(|best| candidate.score > self.candidates[best].score);
             if is_of_use && is_ahead && is_more {
                 best = Some(at);
@@ -190,9 +285,29 @@ impl Shadows {
         best
     }
 
+    /// Counts the hits of the cache itself in a window that ends.
+    fn note_real(&mut self, seen: u32, kept: f64) {
+        let shadow = self.candidates[self.in_force].hits;
+        let real = &mut self.real;
+        let mut hits = std::mem::take(&mut real.hits);
+        if real.settling > 0 {
+            hits = shadow;
+        }
+        real.settling = real.settling.saturating_sub(seen);
+        real.score = real.score * kept + f64::from(hits.count_ones());
+        real.apart = real.apart * kept + f64::from((hits ^ shadow).count_ones());
+    }
+
+    /// By how many hits the cache is behind the shadow of the candidate in force, if not by chance.
+    fn behind(&self) -> f64 {
+        let behind = self.candidates[self.in_force].score - self.real.score;
+        let is_sure = !self.are_whole() && behind > SURE_MAX * self.real.apart.sqrt();
+        if is_sure { behind } else { 0.0 }
+    }
+
     /// The lead of a candidate over the current one, in hits.
     pub fn ahead(&self, at: usize) -> f64 {
-        self.candidates[at].score - self.candidates[self.in_force].score
+        self.candidates[at].score - self.candidates[self.in_force].score + self.behind()
     }
 
     /// Makes a candidate the current one; returns the previous one.
@@ -200,6 +315,11 @@ impl Shadows {
         for candidate in &mut self.candidates {
             candidate.handicap = 1.0;
         }
+        self.real = Real {
+            score: self.candidates[at].score,
+            settling: SETTLING * self.slots,
+            ..Real::default()
+        };
         std::mem::replace(&mut self.in_force, at)
     }
 
@@ -223,6 +343,7 @@ impl Shadows {
         let share = self.threshold as f64 / u64::MAX as f64;
         let slots = ((f64::from(slots) * share).round() as u32).max(1);
         self.slots = slots;
+        self.opening = None;
         for shadow in self.shadows() {
             shadow.resize(slots);
         }
@@ -243,6 +364,9 @@ impl Shadows {
 
     /// Panics unless each shadow's invariants hold.
     pub fn audit(&self) {
+        if let Some(opening) = &self.opening {
+            opening.audit();
+        }
         for candidate in &self.candidates {
             if let Some(shadow) = &candidate.shadow {
                 shadow.audit();

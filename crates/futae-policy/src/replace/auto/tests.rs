@@ -1,8 +1,14 @@
 //! Changes of load, below other caches and of size; and the choice beside its reference model.
 
+use super::agreed::Agreed;
+use super::content::Content;
 use super::reference::Plain;
+use super::shadows;
 use crate::contract::level_of;
-use crate::{Access, AccessKind, BlockId, Kind, Level, Outcome, Prng, RegisteredPolicy, Trait};
+use crate::{
+    Access, AccessKind, Admission, BlockId, Departure, HashIndex, Kind, Level, Outcome, Policy, Prng,
+    RegisteredPolicy, Shape, Slot, Trait,
+};
 
 /// Hit ratio of `text` over the part of `reads` from `from` on.
 fn ratio(text: &str, slots: u32, reads: &[u64], from: usize) -> f64 {
@@ -96,10 +102,11 @@ fn a_loop_that_lru_never_hits_is_found_and_left_again() {
     assert!(chosen + 100 > plain, "{chosen} beside {plain}");
     let looping = |requests: usize| (0..4000u64).cycle().take(requests);
     // Two turnovers are not enough here: the rehearsal starts with the blocks of a cache that holds the end of the loop. Before the
-    // cache imitated whole levels, 48 of 100 were asked for after 30 turnovers; now 46.9 are measured after 8.
+    // cache imitated whole levels, 48 of 100 were asked for after 30 turnovers; later 46.9 after 8.
+    // Now 45.3 are measured: w-tinylfu leads when the loop begins, and comes close at first.
     hits(&mut level, looping(8 * SLOTS as usize));
     let found = hits(&mut level, looping(40_000));
-    assert!(found > 40_000 * 46 / 100, "{found} of at most 20000");
+    assert!(found > 40_000 * 45 / 100, "{found} of at most 20000");
     let remarks = level.remarks();
     let said = &remarks[0];
     assert!(said.contains("in place of lru"), "{remarks:?}");
@@ -169,6 +176,7 @@ fn small_caches_and_whole_ones_resize() {
 
 #[test]
 fn hits_contents_and_choices_are_those_of_the_reference() {
+    let mut opened = 0;
     for seed in 1..4 {
         let slots = 40 * seed as u32;
         let mut level = level_of("auto", slots, seed);
@@ -191,11 +199,124 @@ fn hits_contents_and_choices_are_those_of_the_reference() {
         let names = |said: &String| said.split(' ').next().unwrap_or_default().to_owned();
         let changes: Vec<String> = level.remarks().iter().map(names).collect();
         assert!(changes.len() > 1, "seed {seed}: {changes:?}");
+        opened += usize::from(level.remarks()[0].contains(" 0 blocks to be fetched"));
         assert_eq!(changes, plain.changes, "seed {seed}");
         let (mut held, mut expected) = (level.order(), plain.held().to_vec());
         held.sort();
         expected.sort();
         assert_eq!(held, expected, "seed {seed}");
         level.audit();
+    }
+    assert!(opened > 0, "an order was chosen before the first eviction");
+}
+
+/// A loop that the cache cannot hold is known by a quarter of the cache before the first eviction, so nothing of it is lost.
+#[test]
+fn a_loop_is_held_from_the_first_eviction_on() {
+    for slots in [400u32, 4000] {
+        let blocks = u64::from(slots) * 2;
+        let reads: Vec<u64> = skewed(u64::from(slots) * 2, blocks / 32)
+            .map(|block| 1_000_000 + block)
+            .chain(looping(u64::from(slots), u64::from(slots) * 3 / 8))
+            .chain(looping(u64::from(slots) * 8, blocks).map(|block| 10_000 + block))
+            .collect();
+        let mut level = level_of("auto", slots, 1);
+        hits(&mut level, reads.iter().copied());
+        let said = level.remarks();
+        assert!(
+            said[0].contains(" 0 blocks to be fetched"),
+            "{slots}: {said:?}"
+        );
+        let (lru, chosen) = (
+            ratio("lru", slots, &reads, 0),
+            ratio("auto", slots, &reads, 0),
+        );
+        assert!(chosen > lru + 0.1, "{slots}: {chosen} beside {lru}");
+    }
+}
+
+/// A level whose policy is the content of a cache that follows another level.
+struct Following(Content);
+
+impl Policy for Following {
+    fn miss(&mut self, access: &Access) -> Admission {
+        self.0.miss(access)
+    }
+    fn insert(&mut self, slot: Slot, access: &Access) {
+        self.0.insert(slot, access);
+    }
+    fn hit(&mut self, slot: Slot, access: &Access) {
+        self.0.hit(slot, access);
+    }
+    fn victim(&mut self, incoming: &Access) -> Option<Slot> {
+        self.0.victim(incoming)
+    }
+    fn surplus(&mut self) -> Option<Slot> {
+        self.0.surplus()
+    }
+    fn remove(&mut self, slot: Slot, why: Departure) {
+        self.0.remove(slot, why);
+    }
+    fn resize(&mut self, slots: u32) {
+        self.0.resize(slots);
+    }
+    fn order(&self) -> Vec<Slot> {
+        self.0.order()
+    }
+    fn rank(&self, slot: Slot) -> u64 {
+        self.0.rank(slot)
+    }
+    fn audit(&self, resident: u32) {
+        self.0.audit(resident);
+    }
+}
+
+/// A cache that follows a level, and whether it is to be ordered by the level's policy alone once both agree.
+fn following(name: &str, slots: u32, settles: bool, reads: &[u64]) -> (Vec<Outcome>, bool) {
+    let shape = Shape { slots, seed: 1 };
+    let spec = name.parse().expect("a policy");
+    let level = |shape: &Shape| shadows::level(&spec, shape).expect("a level");
+    // The leader's slots are not in the order of those of the cache.
+    let mut leader = level(&shape);
+    for index in (0..u64::from(slots)).rev() {
+        leader.access(&Access::read(BlockId::on_first(index)));
+    }
+    let first = crate::build(&Kind::lru.name().parse().expect("a policy"), &shape);
+    let content = Content::Agreed(Agreed::new(first.expect("a policy"), slots));
+    let mut cache = Level::new(Following(content), HashIndex::default(), slots);
+    for index in 0..u64::from(slots) {
+        cache.access(&Access::read(BlockId::on_first(index)));
+    }
+    assert!(cache.policy_mut().0.follow(leader).is_none());
+    let mut seen = u64::from(slots);
+    let mut outcomes = Vec::new();
+    for &index in reads {
+        let block = BlockId::on_first(index);
+        if index % 50 == 7 {
+            cache.remove(block, Departure::Invalidated);
+        }
+        outcomes.push(cache.access(&Access::read(block)));
+        seen += 1;
+        if settles {
+            let spare = || Some(level(&Shape { slots: 1, seed: 1 }));
+            cache.policy_mut().0.settle(seen, spare);
+        }
+    }
+    cache.audit();
+    let is_agreed = matches!(cache.policy_mut().0, Content::Agreed(_));
+    (outcomes, is_agreed)
+}
+
+#[test]
+fn a_cache_that_agrees_with_its_leader_decides_the_same_by_the_policy_alone() {
+    let reads: Vec<u64> = skewed(4000, 300).chain(looping(2000, 150)).collect();
+    for kind in Kind::ALL.iter().filter(|kind| {
+        kind.traits().contains(&Trait::Candidate)
+            && !kind.traits().contains(&Trait::LivesOnDemotions)
+    }) {
+        let (followed, stayed) = following(kind.name(), 100, false, &reads);
+        let (settled, is_agreed) = following(kind.name(), 100, true, &reads);
+        assert!(!stayed && is_agreed, "{}", kind.name());
+        assert_eq!(followed, settled, "{}", kind.name());
     }
 }

@@ -1,0 +1,80 @@
+//! Which candidate may evict first: rehearsed on a smaller cache while the cache fills.
+
+use super::imitation::Shadow;
+use crate::{Access, Outcome};
+
+/// Deviations of chance by which a candidate must be ahead of the one in force.
+const SURE: f64 = 1.0;
+/// Hits by which it must be ahead, however few it has.
+const LEAD_MIN: f64 = 2.0;
+
+/// A candidate under a part of the slots.
+struct Smaller {
+    candidate: usize,
+    level: Shadow,
+    /// Requests that it hit and the order in force did not.
+    won: u32,
+    /// The other way round.
+    lost: u32,
+}
+
+impl Smaller {
+    fn ahead(&self) -> f64 {
+        f64::from(self.won) - f64::from(self.lost)
+    }
+
+    fn is_ahead(&self) -> bool {
+        let chance = (f64::from(self.won) + f64::from(self.lost)).sqrt();
+        self.ahead() >= (SURE * chance).max(LEAD_MIN)
+    }
+}
+
+/// Caches that evict before the cache itself does, and show what each order would have kept.
+///
+/// While the cache fills, all orders hold the same in it. The loss by a wrong first order can be as large as the
+/// cache: what has gone must be read again.
+pub struct Opening {
+    /// The order in force.
+    first: Shadow,
+    others: Vec<Smaller>,
+}
+
+impl Opening {
+    /// The order in force, and other candidates, all with the same number of slots.
+    pub fn new(first: Shadow, others: Vec<(usize, Shadow)>) -> Self {
+        let smaller = |(candidate, level)| Smaller {
+            candidate,
+            level,
+            won: 0,
+            lost: 0,
+        };
+        let others = others.into_iter().map(smaller).collect();
+        Self { first, others }
+    }
+
+    /// An access of the sample. `counts`: whether a hit of it counts.
+    pub fn see(&mut self, access: &Access, counts: bool) {
+        let is_first = matches!(self.first.access(access), Outcome::Hit(_));
+        for other in &mut self.others {
+            let is_hit = matches!(other.level.access(access), Outcome::Hit(_));
+            other.won += u32::from(counts && is_hit && !is_first);
+            other.lost += u32::from(counts && is_first && !is_hit);
+        }
+    }
+
+    /// The candidate that is ahead of the order in force by most.
+    pub fn best(&self) -> Option<usize> {
+        let ahead = self.others.iter().filter(|other| other.is_ahead());
+        // Of equal ones the first, as elsewhere.
+        let most = ahead.rev().max_by(|a, b| a.ahead().total_cmp(&b.ahead()));
+        most.map(|other| other.candidate)
+    }
+
+    /// Panics unless the invariants of the levels hold.
+    pub fn audit(&self) {
+        self.first.audit();
+        for other in &self.others {
+            other.level.audit();
+        }
+    }
+}
