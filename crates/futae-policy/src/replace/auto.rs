@@ -50,8 +50,8 @@ use crate::{
     Access, AccessKind, Admission, Arguments, BlockId, Class, Departure, Policy, Shape,
     SimulatorHints, Slot, SpecError, StoreCosts,
 };
-pub use candidates::candidates;
 use agreed::Agreed;
+pub use candidates::candidates;
 use content::Content;
 use imitation::{Imitation, Shadow};
 use rehearsal::Rehearsal;

@@ -82,7 +82,11 @@ impl Plain {
             if smaller.at == 0 {
                 is_first = is_hit;
             } else if is_hit != is_first {
-                *(if is_hit { &mut smaller.won } else { &mut smaller.lost }) += 1.0;
+                *(if is_hit {
+                    &mut smaller.won
+                } else {
+                    &mut smaller.lost
+                }) += 1.0;
             }
         }
         let mut given_up = None;

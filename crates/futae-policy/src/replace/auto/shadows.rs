@@ -275,8 +275,7 @@ impl Shadows {
             let is_of_use = self.upper.has_evicted() || !candidate.needs_evictions;
             let apart = self.apart[self.in_force * count + at];
             let ahead = self.ahead(at);
-            let is_ahead =
-                ahead >= least * candidate.handicap && ahead >= self.sure * apart.sqrt();
+            let is_ahead = ahead >= least * candidate.handicap && ahead >= self.sure * apart.sqrt();
             let is_more = best.is_none_or(|best| candidate.score > self.candidates[best].score);
             if is_of_use && is_ahead && is_more {
                 best = Some(at);

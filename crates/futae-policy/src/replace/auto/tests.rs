@@ -6,8 +6,8 @@ use super::reference::Plain;
 use super::shadows;
 use crate::contract::level_of;
 use crate::{
-    Access, AccessKind, Admission, BlockId, Departure, HashIndex, Kind, Level, Outcome, Policy, Prng,
-    RegisteredPolicy, Shape, Slot, Trait,
+    Access, AccessKind, Admission, BlockId, Departure, HashIndex, Kind, Level, Outcome, Policy,
+    Prng, RegisteredPolicy, Shape, Slot, Trait,
 };
 
 /// Hit ratio of `text` over the part of `reads` from `from` on.
