@@ -102,7 +102,7 @@ oci: deb ## an OCI image of the host's package, in target/futae-oci.tar; needs r
 package: ## what each published crate would hold; nothing is uploaded
 	$(CARGO) package --workspace --locked --no-verify --allow-dirty --quiet \
 		--exclude futae-lab --exclude futae-papers --exclude futae-machine --exclude futae-bench \
-		--exclude futae-tests --exclude futae-testkit --exclude futae-vopr --exclude futae-examples
+		--exclude futae-tests --exclude futae-testkit --exclude futae-vopr --exclude futae-interleavings --exclude futae-examples
 
 lint: ## format, clippy and documentation, without a warning
 	$(CARGO) fmt --all --check
